@@ -2,9 +2,9 @@
 
 The figure of a row is the time of one call on one worker's part of the data, divided by the time of
 a plan's solve on all workers. It is 1 if nothing is lost. *Alone* is a call of the plan, after a
-pause. *Queued* is one of 20 solves by `Plan.map`. The figure of a pair of sequences is the time of
-one worker for the whole pair, divided by that of all. `--parts` selects rows by the start of their
-names.
+pause. *Queued* is one of 20 solves by `Plan.map`, 4 of them in flight. The figure of a pair of
+sequences is the time of one worker for the whole pair, divided by that of all. `--parts` selects
+rows by the start of their names.
 
 usage: python -m benchmarks.dask.queued [--cluster local|cuda] [--workers N] [--small]
                                         [--parts PART ...] [--out FOLDER] [--machine NAME]
@@ -32,7 +32,7 @@ from ..harness.study import Study
 from . import grids
 from .scaling import cluster as on
 
-QUEUED, ALONE, REPETITIONS = 20, 7, 3
+QUEUED, ALONE, REPETITIONS, IN_FLIGHT = 20, 7, 5, 4
 FILTER = np.array([[0.2, 0.3, 0.2], [1.0, -0.6, 0.2]], np.float32)
 S, T, SIDE, DIAGONAL = (-0.5, 0.5), (-1.0, 1.0), (-1.0, 1.0), (2.5, 3.5)
 
@@ -132,7 +132,8 @@ def measure_plan(
     wanted: tuple[float, float], is_time: bool = False,
 ) -> None:  # fmt: skip
     def queued() -> None:
-        for _ in plan.map(() for _ in range(QUEUED)):
+        # The default for small results is the most that a plan allows.
+        for _ in plan.map((() for _ in range(QUEUED)), in_flight=None if is_time else IN_FLIGHT):
             pass
 
     for name, call, count, bar in (

@@ -59,9 +59,20 @@ class InterfaceRows:
     shape: tuple[int, ...] = ()
 
 
+def rows_at_ends(steps: int) -> int:
+    """Return how many rows at each end of a chunk are reduced; 0 if the chunk is too short."""
+    rows = min(_MAX_ROWS, steps // _CHUNK_RATIO)
+    return rows if rows >= _MIN_ROWS else 0
+
+
+def start_of_end(steps: int, rows: int) -> int:
+    """Return the first of the last rows of a chunk."""
+    return (steps - rows) // _ALIGNED * _ALIGNED
+
+
 def summarise_ends(
-    system: TridiagonalSystem, launch: Launch, inputs: ChunkInputs, shape: Shape
-) -> Summarise | None:
+    system: TridiagonalSystem, launch: Launch, inputs: ChunkInputs, shape: Shape, rows: int
+) -> Summarise:
     """Launch the reduction of a chunk's first and last rows only.
 
     If rows are dominant, the first rows of a chunk determine its first unknown up to the rounding
@@ -71,13 +82,10 @@ def summarise_ends(
 
     ``launch(inputs, shape) -> summarise`` launches the reduction of a part of the chunk. The
     returned function waits, and returns the rows (2, 5, outer, inner), or None if the coefficients
-    have not decayed, or if these rows contain nan or inf. Return None if the chunk is too short.
+    have not decayed, or if these rows contain nan or inf.
     """
     steps = shape[system.axis]
-    rows = min(_MAX_ROWS, steps // _CHUNK_RATIO)
-    if rows < _MIN_ROWS:
-        return None
-    start = (steps - rows) // _ALIGNED * _ALIGNED
+    start = start_of_end(steps, rows)
     first = launch(*_rows_between(system, inputs, shape, 0, rows))
     last = launch(*_rows_between(system, inputs, shape, start, steps))
     return lambda: join_interface_rows(first().rows, last().rows)

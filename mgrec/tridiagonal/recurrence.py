@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 from ..core.arrays.chunk import Chunk, as_result, is_uncopied, lay_out
-from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
+from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise, at_once
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape, TwoSided
 from .errors import check_operands, is_all_finite, name_singular_system
-from .interface import Ends, InterfaceRows, solve_periodic_ends, summarise_ends
+from .interface import (
+    Ends,
+    InterfaceRows,
+    Launch,
+    join_interface_rows,
+    rows_at_ends,
+    solve_periodic_ends,
+    start_of_end,
+    summarise_ends,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,16 +77,16 @@ class TridiagonalSystem(TwoSided):
         return None
 
     def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
-        precompute = backend.kernels(self.family).precompute
+        kernels = backend.kernels(self.family)
 
         def launch(inputs: ChunkInputs, shape: Shape) -> Summarise:
-            return precompute(self.ends(inputs, shape), self._chunk(inputs, shape))
+            return kernels.precompute(self.ends(inputs, shape), self._chunk(inputs, shape))
 
         # The ends alone do not show whether the rows between contain nan, which has to reach other
         # chunks; with check_finite `determine` raises.
         wait_for_ends = None
         if self.method == "auto" and self.check_finite:
-            wait_for_ends = summarise_ends(self, launch, inputs, shape)
+            wait_for_ends = self._launch_ends(kernels, launch, inputs, shape)
         wait_for_all = None if wait_for_ends else launch(inputs, shape)
 
         def wait_for_rows() -> InterfaceRows:
@@ -89,6 +99,29 @@ class TridiagonalSystem(TwoSided):
 
         return wait_for_rows
 
+    def _launch_ends(
+        self, kernels: Kernels, launch: Launch, inputs: ChunkInputs, shape: Shape
+    ) -> Summarise | None:
+        """Launch the reduction of a chunk's ends, both at once where kernels can do that."""
+        steps = shape[self.axis]
+        count = rows_at_ends(steps)
+        if not count:
+            return None
+        is_one_row = prod(shape[: self.axis]) == 1 and 0 not in shape
+        if kernels.precompute_ends is None or not is_one_row or not self._is_in_place(inputs):
+            return summarise_ends(self, launch, inputs, shape, count)
+        rows = steps - start_of_end(steps, count)
+        wait = kernels.precompute_ends(self.ends(inputs, shape), self._chunk(inputs, shape), rows)
+
+        def joined() -> Any:
+            both = wait().rows
+            return join_interface_rows(both[:, :, :1], both[:, :, 1:])
+
+        return joined
+
+    def _is_in_place(self, inputs: ChunkInputs) -> bool:
+        return all(block.flags.c_contiguous for block in inputs.blocks)
+
     def propagate(self, kernels: Kernels, summaries: Sequence[Any], carry_in: Any) -> list[Any]:
         with name_singular_system(self, summaries[0].starts, summaries[0].shape):
             carry_ins: list[Any] = kernels.propagate(summaries, self.is_periodic)
@@ -97,8 +130,19 @@ class TridiagonalSystem(TwoSided):
     def determine(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, None]:
+        return self._launch(backend, inputs, shape, carry_in, out)(), None
+
+    def launch_determine(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any
+    ) -> Callable[[], Arrays]:
+        return self._launch(backend, inputs, shape, carry_in)
+
+    def _launch(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
+    ) -> Callable[[], Arrays]:
         chunk, ends = self._chunk(inputs, shape), self.ends(inputs, shape)
         kernels = backend.kernels(self.family)
+        launch = kernels.launch_determine or at_once(kernels.determine)
         is_checked = not self.check_finite
         if not (is_checked or kernels.finds_nan or self.method in self.pivoting_methods):
             check_operands(self, inputs, shape)
@@ -109,10 +153,16 @@ class TridiagonalSystem(TwoSided):
             if self.is_periodic and carry_in is None:
                 rows = self.precompute(backend, inputs, shape)().rows
                 carry_in = None if rows is None else solve_periodic_ends(rows)
-            is_finite = kernels.determine(ends, chunk, carry_in, target)
-        if not is_checked and not (is_all_finite(result) if is_finite is None else is_finite):
-            check_operands(self, inputs, shape)
-        return (as_result(result, shape, self.result_dtype),), None
+            wait = launch(ends, chunk, carry_in, target)
+
+        def finish() -> Arrays:
+            with name_singular_system(self, inputs.starts, shape):
+                is_finite = wait()
+            if not is_checked and not (is_all_finite(result) if is_finite is None else is_finite):
+                check_operands(self, inputs, shape)
+            return (as_result(result, shape, self.result_dtype),)
+
+        return finish
 
     def prepare_solver(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays

@@ -27,7 +27,7 @@ from mgrec.distributed.plan import shards as plan_shards
 from mgrec.distributed.plan import worker as plan_worker
 
 LOST = "the plan lost its worker .*Build a new plan"
-PHASES = pytest.mark.parametrize("phase", ["launch_summaries", "correct_block"])
+PHASES = pytest.mark.parametrize("phase", ["launch_summaries", "launch_correction"])
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_a_worker_that_hangs_is_lost_and_removed(client, t, monkeypatch):
     solve()
     slow = HeldPhase(monkeypatch)
     assert_is_lost(solve)
-    monkeypatch.setattr(plan_shards, "correct_block", slow.phase)
+    monkeypatch.setattr(plan_shards, "launch_correction", slow.phase)
     slow.may_end.set()
     wait_until(lambda: len(client.cluster.scheduler.workers) < 2)
 

@@ -84,13 +84,13 @@ class HeldPhase:
         What it raises each time when it may go on, until none is left.
     """
 
-    def __init__(self, monkeypatch, phase="correct_block", chunk_index=None):
+    def __init__(self, monkeypatch, phase="launch_correction", chunk_index=None):
         self.chunk_index, self.phase, self.indices = chunk_index, getattr(shards, phase), []
         self.has_begun, self.may_end, self.errors = threading.Event(), threading.Event(), []
         monkeypatch.setattr(shards, phase, self)
 
     def __call__(self, first, second, *rest):
-        # correct_block(recurrence, chunk, ...), launch_summaries(inputs of chunks, recurrence)
+        # launch_correction(recurrence, chunk, ...), launch_summaries(inputs of chunks, recurrence)
         inputs_of_chunks = first if isinstance(first, list) else [second.inputs]
         indices = [inputs.chunk_index for inputs in inputs_of_chunks]
         self.indices += indices

@@ -230,3 +230,16 @@ def test_dask_of_cupy(method, chunks):
     assert isinstance(x._meta, cupy.ndarray)
     wanted = mgrec.solve_tridiagonal(*operands)
     assert error(x.compute(scheduler="sync").get(), wanted) < 1e-13
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize(("shape", "chunk"), [((9001,), 3000), ((20_000, 3), 4096), ((8192,), 2048)])
+def test_chunks_of_one_long_dominant_system(shape, chunk, dtype):
+    operands = system(shape, dtype)
+    operands[1] += np.asarray(8, dtype)
+    operands[0][0] = operands[2][-1] = np.nan  # not read
+    given = in_chunks(map(cupy.asarray, operands), (chunk, *shape[1:]))
+    x = mgrec.solve_tridiagonal(*given, axis=0)
+    wanted = mgrec.solve_tridiagonal(*operands, axis=0)
+    limit = 1e-5 if np.dtype(dtype).char in "fF" else 1e-13
+    assert error(x.compute(scheduler="sync").get(), wanted) < limit

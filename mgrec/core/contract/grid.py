@@ -21,9 +21,6 @@ class Grid(Recurrence):
         The axes down and to the right, 0 or more. Tiles along other axes are independent.
     result_size : int
         Length of `final_result`, if tiles have no results.
-    is_asynchronous : bool
-        On a GPU `determine` returns before the tile is done, with edges in host memory or on
-        the device.
     """
 
     is_asynchronous: ClassVar[bool] = False

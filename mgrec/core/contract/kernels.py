@@ -118,6 +118,12 @@ class Kernels:
     finds_nan : bool
         `determine` of tridiagonal systems returns whether all operands are finite, for every
         method.
+    launch_determine : callable, optional
+        Of two-sided recurrences: launch `determine`; the returned function waits, and returns what
+        `determine` returns.
+    precompute_ends : callable, optional, ``(algebra, chunk, rows) -> (() -> summary)``
+        Of tridiagonal systems: launch the summaries of the first and of the last rows of a chunk of
+        one outer row, as those of two outer rows.
     """
 
     determine: Callable[..., Any]
@@ -130,6 +136,8 @@ class Kernels:
     prepare_solver: Callable[..., PreparedSolver | None] | None = None
     part: Callable[[Any, Sequence[int], int], Part | None] = _no_part
     finds_nan: bool = False
+    launch_determine: Callable[..., Callable[[], Any]] | None = None
+    precompute_ends: Callable[[Any, Chunk, int], Summarise] | None = None
 
 
 def at_once(phase: Callable[..., Any]) -> Callable[..., Summarise]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -75,9 +75,13 @@ class Recurrence(ABC):
         For each block, the dtype that its array declares.
     method : str
         Name of the kernels: one of `methods`, and of `host_methods` in host memory.
+    is_asynchronous : bool
+        On a GPU `determine` returns before the chunk is done, and what `launch_determine` returns
+        does not wait.
     """
 
     family: ClassVar[str]
+    is_asynchronous: ClassVar[bool] = True
     methods: ClassVar[tuple[str, ...]] = ("auto", "single-pass", "p-scheme")
     host_methods: ClassVar[tuple[str, ...]] = ("auto",)
     dtype: np.dtype[Any]
@@ -253,6 +257,13 @@ class AlongAxis(Recurrence):
         `carry_in` is None if the call has no states before the first step.
         """
 
+    def launch_determine(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: CarryIn
+    ) -> Callable[[], Arrays]:
+        """Launch `determine`; the returned function waits if it must, and returns the results."""
+        results, _ = self.determine(backend, inputs, shape, carry_in)
+        return lambda: results
+
     @property
     def is_contractive(self) -> bool:
         """Whether chunks may turn out not to depend on their carry-ins."""
@@ -291,3 +302,4 @@ class TwoSided(AlongAxis):
     """A two-sided recurrence: the summaries of a row form a small system, solved in one task."""
 
     is_two_sided: ClassVar[bool] = True
+    is_asynchronous: ClassVar[bool] = False

@@ -44,9 +44,14 @@ class Layout:
     count: int
 
     @property
-    def nbytes(self) -> int:
-        """Size of the results of a solve; of one result if a grid has none."""
-        return prod(map(sum, self.chunks)) * self.meta.itemsize * max(1, self.count)
+    def largest(self) -> int:
+        """The most bytes that a worker stores of a solve."""
+        if not self.count:
+            return self.meta.itemsize * prod(map(sum, self.chunks))
+        sizes = dict.fromkeys(self.chunk_indices, 0)
+        for address, size in self.locate("").values():
+            sizes[address] += size
+        return max(sizes.values(), default=0)
 
     def names(self, solve: str) -> list[str]:
         return [result_name(solve, k) for k in range(self.count)]

@@ -12,10 +12,9 @@ its first chunk remains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,12 @@ from ...core.backends import common_backend
 from ...core.contract.grid import Grid
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs
 from ..tasks.phases import CarryIns, launch_summaries, propagate_group
-from ..tasks.speculation import PendingChunk, correct_block, launch_speculation
+from ..tasks.speculation import (
+    PendingChunk,
+    correct_block,
+    launch_correction,
+    launch_speculation,
+)
 from .assignment import ChainShard, GridShard, row_of
 from .messages import Exchange, Program, Request, result_name
 from .tiles import solve_tiles
@@ -102,14 +106,27 @@ class _Chain:
         for receiver, indices in self.shard.receivers.items():
             sent = {index: summaries[index] for index in indices}
             self.exchange.send(receiver, self.shard.number, sent)
+        if self.shard.receivers:
+            yield ()  # The messages go out first.
         if self.shard.senders:
             for index in chunks:
                 self._predict(index, chunks)
             yield self.shard.senders
         for sender in self.shard.senders:
             summaries |= self.exchange.take(sender)
-        determine = partial(self._determine, chunks, summaries)
-        return (yield determine) if is_asynchronous else determine()
+        carry_ins, launched = self._launch(chunks, summaries)
+
+        def results() -> list[Any]:
+            return [wait() for wait in launched]
+
+        may_wait = is_asynchronous and not self.recurrence.is_asynchronous
+        determined = (yield results) if may_wait else results()
+        by_key = {
+            (result_name(self.name, k), *index): array
+            for index, arrays in zip(chunks, determined, strict=True)
+            for k, array in enumerate(arrays if self.recurrence.results > 1 else [arrays])
+        }
+        return by_key, self._final_states(chunks, carry_ins)
 
     def _summarise(
         self, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs], is_asynchronous: bool
@@ -164,24 +181,23 @@ class _Chain:
         carry_in = carry_ins.carry_in(0, recurrence, chunk.shape)
         self.predicted[index] = carry_in, correct_block(recurrence, chunk, carry_ins, 0)
 
-    def _correct(self, index: ChunkIndex, chunk: PendingChunk, carry_ins: CarryIns) -> Any:
-        """Return the results of a chunk, by its predicted carry-in if that has the same bits."""
+    def _launch_correction(
+        self, index: ChunkIndex, chunk: PendingChunk, carry_ins: CarryIns
+    ) -> Callable[[], Any]:
+        """Launch a chunk, unless its predicted carry-in has the same bits."""
         order = self._order(index)
         predicted, results = self.predicted.pop(index, (None, None))
         if predicted is not None:
             carry_in = carry_ins.carry_in(order, self.recurrence, chunk.shape)
             if _have_same_bits(predicted, carry_in):
-                return results
-        return correct_block(self.recurrence, chunk, carry_ins, order)
+                return lambda: results
+        return launch_correction(self.recurrence, chunk, carry_ins, order)
 
-    def _determine(
+    def _launch(
         self, chunks: Mapping[ChunkIndex, PendingChunk], summaries: Mapping[ChunkIndex, Any]
-    ) -> tuple[dict[Any, Any], Any]:
+    ) -> tuple[dict[ChunkIndex, CarryIns], list[Callable[[], Any]]]:
+        """Propagate, and launch all chunks; return the carry-ins by rows of chunks, and waits."""
         recurrence, axis = self.recurrence, self.recurrence.axis
-        last_of_row: dict[ChunkIndex, ChunkIndex] = {}
-        for index in chunks:
-            row = row_of(index, axis)
-            last_of_row[row] = max(last_of_row.get(row, index), index, key=self._order)
 
         def propagate(rows: list[ChunkIndex]) -> list[CarryIns]:
             return [
@@ -193,27 +209,35 @@ class _Chain:
                 for row in rows
             ]
 
-        def determine(part: list[ChunkIndex]) -> list[Any]:
+        def launch(part: list[ChunkIndex]) -> list[Callable[[], Any]]:
             return [
-                self._correct(index, chunks[index], carry_ins[row_of(index, axis)])
+                self._launch_correction(index, chunks[index], carry_ins[row_of(index, axis)])
                 for index in part
             ]
 
+        last_of_row = self._last_of_row(chunks)
         carry_ins = dict(
             zip(last_of_row, self.threads.map(propagate, list(last_of_row)), strict=True)
         )
-        results = self.threads.map(determine, list(chunks))
-        by_key = {
-            (result_name(self.name, k), *index): array
-            for index, arrays in zip(chunks, results, strict=True)
-            for k, array in enumerate(arrays if recurrence.results > 1 else [arrays])
-        }
+        return carry_ins, self.threads.map(launch, list(chunks))
+
+    def _last_of_row(self, chunks: Iterable[ChunkIndex]) -> dict[ChunkIndex, ChunkIndex]:
+        """Return the last chunk of the shard in each row of chunks."""
+        last: dict[ChunkIndex, ChunkIndex] = {}
+        for index in chunks:
+            row = row_of(index, self.recurrence.axis)
+            last[row] = max(last.get(row, index), index, key=self._order)
+        return last
+
+    def _final_states(
+        self, chunks: Iterable[ChunkIndex], carry_ins: Mapping[ChunkIndex, CarryIns]
+    ) -> dict[ChunkIndex, Any] | None:
         final_states = {
-            row: carry_ins[row].final_state(recurrence)
-            for row, last in last_of_row.items()
-            if recurrence.returns_final_state and self._is_last(last)
+            row: carry_ins[row].final_state(self.recurrence)
+            for row, last in self._last_of_row(chunks).items()
+            if self.recurrence.returns_final_state and self._is_last(last)
         }
-        return by_key, final_states or None
+        return final_states or None
 
     def _is_last(self, index: ChunkIndex) -> bool:
         return self._order(index) == self.shard.count - 1

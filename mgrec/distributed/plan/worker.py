@@ -6,9 +6,10 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from math import inf
 from operator import itemgetter
 from typing import Any
 
@@ -33,6 +34,9 @@ from .shards import Threads, solve_shard
 NAME = "mgrec-plans"
 # Threads of a worker that may wait for its device at once.
 DEVICE_WAITS = 8
+# Seconds of a step that the event loop takes over from the threads. Every change of threads takes
+# 0.1 ms or more, and a thread that runs Python keeps the loop from sending messages.
+SHORT = 0.003
 logger = logging.getLogger("mgrec")
 
 
@@ -118,6 +122,8 @@ class Solve:
 
     Attributes
     ----------
+    name, plan : str
+        Names of the results and of the plan.
     blocks : dict, key -> array
         The operands, until the program starts.
     sources : dict, solve -> keys
@@ -134,11 +140,18 @@ class Solve:
         Why the solve fails.
     is_freed : bool
         Whether the client no longer refers to the results.
+    is_short : bool
+        Whether the event loop steps the program.
+    seconds : float
+        The longest step so far.
     """
 
-    def __init__(self, number: int, name: str, plan: PlanShard, exchange: Exchange) -> None:
-        self.number, self.name, self.shard, self.exchange = number, name, plan.shard, exchange
-        self.request, self.keys = plan.request, plan.keys
+    def __init__(
+        self, number: int, name: str, plan: str, stored: PlanShard, exchange: Exchange
+    ) -> None:
+        self.number, self.name, self.plan, self.exchange = number, name, plan, exchange
+        self.shard, self.request, self.keys = stored.shard, stored.request, stored.keys
+        self.is_short, self.seconds = False, 0.0
         self.blocks: dict[Any, Any] = {}
         self.sources: dict[Solve, list[Any]] = {}
         self.program: Program[Any] | None = None
@@ -207,8 +220,8 @@ class Session:
     """The plans of one client.
 
     Its solves start in the order of requests, and go on in any order: while one needs messages or
-    waits for the device, the next one starts. Threads step the programs, one at a time; the rest
-    runs on the event loop.
+    waits for the device, the next one starts. Programs are stepped one at a time: by the event loop
+    if the steps of the plan's last solve were short, else by threads.
     """
 
     def __init__(self, plugin: PlansPlugin, name: str, comm: Comm) -> None:
@@ -216,6 +229,8 @@ class Session:
         plugin.sessions[name], self.sender = self, Sender.on(comm)
         self.requests: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()
         self.plans: dict[str, tuple[PlanShard, dict[Any, Any]]] = {}
+        # Seconds of the longest step of each plan's last solve.
+        self.seconds: dict[str, float] = {}
         self.results: dict[str, list[Any]] = {}
         self.registered: set[str] = set()
         self.carries: dict[int, dict[Hashable, bytes]] = {}
@@ -313,6 +328,7 @@ class Session:
     async def remove_plan(self, name: str) -> None:
         """Release the shard of a plan and its operands."""
         self.plans.pop(name, None)
+        self.seconds.pop(name, None)
 
     async def free(self, name: str, is_used: bool) -> None:
         """Free the results of a solve, which the client has released.
@@ -345,7 +361,9 @@ class Session:
         def post(address: str, *carry: Any) -> None:
             self.plugin.calls.add(self.plugin.send_carry, address, self.name, number, *carry)
 
-        solve = Solve(number, name, stored, Exchange(stored.addresses, post))
+        solve = Solve(number, name, plan, stored, Exchange(stored.addresses, post))
+        # Another request may need other kernels, which take seconds to compile.
+        solve.is_short = request is None and self.seconds.get(plan, inf) < SHORT
         try:
             if request is not None:
                 solve.request = loads(request)
@@ -383,29 +401,41 @@ class Session:
                 solve.take_results(source)
 
     def _resume(self) -> None:
-        """Let a thread step the programs that are ready, unless one does."""
-        with self.lock:
-            if self.is_stepping or self._next() is None:
-                return
-            self.is_stepping = True
-        self._submit()
+        """Step the programs that are ready, here or on a thread, unless one is stepped."""
+        deadline, stepped = time.monotonic() + SHORT, set[Solve]()
+        while time.monotonic() < deadline:
+            with self.lock:
+                solve = None if self.is_stepping else self._next(stepped)
+                if solve is None:
+                    break
+                self.is_stepping = True
+            if not solve.is_short:
+                return self._submit(self._step_all)
+            stepped.add(solve)
+            self._step(solve)
+            with self.lock:
+                self.is_stepping = False
+            if solve.wait is not None:
+                self._submit(self._wait, solve)
+        if stepped:  # After their messages.
+            asyncio.get_running_loop().call_soon(self._resume)
 
-    def _submit(self) -> None:
+    def _submit(self, function: Callable[..., Any], *arguments: Any) -> None:
         with suppress(RuntimeError):  # The worker is closing.
-            self.plugin.programs.submit(self._step_all)
+            self.plugin.programs.submit(function, *arguments)
 
-    def _next(self) -> Solve | None:
+    def _next(self, excluded: Collection[Solve] = ()) -> Solve | None:
         """Return the first solve that is ready; none starts before those requested earlier."""
         for solve in self.solves.values():
             if not solve.has_ended:
-                if solve.is_ready:
+                if solve.is_ready and solve not in excluded:
                     return solve
                 if solve.program is None:
                     return None
         return None
 
     def _step_all(self) -> None:
-        """Step programs as long as one is ready."""
+        """Step programs on a thread as long as one is ready."""
         while True:
             with self.lock:
                 solve = self._next()
@@ -414,26 +444,26 @@ class Session:
                 return
             with self.plugin.stepping:
                 self._step(solve)
-            if solve.wait is not None and not self._wait(solve):
+            if solve.wait is not None:
+                with self.lock:
+                    self.is_stepping = False
+                self.plugin.calls.add(self._resume)
+                self._wait(solve)
                 return
             if len(self.plugin.sessions) > 1:  # Solves of other clients come before the next one.
-                return self._submit()
+                return self._submit(self._step_all)
 
-    def _wait(self, solve: Solve) -> bool:
-        """Wait for the device; return whether this thread is to step programs again."""
-        with self.lock:
-            self.is_stepping = False
-        self._resume()
+    def _wait(self, solve: Solve) -> None:
+        """Wait for the device, on a thread."""
         self.busy[solve.number] = time.monotonic()
         solve.run_wait()
         del self.busy[solve.number]
-        with self.lock:
-            is_free, self.is_stepping = not self.is_stepping, True
-        return is_free
+        self.plugin.calls.add(self._resume)
 
     def _step(self, solve: Solve) -> None:
-        self.busy[solve.number] = time.monotonic()
+        start = self.busy[solve.number] = time.monotonic()
         solve.step(self.plugin.threads)
+        solve.seconds = max(solve.seconds, time.monotonic() - start)
         del self.busy[solve.number]
         with self.lock:
             solve.missing = {name for name in solve.missing if not solve.exchange.has(name)}
@@ -448,6 +478,7 @@ class Session:
         with self.lock:
             del self.solves[solve.number]
         self.has_room.set()
+        self.seconds[solve.plan] = solve.seconds
         if self.plugin.sessions.get(self.name) is not self:
             return
         try:

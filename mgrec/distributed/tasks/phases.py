@@ -204,10 +204,26 @@ def determine_block(
     recurrence: AlongAxis, inputs: ChunkInputs, carry_ins: CarryIns | None = None, number: int = 0
 ) -> Any:
     """Return the result of a chunk: an array, or a tuple if there are several."""
+    return launch_determination(recurrence, inputs, carry_ins, number)()
+
+
+def launch_determination(
+    recurrence: AlongAxis, inputs: ChunkInputs, carry_ins: CarryIns | None = None, number: int = 0
+) -> Callable[[], Any]:
+    """Launch a chunk; the returned function waits if it must, and returns the result."""
     with chunk_of("determine", recurrence, inputs) as (backend, shape):
         carry_in = carry_ins and carry_ins.carry_in(number, recurrence, shape)
-        results, _ = recurrence.determine(backend, inputs, shape, carry_in)
-    return results if recurrence.results > 1 else results[0]
+        launched = recurrence.launch_determine(backend, inputs, shape, carry_in)
+
+    def wait() -> Any:
+        with (
+            in_chunk("determine", inputs.chunk_index, inputs.starts),
+            backend.device_of(inputs.blocks),
+        ):
+            results = launched()
+        return results if recurrence.results > 1 else results[0]
+
+    return wait
 
 
 def determine_whole(*values: Any, recurrence: AlongAxis, count: int) -> Any:

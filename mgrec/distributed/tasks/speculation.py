@@ -15,8 +15,8 @@ from .phases import (
     CarryIns,
     SummaryBatch,
     chunk_of,
-    determine_block,
     inputs_of_batch,
+    launch_determination,
     precompute_blocks,
 )
 
@@ -107,9 +107,16 @@ def correct_block(
     recurrence: AlongAxis, chunk: PendingChunk, carry_ins: CarryIns, number: int
 ) -> Any:
     """Return the result of a chunk: an array, or a tuple if there are several."""
+    return launch_correction(recurrence, chunk, carry_ins, number)()
+
+
+def launch_correction(
+    recurrence: AlongAxis, chunk: PendingChunk, carry_ins: CarryIns, number: int
+) -> Callable[[], Any]:
+    """Launch a chunk; the returned function waits if it must, and returns the result."""
     inputs, speculation, shape = chunk.inputs, chunk.speculation, chunk.shape
     if speculation is None:
-        return determine_block(recurrence, inputs, carry_ins, number)
+        return launch_determination(recurrence, inputs, carry_ins, number)
     backend = common_backend(speculation.results, recurrence.method)
     with (
         in_chunk("determine", inputs.chunk_index, inputs.starts),
@@ -117,7 +124,7 @@ def correct_block(
     ):
         carry_in = carry_ins.carry_in(number, recurrence, shape)
         results = recurrence.correct(backend, shape, speculation, carry_in)
-    return results if recurrence.results > 1 else results[0]
+    return lambda: results if recurrence.results > 1 else results[0]
 
 
 def precompute_from_blocks(inputs: ChunkInputs, recurrence: AlongAxis) -> tuple[Any, Shape]:

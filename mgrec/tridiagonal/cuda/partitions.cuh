@@ -27,7 +27,7 @@ struct System {
   T* cells;
   T* cuts;
   long long outer, steps, inner, parts;
-  long long has_first, has_last;
+  long long has_first, has_last;  // 1: all systems; 2: the first, the last one
   DEVICE long long lanes() const { return outer * inner * parts; }
 };
 
@@ -51,6 +51,10 @@ struct Place {
     first = part * ROWS;
     const long long rest = system.steps - first;
     length = rest < ROWS ? int(rest) : ROWS;
+  }
+  // Whether a flag of `System` is set for this system; `single` is the one that has it alone.
+  DEVICE bool is_of(long long flag, long long single) const {
+    return flag == 1 || (flag == 2 && outer == single);
   }
   DEVICE long long line(const System& system) const { return outer * system.inner + column; }
   DEVICE long long start(const Operand& operand) const {
@@ -193,8 +197,9 @@ DEVICE inline Tile load_tile(const System& system, const Place& place) {
   copies_wait();
   __syncthreads();
   Tile tile = {shared + Tile::index(threadIdx.x, 0)};
-  if (system.has_first && place.part == 0) tile.at(0, 0) = T(0);
-  if (system.has_last && place.part == system.parts - 1) tile.at(2, place.length - 1) = T(0);
+  if (place.part == 0 && place.is_of(system.has_first, 0)) tile.at(0, 0) = T(0);
+  if (place.part == system.parts - 1 && place.is_of(system.has_last, system.outer - 1))
+    tile.at(2, place.length - 1) = T(0);
   return tile;
 }
 

@@ -14,7 +14,6 @@ from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.device import Device, fetch, pack_words
 from ...engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
 from ...engines.cuda.tracing.cpp import ctype
-from ..interface import Ends
 
 Shape = tuple[int, int, int]
 # Threads of a block that merges, solves and opens parts.
@@ -197,20 +196,24 @@ class Memory:
 
     @classmethod
     def allocate(
-        cls, plan: PartitionPlan, ends: Ends, shapes: Sequence[Shape], addresses: Sequence[int],
-        result: int,
+        cls, plan: PartitionPlan, ends: tuple[int, int], strides: Sequence[Sequence[int]],
+        addresses: Sequence[int], result: int,
     ) -> Memory:  # fmt: skip
-        """Allocate memory for operands of these shapes and addresses; `result` 0 for none."""
+        """Allocate memory for operands of these strides and addresses; `result` 0 for none.
+
+        `ends` states whether systems have their first and their last row: 0, 1 for all systems, or
+        2 for the first, or the last, of the outer ones alone.
+        """
         import cupy
 
         buffer = cupy.empty(plan.offsets[-1] + 8 * STATUS, np.uint8)
         words: list[int] = []
-        for shape, address in zip(shapes, addresses, strict=True):
-            words += [address, *strides_of(shape, plan.shape)]
+        for operand_strides, address in zip(strides, addresses, strict=True):
+            words += [address, *operand_strides]
         levels = len(plan.parts)
         base = buffer.data.ptr
         words += [result, base + plan.offsets[0], base + plan.offsets[levels]]
-        words += [*plan.shape, plan.parts[0], ends.has_first, ends.has_last]
+        words += [*plan.shape, plan.parts[0], *ends]
         memory = cls(plan, buffer, pack_words(words))
         memory.status.fill(NONE)
         return memory

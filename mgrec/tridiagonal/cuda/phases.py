@@ -8,7 +8,7 @@ elimination of each level, which gives the unknowns at the cuts, at last those o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from ...engines.cuda.device import Device, fetch, on_device, raise_if_capturing
 from ..errors import SingularSystemError
 from ..interface import Ends, InterfaceRows
 from .nopivot import cyclic_reduction, pcr, solve_whole, thomas
-from .partitions import CELL, Memory, PartitionPlan, plan_partitions
+from .partitions import CELL, Memory, PartitionPlan, plan_partitions, strides_of
 from .window import prepare_tries, start_windows
 
 WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
@@ -32,7 +32,10 @@ def kernels(method: str) -> Kernels:
     """Return the phases of a chunk."""
     if method in WITHOUT_PIVOTING:
         return Kernels(determine_without_pivoting, finds_nan=True)
-    return Kernels(determine, precompute, prepare_solver=prepare_solver, finds_nan=True)
+    return Kernels(
+        determine, precompute, precompute_ends=precompute_ends, launch_determine=launch_determine,
+        prepare_solver=prepare_solver, finds_nan=True,
+    )  # fmt: skip
 
 
 def precompute(ends: Ends, chunk: Chunk) -> Summarise:
@@ -46,13 +49,34 @@ def precompute(ends: Ends, chunk: Chunk) -> Summarise:
     if 0 in chunk.shape:
         return lambda: InterfaceRows(np.empty((2, CELL // 2, *chunk.row_shape), chunk.dtype))
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    memory = _allocator(ends, chunk, None)([operand.data.ptr for operand in chunk.operands], 0)
+    return _reduce(_allocator(ends, chunk, None)(_addresses(chunk), 0))
+
+
+def precompute_ends(ends: Ends, chunk: Chunk, rows: int) -> Summarise:
+    """Launch the reduction of the first and of the last rows of a chunk with one outer row.
+
+    They are two outer systems for one launch: its interface rows have an outer axis of length 2.
+    """
+    chunk = chunk.map_arrays(on_device, chunk.shape)
+    _, steps, inner = chunk.shape
+    start, strides = steps - rows, []
+    for operand in chunk.operands:
+        _, step, along_inner = strides_of(operand.shape, chunk.shape)
+        strides.append((start * step, step, along_inner))
+    is_aligned = start * chunk.dtype.itemsize % 16 == 0 and _are_aligned(chunk.operands)
+    plan = plan_partitions((2, rows, inner), chunk.dtype, is_aligned, Device.current())
+    flags = 2 * ends.has_first, 2 * ends.has_last
+    return _reduce(Memory.allocate(plan, flags, strides, _addresses(chunk), 0))
+
+
+def _reduce(memory: Memory) -> Summarise:
     memory.run("reduce")
-    wait = fetch(memory.numbers(memory.plan.cells(memory.plan.top)))
-    row_shape = chunk.row_shape
+    plan = memory.plan
+    outer, _, inner = plan.shape
+    wait = fetch(memory.numbers(plan.cells(plan.top)))
 
     def summary() -> InterfaceRows:
-        rows = wait().reshape(*row_shape, 2, CELL // 2)
+        rows = wait().reshape(outer, inner, 2, CELL // 2)
         return InterfaceRows(np.ascontiguousarray(rows.transpose(2, 3, 0, 1)))
 
     return summary
@@ -65,22 +89,38 @@ def determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> bool:
     after it, or None for whole systems. `result` (outer, steps, inner) is C-contiguous. Raise
     SingularSystemError if the elimination of a whole system meets a pivot of 0.
     """
+    return launch_determine(ends, chunk, carry_in, result)()
+
+
+def launch_determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> Callable[[], bool]:
+    """Launch `determine`; the returned function waits, and returns what that returns."""
     if result.size == 0:
-        return True
+        return lambda: True
     raise_if_capturing(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
     known = (
         None if carry_in is None else on_device(carry_in).astype(chunk.dtype, order="C", copy=False)
     )
     tries = prepare_tries(chunk) if ends.method == "auto" else ()
-    addresses = [operand.data.ptr for operand in chunk.operands]
+    addresses = _addresses(chunk)
     wait = start_windows(tries, addresses, result.data.ptr, _neighbour_addresses(ends, known))
+
+    def allocate() -> Memory:
+        return _allocator(ends, chunk, result)(addresses, result.data.ptr)
+
     try:
         # While the windows run, so that the solution with pivoting can be launched at once.
-        memory = _allocator(ends, chunk, result)(addresses, result.data.ptr)
-    finally:
-        is_solved = wait()
-    return is_solved or (_solve_whole(memory) if known is None else _solve_chunk(memory, known))
+        memory = allocate() if known is None else None
+    except BaseException:
+        wait()
+        raise
+
+    def finish() -> bool:
+        if wait():
+            return True
+        return _solve_chunk(allocate(), known) if memory is None else _solve_whole(memory)
+
+    return finish
 
 
 def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> PreparedSolver:
@@ -145,8 +185,16 @@ def _neighbour_addresses(ends: Ends, known: Any) -> tuple[int, int]:
 
 def _allocator(ends: Ends, chunk: Chunk, result: Any) -> Callable[[Sequence[int], int], Memory]:
     """Return ``(addresses of operands, address of the result) -> memory`` of a chunk's launches."""
-    plan, shapes = _plan(chunk, result), [operand.shape for operand in chunk.operands]
-    return partial(Memory.allocate, plan, ends, shapes)
+    strides = [strides_of(operand.shape, chunk.shape) for operand in chunk.operands]
+    return partial(Memory.allocate, _plan(chunk, result), ends[:2], strides)
+
+
+def _addresses(chunk: Chunk) -> list[int]:
+    return [operand.data.ptr for operand in chunk.operands]
+
+
+def _are_aligned(arrays: Iterable[Any]) -> bool:
+    return all(array.data.ptr % 16 == 0 for array in arrays)
 
 
 def _solve_whole(memory: Memory) -> bool:
@@ -176,7 +224,7 @@ def _solve_chunk(memory: Memory, known: Any) -> bool:
 
 def _plan(chunk: Chunk, result: Any) -> PartitionPlan:
     arrays = [*chunk.operands, *([] if result is None else [result])]
-    is_aligned = all(
-        array.data.ptr % 16 == 0 and array.shape[0] in (1, chunk.shape[0]) for array in arrays
+    is_aligned = _are_aligned(arrays) and all(
+        array.shape[0] in (1, chunk.shape[0]) for array in arrays
     )
     return plan_partitions(chunk.shape, chunk.dtype, is_aligned, Device.current())
