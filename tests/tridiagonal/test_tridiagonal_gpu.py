@@ -233,7 +233,9 @@ def test_dask_of_cupy(method, chunks):
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
-@pytest.mark.parametrize(("shape", "chunk"), [((9001,), 3000), ((20_000, 3), 4096), ((8192,), 2048)])
+@pytest.mark.parametrize(
+    ("shape", "chunk"), [((9001,), 3000), ((20_000, 3), 4096), ((8192,), 2048)]
+)
 def test_chunks_of_one_long_dominant_system(shape, chunk, dtype):
     operands = system(shape, dtype)
     operands[1] += np.asarray(8, dtype)

@@ -19,7 +19,7 @@ from dask.array.utils import meta_from_array
 from distributed import Client
 from distributed.protocol.pickle import dumps
 
-from ...core.arrays.array_types import is_on_gpu
+from ...core.backends import backend_of
 from ...core.contract.problem import Problem
 from ...core.contract.recurrence import AlongAxis
 from ..cluster.arguments import client_of, problem_of
@@ -88,7 +88,7 @@ class Plan:
         return Layout(chunk_indices, aligned.chunks, meta, recurrence.results)
 
     def _default_in_flight(self) -> int:
-        most = LARGE if is_on_gpu(self._layout.meta) else SMALL
+        most = LARGE if backend_of(self._layout.meta).is_asynchronous else SMALL
         return max(2, min(MOST, most // max(1, self._layout.largest)))
 
     def _add_to_workers(self) -> PendingRequest:

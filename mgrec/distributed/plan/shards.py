@@ -140,6 +140,9 @@ class _Chain:
                 order,
             )
         ):
+            if wait is None:
+                chunks[order[k]] = PendingChunk(inputs_of_chunks[order[k]])
+                continue
             chunks[order[k]] = (yield wait) if is_asynchronous else wait()
             # Not after the last one: other shards wait for its summary.
             if 0 < k < len(order) - 1 and self.threads.pool is None:
@@ -149,14 +152,18 @@ class _Chain:
         waits = self.threads.map(
             lambda part: launch_summaries([chunks[i].inputs for i in part], recurrence), others
         )
-        precomputed = dict(zip(others, waits, strict=True))
-        summaries = {}
-        for index in needed:
-            if (speculation := chunks[index].speculation) is not None:
-                summaries[index] = speculation.summary, chunks[index].shape
-            else:
-                wait = precomputed.pop(index)
-                summaries[index] = (yield wait) if is_asynchronous else wait()
+
+        def precomputed() -> list[Any]:
+            return [wait() for wait in waits]
+
+        summaries = {
+            index: (speculation.summary, chunks[index].shape)
+            for index in needed
+            if (speculation := chunks[index].speculation) is not None
+        }
+        if others:
+            found = (yield precomputed) if is_asynchronous else precomputed()
+            summaries |= zip(others, found, strict=True)
         return chunks, summaries
 
     def _predict(self, index: ChunkIndex, chunks: Mapping[ChunkIndex, PendingChunk]) -> None:

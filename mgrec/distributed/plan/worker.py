@@ -60,6 +60,8 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
 
     def setup(self, worker: Worker) -> None:
         self.worker, self.calls = worker, Calls(asyncio.get_running_loop())
+        # Workers in one process share their event loop.
+        self.owns_loop = not worker.address.startswith("inproc:")
         count = max(1, worker.state.nthreads)
         self.programs = ThreadPoolExecutor(count + DEVICE_WAITS, "mgrec-plan")
         self.stepping = threading.BoundedSemaphore(count)
@@ -363,7 +365,9 @@ class Session:
 
         solve = Solve(number, name, plan, stored, Exchange(stored.addresses, post))
         # Another request may need other kernels, which take seconds to compile.
-        solve.is_short = request is None and self.seconds.get(plan, inf) < SHORT
+        solve.is_short = (
+            request is None and self.seconds.get(plan, inf) < SHORT and self.plugin.owns_loop
+        )
         try:
             if request is not None:
                 solve.request = loads(request)
@@ -417,8 +421,10 @@ class Session:
                 self.is_stepping = False
             if solve.wait is not None:
                 self._submit(self._wait, solve)
-        if stepped:  # After their messages.
-            asyncio.get_running_loop().call_soon(self._resume)
+        if stepped:
+            # After their messages: one turn of the loop creates a task, which sends in the next.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._resume)
 
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> None:
         with suppress(RuntimeError):  # The worker is closing.

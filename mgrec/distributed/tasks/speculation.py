@@ -60,20 +60,25 @@ def speculate_blocks(
 ) -> Iterator[PendingChunk]:
     """Launch all chunks, then wait for one after the other: their order is that of the inputs."""
     waits = [launch_speculation(inputs, recurrence) for inputs in inputs_of_chunks]
-    return (wait() for wait in waits)
+    return (
+        wait() if wait else PendingChunk(inputs)
+        for wait, inputs in zip(waits, inputs_of_chunks, strict=True)
+    )
 
 
-def launch_speculation(inputs: ChunkInputs, recurrence: AlongAxis) -> Callable[[], PendingChunk]:
-    """Launch the speculation on a chunk, if it is tried; return a function that waits for it."""
+def launch_speculation(
+    inputs: ChunkInputs, recurrence: AlongAxis
+) -> Callable[[], PendingChunk] | None:
+    """Launch the speculation on a chunk, and return a function that waits for it; or None."""
     backend = common_backend(inputs.blocks, recurrence.method)
     if not recurrence.is_contractive or backend.kernels(recurrence.family).speculate is None:
-        return lambda: PendingChunk(inputs)
+        return None
     with chunk_of("speculate", recurrence, inputs) as (backend, shape):
         launched = recurrence.speculate(backend, inputs, shape)
+    if launched is None:
+        return None
 
     def wait() -> PendingChunk:
-        if launched is None:
-            return PendingChunk(inputs)
         with (
             in_chunk("speculate", inputs.chunk_index, inputs.starts),
             backend.device_of(inputs.blocks),
