@@ -53,7 +53,10 @@ def solved(problem, holders_of):
         assert ready, "shards wait for each other"
         for exchange in ready:
             try:
-                missing[exchange] = next(programs[exchange])
+                needed = next(programs[exchange])
+                while callable(needed):
+                    needed = programs[exchange].send(needed())
+                missing[exchange] = needed
             except StopIteration as end:
                 outcomes[exchange.number] = end.value
                 del programs[exchange]

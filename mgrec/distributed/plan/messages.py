@@ -37,7 +37,7 @@ Wait = Callable[[], Any]
 """Waits for a device, and returns what it has computed."""
 Program = Generator[Collection[Hashable] | Wait, Any, Result]
 """Yields names of messages, and is resumed when all of them have arrived; or yields a wait, and is
-resumed with what that returns. Other solves go on meanwhile."""
+resumed with what that returns. Other solves go on while a device is busy."""
 Post = Callable[[str, Hashable, bytes], None]
 """``(address, name, message)``: sends a message to a worker; on any thread."""
 

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from ...core.backends import common_backend
 from ...core.contract.grid import Grid
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs
 from ..tasks.phases import CarryIns, launch_summaries, propagate_group
@@ -98,9 +97,7 @@ class _Chain:
     def solve(
         self, inputs_of_chunks: dict[ChunkIndex, ChunkInputs]
     ) -> Program[tuple[dict[Any, Any], Any]]:
-        blocks = (block for inputs in inputs_of_chunks.values() for block in inputs.blocks)
-        is_asynchronous = common_backend(blocks).is_asynchronous
-        chunks, summaries = yield from self._summarise(inputs_of_chunks, is_asynchronous)
+        chunks, summaries = yield from self._summarise(inputs_of_chunks)
         # Chunks that were solved speculatively no longer need their operands.
         inputs_of_chunks.clear()
         for receiver, indices in self.shard.receivers.items():
@@ -119,8 +116,7 @@ class _Chain:
         def results() -> list[Any]:
             return [wait() for wait in launched]
 
-        may_wait = is_asynchronous and not self.recurrence.is_asynchronous
-        determined = (yield results) if may_wait else results()
+        determined = results() if self.recurrence.is_asynchronous else (yield results)
         by_key = {
             (result_name(self.name, k), *index): array
             for index, arrays in zip(chunks, determined, strict=True)
@@ -129,7 +125,7 @@ class _Chain:
         return by_key, self._final_states(chunks, carry_ins)
 
     def _summarise(
-        self, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs], is_asynchronous: bool
+        self, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs]
     ) -> Program[tuple[dict[ChunkIndex, PendingChunk], dict[ChunkIndex, Any]]]:
         """Solve contractive chunks speculatively; return the summaries that shards need."""
         recurrence, order = self.recurrence, sorted(inputs_of_chunks, key=self._order)
@@ -143,7 +139,7 @@ class _Chain:
             if wait is None:
                 chunks[order[k]] = PendingChunk(inputs_of_chunks[order[k]])
                 continue
-            chunks[order[k]] = (yield wait) if is_asynchronous else wait()
+            chunks[order[k]] = yield wait
             # Not after the last one: other shards wait for its summary.
             if 0 < k < len(order) - 1 and self.threads.pool is None:
                 self._predict(order[k - 1], chunks)
@@ -162,8 +158,7 @@ class _Chain:
             if (speculation := chunks[index].speculation) is not None
         }
         if others:
-            found = (yield precomputed) if is_asynchronous else precomputed()
-            summaries |= zip(others, found, strict=True)
+            summaries |= zip(others, (yield precomputed), strict=True)
         return chunks, summaries
 
     def _predict(self, index: ChunkIndex, chunks: Mapping[ChunkIndex, PendingChunk]) -> None:

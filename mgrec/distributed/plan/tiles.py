@@ -214,8 +214,7 @@ class _Tiles:
                 with in_chunk("determine", inputs.chunk_index, inputs.starts):
                     return export()
 
-            edges = (yield wait) if common_backend(inputs.blocks).is_asynchronous else wait()
-            self.exchange.send(receiver, tile.index, edges)
+            self.exchange.send(receiver, tile.index, (yield wait))
 
     def _before(self, index: ChunkIndex) -> Iterator[ChunkIndex]:
         return (neighbour(index, axis, -1) for axis in self.axes if index[axis])

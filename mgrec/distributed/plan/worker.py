@@ -17,6 +17,7 @@ from distributed import Worker, WorkerPlugin
 from distributed.comm import Comm
 from distributed.protocol.pickle import dumps, loads
 
+from ...core.backends import common_backend
 from .internals import blocks_of, free, publish, store, wait_until_freed
 from .messages import (
     Abandoned,
@@ -142,6 +143,8 @@ class Solve:
         Why the solve fails.
     is_freed : bool
         Whether the client no longer refers to the results.
+    is_asynchronous : bool
+        Whether the operands are on a device; otherwise `step` need not wait.
     is_short : bool
         Whether the event loop steps the program.
     seconds : float
@@ -153,7 +156,8 @@ class Solve:
     ) -> None:
         self.number, self.name, self.plan, self.exchange = number, name, plan, exchange
         self.shard, self.request, self.keys = stored.shard, stored.request, stored.keys
-        self.is_short, self.seconds = False, 0.0
+        self.is_asynchronous = self.is_short = False
+        self.seconds = 0.0
         self.blocks: dict[Any, Any] = {}
         self.sources: dict[Solve, list[Any]] = {}
         self.program: Program[Any] | None = None
@@ -198,6 +202,8 @@ class Solve:
                 self.blocks = {}
             value, self.value = self.value, None
             needed = self.program.send(value)
+            while callable(needed) and not self.is_asynchronous:
+                needed = self.program.send(needed())
             if callable(needed):
                 self.wait = needed
             else:
@@ -214,6 +220,7 @@ class Solve:
             self.program, self.blocks = None, {}
 
     def _start(self, threads: Threads) -> Program[Any]:
+        self.is_asynchronous = common_backend(self.blocks.values()).is_asynchronous
         blocks = {index: [self.blocks[key] for key in keys] for index, keys in self.keys.items()}
         return solve_shard(self.request, self.name, self.shard, blocks, self.exchange, threads)
 
