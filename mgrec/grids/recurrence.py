@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, prod, sqrt
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ _UNIT, _SIDE = 64, 1024
 # The sum is least at p² = m / (lag · n). Loops have the same lag.
 _LAG = 0.11
 
+T = TypeVar("T")
 Side = tuple[int, int]
 """First and last row of a tile, or its first and last column; the last one is excluded."""
 
@@ -69,7 +70,7 @@ def part_of_gpu(shape: Sequence[int]) -> Part:
     return Part(128, max(4096, ceil(sqrt(_LAG * rows * columns))))
 
 
-def antidiagonals(down: Sequence[Side], right: Sequence[Side]) -> Iterator[list[tuple[Side, Side]]]:
+def antidiagonals(down: Sequence[T], right: Sequence[T]) -> Iterator[list[tuple[T, T]]]:
     """Yield the tiles of each antidiagonal, which do not depend on each other."""
     for diagonal in range(len(down) + len(right) - 1):
         first, stop = max(0, diagonal - len(right) + 1), min(diagonal + 1, len(down))

@@ -57,14 +57,9 @@ def test_no_client_is_started_without_a_scheduler(monkeypatch, scheduler, expect
             pass
 
 
-def test_a_running_cluster_is_described(address):
-    with cluster.open_cluster(address) as client:
-        assert cluster.describe(client) == (1, 2)
-
-
 def test_a_running_cluster_has_workers_whatever_its_client_asks_meanwhile(address):
     # Every so often the client asks the scheduler about all but its workers (Dask 2026.7).
     with dask.config.set({"distributed.client.scheduler-info-interval": "1 ms"}):
         for _ in range(10):
-            with cluster.open_cluster(address):
-                pass
+            with cluster.open_cluster(address) as client:
+                assert cluster.describe(client) == (1, 2)

@@ -39,13 +39,8 @@ def test_any_piece_is_that_of_the_whole():
     whole = is_sea(0, earth.PARALLELS * earth.PLACES)
     assert whole.size == 93_312_000
     assert 0.66 < whole.mean() < 0.68  # by places, not by area
-    for begin, end in [
-        (0, 0),
-        (0, 1),
-        (7, 50_000),
-        (40_000_001, 41_000_000),
-        (93_311_999, 93_312_000),
-    ]:
+    pieces = (0, 0), (0, 1), (7, 50_000), (40_000_001, 41_000_000), (93_311_999, 93_312_000)
+    for begin, end in pieces:
         np.testing.assert_array_equal(is_sea(begin, end), whole[begin:end])
 
 
@@ -64,9 +59,6 @@ def test_coefficients_are_those_of_the_formula(turns):
         assert t[i] == pytest.approx(1 - s[i] if sea else 0, rel=1e-9)
 
 
-def test_few_turns_cross_land_and_sea():
+def test_few_turns_start_at_60_north_and_a_worker_gets_no_data():
     assert earth.MaritimeAir(1).latitude()[0] == pytest.approx(60, abs=0.1)
-
-
-def test_a_worker_gets_a_name_instead_of_data():
     assert len(pickle.dumps(earth.MaritimeAir(earth.PARALLELS))) < 200

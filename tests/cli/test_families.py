@@ -16,7 +16,6 @@ from distributed import LocalCluster
 from scipy.signal import butter, sosfilt, sosfiltfilt
 
 from mgrec import linear_recurrence, solve_tridiagonal
-from mgrec.cli import cluster as clusters
 from mgrec.cli import files
 from mgrec.distributed.graph import build
 
@@ -118,10 +117,10 @@ def test_every_kind_of_file(mgrec, address, t):
     np.testing.assert_array_equal(load("w.npy"), wanted)
 
 
-def test_a_store_behind_a_url(mgrec, address, folder):
-    result = mgrec(
-        "linear", "s.npy", f"file://{folder}/t.zarr", "-o", "w.npy", "--cluster", address
-    )
+def test_a_store_behind_a_url_and_a_cluster_of_a_scheduler_file(mgrec, address, folder):
+    (folder / "scheduler.json").write_text(json.dumps({"address": address}))
+    url = f"file://{folder}/t.zarr"
+    result = mgrec("linear", "s.npy", url, "-o", "w.npy", "--cluster", "scheduler.json")
     assert result.exit_code == 0, result.output
     np.testing.assert_allclose(load("w.npy"), linear_recurrence(load("s.npy"), load("t.npy")))
 
@@ -134,13 +133,6 @@ def test_the_chunks_of_a_store_are_regular_whatever_those_of_operands(mgrec, add
     result = mgrec("linear", "odd.zarr", "t.zarr", "-o", "w.zarr", "--cluster", address)
     assert result.exit_code == 0, result.output
     np.testing.assert_allclose(load("w.zarr"), linear_recurrence(load("s.npy"), load("t.npy")))
-
-
-def test_a_scheduler_file_names_a_cluster(mgrec, address, folder):
-    (folder / "scheduler.json").write_text(json.dumps({"address": address}))
-    result = mgrec("linear", "s.npy", "t.npy", "-o", "w.npy", "--cluster", "scheduler.json")
-    assert result.exit_code == 0, result.output
-    assert load("w.npy").shape == (3, 200)
 
 
 def assert_refused(result, code, *words):
@@ -204,9 +196,7 @@ def write_bad_inputs(folder):
         ("linear 0.5 t.npy --report gone/x.html", ["the folder of gone/x.html"]),
         ("linear 0.5 t.npy --cluster elsewhere", ["--cluster elsewhere"]),
         ("linear 0.5 t.npy --cluster noise.npy", ["noise.npy is no scheduler file"]),
-        ("linear 0.5 t.npy --cluster tcp://127.0.0.1:1", ["127.0.0.1:1 cannot be reached"]),
         ("linear --bogus t.npy", ["No such option '--bogus'"]),
-        ("linear -x t.npy", ["No such option '-x'"]),
         ("tridiagonal 1 4 1 2", ["array in a file"]),
         ("tridiagonal 1 4 1 t.npy --rhs-axis 1", ["rhs_axis"]),
         ("sat row.npy", ["two"]),
@@ -222,8 +212,7 @@ def write_bad_inputs(folder):
         ("filter t.npy --sos sos.npy --low 0.1", ["belong to --butter"]),
     ],
 )  # fmt: skip
-def test_bad_input_is_refused_in_one_line(mgrec, folder, monkeypatch, words, expected):
-    monkeypatch.setattr(clusters, "PATIENCE", 0.5)
+def test_bad_input_is_refused_in_one_line(mgrec, folder, words, expected):
     write_bad_inputs(folder)
     before = sorted(folder.iterdir())
     out = [] if "-o" in words else ["-o", "w.npy"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....engines.cpu.threads import run_in_threads, split_range, thread_count
+from ...recurrence import antidiagonals
 from ..scoring import Scoring
 from ..tiles import Best, Edges, Tiling, edges_of_empty, ranges
 from .antidiagonals import SATURATED
@@ -35,9 +36,7 @@ def determine_alignment(
     rows, columns = _part_counts(scoring, shape, threads, np.dtype(dtype))
     determine = partial(_determine_parts, scoring, sequences, origin, np.dtype(dtype), table)
     tiling = Tiling(ranges(0, shape[0], rows), ranges(0, shape[1], columns), carry_in)
-    for diagonal in range(rows + columns - 1):
-        first, stop = max(0, diagonal - columns + 1), min(rows, diagonal + 1)
-        indices = [(row, diagonal - row) for row in range(first, stop)]
+    for indices in antidiagonals(range(rows), range(columns)):
         calls = [
             partial(determine, tiling, indices[start:end])
             for start, end in split_range(len(indices), threads)
