@@ -25,8 +25,9 @@ factor_tridiagonal
     Factor tridiagonal matrices for many right-hand sides.
 plan
     Prepare a recurrence for repeated solves of one shape on a cluster.
-signal, dask, tuning
-    Filters as in SciPy; functions for Dask clusters; constants of P-scheme/G.
+signal, ndimage, dask, tuning
+    Filters as in SciPy; filters of images as in SciPy; functions for Dask clusters; constants of
+    P-scheme/G.
 types, xarray
     Types for annotations; methods of DataArrays and Datasets, available after their import.
 """
@@ -55,6 +56,7 @@ _HOMES = {
 """The module of each public function and class."""
 _MODULES = {
     "maps": ".scans.maps",
+    "ndimage": ".ndimage",
     "signal": ".signal",
     "tuning": ".tuning",
     "types": ".types",

@@ -3,7 +3,6 @@
 import gc
 import importlib.util
 import os
-from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -55,15 +54,14 @@ def pytest_report_header(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Sort files with slow or many tests to the front, or a process is left alone with one."""
+    """Files with slow tests first: at the end no process is left alone with one."""
     if not config.getoption("extended"):
         # Skipped one by one, two thousand tests take seconds.
         left_out = [item for item in items if item.get_closest_marker("extended")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("extended")]
-    long = {item.path for item in items if item.get_closest_marker("slow")}
-    long |= {path for path, count in Counter(item.path for item in items).items() if count > 400}
-    items.sort(key=lambda item: item.path not in long)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_runtest_setup(item):

@@ -27,6 +27,7 @@ FAMILIES: dict[str, set[str]] = {
     "ewm": {"filters", "scans"},
     "tridiagonal": {"scans"},
     "grids": {"scans"},
+    "ndimage": {"scans"},
 }
 MAY_IMPORT = {
     "cli": {"cli", "public", *FAMILIES, *BELOW},

@@ -61,10 +61,11 @@ def test_the_recipe_wants_what_the_project_wants(project):
 def test_the_names_of_modules_are_the_public_ones():
     assert dir(mgrec) == sorted([*mgrec.__all__, "__version__", "dask"])
     assert dir(mgrec.signal) == sorted(mgrec.signal.__all__)
+    assert dir(mgrec.ndimage) == sorted(mgrec.ndimage.__all__)
     assert dir(mgrec.maps) == sorted(mgrec.maps.__all__)
 
 
-@pytest.mark.parametrize("name", ["maps", "scan", "signal"])
+@pytest.mark.parametrize("name", ["maps", "ndimage", "scan", "signal"])
 def test_a_public_name_is_there_where_nothing_else_was_imported(name):
     """Names are imported when they are first used."""
     script = f"import sys, mgrec; assert 'numba' not in sys.modules; mgrec.{name}"
@@ -76,6 +77,8 @@ def test_functions_of_scipy_are_named():
         AttributeError, match=r"no attribute 'butter'; .*call scipy\.signal\.butter"
     ):
         mgrec.signal.butter  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'zoom'; .*call scipy\.ndimage\.zoom"):
+        mgrec.ndimage.zoom  # noqa: B018
 
 
 def test_start_has_every_extra(project):

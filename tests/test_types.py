@@ -30,7 +30,7 @@ def stub(module):
     return functions, imported | {node.name for node in functions}
 
 
-@pytest.mark.parametrize("module", [mgrec, mgrec.signal])
+@pytest.mark.parametrize("module", [mgrec, mgrec.signal, mgrec.ndimage])
 def test_stubs_have_the_public_names_and_signatures(module):
     functions, names = stub(module)
     assert names - {"dask"} == set(module.__all__)
@@ -48,7 +48,7 @@ def test_stubs_have_the_public_names_and_signatures(module):
         for argument, default in pairs:
             if default is not None:
                 own = wanted[argument.arg].default
-                assert ast.literal_eval(default) == own, (function.name, argument.arg)
+                assert ast.literal_eval(default) in (own, ...), (function.name, argument.arg)
 
 
 def errors_of(command, path):

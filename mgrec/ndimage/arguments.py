@@ -1,0 +1,117 @@
+"""Validation of the arguments of filters of images, as SciPy takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.array_types import is_lazy, without_empty_chunks
+from ..core.arrays.validation import as_any_array, as_axis, is_one_of
+from ..core.backends import backend_of
+
+_DTYPES = "?bhilqBHILQfdFD"
+
+
+def as_input(value: Any) -> Any:
+    """Return a NumPy, CuPy or Dask array of a supported dtype, without empty chunks."""
+    x = as_any_array("input", value)
+    if x.dtype.char not in _DTYPES:
+        raise TypeError(
+            f"input must be bool, integer, float32, float64 or complex; got {x.dtype}: cast it "
+            f"first"
+        )
+    return without_empty_chunks(x)
+
+
+def check_known(x: Any, axes: Sequence[int]) -> None:
+    """Raise ValueError if chunks of unknown sizes follow each other along an axis."""
+    for axis in axes:
+        if x.shape[axis] != x.shape[axis]:
+            raise ValueError(
+                f"input must be in chunks of known sizes along axis {axis}: call "
+                f"compute_chunk_sizes() on it"
+            )
+
+
+def as_output(output: Any, x: Any, default: Any) -> tuple[np.dtype[Any], Any]:
+    """Return the dtype of the results, and the array to write them to or None.
+
+    As in SciPy, `output` is a dtype or an array, and complex input gives complex results.
+    """
+    array = output if hasattr(type(output), "__array_ufunc__") else None
+    if array is not None:
+        if is_lazy(x) or is_lazy(array):
+            raise TypeError("output must be a dtype for Dask arrays, which are not written to")
+        dtype = array.dtype
+    else:
+        try:
+            dtype = np.dtype(default if output is None else output)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"output must be a dtype or an array; got {output!r}") from error
+    if array is None and x.dtype.kind == "c" and dtype.kind != "c":
+        dtype = np.promote_types(dtype, np.complex64)
+    if dtype.char not in _DTYPES or not dtype.isnative:
+        raise TypeError(f"output must be bool, integer, float32, float64 or complex; got {dtype}")
+    if dtype.kind == "c" and x.dtype.kind != "c":
+        raise TypeError(f"output must be real for an input of {x.dtype}; got {dtype}")
+    if array is None:
+        return dtype, None
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        raise TypeError(f"output must be complex for an input of {x.dtype}; got {dtype}")
+    if array.shape != x.shape or backend_of(array) is not backend_of(x):
+        raise ValueError(
+            f"output must be of the shape {x.shape} and in the memory of input; got shape "
+            f"{array.shape}"
+        )
+    return dtype, array
+
+
+def written(result: Any, output: Any) -> Any:
+    """Return a result, or the array `output` to which it is written."""
+    if output is None:
+        return result
+    output[...] = result
+    return output
+
+
+def as_mode(mode: Any, modes: Mapping[str, str]) -> str:
+    """Return the extension that a mode of SciPy names."""
+    if not is_one_of(mode, modes):
+        raise ValueError(f"mode must be one of {', '.join(modes)}; got {mode!r}")
+    return modes[mode]
+
+
+def as_cval(cval: Any, x: Any) -> complex:
+    """Return the number outside of the array."""
+    try:
+        value = complex(cval)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"cval must be a number; got {cval!r}") from error
+    if value.imag and x.dtype.kind != "c":
+        raise TypeError(f"cval must be real for an input of {x.dtype}; got {cval!r}")
+    return value
+
+
+def as_axes(axes: Any, x: Any) -> tuple[int, ...]:
+    """Return axes counted from the front; all for None."""
+    if axes is None:
+        return tuple(range(x.ndim))
+    values = axes if isinstance(axes, (tuple, list)) else (axes,)
+    checked = tuple(as_axis(axis, x.shape) for axis in values)
+    if len(set(checked)) < len(checked):
+        raise ValueError(f"axes must be different; got {axes}")
+    return checked
+
+
+def for_each_axis(name: str, value: Any, axes: Sequence[int]) -> list[Any]:
+    """Return a value for each axis, from one of all or a sequence of them."""
+    if isinstance(value, (tuple, list)) or getattr(value, "ndim", 0) == 1:
+        values = list(value)
+        if len(values) != len(axes):
+            raise ValueError(
+                f"{name} must be one value or {len(axes)}, one for each axis; got {len(values)}"
+            )
+        return values
+    return [value] * len(axes)

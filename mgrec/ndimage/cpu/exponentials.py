@@ -1,0 +1,86 @@
+"""Sums of exponentials along lines: forward and backward while a group of lines is in a cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...engines.cpu.compilation import compile_kernel
+
+ROWS, COLUMNS = 32, 64
+"""Lines of a group. A column is read from another page at each step, so that its groups are wider:
+4,096 columns of 4,096 steps took 10 ns a sample in groups of 64, and 22 ns in groups of 16."""
+VECTOR = 8
+"""Lines are rounded up to a multiple."""
+
+
+def _filter_lines(
+    x: Any, out: Any, at: Any, x_at: Any, out_at: Any, lines: int, are_rows: bool,
+    left: Any, right: Any, poles: Any, behind: Any, ahead: Any, middle: float,
+) -> None:  # fmt: skip
+    """Write filtered lines of x (outer, steps, inner) to `out`.
+
+    The first line is at `x_at` (outer, inner) of x, at `out_at` of `out` and at `at` of the states.
+    Others follow along the outer axis if they are rows (inner is 1), otherwise along the inner one.
+    The other arrays are real and imaginary parts along the first axis: states of the lines
+    (2, outer, poles, inner) before and after them; poles, and weights of both passes (2, poles).
+    """
+    steps, count = x.shape[1], poles.shape[1]
+    lanes = ROWS if are_rows else COLUMNS
+    down, across = (1, 0) if are_rows else (0, 1)
+    samples, sums = np.zeros((steps, lanes)), np.empty((steps, lanes))
+    re, im, total = np.zeros((count, lanes)), np.zeros((count, lanes)), np.empty(lanes)
+    for first in range(0, lines, lanes):
+        used = min(lanes, lines - first)
+        width = -(-used // VECTOR) * VECTOR
+        a, b = at[0] + down * first, at[1] + across * first
+        x_a, x_b = x_at[0] + down * first, x_at[1] + across * first
+        out_a, out_b = out_at[0] + down * first, out_at[1] + across * first
+        for k in range(count):
+            for lane in range(used):
+                re[k, lane] = left[0, a + down * lane, k, b + across * lane]
+                im[k, lane] = left[1, a + down * lane, k, b + across * lane]
+        for i in range(steps):
+            if are_rows:
+                for lane in range(used):
+                    samples[i, lane] = x[x_a + lane, i, 0]
+            else:
+                for lane in range(used):
+                    samples[i, lane] = x[x_a, i, x_b + lane]
+            for lane in range(width):
+                total[lane] = middle * samples[i, lane]
+            for k in range(count):
+                pole_re, pole_im = poles[0, k], poles[1, k]
+                weight_re, weight_im = behind[0, k], behind[1, k]
+                for lane in range(width):
+                    c, d = re[k, lane], im[k, lane]
+                    total[lane] += weight_re * c - weight_im * d
+                    re[k, lane] = samples[i, lane] + (pole_re * c - pole_im * d)
+                    im[k, lane] = pole_re * d + pole_im * c
+            for lane in range(width):
+                sums[i, lane] = total[lane]
+        for k in range(count):
+            for lane in range(used):
+                re[k, lane] = right[0, a + down * lane, k, b + across * lane]
+                im[k, lane] = right[1, a + down * lane, k, b + across * lane]
+        for i in range(steps - 1, -1, -1):
+            for lane in range(width):
+                total[lane] = sums[i, lane]
+            for k in range(count):
+                pole_re, pole_im = poles[0, k], poles[1, k]
+                weight_re, weight_im = ahead[0, k], ahead[1, k]
+                for lane in range(width):
+                    c, d = re[k, lane], im[k, lane]
+                    total[lane] += weight_re * c - weight_im * d
+                    re[k, lane] = samples[i, lane] + (pole_re * c - pole_im * d)
+                    im[k, lane] = pole_re * d + pole_im * c
+            if are_rows:
+                for lane in range(used):
+                    out[out_a + lane, i, 0] = total[lane]
+            else:
+                for lane in range(used):
+                    out[out_a, i, out_b + lane] = total[lane]
+
+
+filter_lines = compile_kernel(_filter_lines)

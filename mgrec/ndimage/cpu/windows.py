@@ -1,0 +1,47 @@
+"""Sums over windows of lines, without drift."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...engines.cpu.compilation import compile_kernel
+
+LANES = 32
+"""Lines of a group."""
+
+
+def _average_lines(
+    x: Any, out: Any, x_at: Any, out_at: Any, lines: int, are_rows: bool, size: int
+) -> None:
+    """Write averages over windows of `size` steps of x, which has size − 1 more steps than `out`.
+
+    Steps are in blocks of `size`. A window is the end of a block and the begin of the next one,
+    whose sums start at the common border (van Herk 1992). No sum is ever subtracted.
+    """
+    steps = out.shape[1]
+    ends, begin = np.empty((size, LANES)), np.empty(LANES)
+    down, across = (1, 0) if are_rows else (0, 1)
+    for first in range(0, lines, LANES):
+        used = min(LANES, lines - first)
+        x_a, x_b = x_at[0] + down * first, x_at[1] + across * first
+        out_a, out_b = out_at[0] + down * first, out_at[1] + across * first
+        for start in range(0, steps, size):
+            begin[:] = 0.0
+            for r in range(size - 1, -1, -1):
+                for lane in range(used):
+                    begin[lane] += x[x_a + down * lane, start + r, x_b + across * lane]
+                    ends[r, lane] = begin[lane]
+            begin[:] = 0.0
+            for r in range(min(size, steps - start)):
+                if r > 0:
+                    i = start + size + r - 1
+                    for lane in range(used):
+                        begin[lane] += x[x_a + down * lane, i, x_b + across * lane]
+                for lane in range(used):
+                    total = ends[r, lane] + begin[lane]
+                    out[out_a + down * lane, start + r, out_b + across * lane] = total / size
+
+
+average_lines = compile_kernel(_average_lines)

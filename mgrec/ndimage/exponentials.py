@@ -1,0 +1,199 @@
+"""Convolution with sums of exponentials, by recurrences forward and backward.
+
+The result is the sum of two recurrences for each pole p with the weight w:
+
+    v[n] = p·v[n − 1] + x[n],    u[n] = p·u[n + 1] + x[n],
+    y[n] = h[0]·x[n] + Re Σ w·p·(v[n − 1] + u[n + 1]).
+
+The states before and after a chunk are sums over its neighbours and over the extension of the
+line: see :mod:`.borders`. Both recurrences read the same samples, so that a chunk needs the two
+states at once, and chunks at a distance of :attr:`.ExponentialSum.reach` do not depend on each
+other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.backends import backend_of
+from ..scans.functions import linear_recurrence
+from .borders import Part, state_after, state_before
+from .kernels import ExponentialSum
+from .lines import (
+    Block,
+    as_float64,
+    as_lines,
+    cast_like_scipy,
+    fill_lines,
+    from_lines,
+    new_lines,
+    real_dtype,
+)
+
+WHOLE = 1 + 2.0**-40
+"""Factor of results that are truncated to integers."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The states of a chunk: weights (parts, poles) of its parts, and constants (poles,)."""
+
+    left: np.ndarray
+    right: np.ndarray
+    constants: np.ndarray
+
+
+@dataclass(frozen=True)
+class ExponentialFilter:
+    """Convolution with a kernel along an axis; see :class:`.lines.LineFilter`."""
+
+    kernel: ExponentialSum
+    mode: str
+    cval: complex = 0.0
+
+    def plan(self, lengths: Sequence[int], chunk: int) -> tuple[list[tuple[int, Part]], Recipe]:
+        """Return the parts that a chunk needs, and their weights."""
+        states = [
+            state(self.kernel, lengths, chunk, self.mode, 1.0)
+            for state in (state_before, state_after)
+        ]
+        wanted = sorted(states[0][0].keys() | states[1][0].keys())
+        zero = np.zeros(len(self.kernel.poles), complex)
+        left, right = (
+            np.array([weights.get(key, zero) for key in wanted]).reshape(-1, zero.size)
+            for weights, _ in states
+        )
+        return wanted, Recipe(left, right, np.array([constant for _, constant in states]))
+
+    def part(self, x: Any, axis: int, part: Part) -> Any:
+        """Return the states (outer, poles, inner) of a chunk at an end, as complex128."""
+        (end, skipped), length = part, x.shape[axis]
+        count = min(length - skipped, self.kernel.reach) if not skipped or length else 0
+        if end in ("first sample", "last sample"):
+            count, powers = 1, np.ones((len(self.kernel.poles), 1), complex)
+        else:
+            powers = self.kernel.powers(count)
+        start = skipped if end.startswith("first") else length - skipped - count
+        if end == "last":
+            powers = powers[:, ::-1]
+        samples = as_float64(as_lines(_between(x, axis, start, start + count), axis))
+        factors = np.concatenate([powers.real, powers.imag])
+        factors = backend_of(samples).from_host(factors, samples)
+        with np.errstate(invalid="ignore"):
+            if samples.shape[2] == 1:
+                sums = (samples[:, :, 0] @ factors.T)[:, :, None]
+            else:
+                sums = factors @ samples
+        poles = len(self.kernel.poles)
+        return sums[:, :poles] + 1j * sums[:, poles:]
+
+    def apply(
+        self,
+        x: Any,
+        axis: int,
+        dtype: np.dtype[Any],
+        recipe: Recipe,
+        parts: Sequence[Any],
+        is_threaded: bool = False,
+        into: Any = None,
+    ) -> Any:
+        """Return the filtered chunk; `parts` are those of its plan."""
+        is_complex, lines = x.dtype.kind == "c", as_lines(x, axis)
+        left, right = (
+            self._state(lines, weights, parts, constant, is_complex)
+            for weights, constant in zip((recipe.left, recipe.right), recipe.constants, strict=True)
+        )
+        target = np.result_type(dtype, np.complex64) if is_complex else dtype
+        if not backend_of(x).is_host:
+            out = by_recurrences(self.kernel, as_float64(lines), left, right)
+            out = self._cast(out, real_dtype(target))
+        else:
+            out = new_lines(lines.shape, real_dtype(target), into, axis)
+            self._fill(lines, left, right, out, is_threaded)
+        return from_lines(out, x.shape, target)
+
+    def _state(
+        self, lines: Any, weights: np.ndarray, parts: Sequence[Any], constant: Any, is_complex: bool
+    ) -> Any:
+        """Return a state (outer, poles, inner) from the parts of neighbours."""
+        shape = lines.shape[0], len(self.kernel.poles), lines.shape[2]
+        fill = self.cval
+        cvals = np.array([fill.real, fill.imag] if is_complex else [fill.real])
+        constants = constant[:, None] * np.tile(cvals, shape[2] // cvals.size)
+        from_host = backend_of(lines).from_host
+        constants, weights = from_host(constants, lines), from_host(weights, lines)
+        state = np.zeros_like(lines, complex, shape=shape)
+        state += constants
+        with np.errstate(invalid="ignore"):
+            for factor, part in zip(weights, parts, strict=True):
+                state += factor[:, None] * part
+        return state
+
+    def _fill(
+        self,
+        lines: np.ndarray,
+        left: np.ndarray,
+        right: np.ndarray,
+        out: np.ndarray,
+        is_threaded: bool,
+    ) -> None:
+        from .cpu.exponentials import filter_lines
+
+        behind = _beside(self.kernel)
+        ahead = -behind if self.kernel.is_odd else behind
+        coefficients = [_parts(values) for values in (np.array(self.kernel.poles), behind, ahead)]
+        states = _parts(left), _parts(right)
+
+        def run(block: Block, x: Any, x_at: Any, filtered: Any, out_at: Any) -> None:
+            filter_lines(
+                x, filtered, block.first, x_at, out_at, block.count, block.are_rows,
+                *states, *coefficients, self.kernel.middle,
+            )  # fmt: skip
+
+        fill_lines(run, lines, out, self._cast, is_threaded)
+
+    def _cast(self, values: Any, dtype: np.dtype[Any]) -> Any:
+        # A constant must not be truncated to the next integer by a rounding error.
+        return cast_like_scipy(values * WHOLE if dtype.kind in "iub" else values, dtype)
+
+
+def _between(x: Any, axis: int, start: int, stop: int) -> Any:
+    return x[(slice(None),) * axis + (slice(start, stop),)]
+
+
+def _parts(values: np.ndarray) -> np.ndarray:
+    """Return real and imaginary parts along a new first axis."""
+    return np.stack([values.real, values.imag])
+
+
+def by_recurrences(kernel: ExponentialSum, x: Any, left: Any, right: Any) -> Any:
+    """Return the filtered lines (outer, steps, inner) by linear recurrences of whole arrays.
+
+    It runs on a GPU, two recurrences for each pole.
+    """
+    result = kernel.middle * x
+    sign = -1 if kernel.is_odd else 1
+    for k, (pole, weight) in enumerate(zip(kernel.poles, _beside(kernel).tolist(), strict=True)):
+        samples, before, after = x, left[:, k].copy(), right[:, k].copy()
+        number: complex = pole
+        if pole.imag == 0:
+            number, weight = pole.real, weight.real
+            before, after = before.real.copy(), after.real.copy()
+        else:
+            samples = x.astype(np.complex128)
+        state = linear_recurrence(number, samples, axis=1, initial=before)
+        result[:, 0] += (weight * before).real
+        result[:, 1:] += (weight * state[:, :-1]).real
+        state = linear_recurrence(number, samples, axis=1, initial=after, reverse=True)
+        result[:, -1] += sign * (weight * after).real
+        result[:, :-1] += sign * (weight * state[:, 1:]).real
+    return result
+
+
+def _beside(kernel: ExponentialSum) -> np.ndarray:
+    """Return w·p: the weights of the sums over the samples before or after one."""
+    return np.array(kernel.weights) * np.array(kernel.poles)

@@ -1,0 +1,180 @@
+"""Filters along an axis: of whole arrays, and of the chunks of Dask arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..core.arrays.array_types import cast, is_lazy
+from ..core.arrays.chunk import as_contiguous, canonical_shape
+from ..core.backends import backend_of
+from ..engines.cpu.compilation import writable
+from ..engines.cpu.threads import run_in_threads, split_range, threads_for
+
+CELLS, MIN_LINES = 1 << 22, 8
+"""Samples of a block of lines, which is cast to float64 at once; lines of a block at least."""
+
+
+class LineFilter(Protocol):
+    """A filter along an axis.
+
+    Chunks need parts of other chunks: `plan` names them, `part` computes one, and `apply` takes
+    those of a chunk in the order of its plan.
+    """
+
+    def plan(self, lengths: Sequence[int], chunk: int) -> tuple[list[tuple[int, Any]], Any]:
+        """Return the parts (chunk, part) that a chunk needs, and what `apply` does with them."""
+
+    def part(self, x: Any, axis: int, part: Any) -> Any:
+        """Return a part of a chunk."""
+
+    def apply(
+        self,
+        x: Any,
+        axis: int,
+        dtype: np.dtype[Any],
+        recipe: Any,
+        parts: Sequence[Any],
+        is_threaded: bool = False,
+        into: Any = None,
+    ) -> Any:
+        """Return the filtered chunk, written to the memory of `into` if that is passed."""
+
+
+def filter_axis(
+    line_filter: LineFilter, x: Any, axis: int, dtype: np.dtype[Any], into: Any = None
+) -> Any:
+    """Filter a NumPy, CuPy or Dask array along an axis; return the results in a dtype."""
+    if x.size == 0:
+        return cast(x, dtype)
+    backend = backend_of(x)
+    backend.raise_if_capturing("a filter of images", "weights are copied to the device")
+    if is_lazy(x):
+        from ..distributed.graph.lines import filter_chunks
+
+        return filter_chunks(line_filter, x, axis, dtype)
+    wanted, recipe = line_filter.plan((x.shape[axis],), 0)
+    with backend.device_of((x,)):
+        parts = [line_filter.part(x, axis, part) for _, part in wanted]
+        return line_filter.apply(x, axis, dtype, recipe, parts, True, into)
+
+
+def filter_axes(filters: Sequence[tuple[int, LineFilter]], x: Any, dtype: np.dtype[Any]) -> Any:
+    """Filter along one axis after the other; return the results in a dtype, in new memory."""
+    result = x
+    for axis, line_filter in filters:
+        # In place on a CPU: 512 MB of new memory took 1.0 s, and the filter itself 0.5 s.
+        into = result if type(result) is np.ndarray and result is not x else None
+        result = filter_axis(line_filter, result, axis, dtype, into)
+    return x.astype(dtype) if result is x else result
+
+
+def as_lines(x: Any, axis: int) -> Any:
+    """Return real numbers of axes (outer, steps, inner); complex ones are pairs along inner."""
+    shape = canonical_shape(x.shape, axis)
+    x = as_contiguous(x)
+    if x.dtype.kind == "c":
+        return x.view(x.real.dtype).reshape(*shape[:2], 2 * shape[2])
+    return x.reshape(shape)
+
+
+def from_lines(lines: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """Return an array of `as_lines` in its shape and a dtype."""
+    if dtype.kind == "c":
+        return as_contiguous(lines).view(np.result_type(lines.dtype, np.complex64)).reshape(shape)
+    return lines.reshape(shape)
+
+
+def new_lines(shape: Any, dtype: np.dtype[Any], into: Any, axis: int) -> np.ndarray:
+    """Return lines for results: those of the array `into`, or new ones if it is None."""
+    return np.empty(shape, dtype) if into is None else as_lines(into, axis)
+
+
+def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of the parts of a complex dtype, and any other dtype unchanged."""
+    return np.empty(0, dtype).real.dtype
+
+
+def as_float64(x: Any) -> Any:
+    """Return the array in float64, without a copy if it is."""
+    return cast(x, np.dtype(np.float64))
+
+
+def cast_like_scipy(values: Any, dtype: np.dtype[Any]) -> Any:
+    """Cast float64 values: to integers and bools by truncation, as SciPy does in C."""
+    if dtype.kind == "b":
+        return values.astype(np.int64).astype(dtype)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return values.astype(dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring lines of an array (outer, steps, inner).
+
+    Attributes
+    ----------
+    first : (int, int)
+        Outer and inner index of the first line.
+    count : int
+        Number of lines.
+    are_rows : bool
+        Whether they follow each other along the outer axis; otherwise along the inner axis.
+    """
+
+    first: tuple[int, int]
+    count: int
+    are_rows: bool
+
+    @property
+    def index(self) -> tuple[slice, slice, slice]:
+        """The slices of the lines in the array."""
+        (outer, inner), count = self.first, self.count
+        rows, columns = (count, 1) if self.are_rows else (1, count)
+        return slice(outer, outer + rows), slice(None), slice(inner, inner + columns)
+
+
+def fill_lines(
+    kernel: Callable[..., None],
+    lines: np.ndarray,
+    out: np.ndarray,
+    cast_results: Callable[[Any, np.dtype[Any]], Any],
+    is_threaded: bool,
+) -> None:
+    """Call ``kernel(block, x, x_at, filtered, out_at)`` for all blocks of lines, on all threads.
+
+    Kernels compute in float64. The arrays x and `filtered` contain the block at x_at and `out_at`.
+    Of other dtypes they are copies of the block.
+    """
+
+    def run(blocks: list[Block]) -> None:
+        for block in blocks:
+            x, x_at, filtered, out_at = writable(lines), block.first, out, block.first
+            if lines.dtype != np.float64:
+                x, x_at = as_float64(lines[block.index]), (0, 0)
+            if out.dtype != np.float64:
+                filtered, out_at = np.empty(out[block.index].shape), (0, 0)
+            kernel(block, x, x_at, filtered, out_at)
+            if filtered is not out:
+                out[block.index] = cast_results(filtered, out.dtype)
+
+    threads = threads_for(out.size) if is_threaded else 1
+    blocks = _blocks(out.shape, threads)
+    run_in_threads([partial(run, blocks[a:b]) for a, b in split_range(len(blocks), threads)])
+
+
+def _blocks(shape: tuple[int, ...], threads: int) -> list[Block]:
+    outer, steps, inner = shape
+    if inner == 1:
+        return [Block((a, 0), b - a, True) for a, b in _split(outer, steps, threads)]
+    parts = _split(inner, steps, -(-threads // outer))
+    return [Block((k, a), b - a, False) for k in range(outer) for a, b in parts]
+
+
+def _split(lines: int, steps: int, threads: int) -> list[tuple[int, int]]:
+    parts = max(threads, -(-lines * steps // CELLS))
+    return split_range(lines, min(parts, -(-lines // MIN_LINES)))

@@ -1,0 +1,149 @@
+"""Averages over windows along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.backends import backend_of
+from .borders import extended_positions
+from .lines import (
+    Block,
+    as_float64,
+    as_lines,
+    cast_like_scipy,
+    fill_lines,
+    from_lines,
+    new_lines,
+    real_dtype,
+)
+
+Piece = tuple[int, int, int]
+"""A run of neighbouring samples of a chunk: the first, the number, and the step: −1, 0 or 1."""
+
+
+@dataclass(frozen=True)
+class WindowAverage:
+    """Average of `size` samples, from `before` samples before; see :class:`.lines.LineFilter`."""
+
+    size: int
+    before: int
+    mode: str
+    cval: complex = 0.0
+
+    def plan(
+        self, lengths: Sequence[int], chunk: int
+    ) -> tuple[list[tuple[int, Piece]], tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Return the pieces beside a chunk; the recipe has their numbers, and −count for `cval`."""
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        first, stop = starts[chunk], starts[chunk + 1]
+        wanted: list[tuple[int, Piece]] = []
+        recipe = []
+        after = self.size - 1 - self.before
+        for positions in (np.arange(first - self.before, first), np.arange(stop, stop + after)):
+            inside = extended_positions(positions, int(starts[-1]), self.mode)
+            order: list[int] = []
+            for source, piece in _pieces(inside, starts):
+                order.append(-piece[1] if source < 0 else len(wanted))
+                if source >= 0:
+                    wanted.append((source, piece))
+            recipe.append(tuple(order))
+        return wanted, (recipe[0], recipe[1])
+
+    def part(self, x: Any, axis: int, part: Piece) -> Any:
+        """Return a piece of a chunk."""
+        first, count, step = part
+        before = (slice(None),) * axis
+        if step == 0:
+            return x[(*before, slice(first, first + 1))].repeat(count, axis)
+        start = first if step > 0 else first - count + 1
+        samples = x[(*before, slice(start, start + count))]
+        # A copy, so that a worker does not keep the whole chunk.
+        return samples.copy() if step > 0 else samples[(*before, slice(None, None, -1))].copy()
+
+    def apply(
+        self,
+        x: Any,
+        axis: int,
+        dtype: np.dtype[Any],
+        recipe: tuple[tuple[int, ...], tuple[int, ...]],
+        parts: Sequence[Any],
+        is_threaded: bool = False,
+        into: Any = None,
+    ) -> Any:
+        """Return the filtered chunk; `parts` are those of its plan."""
+
+        def pieces(order: tuple[int, ...]) -> list[Any]:
+            return [parts[k] if k >= 0 else self._constant(x, axis, -k) for k in order]
+
+        joined = [*pieces(recipe[0]), x, *pieces(recipe[1])]
+        lines = as_lines(np.concatenate(joined, axis), axis)
+        is_complex = x.dtype.kind == "c"
+        target = np.result_type(dtype, np.complex64) if is_complex else dtype
+        if not backend_of(x).is_host:
+            averages = by_prefix_sums(as_float64(lines), self.size)
+            return from_lines(cast_like_scipy(averages, real_dtype(target)), x.shape, target)
+        from .cpu.windows import average_lines
+
+        shape = lines.shape[0], x.shape[axis], lines.shape[2]
+        out = new_lines(shape, real_dtype(target), into, axis)
+
+        def run(block: Block, samples: Any, at: Any, averages: Any, out_at: Any) -> None:
+            average_lines(samples, averages, at, out_at, block.count, block.are_rows, self.size)
+
+        fill_lines(run, lines, out, cast_like_scipy, is_threaded)
+        return from_lines(out, x.shape, target)
+
+    def _constant(self, x: Any, axis: int, count: int) -> Any:
+        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+        value = self.cval if x.dtype.kind == "c" else self.cval.real
+        # As float64 or complex128: SciPy does not cast the constant to integers.
+        dtype = np.result_type(x.dtype, np.float64)
+        return np.full_like(x, value, dtype, shape=shape)
+
+
+def _pieces(positions: np.ndarray, starts: np.ndarray) -> list[tuple[int, Piece]]:
+    """Return chunk and piece of runs of positions; the chunk is −1 for the constant."""
+    if positions.size == 0:
+        return []
+    sources = np.where(positions < 0, -1, np.searchsorted(starts, positions, "right") - 1)
+    steps = np.diff(positions)
+    # A run ends where the chunk or the step changes.
+    result = []
+    start = 0
+    while start < positions.size:
+        step = int(steps[start]) if start < steps.size else 1
+        stop = start + 1
+        if abs(step) <= 1:
+            changes = np.flatnonzero(
+                (steps[start:] != step) | (sources[start + 1 :] != sources[start])
+            )
+            stop = start + 1 + (int(changes[0]) if changes.size else steps.size - start)
+        source = int(sources[start])
+        local = int(positions[start] - starts[source]) if source >= 0 else 0
+        result.append((source, (local, stop - start, step if abs(step) <= 1 else 1)))
+        start = stop
+    return result
+
+
+def by_prefix_sums(x: Any, size: int) -> Any:
+    """Return averages of lines (outer, steps, inner) over windows, by whole arrays on a GPU.
+
+    Sums start at each multiple of `size`, as in the kernel for CPUs.
+    """
+    outer, steps, inner = x.shape
+    blocks = -(-steps // size)
+    padded = np.zeros_like(x, shape=(outer, blocks * size, inner))
+    padded[:, :steps] = x
+    in_blocks = padded.reshape(outer, blocks, size, inner)
+    begins = in_blocks.cumsum(axis=2).reshape(padded.shape)
+    ends = in_blocks[:, :, ::-1].cumsum(axis=2)[:, :, ::-1].reshape(padded.shape)
+    count = steps - size + 1
+    sums = ends[:, :count].copy()
+    # A window that starts with a block is that block.
+    has_begin = backend_of(x).from_host(np.arange(count) % size > 0, x)
+    sums += np.where(has_begin[:, None], begins[:, size - 1 : steps], 0.0)
+    return sums / size
