@@ -49,7 +49,7 @@ def check_same_device(named: Sequence[tuple[str, Any]], rows: Sequence[tuple[str
     devices = {
         backend.device_number(array): name
         for name, array in (*named, *rows)
-        if backend_of(array) is backend and not hasattr(array, "_meta")
+        if backend_of(array) is backend and not hasattr(type(array), "_meta")
     }
     if len(devices) > 1:
         got = ", ".join(f"{name} on {device}" for device, name in devices.items())
