@@ -38,6 +38,8 @@ DEVICE_WAITS = 8
 # Seconds of a step that the event loop takes over from the threads. Every change of threads takes
 # 0.1 ms or more, and a thread that runs Python keeps the loop from sending messages.
 SHORT = 0.003
+# Seconds of a wait for a device that no other thread need take over.
+BRIEF = 0.0002
 logger = logging.getLogger("mgrec")
 
 
@@ -143,12 +145,12 @@ class Solve:
         Why the solve fails.
     is_freed : bool
         Whether the client no longer refers to the results.
-    is_asynchronous : bool
-        Whether the operands are on a device; otherwise `step` need not wait.
+    waits_in_place : bool
+        Whether `step` also waits: there is no device, or waits are brief.
     is_short : bool
         Whether the event loop steps the program.
-    seconds : float
-        The longest step so far.
+    seconds, waited : float
+        The longest step and the longest wait so far.
     """
 
     def __init__(
@@ -156,8 +158,8 @@ class Solve:
     ) -> None:
         self.number, self.name, self.plan, self.exchange = number, name, plan, exchange
         self.shard, self.request, self.keys = stored.shard, stored.request, stored.keys
-        self.is_asynchronous = self.is_short = False
-        self.seconds = 0.0
+        self.waits_in_place = self.is_short = False
+        self.seconds = self.waited = 0.0
         self.blocks: dict[Any, Any] = {}
         self.sources: dict[Solve, list[Any]] = {}
         self.program: Program[Any] | None = None
@@ -186,11 +188,12 @@ class Solve:
     def run_wait(self) -> None:
         """Wait for the device, without stepping the program."""
         assert self.wait is not None
+        start = time.monotonic()
         try:
             self.value = self.wait()
         except BaseException as error:
             self.error = self.error or error
-        self.wait = None
+        self.wait, self.waited = None, max(self.waited, time.monotonic() - start)
 
     def step(self, threads: Threads) -> None:
         """Run the program until it needs messages or waits for the device, or ends."""
@@ -202,8 +205,11 @@ class Solve:
                 self.blocks = {}
             value, self.value = self.value, None
             needed = self.program.send(value)
-            while callable(needed) and not self.is_asynchronous:
-                needed = self.program.send(needed())
+            while callable(needed) and self.waits_in_place:
+                start = time.monotonic()
+                value = needed()
+                self.waited = max(self.waited, time.monotonic() - start)
+                needed = self.program.send(value)
             if callable(needed):
                 self.wait = needed
             else:
@@ -220,7 +226,7 @@ class Solve:
             self.program, self.blocks = None, {}
 
     def _start(self, threads: Threads) -> Program[Any]:
-        self.is_asynchronous = common_backend(self.blocks.values()).is_asynchronous
+        self.waits_in_place |= not common_backend(self.blocks.values()).is_asynchronous
         blocks = {index: [self.blocks[key] for key in keys] for index, keys in self.keys.items()}
         return solve_shard(self.request, self.name, self.shard, blocks, self.exchange, threads)
 
@@ -238,8 +244,8 @@ class Session:
         plugin.sessions[name], self.sender = self, Sender.on(comm)
         self.requests: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()
         self.plans: dict[str, tuple[PlanShard, dict[Any, Any]]] = {}
-        # Seconds of the longest step of each plan's last solve.
-        self.seconds: dict[str, float] = {}
+        # Seconds of the longest step and of the longest wait of each plan's last solve.
+        self.seconds: dict[str, tuple[float, float]] = {}
         self.results: dict[str, list[Any]] = {}
         self.registered: set[str] = set()
         self.carries: dict[int, dict[Hashable, bytes]] = {}
@@ -372,9 +378,9 @@ class Session:
 
         solve = Solve(number, name, plan, stored, Exchange(stored.addresses, post))
         # Another request may need other kernels, which take seconds to compile.
-        solve.is_short = (
-            request is None and self.seconds.get(plan, inf) < SHORT and self.plugin.owns_loop
-        )
+        step, wait = self.seconds.get(plan, (inf, inf)) if request is None else (inf, inf)
+        solve.is_short = step < SHORT and self.plugin.owns_loop
+        solve.waits_in_place = wait < BRIEF
         try:
             if request is not None:
                 solve.request = loads(request)
@@ -491,7 +497,7 @@ class Session:
         with self.lock:
             del self.solves[solve.number]
         self.has_room.set()
-        self.seconds[solve.plan] = solve.seconds
+        self.seconds[solve.plan] = solve.seconds, solve.waited
         if self.plugin.sessions.get(self.name) is not self:
             return
         try:
