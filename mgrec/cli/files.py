@@ -209,9 +209,7 @@ def replaced_when_complete(path: Path, overwrite: bool = True) -> Iterator[Path]
                 os.fsync(opened.fileno())
         # A signal that arrives now is too late.
         with signals.deferred():
-            if not overwrite and os.path.lexists(target):
-                raise _exists(path)
-            _replace(part, target)
+            _replace(part, target) if overwrite else _take_name(part, target)
     except BaseException:
         with signals.deferred():
             _remove(part)
@@ -243,6 +241,25 @@ def _replace(part: Path, path: Path) -> None:
         os.rename(aside, path)
         raise
     _remove(aside)
+
+
+def _take_name(part: Path, path: Path) -> None:
+    """Rename a part; raise BadInput if another process has created `path` meanwhile."""
+    try:
+        if part.is_dir():
+            os.rename(part, path)
+            return
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            path.touch(exist_ok=False)
+            os.replace(part, path)
+        else:
+            part.unlink()
+    except OSError as error:
+        raise (_exists(path) if path.exists() else error) from None
 
 
 def _remove(path: Path) -> None:

@@ -1,5 +1,6 @@
 """An output appears when it is complete, or not at all."""
 
+import errno
 import os
 import signal
 import stat
@@ -128,7 +129,13 @@ def test_what_is_no_file_is_refused(tmp_path, make, overwrite):
 
 
 @pytest.mark.parametrize(("name", "make"), KINDS)
-def test_the_second_of_two_writers_fails(tmp_path, name, make):
+@pytest.mark.parametrize("has_hard_links", [True, False])
+def test_the_second_of_two_writers_fails(tmp_path, name, make, has_hard_links, monkeypatch):
+    def link(*paths):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if not has_hard_links:
+        monkeypatch.setattr(os, "link", link)
     path = tmp_path / name
     with (
         pytest.raises(failure.BadInput, match="exists: pass --overwrite"),
