@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec import signal
+from mgrec import ndimage, signal
 from mgrec.solve import local
 from mgrec.tridiagonal import factor_api
 
@@ -50,6 +50,13 @@ CALLS = {
     signal.lfilter_zi: ((B, A), {}),
     signal.lfiltic: ((B, A, X[:2]), {}),
     signal.sosfilt_zi: ((SOS,), {}),
+    ndimage.spline_filter1d: ((X,), {}),
+    ndimage.spline_filter: ((TABLE,), {}),
+    ndimage.gaussian_filter1d: ((X, 1.5), {}),
+    ndimage.gaussian_filter: ((TABLE, 1.5), {}),
+    ndimage.gaussian_laplace: ((TABLE, 1.5), {}),
+    ndimage.uniform_filter1d: ((X, 3), {}),
+    ndimage.uniform_filter: ((TABLE,), {}),
 }
 """Of each function arguments that it takes."""
 
@@ -99,6 +106,7 @@ BROADCAST = {
     mgrec.summed_area_table: slice(1), mgrec.wavefront: slice(1), mgrec.solve_tridiagonal: slice(4),
     solve_factored: slice(4), signal.ewm: slice(1), signal.lfilter: slice(2, 3),
     signal.sosfilt: slice(1, 2), signal.filtfilt: slice(2, 3), signal.sosfiltfilt: slice(1, 2),
+    **{getattr(ndimage, name): slice(1) for name in ndimage.__all__},
 }  # fmt: skip
 """Of which arguments by position the results have the broadcast shape."""
 
@@ -202,7 +210,9 @@ def fuzz(seed, count, values):
 
 
 def test_every_public_function_is_called():
-    public = {getattr(module, name) for module in (mgrec, signal) for name in module.__all__}
+    public = {
+        getattr(module, name) for module in (mgrec, ndimage, signal) for name in module.__all__
+    }
     not_called = {mgrec.TransferMap, mgrec.plan, *filter(inspect.ismodule, public)}
     assert public - not_called <= {*CALLS}
 

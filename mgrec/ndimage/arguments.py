@@ -87,7 +87,7 @@ def as_cval(cval: Any, x: Any) -> complex:
     """Return the number outside of the array."""
     try:
         value = complex(cval)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise TypeError(f"cval must be a number; got {cval!r}") from error
     if value.imag and x.dtype.kind != "c":
         raise TypeError(f"cval must be real for an input of {x.dtype}; got {cval!r}")
@@ -107,6 +107,8 @@ def as_axes(axes: Any, x: Any) -> tuple[int, ...]:
 
 def for_each_axis(name: str, value: Any, axes: Sequence[int]) -> list[Any]:
     """Return a value for each axis, from one of all or a sequence of them."""
+    if is_lazy(value):
+        raise TypeError(f"{name} must be numbers in memory; got a Dask array: compute it first")
     if isinstance(value, (tuple, list)) or getattr(value, "ndim", 0) == 1:
         values = list(value)
         if len(values) != len(axes):

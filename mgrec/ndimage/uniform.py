@@ -21,6 +21,8 @@ from .borders import SYNONYMS
 from .lines import filter_axes
 from .windows import WindowAverage
 
+_MOST = 2**31
+
 
 @with_interop
 @accepts_expressions
@@ -176,8 +178,8 @@ def uniform_filter(
 
 def _window(size: Any, origin: Any, mode: Any, cval: complex) -> WindowAverage:
     size, origin = as_integer("size", size), as_integer("origin", origin)
-    if size < 1:
-        raise ValueError(f"size must be at least 1; got {size}")
+    if not 1 <= size < _MOST:
+        raise ValueError(f"size must be at least 1 and below 2**31; got {size}")
     before = size // 2 + origin
     if not 0 <= before < size:
         raise ValueError(
