@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core.arrays.chunk import Chunk, as_result, canonical_shape, lay_out
-from ..core.contract.kernels import Backend, Kernels, Summarise
+from ..core.contract.kernels import Backend, Kernels
 from ..core.contract.problem import Problem, varying
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import Chain
@@ -94,9 +94,6 @@ class EwmRecurrence(Chain):
     def first_carry_in(self, initial: Sequence[Any], shape: Shape) -> Any:
         outer, _, inner = canonical_shape(shape, self.axis)
         return np.zeros((STATES, outer, inner))
-
-    def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
-        return backend.kernels(self.family).precompute(self, self.lay_out(inputs, shape))
 
     def advance(self, kernels: Kernels, summary: Any, carry_in: Any) -> Any:
         return kernels.propagate((self.weights, summary), carry_in)

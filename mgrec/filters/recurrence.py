@@ -12,10 +12,10 @@ import numpy as np
 from ..core.algebra.exact import exact_product, exact_sum
 from ..core.arrays.array_types import cast
 from ..core.arrays.chunk import Chunk, canonical_shape, is_uncopied
-from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
+from ..core.contract.kernels import Backend, Kernels, PreparedSolver
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
-from ..core.contract.scan import Chain
+from ..core.contract.scan import LARGE_ON_GPU, Chain
 from .cascade import Cascade
 from .power import power
 
@@ -89,8 +89,6 @@ def _advance(
 # A speculative chunk has at least so many times the steps in which states decay, and at least so
 # many samples. Smaller chunks are solved in the time that a task takes.
 LEAST_DECAYS, LARGE = 16, 1 << 19
-# Fewest bytes of a speculative chunk on a GPU, as of scans.
-LARGE_ON_GPU = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -124,9 +122,6 @@ class FilterRecurrence(Chain):
 
     def _initial_shape(self, shape: Shape) -> Shape:
         return self.states, *shape[: self.axis], *shape[self.axis + 1 :]
-
-    def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
-        return backend.kernels(self.family).precompute(self.cascade, self.lay_out(inputs, shape))
 
     def advance(self, kernels: Kernels, summary: Any, carry_in: Any) -> np.ndarray:
         carry_out: np.ndarray = kernels.propagate(summary, np.ascontiguousarray(carry_in))

@@ -21,20 +21,15 @@ from ..core.arrays.chunk import (
     lay_out_carry_in,
 )
 from ..core.arrays.validation import arrays_of
-from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
+from ..core.contract.kernels import Backend, Kernels, PreparedSolver
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
-from ..core.contract.scan import Chain
+from ..core.contract.scan import LARGE_ON_GPU, Chain
 from .laws import check_laws_once
 from .summaries import are_short, propagate_short
 
 LEAST, LARGE = 4096, 1 << 19
 """Fewest steps and numbers of a speculative chunk. The prefix would be too large a part of a
 shorter chunk; a smaller one is solved in the time of a task."""
-LARGE_ON_GPU = 1 << 30
-"""Fewest bytes of operands of a speculative chunk on a GPU. Speculation saves one read of them, and
-takes time of the host. Plans over four chunks a GPU, on two H200, took 6.9 ms with speculation and
-8.1 without (2^28 float32 steps, coefficient array), 5.6 and 5.9 (constant coefficient), and 18.3
-and 25.0 (2^30 steps)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +74,6 @@ class TransferRecurrence(Chain):
             return state if is_broadcast else lay_out_carry_in(state, shape, self.axis)
 
         return tuple(map(laid_out, initial))
-
-    def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
-        launch = backend.kernels(self.family).precompute
-        return launch(self.transfer_map, self.lay_out(inputs, shape))
 
     def propagate(self, kernels: Kernels, summaries: Sequence[Any], carry_in: Any) -> list[Any]:
         if are_short(summaries):

@@ -153,6 +153,18 @@ def as_contiguous(array: Any) -> Any:
     return array if array.flags.c_contiguous else array.copy(order="C")
 
 
+def write_contiguous(write: Callable[[Any], Any], target: Any) -> Any:
+    """Call ``write(array)`` for `target`, or for a contiguous array that is then copied to it.
+
+    Return the array.
+    """
+    array = target if target.flags.c_contiguous else np.empty_like(target, order="C")
+    write(array)
+    if array is not target:
+        target[...] = array
+    return array
+
+
 def shape_of(value: Any) -> tuple[Any, ...]:
     """Return the shape of an array or a number, without computing a Dask array."""
     shape = getattr(value, "shape", None)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.arrays.chunk import Chunk
+from ...core.arrays.chunk import Chunk, write_contiguous
 from ...engines.cuda.device import fetch
 from ..cascade import Cascade
 from ..power import power
@@ -86,10 +86,7 @@ def correct(
     """Filter the prefix of a chunk from the states before it. May run twice."""
     (result,), first = results, prefix.first
     part = result[:, : first.steps]
-    target = part if part.flags.c_contiguous else _empty_like(part)
-    determine(prefix.cascade, first, carry_in, target)
-    if target is not part:
-        part[...] = target
+    write_contiguous(lambda y: determine(prefix.cascade, first, carry_in, y), part)
     if not np.isfinite(carry_in).all():
         _write_infinite(determine, prefix, carry_in, result)
     return results
@@ -101,13 +98,7 @@ def _write_infinite(
     """Write the outputs after the prefix that states before the chunk make infinite or nan."""
     import cupy
 
-    response, zeros = _empty_like(result), cupy.zeros(result.shape, result.dtype)
+    response, zeros = cupy.empty(result.shape, result.dtype), cupy.zeros(result.shape, result.dtype)
     determine(prefix.cascade, Chunk((zeros,), result.shape, result.dtype), carry_in, response)
     later, response = result[:, prefix.first.steps :], response[:, prefix.first.steps :]
     cupy.copyto(later, response, where=~cupy.isfinite(response))
-
-
-def _empty_like(array: Any) -> Any:
-    import cupy
-
-    return cupy.empty(array.shape, array.dtype)

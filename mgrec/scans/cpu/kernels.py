@@ -236,20 +236,15 @@ def rejoin_columns(lift: Any, compose: Any, apply: Any) -> Callable[..., int]:
 
 def rejoin_rows(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
     """Build the kernel for rows, whose results must have the same bits."""
-    return _rejoin(lift, apply, _keep_distance, are_same)
+    return _rejoin(lift, apply, _keep_distance)
 
 
 def rejoin_linear_rows(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
     """Build the kernel for rows of w = s·w + t, whose results may also be close."""
-    return _rejoin(lift, apply, _shrink_distance, are_same)
+    return _rejoin(lift, apply, _shrink_distance)
 
 
-def rejoin_speculative_rows(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
-    """Build the kernel for the prefix of a speculation, in which 0 and -0 are equal."""
-    return _rejoin(lift, apply, _shrink_distance, _are_equal)
-
-
-def _rejoin(lift: Any, apply: Any, next_distance: Any, agree: Any) -> Callable[..., None]:
+def _rejoin(lift: Any, apply: Any, next_distance: Any) -> Callable[..., None]:
     """Return a kernel that writes the number of steps of each row, or -1 after `most`.
 
     `distances` of the two carry-ins of each row, and `unit`, the unit roundoff, are those of
@@ -279,7 +274,7 @@ def _rejoin(lift: Any, apply: Any, next_distance: Any, agree: Any) -> Callable[.
                 existing = values_at(result, index)
                 is_near = distance < unit * float(abs(existing[0]))
                 # A state that overflows stays infinite, however small the product becomes.
-                if (is_near and abs(state[0]) < math.inf) or agree(state, existing):
+                if (is_near and abs(state[0]) < math.inf) or are_same(state, existing):
                     lengths[row] = step
                     break
                 store_each(result, index, state)
@@ -295,11 +290,6 @@ def _shrink_distance(distance: float, step_map: Any) -> float:
 @numba.njit(**INNER)
 def _keep_distance(distance: float, step_map: Any) -> float:
     return distance
-
-
-@numba.njit(**INNER)
-def _are_equal(state: Any, existing: Any) -> bool:
-    return state[0] == existing[0]
 
 
 # The logarithm of a running product is taken once it leaves this range.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk, CoefficientOperand
 from ...core.contract.kernels import Kernels, PreparedSolver, at_once
+from ..speculation import correct
 from .one_thread import determine, precompute, propagate
-from .speculation import correct, speculate
+from .speculation import speculate
 from .threads import determine_on_threads
 
 
@@ -22,7 +24,7 @@ def kernels(method: str) -> Kernels:
         at_once(precompute),
         propagate,
         speculate=at_once(speculate),
-        correct=correct,
+        correct=partial(correct, determine),
         prepare_solver=prepare_solver,
     )
 

@@ -11,11 +11,12 @@ from ...core.arrays.chunk import Chunk, is_uncopied
 from ...core.contract.kernels import Kernels, PreparedSolver
 from ...engines.cuda.device import SCRATCH_IS_SHARED, on_device, raise_if_capturing
 from ...engines.cuda.launches import LaunchByAddress, prepare_cached, run_cached
+from ..speculation import correct
 from . import p_scheme
 from .determine import broadcast_state, prepare, states_of
 from .long_coefficients import determine_in_pieces, is_ahead
 from .precompute import precompute
-from .speculation import correct, speculate
+from .speculation import speculate
 
 Arrays = tuple[Any, ...]
 
@@ -26,7 +27,7 @@ def kernels(method: str) -> Kernels:
         return Kernels(_by_p_scheme, precompute)
     return Kernels(
         _in_a_single_pass, precompute, prepare_solver=prepare_solver, speculate=speculate,
-        correct=correct,
+        correct=partial(correct, _in_a_single_pass),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,10 @@ from ...core.algebra.transfer_map import TransferMap, affine
 from ...core.arrays.chunk import Chunk
 from ...engines.cuda.device import fetch
 from ...engines.cuda.launches import Launch, PreparedLaunches, is_value, run_cached
+from ..speculation import Prefix
 from ..summaries import AffineSummary, contractive_summary
 from ..validity import margins
-from .determine import prepare, states_of
+from .determine import prepare
 from .program import Layout, print_program
 from .sources import describe
 
@@ -53,23 +54,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) account_kernel(
   take_account(results, steps, inners, {prefix_steps}, largest_of, largest_of + gridDim.x);
 }}
 """
-
-
-@dataclass(frozen=True)
-class Prefix:
-    """The first steps of a chunk, after which no finite carry-in has an effect.
-
-    `s` has the coefficients of the whole chunk, which an infinite state needs. `growth` is log2 of
-    the largest product of the first coefficients.
-    """
-
-    s: Any
-    first: Chunk
-    growth: float
-
-    @property
-    def operand_bytes(self) -> int:
-        return int(self.s.nbytes)
 
 
 def speculate(
@@ -161,65 +145,3 @@ def _first_steps(chunk: Chunk, steps: int) -> Chunk:
     first = chunk.between(start, stop)
     s, t = first.operands
     return replace(first, operands=(s, t if is_value(t) else t.copy()))
-
-
-_SAFE_FRACTION = 4.0
-"""A state overflows nowhere in a prefix, whose results from 0 are small, if the carry-in grows to
-less than 1/4 of the largest number."""
-
-
-def correct(prefix: Prefix, carry_in: Arrays, results: Arrays) -> Arrays:
-    """Determine the first steps of a chunk from its carry-in, and those after infinite states.
-
-    Provisional results are written, but not read: the function may run twice.
-    """
-    (result,), first = results, prefix.first
-    part = _split(result, prefix)[0]
-    target = part if part.flags.c_contiguous else _empty_like(part)
-    _determine(first, carry_in, target)
-    if target is not part:
-        part[...] = target
-    if not _is_safe(prefix, carry_in[0]):
-        _propagate_infinite(prefix, target, result)
-    return results
-
-
-def _is_safe(prefix: Prefix, carry_in: np.ndarray) -> bool:
-    """Return whether no state of the prefix can overflow."""
-    largest = float(np.finfo(prefix.first.dtype).max) / _SAFE_FRACTION
-    with np.errstate(all="ignore"):
-        bits = np.log2(np.abs(carry_in.astype(np.float64))) + prefix.growth
-    return bool((bits < np.log2(largest)).all())
-
-
-def _propagate_infinite(prefix: Prefix, first: Any, result: Any) -> None:
-    """Determine, without terms, the rows whose prefix ends in a state that is not finite."""
-    state = first[:, 0 if prefix.first.reverse else -1].get()
-    is_infinite = ~np.isfinite(state)
-    later = _split(result, prefix)[1]
-    if not is_infinite.any() or not later.size:
-        return
-    s = prefix.s if is_value(prefix.s) else _split(prefix.s, prefix)[1]
-    no_terms = np.zeros((1, 1, 1), later.dtype)
-    chunk = Chunk((s, no_terms), later.shape, later.dtype, prefix.first.reverse)
-    values = _empty_like(later)
-    _determine(chunk, (state,), values)
-    for outer, inner in np.argwhere(is_infinite):
-        later[outer, :, inner] = values[outer, :, inner]
-
-
-def _split(array: Any, prefix: Prefix) -> tuple[Any, Any]:
-    """Return the steps of the prefix and those after it, of an array (outer, steps, inner)."""
-    boundary = array.shape[1] - prefix.first.steps if prefix.first.reverse else prefix.first.steps
-    parts = array[:, :boundary], array[:, boundary:]
-    return (parts[1], parts[0]) if prefix.first.reverse else parts
-
-
-def _determine(chunk: Chunk, carry_in: Arrays, result: Any) -> None:
-    run_cached(prepare, affine, chunk, states_of(carry_in, chunk), (result,))
-
-
-def _empty_like(array: Any) -> Any:
-    import cupy
-
-    return cupy.empty(array.shape, array.dtype)

@@ -14,8 +14,9 @@ from mgrec.core.arrays.chunk import Chunk
 from mgrec.engines.cuda.device import Device
 from mgrec.scans.cpu.one_thread import propagate
 from mgrec.scans.cuda import speculation
-from mgrec.scans.cuda.speculation import correct, speculate
+from mgrec.scans.cuda.phases import kernels
 
+PHASES = kernels("auto")
 STEPS = 30_007
 
 
@@ -46,7 +47,7 @@ def started(s: Any, t: Any, reverse: bool) -> Any:
     given = np.asarray(s) if np.ndim(s) == 0 else as_device(s)
     chunk = Chunk((given.reshape(given.shape or (1, 1, 1)), as_device(t)), shape, dtype, reverse)
     results = (as_device(poisoned(shape, dtype)),)
-    wait = speculate(affine, chunk, results)
+    wait = PHASES.speculate(affine, chunk, results)
     found = wait and wait()
     return (*found, results) if found else None
 
@@ -57,8 +58,8 @@ def solve(s: Any, t: Any, carry_in: Any, reverse: bool) -> tuple[Any, Any]:
     rows = t.shape[::2]
     given = (np.broadcast_to(np.asarray(carry_in, t.dtype), rows).copy(),)
     (carry_out,) = propagate(affine, (None, None), summary, given)
-    correct(prefix, given, results)
-    return np.array(correct(prefix, given, results)[0]), carry_out
+    PHASES.correct(prefix, given, results)
+    return np.array(PHASES.correct(prefix, given, results)[0]), carry_out
 
 
 def check(s: Any, t: Any, carry_in: Any, reverse: bool) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
@@ -120,22 +119,3 @@ def all_finite(builder: Any, lanes: Any) -> Any:
     """Return whether no lane is inf or nan."""
     size, infinite = call_llvm(builder, "fabs", lanes), filled(lanes.type, float("inf"))
     return builder.not_(any_lane(builder, builder.fcmp_unordered(">=", size, infinite)))
-
-
-def _mask_bits(lanes: Any) -> Any:
-    return types.Integer.from_bitwidth(lanes.width, signed=False)(lanes)
-
-
-@vector_code(_mask_bits)
-def sign_mask(builder: Any, lanes: Any) -> Any:
-    """Return which lanes have a sign, the first in the lowest bit."""
-    vector = integers_like(lanes)
-    condition = builder.icmp_signed("<", builder.bitcast(lanes, vector), filled(vector, 0))
-    return builder.bitcast(condition, ir.IntType(lanes.type.count))
-
-
-@vector_code(_mask_bits)
-def zero_mask(builder: Any, lanes: Any) -> Any:
-    """Return which lanes are 0, the first in the lowest bit."""
-    condition = builder.fcmp_ordered("==", lanes, filled(lanes.type, 0.0))
-    return builder.bitcast(condition, ir.IntType(lanes.type.count))
