@@ -63,17 +63,3 @@ def add_last_lanes(builder: Any, start: Any, matrix: Any, lanes: Any) -> Any:
         else:
             sums[half] = call_llvm(builder, "fmuladd", column, factor, sums[half])
     return sums[0] if sums[1] is None else builder.fadd(*sums)
-
-
-@vector_code(lambda lanes, value: lanes(lanes, value))
-def shift_down(builder: Any, lanes: Any, value: Any) -> Any:
-    """Shift each lane down by one and put `value` in the last: one instruction with its load."""
-    width = lanes.type.count
-    entering = in_every_lane(builder, value, width)
-    return builder.shuffle_vector(lanes, entering, shuffle_mask(list(range(1, width + 1))))
-
-
-@vector_code(lambda lanes: lanes.dtype(lanes))
-def first_lane(builder: Any, lanes: Any) -> Any:
-    """Return the first lane, which can be stored without a shuffle."""
-    return builder.extract_element(lanes, ir.Constant(ir.IntType(32), 0))

@@ -104,19 +104,28 @@ def _determine_long_row(
         return determine_filter(cascade, chunk, carry_in, result).carry_out
     carry_out: np.ndarray = outcomes[0].carry_out
     for (left, right), outcome in zip(pieces[1:], outcomes[1:], strict=True):
-        carry_out = outcome.carry_out + _add_response(cascade, carry_out, result[:, left:right])
+        part = result[:, left:right]
+        _, states = _add_response(cascade, carry_out, part, part)
+        carry_out = outcome.carry_out if states is None else outcome.carry_out + states
     return carry_out
 
 
-def _add_response(cascade: Cascade, carry_in: np.ndarray, result: np.ndarray) -> np.ndarray:
-    """Add the response to a carry-in to outputs from states of 0; return its last states."""
-    for left in range(0, result.shape[1], PIECE):
-        part = result[:, left : left + PIECE]
-        response, carry_in = _response(cascade, carry_in, part.shape)
-        part += response.astype(part.dtype)
-        if _is_negligible(response, part):
-            return np.zeros_like(carry_in)
-    return carry_in
+def _add_response(
+    cascade: Cascade, carry_in: np.ndarray, outputs: np.ndarray, result: np.ndarray
+) -> tuple[int, np.ndarray | None]:
+    """Write the sums of outputs from states of 0 and the response to a carry-in.
+
+    Return the number of samples written, and the states after them: None if they are negligible.
+    """
+    for left in range(0, outputs.shape[1], PIECE):
+        before = outputs[:, left : left + PIECE]
+        response, carry_in = _response(cascade, carry_in, before.shape)
+        is_negligible = _is_negligible(response, before)
+        with np.errstate(all="ignore"):
+            result[:, left : left + before.shape[1]] = before + response
+        if is_negligible:
+            return left + before.shape[1], None
+    return outputs.shape[1], carry_in
 
 
 def _speculate(
@@ -140,20 +149,13 @@ def _correct(
     The sums of the prefix overwrite the results. If the response is longer, as for an input of
     zeros, the results are copied first, so that the function can run twice.
     """
-    (result,) = results
-    outputs, carry_in = prefix.outputs, np.ascontiguousarray(carry_in)
-    target = result
-    for left in range(0, result.shape[1], PIECE):
-        if left >= outputs.shape[1] and target is result:
-            target = result.copy()
-            outputs = result
-        before = outputs[:, left : left + PIECE]
-        response, carry_in = _response(prefix.cascade, carry_in, before.shape)
-        with np.errstate(all="ignore"):
-            target[:, left : left + before.shape[1]] = before + response
-        if _is_negligible(response, before):
-            break
-    return (target,)
+    (result,), cascade = results, prefix.cascade
+    carry_in = np.ascontiguousarray(carry_in)
+    written, states = _add_response(cascade, carry_in, prefix.outputs, result)
+    if states is not None and written < result.shape[1]:
+        provisional, result = result, result.copy()
+        _add_response(cascade, states, provisional[:, written:], result[:, written:])
+    return (result,)
 
 
 def _response(

@@ -22,8 +22,8 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.simd.arithmetic import extract_lane, shift_back
 from ...engines.cpu.simd.lanes import fma, load_of, multiply, store
-from .lanes import first_lane, shift_down
 from .scipy_loops import copy_states, largest_bits, scipy_pair, scipy_row
 
 LAG = 4
@@ -57,14 +57,14 @@ def _steps(width: int, write: bool) -> Any:
             inputs = source[left : left + CHECKED]
             outputs = (target[left:] if write else spare)[: inputs.size]
             for t in range(0, inputs.size, LAG):
-                y4, v0, v1 = step(shift_down(y4, np.float64(inputs[t])), y1, y2, v0, v1, taps)
-                outputs[t] = first_lane(y4)
-                y3, v0, v1 = step(shift_down(y3, np.float64(inputs[t + 1])), y4, y1, v0, v1, taps)
-                outputs[t + 1] = first_lane(y3)
-                y2, v0, v1 = step(shift_down(y2, np.float64(inputs[t + 2])), y3, y4, v0, v1, taps)
-                outputs[t + 2] = first_lane(y2)
-                y1, v0, v1 = step(shift_down(y1, np.float64(inputs[t + 3])), y2, y3, v0, v1, taps)
-                outputs[t + 3] = first_lane(y1)
+                y4, v0, v1 = step(shift_back(y4, np.float64(inputs[t])), y1, y2, v0, v1, taps)
+                outputs[t] = extract_lane(y4, 0)
+                y3, v0, v1 = step(shift_back(y3, np.float64(inputs[t + 1])), y4, y1, v0, v1, taps)
+                outputs[t + 1] = extract_lane(y3, 0)
+                y2, v0, v1 = step(shift_back(y2, np.float64(inputs[t + 2])), y3, y4, v0, v1, taps)
+                outputs[t + 2] = extract_lane(y2, 0)
+                y1, v0, v1 = step(shift_back(y1, np.float64(inputs[t + 3])), y2, y3, v0, v1, taps)
+                outputs[t + 3] = extract_lane(y1, 0)
             largest = max(largest, largest_bits(outputs))
         store(lanes[0], 0, y1)
         store(lanes[1], 0, y2)

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from ...engines.cuda.compilation import kernel_text
-from ...engines.cuda.tracing.cpp import ctype
+from ...engines.cuda.tracing.cpp import print_definitions
 
 # From WIDE columns on, neighbouring lanes read neighbouring columns. Fewer columns are copied
 # through shared memory.
@@ -72,12 +72,8 @@ class FilterLayout:
             "ALIGNED": self.aligned, "IN_PLACE": self.inputs is None, "DIRECT": self.direct,
         }  # fmt: skip
         types = {"E": self.dtype, "S": self.states, "X": self.inputs or self.dtype}
-        lines = ["\n#define DEVICE __device__"]
-        lines += [f"constexpr int {name} = {value};" for name, value in numbers.items()]
-        lines += [f"constexpr bool {k} = {str(v).lower()};" for k, v in flags.items()]
         numeric = kernel_text("engines/cuda/scalar/numeric", "engines/cuda/scalar/half")
-        typedefs = "".join(f"typedef {ctype(t)} {name};\n" for name, t in types.items())
-        return "\n".join(lines) + "\n" + numeric + typedefs
+        return print_definitions(numeric, numbers | flags, **types)
 
     @property
     def is_by_value(self) -> bool:

@@ -10,7 +10,6 @@ import numpy as np
 
 from ...engines.cuda.device import Device
 from ...engines.cuda.launches import EPOCH, SPACE, Launch, Slot
-from ...engines.cuda.tracing.cpp import ctype
 
 Shape = tuple[int, int, int]
 """Grids, rows and columns."""
@@ -63,13 +62,3 @@ class StripPartition(ABC):
             text, name, self.blocks(device), self.layout.threads, arguments,
             self.shared_bytes, is_cooperative=is_exchanged, is_fused=is_fused,
         )  # fmt: skip
-
-
-def print_definitions(header: str, constants: dict[str, int], **types: np.dtype[Any]) -> str:
-    """Return the start of a program: a header, numbers and flags, and types."""
-    lines = [
-        f"constexpr {'bool' if isinstance(value, bool) else 'int'} {name} = {int(value)};\n"
-        for name, value in constants.items()
-    ]
-    lines += [f"typedef {ctype(dtype)} {name};\n" for name, dtype in types.items()]
-    return "\n#define DEVICE __device__\n" + header + "".join(lines)

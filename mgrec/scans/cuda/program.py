@@ -9,12 +9,9 @@ from typing import Any
 
 from ...core.algebra.transfer_map import TransferMap
 from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.tracing.cpp import print_definitions
 from ...engines.cuda.tracing.functions import trace_transfer_map
 from .sources import Source, print_source
-
-_PRELUDE = """
-#define DEVICE __device__
-"""
 
 
 @dataclass(frozen=True)
@@ -44,31 +41,25 @@ class Layout:
     distance: int = 1  # turns between publishing it and needing the states before it, 1 or 2
     lines: bool = False  # such a tile has 32 bytes of each step
 
-    def print(self) -> str:
-        return "".join(
-            f"constexpr {field.type} {field.name.upper()} = {value};\n"
-            for field in fields(self)
-            for value in [str(getattr(self, field.name)).lower()]
-        )
-
 
 def print_program(
     transfer_map: TransferMap, states: int, source: Source, layout: Layout,
-    kernels: Sequence[str], entry: str, values: Sequence[bool] = (), **fields: Any,
+    kernels: Sequence[str], entry: str, values: Sequence[bool] = (), **entry_fields: Any,
 ) -> str:  # fmt: skip
     """Print a program for states of so many scalars, and kernels of files of this package.
 
-    `entry` has the ``__global__`` functions, a format of :func:`_print_arrays` and `fields`.
+    `entry` has the ``__global__`` functions, a format of :func:`_print_arrays` and `entry_fields`.
     `values` says for each scalar whether it is one number for all rows before the first step.
     """
     values = values or [False] * states
     arrays = _print_arrays(source, values, len(transfer_map.identity))
+    constants = {field.name.upper(): getattr(layout, field.name) for field in fields(layout)}
     parts = (
-        _PRELUDE, layout.print(), kernel_text("engines/cuda/scalar/numeric"),
+        print_definitions(kernel_text("engines/cuda/scalar/numeric"), constants),
         trace_transfer_map(transfer_map, source.dtype, states), "typedef Transfer::T T;\n",
         _print_carry_in(values), print_source(source, source.shifts if layout.bulk else ()),
         kernel_text(*kernels),
-        entry.format(**arrays, **fields),
+        entry.format(**arrays, **entry_fields),
     )  # fmt: skip
     # Launches of many shapes share one text.
     return sys.intern("".join(parts))

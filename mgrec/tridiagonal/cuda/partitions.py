@@ -13,7 +13,7 @@ import numpy as np
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.device import Device, fetch, pack_words
 from ...engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
-from ...engines.cuda.tracing.cpp import ctype
+from ...engines.cuda.tracing.cpp import print_definitions
 
 Shape = tuple[int, int, int]
 # Threads of a block that merges, solves and opens parts.
@@ -28,11 +28,8 @@ _SYSTEM, _STATUS = Slot(0), Slot(1)
 @cache
 def print_program(name: str, dtype: np.dtype[np.generic], STAGES: int = 1, **constants: int) -> str:
     """Return a program of tridiagonal systems, whose constants are numbers and flags."""
-    text = f"\n#define DEVICE __device__\n{kernel_text('engines/cuda/scalar/numeric')}"
-    text += f"typedef {ctype(dtype)} T;\n"
-    for constant, value in {"STAGES": STAGES, **constants}.items():
-        kind = "bool" if isinstance(value, bool) else "int"
-        text += f"constexpr {kind} {constant} = {str(value).lower()};\n"
+    numeric = kernel_text("engines/cuda/scalar/numeric")
+    text = print_definitions(numeric, {"STAGES": STAGES, **constants}, T=dtype)
     return text + kernel_text(f"tridiagonal/cuda/{name}")
 
 

@@ -56,6 +56,16 @@ def ctype(dtype: np.dtype[Any]) -> str:
         ) from None
 
 
+def print_definitions(header: str, constants: dict[str, int], **types: np.dtype[Any]) -> str:
+    """Return the start of a program: a header, numbers and flags, and types."""
+    lines = []
+    for name, value in constants.items():
+        kind = "bool" if isinstance(value, (bool, np.bool_)) else "int"
+        lines.append(f"constexpr {kind} {name} = {int(value)};\n")
+    lines += [f"typedef {ctype(dtype)} {name};\n" for name, dtype in types.items()]
+    return "\n#define DEVICE __device__\n" + header + "".join(lines)
+
+
 def literal(value: Any, dtype: np.dtype[Any]) -> str:
     """Return a number as a C++ constant with the bits that NumPy would store.
 
