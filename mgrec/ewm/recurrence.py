@@ -24,8 +24,9 @@ _GAPS = 64
 STATES = 8
 # The summary of a row without a reset has FIRST scalars for its first observation: the decay up to
 # it, or along the whole row if it has none; the number of observations; x and y of the first one;
-# its remaining weight. The state of the other observations, without a count, follows.
-FIRST = 5
+# its remaining weight; and 1 if all weights then decay to almost 0, so that those before are given:
+# their ratio counts. The state of the other observations, without a count, follows.
+FIRST = 6
 PARTS = FIRST + STATES - 1
 
 

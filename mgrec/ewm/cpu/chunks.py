@@ -133,8 +133,7 @@ def precompute_kernel(statistic: str, is_adjusted: bool) -> Any:
 def _reduction(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
     """Return the function that summarises a row without a reset.
 
-    It returns FIRST scalars for the first observation, and the state of the others. Weights that
-    decay to almost 0 after the last observation are those before, negative: their ratio counts.
+    It returns FIRST scalars for the first observation, and the state of the others.
     """
     is_pair, is_sum = statistic in PAIRS, statistic == "sum"
 
@@ -170,10 +169,12 @@ def _reduction(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
                 if is_new:
                     last_weights = first_weight, others[1]
             count += 1.0 if is_new else 0.0
+        has_decayed = 0.0
         if not is_sum and first_weight + others[1] < NEGLIGIBLE:
+            has_decayed = 1.0
             first_weight, other_weight = last_weights
-            first_weight, others = -first_weight, with_weight(others, -other_weight)
-        return (first_decay, count, first_x, first_y, first_weight), others
+            others = with_weight(others, other_weight)
+        return (first_decay, count, first_x, first_y, first_weight, has_decayed), others
 
     return reduction
 
@@ -214,7 +215,7 @@ def propagate_kernel(is_sum: bool, is_adjusted: bool) -> Any:
             state = state_at(carry_in, (0, row))
             first_decay, count, first_weight = parts[0, row], parts[1, row], parts[4, row]
             if is_sum:
-                total = state[3] * first_decay + parts[7, row]
+                total = state[3] * first_decay + parts[8, row]
                 state = (state[0] + count, 0.0, 0.0, total, 0.0, 0.0, 0.0, 0.0)
             elif count == 0:
                 state = scaled(state, first_decay)
@@ -236,16 +237,15 @@ def merged(state: Any, parts: Any, row: int, other_count: float) -> Any:
     The formulas are those of Chan, Golub and LeVeque (1979).
     """
     count, weight, divisor, x, y, xx, yy, xy = state
-    has_decayed = weight < 0 or parts[5, row] < 0
-    weight, other_weight = abs(weight), abs(parts[5, row])
+    has_decayed, other_weight = parts[5, row] > 0, parts[6, row]
     total = weight + other_weight
     if other_weight == 0 and (total > 0 or other_count == 0):
         return count + other_count, 0.0 if has_decayed else weight, divisor, x, y, xx, yy, xy
     gain, kept = (other_weight / total, weight / total) if total > 0 else (1.0, 0.0)
-    off_x, off_y = parts[7, row] - x, parts[8, row] - y
-    xx = kept * xx + gain * parts[9, row] + kept * gain * off_x * off_x
-    yy = kept * yy + gain * parts[10, row] + kept * gain * off_y * off_y
-    xy = kept * xy + gain * parts[11, row] + kept * gain * off_x * off_y
-    divisor = kept * kept * divisor + gain * gain * parts[6, row] + 2.0 * kept * gain
+    off_x, off_y = parts[8, row] - x, parts[9, row] - y
+    xx = kept * xx + gain * parts[10, row] + kept * gain * off_x * off_x
+    yy = kept * yy + gain * parts[11, row] + kept * gain * off_y * off_y
+    xy = kept * xy + gain * parts[12, row] + kept * gain * off_x * off_y
+    divisor = kept * kept * divisor + gain * gain * parts[7, row] + 2.0 * kept * gain
     total = 0.0 if has_decayed else total
     return count + other_count, total, divisor, x + gain * off_x, y + gain * off_y, xx, yy, xy
