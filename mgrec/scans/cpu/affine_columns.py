@@ -15,10 +15,10 @@ import numpy as np
 from numba import types
 
 from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.simd.arithmetic import plus
 from ...engines.cpu.simd.lanes import (
     CACHE_LINE,
     MIN_STREAMED_BYTES,
-    add,
     fence,
     load_64_bytes,
     multiply,
@@ -53,7 +53,7 @@ def _advance_columns(write: Any) -> Any:
                 index = first + top * pitch + min(column, width - wide)
                 w = load_64_bytes(states, column)
                 for _ in range(count):
-                    w = add(multiply(_wide_at(s, index), w), load_64_bytes(t, index))
+                    w = plus(multiply(_wide_at(s, index), w), load_64_bytes(t, index))
                     write(result, index, w)
                     index += pitch
                 store(states, column, w)

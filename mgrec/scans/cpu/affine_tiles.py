@@ -19,6 +19,7 @@ from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 
 from ...engines.cpu.compilation import INNER
+from ...engines.cpu.simd.arithmetic import plus
 from ...engines.cpu.simd.checks import (
     all_above,
     all_below_two,
@@ -31,7 +32,6 @@ from ...engines.cpu.simd.checks import (
 from ...engines.cpu.simd.lanes import (
     SCAN,
     Lanes,
-    add,
     fma,
     load,
     multiply,
@@ -181,7 +181,7 @@ def _advance_tiles(write_register: Any) -> Any:
         w, lower, upper, sums = _apply(tile, w, sums, scale)
         write(result, right - TILE, lower, upper)
         is_normal = all_below_two(bits) & all_above(smallest, limits[3])
-        return w, is_normal, all_finite(add(sums[0], sums[1])), none_negative(bits)
+        return w, is_normal, all_finite(plus(sums[0], sums[1])), none_negative(bits)
 
     return advance
 

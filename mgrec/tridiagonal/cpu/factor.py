@@ -22,8 +22,8 @@ from ...engines.cpu.threads import run_in_threads, split_range
 from ..errors import SingularSystemError
 
 # From this number of columns systems are solved side by side: 1,000 took 1.3 ns an unknown, and
-# 2.2 to 3 one by one.
-MIN_COLUMNS = 16
+# 2.2 to 3 one by one. 16 columns took three times as long side by side, 48 1.1 to 1.6 times.
+MIN_COLUMNS = 64
 # Threads per system up to which factors are faster. A system of 2**22 takes 3.1 ns an unknown on
 # one thread; without factors 9.2 on one thread and 3 to 4 on four.
 MAX_THREADS = 4

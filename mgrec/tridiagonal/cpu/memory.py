@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import overload
 
-from ...engines.cpu.simd.lanes import in_every_lane, shuffle_mask
+from ...engines.cpu.simd.lanes import in_every_lane, shuffle_mask, transposed
 from .vectors import BYTES, Numbers, Vectors, emitted, value_of, vectors_of
 
 # Numbers from a load to its prefetch: 2,000 systems of 4,095 took 3.4 ns an unknown without, 2.4
@@ -89,22 +89,6 @@ class _Memory:
             return vectors[0]
         mask = [k for lane in range(self.width) for k in (lane, self.width + lane)]
         return self.builder.shuffle_vector(*vectors, shuffle_mask(mask))
-
-    def transposed(self, vectors: Vectors) -> Vectors:
-        """Transpose a square block: number j of vector i becomes number i of vector j."""
-        width, rows, distance = self.width, list(vectors), 1
-
-        def mixed(i: int, numbers: list[int]) -> Any:
-            mask = [k * self.parts + p for k in numbers for p in range(self.parts)]
-            return self.builder.shuffle_vector(rows[i], rows[i + distance], shuffle_mask(mask))
-
-        while distance < width:
-            first = [width + j - distance if j & distance else j for j in range(width)]
-            second = [width + j if j & distance else j + distance for j in range(width)]
-            for i in (i for i in range(width) if not i & distance):
-                rows[i], rows[i + distance] = mixed(i, first), mixed(i, second)
-            distance *= 2
-        return rows
 
     def load(self, pointers: list[Any]) -> Vectors:
         return [self.builder.load(pointer, align=self.align) for pointer in pointers]
@@ -260,7 +244,8 @@ def load_transposed(
         for pointer in pointers:
             memory.prefetch(pointer, PREFETCH_DISTANCE)
         stored = _Memory(context, builder, tile, target, numbers)
-        for step, vector in enumerate(memory.transposed(memory.load(pointers))):
+        steps = transposed(builder, memory.load(pointers), memory.parts)
+        for step, vector in enumerate(steps):
             stored.store(memory.deinterleaved(vector), stored.stored(start, step))
 
     return types.void(tile, types.intp, array, offsets, types.int64, types.int64), emit
@@ -281,7 +266,8 @@ def store_transposed(
             for step in range(numbers.width)
         ]
         indices = _lane_indices(context, memory, offsets, *table)
-        for vector, index in zip(memory.transposed(vectors), indices, strict=True):
+        rows = transposed(builder, vectors, memory.parts)
+        for vector, index in zip(rows, indices, strict=True):
             pointer = memory.contiguous(index)
             memory.store([vector], [pointer])
             memory.prefetch(pointer, -PREFETCH_DISTANCE, 1)

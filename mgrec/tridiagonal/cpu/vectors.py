@@ -18,7 +18,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
-from ...engines.cpu.simd.lanes import in_every_lane
+from ...engines.cpu.simd.lanes import any_lane, filled, in_every_lane, integers_like
+from ...engines.cpu.simd.lanes import magnitude as magnitude_bits
 
 BYTES = 64
 
@@ -91,12 +92,7 @@ def _vectors_of_items(builder: Any, type_: Any, value: Any) -> list[Vectors]:
 def _bit_layout(vector: Any) -> tuple[Any, int, int]:
     """Return the integer type of a vector's bits, the mantissa's width and the highest exponent."""
     is_wide = isinstance(vector.type.element, ir.DoubleType)
-    bits = ir.VectorType(ir.IntType(64 if is_wide else 32), vector.type.count)
-    return bits, *((52, 0x7FF) if is_wide else (23, 0xFF))
-
-
-def _filled(vector_type: Any, value: float) -> Any:
-    return ir.Constant(vector_type, [value] * vector_type.count)
+    return integers_like(vector), *((52, 0x7FF) if is_wide else (23, 0xFF))
 
 
 def _add(builder: Any, x: Vectors, y: Vectors) -> Vectors:
@@ -123,8 +119,8 @@ def _divide(builder: Any, x: Vectors, y: Vectors) -> Vectors:
     scale = [_scale_of(builder, _magnitude(builder, y))]
     x, (c, d) = _multiply(builder, x, scale), _multiply(builder, y, scale)
     square = builder.fadd(builder.fmul(c, c), builder.fmul(d, d))
-    inverse = builder.fdiv(_filled(square.type, 1.0), square)
-    minus = builder.fsub(_filled(d.type, -0.0), d)
+    inverse = builder.fdiv(filled(square.type, 1.0), square)
+    minus = builder.fsub(filled(d.type, -0.0), d)
     return _multiply(builder, _multiply(builder, x, [c, minus]), [inverse])
 
 
@@ -133,11 +129,7 @@ def _is_larger(builder: Any, x: Any, y: Any) -> Any:
 
 
 def _magnitude(builder: Any, x: Vectors) -> Any:
-    bits, mantissa, top = _bit_layout(x[0])
-    mask = _filled(bits, (top << mantissa) + (1 << mantissa) - 1)
-    sizes = [
-        builder.bitcast(builder.and_(builder.bitcast(part, bits), mask), part.type) for part in x
-    ]
+    sizes = [builder.bitcast(magnitude_bits(builder, part), part.type) for part in x]
     if len(sizes) == 1:
         return sizes[0]
     return builder.select(_is_larger(builder, *sizes), *sizes)
@@ -146,13 +138,13 @@ def _magnitude(builder: Any, x: Vectors) -> Any:
 def _scale_of(builder: Any, size: Any) -> Any:
     bits, mantissa, top = _bit_layout(size)
     # The exponent e of 2**(e - bias) becomes 2·bias - e, at least 1: that of a normal number.
-    exponent = builder.lshr(builder.bitcast(size, bits), _filled(bits, mantissa))
-    highest = _filled(bits, top - 2)
+    exponent = builder.lshr(builder.bitcast(size, bits), filled(bits, mantissa))
+    highest = filled(bits, top - 2)
     is_low = builder.icmp_unsigned("<", exponent, highest)
     exponent = builder.select(is_low, exponent, highest)
-    power = builder.shl(builder.sub(_filled(bits, top - 1), exponent), _filled(bits, mantissa))
-    is_zero = builder.fcmp_ordered("==", size, _filled(size.type, 0.0))
-    return builder.select(is_zero, _filled(size.type, 1.0), builder.bitcast(power, size.type))
+    power = builder.shl(builder.sub(filled(bits, top - 1), exponent), filled(bits, mantissa))
+    is_zero = builder.fcmp_ordered("==", size, filled(size.type, 0.0))
+    return builder.select(is_zero, filled(size.type, 1.0), builder.bitcast(power, size.type))
 
 
 def _overload_operator(function: Any, instruction: Callable[..., Vectors]) -> None:
@@ -234,9 +226,7 @@ def is_any_larger(_: Any, x: Any, y: Any) -> Any:
     """Return whether x > y in any lane."""
 
     def emit(context: Any, builder: Any, *values: Any) -> Any:
-        bits = ir.IntType(x.width)
-        mask = builder.bitcast(_is_larger(builder, *values), bits)
-        return builder.icmp_unsigned("!=", mask, bits(0))
+        return any_lane(builder, _is_larger(builder, *values))
 
     return types.boolean(x, y), emit
 

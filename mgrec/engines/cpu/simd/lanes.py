@@ -248,29 +248,28 @@ def multiply(builder: Any, a: Any, b: Any) -> Any:
     return builder.fmul(a, b)
 
 
-@vector_code(lambda a, b: a(a, b))
-def add(builder: Any, a: Any, b: Any) -> Any:
-    """Return ``a + b``."""
-    return builder.fadd(a, b)
-
-
 @vector_code(lambda a, b, c: a(a, b, c))
 def fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """Return ``a * b + c`` of lanes or scalars, fused if the processor can."""
     return call_llvm(builder, "fmuladd", a, b, c)
 
 
-def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
-    """Return a transposed square, by exchanges in squares of 2, 4, 8 and so on."""
-    width, rows = len(rows), list(rows)
-    distance = 1
+def transposed(builder: Any, rows: list[Any], parts: int = 1) -> list[Any]:
+    """Return a transposed square, by exchanges in squares of 2, 4, 8 and so on.
+
+    Number j of row i becomes number i of row j. A number has so many parts, one after the other.
+    """
+    width, rows, distance = len(rows), list(rows), 1
+
+    def mixed(i: int, numbers: list[int]) -> Any:
+        mask = [number * parts + part for number in numbers for part in range(parts)]
+        return builder.shuffle_vector(rows[i], rows[i + distance], shuffle_mask(mask))
+
     while distance < width:
         first = [width + j - distance if j & distance else j for j in range(width)]
         second = [width + j if j & distance else j + distance for j in range(width)]
         for i in (i for i in range(width) if not i & distance):
-            x, y = rows[i], rows[i + distance]
-            rows[i] = builder.shuffle_vector(x, y, shuffle_mask(first))
-            rows[i + distance] = builder.shuffle_vector(x, y, shuffle_mask(second))
+            rows[i], rows[i + distance] = mixed(i, first), mixed(i, second)
         distance *= 2
     return rows
 
@@ -299,5 +298,5 @@ def transpose_block(
 
     rows = [builder.load(pointer, align=align) for pointer in pointers(source, start, stride)]
     targets = pointers(target, target_start, target_stride)
-    for row, pointer in zip(_transpose(builder, rows), targets, strict=True):
+    for row, pointer in zip(transposed(builder, rows), targets, strict=True):
         builder.store(row, pointer, align=align)
