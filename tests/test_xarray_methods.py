@@ -78,6 +78,9 @@ FILTERS = {
     "sosfilt": ((SOS,), {"dim": "time"}),
     "filtfilt": ((B, A), {"dim": "time", "padtype": "even"}),
     "sosfiltfilt": ((SOS,), {"dim": "time"}),
+    "spline_filter1d": ((), {"dim": "time", "mode": "reflect"}),
+    "gaussian_filter1d": ((2.0,), {"dim": "time"}),
+    "uniform_filter1d": ((3,), {"dim": "time"}),
 }
 
 
@@ -85,7 +88,10 @@ def of_axis(name, x):
     """The filter of an array along axis 1."""
     given, options = FILTERS[name]
     options = {("axis" if key == "dim" else key): value for key, value in options.items()}
-    return getattr(mgrec.signal, name)(*given, x, **options | {"axis": 1})
+    options |= {"axis": 1}
+    if hasattr(mgrec.ndimage, name):
+        return getattr(mgrec.ndimage, name)(x, *given, **options)
+    return getattr(mgrec.signal, name)(*given, x, **options)
 
 
 RECURRENCES = {

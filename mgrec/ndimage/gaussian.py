@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..core.arrays.validation import as_axis, as_integer, as_real
 from ..distributed.expressions import accepts_expressions
-from ..solve import with_interop
+from ..solve import solve_labelled, with_interop
 from .arguments import (
     as_axes,
     as_cval,
@@ -29,7 +30,7 @@ from .lines import filter_axes
 _LEAST_SIGMA = 1e-15
 
 
-@with_interop
+@partial(with_interop, labelled=partial(solve_labelled, by_value=("sigma",)))
 @accepts_expressions
 def gaussian_filter1d(
     input: Any,

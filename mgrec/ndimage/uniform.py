@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..core.arrays.validation import as_axis, as_integer
 from ..distributed.expressions import accepts_expressions
-from ..solve import with_interop
+from ..solve import solve_labelled, with_interop
 from .arguments import (
     as_axes,
     as_cval,
@@ -24,7 +25,7 @@ from .windows import WindowAverage
 _MOST = 2**31
 
 
-@with_interop
+@partial(with_interop, labelled=partial(solve_labelled, by_value=("size",)))
 @accepts_expressions
 def uniform_filter1d(
     input: Any,

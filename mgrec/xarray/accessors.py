@@ -8,7 +8,7 @@ from typing import Any
 
 import xarray as xr
 
-from .. import signal
+from .. import ndimage, signal
 from ..core.algebra.coefficient import Coefficient
 from ..grids.table.api import summed_area_table
 from ..scans.functions import linear_recurrence, rational_recurrence, scan
@@ -27,6 +27,8 @@ RECURRENCES: dict[Any, str] = {
 FILTERS: dict[Any, str] = dict.fromkeys(
     (signal.lfilter, signal.sosfilt, signal.filtfilt, signal.sosfiltfilt, signal.ewm,
      summed_area_table), "x",
+) | dict.fromkeys(
+    (ndimage.spline_filter1d, ndimage.gaussian_filter1d, ndimage.uniform_filter1d), "input",
 )  # fmt: skip
 """Functions of the data and of coefficients or options."""
 
@@ -51,7 +53,8 @@ def method_of(function: Any, data: str | None, call: Callable[..., Any]) -> Call
         return call(arguments.pop("self"), function, arguments)
 
     name = function.__name__
-    module = "mgrec.signal" if hasattr(signal, name) else "mgrec"
+    modules = [module for module in (signal, ndimage) if hasattr(module, name)]
+    module = modules[0].__name__ if modules else "mgrec"
     note = "" if data is None else f", where the array is `{data}`"
     summary, *_ = (function.__doc__ or name).splitlines()
     method.__doc__ = f"{summary}\n\nSee :func:`{module}.{name}`{note}.\n"
