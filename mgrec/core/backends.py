@@ -80,7 +80,15 @@ class Backend:
 
     def kernels(self, family: str) -> Kernels:
         """Return the kernels of a family."""
-        return kernels_of(self.engine, family, self.method)
+        try:
+            return kernels_of(self.engine, family, self.method)
+        except ModuleNotFoundError:
+            if self.has_kernels(family):
+                raise
+        raise NotImplementedError(
+            f"there are no kernels of {family} for arrays {self.place} yet: move the arrays to "
+            f"host memory with {self.library}.asnumpy"
+        )
 
     def has_kernels(self, family: str) -> bool:
         """Return whether a family has kernels of this backend."""
@@ -198,11 +206,6 @@ def kernels_of(engine: str, family: str, method: str = "auto") -> Kernels:
     `family` is a folder of this package, such as "scans" or "grids.table". On a CPU, the method
     "threads" divides a call among all threads; any other runs on the caller's thread.
     """
-    if not _has_folder(engine, family):
-        raise NotImplementedError(
-            f"there are no kernels of {family} for arrays of the backend {engine!r} yet: move the "
-            f"arrays to host memory"
-        )
     kernels: Kernels = import_module(f"{_PACKAGE}.{family}.{engine}.phases").kernels(method)
     return kernels
 
