@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, ClassVar
 
 from ..core.arrays.chunk import Chunk, as_result, is_uncopied, lay_out
-from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise, at_once
+from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape, TwoSided
 from .errors import check_operands, is_all_finite, name_singular_system
 from .interface import (
@@ -130,39 +130,43 @@ class TridiagonalSystem(TwoSided):
     def determine(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, None]:
-        return self._launch(backend, inputs, shape, carry_in, out)(), None
-
-    def launch_determine(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any
-    ) -> Callable[[], Arrays]:
-        return self._launch(backend, inputs, shape, carry_in)
-
-    def _launch(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
-    ) -> Callable[[], Arrays]:
         chunk, ends = self._chunk(inputs, shape), self.ends(inputs, shape)
         kernels = backend.kernels(self.family)
-        launch = kernels.launch_determine or at_once(kernels.determine)
         is_checked = not self.check_finite
         if not (is_checked or kernels.finds_nan or self.method in self.pivoting_methods):
             check_operands(self, inputs, shape)
             is_checked = True
         result = out[0] if out else backend.empty(shape, self.dtype)
-        target = result.reshape(chunk.shape)
         with name_singular_system(self, inputs.starts, shape):
             if self.is_periodic and carry_in is None:
                 rows = self.precompute(backend, inputs, shape)().rows
                 carry_in = None if rows is None else solve_periodic_ends(rows)
-            wait = launch(ends, chunk, carry_in, target)
+            is_finite = kernels.determine(ends, chunk, carry_in, result.reshape(chunk.shape))
+        return self._checked(inputs, shape, result, is_checked or is_finite), None
+
+    def launch_determine(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any
+    ) -> Callable[[], Arrays]:
+        launch = backend.kernels(self.family).launch_determine
+        if launch is None or carry_in is None:
+            return super().launch_determine(backend, inputs, shape, carry_in)
+        chunk, result = self._chunk(inputs, shape), backend.empty(shape, self.dtype)
+        wait = launch(self.ends(inputs, shape), chunk, carry_in, result.reshape(chunk.shape))
 
         def finish() -> Arrays:
             with name_singular_system(self, inputs.starts, shape):
                 is_finite = wait()
-            if not is_checked and not (is_all_finite(result) if is_finite is None else is_finite):
-                check_operands(self, inputs, shape)
-            return (as_result(result, shape, self.result_dtype),)
+            return self._checked(inputs, shape, result, is_finite or not self.check_finite)
 
         return finish
+
+    def _checked(
+        self, inputs: ChunkInputs, shape: Shape, result: Any, is_finite: bool | None
+    ) -> Arrays:
+        """Return a result; raise ValueError if operands are not finite (None: if it is not)."""
+        if not (is_all_finite(result) if is_finite is None else is_finite):
+            check_operands(self, inputs, shape)
+        return (as_result(result, shape, self.result_dtype),)
 
     def prepare_solver(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
