@@ -7,18 +7,50 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.extending import intrinsic
 
 from ...engines.cpu.simd.lanes import (
     Lanes,
     call_llvm,
     in_every_lane,
     load_lanes,
+    pointer_to,
     shuffle_mask,
     vector_code,
 )
 
 # Number of samples in a block, and of lanes in a register: 64 bytes of float64.
 WIDTH = 8
+
+
+@cache
+def load_float64(width: int) -> Any:
+    """Return a function that loads `width` numbers of contiguous float32 or float64 as float64."""
+    wide = ir.VectorType(ir.DoubleType(), width)
+
+    @vector_code(lambda array, index: Lanes(types.float64, width)(array, types.intp))
+    def load(builder: Any, data: Any, index: Any) -> Any:
+        loaded = load_lanes(builder, data, index, width)
+        return loaded if loaded.type == wide else builder.fpext(loaded, wide)
+
+    return load
+
+
+@intrinsic
+def store_rounded(_: Any, array: Any, index: Any, lanes: Any) -> Any:
+    """Set ``array[index:index + width] = lanes``, rounded to the dtype, unless `array` is None."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        if array == types.none:
+            return context.get_dummy_value()
+        stored, value = Lanes(array.dtype, lanes.width), values[2]
+        if stored.dtype.bitwidth < lanes.dtype.bitwidth:
+            value = builder.fptrunc(value, context.get_value_type(stored))
+        pointer = pointer_to(context, builder, array, values[0], values[1], stored)
+        builder.store(value, pointer, align=stored.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, lanes), code
 
 
 @cache

@@ -195,10 +195,9 @@ def _filter_section(
     loop, table = choose_loop(cascade)
     b, a = (part[0] for part in cascade.float64_coefficients)
     order = compiled_order(loop, cascade.order)
-    is_float64 = x.dtype == target.dtype == np.float64
-    if is_float64 and _has_one_column(x) and (not write or _has_one_column(target)):
+    if x.dtype == target.dtype and _has_one_column(x) and (not write or _has_one_column(target)):
         views = x[:, :, 0], target[:, :, 0] if write else None, states[:, :, 0]
-        kernel = section_rows(loop, order, write)
+        kernel = section_rows(loop, order, x.dtype == np.float64, write)
         kernel(*views, b, a, table, limit_bits, redo[:, 0])
     else:
         kernel = section_copied(loop, order)

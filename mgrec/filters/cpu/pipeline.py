@@ -23,7 +23,8 @@ import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.simd.arithmetic import extract_lane, shift_back
-from ...engines.cpu.simd.lanes import fma, load_of, multiply, store
+from ...engines.cpu.simd.lanes import fma, multiply, store
+from .lanes import load_float64
 from .scipy_loops import copy_states, largest_bits, scipy_pair, scipy_row
 
 LAG = 4
@@ -36,7 +37,7 @@ CHECKED = 1024
 @cache
 def _steps(width: int, write: bool) -> Any:
     """Return the loop of the full pipeline, which returns the largest bits of its outputs."""
-    load = load_of(8 * width)
+    load = load_float64(width)
 
     @numba.njit(**INNER)
     def step(x: Any, y1: Any, y2: Any, v0: Any, v1: Any, table: Any) -> Any:

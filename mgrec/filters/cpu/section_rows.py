@@ -1,7 +1,7 @@
-"""Kernels that filter rows by one section: contiguous rows of float64, and rows that need a copy.
+"""Kernels that filter rows by one section: contiguous rows, and rows that need a copy.
 
-All kernels compute in float64. Other dtypes are cast as they are copied, and outputs rounded as
-they are stored: a loop over float32 without copies took the same time, from 10^3 to 10^7 samples.
+All kernels compute in float64. Rows of float32 are cast a few samples at a time, and their outputs
+are rounded when they are stored.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
-from ...engines.cpu.simd.lanes import CACHE_LINE, MIN_STREAMED_BYTES, fence, store, stream
-from .lanes import WIDTH
+from ...engines.cpu.simd.lanes import CACHE_LINE, MIN_STREAMED_BYTES, fence, stream
+from .lanes import WIDTH, store_rounded
 from .scipy_loops import BLOCK, largest_bits, scipy_section
 from .section import NEAR, copy_values, feed_forward, in_blocks, in_steps, one_by_one, state_after
 
@@ -37,12 +37,12 @@ def compiled_order(loop: str, order: int) -> int:
 
 
 @cache
-def section_rows(loop: str, order: int, write: bool) -> Any:
-    """Return the kernel for contiguous rows (outer, steps) of float64.
+def section_rows(loop: str, order: int, is_wide: bool, write: bool) -> Any:
+    """Return the kernel for contiguous rows (outer, steps) of float64, or float32 if not `is_wide`.
 
     `order` is that of :func:`compiled_order`. y is None unless `write`.
     """
-    along = _along(loop, order, write, in_place=False)
+    along = _along(loop, order, is_wide, write, in_place=False)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any
@@ -78,23 +78,23 @@ def section_rows(loop: str, order: int, write: bool) -> Any:
                 states[i, row] = z[i]
         fence()
 
-    return compile_kernel(filter_rows, loop, str(order), str(write))
+    return compile_kernel(filter_rows, loop, str(order), str(is_wide), str(write))
 
 
-def _along(loop: str, order: int, write: bool, in_place: bool) -> Any:
+def _along(loop: str, order: int, is_wide: bool, write: bool, in_place: bool) -> Any:
     """Return the loop over a row from sample `first` on.
 
     The loop returns the number of samples after the first `past` ones in `wide_x` and `wide_y`,
     and whether the bits of all outputs are at most `limit_bits`.
     """
     if loop == BLOCKS:
-        return _blocks_along(order, write and not in_place)
+        return _blocks_along(order, is_wide, is_wide and write and not in_place)
     return _batches_along(loop, order, write, in_place)
 
 
-def _blocks_along(order: int, may_stream: bool) -> Any:
-    into_caches = in_blocks(order, store)
-    past_caches = in_blocks(order, stream) if may_stream else into_caches
+def _blocks_along(order: int, is_wide: bool, may_stream: bool) -> Any:
+    into_caches = in_blocks(order, is_wide, store_rounded)
+    past_caches = in_blocks(order, is_wide, stream) if may_stream else into_caches
 
     @numba.njit(**INNER)
     def along(
@@ -104,10 +104,10 @@ def _blocks_along(order: int, may_stream: bool) -> Any:
         limit, recent = np.int64(limit_bits).view(np.float64), wide_y[:WIDTH]
         # Stores bypass the caches for large aligned results.
         if may_stream and is_large and (y.ctypes.data + first * y.itemsize) % CACHE_LINE == 0:
-            full, is_low = past_caches(x, y, recent, table, first, limit)
+            full, is_low = past_caches(x, y, wide_x, recent, table, first, limit)
             fence()
         else:
-            full, is_low = into_caches(x, y, recent, table, first, limit)
+            full, is_low = into_caches(x, y, wide_x, recent, table, first, limit)
         remainder = x.size - full
         copy_values(x[full - WIDTH :], wide_x)
         feed_forward(wide_x[WIDTH - order : WIDTH + remainder], v[:remainder], b)
@@ -169,7 +169,7 @@ def section_copied(loop: str, order: int) -> Any:
 
     `order` is that of :func:`compiled_order`. Unless `write`, only the states are computed.
     """
-    along = _along(loop, order, True, in_place=True)
+    along = _along(loop, order, True, True, in_place=True)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any,
