@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import chunked_like
+from ..core.arrays.array_types import cast, chunked_like
 from ..core.arrays.chunk import has_unknown_sizes
 from ..core.backends import backend_of
 from ..filters.cascade import Cascade
@@ -22,13 +22,15 @@ from ..solve import solve
 from ..solve.functions import concatenate, full_like, where
 from .recurrence import Weights
 
-# Absolute values of float32 below this keep a filter of gain 1 far from overflow.
-_SAFE = 2.0**100
+# Largest absolute values of float32 for which a filter of gain 1 is far from overflow, and from
+# numbers that CuPy's own kernels flush to 0.
+_LEAST, _SAFE = 2.0**-100, 2.0**100
 # 1 − exp(−38) is 1 in float64.
 _FULL = 38.0
 # b and a of a filter that delays by one sample.
 _ONE_STEP = np.array([0.0, 1.0], np.float32), np.ones(1, np.float32)
 _ZERO, _ONE, _TWO = np.float64(0), np.float64(1), np.float64(2)
+_FLOAT64 = np.dtype(np.float64)
 
 
 def largest_size(x: Any) -> float:
@@ -40,11 +42,11 @@ def mean_without_gaps(x: Any, largest: float, weights: Weights, axis: int) -> An
     """Return the mean of values without gaps: a filter, and a division of its first outputs."""
     all_before, alpha = (slice(None),) * axis, weights.alpha
     # The mean before the first value is the first value.
-    first = None if weights.is_adjusted else x[(*all_before, 0)].astype(np.float64)[None]
+    first = None if weights.is_adjusted else cast(x[(*all_before, 0)], _FLOAT64)[None]
     carry_in = None if first is None else (1 - alpha) * first
     cascade = Cascade.of_polynomials([alpha], [1.0, alpha - 1.0])
     # Rows near overflow are filtered again in the dtype of the results, and float32 is too coarse.
-    is_narrow = x.dtype.char == "f" and largest < _SAFE
+    is_narrow = x.dtype.char == "f" and _LEAST < largest < _SAFE
     dtype = np.dtype(np.float32 if is_narrow else np.float64)
     y = solve(filter_problem(cascade, x, carry_in, axis, dtype))
     if weights.is_adjusted:
@@ -135,13 +137,12 @@ def by_recurrences(
 ) -> Any:
     """Compute a statistic of series, which are CuPy arrays or Dask arrays of them."""
     recurrences = Recurrences(weights, series, axis)
-    x = where(recurrences.is_present, series["x"], series["x"].dtype.type(0))
-    y = x
+    x = y = where(recurrences.is_present, cast(series["x"], _FLOAT64), _ZERO)
     if "y" in series:
-        y = where(recurrences.is_present, series["y"], series["y"].dtype.type(0))
+        y = where(recurrences.is_present, cast(series["y"], _FLOAT64), _ZERO)
     result = recurrences.statistic(x, y)
     is_enough = recurrences.count() >= weights.min_count
-    return where(is_enough, result.astype(dtype, copy=False), dtype.type(np.nan))
+    return where(is_enough, cast(result, dtype), dtype.type(np.nan))
 
 
 def delayed(values: Any, axis: int) -> Any:

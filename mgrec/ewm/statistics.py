@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.array_types import (
+    cast,
     check_same_device,
     chunked_like,
     is_lazy,
@@ -151,6 +152,6 @@ def _by_other_kernels(
     if set(series) == {"x"} and weights.statistic == "mean" and weights.min_count == 1:
         largest = math.nan if is_lazy(x) else largest_size(x)
         if math.isfinite(largest):
-            return mean_without_gaps(x, largest, weights, axis).astype(dtype, copy=False)
+            return cast(mean_without_gaps(x, largest, weights, axis), dtype)
     without_empty = {name: without_empty_chunks(array) for name, array in series.items()}
     return chunked_like(by_recurrences(weights, without_empty, axis, dtype), x)

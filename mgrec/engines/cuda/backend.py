@@ -60,12 +60,14 @@ class CudaBackend(Backend):
 
     def cast(self, array: Any, dtype: np.dtype[Any]) -> Any:
         """Return a copy in another dtype. CuPy's own casts flush subnormal numbers to 0."""
-        wide = array.astype(dtype)
-        if array.dtype.char in "fF" and dtype.char in "dD":
-            _widen(array.real, wide.real)
-            if array.dtype.kind == "c":
-                _widen(array.imag, wide.imag)
-        return wide
+        result = array.astype(dtype)
+        sizes = array.dtype.char + dtype.char
+        repair = _widen if sizes in _WIDER else _narrow if sizes in _NARROWER else None
+        if repair is not None:
+            repair(array.real, result.real)
+            if array.dtype.kind == dtype.kind == "c":
+                repair(array.imag, result.imag)
+        return result
 
     def device_number(self, array: Any) -> int:
         return int(array.device.id)
@@ -102,8 +104,10 @@ class CudaBackend(Backend):
 
 BACKEND = CudaBackend()
 
-_LEAST_NORMAL_BITS, _LEAST = 0x00800000, 2.0**-149
-"""Bits of the least normal number of float32; the least positive number."""
+_LEAST_NORMAL_BITS, _LEAST_NORMAL, _LEAST = 0x00800000, 2.0**-126, 2.0**-149
+"""The least normal number of float32, its bits, and the least positive number."""
+_WIDER, _NARROWER = ("fd", "fD", "FD"), ("df", "dF", "DF")
+"""Casts between float32 and float64, and complex numbers of these."""
 
 
 _memory_sizes: dict[int, int] = {}
@@ -122,6 +126,13 @@ def _widen(part: Any, wide: Any) -> None:
     magnitude_bits = part.view(np.uint32) & np.uint32(0x7FFFFFFF)
     tiny = np.copysign(magnitude_bits * _LEAST, wide)
     wide[...] = np.where(magnitude_bits < _LEAST_NORMAL_BITS, tiny, wide)
+
+
+def _narrow(part: Any, narrow: Any) -> None:
+    # The bits of a subnormal number are its size in units of the least positive number.
+    units = np.rint(np.abs(part) / _LEAST).astype(np.uint32) | np.signbit(part) * np.uint32(1 << 31)
+    bits = narrow.view(np.uint32)
+    bits[...] = np.where(np.abs(part) < _LEAST_NORMAL, units, bits)
 
 
 def _extent(array: Any) -> tuple[int, int]:
