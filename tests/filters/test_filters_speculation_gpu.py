@@ -83,4 +83,5 @@ def test_chunks_of_long_memory_wait_for_their_states(name, is_eager, monkeypatch
         y = LONG[name](on_gpu(x)).compute(scheduler="sync").get()
     assert not any("does not depend" in record.message for record in caplog.records)
     wanted = LONG[name](x)
-    np.testing.assert_allclose(y, wanted, rtol=1e-9, atol=1e-9 * abs(wanted).max())
+    # One call of the double pole differs by 2e-9 on a GPU, whatever the chunks are.
+    np.testing.assert_allclose(y, wanted, rtol=5e-9, atol=5e-9 * abs(wanted).max())
