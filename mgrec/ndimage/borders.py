@@ -1,6 +1,6 @@
-"""Extension of lines beyond their ends, over chunks.
+"""Extension of rows beyond their ends, over chunks.
 
-A line of n samples is extended by a period: 2n samples for "reflect", 2n − 2 for "mirror" and n
+A row of n samples is extended by a period: 2n samples for "reflect", 2n − 2 for "mirror" and n
 for "wrap"; or by a constant.
 """
 
@@ -115,7 +115,7 @@ def _period(lengths: Sequence[int], mode: str) -> Iterator[tuple[int, Part, int]
 
 
 def extended_positions(positions: np.ndarray, length: int, mode: str) -> np.ndarray:
-    """Return the sample of a line at each position, which may be outside; −1 for the constant."""
+    """Return the sample of a row at each position, which may be outside; −1 for the constant."""
     if mode == "nearest":
         return np.clip(positions, 0, length - 1)
     if mode == "constant":

@@ -6,7 +6,7 @@ The result is the sum of two recurrences for each pole p with the weight w:
     y[n] = h[0]·x[n] + Re Σ w·p·(v[n − 1] + u[n + 1]).
 
 The states before and after a chunk are sums over its neighbours and over the extension of the
-line: see :mod:`.borders`. Both recurrences read the same samples, so that a chunk needs the two
+row: see :mod:`.borders`. Both recurrences read the same samples, so that a chunk needs the two
 states at once, and chunks at a distance of :attr:`.ExponentialSum.reach` do not depend on each
 other.
 """
@@ -21,18 +21,18 @@ import numpy as np
 
 from ..core.backends import backend_of
 from ..scans.functions import linear_recurrence
-from .borders import Part, state_after, state_before
-from .kernels import ExponentialSum
-from .lines import (
+from .axes import (
     Block,
     as_float64,
-    as_lines,
+    as_rows,
     cast_like_scipy,
-    fill_lines,
-    from_lines,
-    new_lines,
+    fill_rows,
+    from_rows,
+    new_rows,
     real_dtype,
 )
+from .borders import Part, state_after, state_before
+from .kernels import ExponentialSum
 
 WHOLE = 1 + 2.0**-40
 """Factor of results that are truncated to integers."""
@@ -49,7 +49,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class ExponentialFilter:
-    """Convolution with a kernel along an axis; see :class:`.lines.LineFilter`."""
+    """Convolution with a kernel along an axis; see :class:`.axes.AxisFilter`."""
 
     kernel: ExponentialSum
     mode: str
@@ -80,7 +80,7 @@ class ExponentialFilter:
         start = skipped if end.startswith("first") else length - skipped - count
         if end == "last":
             powers = powers[:, ::-1]
-        samples = as_float64(as_lines(_between(x, axis, start, start + count), axis))
+        samples = as_float64(as_rows(_between(x, axis, start, start + count), axis))
         factors = np.concatenate([powers.real, powers.imag])
         factors = backend_of(samples).from_host(factors, samples)
         with np.errstate(invalid="ignore"):
@@ -102,31 +102,31 @@ class ExponentialFilter:
         into: Any = None,
     ) -> Any:
         """Return the filtered chunk; `parts` are those of its plan."""
-        is_complex, lines = x.dtype.kind == "c", as_lines(x, axis)
+        is_complex, rows = x.dtype.kind == "c", as_rows(x, axis)
         left, right = (
-            self._state(lines, weights, parts, constant, is_complex)
+            self._state(rows, weights, parts, constant, is_complex)
             for weights, constant in zip((recipe.left, recipe.right), recipe.constants, strict=True)
         )
         target = np.result_type(dtype, np.complex64) if is_complex else dtype
         if not backend_of(x).is_host:
-            out = by_recurrences(self.kernel, as_float64(lines), left, right)
+            out = by_recurrences(self.kernel, as_float64(rows), left, right)
             out = self._cast(out, real_dtype(target))
         else:
-            out = new_lines(lines.shape, real_dtype(target), into, axis)
-            self._fill(lines, left, right, out, is_threaded)
-        return from_lines(out, x.shape, target)
+            out = new_rows(rows.shape, real_dtype(target), into, axis)
+            self._fill(rows, left, right, out, is_threaded)
+        return from_rows(out, x.shape, target)
 
     def _state(
-        self, lines: Any, weights: np.ndarray, parts: Sequence[Any], constant: Any, is_complex: bool
+        self, rows: Any, weights: np.ndarray, parts: Sequence[Any], constant: Any, is_complex: bool
     ) -> Any:
         """Return a state (outer, poles, inner) from the parts of neighbours."""
-        shape = lines.shape[0], len(self.kernel.poles), lines.shape[2]
+        shape = rows.shape[0], len(self.kernel.poles), rows.shape[2]
         fill = self.cval
         cvals = np.array([fill.real, fill.imag] if is_complex else [fill.real])
         constants = constant[:, None] * np.tile(cvals, shape[2] // cvals.size)
-        from_host = backend_of(lines).from_host
-        constants, weights = from_host(constants, lines), from_host(weights, lines)
-        state = np.zeros_like(lines, complex, shape=shape)
+        from_host = backend_of(rows).from_host
+        constants, weights = from_host(constants, rows), from_host(weights, rows)
+        state = np.zeros_like(rows, complex, shape=shape)
         state += constants
         with np.errstate(invalid="ignore"):
             for factor, part in zip(weights, parts, strict=True):
@@ -135,26 +135,26 @@ class ExponentialFilter:
 
     def _fill(
         self,
-        lines: np.ndarray,
+        rows: np.ndarray,
         left: np.ndarray,
         right: np.ndarray,
         out: np.ndarray,
         is_threaded: bool,
     ) -> None:
-        from .cpu.exponentials import filter_lines
+        from .cpu.exponentials import filter_rows
 
         behind = _beside(self.kernel)
         ahead = -behind if self.kernel.is_odd else behind
         coefficients = [_parts(values) for values in (np.array(self.kernel.poles), behind, ahead)]
         states = _parts(left), _parts(right)
 
-        def run(block: Block, x: Any, x_at: Any, filtered: Any, out_at: Any) -> None:
-            filter_lines(
-                x, filtered, block.first, x_at, out_at, block.count, block.are_rows,
+        def filter_block(block: Block, x: Any, x_at: Any, filtered: Any, out_at: Any) -> None:
+            filter_rows(
+                x, filtered, block.first, x_at, out_at, block.count, block.are_contiguous,
                 *states, *coefficients, self.kernel.middle,
             )  # fmt: skip
 
-        fill_lines(run, lines, out, self._cast, is_threaded)
+        fill_rows(filter_block, rows, out, self._cast, is_threaded)
 
     def _cast(self, values: Any, dtype: np.dtype[Any]) -> Any:
         # A constant must not be truncated to the next integer by a rounding error.
@@ -171,7 +171,7 @@ def _parts(values: np.ndarray) -> np.ndarray:
 
 
 def by_recurrences(kernel: ExponentialSum, x: Any, left: Any, right: Any) -> Any:
-    """Return the filtered lines (outer, steps, inner) by linear recurrences of whole arrays.
+    """Return the filtered rows (outer, steps, inner) by linear recurrences of whole arrays.
 
     It runs on a GPU, two recurrences for each pole.
     """

@@ -21,10 +21,10 @@ from .arguments import (
     for_each_axis,
     written,
 )
+from .axes import filter_axes
 from .borders import SYNONYMS
 from .exponentials import ExponentialFilter
 from .kernels import gaussian_kernel
-from .lines import filter_axes
 
 # SciPy skips an axis with a smaller sigma.
 _LEAST_SIGMA = 1e-15
@@ -112,8 +112,8 @@ def gaussian_filter1d(
     sigma = _as_sigma(sigma)
     if sigma == 0:
         raise ValueError("sigma must be positive; got 0")
-    line_filter = _filter(sigma, order, mode, as_cval(cval, x))
-    return written(filter_axes([(axis, line_filter)], x, dtype), output)
+    axis_filter = _filter(sigma, order, mode, as_cval(cval, x))
+    return written(filter_axes([(axis, axis_filter)], x, dtype), output)
 
 
 @with_interop

@@ -10,10 +10,10 @@ from ..core.arrays.validation import as_axis, as_integer
 from ..distributed.expressions import accepts_expressions
 from ..solve import with_interop
 from .arguments import as_input, as_mode, as_output, check_known, written
+from .axes import filter_axes
 from .borders import SPLINE_MODES
 from .exponentials import ExponentialFilter
 from .kernels import SPLINES, spline_kernel
-from .lines import filter_axes
 
 
 @with_interop

@@ -18,8 +18,8 @@ from .arguments import (
     for_each_axis,
     written,
 )
+from .axes import filter_axes
 from .borders import SYNONYMS
-from .lines import filter_axes
 from .windows import WindowAverage
 
 _MOST = 2**31

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from ..core.backends import backend_of
-from .borders import extended_positions
-from .lines import (
+from .axes import (
     Block,
     as_float64,
-    as_lines,
+    as_rows,
     cast_like_scipy,
-    fill_lines,
-    from_lines,
-    new_lines,
+    fill_rows,
+    from_rows,
+    new_rows,
     real_dtype,
 )
+from .borders import extended_positions
 
 Piece = tuple[int, int, int]
 """A run of neighbouring samples of a chunk: the first, the number, and the step: −1, 0 or 1."""
@@ -27,7 +27,7 @@ Piece = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class WindowAverage:
-    """Average of `size` samples, from `before` samples before; see :class:`.lines.LineFilter`."""
+    """Average of `size` samples, from `before` samples before; see :class:`.axes.AxisFilter`."""
 
     size: int
     before: int
@@ -37,7 +37,7 @@ class WindowAverage:
     def plan(
         self, lengths: Sequence[int], chunk: int
     ) -> tuple[list[tuple[int, Piece]], tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Return the pieces beside a chunk; the recipe has their numbers, and −count for `cval`."""
+        """Return the pieces next to a chunk; the recipe has their numbers, −count for `cval`."""
         starts = np.concatenate([[0], np.cumsum(lengths)])
         first, stop = starts[chunk], starts[chunk + 1]
         wanted: list[tuple[int, Piece]] = []
@@ -80,22 +80,24 @@ class WindowAverage:
             return [parts[k] if k >= 0 else self._constant(x, axis, -k) for k in order]
 
         joined = [*pieces(recipe[0]), x, *pieces(recipe[1])]
-        lines = as_lines(np.concatenate(joined, axis), axis)
+        rows = as_rows(np.concatenate(joined, axis), axis)
         is_complex = x.dtype.kind == "c"
         target = np.result_type(dtype, np.complex64) if is_complex else dtype
         if not backend_of(x).is_host:
-            averages = by_prefix_sums(as_float64(lines), self.size)
-            return from_lines(cast_like_scipy(averages, real_dtype(target)), x.shape, target)
-        from .cpu.windows import average_lines
+            averages = by_prefix_sums(as_float64(rows), self.size)
+            return from_rows(cast_like_scipy(averages, real_dtype(target)), x.shape, target)
+        from .cpu.windows import average_rows
 
-        shape = lines.shape[0], x.shape[axis], lines.shape[2]
-        out = new_lines(shape, real_dtype(target), into, axis)
+        shape = rows.shape[0], x.shape[axis], rows.shape[2]
+        out = new_rows(shape, real_dtype(target), into, axis)
 
-        def run(block: Block, samples: Any, at: Any, averages: Any, out_at: Any) -> None:
-            average_lines(samples, averages, at, out_at, block.count, block.are_rows, self.size)
+        def filter_block(block: Block, samples: Any, at: Any, averages: Any, out_at: Any) -> None:
+            average_rows(
+                samples, averages, at, out_at, block.count, block.are_contiguous, self.size
+            )
 
-        fill_lines(run, lines, out, cast_like_scipy, is_threaded)
-        return from_lines(out, x.shape, target)
+        fill_rows(filter_block, rows, out, cast_like_scipy, is_threaded)
+        return from_rows(out, x.shape, target)
 
     def _constant(self, x: Any, axis: int, count: int) -> Any:
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
@@ -130,7 +132,7 @@ def _pieces(positions: np.ndarray, starts: np.ndarray) -> list[tuple[int, Piece]
 
 
 def by_prefix_sums(x: Any, size: int) -> Any:
-    """Return averages of lines (outer, steps, inner) over windows, by whole arrays on a GPU.
+    """Return averages of rows (outer, steps, inner) over windows, by whole arrays on a GPU.
 
     Sums start at each multiple of `size`, as in the kernel for CPUs.
     """
@@ -139,11 +141,11 @@ def by_prefix_sums(x: Any, size: int) -> Any:
     padded = np.zeros_like(x, shape=(outer, blocks * size, inner))
     padded[:, :steps] = x
     in_blocks = padded.reshape(outer, blocks, size, inner)
-    begins = in_blocks.cumsum(axis=2).reshape(padded.shape)
+    prefixes = in_blocks.cumsum(axis=2).reshape(padded.shape)
     ends = in_blocks[:, :, ::-1].cumsum(axis=2)[:, :, ::-1].reshape(padded.shape)
     count = steps - size + 1
     sums = ends[:, :count].copy()
     # A window that starts with a block is that block.
-    has_begin = backend_of(x).from_host(np.arange(count) % size > 0, x)
-    sums += np.where(has_begin[:, None], begins[:, size - 1 : steps], 0.0)
+    has_prefix = backend_of(x).from_host(np.arange(count) % size > 0, x)
+    sums += np.where(has_prefix[:, None], prefixes[:, size - 1 : steps], 0.0)
     return sums / size

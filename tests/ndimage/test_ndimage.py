@@ -18,9 +18,9 @@ from mgrec.ndimage import (
     uniform_filter,
     uniform_filter1d,
 )
+from mgrec.ndimage.axes import filter_axis
 from mgrec.ndimage.exponentials import ExponentialFilter, by_recurrences
 from mgrec.ndimage.kernels import gaussian_kernel, spline_kernel
-from mgrec.ndimage.lines import filter_axis
 from mgrec.ndimage.windows import by_prefix_sums
 
 MODES = ["reflect", "constant", "nearest", "mirror", "wrap"]
@@ -260,10 +260,10 @@ def test_the_recurrences_of_a_gpu_on_this_machine():
     """Those of whole arrays, by functions that take NumPy arrays as well."""
     x = numbers((4, 60, 3))
     for kernel in (spline_kernel(5), gaussian_kernel(4, 1)):
-        line_filter = ExponentialFilter(kernel, "mirror")
-        wanted = filter_axis(line_filter, x, 1, x.dtype)
-        names, recipe = line_filter.plan((60,), 0)
-        parts = [line_filter.part(x, 1, part) for _, part in names]
+        axis_filter = ExponentialFilter(kernel, "mirror")
+        wanted = filter_axis(axis_filter, x, 1, x.dtype)
+        names, recipe = axis_filter.plan((60,), 0)
+        parts = [axis_filter.part(x, 1, part) for _, part in names]
         states = [
             sum(factor[:, None] * part for factor, part in zip(factors, parts, strict=True))
             for factors in (recipe.left, recipe.right)

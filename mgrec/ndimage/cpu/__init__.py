@@ -1,1 +1,1 @@
-"""Kernels over lines of arrays in host memory."""
+"""Kernels over rows of arrays in host memory."""

@@ -1,4 +1,4 @@
-"""Sums of exponentials along lines: forward and backward while a group of lines is in a cache."""
+"""Sums of exponentials along rows: forward and backward while a group of rows is in a cache."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import numpy as np
 from ...engines.cpu.compilation import compile_kernel
 
 ROWS, COLUMNS = 32, 64
-"""Lines of a group. A column is read from another page at each step, so that its groups are wider:
+"""Rows of a group. A column is read from another page at each step, so that its groups are wider:
 4,096 columns of 4,096 steps took 10 ns a sample in groups of 64, and 22 ns in groups of 16."""
 VECTOR = 8
-"""Lines are rounded up to a multiple."""
+"""Rows are rounded up to a multiple."""
 
 
-def _filter_lines(
-    x: Any, out: Any, at: Any, x_at: Any, out_at: Any, lines: int, are_rows: bool,
+def _filter_rows(
+    x: Any, out: Any, at: Any, x_at: Any, out_at: Any, rows: int, are_contiguous: bool,
     left: Any, right: Any, poles: Any, behind: Any, ahead: Any, middle: float,
 ) -> None:  # fmt: skip
-    """Write filtered lines of x (outer, steps, inner) to `out`.
+    """Write filtered rows of x (outer, steps, inner) to `out`.
 
-    The first line is at `x_at` (outer, inner) of x, at `out_at` of `out` and at `at` of the states.
+    The first row is at `x_at` (outer, inner) of x, at `out_at` of `out` and at `at` of the states.
     Others follow along the outer axis if they are rows (inner is 1), otherwise along the inner one.
-    The other arrays are real and imaginary parts along the first axis: states of the lines
+    The other arrays are real and imaginary parts along the first axis: states of the rows
     (2, outer, poles, inner) before and after them; poles, and weights of both passes (2, poles).
     """
     steps, count = x.shape[1], poles.shape[1]
-    lanes = ROWS if are_rows else COLUMNS
-    down, across = (1, 0) if are_rows else (0, 1)
+    lanes = ROWS if are_contiguous else COLUMNS
+    down, across = (1, 0) if are_contiguous else (0, 1)
     samples, sums = np.zeros((steps, lanes)), np.empty((steps, lanes))
     re, im, total = np.zeros((count, lanes)), np.zeros((count, lanes)), np.empty(lanes)
-    for first in range(0, lines, lanes):
-        used = min(lanes, lines - first)
+    for first in range(0, rows, lanes):
+        used = min(lanes, rows - first)
         width = -(-used // VECTOR) * VECTOR
         a, b = at[0] + down * first, at[1] + across * first
         x_a, x_b = x_at[0] + down * first, x_at[1] + across * first
@@ -42,7 +42,7 @@ def _filter_lines(
                 re[k, lane] = left[0, a + down * lane, k, b + across * lane]
                 im[k, lane] = left[1, a + down * lane, k, b + across * lane]
         for i in range(steps):
-            if are_rows:
+            if are_contiguous:
                 for lane in range(used):
                     samples[i, lane] = x[x_a + lane, i, 0]
             else:
@@ -75,7 +75,7 @@ def _filter_lines(
                     total[lane] += weight_re * c - weight_im * d
                     re[k, lane] = samples[i, lane] + (pole_re * c - pole_im * d)
                     im[k, lane] = pole_re * d + pole_im * c
-            if are_rows:
+            if are_contiguous:
                 for lane in range(used):
                     out[out_a + lane, i, 0] = total[lane]
             else:
@@ -83,4 +83,4 @@ def _filter_lines(
                     out[out_a, i, out_b + lane] = total[lane]
 
 
-filter_lines = compile_kernel(_filter_lines)
+filter_rows = compile_kernel(_filter_rows)

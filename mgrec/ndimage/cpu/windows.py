@@ -1,4 +1,4 @@
-"""Sums over windows of lines, without drift."""
+"""Sums over windows of rows, without drift."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from ...engines.cpu.compilation import compile_kernel
 
 LANES = 32
-"""Lines of a group."""
+"""Rows of a group."""
 
 
-def _average_lines(
-    x: Any, out: Any, x_at: Any, out_at: Any, lines: int, are_rows: bool, size: int
+def _average_rows(
+    x: Any, out: Any, x_at: Any, out_at: Any, rows: int, are_contiguous: bool, size: int
 ) -> None:
     """Write averages over windows of `size` steps of x, which has size − 1 more steps than `out`.
 
@@ -22,9 +22,9 @@ def _average_lines(
     """
     steps = out.shape[1]
     ends, begin = np.empty((size, LANES)), np.empty(LANES)
-    down, across = (1, 0) if are_rows else (0, 1)
-    for first in range(0, lines, LANES):
-        used = min(LANES, lines - first)
+    down, across = (1, 0) if are_contiguous else (0, 1)
+    for first in range(0, rows, LANES):
+        used = min(LANES, rows - first)
         x_a, x_b = x_at[0] + down * first, x_at[1] + across * first
         out_a, out_b = out_at[0] + down * first, out_at[1] + across * first
         for start in range(0, steps, size):
@@ -44,4 +44,4 @@ def _average_lines(
                     out[out_a + down * lane, start + r, out_b + across * lane] = total / size
 
 
-average_lines = compile_kernel(_average_lines)
+average_rows = compile_kernel(_average_rows)

@@ -5,7 +5,7 @@
     chunk j ── part ──┐
     chunk k ─────── apply k
 
-A part is a few numbers for each line, or the samples next to a chunk. Chunks beyond the reach of
+A part is a few numbers for each row, or the samples next to a chunk. Chunks beyond the reach of
 the filter do not depend on each other, so that results stream while chunks are still to be loaded.
 """
 
@@ -22,14 +22,14 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import List, Task, TaskRef
 
 
-def filter_chunks(line_filter: Any, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
+def filter_chunks(axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
     """Return the lazy results of a filter, such as those of ``mgrec.ndimage``, in x's chunks."""
-    token = tokenize(line_filter, x, axis, dtype)
+    token = tokenize(axis_filter, x, axis, dtype)
     part_name, name = f"part-{token}", f"filtered-{token}"
     parts: dict[Any, Any] = {}
     results: dict[Any, Any] = {}
     lengths = x.chunks[axis]
-    plans = [line_filter.plan(lengths, k) for k in range(len(lengths))]
+    plans = [axis_filter.plan(lengths, k) for k in range(len(lengths))]
     numbers: dict[Any, int] = {}
     for index in product(*(range(len(sizes)) for sizes in x.chunks)):
         wanted, recipe = plans[index[axis]]
@@ -39,11 +39,11 @@ def filter_chunks(line_filter: Any, x: Any, axis: int, dtype: np.dtype[Any]) -> 
             key = (part_name, *source_index, numbers.setdefault(part, len(numbers)))
             if key not in parts:
                 block = TaskRef((x.name, *source_index))
-                parts[key] = Task(key, line_filter.part, block, axis, part)
+                parts[key] = Task(key, axis_filter.part, block, axis, part)
             refs.append(TaskRef(key))
         key = (name, *index)
         results[key] = Task(
-            key, line_filter.apply, TaskRef((x.name, *index)), axis, dtype, recipe, List(*refs)
+            key, axis_filter.apply, TaskRef((x.name, *index)), axis, dtype, recipe, List(*refs)
         )
     graph = HighLevelGraph.from_collections(part_name, parts, dependencies=[x])
     graph = HighLevelGraph(
