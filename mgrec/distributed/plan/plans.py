@@ -36,7 +36,7 @@ from .session import FIRST, PATIENCE, PendingRequest, session_of
 # bytes of results on a worker together. Their requests, summaries and answers are sent together. A
 # GPU needs more of them than a CPU, which has nothing to do while messages are on their way: two
 # H100 took 3.0 ms a solve with 2 results of 2 GB in flight, 2.6 with 3 or 4.
-SMALL, LARGE, MOST = 1 << 22, 1 << 33, 64
+SMALL, LARGE, MOST = 1 << 22, 1 << 31, 64
 # As often as Dask retries a task whose workers die (distributed.scheduler.allowed-failures).
 ATTEMPTS = 4
 

@@ -186,14 +186,14 @@ class Solve:
         return self.wait is None and (has_all or self.error is not None)
 
     def run_wait(self) -> None:
-        """Wait for the device, without stepping the program."""
+        """Wait for the device; the program can go on when `wait` is None again."""
         assert self.wait is not None
         start = time.monotonic()
         try:
             self.value = self.wait()
         except BaseException as error:
             self.error = self.error or error
-        self.wait, self.waited = None, max(self.waited, time.monotonic() - start)
+        self.waited = max(self.waited, time.monotonic() - start)
 
     def step(self, threads: Threads) -> None:
         """Run the program until it needs messages or waits for the device, or ends."""
@@ -477,6 +477,8 @@ class Session:
         self.busy[solve.number] = time.monotonic()
         solve.run_wait()
         del self.busy[solve.number]
+        with self.lock:
+            solve.wait = None
         self.plugin.calls.add(self._resume)
 
     def _step(self, solve: Solve) -> None:
