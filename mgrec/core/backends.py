@@ -102,7 +102,7 @@ class Backend:
         """Return the type of the results of a call with these arrays."""
         return np.ndarray
 
-    def to_host(self, array: Any) -> np.ndarray:
+    def to_host(self, array: object) -> np.ndarray:
         """Return an array in host memory."""
         return np.asarray(array)
 
@@ -134,11 +134,11 @@ class Backend:
         """Return whether two arrays of this backend may share memory."""
         return np.may_share_memory(array, other)
 
-    def memory_size(self, array: Any) -> int | None:
+    def memory_size(self, array: object) -> int | None:
         """Return the bytes of the device's memory, free or not; None if chunks are not limited."""
         return None
 
-    def synchronize(self, array: Any) -> None:
+    def synchronize(self, array: object) -> None:
         """Wait for the kernels of the array's device."""
 
     def is_capturing(self) -> bool:
@@ -148,7 +148,7 @@ class Backend:
     def raise_if_capturing(self, what: str, why: str) -> None:
         """Raise RuntimeError if launches are recorded, before what a graph cannot repeat."""
 
-    def check_array(self, name: str, array: Any) -> None:
+    def check_array(self, name: str, array: object) -> None:
         """Raise TypeError unless an array is of the library of the backend."""
         array_type = type(array)
         if array_type.__module__.partition(".")[0] != self.library:
