@@ -118,7 +118,7 @@ class Backend:
         """Return a copy in another dtype. Subnormal numbers are kept."""
         return array.astype(dtype)
 
-    def device_number(self, array: Any) -> int:
+    def device_number(self, array: object) -> int:
         """Return the number of the device of an array."""
         return 0
 
