@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,10 +114,7 @@ class _Chain:
             summaries |= self.exchange.take(sender)
         carry_ins, launched = self._launch(chunks, summaries)
 
-        def results() -> list[Any]:
-            return [wait() for wait in launched]
-
-        determined = results() if self.recurrence.is_asynchronous else (yield results)
+        determined = yield from self._results(launched)
         by_key = {
             (result_name(self.name, k), *index): array
             for index, arrays in zip(chunks, determined, strict=True)
@@ -222,6 +220,33 @@ class _Chain:
             zip(last_of_row, self.threads.map(propagate, list(last_of_row)), strict=True)
         )
         return carry_ins, self.threads.map(launch, list(chunks))
+
+    def _results(self, launched: list[Callable[[], Any]]) -> Program[list[Any]]:
+        """Wait for all chunks, even if one fails or the solve is abandoned.
+
+        Kernels write to memory of the host until they have ended.
+        """
+        results, errors = list[Any](), list[Exception]()
+
+        def wait_for_all() -> list[Any]:
+            for wait in launched[len(results) :]:
+                try:
+                    results.append(wait())
+                except Exception as error:
+                    results.append(None)
+                    errors.append(error)
+            if errors:
+                raise errors[0]
+            return results
+
+        if self.recurrence.is_asynchronous:
+            return wait_for_all()
+        try:
+            return (yield wait_for_all)
+        except GeneratorExit:
+            with suppress(Exception):
+                wait_for_all()
+            raise
 
     def _last_of_row(self, chunks: Iterable[ChunkIndex]) -> dict[ChunkIndex, ChunkIndex]:
         """Return the last chunk of the shard in each row of chunks."""

@@ -63,8 +63,8 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
 
     def setup(self, worker: Worker) -> None:
         self.worker, self.calls = worker, Calls(asyncio.get_running_loop())
-        # Workers in one process share their event loop.
-        self.owns_loop = not worker.address.startswith("inproc:")
+        # In a process of its own; workers and clients of one process share an event loop.
+        self.owns_loop = threading.current_thread() is threading.main_thread()
         count = max(1, worker.state.nthreads)
         self.programs = ThreadPoolExecutor(count + DEVICE_WAITS, "mgrec-plan")
         self.stepping = threading.BoundedSemaphore(count)

@@ -18,8 +18,6 @@ MULTIPROCESSORS = 132
 """Number of multiprocessors of the GPU for which tile sizes were chosen."""
 SCRATCH_IS_SHARED = "its kernels share memory that is of one call alone"
 """Why a graph cannot repeat a call: the memory of :func:`scratch` is reused after the call."""
-# Numbers of an array that kernels read from host memory.
-_FEW = 64
 _MAX_CACHED_SCRATCH = 1 << 25
 _MAX_CACHED_WORDS = 10 << 20
 
@@ -82,21 +80,6 @@ def on_device(array: Any) -> Any:
         device = cupy.cuda.runtime.getDevice()
         return _scalar(array.tobytes(), array.dtype, device).reshape(array.shape)
     return cupy.asarray(array)
-
-
-def accessible(array: np.ndarray, dtype: np.dtype[Any]) -> Any:
-    """Return an array that kernels can read: a few numbers stay in host memory, which is pinned.
-
-    A copy to the device takes 30 us. The caller keeps the array until the kernels have ended.
-    """
-    import cupy
-    from cupyx import empty_pinned
-
-    if array.size > _FEW:
-        return cupy.asarray(array).astype(dtype, order="C", copy=False)
-    pinned: np.ndarray = empty_pinned(array.shape, dtype)
-    pinned[...] = array
-    return pinned
 
 
 @lru_cache(maxsize=256)

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...core.backends import backend_of
 from ...core.contract.kernels import CacheMiss, Kernels, PreparedSolver, Summarise
-from ...engines.cuda.device import Device, accessible, fetch, on_device, raise_if_capturing
+from ...engines.cuda.device import Device, fetch, on_device, raise_if_capturing
 from ..errors import SingularSystemError
 from ..interface import Ends, InterfaceRows
 from .nopivot import cyclic_reduction, pcr, solve_whole, thomas
@@ -99,7 +98,9 @@ def launch_determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> Ca
         return lambda: True
     raise_if_capturing(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    known = None if carry_in is None else accessible(carry_in, chunk.dtype)
+    known = (
+        None if carry_in is None else on_device(carry_in).astype(chunk.dtype, order="C", copy=False)
+    )
     tries = prepare_tries(chunk) if ends.method == "auto" else ()
     addresses = _addresses(chunk)
     wait = start_windows(tries, addresses, result.data.ptr, _neighbour_addresses(ends, known))
@@ -178,9 +179,8 @@ def _neighbour_addresses(ends: Ends, known: Any) -> tuple[int, int]:
     """Return the addresses of the unknowns before and after each system, or 0."""
     if known is None:
         return 0, 0
-    address = backend_of(known).address(known)
-    last = address + 3 * known[0].nbytes
-    return 0 if ends.has_first else address, 0 if ends.has_last else last
+    before, after = known[0].data.ptr, known[3].data.ptr
+    return 0 if ends.has_first else before, 0 if ends.has_last else after
 
 
 def _allocator(ends: Ends, chunk: Chunk, result: Any) -> Callable[[Sequence[int], int], Memory]:
@@ -210,12 +210,9 @@ def _solve_whole(memory: Memory) -> bool:
 
 def _solve_chunk(memory: Memory, known: Any) -> bool:
     """Solve a chunk whose unknowns at the ends are known."""
-    import cupy
-
     plan = memory.plan
     memory.run("reduce")
-    cuts = cupy.asarray(known).reshape(4, -1).T.reshape(-1)
-    memory.numbers(plan.cuts(plan.top))[...] = cuts
+    memory.numbers(plan.cuts(plan.top))[...] = known.reshape(4, -1).T.reshape(-1)
     memory.run("substitute")
     rows = memory.numbers(plan.cells(plan.top)).get().reshape(-1, CELL)
     # The coefficients of both rows; see InterfaceRows.
