@@ -233,8 +233,9 @@ def test_any_chunks(name, drawn, mode):
     lazy = function(da.from_array(x, chunks=chunks), axis, mode)
     assert lazy.chunks == chunks
     result = lazy.compute(scheduler="synchronous")
-    # Of the largest weight that is added: the kernel of a spline of order 5 has 7.5 in all.
-    size = 8 * abs(x).max() if name == "spline" else max(abs(x).max(), 0.5)
+    # Of the weights that are added: the kernel of a spline of order 5 has 7.5 in all, and the
+    # exponentials of a Gaussian with sigma 2 have 2.3.
+    size = {"spline": 8.0, "gaussian": 2.3}.get(name, 1.0) * max(abs(x).max(), 0.5)
     assert abs(result - wanted).max() <= 4 * np.spacing(size)
 
 
