@@ -207,6 +207,8 @@ class Session:
                     if op == "pong":
                         stream.busy = tuple(content)
                     elif op == "answer":
+                        if stream.busy[0] == content[0]:  # It has ended since the last pong.
+                            stream.busy = (0, 0.0)
                         self._take_answer(stream.address, *content)
                     else:  # The worker has opened another session, without plans.
                         raise CommClosedError
