@@ -82,7 +82,7 @@ def uniform_filter1d(
     from there on.
 
     *Cost.* Three additions a sample for any `size`. Over Dask each chunk is loaded once, and its
-    neighbours get the size − 1 samples beside them.
+    neighbours get the size − 1 samples next to them.
 
     Examples
     --------

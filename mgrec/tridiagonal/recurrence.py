@@ -108,7 +108,8 @@ class TridiagonalSystem(TwoSided):
         if not count:
             return None
         is_one_row = prod(shape[: self.axis]) == 1 and 0 not in shape
-        if kernels.precompute_ends is None or not is_one_row or not self._is_in_place(inputs):
+        is_in_place = all(block.flags.c_contiguous for block in inputs.blocks)
+        if kernels.precompute_ends is None or not is_one_row or not is_in_place:
             return summarise_ends(self, launch, inputs, shape, count)
         rows = steps - start_of_end(steps, count)
         wait = kernels.precompute_ends(self.ends(inputs, shape), self._chunk(inputs, shape), rows)
@@ -118,9 +119,6 @@ class TridiagonalSystem(TwoSided):
             return join_interface_rows(both[:, :, :1], both[:, :, 1:])
 
         return joined
-
-    def _is_in_place(self, inputs: ChunkInputs) -> bool:
-        return all(block.flags.c_contiguous for block in inputs.blocks)
 
     def propagate(self, kernels: Kernels, summaries: Sequence[Any], carry_in: Any) -> list[Any]:
         with name_singular_system(self, summaries[0].starts, summaries[0].shape):

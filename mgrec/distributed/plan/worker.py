@@ -499,7 +499,8 @@ class Session:
         with self.lock:
             del self.solves[solve.number]
         self.has_room.set()
-        self.seconds[solve.plan] = solve.seconds, solve.waited
+        if solve.plan in self.plans:
+            self.seconds[solve.plan] = solve.seconds, solve.waited
         if self.plugin.sessions.get(self.name) is not self:
             return
         try:

@@ -22,7 +22,8 @@ def _filter_rows(
     """Write filtered rows of x (outer, steps, inner) to `out`.
 
     The first row is at `x_at` (outer, inner) of x, at `out_at` of `out` and at `at` of the states.
-    Others follow along the outer axis if they are rows (inner is 1), otherwise along the inner one.
+    Others follow along the outer axis if they are contiguous (inner is 1), otherwise along the
+    inner one.
     The other arrays are real and imaginary parts along the first axis: states of the rows
     (2, outer, poles, inner) before and after them; poles, and weights of both passes (2, poles).
     """

@@ -58,12 +58,13 @@ def ctype(dtype: np.dtype[Any]) -> str:
 
 def print_definitions(header: str, constants: dict[str, int], **types: np.dtype[Any]) -> str:
     """Return the start of a program: a header, numbers and flags, and types."""
-    lines = []
+    text = "\n#define DEVICE __device__\n" + header
     for name, value in constants.items():
-        kind = "bool" if isinstance(value, (bool, np.bool_)) else "int"
-        lines.append(f"constexpr {kind} {name} = {int(value)};\n")
-    lines += [f"typedef {ctype(dtype)} {name};\n" for name, dtype in types.items()]
-    return "\n#define DEVICE __device__\n" + header + "".join(lines)
+        keyword = "bool" if isinstance(value, (bool, np.bool_)) else "int"
+        text += f"constexpr {keyword} {name} = {int(value)};\n"
+    for name, dtype in types.items():
+        text += f"typedef {ctype(dtype)} {name};\n"
+    return text
 
 
 def literal(value: Any, dtype: np.dtype[Any]) -> str:
