@@ -20,6 +20,7 @@ from .grids.alignment.sequences import Sequences as Sequences
 from .scans import maps as maps
 from .scans.functions import starts as starts
 from .scans.laws import check_laws as check_laws
+from .scans.matrix.maps import MatrixMap
 from .tridiagonal.factor_api import TridiagonalFactor
 from .types import (
     GpuMethod,
@@ -76,7 +77,7 @@ def scan(
 ) -> tuple[NDArray[Any], ...]: ...
 @overload
 def scan(
-    transfer_map: TransferMap, *operands: Operand, initial: Numbers, axis: int = -1,
+    transfer_map: TransferMap | MatrixMap, *operands: Operand, initial: Numbers, axis: int = -1,
     reverse: bool = False, reset: Any = None, memory: Memory = "stream",
     method: GpuMethod = "auto", out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
@@ -88,8 +89,8 @@ def scan(
 ) -> tuple[A, ...]: ...
 @overload
 def scan(
-    transfer_map: TransferMap, *operands: Operand | A, initial: Numbers | Kind, axis: int = -1,
-    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    transfer_map: TransferMap | MatrixMap, *operands: Operand | A, initial: Numbers | Kind,
+    axis: int = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
     method: GpuMethod = "auto", out: A | None = None
 ) -> A: ...
 @overload

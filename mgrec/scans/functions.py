@@ -13,11 +13,13 @@ from ..core.algebra.transfer_map import TransferMap, affine
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.interop import to_native
 from ..core.arrays.validation import as_any_array, as_flag
-from ..core.contract.problem import Problem
+from ..core.contract.problem import Composed, Problem
 from ..core.contract.recurrence import Arrays
 from ..solve import prepared_function
 from .arguments import as_rows, check
 from .maps import mobius
+from .matrix.arguments import check_matrix_scan
+from .matrix.maps import MatrixMap
 
 
 @partial(prepared_function, by_numbers=False)
@@ -201,7 +203,7 @@ def rational_recurrence(
 
 @partial(prepared_function, by_numbers=False)
 def scan(
-    transfer_map: TransferMap,
+    transfer_map: TransferMap | MatrixMap,
     *operands: Any,
     initial: Any,
     axis: int = -1,
@@ -210,13 +212,14 @@ def scan(
     memory: str = "stream",
     method: str = "auto",
     out: Any = None,
-) -> Problem:
+) -> Problem | Composed:
     """Solve a recurrence whose steps are transfer maps.
 
     Parameters
     ----------
-    transfer_map : TransferMap
-        Map of :mod:`mgrec.maps`, or your own :class:`mgrec.TransferMap`.
+    transfer_map : TransferMap or MatrixMap
+        Map of :mod:`mgrec.maps`, or your own :class:`mgrec.TransferMap`. The operands and the
+        result of :func:`mgrec.maps.matrix` have further axes, which that function describes.
     *operands : scalar, array_like or Coefficient
         Arguments of ``transfer_map.lift``, in its order. They broadcast against each other.
     initial : scalar or array_like, or tuple of these
@@ -273,6 +276,10 @@ def scan(
     >>> x
     array([ 1,  2,  3,  5,  8, 13])
     """
+    if isinstance(transfer_map, MatrixMap):
+        return check_matrix_scan(
+            transfer_map, operands, initial, axis, reverse, reset, memory, method, out
+        )
     if not isinstance(transfer_map, TransferMap):
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
     named = dict(zip(_names(transfer_map, len(operands)), operands, strict=True))

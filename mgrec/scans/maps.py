@@ -9,6 +9,8 @@ map             one step                               operands            state
 ``min_plus``    w = min(w + s, c)                      s, c                w
 ``matrix2``     x, y = a·x + b·y + e, c·x + d·y + f    a, b, c, d, e, f    x, y
 ==============  =====================================  ==================  ==========
+
+:func:`matrix` returns maps of n states, whose operands are arrays of matrices and vectors.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ import numpy as np
 
 from ..core.algebra.exact import exponent_gap, inverse_power, power_of_two
 from ..core.algebra.transfer_map import Map, TransferMap, affine
+from .matrix.maps import matrix
 
-__all__ = ["affine", "matrix2", "max_plus", "min_plus", "mobius"]
+__all__ = ["affine", "matrix", "matrix2", "max_plus", "min_plus", "mobius"]
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ ALL = [maps.affine, maps.matrix2, maps.max_plus, maps.min_plus, maps.mobius]
 
 
 def test_names_and_docstring():
-    assert [transfer_map.name for transfer_map in ALL] == sorted(maps.__all__)
+    assert [transfer_map.name for transfer_map in ALL] == sorted({*maps.__all__} - {"matrix"})
     for transfer_map in ALL:
         assert getattr(maps, transfer_map.name) is transfer_map
         assert f"``{transfer_map.name}``" in maps.__doc__

@@ -1,0 +1,1 @@
+"""Affine maps of several states, over four pairs of operators."""

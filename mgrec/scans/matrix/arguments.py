@@ -1,0 +1,181 @@
+"""Argument validation of :func:`mgrec.scan` with a matrix map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.array_types import cast, check_same_device, is_lazy
+from ...core.arrays.elements import as_elements, broadcast_shape, element_dtype, from_elements
+from ...core.arrays.resets import as_reset
+from ...core.arrays.validation import as_any_array, as_axis, as_flag, check_dtype, check_out
+from ...core.backends import backend_of, common_backend
+from ...core.contract.problem import Composed, Problem, varying
+from .maps import MatrixMap
+from .on_gpu import solve_on_gpu
+from .recurrence import MatrixRecurrence
+
+Shape = tuple[Any, ...]
+_FLOAT64 = np.dtype(np.float64)
+
+
+def check_matrix_scan(
+    matrix_map: MatrixMap,
+    operands: tuple[Any, ...],
+    initial: Any,
+    axis: Any,
+    reverse: Any,
+    reset: Any,
+    memory: str,
+    method: str,
+    out: Any,
+) -> Problem | Composed:
+    """Return the problem of a scan with a matrix map, validated."""
+    if len(operands) != 2:
+        raise ValueError(f"{matrix_map.name} takes two operands, M and b; got {len(operands)}")
+    n = matrix_map.n
+    matrices = as_vectors("M", operands[0], matrix_map.matrix_shape)
+    vectors = as_vectors("b", operands[1], (n,))
+    before = as_vectors("initial", initial, (n,))
+    resets = [] if reset is None else [("reset", reset)]
+    check_same_device([("M", matrices), ("b", vectors), *resets], [("initial", before)])
+    dtype = result_dtype(matrices, vectors, before)
+    shape = broadcast_shape(
+        {"M": matrices.shape[: -len(matrix_map.matrix_shape)], "b": vectors.shape[:-1]},
+        "the axes of steps and rows",
+    )
+    if not shape:
+        raise ValueError(
+            f"M or b must have an axis of steps; got shapes {matrices.shape} and {vectors.shape}"
+        )
+    axis, reverse = as_axis(axis, shape), as_flag("reverse", reverse)
+    check_rows("initial", before.shape[:-1], shape, axis)
+    marks = None if reset is None else as_reset(reset, shape, axis, reverse)
+    backend = common_backend([matrices, vectors, before])
+    results = check_out(out, (*shape, n), dtype, [matrices, vectors, before])
+    if not backend.is_host:
+        check_on_gpu(backend, [matrices, vectors, before], method)
+
+        def solve() -> Any:
+            states = solve_on_gpu(
+                matrix_map, matrices, vectors, before, shape, axis, reverse, marks
+            )
+            return written(cast(states, dtype), results)
+
+        return Composed("scan", solve)
+    element_shapes: list[Shape] = [matrix_map.matrix_shape, (n,)]
+    number_dtypes = [matrices.dtype, vectors.dtype]
+    arrays = [as_operand(matrices, len(matrix_map.matrix_shape)), as_operand(vectors, 1)]
+    states = as_elements(cast(before, _FLOAT64), 1)
+    if marks is not None:
+        element_shapes += [(), (n,)]
+        number_dtypes += [marks.dtype, _FLOAT64]
+        arrays += [marks, along_rows(states, shape, axis)]
+    recurrence = MatrixRecurrence(
+        dtype=element_dtype(dtype, (n,)),
+        result_dtype=element_dtype(dtype, (n,)),
+        varying=tuple([varying(array.shape, shape) for array in arrays]),
+        block_dtypes=tuple([array.dtype for array in arrays]),
+        method=method,
+        axis=axis,
+        reverse=reverse,
+        state_dtype=element_dtype(_FLOAT64, (n,)),
+        states=1,
+        element_shapes=tuple(element_shapes),
+        element_dtypes=tuple(number_dtypes),
+        result_number_dtype=dtype,
+        state_numbers=n,
+        matrix_map=matrix_map,
+    )
+    target = as_elements(results[0], 1) if results else None
+    return Problem(
+        recurrence,
+        tuple(arrays),
+        (states,),
+        shape,
+        memory,
+        target,
+        to_return_value=returning(results, dtype, (n,)),
+    )
+
+
+def as_vectors(name: str, value: Any, numbers: Shape) -> Any:
+    """Return an array whose last axes have the shape `numbers`, of real numbers."""
+    array = as_any_array(name, value)
+    check_dtype(name, array, value)
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} must be real; got {array.dtype}")
+    count = len(numbers)
+    if array.ndim < count or array.shape[array.ndim - count :] != numbers:
+        wanted = ", ".join(map(str, numbers))
+        raise ValueError(f"{name} must have shape (..., {wanted}); got {array.shape}")
+    return cast(array, _FLOAT64) if array.dtype.kind in "iu" else array
+
+
+def result_dtype(*arrays: Any) -> np.dtype[Any]:
+    """Return float32 or float64, to which the dtypes of the arrays are promoted."""
+    return np.result_type(np.float32, *[array.dtype for array in arrays])
+
+
+def check_rows(name: str, rows: Shape, shape: Shape, axis: int) -> None:
+    """Raise ValueError unless leading axes broadcast to the rows of `shape`."""
+    wanted = shape[:axis] + shape[axis + 1 :]
+    pairs = zip(reversed(rows), reversed(wanted), strict=False)
+    if len(rows) > len(wanted) or any(
+        have not in (1, want) and have == have and want == want for have, want in pairs
+    ):
+        raise ValueError(
+            f"{name} must have leading axes that broadcast to {wanted}, the shape without axis "
+            f"{axis}; got {rows}"
+        )
+
+
+def check_on_gpu(backend: Any, arrays: list[Any], method: str) -> None:
+    """Raise NotImplementedError for arrays and methods that array operations do not cover."""
+    if any(map(is_lazy, arrays)):
+        raise NotImplementedError(
+            f"there are no kernels of matrices for Dask arrays of arrays {backend.place} yet: "
+            f"move their chunks to host memory with {backend.library}.asnumpy"
+        )
+    if method != "auto":
+        raise ValueError(f"method must be 'auto' for matrices; got {method!r}")
+
+
+def as_operand(array: Any, ndim: int) -> Any:
+    """Return an array as elements, with at least one axis."""
+    elements = as_elements(array, ndim)
+    return elements if elements.ndim else elements.reshape(1)
+
+
+def along_rows(states: Any, shape: Shape, axis: int) -> Any:
+    """Return states of rows as an operand, of length 1 along the axis."""
+    full = states[(None,) * (len(shape) - 1 - states.ndim) + (...,)]
+    index: list[Any] = [slice(None)] * (len(shape) - 1)
+    index.insert(axis, None)
+    return full[tuple(index)]
+
+
+def returning(
+    results: tuple[Any, ...], dtype: np.dtype[Any], numbers: Shape
+) -> Callable[[Any, Any], Any]:
+    """Return a function that returns `out` if there is one, or the array of the elements."""
+
+    def to_return_value(arrays: tuple[Any, ...], final_state: Any) -> Any:
+        return results[0] if results else from_elements(arrays[0], dtype, numbers)
+
+    return to_return_value
+
+
+def written(states: Any, results: tuple[Any, ...]) -> Any:
+    """Return the states, written to `out` if there is one."""
+    if not results:
+        return states
+    results[0][...] = states
+    return results[0]
+
+
+def to_device(arrays: list[Any], like: Any) -> list[Any]:
+    """Return arrays in the memory of `like`."""
+    return [backend_of(like).from_host(array, like) for array in arrays]

@@ -1,0 +1,131 @@
+"""The kernel of matrix maps: it advances columns of states step by step.
+
+One column is the states of a sequence. To summarise a chunk, the kernel advances the images of n
+unit vectors, without the vectors b, and a last column from the zero of the algebra.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+
+from ....engines.cpu.compilation import INNER, compile_kernel
+
+# Columns are scaled once their largest number leaves 2**±256: the product with the next matrix then
+# neither overflows nor vanishes, unless its entries exceed 2**±700.
+_LEAST, _MOST = 2.0**-256, 2.0**256
+
+
+@numba.njit(**INNER)
+def _multiply(
+    a: Any, start: int, w: Any, column: int, after: Any, is_diagonal: bool, algebra: int
+) -> None:
+    """Write M ⊗ w to `after`; the entries of M begin at ``a[start]``."""
+    n = len(after)
+    if is_diagonal:
+        for i in range(n):
+            x, y = a[start + i], w[column, i]
+            after[i] = x * y if algebra == 0 else x + y
+    elif algebra == 0:
+        for i in range(n):
+            total = a[start + i * n] * w[column, 0]
+            for j in range(1, n):
+                total += a[start + i * n + j] * w[column, j]
+            after[i] = total
+    else:
+        for i in range(n):
+            after[i] = _best_path(a, start + i * n, w, column, n, algebra)
+
+
+@numba.njit(**INNER)
+def _best_path(a: Any, start: int, w: Any, column: int, n: int, algebra: int) -> float:
+    """Return one entry of M ⊗ w where ⊗ is a sum."""
+    best = a[start] + w[column, 0]
+    for j in range(1, n):
+        path = a[start + j] + w[column, j]
+        if math.isnan(path) or (path < best if algebra == 2 else path > best):
+            best = path
+    if algebra < 3 or not math.isfinite(best):
+        return best
+    total = 0.0
+    for j in range(n):
+        total += math.exp(a[start + j] + w[column, j] - best)
+    return best + math.log(total)
+
+
+@numba.njit(**INNER)
+def _add(x: float, y: float, algebra: int) -> float:
+    """Return x ⊕ y."""
+    if algebra == 0:
+        return x + y
+    if math.isnan(x) or math.isnan(y):
+        return np.nan
+    if algebra == 2:
+        return min(x, y)
+    most = max(x, y)
+    if algebra == 1 or math.isinf(most):
+        return most
+    return most + math.log1p(math.exp(min(x, y) - most))
+
+
+@numba.njit(**INNER)
+def _rescale(w: Any, column: int, n: int) -> int:
+    """Scale a column to about 1 if it is very large or small; return the exponent taken out."""
+    size = 0.0
+    for i in range(n):
+        size = max(size, abs(w[column, i]))
+    if size == 0.0 or _LEAST < size < _MOST or not math.isfinite(size):
+        return 0
+    _, exponent = math.frexp(size)
+    for i in range(n):
+        w[column, i] = math.ldexp(w[column, i], -exponent)
+    return exponent
+
+
+def advance(
+    a: Any, a_strides: Any, b: Any, b_strides: Any, marks: Any, mark_strides: Any, initial: Any,
+    initial_strides: Any, states: Any, exponents: Any, results: Any, start: int, stop: int,
+    shape: Any, reverse: bool, algebra: int, is_diagonal: bool, zero: float,
+) -> None:  # fmt: skip
+    """Advance the columns `states` (rows, columns, n) of some rows through all steps.
+
+    Operands are flat, with strides in numbers along (outer, steps, inner). The last column adds b,
+    and its states are written to `results` (outer * steps * inner * n) if there are any. Other
+    columns are scaled by 2**exponents. At a mark the last column becomes `initial`, and the others
+    the zero of the algebra.
+    """
+    _, columns, n = states.shape
+    _, steps, inner = shape
+    after = np.empty(n)
+    for row in range(start, stop):
+        x, y = row // inner, row % inner
+        w = states[row]
+        a_row = x * a_strides[0] + y * a_strides[2]
+        b_row = x * b_strides[0] + y * b_strides[2]
+        mark_row = x * mark_strides[0] + y * mark_strides[2]
+        initial_row = x * initial_strides[0] + y * initial_strides[2]
+        for step in range(steps):
+            index = steps - 1 - step if reverse else step
+            if marks[mark_row + index * mark_strides[1]]:
+                for column in range(columns):
+                    is_last = column == columns - 1
+                    for i in range(n):
+                        w[column, i] = initial[initial_row + i] if is_last else zero
+            for column in range(columns):
+                _multiply(a, a_row + index * a_strides[1], w, column, after, is_diagonal, algebra)
+                if column == columns - 1:
+                    for i in range(n):
+                        after[i] = _add(after[i], b[b_row + index * b_strides[1] + i], algebra)
+                for i in range(n):
+                    w[column, i] = after[i]
+                if algebra == 0 and column < columns - 1:
+                    exponents[row, column] += _rescale(w, column, n)
+            if len(results):
+                for i in range(n):
+                    results[((x * steps + index) * inner + y) * n + i] = w[columns - 1, i]
+
+
+advance_columns = compile_kernel(advance, "matrix-advance")

@@ -1,0 +1,140 @@
+"""Affine maps of n states: their size, operators and structure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.validation import as_integer, is_one_of
+
+LARGEST = 16
+"""Largest number of states: a summary has n² + n numbers a row."""
+
+ALGEBRAS = (("+", "*"), ("max", "+"), ("min", "+"), ("logsumexp", "+"))
+STRUCTURES = ("general", "diagonal")
+
+
+@dataclass(frozen=True)
+class MatrixMap:
+    """Maps w = M ⊗ w ⊕ b of a vector w of n numbers, over a pair of operators (⊕, ⊗).
+
+    Attributes
+    ----------
+    n : int
+    algebra : (str, str)
+        The operators (⊕, ⊗).
+    structure : {"general", "diagonal"}
+        Whether M is a matrix, or its diagonal.
+    """
+
+    n: int
+    algebra: tuple[str, str] = ("+", "*")
+    structure: str = "general"
+
+    @property
+    def name(self) -> str:
+        return f"matrix({self.n})"
+
+    @property
+    def matrix_shape(self) -> tuple[int, ...]:
+        """Shape of M in the operand: (n, n), or (n,) for a diagonal."""
+        return (self.n,) if self.structure == "diagonal" else (self.n, self.n)
+
+    @property
+    def algebra_number(self) -> int:
+        """Index of the pair of operators in `ALGEBRAS`, for kernels."""
+        return ALGEBRAS.index(self.algebra)
+
+    @property
+    def zero(self) -> float:
+        """The neutral element of ⊕."""
+        return (0.0, -np.inf, np.inf, -np.inf)[self.algebra_number]
+
+    @property
+    def one(self) -> float:
+        """The neutral element of ⊗."""
+        return 1.0 if self.algebra == ("+", "*") else 0.0
+
+
+def matrix(n: int, algebra: Any = ("+", "*"), structure: str = "general") -> MatrixMap:
+    """Return the affine maps of n states, for :func:`mgrec.scan`.
+
+    One step is w = M·w + b, with a matrix M and a vector b of each step. Other pairs of operators
+    replace sum and product.
+
+    Parameters
+    ----------
+    n : int
+        Number of states, from 1 to 16.
+    algebra : (str, str), optional
+        The operators that take the places of + and ·: ``("+", "*")``, ``("max", "+")``,
+        ``("min", "+")`` or ``("logsumexp", "+")``. The default is ``("+", "*")``.
+    structure : {"general", "diagonal"}, optional
+        "diagonal" if each state depends on itself alone. M then is an array of diagonals.
+
+    Returns
+    -------
+    MatrixMap
+        Pass it to :func:`mgrec.scan` with two operands and the state before the first step:
+        ``scan(map, M, b, initial=w)``. M has the shape (..., steps, n, n), or (..., steps, n) for
+        diagonals; b has the shape (..., steps, n), and `initial` (..., n). All axes before the last
+        two of M and the last one of b broadcast; ``axis`` and ``reset`` of ``scan`` refer to these
+        axes alone. A matrix (n, n) is that of every step. The result has the shape (..., steps, n).
+
+    Raises
+    ------
+    TypeError
+        If `n` is not an integer.
+    ValueError
+        If `n` is not from 1 to 16, or `algebra` or `structure` is not supported.
+
+    Notes
+    -----
+    *Dtype.* Operands are real. States are computed in float64, and results are float32 if the
+    operands and `initial` are, or float64.
+
+    *Accuracy.* On the CPU each sequence is computed step by step, in the order of the sums
+    ``M[0, 0]*w[0] + M[0, 1]*w[1] + ... + b[0]``. A chunk of a Dask array contributes the images of
+    n unit vectors, each with an exponent of its own, so that products of matrices neither overflow
+    nor vanish. States then differ from those of the loop by the rounding of one more product a
+    chunk, of M of the whole chunk with the state before it.
+
+    *Cost.* A chunk of a Dask array is read twice, and its summary takes n + 1 times as long as its
+    states. CuPy arrays take some passes over memory for each of log2(steps) levels. Dask arrays of
+    CuPy arrays, and ``method`` other than "auto", are not supported.
+
+    Examples
+    --------
+    A mass on a spring, pushed at the first step; position and speed:
+
+    >>> import numpy as np, mgrec
+    >>> M = np.array([[1.0, 0.5], [-0.5, 0.5]])
+    >>> push = np.zeros((4, 2))
+    >>> push[0, 1] = 1.0
+    >>> mgrec.scan(mgrec.maps.matrix(2), M, push, initial=np.zeros(2))
+    array([[ 0.   ,  1.   ],
+           [ 0.5  ,  0.5  ],
+           [ 0.75 ,  0.   ],
+           [ 0.75 , -0.375]])
+
+    Longest paths through a graph of two nodes, whose edges change with each step:
+
+    >>> edges = np.array([[[1.0, 4.0], [-np.inf, 2.0]], [[0.0, 3.0], [5.0, 1.0]]])
+    >>> longest = mgrec.maps.matrix(2, ("max", "+"))
+    >>> mgrec.scan(longest, edges, np.full(2, -np.inf), initial=np.zeros(2))
+    array([[4., 2.],
+           [5., 9.]])
+    """
+    size = as_integer("n", n)
+    if not 1 <= size <= LARGEST:
+        raise ValueError(f"n must be from 1 to {LARGEST}; got {size}")
+    pair = tuple(algebra) if isinstance(algebra, (tuple, list)) else algebra
+    if pair not in ALGEBRAS:
+        wanted = ", ".join(map(str, ALGEBRAS))
+        raise ValueError(f"algebra must be one of {wanted}; got {algebra!r}")
+    if not is_one_of(structure, STRUCTURES):
+        wanted = " or ".join(map(repr, STRUCTURES))
+        raise ValueError(f"structure must be {wanted}; got {structure!r}")
+    return MatrixMap(size, pair, structure)

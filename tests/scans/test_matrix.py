@@ -1,0 +1,250 @@
+"""Maps of n states over four pairs of operators."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from cases import from_gpu, on_gpu
+
+import mgrec
+from mgrec.scans.matrix.on_gpu import solve_on_gpu
+
+ALGEBRAS = [("+", "*"), ("max", "+"), ("min", "+"), ("logsumexp", "+")]
+
+
+def plain_loop(matrix_map, matrices, vectors, initial, reverse=False, reset=None):
+    """The states after each step of one sequence (steps, n), in long double."""
+    steps = len(vectors)
+    state, states = np.asarray(initial, np.longdouble), [None] * steps
+    for step in range(steps - 1, -1, -1) if reverse else range(steps):
+        if reset is not None and reset[step]:
+            state = np.asarray(initial, np.longdouble)
+        matrix, vector = matrices[step], vectors[step]
+        if matrix.ndim == 1:
+            off = 0.0 if matrix_map.algebra == ("+", "*") else matrix_map.zero
+            matrix = np.where(np.eye(len(matrix)) > 0, np.diag(matrix), off)
+        if matrix_map.algebra == ("+", "*"):
+            state = matrix @ state + vector
+        else:
+            paths = np.concatenate([matrix + state, vector[:, None]], axis=1)
+            fold = {"max": np.maximum, "min": np.minimum, "logsumexp": np.logaddexp}
+            state = fold[matrix_map.algebra[0]].reduce(paths, axis=1)
+        states[step] = state
+    return np.array(states, np.float64)
+
+
+def drawn(matrix_map, steps, rows=(), seed=0, dtype=float):
+    generator = np.random.default_rng(seed)
+    scale = 0.8 / matrix_map.n if matrix_map.algebra == ("+", "*") else 3.0
+    matrices = generator.uniform(-scale, scale, (*rows, steps, *matrix_map.matrix_shape))
+    vectors = generator.normal(size=(*rows, steps, matrix_map.n))
+    initial = generator.normal(size=(*rows, matrix_map.n))
+    return matrices.astype(dtype), vectors.astype(dtype), initial.astype(dtype)
+
+
+def as_numpy(array):
+    return array
+
+
+def in_chunks(array, axis=0, size=7):
+    return da.from_array(array, chunks=(*([-1] * axis), size, *([-1] * (array.ndim - axis - 1))))
+
+
+@pytest.mark.parametrize("structure", ["general", "diagonal"])
+@pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
+@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_states_are_those_of_the_loop(algebra, structure, place, reverse):
+    for n in (1, 3, 16):
+        matrix_map = mgrec.maps.matrix(n, algebra, structure)
+        matrices, vectors, initial = drawn(matrix_map, 40)
+        reset = np.arange(40) % 17 == 5
+        for marks in (None, reset):
+            states = mgrec.scan(
+                matrix_map,
+                place(matrices),
+                place(vectors),
+                initial=initial,
+                reverse=reverse,
+                reset=marks,
+            )
+            assert isinstance(states, da.Array) == (place is in_chunks)
+            wanted = plain_loop(matrix_map, matrices, vectors, initial, reverse, marks)
+            np.testing.assert_allclose(states, wanted, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
+@pytest.mark.parametrize("structure", ["general", "diagonal"])
+def test_array_operations_of_a_gpu_give_the_states_of_the_loop(algebra, structure):
+    matrix_map = mgrec.maps.matrix(3, algebra, structure)
+    for steps in (1, 2, 5, 8, 37):
+        matrices, vectors, initial = drawn(matrix_map, steps)
+        marks = (np.arange(steps) % 11 == 3).astype(np.uint8)
+        for reverse, reset in ((False, None), (True, None), (False, marks), (True, marks)):
+            states = solve_on_gpu(
+                matrix_map, matrices, vectors, initial, (steps,), 0, reverse, reset
+            )
+            wanted = plain_loop(matrix_map, matrices, vectors, initial, reverse, reset)
+            np.testing.assert_allclose(states, wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
+@pytest.mark.parametrize("n", [2, 5])
+def test_cupy_arrays(algebra, n):
+    matrix_map = mgrec.maps.matrix(n, algebra)
+    operands = drawn(matrix_map, 33, rows=(2,))
+    reset = np.arange(33) % 11 == 3
+    for options in ({}, {"reverse": True}, {"reset": reset}):
+        matrices, vectors, initial = map(on_gpu, operands)
+        on_host = mgrec.scan(matrix_map, *operands[:2], initial=operands[2], **options)
+        if "reset" in options:
+            options = {"reset": on_gpu(reset)}
+        states = mgrec.scan(matrix_map, matrices, vectors, initial=initial, **options)
+        np.testing.assert_allclose(from_gpu(states), on_host, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.gpu
+def test_dask_arrays_of_cupy_arrays_are_refused():
+    matrices, vectors, initial = drawn(mgrec.maps.matrix(2), 8)
+    lazy = da.from_array(vectors, chunks=(4, 2)).map_blocks(on_gpu)
+    with pytest.raises(NotImplementedError, match="Dask arrays of arrays"):
+        mgrec.scan(mgrec.maps.matrix(2), on_gpu(matrices), lazy, initial=on_gpu(initial))
+
+
+def test_rows_axes_and_broadcasting():
+    matrix_map = mgrec.maps.matrix(2)
+    matrices, vectors, initial = drawn(matrix_map, 12, rows=(3,))
+    states = mgrec.scan(matrix_map, matrices, vectors, initial=initial)
+    for row in range(3):
+        wanted = mgrec.scan(matrix_map, matrices[row], vectors[row], initial=initial[row])
+        np.testing.assert_array_equal(states[row], wanted)
+    across = [array.swapaxes(0, 1) for array in (matrices, vectors)]
+    turned = mgrec.scan(matrix_map, *across, initial=initial, axis=0)
+    np.testing.assert_array_equal(turned.swapaxes(0, 1), states)
+    lazy = mgrec.scan(
+        matrix_map,
+        da.from_array(across[0], chunks=(5, 2, 1, 2)),
+        across[1],
+        initial=initial,
+        axis=0,
+    )
+    np.testing.assert_allclose(lazy.compute(), turned, rtol=1e-13, atol=1e-14)
+    constant = mgrec.scan(matrix_map, matrices[0, 0], in_chunks(vectors[0]), initial=initial[0])
+    full = np.broadcast_to(matrices[0, 0], (12, 2, 2))
+    wanted = mgrec.scan(matrix_map, full, vectors[0], initial=initial[0])
+    np.testing.assert_allclose(constant, wanted, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e30])
+def test_products_neither_vanish_nor_overflow(factor):
+    """A product of 60 matrices is 1e±1800, and the state 1e∓300 of the start."""
+    matrix_map = mgrec.maps.matrix(2)
+    matrices = (
+        np.full((60, 2, 2), 0.5) * np.where(np.arange(60) % 2, factor, 1 / factor)[:, None, None]
+    )
+    matrices[:10] *= 1 / factor
+    matrices[-10:] *= factor
+    vectors = np.zeros((60, 2))
+    initial = np.full(2, min(factor, 1 / factor) if factor < 1 else 1.0)
+    states = mgrec.scan(matrix_map, in_chunks(matrices, size=60 // 3), vectors, initial=initial)
+    wanted = mgrec.scan(matrix_map, matrices, vectors, initial=initial)
+    np.testing.assert_allclose(states.compute(), wanted, rtol=1e-13)
+
+
+def test_nan_stays_in_its_segment():
+    matrix_map = mgrec.maps.matrix(2)
+    matrices, vectors, initial = drawn(matrix_map, 20)
+    vectors[3] = np.nan
+    marks = np.arange(20) == 10
+    for place in (as_numpy, in_chunks):
+        states = mgrec.scan(matrix_map, place(matrices), vectors, initial=initial, reset=marks)
+        assert np.isnan(np.asarray(states)[3:10]).all()
+        assert not np.isnan(np.asarray(states)[10:]).any()
+    states = solve_on_gpu(
+        matrix_map, matrices, vectors, initial, (20,), 0, False, marks.astype(np.uint8)
+    )
+    assert np.isnan(states[3:10]).all() and not np.isnan(states[10:]).any()
+
+
+def test_dtypes_and_out():
+    matrix_map = mgrec.maps.matrix(2)
+    matrices, vectors, initial = drawn(matrix_map, 20, dtype=np.float32)
+    states = mgrec.scan(matrix_map, matrices, vectors, initial=initial)
+    wanted = plain_loop(matrix_map, *(x.astype(float) for x in (matrices, vectors)), initial)
+    assert states.dtype == np.float32
+    np.testing.assert_array_equal(states, wanted.astype(np.float32))
+    lazy = mgrec.scan(matrix_map, in_chunks(matrices), vectors, initial=initial)
+    assert lazy.dtype == np.float32 and lazy.compute().dtype == np.float32
+    assert mgrec.scan(matrix_map, matrices, vectors, initial=[0, 1.0]).dtype == np.float64
+    integers = mgrec.scan(matrix_map, np.eye(2, dtype=int), np.ones((3, 2), int), initial=[0, 1])
+    np.testing.assert_array_equal(integers, [[1.0, 2.0], [2.0, 3.0], [3.0, 4.0]])
+    out = np.empty_like(states)
+    assert mgrec.scan(matrix_map, matrices, vectors, initial=initial, out=out) is out
+    np.testing.assert_array_equal(out, states)
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 5)])
+def test_empty_arrays(shape):
+    vectors = np.zeros((*shape, 2))
+    for place in (as_numpy, lambda array: da.from_array(array, chunks=4)):
+        states = mgrec.scan(mgrec.maps.matrix(2), np.eye(2), place(vectors), initial=np.zeros(2))
+        assert np.asarray(states).shape == vectors.shape
+
+
+def test_rows_are_divided_among_threads(monkeypatch):
+    monkeypatch.setenv("MGREC_NUM_THREADS", "3")
+    monkeypatch.setattr("mgrec.engines.cpu.threads.MIN_STEPS_FOR_THREADS", 1)
+    matrix_map = mgrec.maps.matrix(2)
+    matrices, vectors, initial = drawn(matrix_map, 9, rows=(7,))
+    states = mgrec.scan(matrix_map, matrices, vectors, initial=initial)
+    monkeypatch.setenv("MGREC_NUM_THREADS", "1")
+    one = mgrec.scan(matrix_map, matrices, vectors, initial=initial)
+    np.testing.assert_array_equal(states, one)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((0,), ValueError, "n must be from 1 to 16; got 0"),
+        ((17,), ValueError, "n must be from 1 to 16; got 17"),
+        ((2.0,), TypeError, "n must be an integer"),
+        ((2, ("*", "+")), ValueError, "algebra must be one of"),
+        ((2, "plus"), ValueError, "algebra must be one of"),
+        ((2, ("+", "*"), "banded"), ValueError, "structure must be 'general' or 'diagonal'"),
+    ],
+)
+def test_wrong_maps_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        mgrec.maps.matrix(*arguments)
+
+
+def test_wrong_operands_are_refused():
+    def refuses(error, message, *operands, initial=(0.0, 0.0), **options):
+        with pytest.raises(error, match=message):
+            mgrec.scan(mgrec.maps.matrix(2), *operands, initial=np.array(initial), **options)
+
+    eye, vectors = np.eye(2), np.ones((5, 2))
+    refuses(ValueError, "two operands, M and b; got 1", eye)
+    refuses(ValueError, r"M must have shape \(..., 2, 2\); got \(3, 3\)", np.eye(3), vectors)
+    refuses(ValueError, r"b must have shape \(..., 2\); got \(5,\)", eye, np.ones(5))
+    refuses(ValueError, "axis of steps", eye, np.ones(2))
+    refuses(ValueError, "must broadcast", np.ones((4, 2, 2)), vectors)
+    refuses(TypeError, "b must be real", eye, vectors + 1j)
+    refuses(ValueError, "initial must have shape", eye, vectors, initial=(1.0, 2.0, 3.0))
+    refuses(ValueError, "initial must have leading axes", eye, vectors, initial=np.ones((3, 2)))
+    refuses(ValueError, "axis must be", eye, vectors, axis=1)
+    refuses(TypeError, "reverse must be", eye, vectors, reverse=1)
+    refuses(ValueError, "reset must have shape", eye, vectors, reset=np.zeros(4, bool))
+    refuses(ValueError, "memory must be", eye, vectors, memory="none")
+    refuses(ValueError, "method must be", eye, vectors, method="p-scheme")
+    refuses(ValueError, "out must have shape", eye, vectors, out=np.empty((4, 2)))
+
+
+def test_the_loop_of_these_tests_can_fail():
+    matrix_map = mgrec.maps.matrix(2)
+    matrices, vectors, initial = drawn(matrix_map, 5)
+    wanted = plain_loop(matrix_map, matrices, vectors, initial)
+    matrices[2, 0, 1] *= 1 + 1e-9
+    states = mgrec.scan(matrix_map, matrices, vectors, initial=initial)
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(states, wanted, rtol=1e-13, atol=1e-13)
