@@ -19,7 +19,7 @@ from .machine import require
 Records = Sequence[tuple[str, str]]
 
 
-@click.command("align", short_help="Align sequences in FASTA files.", epilog=EXIT_CODES)
+@click.command("align", epilog=EXIT_CODES)
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
 @click.option("--matrix", help="BLOSUM45, 50, 62, 80 or 90, or PAM30, 70 or 250.")

@@ -53,7 +53,7 @@ def _run(module: str, options: Sequence[str], folder: str = "--out") -> int:
     return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}).returncode
 
 
-@click.group("bench", short_help="Measure this machine or its cluster; report results.")
+@click.group("bench")
 def bench() -> None:
     """Measure mgrec where it runs; results are files with the machine and the date."""
 

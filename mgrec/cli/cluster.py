@@ -21,14 +21,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ..distributed.cluster import progress as dask_progress
+from ..engines.cpu.threads import processor_count
 from . import signals
 from .failure import BadInput
 from .machine import gpus, require
 
 HELP = (
-    "Where to compute: local (the processors of this machine), cuda (its GPUs), auto (cuda if "
-    "there are GPUs, or local), the address of a running scheduler (tcp://HOST:PORT or "
-    "tls://HOST:PORT), or a scheduler file."
+    "Where to compute: threads (of this process), local (processes of this machine), cuda (its "
+    "GPUs), auto (cuda if there are GPUs, or threads), the address of a running scheduler "
+    "(tcp://HOST:PORT or tls://HOST:PORT), or a scheduler file."
 )
 # Seconds in which a scheduler must answer.
 PATIENCE = 10.0
@@ -47,9 +48,9 @@ def open_cluster(name: str, workers: int = 1) -> Iterator[Client]:
     config.set({"distributed.logging.distributed": "critical"})
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if name == "auto":
-        name = "cuda" if importlib.util.find_spec("dask_cuda") and gpus() else "local"
+        name = "cuda" if importlib.util.find_spec("dask_cuda") and gpus() else "threads"
     with ExitStack() as stack:
-        if name in ("local", "cuda"):
+        if name in ("threads", "local", "cuda"):
             stack.enter_context(config.set(_PATIENT))
             with _signals_blocked():
                 cluster = stack.enter_context(_start(name))
@@ -65,6 +66,12 @@ def open_cluster(name: str, workers: int = 1) -> Iterator[Client]:
 
 def _start(name: str) -> Any:
     options: Any = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    if name == "threads":
+        # Starts in 0.03 s; each process of "local" imports mgrec and loads the kernels.
+        return LocalCluster(
+            n_workers=1, threads_per_worker=processor_count(), processes=False,
+            scheduler_kwargs={"dashboard": False}, **options,
+        )  # fmt: skip
     if name == "local":
         return LocalCluster(**options)
     devices = gpus()

@@ -110,7 +110,7 @@ def copy_bandwidth(size: int = 256 << 20, repeats: int = 6) -> float:
     return 2 * size / min(seconds)
 
 
-@click.command("info", short_help="Versions, devices, memory bandwidth, what is missing.")
+@click.command("info")
 def info() -> None:
     """Say what is installed, what this machine can do, and what would add the rest."""
     console = Console()

@@ -51,7 +51,7 @@ class Operand(click.ParamType):  # type: ignore[type-arg]  # of click 8.5
         return files.open_array(value)
 
 
-def command(name: str, unit: str, short_help: str) -> Callable[[Any], click.Command]:
+def command(name: str, unit: str) -> Callable[[Any], click.Command]:
     """Turn a function into a command with the options that all commands of this file have."""
     path = click.Path(path_type=Path)
     length = f"{unit.capitalize()} a chunk along the axis [default: about 32 MiB]."
@@ -61,7 +61,7 @@ def command(name: str, unit: str, short_help: str) -> Callable[[Any], click.Comm
         click.option("--chunk", type=click.IntRange(1), help=length),
         click.option("--overwrite", is_flag=True, help="Replace the output if it exists."),
         click.option("--report", type=path, help=page),
-        click.option("--cluster", default="local", show_default=True, help=clusters.HELP),
+        click.option("--cluster", default="threads", show_default=True, help=clusters.HELP),
     )
 
     def make(function: Any) -> click.Command:
@@ -69,7 +69,7 @@ def command(name: str, unit: str, short_help: str) -> Callable[[Any], click.Comm
             function = option(function)
         # A negative number looks like an option.
         settings: Any = {"context_settings": {"ignore_unknown_options": True}}
-        return click.command(name, short_help=short_help, epilog=EPILOG, **settings)(function)
+        return click.command(name, epilog=EPILOG, **settings)(function)
 
     return make
 
@@ -77,7 +77,7 @@ def command(name: str, unit: str, short_help: str) -> Callable[[Any], click.Comm
 axis_option = click.option("--axis", default=-1, show_default=True, help="The axis of the steps.")
 
 
-@command("linear", "steps", "Solve w = s·w + t for arrays in files.")
+@command("linear", "steps")
 @click.argument("s", type=Operand())
 @click.argument("t", type=Operand())
 @click.option("--initial", type=Operand(), default="0", help="w before the first step.")
@@ -89,7 +89,7 @@ def linear(s: Any, t: Any, initial: Any, axis: int, **options: Any) -> None:
     solve(linear_recurrence, (s, t), "steps", (axis,), axis=axis, **options)
 
 
-@command("tridiagonal", "unknowns", "Solve tridiagonal systems for arrays in files.")
+@command("tridiagonal", "unknowns")
 @click.argument("operands", metavar="DL D DU B", nargs=4, type=Operand())
 @axis_option
 @click.option("--rhs-axis", type=int, help="An axis of B that the diagonals lack.")
@@ -107,7 +107,7 @@ def tridiagonal(operands: tuple[Any, ...], axis: int, **options: Any) -> None:
     solve(solve_tridiagonal, operands, "unknowns", (axis,), axis=axis, **options)
 
 
-@command("sat", "rows, and columns,", "Write the summed-area table of an image.")
+@command("sat", "rows, and columns,")
 @click.argument("x", type=Operand())
 @click.option("--axes", type=int, nargs=2, default=(-2, -1), show_default=True)
 def sat(x: Any, axes: tuple[int, int], **options: Any) -> None:
@@ -119,7 +119,7 @@ def _read(context: Any, option: Any, path: str | None) -> np.ndarray | None:
     return None if path is None else np.asarray(files.open_array(path)[...])
 
 
-@command("filter", "samples", "Filter a recording in a file.")
+@command("filter", "samples")
 @click.argument("x", metavar="IN", type=Operand())
 @click.option("--butter", "order", type=click.IntRange(1), help="Order of a Butterworth filter.")
 @click.option("--low", type=float, help="Low-pass: keep frequencies below this one.")
@@ -210,10 +210,11 @@ def solve(
             stack.enter_context(client.as_current())
             stack.enter_context(performance_report(filename=str(page)))
         seconds = fill(target, w, client, f"Writing {out.name}", unit)
-        workers, _ = clusters.describe(client)
+        workers, threads = clusters.describe(client)
+    computed_by = f"{workers} worker{'s' * (workers != 1)}, {threads} thread{'s' * (threads != 1)}"
     click.echo(
         f"{out}: {w.dtype} {w.shape} in {seconds:.2f} s, {w.size / max(seconds, 1e-9):.3g} "
-        f"{unit}/s, {workers} worker{'s' * (workers != 1)}"
+        f"{unit}/s, {computed_by}"
     )
 
 

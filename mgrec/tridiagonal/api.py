@@ -11,7 +11,7 @@ from .arguments import check_system
 from .p_scheme import solve_by_p_scheme
 
 
-@partial(prepared_function, is_on_host=False)
+@prepared_function
 def solve_tridiagonal(
     dl: Any,
     d: Any,

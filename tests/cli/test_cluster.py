@@ -13,7 +13,7 @@ GPU = machine.Gpu("H100", 81559, "580.65")
 
 @pytest.mark.parametrize(
     ("gpus", "has_dask_cuda", "name"),
-    [([GPU], True, "cuda"), ([GPU], False, "local"), ([], True, "local")],
+    [([GPU], True, "cuda"), ([GPU], False, "threads"), ([], True, "threads")],
 )
 def test_auto_is_cuda_if_available(monkeypatch, gpus, has_dask_cuda, name):
     def start(name):

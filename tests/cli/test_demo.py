@@ -22,6 +22,7 @@ def test_it_solves_checks_and_plots(mgrec, address, tmp_path, small):
     assert "1,771,200, 41 times round the Earth" in result.output
     assert "2 of 1,728,000 steps" in result.output
     assert "holds" in result.output
+    assert result.output.count("times as fast as the loop") == 2
     assert "1,771,200 steps compared" in result.output
     assert out.read_bytes()[:8] == PNG
     width, height = (int.from_bytes(out.read_bytes()[k : k + 4]) for k in (16, 20))
@@ -29,12 +30,19 @@ def test_it_solves_checks_and_plots(mgrec, address, tmp_path, small):
     assert height > 1000
 
 
-def test_a_wrong_result_is_found(mgrec, address, tmp_path, small, monkeypatch):
-    right = demo.linear_recurrence
-    monkeypatch.setattr(demo, "linear_recurrence", lambda s, t: right(s, t) + 1e-9)
+def test_a_wrong_result_of_the_cluster_is_found(mgrec, address, tmp_path, small, monkeypatch):
+    monkeypatch.setattr(demo, "_halves", lambda series, halves=demo._halves: halves(series)[::-1])
     result = mgrec("demo", "--turns", 2, "--cluster", address, "-o", tmp_path / "demo.png")
     assert result.exit_code == 1
     assert "FAILS" in result.output
+    assert "outside its stated error bound" in result.stderr
+
+
+def test_a_wrong_result_of_one_call_is_found(mgrec, address, tmp_path, small, monkeypatch):
+    right = demo.linear_recurrence
+    monkeypatch.setattr(demo, "linear_recurrence", lambda *a, **k: right(*a, **k) + 1e-9)
+    result = mgrec("demo", "--turns", 2, "--cluster", address, "-o", tmp_path / "demo.png")
+    assert result.exit_code == 1
     assert "outside its stated error bound" in result.stderr
 
 

@@ -288,12 +288,16 @@ def test_a_cluster_without_workers_is_refused(mgrec):
         assert_refused(mgrec(*words), 2, "has no workers")
 
 
-@LONG
-def test_the_default_is_a_cluster_of_this_machine(folder):
-    command = [*COMMAND, "linear", "s.npy", "t.npy", "-o", "w.npy"]
+@pytest.mark.parametrize(
+    ("options", "workers"),
+    [([], "1 worker"), pytest.param(["--cluster", "local"], "worker", marks=LONG)],
+)
+def test_the_default_is_this_process(folder, options, workers):
+    command = [*COMMAND, "linear", "s.npy", "t.npy", "-o", "w.npy", *options]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "w.npy: float64 (3, 200)" in result.stdout
+    assert workers in result.stdout
     wanted = linear_recurrence(load("s.npy"), load("t.npy"))
     np.testing.assert_allclose(load("w.npy"), wanted, rtol=1e-12, atol=1e-13)
 
@@ -313,15 +317,16 @@ def written_at(folder):
 
 
 @pytest.mark.parametrize(
-    ("number", "out", "is_computing", "code", "word"),
+    ("number", "out", "cluster", "is_computing", "code", "word"),
     [
-        (signal.SIGINT, "w.npy", True, 130, "interrupted"),
-        pytest.param(signal.SIGINT, "w.zarr", False, 130, "interrupted", marks=LONG),
-        pytest.param(signal.SIGTERM, "w.zarr", True, 143, "terminated", marks=LONG),
-        pytest.param(signal.SIGHUP, "w.npy", False, 129, "hung up", marks=LONG),
+        (signal.SIGINT, "w.npy", "local", True, 130, "interrupted"),
+        (signal.SIGINT, "w.npy", "threads", True, 130, "interrupted"),
+        pytest.param(signal.SIGINT, "w.zarr", "local", False, 130, "interrupted", marks=LONG),
+        pytest.param(signal.SIGTERM, "w.zarr", "local", True, 143, "terminated", marks=LONG),
+        pytest.param(signal.SIGHUP, "w.npy", "local", False, 129, "hung up", marks=LONG),
     ],
 )
-def test_a_signal_leaves_nothing(folder, number, out, is_computing, code, word):
+def test_a_signal_leaves_nothing(folder, number, out, cluster, is_computing, code, word):
     """On a cluster of its own, whose processes get the signal too, as from a terminal."""
     with open("long.npy", "wb") as file:
         header = {"descr": "<f8", "fortran_order": False, "shape": (1, 40_000_000)}
@@ -332,7 +337,8 @@ def test_a_signal_leaves_nothing(folder, number, out, is_computing, code, word):
     os.sched_setaffinity(0, {min(processors)})  # one worker is enough
     try:
         running = subprocess.Popen(
-            [*COMMAND, "linear", "long.npy", "long.npy", "-o", out, "--chunk", "400000"],
+            [*COMMAND, "linear", "long.npy", "long.npy", "-o", out, "--chunk", "400000",
+             "--cluster", cluster],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
     finally:

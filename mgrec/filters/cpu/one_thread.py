@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -192,16 +193,35 @@ def _filter_real(
 def _filter_section(
     cascade: Cascade, x: Any, target: Any, states: Any, limit_bits: Any, redo: Any, write: bool
 ) -> None:
-    loop, table = choose_loop(cascade)
-    b, a = (part[0] for part in cascade.float64_coefficients)
-    order = compiled_order(loop, cascade.order)
     if x.dtype == target.dtype and _has_one_column(x) and (not write or _has_one_column(target)):
         views = x[:, :, 0], target[:, :, 0] if write else None, states[:, :, 0]
-        kernel = section_rows(loop, order, x.dtype == np.float64, write)
-        kernel(*views, b, a, table, limit_bits, redo[:, 0])
+        section_along_rows(cascade, x.dtype.char, write)(*views, redo[:, 0])
     else:
+        loop, order, b, a, table = _section_of(cascade)
         kernel = section_copied(loop, order)
         kernel(*_as_rows(x, target), states, b, a, table, limit_bits, redo, write)
+
+
+def is_one_section_along_rows(cascade: Cascade, chunk: Chunk) -> bool:
+    """Return whether :func:`section_along_rows` filters a chunk of contiguous rows."""
+    is_real = chunk.dtype.char in LARGEST and chunk.operands[0].dtype == chunk.dtype
+    is_long = chunk.steps >= LONG and chunk.shape[2] == 1
+    return is_real and is_long and len(cascade.sections) == 1 and not cascade.is_complex
+
+
+@lru_cache(maxsize=_CACHED)
+def section_along_rows(cascade: Cascade, char: str, write: bool) -> Callable[..., None]:
+    """Return ``(x, y, states, redo) -> None``, which filters contiguous rows by one section.
+
+    `char` is that of the dtype of x and y: "f" or "d". y is None unless `write`.
+    """
+    loop, order, *arrays = _section_of(cascade)
+    kernel = section_rows(loop, order, char == "d", write)
+
+    def run(x: np.ndarray, y: np.ndarray | None, states: np.ndarray, redo: np.ndarray) -> None:
+        kernel(x, y, states, *arrays, LARGEST[char], redo)
+
+    return run
 
 
 def _has_one_column(array: np.ndarray) -> bool:
@@ -225,6 +245,14 @@ def choose_loop(cascade: Cascade) -> tuple[str, np.ndarray]:
     if section.order <= WIDTH and block_noise(section) <= NOISE:
         return BLOCKS, block_table(section)
     return STEPS, np.zeros(0)
+
+
+@lru_cache(maxsize=_CACHED)
+def _section_of(cascade: Cascade) -> tuple[str, int, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the loop for one section, the order it is compiled for, b, a and its table."""
+    loop, table = choose_loop(cascade)
+    b, a = (part[0] for part in cascade.float64_coefficients)
+    return loop, compiled_order(loop, cascade.order), b, a, table
 
 
 def _filter_sections(

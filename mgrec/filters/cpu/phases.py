@@ -9,10 +9,18 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels, PreparedSolver, at_once
+from ...engines.cpu.compilation import writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..cascade import Cascade
 from ..recurrence import CascadeSummary, FilterPrefix
-from .one_thread import determine_filter, precompute_filter, propagate_filter, zero_states
+from .one_thread import (
+    determine_filter,
+    is_one_section_along_rows,
+    precompute_filter,
+    propagate_filter,
+    section_along_rows,
+    zero_states,
+)
 
 # A response that is smaller than the outputs by this factor is below their rounding errors.
 NEGLIGIBLE = 2.0**-75
@@ -46,9 +54,18 @@ def _prepare_solver(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) 
     """
     shape, dtype, zeros = chunk.shape, chunk.dtype, zero_states(cascade, chunk)
     has_carry_in = carry_in is not None
+    along_rows = None
+    if is_one_section_along_rows(cascade, chunk):
+        along_rows = section_along_rows(cascade, dtype.char, True)
 
     def solve(operands: Sequence[Any], results: Sequence[Any]) -> np.ndarray:
         before = operands[1].reshape(zeros.shape).astype(zeros.dtype) if has_carry_in else zeros
+        if along_rows is not None:
+            carry_out, redo = before.copy(), np.empty(shape[0], bool)
+            x, y = (array.reshape(shape[:2]) for array in (operands[0], results[0]))
+            along_rows(writable(x), y, carry_out[:, :, 0], redo)
+            if not redo.any():
+                return carry_out
         part = Chunk((operands[0].reshape(shape),), shape, dtype)
         return determine_filter(cascade, part, before, results[0].reshape(shape)).carry_out
 

@@ -63,6 +63,8 @@ def safe_limits(dtype: np.dtype[Any]) -> np.ndarray:
 def is_constant_safe(s: np.ndarray, steps: int = SCAN) -> bool:
     """Return whether the powers of each row's constant up to `steps` are normal numbers."""
     high = 2.0 ** (_RANGE[s.dtype.char] * min(1.0, 2 * SCAN / steps))
+    if s.size == 1:  # 0.3 µs instead of 2.5
+        return 1 / high <= abs(s.item()) <= high
     size = np.abs(s)
     return bool(((size >= 1 / high) & (size <= high)).all())
 

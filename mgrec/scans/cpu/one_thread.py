@@ -164,23 +164,27 @@ def _determine_rows(
     after = tuple(part[:, :, 0] for part in results)
     is_affine = transfer_map.capabilities.is_affine
     if is_affine and chunk.dtype.kind == "f" and chunk.steps >= LONG:
-        return _determine_long_rows(chunk, flat, before[0], after[0])
+        if is_direct(flat, chunk):
+            return determine_direct(flat, before[0], after[0])
+        kernel = kernel_of(affine_rows.determine_filled, affine_map, flat.sources)
+        bounds = affine_rows.safe_limits(chunk.dtype)
+        kernel(flat.operands, before[0], after[0], bounds, chunk.reverse)
+        return False
     kernel = kernel_of(kernels.determine_rows, transfer_map, flat.sources, len(carry_in) > 1)
     kernel(flat.operands, before, after, chunk.reverse)
     return False
 
 
-def _determine_long_rows(
-    chunk: Chunk, flat: Flat, carry_in: np.ndarray, result: np.ndarray
-) -> bool:
-    bounds = affine_rows.safe_limits(chunk.dtype)
-    if is_direct(flat, chunk, is_constant=False):
+def determine_direct(flat: Flat, carry_in: np.ndarray, result: np.ndarray) -> bool:
+    """Solve w = s·w + t along long rows that :func:`is_direct`; see :func:`determine`."""
+    s, bounds = flat.operands[0], affine_rows.safe_limits(result.dtype)
+    if s.ndim == 2:
         return bool(affine_rows.determine_arrays(flat.operands, carry_in, result, bounds))
-    if is_direct(flat, chunk) and affine_rows.is_constant_safe(flat.operands[0]):
+    if affine_rows.is_constant_safe(s):
         affine_rows.determine_constant(flat.operands, carry_in, result, bounds)
     else:
         kernel = kernel_of(affine_rows.determine_filled, affine_map, flat.sources)
-        kernel(flat.operands, carry_in, result, bounds, chunk.reverse)
+        kernel(flat.operands, carry_in, result, bounds, False)
     return False
 
 

@@ -11,8 +11,10 @@ import numpy as np
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk, CoefficientOperand
 from ...core.contract.kernels import Kernels, PreparedSolver, at_once
+from ...engines.cpu.compilation import writable
 from ..speculation import correct
-from .one_thread import determine, precompute, propagate
+from .one_thread import LONG, determine, determine_direct, is_direct, precompute, propagate
+from .operands import Flat, flatten
 from .speculation import speculate
 from .threads import determine_on_threads
 
@@ -49,6 +51,10 @@ def prepare_solver(
     shape, dtype, reverse, states = chunk.shape, chunk.dtype, chunk.reverse, len(carry_in)
     layouts = [_lay_out_like(array) for array in (*_arrays_of(chunk), *carry_in)]
     is_plain = not any(functions)
+    if transfer_map.capabilities.is_affine and shape[1] >= LONG and shape[2] == 1:
+        flat = flatten(chunk)
+        if is_direct(flat, chunk):
+            return _prepare_direct(flat, shape, dtype)
 
     def solve(arguments: Sequence[Any], targets: Sequence[Any]) -> None:
         arrays = [lay_out(value) for lay_out, value in zip(layouts, arguments, strict=True)]
@@ -58,6 +64,23 @@ def prepare_solver(
         laid_out = Chunk(tuple(operands), shape, dtype, reverse)
         results = tuple([target.reshape(shape) for target in targets])
         determine(transfer_map, laid_out, tuple(arrays[-states:]), results)
+
+    return solve
+
+
+def _prepare_direct(
+    flat: Flat, shape: tuple[int, int, int], dtype: np.dtype[Any]
+) -> PreparedSolver:
+    """Return the solver for rows that kernels solve as they are."""
+    row_shape = shape[:2]
+    lay_out_s, lay_out_t = map(_lay_out_like, flat.operands)
+    lay_out_state = _lay_out_like(np.empty(shape[0], dtype))
+
+    def solve(arguments: Sequence[Any], targets: Sequence[Any]) -> None:
+        s, t, state = arguments
+        operands = writable(lay_out_s(s)), writable(lay_out_t(t))
+        carry_in = writable(lay_out_state(state))
+        determine_direct(Flat(operands, flat.sources), carry_in, targets[0].reshape(row_shape))
 
     return solve
 

@@ -96,3 +96,14 @@ def _judge(
 
 
 _judged = compile_kernel(_judge)
+
+
+def _loop(s: Any, t: Any, result: Any) -> None:
+    w = s[0] * 0
+    for i in range(result.size):
+        w = s[i] * w + t[i]
+        result[i] = w
+
+
+loop = compile_kernel(_loop)
+"""Write the results of the plain loop w = s·w + t, for 1-d arrays, on one thread."""

@@ -16,6 +16,7 @@ pivot: the inner block may then be singular although the matrix is not.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numba
@@ -96,7 +97,12 @@ def empty_scratch(dtype: np.dtype[Any]) -> Scratch:
     """Return the memory of one call of a kernel."""
     lanes = lanes_of(dtype)
     pivots = np.empty(4 * LENGTH * lanes, dtype)
-    return Scratch(np.empty((OFFSET_ROWS, lanes), np.int64), np.array([0, 1], dtype), pivots)
+    return Scratch(np.empty((OFFSET_ROWS, lanes), np.int64), _zero_one(dtype), pivots)
+
+
+@cache
+def _zero_one(dtype: np.dtype[Any]) -> np.ndarray:
+    return np.array([0, 1], dtype)
 
 
 @numba.njit(**INNER)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...core.contract.kernels import Kernels, at_once
+from ...core.contract.kernels import CacheMiss, Kernels, PreparedSolver, at_once
 from ...engines.cpu.compilation import writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..errors import SingularSystemError
@@ -18,6 +18,7 @@ from ..interface import Ends, InterfaceRows, solve_periodic_ends
 from . import batched, interface, serial
 from .partitions import (
     Layout,
+    Partitions,
     empty_cells,
     empty_scratch,
     lanes_of,
@@ -39,8 +40,12 @@ _SERIAL = {"cyclic-reduction": serial.solve_cyclic_reduction, "pcr": serial.solv
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk; with method "threads" all threads share a call."""
     if method == "threads":
-        return Kernels(_on_threads(determine), at_once(_on_threads(precompute)), propagate)
-    return Kernels(determine, at_once(precompute), propagate)
+        determine_chunk, precompute_chunk = _on_threads(determine), _on_threads(precompute)
+    else:
+        determine_chunk, precompute_chunk = determine, precompute
+    return Kernels(
+        determine_chunk, at_once(precompute_chunk), propagate, prepare_solver=prepare_solver
+    )
 
 
 def _on_threads(phase: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,16 +112,44 @@ def determine(
     """
     if result.size == 0:
         return True
-    operands, layout = _layout_of(ends, chunk)
-    flat = result.reshape(-1)
-    if carry_in is None and not _uses_partitions(ends.method, layout, chunk.dtype):
-        _check(_run(_whole_calls(ends.method, operands, layout, flat, threads), threads))
+    return _determine(ends.method, *_layout_of(ends, chunk), carry_in, result, threads)
+
+
+def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: np.ndarray) -> PreparedSolver:
+    """Return a solver for whole systems of the shape of a chunk, on the calling thread."""
+    _, layout = _layout_of(ends, chunk)
+
+    def solve(operands: Sequence[Any], results: Sequence[Any]) -> None:
+        flat = tuple([writable(operand).reshape(-1) for operand in operands])
+        result = results[0].reshape(layout.shape)
+        try:
+            is_finite = _determine(ends.method, flat, layout, None, result, 1)
+        except SingularSystemError:
+            raise CacheMiss from None  # the general solution names the system
+        if not is_finite:
+            raise CacheMiss
+
+    return solve
+
+
+def _determine(
+    method: str,
+    operands: tuple[np.ndarray, ...],
+    layout: Layout,
+    carry_in: np.ndarray | None,
+    result: np.ndarray,
+    threads: int,
+) -> bool:
+    """Do the same as :func:`determine`; the operands are 1-d."""
+    flat, dtype = result.reshape(-1), result.dtype
+    if carry_in is None and not _uses_partitions(method, layout, dtype):
+        _check(_run(_whole_calls(method, operands, layout, flat, threads), threads))
         # A system that contains nan or inf is nan from its first unknown to its last.
         return bool(np.isfinite(result[:, 0]).all())
     known = None
     if carry_in is not None:
-        known = np.ascontiguousarray(carry_in.reshape(4, -1).T, chunk.dtype).reshape(-1)
-    cells = _empty_cells(layout, chunk.dtype)
+        known = np.ascontiguousarray(carry_in.reshape(4, -1).T, dtype).reshape(-1)
+    cells = _empty_cells(layout, dtype)
     _run(_calls(reduce, operands, layout, cells, threads), threads)
     _solve_interface(cells, known, layout.parts, threads)
     _run(_calls(substitute, operands, layout, cells, threads, flat), threads)
@@ -204,15 +237,24 @@ def _calls(
     kernel: Any, operands: Any, layout: Layout, cells: np.ndarray, threads: int, *result: np.ndarray
 ) -> list[Call]:
     """Return calls of a kernel over all partitions, for each group of one length and thread."""
-    systems, lanes = layout.shape[0] * layout.shape[2], lanes_of(cells.dtype)
     calls: list[Call] = []
-    for group in partitions_of(layout.shape[1]):
-        count = systems * (group.stop - group.first)
-        for start, stop in split_range(-(-count // lanes), threads):
-            part = group, start * lanes, min(stop * lanes, count)
-            memory = operands, layout, cells, empty_scratch(cells.dtype)
-            calls.append(partial(kernel, *memory, *part, *result))
+    for part in _parts_of(layout.shape, lanes_of(cells.dtype), threads):
+        memory = operands, layout, cells, empty_scratch(cells.dtype)
+        calls.append(partial(kernel, *memory, *part, *result))
     return calls
+
+
+@lru_cache(maxsize=256)
+def _parts_of(
+    shape: tuple[int, int, int], lanes: int, threads: int
+) -> list[tuple[Partitions, int, int]]:
+    """Return the groups of partitions of one length, and the parts of each for the threads."""
+    parts = []
+    for group in partitions_of(shape[1]):
+        count = shape[0] * shape[2] * (group.stop - group.first)
+        for start, stop in split_range(-(-count // lanes), threads):
+            parts.append((group, start * lanes, min(stop * lanes, count)))
+    return parts
 
 
 def _flatten(array: np.ndarray, shape: tuple[int, int, int]) -> tuple[np.ndarray, Any]:
