@@ -18,6 +18,7 @@ version = ".".join(release.split(".")[:2])
 
 extensions = [
     "extensions.docstrings",
+    "extensions.headline",
     "extensions.mathml",
     "extensions.notebook",
     "extensions.report",

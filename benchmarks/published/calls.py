@@ -27,6 +27,17 @@ class Call:
         ours, theirs = (result.number(self.case, name, self.value) for name in self.names)
         return theirs / ours
 
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """The same of mgrec's slowest and fastest call, if the result has them."""
+        result = newest(self.study)
+        try:
+            slowest, fastest = (result.number(self.case, self.names[0], k) for k in ("max", "min"))
+            theirs = result.number(self.case, self.names[1], "median")
+        except LookupError:
+            return None
+        return theirs / slowest, theirs / fastest
+
 
 _CPU, _FILTERS, _SYSTEMS = "cpu-epyc-2", "filters-epyc-2", "tridiagonal-epyc-4"
 _LONG = "constant s, float64, 10^7, allocating"
@@ -52,6 +63,8 @@ CALLS: dict[str, tuple[Call, ...]] = {
              "one of 10,000,000, float64, random", ("mgrec", "LAPACK gtsv")),
         Call("sor, 1,024², 16 sweeps", "a numba loop", "relaxation-xeon-2",
              "1,024 × 1,024, float32, 16 sweeps", ("mgrec", "numba loop")),
+        Call("ewm, mean", "pandas", "ewm-epyc-2", "mean, adjusted, none missing",
+             ("mgrec", "pandas")),
         Call("smith_waterman, DNA", "parasail", "alignment-epyc-2", _DNA,
              ("mgrec", "parasail sw_striped_16")),
         Call("smith_waterman, BLOSUM62", "parasail", "alignment-epyc-2", _PROTEIN,
@@ -74,6 +87,10 @@ CALLS: dict[str, tuple[Call, ...]] = {
              ("mgrec", "cuSPARSE gtsv2StridedBatch")),
         Call("solve_tridiagonal, 1,000 of 64", "cuSPARSE", _GPU_SYSTEMS, _FEW,
              ("mgrec", "cuSPARSE gtsv2StridedBatch")),
+        Call("linear_recurrence, 2²⁶ steps", "jax associative_scan", "cuda-peers-h100",
+             "arrays f4 2^26, jax", ("mgrec call", "jax associative_scan")),
+        Call("the same, kernel, 2,048 rows", "accelerated-scan", "cuda-peers-rows-h100",
+             "2,048 rows of 32,768, f4", ("mgrec kernel", "accelerated-scan warp")),
         Call("summed_area_table, 16,384²", "torch.cumsum twice", "cuda-summed-area-h100",
              "16,384 x 16,384 f32", ("mgrec", "torch.cumsum twice")),
     ),

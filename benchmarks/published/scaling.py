@@ -1,0 +1,154 @@
+"""The figure of weak and strong scaling, ``.readme/scaling.svg``.
+
+Times are divided by the best call of one GPU on the same number of steps a GPU (weak scaling), or
+on all steps (strong scaling), in the same run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .rows import newest
+from .svg import FAINT, FASTER, FOLDER, INK, PREDICTED, SLOWER, box, card, text, tick, whisker
+
+PATH = FOLDER / "scaling.svg"
+WIDTH, LEFT, RIGHT, TOP, ROW = 740, 250, 640, 84, 22
+MOST = 4.0
+SCALING, QUEUED = "scaling-h100-2", "queued-h100-2"
+PREDICTIONS = "scaling-predictions-h100"
+
+
+@dataclass(frozen=True)
+class Solve:
+    """One bar.
+
+    Attributes
+    ----------
+    words : str
+    times : float
+        Median, or prediction, divided by the base.
+    kernels : float
+        The part of it in which GPUs compute.
+    spread : tuple of float, optional
+        Least and largest time, divided by the base.
+    ideal : float
+        What perfect scaling would be.
+    is_predicted : bool
+    """
+
+    words: str
+    times: float
+    kernels: float
+    spread: tuple[float, float] | None = None
+    ideal: float = 1.0
+    is_predicted: bool = False
+
+    @property
+    def efficiency(self) -> float:
+        return self.ideal / self.times
+
+
+def measured(words: str, case: str, candidate: str, ideal: float = 1.0) -> Solve:
+    """Return a solve of the study of scaling."""
+    result = newest(SCALING)
+    base = result.number(case, candidate, "one_call")
+    least, largest, median, kernels = (
+        result.number(case, candidate, key) / base for key in ("min", "max", "median", "kernels")
+    )
+    return Solve(words, median, min(kernels, median), (least, largest), ideal)
+
+
+def queued(words: str, case: str) -> Solve:
+    """Return a solve of the study of queued solves. All but the one call's time is overhead."""
+    result = newest(QUEUED)
+    base = result.number(case, "one worker's part, one call", "median")
+    least, largest, median = (
+        result.number(case, "plan, queued", key) / base for key in ("min", "max", "median")
+    )
+    return Solve(words, median, 1.0, (least, largest))
+
+
+def predicted(words: str, case: str, candidate: str, ideal: float = 1.0) -> Solve:
+    result = newest(PREDICTIONS)
+    base, time, kernels = (
+        result.number(case, candidate, key) for key in ("one_call", "predicted", "kernels")
+    )
+    return Solve(words, time / base, min(kernels, time) / base, None, ideal, is_predicted=True)
+
+
+def groups() -> dict[str, list[Solve]]:
+    weak, strong = "bar, one sequence, arrays", "strong, one sequence, arrays"
+    return {
+        "Weak scaling: 2³² steps on each GPU": [
+            measured("1 GPU, a plan", weak, "1 workers, plan"),
+            measured("2 GPUs, a plan", weak, "2 workers, plan"),
+            queued("2 GPUs, plan, queued (2³¹ steps)", "arrays, 2^31"),
+            measured("2 GPUs, mgrec.dask.solve", weak, "2 workers, solve"),
+            measured("2 GPUs, a Dask graph", weak, "2 workers"),
+            predicted("8 GPUs, a plan", weak, "8 workers, plan"),
+            predicted("64 GPUs, a plan", weak, "64 workers, plan"),
+        ],
+        "Strong scaling: 2³² steps on all GPUs together": [
+            measured("2 GPUs, a plan", strong, "2 workers, plan", 1 / 2),
+            measured("2 GPUs, mgrec.dask.solve", strong, "2 workers, solve", 1 / 2),
+            measured("2 GPUs, a Dask graph", strong, "2 workers", 1 / 2),
+            predicted("4 GPUs, a plan", strong, "4 workers, plan", 1 / 4),
+            predicted("8 GPUs, a plan", strong, "8 workers, plan", 1 / 8),
+        ],
+    }
+
+
+def draw() -> str:
+    title = "How long does a solve take, in units of the best call of one GPU?"
+    parts = [text(20, 30, title, INK, "bold", size=14), *_legend()]
+    y = float(TOP)
+    for heading, solves in groups().items():
+        parts.append(text(20, y + 12, heading, INK, "bold"))
+        parts.append(text(WIDTH - 20, y + 12, "efficiency", INK, anchor="end"))
+        y += 26
+        for solve in solves:
+            parts += _bar(solve, y)
+            y += ROW
+        y += 12
+    grid = [tick(_place(k), TOP + 20, y, str(k), is_solid=k == 1) for k in range(5)]
+    machine, date = newest(SCALING).machine, newest(SCALING).date
+    notes = (
+        f"w = s·w + t, s and t float32 in memory, chunks of 2³⁰; {machine}, {date}.",
+        "Medians of 7 solves after a pause, whiskers from the least to the largest; queued: 5",
+        "times 20 solves. Black marks: perfect scaling. Overhead: launches, messages between",
+        "workers, and the reply to the client. Predictions: a model that is fitted to this run.",
+    )
+    footer = [text(20, y + 38 + 15 * k, note, INK, size=11) for k, note in enumerate(notes)]
+    return card(WIDTH, y + 96, "Weak and strong scaling on two GPUs", [*grid, *parts, *footer])
+
+
+def _legend() -> list[str]:
+    names = ((FASTER, "kernels"), (SLOWER, "overhead"), (PREDICTED, "predicted"))
+    return [
+        part
+        for k, (colour, name) in enumerate(names)
+        for part in (
+            box(20 + 110 * k, 46, 14, colour),
+            text(40 + 110 * k, 58, name, INK, size=11),
+        )
+    ]
+
+
+def _place(times: float) -> float:
+    return LEFT + (RIGHT - LEFT) * min(times, MOST) / MOST
+
+
+def _bar(solve: Solve, y: float) -> list[str]:
+    left, middle, right = map(_place, (0.0, solve.kernels, solve.times))
+    kernels, rest = (PREDICTED, "#e5e7eb") if solve.is_predicted else (FASTER, SLOWER)
+    parts = [
+        text(20, y + 12, solve.words, FAINT if solve.is_predicted else INK),
+        box(left, y + 1, middle - left, kernels),
+        box(middle, y + 1, right - middle, rest),
+    ]
+    if solve.spread is not None:
+        parts.append(whisker(*map(_place, solve.spread), y))
+    ideal = _place(solve.ideal)
+    parts.append(f'<path d="M{ideal:.1f},{y - 1:g} v18" stroke="{INK}" stroke-width="2"/>')
+    words = f"{solve.efficiency:.2f}" + (" (predicted)" if solve.is_predicted else "")
+    return [*parts, text(WIDTH - 20, y + 12, words, INK, anchor="end")]
