@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar, overload
 from numpy.typing import NDArray
 
 from . import dask as dask
+from . import hmm as hmm
 from . import ndimage as ndimage
 from . import signal as signal
 from . import tuning as tuning

@@ -28,6 +28,7 @@ FAMILIES: dict[str, set[str]] = {
     "tridiagonal": {"scans"},
     "grids": {"scans"},
     "ndimage": {"scans"},
+    "hmm": {"scans"},
 }
 MAY_IMPORT = {
     "cli": {"cli", "public", *FAMILIES, *BELOW},

@@ -14,7 +14,7 @@ from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import accepts_expressions
 from . import local
 from .interop import call_native, with_interop
-from .labelled import solve_labelled, solve_pair, solve_with_factors
+from .labelled import refuse_labelled, solve_labelled, solve_pair, solve_with_factors
 from .prepared import cache_entry
 from .signature import Call, SignatureRule
 
@@ -22,6 +22,7 @@ __all__ = [
     "aligned_operands",
     "prepared_function",
     "public_function",
+    "refuse_labelled",
     "solve",
     "solve_labelled",
     "solve_pair",

@@ -65,6 +65,16 @@ def solve_labelled(
     return _Call(function, bound, by_argument, like).solve()
 
 
+def refuse_labelled(
+    function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
+    """Raise TypeError for a function whose arguments have axes of states."""
+    raise TypeError(
+        f"arguments of {function.__name__} must be arrays without names of dimensions; got a "
+        f"DataArray: pass its data"
+    )
+
+
 def _operands(by_argument: Mapping[str, list[Any]]) -> list[Any]:
     """Return the DataArrays that determine the shape of the result."""
     return [

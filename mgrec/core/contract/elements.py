@@ -20,8 +20,9 @@ from .scan import Chain
 class ElementChain(Chain):
     """A chain with elements of :mod:`mgrec.core.arrays.elements` as operands and results.
 
-    Kernels receive itself as the algebra. Operands are arrays (outer, steps, inner, numbers) of
-    float64, with length 1 along axes that are broadcast. States are one array (outer, inner,
+    Kernels receive the recurrence as the algebra. Operands are arrays (outer, steps, inner,
+    numbers) of float64 or uint8, with length 1 along axes that are broadcast. Results have these
+    axes too, and are float64 where their numbers are float32. States are one array (outer, inner,
     numbers), and `initial` is an array of elements of float64.
 
     Attributes
@@ -88,11 +89,13 @@ class ElementChain(Chain):
         if carry_in is None:
             carry_in = self.first_carry_in((), shape)
         result = out[0] if out else backend.empty(shape, self.result_dtype)
-        numbers = self.result_dtype.itemsize // self.result_number_dtype.itemsize
-        target = result.reshape(-1).view(self.result_number_dtype)
-        target = target.reshape(*chunk.shape, numbers)
-        carry_out = backend.kernels(self.family).determine(self, chunk, carry_in, target)
-        return (result,), carry_out
-
-    def solver_arguments(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
-        return [*operands, *initial]
+        dtype = self.result_number_dtype
+        numbers = self.result_dtype.itemsize // dtype.itemsize
+        target = result.reshape(-1).view(dtype).reshape(*chunk.shape, numbers)
+        is_narrow = dtype == np.float32
+        computed = np.empty(target.shape) if is_narrow else target
+        backend.kernels(self.family).determine(self, chunk, carry_in, computed)
+        if is_narrow:
+            with np.errstate(over="ignore"):
+                target[...] = computed
+        return (result,), None

@@ -103,7 +103,7 @@ def matrix(n: int, algebra: Any = ("+", "*"), structure: str = "general") -> Mat
 
     *Cost.* A chunk of a Dask array is read twice, and its summary takes n + 1 times as long as its
     states. CuPy arrays take some passes over memory for each of log2(steps) levels. Dask arrays of
-    CuPy arrays, and ``method`` other than "auto", are not supported.
+    CuPy arrays, DataArrays, and ``method`` other than "auto", are not supported.
 
     Examples
     --------

@@ -31,14 +31,9 @@ def determine(
     uses_threads: bool = False,
 ) -> None:
     """Write the states after every step to `result` (outer, steps, inner, n)."""
-    if result.size == 0:
-        return
-    wide = result if result.dtype == np.float64 else np.empty(result.shape)
-    states = carry_in.reshape(-1, 1, recurrence.matrix_map.n).copy()
-    _advance(recurrence, chunk, states, wide.reshape(-1), uses_threads)
-    if wide is not result:
-        with np.errstate(over="ignore"):
-            result[...] = wide
+    if result.size:
+        states = carry_in.reshape(-1, 1, recurrence.matrix_map.n).copy()
+        _advance(recurrence, chunk, states, result.reshape(-1), uses_threads)
 
 
 def precompute(recurrence: MatrixRecurrence, chunk: Chunk) -> MatrixSummary:

@@ -1,0 +1,41 @@
+from typing import Any
+
+from ..types import Kind, Memory, Operand
+from .results import ForwardBackward, ViterbiPath
+
+def log_likelihood(
+    startprob: Operand | Kind,
+    transmat: Operand | Kind,
+    log_frameprob: Operand | Kind,
+    *,
+    axis: int = -1,
+    reset: Any = None,
+    memory: Memory = "stream",
+) -> Any: ...
+def forward_backward(
+    startprob: Operand | Kind,
+    transmat: Operand | Kind,
+    log_frameprob: Operand | Kind,
+    *,
+    axis: int = -1,
+    reset: Any = None,
+    memory: Memory = "stream",
+) -> ForwardBackward: ...
+def viterbi(
+    startprob: Operand | Kind,
+    transmat: Operand | Kind,
+    log_frameprob: Operand | Kind,
+    *,
+    axis: int = -1,
+    reset: Any = None,
+    memory: Memory = "stream",
+) -> ViterbiPath: ...
+def sample(
+    startprob: Operand | Kind,
+    transmat: Operand | Kind,
+    uniform: Operand | Kind,
+    *,
+    axis: int = -1,
+    reset: Any = None,
+    memory: Memory = "stream",
+) -> Any: ...

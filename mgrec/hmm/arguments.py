@@ -1,0 +1,220 @@
+"""Argument validation of hidden Markov models, and the problems of their passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.array_types import cast, check_same_device, is_lazy
+from ..core.arrays.elements import as_elements, broadcast_shape, element_dtype
+from ..core.arrays.resets import as_reset
+from ..core.arrays.validation import as_any_array, as_axis, is_one_of
+from ..core.backends import common_backend
+from ..core.contract.problem import Problem, varying
+from ..scans.matrix.arguments import (
+    along_rows,
+    as_operand,
+    as_vectors,
+    check_on_gpu,
+    check_rows,
+    result_dtype,
+)
+from .recurrence import HmmRecurrence
+
+LARGEST = 128
+"""Largest number of states; pointers of one byte hold 254."""
+_FLOAT64 = np.dtype(np.float64)
+
+
+@dataclass(frozen=True)
+class Model:
+    """The validated arguments of a function of :mod:`mgrec.hmm`.
+
+    Attributes
+    ----------
+    startprob : array (..., states)
+        Its leading axes broadcast to the rows.
+    transmat : array (..., states, states)
+        Its leading axes broadcast to `shape`.
+    log_frameprob : array (..., states)
+        Its leading axes broadcast to `shape`. Uniform random numbers (...) for a sample.
+    shape : tuple of int or nan
+        Steps and rows.
+    axis : int
+    marks : array of uint8, optional
+        First steps of sequences besides the first one.
+    memory : str
+    """
+
+    startprob: Any
+    transmat: Any
+    log_frameprob: Any
+    shape: tuple[Any, ...]
+    axis: int
+    marks: Any
+    memory: str
+
+    @property
+    def count(self) -> int:
+        """Number of states."""
+        return int(self.transmat.shape[-1])
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether the arrays, or chunks of Dask arrays, are in host memory."""
+        arrays = (self.log_frameprob, self.transmat, self.startprob)
+        return bool(common_backend(arrays).is_host)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of probabilities in results."""
+        return result_dtype(self.log_frameprob, self.transmat, self.startprob)
+
+    def in_logarithms(self) -> Model:
+        """Return the model with the logarithms of `startprob` and `transmat`."""
+        return replace(self, startprob=_log(self.startprob), transmat=_log(self.transmat))
+
+
+def check_model(
+    startprob: Any, transmat: Any, log_frameprob: Any, axis: Any, reset: Any, memory: str
+) -> Model:
+    """Return the validated arguments; raise if one is invalid."""
+    count = _number_of_states("log_frameprob", log_frameprob, 1)
+    frames = as_vectors("log_frameprob", log_frameprob, (count,))
+    matrices = as_vectors("transmat", transmat, (count, count))
+    shapes = {"log_frameprob": frames.shape[:-1], "transmat": matrices.shape[:-2]}
+    return _checked("log_frameprob", startprob, matrices, frames, shapes, axis, reset, memory)
+
+
+def check_chain(
+    startprob: Any, transmat: Any, uniform: Any, axis: Any, reset: Any, memory: str
+) -> Model:
+    """Return the validated arguments of :func:`mgrec.hmm.sample`; the frames are `uniform`."""
+    count = _number_of_states("transmat", transmat, 2)
+    numbers = cast(as_vectors("uniform", uniform, ()), _FLOAT64)
+    matrices = as_vectors("transmat", transmat, (count, count))
+    if numbers.ndim == 0:
+        raise ValueError("uniform must have an axis of steps; got a number")
+    shapes = {"uniform": numbers.shape, "transmat": matrices.shape[:-2]}
+    return _checked("uniform", startprob, matrices, numbers, shapes, axis, reset, memory)
+
+
+def _checked(
+    name: str, startprob: Any, matrices: Any, frames: Any, shapes: dict[str, Any], axis: Any,
+    reset: Any, memory: str,
+) -> Model:  # fmt: skip
+    starts = as_vectors("startprob", startprob, (matrices.shape[-1],))
+    resets = [] if reset is None else [("reset", reset)]
+    named = [(name, frames), ("transmat", matrices), *resets]
+    check_same_device(named, [("startprob", starts)])
+    shape = broadcast_shape(shapes, "the axes of steps and rows")
+    axis = as_axis(axis, shape)
+    check_rows("startprob", starts.shape[:-1], shape, axis)
+    marks = None if reset is None else as_reset(reset, shape, axis, False)
+    backend = common_backend([frames, matrices, starts])
+    if not backend.is_host:
+        check_on_gpu(backend, [frames, matrices, starts], "auto")
+    if not is_one_of(memory, ("stream", "two-pass")):
+        raise ValueError(f"memory must be 'stream' or 'two-pass'; got {memory!r}")
+    return Model(starts, matrices, frames, shape, axis, marks, memory)
+
+
+def _number_of_states(name: str, value: Any, ndim: int) -> int:
+    array = as_any_array(name, value)
+    if array.ndim < 2:
+        wanted = "(..., steps, states)" if ndim == 1 else "(..., states, states)"
+        raise ValueError(f"{name} must have shape {wanted}; got {array.shape}")
+    count = array.shape[-1]
+    if not 1 <= count <= LARGEST:
+        raise ValueError(f"{name} must have 1 to {LARGEST} states; got {count}")
+    return int(count)
+
+
+def _log(probabilities: Any) -> Any:
+    if is_lazy(probabilities):
+        return probabilities.map_blocks(_log, dtype=_FLOAT64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log(probabilities.astype(_FLOAT64))
+
+
+def forward_problem(model: Model, phase: str = "forward") -> Problem:
+    """Return the problem of the pass "forward", or "score" for a model in logarithms."""
+    count = model.count
+    starts = along_rows(as_elements(model.startprob, 1), model.shape, model.axis)
+    operands = [*_frames_and_matrices(model), (starts, (count,), model.startprob.dtype)]
+    numbers = element_dtype(np.dtype(np.uint8 if phase == "score" else np.float64), (count + 1,))
+    return _problem(model, phase, operands + _marks(model), numbers)
+
+
+def backward_problem(model: Model, filtered: Any) -> Problem:
+    """Return the problem of the pass "backward", from the result of the pass "forward"."""
+    count = model.count
+    operands = [(filtered, (count + 1,), _FLOAT64), *_frames_and_matrices(model)]
+    return _problem(
+        model, "backward", operands + _marks(model), element_dtype(model.dtype, (count,))
+    )
+
+
+def follow_problem(model: Model, pointers: Any) -> Problem:
+    """Return the problem of the pass "follow", from the result of the pass "score"."""
+    count = model.count
+    starts = along_rows(as_elements(model.startprob, 1), model.shape, model.axis)
+    operands = [
+        (pointers, (count + 1,), np.dtype(np.uint8)),
+        *_frames_and_matrices(model),
+        (starts, (count,), model.startprob.dtype),
+    ]
+    return _problem(model, "follow", operands, element_dtype(_FLOAT64, (2,)))
+
+
+def draw_problem(model: Model) -> Problem:
+    """Return the problem of the pass "draw", for a model with uniform numbers as its frames."""
+    count, starts = model.count, as_elements(model.startprob, 1)
+    operands = [
+        (model.log_frameprob, (), _FLOAT64),
+        (as_operand(model.transmat, 2), (count, count), model.transmat.dtype),
+        (along_rows(starts, model.shape, model.axis), (count,), model.startprob.dtype),
+    ]
+    return _problem(model, "draw", operands + _marks(model), np.dtype(np.int32))
+
+
+Operand = tuple[Any, tuple[int, ...], np.dtype[Any]]
+"""Elements, and the shape and the dtype of their numbers."""
+
+
+def _frames_and_matrices(model: Model) -> list[Operand]:
+    count = model.count
+    return [
+        (as_operand(model.log_frameprob, 1), (count,), model.log_frameprob.dtype),
+        (as_operand(model.transmat, 2), (count, count), model.transmat.dtype),
+    ]
+
+
+def _marks(model: Model) -> list[Operand]:
+    return [] if model.marks is None else [(model.marks, (), model.marks.dtype)]
+
+
+def _problem(model: Model, phase: str, operands: list[Operand], result: np.dtype[Any]) -> Problem:
+    count, shape = model.count, model.shape
+    is_reverse = phase in ("backward", "follow")
+    number_dtypes = {"score": np.dtype(np.uint8), "backward": model.dtype, "draw": result}
+    state_numbers = 1 if phase in ("follow", "draw") else count
+    recurrence = HmmRecurrence(
+        dtype=result,
+        result_dtype=result,
+        varying=tuple([varying(array.shape, shape) for array, _, _ in operands]),
+        block_dtypes=tuple([array.dtype for array, _, _ in operands]),
+        axis=model.axis,
+        reverse=is_reverse,
+        state_dtype=element_dtype(_FLOAT64, (state_numbers,)),
+        states=1,
+        element_shapes=tuple([numbers for _, numbers, _ in operands]),
+        element_dtypes=tuple([dtype for _, _, dtype in operands]),
+        result_number_dtype=number_dtypes.get(phase, _FLOAT64),
+        state_numbers=state_numbers,
+        phase=phase,
+        count=count,
+    )
+    return Problem(recurrence, tuple([array for array, _, _ in operands]), (), shape, model.memory)

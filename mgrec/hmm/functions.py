@@ -1,0 +1,284 @@
+"""The public functions of hidden Markov models."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.elements import from_elements
+from ..core.contract.problem import Composed
+from ..solve import public_function, refuse_labelled, solve
+from . import on_gpu
+from .arguments import (
+    Model,
+    backward_problem,
+    check_chain,
+    check_model,
+    draw_problem,
+    follow_problem,
+    forward_problem,
+)
+from .results import ForwardBackward, ViterbiPath
+
+_FLOAT64 = np.dtype(np.float64)
+
+
+@partial(public_function, labelled=refuse_labelled)
+def log_likelihood(
+    startprob: Any,
+    transmat: Any,
+    log_frameprob: Any,
+    *,
+    axis: int = -1,
+    reset: Any = None,
+    memory: str = "stream",
+) -> Composed:
+    """Return the log-likelihood of observations under a hidden Markov model.
+
+    Parameters
+    ----------
+    startprob, transmat, log_frameprob, axis, reset, memory
+        See :func:`mgrec.hmm.forward_backward`.
+
+    Returns
+    -------
+    float64, array or dask.array.Array
+        Logarithm of the probability of all observations of each row; that of a sequence without
+        a possible path is -inf.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for :func:`mgrec.hmm.forward_backward`.
+
+    Examples
+    --------
+    A fair and a loaded coin, exchanged one time in ten, and four throws of heads:
+
+    >>> import numpy as np, mgrec
+    >>> transmat = np.array([[0.9, 0.1], [0.1, 0.9]])
+    >>> heads = np.log([0.5, 0.8])
+    >>> log_prob = mgrec.hmm.log_likelihood([0.5, 0.5], transmat, np.tile(heads, (4, 1)))
+    >>> round(float(log_prob), 4)
+    -1.5201
+    """
+    model = check_model(startprob, transmat, log_frameprob, axis, reset, memory)
+
+    def solve_passes() -> Any:
+        if not model.is_on_host:
+            return on_gpu.forward(model)[0]
+        return _log_prob(model, solve(forward_problem(model)))
+
+    return Composed("log_likelihood", solve_passes)
+
+
+@partial(public_function, labelled=refuse_labelled)
+def forward_backward(
+    startprob: Any,
+    transmat: Any,
+    log_frameprob: Any,
+    *,
+    axis: int = -1,
+    reset: Any = None,
+    memory: str = "stream",
+) -> Composed:
+    """Return the probabilities of the states of a hidden Markov model, given all observations.
+
+    Names and order of the arguments are those of hmmlearn.
+
+    Parameters
+    ----------
+    startprob : array_like (..., states)
+        Probability of each state at the first step of a sequence.
+    transmat : array_like (..., states, states)
+        Probability of each transition: ``transmat[i, j]`` from state i to state j. An array
+        (..., steps, states, states) has those from the step before to each step; the first is not
+        used. Probabilities need not sum to 1.
+    log_frameprob : array_like (..., steps, states)
+        Logarithm of the probability, or of the density, of each observation in each state. At most
+        128 states. A missing observation has 0 in each state.
+    axis : int, optional
+        Axis of the steps among the axes before that of the states. The default is the last.
+    reset : array_like, optional
+        Marks of bool at the first step of each further sequence, or labels that change there: see
+        :func:`mgrec.linear_recurrence` and :func:`mgrec.starts`.
+    memory : {"stream", "two-pass"}, optional
+        See :func:`mgrec.linear_recurrence`.
+
+    Returns
+    -------
+    ForwardBackward
+        The tuple (log_prob, posteriors). ``log_prob`` is the logarithm of the probability of all
+        observations of each row, in float64. ``posteriors`` has the shape (..., steps, states), and
+        is float32 if all arguments are, or float64. It is nan in a sequence without a possible
+        path.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not real, or `reset` is of another dtype.
+    ValueError
+        If shapes do not match, `axis` is out of range, or there are too many states.
+
+    Notes
+    -----
+    *Accuracy.* Weights of states are scaled to a sum of 1 at each step, so that nothing underflows.
+    All is computed in float64. A chunk of a Dask array contributes a matrix, whose columns have
+    scales of their own: posteriors then differ by a few roundings from those of one chunk.
+
+    *Cost.* One pass over the steps in each direction. A chunk's matrix takes as many passes as
+    there are states. CuPy arrays take some passes over matrices of all steps for each of
+    log2(steps) levels. Dask arrays of CuPy arrays are not supported.
+
+    Examples
+    --------
+    A fair and a loaded coin, exchanged one time in ten. After four heads the coin is probably the
+    loaded one:
+
+    >>> import numpy as np, mgrec
+    >>> transmat = np.array([[0.9, 0.1], [0.1, 0.9]])
+    >>> heads = np.log([0.5, 0.8])
+    >>> log_prob, posteriors = mgrec.hmm.forward_backward(
+    ...     [0.5, 0.5], transmat, np.tile(heads, (4, 1))
+    ... )
+    >>> posteriors.round(3)
+    array([[0.208, 0.792],
+           [0.182, 0.818],
+           [0.182, 0.818],
+           [0.208, 0.792]])
+    """
+    model = check_model(startprob, transmat, log_frameprob, axis, reset, memory)
+
+    def solve_passes() -> ForwardBackward:
+        if not model.is_on_host:
+            return on_gpu.forward_backward(model)
+        filtered = solve(forward_problem(model))
+        posteriors = solve(backward_problem(model, filtered))
+        return ForwardBackward(
+            _log_prob(model, filtered), from_elements(posteriors, model.dtype, (model.count,))
+        )
+
+    return Composed("forward_backward", solve_passes)
+
+
+@partial(public_function, labelled=refuse_labelled)
+def viterbi(
+    startprob: Any,
+    transmat: Any,
+    log_frameprob: Any,
+    *,
+    axis: int = -1,
+    reset: Any = None,
+    memory: str = "stream",
+) -> Composed:
+    """Return the most probable sequence of states of a hidden Markov model.
+
+    Parameters
+    ----------
+    startprob, transmat, log_frameprob, axis, reset, memory
+        See :func:`mgrec.hmm.forward_backward`.
+
+    Returns
+    -------
+    ViterbiPath
+        The tuple (log_prob, states). ``log_prob`` is the logarithm of the probability of the
+        observations and the states of each row, in float64. ``states`` has the shape (..., steps)
+        and the dtype int32.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for :func:`mgrec.hmm.forward_backward`.
+
+    Notes
+    -----
+    *Ties* go to the lowest state. Scores (logarithms) of paths that differ by less than 1e-10 are
+    ties: the rounding of scores depends on the chunks, and the path does not.
+
+    *Cost.* One pass over the steps in each direction, with one byte for each step and state in
+    between.
+
+    Examples
+    --------
+    Two regimes of weather, and five days of which the third and the fourth are wet:
+
+    >>> import numpy as np, mgrec
+    >>> transmat = np.array([[0.8, 0.2], [0.4, 0.6]])
+    >>> dry, wet = np.log([0.9, 0.2]), np.log([0.1, 0.8])
+    >>> log_prob, states = mgrec.hmm.viterbi(
+    ...     [0.5, 0.5], transmat, np.array([dry, dry, wet, wet, dry])
+    ... )
+    >>> states
+    array([0, 0, 1, 1, 0], dtype=int32)
+    """
+    model = check_model(startprob, transmat, log_frameprob, axis, reset, memory)
+
+    def solve_passes() -> ViterbiPath:
+        in_logarithms = model.in_logarithms()
+        if not model.is_on_host:
+            return on_gpu.viterbi(in_logarithms)
+        pointers = solve(forward_problem(in_logarithms, "score"))
+        steps = solve(follow_problem(in_logarithms, pointers))
+        both = from_elements(steps, _FLOAT64, (2,))
+        return ViterbiPath(both[..., 1].sum(axis=model.axis), both[..., 0].astype(np.int32))
+
+    return Composed("viterbi", solve_passes)
+
+
+@partial(public_function, labelled=refuse_labelled)
+def sample(
+    startprob: Any,
+    transmat: Any,
+    uniform: Any,
+    *,
+    axis: int = -1,
+    reset: Any = None,
+    memory: str = "stream",
+) -> Composed:
+    """Return a random sequence of states of a Markov chain, from uniform random numbers.
+
+    Parameters
+    ----------
+    startprob, transmat, axis, reset, memory
+        See :func:`mgrec.hmm.forward_backward`.
+    uniform : array_like (..., steps)
+        Independent random numbers from 0 to 1, as ``numpy.random.Generator.random`` draws them. The
+        state at a step is the first one whose probability, added to those of all lower states,
+        exceeds the number.
+
+    Returns
+    -------
+    array or dask.array.Array
+        States (..., steps) of dtype int32, the same in any chunks.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for :func:`mgrec.hmm.forward_backward`.
+
+    Examples
+    --------
+    Observations of a chain of two states, with their own means:
+
+    >>> import numpy as np, mgrec
+    >>> generator = np.random.default_rng(0)
+    >>> transmat = np.array([[0.9, 0.1], [0.2, 0.8]])
+    >>> states = mgrec.hmm.sample([0.5, 0.5], transmat, generator.random(8))
+    >>> states
+    array([1, 1, 0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> observations = generator.normal(np.array([-1.0, 2.0])[states], 0.5)
+    """
+    model = check_chain(startprob, transmat, uniform, axis, reset, memory)
+
+    def solve_passes() -> Any:
+        return solve(draw_problem(model)) if model.is_on_host else on_gpu.sample(model)
+
+    return Composed("sample", solve_passes)
+
+
+def _log_prob(model: Model, filtered: Any) -> Any:
+    """Return the log-likelihood of each row, from the result of the pass "forward"."""
+    both = from_elements(filtered, _FLOAT64, (model.count + 1,))
+    return both[..., -1].sum(axis=model.axis)

@@ -1,0 +1,101 @@
+"""The passes over the steps of a hidden Markov model, and the summaries of chunks.
+
+===========  =========  ==============================================  ========================
+pass         direction  operands                                        state
+===========  =========  ==============================================  ========================
+"forward"    forward    log_frameprob, transmat, startprob, marks       weights of the states
+"backward"   backward   forward result, log_frameprob, transmat, marks  weights of the states
+"score"      forward    log_frameprob, log_transmat, log_startprob,     scores of the best paths
+                        marks
+"follow"     backward   pointers, log_frameprob, log_transmat,          one state
+                        log_startprob
+"draw"       forward    uniform, transmat, startprob, marks             one state
+===========  =========  ==============================================  ========================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..core.contract.elements import ElementChain
+
+FIRST_STATES = {"forward": -1.0, "score": np.inf, "follow": -1.0, "draw": -1.0}
+"""States before the first step of a sequence, for each entry."""
+
+
+@dataclass(frozen=True)
+class HmmSummary:
+    """The last states of a chunk for each state before it.
+
+    Attributes
+    ----------
+    columns : array (outer, inner, columns, numbers)
+        Column i is the result of state i. The last column of all passes but "backward" is that of
+        a sequence that starts with the chunk.
+    log_scales : array (outer, inner, columns)
+        Logarithms of the factors of the columns of "forward" and "backward".
+    is_reset : array (outer, inner) of bool
+        Whether a sequence starts in the chunk, so that all columns are the same.
+    """
+
+    columns: np.ndarray
+    log_scales: np.ndarray
+    is_reset: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class HmmRecurrence(ElementChain):
+    """One pass over the steps of a hidden Markov model with `count` states."""
+
+    family: ClassVar[str] = "hmm"
+    methods: ClassVar[tuple[str, ...]] = ("auto",)
+    phase: str
+    count: int
+
+    def first_state(self) -> Any:
+        """Return the state before the first step of a sequence."""
+        first = FIRST_STATES.get(self.phase, 1.0 / self.count)
+        return np.full(self.state_numbers, first)
+
+
+def propagate(recurrence: HmmRecurrence, summary: HmmSummary, carry_in: np.ndarray) -> np.ndarray:
+    """Return the states after a chunk, from those before it."""
+    count = recurrence.count
+    with np.errstate(all="ignore"):
+        if recurrence.phase in ("follow", "draw"):
+            index = np.where(carry_in < 0, count, carry_in).astype(np.intp)
+            return np.take_along_axis(summary.columns[..., 0], index, -1)
+        if recurrence.phase == "score":
+            carry_out = _best(summary, carry_in)
+        else:
+            carry_out = _combined(recurrence, summary, carry_in)
+    return np.where(summary.is_reset[..., None], summary.columns[..., 0, :], carry_out)
+
+
+def _best(summary: HmmSummary, carry_in: np.ndarray) -> np.ndarray:
+    """Return the highest sums of a score and those of its column, of which the largest is 0."""
+    images, first = summary.columns[..., :-1, :], summary.columns[..., -1, :]
+    scores = (carry_in[..., None] + images).max(-2)
+    scores = np.where(carry_in[..., :1] == np.inf, first, scores)
+    most = scores.max(-1, keepdims=True)
+    return scores - np.where(np.isfinite(most), most, 0.0)
+
+
+def _combined(recurrence: HmmRecurrence, summary: HmmSummary, carry_in: np.ndarray) -> np.ndarray:
+    """Return the weighted sum of the columns, scaled to a sum of 1."""
+    count = recurrence.count
+    images, log_scales = summary.columns[..., :count, :], summary.log_scales[..., :count]
+    logs = np.log(carry_in) + log_scales
+    most = logs.max(-1, keepdims=True)
+    factors = np.exp(logs - np.where(np.isfinite(most), most, 0.0))
+    # A column without a possible path is 0, and its scale of no meaning.
+    factors = np.where((carry_in == 0) | (log_scales == -np.inf), 0.0, factors)
+    weights = (factors[..., None] * images).sum(-2)
+    total = weights.sum(-1, keepdims=True)
+    weights = np.where(total == 0, 0.0, weights / total)
+    if recurrence.phase == "forward":
+        weights = np.where(carry_in[..., :1] < 0, summary.columns[..., -1, :], weights)
+    return weights

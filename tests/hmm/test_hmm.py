@@ -1,0 +1,304 @@
+"""Hidden Markov models against loops over the steps."""
+
+from dataclasses import replace
+
+import dask.array as da
+import numpy as np
+import pytest
+from cases import from_gpu, on_gpu
+
+import mgrec
+from mgrec.hmm import on_gpu as array_operations
+from mgrec.hmm.arguments import check_chain, check_model
+
+
+def sequences_of(steps, reset):
+    starts = [0] if reset is None else sorted({0, *np.flatnonzero(reset)})
+    return list(zip(starts, [*starts[1:], steps], strict=True))
+
+
+def forward_backward_loop(startprob, transmat, log_frameprob, reset=None):
+    """Log-likelihood and posteriors of one row, by the loops in long double."""
+    steps, count = log_frameprob.shape
+    matrices = np.broadcast_to(transmat, (steps, count, count)).astype(np.longdouble)
+    emissions = np.exp(log_frameprob.astype(np.longdouble))
+    log_prob, posteriors = np.longdouble(0), np.empty((steps, count), np.longdouble)
+    for start, stop in sequences_of(steps, reset):
+        forward, backward = [], [np.ones(count, np.longdouble)]
+        for step in range(start, stop):
+            before = startprob if step == start else forward[-1] @ matrices[step]
+            weights = before * emissions[step]
+            log_prob += np.log(weights.sum())
+            forward.append(weights / weights.sum())
+        for step in range(stop - 1, start, -1):
+            later = matrices[step] @ (emissions[step] * backward[-1])
+            backward.append(later / later.sum())
+        both = np.array(forward) * np.array(backward[::-1])
+        posteriors[start:stop] = both / both.sum(1, keepdims=True)
+    return float(log_prob), posteriors.astype(float)
+
+
+def viterbi_loop(startprob, transmat, log_frameprob, reset=None):
+    """Log-probability and states of the best path of one row; ties go to the lowest state."""
+    steps, count = log_frameprob.shape
+    with np.errstate(divide="ignore"):
+        matrices = np.log(np.broadcast_to(transmat, (steps, count, count)))
+        starts = np.log(startprob)
+    states, log_prob = np.empty(steps, int), 0.0
+    for start, stop in sequences_of(steps, reset):
+        score, pointers = starts + log_frameprob[start], []
+        for step in range(start + 1, stop):
+            paths = score[:, None] + matrices[step]
+            pointers.append((paths >= paths.max(0) - 1e-11).argmax(0))
+            score = paths.max(0) + log_frameprob[step]
+        log_prob += score.max()
+        states[stop - 1] = (score >= score.max() - 1e-11).argmax()
+        for step in range(stop - 1, start, -1):
+            states[step - 1] = pointers[step - 1 - start][states[step]]
+    return log_prob, states
+
+
+def drawn(steps, count, rows=(), seed=0, varies=False):
+    generator = np.random.default_rng(seed)
+    startprob = generator.dirichlet(np.ones(count), rows)
+    transmat = generator.dirichlet(np.ones(count), (*rows, steps, count) if varies else count)
+    log_frameprob = generator.normal(scale=3.0, size=(*rows, steps, count)) - 100.0
+    return startprob, transmat, log_frameprob
+
+
+def as_numpy(array):
+    return array
+
+
+def in_chunks(array, axis=0, size=7):
+    return da.from_array(array, chunks=(*([-1] * axis), size, *([-1] * (array.ndim - axis - 1))))
+
+
+RESETS = [None, np.arange(40) % 17 == 5]
+
+
+@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+@pytest.mark.parametrize("varies", [False, True])
+@pytest.mark.parametrize("reset", RESETS)
+@pytest.mark.parametrize("count", [1, 3, 10])
+def test_passes_are_those_of_the_loop(place, varies, reset, count):
+    startprob, transmat, log_frameprob = model = drawn(40, count, varies=varies)
+    placed = startprob, place(transmat) if varies else transmat, place(log_frameprob)
+    log_prob, posteriors = mgrec.hmm.forward_backward(*placed, reset=reset)
+    wanted_log_prob, wanted = forward_backward_loop(*model, reset)
+    assert isinstance(posteriors, da.Array) == (place is in_chunks)
+    np.testing.assert_allclose(log_prob, wanted_log_prob, rtol=1e-13)
+    np.testing.assert_allclose(posteriors, wanted, rtol=1e-12, atol=1e-15)
+    likelihood = mgrec.hmm.log_likelihood(*placed, reset=reset)
+    np.testing.assert_array_equal(np.asarray(likelihood), np.asarray(log_prob))
+    log_prob, states = mgrec.hmm.viterbi(*placed, reset=reset)
+    wanted_log_prob, wanted = viterbi_loop(*model, reset)
+    assert states.dtype == np.int32
+    np.testing.assert_array_equal(states, wanted)
+    np.testing.assert_allclose(log_prob, wanted_log_prob, rtol=1e-13)
+
+
+@pytest.mark.parametrize("varies", [False, True])
+@pytest.mark.parametrize("reset", RESETS)
+@pytest.mark.parametrize("steps", [1, 2, 7, 40])
+def test_array_operations_of_a_gpu_give_the_results_of_the_loop(varies, reset, steps):
+    arguments = drawn(steps, 3, varies=varies)
+    reset = None if reset is None else reset[:steps]
+    model = check_model(*arguments, -1, reset, "stream")
+    log_prob, posteriors = array_operations.forward_backward(model)
+    wanted_log_prob, wanted = forward_backward_loop(*arguments, reset)
+    np.testing.assert_allclose(log_prob, wanted_log_prob, rtol=1e-13)
+    np.testing.assert_allclose(posteriors, wanted, rtol=1e-11, atol=1e-14)
+    log_prob, states = array_operations.viterbi(model.in_logarithms())
+    wanted_log_prob, wanted = viterbi_loop(*arguments, reset)
+    np.testing.assert_array_equal(states, wanted)
+    np.testing.assert_allclose(log_prob, wanted_log_prob, rtol=1e-13)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("reset", RESETS)
+def test_cupy_arrays(reset):
+    arguments = drawn(40, 4, rows=(2,))
+    placed = [on_gpu(array) for array in arguments]
+    marks = None if reset is None else on_gpu(reset)
+    wanted = mgrec.hmm.forward_backward(*arguments, reset=reset)
+    for values, others in zip(
+        mgrec.hmm.forward_backward(*placed, reset=marks), wanted, strict=True
+    ):
+        np.testing.assert_allclose(from_gpu(values), others, rtol=1e-11, atol=1e-14)
+    likelihood = mgrec.hmm.log_likelihood(*placed, reset=marks)
+    np.testing.assert_allclose(from_gpu(likelihood), wanted.log_prob, rtol=1e-12)
+    log_prob, states = mgrec.hmm.viterbi(*placed, reset=marks)
+    wanted = mgrec.hmm.viterbi(*arguments, reset=reset)
+    np.testing.assert_array_equal(from_gpu(states), wanted.states)
+    np.testing.assert_allclose(from_gpu(log_prob), wanted.log_prob, rtol=1e-12)
+
+
+def sample_loop(startprob, transmat, uniform, reset=None):
+    states = []
+    matrices = np.broadcast_to(transmat, (len(uniform), *transmat.shape[-2:]))
+    for step, number in enumerate(uniform):
+        is_first = step == 0 or (reset is not None and reset[step])
+        sums = (startprob if is_first else matrices[step, states[-1]]).cumsum()
+        states.append(min(int((sums <= number).sum()), len(sums) - 1))
+    return np.array(states)
+
+
+@pytest.mark.parametrize("varies", [False, True])
+@pytest.mark.parametrize("reset", RESETS)
+def test_samples_are_those_of_the_loop(varies, reset):
+    startprob, transmat, _ = drawn(40, 4, varies=varies)
+    uniform = np.random.default_rng(1).random(40)
+    wanted = sample_loop(startprob, transmat, uniform, reset)
+    for place in (as_numpy, in_chunks):
+        states = mgrec.hmm.sample(startprob, transmat, place(uniform), reset=reset)
+        assert states.dtype == np.int32
+        np.testing.assert_array_equal(states, wanted)
+    model = check_chain(startprob, transmat, uniform, -1, reset, "stream")
+    np.testing.assert_array_equal(array_operations.sample(model), wanted)
+
+
+@pytest.mark.gpu
+def test_samples_of_cupy_arrays():
+    startprob, transmat, _ = drawn(40, 4)
+    uniform = np.random.default_rng(1).random((40, 3))
+    wanted = mgrec.hmm.sample(startprob, transmat, uniform, axis=0)
+    placed = map(on_gpu, (startprob, transmat, uniform))
+    np.testing.assert_array_equal(from_gpu(mgrec.hmm.sample(*placed, axis=0)), wanted)
+
+
+def test_rows_and_axes():
+    startprob, transmat, log_frameprob = drawn(20, 3, rows=(2, 4))
+    log_prob, posteriors = mgrec.hmm.forward_backward(startprob, transmat, log_frameprob)
+    paths = mgrec.hmm.viterbi(startprob, transmat, log_frameprob)
+    assert log_prob.shape == (2, 4)
+    for row in np.ndindex(2, 4):
+        one = mgrec.hmm.forward_backward(startprob[row], transmat, log_frameprob[row])
+        np.testing.assert_allclose(log_prob[row], one.log_prob, rtol=1e-14)
+        np.testing.assert_array_equal(posteriors[row], one.posteriors)
+        one = mgrec.hmm.viterbi(startprob[row], transmat, log_frameprob[row])
+        np.testing.assert_array_equal(paths.states[row], one.states)
+    for place in (as_numpy, in_chunks):
+        turned = mgrec.hmm.forward_backward(
+            startprob, transmat, place(log_frameprob.transpose(2, 0, 1, 3)), axis=0
+        )
+        np.testing.assert_allclose(
+            np.moveaxis(np.asarray(turned.posteriors), 0, 2), posteriors, rtol=1e-12
+        )
+        np.testing.assert_allclose(turned.log_prob, log_prob, rtol=1e-13)
+
+
+@pytest.mark.parametrize("size", [3, 5, 8, 40])
+def test_ties_go_to_the_lowest_state_in_any_chunks(size):
+    """Two equal states: all paths between them are ties, whatever the rounding of their scores."""
+    startprob, transmat = np.full(4, 0.25), np.full((4, 4), 0.1)
+    transmat[:2, :2] = transmat[2:, 2:] = 0.4
+    generator = np.random.default_rng(0)
+    log_frameprob = np.repeat(generator.normal(scale=5.0, size=(40, 2)), 2, axis=1)
+    _, wanted = viterbi_loop(startprob, transmat, log_frameprob)
+    assert set(wanted) == {0, 2}
+    _, states = mgrec.hmm.viterbi(startprob, transmat, in_chunks(log_frameprob, size=size))
+    np.testing.assert_array_equal(states, wanted)
+    model = check_model(startprob, transmat, log_frameprob, -1, None, "stream")
+    _, states = array_operations.viterbi(model.in_logarithms())
+    np.testing.assert_array_equal(states, wanted)
+
+
+def test_long_sequences_do_not_underflow():
+    startprob, transmat, log_frameprob = drawn(20_000, 3, seed=1)
+    log_frameprob = log_frameprob - 1e4
+    wanted = forward_backward_loop(startprob, transmat, log_frameprob + 1e4)
+    for place in (as_numpy, lambda array: in_chunks(array, size=7000)):
+        log_prob, posteriors = mgrec.hmm.forward_backward(startprob, transmat, place(log_frameprob))
+        np.testing.assert_allclose(log_prob, wanted[0] - 1e4 * 20_000, rtol=1e-13)
+        np.testing.assert_allclose(posteriors, wanted[1], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+def test_states_that_cannot_be_left_or_reached(place):
+    """Left-to-right models have zeros; a sequence may have no path at all."""
+    startprob, transmat = np.array([1.0, 0.0, 0.0]), np.triu(np.full((3, 3), 0.3))
+    log_frameprob = np.random.default_rng(0).normal(size=(30, 3))
+    wanted = forward_backward_loop(startprob, transmat, log_frameprob)
+    log_prob, posteriors = mgrec.hmm.forward_backward(startprob, transmat, place(log_frameprob))
+    np.testing.assert_allclose(posteriors, wanted[1], rtol=1e-12, atol=1e-300)
+    reset = np.arange(30) == 20
+    log_frameprob[10] = -np.inf
+    log_prob, posteriors = map(
+        np.asarray,
+        mgrec.hmm.forward_backward(startprob, transmat, place(log_frameprob), reset=reset),
+    )
+    assert log_prob == -np.inf
+    wanted = forward_backward_loop(startprob, transmat, log_frameprob[20:])
+    np.testing.assert_allclose(posteriors[20:], wanted[1], rtol=1e-12)
+    assert np.isnan(posteriors[:20]).all()
+
+
+def test_dtypes():
+    arguments = [array.astype(np.float32) for array in drawn(20, 3)]
+    for place in (as_numpy, in_chunks):
+        log_prob, posteriors = mgrec.hmm.forward_backward(*arguments[:2], place(arguments[2]))
+        assert (log_prob.dtype, posteriors.dtype) == (np.float64, np.float32)
+        wanted = forward_backward_loop(*(array.astype(float) for array in arguments))
+        np.testing.assert_allclose(posteriors, wanted[1], rtol=1e-6)
+        np.testing.assert_allclose(log_prob, wanted[0], rtol=1e-12)
+
+
+def test_empty_arrays():
+    for shape in ((0, 3), (2, 0, 3), (0, 5, 3)):
+        log_prob, posteriors = mgrec.hmm.forward_backward(
+            np.ones(3) / 3, np.eye(3), np.zeros(shape)
+        )
+        assert posteriors.shape == shape
+        np.testing.assert_array_equal(log_prob, np.zeros(shape[:-2]))
+        assert mgrec.hmm.viterbi(np.ones(3), np.eye(3), np.zeros(shape)).states.shape == shape[:-1]
+
+
+def test_wrong_arguments_are_refused():
+    startprob, transmat, log_frameprob = drawn(10, 3)
+
+    def refuses(error, message, **changes):
+        arguments = {
+            "startprob": startprob, "transmat": transmat, "log_frameprob": log_frameprob
+        }  # fmt: skip
+        for function in (mgrec.hmm.forward_backward, mgrec.hmm.viterbi, mgrec.hmm.log_likelihood):
+            with pytest.raises(error, match=message):
+                function(**{**arguments, **changes})
+
+    refuses(ValueError, r"startprob must have shape \(..., 3\)", startprob=np.ones(2))
+    refuses(ValueError, r"transmat must have shape \(..., 3, 3\)", transmat=np.ones((2, 2)))
+    refuses(ValueError, "log_frameprob must have shape", log_frameprob=np.ones(3))
+    refuses(ValueError, "1 to 128 states; got 200", log_frameprob=np.ones((4, 200)))
+    refuses(ValueError, "must broadcast", transmat=np.ones((4, 3, 3)))
+    refuses(ValueError, "startprob must have leading axes", startprob=np.ones((2, 3)))
+    refuses(TypeError, "transmat must be real", transmat=transmat + 0j)
+    refuses(ValueError, "axis must be", axis=2)
+    refuses(ValueError, "reset must have shape", reset=np.zeros(4, bool))
+    refuses(ValueError, "memory must be", memory="none")
+    with pytest.raises(ValueError, match="uniform must have an axis of steps"):
+        mgrec.hmm.sample(startprob, transmat, 0.5)
+    with pytest.raises(ValueError, match=r"transmat must have shape \(..., states, states\)"):
+        mgrec.hmm.sample(startprob, 1.0, [0.5])
+
+
+def test_arrays_of_other_libraries():
+    pandas, xarray = pytest.importorskip("pandas"), pytest.importorskip("xarray")
+    startprob, transmat, log_frameprob = drawn(10, 3)
+    index = pandas.date_range("2024-01-01", periods=10)
+    frame = pandas.DataFrame(log_frameprob, index=index, columns=["low", "mid", "high"])
+    _, posteriors = mgrec.hmm.forward_backward(startprob, transmat, frame)
+    assert posteriors.index.equals(index)
+    assert list(posteriors.columns) == ["low", "mid", "high"]
+    with pytest.raises(TypeError, match="got a DataArray"):
+        mgrec.hmm.viterbi(startprob, transmat, xarray.DataArray(log_frameprob))
+
+
+def test_the_loop_of_these_tests_can_fail():
+    startprob, transmat, log_frameprob = drawn(20, 3)
+    wanted = forward_backward_loop(startprob, transmat, log_frameprob)
+    model = check_model(startprob, transmat, log_frameprob, -1, None, "stream")
+    log_prob = mgrec.hmm.log_likelihood(startprob, transmat * 1.001, log_frameprob)
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(log_prob, wanted[0], rtol=1e-13)
+    frames = log_frameprob[::-1]
+    assert not np.allclose(array_operations.forward(replace(model, log_frameprob=frames))[1], 0)
