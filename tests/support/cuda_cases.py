@@ -9,8 +9,17 @@ import numpy as np
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import TransferMap
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
+from mgrec.engines.cuda.device import Device
 from mgrec.engines.cuda.launches import Slot
 from mgrec.scans import maps
+
+# By ten times the compute capability; Turing has the least shared memory.
+DEVICES = {
+    75: Device(75, 40, 64 * 1024),
+    80: Device(80, 108, 163 * 1024),
+    90: Device(90, 132, 227 * 1024),
+    100: Device(100, 148, 227 * 1024),
+}
 
 
 def loop(transfer_map: TransferMap, operands: Any, carry_in: Any, shape: Any, reverse: bool) -> Any:

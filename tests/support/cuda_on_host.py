@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mgrec.engines.cuda import launches
-from mgrec.engines.cuda.backend import CudaBackend
+from mgrec.engines.cuda import backend, launches
+from mgrec.engines.cuda import device as device_module
 from mgrec.engines.cuda.device import Device
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
@@ -122,8 +122,11 @@ class HostArray(np.ndarray[Any, Any]):
     def data(self) -> Any:  # type: ignore[override]
         return types.SimpleNamespace(ptr=self.ctypes.data)
 
-    def get(self) -> np.ndarray[Any, Any]:
-        return np.array(self)
+    def get(self, out: Any = None, blocking: bool = True) -> np.ndarray[Any, Any]:
+        if out is None:
+            return np.array(self)
+        out[...] = self
+        return np.asarray(out)
 
 
 class _Device(AbstractContextManager[None]):
@@ -158,18 +161,6 @@ def poisoned(shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-class Space:
-    """Memory in which blocks tell each other numbers: what earlier launches left stays there."""
-
-    def __init__(self) -> None:
-        self.epoch, self.words = 0, np.zeros(1 << 18, np.uint64).view(DeviceArray)
-
-    def __call__(self, units: int, stream: Any = None) -> tuple[Any, np.uint32]:
-        assert 0 < units <= self.words.size
-        self.epoch += 1
-        return self.words, np.uint32(self.epoch)
-
-
 def empty(shape: Any, dtype: Any) -> Any:
     return poisoned(shape, dtype).view(DeviceArray)
 
@@ -183,17 +174,47 @@ def numpy_as_cupy(array: type[HostArray] = DeviceArray) -> Any:
             return x
         return np.array(x, dtype, order="C").view(array)
 
+    def event(**options: Any) -> Any:
+        return types.SimpleNamespace(record=lambda: None, synchronize=lambda: None)
+
     stream = types.SimpleNamespace(ptr=77, is_capturing=lambda: False, synchronize=lambda: None)
     runtime = types.SimpleNamespace(getDevice=lambda: 0)
     module: Any = types.ModuleType("cupy")
-    module.ndarray, module.uint8, module.uint64 = DeviceArray, np.uint8, np.uint64
+    module.__getattr__ = lambda name: getattr(np, name)  # type: ignore[method-assign]
+    module.ndarray = DeviceArray
     module.empty = lambda *given: poisoned(*given).view(array)
     module.zeros = lambda *given: np.zeros(*given).view(array)
+    module.full = lambda *given: np.full(*given).view(array)
     module.asarray = as_array
     module.ascontiguousarray = lambda x: np.asarray(x, order="C").view(array)
     module.broadcast_to = partial(np.broadcast_to, subok=True)
-    module.cuda = types.SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream)
+    module.cuda = types.SimpleNamespace(
+        runtime=runtime, get_current_stream=lambda: stream, Event=event
+    )
     return module
+
+
+def pretend_cupy(monkeypatch: pytest.MonkeyPatch, array: type[HostArray] = DeviceArray) -> Any:
+    """Let arrays of NumPy be CuPy's, while a test runs; return the module."""
+    module = numpy_as_cupy(array)
+    modules = {
+        "cupy": module,
+        "cupy.lib.stride_tricks": np.lib.stride_tricks,
+        "cupyx": types.SimpleNamespace(empty_pinned=poisoned),
+    }
+    for name, value in modules.items():
+        monkeypatch.setitem(sys.modules, name, value)
+    monkeypatch.setitem(backend._memory_sizes, DeviceArray.device.id, 2**36)
+    return module
+
+
+def forget_launches() -> None:
+    """Forget the launches and calls that were prepared for other devices."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("mgrec.") and (".cuda" in name or ".solve" in name):
+            for value in list(vars(module).values()):
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
 
 
 ROOMY = Device(90, 1000, 227 * 1024)
@@ -201,24 +222,17 @@ ROOMY = Device(90, 1000, 227 * 1024)
 
 
 def run_on_host(
-    monkeypatch: pytest.MonkeyPatch, compiler: Any, *modules: Any,
-    array: type[HostArray] = DeviceArray, device: Device = ROOMY,
+    monkeypatch: pytest.MonkeyPatch, compiler: Any, device: Device = ROOMY,
+    array: type[HostArray] = DeviceArray,
 ) -> None:  # fmt: skip
-    """Let launches run here, over NumPy arrays; `modules` import functions of a device by name."""
-    cupy, space = numpy_as_cupy(array), Space()
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    """Let launches of arrays of a device run here, over NumPy arrays."""
+    pretend_cupy(monkeypatch, array)
     monkeypatch.setattr(launches, "compile_kernel", compiler)
-    stand_ins = {
-        "on_device": cupy.asarray, "reserve_descriptors": space, "reserve_words": space,
-    }  # fmt: skip
-    for module in (launches, *modules):
-        for name in stand_ins.keys() & vars(module).keys():
-            monkeypatch.setattr(module, name, stand_ins[name])
+    monkeypatch.setattr(device_module, "_local", types.SimpleNamespace())
+    use_device(monkeypatch, device)
+
+
+def use_device(monkeypatch: pytest.MonkeyPatch, device: Device) -> None:
+    """Let launches that are prepared from now on be those of a device."""
     monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
-
-
-def use_kernels(monkeypatch: pytest.MonkeyPatch, kernels: Any) -> None:
-    """Let public calls of arrays of a device use these kernels."""
-    monkeypatch.setattr(CudaBackend, "kernels", lambda self, family: kernels)
-    monkeypatch.setattr(CudaBackend, "broadcasts_state", False)
-    monkeypatch.setattr(CudaBackend, "fetch", lambda self, array: lambda: array)
+    forget_launches()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
-from cuda_on_host import DeviceArray, numpy_as_cupy
+from cuda_on_host import DeviceArray, forget_launches, pretend_cupy
 
-from mgrec.engines.cuda import compilation, device, launches
+from mgrec.engines.cuda import compilation, launches
+from mgrec.engines.cuda import device as device_module
 from mgrec.engines.cuda.backend import CudaBackend
 from mgrec.engines.cuda.device import Device
 
@@ -75,10 +76,51 @@ def on_device(array: Any) -> Any:
 def without_gpu(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     """Let public calls of arrays of a device launch what is noted alone."""
     found = Recorder()
-    monkeypatch.setitem(sys.modules, "cupy", numpy_as_cupy())
+    pretend_cupy(monkeypatch)
     monkeypatch.setattr(launches, "compile_kernel", found)
-    for module in (compilation, device):
+    for module in (compilation, device_module):
         monkeypatch.setattr(module, "_local", SimpleNamespace())
     monkeypatch.setattr(Device, "current", staticmethod(lambda: Device(90, 132, 227 * 1024)))
     monkeypatch.setattr(CudaBackend, "fetch", lambda self, array: lambda: array)
     return found
+
+
+class Programs:
+    """Stands in for ``compile_kernel``: notes programs, and launches nothing.
+
+    Attributes
+    ----------
+    texts : dict of str to int
+        Programs, and the largest shared memory that a block of their kernels asks for.
+    """
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+
+    def __call__(self, text: str, name: str, shared: int = 0, *, is_fused: bool = True) -> Any:
+        self.texts[text] = max(shared, self.texts.get(text, 0))
+
+        def launch(*arguments: Any) -> None:
+            pass
+
+        launch.launch = launch  # type: ignore[attr-defined]
+        return launch
+
+
+def programs_of(
+    monkeypatch: pytest.MonkeyPatch, device: Device, *calls: Callable[[], Any]
+) -> dict[str, int]:
+    """Return the programs that public calls launch on a device; results are undefined."""
+    found = Programs()
+    pretend_cupy(monkeypatch)
+    monkeypatch.setattr(launches, "compile_kernel", found)
+    monkeypatch.setattr(device_module, "_local", SimpleNamespace())
+    monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
+    forget_launches()
+    for call in calls:
+        result = call()
+        for part in result if isinstance(result, tuple) else (result,):
+            if isinstance(part, da.Array):
+                part.compute(scheduler="sync")
+    forget_launches()
+    return found.texts

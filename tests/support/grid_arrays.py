@@ -5,6 +5,8 @@ import numba
 import numpy as np
 from graphs import check_graph
 
+import mgrec
+
 
 def numbers(shape, dtype="f8", seed=0, scale=1):
     return (np.random.default_rng(seed).normal(size=shape) * scale).astype(dtype)
@@ -59,3 +61,48 @@ def in_thirds(function):
         return result.compute(scheduler="sync")
 
     return call
+
+
+def assert_is_table(result, x, axes=(-2, -1), dtype=None):
+    """Integers to the bit; others within the bound that the docstring states."""
+    wanted = cumsum_twice(x, axes, dtype)
+    assert result.dtype == wanted.dtype
+    if wanted.dtype.kind in "iu":
+        np.testing.assert_array_equal(result, wanted)
+        return
+    wide = np.result_type(wanted, np.float64)
+    exact, size = (cumsum_twice(values, axes) for values in (x.astype(wide), abs(x * 1.0)))
+    steps = sum(x.shape[axis] for axis in axes)
+    # The exact table is rounded too.
+    bound = steps * np.finfo(wanted.dtype).eps / 2 * size * (2 if wanted.dtype == wide else 1)
+    assert (abs(result - exact) <= bound).all()
+
+
+def weights_of(shape, dtype="f8"):
+    """Weights of a loop: an array, a row and a column."""
+    *_, rows, columns = shape
+    shapes = shape, (columns,), (rows, 1)
+    return tuple(
+        (numbers(own, "f8", k, scale=5) / 9).astype(dtype) for k, own in enumerate(shapes, 1)
+    )
+
+
+def loop_sizes(local, weights, operators=("+", "*"), **options):
+    """W of the stated bound: the loop over what is finite, without signs."""
+    pair = ("max" if operators[0] == "min" else operators[0], operators[1])
+    borders = {name: sizes(options.pop(name, 0)) for name in ("above", "left", "corner")}
+    given = {"weights": tuple(map(sizes, weights)), "operators": pair, **borders, **options}
+    return mgrec.wavefront(sizes(local), **given)
+
+
+def sizes(values):
+    return np.abs(np.nan_to_num(np.asarray(values, "f8"), posinf=0, neginf=0))
+
+
+def assert_is_near(result, wanted, size, axes=(-2, -1)):
+    """The bound of compensation."""
+    for is_special in (np.isnan, np.isposinf, np.isneginf):
+        np.testing.assert_array_equal(is_special(result), is_special(wanted))
+    at = np.isfinite(wanted)
+    bound = 8 * sum(wanted.shape[k] for k in axes) * np.finfo(wanted.dtype).eps / 2 * size
+    assert (abs(result[at].astype("f8") - wanted[at]) <= bound[at]).all()

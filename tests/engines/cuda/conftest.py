@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cuda_on_host import HostCompiler
+from cuda_on_host import HostCompiler, forget_launches, run_on_host
 
 from mgrec.engines.cuda.compilation import OPTIONS
 
@@ -20,10 +20,13 @@ def compiler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return getattr(request.module, "COMPILER", HostCompiler)(tmp_path_factory.mktemp("kernels"))
 
 
-@pytest.fixture(params=[75, 80, 90, 100])
-def architecture(request: pytest.FixtureRequest) -> Any:
-    """Compute capabilities for which kernels are compiled, times ten."""
-    return request.param
+@pytest.fixture
+def on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostCompiler]:
+    """Let launches of arrays of a device run here, over NumPy arrays."""
+    run_on_host(monkeypatch, compiler)
+    compiler.launches.clear()
+    yield compiler
+    forget_launches()
 
 
 @pytest.fixture(scope="session")

@@ -1,133 +1,273 @@
-"""Every kernel compiles for every architecture, on a machine without a GPU."""
+"""Every CUDA program that public calls launch compiles for every architecture, without a GPU."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
-from cuda_cases import chunk_of, long_formula
+from cuda_cases import DEVICES, long_formula
+from cuda_on_host import DeviceArray
+from cuda_without_gpu import programs_of
 
-from mgrec.core.algebra.fingerprint import StepFunction
-from mgrec.core.algebra.transfer_map import affine
-from mgrec.core.arrays.chunk import CoefficientOperand
-from mgrec.engines.cuda import launches
-from mgrec.engines.cuda.device import Device
-from mgrec.engines.cuda.launches import Slot
-from mgrec.engines.cuda.tracing.functions import state_count
-from mgrec.scans.cuda.determine import launch_repair, launch_single_pass, launch_walk
-from mgrec.scans.cuda.layouts import choose_layout
-from mgrec.scans.cuda.long_coefficients import print_evaluation
-from mgrec.scans.cuda.precompute import launch_reduction
-from mgrec.scans.cuda.program import Layout
-from mgrec.scans.cuda.sources import describe
-from mgrec.scans.cuda.speculation import prepare_speculation
-from mgrec.scans.validity import guarded_affine
+import mgrec
+from mgrec import linear_recurrence, maps, scan
+from mgrec.signal import lfilter, sosfilt
 
-ARCHITECTURES = [75, 80, 90, 100]
-# What a block may ask for, of the shared memory of each architecture.
-SHARED_BYTES = {75: 64 * 1024, 80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}
+extended = pytest.mark.extended
+FLOATS, NUMBERS = ("f4", "f8"), ("f4", "f8", "c8", "c16")
 
 
-CASES = [
-    ("affine", "float32", (1, 10**6, 1), False), ("affine", "float64", (9, 500, 1), True),
-    ("affine", "complex64", (1, 10**6, 1), False), ("affine", "int32", (10, 10, 1), False),
-    ("affine", "complex128", (2, 500, 70), True), ("affine", "int8", (1, 500, 70), False),
-    ("constant", "float32", (1, 10**6, 1), True), ("computed", "float32", (7, 10**5, 1), False),
-    ("computed", "float64", (1, 500, 70), False), ("mobius", "float64", (1, 10**6, 1), False),
-    ("max_plus", "float32", (1, 500, 70), True), ("matrix2", "float32", (3, 10**5, 1), False),
+def on_gpu(shape: Any, dtype: Any = "f4") -> Any:
+    return np.ones(shape, dtype).view(DeviceArray)
+
+
+def lazy(shape: Any, dtype: str = "f4") -> Any:
+    """A Dask array of two chunks along its first axis."""
+    chunks = (-(-shape[0] // 2), *shape[1:])
+    meta = on_gpu((0,) * len(shape), dtype)
+    return da.ones(shape, chunks=chunks).map_blocks(lambda x: on_gpu(x.shape, dtype), meta=meta)
+
+
+def linear(shape: Any, dtype: str, axis: int = -1, **options: Any) -> Callable[[], Any]:
+    operands = on_gpu(shape, dtype), on_gpu(shape, dtype)
+    return lambda: linear_recurrence(*operands, axis=axis, **options)
+
+
+def wave(i: Any, x: Any) -> Any:
+    return 0.5 + 0.4 * np.sin(0.001 * i) * x
+
+
+computed = mgrec.Coefficient(wave, np.float32(1))
+FILTERS = {
+    "gain": ([3.0], [2.0]),
+    "order 2": ([1.0, 2.0], [1.0, -0.5, 0.2]),
+    "order 64": ([1.0], np.ones(65)),
+    "feed-forward": (np.ones(300), [1.0]),
+    "complex": ([1, 0.5j], [1, 0.2 - 0.3j, 0.1j]),
+    "long memory": ([1.0, 2.0], [1.0, -0.9999999]),
+}
+# One row, several, a few columns and many.
+FILTERED = [(1, 5000, 1), (3, 5001, 1), (2, 500, 5), (1, 500, 40)]
+
+
+def filtered(name: str, shapes: Any, dtypes: Any) -> list[Callable[[], Any]]:
+    kind = "c8" if name == "complex" else "f4"
+    b, a = (np.array(coefficients, kind) for coefficients in FILTERS[name])
+    return [
+        lambda shape=shape, dtype=dtype: lfilter(b, a, on_gpu(shape, dtype), axis=1)
+        for shape, dtype in product(shapes, dtypes)
+    ]  # fmt: skip
+
+
+TABLES = [
+    ("f4", "f4"), ("f8", "f8"), ("c8", "c8"), ("c16", "c16"), ("u1", "i4"),
+    ("u1", "u1"), ("u1", "c16"), ("i8", "i1"), ("f8", "f4"), ("?", "i8"), ("i2", "i8"),
 ]  # fmt: skip
+# Strips down and to the right, images that are one strip, and rows that are no whole words.
+IMAGES = [(4096, 16_384), (2**15, 2**10), (10_000, 64, 64), (16_384, 1023)]
+SCORES: list[tuple[str, dict[str, Any]]] = [
+    ("u1", {"match": 2, "mismatch": -1, "gap": -5, "extend": -1}),
+    ("u1", {"match": 2, "mismatch": -1, "gap": -2}),
+    ("i8", {"match": 2**41, "mismatch": -1, "gap": -5, "extend": -1}),
+    ("u4", {"match": 2.5, "mismatch": -1, "gap": -5, "extend": -1}),
+    ("u1", {"matrix": np.where(np.eye(7) > 0, 3, -1), "gap": -5}),
+    ("u1", {"matrix": np.where(np.eye(7) > 0, 3.5, -1), "gap": -5, "extend": -1}),
+    ("u1", {"matrix": np.where(np.eye(7) > 0, 2**41, -1), "gap": -5}),
+]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}")
-def test_kernels_compile(compile_text: Any, case: Any, architecture: int) -> None:
-    transfer_map, chunk = chunk_of(*case)
-    states = state_count(transfer_map)
-    source = describe(chunk)
-    vector = 16 // chunk.dtype.itemsize
-    rows = chunk.shape[2] == 1
-    layout = Layout(
-        128, 3 * vector if rows else 4, 2, reverse=chunk.reverse,
-        segmented=chunk.shape[0] > 1 and rows, bulk=rows and architecture >= 90,
-        staged=rows and architecture == 80,
-        crowded=chunk.shape[1] < 3 * vector, team=1 if rows else 3,
-    )  # fmt: skip
-    what, given = (transfer_map, chunk, source, layout), [(None,) * states] * 2
-    compile_text(launch_single_pass(*what, *given, 132)[0].text, architecture)
-    compile_text(launch_reduction(*what, ())[0].text, architecture)
+def pairs_of(dtype: str) -> Any:
+    return mgrec.Sequences(on_gpu(900, dtype), np.array([0, 400, 900]))
 
 
-@pytest.mark.extended
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_rows_that_are_begun_compile(
-    compile_text: Any, dtype: str, architecture: int, monkeypatch: pytest.MonkeyPatch
+def traversals(dtype: str, weights: Any, **options: Any) -> list[Callable[[], Any]]:
+    local = on_gpu((2000, 2000), dtype)
+    given = {"weights": weights, **options}
+    return [
+        lambda strategy=strategy: mgrec.wavefront(local, strategy=strategy, **given)
+        for strategy in ("tiles", "compensation", "hyperplane")
+    ]
+
+
+def weights_of(dtype: str) -> tuple[Any, ...]:
+    return on_gpu(2000, dtype), on_gpu((2000, 1), dtype), on_gpu((2000, 2000), dtype)
+
+
+CALLS: dict[str, list[Callable[[], Any]]] = {
+    "rows": [
+        linear((1, 10**6), "f4"), linear((9, 500), "f8", reverse=True), linear((1, 10**6), "c8"),
+        linear((10, 10), "i4"), lambda: linear_recurrence(0.5, on_gpu(10**6), reverse=True),
+        lambda: linear_recurrence(0.5, on_gpu(10**6), reset=on_gpu(10**6, "i4")),
+        lambda: linear_recurrence(on_gpu((9, 1)), on_gpu((9, 500))),
+    ],
+    "columns": [
+        linear((2, 500, 70), "c16", 1, reverse=True), linear((1, 500, 70), "i1", 1),
+        linear((1, 10**6, 16), "f4", 1, reverse=True), linear((2, 10**6, 3), "f4", 1),
+        linear((1, 10**6, 16), "c16", 1),
+        lambda: linear_recurrence(on_gpu((1, 70)), on_gpu((2, 500, 70)), axis=1),
+    ],
+    "walks": [
+        linear((5000, 21), "f4", reverse=True), linear((20_000, 21, 1), "f8", 1),
+        linear((1, 21, 50_000), "f4", 1, reverse=True),
+        lambda: linear_recurrence(computed, on_gpu((20_000, 21), "c16")),
+    ],
+    "coefficients": [
+        lambda: linear_recurrence(computed, on_gpu((7, 10**5))),
+        lambda: linear_recurrence(computed, on_gpu((1, 500, 70), "f8"), axis=1),
+        lambda: linear_recurrence(computed, on_gpu((1, 10**6, 16), "c16"), axis=1),
+        *(
+            lambda dtype=dtype: linear_recurrence(
+                mgrec.Coefficient(long_formula), on_gpu(10**6, dtype)
+            )
+            for dtype in ("f4", "f8", "c8")
+        ),
+    ],
+    "other maps": [
+        lambda: mgrec.rational_recurrence(on_gpu(10**6, "f8"), on_gpu(10**6, "f8"), 1, 2, 1),
+        lambda: scan(maps.max_plus, on_gpu((1, 500, 70)), on_gpu((1, 500, 70)), initial=0.0,
+                     axis=1, reverse=True),
+        lambda: scan(maps.matrix2, *[on_gpu((3, 10**5))] * 6, initial=(0.0, 0.0)),
+        lambda: scan(maps.matrix2, *[on_gpu((20_000, 21), "f8")] * 6, initial=(0.0, 0.0)),
+    ],
+    "chunks": [
+        *(
+            lambda dtype=dtype, shape=shape: linear_recurrence(
+                lazy(shape, dtype), lazy(shape, dtype), axis=0
+            )
+            for dtype in ("f4", "f8", "c16", "i4") for shape in ((10**6,), (1000, 70))
+        ),
+        lambda: linear_recurrence(0.5, lazy((10**6,)), reverse=True, axis=0),
+        lambda: linear_recurrence(computed, lazy((10**6,)), axis=0),
+        lambda: mgrec.rational_recurrence(lazy((10**6,)), 1.0, 2.0, 3.0, 1.0),
+        lambda: scan(maps.max_plus, lazy((1000, 70)), 0.0, initial=0.0, axis=0),
+        lambda: scan(maps.matrix2, *[lazy((10**5,))] * 6, initial=(0.0, 0.0)),
+        lambda: lfilter(*FILTERS["order 2"], lazy((10**6,)), axis=0),
+        lambda: lfilter(*FILTERS["long memory"], lazy((10**6,)), axis=0),
+    ],
+    "P-scheme/G": [
+        *(
+            linear(shape, dtype, 1, method="p-scheme")
+            for shape, dtype in [
+                ((1, 10**6), "f4"), ((9, 500), "f8"), ((2, 500, 70), "c16"), ((10, 10), "i4"),
+                ((9, 500), "i1"), ((9, 500), "i2"),
+            ]
+        ),
+        lambda: linear_recurrence(computed, on_gpu(10**5), method="p-scheme"),
+        lambda: scan(maps.matrix2, *[on_gpu(10**5)] * 6, initial=(0, 0), method="p-scheme"),
+        lambda: scan(maps.max_plus, on_gpu(10**5), 0.0, initial=0.0, method="p-scheme"),
+    ],
+    **{
+        f"filter, {name}": filtered(
+            name,
+            FILTERED[: 1 if name in ("order 64", "feed-forward") else None],
+            ("c8", "c16") if name == "complex" else FLOATS,
+        )
+        for name in FILTERS
+    },
+    "narrow samples": [
+        *filtered("order 2", FILTERED, ["i2"]), *filtered("order 2", FILTERED[:1], ["f2", "c8"]),
+        *filtered("long memory", FILTERED[:1], ["i2", "f2"]),
+    ],
+    "sections": [
+        lambda shape=shape, dtype=dtype: sosfilt(
+            np.ones((8, 6), dtype), on_gpu(shape, dtype), axis=1
+        )
+        for shape, dtype in product(FILTERED, FLOATS)
+    ],
+    **{
+        f"tridiagonal, {method}": [
+            lambda dtype=dtype, shape=shape, method=method: mgrec.solve_tridiagonal(
+                1.0, 4.0, 1.0, on_gpu(shape, dtype), axis=1, check_finite=False, method=method
+            )
+            for dtype in NUMBERS
+            for shape in [(1, 4096, 1), (3, 4095, 1), (2, 500, 30), (10**4, 64, 1), (1, 10**5, 50)]
+        ]
+        for method in ("auto", "partition", "thomas", "cyclic-reduction", "pcr")
+    },
+    **{
+        f"tables, {' '.join(dtypes)}": [
+            lambda shape=shape, dtypes=dtypes: mgrec.summed_area_table(
+                on_gpu(shape, dtypes[0]), dtype=dtypes[1]
+            )
+            for shape in IMAGES
+        ]
+        for dtypes in TABLES
+    },
+    # Several strips, and one; as many sweeps as a launch does, and less.
+    **{
+        f"sweeps, {dtype}": [
+            lambda shape=shape, sweeps=sweeps, dtype=dtype: mgrec.sor(
+                on_gpu(shape, dtype), on_gpu(shape, dtype) if sweeps % 2 else None, sweeps=sweeps
+            )
+            for shape in [(1000, 2000), (1000, 20, 30)] for sweeps in (1, 2, 16)
+        ]
+        for dtype in FLOATS
+    },
+    "loops": traversals("f4", (on_gpu(2000), 0.5, 0.25)),
+    "alignments": [
+        lambda: mgrec.smith_waterman(on_gpu(9000, "u1"), on_gpu(9000, "u1"), **SCORES[0][1]),
+        lambda: mgrec.smith_waterman(pairs_of("u1"), pairs_of("u1"), **SCORES[0][1]),
+    ],
+}  # fmt: skip
+# Programs that take long to compile, and others of the kinds above.
+MORE: dict[str, list[Callable[[], Any]]] = {
+    **{
+        f"loops, {dtype}": [
+            *traversals(dtype, weights_of(dtype)),
+            *traversals(dtype, (1, 1, 1), operators=("max", "+"), floor=0),
+            *traversals(dtype, weights_of(dtype), operators=("+", "+")),
+            *traversals(dtype, weights_of(dtype), operators=(lambda a, b: np.maximum(a, b), "+")),
+        ]
+        for dtype in ("f4", "f8", "i4", "i8")
+    },
+    **{
+        f"alignments, {mode}": [
+            lambda side=side, dtype=dtype, scores=scores, mode=mode: mgrec.smith_waterman(
+                side(dtype), side(dtype), mode=mode, **scores
+            )
+            for dtype, scores in SCORES
+            for side in (pairs_of, lambda dtype: on_gpu(9000, dtype))
+        ]
+        for mode in ("local", "global", "semi-global")
+    },
+    **{
+        f"tables, {dtype}": [
+            lambda shape=shape, dtype=dtype: mgrec.summed_area_table(on_gpu(shape, dtype))
+            for shape in IMAGES
+        ]
+        for dtype in "bhilBHIL"
+    },
+    "matrices": [
+        lambda scores=scores, dtype=dtype: mgrec.smith_waterman(
+            on_gpu(900, dtype), on_gpu(900, dtype), output="matrix", **scores
+        )
+        for dtype, scores in SCORES
+    ],
+}  # fmt: skip
+
+
+def marked(name: str, architecture: int) -> Any:
+    """Two architectures suffice where kernels ask for the same of all of them."""
+    is_short = name in CALLS and (architecture in (75, 90) or name in ("rows", "columns", "chunks"))
+    return pytest.param(name, architecture, marks=() if is_short else extended)
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"), [marked(*case) for case in product(CALLS | MORE, DEVICES)]
+)
+def test_programs_compile(
+    name: str, architecture: int, compile_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts: list[str] = []
-    monkeypatch.setattr(launches, "compile_kernel", lambda text, *_, **__: texts.append(text))
-    device = Device(architecture, 132, 227 * 1024 if architecture >= 90 else 64 * 1024)
-    monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
-    transfer_map, chunk = chunk_of("affine", dtype, (1, 10**6, 1), reverse=dtype == "float64")
-    told, limit = Slot(3, (5,), np.dtype("f8")), Slot(4, (), np.dtype("i8"), None)
-    carry_in, result = Slot(5, (), chunk.dtype, None), Slot(6, chunk.shape, chunk.dtype)
-    prepare_speculation(transfer_map, chunk, (carry_in, limit), (result, told))
-    assert sum("Signs signs;" in text for text in set(texts)) == 1
-    for text in set(texts):
+    device = DEVICES[architecture]
+    programs = programs_of(monkeypatch, device, *(CALLS | MORE)[name])
+    assert programs
+    for text, shared_bytes in programs.items():
+        assert shared_bytes <= device.shared_bytes
         compile_text(text, architecture)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
-def test_evaluations_compile(compile_text: Any, dtype: str, architecture: int) -> None:
-    _, chunk = chunk_of("affine", dtype, (1, 10**6, 1), False)
-    operand = CoefficientOperand(StepFunction(long_formula), 0)
-    chunk = replace(chunk, operands=(operand, chunk.operands[1]))
-    compile_text(print_evaluation(affine, chunk, describe(chunk)), architecture)
-
-
-@pytest.mark.parametrize("channels", [16, pytest.param(3, marks=pytest.mark.extended)])
-def test_few_columns_compile(compile_text: Any, channels: int, architecture: int) -> None:
-    for name, dtype in (("affine", "float32"), ("computed", "complex128")):
-        shape = 2 if channels == 3 else 1, 10**6, channels
-        transfer_map, chunk = chunk_of(name, dtype, shape, reverse=channels == 16)
-        states, device = state_count(transfer_map), Device(architecture, 132, 227 * 1024)
-        source = describe(chunk)
-        layout = choose_layout(chunk, source, len(transfer_map.identity), states, device)
-        assert layout.channels == (channels if channels == 3 else 32 // chunk.dtype.itemsize)
-        assert layout.lines == (channels != 3)
-        assert layout.bulk == (architecture >= 90 and channels == 3)
-        layout = replace(layout, guarded=name == "affine")
-        given = [(None,) * states] * 2
-        launch = launch_single_pass(transfer_map, chunk, source, layout, *given, 132)[0]
-        compile_text(launch.text, architecture)
-
-
-@pytest.mark.parametrize("shape", [(50, 21, 1), (1, 21, 50)], ids=str)
-def test_walks_compile(compile_text: Any, shape: Any, architecture: int) -> None:
-    for name, dtype in (("affine", "float32"), ("matrix2", "float64"), ("computed", "complex128")):
-        transfer_map, chunk = chunk_of(name, dtype, shape, reverse=True)
-        layout = Layout(32, 16 // chunk.dtype.itemsize, 2, reverse=True, walking=True)
-        states = state_count(transfer_map)
-        given = [(None,) * states] * 2
-        launch = launch_walk(transfer_map, chunk, describe(chunk), layout, *given, 132)
-        compile_text(launch.text, architecture)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-def test_repairs_compile(compile_text: Any, dtype: str, architecture: int) -> None:
-    for name, shape in (("affine", (3, 500, 1)), ("computed", (1, 5000, 7))):
-        _, chunk = chunk_of(name, dtype, shape, reverse=True)
-        compile_text(launch_repair(chunk, describe(chunk), ()).text, architecture)
-
-
-@pytest.mark.parametrize("shape", [(3, 500, 1), (2, 500, 70)], ids=str)
-def test_summaries_compile(compile_text: Any, shape: Any, architecture: int) -> None:
-    for dtype in ("float32", "float64", "complex128"):
-        _, chunk = chunk_of("affine", dtype, shape, reverse=False)
-        vector, is_real = 16 // chunk.dtype.itemsize, dtype != "complex128"
-        layout = Layout(128, 3 * vector if shape[2] == 1 else 4, 2, guarded=is_real)
-        guarded = guarded_affine(chunk.dtype)
-        launch = launch_reduction(guarded, chunk, describe(chunk), layout, ())[0]
-        compile_text(launch.text, architecture)
 
 
 def test_a_broken_kernel_is_noticed(compile_text: Any) -> None:
