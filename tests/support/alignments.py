@@ -1,45 +1,42 @@
 """Alignments cell by cell: the oracle of all tests of alignments."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
-from mgrec.grids.alignment.scoring import Scoring
-from mgrec.grids.alignment.tiles import Edges
+import mgrec
 
 
-def table_by_the_loop(
-    scoring: Scoring, query: Any, target: Any, dtype: Any, carry_in: Edges | None = None
-) -> Any:
-    """H, F of the rows after and E of the columns after every cell, with a border before them."""
+def by_the_loop(pair, scores):
+    """H, and the score and the end of the best alignment.
+
+    `scores` are the arguments of :func:`mgrec.smith_waterman`.
+    """
+    gap, mode = scores["gap"], scores.get("mode", "local")
+    extend = scores.get("extend")
+    extend = gap if extend is None else extend
+    query, target = pair
     n, m = query.size, target.size
+    dtype = np.float64 if isinstance(gap, float) else np.int64
     h = np.zeros((n + 1, m + 1), dtype)
-    if carry_in is not None:
-        h[0], h[1:, 0] = carry_in.row, carry_in.column
-    elif scoring.mode == "global":
-        h[0, 1:] = scoring.gap + np.arange(m) * np.asarray(scoring.extend, dtype)
-        h[1:, 0] = scoring.gap + np.arange(n) * np.asarray(scoring.extend, dtype)
-    f, e = h + scoring.gap, h + scoring.gap
-    if carry_in is not None and scoring.is_affine:
-        f[0, 1:], e[1:, 0] = carry_in.row_gaps, carry_in.column_gaps
-    if scoring.table is None:
-        scores = np.where(query[:, None] == target, scoring.match, scoring.mismatch)
+    if mode == "global":
+        h[0, 1:] = gap + np.arange(m) * np.asarray(extend, dtype)
+        h[1:, 0] = gap + np.arange(n) * np.asarray(extend, dtype)
+    f, e = h + gap, h + gap
+    if scores.get("matrix") is None:
+        matches = np.where(query[:, None] == target, scores["match"], scores["mismatch"])
     else:
-        scores = np.array(scoring.table)[query][:, target]
+        matches = np.asarray(scores["matrix"])[query][:, target]
     for i in range(1, n + 1):
         for j in range(1, m + 1):
             vertical, horizontal = f[i - 1, j], e[i, j - 1]
-            h[i, j] = max(h[i - 1, j - 1] + scores[i - 1, j - 1], horizontal, vertical)
-            if scoring.is_local:
+            h[i, j] = max(h[i - 1, j - 1] + matches[i - 1, j - 1], horizontal, vertical)
+            if mode == "local":
                 h[i, j] = max(h[i, j], 0)
-            f[i, j] = max(h[i, j] + scoring.gap, vertical + scoring.extend)
-            e[i, j] = max(h[i, j] + scoring.gap, horizontal + scoring.extend)
-    return h, f, e
+            f[i, j] = max(h[i, j] + gap, vertical + extend)
+            e[i, j] = max(h[i, j] + gap, horizontal + extend)
+    return h[1:, 1:], _end_of(h, mode)
 
 
-def end_of(h: Any, mode: str) -> tuple[Any, int, int]:
+def _end_of(h, mode):
     """The score and the end: of equal ones the first by the target, then by the query."""
     n, m = h.shape[0] - 1, h.shape[1] - 1
     if mode == "global":
@@ -54,3 +51,15 @@ def end_of(h: Any, mode: str) -> tuple[Any, int, int]:
         return 0, -1, -1
     j, i = np.argwhere(((h[1:, 1:] == best) & is_end).T)[0].tolist()
     return best, i, j
+
+
+def assert_right(sequences, wanted, scores):
+    """Scores, ends and H of arrays in memory, of a device or in chunks."""
+    h, end = wanted
+    best = mgrec.smith_waterman(*sequences, **scores)
+    have = mgrec.smith_waterman(*sequences, output="matrix", **scores)
+    if hasattr(have, "compute"):
+        best = tuple(part.compute(scheduler="sync") for part in best)
+        have = have.compute(scheduler="sync")
+    assert best == end
+    np.testing.assert_array_equal(np.asarray(have), h, strict=True)

@@ -12,6 +12,7 @@ import pytest
 from cuda_on_host import HostCompiler, forget_launches, run_on_host
 
 from mgrec.engines.cuda.compilation import OPTIONS
+from mgrec.solve import local
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +28,15 @@ def on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator
     compiler.launches.clear()
     yield compiler
     forget_launches()
+
+
+@pytest.fixture
+def solved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The problems that were solved without a prepared call."""
+    found: list[Any] = []
+    solve = local.solve
+    monkeypatch.setattr(local, "solve", lambda *call: found.append(call) or solve(*call))
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -1,66 +1,70 @@
-"""Kernels of one alignment, run on this machine, against the definition cell by cell."""
+"""CUDA kernels of alignments, run on this machine by public calls, against the definition."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
-from alignments import end_of, table_by_the_loop
-from cuda_alignments import (
-    AFFINE,
-    GOOD_MISMATCH,
-    HALF_TABLE,
-    HALVES,
-    LARGE,
-    LARGE_TABLE,
-    LINEAR,
-    TABLE,
-    WIDE_TABLE,
-    align_on_host,
-    border_of,
-    carry_in_of,
-    draw,
-    use,
-    with_mode,
-)
-from cuda_on_host import DeviceArray, HostCompiler, poisoned
+from alignments import assert_right, by_the_loop
+from cuda_on_host import DeviceArray, HostCompiler, forget_launches, use_device
 
-from mgrec.grids.alignment.cuda import layout, tile
-from mgrec.grids.alignment.scoring import Scoring
-from mgrec.grids.alignment.tiles import Best
+import mgrec
+from mgrec.engines.cuda.device import Device
+from mgrec.grids.alignment.cuda import layout, pairs
 
 extended = pytest.mark.extended
+LINEAR = {"match": 3, "mismatch": -1, "gap": -2}
+AFFINE = {"match": 3, "mismatch": -2, "gap": -5, "extend": -1}
+MATRIX = np.random.default_rng(8).integers(-4, 9, (7, 7))
+MATRIX = MATRIX + MATRIX.T
+TABLE = {"matrix": MATRIX, "gap": -6, "extend": -1}
+HALVES = {"match": 1.75, "mismatch": -0.75, "gap": -2.25, "extend": -0.5}
+HALF_TABLE = {"matrix": MATRIX / 8, "gap": -2.5, "extend": -0.5}
+# Beyond int32, beyond bytes, more letters than a profile has, and letters that need not be equal.
+LARGE = {"match": 2**41, "mismatch": -(2**40), "gap": -3 * 2**40, "extend": -(2**40)}
+LARGE_TABLE = {"matrix": MATRIX << 40, "gap": -(2**40)}
+WIDE_TABLE = {"matrix": MATRIX * 50, "gap": -500, "extend": -300}
+GOOD_MISMATCH = {"match": 1, "mismatch": 3, "gap": -4}
+MODES = ["local", "global", "semi-global"]
 
 
 @pytest.fixture(autouse=True)
-def _on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    align_on_host(compiler, monkeypatch)
+def _on_host(on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_device(monkeypatch, Device(90, 4, 227 * 1024))
+    use_rows(monkeypatch, 2)
 
 
-def check_tile(
-    scoring: Scoring, n: int, m: int, dtype: Any, letter: str, is_border: bool, has_matrix: bool
-) -> None:
-    """Edges, the best cell and, where it is written, H."""
-    kinds, dtype = len(scoring.table or "ACGT"), np.dtype(dtype)
-    query, target = draw(n, n, letter, kinds), draw(m + 7, m, letter, kinds)
-    carry_in = (border_of if is_border else carry_in_of)(scoring, n, m, dtype)
-    loop = scoring, np.asarray(query), np.asarray(target), dtype
-    h, f, e = table_by_the_loop(*loop, None if is_border else carry_in)
-    table = poisoned((n, m), dtype).view(DeviceArray) if has_matrix else None
-    edges = tile.determine_alignment(scoring, (query, target), carry_in, (50, 900), dtype, table)
-    if table is not None:
-        np.testing.assert_array_equal(table, h[1:, 1:])
-    pairs = [(edges.row, h[-1]), (edges.column, h[1:, -1])]
-    if scoring.is_affine:
-        pairs += [(edges.row_gaps, f[-1, 1:]), (edges.column_gaps, e[1:, -1])]
-    for have, want in pairs:
-        np.testing.assert_array_equal(have, want, strict=True)
-    best = None
-    if scoring.is_local:
-        score, i, j = end_of(h, "local")
-        best = Best(score, i + 50, j + 900) if score > 0 else Best()
-    assert edges.best == best
+def use_rows(monkeypatch: pytest.MonkeyPatch, rows: int, strips: int = 4) -> None:
+    """Let lanes have so many rows: little grids have several strips and bands then."""
+    monkeypatch.setattr(layout, "_ROWS", (rows,))
+    monkeypatch.setattr(layout, "_STRIPS", (strips,))
+    monkeypatch.setattr(pairs, "_rows", lambda *given: rows)
+    forget_launches()
+
+
+def draw(seed: int, size: int, dtype: str = "u1", kinds: int = 4) -> Any:
+    return np.random.default_rng(seed).integers(0, kinds, size).astype(dtype)
+
+
+def on_device(block: Any) -> Any:
+    return np.ascontiguousarray(block).view(DeviceArray)
+
+
+def in_chunks(array: Any, size: int) -> Any:
+    meta = on_device(array[:0])
+    return da.from_array(array, chunks=max(1, size)).map_blocks(on_device, meta=meta)
+
+
+def check(scores: Any, n: int, m: int, letter: str = "u1") -> None:
+    """Scores, ends and H of two sequences, and of the tiles of their chunks."""
+    kinds = len(MATRIX) if "matrix" in scores else 4
+    pair = draw(n, n, letter, kinds), draw(m + 7, m, letter, kinds)
+    wanted = by_the_loop(pair, scores)
+    assert_right(tuple(map(on_device, pair)), wanted, scores)
+    lazy = in_chunks(pair[0], n // 2 + 1), in_chunks(pair[1], m // 2 + 1)
+    assert_right(lazy, wanted, scores)
 
 
 # Rows of one lane and more, of one strip (64) and more, of one band (256) and more.
@@ -68,44 +72,40 @@ SHAPES = [(1, 1), (2, 40), (64, 16), (70, 33), (255, 20), (300, 50), (600, 7)]
 
 
 @pytest.mark.parametrize(
-    ("scoring", "mode"),
+    ("scores", "mode"),
     [
-        (LINEAR, "local"),
         (TABLE, "local"),
+        pytest.param(LINEAR, "local", marks=extended),
         pytest.param(AFFINE, "local", marks=extended),
         pytest.param(LINEAR, "global", marks=extended),
         pytest.param(AFFINE, "semi-global", marks=extended),
         pytest.param(TABLE, "global", marks=extended),
     ],
 )
-def test_every_shape(scoring: Scoring, mode: str) -> None:
-    scoring = with_mode(scoring, mode)
-    for number, (n, m) in enumerate(SHAPES):
-        check_tile(scoring, n, m, np.int64, "u1", number % 2 == 0, False)
+def test_every_shape(scores: Any, mode: str) -> None:
+    for n, m in SHAPES:
+        check(scores | {"mode": mode}, n, m)
 
 
 @pytest.mark.parametrize(
-    ("scoring", "mode", "dtype", "letter", "has_matrix"),
+    ("scores", "mode", "letter"),
     [
-        (AFFINE, "global", "i8", "i8", True),
-        pytest.param(LINEAR, "local", "i8", "u4", True, marks=extended),
-        pytest.param(HALVES, "local", "f8", "u1", True, marks=extended),
-        pytest.param(HALVES, "global", "f8", "i2", False, marks=extended),
-        pytest.param(HALF_TABLE, "semi-global", "f8", "u1", False, marks=extended),
-        pytest.param(LARGE, "local", "i8", "u1", True, marks=extended),
-        pytest.param(LARGE_TABLE, "local", "i8", "u1", False, marks=extended),
-        pytest.param(WIDE_TABLE, "local", "i8", "u1", False, marks=extended),
-        pytest.param(GOOD_MISMATCH, "local", "i8", "u1", False, marks=extended),
+        (AFFINE, "global", "i8"),
+        *(
+            pytest.param(*case, marks=extended)
+            for case in [
+                (LINEAR, "local", "u4"), (HALVES, "local", "u1"), (HALVES, "global", "i2"),
+                (HALF_TABLE, "semi-global", "u1"), (LARGE, "local", "u1"),
+                (LARGE_TABLE, "local", "u1"), (WIDE_TABLE, "local", "u1"),
+                (GOOD_MISMATCH, "local", "u1"),
+            ]
+        ),
     ],
-)
-def test_every_dtype(
-    scoring: Scoring, mode: str, dtype: str, letter: str, has_matrix: bool
-) -> None:
+)  # fmt: skip
+def test_every_dtype(scores: Any, mode: str, letter: str) -> None:
     """int32 where all fits, int64 and float64; scores of letters from bytes or wider tables."""
-    scoring = with_mode(scoring, mode)
-    for is_border in (True, False):
-        check_tile(scoring, 71, 45, dtype, letter, is_border, has_matrix)
-        check_tile(scoring, 256, 33, dtype, letter, is_border, has_matrix)
+    for shape in ((71, 45), (256, 33)):
+        check(scores | {"mode": mode}, *shape, letter)
 
 
 @extended
@@ -118,43 +118,98 @@ def test_how_a_tile_is_cut_does_not_matter(
 ) -> None:
     monkeypatch.setattr(layout, "_LATENCIES", {wide: (150, 8, 1.0)})
     monkeypatch.setattr(layout, "_LATENCIES_WRITTEN", {wide: (150, 8, 1.0)})
-    use(monkeypatch, rows, strips)
-    for scoring in (LINEAR, TABLE):
-        check_tile(scoring, 150, 61, np.int64, "u1", True, rows < 12)
-        check_tile(scoring, 32 * strips * rows + 5, 20, np.int64, "u1", False, False)
-
-
-def test_tiles_without_rows_or_columns_hand_edges_on() -> None:
-    for n, m in [(0, 5), (5, 0), (0, 0)]:
-        carry_in = carry_in_of(AFFINE, n, m, np.int64)
-        edges = tile.determine_alignment(
-            AFFINE, (draw(0, n), draw(1, m)), carry_in, (0, 0), np.int64
-        )
-        np.testing.assert_array_equal(edges.row, carry_in.column[-1:] if n else carry_in.row)
-        np.testing.assert_array_equal(edges.column, carry_in.column)
-        np.testing.assert_array_equal(edges.row_gaps, carry_in.row_gaps)
-        np.testing.assert_array_equal(edges.column_gaps, carry_in.column_gaps)
-        assert edges.best == Best()
+    use_rows(monkeypatch, rows, strips)
+    for scores in (LINEAR, TABLE):
+        if rows < 12:
+            check(scores, 150, 61)
+        pair = draw(9, 32 * strips * rows + 5), draw(20, 20)
+        found = mgrec.smith_waterman(*map(on_device, pair), **scores)
+        assert found == by_the_loop(pair, scores)[1]
 
 
 def test_a_wrong_letter_is_found() -> None:
     """The oracle of these tests can fail."""
     query = draw(1, 70)
-    h, *_ = table_by_the_loop(LINEAR, query, query, np.int64)
+    _, (best, *_) = by_the_loop((query, query), LINEAR)
     other = query.copy()
     other[30] = 9
-    carry_in = border_of(LINEAR, 70, 70, np.int64)
-    edges = tile.determine_alignment(LINEAR, (query, other), carry_in, (0, 0), np.int64)
-    assert edges.best.score < h.max() == 210
+    found = mgrec.smith_waterman(on_device(query), on_device(other), **LINEAR)
+    assert found.score < best == 210
 
 
-def test_parts_of_a_table_are_written() -> None:
-    query, target = draw(1, 40), draw(2, 30)
-    carry_in = border_of(LINEAR, 40, 30, np.int64)
-    h, *_ = table_by_the_loop(LINEAR, query, target, np.int64)
-    whole = np.full((80, 71), -7, np.int64).view(DeviceArray)
-    for part in (whole[::2, 5:35], whole[::2, 4:34], whole[40:, 6:36]):
-        whole[...] = -7
-        tile.determine_alignment(LINEAR, (query, target), carry_in, (0, 0), np.int64, part)
-        np.testing.assert_array_equal(part, h[1:, 1:])
-        assert (whole == -7).sum() == whole.size - part.size
+# --- many pairs ---------------------------------------------------------------------------------
+
+# One strip of rows and several, characters that are none, and one sequence for all.
+LENGTHS = [
+    ([1, 40, 0, 70, 64, 130, 0, 33], [20, 50, 9, 1, 70, 35, 0, 100]),
+    ([50], [30, 0, 64, 17, 3]),
+    ([30, 0, 64, 170, 3], [45]),
+]
+
+
+def joined(sequences: Any) -> Any:
+    offsets = np.cumsum([0, *map(len, sequences)])
+    return mgrec.Sequences(on_device(np.concatenate(sequences)), offsets)
+
+
+def check_pairs(scores: Any, sizes: Any, letter: str = "u1") -> None:
+    """Sizes of the queries and of the targets; one on a side goes with all on the other."""
+    kinds = len(MATRIX) if "matrix" in scores else 4
+    sides = [
+        [draw(100 * k + number, size, letter, kinds) for number, size in enumerate(side)]
+        for k, side in enumerate(sizes)
+    ]
+    given = [joined(side) if len(side) > 1 else on_device(side[0]) for side in sides]
+    have = mgrec.smith_waterman(*given, **scores)
+    count = max(map(len, sides))
+    wanted = [
+        by_the_loop([side[0 if len(side) == 1 else k] for side in sides], scores)[1]
+        for k in range(count)
+    ]
+    for part, values in zip(have, zip(*wanted, strict=True), strict=True):
+        assert type(part) is np.ndarray
+        np.testing.assert_array_equal(part, values)
+
+
+@pytest.mark.parametrize(
+    ("scores", "mode"),
+    [
+        (TABLE, "local"),
+        (TABLE | {"matrix": 0 * MATRIX}, "local"),
+        (AFFINE, "semi-global"),
+        *(pytest.param(TABLE, mode, marks=extended) for mode in MODES[1:]),
+        *(pytest.param(LINEAR, mode, marks=extended) for mode in MODES),
+        *(pytest.param(AFFINE, mode, marks=extended) for mode in MODES[:2]),
+    ],
+)
+def test_pairs(scores: Any, mode: str) -> None:
+    for sizes in LENGTHS:
+        check_pairs(scores | {"mode": mode}, sizes)
+
+
+@extended
+@pytest.mark.parametrize(
+    ("scores", "letter"), [(HALVES, "i8"), (HALF_TABLE, "u1"), (LARGE, "u2"), (WIDE_TABLE, "u1")]
+)
+@pytest.mark.parametrize("mode", MODES)
+def test_pairs_of_every_dtype(scores: Any, letter: str, mode: str) -> None:
+    check_pairs(scores | {"mode": mode}, LENGTHS[0], letter)
+
+
+@pytest.mark.parametrize(
+    ("launch", "kernels"), [(100, {"pairs_kernel", "tile_kernel"}), (0, {"tile_kernel"})]
+)
+@pytest.mark.parametrize("mode", ["local", *(pytest.param(m, marks=extended) for m in MODES[1:])])
+def test_long_pairs_are_tiles(
+    mode: str, launch: int, kernels: Any, on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "_SLOWER", 0)
+    monkeypatch.setattr(pairs, "_LAUNCH", launch)
+    check_pairs(AFFINE | {"mode": mode}, ([40, 50, 5, 30], [20, 60, 90, 70]))
+    assert {name for name, *_ in on_host.launches} == kernels
+
+
+def test_no_pairs() -> None:
+    none = mgrec.Sequences(on_device(np.zeros(0, np.uint8)), np.zeros(1, np.int64))
+    for query in (none, on_device(np.zeros(4, np.uint8))):
+        assert [part.size for part in mgrec.smith_waterman(query, none, **LINEAR)] == [0, 0, 0]

@@ -515,6 +515,7 @@ def test_edges_of_chunks(chunks: tuple[int, int], function: Any) -> None:
     lazy = da.from_array(x, chunks=chunks).map_blocks(as_device_array, meta=meta)
     result = function(lazy)
     assert result.chunks == lazy.chunks
+    assert isinstance(result._meta, DeviceArray)
     result = result.map_blocks(np.array, meta=np.empty((0, 0), "f4"))
     check_call(function, result.compute(scheduler="sync"), x)
 

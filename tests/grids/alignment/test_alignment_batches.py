@@ -6,7 +6,6 @@ import pytest
 
 import mgrec
 from mgrec.engines.cpu import threads
-from mgrec.grids.alignment.sequences import join
 
 BLOSUM = {"matrix": "BLOSUM62", "gap": -11, "extend": -1}
 LETTERS = {"match": 3, "mismatch": -2, "gap": -4, "extend": -4}
@@ -79,7 +78,8 @@ def test_lists_of_numbers_are_one_sequence():
 
 
 def joined(words):
-    return join([np.frombuffer(word.encode(), np.uint8) for word in words])
+    codes = np.frombuffer("".join(words).encode(), np.uint8)
+    return mgrec.Sequences(codes, np.cumsum([0, *map(len, words)]))
 
 
 def test_joined_sequences_are_a_list_of_them():

@@ -3,7 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
-from alignments import end_of, table_by_the_loop
+from alignments import assert_right, by_the_loop
 
 import mgrec
 from mgrec.engines.cpu.simd.arithmetic import REGISTER
@@ -53,27 +53,12 @@ def draw(generator, n, m, kinds=3):
     return [generator.integers(0, kinds, size).astype(np.uint8) for size in (n, m)]
 
 
-def by_the_loop(pair, scores):
-    table = scores.get("matrix")
-    dtype = np.float64 if isinstance(scores["gap"], float) else np.int64
-    table = None if table is None else tuple(map(tuple, table.tolist()))
-    scoring = Scoring(**{k: v for k, v in scores.items() if k != "matrix"}, table=table)
-    h, *_ = table_by_the_loop(scoring, *pair, dtype)
-    return h[1:, 1:], end_of(h, scores["mode"])
-
-
-def assert_right(pair, scores, chunks):
-    """Scores, ends and H of arrays in memory and in chunks."""
-    h, end = by_the_loop(pair, scores)
+def check(pair, scores, chunks):
+    """Arrays in memory and in chunks."""
+    wanted = by_the_loop(pair, scores)
     lazy = [da.from_array(part, chunks=size) for part, size in zip(pair, chunks, strict=True)]
     for sequences in (pair, lazy):
-        best = mgrec.smith_waterman(*sequences, **scores)
-        have = mgrec.smith_waterman(*sequences, output="matrix", **scores)
-        if sequences is lazy:
-            best = tuple(part.compute(scheduler="sync") for part in best)
-            have = have.compute(scheduler="sync")
-        assert best == end
-        np.testing.assert_array_equal(have, h, strict=True)
+        assert_right(sequences, wanted, scores)
 
 
 @pytest.mark.parametrize("scores", KINDS.values(), ids=KINDS)
@@ -81,9 +66,9 @@ def test_any_sizes_and_chunks_are_those_of_the_loop(scores):
     generator = np.random.default_rng(0)
     for n in SIZES:
         m = int(generator.choice([1, 2, 40, 70, 100]))
-        assert_right(draw(generator, n, m, 2 + m % 3), scores, (n // 3 + 1, m // 2 + 1))
+        check(draw(generator, n, m, 2 + m % 3), scores, (n // 3 + 1, m // 2 + 1))
     nothing_in_common = np.zeros(100, np.uint8), np.ones(80, np.uint8)
-    assert_right(nothing_in_common, scores, (30, 70))
+    check(nothing_in_common, scores, (30, 70))
 
 
 def test_a_wrong_score_is_found():
@@ -100,7 +85,7 @@ def test_threads_and_parts_give_the_whole(monkeypatch, mode):
     monkeypatch.setattr(tile, "_LEAST_CELLS", 1)
     monkeypatch.setattr(tile, "_LEAST_SIDES", (50, 50))
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
-    assert_right(pair, scores, (300, 400))
+    check(pair, scores, (300, 400))
 
 
 @pytest.mark.parametrize("mode", ["local", "global"])
@@ -150,7 +135,7 @@ def test_stripes_of_any_size_are_those_of_the_loop(results, gap, extend):
     for n in (1, 2, REGISTER - 1, REGISTER, REGISTER + 1, 3 * REGISTER + 20):
         for m in (1, 7, 90):
             pair = draw(generator, n, m, kinds=5)
-            assert_right(pair, by_table(gap, extend), (n // 3 + 1, m // 2 + 1))
+            check(pair, by_table(gap, extend), (n // 3 + 1, m // 2 + 1))
     assert any(found is not None for found in results)
 
 
