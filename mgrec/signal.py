@@ -2,6 +2,8 @@
 
 ewm
     Compute exponentially weighted means, sums, variances and correlations, as pandas does.
+decimate
+    Filter, and keep every q-th sample.
 filtfilt, sosfiltfilt
     Filter forward and backward, with zero phase.
 lfilter, sosfilt
@@ -14,9 +16,11 @@ from typing import Any
 
 from .ewm.statistics import ewm
 from .filters.causal import lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi
+from .filters.decimation import decimate
 from .filters.zero_phase import filtfilt, sosfiltfilt
 
 __all__ = [
+    "decimate",
     "ewm",
     "filtfilt",
     "lfilter",
@@ -35,6 +39,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     raise AttributeError(
         f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}. If it is a "
-        f"function of SciPy, call scipy.signal.{name}",
+        f"function of SciPy, call scipy.signal.{name}: the guide's page 'Filters' tells how for "
+        "Dask arrays",
         name=name,
     )

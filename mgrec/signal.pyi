@@ -56,22 +56,33 @@ def sosfilt(
 def filtfilt(
     b: Numbers | Kind, a: Numbers | Kind, x: Numbers, axis: int = -1,
     padtype: Padding | None = "odd", padlen: int | None = None, method: FilterMethod = "pad",
-    irlen: int | None = None
+    irlen: int | None = None, *, dtype: Any = None, assume_finite: bool = False
 ) -> NDArray[Any]: ...
 @overload
 def filtfilt(
     b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int = -1, padtype: Padding | None = "odd",
-    padlen: int | None = None, method: FilterMethod = "pad", irlen: int | None = None
+    padlen: int | None = None, method: FilterMethod = "pad", irlen: int | None = None, *,
+    dtype: Any = None, assume_finite: bool = False
 ) -> A: ...
 @overload
 def sosfiltfilt(
     sos: Numbers | Kind, x: Numbers, axis: int = -1, padtype: Padding | None = "odd",
-    padlen: int | None = None
+    padlen: int | None = None, *, dtype: Any = None, assume_finite: bool = False
 ) -> NDArray[Any]: ...
 @overload
 def sosfiltfilt(
     sos: Numbers | Kind, x: A, axis: int = -1, padtype: Padding | None = "odd",
-    padlen: int | None = None
+    padlen: int | None = None, *, dtype: Any = None, assume_finite: bool = False
+) -> A: ...
+@overload
+def decimate(
+    x: Numbers, q: int, n: int | None = None, ftype: Any = "iir", axis: int = -1,
+    zero_phase: bool = True, *, dtype: Any = None, assume_finite: bool = False
+) -> NDArray[Any]: ...
+@overload
+def decimate(
+    x: A, q: int, n: int | None = None, ftype: Any = "iir", axis: int = -1,
+    zero_phase: bool = True, *, dtype: Any = None, assume_finite: bool = False
 ) -> A: ...
 @overload
 def ewm(

@@ -16,7 +16,7 @@ from mgrec.core.contract.recurrence import Recurrence, TwoSided
 from mgrec.core.contract.scan import Chain
 from mgrec.distributed.cluster.arguments import problem_of
 from mgrec.engines.cuda.backend import BACKEND
-from mgrec.signal import ewm, filtfilt, lfilter, sosfilt, sosfiltfilt
+from mgrec.signal import decimate, ewm, filtfilt, lfilter, sosfilt, sosfiltfilt
 
 pytestmark = pytest.mark.quick
 
@@ -37,6 +37,7 @@ CALLS = {
     "sosfilt": (sosfilt, (SOS,), {}),
     "filtfilt": (filtfilt, ([0.5], [1.0, -0.5]), {}),
     "sosfiltfilt": (sosfiltfilt, (SOS,), {}),
+    "decimate": (decimate, (), {"q": 2, "n": 2}),
     "ewm": (ewm, (), {"alpha": 0.5}),
     "solve_tridiagonal": (mgrec.solve_tridiagonal, (1.0, 4.0, 1.0), {}),
     "factor_tridiagonal": (mgrec.factor_tridiagonal, (1.0, 4.0), {}),

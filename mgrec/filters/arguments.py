@@ -78,6 +78,21 @@ def result_dtype(*arrays: Any) -> np.dtype[Any]:
     return dtype
 
 
+def as_result_dtype(dtype: Any, computed: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of results that a caller wants, by default that of the computation."""
+    if dtype is None:
+        return computed
+    try:
+        wanted = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"dtype must be a dtype; got {dtype!r}") from error
+    supported = _SUPPORTED[2:] if computed.kind == "c" else _SUPPORTED[:2]
+    if wanted.char not in supported or not wanted.isnative:
+        names = " or ".join(np.dtype(char).name for char in supported)
+        raise TypeError(f"dtype must be {names} for a result of {computed}; got {wanted}")
+    return wanted
+
+
 def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     """Validate the arguments of ``lfilter``; `zi` has the states along `axis`."""
     x, (b, a) = as_signal(x), as_transfer_function(b, a)

@@ -17,6 +17,7 @@ from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import LARGE_ON_GPU, Chain
 from .cascade import Cascade
+from .overlap import OverlappedFilter, reach_over_chunks
 from .power import power
 
 # Above these a summary carries the chunk itself, since overflow depends on each step. The radius
@@ -138,6 +139,11 @@ class FilterRecurrence(Chain):
     @property
     def is_contractive(self) -> bool:
         return self.cascade.states > 0 and self.cascade.radius < 1
+
+    def overlapped(self, lengths: Sequence[float]) -> OverlappedFilter | None:
+        is_finite = self.block_dtypes[0].kind in "biu"
+        reach = reach_over_chunks(self.cascade, lengths, is_finite)
+        return None if reach is None else OverlappedFilter(self.cascade, self.dtype, reach)
 
     def may_speculate(self, shape: Sequence[float], backend: Backend) -> bool:
         pays = {"cpu": self._pays_on_cpu, "cuda": self._pays_on_gpu}.get(backend.engine)

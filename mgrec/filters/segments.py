@@ -6,7 +6,7 @@ Special values, accuracy and speed are therefore those of one call for each segm
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -85,6 +85,9 @@ class SegmentedFilter(FilterRecurrence):
     @property
     def is_contractive(self) -> bool:
         return False
+
+    def overlapped(self, lengths: Sequence[float]) -> None:
+        return None
 
     def prepare_solver(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from math import isnan
 from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import (
-    chunked_like,
-    without_empty_chunks,
-)
-from ..core.arrays.chunk import has_unknown_sizes, reversed_copy
-from ..core.arrays.validation import as_axis, as_integer, is_one_of
+from ..core.arrays.array_types import cast, chunked_like, is_lazy, without_empty_chunks
+from ..core.arrays.chunk import as_contiguous, has_unknown_sizes, reversed_copy
+from ..core.arrays.validation import as_axis, as_flag, as_integer, is_one_of
 from ..core.backends import backend_of
 from ..distributed.expressions import accepts_expressions
 from ..solve import solve, solve_labelled, with_interop
-from ..solve.functions import concatenate
 from .arguments import (
     as_coefficients,
+    as_result_dtype,
     as_sections,
     as_signal,
     as_transfer_function,
@@ -27,6 +25,8 @@ from .arguments import (
 )
 from .cascade import Cascade
 from .causal import lfilter_zi, sosfilt_zi
+from .extension import along, extended
+from .overlap import Ends, OverlappedFilter, has_many_rows, reach_over_chunks
 from .recurrence import filter_problem
 
 
@@ -41,6 +41,9 @@ def filtfilt(
     padlen: int | None = None,
     method: str = "pad",
     irlen: int | None = None,
+    *,
+    dtype: Any = None,
+    assume_finite: bool = False,
 ) -> Any:
     """Filter data forward and backward with a rational transfer function.
 
@@ -64,11 +67,17 @@ def filtfilt(
         support it.
     irlen : int, optional
         Length at which "gust" truncates the impulse response.
+    dtype : dtype, optional
+        Dtype of the result, which is computed in that of SciPy, and then cast. The default is
+        SciPy's: float64 for a signal of integers. float32 halves the memory of the result.
+    assume_finite : bool, optional
+        Whether a Dask array of floating numbers contains neither nan nor inf, as integers do. Its
+        chunks then depend on their neighbours only. See the notes.
 
     Returns
     -------
     array or dask.array.Array
-        Filtered signal, of the shape of `x`.
+        Filtered signal, of the shape and the chunks of `x`.
 
     Raises
     ------
@@ -76,10 +85,19 @@ def filtfilt(
         If a CUDA graph is being captured: the initial states are copied to the device.
     ValueError
         If `padtype` or `method` is unknown, `irlen` is below 1, or `x` is not longer than `padlen`.
+    TypeError
+        If `dtype` is neither float32 nor float64, or complex for a complex result.
 
     Notes
     -----
-    *Memory.* One array of the size of the result, in addition to it. "gust" also solves a
+    *Memory.* NumPy arrays of many rows or columns are filtered block by block. Others need one more
+    array of the size of the result.
+
+    *Dask arrays.* A chunk of integers is filtered with as many samples of its neighbours as change
+    its results, and with no others: the results of a recording larger than memory are written while
+    it is read. This applies if the response decays within two chunks; otherwise all chunks are kept
+    in memory. So are chunks of floating numbers, because a nan or inf changes all samples of a row;
+    with `assume_finite`, it changes its chunk and the neighbours. "gust" also solves a
     least-squares problem with about 10·max(len(a), len(b)) numbers for each of 2·irlen samples, or
     for each sample of a row if `irlen` is not given.
 
@@ -97,17 +115,31 @@ def filtfilt(
         length = None if irlen is None else as_integer("irlen", irlen)
         if length is not None and length < 1:
             raise ValueError(f"irlen must be at least 1; got {irlen}")
-        return _filtfilt_gust(b, a, x, axis, length)
+        result = _filtfilt_gust(b, a, x, axis, length)
+        return cast(result, as_result_dtype(dtype, result.dtype))
     cascade, states = Cascade.of_polynomials(b, a), lfilter_zi(b, a)
-    edge = _edge(padtype, padlen, max(b.size, a.size))
-    dtype = result_dtype(b, a, x, states)
-    return _forward_backward(cascade, states, x, axis, padtype, edge, dtype)
+    computed = result_dtype(b, a, x, states)
+    directed = DirectedFilter(
+        cascade,
+        Ends(padtype, _edge(padtype, padlen, padding_of_polynomials(b, a)), tuple(states.tolist())),
+        computed,
+        as_result_dtype(dtype, computed),
+        as_flag("assume_finite", assume_finite),
+    )
+    return directed.solve(x, axis)
 
 
 @partial(with_interop, labelled=partial(solve_labelled, by_value=("sos",)))
 @accepts_expressions
 def sosfiltfilt(
-    sos: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None
+    sos: Any,
+    x: Any,
+    axis: int = -1,
+    padtype: str | None = "odd",
+    padlen: int | None = None,
+    *,
+    dtype: Any = None,
+    assume_finite: bool = False,
 ) -> Any:
     """Filter data forward and backward with second-order sections.
 
@@ -126,11 +158,17 @@ def sosfiltfilt(
     padlen : int, optional
         Number of samples by which each end is extended. The default is 3·(2·sections + 1 − the
         number of trailing zeros that b and a have in common), as in SciPy.
+    dtype : dtype, optional
+        Dtype of the result, which is computed in that of SciPy, and then cast. The default is
+        SciPy's: float64 for a signal of integers. float32 halves the memory of the result.
+    assume_finite : bool, optional
+        Whether a Dask array of floating numbers contains neither nan nor inf, as integers do. Its
+        chunks then depend on their neighbours only. See the notes.
 
     Returns
     -------
     array or dask.array.Array
-        Filtered signal, of the shape of `x`.
+        Filtered signal, of the shape and the chunks of `x`.
 
     Raises
     ------
@@ -138,10 +176,19 @@ def sosfiltfilt(
         If a CUDA graph is being captured: the initial states are copied to the device.
     ValueError
         If `padtype` is unknown, or `x` is not longer than `padlen`.
+    TypeError
+        If `dtype` is neither float32 nor float64, or complex for a complex result.
 
     Notes
     -----
-    *Memory.* One array of the size of the result, in addition to it.
+    *Memory.* NumPy arrays of many rows or columns are filtered block by block. Others need one more
+    array of the size of the result.
+
+    *Dask arrays.* A chunk of integers is filtered with as many samples of its neighbours as change
+    its results, and with no others: the results of a recording larger than memory are written while
+    it is read. This applies if the response decays within two chunks; otherwise all chunks are kept
+    in memory. So are chunks of floating numbers, because a nan or inf changes all samples of a row;
+    with `assume_finite`, it changes its chunk and the neighbours.
 
     Examples
     --------
@@ -151,11 +198,20 @@ def sosfiltfilt(
     array([0., 1., 2., 1., 0.])
     """
     (x, axis), sos = _check_signal(x, axis), as_sections(sos)
-    taps = 2 * len(sos) + 1 - min((sos[:, 2] == 0).sum(), (sos[:, 5] == 0).sum())
-    cascade, states = Cascade.of_sections(sos), sosfilt_zi(sos)
-    edge = _edge(padtype, padlen, int(taps))
-    dtype = result_dtype(sos, x, states)
-    return _forward_backward(cascade, states, x, axis, padtype, edge, dtype)
+    states = sosfilt_zi(sos)
+    computed = result_dtype(sos, x, states)
+    directed = DirectedFilter(
+        Cascade.of_sections(sos),
+        Ends(
+            padtype,
+            _edge(padtype, padlen, padding_of_sections(sos)),
+            tuple(states.ravel().tolist()),
+        ),
+        computed,
+        as_result_dtype(dtype, computed),
+        as_flag("assume_finite", assume_finite),
+    )
+    return directed.solve(x, axis)
 
 
 def _check_signal(x: Any, axis: Any) -> tuple[Any, int]:
@@ -165,7 +221,18 @@ def _check_signal(x: Any, axis: Any) -> tuple[Any, int]:
     return x, axis
 
 
-def _edge(padtype: Any, padlen: Any, taps: int) -> int:
+def padding_of_polynomials(b: np.ndarray, a: np.ndarray) -> int:
+    """Return SciPy's default of `padlen` for ``filtfilt``."""
+    return 3 * max(b.size, a.size)
+
+
+def padding_of_sections(sos: np.ndarray) -> int:
+    """Return SciPy's default of `padlen` for ``sosfiltfilt``."""
+    zeros = min((sos[:, 2] == 0).sum(), (sos[:, 5] == 0).sum())
+    return 3 * (2 * len(sos) + 1 - int(zeros))
+
+
+def _edge(padtype: Any, padlen: Any, default: int) -> int:
     """Return the number of samples by which each end is extended."""
     if not (padtype is None or is_one_of(padtype, ("even", "odd", "constant"))):
         raise ValueError(
@@ -174,40 +241,96 @@ def _edge(padtype: Any, padlen: Any, taps: int) -> int:
         )
     if padtype is None:
         return 0
-    return 3 * taps if padlen is None else as_integer("padlen", padlen)
+    return default if padlen is None else max(0, as_integer("padlen", padlen))
 
 
-def _forward_backward(
-    cascade: Cascade, states: np.ndarray, x: Any, axis: int, padtype: Any, edge: int, dtype: Any
-) -> Any:
-    """Filter twice, each time from the steady state of the first sample.
+@dataclass(frozen=True)
+class DirectedFilter:
+    """A filter that is applied forward, or forward and backward.
 
-    `states` is the steady state for an input of ones.
+    Attributes
+    ----------
+    computed, dtype : numpy.dtype
+        Dtype in which outputs are computed, and dtype of the results.
+    is_finite : bool
+        Whether floating samples are known to be finite.
+    has_zero_phase : bool
+        Whether it is applied backward, too.
+    step : int
+        Results are kept at every `step`-th sample.
     """
-    extended = _extended(without_empty_chunks(x), axis, padtype, edge, dtype)
-    steady_states = backend_of(x).from_host(states.reshape(-1, *[1] * (x.ndim - 1)), x)
 
-    def filtered(data: Any) -> Any:
-        carry_in = steady_states * _part(data, axis, 0)
-        return solve(filter_problem(cascade, data, carry_in, axis, dtype))
+    cascade: Cascade
+    ends: Ends
+    computed: np.dtype[Any]
+    dtype: np.dtype[Any]
+    is_finite: bool = False
+    has_zero_phase: bool = True
+    step: int = 1
 
-    # At most two arrays are in memory: each is released after it has been read.
-    forward = filtered(extended)
-    del extended
-    reversed_forward = reversed_copy(forward, axis)
-    del forward
-    backward = _part(filtered(reversed_forward), axis, slice(None, None, -1))
-    inside = slice(edge, backward.shape[axis] - edge)
-    return chunked_like(_part(backward, axis, inside) if edge > 0 else backward, x)
+    def solve(self, x: Any, axis: int) -> Any:
+        """Return the filtered signal, in the chunks of x."""
+        chunks_like, x = x, without_empty_chunks(x)
+        _check_length(x, axis, self.ends.edge)
+        overlapped = self._overlapped(x, axis)
+        if overlapped is None:
+            result = cast(self._of_all_samples(x, axis), self.dtype)
+        elif is_lazy(x):
+            from ..distributed.graph.along_axis import filter_chunks
+
+            counts = overlapped.lengths(x.chunks[axis])
+            result = filter_chunks(overlapped, x, axis, self.dtype, counts)
+        else:
+            _, recipe = overlapped.plan((x.shape[axis],), 0)
+            return overlapped.apply(x, axis, self.dtype, recipe, (), True)
+        return chunked_like(result, chunks_like) if self.step == 1 else without_empty_chunks(result)
+
+    def _overlapped(self, x: Any, axis: int) -> OverlappedFilter | None:
+        """Return the filter of a chunk and parts of its neighbours; None if it needs all."""
+        if is_lazy(x):
+            is_finite = self.is_finite or x.dtype.kind in "biu"
+            reach = reach_over_chunks(self.cascade, x.chunks[axis], is_finite)
+        else:
+            reach = 0 if has_many_rows(x, axis) else None
+        if reach is None:
+            return None
+        return OverlappedFilter(
+            self.cascade, self.computed, reach, self.has_zero_phase, self.ends, self.step
+        )
+
+    def _of_all_samples(self, x: Any, axis: int) -> Any:
+        """Filter all samples forward, then all backward; each time from a steady state."""
+        edge, dtype = self.ends.edge, self.computed
+        if not self.has_zero_phase:
+            result = solve(filter_problem(self.cascade, x, None, axis, dtype))
+            return _every(result, axis, slice(0, None, self.step))
+        signal = extended(x, axis, self.ends.padtype, edge, dtype)
+        states = np.array(self.ends.states).reshape(-1, *[1] * (x.ndim - 1))
+        states = backend_of(x).from_host(states, x)
+
+        def filtered(data: Any) -> Any:
+            carry_in = states * along(data, axis, 0)
+            return solve(filter_problem(self.cascade, data, carry_in, axis, dtype))
+
+        # At most two arrays are in memory: each is released after it has been read.
+        forward = filtered(signal)
+        del signal
+        reversed_forward = reversed_copy(forward, axis)
+        del forward
+        backward = along(filtered(reversed_forward), axis, slice(None, None, -1))
+        return _every(backward, axis, slice(edge, backward.shape[axis] - edge, self.step))
 
 
-def _part(x: Any, axis: int, index: Any) -> Any:
-    """Return the elements of an array at an index or slice of an axis."""
-    return x[(slice(None),) * axis + (index,)]
+def _every(result: Any, axis: int, kept: slice) -> Any:
+    """Return some results along an axis, without those between them in memory."""
+    if kept.step == 1:
+        return along(result, axis, kept) if kept.start else result
+    kept_results = along(result, axis, kept)
+    return kept_results if is_lazy(result) else as_contiguous(kept_results)
 
 
-def _extended(x: Any, axis: int, padtype: Any, edge: int, dtype: np.dtype[Any]) -> Any:
-    """Return the signal with `edge` more samples at each end."""
+def _check_length(x: Any, axis: int, edge: int) -> None:
+    """Raise ValueError unless x is longer than its extension at either end."""
     length = x.shape[axis]
     if isnan(length) or (edge > 0 and has_unknown_sizes(getattr(x, "chunks", ()))):
         raise ValueError(
@@ -219,22 +342,6 @@ def _extended(x: Any, axis: int, padtype: Any, edge: int, dtype: np.dtype[Any]) 
             f"The length of the input vector x must be greater than padlen, which is {edge}; "
             f"got {length} along axis {axis}."
         )
-    if edge <= 0:
-        return x
-    first, last = _part(x, axis, slice(0, 1)), _part(x, axis, slice(length - 1, length))
-    if padtype == "constant":
-        shape = [edge if k == axis else 1 for k in range(x.ndim)]
-        ones = backend_of(x).from_host(np.ones(shape, x.dtype), x)
-        before, after = first * ones, last * ones
-    else:
-        before = _part(x, axis, slice(edge, 0, -1))
-        after = _part(x, axis, slice(-2, -edge - 2, -1))
-    if padtype == "odd":
-        before, after = 2 * first - before, 2 * last - after
-    parts = [before, x, after]
-    if type(x) is np.ndarray:  # Cast here, because a filter would cast in a copy.
-        return np.concatenate(parts, axis, dtype=dtype)
-    return concatenate(parts, axis)
 
 
 def _filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | None) -> Any:

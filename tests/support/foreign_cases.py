@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import mgrec
-from mgrec.signal import ewm, filtfilt, lfilter, sosfilt, sosfiltfilt
+from mgrec.signal import decimate, ewm, filtfilt, lfilter, sosfilt, sosfiltfilt
 
 
 def _data(*shape, seed=0):
@@ -57,6 +57,7 @@ CALLS = {
     "filtfilt": (lambda x: filtfilt(B, A, x), T),
     "filtfilt by Gustafsson": (lambda x: filtfilt(B, A, x, method="gust"), LINE),
     "sosfiltfilt": (lambda x: sosfiltfilt(SOS, x, axis=0, padlen=2), TABLE),
+    "decimate": (lambda x: decimate(x, 2, 2), T),
     "ewm": (lambda x: ewm(x, span=5), T),
     "ewm unadjusted": (lambda x: ewm(x, alpha=0.3, adjust=False, axis=0), TABLE),
     "solve_tridiagonal": (mgrec.solve_tridiagonal, S, T + 2, S, T),

@@ -230,6 +230,13 @@ class AlongAxis(Recurrence):
         """Return the carry-in of an array that is one chunk, as kernels of the backend take it."""
         return self.first_carry_in(initial, shape)
 
+    def overlapped(self, lengths: Sequence[float]) -> Any:
+        """Return a filter for ``filter_chunks`` over chunks of these lengths, or None.
+
+        Its chunks take samples of their neighbours in place of summaries and carry-ins.
+        """
+        return None
+
     @abstractmethod
     def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
         """Launch the summary of a chunk: numbers and arrays in host memory, no functions."""

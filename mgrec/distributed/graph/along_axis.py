@@ -22,8 +22,13 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import List, Task, TaskRef
 
 
-def filter_chunks(axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
-    """Return the lazy results of a filter, such as those of ``mgrec.ndimage``, in x's chunks."""
+def filter_chunks(
+    axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any], counts: tuple[int, ...] | None = None
+) -> Any:
+    """Return the lazy results of a filter, such as those of ``mgrec.ndimage``, in x's chunks.
+
+    `counts` are the numbers of results of the chunks along the axis, if they are not those of x.
+    """
     token = tokenize(axis_filter, x, axis, dtype)
     part_name, name = f"part-{token}", f"filtered-{token}"
     parts: dict[Any, Any] = {}
@@ -45,10 +50,11 @@ def filter_chunks(axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any]) -> 
         results[key] = Task(
             key, axis_filter.apply, TaskRef((x.name, *index)), axis, dtype, recipe, List(*refs)
         )
-    graph = HighLevelGraph.from_collections(part_name, parts, dependencies=[x])
-    graph = HighLevelGraph(
-        {**graph.layers, name: results},
-        {**graph.dependencies, name: {part_name, *x.__dask_layers__()}},
-    )
+    graph, sources = x.dask, {*x.__dask_layers__()}
+    if parts:
+        graph = HighLevelGraph.from_collections(part_name, parts, dependencies=[x])
+        sources.add(part_name)
+    graph = HighLevelGraph({**graph.layers, name: results}, {**graph.dependencies, name: sources})
     meta = meta_from_array(x._meta, dtype=dtype)
-    return da.Array(graph, name, x.chunks, meta=meta)
+    chunks = x.chunks if counts is None else (*x.chunks[:axis], counts, *x.chunks[axis + 1 :])
+    return da.Array(graph, name, chunks, meta=meta)

@@ -1,8 +1,8 @@
 """Build the lazy results of a problem over Dask arrays.
 
-Along an axis there are three graphs: packed.py if operands are yet to be loaded, persisted.py if
-the workers store them, and one task a chunk if every row is in one chunk. grids.py has the graphs
-of grids.
+Along an axis there are four graphs: packed.py if operands are yet to be loaded, persisted.py if
+the workers store them, one task a chunk if every row is in one chunk, and along_axis.py for filters
+whose chunks depend on their neighbours only. grids.py has the graphs of grids.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from ...core.contract.grid import Grid, Swept, Traceback
 from ...core.contract.problem import Problem
 from ..observability import log_solve
 from ..tasks.memory import check_chunks
-from .aligned import align_problem
+from .aligned import AlignedProblem, align_problem
+from .along_axis import filter_chunks
 from .chains import ChainLayers, group_size
 from .grids import has_several_tiles, solve_sweeps, solve_tiles, solve_traceback
 from .packed import PackedLayers, solve_whole
@@ -51,6 +52,9 @@ def solve(problem: Problem) -> Solved:
         solved = solve_tiles(aligned, token)
     elif aligned.is_whole:
         solved = solve_whole(aligned, token), None
+    elif not are_persisted and (axis_filter := _overlapped(aligned)) is not None:
+        axis, dtype = recurrence.axis, recurrence.result_dtype
+        solved = (filter_chunks(axis_filter, blocks[0], axis, dtype),), None
     else:
         _warn_of_many_chunks(aligned.count)
         layers: ChainLayers = (
@@ -62,6 +66,13 @@ def solve(problem: Problem) -> Solved:
     results, carry_out = solved
     log_solve((*results, carry_out)[0])
     return solved
+
+
+def _overlapped(aligned: AlignedProblem) -> Any:
+    """Return the filter whose chunks take samples of their neighbours, or None."""
+    if aligned.initial or aligned.recurrence.returns_final_state:
+        return None
+    return aligned.recurrence.overlapped(aligned.chunks[aligned.recurrence.axis])
 
 
 def _warn_of_many_chunks(count: int) -> None:

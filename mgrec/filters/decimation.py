@@ -1,0 +1,256 @@
+"""Decimation: a low-pass filter, and every q-th of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import signature
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.array_types import is_lazy, without_empty_chunks
+from ..core.arrays.chunk import as_contiguous, canonical_shape
+from ..core.arrays.validation import as_axis, as_flag, as_integer
+from ..core.backends import backend_of
+from ..distributed.expressions import accepts_expressions
+from ..solve import with_interop
+from .arguments import as_result_dtype, as_signal, result_dtype
+from .cascade import Cascade
+from .causal import lfilter_zi, sosfilt_zi
+from .overlap import Ends
+from .zero_phase import DirectedFilter, padding_of_polynomials, padding_of_sections
+
+CELLS = 1 << 15
+"""Results of a block, which stay in the cache while taps are added. 201 taps over 60,000 steps of
+384 columns of int16, for every tenth sample, took 14 ns a sample, and 47 in one block."""
+
+
+def _decimate_labelled(
+    function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
+    """Decimate a DataArray, and keep the labels of the samples that remain."""
+    arguments = signature(function).bind(*operands, **options)
+    arguments.apply_defaults()
+    x, q = arguments.arguments["x"], as_integer("q", arguments.arguments["q"])
+    axis = as_axis(arguments.arguments["axis"], x.shape)
+    arguments.arguments["x"] = x.data
+    result = x.isel({x.dims[axis]: slice(None, None, q)})
+    return result.copy(data=function(*arguments.args, **arguments.kwargs))
+
+
+@partial(with_interop, labelled=_decimate_labelled)
+@accepts_expressions
+def decimate(
+    x: Any,
+    q: int,
+    n: int | None = None,
+    ftype: Any = "iir",
+    axis: int = -1,
+    zero_phase: bool = True,
+    *,
+    dtype: Any = None,
+    assume_finite: bool = False,
+) -> Any:
+    """Apply a low-pass filter to a signal, and keep every q-th of its samples.
+
+    The arguments and results are those of ``scipy.signal.decimate``, which designs the filter:
+    SciPy must be installed.
+
+    Parameters
+    ----------
+    x : array_like, CuPy or dask.array.Array
+        Signal.
+    q : int
+        Factor of the sampling rate. For factors above 13, SciPy recommends several calls if the
+        response is infinite.
+    n : int, optional
+        Order of the filter: by default 8 for "iir", and 20·q for "fir", which has n + 1 taps.
+    ftype : {"iir", "fir"} or scipy.signal.dlti, optional
+        Chebyshev filter of type I, or window of Hamming; or a filter.
+    axis : int, optional
+        Axis along which to decimate. The default is the last.
+    zero_phase : bool, optional
+        Whether the phase is not shifted. An infinite response is then applied forward and backward.
+    dtype : dtype, optional
+        Dtype of the result, as for :func:`filtfilt`.
+    assume_finite : bool, optional
+        Whether `x` contains neither nan nor inf, as for :func:`filtfilt`.
+
+    Returns
+    -------
+    array or dask.array.Array
+        Samples 0, q, 2·q, … of the filtered signal. Those of a chunk of `x` are a chunk.
+
+    Raises
+    ------
+    ImportError
+        If SciPy is not installed.
+    TypeError
+        If an argument has the wrong type, or `dtype` is not one of the result.
+    ValueError
+        If q or n is below 1, `ftype` is unknown, `x` is shorter than the extension of
+        :func:`sosfiltfilt`, or chunks have unknown sizes.
+
+    Notes
+    -----
+    *Memory.* Samples that are not kept are released block by block, if NumPy arrays have many rows
+    or columns, or chunk by chunk. Chunks of Dask arrays depend on their neighbours under the
+    conditions of :func:`filtfilt`; those of a finite response always do.
+
+    *Accuracy.* That of :func:`sosfiltfilt`. A finite response is summed from the first tap to the
+    last, with the same bits in any chunks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mgrec.signal import decimate
+    >>> decimate(np.arange(1000.0), 100, ftype="fir")[3:6].round(6)
+    array([300., 400., 500.])
+    """
+    x = as_signal(x)
+    axis, q = as_axis(axis, x.shape), as_integer("q", q)
+    n = None if n is None else as_integer("n", n)
+    for name, value in (("q", q), ("n", n)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}")
+    zero_phase = as_flag("zero_phase", zero_phase)
+    is_finite = as_flag("assume_finite", assume_finite)
+    backend_of(x).raise_if_capturing("a filter", "the initial states are copied to the device")
+    kind, coefficients = _design(x, q, n, ftype)
+    if kind == "fir":
+        (taps,) = coefficients
+        computed = np.result_type(taps, x.dtype, np.float32)
+        fir = DecimatedResponse(tuple(taps.tolist()), q, zero_phase, computed)
+        return _filtered(fir, x, axis, as_result_dtype(dtype, computed))
+    if kind == "sos":
+        (sos,) = coefficients
+        cascade, states, edge = Cascade.of_sections(sos), sosfilt_zi(sos), padding_of_sections(sos)
+    else:
+        b, a = coefficients
+        cascade, states = Cascade.of_polynomials(b, a), lfilter_zi(b, a)
+        edge = padding_of_polynomials(b, a)
+    computed = result_dtype(*coefficients, x)
+    ends = Ends("odd", edge, tuple(states.ravel().tolist())) if zero_phase else Ends()
+    wanted = as_result_dtype(dtype, computed)
+    return DirectedFilter(cascade, ends, computed, wanted, is_finite, zero_phase, q).solve(x, axis)
+
+
+def _design(x: Any, q: int, n: int | None, ftype: Any) -> tuple[str, tuple[np.ndarray, ...]]:
+    """Return "fir" and taps, "sos" and sections, or "ba" and polynomials, as SciPy chooses them."""
+    try:
+        from scipy import signal
+    except ImportError as error:
+        raise ImportError("decimate designs its filter with SciPy: install mgrec[scipy]") from error
+    dtype = x.dtype if x.dtype.char in "fdFD" else np.dtype(np.float64)
+    if isinstance(ftype, signal.dlti):
+        zpk = ftype.to_zpk()
+        tf = ftype.to_tf()
+        if not zpk.poles.size:
+            return "fir", (np.asarray(tf.num / tf.den),)
+        if np.iscomplex(zpk.poles).any() or np.iscomplex(zpk.gain):
+            return "ba", (np.asarray(tf.num), np.asarray(tf.den))
+        return "sos", (signal.zpk2sos(zpk.zeros, zpk.poles, zpk.gain).astype(dtype),)
+    if not isinstance(ftype, str) or ftype not in ("iir", "fir"):
+        raise ValueError(f"ftype must be 'iir', 'fir' or a scipy.signal.dlti; got {ftype!r}")
+    if ftype == "fir":
+        taps = signal.firwin((20 * q if n is None else n) + 1, 1 / q, window="hamming")
+        return "fir", (taps.astype(dtype),)
+    sos = signal.cheby1(8 if n is None else n, 0.05, 0.8 / q, output="sos")
+    return "sos", (sos.astype(dtype),)
+
+
+def _filtered(fir: DecimatedResponse, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
+    """Return the kept results of a finite response."""
+    if is_lazy(x):
+        from ..distributed.graph.along_axis import filter_chunks
+
+        if any(map(isnan, x.chunks[axis])):
+            raise ValueError(
+                "x must be in chunks of known sizes to be decimated: call compute_chunk_sizes() "
+                "on it"
+            )
+        x = without_empty_chunks(x)
+        counts = tuple(np.diff(-(-np.cumsum([0, *x.chunks[axis]]) // fir.q)).tolist())
+        return without_empty_chunks(filter_chunks(fir, x, axis, dtype, counts))
+    _, recipe = fir.plan((x.shape[axis],), 0)
+    with backend_of(x).device_of((x,)):
+        return fir.apply(x, axis, dtype, recipe, ())
+
+
+@dataclass(frozen=True)
+class DecimatedResponse:
+    """A finite response at every q-th sample: y_m = Σ_k taps_k·x_(m·q + delay − k)."""
+
+    taps: tuple[Any, ...]
+    q: int
+    is_centred: bool
+    dtype: np.dtype[Any]
+
+    @property
+    def delay(self) -> int:
+        """Number of samples by which results are shifted back."""
+        return (len(self.taps) - 1) // 2 if self.is_centred else 0
+
+    def plan(self, lengths: Sequence[int], chunk: int) -> tuple[list[tuple[int, Any]], Any]:
+        """Return the parts (chunk, (start, stop)) that a chunk needs.
+
+        `apply` also gets the number of parts before the chunk, the index of the first sample, and
+        the range of the results.
+        """
+        starts = [0, *np.cumsum(lengths).tolist()]
+        results = range(-(-starts[chunk] // self.q), -(-starts[chunk + 1] // self.q))
+        first = starts[chunk]
+        last = starts[chunk + 1]
+        if results:
+            first = min(first, results[0] * self.q + self.delay - len(self.taps) + 1)
+            last = max(last, results[-1] * self.q + self.delay + 1)
+        parts: list[tuple[int, Any]] = []
+        before = 0
+        for source, length in enumerate(lengths):
+            left = max(first - starts[source], 0)
+            right = min(last - starts[source], length)
+            if source == chunk:
+                before = len(parts)
+            elif left < right:
+                parts.append((source, (left, right)))
+        return parts, (before, max(first, 0), results)
+
+    def part(self, x: Any, axis: int, part: tuple[int, int]) -> Any:
+        """Return samples of a chunk."""
+        return x[(slice(None),) * axis + (slice(*part),)].copy(order="C")
+
+    def apply(
+        self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any, parts: Sequence[Any]
+    ) -> Any:
+        """Return the results of a chunk."""
+        before, first, results = recipe
+        pieces = [*parts[:before], x, *parts[before:]]
+        x = as_contiguous(pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis))
+        samples = x.reshape(canonical_shape(x.shape, axis))
+        shape = (*x.shape[:axis], len(results), *x.shape[axis + 1 :])
+        backend = backend_of(x)
+        result = backend.empty(shape, dtype)
+        rows = result.reshape(canonical_shape(shape, axis))
+        size = max(1, CELLS // max(1, rows.shape[0] * rows.shape[2])) if backend.is_host else None
+        for left in range(0, len(results), size or max(1, len(results))):
+            block = results[left : left + size] if size else results
+            rows[:, left : left + len(block)] = self._block(samples, first, block)
+        return result
+
+    def _block(self, samples: Any, first: int, results: range) -> Any:
+        """Return results from samples (outer, steps, inner), the first of which has this index."""
+        outer, steps, inner = samples.shape
+        total = np.zeros_like(samples, self.dtype, shape=(outer, len(results), inner))
+        for k, tap in enumerate(self.taps):
+            # Result j needs the sample start + j·q, which is 0 outside of the signal.
+            start = results[0] * self.q + self.delay - k - first
+            low = max(0, -(start // self.q))
+            high = min(len(results), -((start - steps) // self.q))
+            if low < high:
+                begin = start + low * self.q
+                kept = samples[:, begin : begin + (high - low - 1) * self.q + 1 : self.q]
+                total[:, low:high] += kept * tap
+        return total

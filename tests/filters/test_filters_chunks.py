@@ -1,0 +1,255 @@
+"""Filters of chunks that depend on their neighbours only, and decimation: as of the whole array."""
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import xarray as xr
+from graphs import fetched
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import signal
+
+from mgrec.signal import decimate, filtfilt, lfilter, sosfilt, sosfiltfilt
+
+SOS = signal.butter(3, [0.1, 0.4], "bandpass", output="sos")
+B, A = signal.butter(3, 0.4)
+FILTERS = {
+    "sosfiltfilt": lambda x, axis: sosfiltfilt(SOS, x, axis),
+    "sosfiltfilt even": lambda x, axis: sosfiltfilt(SOS, x, axis, "even", 7),
+    "filtfilt": lambda x, axis: filtfilt(B, A, x, axis),
+    "filtfilt constant": lambda x, axis: filtfilt(B, A, x, axis, "constant", 90),
+    "filtfilt alone": lambda x, axis: filtfilt(B, A, x, axis, None),
+    "sosfilt": lambda x, axis: sosfilt(SOS, x, axis),
+    "lfilter": lambda x, axis: lfilter(B, A, x, axis),
+    "moving average": lambda x, axis: lfilter([0.25] * 4, [1.0], x, axis),
+    "decimate": lambda x, axis: decimate(x, 3, 4, axis=axis),
+    "decimate forward": lambda x, axis: decimate(x, 3, 2, axis=axis, zero_phase=False),
+    "decimate fir": lambda x, axis: decimate(x, 4, ftype="fir", axis=axis),
+    "decimate fir forward": lambda x, axis: decimate(x, 5, 8, "fir", axis, False),
+}
+
+
+def recording(*shape, dtype="i2"):
+    values = np.random.default_rng(sum(shape)).normal(1000, 300, shape)
+    return values.astype(dtype)
+
+
+def close(result, wanted, xp=np, tolerance=1e-12):
+    atol = tolerance * max(1, abs(wanted).max(initial=0))
+    np.testing.assert_allclose(fetched(result, xp), wanted, rtol=0, atol=atol)
+
+
+@st.composite
+def chunked_recordings(draw):
+    steps = draw(st.integers(100, 900))
+    axis = draw(st.integers(0, 1))
+    shape = (steps, 3) if axis == 0 else (3, steps)
+    count = draw(st.integers(0, 6))
+    cuts = sorted(draw(st.sets(st.integers(1, steps - 1), min_size=count, max_size=count)))
+    lengths = tuple(np.diff([0, *cuts, steps]).tolist())
+    rows = draw(st.sampled_from([(3,), (1, 2)]))
+    return recording(*shape), (lengths, rows) if axis == 0 else (rows, lengths), axis
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", FILTERS)
+@given(chunked_recordings())
+def test_integers_in_any_chunks(name, drawn):
+    x, chunks, axis = drawn
+    function = FILTERS[name]
+    wanted = function(x, axis)
+    lazy = function(da.from_array(x, chunks=chunks), axis)
+    assert lazy.dtype == wanted.dtype
+    assert lazy.shape == wanted.shape
+    if wanted.shape == x.shape:
+        assert lazy.chunks == chunks
+    close(lazy.compute(scheduler="synchronous"), wanted)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_integers_on_each_backend(name, xp):
+    for shape, axis in (((1200, 40), 0), ((2, 1200), 1)):
+        x, function = recording(*shape), FILTERS[name]
+        wanted = function(x, axis)
+        data = xp.asarray(x)
+        lazy = da.from_array(data, chunks=(500, 20), asarray=False)
+        for result in (function(data, axis), function(lazy, axis)):
+            close(result, wanted, xp)
+
+
+@given(st.integers(1, 8), st.floats(0.01, 0.9), st.floats(0.01, 0.08), st.booleans())
+def test_neighbours_of_any_filter(order, low, width, is_band):
+    """The samples that are left out are below the rounding errors."""
+    if is_band:
+        sos = signal.butter(order, [low, low + width], "bandpass", output="sos")
+    else:
+        sos = signal.cheby1(order, 0.05, low, output="sos")
+    x = recording(4000)
+    x[1000:1100] = 30_000
+    wanted = signal.sosfiltfilt(sos, x)
+    result = sosfiltfilt(sos, da.from_array(x, chunks=800)).compute(scheduler="synchronous")
+    # SciPy's own rounding errors grow with the length of the response.
+    size = abs(signal.sosfilt(sos, np.eye(1, 4000)[0])).sum() ** 2 * 30_000
+    assert abs(result - wanted).max() <= 1e-11 * size
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", FILTERS)
+def test_results_do_not_wait_for_distant_chunks(name):
+    loaded = []
+
+    def load(block, block_info):
+        loaded.append(block_info[0]["chunk-location"])
+        return block
+
+    x = da.ones((4000, 6), chunks=(500, 3), dtype="i2")
+    x = x.map_blocks(load, dtype="i2", meta=np.empty((0, 0), "i2"))
+    lazy = FILTERS[name](x, 0)
+    assert loaded == []
+    lazy.compute(scheduler="synchronous")
+    assert len(loaded) == len(set(loaded)) == 16
+    loaded.clear()
+    (part,) = dask.optimize(lazy.blocks[0, 0])
+    part.compute(scheduler="synchronous")
+    assert set(loaded) <= {(0, 0), (1, 0)}
+    loaded.clear()
+    lazy.blocks[7, 1].compute(scheduler="synchronous")
+    assert set(loaded) <= {(6, 1), (7, 1)}
+
+
+@pytest.mark.parametrize("function", [sosfiltfilt, lambda sos, x, **options: filtfilt(B, A, x)])
+def test_nan_of_floating_numbers_reaches_all_samples(function):
+    x = recording(3000, dtype="f8")
+    x[1700] = np.nan
+    assert np.isnan(function(SOS, da.from_array(x, chunks=1000)).compute()).all()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c16"])
+def test_floating_numbers_that_are_finite(dtype):
+    x = recording(3000, 2, dtype=dtype)
+    lazy = da.from_array(x, chunks=(1000, 2))
+    sos = SOS.astype("f4") if dtype == "f4" else SOS
+    tolerance = 1e-5 if dtype == "f4" else 1e-12
+    for result, wanted in (
+        (sosfiltfilt(sos, lazy, 0, assume_finite=True), signal.sosfiltfilt(sos, x, 0)),
+        (filtfilt(B, A, lazy, 0, assume_finite=True), signal.filtfilt(B, A, x, 0)),
+        (decimate(lazy, 5, axis=0, assume_finite=True), signal.decimate(x, 5, axis=0)),
+    ):
+        assert result.dtype == wanted.dtype
+        assert not any("propagate" in name for name in result.dask.layers)
+        close(result, wanted, tolerance=tolerance)
+    x[1700] = np.nan
+    lazy = da.from_array(x, chunks=(500, 2))
+    result = sosfiltfilt(SOS, lazy, 0, assume_finite=True).compute()
+    assert np.isnan(result[1700]).all()
+    assert np.isfinite(result[:1000]).all()
+
+
+def test_filters_of_long_memory_are_exact():
+    """Their chunks need the summaries of all chunks before them."""
+    sos = signal.butter(2, 1e-4, output="sos")
+    x = recording(3000)
+    lazy = sosfiltfilt(sos, da.from_array(x, chunks=300))
+    assert any("propagate" in name for name in lazy.dask.layers)
+    close(lazy, signal.sosfiltfilt(sos, x), tolerance=1e-9)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("dtype", [np.float32, "f8", None])
+def test_results_of_a_dtype(dtype, xp):
+    x = recording(3000, 40)
+    for data in (xp.asarray(x), da.from_array(xp.asarray(x), chunks=(900, 40), asarray=False)):
+        for result, wanted in (
+            (sosfiltfilt(SOS, data, 0, dtype=dtype), sosfiltfilt(SOS, x, 0)),
+            (filtfilt(B, A, data, 0, dtype=dtype), filtfilt(B, A, x, 0)),
+            (decimate(data, 3, axis=0, dtype=dtype), decimate(x, 3, axis=0)),
+            (decimate(data, 3, ftype="fir", axis=0, dtype=dtype), decimate(x, 3, None, "fir", 0)),
+        ):
+            assert result.dtype == np.dtype(dtype or "f8")
+            close(result, wanted.astype(result.dtype), xp, 2e-7)
+    assert filtfilt(B, A, x, 0, method="gust", irlen=50, dtype="f4").dtype == np.float32
+
+
+DLTI = {
+    "polynomials": signal.dlti(*signal.butter(3, 0.1)),
+    "zeros": signal.dlti(*signal.butter(3, 0.1, output="zpk")),
+    "finite": signal.dlti([1, 2, 1], [4.0]),
+    "states": signal.dlti(*signal.butter(3, 0.1)).to_ss(),
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("zero_phase", [True, False])
+@pytest.mark.parametrize("ftype", ["iir", "fir", *DLTI])
+@pytest.mark.parametrize("dtype", ["i2", "f4", "f8", "c16"])
+def test_decimation_is_scipys(ftype, dtype, zero_phase, xp):
+    for shape, axis, q in (
+        ((700, 5), 0, 7),
+        ((3, 501), 1, 2),
+        ((2, 400, 3), -2, 10),
+        ((999,), 0, 3),
+    ):
+        x = recording(*shape, dtype=dtype)
+        options = {"ftype": DLTI.get(ftype, ftype), "axis": axis, "zero_phase": zero_phase}
+        wanted = signal.decimate(x, q, **options)
+        chunks = tuple(max(1, size // 3) for size in shape)
+        for data in (xp.asarray(x), da.from_array(xp.asarray(x), chunks=chunks, asarray=False)):
+            result = decimate(data, q, **options)
+            assert result.dtype == wanted.dtype
+            assert result.shape == wanted.shape
+            # In float32 SciPy rounds the coefficients, too.
+            close(result, wanted, xp, 2e-4 if dtype == "f4" else 1e-10)
+
+
+def test_decimated_chunks_are_not_empty():
+    x = da.from_array(recording(40), chunks=((9, 1, 20, 2, 8),))
+    assert decimate(x, 10, 2).chunks == ((1, 2, 1),)
+    assert decimate(x, 10, 8, "fir").chunks == ((1, 2, 1),)
+
+
+def test_data_arrays_keep_the_labels_of_their_samples():
+    labels = {"time": np.arange(90) / 10, "channel": list("abc")}
+    x = xr.DataArray(recording(90, 3), labels, ("time", "channel"), "voltage", {"unit": "µV"})
+    for data in (x, x.chunk(time=30)):
+        result = decimate(data, 4, 3, axis=0)
+        xr.testing.assert_allclose(
+            result, x[::4].copy(data=signal.decimate(x.values, 4, 3, axis=0))
+        )
+        assert result.name == "voltage"
+        assert result.attrs == x.attrs
+
+
+X = recording(100)
+REFUSED = [
+    (lambda: decimate(X, 0), ValueError, "q must be at least 1; got 0"),
+    (lambda: decimate(X, 2.5), TypeError, "q must be an integer"),
+    (lambda: decimate(X, 2, 0), ValueError, "n must be at least 1; got 0"),
+    (
+        lambda: decimate(X, 2, ftype="fft"),
+        ValueError,
+        "ftype must be 'iir', 'fir' or a .*; got 'fft",
+    ),
+    (lambda: decimate(X[:20], 2), ValueError, "greater than padlen, which is 27"),
+    (lambda: decimate(X, 2, axis=1), ValueError, "axis must be from -1 to 0"),
+    (lambda: decimate(X, 2, zero_phase=1), TypeError, "zero_phase must be True or False"),
+    (lambda: sosfiltfilt(SOS, X, dtype="i2"), TypeError, "dtype must be float32 or float64 for a"),
+    (lambda: filtfilt(B, A, X, dtype="c8"), TypeError, "dtype must be float32 or float64 for a"),
+    (lambda: filtfilt(B, A, X * 1j, dtype="f8"), TypeError, "must be complex64 or complex128"),
+    (lambda: filtfilt(B, A, X, dtype="text"), TypeError, "dtype must be a dtype; got 'text'"),
+    (lambda: filtfilt(B, A, X, assume_finite=1), TypeError, "assume_finite must be True or False"),
+]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
+def test_errors_name_the_argument(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_chunks_of_unknown_sizes_are_refused():
+    x = da.from_array(X, chunks=30)
+    for ftype in ("iir", "fir"):
+        with pytest.raises(ValueError, match="compute_chunk_sizes"):
+            decimate(x[x > 0], 2, ftype=ftype)
