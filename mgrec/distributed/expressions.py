@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
+from importlib import import_module
 from typing import Any, TypeVar
 
 from ..core.algebra.coefficient import Coefficient
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Dask imports this module only if query planning is on.
-_EXPRESSIONS = "dask.array._array_expr"
+# Dask imports the first module only if query planning is on; the second is a package of its own.
+_DASK, _DASK_ARRAY = "dask.array._array_expr", "dask_array"
+_HOMES = {_DASK: ".graph.dask_expressions", _DASK_ARRAY: ".graph.dask_array_expressions"}
 
 
 def accepts_expressions(function: Function) -> Function:
@@ -23,32 +25,51 @@ def accepts_expressions(function: Function) -> Function:
 
     @wraps(function)
     def called(*operands: Any, **options: Any) -> Any:
-        if _EXPRESSIONS not in sys.modules:
+        if _DASK not in sys.modules and _DASK_ARRAY not in sys.modules:
             return function(*operands, **options)
-        from .graph.expressions import Array, are_enabled
-
-        is_nested = any(isinstance(leaf, Array) for leaf in leaves((operands, options)))
+        library = _library_of_results((operands, options))
         operands, options = as_graphs((operands, options))
         results = function(*operands, **options)
-        return results if is_nested or not are_enabled() else as_expressions(results)
+        return results if library is None else _as_expressions(results, library)
 
     return called  # type: ignore[return-value]
 
 
+def _libraries() -> dict[str, Any]:
+    """Return the libraries of expression arrays that this process has imported."""
+    return {
+        name: import_module(home, __package__).LIBRARY
+        for name, home in _HOMES.items()
+        if name in sys.modules
+    }
+
+
+def _library_of_results(arguments: Any) -> Any:
+    """Return the library of the results of a public function; None for graphs."""
+    from dask.array.core import Array
+
+    libraries, types = _libraries(), {type(leaf) for leaf in leaves(arguments)}
+    dask_array, dask = libraries.get(_DASK_ARRAY), libraries.get(_DASK)
+    if dask_array is not None and dask_array.array in types:
+        return dask_array
+    is_nested = Array in types  # called by a public function of the package
+    is_on = dask is not None and sys.modules["dask.array"].Array is dask.array
+    return dask if is_on and not is_nested else None
+
+
 def as_graphs(arguments: Any) -> Any:
     """Return arguments of a function with graphs in place of expressions."""
-    if _EXPRESSIONS not in sys.modules:
-        return arguments
-    from .graph.expressions import ExpressionArray, as_graph
+    if _DASK in sys.modules or _DASK_ARRAY in sys.modules:
+        for library in _libraries().values():
+            arguments = mapped(arguments, library.array, library.as_graph)
+    return arguments
 
-    return mapped(arguments, ExpressionArray, as_graph)
 
-
-def as_expressions(results: Any) -> Any:
+def _as_expressions(results: Any, library: Any) -> Any:
     """Return results of a function with expressions in place of graphs."""
-    from .graph.expressions import Array, as_expression
+    from dask.array.core import Array
 
-    return mapped(results, Array, as_expression)
+    return mapped(results, Array, library.as_expression)
 
 
 def leaves(value: object, parents: tuple[int, ...] = ()) -> Iterator[Any]:

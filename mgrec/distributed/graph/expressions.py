@@ -1,8 +1,9 @@
-"""Conversion between Dask's expression arrays (``array.query-planning``) and graphs.
+"""Conversion between expression arrays and graphs.
 
-The rest of the package uses arrays with graphs only. If a public function gets expressions, each
-becomes an array whose only layer computes the expression. Its results become expressions that
-depend on those of its arguments::
+Expressions are those of Dask (``array.query-planning``) and of the package dask-array. The rest of
+the package uses arrays with graphs only. If a public function gets expressions, each becomes an
+array whose only layer computes the expression. Its results become expressions that depend on those
+of its arguments::
 
     expression ─ as_graph ─ Awaited layer ─ … the layers of a solve … ─ as_expression ─ Solved
 
@@ -12,14 +13,11 @@ Dask thus optimizes the expressions before and after a recurrence together.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import dask.array as da
 from dask._task_spec import Alias, convert_legacy_graph
-from dask.array._array_expr._collection import Array as ExpressionArray
-from dask.array._array_expr._expr import ArrayExpr
-from dask.array._array_expr._io import FromGraph
 from dask.array.core import Array
 from dask.base import tokenize
 from dask.blockwise import optimize_blockwise
@@ -27,13 +25,13 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from distributed import Future
 
-__all__ = ["Array", "ExpressionArray", "are_enabled", "as_expression", "as_graph"]
+__all__ = ["Array", "Awaited", "Library", "SolvedExpression"]
 
 
 class Awaited(Layer):  # type: ignore[misc]
     """The tasks of an expression, which are built when they are read."""
 
-    def __init__(self, expression: ArrayExpr) -> None:
+    def __init__(self, expression: Any) -> None:
         super().__init__()
         self.expression = expression
 
@@ -64,14 +62,22 @@ class Awaited(Layer):  # type: ignore[misc]
         return set(self._tasks)
 
 
-class Solved(ArrayExpr):  # type: ignore[misc]
+class SolvedExpression:
     """An array of a solve: layers of tasks over the expressions that follow as operands.
+
+    A library's class of expressions is the second base class.
 
     `array_name` and `names` are the names of the array and of those expressions when it was built.
     An optimizer may replace the expressions: then all tasks get new names.
     """
 
     _parameters = ("layers", "array_name", "chunks", "_meta", "names")
+    operand: Any
+    dependencies: Any
+
+    @cached_property
+    def chunks(self) -> Any:
+        return self.operand("chunks")
 
     @cached_property
     def _meta(self) -> Any:
@@ -125,45 +131,58 @@ def _name_of(key: Any) -> str:
     return key[0] if isinstance(key, tuple) else key
 
 
-def are_enabled() -> bool:
-    """Return whether Dask arrays of this process are expressions."""
-    return da.Array is ExpressionArray
+@dataclass(frozen=True)
+class Library:
+    """A library of expression arrays.
 
-
-def as_graph(array: ExpressionArray) -> Array:
-    """Return an array with a graph that computes an expression."""
-    expression = array.expr
-    futures = _persisted_blocks(expression)
-    name = next(iter(futures))[0] if futures else expression._name
-    layer = MaterializedLayer(futures) if futures else Awaited(expression)
-    graph = HighLevelGraph({name: layer}, {name: set()})
-    return Array(graph, name, expression.chunks, meta=expression._meta)
-
-
-def _persisted_blocks(expression: ArrayExpr) -> dict[Any, Future]:
-    """Return the futures of a persisted expression by the scheduler's keys; empty if it is not.
-
-    Dask gives another name to the array that it persists.
+    Attributes
+    ----------
+    array : type
+        Its arrays, which are made from one expression and have it as attribute `expr`.
+    from_graph : type
+        Its expressions of persisted arrays.
+    solved : type
+        Its subclass of :class:`SolvedExpression`.
     """
-    if not isinstance(expression, (FromGraph, Solved)) or expression.dependencies():
-        return {}
-    tasks = expression._layer()
-    if not all(isinstance(task, Future) for task in tasks.values()):
-        return {}
-    keys = {future.key for future in tasks.values()}
-    is_one_array = len({_name_of(key) for key in keys}) == 1 and len(keys) == len(tasks)
-    is_in_order = is_one_array and all(f.key[1:] == key[1:] for key, f in tasks.items())
-    return {future.key: future for future in tasks.values()} if is_in_order else {}
 
+    array: Any
+    from_graph: Any
+    solved: Any
 
-def as_expression(array: Array) -> ExpressionArray:
-    """Return the expression of an array with a graph, over the expressions that it reads."""
-    output = array.dask.layers[array.name]
-    if isinstance(output, Awaited):
-        return ExpressionArray(output.expression)
-    graph = array.dask.cull_layers([array.name])
-    awaited = {n: layer for n, layer in graph.layers.items() if isinstance(layer, Awaited)}
-    fused = optimize_blockwise(graph, keys=list(flatten(array.__dask_keys__())))
-    layers = tuple(layer for layer in fused.layers.values() if not isinstance(layer, Awaited))
-    parameters = layers, array.name, array.chunks, array._meta, tuple(awaited)
-    return ExpressionArray(Solved(*parameters, *(layer.expression for layer in awaited.values())))
+    def as_graph(self, array: Any) -> Array:
+        """Return an array with a graph that computes an expression."""
+        expression = array.expr
+        futures = self._persisted_blocks(expression)
+        name = next(iter(futures))[0] if futures else expression._name
+        layer = MaterializedLayer(futures) if futures else Awaited(expression)
+        graph = HighLevelGraph({name: layer}, {name: set()})
+        return Array(graph, name, expression.chunks, meta=expression._meta)
+
+    def _persisted_blocks(self, expression: Any) -> dict[Any, Future]:
+        """Return the futures of a persisted expression by the scheduler's keys; empty if none.
+
+        Dask gives another name to the array that it persists.
+        """
+        is_known = isinstance(expression, (self.from_graph, self.solved))
+        if not is_known or expression.dependencies():
+            return {}
+        tasks = expression._layer()
+        if not all(isinstance(task, Future) for task in tasks.values()):
+            return {}
+        keys = {future.key for future in tasks.values()}
+        is_one_array = len({_name_of(key) for key in keys}) == 1 and len(keys) == len(tasks)
+        is_in_order = is_one_array and all(f.key[1:] == key[1:] for key, f in tasks.items())
+        return {future.key: future for future in tasks.values()} if is_in_order else {}
+
+    def as_expression(self, array: Array) -> Any:
+        """Return the expression of an array with a graph, over the expressions that it reads."""
+        output = array.dask.layers[array.name]
+        if isinstance(output, Awaited):
+            return self.array(output.expression)
+        graph = array.dask.cull_layers([array.name])
+        awaited = {n: layer for n, layer in graph.layers.items() if isinstance(layer, Awaited)}
+        fused = optimize_blockwise(graph, keys=list(flatten(array.__dask_keys__())))
+        layers = tuple(layer for layer in fused.layers.values() if not isinstance(layer, Awaited))
+        parameters = layers, array.name, array.chunks, array._meta, tuple(awaited)
+        expressions = [layer.expression for layer in awaited.values()]
+        return self.array(self.solved(*parameters, *expressions))
