@@ -25,9 +25,9 @@ factor_tridiagonal
     Factor tridiagonal matrices for many right-hand sides.
 plan
     Prepare a recurrence for repeated solves of one shape on a cluster.
-signal, ndimage, hmm, dask, tuning
-    Filters as in SciPy; filters of images as in SciPy; hidden Markov models; functions for Dask
-    clusters; constants of P-scheme/G.
+signal, ndimage, hmm, statespace, dask, tuning
+    Filters as in SciPy; filters of images as in SciPy; hidden Markov models; Kalman filters;
+    functions for Dask clusters; constants of P-scheme/G.
 types, xarray
     Types for annotations; methods of DataArrays and Datasets, available after their import.
 """
@@ -59,6 +59,7 @@ _MODULES = {
     "maps": ".scans.maps",
     "ndimage": ".ndimage",
     "signal": ".signal",
+    "statespace": ".statespace",
     "tuning": ".tuning",
     "types": ".types",
 }

@@ -11,6 +11,7 @@ from . import dask as dask
 from . import hmm as hmm
 from . import ndimage as ndimage
 from . import signal as signal
+from . import statespace as statespace
 from . import tuning as tuning
 from . import types as types
 from .core.algebra.coefficient import Coefficient as Coefficient

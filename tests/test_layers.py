@@ -29,6 +29,7 @@ FAMILIES: dict[str, set[str]] = {
     "grids": {"scans"},
     "ndimage": {"scans"},
     "hmm": {"scans"},
+    "statespace": {"scans"},
 }
 MAY_IMPORT = {
     "cli": {"cli", "public", *FAMILIES, *BELOW},

@@ -30,7 +30,9 @@ def stub(module):
     return functions, imported | {node.name for node in functions}
 
 
-@pytest.mark.parametrize("module", [mgrec, mgrec.signal, mgrec.ndimage, mgrec.hmm])
+@pytest.mark.parametrize(
+    "module", [mgrec, mgrec.signal, mgrec.ndimage, mgrec.hmm, mgrec.statespace]
+)
 def test_stubs_have_the_public_names_and_signatures(module):
     functions, names = stub(module)
     assert names - {"dask"} == set(module.__all__)

@@ -20,7 +20,16 @@ PAGES = [
     for path in sorted(DOCS.rglob("*.md"))
     if path.relative_to(DOCS).parts[0] not in MADE
 ]  # fmt: skip
-MODULES = [mgrec, mgrec.signal, mgrec.ndimage, mgrec.hmm, mgrec.dask, mgrec.tuning, mgrec.maps]
+MODULES = [
+    mgrec,
+    mgrec.signal,
+    mgrec.ndimage,
+    mgrec.hmm,
+    mgrec.statespace,
+    mgrec.dask,
+    mgrec.tuning,
+    mgrec.maps,
+]
 
 
 # Docstrings say in the short run what these pages say again; they compile for some seconds each.
@@ -66,6 +75,7 @@ def test_every_public_name_is_in_the_reference(module):
         "maps",
         "ndimage",
         "signal",
+        "statespace",
         "tuning",
         "types",
     }

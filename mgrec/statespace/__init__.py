@@ -1,0 +1,17 @@
+"""Linear Gaussian state space models, with the names of statsmodels.
+
+kalman_filter
+    Compute the mean and the covariance of the state at each step, given the observations so far.
+kalman_smoother
+    Compute those given all observations.
+log_likelihood
+    Compute the log-likelihood of the observations.
+"""
+
+from .functions import kalman_filter, kalman_smoother, log_likelihood
+
+__all__ = ["kalman_filter", "kalman_smoother", "log_likelihood"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,53 @@
+from typing import Any
+
+from ..types import Kind, Memory, Operand
+from .results import KalmanFilter, KalmanSmoother
+
+def kalman_filter(
+    endog: Operand | Kind,
+    design: Operand | Kind,
+    obs_cov: Operand | Kind,
+    transition: Operand | Kind,
+    state_cov: Operand | Kind,
+    *,
+    initial_state: Operand | Kind,
+    initial_state_cov: Operand | Kind,
+    selection: Operand | Kind | None = None,
+    obs_intercept: Operand | Kind | None = None,
+    state_intercept: Operand | Kind | None = None,
+    axis: int = -1,
+    reset: Any = None,
+    memory: Memory = "stream",
+) -> KalmanFilter: ...
+def kalman_smoother(
+    endog: Operand | Kind,
+    design: Operand | Kind,
+    obs_cov: Operand | Kind,
+    transition: Operand | Kind,
+    state_cov: Operand | Kind,
+    *,
+    initial_state: Operand | Kind,
+    initial_state_cov: Operand | Kind,
+    selection: Operand | Kind | None = None,
+    obs_intercept: Operand | Kind | None = None,
+    state_intercept: Operand | Kind | None = None,
+    axis: int = -1,
+    reset: Any = None,
+    memory: Memory = "stream",
+) -> KalmanSmoother: ...
+def log_likelihood(
+    endog: Operand | Kind,
+    design: Operand | Kind,
+    obs_cov: Operand | Kind,
+    transition: Operand | Kind,
+    state_cov: Operand | Kind,
+    *,
+    initial_state: Operand | Kind,
+    initial_state_cov: Operand | Kind,
+    selection: Operand | Kind | None = None,
+    obs_intercept: Operand | Kind | None = None,
+    state_intercept: Operand | Kind | None = None,
+    axis: int = -1,
+    reset: Any = None,
+    memory: Memory = "stream",
+) -> Any: ...

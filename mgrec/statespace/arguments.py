@@ -1,0 +1,268 @@
+"""Argument validation of state space models, and the problems of their passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.array_types import cast, check_same_device, is_lazy
+from ..core.arrays.elements import as_elements, broadcast_shape, element_dtype
+from ..core.arrays.resets import as_reset
+from ..core.arrays.validation import as_any_array, as_axis, is_one_of
+from ..core.backends import backend_of, common_backend
+from ..core.contract.problem import Problem, varying
+from ..scans.matrix.arguments import (
+    along_rows,
+    as_operand,
+    as_vectors,
+    check_on_gpu,
+    check_rows,
+    result_dtype,
+)
+from ..solve.functions import broadcast_to, concatenate
+from .recurrence import StateSpaceRecurrence
+
+LARGEST = 16
+"""Largest number of states, and of entries of an observation."""
+_FLOAT64 = np.dtype(np.float64)
+MATRICES = (
+    "endog", "design", "obs_intercept", "obs_cov", "transition", "state_intercept", "state_cov",
+)  # fmt: skip
+"""Operands of the filter, in the order of its kernels. `state_cov` includes the selection."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """The validated arguments of a function of :mod:`mgrec.statespace`.
+
+    Attributes
+    ----------
+    arrays : dict
+        Arrays of MATRICES, whose leading axes broadcast to `shape`.
+    initial_state, initial_state_cov : arrays (..., n) and (..., n, n)
+        Their leading axes broadcast to the rows.
+    shape : tuple of int or nan
+        Steps and rows.
+    axis : int
+    marks : array of uint8, optional
+        First steps of sequences besides the first one.
+    memory : str
+    dtype : numpy.dtype
+        Dtype of the results.
+    """
+
+    arrays: dict[str, Any]
+    initial_state: Any
+    initial_state_cov: Any
+    shape: tuple[Any, ...]
+    axis: int
+    marks: Any
+    memory: str
+    dtype: np.dtype[Any]
+
+    @property
+    def n(self) -> int:
+        """Number of states."""
+        return int(self.arrays["transition"].shape[-1])
+
+    @property
+    def p(self) -> int:
+        """Number of entries of an observation."""
+        return int(self.arrays["endog"].shape[-1])
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether the arrays, or chunks of Dask arrays, are in host memory."""
+        arrays = (*self.arrays.values(), self.initial_state, self.initial_state_cov)
+        return bool(common_backend(arrays).is_host)
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """Return the shape of one of MATRICES at a step."""
+        n, p = self.n, self.p
+        return {
+            "endog": (p,), "design": (p, n), "obs_intercept": (p,), "obs_cov": (p, p),
+            "transition": (n, n), "state_intercept": (n,), "state_cov": (n, n),
+        }[name]  # fmt: skip
+
+
+def check_model(
+    endog: Any,
+    design: Any,
+    obs_cov: Any,
+    transition: Any,
+    state_cov: Any,
+    initial_state: Any,
+    initial_state_cov: Any,
+    selection: Any,
+    obs_intercept: Any,
+    state_intercept: Any,
+    axis: Any,
+    reset: Any,
+    memory: str,
+) -> Model:
+    """Return the validated arguments; raise if one is invalid."""
+    p, n = _sizes(design)
+    given = {
+        "endog": as_vectors("endog", endog, (p,)),
+        "design": as_vectors("design", design, (p, n)),
+        "obs_cov": as_vectors("obs_cov", obs_cov, (p, p)),
+        "transition": as_vectors("transition", transition, (n, n)),
+        "initial_state": as_vectors("initial_state", initial_state, (n,)),
+        "initial_state_cov": as_vectors("initial_state_cov", initial_state_cov, (n, n)),
+    }
+    disturbances = n
+    if selection is not None:
+        selected = as_any_array("selection", selection)
+        disturbances = selected.shape[-1] if selected.ndim else 0
+        given["selection"] = as_vectors("selection", selection, (n, disturbances))
+    given["state_cov"] = as_vectors("state_cov", state_cov, (disturbances, disturbances))
+    for name, value, size in (
+        ("obs_intercept", obs_intercept, p),
+        ("state_intercept", state_intercept, n),
+    ):
+        if value is not None:
+            given[name] = as_vectors(name, value, (size,))
+    resets = [] if reset is None else [("reset", reset)]
+    initial = [(name, given.pop(name)) for name in ("initial_state", "initial_state_cov")]
+    check_same_device([*given.items(), *resets], initial)
+    for name, array in initial:
+        if is_lazy(array):
+            raise TypeError(f"{name} must be in memory; got a Dask array: compute it first")
+    dtype = result_dtype(*given.values(), *(array for _, array in initial))
+    arrays = _complete(given, p, n)
+    shape = _common_shape(arrays)
+    axis = as_axis(axis, shape)
+    for name, array in initial:
+        check_rows(
+            name, array.shape[: array.ndim - (1 if name == "initial_state" else 2)], shape, axis
+        )
+    marks = None if reset is None else as_reset(reset, shape, axis, False)
+    everything = [*arrays.values(), *(array for _, array in initial)]
+    backend = common_backend(everything)
+    if not backend.is_host:
+        check_on_gpu(backend, everything, "auto")
+    if not is_one_of(memory, ("stream", "two-pass")):
+        raise ValueError(f"memory must be 'stream' or 'two-pass'; got {memory!r}")
+    mean, covariance = (cast(array, _FLOAT64) for _, array in initial)
+    return Model(arrays, mean, covariance, shape, axis, marks, memory, dtype)
+
+
+def _sizes(design: Any) -> tuple[int, int]:
+    array = as_any_array("design", design)
+    if array.ndim < 2:
+        raise ValueError(f"design must have shape (..., observations, states); got {array.shape}")
+    p, n = map(int, array.shape[-2:])
+    if not (1 <= p <= LARGEST and 1 <= n <= LARGEST):
+        raise ValueError(
+            f"design must have 1 to {LARGEST} observations and states; got {p} and {n}"
+        )
+    return p, n
+
+
+def _complete(given: dict[str, Any], p: int, n: int) -> dict[str, Any]:
+    """Return arrays of MATRICES, with intercepts of 0, and the selection in `state_cov`."""
+    arrays = dict(given)
+    selection = arrays.pop("selection", None)
+    if selection is not None:
+        covariance = np.matmul(selection, arrays["state_cov"])
+        arrays["state_cov"] = np.matmul(covariance, selection.swapaxes(-1, -2))
+    like = arrays["endog"]
+    for name, size in (("obs_intercept", p), ("state_intercept", n)):
+        if name not in arrays:
+            arrays[name] = backend_of(like).from_host(np.zeros(size), getattr(like, "_meta", like))
+    return {name: arrays[name] for name in MATRICES}
+
+
+def _common_shape(arrays: dict[str, Any]) -> tuple[Any, ...]:
+    one_axis = ("endog", "obs_intercept", "state_intercept")
+    shapes = {
+        name: array.shape[: array.ndim - (1 if name in one_axis else 2)]
+        for name, array in arrays.items()
+    }
+    shape = broadcast_shape(shapes, "the axes of steps and rows")
+    if not shape:
+        raise ValueError(
+            f"endog must have an axis of steps, (..., steps, observations); got shape "
+            f"{arrays['endog'].shape}"
+        )
+    return shape
+
+
+def filter_problem(model: Model, phase: str) -> Problem:
+    """Return the problem of the pass "filter" or "llf"."""
+    n = model.n
+    initial = initial_elements(model)
+    operands = _operands(model, MATRICES)
+    if model.marks is not None:
+        operands.append((model.marks, (), model.marks.dtype))
+        states = along_rows(initial, model.shape, model.axis)
+        operands.append((states, (n + n * n,), _FLOAT64))
+    width = 1 if phase == "llf" else 1 + 2 * (n + n * n)
+    return _problem(model, phase, operands, (initial,), width, _FLOAT64)
+
+
+def smooth_problem(model: Model, filtered: Any) -> Problem:
+    """Return the problem of the pass "smooth", from the result of the pass "filter"."""
+    n = model.n
+    width = 1 + 2 * (n + n * n)
+    operands = [(filtered, (width,), _FLOAT64), *_operands(model, MATRICES[:5])]
+    if model.marks is not None:
+        operands.append((model.marks, (), model.marks.dtype))
+    return _problem(model, "smooth", operands, (), n + n * n, model.dtype)
+
+
+def initial_elements(model: Model) -> Any:
+    """Return mean and covariance of the first states as elements (*rows)."""
+    n = model.n
+    mean, covariance = model.initial_state, model.initial_state_cov
+    flat = covariance.reshape(*covariance.shape[:-2], n * n)
+    rows = np.broadcast_shapes(mean.shape[:-1], flat.shape[:-1])
+    parts = [broadcast_to(part, (*rows, part.shape[-1])) for part in (mean, flat)]
+    return as_elements(concatenate(parts, axis=-1), 1)
+
+
+Operand = tuple[Any, tuple[int, ...], np.dtype[Any]]
+
+
+def _operands(model: Model, names: tuple[str, ...]) -> list[Operand]:
+    arrays = model.arrays
+    return [
+        (
+            as_operand(arrays[name], len(model.numbers(name))),
+            model.numbers(name),
+            arrays[name].dtype,
+        )
+        for name in names
+    ]
+
+
+def _problem(
+    model: Model,
+    phase: str,
+    operands: list[Operand],
+    initial: tuple[Any, ...],
+    width: int,
+    dtype: np.dtype[Any],
+) -> Problem:
+    n, shape = model.n, model.shape
+    recurrence = StateSpaceRecurrence(
+        dtype=element_dtype(dtype, (width,)),
+        result_dtype=element_dtype(dtype, (width,)),
+        varying=tuple([varying(array.shape, shape) for array, _, _ in operands]),
+        block_dtypes=tuple([array.dtype for array, _, _ in operands]),
+        axis=model.axis,
+        reverse=phase == "smooth",
+        state_dtype=element_dtype(_FLOAT64, (n + n * n,)),
+        states=1,
+        element_shapes=tuple([numbers for _, numbers, _ in operands]),
+        element_dtypes=tuple([number for _, _, number in operands]),
+        result_number_dtype=dtype,
+        state_numbers=n + n * n,
+        phase=phase,
+        n=n,
+        p=model.p,
+    )
+    arrays = tuple([array for array, _, _ in operands])
+    return Problem(recurrence, arrays, initial, shape, model.memory)

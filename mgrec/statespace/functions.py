@@ -1,0 +1,273 @@
+"""The public functions of state space models."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.array_types import cast
+from ..core.arrays.elements import from_elements
+from ..core.contract.problem import Composed
+from ..solve import public_function, refuse_labelled, solve
+from . import on_gpu
+from .arguments import Model, check_model, filter_problem, smooth_problem
+from .results import KalmanFilter, KalmanSmoother
+
+_FLOAT64 = np.dtype(np.float64)
+
+
+@partial(public_function, labelled=refuse_labelled)
+def kalman_filter(
+    endog: Any,
+    design: Any,
+    obs_cov: Any,
+    transition: Any,
+    state_cov: Any,
+    *,
+    initial_state: Any,
+    initial_state_cov: Any,
+    selection: Any = None,
+    obs_intercept: Any = None,
+    state_intercept: Any = None,
+    axis: int = -1,
+    reset: Any = None,
+    memory: str = "stream",
+) -> Composed:
+    """Filter observations of a linear Gaussian state space model.
+
+    The model, and the names of its matrices, are those of statsmodels::
+
+        y[t] = design @ a[t] + obs_intercept + noise of covariance obs_cov
+        a[t + 1] = transition @ a[t] + state_intercept + selection @ noise of covariance state_cov
+
+    Parameters
+    ----------
+    endog : array_like (..., steps, p)
+        Observations y. Entries that are nan are missing.
+    design, obs_cov, transition, state_cov : array_like
+        Matrices (p, n), (p, p), (n, n) and (r, r), with n states and r noises: those of all steps,
+        or (..., steps, p, n) and so on. n and p are at most 16.
+    initial_state, initial_state_cov : array_like (..., n) and (..., n, n)
+        Mean and covariance of the state at the first step, before its observation.
+    selection : array_like (n, r), optional
+        How the noise enters the states. The default is the identity, for r = n.
+    obs_intercept, state_intercept : array_like (p,) and (n,), optional
+        The default is 0.
+    axis : int, optional
+        Axis of the steps among the axes before those of vectors and matrices. The default is the
+        last.
+    reset : array_like, optional
+        Marks of bool at the first step of each further sequence, which starts with `initial_state`,
+        or labels that change there: see :func:`mgrec.linear_recurrence`.
+    memory : {"stream", "two-pass"}, optional
+        See :func:`mgrec.linear_recurrence`.
+
+    Returns
+    -------
+    KalmanFilter
+        The tuple (llf, llf_obs, filtered_state, filtered_state_cov, predicted_state,
+        predicted_state_cov), where llf is the log-likelihood. Arrays are float32 if all arguments
+        are, or float64; llf is float64.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not real, or an initial state is a Dask array.
+    ValueError
+        If shapes do not match, or a size is out of range.
+
+    Notes
+    -----
+    *Accuracy.* All is computed in float64. Within an array in memory, or a chunk of a Dask array,
+    states are those of the sequential filter. A chunk's summary is exact but for rounding
+    (Särkkä and García-Fernández 2021), also after a diffuse state. It needs observations whose
+    variance, given the state at the step before, is not singular.
+
+    *Constant matrices* lead to a steady state. Once the covariance changes by a few roundings only,
+    it is kept until an observation is missing.
+
+    *Cost.* A chunk is read twice, and its summary takes some 2 to 4 times as long as its states.
+    CuPy arrays take some passes over matrices of all steps for each of log2(steps) levels. Dask
+    arrays of CuPy arrays are not supported.
+
+    Examples
+    --------
+    A level that moves at random, with noise, and one missing observation:
+
+    >>> import numpy as np, mgrec
+    >>> one = np.ones((1, 1))
+    >>> filtered = mgrec.statespace.kalman_filter(
+    ...     [[1.0], [2.0], [np.nan], [4.0]], one, one, one, 0.5 * one,
+    ...     initial_state=[0.0], initial_state_cov=10 * one,
+    ... )
+    >>> filtered.filtered_state[:, 0].round(3)
+    array([0.909, 1.547, 1.547, 3.051])
+    >>> filtered.filtered_state_cov[:, 0, 0].round(3)
+    array([0.909, 0.585, 1.085, 0.613])
+    """
+    model = check_model(
+        endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection,
+        obs_intercept, state_intercept, axis, reset, memory,
+    )  # fmt: skip
+
+    def solve_passes() -> KalmanFilter:
+        if not model.is_on_host:
+            return on_gpu.kalman_filter(model)
+        numbers = _numbers(model, solve(filter_problem(model, "filter")))
+        n, narrow = model.n, partial(cast, dtype=model.dtype)
+        llf_obs, predicted, filtered = numbers[..., 0], 1, 1 + n + n * n
+        return KalmanFilter(
+            llf_obs.sum(axis=model.axis),
+            narrow(llf_obs),
+            narrow(numbers[..., filtered : filtered + n]),
+            narrow(_matrices(numbers, filtered + n, n)),
+            narrow(numbers[..., predicted : predicted + n]),
+            narrow(_matrices(numbers, predicted + n, n)),
+        )
+
+    return Composed("kalman_filter", solve_passes)
+
+
+@partial(public_function, labelled=refuse_labelled)
+def kalman_smoother(
+    endog: Any,
+    design: Any,
+    obs_cov: Any,
+    transition: Any,
+    state_cov: Any,
+    *,
+    initial_state: Any,
+    initial_state_cov: Any,
+    selection: Any = None,
+    obs_intercept: Any = None,
+    state_intercept: Any = None,
+    axis: int = -1,
+    reset: Any = None,
+    memory: str = "stream",
+) -> Composed:
+    """Smooth observations of a linear Gaussian state space model.
+
+    Parameters
+    ----------
+    endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection, \
+obs_intercept, state_intercept, axis, reset, memory
+        See :func:`mgrec.statespace.kalman_filter`.
+
+    Returns
+    -------
+    KalmanSmoother
+        The tuple (llf, smoothed_state, smoothed_state_cov): the log-likelihood of each row, and the
+        mean and the covariance of the state at each step, given all observations.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for :func:`mgrec.statespace.kalman_filter`.
+
+    Notes
+    -----
+    The recursion of Durbin and Koopman (2012, section 4.4) runs backwards over the results of the
+    filter, and inverts no covariance of states. Like it, and as in statsmodels, the smoothed
+    covariance is a difference: it loses digits where the predicted covariance is much larger.
+
+    Examples
+    --------
+    A level that moves at random, with noise, and one missing observation:
+
+    >>> import numpy as np, mgrec
+    >>> one = np.ones((1, 1))
+    >>> smoothed = mgrec.statespace.kalman_smoother(
+    ...     [[1.0], [2.0], [np.nan], [4.0]], one, one, one, 0.5 * one,
+    ...     initial_state=[0.0], initial_state_cov=10 * one,
+    ... )
+    >>> smoothed.smoothed_state[:, 0].round(3)
+    array([1.679, 2.102, 2.577, 3.051])
+    """
+    model = check_model(
+        endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection,
+        obs_intercept, state_intercept, axis, reset, memory,
+    )  # fmt: skip
+
+    def solve_passes() -> KalmanSmoother:
+        if not model.is_on_host:
+            return on_gpu.kalman_smoother(model)
+        filtered = solve(filter_problem(model, "filter"))
+        smoothed = solve(smooth_problem(model, filtered))
+        n = model.n
+        numbers = from_elements(smoothed, model.dtype, (n + n * n,))
+        llf = _numbers(model, filtered)[..., 0].sum(axis=model.axis)
+        return KalmanSmoother(llf, numbers[..., :n], _matrices(numbers, n, n))
+
+    return Composed("kalman_smoother", solve_passes)
+
+
+@partial(public_function, labelled=refuse_labelled)
+def log_likelihood(
+    endog: Any,
+    design: Any,
+    obs_cov: Any,
+    transition: Any,
+    state_cov: Any,
+    *,
+    initial_state: Any,
+    initial_state_cov: Any,
+    selection: Any = None,
+    obs_intercept: Any = None,
+    state_intercept: Any = None,
+    axis: int = -1,
+    reset: Any = None,
+    memory: str = "stream",
+) -> Composed:
+    """Return the log-likelihood of observations under a linear Gaussian state space model.
+
+    Parameters
+    ----------
+    endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection, \
+obs_intercept, state_intercept, axis, reset, memory
+        See :func:`mgrec.statespace.kalman_filter`.
+
+    Returns
+    -------
+    float64, array or dask.array.Array
+        Log-likelihood of each row. The states are not stored.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for :func:`mgrec.statespace.kalman_filter`.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> one = np.ones((1, 1))
+    >>> llf = mgrec.statespace.log_likelihood(
+    ...     [[1.0], [2.0], [np.nan], [4.0]], one, one, one, 0.5 * one,
+    ...     initial_state=[0.0], initial_state_cov=10 * one,
+    ... )
+    >>> round(float(llf), 4)
+    -6.3264
+    """
+    model = check_model(
+        endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection,
+        obs_intercept, state_intercept, axis, reset, memory,
+    )  # fmt: skip
+
+    def solve_passes() -> Any:
+        if not model.is_on_host:
+            return on_gpu.kalman_filter(model).llf
+        llf_obs = from_elements(solve(filter_problem(model, "llf")), _FLOAT64, (1,))
+        return llf_obs[..., 0].sum(axis=model.axis)
+
+    return Composed("log_likelihood", solve_passes)
+
+
+def _numbers(model: Model, elements: Any) -> Any:
+    return from_elements(elements, _FLOAT64, (1 + 2 * (model.n + model.n**2),))
+
+
+def _matrices(numbers: Any, start: int, n: int) -> Any:
+    """Return the matrices (..., n, n) that begin at a place among the numbers of a step."""
+    flat = numbers[..., start : start + n * n]
+    return flat.reshape(*flat.shape[:-1], n, n)

@@ -1,0 +1,127 @@
+"""The passes over the steps of a state space model, and the summaries of chunks.
+
+==========  =========  ===========================================  ==============================
+pass        direction  operands                                     state
+==========  =========  ===========================================  ==============================
+"filter"    forward    the model's, marks and initial states        predicted mean and covariance
+"llf"       forward    the same                                     the same
+"smooth"    backward   result of "filter", five of the model's,     r and N of Durbin and Koopman
+                       marks
+==========  =========  ===========================================  ==============================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..core.contract.elements import ElementChain
+
+
+@dataclass(frozen=True)
+class FilterSummary:
+    """The predicted state after a chunk, as a function of that before it.
+
+    The first observation of a chunk is part of the function as it is, so that the state which the
+    other numbers refer to is followed by a transition and its noise (Särkkä and García-Fernández
+    2021): then models without noise of observations have summaries too.
+
+    Attributes
+    ----------
+    first : list
+        Operands of the first step, flat, each with its strides.
+    dependence : array (outer, inner, n, n)
+        A of the mean A·x + b after the chunk, for the state x after the first observation.
+    mean, covariance : arrays (outer, inner, n) and (outer, inner, n, n)
+        b, and the covariance for a given x.
+    eta, information : arrays (outer, inner, n) and (outer, inner, n, n)
+        The likelihood of x is exp(eta·x − x·J·x / 2), with the information J.
+    is_reset : array (outer, inner) of bool
+        Whether a sequence starts after the first step.
+    """
+
+    first: list[Any]
+    dependence: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+    eta: np.ndarray
+    information: np.ndarray
+    is_reset: np.ndarray
+
+
+@dataclass(frozen=True)
+class SmootherSummary:
+    """r and N before a chunk, as a function of those after it: M·r + u and M·N·M' + W.
+
+    Attributes
+    ----------
+    dependence : array (outer, inner, n, n)
+        M.
+    r, N : arrays (outer, inner, n) and (outer, inner, n, n)
+        u and W.
+    is_reset : array (outer, inner) of bool
+        Whether a sequence starts in the chunk.
+    """
+
+    dependence: np.ndarray
+    r: np.ndarray
+    N: np.ndarray
+    is_reset: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateSpaceRecurrence(ElementChain):
+    """One pass over the steps of a model with n states and p entries of an observation."""
+
+    family: ClassVar[str] = "statespace"
+    methods: ClassVar[tuple[str, ...]] = ("auto",)
+    phase: str
+    n: int
+    p: int
+
+
+def split(states: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return vectors and matrices from states (outer, inner, n + n²)."""
+    return states[..., :n], states[..., n:].reshape(*states.shape[:-1], n, n)
+
+
+def join(vectors: np.ndarray, matrices: np.ndarray) -> np.ndarray:
+    """Return states (outer, inner, n + n²)."""
+    flat = matrices.reshape(*vectors.shape[:-1], -1)
+    return np.concatenate([vectors, flat], axis=-1)
+
+
+def after_filter(
+    summary: FilterSummary, mean: np.ndarray, covariance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the predicted state after a chunk, from the state after its first observation.
+
+    With P = S·S', the covariance given all observations is S·(I + S'·J·S)⁻¹·S'. I + S'·J·S is well
+    conditioned even where P is that of a diffuse state.
+    """
+    A, J = summary.dependence, summary.information
+    values, vectors = np.linalg.eigh(covariance)
+    S = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    inner = np.eye(A.shape[-1]) + _transposed(S) @ J @ S
+    root = np.linalg.solve(np.linalg.cholesky(inner), _transposed(S))
+    updated = _transposed(root) @ root
+    difference = summary.eta - (J @ mean[..., None])[..., 0]
+    x = mean + (updated @ difference[..., None])[..., 0]
+    return (
+        (A @ x[..., None])[..., 0] + summary.mean,
+        A @ updated @ _transposed(A) + summary.covariance,
+    )
+
+
+def before_smoother(
+    summary: SmootherSummary, r: np.ndarray, N: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return r and N before a chunk, from those after it."""
+    M = summary.dependence
+    return (M @ r[..., None])[..., 0] + summary.r, M @ N @ _transposed(M) + summary.N
+
+
+def _transposed(matrices: np.ndarray) -> np.ndarray:
+    return matrices.swapaxes(-1, -2)

@@ -1,0 +1,307 @@
+"""State space models against loops over the steps, in long double."""
+
+import dask.array as da
+import numpy as np
+import pytest
+from cases import from_gpu, on_gpu
+
+import mgrec
+from mgrec.statespace import on_gpu as array_operations
+from mgrec.statespace.arguments import check_model
+
+MATRICES = "design obs_cov transition state_cov selection obs_intercept state_intercept".split()
+
+
+def inverse(matrix):
+    """Gauss and Jordan: NumPy has no inverse of long doubles."""
+    size = len(matrix)
+    both = np.concatenate([matrix, np.eye(size)], axis=1).astype(np.longdouble)
+    for k in range(size):
+        pivot = k + abs(both[k:, k]).argmax()
+        both[[k, pivot]] = both[[pivot, k]]
+        both[k] /= both[k, k]
+        others = np.arange(size) != k
+        both[others] -= np.outer(both[others, k], both[k])
+    return both[:, size:]
+
+
+def determinant(matrix):
+    lower = np.zeros_like(matrix)
+    for k in range(len(matrix)):
+        for j in range(k + 1):
+            rest = matrix[k, j] - lower[k, :j] @ lower[j, :j]
+            lower[k, j] = np.sqrt(rest) if k == j else rest / lower[j, j]
+    return np.prod(np.diag(lower)) ** 2
+
+
+def loop(model, reset=None, smooths=True):
+    """Filtered and smoothed states of one row, by the filter and the smoother of Rauch et al."""
+    wide = {name: np.asarray(value, np.longdouble) for name, value in model.items()}
+    y = wide["endog"]
+    steps = len(y)
+
+    def at(name, step, ndim):
+        return wide[name][step] if wide[name].ndim > ndim else wide[name]
+
+    llf, predicted, filtered, starts = [], [], [], []
+    for step in range(steps):
+        Z, H, T, Q, R = (at(name, step, 2) for name in MATRICES[:5])
+        d, c = (at(name, step, 1) for name in MATRICES[5:])
+        starts.append(step == 0 or (reset is not None and bool(reset[step])))
+        if starts[-1]:
+            a, P = wide["initial_state"], wide["initial_state_cov"]
+        predicted.append((a, P))
+        observed = ~np.isnan(y[step])
+        Z, v = Z[observed], (y[step] - d)[observed]
+        if observed.any():
+            F = Z @ P @ Z.T + H[np.ix_(observed, observed)]
+            v, K = v - Z @ a, P @ Z.T @ inverse(F)
+            a, P = a + K @ v, P - K @ Z @ P
+            square = v @ inverse(F) @ v
+            llf.append(-(len(v) * np.log(2 * np.pi) + np.log(determinant(F)) + square) / 2)
+        else:
+            llf.append(0.0)
+        filtered.append((a, P))
+        a, P = T @ a + c, T @ P @ T.T + R @ Q @ R.T
+    smoothed = [filtered[-1]]
+    for step in range(steps - 2, -1, -1):
+        a, P = filtered[step]
+        if smooths and not starts[step + 1]:
+            T = at("transition", step, 2)
+            (later, later_cov), (mean, cov) = smoothed[-1], predicted[step + 1]
+            G = P @ T.T @ inverse(cov)
+            a, P = a + G @ (later - mean), P + G @ (later_cov - cov) @ G.T
+        smoothed.append((a, P))
+    columns = [zip(*pairs, strict=True) for pairs in (filtered, predicted, smoothed[::-1])]
+    return [
+        np.array(values, float)
+        for values in (llf, *(list(part) for pair in columns for part in pair))
+    ]
+
+
+def drawn(steps=40, n=3, p=2, rows=(), seed=0, varies=False, gaps=True):
+    generator = np.random.default_rng(seed)
+    leading = (*rows, steps) if varies else ()
+
+    def covariance(size, leading=()):
+        root = generator.normal(size=(*leading, size, size))
+        return root @ root.swapaxes(-1, -2) + 0.1 * np.eye(size)
+
+    endog = generator.normal(scale=2.0, size=(*rows, steps, p))
+    if gaps:
+        endog[..., 5:8, :] = np.nan
+        endog[..., steps // 2, 0] = np.nan
+    return {
+        "endog": endog,
+        "design": generator.normal(size=(*leading, p, n)),
+        "obs_cov": covariance(p, leading),
+        "transition": 0.5 * generator.normal(size=(*leading, n, n)) / np.sqrt(n),
+        "state_cov": covariance(2, leading),
+        "selection": generator.normal(size=(*leading, n, 2)),
+        "obs_intercept": generator.normal(size=(*leading, p)),
+        "state_intercept": generator.normal(size=(*leading, n)),
+        "initial_state": generator.normal(size=(*rows, n)),
+        "initial_state_cov": covariance(n, rows),
+    }
+
+
+def as_numpy(array):
+    return array
+
+
+def in_chunks(array, axis=0, size=7):
+    return da.from_array(array, chunks=(*([-1] * axis), size, *([-1] * (array.ndim - axis - 1))))
+
+
+def placed(model, place, varies):
+    lazy = {"endog", "design", "transition"} if varies else {"endog"}
+    return {name: place(array) if name in lazy else array for name, array in model.items()}
+
+
+def assert_equal_to_the_loop(filtered, smoothed, wanted, rtol=1e-10):
+    llf, *states = wanted
+    np.testing.assert_allclose(filtered.llf, llf.sum(), rtol=1e-12)
+    np.testing.assert_allclose(filtered.llf_obs, llf, rtol=rtol, atol=1e-11)
+    for values, exact in zip((*filtered[2:], *smoothed[1:]), states, strict=True):
+        np.testing.assert_allclose(values, exact, rtol=rtol, atol=1e-11)
+
+
+RESETS = [None, np.arange(40) % 17 == 5]
+
+
+@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+@pytest.mark.parametrize("varies", [False, True])
+@pytest.mark.parametrize("reset", RESETS)
+@pytest.mark.parametrize(("n", "p"), [(1, 1), (3, 2), (2, 4)])
+def test_states_are_those_of_the_loop(place, varies, reset, n, p):
+    model = drawn(n=n, p=p, varies=varies)
+    arguments = placed(model, place, varies)
+    filtered = mgrec.statespace.kalman_filter(**arguments, reset=reset)
+    smoothed = mgrec.statespace.kalman_smoother(**arguments, reset=reset)
+    assert isinstance(filtered.llf_obs, da.Array) == (place is in_chunks)
+    assert_equal_to_the_loop(filtered, smoothed, loop(model, reset))
+    llf = mgrec.statespace.log_likelihood(**arguments, reset=reset)
+    np.testing.assert_allclose(llf, filtered.llf, rtol=1e-14)
+
+
+@pytest.mark.parametrize("varies", [False, True])
+@pytest.mark.parametrize("reset", RESETS)
+@pytest.mark.parametrize("steps", [12, 40])
+def test_array_operations_of_a_gpu_give_the_states_of_the_loop(varies, reset, steps):
+    model = drawn(steps, varies=varies)
+    reset = None if reset is None else reset[:steps]
+    checked = check_model(**model, axis=-1, reset=reset, memory="stream")
+    filtered = array_operations.kalman_filter(checked)
+    smoothed = array_operations.kalman_smoother(checked)
+    assert_equal_to_the_loop(filtered, smoothed, loop(model, reset), rtol=1e-9)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("reset", RESETS)
+def test_cupy_arrays(reset):
+    model = drawn(rows=(2,))
+    on_device = {name: on_gpu(array) for name, array in model.items()}
+    marks = None if reset is None else on_gpu(reset)
+    for function in (mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother):
+        wanted = function(**model, reset=reset)
+        values = function(**on_device, reset=marks)
+        for value, other in zip(values, wanted, strict=True):
+            np.testing.assert_allclose(from_gpu(value), other, rtol=1e-9, atol=1e-10)
+    llf = mgrec.statespace.log_likelihood(**on_device, reset=marks)
+    wanted = mgrec.statespace.log_likelihood(**model, reset=reset)
+    np.testing.assert_allclose(from_gpu(llf), wanted, rtol=1e-11)
+
+
+def local_linear_trend(steps, seed=0):
+    """A level with a slope: the states converge to a steady state."""
+    generator = np.random.default_rng(seed)
+    return {
+        "endog": generator.normal(size=(steps, 1)).cumsum(0),
+        "design": np.array([[1.0, 0.0]]),
+        "obs_cov": np.array([[2.0]]),
+        "transition": np.array([[1.0, 1.0], [0.0, 1.0]]),
+        "state_cov": np.diag([0.5, 0.01]),
+        "selection": np.eye(2),
+        "obs_intercept": np.zeros(1),
+        "state_intercept": np.zeros(2),
+        "initial_state": np.zeros(2),
+        "initial_state_cov": 1e6 * np.eye(2),
+    }
+
+
+@pytest.mark.parametrize("size", [5, 40, 500])
+def test_steady_states_and_diffuse_starts(size):
+    model = local_linear_trend(500)
+    model["endog"][300] = np.nan
+    llf, mean, covariance, *_, smoothed, smoothed_cov = loop(model)
+    arguments = placed(model, lambda array: in_chunks(array, size=size), False)
+    filtered = mgrec.statespace.kalman_filter(**arguments)
+    np.testing.assert_allclose(filtered.llf, llf.sum(), rtol=1e-11)
+    deviation = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    assert (abs(filtered.filtered_state.compute() - mean) < 1e-8 * deviation).all()
+    np.testing.assert_allclose(filtered.filtered_state_cov[2:], covariance[2:], rtol=1e-8)
+    result = mgrec.statespace.kalman_smoother(**arguments)
+    deviation = np.sqrt(np.diagonal(smoothed_cov, axis1=1, axis2=2))
+    assert (abs(result.smoothed_state.compute() - smoothed) < 1e-8 * deviation)[2:].all()
+
+
+def test_models_without_noise_of_observations():
+    """An autoregression of order 2, whose state holds two observations."""
+    model = local_linear_trend(60)
+    model.update(
+        obs_cov=np.zeros((1, 1)),
+        transition=np.array([[0.5, 1.0], [0.3, 0.0]]),
+        state_cov=np.array([[1.0]]),
+        selection=np.array([[1.0], [0.4]]),
+        initial_state_cov=2.0 * np.eye(2),
+    )
+    wanted = loop(model, smooths=False)
+    for place in (as_numpy, in_chunks):
+        filtered = mgrec.statespace.kalman_filter(**placed(model, place, False))
+        np.testing.assert_allclose(filtered.llf_obs, wanted[0], rtol=1e-10)
+        np.testing.assert_allclose(filtered.filtered_state, wanted[1], rtol=1e-10, atol=1e-11)
+
+
+def test_rows_and_axes():
+    model = drawn(20, rows=(2, 3))
+    filtered = mgrec.statespace.kalman_filter(**model)
+    smoothed = mgrec.statespace.kalman_smoother(**model)
+    assert filtered.llf.shape == (2, 3)
+    for row in np.ndindex(2, 3):
+        one = {**model, **{k: model[k][row] for k in ("endog", *list(model)[-2:])}}
+        for values, wanted in (
+            (mgrec.statespace.kalman_filter(**one), filtered),
+            (mgrec.statespace.kalman_smoother(**one), smoothed),
+        ):
+            np.testing.assert_allclose(values[0], wanted[0][row], rtol=1e-14)
+            for value, other in zip(values[1:], wanted[1:], strict=True):
+                np.testing.assert_array_equal(value, other[row])
+    turned = {**model, "endog": in_chunks(model["endog"].transpose(2, 0, 1, 3))}
+    values = mgrec.statespace.kalman_smoother(**turned, axis=0)
+    np.testing.assert_allclose(values.llf, smoothed.llf, rtol=1e-12)
+    mean = np.moveaxis(values.smoothed_state.compute(), 0, 2)
+    np.testing.assert_allclose(mean, smoothed.smoothed_state, rtol=1e-9, atol=1e-10)
+
+
+def test_dtypes():
+    model = drawn(20)
+    narrow = {name: array.astype(np.float32) for name, array in model.items()}
+    wanted = loop({name: array.astype(float) for name, array in narrow.items()})
+    for place in (as_numpy, in_chunks):
+        filtered = mgrec.statespace.kalman_filter(**placed(narrow, place, False))
+        assert filtered.llf.dtype == np.float64
+        assert {array.dtype for array in filtered[1:]} == {np.dtype(np.float32)}
+        np.testing.assert_allclose(filtered.llf, wanted[0].sum(), rtol=1e-6)
+        smoothed = mgrec.statespace.kalman_smoother(**placed(narrow, place, False))
+        assert smoothed.smoothed_state.dtype == np.float32
+        np.testing.assert_allclose(smoothed.smoothed_state, wanted[5], rtol=1e-4, atol=1e-5)
+
+
+def test_defaults_and_empty_arrays():
+    one = np.ones((1, 1))
+    start = {"initial_state": [0.0], "initial_state_cov": one}
+    filtered = mgrec.statespace.kalman_filter(np.zeros((0, 1)), one, one, one, one, **start)
+    assert filtered.llf == 0
+    assert filtered.filtered_state_cov.shape == (0, 1, 1)
+    smoothed = mgrec.statespace.kalman_smoother(
+        da.zeros((5, 1), chunks=((2, 0, 3), 1)), one, one, one, one, **start
+    )
+    assert smoothed.smoothed_state.compute().shape == (5, 1)
+    np.testing.assert_array_equal(smoothed.smoothed_state, 0.0)
+
+
+def test_wrong_arguments_are_refused():
+    model = drawn(20)
+
+    def refuses(error, message, **changes):
+        functions = "kalman_filter", "kalman_smoother", "log_likelihood"
+        for name in functions:
+            with pytest.raises(error, match=message):
+                getattr(mgrec.statespace, name)(**{**model, **changes})
+
+    refuses(ValueError, r"endog must have shape \(..., 2\)", endog=np.ones((20, 3)))
+    refuses(ValueError, r"design must have shape \(..., observations", design=np.ones(3))
+    refuses(ValueError, "design must have 1 to 16", design=np.ones((2, 17)))
+    refuses(ValueError, r"obs_cov must have shape \(..., 2, 2\)", obs_cov=np.eye(3))
+    refuses(ValueError, r"transition must have shape \(..., 3, 3\)", transition=np.eye(2))
+    refuses(ValueError, r"state_cov must have shape \(..., 2, 2\)", state_cov=np.eye(3))
+    refuses(ValueError, r"selection must have shape \(..., 3, 2\)", selection=np.ones((2, 2)))
+    refuses(ValueError, r"obs_intercept must have shape \(..., 2\)", obs_intercept=np.ones(3))
+    refuses(ValueError, r"state_intercept must have shape", state_intercept=np.ones(2))
+    refuses(ValueError, r"initial_state must have shape", initial_state=np.ones(2))
+    refuses(ValueError, "initial_state_cov must have leading", initial_state_cov=np.ones((5, 3, 3)))
+    refuses(ValueError, "endog must have an axis of steps", endog=np.ones(2))
+    refuses(ValueError, "must broadcast", transition=np.ones((4, 3, 3)))
+    refuses(TypeError, "transition must be real", transition=np.eye(3) + 0j)
+    refuses(TypeError, "initial_state must be in memory", initial_state=da.ones(3))
+    refuses(ValueError, "axis must be", axis=1)
+    refuses(ValueError, "memory must be", memory="none")
+
+
+def test_the_loop_of_these_tests_can_fail():
+    model = drawn(20)
+    wanted = loop(model)
+    model["transition"][0, 0] += 1e-6
+    filtered = mgrec.statespace.kalman_filter(**model)
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(filtered.llf, wanted[0].sum(), rtol=1e-12)
