@@ -86,6 +86,7 @@ html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "mgrec"
 html_static_path = ["static"]
+html_favicon = "static/favicon.svg"
 html_css_files = ["mgrec.css"]
 html_show_sourcelink = False
 # Pages without pages below them: the room is for their tables.

@@ -6,6 +6,7 @@ import gzip
 import sys
 import zlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ Records = Sequence[tuple[str, str]]
 def align(a: Path, b: Path, cigar: bool, **scoring: Any) -> None:
     """Align every sequence of A with every one of B.
 
-    A and B are FASTA files, or FASTQ (.fastq, .fq), which may be compressed (.gz). Standard output
-    gets a table, separated by tabs: a line a pair, positions counted from 1.
+    A and B are FASTA files, or FASTQ (.fastq, .fq), which may be compressed (.gz). One of them may
+    be -, FASTA on standard input. Standard output gets a table, separated by tabs: a line a pair,
+    positions counted from 1.
 
     Scores are those of a matrix (--matrix BLOSUM62), or of --match and --mismatch; --gap is that
     of the first letter of a gap and --extend of each further one, all as they are added: below 0.
@@ -52,6 +54,8 @@ def align(a: Path, b: Path, cigar: bool, **scoring: Any) -> None:
             smith_waterman("", "", **scoring)
         except (TypeError, ValueError) as error:
             raise BadInput(str(error)) from error
+        if str(a) == str(b) == "-":
+            raise BadInput("only one of A and B may be -, standard input")
         queries, targets = read(a), read(b)
         if scoring["matrix"] is None and _are_nucleotides([*queries, *targets]):
             # Replace N by a letter that no query has.
@@ -66,13 +70,19 @@ def read(path: Path) -> list[tuple[str, str]]:
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     file_format = "fastq" if suffix in (".fastq", ".fq") else "fasta"
     try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        with _opened(path) as file:
             records = [(x.id, str(x.seq).upper()) for x in SeqIO.parse(file, file_format)]
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise BadInput(f"{path} cannot be read as {file_format.upper()}: {error}") from error
     if not records:
         raise BadInput(f"{path} has no sequences")
     return records
+
+
+def _opened(path: Path) -> Any:
+    if str(path) == "-":
+        return nullcontext(sys.stdin)
+    return gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
 
 
 def _are_nucleotides(records: Records) -> bool:

@@ -38,7 +38,7 @@ def address(cluster):
 def mgrec():
     """Run the command in this process and folder: ``mgrec("linear", ...)``."""
 
-    def run(*arguments):
-        return CliRunner().invoke(main, [str(argument) for argument in arguments])
+    def run(*arguments, input=None):
+        return CliRunner().invoke(main, [str(argument) for argument in arguments], input=input)
 
     return run

@@ -50,6 +50,15 @@ def test_alignments_of_compressed_genes(mgrec):
         assert line == [name, name, str(2 * len(text)), n, n, "1", "1", f"{n}="]
 
 
+def test_standard_input(mgrec):
+    Path("b.fa").write_text(">b\nACGT\n")
+    result = mgrec("align", "-", "b.fa", *LETTERS, input=">a\nacgt\n")
+    assert rows(result.stdout)[1] == ["a", "b", "8", "4", "4"]
+    result = mgrec("align", "-", "-", *LETTERS)
+    assert result.exit_code == 2
+    assert "only one of A and B" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("a", "b", "scores"),
     [

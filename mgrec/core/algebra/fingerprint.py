@@ -220,4 +220,6 @@ def _unsupported(value: object) -> TypeError:
     )
     if is_namespace(value):
         message += ": write module.name where the value is read"
+    elif hasattr(value, "__dict__"):  # an instance, of which functions are methods
+        message += ": write functions outside of classes, and pass numbers as operands"
     return TypeError(message)
