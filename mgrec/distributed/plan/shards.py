@@ -140,7 +140,7 @@ class _Chain:
             chunks[order[k]] = yield wait
             # Not after the last one: other shards wait for its summary.
             if 0 < k < len(order) - 1 and self.threads.pool is None:
-                self._predict(order[k - 1], chunks)
+                self._predict(order[k], chunks)
         needed = [i for i in order if self.request.needs_last_summary or not self._is_last(i)]
         others = [index for index in needed if not chunks[index].speculation]
         waits = self.threads.map(
