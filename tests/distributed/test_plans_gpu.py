@@ -4,16 +4,20 @@ One worker a GPU with dask-cuda; where it is not installed, or there is one GPU,
 share a GPU.
 """
 
+import time
+from threading import Timer
+
 import dask
 import dask.array as da
 import numpy as np
 import pytest
 from clusters import cluster_of_gpus, on_gpu, to_host
 from distributed import Client, wait
-from faults import die_in
+from faults import die, die_in
 
 import mgrec
 import mgrec.dask
+from mgrec.distributed.plan.assignment import BandShard
 from mgrec.signal import lfilter, sosfilt
 
 pytestmark = pytest.mark.gpu
@@ -132,3 +136,69 @@ def test_a_plan_of_an_alignment_has_the_score_of_one_call(client, mode):
     assert tuple(mgrec.dask.solve(mgrec.smith_waterman, *lazy, **scores)) == wanted
     with mgrec.plan(mgrec.smith_waterman, *lazy, **scores) as plan:
         assert tuple(plan()) == tuple(plan()) == wanted
+
+
+def letters(seed, size):
+    return np.random.default_rng(seed).integers(0, 4, size, dtype=np.uint8)
+
+
+def lazy(values):
+    import cupy
+
+    chunked = da.from_array(values, chunks=-(-values.size // 4))
+    return chunked.map_blocks(on_gpu, meta=cupy.empty(0, np.uint8)).persist()
+
+
+def are_shared(plan):
+    import cupy
+
+    is_shared = all(isinstance(shard, BandShard) for shard in plan._shards.values())
+    # Two workers of one GPU would wait for each other.
+    assert is_shared == (cupy.cuda.runtime.getDeviceCount() > 1)
+    return is_shared
+
+
+@pytest.mark.parametrize("mode", ["local", "global", "semi-global"])
+@pytest.mark.parametrize("gap", [{"gap": -5, "extend": -2}, {"gap": -2}])
+def test_gpus_share_a_large_alignment(client, mode, gap):
+    scores = {"match": 2, "mismatch": -3, "mode": mode, **gap}
+    query, target = letters(1, 70_001), letters(2, 90_000)
+    target[20_000:60_000] = query[25_000:65_000]
+    lazy_query, lazy_target = lazy(query), lazy(target)
+    wanted = tuple(mgrec.smith_waterman(on_gpu(query), on_gpu(target), **scores))
+    with mgrec.plan(mgrec.smith_waterman, lazy_query, lazy_target, **scores) as plan:
+        are_shared(plan)
+        assert [tuple(plan()) for _ in range(3)] == [wanted] * 3
+        assert [tuple(w) for w in plan.map([(lazy_query, lazy_target)] * 4)] == [wanted] * 4
+        first, second = plan(lazy(letters(3, 70_001)), lazy_target), plan(lazy_query, lazy_target)
+        assert tuple(second) == wanted != tuple(first)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_worker_that_dies_in_a_shared_alignment_leaves_the_other_gpu_free(client, number):
+    import cupy
+
+    query, target = lazy(letters(1, 400_000)), lazy(letters(2, 400_000))
+    with mgrec.plan(
+        mgrec.smith_waterman, query, target, match=2, mismatch=-3, gap=-2, timeout=2.0
+    ) as plan:
+        if not are_shared(plan):
+            pytest.skip("needs two GPUs")
+        wanted = plan()
+        victim, other = sorted(plan._shards, key=lambda own: plan._shards[own].number != number)
+        client.run(lambda: Timer(0.05, die).start(), workers=[victim])
+        start = time.monotonic()
+        with pytest.raises(mgrec.dask.WorkerLostError):
+            for _ in range(20):
+                plan()
+        assert time.monotonic() - start < 10
+        if number == 0:
+            on_other = client.submit(
+                lambda: int(cupy.arange(10).sum()), workers=[other], pure=False
+            )
+            assert on_other.result(timeout=30) == 45
+    client.wait_for_workers(2, timeout=60)
+    assert (
+        mgrec.dask.solve(mgrec.smith_waterman, query, target, match=2, mismatch=-3, gap=-2)
+        == wanted
+    )

@@ -11,6 +11,24 @@ from .kernels import Backend, Edges, Part
 from .recurrence import Arrays, ChunkInputs, Recurrence, Shape
 
 
+@dataclass(frozen=True)
+class Bands:
+    """The part of a grid that one of several GPUs computes: a run of bands of rows.
+
+    Attributes
+    ----------
+    number, count : int
+        The number of the run, and how many there are.
+    words, onward : int
+        Addresses of memory that the runs before and after this one share with it; 0 without one.
+    """
+
+    number: int
+    count: int
+    words: int = 0
+    onward: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Grid(Recurrence):
     """A recurrence whose chunks, or tiles, need the edges of the tiles above and to the left.
@@ -67,6 +85,10 @@ class Grid(Recurrence):
         A function of shape, dtypes and backend, the same in every process.
         """
         return None
+
+    def has_bands(self, backend: Backend, shape: Shape) -> bool:
+        """Return whether GPUs can share a grid of this shape by bands; see :class:`Bands`."""
+        return False
 
     def final_result(self, edges: Edges) -> Any:
         """Return an array of `result_size` from the edges of the last tile, or None."""

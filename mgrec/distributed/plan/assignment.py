@@ -75,6 +75,25 @@ class GridShard:
     last: ChunkIndex
 
 
+@dataclass(frozen=True)
+class BandShard:
+    """A run of bands of a grid that GPUs of one machine share; see ``bands.py``.
+
+    Attributes
+    ----------
+    number, count : int
+    chunks : tuple of (chunk index, starts)
+        Those of the first row and of the first column: they have all operands.
+    """
+
+    number: int
+    count: int
+    chunks: tuple[ChunkPosition, ...]
+
+
+Shard = ChainShard | GridShard | BandShard
+
+
 def assign(
     aligned: AlignedProblem, where: Mapping[Any, Any]
 ) -> Mapping[str, ChainShard | GridShard]:

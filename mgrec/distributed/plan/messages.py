@@ -23,7 +23,7 @@ from distributed.protocol.pickle import dumps, loads
 
 from ...core.contract.grid import Grid
 from ...core.contract.recurrence import AlongAxis, ChunkIndex
-from .assignment import ChainShard, GridShard
+from .assignment import Shard
 from .internals import call_by_scheduler
 
 # Seconds that a message may wait for another one, to be sent together.
@@ -84,7 +84,7 @@ class PlanShard:
 
     Attributes
     ----------
-    shard : ChainShard or GridShard
+    shard : Shard
     addresses : dict, number of a shard -> address of its worker
     keys : dict, chunk index -> keys of the operands
     request : Request
@@ -93,7 +93,7 @@ class PlanShard:
         How many solves may be in progress at once.
     """
 
-    shard: ChainShard | GridShard
+    shard: Shard
     addresses: Mapping[int, str]
     keys: Mapping[ChunkIndex, Sequence[Any]]
     request: Request

@@ -6,7 +6,7 @@ import asyncio
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -20,13 +20,15 @@ from distributed import Client
 from distributed.protocol.pickle import dumps
 
 from ...core.backends import backend_of
+from ...core.contract.grid import Grid
 from ...core.contract.problem import Problem
 from ...core.contract.recurrence import AlongAxis
 from ..cluster.arguments import client_of, problem_of
 from ..expressions import accepts_expressions
 from ..graph.aligned import align_problem
 from ..observability import log_planned
-from .assignment import assign, row_of
+from .assignment import Shard, assign, row_of
+from .bands import assign_bands
 from .calls import Call
 from .messages import PlanShard, Request, WorkerLostError
 from .results import REGISTERING, Layout, Solution, SolvedArray, register_if_alive, solution_of
@@ -65,7 +67,7 @@ class Plan:
         self._session = session_of(self.client)
         for attempt in range(2):
             self._first = Call(align_problem(self._problem), self.client)
-            self._shards = assign(self._first.aligned, self._first.locate(self.client))
+            self._shards = self._assign()
             try:
                 self.client.sync(self._session.connect, self._shards, self._timeout)
                 break
@@ -76,6 +78,13 @@ class Plan:
         self._in_flight = in_flight or self._default_in_flight()
         self._slots = BoundedSemaphore(self._in_flight)
         self._added = self._add_to_workers()
+
+    def _assign(self) -> Mapping[str, Shard]:
+        aligned = self._first.aligned
+        shards = assign(aligned, self._first.locate(self.client))
+        if not isinstance(aligned.recurrence, Grid):
+            return shards
+        return assign_bands(aligned, list(shards), self.client) or shards
 
     def _lay_out(self) -> Layout:
         aligned, recurrence = self._first.aligned, self._first.aligned.recurrence

@@ -29,7 +29,8 @@ from ..tasks.speculation import (
     launch_correction,
     launch_speculation,
 )
-from .assignment import ChainShard, GridShard, row_of
+from .assignment import BandShard, ChainShard, GridShard, Shard, row_of
+from .bands import solve_bands
 from .messages import Exchange, Program, Request, result_name
 from .tiles import solve_tiles
 
@@ -55,7 +56,7 @@ class Threads:
 def solve_shard(
     request: Request,
     name: str,
-    shard: ChainShard | GridShard,
+    shard: Shard,
     blocks: Blocks,
     exchange: Exchange,
     threads: Threads,
@@ -63,13 +64,15 @@ def solve_shard(
     """Return the results of a shard by their keys, and its answer to the client.
 
     The answer along an axis is the final states by rows of chunks, or None. Over a grid without
-    results it is the result of the last tile, or None.
+    results it is the result of the last tile or band, or None.
     """
     starts = dict(shard.chunks)
     inputs_of_chunks = {
         index: ChunkInputs(tuple(arrays), index, starts[index]) for index, arrays in blocks.items()
     }
     del blocks
+    if isinstance(shard, BandShard):
+        return (yield from solve_bands(request.recurrence, shard, inputs_of_chunks, exchange))
     if isinstance(shard, GridShard):
         assert isinstance(request.recurrence, Grid)
         tiles, answer = yield from solve_tiles(

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...core.arrays.array_types import to_host
+from ...core.contract.grid import Bands
 from ...core.contract.kernels import Backend
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..recurrence import Wavefront
 from .scoring import Scoring
 from .sequences import Sequences
 from .tiles import Best, Edges, best_cell, best_of_edges, carry_in_from
+
+# Shorter sequences are not shared by GPUs: one of them aligns 50,000 letters in 10 ms.
+LEAST = 1 << 15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +59,36 @@ class AlignmentGrid(Wavefront):
         determine = backend.kernels(self.family).determine
         edges = determine(self.scoring, (query, target), carry_in, (i, j), self.dtype, *out)
         return out, self.with_best(edges, (i, j), (above, left))
+
+    def has_bands(self, backend: Backend, shape: Shape) -> bool:
+        kernels = backend.kernels(self.family)
+        return kernels.launch_bands is not None and not self.has_matrix and min(shape) >= LEAST
+
+    @property
+    def bytes_of_bands(self) -> int:
+        """Bytes of the memory in which bands of two GPUs pass on a row: see ``cuda/tile.cuh``."""
+        return 8 * (1 + 4 * self.lengths[1])
+
+    def launch_bands(
+        self, backend: Backend, sequences: Sequence[list[Any]], bands: Bands
+    ) -> Callable[[], Callable[[Best | None], Edges]]:
+        """Launch a run of bands of the grid, of sequences in chunks.
+
+        The returned function waits, and returns a function of the best cell of the runs before,
+        which returns the edges of the run.
+        """
+        launch = backend.kernels(self.family).launch_bands
+        assert launch is not None
+        carry_in = carry_in_from(self.scoring, None, None, (0, 0), self.lengths, self.dtype)
+        wait = launch(self.scoring, sequences, carry_in, self.dtype, bands)
+
+        def finish() -> Callable[[Best | None], Edges]:
+            edges, row = wait()
+            return lambda best: self.with_best(
+                edges, (row, 0), (Edges(None, None, best=best), None)
+            )
+
+        return finish
 
     def with_best(self, edges: Edges, starts: Any, before: tuple[Any, Any]) -> Edges:
         """Return the edges of a tile with the best cell of all tiles so far.

@@ -11,8 +11,11 @@ from alignments import assert_right, by_the_loop
 from cuda_on_host import DeviceArray, HostCompiler, forget_launches, use_device
 
 import mgrec
+from mgrec.core.contract.grid import Bands
 from mgrec.engines.cuda.device import Device
-from mgrec.grids.alignment.cuda import layout, pairs
+from mgrec.grids.alignment.cuda import layout, pairs, tile
+from mgrec.grids.alignment.scoring import Scoring
+from mgrec.grids.alignment.tiles import best_cell, carry_in_from
 
 extended = pytest.mark.extended
 LINEAR = {"match": 3, "mismatch": -1, "gap": -2}
@@ -213,3 +216,46 @@ def test_no_pairs() -> None:
     none = mgrec.Sequences(on_device(np.zeros(0, np.uint8)), np.zeros(1, np.int64))
     for query in (none, on_device(np.zeros(4, np.uint8))):
         assert [part.size for part in mgrec.smith_waterman(query, none, **LINEAR)] == [0, 0, 0]
+
+
+def run_of_bands(scoring: Scoring, pair: Any, dtype: str, bands: Bands) -> Any:
+    sizes = tuple(len(sequence) for sequence in pair)
+    carry_in = carry_in_from(scoring, None, None, (0, 0), sizes, np.dtype(dtype))
+    parts = [np.array_split(on_device(sequence), 3) for sequence in pair]
+    return tile.launch_bands(scoring, parts, carry_in, dtype, bands)
+
+
+@pytest.mark.parametrize(
+    ("scoring", "dtype"),
+    [
+        (Scoring(-2, -2, 3, -1), "i8"),
+        (Scoring(-5, -1, 3, -2, mode="semi-global"), "i8"),
+        pytest.param(Scoring(-5, -1, 3, -2, mode="global"), "i8", marks=extended),
+        pytest.param(Scoring(-2.25, -0.5, 1.75, -0.75), "f8", marks=extended),
+    ],
+)
+@pytest.mark.parametrize("count", [2, 3])
+def test_gpus_share_a_grid(scoring: Scoring, dtype: str, count: int) -> None:
+    """Each run of bands takes the row of the run before from memory that both can reach."""
+    pair = draw(1, 900), draw(2, 70)  # four bands of rows
+    (whole, _), columns, best = run_of_bands(scoring, pair, dtype, Bands(0, 1))(), [], []
+    words = [np.zeros(1 + 4 * 70, np.uint64) for _ in range(count)]
+    addresses = [own.ctypes.data for own in words] + [0]
+    for k in range(count):
+        bands = Bands(k, count, addresses[k] if k else 0, addresses[k + 1])
+        edges, row = run_of_bands(scoring, pair, dtype, bands)()
+        assert row == sum(map(len, columns))
+        columns.append(edges.column)
+        best.append(edges.best)
+    np.testing.assert_array_equal(np.concatenate(columns), whole.column)
+    np.testing.assert_array_equal(edges.row, whole.row)
+    assert best_cell(*best) == whole.best
+
+
+def test_a_gpu_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tile, "PATIENCE", 1000)
+    words = np.zeros(1 + 4 * 20, np.uint64)
+    bands = Bands(1, 2, words.ctypes.data)
+    wait = run_of_bands(Scoring(-2, -2, 3, -1), (draw(1, 900), draw(2, 20)), "i8", bands)
+    with pytest.raises(RuntimeError, match="has not passed on its last row"):
+        wait()

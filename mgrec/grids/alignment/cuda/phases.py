@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....core.contract.kernels import Kernels
 from ...recurrence import part_of_gpu
 from .pairs import determine_pairs
-from .tile import determine_alignment
+from .tile import determine_alignment, launch_bands
 
 
 def kernels(method: str) -> Kernels:
@@ -13,5 +13,6 @@ def kernels(method: str) -> Kernels:
     return Kernels(
         determine_alignment,
         determine_pairs=determine_pairs,
+        launch_bands=launch_bands,
         part=lambda scoring, shape, side: part_of_gpu(shape),
     )

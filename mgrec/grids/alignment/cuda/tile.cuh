@@ -3,6 +3,10 @@
 // The strips of a band advance together, C columns in a round, each LAG rounds behind the strip above,
 // which passes on its last row through shared memory. Bands pass on rows through words in device
 // memory. All bands share one row of words: a band reads a column before it writes that column.
+//
+// GPUs may share a grid: each has a run of its bands, and its last band passes on its rows through
+// the words of the next GPU. The process of the GPU before may have ended: when a word was read
+// `patience` times in vain, `late` becomes 1, and scores have no meaning.
 #pragma once
 #include "grids/alignment/cuda/strip.cuh"
 #include "engines/cuda/memory/stores.cuh"
@@ -19,6 +23,11 @@ struct Tile {
   // `skip` padding rows before the first row, whose scores are 0 as those of the border: then the
   // last row is the last one of a lane.
   long long rows, columns, row_of_table, skip;
+  long long first_band, end_band;  // of this launch
+  Unit* onward;  // words of the GPU with the next bands, or null
+  volatile long long* late;
+  long long patience;
+  DEVICE bool comes_from_elsewhere(int band) const { return first_band > 0 && band == first_band; }
 };
 
 __shared__ Codes codes;
@@ -80,8 +89,16 @@ struct Coming {
 DEVICE inline void feed(const Tile& tile, const Scores& s, int band, int round, Coming& coming) {
   const int column = round * C + lane();
   const bool is_asked = lane() < C;
-  while (!__all_sync(ALL, !is_asked || coming.is_here(tile, band, column)))
+  long long polls = 0;
+  while (!__all_sync(ALL, !is_asked || coming.is_here(tile, band, column))) {
+    if (tile.comes_from_elsewhere(band) && ++polls % 256 == 0) {
+      if (!__all_sync(ALL, polls <= tile.patience && *tile.late == 0)) {
+        *tile.late = 1;
+        break;
+      }
+    }
     if (is_asked) coming.ask(tile, band, column);
+  }
   if (is_asked) {
     coming.put(rings[0], tile, s, band, column);
     codes.put(column + C, as_code(coming.letter));
@@ -245,7 +262,8 @@ DEVICE inline void publish_round(const Tile& tile, const Ring& ring, int first, 
   __syncwarp();
   const int column = first - 32 * K + lane();
   if (lane() < C && unsigned(column) < unsigned(tile.columns)) {
-    Unit* words = tile.words + 1 + (long long)column * (NUMBERS * UNITS);
+    const bool is_onward = tile.onward != nullptr && tag == unsigned(tile.end_band);
+    Unit* words = (is_onward ? tile.onward : tile.words) + 1 + (long long)column * (NUMBERS * UNITS);
     publish(words, ring.scores[column % RING], tag);
     if (AFFINE) publish(words + UNITS, ring.gaps[AFFINE ? column % RING : 0], tag);
   }
@@ -326,12 +344,11 @@ DEVICE inline void align_tile(const Tile& tile, const Scores& s) {
   codes.clear(threadIdx.x, THREADS);
   __syncthreads();
   if (blockIdx.x == 0 && threadIdx.x == 0) tile.below[0] = tile.left == nullptr ? B(0) : tile.left[tile.rows - 1];
-  const int bands = int((tile.rows + tile.skip + W * ROWS - 1) / (W * ROWS));
   while (true) {
     if (threadIdx.x == 0) taken = int(atomicAdd(tile.words, 1ull));
     __syncthreads();
-    const int band = taken;
-    if (band >= bands) return;
+    const int band = int(tile.first_band) + taken;
+    if (band >= tile.end_band) return;
     if (warp() < W) walk_band(tile, s, Band(tile, band));
     else write_band(tile, Band(tile, band));
     __syncthreads();

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ....core.contract.grid import Bands
 from ....engines.cuda.device import Device, on_device
 from ..scoring import Scoring
 from ..tiles import Best, Edges, edges_of_empty
-from .layout import AlignmentLayout, choose_launch
+from .layout import AlignmentLayout, TileLaunch, choose_launch
 from .program import run_kernel, score_dtype, source_of
 
 # Kernels count rows and columns of a tile with 32 bits.
 _LARGEST_SIDE = 2**31 - 2**12
+# How often a GPU reads a word of another one, in some 0.7 us each: 10 s.
+PATIENCE = 1 << 24
 
 
 def determine_alignment(
@@ -38,10 +42,67 @@ def determine_alignment(
         raise ValueError(
             f"a tile on a GPU must have at most {_LARGEST_SIDE} rows and columns; got {n} and {m}"
         )
+    device = Device.current()
+    after, best_cells, _ = _launch(scoring, (query, target), carry_in, dtype, table, device)
+    row, column, row_gaps, column_gaps = after
+    best = _best_of_strips(best_cells, dtype, origin) if scoring.is_local else None
+    return Edges(row, column, row_gaps, column_gaps, best)
+
+
+def launch_bands(
+    scoring: Scoring, sequences: Sequence[list[Any]], carry_in: Edges, dtype: Any, bands: Bands
+) -> Callable[[], tuple[Edges, int]]:
+    """Launch a run of bands of a grid that GPUs of one kind share; sequences are in chunks.
+
+    The returned function waits, and returns the edges of the rows of these bands and the first row.
+    The row of the edges is undefined, unless these bands are the last ones. RuntimeError: the GPU
+    before does not write its last row.
+    """
+    import cupy
+
+    query, target = map(cupy.concatenate, sequences)
+    dtype, own = np.dtype(dtype), Device.current()
+    # All GPUs together have so many multiprocessors.
+    device = replace(own, multiprocessors=own.multiprocessors * bands.count)
+    late = cupy.zeros(1, np.int64)
+    after, best_cells, launch = _launch(
+        scoring, (query, target), carry_in, dtype, None, device, bands, late.data.ptr
+    )
+    strips, rows = launch.layout.strips, launch.layout.strip_rows
+    first, end = (
+        min(launch.strips, launch.bands * k // bands.count * strips)
+        for k in (bands.number, bands.number + 1)
+    )
+    start, stop = (max(0, min(query.size, k * rows - launch.skip)) for k in (first, end))
+
+    def wait() -> tuple[Edges, int]:
+        if late.get()[0]:
+            raise RuntimeError("the GPU with the rows before has not passed on its last row")
+        row, column, row_gaps, column_gaps = after
+        best = None
+        if scoring.is_local:
+            best = _best_of_strips(best_cells[first:end], dtype, (0, 0))
+        gaps = None if column_gaps is None else column_gaps[start:stop]
+        return Edges(row, column[start:stop], row_gaps, gaps, best), start
+
+    return wait
+
+
+def _launch(
+    scoring: Scoring, sequences: tuple[Any, Any], carry_in: Edges, dtype: np.dtype[Any], table: Any,
+    device: Device, bands: Bands | None = None, late: int = 0,
+) -> tuple[list[Any], Any, TileLaunch]:  # fmt: skip
+    """Launch a tile or a run of its bands; return its edges, the best cells of strips, the launch.
+
+    `late` is the address of an int64, for a run of bands.
+    """
+    import cupy
+
+    (query, target), (n, m) = sequences, (sequence.size for sequence in sequences)
     before = _edges_before(scoring, carry_in)
     score = score_dtype(scoring, n + m, _largest(before), dtype)
     launch = choose_launch(
-        (n, m), Device.current(), letter=query.dtype, score=score, dtype=dtype,
+        (n, m), device, letter=query.dtype, score=score, dtype=dtype,
         source=source_of(scoring, score), mode=scoring.mode, is_affine=scoring.is_affine,
         has_matrix=table is not None, store_size=_store_size(table),
         letters=len(scoring.table or ()),
@@ -54,17 +115,23 @@ def determine_alignment(
     # The best cell of each strip, with the bits of its score.
     best_cells = cupy.empty((launch.strips, 3), np.int64)
     after += [None] * (4 - len(after))
-    words = cupy.zeros(launch.words, np.uint64)
-    arrays = query, target, *edges, *after, best_cells, table, words
+    first, end, blocks, onward = 0, launch.bands, launch.blocks, 0
+    words: Any = None
+    if bands is not None:
+        first, end = (launch.bands * (bands.number + k) // bands.count for k in range(2))
+        most = launch.per_processor * device.multiprocessors // bands.count
+        blocks, onward = max(1, min(end - first, most)), bands.onward
+    if bands is None or not bands.words:
+        words = cupy.zeros(launch.words, np.uint64)
+    arrays = query, target, *edges, *after, best_cells, table
     addresses = [0 if array is None else array.data.ptr for array in arrays]
+    addresses.append(words.data.ptr if bands is None or not bands.words else bands.words)
     pitch = 0 if table is None else table.strides[0] // table.itemsize
     run_kernel(
-        "tile", scoring, launch.layout, launch.blocks, launch.per_processor, launch.shared_bytes,
-        addresses, [n, m, pitch, launch.skip],
+        "tile", scoring, launch.layout, blocks, launch.per_processor, launch.shared_bytes,
+        addresses, [n, m, pitch, launch.skip, first, end, onward, late, PATIENCE],
     )  # fmt: skip
-    best = _best_of_strips(best_cells, dtype, origin) if scoring.is_local else None
-    row, column, row_gaps, column_gaps = after
-    return Edges(row, column, row_gaps, column_gaps, best)
+    return after, best_cells, launch
 
 
 def _edges_before(scoring: Scoring, carry_in: Edges) -> list[Any]:

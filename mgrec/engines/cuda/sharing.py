@@ -1,0 +1,76 @@
+"""Device memory that several processes of one machine read and write, by CUDA IPC."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from .device import Device
+
+_lock = threading.Lock()
+_unused: dict[int, list[SharedMemory]] = {}
+_opened: dict[bytes, int] = {}
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """Memory of a GPU, and the handle by which another process opens it.
+
+    It is allocated outside of CuPy's pool, since a handle stands for a whole allocation, and never
+    freed: another process may have opened it. :func:`give_back` keeps it for the next use.
+    """
+
+    address: int
+    size: int
+    handle: bytes
+
+
+def take(size: int) -> SharedMemory:
+    """Return memory of at least so many bytes on the current device, all 0."""
+    from cupy.cuda import runtime
+
+    with _lock:
+        unused = _unused.setdefault(runtime.getDevice(), [])
+        fitting = [memory for memory in unused if memory.size >= size]
+        memory = min(fitting, key=lambda memory: memory.size, default=None)
+        if memory is not None:
+            unused.remove(memory)
+    if memory is None:
+        size = 1 << (size - 1).bit_length()
+        address = runtime.malloc(size)
+        memory = SharedMemory(address, size, bytes(runtime.ipcGetMemHandle(address)))
+    runtime.memset(memory.address, 0, memory.size)
+    runtime.deviceSynchronize()
+    return memory
+
+
+def give_back(memory: SharedMemory) -> None:
+    """Return memory that no process uses any more."""
+    from cupy.cuda import runtime
+
+    with _lock:
+        _unused.setdefault(runtime.getDevice(), []).append(memory)
+
+
+def open_shared(handle: bytes) -> int:
+    """Return the address of another process's memory."""
+    from cupy.cuda import runtime
+
+    with _lock:
+        if handle not in _opened:
+            _opened[handle] = runtime.ipcOpenMemHandle(handle)
+        return _opened[handle]
+
+
+def offer() -> tuple[bytes, str, Device]:
+    """Return a handle of a little memory for :func:`accept`, the address of the GPU, its kind."""
+    from cupy.cuda import runtime
+
+    memory = take(8)
+    give_back(memory)
+    return memory.handle, runtime.deviceGetPCIBusId(runtime.getDevice()), Device.current()
+
+
+def accept(handle: bytes) -> None:
+    """Raise an error unless this process can open another one's memory."""
+    open_shared(handle)
