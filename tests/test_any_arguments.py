@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec import ndimage, signal
+from mgrec import hmm, ndimage, signal, statespace
 from mgrec.solve import local
 from mgrec.tridiagonal import factor_api
 
 X, TABLE = np.linspace(0.1, 0.9, 40), np.linspace(0.1, 0.9, 42).reshape(6, 7)
 B, A, SOS = [0.2, 0.1], [1.0, -0.7], [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
+CHAIN = np.full(7, 1 / 7), np.full((7, 7), 1 / 7), TABLE
+SPACE = X[:, None], np.ones((1, 2)), np.eye(1), np.eye(2), np.eye(2)
+START = {"initial_state": np.zeros(2), "initial_state_cov": np.eye(2)}
 SCORES = {"match": 1, "mismatch": -1, "gap": -2}
 
 
@@ -57,6 +60,14 @@ CALLS = {
     ndimage.gaussian_laplace: ((TABLE, 1.5), {}),
     ndimage.uniform_filter1d: ((X, 3), {}),
     ndimage.uniform_filter: ((TABLE,), {}),
+    mgrec.maps.matrix: ((2,), {}),
+    hmm.log_likelihood: (CHAIN, {}),
+    hmm.forward_backward: (CHAIN, {}),
+    hmm.viterbi: (CHAIN, {}),
+    hmm.sample: ((*CHAIN[:2], X), {}),
+    statespace.kalman_filter: (SPACE, START),
+    statespace.kalman_smoother: (SPACE, START),
+    statespace.log_likelihood: (SPACE, START),
 }
 """Of each function arguments that it takes."""
 
@@ -211,7 +222,9 @@ def fuzz(seed, count, values):
 
 def test_every_public_function_is_called():
     public = {
-        getattr(module, name) for module in (mgrec, ndimage, signal) for name in module.__all__
+        getattr(module, name)
+        for module in (mgrec, hmm, ndimage, signal, statespace)
+        for name in module.__all__
     }
     not_called = {mgrec.TransferMap, mgrec.plan, *filter(inspect.ismodule, public)}
     assert public - not_called <= {*CALLS}

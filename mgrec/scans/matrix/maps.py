@@ -130,11 +130,11 @@ def matrix(n: int, algebra: Any = ("+", "*"), structure: str = "general") -> Mat
     size = as_integer("n", n)
     if not 1 <= size <= LARGEST:
         raise ValueError(f"n must be from 1 to {LARGEST}; got {size}")
-    pair = tuple(algebra) if isinstance(algebra, (tuple, list)) else algebra
-    if pair not in ALGEBRAS:
+    is_pair = isinstance(algebra, (tuple, list)) and all(isinstance(name, str) for name in algebra)
+    if not is_pair or tuple(algebra) not in ALGEBRAS:
         wanted = ", ".join(map(str, ALGEBRAS))
         raise ValueError(f"algebra must be one of {wanted}; got {algebra!r}")
     if not is_one_of(structure, STRUCTURES):
         wanted = " or ".join(map(repr, STRUCTURES))
         raise ValueError(f"structure must be {wanted}; got {structure!r}")
-    return MatrixMap(size, pair, structure)
+    return MatrixMap(size, tuple(algebra), structure)

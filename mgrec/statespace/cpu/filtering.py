@@ -9,6 +9,8 @@ import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 from .update import (
+    assign,
+    clear,
     factor,
     forget,
     is_close,
@@ -73,7 +75,7 @@ def _multiply(transition: Any, t: int, A: Any, work: Any) -> None:
             for k in range(n):
                 total += transition[t + i * n + k] * A[k, j]
             work[i, j] = total
-    A[:, :] = work
+    assign(A, work)
 
 
 @numba.njit(**INNER)
@@ -134,7 +136,7 @@ def advance(
                 is_steady = False
                 load(initial, first, a, P)
                 if depends:
-                    dependences[row] = 0.0
+                    clear(dependences[row])
             m = observe(endog, places[0], design, z, obs_intercept, places[2], a, observed, v)
             result = ((x * steps + step) * inner + y) * width
             if width > 1:
@@ -149,9 +151,9 @@ def advance(
             multiply_add(a, X, v, m, filtered)
             _predict_mean(transition, t, state_intercept, places[5], filtered, a)
             if not is_steady:
-                before[:, :] = P
+                assign(before, P)
                 _correct(P, X, m)
-                filtered_cov[:, :] = P
+                assign(filtered_cov, P)
                 _predict_covariance(transition, t, state_cov, places[6], P, work)
                 is_steady = is_constant and m == p and is_close(P, before)
             if width > 0:

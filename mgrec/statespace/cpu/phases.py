@@ -46,7 +46,7 @@ def determine(
     if result.size == 0:
         return
     n = recurrence.n
-    vectors, matrices = split(carry_in.reshape(-1, n + n * n).copy(), n)
+    vectors, matrices = map(_own, split(carry_in.reshape(-1, n + n * n), n))
     width = result.shape[-1]
     _advance(recurrence, chunk, vectors, matrices, (), result.reshape(-1), width, uses_threads)
 
@@ -85,6 +85,11 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Any:
         of_rows(information),
         is_reset,
     )
+
+
+def _own(array: np.ndarray) -> np.ndarray:
+    """Return a contiguous copy, for which numba has compiled."""
+    return np.array(array, order="C")
 
 
 def _without_first_observation(chunk: Chunk) -> Chunk:
@@ -126,7 +131,7 @@ def _after_first_observation(
     still = [np.eye(n).reshape(1, 1, 1, -1), np.zeros((1, 1, 1, n)), np.zeros((1, 1, 1, n * n))]
     arrays = [*summary.first[:4], *still, *summary.first[_FILTERED:]]
     chunk = Chunk(tuple(arrays), (outer, 1, inner), recurrence.dtype)
-    vectors, matrices = split(carry_in.reshape(-1, n + n * n).copy(), n)
+    vectors, matrices = map(_own, split(carry_in.reshape(-1, n + n * n), n))
     _advance(recurrence, chunk, vectors, matrices, (), np.empty(0), 0, False)
     return vectors.reshape(outer, inner, n), matrices.reshape(outer, inner, n, n)
 

@@ -13,7 +13,19 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
-from .update import factor, forget, is_close, load, locate, multiply_add, observe, store, whiten
+from .update import (
+    assign,
+    clear,
+    factor,
+    forget,
+    is_close,
+    load,
+    locate,
+    multiply_add,
+    observe,
+    store,
+    whiten,
+)
 
 
 @numba.njit(**INNER)
@@ -116,7 +128,7 @@ def _depend(E: Any, M: Any, work: Any) -> None:
             for k in range(n):
                 total += E[k, i] * M[k, j]
             work[i, j] = total
-    M[:, :] = work
+    assign(M, work)
 
 
 def smooth(
@@ -164,7 +176,7 @@ def smooth(
             whiten(L, m, v)
             _add_later(Y, v, m, E, r, mean)
             if not is_steady:
-                before[:, :] = N
+                assign(before, N)
                 _sandwich(E, N, work, sandwich)
                 _add_information(Y, m, sandwich, N)
                 _sandwich(P, N, work, sandwich)
@@ -179,10 +191,11 @@ def smooth(
                 store(results, ((x * steps + step) * inner + y) * (n + n * n), mean, smoothed)
             if marks[mark + step * mark_strides[1]]:
                 is_kept = is_steady = False
-                r[:] = 0.0
-                N[:, :] = 0.0
+                for i in range(n):
+                    r[i] = 0.0
+                clear(N)
                 if depends:
-                    dependences[row] = 0.0
+                    clear(dependences[row])
 
 
 advance_smoother = compile_kernel(smooth, "statespace-smooth")

@@ -108,6 +108,22 @@ def is_close(P: Any, Q: Any) -> bool:
 
 
 @numba.njit(**INNER)
+def assign(target: Any, source: Any) -> None:
+    """Copy a matrix. An assignment to a slice takes numba half a second to compile."""
+    for i in range(len(target)):
+        for j in range(len(target)):
+            target[i, j] = source[i, j]
+
+
+@numba.njit(**INNER)
+def clear(matrix: Any) -> None:
+    """Set a matrix to 0."""
+    for i in range(len(matrix)):
+        for j in range(len(matrix)):
+            matrix[i, j] = 0.0
+
+
+@numba.njit(**INNER)
 def forget(A: Any) -> bool:
     """Set a matrix to 0 if all entries are negligible; return whether it is 0.
 
@@ -120,7 +136,7 @@ def forget(A: Any) -> bool:
             if not abs(A[i, j]) <= size:
                 size = abs(A[i, j])
     if size < 1e-200:
-        A[:, :] = 0.0
+        clear(A)
         return True
     return False
 
