@@ -102,6 +102,9 @@ def after_filter(
     conditioned even where P is that of a diffuse state.
     """
     A, J = summary.dependence, summary.information
+    # Without this a singular variance, whose states are nan, would end in an error of LAPACK.
+    is_valid = np.isfinite(covariance + J).all((-1, -2))[..., None, None]
+    covariance, J = np.where(is_valid, covariance, 0.0), np.where(is_valid, J, 0.0)
     values, vectors = np.linalg.eigh(covariance)
     S = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
     inner = np.eye(A.shape[-1]) + _transposed(S) @ J @ S
@@ -109,9 +112,10 @@ def after_filter(
     updated = _transposed(root) @ root
     difference = summary.eta - (J @ mean[..., None])[..., 0]
     x = mean + (updated @ difference[..., None])[..., 0]
+    after = A @ updated @ _transposed(A) + summary.covariance
     return (
         (A @ x[..., None])[..., 0] + summary.mean,
-        A @ updated @ _transposed(A) + summary.covariance,
+        np.where(is_valid, after, np.nan),
     )
 
 

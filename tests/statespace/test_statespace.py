@@ -222,6 +222,14 @@ def test_models_without_noise_of_observations():
         np.testing.assert_allclose(filtered.filtered_state, wanted[1], rtol=1e-10, atol=1e-11)
 
 
+def test_singular_variances_give_nan_and_no_error():
+    model = local_linear_trend(30)
+    model.update(obs_cov=np.zeros((1, 1)), state_cov=np.zeros((2, 2)))
+    for place in (as_numpy, in_chunks):
+        llf = mgrec.statespace.log_likelihood(**placed(model, place, False))
+        assert np.isnan(np.asarray(llf))
+
+
 def test_rows_and_axes():
     model = drawn(20, rows=(2, 3))
     filtered = mgrec.statespace.kalman_filter(**model)
