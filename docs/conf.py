@@ -10,6 +10,9 @@ sys.path[:0] = [str(ROOT / "docs"), str(ROOT)]
 
 import mgrec  # noqa: E402
 
+# An attribute of the package, which autodoc imports as a module.
+sys.modules["mgrec.maps"] = mgrec.maps
+
 project = "mgrec"
 author = "The mgrec developers"
 project_copyright = "The mgrec developers, Apache License 2.0"
