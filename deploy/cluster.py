@@ -1,19 +1,21 @@
 """Start a cluster and keep it, or wait until one has its workers.
 
-From Python, ``open_cluster`` gives a client of any cluster by its name; the command ``mgrec``
-uses the same function for ``--cluster``.
+From Python, ``open_cluster`` returns a client of any cluster by its name, as the command ``mgrec``
+does for ``--cluster``. Without GPUs ``auto`` is ``local``, to which other processes can connect.
 """
 
 import contextlib
+import functools
 import signal
 from pathlib import Path
 
 import click
 
 from mgrec.cli import cluster
-from mgrec.cli.cluster import open_cluster
 
 __all__ = ["open_cluster"]
+
+open_cluster = functools.partial(cluster.open_cluster, without_gpus="local")
 
 
 @click.command(help=__doc__)
