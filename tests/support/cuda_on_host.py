@@ -187,7 +187,7 @@ def numpy_as_cupy(array: type[HostArray] = DeviceArray) -> Any:
     module.full = lambda *given: np.full(*given).view(array)
     module.asarray = as_array
     module.ascontiguousarray = lambda x: np.asarray(x, order="C").view(array)
-    module.concatenate = lambda arrays: np.concatenate(arrays).view(array)
+    module.concatenate = lambda *given, **options: np.concatenate(*given, **options).view(array)
     module.broadcast_to = partial(np.broadcast_to, subok=True)
     module.cuda = types.SimpleNamespace(
         runtime=runtime, get_current_stream=lambda: stream, Event=event

@@ -21,12 +21,16 @@ class Bands:
         The number of the run, and how many there are.
     words, onward : int
         Addresses of memory that the runs before and after this one share with it; 0 without one.
+    tag, onward_tag : int
+        Tags in both memories have been at most so large before.
     """
 
     number: int
     count: int
     words: int = 0
     onward: int = 0
+    tag: int = 0
+    onward_tag: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ for a whole tile. Each worker stores both sequences.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from distributed import Client
@@ -75,14 +76,18 @@ def solve_bands(
     memory, best = None, None
     if not is_first:
         with backend.device_of(first.blocks):
-            memory = sharing.take(recurrence.bytes_of_bands)
-        exchange.send(shard.number - 1, READY, memory.handle)
+            memory = sharing.take(*recurrence.shared_by_bands)
+        exchange.send(shard.number - 1, READY, (memory.handle, memory.tag))
         yield ()  # The message goes out first.
     if not is_last and not exchange.has(READY):
         yield (READY,)
     with backend.device_of(first.blocks):
-        onward = 0 if is_last else sharing.open_shared(exchange.take(READY))
-        bands = Bands(shard.number, shard.count, memory.address if memory else 0, onward)
+        bands = Bands(shard.number, shard.count)
+        if memory is not None:
+            bands = replace(bands, words=memory.address, tag=memory.tag)
+        if not is_last:
+            handle, tag = exchange.take(READY)
+            bands = replace(bands, onward=sharing.open_shared(handle), onward_tag=tag)
         sequences = [_parts(inputs_of_chunks, axis) for axis in range(2)]
         launched = recurrence.launch_bands(backend, sequences, bands)
 

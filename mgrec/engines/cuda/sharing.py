@@ -7,40 +7,49 @@ from dataclasses import dataclass
 
 from .device import Device
 
+LARGEST_TAG = 2**31
 _lock = threading.Lock()
 _unused: dict[int, list[SharedMemory]] = {}
 _opened: dict[bytes, int] = {}
 
 
-@dataclass(frozen=True)
+@dataclass
 class SharedMemory:
     """Memory of a GPU, and the handle by which another process opens it.
 
     It is allocated outside of CuPy's pool, since a handle stands for a whole allocation, and never
     freed: another process may have opened it. :func:`give_back` keeps it for the next use.
+
+    Attributes
+    ----------
+    tag, last_tag : int
+        Words have tags up to `tag`; this use may have tags up to `last_tag`.
     """
 
     address: int
     size: int
     handle: bytes
+    tag: int = 0
+    last_tag: int = 0
 
 
-def take(size: int) -> SharedMemory:
-    """Return memory of at least so many bytes on the current device, all 0."""
+def take(size: int, tags: int) -> SharedMemory:
+    """Return memory of at least so many bytes on the current device, for so many more tags."""
     from cupy.cuda import runtime
 
     with _lock:
         unused = _unused.setdefault(runtime.getDevice(), [])
-        fitting = [memory for memory in unused if memory.size >= size]
+        fitting = [m for m in unused if m.size >= size and m.last_tag + tags < LARGEST_TAG]
         memory = min(fitting, key=lambda memory: memory.size, default=None)
         if memory is not None:
             unused.remove(memory)
     if memory is None:
         size = 1 << (size - 1).bit_length()
         address = runtime.malloc(size)
+        runtime.memset(address, 0, size)
+        runtime.deviceSynchronize()
         memory = SharedMemory(address, size, bytes(runtime.ipcGetMemHandle(address)))
-    runtime.memset(memory.address, 0, memory.size)
-    runtime.deviceSynchronize()
+    memory.tag, memory.last_tag = memory.last_tag, memory.last_tag + tags
     return memory
 
 
@@ -66,7 +75,7 @@ def offer() -> tuple[bytes, str, Device]:
     """Return a handle of a little memory for :func:`accept`, the address of the GPU, its kind."""
     from cupy.cuda import runtime
 
-    memory = take(8)
+    memory = take(8, 0)
     give_back(memory)
     return memory.handle, runtime.deviceGetPCIBusId(runtime.getDevice()), Device.current()
 

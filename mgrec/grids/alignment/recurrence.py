@@ -65,9 +65,12 @@ class AlignmentGrid(Wavefront):
         return kernels.launch_bands is not None and not self.has_matrix and min(shape) >= LEAST
 
     @property
-    def bytes_of_bands(self) -> int:
-        """Bytes of the memory in which bands of two GPUs pass on a row: see ``cuda/tile.cuh``."""
-        return 8 * (1 + 4 * self.lengths[1])
+    def shared_by_bands(self) -> tuple[int, int]:
+        """Bytes of the memory in which bands of two GPUs pass on a row, and the largest tag.
+
+        See ``cuda/tile.cuh``: up to four words a column, a tag for each band of 64 rows or more.
+        """
+        return 32 * self.lengths[1], self.lengths[0] // 64 + 2
 
     def launch_bands(
         self, backend: Backend, sequences: Sequence[list[Any]], bands: Bands

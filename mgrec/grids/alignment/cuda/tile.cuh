@@ -18,13 +18,15 @@ struct Tile {
   B *below, *right, *below_gaps, *right_gaps;
   Found* found;  // for every strip
   B* table;      // H of every cell
-  Unit* words;   // initially 0; the first is the number of bands that blocks have taken
+  Unit* words;   // initially 0, or of earlier launches with smaller tags
   Alphabet alphabet;
   // `skip` padding rows before the first row, whose scores are 0 as those of the border: then the
   // last row is the last one of a lane.
   long long rows, columns, row_of_table, skip;
   long long first_band, end_band;  // of this launch
-  Unit* onward;  // words of the GPU with the next bands, or null
+  Unit* counter;  // of the bands that blocks have taken
+  Unit* onward;   // words of the GPU with the next bands, or null
+  long long tag, onward_tag;  // before those of the first band, in both words
   volatile long long* late;
   long long patience;
   DEVICE bool comes_from_elsewhere(int band) const { return first_band > 0 && band == first_band; }
@@ -55,7 +57,7 @@ struct Coming {
     if (AFFINE && tile.above_gaps != nullptr) edges[NUMBERS - 1] = tile.above_gaps[column];
   }
   DEVICE void ask_band(const Tile& tile, long long column) {
-    const volatile Unit* from = tile.words + 1 + column * (NUMBERS * UNITS);
+    const volatile Unit* from = tile.words + column * (NUMBERS * UNITS);
 #pragma unroll
     for (int u = 0; u < NUMBERS * UNITS; ++u) words[u] = from[u];
   }
@@ -68,7 +70,7 @@ struct Coming {
     bool is_complete = true;
 #pragma unroll
     for (int u = 0; u < NUMBERS * UNITS; ++u)
-      is_complete = is_complete && unsigned(words[u] >> 32) == unsigned(band);
+      is_complete = is_complete && unsigned(words[u] >> 32) == unsigned(tile.tag) + band;
     return band == 0 || column >= tile.columns || is_complete;
   }
   DEVICE T number(int which) const {
@@ -258,12 +260,13 @@ struct ToTile {
   }
 };
 // Publish a round's columns of a band's last row for the band below: a lane and a store each.
-DEVICE inline void publish_round(const Tile& tile, const Ring& ring, int first, unsigned tag) {
+DEVICE inline void publish_round(const Tile& tile, const Ring& ring, int first, int below) {
   __syncwarp();
   const int column = first - 32 * K + lane();
   if (lane() < C && unsigned(column) < unsigned(tile.columns)) {
-    const bool is_onward = tile.onward != nullptr && tag == unsigned(tile.end_band);
-    Unit* words = (is_onward ? tile.onward : tile.words) + 1 + (long long)column * (NUMBERS * UNITS);
+    const bool is_onward = tile.onward != nullptr && below == tile.end_band;
+    const unsigned tag = unsigned(is_onward ? tile.onward_tag : tile.tag) + below;
+    Unit* words = (is_onward ? tile.onward : tile.words) + (long long)column * (NUMBERS * UNITS);
     publish(words, ring.scores[column % RING], tag);
     if (AFFINE) publish(words + UNITS, ring.gaps[AFFINE ? column % RING : 0], tag);
   }
@@ -298,7 +301,7 @@ struct Walk {
       advance_last(strip, round);
     } else {
       advance_by(strip, round, ToStrip(rings[w + 1], first));
-      if (w + 1 == W) publish_round(tile, rings[W], first, unsigned(band.band) + 1);
+      if (w + 1 == W) publish_round(tile, rings[W], first, band.band + 1);
     }
   }
 };
@@ -345,7 +348,7 @@ DEVICE inline void align_tile(const Tile& tile, const Scores& s) {
   __syncthreads();
   if (blockIdx.x == 0 && threadIdx.x == 0) tile.below[0] = tile.left == nullptr ? B(0) : tile.left[tile.rows - 1];
   while (true) {
-    if (threadIdx.x == 0) taken = int(atomicAdd(tile.words, 1ull));
+    if (threadIdx.x == 0) taken = int(atomicAdd(tile.counter, 1ull));
     __syncthreads();
     const int band = int(tile.first_band) + taken;
     if (band >= tile.end_band) return;

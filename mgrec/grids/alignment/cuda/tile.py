@@ -115,21 +115,23 @@ def _launch(
     # The best cell of each strip, with the bits of its score.
     best_cells = cupy.empty((launch.strips, 3), np.int64)
     after += [None] * (4 - len(after))
-    first, end, blocks, onward = 0, launch.bands, launch.blocks, 0
-    words: Any = None
+    first, end, blocks = 0, launch.bands, launch.blocks
     if bands is not None:
         first, end = (launch.bands * (bands.number + k) // bands.count for k in range(2))
         most = launch.per_processor * device.multiprocessors // bands.count
-        blocks, onward = max(1, min(end - first, most)), bands.onward
-    if bands is None or not bands.words:
-        words = cupy.zeros(launch.words, np.uint64)
+        blocks = max(1, min(end - first, most))
+    bands = bands or Bands(0, 1)
+    # The counter of bands, and a row that passes from band to band.
+    words = cupy.zeros(1 if bands.words else launch.words, np.uint64)
     arrays = query, target, *edges, *after, best_cells, table
     addresses = [0 if array is None else array.data.ptr for array in arrays]
-    addresses.append(words.data.ptr if bands is None or not bands.words else bands.words)
+    addresses.append(bands.words or words.data.ptr + 8)
     pitch = 0 if table is None else table.strides[0] // table.itemsize
     run_kernel(
         "tile", scoring, launch.layout, blocks, launch.per_processor, launch.shared_bytes,
-        addresses, [n, m, pitch, launch.skip, first, end, onward, late, PATIENCE],
+        addresses,
+        [n, m, pitch, launch.skip, first, end, words.data.ptr, bands.onward, bands.tag,
+         bands.onward_tag, late, PATIENCE],
     )  # fmt: skip
     return after, best_cells, launch
 
