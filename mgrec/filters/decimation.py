@@ -20,7 +20,7 @@ from ..solve import with_interop
 from .arguments import as_result_dtype, as_signal, result_dtype
 from .cascade import Cascade
 from .causal import lfilter_zi, sosfilt_zi
-from .overlap import Ends
+from .overlap import Ends, parts_between, starts_of
 from .zero_phase import DirectedFilter, padding_of_polynomials, padding_of_sections
 
 CELLS = 1 << 15
@@ -200,23 +200,15 @@ class DecimatedResponse:
         `apply` also gets the number of parts before the chunk, the index of the first sample, and
         the range of the results.
         """
-        starts = [0, *np.cumsum(lengths).tolist()]
+        starts = starts_of(tuple(lengths))
         results = range(-(-starts[chunk] // self.q), -(-starts[chunk + 1] // self.q))
-        first = starts[chunk]
-        last = starts[chunk + 1]
+        first, last = starts[chunk], starts[chunk + 1]
         if results:
             first = min(first, results[0] * self.q + self.delay - len(self.taps) + 1)
             last = max(last, results[-1] * self.q + self.delay + 1)
-        parts: list[tuple[int, Any]] = []
-        before = 0
-        for source, length in enumerate(lengths):
-            left = max(first - starts[source], 0)
-            right = min(last - starts[source], length)
-            if source == chunk:
-                before = len(parts)
-            elif left < right:
-                parts.append((source, (left, right)))
-        return parts, (before, max(first, 0), results)
+        first, last = max(first, 0), min(last, starts[-1])
+        parts, before = parts_between(starts, chunk, first, last)
+        return parts, (before, first, results)
 
     def part(self, x: Any, axis: int, part: tuple[int, int]) -> Any:
         """Return samples of a chunk."""

@@ -10,6 +10,7 @@ A nan or inf would change all later outputs. This schedule is for samples that a
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -35,12 +36,12 @@ LARGEST_GAIN = 2.0**28
 also if they are filtered twice."""
 LONGEST = 1 << 24
 """Longest impulse response that is computed."""
-CELLS = 1 << 21
-"""Samples of a block of rows, whose float64 copies stay in a cache. A band-pass of 5 sections, in
-both directions over 35,000 steps of 384 columns, took 9.6 ns a sample in blocks of 64 columns, 14
-in one block and 27 in blocks of 8."""
-WIDE = 16
-"""Fewest columns of a block."""
+CELLS = 1 << 22
+"""Outputs of the forward pass that a thread keeps, 32 MB. A band-pass of 5 sections, in both
+directions over 30,000 steps of 384 columns of int16, took 7.8 ns a sample in blocks of 128 columns,
+9.8 in blocks of 64, 12 in blocks of 32 and 7.4 in one of 192."""
+WIDE, COLUMNS = 16, 256
+"""Fewest and most columns of a block."""
 
 
 @lru_cache(maxsize=256)
@@ -81,6 +82,28 @@ def reach_over_chunks(cascade: Cascade, lengths: Sequence[float], is_finite: boo
     length = sum(lengths)
     reach = reach_of(cascade) if is_finite and not isnan(length) else None
     return reach if reach is not None and reach * len(lengths) <= MOST_CHUNKS * length else None
+
+
+@lru_cache(maxsize=16)
+def starts_of(lengths: tuple[int, ...]) -> list[int]:
+    """Return the index of the first sample of each chunk, and the number of samples."""
+    return [0, *np.cumsum(lengths).tolist()]
+
+
+def parts_between(
+    starts: Sequence[int], chunk: int, first: int, last: int
+) -> tuple[list[tuple[int, tuple[int, int]]], int]:
+    """Return the parts of other chunks from sample `first` to `last`, and those before the chunk.
+
+    A part is a chunk, and the range of its samples. The second value is a number of parts.
+    """
+    sources = range(bisect_right(starts, first) - 1, bisect_left(starts, last))
+    parts = [
+        (k, (max(first - starts[k], 0), min(last, starts[k + 1]) - starts[k]))
+        for k in sources
+        if k != chunk
+    ]
+    return parts, sum(k < chunk for k, _ in parts)
 
 
 def has_many_rows(x: Any, axis: int) -> bool:
@@ -163,7 +186,7 @@ class OverlappedFilter:
 
     def plan(self, lengths: Sequence[int], chunk: int) -> tuple[list[tuple[int, Any]], Recipe]:
         """Return the parts (chunk, (start, stop)) that a chunk needs, and its place there."""
-        starts = [0, *np.cumsum(lengths).tolist()]
+        starts = starts_of(tuple(lengths))
         start, stop, length = starts[chunk], starts[chunk + 1], starts[-1]
         first, last = start - self.reach, stop + (self.reach if self.has_zero_phase else 0)
         is_first, is_last = first <= 0, last >= length
@@ -175,15 +198,7 @@ class OverlappedFilter:
             first, last = min(first, length - edge - 1), length
         first, last = max(first, 0), min(last, length)
         is_first, is_last = first == 0, last == length
-        parts: list[tuple[int, Any]] = []
-        before = 0
-        for source in range(len(lengths)):
-            left = max(first, starts[source]) - starts[source]
-            right = min(last, starts[source + 1]) - starts[source]
-            if source == chunk:
-                before = len(parts)
-            elif left < right:
-                parts.append((source, (left, right)))
+        parts, before = parts_between(starts, chunk, first, last)
         kept = slice(-start % self.step, stop - start, self.step)
         return parts, Recipe(before, start - first, is_first, is_last, kept)
 
@@ -218,6 +233,11 @@ class OverlappedFilter:
             blocks = list(_blocks(backend, (target.shape[0], steps, target.shape[2]), threads))
 
             def fill(first: int, last: int) -> None:
+                if self._has_bounded_columns(x, target):
+                    columns = _Columns(self, recipe, x.shape[axis], steps)
+                    for outer, inner in blocks[first:last]:
+                        columns.fill([p[outer.start] for p in rows], target[outer.start], inner)
+                    return
                 block = _Block(self, backend, recipe, x.shape[axis])
                 for outer, inner in blocks[first:last]:
                     filtered = block.filtered([p[outer, :, inner] for p in rows])
@@ -227,6 +247,13 @@ class OverlappedFilter:
             split = split_range(len(blocks), threads)
             run_in_threads([partial(fill, *numbers) for numbers in split])
         return result
+
+    def _has_bounded_columns(self, x: Any, target: Any) -> bool:
+        """Return whether a chunk has columns of integers, and outputs that cannot overflow."""
+        is_real = self.dtype == np.float64 and not self.cascade.is_complex
+        has_columns = type(x) is np.ndarray and target.shape[2] >= 2 * WIDE
+        is_bounded = x.dtype.kind in "biu" and reach_of(self.cascade) is not None
+        return is_real and has_columns and is_bounded and self.cascade.states > 0
 
 
 class _Block:
@@ -291,6 +318,78 @@ class _Block:
         return memory[:size].reshape(shape)
 
 
+class _Columns:
+    """Filters blocks of columns of integers of one chunk, without a copy of the samples.
+
+    The outputs of the forward pass are kept in the same memory for each block.
+    """
+
+    def __init__(
+        self, overlapped: OverlappedFilter, recipe: Recipe, length: int, steps: int
+    ) -> None:
+        self.overlapped, self.recipe, self.length = overlapped, recipe, length
+        self.states = np.array(overlapped.ends.states)
+        self.memory = np.empty(steps * COLUMNS if overlapped.has_zero_phase else 0)
+
+    def fill(self, pieces: Sequence[np.ndarray], target: np.ndarray, inner: slice) -> None:
+        """Write results of columns, from all samples (steps, columns) that the chunk needs."""
+        from .cpu.columns import ColumnFilter
+
+        recipe, kept = self.recipe, range(self.length)[self.recipe.kept]
+        first, count, step = inner.start, inner.stop - inner.start, self.overlapped.step
+        forward = ColumnFilter(self.overlapped.cascade, count)
+        if not self.overlapped.has_zero_phase:
+            for number, piece in enumerate(pieces):
+                wait = recipe.kept.start if number == recipe.before and kept else len(piece)
+                forward.run(piece, 0, first, len(piece), target, 0, first, 1, wait, step)
+            return
+        before, after = self._extension(pieces, inner)
+        if recipe.is_first and self.states.size:
+            forward.start(self.states, before[0] if len(before) else pieces[0][0, inner])
+        steps = len(before) + sum(map(len, pieces)) + len(after)
+        outputs, row = self.memory[: steps * count].reshape(steps, count), 0
+        for part, left in ((before, 0), *((piece, first) for piece in pieces), (after, 0)):
+            forward.run(part, 0, left, len(part), outputs, row)
+            row += len(part)
+        start = len(before) + recipe.start
+        stop, backward = start + self.length, ColumnFilter(self.overlapped.cascade, count)
+        if recipe.is_last and self.states.size:
+            backward.start(self.states, outputs[-1])
+        backward.run(outputs, steps - 1, 0, steps - stop, target, 0, 0, -1, steps)
+        if kept:
+            wait = self.length - 1 - kept[-1]
+            backward.run(
+                outputs, stop - 1, 0, self.length, target, len(kept) - 1, first, -1, wait, step
+            )
+
+    def _extension(
+        self, pieces: Sequence[np.ndarray], inner: slice
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the samples before the start and after the end of the signal."""
+        ends, recipe = self.overlapped.ends, self.recipe
+        nothing = np.empty((0, inner.stop - inner.start))
+        if not ends.edge:
+            return nothing, nothing
+        options = 0, ends.padtype, ends.edge, self.overlapped.dtype
+        before = after = nothing
+        if recipe.is_first:
+            samples = _first_rows(pieces, ends.edge + 1, inner)
+            before = extended(samples, *options, has_end=False)[: ends.edge]
+        if recipe.is_last:
+            samples = _first_rows([p[::-1] for p in reversed(pieces)], ends.edge + 1, inner)[::-1]
+            after = extended(samples, *options, has_start=False)[-ends.edge :]
+        return before, after
+
+
+def _first_rows(pieces: Sequence[np.ndarray], count: int, inner: slice) -> np.ndarray:
+    """Return the first rows of the pieces together."""
+    rows: list[np.ndarray] = []
+    for piece in pieces:
+        rows.append(piece[:count, inner])
+        count -= len(rows[-1])
+    return np.concatenate(rows)
+
+
 def _blocks(
     backend: Backend, shape: tuple[int, int, int], threads: int
 ) -> Iterator[tuple[slice, slice]]:
@@ -304,7 +403,7 @@ def _blocks(
         for left, right in split_range(outer, min(outer, max(threads, -(-outer * inner // rows)))):
             yield slice(left, right), slice(0, inner)
         return
-    parts = min(inner // WIDE, max(-(-threads // outer), -(-inner // rows)))
+    parts = min(inner // WIDE, max(-(-threads // outer), -(-inner // min(rows, COLUMNS))))
     for row in range(outer):
         for left, right in split_range(inner, parts):
             yield slice(row, row + 1), slice(left, right)

@@ -148,12 +148,41 @@ def _step_of_pairs(row: Any, z0: Any, z1: Any, b: Any, a: Any, count: int) -> No
         row[j] = output
 
 
+@numba.njit(**INNER)
+def step_of_columns(row: Any, value: Any, z: Any, b: Any, a: Any, count: int) -> None:
+    """Replace one step of `count` columns by its outputs, and update z (sections, order + 1, ...).
+
+    The last state of each section is 0, and `value` is memory for inputs.
+    """
+    sections, order = z.shape[0], z.shape[1] - 1
+    is_cascade = sections > 1  # SciPy then adds in another order.
+    for s in range(sections):
+        state, b0 = z[s], b[s, 0]
+        if is_cascade and order == 2 and a.shape[1] == 3:
+            _step_of_pairs(row, state[0], state[1], b[s], a[s], count)
+            continue
+        for j in range(count):
+            value[j] = row[j]
+            row[j] = state[0, j] + b0 * row[j]
+        for k in range(order):
+            current, following = state[k], state[k + 1]
+            bk, ak = b[s, k + 1], a[s, (k + 1) % a.shape[1]]
+            if a.shape[1] == 1:
+                for j in range(count):
+                    current[j] = following[j] + bk * value[j]
+            elif is_cascade:
+                for j in range(count):
+                    current[j] = (bk * value[j] - ak * row[j]) + following[j]
+            else:
+                for j in range(count):
+                    current[j] = (following[j] + bk * value[j]) - ak * row[j]
+
+
 def _scipy_columns(
     x: Any, y: Any, states: Any, b: Any, a: Any, limit_bits: Any, redo: Any, write: bool
 ) -> None:
     """Filter all columns of a step together; update states (sections, order, outer, inner)."""
     sections, order = states.shape[:2]
-    is_cascade = sections > 1  # SciPy then adds in another order.
     row, value = np.empty(COLUMNS), np.empty(COLUMNS)
     bits, largest = row.view(np.int64), np.empty(COLUMNS, np.int64)
     z = np.empty((sections, order + 1, COLUMNS))
@@ -168,26 +197,7 @@ def _scipy_columns(
                 source = x[o, n, left : left + count]
                 for j in range(count):
                     row[j] = source[j]
-                for s in range(sections):
-                    state, b0 = z[s], b[s, 0]
-                    if is_cascade and order == 2 and a.shape[1] == 3:
-                        _step_of_pairs(row, state[0], state[1], b[s], a[s], count)
-                        continue
-                    for j in range(count):
-                        value[j] = row[j]
-                        row[j] = state[0, j] + b0 * row[j]
-                    for k in range(order):
-                        current, following = state[k], state[k + 1]
-                        bk, ak = b[s, k + 1], a[s, (k + 1) % a.shape[1]]
-                        if a.shape[1] == 1:
-                            for j in range(count):
-                                current[j] = following[j] + bk * value[j]
-                        elif is_cascade:
-                            for j in range(count):
-                                current[j] = (bk * value[j] - ak * row[j]) + following[j]
-                        else:
-                            for j in range(count):
-                                current[j] = (following[j] + bk * value[j]) - ak * row[j]
+                step_of_columns(row, value, z, b, a, count)
                 for j in range(count):
                     largest[j] = max(largest[j], bits[j] & MASK)
                 if write:
