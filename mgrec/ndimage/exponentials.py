@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.algebra.exact import exact_product, exact_sum
 from ..core.backends import backend_of
 from ..scans.functions import linear_recurrence
 from .axes import (
@@ -34,6 +35,11 @@ from .axes import (
 from .borders import Part, state_after, state_before
 from .kernels import ExponentialSum
 
+FEW = 4
+"""Parts whose sum is rounded at each step; those of a whole array are at most four. Gaussians of
+sigma 2 over rows of 6 to 12 samples, in chunks of a few, were up to 6 ulp of the largest sample
+from those of the whole array, which are up to 3.5 from the exact ones. Sums rounded once gave 4.
+"""
 WHOLE = 1 + 2.0**-40
 """Factor of results that are truncated to integers."""
 
@@ -88,8 +94,8 @@ class ExponentialFilter:
                 sums = (samples[:, :, 0] @ factors.T)[:, :, None]
             else:
                 sums = factors @ samples
-        poles = len(self.kernel.poles)
-        return sums[:, :poles] + 1j * sums[:, poles:]
+            poles = len(self.kernel.poles)
+            return sums[:, :poles] + 1j * sums[:, poles:]
 
     def apply(
         self,
@@ -128,7 +134,9 @@ class ExponentialFilter:
         constants, weights = from_host(constants, rows), from_host(weights, rows)
         state = np.zeros_like(rows, complex, shape=shape)
         state += constants
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
+            if len(parts) > FEW:
+                return _accurate_sum(state, weights, parts)
             for factor, part in zip(weights, parts, strict=True):
                 state += factor[:, None] * part
         return state
@@ -159,6 +167,25 @@ class ExponentialFilter:
     def _cast(self, values: Any, dtype: np.dtype[Any]) -> Any:
         # A constant must not be truncated to the next integer by a rounding error.
         return cast_like_scipy(values * WHOLE if dtype.kind in "iub" else values, dtype)
+
+
+def _accurate_sum(state: Any, weights: Any, parts: Sequence[Any]) -> Any:
+    """Return the state plus the weighted parts, rounded about once (Ogita, Rump, Oishi 2005)."""
+    sums, errors = [state.real, state.imag], [0.0, 0.0]
+    for factor, part in zip(weights, parts, strict=True):
+        re, im = factor.real[:, None], factor.imag[:, None]
+        for component, weight, values in (
+            (0, re, part.real), (0, -im, part.imag), (1, re, part.imag), (1, im, part.real),
+        ):  # fmt: skip
+            product, rounding = exact_product(weight, values)
+            sums[component], lost = exact_sum(sums[component], product)
+            errors[component] = errors[component] + (lost + rounding)
+    # The error terms are nan for nan, inf and numbers near the largest one.
+    real, imaginary = (
+        np.where(np.isfinite(error), total + error, total)
+        for total, error in zip(sums, errors, strict=True)
+    )
+    return real + 1j * imaginary
 
 
 def _between(x: Any, axis: int, start: int, stop: int) -> Any:

@@ -1,5 +1,7 @@
 """Filters of images against SciPy, and against kernels and splines computed by definition."""
 
+from functools import partial
+
 import dask
 import dask.array as da
 import numpy as np
@@ -237,6 +239,26 @@ def test_any_chunks(name, drawn, mode):
     # exponentials of a Gaussian with sigma 2 have 2.3.
     size = {"spline": 8.0, "gaussian": 2.3}.get(name, 1.0) * max(abs(x).max(), 0.5)
     assert abs(result - wanted).max() <= 4 * np.spacing(size)
+
+
+def test_many_small_chunks_add_no_rounding_errors():
+    """The states of a chunk are sums over all others: 6 ulp if each addition is rounded."""
+    rng = np.random.default_rng(2275)
+    x = rng.uniform(-1, 1, (5, int(rng.integers(6, 13))))
+    wanted = gaussian_filter1d(x, 2, mode="reflect")
+    result = gaussian_filter1d(da.from_array(x, chunks=(5, 1)), 2, mode="reflect")
+    error = abs(result.compute(scheduler="synchronous") - wanted).max()
+    assert error <= 4 * np.spacing(abs(x).max())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e308])
+def test_special_values_in_many_small_chunks(value):
+    x = numbers((12, 3))
+    x[5, 1] = value
+    for function in (partial(gaussian_filter1d, sigma=2), spline_filter1d):
+        wanted = function(x, axis=0)
+        result = function(da.from_array(x, chunks=(1, 3)), axis=0).compute()
+        np.testing.assert_allclose(result, wanted, rtol=1e-9)
 
 
 def test_chunks_are_loaded_once_and_do_not_wait_for_distant_ones():
