@@ -1,12 +1,17 @@
 """Maps of n states over four pairs of operators."""
 
+from dataclasses import replace
+
 import dask.array as da
 import numpy as np
 import pytest
 from cases import from_gpu, on_gpu
 
 import mgrec
+from mgrec.scans.matrix.arguments import scalar_problem
 from mgrec.scans.matrix.on_gpu import solve_on_gpu
+from mgrec.scans.matrix.scalar_maps import scalar_map, scalar_operands
+from mgrec.solve import solve
 
 ALGEBRAS = [("+", "*"), ("max", "+"), ("min", "+"), ("logsumexp", "+")]
 
@@ -87,11 +92,44 @@ def test_array_operations_of_a_gpu_give_the_states_of_the_loop(algebra, structur
             np.testing.assert_allclose(states, wanted, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("algebra", ALGEBRAS[:3], ids=str)
+@pytest.mark.parametrize("n", [2, 4])
+def test_maps_of_scalars_have_the_states_of_the_loop(algebra, n):
+    matrix_map = mgrec.maps.matrix(n, algebra)
+    matrices, vectors, initial = drawn(matrix_map, 12)
+    scalars = scalar_map(matrix_map)
+    state, composed = tuple(initial), scalars.identity
+    states = []
+    for step in range(12):
+        step_map = scalars.lift(*scalar_operands(matrix_map, matrices[step], vectors[step]))
+        state = scalars.apply(step_map, state)
+        composed = scalars.compose(composed, step_map)
+        states.append(state)
+    wanted = plain_loop(matrix_map, matrices, vectors, initial)
+    np.testing.assert_allclose(states, wanted, rtol=1e-13)
+    np.testing.assert_allclose(scalars.apply(composed, tuple(initial)), wanted[-1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("structure", ["general", "diagonal"])
+def test_problems_of_scalars_have_the_states_of_the_loop(structure):
+    matrix_map = mgrec.maps.matrix(2, structure=structure)
+    matrices, vectors, initial = drawn(matrix_map, 12)
+    marks = (np.arange(12) % 5 == 3).astype(np.uint8)
+    for reverse in (False, True):
+        problem = scalar_problem(
+            matrix_map, matrices, vectors, initial, 0, reverse, marks, "stream", "auto"
+        )
+        states = solve(replace(problem, to_return_value=lambda results, _: results))
+        states = states[0] if structure == "diagonal" else np.stack(states, axis=-1)
+        wanted = plain_loop(matrix_map, matrices, vectors, initial, reverse, marks)
+        np.testing.assert_allclose(states, wanted, rtol=1e-13, atol=1e-14)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
-@pytest.mark.parametrize("n", [2, 5])
-def test_cupy_arrays(algebra, n):
-    matrix_map = mgrec.maps.matrix(n, algebra)
+@pytest.mark.parametrize(("n", "structure"), [(2, "general"), (5, "general"), (5, "diagonal")])
+def test_cupy_arrays(algebra, n, structure):
+    matrix_map = mgrec.maps.matrix(n, algebra, structure)
     operands = drawn(matrix_map, 33, rows=(2,))
     reset = np.arange(33) % 11 == 3
     for options in ({}, {"reverse": True}, {"reset": reset}):
@@ -101,14 +139,30 @@ def test_cupy_arrays(algebra, n):
             options = {"reset": on_gpu(reset)}
         states = mgrec.scan(matrix_map, matrices, vectors, initial=initial, **options)
         np.testing.assert_allclose(from_gpu(states), on_host, rtol=1e-12, atol=1e-12)
+        out = on_gpu(np.empty_like(on_host))
+        result = mgrec.scan(matrix_map, matrices, vectors, initial=initial, out=out, **options)
+        assert result is out
+        np.testing.assert_array_equal(from_gpu(out), from_gpu(states))
 
 
 @pytest.mark.gpu
-def test_dask_arrays_of_cupy_arrays_are_refused():
-    matrices, vectors, initial = drawn(mgrec.maps.matrix(2), 8)
-    lazy = da.from_array(vectors, chunks=(4, 2)).map_blocks(on_gpu)
+@pytest.mark.parametrize(("n", "structure"), [(2, "general"), (4, "general"), (6, "diagonal")])
+def test_dask_arrays_of_cupy_arrays(n, structure):
+    matrix_map = mgrec.maps.matrix(n, structure=structure)
+    matrices, vectors, initial = drawn(matrix_map, 40)
+    wanted = mgrec.scan(matrix_map, matrices, vectors, initial=initial)
+    lazy = (in_chunks(array).map_blocks(on_gpu) for array in (matrices, vectors))
+    states = mgrec.scan(matrix_map, *lazy, initial=on_gpu(initial))
+    np.testing.assert_allclose(from_gpu(states.compute()), wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.gpu
+def test_large_matrices_of_dask_arrays_of_cupy_arrays_are_refused():
+    matrix_map = mgrec.maps.matrix(5)
+    matrices, vectors, initial = drawn(matrix_map, 8)
+    lazy = da.from_array(vectors, chunks=(4, 5)).map_blocks(on_gpu)
     with pytest.raises(NotImplementedError, match="Dask arrays of arrays"):
-        mgrec.scan(mgrec.maps.matrix(2), on_gpu(matrices), lazy, initial=on_gpu(initial))
+        mgrec.scan(matrix_map, on_gpu(matrices), lazy, initial=on_gpu(initial))
 
 
 def test_rows_axes_and_broadcasting():

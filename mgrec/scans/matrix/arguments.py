@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,12 @@ from ...core.arrays.resets import as_reset
 from ...core.arrays.validation import as_any_array, as_axis, as_flag, check_dtype, check_out
 from ...core.backends import backend_of, common_backend
 from ...core.contract.problem import Composed, Problem, varying
+from ...solve.functions import concatenate
+from ..arguments import check
 from .maps import MatrixMap
 from .on_gpu import solve_on_gpu
 from .recurrence import MatrixRecurrence
+from .scalar_maps import has_scalar_map, scalar_map, scalar_operands, scalar_states
 
 Shape = tuple[Any, ...]
 _FLOAT64 = np.dtype(np.float64)
@@ -55,6 +60,11 @@ def check_matrix_scan(
     marks = None if reset is None else as_reset(reset, shape, axis, reverse)
     backend = common_backend([matrices, vectors, before])
     results = check_out(out, (*shape, n), dtype, [matrices, vectors, before])
+    if not backend.is_host and has_scalar_map(matrix_map):
+        problem = scalar_problem(
+            matrix_map, matrices, vectors, before, axis, reverse, marks, memory, method
+        )
+        return replace(problem, to_return_value=partial(_stacked, matrix_map, dtype, results))
     if not backend.is_host:
         check_on_gpu(backend, [matrices, vectors, before], method)
 
@@ -99,6 +109,50 @@ def check_matrix_scan(
         target,
         to_return_value=returning(results, dtype, (n,)),
     )
+
+
+def scalar_problem(
+    matrix_map: MatrixMap,
+    matrices: Any,
+    vectors: Any,
+    initial: Any,
+    axis: int,
+    reverse: bool,
+    marks: Any,
+    memory: str,
+    method: str,
+) -> Problem:
+    """Return the problem of the equivalent map of scalars, in float64."""
+    matrices, vectors, initial = (cast(array, _FLOAT64) for array in (matrices, vectors, initial))
+    operands = scalar_operands(matrix_map, matrices, vectors)
+    reset = None if marks is None else marks != 0
+    if reset is not None and matrix_map.structure == "diagonal":
+        reset = reset[..., None]
+    return check(
+        scalar_map(matrix_map),
+        {f"operand {k}": operand for k, operand in enumerate(operands)},
+        scalar_states(matrix_map, initial),
+        axis,
+        reverse,
+        memory=memory,
+        method=method,
+        reset=reset,
+    )
+
+
+def _stacked(
+    matrix_map: MatrixMap,
+    dtype: np.dtype[Any],
+    results: tuple[Any, ...],
+    states: tuple[Any, ...],
+    final_state: Any,
+) -> Any:
+    """Return the states of the map of scalars as one array, written to `out` if there is one."""
+    if matrix_map.structure == "diagonal":
+        joined = states[0]
+    else:
+        joined = concatenate([state[..., None] for state in states], axis=-1)
+    return written(cast(joined, dtype), results)
 
 
 def as_vectors(name: str, value: Any, numbers: Shape) -> Any:

@@ -102,8 +102,10 @@ def matrix(n: int, algebra: Any = ("+", "*"), structure: str = "general") -> Mat
     chunk, of M of the whole chunk with the state before it.
 
     *Cost.* A chunk of a Dask array is read twice, and its summary takes n + 1 times as long as its
-    states. CuPy arrays take some passes over memory for each of log2(steps) levels. Dask arrays of
-    CuPy arrays, DataArrays, and ``method`` other than "auto", are not supported.
+    states. On a GPU maps of up to 4 states, and diagonals, run as
+    maps of scalars, also over Dask arrays. Larger ones, and (logsumexp, +), take some passes over
+    memory for each of log2(steps) levels, and not Dask arrays of CuPy arrays. DataArrays, and on
+    the CPU ``method`` other than "auto", are not supported.
 
     Examples
     --------
