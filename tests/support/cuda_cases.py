@@ -12,6 +12,7 @@ from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.engines.cuda.device import Device
 from mgrec.engines.cuda.launches import Slot
 from mgrec.scans import maps
+from mgrec.scans.matrix.scalar_maps import scalar_map
 
 # By ten times the compute capability; Turing has the least shared memory.
 DEVICES = {
@@ -145,6 +146,7 @@ def chunk_of(name: str, dtype: str, shape: tuple[int, int, int], reverse: bool) 
         "mobius": (maps.mobius, [full] * 4),
         "max_plus": (maps.max_plus, [full] * 2),
         "matrix2": (maps.matrix2, [full] * 6),
+        "matrix(4)": (scalar_map(maps.matrix(4)), [full] * 20),
     }
     transfer_map, arrays = operands[name]
     return transfer_map, Chunk(tuple(arrays), shape, kind, reverse)

@@ -133,6 +133,13 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         lambda: scan(maps.matrix2, *[on_gpu((3, 10**5))] * 6, initial=(0.0, 0.0)),
         lambda: scan(maps.matrix2, *[on_gpu((20_000, 21), "f8")] * 6, initial=(0.0, 0.0)),
     ],
+    "maps of several states": [
+        lambda shape=shape, n=n, algebra=algebra: scan(
+            maps.matrix(n, algebra), on_gpu((*shape, n, n), "f8"), on_gpu((*shape, n), "f8"),
+            initial=on_gpu(n, "f8"),
+        )
+        for n, algebra, shape in [(4, ("+", "*"), (10**5,)), (2, ("max", "+"), (3, 1000))]
+    ],
     "chunks": [
         *(
             lambda dtype=dtype, shape=shape: linear_recurrence(
