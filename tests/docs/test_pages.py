@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+import scipy.signal
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 
@@ -80,6 +81,18 @@ def test_every_public_name_is_in_the_reference(module):
         "types",
     }
     assert missing == set(), "add them to docs/reference/index.rst"
+
+
+def test_functions_of_scipy_that_the_guide_lists():
+    page = (DOCS / "guide" / "filters.md").read_text().split("## Functions of scipy.signal\n")[1]
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
+    listed = [{*re.findall(r"`(\w+)`", cell)} for cell, _ in rows[1:]]
+    names = set().union(*listed)
+    assert {name for name in names if not hasattr(scipy.signal, name)} == set()
+    assert listed[0] == {*mgrec.signal.__all__} - {"ewm"}
+    assert sum(map(len, listed)) == len(names)
+    with pytest.raises(AttributeError, match=r"call scipy\.signal\.hilbert"):
+        mgrec.signal.hilbert  # noqa: B018
 
 
 def test_examples_of_the_reference():
