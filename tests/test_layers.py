@@ -27,7 +27,7 @@ FAMILIES: dict[str, set[str]] = {
     "ewm": {"filters", "scans"},
     "tridiagonal": {"scans"},
     "grids": {"scans"},
-    "ndimage": {"scans"},
+    "ndimage": set(),
     "hmm": {"scans"},
     "statespace": {"scans"},
 }

@@ -44,6 +44,9 @@ class AxisFilter(Protocol):
     ) -> Any:
         """Return the filtered chunk, written to the memory of `into` if that is passed."""
 
+    def apply_on_gpu(self, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
+        """Return the filtered CuPy array, whose borders are those of the mode."""
+
 
 def filter_axis(
     axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any], into: Any = None
@@ -57,6 +60,9 @@ def filter_axis(
         from ..distributed.graph.along_axis import filter_chunks
 
         return filter_chunks(axis_filter, x, axis, dtype)
+    if not backend.is_host:
+        with backend.device_of((x,)):
+            return axis_filter.apply_on_gpu(x, axis, dtype)
     wanted, recipe = axis_filter.plan((x.shape[axis],), 0)
     with backend.device_of((x,)):
         parts = [axis_filter.part(x, axis, part) for _, part in wanted]

@@ -21,7 +21,6 @@ import numpy as np
 
 from ..core.algebra.exact import exact_product, exact_sum
 from ..core.backends import backend_of
-from ..scans.functions import linear_recurrence
 from .axes import (
     Block,
     as_float64,
@@ -115,12 +114,26 @@ class ExponentialFilter:
         )
         target = np.result_type(dtype, np.complex64) if is_complex else dtype
         if not backend_of(x).is_host:
-            out = by_recurrences(self.kernel, as_float64(rows), left, right)
-            out = self._cast(out, real_dtype(target))
+            out = self._filter_on_gpu(rows, real_dtype(target), is_complex, left, right)
         else:
             out = new_rows(rows.shape, real_dtype(target), into, axis)
             self._fill(rows, left, right, out, is_threaded)
         return from_rows(out, x.shape, target)
+
+    def apply_on_gpu(self, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
+        """Return the filtered CuPy array, which is a whole one: kernels extend its lines."""
+        is_complex = x.dtype.kind == "c"
+        target = np.result_type(dtype, np.complex64) if is_complex else dtype
+        out = self._filter_on_gpu(as_rows(x, axis), real_dtype(target), is_complex)
+        return from_rows(out, x.shape, target)
+
+    def _filter_on_gpu(
+        self, rows: Any, dtype: np.dtype[Any], is_complex: bool, left: Any = None, right: Any = None
+    ) -> Any:
+        from .cuda.exponentials import filter_rows
+
+        constants = self.cval.real, self.cval.imag if is_complex else self.cval.real
+        return filter_rows(self.kernel, self.mode, constants, rows, dtype, left, right)
 
     def _state(
         self, rows: Any, weights: np.ndarray, parts: Sequence[Any], constant: Any, is_complex: bool
@@ -195,30 +208,6 @@ def _between(x: Any, axis: int, start: int, stop: int) -> Any:
 def _parts(values: np.ndarray) -> np.ndarray:
     """Return real and imaginary parts along a new first axis."""
     return np.stack([values.real, values.imag])
-
-
-def by_recurrences(kernel: ExponentialSum, x: Any, left: Any, right: Any) -> Any:
-    """Return the filtered rows (outer, steps, inner) by linear recurrences of whole arrays.
-
-    It runs on a GPU, two recurrences for each pole.
-    """
-    result = kernel.middle * x
-    sign = -1 if kernel.is_odd else 1
-    for k, (pole, weight) in enumerate(zip(kernel.poles, _beside(kernel).tolist(), strict=True)):
-        samples, before, after = x, left[:, k].copy(), right[:, k].copy()
-        number: complex = pole
-        if pole.imag == 0:
-            number, weight = pole.real, weight.real
-            before, after = before.real.copy(), after.real.copy()
-        else:
-            samples = x.astype(np.complex128)
-        state = linear_recurrence(number, samples, axis=1, initial=before)
-        result[:, 0] += (weight * before).real
-        result[:, 1:] += (weight * state[:, :-1]).real
-        state = linear_recurrence(number, samples, axis=1, initial=after, reverse=True)
-        result[:, -1] += sign * (weight * after).real
-        result[:, :-1] += sign * (weight * state[:, 1:]).real
-    return result
 
 
 def _beside(kernel: ExponentialSum) -> np.ndarray:

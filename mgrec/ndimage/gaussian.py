@@ -88,8 +88,8 @@ def gaussian_filter1d(
     *Special values.* A nan or inf makes its whole line nan; of a Dask array its chunk and the
     chunks within 20·sigma samples.
 
-    *Cost.* One reading and one writing on a CPU; on a GPU eight recurrences. Over Dask each chunk
-    is loaded once, and its neighbours get 16 numbers for each line.
+    *Cost.* One reading and one writing on a CPU; two readings and one writing on a GPU. Over Dask
+    each chunk is loaded once, and its neighbours get 16 numbers for each line.
 
     References
     ----------

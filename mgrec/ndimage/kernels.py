@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,7 @@ float64 the formulas of the poles lose 9 of 53 bits to cancellation.
 """
 
 
+@cache
 def spline_kernel(order: int) -> ExponentialSum:
     """Return the inverse of the sampled B-spline of an order."""
     poles, weights = zip(*SPLINES[order], strict=True)
@@ -116,6 +118,7 @@ GAUSSIAN_WEIGHTS = (
 """The weights of exp(−t²/2), of its first and of its second derivative."""
 
 
+@lru_cache(maxsize=1024)
 def gaussian_kernel(sigma: float, order: int) -> ExponentialSum:
     """Return a Gaussian, or its first or second derivative, sampled at integers as in SciPy.
 

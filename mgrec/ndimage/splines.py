@@ -60,8 +60,8 @@ def spline_filter1d(
     *Special values.* A nan or inf makes all coefficients of its line nan, as in SciPy; of a Dask
     array only those of its chunk and of chunks within 50 samples.
 
-    *Cost.* One reading and one writing on a CPU; on a GPU about four of each pole. Over Dask each
-    chunk is loaded once, and its neighbours get some numbers for each line.
+    *Cost.* One reading and one writing on a CPU; two readings and one writing on a GPU. Over Dask
+    each chunk is loaded once, and its neighbours get some numbers for each line.
 
     Examples
     --------

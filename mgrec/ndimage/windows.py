@@ -80,12 +80,15 @@ class WindowAverage:
             return [parts[k] if k >= 0 else self._constant(x, axis, -k) for k in order]
 
         joined = [*pieces(recipe[0]), x, *pieces(recipe[1])]
-        rows = as_rows(np.concatenate(joined, axis), axis)
         is_complex = x.dtype.kind == "c"
         target = np.result_type(dtype, np.complex64) if is_complex else dtype
+        rows = as_rows(np.concatenate(joined, axis), axis)
         if not backend_of(x).is_host:
-            averages = by_prefix_sums(as_float64(rows), self.size)
-            return from_rows(cast_like_scipy(averages, real_dtype(target)), x.shape, target)
+            averages = self._averages_on_gpu(rows, 0, "inside", target)
+            if averages is None:
+                averages = by_prefix_sums(as_float64(rows), self.size)
+                averages = cast_like_scipy(averages, real_dtype(target))
+            return from_rows(averages, x.shape, target)
         from .cpu.windows import average_rows
 
         shape = rows.shape[0], x.shape[axis], rows.shape[2]
@@ -98,6 +101,22 @@ class WindowAverage:
 
         fill_rows(filter_block, rows, out, cast_like_scipy, is_threaded)
         return from_rows(out, x.shape, target)
+
+    def apply_on_gpu(self, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
+        """Return the filtered CuPy array, which is a whole one: the kernel extends its lines."""
+        target = np.result_type(dtype, np.complex64) if x.dtype.kind == "c" else dtype
+        averages = self._averages_on_gpu(as_rows(x, axis), self.before, self.mode, target)
+        if averages is not None:
+            return from_rows(averages, x.shape, target)
+        wanted, recipe = self.plan((x.shape[axis],), 0)
+        parts = [self.part(x, axis, part) for _, part in wanted]
+        return self.apply(x, axis, dtype, recipe, parts)
+
+    def _averages_on_gpu(self, rows: Any, before: int, mode: str, dtype: np.dtype[Any]) -> Any:
+        from .cuda.windows import average_rows
+
+        constants = self.cval.real, self.cval.imag if dtype.kind == "c" else self.cval.real
+        return average_rows(rows, self.size, before, mode, constants, real_dtype(dtype))
 
     def _constant(self, x: Any, axis: int, count: int) -> Any:
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
@@ -132,9 +151,10 @@ def _pieces(positions: np.ndarray, starts: np.ndarray) -> list[tuple[int, Piece]
 
 
 def by_prefix_sums(x: Any, size: int) -> Any:
-    """Return averages of rows (outer, steps, inner) over windows, by whole arrays on a GPU.
+    """Return averages of rows (outer, steps, inner) over windows, by operations of whole arrays.
 
-    Sums start at each multiple of `size`, as in the kernel for CPUs.
+    It averages over windows that do not fit into the memory of a block of a GPU. Sums
+    start at each multiple of `size`, as in the kernel for CPUs.
     """
     outer, steps, inner = x.shape
     blocks = -(-steps // size)

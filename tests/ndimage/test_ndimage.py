@@ -20,9 +20,6 @@ from mgrec.ndimage import (
     uniform_filter,
     uniform_filter1d,
 )
-from mgrec.ndimage.axes import filter_axis
-from mgrec.ndimage.exponentials import ExponentialFilter, by_recurrences
-from mgrec.ndimage.kernels import gaussian_kernel, spline_kernel
 from mgrec.ndimage.windows import by_prefix_sums
 
 MODES = ["reflect", "constant", "nearest", "mirror", "wrap"]
@@ -279,24 +276,60 @@ def test_chunks_are_loaded_once_and_do_not_wait_for_distant_ones():
     assert set(loaded) == {(0, 0), (1, 0), (2, 0)}
 
 
-def test_the_recurrences_of_a_gpu_on_this_machine():
-    """Those of whole arrays, by functions that take NumPy arrays as well."""
+def test_sums_of_whole_arrays_on_this_machine():
+    """They average over windows that are too wide for the kernel of a GPU."""
     x = numbers((4, 60, 3))
-    for kernel in (spline_kernel(5), gaussian_kernel(4, 1)):
-        axis_filter = ExponentialFilter(kernel, "mirror")
-        wanted = filter_axis(axis_filter, x, 1, x.dtype)
-        names, recipe = axis_filter.plan((60,), 0)
-        parts = [axis_filter.part(x, 1, part) for _, part in names]
-        states = [
-            sum(factor[:, None] * part for factor, part in zip(factors, parts, strict=True))
-            for factors in (recipe.left, recipe.right)
-        ]
-        np.testing.assert_allclose(by_recurrences(kernel, x, *states), wanted, rtol=0, atol=1e-13)
     for size in (1, 2, 7, 60):
         wanted = ndimage.uniform_filter1d(x, size, 1, origin=(size - 1) // 2 - size // 2)
         result = by_prefix_sums(x, size)
         inside = slice((size - 1) // 2, (size - 1) // 2 + result.shape[1])
         np.testing.assert_allclose(result, wanted[:, inside], rtol=0, atol=1e-13)
+
+
+LONG = {
+    "spline": (lambda x, axis: spline_filter1d(x, 3, axis, output=x.dtype), 8),
+    "gaussian": (lambda x, axis: gaussian_filter1d(x, 50, axis), 12),
+    "derivative": (lambda x, axis: gaussian_filter1d(x, 2, axis, 1, mode="wrap"), 12),
+    "average": (lambda x, axis: uniform_filter1d(x, 51, axis, mode="mirror"), 51),
+    "wide average": (lambda x, axis: uniform_filter1d(x, 3000, axis), 3000),
+}
+"""Filters, and the distance of results on a GPU in units in the last place of 1."""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_long_lines_on_a_gpu(dtype, name):
+    cupy, (function, ulps) = pytest.importorskip("cupy"), LONG[name]
+    for shape, axis in (((3, 20_001), 1), ((20_001, 33), 0), ((2, 5000, 70), 1), ((10**6,), 0)):
+        x = numbers(shape, dtype)
+        wanted = function(x, axis)
+        result = function(cupy.asarray(x), axis).get()
+        assert result.dtype == dtype
+        assert abs(result - wanted).max() <= ulps * np.finfo(dtype).eps
+        chunks = tuple((size // 3, 1, size - size // 3 - 1) if size > 3 else size for size in shape)
+        lazy = function(da.from_array(cupy.asarray(x), chunks=chunks, asarray=False), axis)
+        result = lazy.compute(scheduler="synchronous").get()
+        assert abs(result - wanted).max() <= ulps * np.finfo(dtype).eps
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_nan_makes_its_line_nan_on_a_gpu(value):
+    cupy = pytest.importorskip("cupy")
+    for shape, axis in (((3, 5000), 1), ((5000, 40), 0)):
+        x = numbers(shape)
+        np.moveaxis(x, axis, 0)[3000, 2] = value
+        for result in (
+            spline_filter1d(cupy.asarray(x), 3, axis),
+            gaussian_filter1d(cupy.asarray(x), 2, axis),
+        ):
+            lines = np.isnan(np.moveaxis(result.get(), axis, 0))
+            assert lines[:, 2].all()
+            assert lines.sum() == 5000
+        averages = np.moveaxis(uniform_filter1d(cupy.asarray(x), 5, axis).get(), axis, 0)
+        assert not np.isfinite(averages[2998:3003, 2]).any()
+        assert (~np.isfinite(averages)).sum() == 5
 
 
 def test_lazy_results_have_the_right_dtype():

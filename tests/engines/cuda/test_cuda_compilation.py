@@ -14,6 +14,7 @@ from cuda_on_host import DeviceArray
 from cuda_without_gpu import programs_of
 
 import mgrec
+import mgrec.ndimage as images
 from mgrec import linear_recurrence, maps, scan
 from mgrec.signal import lfilter, sosfilt
 
@@ -78,6 +79,28 @@ SCORES: list[tuple[str, dict[str, Any]]] = [
     ("u1", {"matrix": np.where(np.eye(7) > 0, 3.5, -1), "gap": -5, "extend": -1}),
     ("u1", {"matrix": np.where(np.eye(7) > 0, 2**41, -1), "gap": -5}),
 ]
+
+
+# Images along both axes, samples and results. Pixels of complex numbers are pairs.
+PICTURES = [
+    ("f4", "f4"),
+    ("f8", "f8"),
+    ("c8", "c16"),
+    ("u1", "u1"),
+    ("?", "?"),
+    ("u8", "u8"),
+    ("i2", "f4"),
+]
+PIXELS = (600, 700)
+
+
+def pictures(function: Any, *arguments: Any, **options: Any) -> list[Callable[[], Any]]:
+    return [
+        lambda dtypes=dtypes, like=like: function(
+            like(PIXELS, dtypes[0]), *arguments, output=np.dtype(dtypes[1]), **options
+        )
+        for dtypes, like in [*product(PICTURES, [on_gpu]), (PICTURES[0], lazy), (PICTURES[2], lazy)]
+    ]
 
 
 def pairs_of(dtype: str) -> Any:
@@ -214,6 +237,15 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         ]
         for dtype in FLOATS
     },
+    "splines": pictures(images.spline_filter, mode="grid-wrap"),
+    "splines of order 5": pictures(images.spline_filter, 5)[:1],
+    "gaussians": pictures(images.gaussian_filter, 3, mode="constant")[:1],
+    "derivatives": pictures(images.gaussian_filter, 3, 1)[:1],
+    "averages": [
+        *pictures(images.uniform_filter, 51)[:-2],
+        *pictures(images.uniform_filter, 3, mode="wrap")[:2],
+        *pictures(images.uniform_filter, 51, mode="constant")[:-2],
+    ],
     "loops": traversals("f4", (on_gpu(2000), 0.5, 0.25)),
     "alignments": [
         lambda: mgrec.smith_waterman(on_gpu(9000, "u1"), on_gpu(9000, "u1"), **SCORES[0][1]),

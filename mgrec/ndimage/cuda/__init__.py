@@ -1,0 +1,1 @@
+"""CUDA kernels over rows of CuPy arrays."""
