@@ -33,7 +33,7 @@ def draw(*shape: int, dtype: str = "f8", seed: int = 0) -> Any:
 
 rate = mgrec.Coefficient(lambda i, x: x / (i + 1), 2.0)
 x, y, long, table = draw(10), draw(10, seed=1), draw(200), draw(3, 40, 5)
-z, rows = x + 1j * y, draw(3, 5)
+z, rows, narrow = x + 1j * y, draw(3, 5), draw(2, 99, dtype="f4")
 sections = [[1, 0.5, 0.1, 1, -0.5, 0.2]] * 2
 CALLS: dict[str, Callable[..., Any]] = {
     "arrays": lambda **out: mgrec.linear_recurrence(x, y, **out),
@@ -70,6 +70,23 @@ CALLS: dict[str, Callable[..., Any]] = {
         [1j], [1.0, -0.5], x, zi=np.ones(1), **out
     ),
     "sosfilt from states": lambda **out: sosfilt(sections, table, 0, zi=draw(2, 2, 40, 5), **out),
+    "lfilter of a long row from states": lambda **out: lfilter(
+        [1.0], [1.0, -0.5, 0.1], long, zi=draw(2), **out
+    ),
+    "lfilter beyond the largest number": lambda **out: lfilter([1.0], [1.0, -40.0], long, **out),
+    "a system": lambda **out: mgrec.solve_tridiagonal(long, 3 + long, long, long, **out),
+    "a system of scalars": lambda **out: mgrec.solve_tridiagonal(-1, 3.0, -1, x, **out),
+    "systems": lambda **out: mgrec.solve_tridiagonal(x, 3 + x, x, draw(30, 10), **out),
+    "systems along an axis": lambda **out: mgrec.solve_tridiagonal(
+        0.5, 3 + table, 0.5, table, axis=1, **out
+    ),
+    "systems of float32": lambda **out: mgrec.solve_tridiagonal(
+        np.float32(0.5), 3 + narrow, np.float32(0.5), narrow, **out
+    ),
+    "complex systems": lambda **out: mgrec.solve_tridiagonal(z, 3 + z, z, z, **out),
+    "sides of a system": lambda **out: mgrec.solve_tridiagonal(
+        x, 3 + x, x, draw(10, 3), axis=0, rhs_axis=1, **out
+    ),
 }  # fmt: skip
 
 
@@ -78,7 +95,15 @@ def as_bytes(results: Any) -> list[tuple[Any, ...]]:
     return [(array.shape, array.dtype, array.tobytes()) for array in arrays]
 
 
-QUICK = {"arrays", "a constant", "names in any order", "max-plus", "lfilter", "lfilter from states"}
+QUICK = {
+    "a system",
+    "arrays",
+    "a constant",
+    "names in any order",
+    "max-plus",
+    "lfilter",
+    "lfilter from states",
+}
 """Others compile kernels of their own."""
 
 
@@ -168,6 +193,9 @@ def test_calls_of_other_signatures_are_not_prepared(solved: list[Any]) -> None:
         lambda: mgrec.linear_recurrence(table[:, :1], table),
         lambda: mgrec.linear_recurrence(draw(300, 1), draw(300)),  # broadcast to many steps
         lambda: mgrec.linear_recurrence(0.5, [1.0, 2.0]),
+        lambda: mgrec.solve_tridiagonal(x, 3 + x, x, x, periodic=True),
+        lambda: mgrec.solve_tridiagonal(x, 3 + x, x, x, method="thomas"),
+        lambda: mgrec.solve_tridiagonal(0.5, 3.0, 0.5, np.arange(9)),  # cast
         lambda: lfilter(x, x, [1.0, 2.0]),
         lambda: lfilter(x, x, table, zi=draw(3, 40, 9)),
     ],
@@ -191,6 +219,22 @@ def test_prepared_calls_refuse_what_validation_refuses(solved: list[Any]) -> Non
         mgrec.linear_recurrence(y, x, out=read_only)
     with pytest.raises(ValueError, match="out must not share memory with an operand"):
         mgrec.linear_recurrence(y, x, out=x)
+
+
+def test_prepared_calls_find_singular_systems_and_nan(solved: list[Any]) -> None:
+    d, b = np.full(8, 3.0), np.arange(8.0)
+    for _ in range(3):
+        found = mgrec.solve_tridiagonal(1.0, d, 1.0, b)
+    assert len(solved) == 2
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        mgrec.solve_tridiagonal(0.0, np.zeros(8), 0.0, b)
+    b[3] = np.nan
+    with pytest.raises(ValueError, match="nan"):
+        mgrec.solve_tridiagonal(1.0, d, 1.0, b)
+    for _ in range(3):
+        result = mgrec.solve_tridiagonal(1.0, d, 1.0, b, check_finite=False)
+    assert np.isnan(result).all()
+    assert np.isfinite(found).all()
 
 
 @pytest.mark.extended
@@ -217,6 +261,7 @@ def test_prepared_calls_reference_no_array_of_a_call(request: pytest.FixtureRequ
         lambda *given: mgrec.linear_recurrence(*given, out=np.empty(10)),
         lambda *given: mgrec.scan(mgrec.maps.max_plus, *given, initial=0.0),
         lambda *given: lfilter([1.0], [1.0, -0.5], given[0], zi=given[1][:1])[0],
+        lambda *given: mgrec.solve_tridiagonal(0.5, 3 + given[0], 0.5, given[1]),
     ]
     request.addfinalizer(gc.enable)
     gc.disable()
