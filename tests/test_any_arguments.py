@@ -68,6 +68,10 @@ CALLS = {
     statespace.kalman_filter: (SPACE, START),
     statespace.kalman_smoother: (SPACE, START),
     statespace.log_likelihood: (SPACE, START),
+    statespace.sample: (
+        (np.ones((1, 2)), np.eye(2), X[:, None], np.ones((40, 2))),
+        {"initial_state": np.zeros(2)},
+    ),
 }
 """Of each function arguments that it takes."""
 

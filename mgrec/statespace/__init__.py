@@ -6,11 +6,14 @@ kalman_smoother
     Compute those given all observations.
 log_likelihood
     Compute the log-likelihood of the observations.
+sample
+    Compute observations and states from random numbers.
 """
 
 from .functions import kalman_filter, kalman_smoother, log_likelihood
+from .sampling import sample
 
-__all__ = ["kalman_filter", "kalman_smoother", "log_likelihood"]
+__all__ = ["kalman_filter", "kalman_smoother", "log_likelihood", "sample"]
 
 
 def __dir__() -> list[str]:

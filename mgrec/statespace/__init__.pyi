@@ -1,7 +1,7 @@
 from typing import Any
 
 from ..types import Kind, Memory, Operand
-from .results import KalmanFilter, KalmanSmoother
+from .results import KalmanFilter, KalmanSmoother, Sample
 
 def kalman_filter(
     endog: Operand | Kind,
@@ -51,3 +51,16 @@ def log_likelihood(
     reset: Any = None,
     memory: Memory = "stream",
 ) -> Any: ...
+def sample(
+    design: Operand | Kind,
+    transition: Operand | Kind,
+    measurement_shocks: Operand | Kind,
+    state_shocks: Operand | Kind,
+    *,
+    initial_state: Operand | Kind,
+    selection: Operand | Kind | None = None,
+    obs_intercept: Operand | Kind | None = None,
+    state_intercept: Operand | Kind | None = None,
+    axis: int = -1,
+    memory: Memory = "stream",
+) -> Sample: ...

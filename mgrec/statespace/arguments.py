@@ -103,7 +103,7 @@ def check_model(
     memory: str,
 ) -> Model:
     """Return the validated arguments; raise if one is invalid."""
-    p, n = _sizes(design)
+    p, n = sizes_of(design)
     given = {
         "endog": as_vectors("endog", endog, (p,)),
         "design": as_vectors("design", design, (p, n)),
@@ -149,7 +149,8 @@ def check_model(
     return Model(arrays, mean, covariance, shape, axis, marks, memory, dtype)
 
 
-def _sizes(design: Any) -> tuple[int, int]:
+def sizes_of(design: Any) -> tuple[int, int]:
+    """Return the numbers of entries of an observation and of states."""
     array = as_any_array("design", design)
     if array.ndim < 2:
         raise ValueError(f"design must have shape (..., observations, states); got {array.shape}")

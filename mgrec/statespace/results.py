@@ -42,3 +42,17 @@ class KalmanSmoother(NamedTuple):
     llf: Any
     smoothed_state: Any
     smoothed_state_cov: Any
+
+
+class Sample(NamedTuple):
+    """Result of :func:`mgrec.statespace.sample`, for n states.
+
+    Attributes
+    ----------
+    endog : array (..., steps, p)
+        Observations.
+    states : array (..., steps, n)
+    """
+
+    endog: Any
+    states: Any

@@ -230,6 +230,58 @@ def test_singular_variances_give_nan_and_no_error():
         assert np.isnan(np.asarray(llf))
 
 
+def sample_loop(model, measurement_shocks, state_shocks):
+    steps = len(state_shocks)
+    arrays = {
+        name: np.broadcast_to(model[name], (steps, *model[name].shape[-ndim:]))
+        for name, ndim in zip(MATRICES, (2, 2, 2, 2, 2, 1, 1), strict=True)
+    }
+    state, states = model["initial_state"], []
+    for step in range(steps):
+        states.append(state)
+        state = arrays["transition"][step] @ state + arrays["state_intercept"][step]
+        state = state + arrays["selection"][step] @ state_shocks[step]
+    observed = [Z @ a for Z, a in zip(arrays["design"], states, strict=True)]
+    return np.array(observed) + arrays["obs_intercept"] + measurement_shocks, np.array(states)
+
+
+@pytest.mark.parametrize("varies", [False, True])
+@pytest.mark.parametrize(
+    "place", [as_numpy, in_chunks, pytest.param(on_gpu, marks=pytest.mark.gpu)]
+)
+def test_samples_are_those_of_the_loop(varies, place):
+    model = drawn(varies=varies)
+    generator = np.random.default_rng(1)
+    shocks = generator.normal(size=(40, 2)), generator.normal(size=(40, 2))
+    names = {"design", "transition", "selection", "obs_intercept", "state_intercept"}
+    wanted = sample_loop(model, *shocks)
+    arguments = {name: model[name] for name in (*names, "initial_state")}
+    if place is on_gpu:
+        arguments = {name: on_gpu(array) for name, array in arguments.items()}
+    elif varies:
+        arguments.update({name: place(model[name]) for name in ("transition", "design")})
+    shocks = dict(zip(("measurement_shocks", "state_shocks"), map(place, shocks), strict=True))
+    for values, exact in zip(mgrec.statespace.sample(**arguments, **shocks), wanted, strict=True):
+        values = from_gpu(values) if place is on_gpu else np.asarray(values)
+        np.testing.assert_allclose(values, exact, rtol=1e-11, atol=1e-11)
+
+
+def test_samples_of_rows_along_any_axis():
+    generator = np.random.default_rng(1)
+    shocks = generator.normal(size=(20, 3, 2)), generator.normal(size=(20, 3, 2))
+    model = drawn(20)
+    names = "design", "transition", "selection", "initial_state"
+    arguments = {name: model[name] for name in names}
+    endog, states = mgrec.statespace.sample(
+        measurement_shocks=shocks[0], state_shocks=shocks[1], axis=0, **arguments
+    )
+    none = {"obs_intercept": np.zeros(2), "state_intercept": np.zeros(3)}
+    for row in range(3):
+        wanted = sample_loop({**model, **none}, shocks[0][:, row], shocks[1][:, row])
+        np.testing.assert_allclose(endog[:, row], wanted[0], rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(states[:, row], wanted[1], rtol=1e-11, atol=1e-11)
+
+
 def test_rows_and_axes():
     model = drawn(20, rows=(2, 3))
     filtered = mgrec.statespace.kalman_filter(**model)

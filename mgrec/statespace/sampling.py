@@ -1,0 +1,170 @@
+"""Samples of state space models, from random numbers that the caller draws."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.array_types import cast, check_same_device, is_lazy
+from ..core.arrays.elements import broadcast_shape
+from ..core.arrays.validation import as_any_array, as_axis, is_one_of
+from ..core.backends import backend_of
+from ..core.contract.problem import Composed
+from ..scans.functions import scan
+from ..scans.matrix.arguments import as_vectors, check_rows, result_dtype
+from ..scans.matrix.maps import matrix
+from ..solve import public_function, refuse_labelled
+from ..solve.functions import broadcast_to, concatenate
+from .arguments import sizes_of
+from .results import Sample
+
+_FLOAT64 = np.dtype(np.float64)
+
+
+@partial(public_function, labelled=refuse_labelled)
+def sample(
+    design: Any,
+    transition: Any,
+    measurement_shocks: Any,
+    state_shocks: Any,
+    *,
+    initial_state: Any,
+    selection: Any = None,
+    obs_intercept: Any = None,
+    state_intercept: Any = None,
+    axis: int = -1,
+    memory: str = "stream",
+) -> Composed:
+    """Return observations and states of a linear state space model, from random numbers.
+
+    Parameters
+    ----------
+    design, transition, selection, obs_intercept, state_intercept, axis, memory
+        See :func:`mgrec.statespace.kalman_filter`.
+    measurement_shocks : array_like (..., steps, p)
+        Noise of each observation, drawn with the covariance `obs_cov`.
+    state_shocks : array_like (..., steps, r)
+        Noise between each step and the next, drawn with the covariance `state_cov`; the last one is
+        not used.
+    initial_state : array_like (..., n)
+        State at the first step.
+
+    Returns
+    -------
+    Sample
+        The tuple (endog, states), of shapes (..., steps, p) and (..., steps, n).
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for :func:`mgrec.statespace.kalman_filter`.
+
+    Examples
+    --------
+    A level that moves at random, observed with noise:
+
+    >>> import numpy as np, mgrec
+    >>> generator = np.random.default_rng(0)
+    >>> noises, moves = generator.normal(size=(4, 1)), np.array([[1.0], [-2.0], [0.5], [0.0]])
+    >>> drawn = mgrec.statespace.sample(np.eye(1), np.eye(1), noises, moves, initial_state=[3.0])
+    >>> drawn.states[:, 0]
+    array([3. , 4. , 2. , 2.5])
+    """
+    p, n = sizes_of(design)
+    arrays = {
+        "design": as_vectors("design", design, (p, n)),
+        "transition": as_vectors("transition", transition, (n, n)),
+        "measurement_shocks": as_vectors("measurement_shocks", measurement_shocks, (p,)),
+    }
+    shocks = n
+    if selection is not None:
+        selected = as_any_array("selection", selection)
+        shocks = selected.shape[-1] if selected.ndim else 0
+        arrays["selection"] = as_vectors("selection", selection, (n, shocks))
+    arrays["state_shocks"] = as_vectors("state_shocks", state_shocks, (shocks,))
+    for name, value, size in (
+        ("obs_intercept", obs_intercept, p),
+        ("state_intercept", state_intercept, n),
+    ):
+        if value is not None:
+            arrays[name] = as_vectors(name, value, (size,))
+    initial = as_vectors("initial_state", initial_state, (n,))
+    check_same_device(list(arrays.items()), [("initial_state", initial)])
+    if is_lazy(initial):
+        raise TypeError("initial_state must be in memory; got a Dask array: compute it first")
+    if not is_one_of(memory, ("stream", "two-pass")):
+        raise ValueError(f"memory must be 'stream' or 'two-pass'; got {memory!r}")
+    shape = broadcast_shape(
+        {
+            name: array.shape[: array.ndim - (2 if name in _MATRICES else 1)]
+            for name, array in arrays.items()
+        },
+        "the axes of steps and rows",
+    )
+    if arrays["state_shocks"].ndim == 1 and len(shape) == 0:
+        raise ValueError("state_shocks must have an axis of steps, (..., steps, shocks); got none")
+    axis = as_axis(axis, shape)
+    check_rows("initial_state", initial.shape[:-1], shape, axis)
+
+    def solve_passes() -> Sample:
+        dtype = result_dtype(*arrays.values(), initial)
+        wide = {name: cast(array, _FLOAT64) for name, array in arrays.items()}
+        states = scan(
+            matrix(n),
+            _before_each_step(wide["transition"], 2, shape, axis),
+            _moves(wide, cast(initial, _FLOAT64), shape, axis),
+            initial=backend_of(initial).from_host(np.zeros(n), initial),
+            axis=axis,
+            memory=memory,
+        )
+        endog = _apply(wide["design"], states) + wide["measurement_shocks"]
+        if "obs_intercept" in wide:
+            endog = endog + wide["obs_intercept"]
+        return Sample(cast(endog, dtype), cast(states, dtype))
+
+    return Composed("sample", solve_passes)
+
+
+_MATRICES = ("design", "transition", "selection")
+
+
+def _apply(matrices: Any, vectors: Any) -> Any:
+    """Return the products of matrices and vectors, for Dask arrays too."""
+    return (matrices * vectors[..., None, :]).sum(axis=-1)
+
+
+def _moves(arrays: dict[str, Any], initial: Any, shape: tuple[Any, ...], axis: int) -> Any:
+    """Return what is added at each step: the first state, then the noise of the step before."""
+    moves = arrays["state_shocks"]
+    if "selection" in arrays:
+        moves = _apply(arrays["selection"], moves)
+    if "state_intercept" in arrays:
+        moves = moves + arrays["state_intercept"]
+    n = initial.shape[-1]
+    moves = broadcast_to(moves, (*shape, n))
+    rows = (*shape[:axis], 1, *shape[axis + 1 :], n)
+    missing = (None,) * (len(shape) - initial.ndim)
+    index = [slice(None)] * (len(shape) - 1) + [slice(None)]
+    index.insert(axis, None)  # type: ignore[arg-type]
+    first = broadcast_to(initial[(*missing, ...)][tuple(index)], rows)
+    return _joined(first, moves, axis)
+
+
+def _before_each_step(matrices: Any, ndim: int, shape: tuple[Any, ...], axis: int) -> Any:
+    """Return the matrices from the step before to each step; the first is not used."""
+    place = axis - len(shape) + matrices.ndim - ndim
+    if place < 0 or matrices.shape[place] == 1:
+        return matrices
+    first = matrices[(slice(None),) * place + (slice(0, 1),)]
+    return _joined(first, matrices, place)
+
+
+def _joined(first: Any, others: Any, axis: int) -> Any:
+    """Return an array of the same shape and chunks, moved by one step."""
+    before = others[(slice(None),) * axis + (slice(0, others.shape[axis] - 1),)]
+    if others.shape[axis] == 0:
+        return others
+    joined = concatenate([first, before], axis=axis)
+    return joined.rechunk(others.chunks) if is_lazy(others) else joined
