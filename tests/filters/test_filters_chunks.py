@@ -1,5 +1,7 @@
 """Filters of chunks that depend on their neighbours only, and decimation: as of the whole array."""
 
+import weakref
+
 import dask
 import dask.array as da
 import numpy as np
@@ -116,6 +118,31 @@ def test_results_do_not_wait_for_distant_chunks(name):
     loaded.clear()
     lazy.blocks[7, 1].compute(scheduler="synchronous")
     assert set(loaded) <= {(6, 1), (7, 1)}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", ["sosfiltfilt", "sosfilt", "decimate", "decimate fir"])
+def test_few_chunks_are_in_memory_at_a_time(name):
+    in_memory, most = 0, 0
+
+    def release():
+        nonlocal in_memory
+        in_memory -= 1
+
+    def load(block):
+        nonlocal in_memory, most
+        loaded = block + np.int16(1)
+        weakref.finalize(loaded, release)
+        in_memory += 1
+        most = max(most, in_memory)
+        return loaded
+
+    x = da.zeros((40_000, 3), chunks=(1000, 3), dtype="i2")
+    lazy = FILTERS[name](x.map_blocks(load, dtype="i2", meta=np.empty((0, 0), "i2")), 0)
+    target = np.empty(lazy.shape)
+    da.store(lazy, target, lock=False, scheduler="synchronous")
+    assert in_memory == 0
+    assert most <= 6
 
 
 @pytest.mark.parametrize("function", [sosfiltfilt, lambda sos, x, **options: filtfilt(B, A, x)])
