@@ -17,6 +17,7 @@ from ..core.arrays.validation import as_axis, as_flag, as_integer
 from ..core.backends import backend_of
 from ..distributed.expressions import accepts_expressions
 from ..solve import with_interop
+from ..solve.labelled import checked_dim
 from .arguments import as_result_dtype, as_signal, result_dtype
 from .cascade import Cascade
 from .causal import lfilter_zi, sosfilt_zi
@@ -29,16 +30,24 @@ CELLS = 1 << 15
 
 
 def _decimate_labelled(
-    function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
+    function: Callable[..., Any],
+    operands: Sequence[Any],
+    options: Mapping[str, Any],
+    *,
+    like: Any = None,
 ) -> Any:
-    """Decimate a DataArray, and keep the labels of the samples that remain."""
-    arguments = signature(function).bind(*operands, **options)
-    arguments.apply_defaults()
-    x, q = arguments.arguments["x"], as_integer("q", arguments.arguments["q"])
-    axis = as_axis(arguments.arguments["axis"], x.shape)
-    arguments.arguments["x"] = x.data
-    result = x.isel({x.dims[axis]: slice(None, None, q)})
-    return result.copy(data=function(*arguments.args, **arguments.kwargs))
+    """Decimate a DataArray, and keep the labels of the samples that remain.
+
+    `like` is the data of a method, whose axis is the name of a dimension.
+    """
+    bound = signature(function).bind(*operands, **options)
+    bound.apply_defaults()
+    arguments = bound.arguments
+    x, q, axis = arguments["x"], as_integer("q", arguments["q"]), arguments["axis"]
+    dim = x.dims[as_axis(axis, x.shape)] if like is None else checked_dim(axis, x.dims)
+    arguments["x"], arguments["axis"] = x.data, x.dims.index(dim)
+    data = function(*bound.args, **bound.kwargs)
+    return x.isel({dim: slice(None, None, q)}).copy(data=data)
 
 
 @partial(with_interop, labelled=_decimate_labelled)

@@ -25,8 +25,8 @@ RECURRENCES: dict[Any, str] = {
 }
 """Functions of several operands, and the name of the argument that is the data."""
 FILTERS: dict[Any, str] = dict.fromkeys(
-    (signal.lfilter, signal.sosfilt, signal.filtfilt, signal.sosfiltfilt, signal.ewm,
-     summed_area_table), "x",
+    (signal.lfilter, signal.sosfilt, signal.filtfilt, signal.sosfiltfilt, signal.decimate,
+     signal.ewm, summed_area_table), "x",
 ) | dict.fromkeys(
     (ndimage.spline_filter1d, ndimage.gaussian_filter1d, ndimage.uniform_filter1d), "input",
 )  # fmt: skip

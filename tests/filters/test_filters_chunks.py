@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import signal
 
+import mgrec.xarray  # noqa: F401
 from mgrec.signal import decimate, filtfilt, lfilter, sosfilt, sosfiltfilt
 
 SOS = signal.butter(3, [0.1, 0.4], "bandpass", output="sos")
@@ -238,13 +239,18 @@ def test_decimated_chunks_are_not_empty():
 def test_data_arrays_keep_the_labels_of_their_samples():
     labels = {"time": np.arange(90) / 10, "channel": list("abc")}
     x = xr.DataArray(recording(90, 3), labels, ("time", "channel"), "voltage", {"unit": "µV"})
+    wanted = x[::4].copy(data=signal.decimate(x.values, 4, 3, axis=0))
     for data in (x, x.chunk(time=30)):
-        result = decimate(data, 4, 3, axis=0)
-        xr.testing.assert_allclose(
-            result, x[::4].copy(data=signal.decimate(x.values, 4, 3, axis=0))
-        )
-        assert result.name == "voltage"
-        assert result.attrs == x.attrs
+        for result in (decimate(data, 4, 3, axis=0), data.mgrec.decimate(4, 3, dim="time")):
+            xr.testing.assert_allclose(result, wanted)
+            assert result.name == "voltage"
+            assert result.attrs == x.attrs
+    others = xr.Dataset({"voltage": x, "depth": x[0].drop_vars("time")})
+    result = others.mgrec.decimate(4, 3, dim="time")
+    xr.testing.assert_allclose(result.voltage, wanted)
+    xr.testing.assert_identical(result.depth, others.depth)
+    with pytest.raises(ValueError, match="dim must be one of the dimensions"):
+        x.mgrec.decimate(4, dim="place")
 
 
 X = recording(100)
