@@ -155,8 +155,13 @@ def filter_rows(
     signature = (kernel, mode, constants, x.shape, x.dtype, result.dtype)
     launch, size = _prepare(*signature, cupy.cuda.runtime.getDevice())
     memory = scratch(size)
-    states = [0 if array is None else array.data.ptr for array in (left, right)]
-    launch([(x.data.ptr, result.data.ptr, memory.data.ptr, *states)])
+    addresses = [array.data.ptr for array in (x, result, memory)]
+    if left is None:
+        launch([(*addresses, 0, 0)])
+        return result
+    # They stay in memory until the launch.
+    states = [cupy.ascontiguousarray(state) for state in (left, right)]
+    launch([(*addresses, *[state.data.ptr for state in states])])
     return result
 
 
