@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mgrec.core.contract import recurrence
 from mgrec.engines.cuda import backend, launches
 from mgrec.engines.cuda import device as device_module
 from mgrec.engines.cuda.device import Device
@@ -206,6 +207,8 @@ def pretend_cupy(monkeypatch: pytest.MonkeyPatch, array: type[HostArray] = Devic
     for name, value in modules.items():
         monkeypatch.setitem(sys.modules, name, value)
     monkeypatch.setitem(backend._memory_sizes, DeviceArray.device.id, 2**36)
+    # CuPy's arrays are no subclass of NumPy's, which a chunk would take for arrays of the host.
+    monkeypatch.setattr(recurrence, "as_native", lambda block: block)
     return module
 
 

@@ -1,10 +1,12 @@
-"""Kernels of scans, run on this machine, against a plain loop."""
+"""CUDA kernels of scans, run on this machine, against a plain loop."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 from cuda_blocks_on_host import BlockCompiler
@@ -19,23 +21,25 @@ from cuda_cases import (
     mobius_case,
     small_layout,
 )
-from cuda_on_host import as_device, poisoned, run_on_host
+from cuda_on_host import DeviceArray, HostCompiler, as_device, poisoned, use_device
 
+import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.segmented_map import segmented
 from mgrec.core.algebra.transfer_map import TransferMap, affine, signed_affine
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.engines.cuda.device import Device
-from mgrec.scans import maps
+from mgrec.scans import maps, recurrence
+from mgrec.scans.cuda import p_scheme, speculation
 from mgrec.scans.cuda.determine import prepare
+from mgrec.scans.cuda.phases import kernels
 from mgrec.scans.cuda.program import Layout
+from mgrec.scans.policy import Configuration
 
 COMPILER = BlockCompiler
 
 
-@pytest.fixture(autouse=True)
-def _on_host(compiler: BlockCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_on_host(monkeypatch, compiler, device=Device(90, 132, 227 * 1024))
+pytestmark = pytest.mark.usefixtures("on_host")
 
 
 # Tiles of 8 parts of 3 steps, and groups of 32 of them.
@@ -245,3 +249,218 @@ def test_mobius_maps(name: str, shape: Any, reverse: bool) -> None:
     (found,) = solve(maps.mobius, operands, [np.array(start, "f4")], shape, layout)
     wanted = loop_in_float64(maps.mobius, operands, start, shape, reverse)
     np.testing.assert_allclose(found, wanted, rtol=300 * 2.0**-23, atol=0)
+
+
+# --- P-scheme/G ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def four_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_device(monkeypatch, Device(90, 4, 10**5))
+    use_configuration(monkeypatch, Configuration(3, 32))
+
+
+def use_configuration(monkeypatch: pytest.MonkeyPatch, configuration: Configuration) -> None:
+    monkeypatch.setattr(p_scheme, "default_configuration", lambda *given: configuration)
+
+
+def by_p_scheme(s: Any, t: Any, initial: Any, reverse: bool) -> Any:
+    s, t, initial = (x.view(DeviceArray) for x in (s, t, initial))
+    given = {"axis": 1, "reverse": reverse, "method": "p-scheme"}
+    return np.asarray(mgrec.linear_recurrence(s, t, initial, **given))
+
+
+def check_p_scheme(shape: Any, dtype: str, reverse: bool = False) -> None:
+    rng = np.random.default_rng(1)
+    s, t, initial = (draw(rng, own, dtype) for own in (shape, shape, (shape[0], shape[2])))
+    got = by_p_scheme(s, t, initial, reverse)
+    wide = {"f": "f8", "c": "c16", "i": "i8"}[np.dtype(dtype).kind]
+    operands = [x.astype(wide) for x in (s, t)]
+    wanted = loop(maps.affine, operands, [initial.astype(wide)], shape, reverse)
+    assert_close(maps.affine, [got], wanted)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "i1"])
+def test_parts_of_rows_and_columns(dtype: str, reverse: bool, four_processors: None) -> None:
+    for shape in [
+        (1, 1, 1), (1, 2, 1), (1, 95, 1), (1, 97, 1), (1, 10_007, 1), (3, 500, 1), (200, 7, 1),
+        (70, 33, 1), (1, 100, 40), (2, 301, 3), (1, 9, 130),
+    ]:  # fmt: skip
+        check_p_scheme(shape, dtype, reverse)
+
+
+@pytest.mark.extended
+def test_any_configuration(
+    on_host: HostCompiler, four_processors: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_p_scheme((1, 3001, 1), "f8")
+    assert [name for name, _, _ in on_host.launches] == [
+        "rearrange_kernel", "rearrange_kernel", "precompute_kernel", "propagate_kernel",
+        "determine_kernel", "restore_kernel", "repair_kernel",
+    ]  # fmt: skip
+    assert on_host.launches[2][1:] == (3, 32)
+    for configuration in [(1, 1), (2, 48), (1, 1024)]:
+        use_configuration(monkeypatch, Configuration(*configuration))
+        check_p_scheme((1, 3001, 1), "f8")
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("reverse", [False, True])
+def test_natural_order_gives_the_same_bits(reverse: bool, four_processors: None) -> None:
+    """Which benchmarks/papers compares."""
+    shape, rng = (3, 3001, 1), np.random.default_rng(7)
+    s, t, initial = (as_device(draw(rng, own, "f4")) for own in (shape, shape, (3, 1)))
+    chunk, results = Chunk((s, t), shape, np.dtype("f4"), reverse), (poisoned(shape, "f4"),)
+    p_scheme.Phases(maps.affine, chunk, (initial,), results, is_rearranged=False)()
+    np.testing.assert_array_equal(results[0], by_p_scheme(s, t, initial, reverse))
+
+
+@pytest.mark.extended
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("shape", [(1, 20_001, 1), (4, 5000, 1), (1, 3000, 33)], ids=str)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_special_values_of_parts(
+    shape: Any, reverse: bool, four_processors: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheme of the papers alone has nan where a product of 0 and a part overflows."""
+    for kind in [*HOSTILE[:3], "large entry decays", "growth to infinity"]:
+        s, t, initial = hostile(np.random.default_rng(7), shape, kind)
+        (wanted,) = loop(maps.affine, [s, t], [initial], shape, reverse)
+        assert_near(by_p_scheme(s, t, initial, reverse), wanted, rtol=3e-5)
+    if shape[1] < 20_000:
+        return
+    monkeypatch.setattr(p_scheme.Phases, "repair", lambda self: None)
+    s, t, initial = hostile(np.random.default_rng(7), shape, HOSTILE[0])
+    assert not np.isfinite(by_p_scheme(s, t, initial, False)).all()
+
+
+@pytest.mark.extended
+def test_a_wrong_part_is_noticed(four_processors: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(p_scheme.Phases, "propagate", lambda self: None)
+    monkeypatch.setattr(p_scheme.Phases, "repair", lambda self: None)
+    with pytest.raises(AssertionError):
+        check_p_scheme((1, 3001, 1), "f8")
+
+
+# --- chunks that are solved before their carry-ins are known ------------------------------------
+
+STEPS = 30_007
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Begin chunks where it would not pay; the chunks that were begun."""
+    use_device(monkeypatch, Device(90, 3, 227 * 1024))
+    monkeypatch.setattr(recurrence, "LARGE_ON_GPU", 1)
+    monkeypatch.setattr(speculation, "_PREFIX_FRACTION", 3)
+    monkeypatch.setattr(speculation, "_CONSTANT_PREFIX_FRACTION", 2)
+    found: list[Any] = []
+
+    def debug(message: str, *arguments: Any) -> None:
+        if "does not depend on its carry-in" in message:
+            found.append(arguments[0])
+
+    monkeypatch.setattr(logging.getLogger("mgrec"), "debug", debug)
+    return found
+
+
+def as_device_array(block: Any) -> Any:
+    return np.ascontiguousarray(block).view(DeviceArray)
+
+
+def in_chunks(s: Any, t: Any, initial: Any, reverse: bool = False) -> Any:
+    """Solve in two chunks along the second axis."""
+
+    sizes = (t.shape[0], (t.shape[1] // 2, t.shape[1] - t.shape[1] // 2), t.shape[2])
+    s, t = (
+        da.from_array(x, chunks=sizes).map_blocks(as_device_array, meta=as_device_array(x[:0, :0, :0]))
+        if np.ndim(x)
+        else x
+        for x in (s, t)
+    )
+    w = mgrec.linear_recurrence(s, t, initial, axis=1, reverse=reverse)
+    w = w.map_blocks(np.array, meta=np.empty((0, 0, 0), w.dtype))
+    return w.compute(scheduler="sync")
+
+
+def check_chunks(s: Any, t: Any, initial: Any, reverse: bool) -> None:
+    w = in_chunks(s, t, initial, reverse)
+    wide = [np.asarray(np.broadcast_to(x, t.shape), np.float64) for x in (s, t)]
+    states = np.asarray(initial, np.float64)
+    (wanted,) = loop(maps.affine, wide, [states], t.shape, reverse)
+    (sizes,) = loop(maps.affine, [*map(np.abs, wide)], [np.abs(states)], t.shape, reverse)
+    assert (np.abs(w - wanted) <= 40 * np.finfo(t.dtype).eps * sizes).all()
+
+
+def contracting(dtype: str, shape: Any = (1, STEPS, 1), low: float = 0.1) -> Any:
+    rng = np.random.default_rng(0)
+    return rng.uniform(low, 0.8, shape).astype(dtype), rng.uniform(0.5, 1, shape).astype(dtype)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("initial", [0.0, -1e30])
+def test_chunks_that_forget_are_begun(
+    dtype: str, reverse: bool, initial: float, begun: list[Any]
+) -> None:
+    check_chunks(*contracting(dtype), np.full((1, 1), initial, dtype), reverse)
+    assert len(begun) == 2
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("shape", [(1, STEPS, 1), (2, STEPS, 1), (1, STEPS, 3)])
+@pytest.mark.parametrize("s", [0.5, -0.9])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_chunks_of_a_constant_coefficient_are_begun(
+    shape: Any, s: float, reverse: bool, begun: list[Any]
+) -> None:
+    t = contracting("f4", shape)[1]
+    initial = np.random.default_rng(1).normal(size=(shape[0], shape[2])).astype("f4") * 1e10
+    check_chunks(np.float32(s), t, initial.astype("f4"), reverse)
+    assert len(begun) == 2
+
+
+@pytest.mark.extended
+@pytest.mark.usefixtures("begun")
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_does_not_forget_waits_for_its_entry(reverse: bool) -> None:
+    def is_begun(s: Any, t: Any) -> bool:
+        s = s if np.ndim(s) == 0 else as_device_array(s)
+        operands = np.reshape(s, np.shape(s) or (1, 1, 1)), as_device_array(t)
+        chunk = Chunk(operands, t.shape, t.dtype, reverse)
+        wait = kernels("auto").speculate(affine, chunk, (as_device_array(poisoned(t.shape, "f4")),))
+        return bool(wait and wait())
+
+    s, t = contracting("f4")
+    first = slice(-6000, None) if reverse else slice(6000)
+    slow, infinite = s.copy(), t.copy()
+    slow[:, first] = 0.999
+    infinite[:, 20_000] = np.inf
+    assert is_begun(s, t)
+    for own, terms in ((np.ones_like(s), t), (slow, t), (s, infinite)):
+        assert not is_begun(own, terms)
+    for constant in (1, 0.999):
+        assert not is_begun(np.float32(constant), t)
+
+
+@pytest.mark.extended
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("initial", [np.inf, -np.inf, np.nan, 3e38, -3e38])
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_states_that_are_not_finite(
+    initial: float, last: float, sign: float, begun: list[Any]
+) -> None:
+    """Also one that overflows by the fourth coefficient."""
+    s, t = contracting("f4", low=-0.7)
+    s[0, 3], s[0, 12_000] = 1e3, sign * s[0, 12_000]
+    s[0, 29_000] *= last
+    state = np.full((1, 1), initial, "f4")
+    w = in_chunks(s, t, state)
+    (wanted,) = loop(maps.affine, [s, t], [state], t.shape, False)
+    assert len(begun) == 2
+    assert not np.isfinite(wanted[0, -1, 0])
+    np.testing.assert_array_equal(w[:, 4:], wanted[:, 4:])
