@@ -9,11 +9,13 @@ from typing import Any
 import cuda_cases
 import numpy as np
 import pytest
-from cuda_cases import chunk_of
+from cuda_cases import chunk_of, long_formula
 from cuda_on_host import DeviceArray, HostCompiler
 from grid_arrays import numbers
 
+from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.operators import PLUS_TIMES
+from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.core.backends import backend_of
 from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.engines.cuda.device import Device
@@ -30,6 +32,7 @@ from mgrec.grids.table.cuda import phases as tables
 from mgrec.grids.table.cuda.layout import choose_partition
 from mgrec.grids.table.cuda.program import build_launch
 from mgrec.grids.table.recurrence import Sums
+from mgrec.scans.cuda import long_coefficients
 from mgrec.scans.cuda.determine import launch_single_pass, launch_walk
 from mgrec.scans.cuda.layouts import choose_layout, choose_precompute
 from mgrec.scans.cuda.program import Layout
@@ -247,3 +250,39 @@ def test_parts_have_the_bits_of_the_whole(
     np.testing.assert_array_equal(np.concatenate([first, second], 1), whole)
     np.testing.assert_array_equal(end.below, last.below)
     np.testing.assert_array_equal(end.right, last.right[:, part.least :])
+
+
+# --- coefficients of many operations, which are evaluated ahead of the recurrence, in pieces ----
+
+LONG_SHAPES = [(1, 1, 1), (1, 5000, 1), (3, 700, 1), (40, 10, 1), (1, 100, 37), (2, 300, 5)]
+
+
+def short_formula(i: Any) -> Any:
+    return 0.5 + 1e-6 * i
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"), [(long_formula, True), (short_formula, False)], ids=["long", "short"]
+)
+def test_only_long_formulas_are_evaluated_ahead(function: Any, expected: bool) -> None:
+    operand = CoefficientOperand(StepFunction(function), 0)
+    chunk = Chunk((operand, np.ones((1, 9, 1))), (1, 9, 1), np.dtype("f8"))
+    assert long_coefficients.is_ahead(chunk) == expected
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shape", LONG_SHAPES, ids=str)
+def test_pieces_cover_every_step_once_in_time_order(
+    shape: Any, reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_coefficients, "PIECE", 256)
+    seen = np.zeros(shape, int)
+    pieces = long_coefficients.pieces(Chunk((), shape, np.dtype("f8"), reverse))
+    for time, piece in enumerate(pieces, start=1):
+        first = seen[piece.outers, slice(-1, None) if reverse else slice(0, 1)]
+        assert piece.begins == bool((first == 0).all())
+        assert (seen[piece.outers, piece.steps] == 0).all()
+        seen[piece.outers, piece.steps] = time
+    assert seen.all()
+    in_time = seen[:, ::-1] if reverse else seen
+    assert (np.diff(in_time, axis=1) >= 0).all()

@@ -375,7 +375,9 @@ def in_chunks(s: Any, t: Any, initial: Any, reverse: bool = False) -> Any:
 
     sizes = (t.shape[0], (t.shape[1] // 2, t.shape[1] - t.shape[1] // 2), t.shape[2])
     s, t = (
-        da.from_array(x, chunks=sizes).map_blocks(as_device_array, meta=as_device_array(x[:0, :0, :0]))
+        da.from_array(x, chunks=sizes).map_blocks(
+            as_device_array, meta=as_device_array(x[:0, :0, :0])
+        )
         if np.ndim(x)
         else x
         for x in (s, t)

@@ -19,8 +19,10 @@ from mgrec.engines.cuda.tracing.cpp import ctype
 from mgrec.engines.cuda.tracing.functions import (
     operand_count,
     trace_coefficient,
+    trace_fast_coefficient,
     trace_transfer_map,
 )
+from mgrec.engines.cuda.tracing.intervals import WAVE
 from mgrec.scans import maps
 
 KERNELS = Path(mgrec.__file__).parent
@@ -218,3 +220,153 @@ def test_what_cannot_be_traced_says_so(lift: Callable[..., Any], words: list[str
         trace_transfer_map(bad, np.dtype("float32"), 1)
     for word in words:
         assert word in str(caught.value)
+
+
+# --- what only one side of np.where needs is computed in a branch, and nothing else is ----------
+
+
+def traced(function: Callable[..., Any], count: int = 2) -> str:
+    name = np.dtype("float64")
+    return trace_coefficient(StepFunction(function), "f", (name,) * count, name)
+
+
+def costly(x: Any) -> Any:
+    return np.sin(np.exp(np.sqrt(np.cos(x + 1)) * 2))
+
+
+def test_a_costly_side_runs_under_its_condition() -> None:
+    text = traced(lambda i, x, y: np.where(x > 0, costly(y), y))
+    before, branch = text.split("if (")
+    assert "np_sin" not in before
+    assert "np_sin" in branch.split("else")[0]
+
+
+def test_two_costly_sides_exclude_each_other() -> None:
+    text = traced(lambda i, x, y: np.where(x > 0, costly(y), np.tan(costly(x))))
+    first, second = text.split("else")
+    assert "np_tan" in second
+    assert "np_tan" not in first
+
+
+def test_what_both_sides_need_runs_before() -> None:
+    text = traced(lambda i, x, y: np.where(x > 0, costly(y), 1 - costly(y)))
+    assert "if (" not in text
+
+
+def test_cheap_sides_are_selected() -> None:
+    assert "if (" not in traced(lambda i, x, y: np.where(x > 0, x + y, x - y))
+
+
+def test_a_value_that_outlives_the_branch_is_declared_before_it() -> None:
+    def function(i: Any, x: Any, y: Any) -> Any:
+        z = costly(y)
+        first = np.where(x > 0, z, y)
+        return first + np.where(x > 0, z + first, y)
+
+    text = traced(function)
+    assert "double v" in text.split("if (")[0].replace("const double", "")
+
+
+def test_what_nothing_uses_is_left_out() -> None:
+    text = traced(lambda i, x, y: (np.arctan(x), y)[1] + 1)
+    assert "arctan" not in text
+
+
+def test_a_guarded_choice_is_made_once() -> None:
+    def function(i: Any, x: Any, y: Any) -> Any:
+        odd = x > 1
+        if np.any(odd):
+            x = np.where(odd, costly(y), x)
+        return np.arctan(x)
+
+    text = traced(function)
+    assert text.count("np_arctan") == 1
+    assert "np_sin" not in text.split("if (")[0]
+
+
+def test_a_guard_without_a_choice_runs_both_ways() -> None:
+    def function(i: Any, x: Any, y: Any) -> Any:
+        if np.any(x > 1):
+            y = costly(y)
+        return np.arctan(y)
+
+    assert traced(function).count("np_arctan") == 2
+
+
+# --- shortened sines and cosines ----------------------------------------------------------------
+
+FLOAT = np.dtype(np.float32)
+
+
+def wave(i: Any) -> Any:
+    return 0.5 + 0.4 * np.sin(0.001 * i)
+
+
+WAVE_RUNNER = """
+extern "C" void waves(long long n, const double* x, double* sines, double* cosines, bool* odd) {
+  for (long long k = 0; k < n; ++k) {
+    odd[k] = false;
+    sines[k] = quick_sin(odd[k], x[k]);
+    cosines[k] = quick_cos(odd[k], x[k]);
+  }
+}
+extern "C" void formula(long long n, float* values) {
+  bool odd = false;
+  for (long long k = 0; k < n; ++k) values[k] = wave_quickly(odd, k);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled_waves(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    source = PRELUDE + trace_fast_coefficient(StepFunction(wave), "wave", (), FLOAT) + WAVE_RUNNER
+    return build(source, tmp_path_factory.mktemp("waves"))
+
+
+def test_errors_stay_within_the_bound(compiled_waves: ctypes.CDLL) -> None:
+    rng = np.random.default_rng(0)
+    near_zeros = np.arange(1, 20_000) * (np.pi / 2)
+    x = np.concatenate([
+        rng.choice([-1, 1], 100_000) * 2.0 ** rng.uniform(-20, 29.9, 100_000),
+        near_zeros, np.nextafter(near_zeros, 0), [2.0**30, -1e300, np.inf, np.nan],
+    ])  # fmt: skip
+    sines, cosines, odd = np.empty_like(x), np.empty_like(x), np.empty(x.shape, bool)
+    compiled_waves.waves(
+        ctypes.c_longlong(x.size),
+        *(ctypes.c_void_p(a.ctypes.data) for a in (x, sines, cosines, odd)),
+    )
+    np.testing.assert_array_equal(odd, ~(np.abs(x) < 2.0**30))
+    x, sines, cosines = x[~odd], sines[~odd], cosines[~odd]
+    # NumPy's own are within 2^-52 of themselves.
+    assert (np.abs(sines - np.sin(x)) < WAVE * np.abs(np.sin(x))).all()
+    assert (np.abs(cosines - np.cos(x)) < WAVE * np.abs(np.cos(x))).all()
+
+
+def test_a_formula_is_as_good_as_rounded(compiled_waves: ctypes.CDLL) -> None:
+    values = np.empty(300_000, np.float32)
+    compiled_waves.formula(ctypes.c_longlong(values.size), ctypes.c_void_p(values.ctypes.data))
+    exact = wave(np.arange(values.size))
+    error = np.abs(values - exact) / np.spacing(exact.astype(np.float32))
+    assert 0.5 - 1e-3 < error.max() < 0.5 + 2.0**-3
+
+
+@pytest.mark.parametrize(
+    ("function", "operands", "is_shortened"),
+    [
+        (wave, 0, True),
+        (lambda i, x: -x * np.cos(i), 1, True),
+        (lambda i: np.sin(i) * np.cos(2 * i), 0, True),
+        (lambda i: 1 - np.sin(0.001 * i), 0, False),  # may be next to nothing
+        (lambda i: 0.5 - 0.49 * np.cos(i / 7), 0, False),  # no quotients
+        (lambda i: np.sin(np.sin(0.1 * i)), 0, False),
+        (lambda i: np.where(i > 3, np.sin(0.1 * i), 1.0), 0, False),
+        (lambda i: 0.5 * i, 0, False),
+        (lambda i: np.float32(0.25) * 2**0.5, 0, False),
+    ],
+)
+def test_formulas_that_hide_the_errors(
+    function: Callable[..., Any], operands: int, is_shortened: bool
+) -> None:
+    step, kinds = StepFunction(function), (FLOAT,) * operands
+    assert ("quick_" in trace_fast_coefficient(step, "f", kinds, FLOAT)) == is_shortened
+    assert not trace_fast_coefficient(step, "f", kinds, np.dtype(np.float64))
