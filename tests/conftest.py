@@ -83,8 +83,6 @@ def xp(request):
 @pytest.fixture
 def eager_threads(monkeypatch):
     """Cut rows into pieces for threads where it would not pay, so that small tests do it."""
-    from mgrec.engines.cpu import threads
-    from mgrec.scans.cpu import threads as transfer
+    from internals import divide_among_threads
 
-    monkeypatch.setattr(threads, "MIN_STEPS_FOR_THREADS", 1 << 16)
-    monkeypatch.setattr(transfer, "MANY_THREADS", 2)
+    divide_among_threads(monkeypatch, 1 << 16, 2)

@@ -9,17 +9,19 @@ from fractions import Fraction
 import dask.array as da
 import numpy as np
 import pytest
+from internals import solve_nothing
 
 import mgrec
 from mgrec import hmm, ndimage, signal, statespace
-from mgrec.solve import local
-from mgrec.tridiagonal import factor_api
 
 X, TABLE = np.linspace(0.1, 0.9, 40), np.linspace(0.1, 0.9, 42).reshape(6, 7)
 B, A, SOS = [0.2, 0.1], [1.0, -0.7], [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
 CHAIN = np.full(7, 1 / 7), np.full((7, 7), 1 / 7), TABLE
 SPACE = X[:, None], np.ones((1, 2)), np.eye(1), np.eye(2), np.eye(2)
 START = {"initial_state": np.zeros(2), "initial_state_cov": np.eye(2)}
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", PendingDeprecationWarning)
+    MATRIX = np.matrix(TABLE)
 SCORES = {"match": 1, "mismatch": -1, "gap": -2}
 
 
@@ -95,7 +97,7 @@ ODD = [
     0, 1, -1, 2, 7, 0.0, -0.5, 1.5, np.nan, np.inf, -np.inf, np.float64(0.5), np.array(0.5),
     np.int64(1), (), [], (0,), (0, 1), (-1, -2), (0, 0), (1.0, 2.0), [0.5, 0.5], (0.5,) * 3,
     ("+", "*"), ("max", "+"), X, X[:1], X[:0], X[:3], X[::-1], TABLE, TABLE.T, TABLE[:, None],
-    TABLE[:0], TABLE[:, :1], X.reshape(2, 4, 5), X > 0.5, X.view(np.recarray), np.matrix(TABLE),
+    TABLE[:0], TABLE[:, :1], X.reshape(2, 4, 5), X > 0.5, X.view(np.recarray), MATRIX,
     np.zeros((0, 0)), np.zeros((2, 0, 3)), X.astype(">f8"), da.from_array(X, chunks=9),
     da.from_array(TABLE, chunks=4), da.ones(0), da.ones((0, 3), chunks=2), "auto", "stream", "max",
     "pad", "mean", "tiles",
@@ -130,22 +132,14 @@ class Taken(Exception):
     """Arguments were taken, and nothing was solved."""
 
 
-class Takes:
-    """A backend that solves nothing."""
-
-    def device_of(self, arrays):
-        raise Taken
-
-
 @pytest.fixture
 def takes(monkeypatch):
     """Check arguments alone, which compiles nothing."""
 
-    def taken(*arguments, **options):
+    def taken():
         raise Taken
 
-    monkeypatch.setattr(local, "common_backend", lambda *arguments: Takes())
-    monkeypatch.setattr(factor_api, "factor_chunk", taken)
+    solve_nothing(monkeypatch, taken)
 
 
 def wrong_arguments(generator, function, values):

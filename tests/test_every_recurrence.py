@@ -13,10 +13,10 @@ from cases import (
     on_cupy,
 )
 from graphs import check_graph
+from internals import few_chunks_a_task
 from layouts import read_only, swapped, unaligned
 
 import mgrec
-from mgrec.distributed.graph import chains
 
 LENGTHS = [0, 1, 2, 63, 64, 65, 127, 128, 129, 1000]
 SHAPES = [((7,), 0), *(((5, 4), k) for k in range(2)), *(((3, 70, 4), k) for k in range(-3, 0))]
@@ -96,7 +96,7 @@ CHUNKS = [(300,), (1,) * 8 + (292,), (0, 100, 0, 0, 200, 0), (130, 1, 169), (7,)
 @pytest.mark.parametrize("chunks", CHUNKS, ids=lambda chunks: f"{len(chunks)} chunks")
 @each(CASES)
 def test_any_chunks(case, chunks, memory, monkeypatch):
-    monkeypatch.setattr(chains, "LARGEST", 3)
+    few_chunks_a_task(monkeypatch, 3)
     operands, initial = case.draw(seeded(case.name, chunks), (300,), 0, "float64")
     lazy = [map_arrays(lambda a: chunked(a, 0, chunks), operand) for operand in operands]
     for reverse in (False, True):

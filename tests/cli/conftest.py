@@ -3,10 +3,8 @@
 import signal
 
 import pytest
-from click.testing import CliRunner
 from distributed import LocalCluster
-
-from mgrec.cli.command import main
+from internals import run_command
 
 
 @pytest.fixture(autouse=True)
@@ -37,8 +35,4 @@ def address(cluster):
 @pytest.fixture
 def mgrec():
     """Run the command in this process and folder: ``mgrec("linear", ...)``."""
-
-    def run(*arguments, input=None):
-        return CliRunner().invoke(main, [str(argument) for argument in arguments], input=input)
-
-    return run
+    return run_command

@@ -9,10 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
+from internals import run_command
 
 from mgrec.cli import bench
-from mgrec.cli.command import main
 
 ROOT = Path(__file__).parents[2]
 TOLD = "import json, sys; json.dump(sys.argv[1:], open('told', 'w'))"
@@ -50,7 +49,7 @@ def clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def invoke(*arguments: str) -> object:
-    return CliRunner().invoke(main, ["bench", *arguments])
+    return run_command("bench", *arguments)
 
 
 def told(folder: Path) -> list[str]:

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import zarr
 from distributed import LocalCluster
+from internals import few_chunks_a_graph
 from scipy.signal import butter, sosfilt, sosfiltfilt
 
 from mgrec import linear_recurrence, solve_tridiagonal
 from mgrec.cli import files
-from mgrec.distributed.graph import build
 
 COMMAND = [sys.executable, "-m", "mgrec"]
 SECTIONS = butter(2, 0.4, output="sos")
@@ -269,7 +269,7 @@ def test_a_singular_system_leaves_nothing(mgrec, address, folder, out):
 
 
 def test_many_chunks_are_advised_against(mgrec, address, monkeypatch):
-    monkeypatch.setattr(build, "MANY_CHUNKS", 3)
+    few_chunks_a_graph(monkeypatch, 3)
     words = ("linear", "s.npy", "t.npy", "-o", "w.npy", "--chunk", 50, "--cluster", address)
     result = mgrec(*words)
     assert result.exit_code == 0, result.output

@@ -19,10 +19,10 @@ from clusters import two_workers
 from distributed import wait
 from foreign_cases import flat
 from graphs import check_graph
+from internals import phase_of
 
 import mgrec
 import mgrec.dask
-from mgrec.distributed.observability import phase_of
 from mgrec.signal import lfilter
 
 ON = dask.config.get("array.query-planning") is True

@@ -9,16 +9,15 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from clusters import wait_until
 from dask.utils import key_split
 from distributed import get_task_stream, wait
 from distributed.diagnostics.progress_stream import color_of
 from faults import CHUNKS, SIZE, loaded, solved
+from internals import run_command
 
 import mgrec
 import mgrec.dask
-from mgrec.cli.command import main
 
 PHASES = {"pack", "precompute", "propagate", "determine"}
 
@@ -153,7 +152,7 @@ def command(tmp_path):
 
     def run(*options):
         arguments = ["linear", "0.5", tmp_path / "t.npy", "-o", tmp_path / "w.npy", "--chunk", 100]
-        return CliRunner().invoke(main, [str(a) for a in (*arguments, *options)])
+        return run_command(*arguments, *options)
 
     return run
 

@@ -8,12 +8,11 @@ import dask.array as da
 import numpy as np
 import psutil
 import pytest
-from click.testing import CliRunner
 from clusters import OPTIONS
 from distributed import Client, LocalCluster, Security
+from internals import run_command
 
 import mgrec
-from mgrec.cli.command import main
 from mgrec.signal import lfilter
 
 
@@ -90,7 +89,7 @@ def command(cluster, tmp_path, t):
     def run():
         arguments = ["linear", "0.5", tmp_path / "t.npy", "-o", tmp_path / "w.npy"]
         arguments += ["--chunk", 100, "--cluster", cluster.scheduler_address]
-        return CliRunner().invoke(main, [str(a) for a in arguments])
+        return run_command(*arguments)
 
     return run
 

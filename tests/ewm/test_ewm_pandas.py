@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import Backend
 
-from mgrec.core.backends import Backend
 from mgrec.signal import ewm
 
 RATES = [

@@ -9,9 +9,9 @@ import pytest
 from graphs import fetched
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from internals import divide_among_threads
 from scipy import signal
 
-from mgrec.engines.cpu import threads
 from mgrec.signal import lfilter, sosfilt
 
 EXTENDED, GPU = pytest.mark.extended, pytest.mark.gpu
@@ -215,7 +215,7 @@ def test_states_of_one_row_serve_all_rows():
 
 @pytest.fixture
 def three_threads(monkeypatch):
-    monkeypatch.setattr(threads, "MIN_STEPS_FOR_THREADS", 1 << 12)
+    divide_among_threads(monkeypatch, 1 << 12)
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
 
 

@@ -6,9 +6,9 @@ import dask.array as da
 import numpy as np
 import pytest
 from graphs import fetched
+from internals import begin_chunks
 from scipy import signal
 
-from mgrec.filters import recurrence
 from mgrec.signal import ewm, lfilter, sosfilt
 
 FILTERS = {
@@ -43,7 +43,7 @@ def draw(shape, axis, share, form):
 
 
 def test_large_chunks_of_a_contractive_filter_do_not_speculate(monkeypatch):
-    monkeypatch.setattr(recurrence, "LARGE", 1)
+    begin_chunks(monkeypatch)
     x, marks = draw((6000,), 0, 0.01, "full")
     wanted = lfilter([1.0], [1.0, -0.5], x, reset=marks)
     data = da.from_array(x, chunks=2000)

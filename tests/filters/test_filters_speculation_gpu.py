@@ -5,8 +5,8 @@ import logging
 import dask.array as da
 import numpy as np
 import pytest
+from internals import begin_chunks_on_gpu
 
-from mgrec.filters import recurrence as filters
 from mgrec.signal import ewm, lfilter, sosfilt
 
 pytestmark = pytest.mark.gpu
@@ -22,7 +22,7 @@ FILTERS = {
 @pytest.fixture(autouse=True)
 def eager(monkeypatch):
     """Speculate on chunks for which it would not pay."""
-    monkeypatch.setattr(filters, "LARGE_ON_GPU", 1)
+    begin_chunks_on_gpu(monkeypatch)
 
 
 def on_gpu(x, axis=-1):

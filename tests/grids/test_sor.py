@@ -4,10 +4,9 @@ import dask.array as da
 import numpy as np
 import pytest
 from grid_arrays import by_sweeps, in_thirds, numbers, same
+from internals import FOUR_REGISTERS, divide_sweeps
 
 import mgrec
-from mgrec.engines.cpu.simd.arithmetic import FOUR_REGISTERS
-from mgrec.grids.sor.cpu import phases
 
 # A strip has FOUR_REGISTERS // 8 rows in float64, and FOUR_REGISTERS // 4 in float32.
 SHAPES = [
@@ -39,8 +38,7 @@ def test_many_sweeps():
 @each_dtype
 @pytest.mark.parametrize("shape", [(300, 200), (90, 900), (5, 40, 50)])
 def test_threads_give_the_same_bits(shape, dtype, monkeypatch):
-    monkeypatch.setattr(phases, "_MANY", 1)
-    monkeypatch.setattr(phases, "_MANY_TOGETHER", 1)
+    divide_sweeps(monkeypatch)
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
     x, rhs = numbers(shape, dtype), numbers(shape, dtype, 1)
     same(mgrec.sor(x, rhs, omega=1.5, sweeps=20), by_sweeps(x, rhs, omega=1.5, sweeps=20))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from grid_arrays import in_thirds, same
 from grid_arrays import numbers as normal
+from internals import divide_loops
 
 import mgrec
-from mgrec.grids.loops.cpu import phases as loops
 
 pytestmark = pytest.mark.quick
 
@@ -58,8 +58,7 @@ def numbers(shape, dtype="f8", seed=0):
 def on_threads(local, **options):
     """Three threads, tiles of at most 7 by 9."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loops, "_TILE", (7, 9))
-        patch.setattr(loops, "threads_for", lambda size: 3)
+        divide_loops(patch)
         return mgrec.wavefront(local, **options)
 
 

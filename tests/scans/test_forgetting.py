@@ -8,18 +8,14 @@ import pytest
 from distributed import Client
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import Judge, begin_chunks, begin_chunks_on_gpu, divide_among_threads
 from oracles import linear, loop
 
 import mgrec
 import mgrec.dask
 from mgrec.core.algebra.transfer_map import affine
-from mgrec.engines.cpu import threads
 from mgrec.engines.cuda.backend import BACKEND
-from mgrec.filters import recurrence as filters
-from mgrec.scans import recurrence as transfer
 from mgrec.scans.arguments import check
-from mgrec.scans.cpu.reference import Judge
-from mgrec.scans.cuda import speculation as cuda_speculation
 from mgrec.signal import lfilter
 
 STEPS = 1 << 14
@@ -43,9 +39,8 @@ each_place = pytest.mark.parametrize(
 def eager():
     """Cut rows for threads, and begin chunks, where it would not pay."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "MIN_STEPS_FOR_THREADS", STEPS // 2)
-        patch.setattr(transfer, "LARGE", 1)
-        patch.setattr(filters, "LARGE", 1)
+        divide_among_threads(patch, STEPS // 2)
+        begin_chunks(patch)
         yield
 
 
@@ -53,8 +48,7 @@ def eager():
 def two_threads(monkeypatch, request):
     monkeypatch.setenv("MGREC_NUM_THREADS", "2")
     if request.node.get_closest_marker("gpu"):
-        monkeypatch.setattr(transfer, "LARGE_ON_GPU", 1)
-        monkeypatch.setattr(cuda_speculation, "_PREFIX_FRACTION", 8)
+        begin_chunks_on_gpu(monkeypatch)
 
 
 @st.composite

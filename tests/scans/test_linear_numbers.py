@@ -8,12 +8,10 @@ import pytest
 from cases import from_gpu, on_gpu
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from internals import divide_scans
 from oracles import differences, linear, linear_bound, loop
 
 import mgrec
-from mgrec.distributed.graph import chains
-from mgrec.engines.cpu import threads
-from mgrec.scans.cpu import threads as local
 
 FLOATS = ["float32", "float64"]
 ONE, THREE, HALVES = ("one", None, "stream"), ("threads", 3, "stream"), ("dask", [0.5], "stream")
@@ -31,9 +29,7 @@ def solve(s, t, initial, axis, reverse, way):
     to_place, to_host = (on_gpu, from_gpu) if "cupy" in kind else (np.asarray, np.asarray)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MGREC_NUM_THREADS", str(detail) if kind == "threads" else "1")
-        patch.setattr(threads, "MIN_STEPS_FOR_THREADS", 32)
-        patch.setattr(local, "SHORT", 8)
-        patch.setattr(chains, "LARGEST", 2)
+        divide_scans(patch)
         if "dask" not in kind:
             s, t = (to_place(x) if np.ndim(x) else x for x in (s, t))
             return to_host(mgrec.linear_recurrence(s, t, initial, axis=axis, reverse=reverse))

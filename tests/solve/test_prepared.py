@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import ref
 
 import numpy as np
 import pytest
+from internals import record_solved
 
 import mgrec
 from mgrec.signal import lfilter, sosfilt
-from mgrec.solve import local, prepared
 
 
 @pytest.fixture
-def solved(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def solved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The problems that were solved without a prepared call."""
-    found: list[Any] = []
-    solve = local.solve
-    monkeypatch.setattr(local, "solve", lambda *call: found.append(call) or solve(*call))
-    prepared.cache_entry.cache_clear()
-    yield found
-    prepared.cache_entry.cache_clear()
+    return record_solved(monkeypatch)
 
 
 def draw(*shape: int, dtype: str = "f8", seed: int = 0) -> Any:

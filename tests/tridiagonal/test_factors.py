@@ -5,10 +5,10 @@ import pickle
 import dask.array as da
 import numpy as np
 import pytest
+from internals import phase_of
 from tridiagonal_matrices import NAMES, error, gtsv, in_chunks, matrix, with_solutions
 
 import mgrec
-from mgrec.distributed.observability import phase_of
 
 
 def draw(*shapes, seed=0):

@@ -4,10 +4,10 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from internals import phase_of
 from tridiagonal_matrices import NAMES, dominant, error, gtsv, in_chunks, matrix, with_solutions
 
 import mgrec
-from mgrec.distributed.observability import phase_of
 
 
 @pytest.mark.parametrize("memory", ["stream", "two-pass"])

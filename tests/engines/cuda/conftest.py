@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from cuda_on_host import HostCompiler, forget_launches, run_on_host
+from internals import record_solved
 
 from mgrec.engines.cuda.compilation import OPTIONS
-from mgrec.solve import local
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,7 @@ def on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator
 @pytest.fixture
 def solved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The problems that were solved without a prepared call."""
-    found: list[Any] = []
-    solve = local.solve
-    monkeypatch.setattr(local, "solve", lambda *call: found.append(call) or solve(*call))
+    found: list[Any] = record_solved(monkeypatch)
     return found
 
 

@@ -3,9 +3,9 @@
 import dask.array as da
 import numpy as np
 import pytest
+from internals import divide_among_threads
 
 import mgrec
-from mgrec.engines.cpu import threads
 
 BLOSUM = {"matrix": "BLOSUM62", "gap": -11, "extend": -1}
 LETTERS = {"match": 3, "mismatch": -2, "gap": -4, "extend": -4}
@@ -63,7 +63,7 @@ def test_scores_past_a_byte_and_past_two():
 def test_threads_share_pairs(monkeypatch):
     texts = draw(BLOSUM, 20)
     want = mgrec.smith_waterman(texts, texts[::-1], **BLOSUM)
-    monkeypatch.setattr(threads, "MIN_STEPS_FOR_THREADS", 1)
+    divide_among_threads(monkeypatch, 1)
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
     assert_same(mgrec.smith_waterman(texts, texts[::-1], **BLOSUM), want)
 

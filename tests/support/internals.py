@@ -1,0 +1,97 @@
+"""What tests of public functions change of the package, or read of it, in one place.
+
+Calls are divided among threads and tasks, begun before their entries are known, and prepared from
+sizes on that small tests do not have.
+"""
+
+import pytest
+from click.testing import CliRunner
+
+from mgrec.cli.command import main
+from mgrec.core.backends import Backend
+from mgrec.distributed.graph import build, chains
+from mgrec.distributed.observability import phase_of
+from mgrec.engines.cpu import threads
+from mgrec.engines.cpu.simd.arithmetic import FOUR_REGISTERS
+from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
+from mgrec.filters import recurrence as filters
+from mgrec.grids.loops.cpu import phases as loops
+from mgrec.grids.sor.cpu import phases as sweeps
+from mgrec.scans import recurrence as scans
+from mgrec.scans.cpu import threads as scan_threads
+from mgrec.scans.cpu.reference import Judge
+from mgrec.scans.cuda import speculation
+from mgrec.solve import local, prepared
+from mgrec.tridiagonal import factor_api
+
+__all__ = ["FOUR_REGISTERS", "MIN_STREAMED_BYTES", "Backend", "Judge", "phase_of"]
+
+
+def run_command(*arguments, input=None):
+    """Run the command ``mgrec`` in this process, with the text `input` on its standard input."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], input=input)
+
+
+def divide_among_threads(patch: pytest.MonkeyPatch, least: int, many: int | None = None) -> None:
+    """Divide calls of so many steps among threads; rows are cut from `many` threads a row on."""
+    patch.setattr(threads, "MIN_STEPS_FOR_THREADS", least)
+    if many is not None:
+        patch.setattr(scan_threads, "MANY_THREADS", many)
+
+
+def divide_scans(patch: pytest.MonkeyPatch) -> None:
+    """Divide scans of 32 steps among threads, and chains of two chunks among tasks."""
+    divide_among_threads(patch, 32)
+    patch.setattr(scan_threads, "SHORT", 8)
+    few_chunks_a_task(patch, 2)
+
+
+def few_chunks_a_task(patch: pytest.MonkeyPatch, count: int) -> None:
+    patch.setattr(chains, "LARGEST", count)
+
+
+def few_chunks_a_graph(patch: pytest.MonkeyPatch, count: int) -> None:
+    patch.setattr(build, "MANY_CHUNKS", count)
+
+
+def divide_loops(patch: pytest.MonkeyPatch) -> None:
+    """Three threads, tiles of at most 7 by 9."""
+    patch.setattr(loops, "_TILE", (7, 9))
+    patch.setattr(loops, "threads_for", lambda size: 3)
+
+
+def divide_sweeps(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sweeps, "_MANY", 1)
+    patch.setattr(sweeps, "_MANY_TOGETHER", 1)
+
+
+def begin_chunks(patch: pytest.MonkeyPatch) -> None:
+    """Begin chunks of any size before their entries are known."""
+    patch.setattr(scans, "LARGE", 1)
+    patch.setattr(filters, "LARGE", 1)
+
+
+def begin_chunks_on_gpu(patch: pytest.MonkeyPatch) -> None:
+    for module in (scans, filters):
+        patch.setattr(module, "LARGE_ON_GPU", 1)
+    patch.setattr(speculation, "_PREFIX_FRACTION", 8)
+
+
+def record_solved(patch: pytest.MonkeyPatch):
+    """Return a list to which calls are added that are solved without a prepared call."""
+    found = []
+    solve = local.solve
+    patch.setattr(local, "solve", lambda *call: found.append(call) or solve(*call))
+    prepared.cache_entry.cache_clear()
+    return found
+
+
+def solve_nothing(patch: pytest.MonkeyPatch, taken) -> None:
+    """Let `taken()` be called where a call whose arguments are checked would be solved."""
+
+    class Takes:
+        def device_of(self, arrays):
+            taken()
+
+    patch.setattr(local, "common_backend", lambda *arguments: Takes())
+    patch.setattr(factor_api, "factor_chunk", lambda *arguments, **options: taken())
