@@ -221,8 +221,8 @@ def viterbi(
             return on_gpu.viterbi(in_logarithms)
         pointers = solve(forward_problem(in_logarithms, "score"))
         steps = solve(follow_problem(in_logarithms, pointers))
-        both = from_elements(steps, _FLOAT64, (2,))
-        return ViterbiPath(both[..., 1].sum(axis=model.axis), both[..., 0].astype(np.int32))
+        states, log_probs = (from_elements(steps, _FLOAT64, (), start) for start in (0, 1))
+        return ViterbiPath(log_probs.sum(axis=model.axis), states.astype(np.int32))
 
     return Composed("viterbi", solve_passes)
 
@@ -280,5 +280,4 @@ def sample(
 
 def _log_prob(model: Model, filtered: Any) -> Any:
     """Return the log-likelihood of each row, from the result of the pass "forward"."""
-    both = from_elements(filtered, _FLOAT64, (model.count + 1,))
-    return both[..., -1].sum(axis=model.axis)
+    return from_elements(filtered, _FLOAT64, (), model.count).sum(axis=model.axis)

@@ -12,7 +12,7 @@ from ..core.arrays.elements import from_elements
 from ..core.contract.problem import Composed
 from ..solve import public_function, refuse_labelled, solve
 from . import on_gpu
-from .arguments import Model, check_model, filter_problem, smooth_problem
+from .arguments import check_model, filter_problem, smooth_problem
 from .results import KalmanFilter, KalmanSmoother
 
 _FLOAT64 = np.dtype(np.float64)
@@ -115,17 +115,11 @@ def kalman_filter(
     def solve_passes() -> KalmanFilter:
         if not model.is_on_host:
             return on_gpu.kalman_filter(model)
-        numbers = _numbers(model, solve(filter_problem(model, "filter")))
-        n, narrow = model.n, partial(cast, dtype=model.dtype)
-        llf_obs, predicted, filtered = numbers[..., 0], 1, 1 + n + n * n
-        return KalmanFilter(
-            llf_obs.sum(axis=model.axis),
-            narrow(llf_obs),
-            narrow(numbers[..., filtered : filtered + n]),
-            narrow(_matrices(numbers, filtered + n, n)),
-            narrow(numbers[..., predicted : predicted + n]),
-            narrow(_matrices(numbers, predicted + n, n)),
-        )
+        elements, n = solve(filter_problem(model, "filter")), model.n
+        llf_obs = from_elements(elements, _FLOAT64, ())
+        predicted, filtered = _states(elements, n, 1), _states(elements, n, 1 + n + n * n)
+        narrow = [cast(array, model.dtype) for array in (llf_obs, *filtered, *predicted)]
+        return KalmanFilter(llf_obs.sum(axis=model.axis), *narrow)
 
     return Composed("kalman_filter", solve_passes)
 
@@ -195,10 +189,12 @@ obs_intercept, state_intercept, axis, reset, memory
             return on_gpu.kalman_smoother(model)
         filtered = solve(filter_problem(model, "filter"))
         smoothed = solve(smooth_problem(model, filtered))
-        n = model.n
-        numbers = from_elements(smoothed, model.dtype, (n + n * n,))
-        llf = _numbers(model, filtered)[..., 0].sum(axis=model.axis)
-        return KalmanSmoother(llf, numbers[..., :n], _matrices(numbers, n, n))
+        n, dtype = model.n, model.dtype
+        return KalmanSmoother(
+            from_elements(filtered, _FLOAT64, ()).sum(axis=model.axis),
+            from_elements(smoothed, dtype, (n,)),
+            from_elements(smoothed, dtype, (n, n), n),
+        )
 
     return Composed("kalman_smoother", solve_passes)
 
@@ -257,17 +253,15 @@ obs_intercept, state_intercept, axis, reset, memory
     def solve_passes() -> Any:
         if not model.is_on_host:
             return on_gpu.kalman_filter(model).llf
-        llf_obs = from_elements(solve(filter_problem(model, "llf")), _FLOAT64, (1,))
-        return llf_obs[..., 0].sum(axis=model.axis)
+        llf_obs = from_elements(solve(filter_problem(model, "llf")), _FLOAT64, ())
+        return llf_obs.sum(axis=model.axis)
 
     return Composed("log_likelihood", solve_passes)
 
 
-def _numbers(model: Model, elements: Any) -> Any:
-    return from_elements(elements, _FLOAT64, (1 + 2 * (model.n + model.n**2),))
-
-
-def _matrices(numbers: Any, start: int, n: int) -> Any:
-    """Return the matrices (..., n, n) that begin at a place among the numbers of a step."""
-    flat = numbers[..., start : start + n * n]
-    return flat.reshape(*flat.shape[:-1], n, n)
+def _states(elements: Any, n: int, start: int) -> tuple[Any, Any]:
+    """Return means and covariances that begin at a place among the numbers of an element."""
+    return (
+        from_elements(elements, _FLOAT64, (n,), start),
+        from_elements(elements, _FLOAT64, (n, n), start + n),
+    )

@@ -222,6 +222,16 @@ def test_models_without_noise_of_observations():
         np.testing.assert_allclose(filtered.filtered_state, wanted[1], rtol=1e-10, atol=1e-11)
 
 
+def test_chunks_of_unknown_sizes():
+    model = drawn(40, n=2)
+    is_kept = np.arange(40) % 4 != 1
+    arguments = {**model, "endog": in_chunks(model["endog"])[in_chunks(is_kept)]}
+    wanted = {**model, "endog": model["endog"][is_kept]}
+    for function in (mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother):
+        for values, others in zip(function(**arguments), function(**wanted), strict=True):
+            np.testing.assert_allclose(values.compute(), others, rtol=1e-11, atol=1e-12)
+
+
 def test_singular_variances_give_nan_and_no_error():
     model = local_linear_trend(30)
     model.update(obs_cov=np.zeros((1, 1)), state_cov=np.zeros((2, 2)))

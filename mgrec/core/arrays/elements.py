@@ -50,27 +50,38 @@ def _pack(array: np.ndarray, shape: Shape, dtype: np.dtype[Any]) -> np.ndarray:
     return flat.view(dtype).reshape(outer)
 
 
-def from_elements(elements: Any, dtype: np.dtype[Any], shape: Shape) -> Any:
-    """Return the array of `dtype` whose last axes, of this shape, were those of an element."""
+def from_elements(elements: Any, dtype: np.dtype[Any], shape: Shape, start: int = 0) -> Any:
+    """Return an array of `dtype` whose last axes, of this shape, were part of an element.
+
+    The part begins at number `start`; without it, the array is that of :func:`as_elements`.
+    """
     if not is_lazy(elements):
-        return unpack(elements, dtype, shape)
+        return unpack(elements, dtype, shape, start)
     axes = range(elements.ndim, elements.ndim + len(shape))
     chunks = (*elements.chunks, *((length,) for length in shape))
     return elements.map_blocks(
-        partial(unpack, dtype=dtype, shape=shape),
-        new_axis=list(axes),
+        partial(_unpack_chunk, dtype=dtype, shape=shape, start=start),
+        new_axis=list(axes) or None,
         chunks=chunks,
         dtype=dtype,
         meta=np.empty((0,) * len(chunks), dtype),
     )
 
 
-def unpack(elements: np.ndarray, dtype: np.dtype[Any], shape: Shape) -> np.ndarray:
+def unpack(elements: np.ndarray, dtype: np.dtype[Any], shape: Shape, start: int = 0) -> np.ndarray:
     """Return :func:`from_elements` of an array in memory, aligned."""
     if elements.size == 0:
         return np.empty((*elements.shape, *shape), dtype)
-    flat = np.ascontiguousarray(elements).reshape(-1).view(dtype)
-    return as_native(flat).reshape(*elements.shape, *shape)
+    flat = as_native(np.ascontiguousarray(elements).reshape(-1).view(dtype))
+    numbers = flat.reshape(*elements.shape, -1)[..., start : start + prod(shape)]
+    return numbers.reshape(*elements.shape, *shape)
+
+
+def _unpack_chunk(
+    elements: np.ndarray, dtype: np.dtype[Any], shape: Shape, start: int
+) -> np.ndarray:
+    """Return a part of the elements of a chunk that does not keep the others in memory."""
+    return np.ascontiguousarray(unpack(elements, dtype, shape, start))
 
 
 def broadcast_shape(shapes: dict[str, tuple[Any, ...]], what: str) -> tuple[Any, ...]:
