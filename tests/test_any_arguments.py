@@ -52,6 +52,7 @@ CALLS = {
     signal.sosfilt: ((SOS, X), {}),
     signal.filtfilt: ((B, A, X), {}),
     signal.sosfiltfilt: ((SOS, X), {}),
+    signal.decimate: ((X, 4), {}),
     signal.lfilter_zi: ((B, A), {}),
     signal.lfiltic: ((B, A, X[:2]), {}),
     signal.sosfilt_zi: ((SOS,), {}),

@@ -6,6 +6,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from cases import from_gpu, on_gpu
+from internals import divide_among_threads
 
 import mgrec
 from mgrec.hmm import on_gpu as array_operations
@@ -232,6 +233,20 @@ def test_states_that_cannot_be_left_or_reached(place):
     wanted = forward_backward_loop(startprob, transmat, log_frameprob[20:])
     np.testing.assert_allclose(posteriors[20:], wanted[1], rtol=1e-12)
     assert np.isnan(posteriors[:20]).all()
+
+
+def test_rows_are_divided_among_threads(monkeypatch):
+    model = drawn(20, 3, rows=(7,))
+    uniform = np.random.default_rng(0).random((7, 20))
+    functions = mgrec.hmm.forward_backward, mgrec.hmm.viterbi
+    one = [function(*model) for function in functions]
+    states = mgrec.hmm.sample(*model[:2], uniform)
+    monkeypatch.setenv("MGREC_NUM_THREADS", "3")
+    divide_among_threads(monkeypatch, 1)
+    for function, wanted in zip(functions, one, strict=True):
+        for values, others in zip(function(*model), wanted, strict=True):
+            np.testing.assert_array_equal(values, others)
+    np.testing.assert_array_equal(mgrec.hmm.sample(*model[:2], uniform), states)
 
 
 def test_dtypes():

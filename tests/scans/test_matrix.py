@@ -6,6 +6,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from cases import from_gpu, on_gpu
+from internals import divide_among_threads
 
 import mgrec
 from mgrec.scans.matrix.arguments import scalar_problem
@@ -247,7 +248,7 @@ def test_empty_arrays(shape):
 
 def test_rows_are_divided_among_threads(monkeypatch):
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
-    monkeypatch.setattr("mgrec.engines.cpu.threads.MIN_STEPS_FOR_THREADS", 1)
+    divide_among_threads(monkeypatch, 1)
     matrix_map = mgrec.maps.matrix(2)
     matrices, vectors, initial = drawn(matrix_map, 9, rows=(7,))
     states = mgrec.scan(matrix_map, matrices, vectors, initial=initial)

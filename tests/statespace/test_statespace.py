@@ -4,6 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from cases import from_gpu, on_gpu
+from internals import divide_among_threads
 
 import mgrec
 from mgrec.statespace import on_gpu as array_operations
@@ -311,6 +312,17 @@ def test_rows_and_axes():
     np.testing.assert_allclose(values.llf, smoothed.llf, rtol=1e-12)
     mean = np.moveaxis(values.smoothed_state.compute(), 0, 2)
     np.testing.assert_allclose(mean, smoothed.smoothed_state, rtol=1e-9, atol=1e-10)
+
+
+def test_rows_are_divided_among_threads(monkeypatch):
+    model = drawn(20, rows=(7,))
+    functions = mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother
+    one = [function(**model) for function in functions]
+    monkeypatch.setenv("MGREC_NUM_THREADS", "3")
+    divide_among_threads(monkeypatch, 1)
+    for function, wanted in zip(functions, one, strict=True):
+        for values, others in zip(function(**model), wanted, strict=True):
+            np.testing.assert_array_equal(values, others)
 
 
 def test_dtypes():
