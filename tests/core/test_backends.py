@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import mgrec
+from mgrec.core.arrays.array_types import cast
 from mgrec.core.backends import CPU, REGISTRY, Backend, backend_of, common_backend
 from mgrec.core.contract.kernels import Kernels, at_once
 from mgrec.filters.cpu import one_thread as filters
@@ -211,3 +212,25 @@ def test_the_backend_of_arrays() -> None:
     assert backend_of(Wrapped(X)) == WrappedBackend()
     assert common_backend([0.5, X, Wrapped(X)], "some") == WrappedBackend("some")
     assert common_backend([0.5, X], "some") is CPU
+
+
+SPECIAL = np.array(
+    [0.0, -0.0, 1e-45, -1e-45, 1.1754942e-38, -1.17549435e-38, 1.0, -3.4028235e38, np.inf, -np.inf]
+).astype("f4")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("narrow", "wide"), [("f4", "f8"), ("f4", "c16"), ("c8", "c16")])
+def test_subnormal_numbers_stay_on_a_gpu(narrow: str, wide: str) -> None:
+    cupy: Any = pytest.importorskip("cupy", reason="CuPy is not installed")
+    x = np.tile(SPECIAL, (6, 1))
+    if narrow == "c8":
+        x = np.stack([x, x[:, ::-1]], axis=-1).view("c8")[..., 0]
+    for layout in (x, x.T, x[::2, 1::3]):
+        got = cast(cupy.asarray(layout), np.dtype(wide)).get()
+        assert got.dtype == wide
+        np.testing.assert_array_equal(got, layout.astype(wide))
+        for part in ("real", "imag"):
+            signs = np.signbit(getattr(layout.astype(wide), part))
+            np.testing.assert_array_equal(np.signbit(getattr(got, part)), signs)
+    assert np.isnan(cast(cupy.full(3, np.nan, narrow), np.dtype(wide)).get()).all()

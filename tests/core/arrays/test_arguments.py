@@ -8,7 +8,6 @@ import pytest
 
 import mgrec
 import mgrec.dask
-from mgrec.core.arrays.validation import as_axis, as_flag, as_integer, as_real
 from mgrec.signal import (
     ewm,
     filtfilt,
@@ -106,9 +105,10 @@ def test_what_is_refused(name):
 
 
 def test_what_is_taken():
-    assert [as_integer("n", n) for n in (3, np.int8(3), np.array(3))] == [3, 3, 3]
-    assert [as_axis(k, (2, 3)) for k in (-2, 1, np.uint8(1))] == [0, 1, 1]
-    assert as_flag("reverse", np.False_) is False
-    numbers = (0.5, np.float16(0.5), np.array(0.5), np.float64(0.5))
-    assert [as_real("alpha", number) for number in numbers] == [0.5] * 4
-    assert as_real("com", 3) == 3.0
+    for axis in (-1, 0, np.int8(0), np.array(0), np.uint8(0)):
+        np.testing.assert_array_equal(ALONG_AN_AXIS["linear"](X, axis=axis)[:2], [1.0, 1.5])
+    assert ALONG_AN_AXIS["linear"](X, reverse=np.False_)[1] == 1.5
+    wanted = ewm(X, alpha=0.5)
+    for alpha in (np.float16(0.5), np.array(0.5), np.float64(0.5)):
+        np.testing.assert_array_equal(ewm(X, alpha=alpha), wanted)
+    np.testing.assert_array_equal(ewm(X, com=1), wanted)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-from contextlib import suppress
 from typing import Any
 
 import dask.array as da
@@ -11,16 +9,11 @@ import foreign_cases
 import numba
 import numpy as np
 import pytest
+from cuda_on_host import DeviceArray, pretend_cupy
 from layouts import read_only, swapped, unaligned
 
 import mgrec
-from mgrec.core.arrays.array_types import as_native, cast, check_same_device
-from mgrec.core.backends import CPU, backend_of
-from mgrec.core.contract.recurrence import ChunkInputs
-from mgrec.engines.cpu.compilation import compile_kernel
 from mgrec.signal import ewm, lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi, sosfiltfilt
-from mgrec.solve import local
-from mgrec.tridiagonal import factor_api
 
 
 class Device:
@@ -28,42 +21,17 @@ class Device:
         self.id = number
 
 
-class OnGpu:
-    """An array on a GPU, as far as it is looked at."""
-
-    __cuda_array_interface__ = None
-    ndim, dtype = 1, np.dtype("f4")
-
-    def __init__(self, number=0):
-        self.device = Device(number)
-
-
-class Lazy:
-    """A Dask array of chunks on a GPU."""
-
-    _meta = OnGpu()
-    ndim, dtype = 1, np.dtype("f4")
-
-
-@pytest.mark.parametrize(
-    ("array", "expected"), [(np.ones(3), False), (2.0, False), (OnGpu(), True), (Lazy(), True)]
-)
-def test_where_an_array_is(array, expected):
-    assert (backend_of(array) is not CPU) == expected
-
-
-def test_which_arrays_go_together():
-    for scalar in (0.5, np.float32(0.5), np.array(0.5)):
-        check_same_device([("s", scalar), ("t", OnGpu())], [("initial", Lazy())])
-        check_same_device([("s", scalar), ("t", np.ones(3))], [])
-    check_same_device([("t", OnGpu())], [("initial", np.ones(3))])
-    with pytest.raises(TypeError, match="got initial on a GPU and t in host memory"):
-        check_same_device([("t", np.ones(3))], [("initial", OnGpu())])
-    for array in (OnGpu(), Lazy()):
+def test_which_arrays_go_together(monkeypatch):
+    pretend_cupy(monkeypatch)
+    line, on_gpu = np.ones(3), np.ones(3).view(DeviceArray)
+    for t in (on_gpu, da.from_array(line).map_blocks(np.copy, meta=on_gpu[:0])):
         with pytest.raises(TypeError, match=r"got t on a GPU and s in host.*cupy.asarray\(s\)"):
-            check_same_device([("s", np.ones(3)), ("t", array)], [])
+            mgrec.linear_recurrence(line, t)
+    with pytest.raises(TypeError, match="got initial on a GPU and t in host memory"):
+        mgrec.linear_recurrence(0.5, np.ones((3, 2)), initial=on_gpu)
+    other = np.ones(3).view(type("Other", (DeviceArray,), {"device": Device(1), "__module__": "cupy"}))
     with pytest.raises(ValueError, match="on one device; got s on 0, t on 1"):
-        check_same_device([("s", OnGpu(0)), ("t", OnGpu(1))], [])
+        mgrec.linear_recurrence(on_gpu, other)
 
 
 B, A = np.array([0.2, 0.1]), np.array([1.0, -0.7])
@@ -121,10 +89,6 @@ def quick(names):
     return [n if n in QUICK else pytest.param(n, marks=pytest.mark.extended) for n in names]
 
 
-class Recorded(Exception):
-    """Arrays have come to where kernels are called."""
-
-
 class Tagged(np.ndarray):
     pass
 
@@ -161,22 +125,6 @@ def assert_same(results, wanted):
         assert getattr(result, "dtype", np.dtype(bool)).isnative
         assert np.asarray(result).dtype == np.asarray(native).dtype
         np.testing.assert_array_equal(result, native)
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_kernels_are_given_native_arrays(name, monkeypatch):
-    def recorded(arrays, *more):
-        arrays = arrays if isinstance(arrays, tuple) else more[0].blocks
-        assert all(array.dtype.isnative and array.flags.aligned for array in arrays)
-        assert {*map(type, arrays)} == {np.ndarray}
-        raise Recorded
-
-    monkeypatch.setattr(local, "common_backend", recorded)
-    monkeypatch.setattr(factor_api, "factor_chunk", recorded)
-    call, *arrays = CALLS[name]
-    for layout in (swapped, unaligned, tagged):
-        with suppress(Recorded):
-            call(*map(layout, arrays))
 
 
 @pytest.mark.parametrize("name", quick(CALLS))
@@ -225,25 +173,6 @@ def test_host_arrays_beside_those_of_a_gpu():
                 cupy.testing.assert_array_equal(result, native)
 
 
-def test_native_arrays_are_not_copied_and_copies_keep_strides():
-    assert as_native(TABLE) is TABLE
-    assert as_native(TABLE[::2, ::-1]).base is not None
-    assert np.shares_memory(as_native(TABLE.view(Tagged)), TABLE)
-    copy = as_native(swapped(TABLE).T)
-    assert copy.flags.f_contiguous
-    np.testing.assert_array_equal(copy, TABLE.T)
-    for dtype in map(np.dtype, ("f4", "f8", "c16")):
-        x = np.ones(3, dtype)
-        assert cast(x, dtype) is x
-        np.testing.assert_array_equal(cast(swapped(x), dtype), x)
-
-
-def test_blocks_are_native_where_a_worker_takes_them():
-    inputs = ChunkInputs((unaligned(TABLE), swapped(TABLE)), (0, 0), (0, 0))
-    for taken in (inputs, pickle.loads(pickle.dumps(inputs))):
-        assert all(block.flags.aligned and block.dtype.isnative for block in taken.blocks)
-
-
 def test_out_is_native_or_refused():
     with pytest.raises(ValueError, match="out must be aligned"):
         mgrec.linear_recurrence(0.5, LINE, out=unaligned(LINE))
@@ -258,38 +187,10 @@ def test_out_is_native_or_refused():
     np.testing.assert_array_equal(out, mgrec.linear_recurrence(0.5, LINE))
 
 
-def test_kernels_refuse_another_byte_order():
-    kernel = compile_kernel(lambda array: array.size)
-    with pytest.raises(TypeError, match="arrays in native byte order"):
-        kernel(swapped(LINE))
-
-
 def test_float16_of_another_byte_order():
     half = np.ones(8, "f2")
     wanted = mgrec.linear_recurrence(0.5, half)
     assert_same(mgrec.linear_recurrence(0.5, swapped(half)), wanted)
-
-
-SPECIAL = np.array(
-    [0.0, -0.0, 1e-45, -1e-45, 1.1754942e-38, -1.17549435e-38, 1.0, -3.4028235e38, np.inf, -np.inf]
-).astype("f4")
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(("narrow", "wide"), [("f4", "f8"), ("f4", "c16"), ("c8", "c16")])
-def test_subnormal_numbers_stay_on_a_gpu(narrow: str, wide: str) -> None:
-    cupy: Any = pytest.importorskip("cupy", reason="CuPy is not installed")
-    x = np.tile(SPECIAL, (6, 1))
-    if narrow == "c8":
-        x = np.stack([x, x[:, ::-1]], axis=-1).view("c8")[..., 0]
-    for layout in (x, x.T, x[::2, 1::3]):
-        got = cast(cupy.asarray(layout), np.dtype(wide)).get()
-        assert got.dtype == wide
-        np.testing.assert_array_equal(got, layout.astype(wide))
-        for part in ("real", "imag"):
-            signs = np.signbit(getattr(layout.astype(wide), part))
-            np.testing.assert_array_equal(np.signbit(getattr(got, part)), signs)
-    assert np.isnan(cast(cupy.full(3, np.nan, narrow), np.dtype(wide)).get()).all()
 
 
 @pytest.mark.gpu

@@ -7,11 +7,12 @@ from types import ModuleType
 import numba
 import numpy as np
 import pytest
+from layouts import swapped
 
 import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.engines.cpu import compilation
-from mgrec.engines.cpu.compilation import compile_step
+from mgrec.engines.cpu.compilation import compile_kernel, compile_step
 
 cfg = ModuleType("cfg")
 cfg.K = 2.0
@@ -161,3 +162,9 @@ def test_one_function_object_may_read_another_value(monkeypatch):
         mgrec.scan(kept, np.ones(1), initial=0.0)
     monkeypatch.undo()
     assert mgrec.scan(kept, np.ones(1), initial=0.0) == 2.0
+
+
+def test_kernels_refuse_another_byte_order():
+    kernel = compile_kernel(lambda array: array.size)
+    with pytest.raises(TypeError, match="arrays in native byte order"):
+        kernel(swapped(np.ones(3)))
