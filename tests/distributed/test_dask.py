@@ -11,9 +11,9 @@ import pytest
 from cases import CASES, as_tuple, chunked, map_arrays
 from dask._task_spec import Alias
 from graphs import check_graph
+from internals import few_tasks_a_graph
 
 import mgrec
-from mgrec.distributed.graph import packed
 from mgrec.signal import lfilter
 
 T = np.linspace(-1, 1, 50)
@@ -187,7 +187,7 @@ def test_very_many_small_chunks_take_two_tasks_each(call, monkeypatch):
         is_read_again = call is SMALL["two-pass"]
         assert count <= 300 * (2 + is_read_again) + 11  # and groups, and states
         assert not any(str(layer).startswith("precompute") for layer in found[0].dask.layers)
-        monkeypatch.setattr(packed, "VERY_MANY", 301)
+        few_tasks_a_graph(monkeypatch, 301)
         wanted = as_tuple(call(x))
         assert any(str(layer).startswith("precompute") for layer in wanted[0].dask.layers)
         for result, other in zip(dask.compute(*found), dask.compute(*wanted), strict=True):

@@ -3,12 +3,11 @@
 import dask.array as da
 import numpy as np
 import pytest
+from internals import LEAD, MIN_STREAMED_BYTES, section_rows
 from scipy import signal
 from test_filters import assert_same, draw
 
 import mgrec.signal
-from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
-from mgrec.filters.cpu.section_rows import LEAD, section_rows
 from mgrec.signal import lfilter, sosfilt
 
 # The tests of all filters run the same kernels.

@@ -3,12 +3,9 @@
 import numpy as np
 import oracles
 import pytest
+from internals import BLOCK, LONG, MIN_STREAMED_BYTES, TILE, Judge, safe_limits
 
 import mgrec
-from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
-from mgrec.scans.cpu.affine_rows import BLOCK, LONG, safe_limits
-from mgrec.scans.cpu.affine_tiles import TILE
-from mgrec.scans.cpu.reference import Judge
 
 # The tests of the public functions run the same kernels.
 pytestmark = pytest.mark.extended

@@ -4,9 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from internals import Judge
 from oracles import linear, loop
-
-from mgrec.scans.cpu.reference import Judge
 
 RANDOM = np.random.default_rng(3)
 

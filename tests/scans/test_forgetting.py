@@ -13,9 +13,6 @@ from oracles import linear, loop
 
 import mgrec
 import mgrec.dask
-from mgrec.core.algebra.transfer_map import affine
-from mgrec.engines.cuda.backend import BACKEND
-from mgrec.scans.arguments import check
 from mgrec.signal import lfilter
 
 STEPS = 1 << 14
@@ -257,23 +254,6 @@ def test_what_does_not_forget_is_not_begun(place, steps, s, caplog):
     w = solved(mgrec.linear_recurrence(lazy[1] if np.ndim(s) else s, lazy[0]), caplog)
     assert speculation(caplog) == []
     assert holds(w, full, t, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("s", "shape", "may"),
-    [
-        (np.ones(1), (1 << 26,), True),  # what the array holds is not known yet
-        (np.ones(1), (1 << 25,), False),
-        (np.ones((1, 2)), (1 << 28, 2), False),
-        (-0.5, (1 << 26, 2), True),
-        (-0.5, (1 << 26, 1), False),
-        (1.0, (1 << 29,), False),
-        (mgrec.Coefficient(lambda i: 0.5), (1 << 29,), False),
-    ],
-)
-def test_chunks_of_a_gpu_are_begun_by_what_is_known_of_them(s, shape, may):
-    problem = check(affine, {"s": s, "t": np.ones((1,) * len(shape))}, 0, 0, False)
-    assert problem.recurrence.may_speculate(shape, BACKEND) is may
 
 
 @pytest.mark.extended

@@ -9,22 +9,38 @@ from click.testing import CliRunner
 
 from mgrec.cli.command import main
 from mgrec.core.backends import Backend
-from mgrec.distributed.graph import build, chains
+from mgrec.distributed.graph import build, chains, packed
 from mgrec.distributed.observability import phase_of
 from mgrec.engines.cpu import threads
 from mgrec.engines.cpu.simd.arithmetic import FOUR_REGISTERS
 from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
 from mgrec.filters import recurrence as filters
+from mgrec.filters.cpu.section_rows import LEAD, section_rows
 from mgrec.grids.loops.cpu import phases as loops
 from mgrec.grids.sor.cpu import phases as sweeps
+from mgrec.scans import laws
 from mgrec.scans import recurrence as scans
 from mgrec.scans.cpu import threads as scan_threads
+from mgrec.scans.cpu.affine_rows import BLOCK, LONG, safe_limits
+from mgrec.scans.cpu.affine_tiles import TILE
 from mgrec.scans.cpu.reference import Judge
 from mgrec.scans.cuda import speculation
 from mgrec.solve import local, prepared
 from mgrec.tridiagonal import factor_api
 
-__all__ = ["FOUR_REGISTERS", "MIN_STREAMED_BYTES", "Backend", "Judge", "phase_of"]
+__all__ = [
+    "BLOCK",
+    "FOUR_REGISTERS",
+    "LEAD",
+    "LONG",
+    "MIN_STREAMED_BYTES",
+    "TILE",
+    "Backend",
+    "Judge",
+    "phase_of",
+    "safe_limits",
+    "section_rows",
+]
 
 
 def run_command(*arguments, input=None):
@@ -48,6 +64,11 @@ def divide_scans(patch: pytest.MonkeyPatch) -> None:
 
 def few_chunks_a_task(patch: pytest.MonkeyPatch, count: int) -> None:
     patch.setattr(chains, "LARGEST", count)
+
+
+def few_tasks_a_graph(patch: pytest.MonkeyPatch, count: int) -> None:
+    """Give chunks a task for each phase where they are fewer than `count`."""
+    patch.setattr(packed, "VERY_MANY", count)
 
 
 def few_chunks_a_graph(patch: pytest.MonkeyPatch, count: int) -> None:
@@ -95,3 +116,12 @@ def solve_nothing(patch: pytest.MonkeyPatch, taken) -> None:
 
     patch.setattr(local, "common_backend", lambda *arguments: Takes())
     patch.setattr(factor_api, "factor_chunk", lambda *arguments, **options: taken())
+
+
+def record_checked_laws(patch: pytest.MonkeyPatch):
+    """Forget the maps whose laws were checked; return a list to which checks are added."""
+    found = []
+    check = laws._check
+    patch.setattr(laws, "_check", lambda *call: found.append(call) or check(*call))
+    laws._tries_left.cache_clear()
+    return found

@@ -13,11 +13,13 @@ from cuda_cases import chunk_of, long_formula
 from cuda_on_host import DeviceArray, HostCompiler
 from grid_arrays import numbers
 
+import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.operators import PLUS_TIMES
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.core.backends import backend_of
 from mgrec.core.contract.recurrence import ChunkInputs
+from mgrec.engines.cuda.backend import BACKEND
 from mgrec.engines.cuda.device import Device
 from mgrec.engines.cuda.launches import Launch
 from mgrec.engines.cuda.tracing.functions import state_count
@@ -286,3 +288,22 @@ def test_pieces_cover_every_step_once_in_time_order(
     assert seen.all()
     in_time = seen[:, ::-1] if reverse else seen
     assert (np.diff(in_time, axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("s", "shape", "may"),
+    [
+        (np.ones(1), (1 << 26,), True),  # what the array holds is not known yet
+        (np.ones(1), (1 << 25,), False),
+        (np.ones((1, 2)), (1 << 28, 2), False),
+        (-0.5, (1 << 26, 2), True),
+        (-0.5, (1 << 26, 1), False),
+        (1.0, (1 << 29,), False),
+        (mgrec.Coefficient(lambda i: 0.5), (1 << 29,), False),
+    ],
+)
+def test_chunks_of_a_gpu_are_begun_by_what_is_known_of_them(
+    s: Any, shape: tuple[int, ...], may: bool
+) -> None:
+    problem = mgrec.linear_recurrence.build(s, np.ones((1,) * len(shape)), axis=0)
+    assert problem.recurrence.may_speculate(shape, BACKEND) is may
