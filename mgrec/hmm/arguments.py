@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,6 +95,7 @@ def check_chain(
     """Return the validated arguments of :func:`mgrec.hmm.sample`; the frames are `uniform`."""
     count = _number_of_states("transmat", transmat, 2)
     numbers = cast(as_vectors("uniform", uniform, ()), _FLOAT64)
+    numbers = _checked_values("uniform", numbers, _check_uniform)
     matrices = as_vectors("transmat", transmat, (count, count))
     if numbers.ndim == 0:
         raise ValueError("uniform must have an axis of steps; got a number")
@@ -109,6 +111,8 @@ def _checked(
     resets = [] if reset is None else [("reset", reset)]
     named = [(name, frames), ("transmat", matrices), *resets]
     check_same_device(named, [("startprob", starts)])
+    starts = _checked_values("startprob", starts, _check_probabilities)
+    matrices = _checked_values("transmat", matrices, _check_probabilities)
     shape = broadcast_shape(shapes, "the axes of steps and rows")
     axis = as_axis(axis, shape)
     check_rows("startprob", starts.shape[:-1], shape, axis)
@@ -119,6 +123,35 @@ def _checked(
     if not is_one_of(memory, ("stream", "two-pass")):
         raise ValueError(f"memory must be 'stream' or 'two-pass'; got {memory!r}")
     return Model(starts, matrices, frames, shape, axis, marks, memory)
+
+
+def _checked_values(name: str, array: Any, check: Callable[[str, Any], None]) -> Any:
+    """Return an array in host memory, or a Dask array of them, whose values have been checked.
+
+    Chunks are checked when they are computed. Arrays on a GPU are not: that would wait for it.
+    """
+    if not common_backend([array]).is_host:
+        return array
+    if not is_lazy(array):
+        check(name, array)
+        return array
+
+    def checked(block: Any) -> Any:
+        check(name, block)
+        return block
+
+    return array.map_blocks(checked, dtype=array.dtype, meta=array._meta)
+
+
+def _check_probabilities(name: str, array: Any) -> None:
+    if array.size and array.min() < 0:
+        raise ValueError(f"{name} must have probabilities of at least 0; got {array.min()}")
+
+
+def _check_uniform(name: str, array: Any) -> None:
+    is_valid = (array >= 0) & (array < 1)
+    if not is_valid.all():
+        raise ValueError(f"{name} must be in [0, 1); got {array[~is_valid].flat[0]}")
 
 
 def _number_of_states(name: str, value: Any, ndim: int) -> int:

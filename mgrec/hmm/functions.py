@@ -95,7 +95,7 @@ def forward_backward(
     transmat : array_like (..., states, states)
         Probability of each transition: ``transmat[i, j]`` from state i to state j. An array
         (..., steps, states, states) has those from the step before to each step; the first is not
-        used. Probabilities need not sum to 1.
+        used. Probabilities need not sum to 1, but for :func:`mgrec.hmm.sample`.
     log_frameprob : array_like (..., steps, states)
         Logarithm of the probability, or of the density, of each observation in each state. At most
         128 states. A missing observation has 0 in each state.
@@ -120,17 +120,23 @@ def forward_backward(
     TypeError
         If an argument is not real, or `reset` is of another dtype.
     ValueError
-        If shapes do not match, `axis` is out of range, or there are too many states.
+        If shapes do not match, `axis` is out of range, or there are too many states. If a
+        probability in host memory is negative; that of a chunk raises when the chunk is computed.
 
     Notes
     -----
-    *Accuracy.* Weights of states are scaled to a sum of 1 at each step, so that nothing underflows.
-    All is computed in float64. A chunk of a Dask array contributes a matrix, whose columns have
-    scales of their own: posteriors then differ by a few roundings from those of one chunk.
+    *Accuracy.* Weights of states are scaled to a sum of 1 at each step. A weight below 1e-290 is
+    kept as its logarithm, so that no possible sequence underflows. All is computed in float64. A
+    chunk of a Dask array contributes a matrix, whose columns have scales of their own: posteriors
+    then differ by a few roundings from those of one chunk.
 
-    *Cost.* One pass over the steps in each direction. A chunk's matrix takes as many passes as
-    there are states. CuPy arrays take some passes over matrices of all steps for each of
-    log2(steps) levels. Dask arrays of CuPy arrays are not supported.
+    *nan* in an argument gives nan. It does not mark a missing observation.
+
+    *Cost.* One pass over the steps in each direction. A step with weights below 1e-290 takes up to
+    5 times as long. A chunk's matrix takes as many passes as there are states. CuPy arrays take
+    some passes over matrices of all steps for each of log2(steps) levels. If their products have
+    entries below 1e-120, all is computed again in logarithms, with arrays that are larger by the
+    number of states. Dask arrays of CuPy arrays are not supported.
 
     Examples
     --------
@@ -194,8 +200,11 @@ def viterbi(
 
     Notes
     -----
-    *Ties* go to the lowest state. Scores (logarithms) of paths that differ by less than 1e-10 are
-    ties: the rounding of scores depends on the chunks, and the path does not.
+    *Ties* go to the lowest state. Scores (logarithms) of paths that differ by less than 1e-10 at a
+    step are ties: the rounding of scores depends on the chunks, and the path does not. Such
+    differences add up: ``log_prob`` may be below that of the best path by 1e-10 for each step.
+
+    *nan* in an argument gives a ``log_prob`` of nan, and states of no meaning.
 
     *Cost.* One pass over the steps in each direction, with one byte for each step and state in
     between.
@@ -242,11 +251,13 @@ def sample(
     Parameters
     ----------
     startprob, transmat, axis, reset, memory
-        See :func:`mgrec.hmm.forward_backward`.
+        See :func:`mgrec.hmm.forward_backward`. Here the probabilities of the next states must sum
+        to 1: they are not scaled.
     uniform : array_like (..., steps)
-        Independent random numbers from 0 to 1, as ``numpy.random.Generator.random`` draws them. The
+        Independent random numbers in [0, 1), as ``numpy.random.Generator.random`` draws them. The
         state at a step is the first one whose probability, added to those of all lower states,
-        exceeds the number.
+        exceeds the number. Where rounding leaves no such state, it is the last one of positive
+        probability.
 
     Returns
     -------
@@ -256,7 +267,8 @@ def sample(
     Raises
     ------
     TypeError, ValueError
-        As for :func:`mgrec.hmm.forward_backward`.
+        As for :func:`mgrec.hmm.forward_backward`, and ValueError for `uniform` in host memory that
+        is out of range.
 
     Examples
     --------

@@ -21,8 +21,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core.contract.elements import ElementChain
+from .underflow import BEFORE_FIRST, LOG_TINY, LOW
 
-FIRST_STATES = {"forward": -1.0, "score": np.inf, "follow": -1.0, "draw": -1.0}
+FIRST_STATES = {"forward": BEFORE_FIRST, "score": np.inf, "follow": -1.0, "draw": -1.0}
 """States before the first step of a sequence, for each entry."""
 
 
@@ -34,7 +35,8 @@ class HmmSummary:
     ----------
     columns : array (outer, inner, columns, numbers)
         Column i is the result of state i. The last column of all passes but "backward" is that of
-        a sequence that starts with the chunk.
+        a sequence that starts with the chunk. Weights that are tiny are logarithms: see
+        :mod:`.underflow`.
     log_scales : array (outer, inner, columns)
         Logarithms of the factors of the columns of "forward" and "backward".
     is_reset : array (outer, inner) of bool
@@ -84,18 +86,35 @@ def _best(summary: HmmSummary, carry_in: np.ndarray) -> np.ndarray:
     return scores - np.where(np.isfinite(most), most, 0.0)
 
 
+def logarithms(weights: np.ndarray) -> np.ndarray:
+    """Return the logarithms of weights, which may be logarithms already."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(weights < 0, weights, np.log(weights))
+
+
 def _combined(recurrence: HmmRecurrence, summary: HmmSummary, carry_in: np.ndarray) -> np.ndarray:
     """Return the weighted sum of the columns, scaled to a sum of 1."""
     count = recurrence.count
     images, log_scales = summary.columns[..., :count, :], summary.log_scales[..., :count]
-    logs = np.log(carry_in) + log_scales
+    logs = logarithms(carry_in) + log_scales
     most = logs.max(-1, keepdims=True)
-    factors = np.exp(logs - np.where(np.isfinite(most), most, 0.0))
+    logs = logs - np.where(np.isfinite(most), most, 0.0)
     # A column without a possible path is 0, and its scale of no meaning.
-    factors = np.where((carry_in == 0) | (log_scales == -np.inf), 0.0, factors)
-    weights = (factors[..., None] * images).sum(-2)
+    is_impossible = (carry_in == 0) | (log_scales == -np.inf)
+    factors = np.where(is_impossible, 0.0, np.exp(logs))
+    weights = (factors[..., None] * np.where(images < 0, 0.0, images)).sum(-2)
     total = weights.sum(-1, keepdims=True)
-    weights = np.where(total == 0, 0.0, weights / total)
+    scaled = np.where(total == 0, 0.0, weights / total)
+    if (weights < LOW).any():
+        logs = np.where(is_impossible, -np.inf, logs)
+        paths = logs[..., None] + logarithms(images)
+        most = paths.max(-2)
+        most = np.where(np.isfinite(most), most, 0.0)
+        in_logarithms = most + np.log(np.exp(paths - most[..., None, :]).sum(-2)) - np.log(total)
+        is_tiny = (weights < LOW) & (in_logarithms < LOG_TINY) & (in_logarithms > -np.inf)
+        in_logarithms = np.where(is_tiny, in_logarithms, np.exp(in_logarithms))
+        scaled = np.where((weights < LOW) & (total > 0), in_logarithms, scaled)
     if recurrence.phase == "forward":
-        weights = np.where(carry_in[..., :1] < 0, summary.columns[..., -1, :], weights)
-    return weights
+        is_first = carry_in[..., :1] == BEFORE_FIRST
+        scaled = np.where(is_first, summary.columns[..., -1, :], scaled)
+    return scaled

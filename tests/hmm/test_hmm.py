@@ -59,6 +59,24 @@ def viterbi_loop(startprob, transmat, log_frameprob, reset=None):
     return log_prob, states
 
 
+def log_sum(logs, axis):
+    most = np.maximum(logs.max(axis, keepdims=True), -1e300)
+    return np.log(np.exp(logs - most).sum(axis)) + most.squeeze(axis)
+
+
+def loop_in_logarithms(startprob, transmat, log_frameprob):
+    """Log-likelihood and posteriors of one row, by loops over logarithms."""
+    with np.errstate(divide="ignore"):
+        starts, matrix = np.log(startprob), np.log(transmat)
+        forward, backward = [starts + log_frameprob[0]], [np.zeros(len(starts))]
+        for frame in log_frameprob[1:]:
+            forward.append(log_sum(forward[-1][:, None] + matrix, 0) + frame)
+        for frame in log_frameprob[:0:-1]:
+            backward.append(log_sum(matrix + frame + backward[-1], 1))
+        both = np.array(forward) + np.array(backward[::-1])
+        return log_sum(forward[-1], 0), np.exp(both - log_sum(both, 1)[:, None])
+
+
 def drawn(steps, count, rows=(), seed=0, varies=False):
     generator = np.random.default_rng(seed)
     startprob = generator.dirichlet(np.ones(count), rows)
@@ -213,6 +231,101 @@ def test_long_sequences_do_not_underflow():
         log_prob, posteriors = mgrec.hmm.forward_backward(startprob, transmat, place(log_frameprob))
         np.testing.assert_allclose(log_prob, wanted[0] - 1e4 * 20_000, rtol=1e-13)
         np.testing.assert_allclose(posteriors, wanted[1], rtol=1e-9, atol=1e-12)
+
+
+def models_that_underflow():
+    """Sequences whose probabilities, divided by the largest one of a step, underflow."""
+    unreachable = np.array([[-800.0, 0.0], [0.0, 0.0]])
+    yield np.array([1.0, 0.0]), np.array([[0.9, 0.1], [0.0, 1.0]]), unreachable
+    # The state that is less probable for 30 steps is the more probable one in the end.
+    overtaken = np.zeros((60, 2))
+    overtaken[:30, 1], overtaken[30:, 0] = -40, -60
+    yield np.full(2, 0.5), np.eye(2), overtaken
+    moved = np.zeros((60, 3))
+    moved[:30, 1:] = moved[30:, 0] = -40
+    matrix = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]])
+    yield np.array([0.5, 0.5, 0.0]), matrix, moved
+    generator = np.random.default_rng(0)
+    for seed in range(6):
+        startprob, transmat, log_frameprob = drawn(50, 4, seed=seed)
+        transmat[generator.random((4, 4)) < 0.5] = 0.0
+        yield startprob, transmat + 0.1 * np.eye(4), 100 * (log_frameprob + 100)
+
+
+@pytest.mark.parametrize("model", list(models_that_underflow()))
+def test_possible_sequences_do_not_underflow(model):
+    wanted, wanted_posteriors = loop_in_logarithms(*model)
+    assert np.isfinite(wanted)
+    startprob, transmat, log_frameprob = model
+    for frames in (log_frameprob, *(in_chunks(log_frameprob, size=k) for k in (1, 20, 60))):
+        log_prob, posteriors = mgrec.hmm.forward_backward(startprob, transmat, frames)
+        np.testing.assert_allclose(log_prob, wanted, rtol=1e-13)
+        np.testing.assert_allclose(posteriors, wanted_posteriors, rtol=1e-9, atol=1e-15)
+    checked = check_model(*model, -1, None, "stream")
+    log_prob, posteriors = array_operations.forward_backward(checked)
+    np.testing.assert_allclose(log_prob, wanted, rtol=1e-13)
+    np.testing.assert_allclose(posteriors, wanted_posteriors, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(array_operations.forward(checked)[0], wanted, rtol=1e-13)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("model", list(models_that_underflow()))
+def test_possible_sequences_of_cupy_arrays_do_not_underflow(model):
+    wanted, wanted_posteriors = loop_in_logarithms(*model)
+    log_prob, posteriors = mgrec.hmm.forward_backward(*map(on_gpu, model))
+    np.testing.assert_allclose(from_gpu(log_prob), wanted, rtol=1e-13)
+    np.testing.assert_allclose(from_gpu(posteriors), wanted_posteriors, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+@pytest.mark.parametrize("name", ["startprob", "transmat", "log_frameprob"])
+def test_nan_gives_a_log_prob_of_nan(place, name):
+    model = dict(zip(("startprob", "transmat", "log_frameprob"), drawn(20, 3), strict=True))
+    model[name][-1] = np.nan
+    arguments = {**model, "log_frameprob": place(model["log_frameprob"])}
+    assert np.isnan(np.asarray(mgrec.hmm.log_likelihood(**arguments)))
+    assert np.isnan(np.asarray(mgrec.hmm.viterbi(**arguments).log_prob))
+    checked = check_model(**model, axis=-1, reset=None, memory="stream")
+    assert np.isnan(array_operations.viterbi(checked.in_logarithms()).log_prob)
+
+
+def test_no_state_of_probability_0_is_drawn():
+    """Ten times 0.1 is less than 1."""
+    startprob = np.array([0.1] * 10 + [0.0])
+    arguments = startprob, np.tile(startprob, (11, 1)), np.full(3, 1 - 2.0**-53)
+    np.testing.assert_array_equal(mgrec.hmm.sample(*arguments), [9, 9, 9])
+    checked = check_chain(*arguments, -1, None, "stream")
+    np.testing.assert_array_equal(array_operations.sample(checked), [9, 9, 9])
+
+
+@pytest.mark.parametrize("number", [1.0, -0.5, np.nan])
+def test_uniform_numbers_out_of_range_are_refused(number):
+    startprob, transmat, _ = drawn(10, 3)
+    uniform = np.array([0.5, 0.5, number])
+    for place in (as_numpy, lambda array: in_chunks(array, size=1)):
+        with pytest.raises(ValueError, match=r"uniform must be in \[0, 1\)"):
+            np.asarray(mgrec.hmm.sample(startprob, transmat, place(uniform)))
+
+
+def test_negative_probabilities_are_refused():
+    startprob, transmat, log_frameprob = drawn(10, 3)
+    for function in (mgrec.hmm.forward_backward, mgrec.hmm.log_likelihood, mgrec.hmm.viterbi):
+        with pytest.raises(ValueError, match="transmat must have probabilities of at least 0"):
+            function(startprob, np.log(transmat), log_frameprob)
+        with pytest.raises(ValueError, match="startprob must have probabilities of at least 0"):
+            function(-startprob, transmat, log_frameprob)
+    lazy = in_chunks(-np.broadcast_to(transmat, (10, 3, 3)), size=5)
+    with pytest.raises(ValueError, match="transmat must have probabilities of at least 0"):
+        mgrec.hmm.log_likelihood(startprob, lazy, log_frameprob).compute()
+
+
+def test_paths_are_best_up_to_a_tie_at_each_step():
+    """Differences below a tie add up: state 1 is the better one at each step."""
+    log_frameprob = np.zeros((1000, 2))
+    log_frameprob[:, 1] = 0.9e-10
+    log_prob, _ = mgrec.hmm.viterbi([0.5, 0.5], np.full((2, 2), 0.5), log_frameprob)
+    best = 1000 * (np.log(0.5) + 0.9e-10)
+    assert best - 1000 * 1e-10 < log_prob < best
 
 
 @pytest.mark.parametrize("place", [as_numpy, in_chunks])

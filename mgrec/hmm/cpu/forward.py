@@ -2,6 +2,9 @@
 
 A pass advances columns of weights, scaled to a sum of 1, with the logarithms of their scales. To
 solve a chunk, one column is enough; to summarise one, a column starts from each state.
+
+A weight below TINY is replaced by its logarithm, which is negative. A sum of products that could
+have lost such weights, or to which a tiny probability contributes, is computed in logarithms.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
+from ..underflow import BEFORE_FIRST, LOG_TINY, LOW, TINY
 
 
 def centre(log_frameprob: Any, centred: Any, shifts: Any, start: int, stop: int) -> None:
@@ -30,34 +34,105 @@ def centre(log_frameprob: Any, centred: Any, shifts: Any, start: int, stop: int)
 
 
 @numba.njit(**INNER)
+def _encoded(logarithm: float) -> float:
+    """Return the weight of a logarithm, or the logarithm itself if the weight is tiny."""
+    if logarithm >= LOG_TINY:
+        return math.exp(logarithm)
+    if logarithm == -np.inf:
+        return 0.0
+    return logarithm
+
+
+@numba.njit(**INNER)
+def _logarithm(weight: float) -> float:
+    """Return the logarithm of a weight, which may be one."""
+    if weight < 0.0:
+        return weight
+    return math.log(weight) if weight != 0.0 else -np.inf
+
+
+@numba.njit(**INNER)
 def _normalise(weights: Any, column: int) -> float:
-    """Scale a column of weights to a sum of 1; return the sum."""
+    """Scale a column of weights to a sum of 1; return the sum, or its logarithm if it is tiny."""
     count = weights.shape[1]
+    total, most = 0.0, -np.inf
+    for state in range(count):
+        weight = weights[column, state]
+        if weight < 0.0:
+            most = max(most, weight)
+        else:
+            total += weight
+    if most == -np.inf:
+        if total != 0.0:
+            factor = 1.0 / total
+            for state in range(count):
+                weights[column, state] *= factor
+        return total
+    if not total < LOW:
+        # Weights in logarithms are too small for this sum.
+        factor, log_total = 1.0 / total, math.log(total)
+        for state in range(count):
+            weight = weights[column, state]
+            if weight < 0.0:
+                weights[column, state] = _encoded(weight - log_total)
+            else:
+                weights[column, state] = weight * factor
+        return total
+    for state in range(count):
+        weights[column, state] = _logarithm(weights[column, state])
+        most = max(most, weights[column, state])
     total = 0.0
     for state in range(count):
-        total += weights[column, state]
-    if total != 0.0:
-        factor = 1.0 / total
-        for state in range(count):
-            weights[column, state] *= factor
-    return total
+        total += math.exp(weights[column, state] - most)
+    log_total = most + math.log(total)
+    for state in range(count):
+        weights[column, state] = _encoded(weights[column, state] - log_total)
+    return log_total
+
+
+@numba.njit(**INNER)
+def _observed(weight: float, emission: float, log_emission: float) -> float:
+    """Return the product of a weight that is not tiny and an emission, given with its logarithm."""
+    product = weight * emission
+    if product < TINY and weight != 0.0:
+        return _encoded(math.log(weight) + log_emission)
+    return product
+
+
+@numba.njit(**INNER)
+def _sum_of_products(weights: Any, probabilities: Any, first: int, stride: int) -> float:
+    """Return the logarithm of the sum of weights times probabilities, or -inf."""
+    most = -np.inf
+    for i in range(len(weights)):
+        probability = probabilities[first + i * stride]
+        if weights[i] != 0.0 and probability > 0.0:
+            most = max(most, _logarithm(weights[i]) + math.log(probability))
+    if most == -np.inf:
+        return most
+    total = 0.0
+    for i in range(len(weights)):
+        probability = probabilities[first + i * stride]
+        if weights[i] != 0.0 and probability > 0.0:
+            total += math.exp(_logarithm(weights[i]) + math.log(probability) - most)
+    return most + math.log(total)
 
 
 def forward(
     emissions: Any, frame_strides: Any, transmat: Any, matrix_strides: Any, startprob: Any,
-    start_strides: Any, marks: Any, mark_strides: Any, shifts: Any, weights: Any, log_scales: Any,
-    results: Any, start: int, stop: int, shape: Any,
+    start_strides: Any, marks: Any, mark_strides: Any, log_frameprob: Any, shifts: Any,
+    weights: Any, log_scales: Any, results: Any, start: int, stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Advance the columns `weights` (rows, columns, states) of some rows through all steps.
 
-    A column whose first weight is negative is before the first step of a sequence, and so are all
-    columns at a mark. If there are `results`, they receive the weights of the first column after
-    each step, and the probability of the observation given all earlier ones. `shifts` are the
-    logarithms of the factors by which `emissions` are too small.
+    A column whose first weight is BEFORE_FIRST is before the first step of a sequence, and so are
+    all columns at a mark. If there are `results`, they receive the weights of the first column
+    after each step, and the probability of the observation given all earlier ones, or its logarithm
+    if it is tiny. `shifts` are the logarithms of the factors by which `emissions` are too small:
+    those of `log_frameprob`, in the same places.
     """
     _, columns, count = weights.shape
     _, steps, inner = shape
-    before = np.empty(count)
+    before, linear = np.empty(count), np.empty(count)
     for row in range(start, stop):
         x, y = row // inner, row % inner
         w = weights[row]
@@ -67,22 +142,36 @@ def forward(
         mark = x * mark_strides[0] + y * mark_strides[2]
         for step in range(steps):
             frame = frames + step * frame_strides[1]
+            shift = shifts[frame // count]
             is_marked = marks[mark + step * mark_strides[1]] != 0
             matrix = matrices + step * matrix_strides[1]
             for column in range(columns):
                 if is_marked:
                     log_scales[row, column] = 0.0
-                if is_marked or w[column, 0] < 0:
+                if is_marked or w[column, 0] == BEFORE_FIRST:
                     for j in range(count):
-                        w[column, j] = startprob[starts + j] * emissions[frame + j]
+                        w[column, j] = _observed(
+                            startprob[starts + j],
+                            emissions[frame + j],
+                            log_frameprob[frame + j] - shift,
+                        )
                 else:
                     for j in range(count):
                         before[j] = w[column, j]
+                        linear[j] = 0.0 if before[j] < 0.0 else before[j]
                     for j in range(count):
                         weight = 0.0
                         for i in range(count):
-                            weight += before[i] * transmat[matrix + i * count + j]
-                        w[column, j] = weight * emissions[frame + j]
+                            weight += linear[i] * transmat[matrix + i * count + j]
+                        if weight < LOW:
+                            w[column, j] = _encoded(
+                                _sum_of_products(before, transmat, matrix + j, count)
+                                + (log_frameprob[frame + j] - shift)
+                            )
+                        else:
+                            w[column, j] = _observed(
+                                weight, emissions[frame + j], log_frameprob[frame + j] - shift
+                            )
                 total = _normalise(w, column)
                 if len(results):
                     result = ((x * steps + step) * inner + y) * (count + 1)
@@ -90,13 +179,40 @@ def forward(
                         results[result + j] = w[column, j]
                     results[result + count] = total
                 else:
-                    log_scales[row, column] += math.log(total) + shifts[frame // count]
+                    log_scales[row, column] += _logarithm(total) + shift
+
+
+@numba.njit(**INNER)
+def _write_posteriors(
+    filtered: Any, place: int, later: Any, results: Any, result: int, count: int
+) -> None:
+    """Write the products of weights of both passes, scaled to a sum of 1."""
+    total, is_linear = 0.0, True
+    for j in range(count):
+        weight = filtered[place + j]
+        is_linear = is_linear and not weight < 0.0 and not later[j] < 0.0
+        results[result + j] = weight * later[j]
+        total += results[result + j]
+    if is_linear and not total < LOW:
+        for j in range(count):
+            results[result + j] /= total
+        return
+    most = -np.inf
+    for j in range(count):
+        results[result + j] = _logarithm(filtered[place + j]) + _logarithm(later[j])
+        most = max(most, results[result + j])
+    total = 0.0
+    for j in range(count):
+        results[result + j] = math.exp(results[result + j] - most)
+        total += results[result + j]
+    for j in range(count):
+        results[result + j] /= total
 
 
 def backward(
     filtered: Any, filtered_strides: Any, emissions: Any, frame_strides: Any, transmat: Any,
-    matrix_strides: Any, marks: Any, mark_strides: Any, shifts: Any, weights: Any,
-    log_scales: Any, results: Any, start: int, stop: int, shape: Any,
+    matrix_strides: Any, marks: Any, mark_strides: Any, log_frameprob: Any, shifts: Any,
+    weights: Any, log_scales: Any, results: Any, start: int, stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Advance the columns `weights` of some rows from the last step to the first.
 
@@ -106,7 +222,7 @@ def backward(
     """
     _, columns, count = weights.shape
     _, steps, inner = shape
-    before = np.empty(count)
+    before, linear = np.empty(count), np.empty(count)
     for row in range(start, stop):
         x, y = row // inner, row % inner
         w = weights[row]
@@ -118,12 +234,7 @@ def backward(
             if len(results):
                 result = ((x * steps + step) * inner + y) * count
                 forward_step = forward_row + step * filtered_strides[1]
-                total = 0.0
-                for j in range(count):
-                    results[result + j] = filtered[forward_step + j] * w[0, j]
-                    total += results[result + j]
-                for j in range(count):
-                    results[result + j] /= total
+                _write_posteriors(filtered, forward_step, w[0], results, result, count)
             if marks[mark + step * mark_strides[1]]:
                 for column in range(columns):
                     log_scales[row, column] = 0.0
@@ -131,18 +242,29 @@ def backward(
                         w[column, j] = 1.0 / count
                 continue
             frame = frames + step * frame_strides[1]
+            shift = shifts[frame // count]
             matrix = matrices + step * matrix_strides[1]
             for column in range(columns):
                 for j in range(count):
-                    before[j] = emissions[frame + j] * w[column, j]
+                    later = w[column, j]
+                    if later < 0.0:
+                        linear[j] = 0.0
+                        before[j] = _encoded(later + (log_frameprob[frame + j] - shift))
+                    else:
+                        before[j] = _observed(
+                            later, emissions[frame + j], log_frameprob[frame + j] - shift
+                        )
+                        linear[j] = 0.0 if before[j] < 0.0 else before[j]
                 for i in range(count):
                     total = 0.0
                     for j in range(count):
-                        total += transmat[matrix + i * count + j] * before[j]
+                        total += transmat[matrix + i * count + j] * linear[j]
+                    if total < LOW:
+                        total = _encoded(_sum_of_products(before, transmat, matrix + i * count, 1))
                     w[column, i] = total
                 total = _normalise(w, column)
                 if columns > 1:
-                    log_scales[row, column] += math.log(total) + shifts[frame // count]
+                    log_scales[row, column] += _logarithm(total) + shift
 
 
 centre_frames = compile_kernel(centre, "hmm-centre")

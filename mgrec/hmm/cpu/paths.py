@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numba
 import numpy as np
 
-from ...engines.cpu.compilation import compile_kernel
+from ...engines.cpu.compilation import INNER, compile_kernel
 from ..ties import TIE
 
 NO_STATE = 255
@@ -78,6 +79,15 @@ def score(
                 results[result + count] = last
 
 
+@numba.njit(**INNER)
+def _is_valid(logarithms: Any, first: int, count: int) -> bool:
+    """Return whether no logarithm is nan or inf."""
+    is_valid = True
+    for k in range(first, first + count):
+        is_valid = is_valid and logarithms[k] < np.inf
+    return is_valid
+
+
 def follow(
     pointers: Any, pointer_strides: Any, log_frameprob: Any, frame_strides: Any,
     log_transmat: Any, matrix_strides: Any, log_startprob: Any, start_strides: Any,
@@ -88,7 +98,7 @@ def follow(
     `states` (rows, columns) are those of the last step. A negative one is replaced by the state
     with the highest score, and so is that of the last step of each sequence. If there are
     `results`, they receive the state at each step and the logarithm of the probability of its
-    transition and its observation.
+    transition and its observation: nan if an entry of a step is nan, which scores ignore.
     """
     columns = states.shape[1]
     _, steps, inner = shape
@@ -98,6 +108,7 @@ def follow(
         frames = x * frame_strides[0] + y * frame_strides[2]
         matrices = x * matrix_strides[0] + y * matrix_strides[2]
         starts = x * start_strides[0] + y * start_strides[2]
+        is_checked = is_valid = False
         for step in range(steps - 1, -1, -1):
             pointer = pointer_row + step * pointer_strides[1]
             for column in range(columns):
@@ -108,12 +119,22 @@ def follow(
                 is_first = before == NO_STATE
                 states[row, column] = -1 if is_first else before
                 if len(results):
+                    frame = frames + step * frame_strides[1]
                     if is_first:
                         log_prob = log_startprob[starts + state]
+                        if not _is_valid(log_startprob, starts, count):
+                            log_prob = np.nan
                     else:
                         matrix = matrices + step * matrix_strides[1]
                         log_prob = log_transmat[matrix + before * count + state]
-                    log_prob += log_frameprob[frames + step * frame_strides[1] + state]
+                        if not is_checked:
+                            is_valid = _is_valid(log_transmat, matrix, count * count)
+                            is_checked = matrix_strides[1] == 0
+                        if not is_valid:
+                            log_prob = np.nan
+                    log_prob += log_frameprob[frame + state]
+                    if not _is_valid(log_frameprob, frame, count):
+                        log_prob = np.nan
                     result = ((x * steps + step) * inner + y) * 2
                     results[result] = state
                     results[result + 1] = log_prob
@@ -147,10 +168,14 @@ def draw(
                 first = matrices + step * matrix_strides[1] + before * count
                 if is_marked or before < 0:
                     probabilities, first = startprob, starts
-                state, total = 0, probabilities[first]
-                while total <= number and state < count - 1:
-                    state += 1
-                    total += probabilities[first + state]
+                # If the sum is below 1, the last state of positive probability.
+                state, total = 0, 0.0
+                for j in range(count):
+                    if probabilities[first + j] > 0.0:
+                        state = j
+                        total += probabilities[first + j]
+                        if total > number:
+                            break
                 states[row, column] = state
             if len(results):
                 results[(x * steps + step) * inner + y] = states[row, 0]

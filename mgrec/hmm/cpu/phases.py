@@ -12,7 +12,7 @@ from ...core.contract.kernels import Kernels, at_once
 from ...engines.cpu.compilation import writable
 from ...engines.cpu.flat import flat_operand
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
-from ..recurrence import HmmRecurrence, HmmSummary, propagate
+from ..recurrence import HmmRecurrence, HmmSummary, logarithms, propagate
 from .forward import advance_backward, advance_forward, centre_frames
 from .paths import advance_scores, draw_states, follow_pointers
 
@@ -83,7 +83,8 @@ def _advance(
     log_scales = np.zeros(columns.shape[:2])
     if phase in ("forward", "backward"):
         frames = 1 if phase == "backward" else 0
-        arrays[frames], shifts = emissions_of(arrays[frames], threads)
+        log_frameprob = np.ascontiguousarray(arrays[frames])
+        arrays[frames], shifts = emissions_of(log_frameprob, threads)
     if phase != "follow" and len(arrays) < 4:
         arrays.append(_NO_MARKS)
     operands = [part for array in arrays for part in flat_operand(array)]
@@ -96,7 +97,8 @@ def _advance(
         kernel, arguments = advance_scores, (*operands, columns, results)
     else:
         kernel = advance_forward if phase == "forward" else advance_backward
-        arguments = (*operands, shifts, columns, log_scales, results)
+        frames_in_logarithms = writable(log_frameprob.reshape(-1))
+        arguments = (*operands, frames_in_logarithms, shifts, columns, log_scales, results)
 
     def advance(start: int, stop: int) -> None:
         kernel(*arguments, start, stop, chunk.shape)
@@ -130,6 +132,5 @@ def emissions_of(log_frameprob: np.ndarray, threads: int) -> tuple[np.ndarray, n
 def _to_logarithms(totals: np.ndarray, chunk: Chunk, shifts: np.ndarray) -> None:
     """Replace the sums of weights of all steps by log-likelihoods."""
     frame_shape = chunk.operands[0].shape[:3]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(totals).reshape(chunk.shape) + shifts.reshape(frame_shape)
+    logs = logarithms(totals).reshape(chunk.shape) + shifts.reshape(frame_shape)
     totals[...] = logs.reshape(-1)
