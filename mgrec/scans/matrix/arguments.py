@@ -13,7 +13,7 @@ from ...core.arrays.array_types import cast, check_same_device, is_lazy
 from ...core.arrays.elements import as_elements, broadcast_shape, element_dtype, from_elements
 from ...core.arrays.resets import as_reset
 from ...core.arrays.validation import as_any_array, as_axis, as_flag, check_dtype, check_out
-from ...core.backends import backend_of, common_backend
+from ...core.backends import common_backend
 from ...core.contract.problem import Composed, Problem, varying
 from ...solve.functions import concatenate
 from ..arguments import check
@@ -228,8 +228,3 @@ def written(states: Any, results: tuple[Any, ...]) -> Any:
         return states
     results[0][...] = states
     return results[0]
-
-
-def to_device(arrays: list[Any], like: Any) -> list[Any]:
-    """Return arrays in the memory of `like`."""
-    return [backend_of(like).from_host(array, like) for array in arrays]

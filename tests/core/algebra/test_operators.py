@@ -22,8 +22,9 @@ def solve(dtype, operators, weights=(2, -1, 3)):
     return mgrec.wavefront(local, weights=weights, operators=operators, strategy="tiles", **borders)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("pair", PAIRS, ids="".join)
-@pytest.mark.parametrize("dtype", ["i8", pytest.param("f8", marks=pytest.mark.extended)])
+@pytest.mark.parametrize("dtype", ["i8", "f8"])
 def test_named_pairs_compute_as_functions_do(pair, dtype):
     functions = tuple(FUNCTIONS[name] for name in pair)
     np.testing.assert_array_equal(solve(dtype, pair), solve(dtype, functions))
