@@ -146,6 +146,7 @@ def check_model(
     if not is_one_of(memory, ("stream", "two-pass")):
         raise ValueError(f"memory must be 'stream' or 'two-pass'; got {memory!r}")
     mean, covariance = (cast(array, _FLOAT64) for _, array in initial)
+    covariance = 0.5 * (covariance + covariance.swapaxes(-1, -2))
     return Model(arrays, mean, covariance, shape, axis, marks, memory, dtype)
 
 
@@ -167,7 +168,8 @@ def _complete(given: dict[str, Any], p: int, n: int) -> dict[str, Any]:
     arrays = dict(given)
     selection = arrays.pop("selection", None)
     if selection is not None:
-        covariance = np.matmul(selection, arrays["state_cov"])
+        selection = cast(selection, _FLOAT64)
+        covariance = np.matmul(selection, cast(arrays["state_cov"], _FLOAT64))
         arrays["state_cov"] = np.matmul(covariance, selection.swapaxes(-1, -2))
     like = arrays["endog"]
     for name, size in (("obs_intercept", p), ("state_intercept", n)):

@@ -50,7 +50,8 @@ def kalman_filter(
         Matrices (p, n), (p, p), (n, n) and (r, r), with n states and r noises: those of all steps,
         or (..., steps, p, n) and so on. n and p are at most 16.
     initial_state, initial_state_cov : array_like (..., n) and (..., n, n)
-        Mean and covariance of the state at the first step, before its observation.
+        Mean and covariance of the state at the first step, before its observation. Of each
+        covariance the symmetric part counts.
     selection : array_like (n, r), optional
         How the noise enters the states. The default is the identity, for r = n.
     obs_intercept, state_intercept : array_like (p,) and (n,), optional
@@ -82,11 +83,17 @@ def kalman_filter(
     -----
     *Accuracy.* All is computed in float64. Within an array in memory, or a chunk of a Dask array,
     states are those of the sequential filter. A chunk's summary is exact but for rounding
-    (Särkkä and García-Fernández 2021), also after a diffuse state. It needs observations whose
-    variance, given the state at the step before, is not singular.
+    (Särkkä and García-Fernández 2021). A large `initial_state_cov` costs digits, with chunks and
+    without: for a level with a slope and noise of variance 1, states are off by 7e-12 after a
+    variance of 1e6, by 1e-7 after 1e10, and by 1e-3 after 1e14.
 
-    *Constant matrices* lead to a steady state. Once the covariance changes by a few roundings only,
-    it is kept until an observation is missing.
+    *Constant matrices* lead to a steady state. Once each entry of the covariance has changed by 4
+    roundings at most in 16 steps, relative to the deviations of its states, the covariance is kept
+    until an observation is missing.
+
+    *Unstable states* without noise grow in a chunk by more than its summary holds. The states after
+    such a chunk are computed step by step, one chunk after the other, and so are those after a
+    chunk in which the variance of an observation, given an earlier state, is singular.
 
     *Cost.* A chunk is read twice, and its summary takes some 2 to 4 times as long as its states.
     CuPy arrays take some passes over matrices of all steps for each of log2(steps) levels. Dask

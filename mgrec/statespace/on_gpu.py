@@ -42,6 +42,8 @@ class _Arrays:
 
         def laid_out(name: str) -> Any:
             array, numbers = model.arrays[name], model.numbers(name)
+            if name in ("obs_cov", "state_cov"):
+                array = 0.5 * (array + _transposed(array))
             return steps_first(array, shape, numbers, axis, False, like)
 
         y, self.d, self.T, self.c, self.Q = map(

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..core.arrays.chunk import Chunk
 from ..core.contract.elements import ElementChain
 
 
@@ -40,6 +41,9 @@ class FilterSummary:
         The likelihood of x is exp(eta·x − x·J·x / 2), with the information J.
     is_reset : array (outer, inner) of bool
         Whether a sequence starts after the first step.
+    chunk : Chunk, optional
+        The chunk, if states of an unstable model grow in it so much that the function loses digits
+        or overflows. The states after it are then computed step by step.
     """
 
     first: list[Any]
@@ -49,6 +53,7 @@ class FilterSummary:
     eta: np.ndarray
     information: np.ndarray
     is_reset: np.ndarray
+    chunk: Chunk | None = None
 
 
 @dataclass(frozen=True)
@@ -105,8 +110,11 @@ def after_filter(
     # Without this a singular variance, whose states are nan, would end in an error of LAPACK.
     is_valid = np.isfinite(covariance + J).all((-1, -2))[..., None, None]
     covariance, J = np.where(is_valid, covariance, 0.0), np.where(is_valid, J, 0.0)
-    values, vectors = np.linalg.eigh(covariance)
-    S = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    # Correlations: states may have units of any size, and eigh has errors of the largest one.
+    deviations = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
+    deviations = np.where(deviations > 0.0, deviations, 1.0)[..., None]
+    values, vectors = np.linalg.eigh(covariance / deviations / _transposed(deviations))
+    S = deviations * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
     inner = np.eye(A.shape[-1]) + _transposed(S) @ J @ S
     root = np.linalg.solve(np.linalg.cholesky(inner), _transposed(S))
     updated = _transposed(root) @ root

@@ -241,6 +241,119 @@ def test_singular_variances_give_nan_and_no_error():
         assert np.isnan(np.asarray(llf))
 
 
+def plain(steps=300, scale=1.0, **changes):
+    """A level that moves at random, observed with noise, in units of size `scale`."""
+    generator = np.random.default_rng(0)
+    square = np.full((1, 1), scale**2)
+    return {
+        "endog": scale * generator.normal(size=(steps, 1)).cumsum(0),
+        "design": np.eye(1),
+        "obs_cov": square,
+        "transition": np.eye(1),
+        "state_cov": 1e-4 * square,
+        "initial_state": np.zeros(1),
+        "initial_state_cov": square,
+        **changes,
+    }
+
+
+def blocks(first, second):
+    """Return the model of two independent ones."""
+    joined = {"endog": np.concatenate([first["endog"], second["endog"]], axis=1)}
+    for name in ("design", "obs_cov", "transition", "state_cov", "initial_state_cov"):
+        (p, n), shape = first[name].shape, second[name].shape
+        joined[name] = np.zeros((p + shape[0], n + shape[1]))
+        joined[name][:p, :n], joined[name][p:, n:] = first[name], second[name]
+    return {**joined, "initial_state": np.zeros(joined["transition"].shape[0])}
+
+
+@pytest.mark.parametrize("place", [as_numpy, lambda array: in_chunks(array, size=50)])
+def test_no_state_is_kept_before_it_is_steady(place):
+    """States of other scales: the covariance of the large one changes by roundings only."""
+    alone = plain()
+    wanted = mgrec.statespace.kalman_filter(**placed(alone, place, False))
+    large = plain(scale=1e6, state_cov=np.full((1, 1), 1e12))
+    both = mgrec.statespace.kalman_filter(**placed(blocks(large, alone), place, False))
+    large_llf = mgrec.statespace.log_likelihood(**large)
+    np.testing.assert_allclose(both.llf, wanted.llf + large_llf, rtol=1e-12)
+    np.testing.assert_allclose(both.filtered_state[:, 1], wanted.filtered_state[:, 0], rtol=1e-10)
+    np.testing.assert_allclose(
+        both.filtered_state_cov[:, 1, 1], wanted.filtered_state_cov[:, 0, 0], rtol=1e-12
+    )
+    # A constant that is not observed has a large variance.
+    idle = {**alone, "transition": np.eye(2), "initial_state": np.zeros(2)}
+    idle["design"], idle["state_cov"] = np.array([[0.0, 1.0]]), np.diag([0.0, 1e-4])
+    idle["initial_state_cov"] = np.diag([1e12, 1.0])
+    llf = mgrec.statespace.log_likelihood(**placed(idle, place, False))
+    np.testing.assert_allclose(llf, wanted.llf, rtol=1e-12)
+    smoothed = mgrec.statespace.kalman_smoother(**placed(idle, place, False))
+    wanted = mgrec.statespace.kalman_smoother(**placed(alone, place, False))
+    np.testing.assert_allclose(
+        smoothed.smoothed_state_cov[:, 1, 1], wanted.smoothed_state_cov[:, 0, 0], rtol=1e-11
+    )
+
+
+def test_unstable_states_leave_a_variance_of_0():
+    """The variance grows from 1e-18 to that of a steady state."""
+    model = plain(transition=np.full((1, 1), 1.5), initial_state_cov=np.zeros((1, 1)))
+    model["state_cov"] = np.full((1, 1), 1e-18)
+    both = blocks(plain(), model)
+    both["design"], both["obs_cov"] = np.ones((1, 2)), np.eye(1)
+    both["endog"] = both["endog"][:, :1]
+    arguments = {name: both[name] for name in both}
+    extra = {"selection": np.eye(2), "obs_intercept": np.zeros(1), "state_intercept": np.zeros(2)}
+    filtered = mgrec.statespace.kalman_filter(**arguments)
+    wanted = loop({**both, **extra}, smooths=False)
+    np.testing.assert_allclose(filtered.filtered_state_cov, wanted[2], rtol=1e-8, atol=1e-20)
+
+
+@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_state_cov_that_is_not_finite_gives_nan(place, value):
+    model = plain(50, state_cov=np.full((1, 1), value))
+    assert np.isnan(np.asarray(mgrec.statespace.log_likelihood(**placed(model, place, False))))
+
+
+@pytest.mark.parametrize("size", [50, 90, 400])
+@pytest.mark.parametrize("factor", [1.05, 3.0])
+def test_unstable_states_without_noise_in_chunks(factor, size):
+    """In a chunk the state for a given first one grows to more than float64 holds."""
+    model = plain(800, transition=np.full((1, 1), factor), state_cov=np.zeros((1, 1)))
+    model["endog"] = np.random.default_rng(0).normal(size=(800, 1))
+    wanted = mgrec.statespace.kalman_filter(**model)
+    assert np.isfinite(wanted.llf)
+    chunked = placed(model, lambda array: in_chunks(array, size=size), False)
+    filtered = mgrec.statespace.kalman_filter(**chunked)
+    np.testing.assert_allclose(filtered.llf, wanted.llf, rtol=1e-11)
+    np.testing.assert_allclose(filtered.filtered_state, wanted.filtered_state, rtol=1e-7, atol=1e-9)
+
+
+def test_noise_of_selected_states_is_computed_in_float64():
+    narrow = {name: array.astype(np.float32) for name, array in plain(50).items()}
+    narrow["state_cov"] = np.full((1, 1), 0.7, np.float32)
+    narrow["selection"] = np.full((1, 1), 0.1, np.float32)
+    wide = {name: array.astype(float) for name, array in narrow.items()}
+    llf = mgrec.statespace.log_likelihood(**narrow)
+    np.testing.assert_allclose(llf, mgrec.statespace.log_likelihood(**wide), rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["obs_cov", "state_cov", "initial_state_cov"])
+def test_the_symmetric_part_of_covariances_counts(name):
+    model = blocks(plain(20, state_cov=np.eye(1)), plain(20, scale=2.0, state_cov=np.eye(1)))
+    symmetric = model[name] + np.array([[0.0, 0.25], [0.25, 0.0]])
+    wanted = mgrec.statespace.log_likelihood(**{**model, name: symmetric})
+    skew = np.array([[0.0, 0.2], [-0.2, 0.0]])
+    for matrix in (symmetric + skew, symmetric - skew):
+        llf = mgrec.statespace.log_likelihood(**{**model, name: matrix})
+        np.testing.assert_allclose(llf, wanted, rtol=1e-14)
+        none = dict.fromkeys(("selection", "obs_intercept", "state_intercept"))
+        checked = check_model(
+            **{**model, **none, name: matrix}, axis=-1, reset=None, memory="stream"
+        )
+        llf = array_operations.kalman_filter(checked).llf
+        np.testing.assert_allclose(llf, wanted, rtol=1e-12)
+
+
 def sample_loop(model, measurement_shocks, state_shocks):
     steps = len(state_shocks)
     arrays = {

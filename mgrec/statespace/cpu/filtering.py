@@ -9,11 +9,13 @@ import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 from .update import (
+    STEADY,
     assign,
     clear,
+    count_close,
     factor,
     forget,
-    is_close,
+    largest,
     load,
     locate,
     log_determinant,
@@ -90,6 +92,27 @@ def _correct(P: Any, X: Any, m: int) -> None:
 
 
 @numba.njit(**INNER)
+def _negligible(P: Any) -> float:
+    """Return what size of a dependence on an earlier state noise of the covariance P hides.
+
+    Without noise a dependence may grow again, and only subnormal numbers are negligible.
+    """
+    for i in range(len(P)):
+        if not P[i, i] > 1e-200:
+            return 1e-300
+    return 1e-200
+
+
+@numba.njit(**INNER)
+def _depends(A: Any, P: Any, growths: Any, row: int) -> bool:
+    """Return whether the dependence A is not negligible; update the largest size so far."""
+    size = largest(A)
+    if not size <= growths[row]:
+        growths[row] = size
+    return not forget(A, size, _negligible(P))
+
+
+@numba.njit(**INNER)
 def _predict_mean(transition: Any, t: int, intercept: Any, c: int, filtered: Any, a: Any) -> None:
     """Write T·filtered + c to `a`."""
     n = len(a)
@@ -102,8 +125,8 @@ def _predict_mean(transition: Any, t: int, intercept: Any, c: int, filtered: Any
 
 def advance(
     operands: Any, strides: Any, marks: Any, mark_strides: Any, initial: Any, initial_strides: Any,
-    p: int, means: Any, covariances: Any, dependences: Any, etas: Any, Js: Any, results: Any,
-    width: int, start: int, stop: int, shape: Any,
+    p: int, means: Any, covariances: Any, dependences: Any, etas: Any, Js: Any, growths: Any,
+    results: Any, width: int, start: int, stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Advance the predicted states of some rows through all steps.
 
@@ -112,7 +135,8 @@ def advance(
     becomes `initial`. `means` (rows, n) and `covariances` (rows, n, n) are the states. If there are
     `results`, they receive `width` numbers a step: the log-likelihood and, if there are more, the
     mean and the covariance of the predicted state and those of the filtered state. To summarise a
-    chunk, `dependences` on the state before it, `etas` and `Js` are updated too.
+    chunk, `dependences` on the state before it, `etas` and `Js` are updated too, and `growths`
+    (rows) receive the largest size of a dependence.
     """
     endog, design, obs_intercept, obs_cov, transition, state_intercept, state_cov = operands
     n = means.shape[1]
@@ -121,19 +145,20 @@ def advance(
     places, observed = np.empty(len(strides), np.int64), np.empty(p, np.int64)
     v, filtered = np.empty(p), np.empty(n)
     L, X, Y = np.empty((p, p)), np.empty((n, p)), np.empty((p, n))
-    work, before, filtered_cov = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
+    work, kept, filtered_cov = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
     for row in range(start, stop):
         x, y = row // inner, row % inner
         a, P = means[row], covariances[row]
         mark = x * mark_strides[0] + y * mark_strides[2]
         first = x * initial_strides[0] + y * initial_strides[2]
-        is_steady, constant = False, 0.0
+        is_steady, constant, close_steps = False, 0.0, 0
+        assign(kept, P)
         depends = len(dependences) > 0
         for step in range(steps):
             locate(strides, x, step, y, places)
             z, t = places[1], places[4]
             if marks[mark + step * mark_strides[1]]:
-                is_steady = False
+                is_steady, close_steps = False, 0
                 load(initial, first, a, P)
                 if depends:
                     clear(dependences[row])
@@ -151,18 +176,19 @@ def advance(
             multiply_add(a, X, v, m, filtered)
             _predict_mean(transition, t, state_intercept, places[5], filtered, a)
             if not is_steady:
-                assign(before, P)
                 _correct(P, X, m)
                 assign(filtered_cov, P)
                 _predict_covariance(transition, t, state_cov, places[6], P, work)
-                is_steady = is_constant and m == p and is_close(P, before)
+                is_full = is_constant and m == p
+                close_steps = count_close(P, kept, close_steps) if is_full else 0
+                is_steady = close_steps >= STEADY
             if width > 0:
                 results[result] = -0.5 * (constant + square)
             if width > 1:
                 store(results, result + 1 + n + n * n, filtered, filtered_cov)
             if depends:
                 _multiply(transition, t, dependences[row], work)
-                depends = not forget(dependences[row])
+                depends = _depends(dependences[row], P, growths, row)
 
 
 advance_filter = compile_kernel(advance, "statespace-filter")

@@ -24,6 +24,7 @@ from .filtering import advance_filter
 from .smoothing import advance_smoother
 
 _NO_MARKS = np.zeros((1, 1, 1), np.uint8)
+_LARGEST_EIGENVALUE, _LARGEST_GROWTH = 100.0, 1e8
 _FILTERED, _SMOOTHED = 7, 6
 """Numbers of operands before the marks."""
 
@@ -57,7 +58,7 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Any:
     rows = outer * inner
     dependence = np.broadcast_to(np.eye(n), (rows, n, n)).copy()
     vectors, matrices = np.zeros((rows, n)), np.zeros((rows, n, n))
-    eta, information = np.zeros((rows, n)), np.zeros((rows, n, n))
+    eta, information, growth = np.zeros((rows, n)), np.zeros((rows, n, n)), np.zeros(rows)
     nothing = np.empty(0)
 
     def of_rows(array: np.ndarray) -> np.ndarray:
@@ -72,7 +73,7 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Any:
     # Copies: the summary must not keep the chunk.
     start = [np.array(array) for array in first.operands] if chunk.steps else []
     if chunk.steps:
-        later, extra = _without_first_observation(chunk), (dependence, eta, information)
+        later, extra = _without_first_observation(chunk), (dependence, eta, information, growth)
         _advance(recurrence, later, vectors, matrices, extra, nothing, 0, False)
     marks = chunk.operands[_FILTERED] if len(chunk.operands) > _FILTERED else _NO_MARKS
     is_reset = np.broadcast_to(marks[:, 1:].any(1), (outer, inner))
@@ -84,7 +85,24 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Any:
         of_rows(eta),
         of_rows(information),
         is_reset,
+        _own_chunk(chunk) if _grows(dependence, information, growth) else None,
     )
+
+
+def _grows(dependence: np.ndarray, information: np.ndarray, growth: np.ndarray) -> bool:
+    """Return whether states of a row grow so much that their summary loses digits.
+
+    The eigenvalues of a dependence do not change with the units of states, as its entries do.
+    """
+    if not (growth < _LARGEST_GROWTH).all() or not np.isfinite(information).all():
+        return True
+    suspect = dependence[growth * dependence.shape[-1] > _LARGEST_EIGENVALUE]
+    return bool((abs(np.linalg.eigvals(suspect)) > _LARGEST_EIGENVALUE).any())
+
+
+def _own_chunk(chunk: Chunk) -> Chunk:
+    operands = tuple([np.array(array) for array in chunk.operands])
+    return Chunk(operands, chunk.shape, chunk.dtype, chunk.reverse)
 
 
 def _own(array: np.ndarray) -> np.ndarray:
@@ -111,6 +129,10 @@ def propagate(recurrence: StateSpaceRecurrence, summary: Any, carry_in: np.ndarr
     n = recurrence.n
     if isinstance(summary, FilterSummary) and not summary.first:
         return carry_in
+    if isinstance(summary, FilterSummary) and summary.chunk is not None:
+        vectors, matrices = map(_own, split(carry_in.reshape(-1, n + n * n), n))
+        _advance(recurrence, summary.chunk, vectors, matrices, (), np.empty(0), 0, False)
+        return join(vectors, matrices).reshape(carry_in.shape)
     with np.errstate(all="ignore"):
         if isinstance(summary, SmootherSummary):
             vectors, matrices = before_smoother(summary, *split(carry_in, n))
@@ -167,10 +189,11 @@ def _advance(
                 start, stop, chunk.shape,
             )  # fmt: skip
         else:
-            dependence, eta, information = extra or (none, np.empty((0, n)), none)
+            nothing = none, np.empty((0, n)), none, np.empty(0)
+            dependence, eta, information, growth = extra or nothing
             advance_filter(
                 operands, strides, *marks, *initial, p, vectors, matrices, dependence, eta,
-                information, results, width, start, stop, chunk.shape,
+                information, growth, results, width, start, stop, chunk.shape,
             )  # fmt: skip
 
     threads = threads_for(rows * chunk.steps * n) if uses_threads else 1

@@ -14,11 +14,13 @@ import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 from .update import (
+    STEADY,
     assign,
     clear,
+    count_close,
     factor,
     forget,
-    is_close,
+    largest,
     load,
     locate,
     multiply_add,
@@ -150,7 +152,7 @@ def smooth(
     places, observed = np.empty(len(strides), np.int64), np.empty(p, np.int64)
     v, a, mean = np.empty(p), np.empty(n), np.empty(n)
     L, X, Y = np.empty((p, p)), np.empty((n, p)), np.empty((p, n))
-    P, E, before = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
+    P, E, kept_N = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
     work, sandwich, smoothed = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
     for row in range(start, stop):
         x, y = row // inner, row % inner
@@ -159,6 +161,7 @@ def smooth(
         forward = x * filtered_strides[0] + y * filtered_strides[2]
         # Whether E and Y, and then also N, are those of the step after.
         is_kept = is_steady = False
+        close_steps = 0
         depends = len(dependences) > 0
         for step in range(steps - 1, -1, -1):
             locate(strides, x, step, y, places)
@@ -176,16 +179,16 @@ def smooth(
             whiten(L, m, v)
             _add_later(Y, v, m, E, r, mean)
             if not is_steady:
-                assign(before, N)
                 _sandwich(E, N, work, sandwich)
                 _add_information(Y, m, sandwich, N)
                 _sandwich(P, N, work, sandwich)
                 _subtract(P, sandwich, smoothed)
-                is_steady = is_kept and is_close(N, before)
+                close_steps = count_close(N, kept_N, close_steps) if is_kept else 0
+                is_steady = close_steps >= STEADY
             is_kept = m == p
             if depends:
                 _depend(E, dependences[row], work)
-                depends = not forget(dependences[row])
+                depends = not forget(dependences[row], largest(dependences[row]), 1e-290)
             if len(results):
                 multiply_add(a, P, r, n, mean)
                 store(results, ((x * steps + step) * inner + y) * (n + n * n), mean, smoothed)

@@ -15,6 +15,9 @@ from ...engines.cpu.compilation import INNER
 
 LOG_2_PI = math.log(2 * math.pi)
 _CLOSE = 4 * 2.0**-52
+STEADY = 16
+"""Steps over which a matrix in a steady state must stay close. A change of a quarter of a rounding
+a step is too large."""
 
 
 @numba.njit(**INNER)
@@ -60,7 +63,10 @@ def factor(
     for k in range(m):
         row = z + observed[k] * n
         for c in range(k + 1):
-            total = obs_cov[h + observed[k] * p + observed[c]]
+            total = 0.5 * (
+                obs_cov[h + observed[k] * p + observed[c]]
+                + obs_cov[h + observed[c] * p + observed[k]]
+            )
             for i in range(n):
                 total += design[row + i] * X[i, c]
             for j in range(c):
@@ -98,13 +104,27 @@ def log_determinant(L: Any, m: int) -> float:
 
 @numba.njit(**INNER)
 def is_close(P: Any, Q: Any) -> bool:
-    """Return whether two matrices differ by a few roundings of the largest entry."""
-    size = change = 0.0
+    """Return whether two covariances differ by a few roundings, of the deviations of each entry.
+
+    States may have units of any size. nan and inf are not close to anything.
+    """
     for i in range(len(P)):
-        for j in range(len(P)):
-            size = max(size, abs(P[i, j]))
-            change = max(change, abs(P[i, j] - Q[i, j]))
-    return bool(change <= _CLOSE * size)
+        for j in range(i + 1):
+            change = abs(P[i, j] - Q[i, j])
+            # One root of the product could overflow.
+            size = math.sqrt(P[i, i]) * math.sqrt(P[j, j])
+            if not (change < math.inf and change <= _CLOSE * size):
+                return False
+    return True
+
+
+@numba.njit(**INNER)
+def count_close(P: Any, kept: Any, count: int) -> int:
+    """Return for how many steps P has been close to `kept`, which becomes P if it is not."""
+    if is_close(P, kept):
+        return count + 1
+    assign(kept, P)
+    return 0
 
 
 @numba.njit(**INNER)
@@ -124,18 +144,24 @@ def clear(matrix: Any) -> None:
 
 
 @numba.njit(**INNER)
-def forget(A: Any) -> bool:
-    """Set a matrix to 0 if all entries are negligible; return whether it is 0.
-
-    Entries would end as subnormal numbers, which take ten times as long.
-    """
+def largest(A: Any) -> float:
+    """Return the largest size of an entry, or nan if one is nan."""
     size = 0.0
     for i in range(len(A)):
         for j in range(len(A)):
             # Not nan: this comparison is False.
             if not abs(A[i, j]) <= size:
                 size = abs(A[i, j])
-    if size < 1e-200:
+    return size
+
+
+@numba.njit(**INNER)
+def forget(A: Any, size: float, least: float) -> bool:
+    """Set a matrix to 0 if its largest entry is below `least`; return whether it is 0.
+
+    Entries would end as subnormal numbers, which take ten times as long.
+    """
+    if size < least:
         clear(A)
         return True
     return False
