@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.arrays.array_types import cast, check_same_device, is_lazy
 from ..core.arrays.elements import as_elements, broadcast_shape, element_dtype
+from ..core.arrays.interop import without_labels
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis, is_one_of
 from ..core.backends import backend_of, common_backend
@@ -104,6 +105,8 @@ def check_model(
 ) -> Model:
     """Return the validated arguments; raise if one is invalid."""
     p, n = sizes_of(design)
+    # Labels of observations would be wrong for states.
+    endog, reset = without_labels("endog", endog), without_labels("reset", reset)
     given = {
         "endog": as_vectors("endog", endog, (p,)),
         "design": as_vectors("design", design, (p, n)),

@@ -45,7 +45,7 @@ def kalman_filter(
     Parameters
     ----------
     endog : array_like (..., steps, p)
-        Observations y. Entries that are nan are missing.
+        Observations y. Entries that are nan are missing. Results of a DataFrame are arrays.
     design, obs_cov, transition, state_cov : array_like
         Matrices (p, n), (p, p), (n, n) and (r, r), with n states and r noises: those of all steps,
         or (..., steps, p, n) and so on. n and p are at most 16.

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.arrays.array_types import cast, check_same_device, is_lazy
 from ..core.arrays.elements import broadcast_shape
+from ..core.arrays.interop import without_labels
 from ..core.arrays.validation import as_any_array, as_axis, is_one_of
 from ..core.backends import backend_of
 from ..core.contract.problem import Composed
@@ -73,6 +74,8 @@ def sample(
     array([3. , 4. , 2. , 2.5])
     """
     p, n = sizes_of(design)
+    measurement_shocks = without_labels("measurement_shocks", measurement_shocks)
+    state_shocks = without_labels("state_shocks", state_shocks)
     arrays = {
         "design": as_vectors("design", design, (p, n)),
         "transition": as_vectors("transition", transition, (n, n)),

@@ -281,7 +281,7 @@ def test_possible_sequences_of_cupy_arrays_do_not_underflow(model):
 @pytest.mark.parametrize("name", ["startprob", "transmat", "log_frameprob"])
 def test_nan_gives_a_log_prob_of_nan(place, name):
     model = dict(zip(("startprob", "transmat", "log_frameprob"), drawn(20, 3), strict=True))
-    model[name][-1] = np.nan
+    model[name].flat[-1] = np.nan
     arguments = {**model, "log_frameprob": place(model["log_frameprob"])}
     assert np.isnan(np.asarray(mgrec.hmm.log_likelihood(**arguments)))
     assert np.isnan(np.asarray(mgrec.hmm.viterbi(**arguments).log_prob))

@@ -298,7 +298,8 @@ def test_unstable_states_leave_a_variance_of_0():
     model = plain(transition=np.full((1, 1), 1.5), initial_state_cov=np.zeros((1, 1)))
     model["state_cov"] = np.full((1, 1), 1e-18)
     both = blocks(plain(), model)
-    both["design"], both["obs_cov"] = np.ones((1, 2)), np.eye(1)
+    both["design"], both["obs_cov"] = np.array([[0.0, 1.0]]), np.eye(1)
+    both["state_cov"][0, 0] = 0.0
     both["endog"] = both["endog"][:, :1]
     arguments = {name: both[name] for name in both}
     extra = {"selection": np.eye(2), "obs_intercept": np.zeros(1), "state_intercept": np.zeros(2)}
@@ -491,6 +492,29 @@ def test_wrong_arguments_are_refused():
     refuses(TypeError, "initial_state must be in memory", initial_state=da.ones(3))
     refuses(ValueError, "axis must be", axis=1)
     refuses(ValueError, "memory must be", memory="none")
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_tables_give_arrays_without_labels(n):
+    """The columns are those of observations, and would be wrong for states."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(np.ones((4, 2)), columns=["gdp", "rate"])
+    others = np.ones((2, n)), np.eye(2), np.eye(n), np.eye(n)
+    start = {"initial_state": np.zeros(n), "initial_state_cov": np.eye(n)}
+    wanted = mgrec.statespace.kalman_smoother(frame.to_numpy(), *others, **start)
+    marks = pandas.Series([False] * 4)
+    smoothed = mgrec.statespace.kalman_smoother(frame, *others, **start, reset=marks)
+    assert type(smoothed.smoothed_state) is np.ndarray
+    np.testing.assert_array_equal(smoothed.smoothed_state, wanted.smoothed_state)
+    lazy = pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=2)
+    smoothed = mgrec.statespace.kalman_smoother(lazy, *others, **start)
+    assert isinstance(smoothed.smoothed_state, da.Array)
+    np.testing.assert_allclose(smoothed.smoothed_state, wanted.smoothed_state, rtol=1e-12)
+    shocks = pandas.DataFrame(np.ones((4, n)))
+    drawn = mgrec.statespace.sample(
+        np.ones((2, n)), np.eye(n), frame, shocks, initial_state=start["initial_state"]
+    )
+    assert {type(array) for array in drawn} == {np.ndarray}
 
 
 def test_the_loop_of_these_tests_can_fail():
