@@ -176,7 +176,7 @@ def numpy_as_cupy(array: type[HostArray] = DeviceArray) -> Any:
         return np.array(x, dtype, order="C").view(array)
 
     def event(**options: Any) -> Any:
-        return types.SimpleNamespace(record=lambda: None, synchronize=lambda: None)
+        return types.SimpleNamespace(done=True, record=lambda: None, synchronize=lambda: None)
 
     stream = types.SimpleNamespace(ptr=77, is_capturing=lambda: False, synchronize=lambda: None)
     runtime = types.SimpleNamespace(getDevice=lambda: 0)

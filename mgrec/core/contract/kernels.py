@@ -105,8 +105,9 @@ class Kernels:
     determine_pairs : callable, ``(scoring, queries, targets, dtype) -> array (pairs, 3)``
         Return score, query_end and target_end of many pairs of sequences.
     launch_bands : callable, optional, ``(scoring, sequences, carry_in, dtype, bands)``
-        Of alignments: launch a run of bands of the whole grid. The returned function waits, and
-        returns the edges of its rows and the number of the first row.
+        Of alignments: launch a run of bands of the whole grid. The returned function waits, as
+        long as its argument, ``is_abandoned()``, is False, and returns the edges of its rows and
+        the number of the first row.
     lay_out_grids : callable, ``(grids, rhs) -> grids``
         Return the grids in the layout in which the family sweeps them.
     prepare_solver : callable, optional
@@ -135,7 +136,7 @@ class Kernels:
     speculate: Callable[[Any, Chunk, Any], Any] | None = None
     correct: Callable[..., Any] = _not_implemented
     determine_pairs: Callable[..., Any] = _not_implemented
-    launch_bands: Callable[..., Callable[[], tuple[Edges, int]]] | None = None
+    launch_bands: Callable[..., Callable[..., tuple[Edges, int]]] | None = None
     lay_out_grids: Callable[..., Any] = _not_implemented
     prepare_solver: Callable[..., PreparedSolver | None] | None = None
     part: Callable[[Any, Sequence[int], int], Part | None] = _no_part

@@ -96,7 +96,7 @@ def solve_bands(
             in_chunk("determine", first.chunk_index, first.starts),
             backend.device_of(first.blocks),
         ):
-            return launched()
+            return launched(lambda: exchange.is_abandoned)
 
     finish: Callable[[Any], Any] = yield wait
     if memory is not None:

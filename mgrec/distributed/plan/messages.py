@@ -106,12 +106,14 @@ class Exchange:
     A shard is the part of a solve that one worker computes. Its program is a generator
     (``shards.py``, ``tiles.py``), which a worker steps on a thread. No thread waits for messages: a
     program that needs some yields their names, and the worker resumes it when they have arrived.
-    The worker puts messages into `arrived`, by their names.
+    The worker puts messages into `arrived`, by their names, and sets `is_abandoned` when the solve
+    fails.
     """
 
     def __init__(self, addresses: Mapping[int, str], post: Post) -> None:
         self._addresses, self._post = addresses, post
         self.arrived: dict[Hashable, bytes] = {}
+        self.is_abandoned = False
 
     def send(self, receiver: int, name: Hashable, content: Any) -> None:
         """Send a message to the shard with a number."""

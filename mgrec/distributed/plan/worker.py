@@ -303,7 +303,7 @@ class Session:
         """Make a solve fail, now or when it starts."""
         if (solve := self.solves.get(number)) is not None:
             with self.lock:
-                solve.error = solve.error or error
+                solve.error, solve.exchange.is_abandoned = solve.error or error, True
             self._resume()
         elif number > self.last:
             self.abandoned.add(number)

@@ -74,19 +74,19 @@ class AlignmentGrid(Wavefront):
 
     def launch_bands(
         self, backend: Backend, sequences: Sequence[list[Any]], bands: Bands
-    ) -> Callable[[], Callable[[Best | None], Edges]]:
+    ) -> Callable[[Callable[[], bool]], Callable[[Best | None], Edges]]:
         """Launch a run of bands of the grid, of sequences in chunks.
 
-        The returned function waits, and returns a function of the best cell of the runs before,
-        which returns the edges of the run.
+        The returned function waits, as long as its argument returns False. It returns a function
+        of the best cell of the runs before, which returns the edges of the run.
         """
         launch = backend.kernels(self.family).launch_bands
         assert launch is not None
         carry_in = carry_in_from(self.scoring, None, None, (0, 0), self.lengths, self.dtype)
         wait = launch(self.scoring, sequences, carry_in, self.dtype, bands)
 
-        def finish() -> Callable[[Best | None], Edges]:
-            edges, row = wait()
+        def finish(is_abandoned: Callable[[], bool]) -> Callable[[Best | None], Edges]:
+            edges, row = wait(is_abandoned)
             return lambda best: self.with_best(
                 edges, (row, 0), (Edges(None, None, best=best), None)
             )

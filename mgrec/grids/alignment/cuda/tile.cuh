@@ -5,8 +5,9 @@
 // memory. All bands share one row of words: a band reads a column before it writes that column.
 //
 // GPUs may share a grid: each has a run of its bands, and its last band passes on its rows through
-// the words of the next GPU. The process of the GPU before may have ended: when a word was read
-// `patience` times in vain, `late` becomes 1, and scores have no meaning.
+// the words of the next GPU. The process of the GPU before may have ended: when `is_late`, in memory
+// of the host, is not 0, a band no longer waits, and scores have no meaning. It becomes 1 when a word
+// was read `patience` times in vain.
 #pragma once
 #include "grids/alignment/cuda/strip.cuh"
 #include "engines/cuda/memory/stores.cuh"
@@ -27,7 +28,7 @@ struct Tile {
   Unit* counter;  // of the bands that blocks have taken
   Unit* onward;   // words of the GPU with the next bands, or null
   long long tag, onward_tag;  // before those of the first band, in both words
-  volatile long long* late;
+  volatile long long* is_late;
   long long patience;
   DEVICE bool comes_from_elsewhere(int band) const { return first_band > 0 && band == first_band; }
 };
@@ -94,8 +95,8 @@ DEVICE inline void feed(const Tile& tile, const Scores& s, int band, int round, 
   long long polls = 0;
   while (!__all_sync(ALL, !is_asked || coming.is_here(tile, band, column))) {
     if (tile.comes_from_elsewhere(band) && ++polls % 256 == 0) {
-      if (!__all_sync(ALL, polls <= tile.patience && *tile.late == 0)) {
-        *tile.late = 1;
+      if (!__all_sync(ALL, polls <= tile.patience && *tile.is_late == 0)) {
+        *tile.is_late = 1;
         break;
       }
     }

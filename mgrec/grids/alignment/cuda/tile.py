@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,8 +19,11 @@ from .program import run_kernel, score_dtype, source_of
 
 # Kernels count rows and columns of a tile with 32 bits.
 _LARGEST_SIDE = 2**31 - 2**12
-# How often a GPU reads a word of another one, in some 0.7 us each: 10 s.
-PATIENCE = 1 << 24
+# How often a GPU reads a word of another one, in some 0.7 us each: 12 minutes, since another worker
+# may compile for minutes first. A solve that is abandoned ends the wait.
+PATIENCE = 1 << 30
+# Seconds between two looks whether kernels have ended.
+PAUSE = 0.0002
 
 
 def determine_alignment(
@@ -51,22 +55,24 @@ def determine_alignment(
 
 def launch_bands(
     scoring: Scoring, sequences: Sequence[list[Any]], carry_in: Edges, dtype: Any, bands: Bands
-) -> Callable[[], tuple[Edges, int]]:
+) -> Callable[[Callable[[], bool]], tuple[Edges, int]]:
     """Launch a run of bands of a grid that GPUs of one kind share; sequences are in chunks.
 
-    The returned function waits, and returns the edges of the rows of these bands and the first row.
-    The row of the edges is undefined, unless these bands are the last ones. RuntimeError: the GPU
-    before does not write its last row.
+    The returned function waits, as long as its argument returns False, and returns the edges of
+    the rows of these bands and the first row. The row of the edges is undefined, unless these bands
+    are the last ones. RuntimeError: the GPU before has not written its last row.
     """
     import cupy
+    from cupyx import empty_pinned
 
     query, target = map(cupy.concatenate, sequences)
     dtype, own = np.dtype(dtype), Device.current()
     # All GPUs together have so many multiprocessors.
     device = replace(own, multiprocessors=own.multiprocessors * bands.count)
-    late = cupy.zeros(1, np.int64)
+    is_late = empty_pinned(1, np.int64)
+    is_late[0] = 0
     after, best_cells, launch = _launch(
-        scoring, (query, target), carry_in, dtype, None, device, bands, late.data.ptr
+        scoring, (query, target), carry_in, dtype, None, device, bands, is_late.ctypes.data
     )
     strips, rows = launch.layout.strips, launch.layout.strip_rows
     first, end = (
@@ -75,8 +81,15 @@ def launch_bands(
     )
     start, stop = (max(0, min(query.size, k * rows - launch.skip)) for k in (first, end))
 
-    def wait() -> tuple[Edges, int]:
-        if late.get()[0]:
+    launched = cupy.cuda.Event(disable_timing=True)
+    launched.record()
+
+    def wait(is_abandoned: Callable[[], bool]) -> tuple[Edges, int]:
+        while not launched.done:
+            if is_abandoned():
+                is_late[0] = 1
+            time.sleep(PAUSE)
+        if is_late[0]:
             raise RuntimeError("the GPU with the rows before has not passed on its last row")
         row, column, row_gaps, column_gaps = after
         best = None
@@ -90,11 +103,11 @@ def launch_bands(
 
 def _launch(
     scoring: Scoring, sequences: tuple[Any, Any], carry_in: Edges, dtype: np.dtype[Any], table: Any,
-    device: Device, bands: Bands | None = None, late: int = 0,
+    device: Device, bands: Bands | None = None, is_late: int = 0,
 ) -> tuple[list[Any], Any, TileLaunch]:  # fmt: skip
     """Launch a tile or a run of its bands; return its edges, the best cells of strips, the launch.
 
-    `late` is the address of an int64, for a run of bands.
+    `is_late` is the address of an int64 in memory of the host, for a run of bands.
     """
     import cupy
 
@@ -131,7 +144,7 @@ def _launch(
         "tile", scoring, launch.layout, blocks, launch.per_processor, launch.shared_bytes,
         addresses,
         [n, m, pitch, launch.skip, first, end, words.data.ptr, bands.onward, bands.tag,
-         bands.onward_tag, late, PATIENCE],
+         bands.onward_tag, is_late, PATIENCE],
     )  # fmt: skip
     return after, best_cells, launch
 
