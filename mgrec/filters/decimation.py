@@ -105,6 +105,8 @@ def decimate(
 
     Notes
     -----
+    A finite response is applied for q = 1, too. SciPy then returns `x` as it is for a ``dlti``.
+
     *Memory.* Samples that are not kept are released block by block, if NumPy arrays have many rows
     or columns, or chunk by chunk. Chunks of Dask arrays depend on their neighbours under the
     conditions of :func:`filtfilt`; those of a finite response always do.
@@ -251,7 +253,9 @@ class DecimatedResponse:
             low = max(0, -(start // self.q))
             high = min(len(results), -((start - steps) // self.q))
             if low < high:
-                begin = start + low * self.q
-                kept = samples[:, begin : begin + (high - low - 1) * self.q + 1 : self.q]
-                total[:, low:high] += kept * tap
+                earliest = start + low * self.q
+                latest = earliest + (high - low - 1) * self.q
+                kept = samples[:, earliest : latest + 1 : self.q]
+                # Taps are Python numbers, which do not widen the dtype of a product.
+                total[:, low:high] += np.multiply(kept, tap, dtype=self.dtype)
         return total

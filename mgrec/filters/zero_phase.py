@@ -110,6 +110,7 @@ def filtfilt(
     """
     if not is_one_of(method, ("pad", "gust")):
         raise ValueError(f"method must be 'pad' or 'gust'; got {method!r}")
+    is_finite = as_flag("assume_finite", assume_finite)
     (x, axis), (b, a) = _check_signal(x, axis), as_transfer_function(b, a)
     if method == "gust":
         length = None if irlen is None else as_integer("irlen", irlen)
@@ -124,7 +125,7 @@ def filtfilt(
         Ends(padtype, _edge(padtype, padlen, padding_of_polynomials(b, a)), tuple(states.tolist())),
         computed,
         as_result_dtype(dtype, computed),
-        as_flag("assume_finite", assume_finite),
+        is_finite,
     )
     return directed.solve(x, axis)
 
@@ -271,7 +272,7 @@ class DirectedFilter:
     def solve(self, x: Any, axis: int) -> Any:
         """Return the filtered signal, in the chunks of x."""
         chunks_like, x = x, without_empty_chunks(x)
-        _check_length(x, axis, self.ends.edge)
+        self._check_length(x, axis)
         overlapped = self._overlapped(x, axis)
         if overlapped is None:
             result = cast(self._of_all_samples(x, axis), self.dtype)
@@ -284,6 +285,23 @@ class DirectedFilter:
             _, recipe = overlapped.plan((x.shape[axis],), 0)
             return overlapped.apply(x, axis, self.dtype, recipe, (), True)
         return chunked_like(result, chunks_like) if self.step == 1 else without_empty_chunks(result)
+
+    def _check_length(self, x: Any, axis: int) -> None:
+        """Raise ValueError unless x is longer than its extension at either end."""
+        length, edge = x.shape[axis], self.ends.edge
+        if isnan(length) or (edge > 0 and has_unknown_sizes(getattr(x, "chunks", ()))):
+            purpose = "filtered forward and backward" if self.has_zero_phase else "decimated"
+            raise ValueError(
+                f"x must be in chunks of known sizes to be {purpose}: call compute_chunk_sizes() "
+                "on it"
+            )
+        if not self.has_zero_phase and length == 0:
+            raise ValueError(f"x must have a sample to be decimated; got none along axis {axis}")
+        if not length > edge:
+            raise ValueError(
+                f"The length of the input vector x must be greater than padlen, which is {edge}; "
+                f"got {length} along axis {axis}."
+            )
 
     def _overlapped(self, x: Any, axis: int) -> OverlappedFilter | None:
         """Return the filter of a chunk and parts of its neighbours; None if it needs all."""
@@ -327,21 +345,6 @@ def _every(result: Any, axis: int, kept: slice) -> Any:
         return along(result, axis, kept) if kept.start else result
     kept_results = along(result, axis, kept)
     return kept_results if is_lazy(result) else as_contiguous(kept_results)
-
-
-def _check_length(x: Any, axis: int, edge: int) -> None:
-    """Raise ValueError unless x is longer than its extension at either end."""
-    length = x.shape[axis]
-    if isnan(length) or (edge > 0 and has_unknown_sizes(getattr(x, "chunks", ()))):
-        raise ValueError(
-            "x must be in chunks of known sizes to be filtered forward and backward: call "
-            "compute_chunk_sizes() on it"
-        )
-    if not length > edge:
-        raise ValueError(
-            f"The length of the input vector x must be greater than padlen, which is {edge}; "
-            f"got {length} along axis {axis}."
-        )
 
 
 def _filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | None) -> Any:

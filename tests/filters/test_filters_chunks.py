@@ -230,6 +230,25 @@ def test_decimation_is_scipys(ftype, dtype, zero_phase, xp):
             close(result, wanted, xp, 2e-4 if dtype == "f4" else 1e-10)
 
 
+@pytest.mark.parametrize("dtype", ["f2", "f4", "c8"])
+def test_finite_responses_are_computed_in_the_dtype_of_the_result(dtype, xp):
+    x = recording(200, dtype=dtype)
+    response = signal.dlti(np.arange(1, 22) / 231, 1)
+    wanted = signal.decimate(x, 2, ftype=response)
+    for data in (xp.asarray(x), da.from_array(xp.asarray(x), chunks=70, asarray=False)):
+        result = decimate(data, 2, ftype=response)
+        assert result.dtype == wanted.dtype
+        close(result, wanted, xp, 1e-13)
+    large = xp.asarray(np.full(8, 60_000, "f2"))  # twice as much is inf in float16
+    close(decimate(large, 2, ftype=signal.dlti([2.0], [1.0])), np.full(4, 120_000.0), xp)
+
+
+def test_a_finite_response_is_applied_without_decimation(xp):
+    x = recording(50, dtype="f8")
+    result = decimate(xp.asarray(x), 1, ftype=signal.dlti([1.0, 2.0, 1.0], [4.0]))
+    close(result, np.convolve(x, [0.25, 0.5, 0.25], "same"), xp)
+
+
 def test_decimated_chunks_are_not_empty():
     x = da.from_array(recording(40), chunks=((9, 1, 20, 2, 8),))
     assert decimate(x, 10, 2).chunks == ((1, 2, 1),)
@@ -264,6 +283,11 @@ REFUSED = [
         "ftype must be 'iir', 'fir' or a .*; got 'fft",
     ),
     (lambda: decimate(X[:20], 2), ValueError, "greater than padlen, which is 27"),
+    (
+        lambda: decimate(X[:0], 2, zero_phase=False),
+        ValueError,
+        "x must have a sample to be decimated; got none along axis 0",
+    ),
     (lambda: decimate(X, 2, axis=1), ValueError, "axis must be from -1 to 0"),
     (lambda: decimate(X, 2, zero_phase=1), TypeError, "zero_phase must be True or False"),
     (lambda: sosfiltfilt(SOS, X, dtype="i2"), TypeError, "dtype must be float32 or float64 for a"),
@@ -271,6 +295,13 @@ REFUSED = [
     (lambda: filtfilt(B, A, X * 1j, dtype="f8"), TypeError, "must be complex64 or complex128"),
     (lambda: filtfilt(B, A, X, dtype="text"), TypeError, "dtype must be a dtype; got 'text'"),
     (lambda: filtfilt(B, A, X, assume_finite=1), TypeError, "assume_finite must be True or False"),
+    (
+        lambda: filtfilt(B, A, X, method="gust", assume_finite="yes"),
+        TypeError,
+        "assume_finite must be True or False",
+    ),
+    (lambda: sosfiltfilt(SOS, X, assume_finite="yes"), TypeError, "assume_finite must be True or"),
+    (lambda: decimate(X, 2, assume_finite="yes"), TypeError, "assume_finite must be True or False"),
 ]
 
 
@@ -286,3 +317,5 @@ def test_chunks_of_unknown_sizes_are_refused():
     for ftype in ("iir", "fir"):
         with pytest.raises(ValueError, match="compute_chunk_sizes"):
             decimate(x[x > 0], 2, ftype=ftype)
+    with pytest.raises(ValueError, match="known sizes to be decimated"):
+        decimate(x[x > 0], 2, zero_phase=False)
