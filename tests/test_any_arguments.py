@@ -19,9 +19,7 @@ B, A, SOS = [0.2, 0.1], [1.0, -0.7], [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
 CHAIN = np.full(7, 1 / 7), np.full((7, 7), 1 / 7), TABLE
 SPACE = X[:, None], np.ones((1, 2)), np.eye(1), np.eye(2), np.eye(2)
 START = {"initial_state": np.zeros(2), "initial_state_cov": np.eye(2)}
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", PendingDeprecationWarning)
-    MATRIX = np.matrix(TABLE)
+MATRIX = TABLE.view(np.matrix)  # np.matrix(TABLE) warns
 SCORES = {"match": 1, "mismatch": -1, "gap": -2}
 
 
