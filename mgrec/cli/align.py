@@ -56,6 +56,8 @@ def align(a: Path, b: Path, cigar: bool, **scoring: Any) -> None:
             raise BadInput(str(error)) from error
         if str(a) == str(b) == "-":
             raise BadInput("only one of A and B may be -, standard input")
+        if sys.stdout is None:
+            raise BadInput("standard output is closed: the table needs it")
         queries, targets = read(a), read(b)
         if scoring["matrix"] is None and _are_nucleotides([*queries, *targets]):
             # Replace N by a letter that no query has.
@@ -69,18 +71,24 @@ def read(path: Path) -> list[tuple[str, str]]:
 
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     file_format = "fastq" if suffix in (".fastq", ".fq") else "fasta"
+    source = "standard input" if str(path) == "-" else str(path)
     try:
         with _opened(path) as file:
             records = [(x.id, str(x.seq).upper()) for x in SeqIO.parse(file, file_format)]
     except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise BadInput(f"{path} cannot be read as {file_format.upper()}: {error}") from error
+        reason = str(error)
+        if file_format == "fasta" and type(error) is ValueError:
+            reason = "its first character must be >"  # Biopython advises, in 15 lines
+        raise BadInput(f"{source} cannot be read as {file_format.upper()}: {reason}") from error
     if not records:
-        raise BadInput(f"{path} has no sequences")
+        raise BadInput(f"{source} has no sequences")
     return records
 
 
 def _opened(path: Path) -> Any:
     if str(path) == "-":
+        if sys.stdin is None:
+            raise BadInput("standard input is closed")
         return nullcontext(sys.stdin)
     return gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -52,11 +54,15 @@ class BadInput(Failure):
 
 
 def _with_options(message: str) -> str:
-    """Replace parameters by options: --no-check-finite for check_finite=False."""
+    """Replace parameters by options: --rhs-axis, and --no-check-finite for check_finite=False."""
     context = click.get_current_context(silent=True)
     for option in context.command.params if context else ():
         for negative in option.secondary_opts:
             message = message.replace(f"{option.name}=False", negative)
+        if "_" in (option.name or "") and option.param_type_name == "option":
+            # Not within the name of a file, such as rhs_axis.npy.
+            whole_word = rf"(?<![\w/.-]){option.name}(?![\w/-]|\.\w)"
+            message = re.sub(whole_word, option.opts[0], message)
     return message
 
 
@@ -69,7 +75,8 @@ def in_one_line(state: str) -> Iterator[None]:
     with signals.raised():
         try:
             yield
-            sys.stdout.flush()
+            if sys.stdout is not None:  # the caller closed it
+                sys.stdout.flush()
         except (Exception, KeyboardInterrupt) as error:
             # A signal comes before errors of the clean-up after it.
             number = signals.first()
@@ -84,15 +91,25 @@ def in_one_line(state: str) -> Iterator[None]:
             raise Failure(_described(error, state)) from error
 
 
-def _is_closed(file: TextIO) -> bool:
+def _is_closed(file: TextIO | None) -> bool:
     """Return whether the reader of a pipe, such as ``head``, has closed it."""
+    if file is None:
+        return False
     try:
         file.flush()
     except BrokenPipeError:
         # At exit Python writes the remaining buffer, and would report an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
         return True
-    return False
+    # An unbuffered file (PYTHONUNBUFFERED) has nothing to flush.
+    if not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    try:
+        poll.register(file.fileno(), 0)
+    except (OSError, ValueError):  # a file in memory
+        return False
+    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def _described(error: BaseException, state: str) -> str:

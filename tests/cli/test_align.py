@@ -7,6 +7,8 @@ import pytest
 from sequences import FOLDER, read
 
 from mgrec import smith_waterman
+from mgrec.cli.align import align
+from mgrec.cli.failure import BadInput
 
 GLOBINS, ORCHIDS = FOLDER / "globins.fasta", FOLDER / "orchids.fasta"
 BLOSUM = ("--matrix", "BLOSUM62", "--gap", -11, "--extend", -1)
@@ -57,6 +59,25 @@ def test_standard_input(mgrec):
     result = mgrec("align", "-", "-", *LETTERS)
     assert result.exit_code == 2
     assert "only one of A and B" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["@a\nACGT\n+\nIIII\n", "ACGT\n"])
+def test_standard_input_that_is_not_fasta(mgrec, text):
+    Path("b.fa").write_text(">b\nACGT\n")
+    result = mgrec("align", "-", "b.fa", *LETTERS, input=text)
+    assert result.exit_code == 2
+    reason = "standard input cannot be read as FASTA: its first character must be >"
+    assert result.stderr.strip() == f"Error: {reason}"
+
+
+@pytest.mark.parametrize("name", ["stdin", "stdout"])
+def test_standard_files_that_are_closed(monkeypatch, name):
+    Path("b.fa").write_text(">b\nACGT\n")
+    options = {"matrix": None, "match": 2.0, "mismatch": -1.0, "gap": -2.0, "extend": None}
+    message = f"standard {name.removeprefix('std')}put is closed"
+    with monkeypatch.context() as patch, pytest.raises(BadInput, match=message):
+        patch.setattr(f"sys.{name}", None)
+        align.callback(Path("-"), Path("b.fa"), cigar=False, mode="local", **options)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import io
 import os
 import signal
 import subprocess
@@ -90,6 +91,25 @@ def test_a_closed_pipe_ends_quietly(capsys, monkeypatch):
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_closed_pipe_without_a_buffer_ends_quietly(monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    raw = os.fdopen(writer, "wb", buffering=0)
+    with io.TextIOWrapper(raw, write_through=True) as file:
+        monkeypatch.setattr(sys, "stdout", file)
+        with pytest.raises(failure.Failure) as caught, failure.in_one_line("not complete"):
+            file.write("a line")
+    assert (caught.value.exit_code, caught.value.message) == (141, "")
+
+
+def test_standard_output_may_be_closed(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    with failure.in_one_line("nothing"):
+        pass
+    with pytest.raises(failure.Failure, match="BrokenPipeError"), failure.in_one_line("nothing"):
+        raise BrokenPipeError
+
+
 def test_another_broken_pipe_is_told():
     with pytest.raises(failure.Failure, match="BrokenPipeError"), failure.in_one_line("nothing"):
         raise BrokenPipeError
@@ -99,6 +119,10 @@ def test_messages_name_the_options_of_the_command():
     with click.Context(solve.tridiagonal):
         error = failure.Failure("with check_finite=False x is nan; a=False")
     assert error.message == "with --no-check-finite x is nan; a=False"
+    with click.Context(solve.tridiagonal):
+        error = failure.Failure("rhs_axis must be 1; rhs_axis.npy, a/rhs_axis and axis. rhs_axis.")
+    expected = "--rhs-axis must be 1; rhs_axis.npy, a/rhs_axis and axis. --rhs-axis."
+    assert error.message == expected
 
 
 INTERRUPTED = """

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from internals import few_chunks_a_graph
 from scipy.signal import butter, sosfilt, sosfiltfilt
 
 from mgrec import linear_recurrence, solve_tridiagonal
-from mgrec.cli import files
+from mgrec.cli import files, solve
 
 COMMAND = [sys.executable, "-m", "mgrec"]
 SECTIONS = butter(2, 0.4, output="sos")
@@ -198,7 +199,7 @@ def write_bad_inputs(folder):
         ("linear 0.5 t.npy --cluster noise.npy", ["noise.npy is no scheduler file"]),
         ("linear --bogus t.npy", ["No such option '--bogus'"]),
         ("tridiagonal 1 4 1 2", ["array in a file"]),
-        ("tridiagonal 1 4 1 t.npy --rhs-axis 1", ["rhs_axis"]),
+        ("tridiagonal 1 4 1 t.npy --rhs-axis 1", ["--rhs-axis must be another axis"]),
         ("sat row.npy", ["two"]),
         ("sat t.npy --axes 0 2", ["axis must be"]),
         ("filter t.npy", ["--butter and --sos"]),
@@ -218,6 +219,28 @@ def test_bad_input_is_refused_in_one_line(mgrec, folder, words, expected):
     out = [] if "-o" in words else ["-o", "w.npy"]
     assert_refused(mgrec(*words.split(), *out), 2, *expected)
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("dtype", ["i2", "f8"])
+def test_the_speed_of_zero_phase_filters_excludes_compilation(mgrec, monkeypatch, dtype):
+    np.save("x.npy", np.ones((3, 200), dtype))
+    events = []
+
+    def recorded(name):
+        function = getattr(solve, name)
+
+        @wraps(function)  # workers import it by its name
+        def call(*arguments):
+            events.append(name)
+            return function(*arguments)
+
+        monkeypatch.setattr(solve, name, call)
+
+    recorded("_filter_zeros")
+    recorded("fill")
+    result = mgrec("filter", "x.npy", "-o", "y.npy", "--sos", "sos.npy", "--zero-phase")
+    assert result.exit_code == 0, result.output
+    assert events == ["_filter_zeros", "fill"]
 
 
 @pytest.mark.parametrize("out", ["w.npy", "w.zarr"])
