@@ -84,7 +84,8 @@ def filtfilt(
     RuntimeError
         If a CUDA graph is being captured: the initial states are copied to the device.
     ValueError
-        If `padtype` or `method` is unknown, `irlen` is below 1, or `x` is not longer than `padlen`.
+        If `padtype` or `method` is unknown, `irlen` is below 1, `x` is not longer than `padlen`, or
+        its chunks have unknown sizes.
     TypeError
         If `dtype` is neither float32 nor float64, or complex for a complex result.
 
@@ -176,7 +177,7 @@ def sosfiltfilt(
     RuntimeError
         If a CUDA graph is being captured: the initial states are copied to the device.
     ValueError
-        If `padtype` is unknown, or `x` is not longer than `padlen`.
+        If `padtype` is unknown, `x` is not longer than `padlen`, or its chunks have unknown sizes.
     TypeError
         If `dtype` is neither float32 nor float64, or complex for a complex result.
 
