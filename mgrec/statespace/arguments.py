@@ -118,7 +118,11 @@ def check_model(
     disturbances = n
     if selection is not None:
         selected = as_any_array("selection", selection)
-        disturbances = selected.shape[-1] if selected.ndim else 0
+        if selected.ndim < 2:
+            raise ValueError(
+                f"selection must have shape (..., states, noises); got {selected.shape}"
+            )
+        disturbances = selected.shape[-1]
         given["selection"] = as_vectors("selection", selection, (n, disturbances))
     given["state_cov"] = as_vectors("state_cov", state_cov, (disturbances, disturbances))
     for name, value, size in (

@@ -95,9 +95,12 @@ def kalman_filter(
     such a chunk are computed step by step, one chunk after the other, and so are those after a
     chunk in which the variance of an observation, given an earlier state, is singular.
 
+    *Forecasts.* Rows of nan after the last observation have predicted states and no likelihood.
+
     *Cost.* A chunk is read twice, and its summary takes some 2 to 4 times as long as its states.
-    CuPy arrays take some passes over matrices of all steps for each of log2(steps) levels. Dask
-    arrays of CuPy arrays are not supported.
+    CuPy arrays take some passes over matrices of all steps for each of log2(steps) levels; unstable
+    states without noise overflow in them, and give nan. Dask arrays of CuPy arrays are not
+    supported.
 
     Examples
     --------
@@ -172,6 +175,8 @@ obs_intercept, state_intercept, axis, reset, memory
     The recursion of Durbin and Koopman (2012, section 4.4) runs backwards over the results of the
     filter, and inverts no covariance of states. Like it, and as in statsmodels, the smoothed
     covariance is a difference: it loses digits where the predicted covariance is much larger.
+    Variances may even be negative at the first steps after a diffuse state: with 3 states in a
+    chain, noise of variance 0.01 and an `initial_state_cov` of 1e7, they are off by 0.05.
 
     Examples
     --------

@@ -13,7 +13,8 @@ class KalmanFilter(NamedTuple):
     llf : array
         Log-likelihood of each row, in float64.
     llf_obs : array (..., steps)
-        Logarithm of the density of each observation, given all earlier ones; 0 if it is missing.
+        Logarithm of the density of each observation, given all earlier ones of its sequence; 0 if
+        it is missing.
     filtered_state, filtered_state_cov : arrays (..., steps, n) and (..., steps, n, n)
         Mean and covariance of the state at each step, given the observations up to that step.
     predicted_state, predicted_state_cov : arrays (..., steps, n) and (..., steps, n, n)

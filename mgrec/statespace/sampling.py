@@ -84,7 +84,11 @@ def sample(
     shocks = n
     if selection is not None:
         selected = as_any_array("selection", selection)
-        shocks = selected.shape[-1] if selected.ndim else 0
+        if selected.ndim < 2:
+            raise ValueError(
+                f"selection must have shape (..., states, noises); got {selected.shape}"
+            )
+        shocks = selected.shape[-1]
         arrays["selection"] = as_vectors("selection", selection, (n, shocks))
     arrays["state_shocks"] = as_vectors("state_shocks", state_shocks, (shocks,))
     for name, value, size in (

@@ -233,6 +233,21 @@ def test_chunks_of_unknown_sizes():
             np.testing.assert_allclose(values.compute(), others, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize("size", [1, 3, 4])
+def test_exact_observations_of_states_without_noise(size):
+    """After one observation, an earlier state leaves the others of a chunk without variance."""
+    model = plain(4, obs_cov=np.zeros((1, 1)), initial_state=np.zeros(4))
+    model.update(transition=np.eye(4), state_cov=np.zeros((4, 4)), initial_state_cov=np.eye(4))
+    model["design"] = np.random.default_rng(0).normal(size=(4, 1, 4))
+    wanted = mgrec.statespace.kalman_filter(**model)
+    assert np.isfinite(wanted.llf)
+    filtered = mgrec.statespace.kalman_filter(
+        **placed(model, lambda array: in_chunks(array, size=size), False)
+    )
+    np.testing.assert_allclose(filtered.llf, wanted.llf, rtol=1e-9)
+    np.testing.assert_allclose(filtered.filtered_state, wanted.filtered_state, rtol=1e-9)
+
+
 def test_singular_variances_give_nan_and_no_error():
     model = local_linear_trend(30)
     model.update(obs_cov=np.zeros((1, 1)), state_cov=np.zeros((2, 2)))
@@ -482,6 +497,7 @@ def test_wrong_arguments_are_refused():
     refuses(ValueError, r"transition must have shape \(..., 3, 3\)", transition=np.eye(2))
     refuses(ValueError, r"state_cov must have shape \(..., 2, 2\)", state_cov=np.eye(3))
     refuses(ValueError, r"selection must have shape \(..., 3, 2\)", selection=np.ones((2, 2)))
+    refuses(ValueError, r"selection must have shape \(..., states, noises\)", selection=1.0)
     refuses(ValueError, r"obs_intercept must have shape \(..., 2\)", obs_intercept=np.ones(3))
     refuses(ValueError, r"state_intercept must have shape", state_intercept=np.ones(2))
     refuses(ValueError, r"initial_state must have shape", initial_state=np.ones(2))

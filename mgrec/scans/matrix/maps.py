@@ -101,6 +101,9 @@ def matrix(n: int, algebra: Any = ("+", "*"), structure: str = "general") -> Mat
     nor vanish. States then differ from those of the loop by the rounding of one more product a
     chunk, of M of the whole chunk with the state before it.
 
+    *Special values.* A chunk of a Dask array may give nan where the loop gives inf: after inf in M,
+    or -inf for (min, +).
+
     *Cost.* A chunk of a Dask array is read twice, and its summary takes n + 1 times as long as its
     states. On a GPU maps of up to 4 states, and diagonals, run as
     maps of scalars, also over Dask arrays. Larger ones, and (logsumexp, +), take some passes over
