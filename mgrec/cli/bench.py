@@ -63,9 +63,9 @@ def list_studies() -> None:
     """Show all studies: what each compares with what, and how long it takes."""
     with in_one_line("nothing was run"):
         table = Table("study", "what it measures", "minutes", "needs", box=None)
-        for entry in _catalogue():
-            needs = {"gpu": "a GPU", "disk": "8 GB of disk"}.get(entry.needs, "")
-            table.add_row(entry.name, entry.about, f"{entry.minutes:g}", needs)
+        for study in _catalogue():
+            needs = {"gpu": "a GPU", "disk": "8 GB of disk"}.get(study.needs, "")
+            table.add_row(study.name, study.about, f"{study.minutes:g}", needs)
         Console(width=max(100, shutil.get_terminal_size().columns)).print(table)
 
 
@@ -81,37 +81,37 @@ def run_studies(names: tuple[str, ...], out: str | None) -> None:
     """
     with in_one_line("results that were written stay"):
         console, failed = Console(stderr=True, highlight=False), []
-        entries = _select(_catalogue(), names, console)
-        for number, entry in enumerate(entries, 1):
-            console.rule(f"{number} of {len(entries)}: {entry.name}, about {entry.minutes:g} min")
+        studies = _select(_catalogue(), names, console)
+        for number, study in enumerate(studies, 1):
+            console.rule(f"{number} of {len(studies)}: {study.name}, about {study.minutes:g} min")
             start = time.monotonic()
-            if _run(entry.module, ["--out", out] if out else []):
-                failed.append(entry.name)
-            console.print(f"{entry.name}: {time.monotonic() - start:.0f} s")
+            if _run(study.module, ["--out", out] if out else []):
+                failed.append(study.name)
+            console.print(f"{study.name}: {time.monotonic() - start:.0f} s")
         if failed:
             raise BadInput(f"these studies failed, or say that something is wrong: {failed}")
 
 
-def _select(entries: Sequence[Any], names: tuple[str, ...], console: Console) -> list[Any]:
-    """Return the entries with these names, in the order of the catalogue."""
-    known = [entry.name for entry in entries]
+def _select(studies: Sequence[Any], names: tuple[str, ...], console: Console) -> list[Any]:
+    """Return the studies with these names, in the order of the catalogue."""
+    known = [study.name for study in studies]
     for name in names:
         if name not in (*known, "all"):
             similar = [k for k in known if name in k] or get_close_matches(name, known)
             hint = f"did you mean {' or '.join(similar)}? " if similar else ""
             raise BadInput(f"there is no study {name!r}; {hint}mgrec bench list shows them")
     if "all" not in names:
-        return [entry for entry in entries if entry.name in names]
-    omitted = [] if gpus() else [entry.name for entry in entries if entry.needs == "gpu"]
+        return [study for study in studies if study.name in names]
+    omitted = [] if gpus() else [study.name for study in studies if study.needs == "gpu"]
     if omitted:
         console.print(f"Left out, since there is no GPU: {', '.join(omitted)}")
-    return [entry for entry in entries if entry.name not in omitted]
+    return [study for study in studies if study.name not in omitted]
 
 
 def _add(name: str, module: str, folder: str, short_help: str) -> None:
     """Add a command that passes its options to a module, which documents them by --help."""
 
-    def run(options: tuple[str, ...]) -> None:
+    def pass_on(options: tuple[str, ...]) -> None:
         with in_one_line("results that were written stay"):
             code = _run(module, options, folder)
         if code:
@@ -120,7 +120,7 @@ def _add(name: str, module: str, folder: str, short_help: str) -> None:
     argument = click.Argument(["options"], nargs=-1, type=click.UNPROCESSED)
     about: Any = {"short_help": short_help, "add_help_option": False}
     settings = {"ignore_unknown_options": True}
-    bench.add_command(click.Command(name, settings, run, [argument], **about))
+    bench.add_command(click.Command(name, settings, pass_on, [argument], **about))
 
 
 _add("scaling", "dask.scaling", "--out", "One recurrence over 1 to all GPUs, or processes.")

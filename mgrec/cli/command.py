@@ -15,7 +15,7 @@ _COMMANDS = {
     "bench": (".bench", "Measure this machine or its cluster; report results."),
     "demo": (".demo", "Solve, check, time and plot a recurrence."),
     "filter": (".solve", "Filter a recording in a file."),
-    "info": (".machine", "Versions, devices, memory bandwidth, what is missing."),
+    "info": (".machine", "Versions, devices, memory bandwidth, missing packages."),
     "linear": (".solve", "Solve w = s·w + t for arrays in files."),
     "sat": (".solve", "Write the summed-area table of an image."),
     "tridiagonal": (".solve", "Solve tridiagonal systems for arrays in files."),
@@ -32,11 +32,11 @@ class Commands(click.Group):
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, command, rest = super().resolve_command(context, arguments)
+        name, command, remaining = super().resolve_command(context, arguments)
         if name is not None:
             module = import_module(_COMMANDS[name][0], __package__)
             command = getattr(module, "filter_" if name == "filter" else name)
-        return name, command, rest
+        return name, command, remaining
 
 
 @click.group(

@@ -40,7 +40,7 @@ TURNS = max(1, min(earth.PARALLELS, MEMORY_LIMIT // (2 * BYTES_A_STEP * earth.PL
 
 
 @dataclass
-class Run:
+class Report:
     """The results and times of a demo."""
 
     air: earth.MaritimeAir
@@ -89,27 +89,27 @@ def demo(out: Path, turns: int, cluster: str) -> None:
         check_output(out, overwrite=True)
         with console.status("Measuring how fast this machine copies memory"):
             copy = machine.copy_bandwidth()
-        run = Run(earth.MaritimeAir(turns))
+        report = Report(earth.MaritimeAir(turns))
         with console.status("Solving one array by a loop and by one call"):
-            _solve_one_array(run)
-        _solve_and_verify(run, cluster, console)
-        console.print(_table(run, copy))
+            _solve_one_array(report)
+        _solve_and_verify(report, cluster, console)
+        console.print(_table(report, copy))
         if importlib.util.find_spec("matplotlib") is None:
             command = escape(machine.how_to_add("plot"))
             console.print(f"No picture without matplotlib: {command} adds it.", soft_wrap=True)
         else:
-            picture.draw(run, out)
+            picture.draw(report, out)
             console.print(f"The picture: {out}", soft_wrap=True)
-        if not run.judge.holds:
+        if not report.judge.holds:
             raise Failure(OUTSIDE)
 
 
-def _solve_one_array(run: Run) -> None:
+def _solve_one_array(report: Report) -> None:
     """Time the loop and one call, into the same memory, and check the result of the call."""
-    s, t = run.air[: run.air.steps]
+    s, t = report.air[: report.air.steps]
     w = np.empty_like(t)
-    run.loop = min(_seconds(loop, s, t, w) for _ in range(TRIES))
-    run.call = min(_seconds(linear_recurrence, s, t, out=w) for _ in range(TRIES))
+    report.loop = min(_seconds(loop, s, t, w) for _ in range(TRIES))
+    report.call = min(_seconds(linear_recurrence, s, t, out=w) for _ in range(TRIES))
     judge = Judge(w.dtype)
     judge.add(s, t, linear_recurrence(s, t, out=w))
     if not judge.holds:
@@ -122,16 +122,16 @@ def _seconds(function: Any, *arguments: Any, **options: Any) -> float:
     return time.perf_counter() - start
 
 
-def _solve_and_verify(run: Run, cluster: str, console: Console) -> None:
+def _solve_and_verify(report: Report, cluster: str, console: Console) -> None:
     console.print(f"Opening the cluster: {cluster}")
     with clusters.open_cluster(cluster) as client:
         with console.status("Loading kernels; the first time they are compiled"):
             client.run(_warm_up)
-        run.workers, run.threads = clusters.describe(client)
+        report.workers, report.threads = clusters.describe(client)
         with clusters.bars(console) as progress:
-            operands = _load(run, client, progress)
-            futures = _solve(run, client, operands, progress)
-            _verify(run, futures, progress)
+            operands = _load(report, client, progress)
+            futures = _solve(report, client, operands, progress)
+            _verify(report, futures, progress)
 
 
 def _warm_up() -> None:
@@ -139,20 +139,20 @@ def _warm_up() -> None:
     linear_recurrence(*_halves(da.ones(8192, chunks=2048))).compute(scheduler="sync")
 
 
-def _load(run: Run, client: Client, progress: Progress) -> list[da.Array]:
+def _load(report: Report, client: Client, progress: Progress) -> list[da.Array]:
     """Load s and t before the solve, so that the time of the solve excludes it.
 
     They are one array, so that s and t of a step lie on the same worker.
     """
-    bar = progress.add_task("Loading", total=run.air.steps, unit="steps")
-    sizes = da.core.normalize_chunks(STEPS_A_CHUNK, (run.air.steps,))[0]
-    name, chunks = f"load-{run.air.turns}", (tuple(2 * size for size in sizes),)
+    bar = progress.add_task("Loading", total=report.air.steps, unit="steps")
+    sizes = da.core.normalize_chunks(STEPS_A_CHUNK, (report.air.steps,))[0]
+    name, chunks = f"load-{report.air.turns}", (tuple(2 * size for size in sizes),)
     start = time.perf_counter()
     series = client.persist(
-        da.map_blocks(_load_chunk, air=run.air, chunks=chunks, name=name, meta=np.empty(0))
+        da.map_blocks(_load_chunk, air=report.air, chunks=chunks, name=name, meta=np.empty(0))
     )
     clusters.follow(client, futures_of(series), sizes, progress, bar)
-    run.loading, run.chunks = time.perf_counter() - start, len(sizes)
+    report.loading, report.chunks = time.perf_counter() - start, len(sizes)
     return _halves(series)
 
 
@@ -177,12 +177,14 @@ def _half(block: np.ndarray, k: int) -> np.ndarray:
     return block.reshape(2, -1)[k]
 
 
-def _solve(run: Run, client: Client, operands: list[da.Array], progress: Progress) -> list[Future]:
+def _solve(
+    report: Report, client: Client, operands: list[da.Array], progress: Progress
+) -> list[Future]:
     """Compute the chunks of the result several times, each on its worker.
 
     The first try waits for new memory (0.5 of 14 GB/s where this was measured), so the best counts.
     """
-    total = run.air.steps * TRIES
+    total = report.air.steps * TRIES
     bar = progress.add_task(f"Solving, {TRIES} times", total=total, unit="steps")
     futures: list[Future] = []
     for _ in range(TRIES):
@@ -192,10 +194,10 @@ def _solve(run: Run, client: Client, operands: list[da.Array], progress: Progres
             result = client.persist(linear_recurrence(*operands))
             futures = sorted(futures_of(result), key=lambda future: future.key[1])
             clusters.follow(client, futures, operands[0].chunks[0], progress, bar)
-            run.tries.append(time.perf_counter() - start)
+            report.tries.append(time.perf_counter() - start)
         del result
-        if run.tries[-1] == run.solving:
-            run.records = records_of(stream.data)
+        if report.tries[-1] == report.solving:
+            report.records = records_of(stream.data)
     return futures
 
 
@@ -210,20 +212,20 @@ def _release(client: Client, futures: list[Future]) -> None:
         time.sleep(0.02)
 
 
-def _verify(run: Run, futures: list[Future], progress: Progress) -> None:
+def _verify(report: Report, futures: list[Future], progress: Progress) -> None:
     """Check all steps against the loop over data that are read again, without the cluster."""
     title = "Checking against the sequential loop"
-    bar = progress.add_task(title, total=run.air.steps, unit="steps")
+    bar = progress.add_task(title, total=report.air.steps, unit="steps")
     pieces = []
     for future in futures:
         w = future.result()
-        start = run.judge.steps
-        s, t = run.air[start : start + w.size]
-        run.judge.add(s, t, w)
+        start = report.judge.steps
+        s, t = report.air[start : start + w.size]
+        report.judge.add(s, t, w)
         pieces.append(w.reshape(-1, earth.PLACES)[:, ::EVERY].copy())
         future.release()
         progress.advance(bar, w.size)
-    run.shown = np.concatenate(pieces)
+    report.shown = np.concatenate(pieces)
 
 
 def records_of(stream: Iterable[Mapping[str, Any]]) -> list[Any]:
@@ -239,25 +241,25 @@ def records_of(stream: Iterable[Mapping[str, Any]]) -> list[Any]:
     return [(phase, threads.index(thread), a - first, b - first) for phase, thread, a, b in tasks]
 
 
-def _table(run: Run, copy: float) -> Table:
-    judge, steps = run.judge, run.air.steps
-    tries = ", ".join(f"{seconds:.2f}" for seconds in run.tries)
+def _table(report: Report, copy: float) -> Table:
+    judge, steps = report.judge, report.air.steps
+    tries = ", ".join(f"{seconds:.2f}" for seconds in report.tries)
     seconds = {phase: 0.0 for phase in observability.PHASES if phase != "pack"}
-    for phase, _, start, stop in run.records:
+    for phase, _, start, stop in report.records:
         if phase in seconds:
             seconds[phase] += stop - start
-    rate = steps * BYTES_A_STEP / run.call
+    rate = steps * BYTES_A_STEP / report.call
     rows = {
-        "steps": f"{steps:,}, {run.air.turns:,} times round the Earth, float64",
-        "plain loop": f"{run.loop:.2f} s, compiled by numba, one thread, into existing memory",
-        "one call": f"{run.call:.2f} s, {run.loop / run.call:.1f} times as fast as the loop; "
-        f"{thread_count()} threads, into the same memory",
+        "steps": f"{steps:,}, {report.air.turns:,} times round the Earth, float64",
+        "plain loop": f"{report.loop:.2f} s, compiled by numba, one thread, into existing memory",
+        "one call": f"{report.call:.2f} s, {report.loop / report.call:.1f} times as fast as the "
+        f"loop; {thread_count()} threads, into the same memory",
         "": f"{rate / 1e9:.1f} GB/s at {BYTES_A_STEP} bytes a step, {rate / copy:.0%} of the "
         f"{copy / 1e9:.1f} GB/s of a copy",
-        "cluster": f"{run.solving:.2f} s, {run.loop / run.solving:.1f} times as fast as the loop; "
-        f"the best of {tries}, into new memory; loading {run.loading:.2f} s",
-        "workers": f"{run.workers} with {run.threads} threads in all; "
-        f"{run.chunks} chunks of {STEPS_A_CHUNK:,} steps",
+        "cluster": f"{report.solving:.2f} s, {report.loop / report.solving:.1f} times as fast as "
+        f"the loop; the best of {tries}, into new memory; loading {report.loading:.2f} s",
+        "workers": f"{report.workers} with {report.threads} threads in all; "
+        f"{report.chunks} chunks of {STEPS_A_CHUNK:,} steps",
         "by phase": ", ".join(f"{phase} {seconds[phase]:.2f} s" for phase in seconds),
         "largest error": f"{judge.largest_error:.1e} from the exact result",
         "stated bound": f"{'holds' if judge.holds else 'FAILS'}, largest error / bound "

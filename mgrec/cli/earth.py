@@ -59,9 +59,9 @@ class MaritimeAir:
         """Return whether there is sea, for the steps from `start` to `stop`."""
         ends, north = _ends(), self.first * PLACES
         start, stop = north + start, north + stop
-        runs = slice(np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1)
-        lengths = np.diff(np.clip(ends[runs], start, stop), prepend=start)
-        return np.repeat(np.arange(runs.start, runs.start + lengths.size) % 2 == 0, lengths)
+        spans = slice(np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1)
+        lengths = np.diff(np.clip(ends[spans], start, stop), prepend=start)
+        return np.repeat(np.arange(spans.start, spans.start + lengths.size) % 2 == 0, lengths)
 
     def __getitem__(self, steps: slice) -> np.ndarray:
         """Return s and t of steps."""
@@ -69,9 +69,9 @@ class MaritimeAir:
         sea = self.is_sea(start, stop)
         coefficients = np.empty((2, sea.size))
         # One exponential for each parallel and surface, not for each step.
-        for turn in range(start // PLACES, -(-stop // PLACES)):
-            part = slice(max(turn * PLACES - start, 0), (turn + 1) * PLACES - start)
-            dx = 2 * np.pi * RADIUS / PLACES * np.cos(np.radians(self.latitude()[turn]))
+        for parallel in range(start // PLACES, -(-stop // PLACES)):
+            part = slice(max(parallel * PLACES - start, 0), (parallel + 1) * PLACES - start)
+            dx = 2 * np.pi * RADIUS / PLACES * np.cos(np.radians(self.latitude()[parallel]))
             coefficients[0, part] = np.where(sea[part], *np.exp(-dx / DISTANCES))
             coefficients[1, part] = sea[part] * -np.expm1(-dx / DISTANCES[0])
         return coefficients

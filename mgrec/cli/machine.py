@@ -112,7 +112,7 @@ def copy_bandwidth(size: int = 256 << 20, repeats: int = 6) -> float:
 
 @click.command("info")
 def info() -> None:
-    """Say what is installed, what this machine can do, and what would add the rest."""
+    """Report the installed packages, the features of this machine, and how to add more."""
     console = Console()
     with in_one_line("nothing was changed"):
         devices = gpus()

@@ -11,7 +11,7 @@ from ..distributed import observability
 from .files import replaced_when_complete
 
 if TYPE_CHECKING:
-    from .demo import Run
+    from .demo import Report
 
 INK, FAINT, PAPER = "#22303c", "#8795a1", "#fbfaf7"
 LAND = "#c9b48c"
@@ -30,7 +30,7 @@ STYLE = {
 PROFILE = 48.0  # degrees north: Brittany, the Alps, the steppe, Sakhalin, Newfoundland
 
 
-def draw(run: Run, path: Path) -> None:
+def draw(report: Report, path: Path) -> None:
     """Draw result, a profile, the times and the task stream of a demo."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -40,21 +40,21 @@ def draw(run: Run, path: Path) -> None:
         figure = Figure(figsize=(12, 6.4), layout="constrained")
         FigureCanvasAgg(figure)
         grid = figure.add_gridspec(3, 2, width_ratios=(2.1, 1), height_ratios=(2, 2, 1.3))
-        title = f"How far does the sea reach into the land?  {run.air.steps:,} steps, "
-        title += f"{run.loop / run.call:.1f} times as fast as a compiled loop"
+        title = f"How far does the sea reach into the land?  {report.air.steps:,} steps, "
+        title += f"{report.loop / report.call:.1f} times as fast as a compiled loop"
         figure.suptitle(title, x=0.012, ha="left", fontsize=14, fontweight="bold")
-        sea = run.air.is_sea(0, run.air.steps).reshape(run.air.turns, -1)
-        sea = sea[:, :: sea.shape[1] // run.shown.shape[1]]
-        _result(figure, figure.add_subplot(grid[:2, 0]), run, sea)
-        _profile(figure.add_subplot(grid[0, 1]), run, sea)
-        _times(figure.add_subplot(grid[1, 1]), run)
-        _task_stream(figure.add_subplot(grid[2, :]), run)
+        sea = report.air.is_sea(0, report.air.steps).reshape(report.air.turns, -1)
+        sea = sea[:, :: sea.shape[1] // report.shown.shape[1]]
+        _result(figure, figure.add_subplot(grid[:2, 0]), report, sea)
+        _profile(figure.add_subplot(grid[0, 1]), report, sea)
+        _times(figure.add_subplot(grid[1, 1]), report)
+        _task_stream(figure.add_subplot(grid[2, :]), report)
         with replaced_when_complete(path) as part:
             figure.savefig(part, dpi=140, format="png")
 
 
-def _map(axes: Any, run: Run, values: np.ndarray, colours: Any) -> Any:
-    latitude = run.air.latitude()
+def _map(axes: Any, report: Report, values: np.ndarray, colours: Any) -> Any:
+    latitude = report.air.latitude()
     low, high = latitude[-1] - 1 / 24, latitude[0] + 1 / 24
     extent = (-180, 180, low, high)
     image = axes.imshow(values, extent=extent, cmap=colours, vmin=0, vmax=1, aspect="auto")
@@ -78,17 +78,17 @@ def _parallel(latitude: float) -> str:
     return f"{abs(latitude):.0f}° {'N' if latitude > 0 else 'S'}"
 
 
-def _result(figure: Any, axes: Any, run: Run, sea: np.ndarray) -> None:
+def _result(figure: Any, axes: Any, report: Report, sea: np.ndarray) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
-    image = _map(axes, run, run.shown, LinearSegmentedColormap.from_list("air", AIR))
-    longitude, latitude = np.linspace(-180, 180, sea.shape[1]), run.air.latitude()
-    if run.air.turns > 1:
+    image = _map(axes, report, report.shown, LinearSegmentedColormap.from_list("air", AIR))
+    longitude, latitude = np.linspace(-180, 180, sea.shape[1]), report.air.latitude()
+    if report.air.turns > 1:
         axes.contour(longitude, latitude, sea.astype(float), [0.5], colors=INK, linewidths=0.25)
     axes.set_title("The share of maritime air in a wind from the west")
     axes.set_xlabel(
-        f"$w_i = s_i\\,w_{{i-1}} + t_i$ along one thread, wound {run.air.turns:,} times round the "
-        f"Earth from {_parallel(latitude[0])} to {_parallel(latitude[-1])}"
+        f"$w_i = s_i\\,w_{{i-1}} + t_i$ along one thread, wound {report.air.turns:,} times round "
+        f"the Earth from {_parallel(latitude[0])} to {_parallel(latitude[-1])}"
     )
     bar = figure.colorbar(image, ax=axes, fraction=0.018, pad=0.01)
     bar.set_ticks([0, 0.5, 1], labels=["continental", "half", "maritime"])
@@ -96,20 +96,20 @@ def _result(figure: Any, axes: Any, run: Run, sea: np.ndarray) -> None:
     bar.ax.tick_params(length=0, labelsize=8)
 
 
-def _profile(axes: Any, run: Run, sea: np.ndarray) -> None:
-    latitude = run.air.latitude()
+def _profile(axes: Any, report: Report, sea: np.ndarray) -> None:
+    latitude = report.air.latitude()
     row = int(np.abs(latitude - PROFILE).argmin())
     longitude = np.linspace(-180, 180, sea.shape[1], endpoint=False)
     axes.fill_between(longitude, 0, 1, where=~sea[row], step="post", color=LAND, alpha=0.55, lw=0)
-    axes.plot(longitude, run.shown[row], color=AIR[-1], linewidth=1.3)
+    axes.plot(longitude, report.shown[row], color=AIR[-1], linewidth=1.3)
     axes.set(xlim=(-180, 180), ylim=(0, 1.04), yticks=[0, 0.5, 1])
     _longitudes(axes)
     axes.set_title(f"w at {_parallel(latitude[row])}, land shaded")
 
 
-def _times(axes: Any, run: Run) -> None:
-    names = ["plain loop", "one call, in place", f"{run.chunks} chunks, Dask"]
-    seconds = [run.loop, run.call, run.solving]
+def _times(axes: Any, report: Report) -> None:
+    names = ["plain loop", "one call, in place", f"{report.chunks} chunks, Dask"]
+    seconds = [report.loop, report.call, report.solving]
     bars = axes.barh(names, seconds, color=[FAINT, COLOURS["precompute"], COLOURS["determine"]])
     axes.bar_label(bars, [f"{each:.2f} s" for each in seconds], padding=3)
     axes.invert_yaxis()
@@ -119,17 +119,17 @@ def _times(axes: Any, run: Run) -> None:
     axes.set_title("Time, the best of three")
 
 
-def _task_stream(axes: Any, run: Run) -> None:
+def _task_stream(axes: Any, report: Report) -> None:
     from matplotlib.patches import Patch
 
-    for phase, thread, start, stop in run.records:
+    for phase, thread, start, stop in report.records:
         # A propagation takes a fraction of a millisecond: an edge makes it visible.
         edge = 1.2 if phase == "propagate" else 0
         colour = COLOURS.get(phase, COLOURS["pack"])
         axes.broken_barh([(start, stop - start)], (thread + 0.1, 0.8), color=colour, linewidth=edge)
-    threads = 1 + max((thread for _, thread, _, _ in run.records), default=0)
+    threads = 1 + max((thread for _, thread, _, _ in report.records), default=0)
     axes.set_yticks(np.arange(threads) + 0.5, [f"thread {k + 1}" for k in range(threads)])
-    end = max((stop for *_, stop in run.records), default=1)
+    end = max((stop for *_, stop in report.records), default=1)
     axes.set(xlim=(0, end), ylim=(threads, 0), xlabel="seconds")
     axes.tick_params(length=2, labelsize=8)
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -138,5 +138,5 @@ def _task_stream(axes: Any, run: Run) -> None:
         ncols=len(observability.PHASES), loc="lower right", bbox_to_anchor=(1, 1), frameon=False,
         fontsize=8,
     )  # fmt: skip
-    workers = f"{run.workers} worker{'s' * (run.workers != 1)}"
-    axes.set_title(f"Dask, {workers}: {run.chunks} chunks in three phases")
+    workers = f"{report.workers} worker{'s' * (report.workers != 1)}"
+    axes.set_title(f"Dask, {workers}: {report.chunks} chunks in three phases")

@@ -130,13 +130,13 @@ def decimate(
     zero_phase = as_flag("zero_phase", zero_phase)
     is_finite = as_flag("assume_finite", assume_finite)
     backend_of(x).raise_if_capturing("a filter", "the initial states are copied to the device")
-    kind, coefficients = _design(x, q, n, ftype)
-    if kind == "fir":
+    form, coefficients = _design(x, q, n, ftype)
+    if form == "fir":
         (taps,) = coefficients
         computed = np.result_type(taps, x.dtype, np.float32)
         fir = DecimatedResponse(tuple(taps.tolist()), q, zero_phase, computed)
         return _filtered(fir, x, axis, as_result_dtype(dtype, computed))
-    if kind == "sos":
+    if form == "sos":
         (sos,) = coefficients
         cascade, states, edge = Cascade.of_sections(sos), sosfilt_zi(sos), padding_of_sections(sos)
     else:

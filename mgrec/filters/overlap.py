@@ -75,7 +75,7 @@ def reach_of(cascade: Cascade) -> int | None:
 def reach_over_chunks(cascade: Cascade, lengths: Sequence[float], is_finite: bool) -> int | None:
     """Return the reach of a filter over chunks of these lengths; None if they do not overlap.
 
-    `is_finite` tells whether samples are known to be neither nan nor inf.
+    `is_finite` is true if samples are known to be neither nan nor inf.
     """
     if len(lengths) == 1:
         return 0  # There are no other chunks.

@@ -172,7 +172,7 @@ def _check(transfer_map: TransferMap, dtype: np.dtype[Any], windows: Iterator[_W
 def _compared(
     transfer_map: TransferMap, window: _Window, dtype: np.dtype[Any]
 ) -> tuple[list[_Comparison], bool]:
-    """Compare states by ``compose`` with those by ``apply``; and tell if two orders agree."""
+    """Compare states by ``compose`` with those by ``apply``, and whether two orders agree."""
 
     def compose(earlier: State, later: State) -> State:
         return _cast(transfer_map.compose(earlier, later), dtype)

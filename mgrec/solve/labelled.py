@@ -124,7 +124,7 @@ class _Call:
         self.function, self.bound, self.like = function, bound, like
         self.states = by_argument.pop("zi", [])
         self.by_argument = by_argument
-        labelled = [leaf for leaves in by_argument.values() for leaf in leaves]
+        labelled = [leaf for arrays in by_argument.values() for leaf in arrays]
         self.reference: Any = like
         if like is None:
             self.reference = max(_operands(by_argument), key=lambda leaf: leaf.ndim)

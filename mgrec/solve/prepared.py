@@ -176,6 +176,6 @@ def _match(operands: Sequence[Any], arguments: Sequence[Any]) -> tuple[tuple[int
 
 def _is_same(operand: Any, argument: Any) -> bool:
     """Return whether two arrays have the same memory, size and dtype."""
-    is_alike = operand.size == argument.size and operand.dtype == argument.dtype
+    has_same_size = operand.size == argument.size and operand.dtype == argument.dtype
     is_moved = backend_of(operand) is not backend_of(argument)
-    return is_alike and not is_moved and is_uncopied(operand, argument)
+    return has_same_size and not is_moved and is_uncopied(operand, argument)

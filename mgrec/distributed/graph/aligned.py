@@ -231,13 +231,13 @@ def read_again(array: da.Array, seed: str) -> da.Array:
     others = {key: value for key, value in graph.items() if key not in futures}
     tasks = convert_legacy_graph(others, set(graph))
     fresh = {key: clone_key(key, seed) for key in tasks}
-    again = {fresh[key]: task.substitute(fresh, key=fresh[key]) for key, task in tasks.items()}
+    renamed = {fresh[key]: task.substitute(fresh, key=fresh[key]) for key, task in tasks.items()}
     for key in flatten(array.__dask_keys__()):
         if key in futures:
-            again[clone_key(key, seed)] = Alias(clone_key(key, seed), key)
+            renamed[clone_key(key, seed)] = Alias(clone_key(key, seed), key)
     name = clone_key(array.name, seed)
     return da.Array(
-        HighLevelGraph.from_collections(name, {**again, **futures}),
+        HighLevelGraph.from_collections(name, {**renamed, **futures}),
         name,
         array.chunks,
         meta=array._meta,

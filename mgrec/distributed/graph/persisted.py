@@ -69,7 +69,7 @@ class PersistedLayers(ChainLayers):
     ) -> None:
         aligned, name, batches = self.aligned, self.names[0], self._batches(chunk_indices)
         summarise = speculate_persisted if self.may_speculate else precompute_persisted
-        summaries, places = [], {}
+        summaries, batch_indices = [], {}
         for number, batch in enumerate(batches):
             batch_key = (name, *batch[0])
             refs = List(*(ref for chunk_index in batch for ref in self.refs[chunk_index]))
@@ -78,10 +78,10 @@ class PersistedLayers(ChainLayers):
                 batch_key, summarise, aligned.recurrence, positions, refs
             )
             summaries.append(TaskRef(batch_key))
-            for place, chunk_index in enumerate(batch):
-                self.batch_of[chunk_index] = TaskRef(batch_key), place
-                places[chunk_index] = number, place
-        order = tuple(places[chunk_index] for chunk_index in chunk_indices)
+            for index, chunk_index in enumerate(batch):
+                self.batch_of[chunk_index] = TaskRef(batch_key), index
+                batch_indices[chunk_index] = number, index
+        order = tuple(batch_indices[chunk_index] for chunk_index in chunk_indices)
         self.carry_ins[key] = Task(
             key, propagate_persisted, aligned.recurrence, order, List(*summaries), previous
         )

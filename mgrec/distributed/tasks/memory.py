@@ -56,7 +56,7 @@ def check_chunks(like: Any, chunks: Sequence[Sequence[Any]], dtype: np.dtype[Any
 def register(cls: type, arrays_of: Callable[[Any], Sequence[Any]]) -> None:
     """Register a class with distributed, and with dask-cuda if the worker runs it.
 
-    ``arrays_of(object)`` returns large arrays that tell whether an object is on a GPU.
+    ``arrays_of(object)`` returns large arrays, which are on a GPU if the object is.
     """
     dask_serialize.register(cls)(_split_by(("dask", "pickle")))
     cuda_serialize.register(cls)(_split_by(("cuda", "dask", "pickle")))

@@ -94,10 +94,10 @@ class FilterLaunches:
         return [sum(sizes[:count]) for count in range(len(sizes) + 1)]
 
     def pointers(self, base: int, x: int, carry_in: int, result: int) -> list[int]:
-        """Return the kernels' struct of pointers, from addresses; 0 stands for no array."""
-        assumed, exits, failures, tops, marks, _ = self.offsets
+        """Return the kernels' struct of pointers, from addresses; 0 means no array."""
+        assumed, carry_outs, failures, tops, marks, _ = self.offsets
         return [
-            x, result, carry_in, base + assumed, base + exits, base + tops, base + failures,
+            x, result, carry_in, base + assumed, base + carry_outs, base + tops, base + failures,
             base + marks,
         ]  # fmt: skip
 

@@ -108,8 +108,8 @@ def columns_of(
 def join_columns(best: Best, starts: tuple[int, int], pieces: Sequence[Columns]) -> TracedAlignment:
     """Return the alignment that consists of these columns."""
     operations = "".join(piece.operations for piece in pieces)
-    runs = re.finditer(r"(.)\1*", operations)
-    cigar = "".join(f"{run.end() - run.start()}{run[1]}" for run in runs)
+    matches = re.finditer(r"(.)\1*", operations)
+    cigar = "".join(f"{match.end() - match.start()}{match[1]}" for match in matches)
     bars = operations.translate(str.maketrans("=XID", "|   "))
     query, target = (
         "".join(getattr(piece, name) for piece in pieces) for name in ("query", "target")

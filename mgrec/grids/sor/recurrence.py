@@ -78,10 +78,10 @@ class LaidOutGrids(ABC):
         Each may be None. `inside` are the rows and the columns between the borders.
         """
         (down, across), (rows, columns) = inside, self.shape[-2:]
-        places = (True, 0, across), (False, 0, down), (True, rows - 1, across)
-        for border, place in zip(borders, (*places, (False, columns - 1, down)), strict=True):
+        edges = (True, 0, across), (False, 0, down), (True, rows - 1, across)
+        for border, edge in zip(borders, (*edges, (False, columns - 1, down)), strict=True):
             if border is not None:
-                self.values[self.index(*place)] = border
+                self.values[self.index(*edge)] = border
 
     @abstractmethod
     def sweep(
@@ -115,10 +115,10 @@ class TileState:
     def sides(self, update: np.ndarray) -> Sides:
         """Return copies of the outermost rows and columns, in host memory."""
         (down, across), grids = self.inside, self.grids
-        places = [(True, k, across) for k in (down.start, down.stop - 1)]
-        places += [(False, k, down) for k in (across.start, across.stop - 1)]
+        edges = [(True, k, across) for k in (down.start, down.stop - 1)]
+        edges += [(False, k, down) for k in (across.start, across.stop - 1)]
         first, last, left, right = (
-            np.array(to_host(grids.values[grids.index(*place)])) for place in places
+            np.array(to_host(grids.values[grids.index(*edge)])) for edge in edges
         )
         return Sides(first, last, left, right, update)
 

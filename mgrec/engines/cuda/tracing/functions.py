@@ -85,7 +85,7 @@ def trace_fast_coefficient(
     operands: tuple[np.dtype[Any], ...],
     dtype: np.dtype[Any],
 ) -> str:
-    """Return the fast version ``<name>_quickly`` of a coefficient; "" if there is none.
+    """Return the fast version ``<name>_quickly`` of a coefficient, otherwise "".
 
     It has shorter sines and cosines, whose errors the result, a float32, does not show.
     """
