@@ -11,5 +11,7 @@ TINY = 1e-290
 LOG_TINY = math.log(TINY)
 LOW = 1e-250
 """Sums of at least this size are not changed by weights below TINY."""
+HIDDEN = 45.0
+"""128 terms whose logarithms are smaller by more do not change a sum in float64."""
 BEFORE_FIRST = -1.0
 """First weight of a column before the first step of a sequence; no weight is this logarithm."""

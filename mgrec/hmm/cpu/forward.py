@@ -16,7 +16,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
-from ..underflow import BEFORE_FIRST, LOG_TINY, LOW, TINY
+from ..underflow import BEFORE_FIRST, HIDDEN, LOG_TINY, LOW, TINY
 
 
 def centre(log_frameprob: Any, centred: Any, shifts: Any, start: int, stop: int) -> None:
@@ -53,6 +53,20 @@ def _logarithm(weight: float) -> float:
 
 @numba.njit(**INNER)
 def _normalise(weights: Any, column: int) -> float:
+    """Scale a column of weights, none of them a logarithm, to a sum of 1; return the sum."""
+    count = weights.shape[1]
+    total = 0.0
+    for state in range(count):
+        total += weights[column, state]
+    if total != 0.0:
+        factor = 1.0 / total
+        for state in range(count):
+            weights[column, state] *= factor
+    return total
+
+
+@numba.njit(**INNER)
+def _normalise_encoded(weights: Any, column: int) -> float:
     """Scale a column of weights to a sum of 1; return the sum, or its logarithm if it is tiny."""
     count = weights.shape[1]
     total, most = 0.0, -np.inf
@@ -63,11 +77,7 @@ def _normalise(weights: Any, column: int) -> float:
         else:
             total += weight
     if most == -np.inf:
-        if total != 0.0:
-            factor = 1.0 / total
-            for state in range(count):
-                weights[column, state] *= factor
-        return total
+        return _normalise(weights, column)
     if not total < LOW:
         # Weights in logarithms are too small for this sum.
         factor, log_total = 1.0 / total, math.log(total)
@@ -102,19 +112,86 @@ def _observed(weight: float, emission: float, log_emission: float) -> float:
 @numba.njit(**INNER)
 def _sum_of_products(weights: Any, probabilities: Any, first: int, stride: int) -> float:
     """Return the logarithm of the sum of weights times probabilities, or -inf."""
-    most = -np.inf
+    # The sum is `total` times the exponential of `most`, the largest logarithm so far.
+    most, total = -np.inf, 1.0
     for i in range(len(weights)):
         probability = probabilities[first + i * stride]
         if weights[i] != 0.0 and probability > 0.0:
-            most = max(most, _logarithm(weights[i]) + math.log(probability))
-    if most == -np.inf:
-        return most
-    total = 0.0
-    for i in range(len(weights)):
-        probability = probabilities[first + i * stride]
-        if weights[i] != 0.0 and probability > 0.0:
-            total += math.exp(_logarithm(weights[i]) + math.log(probability) - most)
-    return most + math.log(total)
+            path = _logarithm(weights[i]) + math.log(probability)
+            if path > most:
+                total = 1.0 if most < path - HIDDEN else total * math.exp(most - path) + 1.0
+                most = path
+            elif not path < most - HIDDEN:
+                total += math.exp(path - most)
+    return most if total == 1.0 else most + math.log(total)
+
+
+@numba.njit(**INNER)
+def _has_logarithms(weights: Any, column: int) -> bool:
+    has_logarithms = False
+    for state in range(weights.shape[1]):
+        has_logarithms |= weights[column, state] < 0.0
+    return has_logarithms
+
+
+@numba.njit(**INNER)
+def _start_encoded(
+    startprob: Any, starts: int, emissions: Any, log_frameprob: Any, frame: int, shift: float,
+    weights: Any, column: int,
+) -> None:  # fmt: skip
+    """Write the weights of a first step, some of which are tiny."""
+    for j in range(weights.shape[1]):
+        weights[column, j] = _observed(
+            startprob[starts + j], emissions[frame + j], log_frameprob[frame + j] - shift
+        )
+
+
+@numba.njit(**INNER)
+def _forward_encoded(
+    before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any, log_frameprob: Any,
+    frame: int, shift: float, weights: Any, column: int,
+) -> None:  # fmt: skip
+    """Write the weights after a step, from those before it, some of which are tiny."""
+    count = len(before)
+    for j in range(count):
+        linear[j] = 0.0 if before[j] < 0.0 else before[j]
+    for j in range(count):
+        weight = 0.0
+        for i in range(count):
+            weight += linear[i] * transmat[matrix + i * count + j]
+        log_emission = log_frameprob[frame + j] - shift
+        if weight < LOW:
+            weights[column, j] = _encoded(
+                _sum_of_products(before, transmat, matrix + j, count) + log_emission
+            )
+        else:
+            weights[column, j] = _observed(weight, emissions[frame + j], log_emission)
+
+
+@numba.njit(**INNER)
+def _backward_encoded(
+    before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any, log_frameprob: Any,
+    frame: int, shift: float, weights: Any, column: int,
+) -> None:  # fmt: skip
+    """Write the weights before a step, from those after it, some of which are tiny.
+
+    `before` has the weights after the step, and receives their products with emissions.
+    """
+    count = len(before)
+    for j in range(count):
+        log_emission = log_frameprob[frame + j] - shift
+        if before[j] < 0.0:
+            before[j] = _encoded(before[j] + log_emission)
+        else:
+            before[j] = _observed(before[j], emissions[frame + j], log_emission)
+        linear[j] = 0.0 if before[j] < 0.0 else before[j]
+    for i in range(count):
+        total = 0.0
+        for j in range(count):
+            total += transmat[matrix + i * count + j] * linear[j]
+        if total < LOW:
+            total = _encoded(_sum_of_products(before, transmat, matrix + i * count, 1))
+        weights[column, i] = total
 
 
 def forward(
@@ -133,9 +210,12 @@ def forward(
     _, columns, count = weights.shape
     _, steps, inner = shape
     before, linear = np.empty(count), np.empty(count)
+    is_encoded = np.empty(columns, np.bool_)
     for row in range(start, stop):
         x, y = row // inner, row % inner
         w = weights[row]
+        for column in range(columns):
+            is_encoded[column] = _has_logarithms(w, column)
         frames = x * frame_strides[0] + y * frame_strides[2]
         matrices = x * matrix_strides[0] + y * matrix_strides[2]
         starts = x * start_strides[0] + y * start_strides[2]
@@ -148,31 +228,37 @@ def forward(
             for column in range(columns):
                 if is_marked:
                     log_scales[row, column] = 0.0
+                is_tiny = False
                 if is_marked or w[column, 0] == BEFORE_FIRST:
                     for j in range(count):
-                        w[column, j] = _observed(
-                            startprob[starts + j],
-                            emissions[frame + j],
-                            log_frameprob[frame + j] - shift,
+                        w[column, j] = startprob[starts + j] * emissions[frame + j]
+                        is_tiny |= w[column, j] < TINY
+                    if is_tiny:
+                        _start_encoded(
+                            startprob, starts, emissions, log_frameprob, frame, shift, w, column
                         )
                 else:
                     for j in range(count):
                         before[j] = w[column, j]
-                        linear[j] = 0.0 if before[j] < 0.0 else before[j]
-                    for j in range(count):
-                        weight = 0.0
-                        for i in range(count):
-                            weight += linear[i] * transmat[matrix + i * count + j]
-                        if weight < LOW:
-                            w[column, j] = _encoded(
-                                _sum_of_products(before, transmat, matrix + j, count)
-                                + (log_frameprob[frame + j] - shift)
-                            )
-                        else:
-                            w[column, j] = _observed(
-                                weight, emissions[frame + j], log_frameprob[frame + j] - shift
-                            )
-                total = _normalise(w, column)
+                    is_tiny = is_encoded[column]
+                    if not is_tiny:
+                        for j in range(count):
+                            weight = 0.0
+                            for i in range(count):
+                                weight += before[i] * transmat[matrix + i * count + j]
+                            w[column, j] = weight * emissions[frame + j]
+                            is_tiny |= w[column, j] < TINY
+                    if is_tiny:
+                        _forward_encoded(
+                            before, linear, transmat, matrix, emissions, log_frameprob, frame,
+                            shift, w, column,
+                        )  # fmt: skip
+                if is_tiny:
+                    total = _normalise_encoded(w, column)
+                    is_encoded[column] = _has_logarithms(w, column)
+                else:
+                    total = _normalise(w, column)
+                    is_encoded[column] = False
                 if len(results):
                     result = ((x * steps + step) * inner + y) * (count + 1)
                     for j in range(count):
@@ -184,16 +270,15 @@ def forward(
 
 @numba.njit(**INNER)
 def _write_posteriors(
-    filtered: Any, place: int, later: Any, results: Any, result: int, count: int
+    filtered: Any, place: int, later: Any, is_encoded: bool, results: Any, result: int, count: int
 ) -> None:
     """Write the products of weights of both passes, scaled to a sum of 1."""
-    total, is_linear = 0.0, True
+    total = 0.0
     for j in range(count):
-        weight = filtered[place + j]
-        is_linear = is_linear and not weight < 0.0 and not later[j] < 0.0
-        results[result + j] = weight * later[j]
+        is_encoded |= filtered[place + j] < 0.0
+        results[result + j] = filtered[place + j] * later[j]
         total += results[result + j]
-    if is_linear and not total < LOW:
+    if not is_encoded and not total < LOW:
         for j in range(count):
             results[result + j] /= total
         return
@@ -223,9 +308,12 @@ def backward(
     _, columns, count = weights.shape
     _, steps, inner = shape
     before, linear = np.empty(count), np.empty(count)
+    is_encoded = np.empty(columns, np.bool_)
     for row in range(start, stop):
         x, y = row // inner, row % inner
         w = weights[row]
+        for column in range(columns):
+            is_encoded[column] = _has_logarithms(w, column)
         frames = x * frame_strides[0] + y * frame_strides[2]
         matrices = x * matrix_strides[0] + y * matrix_strides[2]
         forward_row = x * filtered_strides[0] + y * filtered_strides[2]
@@ -234,10 +322,12 @@ def backward(
             if len(results):
                 result = ((x * steps + step) * inner + y) * count
                 forward_step = forward_row + step * filtered_strides[1]
-                _write_posteriors(filtered, forward_step, w[0], results, result, count)
+                _write_posteriors(
+                    filtered, forward_step, w[0], is_encoded[0], results, result, count
+                )
             if marks[mark + step * mark_strides[1]]:
                 for column in range(columns):
-                    log_scales[row, column] = 0.0
+                    log_scales[row, column], is_encoded[column] = 0.0, False
                     for j in range(count):
                         w[column, j] = 1.0 / count
                 continue
@@ -245,24 +335,27 @@ def backward(
             shift = shifts[frame // count]
             matrix = matrices + step * matrix_strides[1]
             for column in range(columns):
+                is_tiny = is_encoded[column]
                 for j in range(count):
-                    later = w[column, j]
-                    if later < 0.0:
-                        linear[j] = 0.0
-                        before[j] = _encoded(later + (log_frameprob[frame + j] - shift))
-                    else:
-                        before[j] = _observed(
-                            later, emissions[frame + j], log_frameprob[frame + j] - shift
-                        )
-                        linear[j] = 0.0 if before[j] < 0.0 else before[j]
-                for i in range(count):
-                    total = 0.0
-                    for j in range(count):
-                        total += transmat[matrix + i * count + j] * linear[j]
-                    if total < LOW:
-                        total = _encoded(_sum_of_products(before, transmat, matrix + i * count, 1))
-                    w[column, i] = total
-                total = _normalise(w, column)
+                    before[j] = w[column, j]
+                    linear[j] = emissions[frame + j] * before[j]
+                if not is_tiny:
+                    for i in range(count):
+                        total = 0.0
+                        for j in range(count):
+                            total += transmat[matrix + i * count + j] * linear[j]
+                        w[column, i] = total
+                        is_tiny |= total < TINY
+                if is_tiny:
+                    _backward_encoded(
+                        before, linear, transmat, matrix, emissions, log_frameprob, frame, shift,
+                        w, column,
+                    )  # fmt: skip
+                    total = _normalise_encoded(w, column)
+                    is_encoded[column] = _has_logarithms(w, column)
+                else:
+                    total = _normalise(w, column)
+                    is_encoded[column] = False
                 if columns > 1:
                     log_scales[row, column] += _logarithm(total) + shift
 
