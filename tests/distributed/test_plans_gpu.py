@@ -142,11 +142,21 @@ def letters(seed, size):
     return np.random.default_rng(seed).integers(0, 4, size, dtype=np.uint8)
 
 
-def lazy(values):
+def lazy(client, values):
+    """The values in four chunks, two on each worker."""
     import cupy
 
-    chunked = da.from_array(values, chunks=-(-values.size // 4))
-    return chunked.map_blocks(on_gpu, meta=cupy.empty(0, np.uint8)).persist()
+    halves = [
+        client.persist(
+            da.from_array(half, chunks=-(-half.size // 2)).map_blocks(
+                on_gpu, meta=cupy.empty(0, np.uint8)
+            ),
+            workers=[address],
+        )
+        for half, address in zip(np.array_split(values, 2), sorted(client.nthreads()), strict=True)
+    ]
+    wait(halves)
+    return client.persist(da.concatenate(halves))
 
 
 def are_shared(plan):
@@ -164,13 +174,16 @@ def test_gpus_share_a_large_alignment(client, mode, gap):
     scores = {"match": 2, "mismatch": -3, "mode": mode, **gap}
     query, target = letters(1, 70_001), letters(2, 90_000)
     target[20_000:60_000] = query[25_000:65_000]
-    lazy_query, lazy_target = lazy(query), lazy(target)
+    lazy_query, lazy_target = lazy(client, query), lazy(client, target)
     wanted = tuple(mgrec.smith_waterman(on_gpu(query), on_gpu(target), **scores))
     with mgrec.plan(mgrec.smith_waterman, lazy_query, lazy_target, **scores) as plan:
         are_shared(plan)
         assert [tuple(plan()) for _ in range(3)] == [wanted] * 3
         assert [tuple(w) for w in plan.map([(lazy_query, lazy_target)] * 4)] == [wanted] * 4
-        first, second = plan(lazy(letters(3, 70_001)), lazy_target), plan(lazy_query, lazy_target)
+        first, second = (
+            plan(lazy(client, letters(3, 70_001)), lazy_target),
+            plan(lazy_query, lazy_target),
+        )
         assert tuple(second) == wanted != tuple(first)
 
 
@@ -178,7 +191,7 @@ def test_gpus_share_a_large_alignment(client, mode, gap):
 def test_a_worker_that_dies_in_a_shared_alignment_leaves_the_other_gpu_free(client, number):
     import cupy
 
-    query, target = lazy(letters(1, 400_000)), lazy(letters(2, 400_000))
+    query, target = lazy(client, letters(1, 400_000)), lazy(client, letters(2, 400_000))
     with mgrec.plan(
         mgrec.smith_waterman, query, target, match=2, mismatch=-3, gap=-2, timeout=2.0
     ) as plan:

@@ -5,7 +5,7 @@ import logging
 import dask.array as da
 import numpy as np
 import pytest
-from internals import begin_chunks_on_gpu
+from internals import begin_filters_on_gpu
 
 from mgrec.signal import ewm, lfilter, sosfilt
 
@@ -22,7 +22,7 @@ FILTERS = {
 @pytest.fixture(autouse=True)
 def eager(monkeypatch):
     """Speculate on chunks for which it would not pay."""
-    begin_chunks_on_gpu(monkeypatch)
+    begin_filters_on_gpu(monkeypatch)
 
 
 def on_gpu(x, axis=-1):

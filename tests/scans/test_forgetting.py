@@ -8,7 +8,7 @@ import pytest
 from distributed import Client
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import Judge, begin_chunks, begin_chunks_on_gpu, divide_among_threads
+from internals import Judge, begin_chunks, begin_scans_on_gpu, divide_among_threads
 from oracles import linear, loop
 
 import mgrec
@@ -45,7 +45,7 @@ def eager():
 def two_threads(monkeypatch, request):
     monkeypatch.setenv("MGREC_NUM_THREADS", "2")
     if request.node.get_closest_marker("gpu"):
-        begin_chunks_on_gpu(monkeypatch)
+        begin_scans_on_gpu(monkeypatch)
 
 
 @st.composite

@@ -92,9 +92,12 @@ def begin_chunks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(filters, "LARGE", 1)
 
 
-def begin_chunks_on_gpu(patch: pytest.MonkeyPatch) -> None:
-    for module in (scans, filters):
-        patch.setattr(module, "LARGE_ON_GPU", 1)
+def begin_filters_on_gpu(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(filters, "LARGE_ON_GPU", 1)
+
+
+def begin_scans_on_gpu(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(scans, "LARGE_ON_GPU", 1)
     patch.setattr(speculation, "_PREFIX_FRACTION", 8)
 
 
