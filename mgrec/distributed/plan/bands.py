@@ -38,7 +38,7 @@ def assign_bands(
         return None
     if len({address.rpartition(":")[0] for address in addresses}) > 1:
         return None
-    if not _can_share(client, addresses):
+    if not _are_connected(client, addresses):
         return None
     rows, columns = map(len, aligned.chunks)
     indices = dict.fromkeys([*((k, 0) for k in range(rows)), *((0, k) for k in range(columns))])
@@ -49,12 +49,12 @@ def assign_bands(
     }
 
 
-def _can_share(client: Client, addresses: Sequence[str]) -> bool:
+def _are_connected(client: Client, addresses: Sequence[str]) -> bool:
     """Return whether each worker can write to the memory of the next one."""
     try:
         offers = client.run(sharing.offer, workers=list(addresses))
-        handles, gpus, kinds = zip(*(offers[address] for address in addresses), strict=True)
-        if len(set(gpus)) < len(gpus) or len(set(kinds)) > 1:
+        handles, gpus, models = zip(*(offers[address] for address in addresses), strict=True)
+        if len(set(gpus)) < len(gpus) or len(set(models)) > 1:
             return False
         for address, handle in zip(addresses, handles[1:], strict=False):
             client.run(sharing.accept, handle, workers=[address])
@@ -98,13 +98,13 @@ def solve_bands(
         ):
             return launched(lambda: exchange.is_abandoned)
 
-    finish: Callable[[Any], Any] = yield wait
+    edges_after: Callable[[Any], Any] = yield wait
     if memory is not None:
         sharing.give_back(memory)
         if not exchange.has(BEST):
             yield (BEST,)
         best = exchange.take(BEST)
-    edges = finish(best)
+    edges = edges_after(best)
     if not is_last:
         exchange.send(shard.number + 1, BEST, edges.best)
         return {}, None
