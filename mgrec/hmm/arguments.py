@@ -11,9 +11,9 @@ import numpy as np
 from ..core.arrays.array_types import cast, check_same_device, is_lazy
 from ..core.arrays.elements import as_elements, broadcast_shape, element_dtype
 from ..core.arrays.resets import as_reset
-from ..core.arrays.validation import as_any_array, as_axis, is_one_of
+from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import common_backend
-from ..core.contract.problem import Problem, varying
+from ..core.contract.problem import Problem, check_memory, varying
 from ..scans.matrix.arguments import (
     along_rows,
     as_operand,
@@ -120,8 +120,7 @@ def _checked(
     backend = common_backend([frames, matrices, starts])
     if not backend.is_host:
         check_on_gpu(backend, [frames, matrices, starts], "auto")
-    if not is_one_of(memory, ("stream", "two-pass")):
-        raise ValueError(f"memory must be 'stream' or 'two-pass'; got {memory!r}")
+    check_memory(memory)
     return Model(starts, matrices, frames, shape, axis, marks, memory)
 
 

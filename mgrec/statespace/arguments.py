@@ -11,9 +11,9 @@ from ..core.arrays.array_types import cast, check_same_device, is_lazy
 from ..core.arrays.elements import as_elements, broadcast_shape, element_dtype
 from ..core.arrays.interop import without_labels
 from ..core.arrays.resets import as_reset
-from ..core.arrays.validation import as_any_array, as_axis, is_one_of
+from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import backend_of, common_backend
-from ..core.contract.problem import Problem, varying
+from ..core.contract.problem import Problem, check_memory, varying
 from ..scans.matrix.arguments import (
     along_rows,
     as_operand,
@@ -115,28 +115,14 @@ def check_model(
         "initial_state": as_vectors("initial_state", initial_state, (n,)),
         "initial_state_cov": as_vectors("initial_state_cov", initial_state_cov, (n, n)),
     }
-    disturbances = n
-    if selection is not None:
-        selected = as_any_array("selection", selection)
-        if selected.ndim < 2:
-            raise ValueError(
-                f"selection must have shape (..., states, noises); got {selected.shape}"
-            )
-        disturbances = selected.shape[-1]
-        given["selection"] = as_vectors("selection", selection, (n, disturbances))
-    given["state_cov"] = as_vectors("state_cov", state_cov, (disturbances, disturbances))
-    for name, value, size in (
-        ("obs_intercept", obs_intercept, p),
-        ("state_intercept", state_intercept, n),
-    ):
-        if value is not None:
-            given[name] = as_vectors(name, value, (size,))
+    optional, noises = optional_arrays(selection, obs_intercept, state_intercept, p, n)
+    given["state_cov"] = as_vectors("state_cov", state_cov, (noises, noises))
+    given |= optional
     resets = [] if reset is None else [("reset", reset)]
     initial = [(name, given.pop(name)) for name in ("initial_state", "initial_state_cov")]
     check_same_device([*given.items(), *resets], initial)
     for name, array in initial:
-        if is_lazy(array):
-            raise TypeError(f"{name} must be in memory; got a Dask array: compute it first")
+        check_in_memory(name, array)
     dtype = result_dtype(*given.values(), *(array for _, array in initial))
     arrays = _complete(given, p, n)
     shape = _common_shape(arrays)
@@ -150,8 +136,7 @@ def check_model(
     backend = common_backend(everything)
     if not backend.is_host:
         check_on_gpu(backend, everything, "auto")
-    if not is_one_of(memory, ("stream", "two-pass")):
-        raise ValueError(f"memory must be 'stream' or 'two-pass'; got {memory!r}")
+    check_memory(memory)
     mean, covariance = (cast(array, _FLOAT64) for _, array in initial)
     covariance = 0.5 * (covariance + covariance.swapaxes(-1, -2))
     return Model(arrays, mean, covariance, shape, axis, marks, memory, dtype)
@@ -168,6 +153,34 @@ def sizes_of(design: Any) -> tuple[int, int]:
             f"design must have 1 to {LARGEST} observations and states; got {p} and {n}"
         )
     return p, n
+
+
+def optional_arrays(
+    selection: Any, obs_intercept: Any, state_intercept: Any, p: int, n: int
+) -> tuple[dict[str, Any], int]:
+    """Return those of these arguments that are not None, and the number of noises of a state."""
+    arrays, noises = dict[str, Any](), n
+    if selection is not None:
+        selected = as_any_array("selection", selection)
+        if selected.ndim < 2:
+            raise ValueError(
+                f"selection must have shape (..., states, noises); got {selected.shape}"
+            )
+        noises = selected.shape[-1]
+        arrays["selection"] = as_vectors("selection", selection, (n, noises))
+    for name, value, size in (
+        ("obs_intercept", obs_intercept, p),
+        ("state_intercept", state_intercept, n),
+    ):
+        if value is not None:
+            arrays[name] = as_vectors(name, value, (size,))
+    return arrays, noises
+
+
+def check_in_memory(name: str, array: Any) -> None:
+    """Raise TypeError if an initial state is a Dask array."""
+    if is_lazy(array):
+        raise TypeError(f"{name} must be in memory; got a Dask array: compute it first")
 
 
 def _complete(given: dict[str, Any], p: int, n: int) -> dict[str, Any]:

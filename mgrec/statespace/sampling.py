@@ -10,15 +10,15 @@ import numpy as np
 from ..core.arrays.array_types import cast, check_same_device, is_lazy
 from ..core.arrays.elements import broadcast_shape
 from ..core.arrays.interop import without_labels
-from ..core.arrays.validation import as_any_array, as_axis, is_one_of
+from ..core.arrays.validation import as_axis
 from ..core.backends import backend_of
-from ..core.contract.problem import Composed
+from ..core.contract.problem import Composed, check_memory
 from ..scans.functions import scan
 from ..scans.matrix.arguments import as_vectors, check_rows, result_dtype
 from ..scans.matrix.maps import matrix
 from ..solve import public_function, refuse_labelled
 from ..solve.functions import broadcast_to, concatenate
-from .arguments import sizes_of
+from .arguments import check_in_memory, optional_arrays, sizes_of
 from .results import Sample
 
 _FLOAT64 = np.dtype(np.float64)
@@ -81,28 +81,13 @@ def sample(
         "transition": as_vectors("transition", transition, (n, n)),
         "measurement_shocks": as_vectors("measurement_shocks", measurement_shocks, (p,)),
     }
-    shocks = n
-    if selection is not None:
-        selected = as_any_array("selection", selection)
-        if selected.ndim < 2:
-            raise ValueError(
-                f"selection must have shape (..., states, noises); got {selected.shape}"
-            )
-        shocks = selected.shape[-1]
-        arrays["selection"] = as_vectors("selection", selection, (n, shocks))
-    arrays["state_shocks"] = as_vectors("state_shocks", state_shocks, (shocks,))
-    for name, value, size in (
-        ("obs_intercept", obs_intercept, p),
-        ("state_intercept", state_intercept, n),
-    ):
-        if value is not None:
-            arrays[name] = as_vectors(name, value, (size,))
+    optional, noises = optional_arrays(selection, obs_intercept, state_intercept, p, n)
+    arrays["state_shocks"] = as_vectors("state_shocks", state_shocks, (noises,))
+    arrays |= optional
     initial = as_vectors("initial_state", initial_state, (n,))
     check_same_device(list(arrays.items()), [("initial_state", initial)])
-    if is_lazy(initial):
-        raise TypeError("initial_state must be in memory; got a Dask array: compute it first")
-    if not is_one_of(memory, ("stream", "two-pass")):
-        raise ValueError(f"memory must be 'stream' or 'two-pass'; got {memory!r}")
+    check_in_memory("initial_state", initial)
+    check_memory(memory)
     shape = broadcast_shape(
         {
             name: array.shape[: array.ndim - (2 if name in _MATRICES else 1)]
@@ -153,8 +138,8 @@ def _moves(arrays: dict[str, Any], initial: Any, shape: tuple[Any, ...], axis: i
     moves = broadcast_to(moves, (*shape, n))
     rows = (*shape[:axis], 1, *shape[axis + 1 :], n)
     missing = (None,) * (len(shape) - initial.ndim)
-    index = [slice(None)] * (len(shape) - 1) + [slice(None)]
-    index.insert(axis, None)  # type: ignore[arg-type]
+    index: list[Any] = [slice(None)] * len(shape)
+    index.insert(axis, None)
     first = broadcast_to(initial[(*missing, ...)][tuple(index)], rows)
     return _joined(first, moves, axis)
 

@@ -25,6 +25,12 @@ def first_result(results: Arrays, final_state: Any) -> Any:
     return results[0]
 
 
+def check_memory(memory: Any) -> None:
+    """Raise ValueError unless `memory` is "stream" or "two-pass"."""
+    if not is_one_of(memory, ("stream", "two-pass")):
+        raise ValueError(f"memory must be 'stream' or 'two-pass'; got {memory!r}")
+
+
 @dataclass(frozen=True)
 class Problem:
     """A recurrence and its arrays, checked: the arguments of a public function, validated.
@@ -59,8 +65,7 @@ class Problem:
     to_return_value: Callable[[Arrays, Any], Any] = first_result
 
     def __post_init__(self) -> None:
-        if not is_one_of(self.memory, ("stream", "two-pass")):
-            raise ValueError(f"memory must be 'stream' or 'two-pass'; got {self.memory!r}")
+        check_memory(self.memory)
         check_method(self.recurrence, common_backend(self.arrays))
         if self.out is not None and self.is_lazy:
             raise TypeError("out must be None where an operand is a Dask array: results are lazy")

@@ -17,15 +17,18 @@ _opened: dict[bytes, int] = {}
 class SharedMemory:
     """Memory of a GPU, and the handle by which another process opens it.
 
-    It is allocated outside of CuPy's pool, since a handle stands for a whole allocation, and never
+    It is allocated outside of CuPy's pool, since a handle is that of a whole allocation, and never
     freed: another process may have opened it. :func:`give_back` keeps it for the next use.
 
     Attributes
     ----------
+    device : int
+        The number of the GPU in this process.
     tag, last_tag : int
         Words have tags up to `tag`; this use may have tags up to `last_tag`.
     """
 
+    device: int
     address: int
     size: int
     handle: bytes
@@ -37,8 +40,9 @@ def take(size: int, tags: int) -> SharedMemory:
     """Return memory of at least so many bytes on the current device, for so many more tags."""
     from cupy.cuda import runtime
 
+    device = runtime.getDevice()
     with _lock:
-        unused = _unused.setdefault(runtime.getDevice(), [])
+        unused = _unused.setdefault(device, [])
         fitting = [m for m in unused if m.size >= size and m.last_tag + tags < LARGEST_TAG]
         memory = min(fitting, key=lambda memory: memory.size, default=None)
         if memory is not None:
@@ -48,17 +52,15 @@ def take(size: int, tags: int) -> SharedMemory:
         address = runtime.malloc(size)
         runtime.memset(address, 0, size)
         runtime.deviceSynchronize()
-        memory = SharedMemory(address, size, bytes(runtime.ipcGetMemHandle(address)))
+        memory = SharedMemory(device, address, size, bytes(runtime.ipcGetMemHandle(address)))
     memory.tag, memory.last_tag = memory.last_tag, memory.last_tag + tags
     return memory
 
 
 def give_back(memory: SharedMemory) -> None:
-    """Return memory that no process uses any more."""
-    from cupy.cuda import runtime
-
+    """Return memory that no process uses any more; on any thread, whatever its device is."""
     with _lock:
-        _unused.setdefault(runtime.getDevice(), []).append(memory)
+        _unused[memory.device].append(memory)
 
 
 def open_shared(handle: bytes) -> int:

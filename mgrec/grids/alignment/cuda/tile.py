@@ -80,7 +80,6 @@ def launch_bands(
         for k in (bands.number, bands.number + 1)
     )
     start, stop = (max(0, min(query.size, k * rows - launch.skip)) for k in (first, end))
-
     launched = cupy.cuda.Event(disable_timing=True)
     launched.record()
 
