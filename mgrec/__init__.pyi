@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from numpy.typing import NDArray
 
+from . import adjoint as adjoint
 from . import dask as dask
 from . import hmm as hmm
 from . import ndimage as ndimage

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.array_types import check_same_device, is_lazy
-from ..core.arrays.validation import as_any_array, as_flag, as_integer, as_real, is_one_of
+from ..core.arrays.resets import as_reset
+from ..core.arrays.validation import (
+    as_any_array,
+    as_axis,
+    as_flag,
+    as_integer,
+    as_real,
+    is_one_of,
+)
 from ..core.backends import backend_of
 from ..filters.arguments import as_signal
 from .recurrence import PAIRS, STATISTICS, Weights
@@ -24,6 +32,23 @@ _RATES: dict[str, tuple[str, Callable[[float], bool], Callable[[float], float]]]
     ),
     "com": ("com >= 0", lambda rate: rate >= 0, lambda rate: 1 / (1 + rate)),
 }  # fmt: skip
+
+
+def check(
+    x: Any, other: Any, rates: dict[str, Any], statistic: str, adjust: Any, ignore_na: Any,
+    bias: Any, min_periods: Any, axis: Any, times: Any, reset: Any,
+) -> tuple[Weights, dict[str, Any], int]:  # fmt: skip
+    """Validate the arguments of ``ewm``; return the weights, the series by role, and the axis."""
+    weights = as_weights(rates, times is not None, statistic, adjust, ignore_na, bias, min_periods)
+    series = as_series(x, other, statistic)
+    x = series["x"]
+    axis = as_axis(axis, x.shape)
+    if times is not None:
+        series["gaps"] = as_gaps(times, rates["halflife"], x, axis)
+    if reset is not None:
+        check_same_device([("x", x), ("reset", reset)], [])
+        series["marks"] = as_reset(reset, x.shape, axis, False)
+    return weights, series, axis
 
 
 def as_weights(

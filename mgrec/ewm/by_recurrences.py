@@ -93,6 +93,14 @@ class Recurrences:
             moment = moment / self._divisor()
         return np.sqrt(moment) if name == "std" else moment
 
+    def weights_of_mean(self) -> tuple[Any, Any]:
+        """Return the weights of the previous mean and of the value, in the mean after each step."""
+        self._compute_weights()
+        kept = self._where_present(self.kept, _ONE)
+        if self.marks is not None:
+            kept = where(self.marks, _ZERO, kept)
+        return kept, self._where_present(self.gain)
+
     def count(self) -> Any:
         """Return the number of observations so far."""
         return self._accumulate(np.int64(1), self.is_present.astype(np.int64))

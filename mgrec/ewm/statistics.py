@@ -7,19 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import (
-    cast,
-    check_same_device,
-    chunked_like,
-    is_lazy,
-    without_empty_chunks,
-)
-from ..core.arrays.resets import as_reset
-from ..core.arrays.validation import as_axis
+from ..core.arrays.array_types import cast, chunked_like, is_lazy, without_empty_chunks
 from ..core.backends import backend_of
 from ..distributed.expressions import accepts_expressions
 from ..solve import solve, with_interop
-from .arguments import as_gaps, as_series, as_weights
+from .arguments import check
 from .by_recurrences import by_recurrences, largest_size, mean_without_gaps
 from .recurrence import Weights, ewm_problem
 
@@ -124,15 +116,10 @@ def ewm(
     array([1.        , 1.66666667, 3.63157895])
     """
     rates = {"alpha": alpha, "span": span, "halflife": halflife, "com": com}
-    weights = as_weights(rates, times is not None, statistic, adjust, ignore_na, bias, min_periods)
-    series = as_series(x, other, statistic)
+    weights, series, axis = check(
+        x, other, rates, statistic, adjust, ignore_na, bias, min_periods, axis, times, reset
+    )
     x = series["x"]
-    axis = as_axis(axis, x.shape)
-    if times is not None:
-        series["gaps"] = as_gaps(times, halflife, x, axis)
-    if reset is not None:
-        check_same_device([("x", x), ("reset", reset)], [])
-        series["marks"] = as_reset(reset, x.shape, axis, False)
     is_narrow = all(series[name].dtype.char == "f" for name in ("x", "y") if name in series)
     dtype = np.dtype(np.float32 if is_narrow else np.float64)
     if 0 in x.shape:

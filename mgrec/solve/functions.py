@@ -1,4 +1,4 @@
-"""Functions of NumPy for NumPy, CuPy and Dask arrays.
+"""Functions of NumPy for NumPy, CuPy and Dask arrays, and for arrays of torch and jax.
 
 ``np.concatenate`` of Dask arrays calls ``dask.array.concatenate``. With query planning that is a
 function of expressions, which does not support arrays with graphs.
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.array_types import is_lazy
+from ..core.arrays.interop import namespace_of
 
 
 def concatenate(arrays: Sequence[Any], axis: int) -> Any:
@@ -30,9 +31,13 @@ def full_like(array: Any, value: Any) -> Any:
     return _function("full_like", array)(array, value)
 
 
+def flip(array: Any, axis: int) -> Any:
+    return namespace_of(array, np).flip(array, (axis,))
+
+
 def _function(name: str, *arrays: Any) -> Any:
     if not any(map(is_lazy, arrays)):
-        return getattr(np, name)
+        return getattr(namespace_of(arrays[-1], np), name)
     from ..distributed.graph import functions
 
     return getattr(functions, name)

@@ -91,6 +91,13 @@ def _library_of(array_type: type) -> Library | None:
     return Library(module.__name__ if module else root, _tensor_to_native, _tensor_converter)
 
 
+def namespace_of(array: Any, native: Any) -> Any:
+    """Return the module of functions for an array: torch, jax.numpy, ..., or `native`."""
+    if library_of(array) is None:
+        return native
+    return _module_of(type(array)) or array.__array_namespace__()
+
+
 def require_native(name: str, value: object) -> None:
     """Raise NonNativeArray if an array belongs to another library."""
     library = library_of(value)

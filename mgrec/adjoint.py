@@ -1,0 +1,21 @@
+"""Adjoints of recurrences: gradients of a function's arguments from the gradient of its result.
+
+Each function takes the gradient of the result, the result, and the arguments of the public function
+of the same name. It returns a tuple with the gradient of each array among these arguments.
+
+linear_recurrence, solve_tridiagonal
+    Adjoints of the functions of :mod:`mgrec`.
+ewm, lfilter, sosfilt
+    Adjoints of the functions of :mod:`mgrec.signal`.
+"""
+
+from .ewm.adjoint import ewm
+from .filters.adjoint import lfilter, sosfilt
+from .scans.adjoint import linear_recurrence
+from .tridiagonal.adjoint import solve_tridiagonal
+
+__all__ = ["ewm", "lfilter", "linear_recurrence", "solve_tridiagonal", "sosfilt"]
+
+
+def __dir__() -> list[str]:
+    return __all__

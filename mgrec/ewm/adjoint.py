@@ -1,0 +1,75 @@
+"""Adjoint of exponentially weighted means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.arrays.interop import to_native
+from ..scans.functions import linear_recurrence
+from ..solve.adjoint import adjoint_function, as_library_of, shifted, sum_to
+from ..solve.functions import full_like, where
+from .arguments import check
+from .by_recurrences import Recurrences
+
+
+@adjoint_function
+def ewm(
+    grad: Any,
+    x: Any,
+    *,
+    alpha: float | None = None,
+    span: float | None = None,
+    halflife: Any = None,
+    com: float | None = None,
+    adjust: bool = True,
+    axis: int = -1,
+    min_periods: int | None = 0,
+    ignore_na: bool = False,
+    times: Any = None,
+    reset: Any = None,
+) -> Any:
+    """Return the gradient of x of ``y = mgrec.signal.ewm(x)``, the exponentially weighted mean.
+
+    The mean is y_i = k_i·y_{i-1} + c_i·x_i, with weights k and c = 1 − k that depend only on which
+    values are missing; k_i = 1 at missing ones. The gradient of x_i is c_i·λ_i with
+
+        λ_i = g_i + k_{i+1}·λ_{i+1}
+
+    where g is the gradient of y. It is 0 at missing values, and g is taken as 0 where y is nan.
+
+    Parameters
+    ----------
+    grad : array
+        Gradient of y, of its shape.
+    x, alpha, span, halflife, com, adjust, axis, min_periods, ignore_na, times, reset
+        Arguments of :func:`mgrec.signal.ewm`.
+
+    Returns
+    -------
+    array
+        Gradient of x, of its shape and dtype.
+
+    Raises
+    ------
+    TypeError, ValueError, RuntimeError
+        As for :func:`mgrec.signal.ewm`.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> mgrec.adjoint.ewm(np.ones(3), np.zeros(3), alpha=0.5, adjust=False)
+    array([1.75 , 0.75, 0.5  ])
+    """
+    rates = {"alpha": alpha, "span": span, "halflife": halflife, "com": com}
+    # The weights are constants of the differentiation.
+    values = to_native("x", x.detach() if hasattr(x, "detach") else x)
+    weights, series, axis = check(
+        values, None, rates, "mean", adjust, ignore_na, False, min_periods, axis, times, reset
+    )
+    recurrences = Recurrences(weights, series, axis)
+    kept, gain = recurrences.weights_of_mean()
+    is_result = recurrences.count() >= weights.min_count
+    kept, gain, is_result = (as_library_of(grad, array) for array in (kept, gain, is_result))
+    gradient = where(is_result, grad, full_like(grad, 0))
+    adjoint = linear_recurrence(shifted(kept, axis, 1), gradient, axis=axis, reverse=True)
+    return sum_to(gain * adjoint, x)

@@ -1,0 +1,250 @@
+"""Adjoints of filters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.interop import library_of
+from ..core.arrays.validation import as_axis
+from ..core.backends import backend_of
+from ..solve.adjoint import adjoint_function, conj, inner, part, selected, sum_to
+from ..solve.functions import concatenate, flip, full_like
+from . import causal
+from .arguments import as_sections, as_signal, as_transfer_function
+
+
+@adjoint_function
+def lfilter(
+    grad: Any,
+    y: Any,
+    b: Any,
+    a: Any,
+    x: Any,
+    axis: int = -1,
+    zi: Any = None,
+    *,
+    grad_zf: Any = None,
+    of: Sequence[str] | None = None,
+) -> tuple[Any, Any, Any, Any]:
+    """Return the gradients of ``y = mgrec.signal.lfilter(b, a, x, zi=zi)``.
+
+    The adjoint of a filter is the filter with conjugate coefficients, backward in time. Let g be
+    the gradient of y, a_0 = 1, and
+
+        u_n = g_n − conj(a_1)·u_{n+1} − … − conj(a_N)·u_{n+N}
+
+    where u after the last sample is the gradient of the states `zf`, or 0. The gradients are
+
+        x_n: Σ_k conj(b_k)·u_{n+k},    b_k: Σ_n u_n·conj(x_{n−k}),    a_k: −Σ_n u_n·conj(y_{n−k})
+
+    and u_n for the n-th state of `zi`. For another a_0, b and a are divided by a_0 first.
+
+    Parameters
+    ----------
+    grad, y : array
+        Gradient of y, and y.
+    b, a, x, axis, zi
+        Arguments of :func:`mgrec.signal.lfilter`.
+    grad_zf : array, optional
+        Gradient of the final states. The default is 0.
+    of : sequence of {"b", "a", "x", "zi"}, optional
+        Arguments whose gradients are computed. The default is all that are given.
+
+    Returns
+    -------
+    grad_b, grad_a, grad_x, grad_zi : array
+        Gradients, of the shapes and dtypes of the arguments, in the memory of `x`. None for an
+        argument that is not given, or not in `of`.
+
+    Raises
+    ------
+    NotImplementedError, TypeError, ValueError, RuntimeError
+        As for :func:`mgrec.signal.lfilter`.
+
+    Notes
+    -----
+    The gradient of `x` costs one filter. Those of the coefficients and of `zi` cost a second one,
+    and one sum over the signal for each coefficient.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> b, a, x = [1.0], [1.0, -0.5], np.array([1.0, 0.0, 0.0])
+    >>> y = mgrec.signal.lfilter(b, a, x)
+    >>> grad_b, grad_a, grad_x, _ = mgrec.adjoint.lfilter(np.ones(3), y, b, a, x)
+    >>> grad_x
+    array([1.75, 1.5 , 1.  ])
+    >>> grad_a
+    array([-2.75, -2.  ])
+    """
+    if library_of(x) is None:
+        x, (b, a) = as_signal(x), as_transfer_function(b, a)
+    names = selected(of, {"b": b, "a": a, "x": x, "zi": zi})
+    axis, order = as_axis(axis, x.shape), max(len(b), len(a)) - 1
+    scale = 1 / conj(a[0])
+    numerator, denominator = (_padded(conj(c) * scale, order + 1) for c in (b, a))
+    backward = flip(grad, axis)
+
+    def filtered(numerator: Any) -> Any:
+        if grad_zf is None or order == 0:
+            return flip(causal.lfilter(numerator, denominator, backward, axis), axis)
+        states = _states(numerator, denominator, grad_zf, axis)
+        return flip(causal.lfilter(numerator, denominator, backward, axis, states)[0], axis)
+
+    grad_x = sum_to(filtered(numerator), x) if "x" in names else None
+    if names <= {"x"}:
+        return None, None, grad_x, None
+    adjoint = filtered(_padded(full_like(denominator[:1], 1), order + 1))
+    if grad_zf is not None:
+        adjoint = concatenate([adjoint, grad_zf], axis)
+    grad_zi = None
+    if "zi" in names:
+        grad_zi = sum_to(_first(adjoint, axis, order), zi)
+    if not names & {"b", "a"}:
+        return None, None, grad_x, grad_zi
+    of_numerator = _correlations(adjoint, x, axis, len(b))
+    of_denominator = -_correlations(adjoint, y, axis, len(a))
+    # The first entry of both is divided by itself, and divides all others.
+    scales = [_like(c, x) for c in (numerator[: len(b)], denominator[1 : len(a)], scale)]
+    of_first = -(of_numerator * scales[0]).sum() - (of_denominator[1:] * scales[1]).sum()
+    of_denominator = concatenate([of_first.reshape(1), of_denominator[1:]], 0)
+    grad_b = sum_to(of_numerator * scales[2], b) if "b" in names else None
+    grad_a = sum_to(of_denominator * scales[2], a) if "a" in names else None
+    return grad_b, grad_a, grad_x, grad_zi
+
+
+@adjoint_function
+def sosfilt(
+    grad: Any,
+    y: Any,
+    sos: Any,
+    x: Any,
+    axis: int = -1,
+    zi: Any = None,
+    *,
+    grad_zf: Any = None,
+    of: Sequence[str] | None = None,
+) -> tuple[Any, Any, Any]:
+    """Return the gradients of ``y = mgrec.signal.sosfilt(sos, x, zi=zi)``.
+
+    The sections are differentiated from the last to the first, each as by :func:`lfilter`. The
+    gradient of a_0 of each section, which must be 1, is 0.
+
+    Parameters
+    ----------
+    grad, y : array
+        Gradient of y, and y.
+    sos, x, axis, zi
+        Arguments of :func:`mgrec.signal.sosfilt`.
+    grad_zf : array, optional
+        Gradient of the final states. The default is 0.
+    of : sequence of {"sos", "x", "zi"}, optional
+        Arguments whose gradients are computed. The default is all that are given.
+
+    Returns
+    -------
+    grad_sos, grad_x, grad_zi : array
+        Gradients, as those of :func:`lfilter`.
+
+    Raises
+    ------
+    NotImplementedError, TypeError, ValueError, RuntimeError
+        As for :func:`mgrec.signal.sosfilt`.
+
+    Notes
+    -----
+    The gradient of `x` alone costs one pass over all sections. Other gradients compute the outputs
+    of all sections again, and keep them.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> sos, x = np.array([[1, 0, 0, 1, -0.5, 0]]), np.array([1.0, 0.0, 0.0])
+    >>> y = mgrec.signal.sosfilt(sos, x)
+    >>> grad_sos, grad_x, _ = mgrec.adjoint.sosfilt(np.ones(3), y, sos, x)
+    >>> grad_sos
+    array([[ 1.75,  1.5 ,  1.  ,  0.  , -2.  , -1.  ]])
+    """
+    if library_of(x) is None:
+        x, sos = as_signal(x), as_sections(sos)
+    names, axis = selected(of, {"sos": sos, "x": x, "zi": zi}), as_axis(axis, x.shape)
+    if names <= {"x"} and grad_zf is None:
+        backward = causal.sosfilt(flip(conj(sos), 0), flip(grad, axis), axis)
+        return None, sum_to(flip(backward, axis), x), None
+    sections = [(section[:3], section[3:]) for section in sos]
+    states = [None] * len(sections) if zi is None else list(zi)
+    signals = [x]
+    for (b, a), state in zip(sections[:-1], states[:-1], strict=True):
+        output = causal.lfilter(b, a, signals[-1], axis, state)
+        signals.append(output if state is None else output[0])
+    signals.append(y)
+    of_sections, of_states = [], []
+    for k in reversed(range(len(sections))):
+        grad_b, grad_a, grad, grad_state = lfilter.compose(  # type: ignore[attr-defined]
+            grad, signals[k + 1], *sections[k], signals[k], axis, states[k],
+            grad_zf=None if grad_zf is None else grad_zf[k],
+            of=("b", "a", "x", "zi") if "sos" in names else ("x", "zi"),
+        )  # fmt: skip
+        if "sos" in names:
+            of_first = full_like(grad_a[:1], 0)
+            of_sections.append(concatenate([grad_b, of_first, grad_a[1:]], 0)[None])
+        if "zi" in names:
+            of_states.append(grad_state[None])
+    grad_sos = sum_to(concatenate(of_sections[::-1], 0), sos) if "sos" in names else None
+    grad_zi = sum_to(concatenate(of_states[::-1], 0), zi) if "zi" in names else None
+    return grad_sos, sum_to(grad, x) if "x" in names else None, grad_zi
+
+
+def _padded(coefficients: Any, length: int) -> Any:
+    """Return coefficients with zeros up to a length."""
+    missing = [full_like(coefficients[:1], 0)] * (length - len(coefficients))
+    return concatenate([coefficients, *missing], 0)
+
+
+def _first(adjoint: Any, axis: int, count: int) -> Any:
+    """Return the first `count` elements along an axis, with zeros if there are fewer."""
+    first = part(adjoint, axis, 0, count)
+    missing = count - first.shape[axis]
+    if missing > 0:
+        first = concatenate([first, *[full_like(part(first, axis, 0, 1), 0)] * missing], axis)
+    return first
+
+
+def _states(numerator: Any, denominator: Any, grad_zf: Any, axis: int) -> Any:
+    """Return the states of ``lfilter`` after the values `grad_zf` of u, the latest first.
+
+    With Toeplitz matrices T and Hankel matrices H of the coefficients they are
+    (T_a·H_b − T_b·H_a)·u: the numbers that, filtered by 1/a, give the outputs that follow from u.
+    """
+    order = len(numerator) - 1
+    row, column = np.arange(order)[:, None], np.arange(order)
+    toeplitz, hankel = np.where(row >= column, row - column, 2 * order), row + column + 1
+    b, a = (_padded(c, 2 * order + 1) for c in (numerator, denominator))
+    matrix = a[toeplitz] @ b[hankel] - b[toeplitz] @ a[hankel]
+    shape = (order,) + (1,) * (grad_zf.ndim - 1 - axis)
+    terms = (
+        _like(matrix[:, k].reshape(shape), grad_zf) * part(grad_zf, axis, k, k + 1)
+        for k in range(order)
+    )
+    return sum_to(sum(terms), grad_zf)
+
+
+def _correlations(adjoint: Any, signal: Any, axis: int, count: int) -> Any:
+    """Return Σ_n adjoint_{n+k}·conj(signal_n) for k = 0 … count − 1."""
+    steps, available = signal.shape[axis], adjoint.shape[axis]
+    sums = []
+    for k in range(count):
+        length = max(min(steps, available - k), 0)
+        shifted = part(adjoint, axis, k, k + length)
+        sums.append(inner(shifted, part(signal, axis, 0, length)).reshape(1))
+    return concatenate(sums, 0)
+
+
+def _like(coefficients: Any, array: Any) -> Any:
+    """Return coefficients in the memory of an array."""
+    if library_of(array) is not None:
+        return coefficients.to(array.device) if hasattr(coefficients, "to") else coefficients
+    return backend_of(array).from_host(coefficients, array)

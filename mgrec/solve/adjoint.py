@@ -1,0 +1,150 @@
+"""Arithmetic that adjoints share, for arrays of NumPy, CuPy, Dask, torch and jax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec
+
+import numpy as np
+
+from ..core.arrays.array_types import chunked_like, is_lazy
+from ..core.arrays.chunk import shape_of
+from ..core.arrays.interop import library_of, require_native, result_converter
+from ..core.arrays.validation import as_array
+from ..distributed.expressions import accepts_expressions, leaves
+from .functions import concatenate, full_like
+from .interop import with_interop
+from .labelled import refuse_labelled
+
+Arguments = ParamSpec("Arguments")
+
+
+def adjoint_function(compose: Callable[Arguments, Any]) -> Callable[Arguments, Any]:
+    """Make a public function of native arrays, and of other arrays without differentiation.
+
+    `compose` also computes with arrays of torch and jax that are being differentiated; it is the
+    attribute ``compose`` of the public function.
+    """
+
+    @accepts_expressions
+    @wraps(compose)
+    def native(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
+        for value in leaves((operands, options)):
+            require_native("an argument", value)
+        return compose(*operands, **options)
+
+    public = with_interop(native, refuse_labelled)
+    public.compose = compose  # type: ignore[attr-defined]
+    return public
+
+
+def as_operand(name: str, value: Any) -> Any:
+    """Return an operand as an array; None, numbers, and arrays of other libraries unchanged."""
+    return value if value is None or library_of(value) else as_array(name, value)
+
+
+def is_complex(values: Any) -> bool:
+    """Return whether numbers or arrays of any library are complex."""
+    dtype = getattr(values, "dtype", None)
+    if dtype is None:
+        return isinstance(values, complex)
+    return getattr(dtype, "kind", "") == "c" or bool(getattr(dtype, "is_complex", False))
+
+
+def conj(values: Any) -> Any:
+    """Return the complex conjugate; real values are returned unchanged."""
+    if not is_complex(values):
+        return values
+    # DLPack does not export the conjugates of torch that are computed later.
+    name = "conj_physical" if hasattr(type(values), "conj_physical") else "conj"
+    return getattr(values, name)() if hasattr(values, name) else values.conjugate()
+
+
+def along(values: Any, ndim: int, axis: int) -> int | None:
+    """Return the axis of an operand that is `axis` of `ndim` axes; None if it is constant there."""
+    shape = shape_of(values)
+    own_axis = axis - ndim + len(shape)
+    return None if own_axis < 0 or shape[own_axis] == 1 else own_axis
+
+
+def part(values: Any, axis: int, start: int | None, stop: int | None) -> Any:
+    """Return the elements from `start` to `stop` along an axis."""
+    return values[(slice(None),) * axis + (slice(start, stop),)]
+
+
+def shifted(values: Any, axis: int, step: int, edge: Any = None) -> Any:
+    """Return the element `step` (1 or -1) further along an axis, for each element.
+
+    `edge` has length 1 along the axis, and is the element after the last, or before the first. The
+    default is 0.
+    """
+    kept = part(values, axis, 1, None) if step == 1 else part(values, axis, None, -1)
+    zero = full_like(part(values, axis, 0, 1), 0)
+    edge = zero if edge is None else zero + edge
+    pieces = [kept, edge] if step == 1 else [edge, kept]
+    return chunked_like(concatenate(pieces, axis), values)
+
+
+def times_shifted(factor: Any, values: Any, axis: int, step: int, edge: Any = None) -> Any:
+    """Return ``factor * conj(shifted(values, axis, step, edge))``, without a shifted copy."""
+    if is_lazy(factor) or library_of(factor) is not None:
+        return factor * conj(shifted(values, axis, step, edge))
+    product = np.empty_like(factor, dtype=np.result_type(factor, values))
+    inner, outer = ((None, -1), (1, None)) if step == 1 else ((1, None), (None, -1))
+    np.multiply(
+        part(factor, axis, *inner), conj(part(values, axis, *outer)),
+        out=part(product, axis, *inner),
+    )  # fmt: skip
+    last = (-1, None) if step == 1 else (0, 1)
+    part(product, axis, *last)[...] = 0 if edge is None else part(factor, axis, *last) * conj(edge)
+    return product
+
+
+def inner(factor: Any, values: Any) -> Any:
+    """Return the sum of ``factor * conj(values)`` over all elements."""
+    return (factor * conj(values)).sum()
+
+
+def as_library_of(array: Any, native: Any) -> Any:
+    """Return a native array as an array of the library of another one."""
+    if library_of(array) is None:
+        return native
+    return result_converter([array], [array])(native)
+
+
+def sum_to(gradient: Any, operand: Any) -> Any:
+    """Return the gradient of an operand from that of its broadcast form.
+
+    It has the shape of the operand, is real if the operand is, and has its dtype unless that is of
+    integers.
+    """
+    shape = shape_of(operand)
+    if is_complex(gradient) and not is_complex(operand):
+        gradient = gradient.real
+    added = gradient.ndim - len(shape)
+    if added:
+        gradient = gradient.sum(axis=tuple(range(added)))
+    expanded = [k for k, size in enumerate(shape) if size == 1 and gradient.shape[k] != 1]
+    if expanded:
+        gradient = gradient.sum(axis=tuple(expanded), keepdims=True)
+    dtype = getattr(operand, "dtype", gradient.dtype)
+    is_inexact = getattr(dtype, "kind", "f") in "fcV" and getattr(dtype, "is_floating_point", True)
+    if dtype == gradient.dtype or not (is_inexact or is_complex(operand)):
+        return gradient
+    return (
+        gradient.to(dtype)
+        if library_of(gradient) and hasattr(gradient, "to")
+        else (gradient.astype(dtype))
+    )
+
+
+def selected(of: Sequence[str] | None, arguments: dict[str, Any]) -> set[str]:
+    """Return the names of arguments whose gradients are computed: those of `of` that are given."""
+    given = {name for name, value in arguments.items() if value is not None}
+    if of is None:
+        return given
+    names = {of} if isinstance(of, str) else {*of}
+    if not names <= {*arguments}:
+        raise ValueError(f"of must be names among {', '.join(arguments)}; got {of!r}")
+    return given & names

@@ -1,0 +1,121 @@
+"""Adjoint of tridiagonal systems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.arrays.validation import as_axis, as_flag, as_integer
+from ..solve.adjoint import (
+    adjoint_function,
+    along,
+    as_operand,
+    conj,
+    part,
+    selected,
+    shifted,
+    sum_to,
+    times_shifted,
+)
+from . import api
+
+
+@adjoint_function
+def solve_tridiagonal(
+    grad: Any,
+    x: Any,
+    dl: Any,
+    d: Any,
+    du: Any,
+    b: Any,
+    *,
+    axis: int = -1,
+    rhs_axis: int | None = None,
+    periodic: bool = False,
+    of: Sequence[str] | None = None,
+) -> tuple[Any, Any, Any, Any]:
+    """Return the gradients of ``x = mgrec.solve_tridiagonal(dl, d, du, b)``.
+
+    The gradient of b is the solution λ of the system with the conjugate transposed matrix, whose
+    right-hand side is the gradient of x. The gradients of the diagonals are
+
+        d_i: −λ_i·conj(x_i),    dl_i: −λ_i·conj(x_{i-1}),    du_i: −λ_i·conj(x_{i+1})
+
+    and 0 for the entries of `dl` and `du` that the function ignores.
+
+    Parameters
+    ----------
+    grad : array
+        Gradient of x, of its shape.
+    x : array
+        Solution.
+    dl, d, du, b, axis, rhs_axis, periodic
+        Arguments of :func:`mgrec.solve_tridiagonal`. Of `b` only the shape and the dtype are used.
+    of : sequence of {"dl", "d", "du", "b"}, optional
+        Arguments whose gradients are computed. The default is all.
+
+    Returns
+    -------
+    grad_dl, grad_d, grad_du, grad_b : array
+        Gradients, of the shapes and dtypes of the arguments, as those of
+        :func:`mgrec.adjoint.linear_recurrence`. None for an argument that is not in `of`.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError, TypeError, ValueError, RuntimeError
+        As for :func:`mgrec.solve_tridiagonal`.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> b = np.array([1.0, 0.0, 0.0])
+    >>> x = mgrec.solve_tridiagonal(-1.0, 2.0, -1.0, b)
+    >>> *_, grad_b = mgrec.adjoint.solve_tridiagonal(np.ones(3), x, -1.0, 2.0, -1.0, b)
+    >>> grad_b
+    array([1.5, 2. , 1.5])
+    """
+    arguments = {"dl": dl, "d": d, "du": du, "b": b}
+    operands = {name: as_operand(name, value) for name, value in arguments.items()}
+    names = selected(of, operands)
+    axis, is_periodic = as_axis(axis, x.shape), as_flag("periodic", periodic)
+    axis_of_diagonals, ndim = axis, x.ndim
+    if rhs_axis is not None:
+        rhs_axis, ndim = as_integer("rhs_axis", rhs_axis) % x.ndim, ndim - 1
+        axis_of_diagonals -= rhs_axis < axis
+    below, above = (
+        _transposed(operands[name], ndim, axis_of_diagonals, step, is_periodic)
+        for name, step in (("du", -1), ("dl", 1))
+    )
+    adjoint = api.solve_tridiagonal(
+        below, conj(operands["d"]), above, grad,
+        axis=axis, rhs_axis=rhs_axis, periodic=is_periodic,
+    )  # fmt: skip
+
+    def of_diagonal(name: str, step: int) -> Any:
+        if name not in names:
+            return None
+        if step == 0:
+            product = adjoint * conj(x)
+        else:
+            edge = _edge(x, axis, step) if is_periodic else None
+            product = times_shifted(adjoint, x, axis, step, edge)
+        if rhs_axis is not None:
+            product = product.sum(axis=rhs_axis)
+        return -sum_to(product, operands[name])
+
+    grad_b = sum_to(adjoint, operands["b"]) if "b" in names else None
+    return of_diagonal("dl", -1), of_diagonal("d", 0), of_diagonal("du", 1), grad_b
+
+
+def _transposed(diagonal: Any, ndim: int, axis: int, step: int, is_periodic: bool) -> Any:
+    """Return a diagonal of the conjugate transposed matrix from the diagonal opposite to it."""
+    own_axis = along(diagonal, ndim, axis)
+    if own_axis is None:
+        return conj(diagonal)
+    edge = _edge(diagonal, own_axis, step) if is_periodic else None
+    return shifted(conj(diagonal), own_axis, step, edge if edge is None else conj(edge))
+
+
+def _edge(array: Any, axis: int, step: int) -> Any:
+    """Return the element beyond the end of an array whose ends meet."""
+    return part(array, axis, 0, 1) if step == 1 else part(array, axis, -1, None)

@@ -1,0 +1,189 @@
+"""Adjoints: ⟨A·dx, g⟩ = ⟨dx, Aᵀ·g⟩ for every function, axis and direction."""
+
+import adjoint_cases
+import dask.array as da
+import numpy as np
+import pytest
+
+import mgrec
+from mgrec import adjoint
+
+CASES = adjoint_cases.cases()
+MEANS = adjoint_cases.means()
+COMPLEX = adjoint_cases.cases(is_complex=True)
+
+
+def as_tuple(results):
+    return results if isinstance(results, tuple) else (results,)
+
+
+def on(xp, arrays, skipped=0):
+    """Move arrays to a library; the first ones, and numbers, stay."""
+    is_moved = [k >= skipped and isinstance(x, np.ndarray) for k, x in enumerate(arrays)]
+    return [xp.asarray(x) if move else x for x, move in zip(arrays, is_moved, strict=True)]
+
+
+def host(array):
+    return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+def coefficients(name):
+    """The number of arguments that are coefficients of filters, which stay in host memory."""
+    return 1 if "sosfilt" in name else 2 if "filter" in name or "convolution" in name else 0
+
+
+def gradients_of(results):
+    return [
+        adjoint_cases.numbers(*np.shape(result), seed=9, is_complex=np.iscomplexobj(result))
+        for result in results
+    ]
+
+
+def inner(a, b):
+    return np.vdot(np.ravel(host(a)), np.ravel(host(b))).real
+
+
+def solve(xp, name, case):
+    """Return the results, their gradients, and the gradients of the arguments."""
+    arrays = on(xp, case.arrays, coefficients(name))
+    results = as_tuple(case.function(*arrays))
+    gradients = gradients_of([host(result) for result in results])
+    return gradients, case.adjoint(tuple(on(xp, gradients)), results, *arrays)
+
+
+def check_shapes(case, found):
+    for argument, gradient in zip(case.arrays, found, strict=True):
+        assert (argument is None) == (gradient is None)
+        if argument is not None:
+            assert gradient.shape == np.shape(argument)
+            assert np.iscomplexobj(host(gradient)) == np.iscomplexobj(argument)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_adjoint_identity(xp, name):
+    """The tangent is that of a complex step, which has no cancellation."""
+    case, step = CASES[name], 1e-100
+    gradients, found = solve(xp, name, case)
+    check_shapes(case, found)
+    for k, argument in enumerate(case.arrays):
+        if argument is None:
+            continue
+        direction = adjoint_cases.numbers(*np.shape(argument), seed=5)
+        if "sosfilt" in name and k == 0:
+            direction[:, 3] = 0  # is 1 in every section
+        arrays = list(case.arrays)
+        arrays[k] = argument + 1j * step * direction
+        tangents = [result.imag / step for result in as_tuple(case.function(*arrays))]
+        expected = sum(map(inner, gradients, tangents))
+        size = sum(inner(abs(g), abs(v)) for g, v in zip(gradients, tangents, strict=True))
+        assert abs(inner(found[k], direction) - expected) <= 1e-12 * size, k
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_gradients_are_those_of_torch(xp, name):
+    """∂L/∂x + i·∂L/∂y, against central differences of error 1e-9."""
+    case, step = COMPLEX[name], 1e-5
+    gradients, found = solve(xp, name, case)
+    check_shapes(case, found)
+    for k, argument in enumerate(case.arrays):
+        if argument is None:
+            continue
+        is_complex = np.iscomplexobj(argument)
+        direction = adjoint_cases.numbers(*np.shape(argument), seed=5, is_complex=is_complex)
+        if "sosfilt" in name and k == 0:
+            direction[:, 3] = 0
+        before, after = list(case.arrays), list(case.arrays)
+        before[k], after[k] = argument - step * direction, argument + step * direction
+        pairs = zip(as_tuple(case.function(*before)), as_tuple(case.function(*after)), strict=True)
+        expected = sum(
+            inner(g, (high - low) / (2 * step))
+            for g, (low, high) in zip(gradients, pairs, strict=True)
+        )
+        np.testing.assert_allclose(inner(found[k], direction), expected, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_adjoint_identity_of_means(xp, name):
+    case = MEANS[name]
+    (x,) = case.arrays
+    direction = np.where(np.isnan(x), np.nan, adjoint_cases.numbers(*x.shape, seed=5))
+    tangent = case.function(direction)
+    gradient = adjoint_cases.numbers(*x.shape, seed=9)
+    (found,) = case.adjoint(on(xp, [gradient]), None, xp.asarray(x))
+    expected = np.nansum(tangent * gradient)
+    assert abs(np.nansum(host(found) * direction) - expected) <= 1e-12 * np.nansum(abs(tangent))
+    np.testing.assert_array_equal(host(found)[np.isnan(x)], 0)
+
+
+def chunked(array):
+    return da.from_array(array, chunks=tuple(max(1, size // 2) for size in array.shape))
+
+
+QUICK = ("recurrence along axis 1 in reverse", "lfilter with states along axis 1",
+         "tridiagonal periodic along axis 0", "ewm of segments")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *QUICK,
+        *(pytest.param(n, marks=pytest.mark.extended) for n in [*CASES, *MEANS] if n not in QUICK),
+    ],
+)
+def test_gradients_of_chunks(name):
+    case, first = {**CASES, **MEANS}[name], coefficients(name)
+    arrays = [
+        chunked(x) if isinstance(x, np.ndarray) and k >= first else x
+        for k, x in enumerate(case.arrays)
+    ]
+    results = as_tuple(case.function(*case.arrays))
+    gradients = gradients_of(results)
+    expected = case.adjoint(gradients, results, *case.arrays)
+    found = case.adjoint([chunked(g) for g in gradients], [chunked(y) for y in results], *arrays)
+    for own, wanted in zip(found, expected, strict=True):
+        if wanted is not None:
+            assert isinstance(own, da.Array)
+            np.testing.assert_allclose(own.compute(), wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_only_gradients_that_are_wanted():
+    case = CASES["recurrence along axis 1"]
+    w, g = case.function(*case.arrays), adjoint_cases.numbers(3, 9)
+    every = adjoint.linear_recurrence(g, w, *case.arrays)
+    for k, name in enumerate(("s", "t", "initial")):
+        found = adjoint.linear_recurrence(g, w, *case.arrays, of=name)
+        assert [gradient is None for gradient in found] == [n != k for n in range(3)]
+        np.testing.assert_array_equal(found[k], every[k])
+    with pytest.raises(ValueError, match="of must be names among s, t, initial; got 'w'"):
+        adjoint.linear_recurrence(g, w, *case.arrays, of="w")
+
+
+def test_the_gradient_of_a_signal_alone_takes_one_pass():
+    case = CASES["sosfilt along axis 1"]
+    y, g = case.function(*case.arrays), adjoint_cases.numbers(3, 9)
+    _, expected, _ = adjoint.sosfilt(g, y, *case.arrays[:2])
+    no_sos, found, no_zi = adjoint.sosfilt(g, y, *case.arrays[:2], of="x")
+    assert no_sos is no_zi is None
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_dtypes_are_those_of_the_arguments():
+    s, t = np.full(4, 0.5, np.float32), np.ones((3, 4), np.float32)
+    w = mgrec.linear_recurrence(s, t)
+    grad_s, grad_t, _ = adjoint.linear_recurrence(w, w, s, t)
+    assert grad_s.dtype == grad_t.dtype == np.float32
+    grad_s, grad_t, _ = adjoint.linear_recurrence(w, w, 2, t.astype(np.float64))
+    assert (grad_s.dtype, grad_t.dtype) == (np.float32, np.float64)
+
+
+def test_a_coefficient_has_no_gradient():
+    s = mgrec.Coefficient(lambda i: 1 / (i + 1))
+    with pytest.raises(TypeError, match="s and t must be arrays or numbers; got a Coefficient"):
+        adjoint.linear_recurrence(np.ones(3), np.ones(3), s, np.ones(3))
+
+
+def test_empty_arrays():
+    empty = np.ones((2, 0))
+    found = adjoint.linear_recurrence(empty, empty, empty, empty, np.ones(2), of=("s", "t"))
+    assert [gradient.shape for gradient in found[:2]] == [(2, 0), (2, 0)]
