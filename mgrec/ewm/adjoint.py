@@ -58,7 +58,7 @@ def ewm(
     --------
     >>> import numpy as np, mgrec
     >>> mgrec.adjoint.ewm(np.ones(3), np.zeros(3), alpha=0.5, adjust=False)
-    array([1.75 , 0.75, 0.5  ])
+    array([1.75, 0.75, 0.5 ])
     """
     rates = {"alpha": alpha, "span": span, "halflife": halflife, "com": com}
     # The weights are constants of the differentiation.
