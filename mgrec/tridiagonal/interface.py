@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from .recurrence import TridiagonalSystem
 
 Launch = Callable[[Any, Any], Any]
-# Rows at each end of a chunk that `summarise_ends` reduces: at most 1/_CHUNK_RATIO of its rows.
-_MAX_ROWS, _MIN_ROWS, _CHUNK_RATIO = 1024, 32, 64
 _ALIGNED = 16  # numbers: kernels for aligned rows serve both ends
+# Rows at each end of a chunk that `summarise_ends` reduces: at most 1/_CHUNK_RATIO of its rows, and
+# END_ROWS with those that precede them for alignment.
+END_ROWS, _MIN_ROWS, _CHUNK_RATIO = 1024, 32, 64
 
 
 class Ends(NamedTuple):
@@ -61,7 +62,7 @@ class InterfaceRows:
 
 def rows_at_ends(steps: int) -> int:
     """Return how many rows at each end of a chunk are reduced; 0 if the chunk is too short."""
-    rows = min(_MAX_ROWS, steps // _CHUNK_RATIO)
+    rows = min(END_ROWS - _ALIGNED, steps // _CHUNK_RATIO)
     return rows if rows >= _MIN_ROWS else 0
 
 
@@ -109,36 +110,17 @@ def _rows_between(
 def join_interface_rows(first: np.ndarray, last: np.ndarray) -> np.ndarray | None:
     """Return the interface rows of a chunk from those of its first and of its last rows.
 
-    None unless the coefficients of far unknowns have decayed in all systems.
+    At each end the far inner unknown is eliminated. None unless the coefficients of the unknowns
+    beyond it have decayed in all systems, or if the two rows of an end nearly depend on each other,
+    or are too small to decide.
     """
-    with np.errstate(all="ignore"):
-        upper, lower = _eliminate_column(first, 2), _eliminate_column(last, 1)
-        # A negligible coefficient of a far unknown is at most an eighth of the rounding error.
-        negligible = float(np.finfo(first.dtype).eps) / 16
-        is_decoupled = np.abs(upper[3]) <= negligible
-        is_decoupled &= np.abs(lower[0]) <= negligible
-        for row in (upper, lower):
-            is_decoupled &= np.isfinite(row).all(axis=0)
-    if not is_decoupled.all():
-        return None
-    rows = np.stack([upper, lower])
-    rows[0, 2:4] = rows[1, 0:2] = 0
-    rows[0, 1] = rows[1, 2] = 1
-    return rows
+    from .cpu.interface import join_ends
 
-
-def _eliminate_column(rows: np.ndarray, column: int) -> np.ndarray:
-    """Combine two interface rows to one without an inner unknown; the other's coefficient is 1.
-
-    nan if the rows nearly depend on each other, or are too small to decide.
-    """
-    one, other = rows[0] * rows[1, column], rows[1] * rows[0, column]
-    row, inner = one - other, 3 - column
-    columns = [inner, 3 * (inner - 1)]  # and the unknown outside the chunk
-    size = (np.abs(one[columns]) + np.abs(other[columns])).max(axis=0)
-    least = np.sqrt(np.finfo(rows.dtype).tiny)
-    is_reliable = (np.abs(row[columns]).max(axis=0) >= 0.5 * size) & (size >= least)
-    return np.where(is_reliable, row / row[inner], np.nan)
+    rows = np.empty_like(first, order="C")
+    limits = np.finfo(first.dtype)
+    # A negligible coefficient of a far unknown is at most an eighth of the rounding error.
+    negligible, least = limits.eps / 16, np.sqrt(limits.tiny)
+    return rows if join_ends(first, last, rows, negligible, least) else None
 
 
 def solve_periodic_ends(rows: np.ndarray) -> np.ndarray:

@@ -109,10 +109,12 @@ class TridiagonalSystem(TwoSided):
             return None
         is_one_row = prod(shape[: self.axis]) == 1 and 0 not in shape
         is_in_place = all(block.flags.c_contiguous for block in inputs.blocks)
-        if kernels.precompute_ends is None or not is_one_row or not is_in_place:
+        wait = None
+        if kernels.precompute_ends is not None and is_one_row and is_in_place:
+            ends, chunk = self.ends(inputs, shape), self._chunk(inputs, shape)
+            wait = kernels.precompute_ends(ends, chunk, steps - start_of_end(steps, count))
+        if wait is None:
             return summarise_ends(self, launch, inputs, shape, count)
-        rows = steps - start_of_end(steps, count)
-        wait = kernels.precompute_ends(self.ends(inputs, shape), self._chunk(inputs, shape), rows)
 
         def joined() -> Any:
             both = wait().rows

@@ -125,9 +125,9 @@ class Kernels:
     launch_determine : callable, optional
         Of two-sided recurrences: launch `determine`; the returned function waits, and returns what
         `determine` returns.
-    precompute_ends : callable, optional, ``(algebra, chunk, rows) -> (() -> summary)``
+    precompute_ends : callable, optional, ``(algebra, chunk, rows) -> (() -> summary) or None``
         Of tridiagonal systems: launch the summaries of the first and of the last rows of a chunk of
-        one outer row, as those of two outer rows.
+        one outer row, as those of two outer rows. None if the device cannot.
     """
 
     determine: Callable[..., Any]
@@ -142,7 +142,7 @@ class Kernels:
     part: Callable[[Any, Sequence[int], int], Part | None] = _no_part
     finds_nan: bool = False
     launch_determine: Callable[..., Callable[[], Any]] | None = None
-    precompute_ends: Callable[[Any, Chunk, int], Summarise] | None = None
+    precompute_ends: Callable[[Any, Chunk, int], Summarise | None] | None = None
 
 
 def at_once(phase: Callable[..., Any]) -> Callable[..., Summarise]:

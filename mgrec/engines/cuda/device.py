@@ -103,19 +103,25 @@ def fetch(array: Any) -> Callable[[], np.ndarray]:
     """
     if backend_of(array) is CPU:
         return lambda: array
-    import cupy
     from cupyx import empty_pinned
 
     host = empty_pinned(array.shape, array.dtype)
     array.get(out=host, blocking=False)
+    return after_launches(host)
+
+
+def after_launches(host: np.ndarray) -> Callable[[], np.ndarray]:
+    """Return a function that waits for all that was launched before, and returns an array."""
+    import cupy
+
     unused = unused_events()
-    copied = unused.pop() if unused else cupy.cuda.Event(disable_timing=True)
-    copied.record()
-    pending = [copied]
+    launched = unused.pop() if unused else cupy.cuda.Event(disable_timing=True)
+    launched.record()
+    pending = [launched]
 
     def wait() -> np.ndarray:
         while pending:
-            copied.synchronize()
+            launched.synchronize()
             unused.append(pending.pop())
         return host
 
@@ -139,7 +145,7 @@ def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0))
 
 
-def pack_words(words: list[int]) -> np.ndarray:
+def pack_words(words: list[int] | np.ndarray) -> np.ndarray:
     """Return words of 64 bits as one struct, which a kernel takes by value."""
     return np.array(words, np.int64).view(f"V{8 * len(words)}")
 

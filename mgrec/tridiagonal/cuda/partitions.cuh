@@ -318,8 +318,8 @@ struct Link {
   }
 };
 
-DEVICE inline void reduce_partitions(const System& system) {
-  const Place place(system, blockIdx.x * (long long)THREADS + threadIdx.x);
+// Write the cell of a partition, if it is there.
+DEVICE inline void reduce_partition(const System& system, const Place& place, T* cell) {
   Tile tile = load_tile(system, place);
   Halves halves;
   Pivots seen;
@@ -331,10 +331,7 @@ DEVICE inline void reduce_partitions(const System& system) {
   Row<7> pivot;
   Row<6> second;
   join_halves(halves, seen, pivot, second);
-  if (place.is_there) {
-    const long long cell = place.line(system) * system.parts + place.part;
-    write_cell(system.cells + 10 * cell, halves.upper, seen);
-  }
+  if (place.is_there) write_cell(cell, halves.upper, seen);
 }
 
 // Replace each row by the pivot that was eliminated with it: inverse, two coefficients, and the
@@ -407,7 +404,26 @@ DEVICE inline void substitute_partitions(const System& system) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) reduce_kernel(const System system) {
-  reduce_partitions(system);
+  const Place place(system, blockIdx.x * (long long)THREADS + threadIdx.x);
+  const long long cell = place.line(system) * system.parts + place.part;
+  reduce_partition(system, place, system.cells + 10 * cell);
+}
+// Reduce systems of THREADS partitions at most, one a block, to one cell each.
+extern "C" __global__ void __launch_bounds__(THREADS) reduce_short_kernel(const System system) {
+  __shared__ T cells[10 * THREADS];
+  const long long outer = blockIdx.x / system.inner, column = blockIdx.x % system.inner;
+  const bool is_there = threadIdx.x < system.parts;
+  const long long lane = (outer * system.parts + threadIdx.x) * system.inner + column;
+  const Place place(system, is_there ? lane : system.lanes());
+  reduce_partition(system, place, cells + 10 * threadIdx.x);
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  Held held = Held::copies();
+  Pivots seen;
+  Row<7> pivot;
+  Row<6> second;
+  for (int k = 0; k < system.parts; ++k) advance_part(held, cells + 10 * k, seen, pivot, second);
+  write_cell(system.cells + 10 * (long long)blockIdx.x, held, seen);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) substitute_kernel(const System system) {
   substitute_partitions(system);

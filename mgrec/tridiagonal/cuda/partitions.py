@@ -23,6 +23,8 @@ CELL, CUT = 10, 2
 STATUS, NONE = 2, -1
 """Numbers of a status, and their value if there is no such system."""
 _SYSTEM, _STATUS = Slot(0), Slot(1)
+ADDRESSES = np.array([0, 4, 8, 12, 16, 17, 18])
+"""Words of the kernels' struct: addresses of the operands, the result, cells and cuts."""
 
 
 @cache
@@ -102,6 +104,11 @@ class PartitionPlan:
         """The level on which whole systems are solved."""
         return max(0, self.top - 1)
 
+    def words(self, strides: Sequence[Sequence[int]], ends: tuple[int, int]) -> np.ndarray:
+        """Return the kernels' struct, without :data:`ADDRESSES`."""
+        operands = [word for operand in strides for word in (0, *operand)]
+        return np.array([*operands, 0, 0, 0, *self.shape, self.parts[0], *ends], np.int64)
+
     def cells(self, level: int) -> Slot:
         """Return the slot of a level's cells, after system and status."""
         return Slot(2 + level)
@@ -116,6 +123,10 @@ class PartitionPlan:
         for level in range(top):
             arguments = (self.cells(level), self.cells(level + 1), *self._sizes(level))
             yield self._over_parts("merge", self.parts[level + 1], arguments)
+
+    def reduce_short(self) -> Launch:
+        """Return the launch that reduces systems of at most `threads` partitions, one a block."""
+        return replace(self._over_partitions("reduce_short"), blocks=self.systems)
 
     def solve(self, level: int) -> Launch:
         """Return the launch that writes all cuts of a level of whole systems."""
@@ -204,13 +215,10 @@ class Memory:
         import cupy
 
         buffer = cupy.empty(plan.offsets[-1] + 8 * STATUS, np.uint8)
-        words: list[int] = []
-        for operand_strides, address in zip(strides, addresses, strict=True):
-            words += [address, *operand_strides]
-        levels = len(plan.parts)
+        cells, cuts = plan.offsets[0], plan.offsets[len(plan.parts)]
         base = buffer.data.ptr
-        words += [result, base + plan.offsets[0], base + plan.offsets[levels]]
-        words += [*plan.shape, plan.parts[0], *ends]
+        words = plan.words(strides, ends)
+        words[ADDRESSES] = [*addresses, result, base + cells, base + cuts]
         memory = cls(plan, buffer, pack_words(words))
         memory.status.fill(NONE)
         return memory

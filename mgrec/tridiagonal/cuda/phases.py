@@ -9,22 +9,32 @@ elimination of each level, which gives the unknowns at the cuts, at last those o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import CacheMiss, Kernels, PreparedSolver, Summarise
-from ...engines.cuda.device import Device, fetch, on_device, raise_if_capturing
+from ...engines.cuda.device import (
+    Device,
+    after_launches,
+    fetch,
+    on_device,
+    pack_words,
+    raise_if_capturing,
+)
+from ...engines.cuda.launches import PreparedLaunches, RunLaunches
 from ..errors import SingularSystemError
-from ..interface import Ends, InterfaceRows
+from ..interface import END_ROWS, Ends, InterfaceRows
 from .nopivot import cyclic_reduction, pcr, solve_whole, thomas
-from .partitions import CELL, Memory, PartitionPlan, plan_partitions, strides_of
+from .partitions import ADDRESSES, CELL, Memory, PartitionPlan, plan_partitions, strides_of
 from .window import prepare_tries, start_windows
 
 WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
 """Methods of whole systems, by the plans of their launches."""
+IN_HOST_MEMORY = 64
 UNCAPTURED = "a tridiagonal system", "the host waits to see whether it is solved"
 
 
@@ -52,21 +62,46 @@ def precompute(ends: Ends, chunk: Chunk) -> Summarise:
     return _reduce(_allocator(ends, chunk, None)(_addresses(chunk), 0))
 
 
-def precompute_ends(ends: Ends, chunk: Chunk, rows: int) -> Summarise:
+def precompute_ends(ends: Ends, chunk: Chunk, rows: int) -> Summarise | None:
     """Launch the reduction of the first and of the last rows of a chunk with one outer row.
 
     They are two outer systems for one launch: its interface rows have an outer axis of length 2.
+    The kernel writes them to memory of the host. None if the GPU has too little shared memory.
     """
+    import cupy
+    from cupyx import empty_pinned
+
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    _, steps, inner = chunk.shape
-    start, strides = steps - rows, []
-    for operand in chunk.operands:
-        _, step, along_inner = strides_of(operand.shape, chunk.shape)
+    shapes = tuple([operand.shape for operand in chunk.operands])
+    layout = chunk.shape, chunk.dtype, shapes, _are_aligned(chunk.operands)
+    words, run = _launch_of_ends(*layout, ends[:2], rows, cupy.cuda.runtime.getDevice())
+    if run is None:
+        return None
+    cells = empty_pinned((2, chunk.shape[2], 2, CELL // 2), chunk.dtype)
+    words = words.copy()
+    words[ADDRESSES] = [*_addresses(chunk), 0, cells.ctypes.data, 0]
+    run((pack_words(words),))
+    wait = after_launches(cells)
+    return lambda: InterfaceRows(np.ascontiguousarray(wait().transpose(2, 3, 0, 1)))
+
+
+@lru_cache(maxsize=1024)
+def _launch_of_ends(
+    shape: tuple[int, int, int], dtype: np.dtype[Any], shapes: tuple[tuple[int, int, int], ...],
+    is_aligned: bool, ends: tuple[bool, bool], rows: int, number: int,
+) -> tuple[np.ndarray, RunLaunches | None]:  # fmt: skip
+    """Return the kernel's struct, without addresses, and the launch over the ends of a chunk."""
+    start, strides = shape[1] - rows, []
+    for operand_shape in shapes:
+        _, step, along_inner = strides_of(operand_shape, shape)
         strides.append((start * step, step, along_inner))
-    is_aligned = start * chunk.dtype.itemsize % 16 == 0 and _are_aligned(chunk.operands)
-    plan = plan_partitions((2, rows, inner), chunk.dtype, is_aligned, Device.current())
-    flags = 2 * ends.has_first, 2 * ends.has_last
-    return _reduce(Memory.allocate(plan, flags, strides, _addresses(chunk), 0))
+    is_aligned &= start * dtype.itemsize % 16 == 0
+    device = Device.current()
+    plan = plan_partitions((2, rows, shape[2]), dtype, is_aligned, device)
+    plan = replace(plan, threads=END_ROWS // plan.rows)
+    words = plan.words(strides, (2 * ends[0], 2 * ends[1]))
+    has_memory = plan.shared_bytes + CELL * plan.threads * dtype.itemsize <= device.shared_bytes
+    return words, PreparedLaunches(plan.reduce_short()) if has_memory else None
 
 
 def _reduce(memory: Memory) -> Summarise:
@@ -98,9 +133,7 @@ def launch_determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> Ca
         return lambda: True
     raise_if_capturing(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    known = (
-        None if carry_in is None else on_device(carry_in).astype(chunk.dtype, order="C", copy=False)
-    )
+    known = None if carry_in is None else _readable(carry_in, chunk.dtype)
     tries = prepare_tries(chunk) if ends.method == "auto" else ()
     addresses = _addresses(chunk)
     wait = start_windows(tries, addresses, result.data.ptr, _neighbour_addresses(ends, known))
@@ -175,12 +208,27 @@ def determine_without_pivoting(ends: Ends, chunk: Chunk, carry_in: None, result:
     return solve_whole(WITHOUT_PIVOTING[ends.method], chunk, result)
 
 
+def _readable(carry_in: Any, dtype: np.dtype[Any]) -> Any:
+    """Return the unknowns at the ends of systems as an array that kernels can read.
+
+    A copy of few numbers to the device would take the host 45 us: kernels read them in its memory.
+    """
+    if carry_in.size > IN_HOST_MEMORY:
+        return on_device(carry_in).astype(dtype, order="C", copy=False)
+    from cupyx import empty_pinned
+
+    known = empty_pinned(carry_in.shape, dtype)
+    known[...] = carry_in
+    return known
+
+
 def _neighbour_addresses(ends: Ends, known: Any) -> tuple[int, int]:
     """Return the addresses of the unknowns before and after each system, or 0."""
     if known is None:
         return 0, 0
-    before, after = known[0].data.ptr, known[3].data.ptr
-    return 0 if ends.has_first else before, 0 if ends.has_last else after
+    address = known.ctypes.data if isinstance(known, np.ndarray) else known.data.ptr
+    after = address + 3 * known.nbytes // 4
+    return 0 if ends.has_first else address, 0 if ends.has_last else after
 
 
 def _allocator(ends: Ends, chunk: Chunk, result: Any) -> Callable[[Sequence[int], int], Memory]:
@@ -212,7 +260,7 @@ def _solve_chunk(memory: Memory, known: Any) -> bool:
     """Solve a chunk whose unknowns at the ends are known."""
     plan = memory.plan
     memory.run("reduce")
-    memory.numbers(plan.cuts(plan.top))[...] = known.reshape(4, -1).T.reshape(-1)
+    memory.numbers(plan.cuts(plan.top))[...] = on_device(known).reshape(4, -1).T.reshape(-1)
     memory.run("substitute")
     rows = memory.numbers(plan.cells(plan.top)).get().reshape(-1, CELL)
     # The coefficients of both rows; see InterfaceRows.

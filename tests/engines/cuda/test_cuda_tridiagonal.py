@@ -60,7 +60,7 @@ def in_chunks(operands: list[Any], sizes: tuple[int, ...], **options: Any) -> An
         blocks = da.from_array(np.asarray(part), chunks=chunks)
         meta = part[:0, :0, :0]
         lazy.append(blocks.map_blocks(lambda block: on_device([block])[0], meta=meta))
-    result = mgrec.solve_tridiagonal(*lazy, axis=1, check_finite=False, **options)
+    result = mgrec.solve_tridiagonal(*lazy, **{"axis": 1, "check_finite": False} | options)
     assert isinstance(result._meta, DeviceArray)
     result = result.map_blocks(np.array, meta=np.empty((0, 0, 0), result.dtype))
     return result.compute(scheduler="sync")
@@ -153,6 +153,22 @@ def test_systems_that_forget_are_read_once(dtype: str, on_host: HostCompiler) ->
             begin, last = shape[1] // 3, shape[1] // 4
             x = in_chunks(operands, (begin, shape[1] - begin - last, last))
             assert error(x, wanted) < 40 * np.finfo(dtype).eps, shape
+
+
+# 32 rows at each end of a chunk, more, and as many as ends may have.
+@pytest.mark.parametrize(("sizes", "inner"), [((2_053, 5_000, 65_601), 1), ((2_053, 4_000), 3)])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+def test_one_kernel_reduces_both_ends_of_a_chunk(
+    dtype: str, sizes: tuple[int, ...], inner: int, on_host: HostCompiler
+) -> None:
+    operands = draw((1, sum(sizes), inner), dtype)
+    operands = [operands[0] / 4, operands[1] / 4 + 6, operands[2] / 4, operands[3]]
+    operands[0] = np.full((1, 1, 1), 0.7)
+    operands = [np.ascontiguousarray(part, dtype) for part in operands]
+    x = in_chunks(operands, sizes, check_finite=True)
+    assert {name for name, *_ in on_host.launches} == {"reduce_short_kernel", "window_kernel"}
+    wanted = mgrec.solve_tridiagonal(*operands, axis=1)
+    assert error(x, wanted) < 4 * np.finfo(dtype).eps
 
 
 @pytest.mark.parametrize("shape", [(1, 20_000, 1), (3, 1000, 1), (2, 300, 11)])
