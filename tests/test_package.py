@@ -93,6 +93,7 @@ def test_start_has_every_extra(project):
     [
         ("CITATION.cff", "citation-file-format"),
         (".github/workflows/tests.yaml", "github-workflows"),
+        (".readthedocs.yaml", "readthedocs"),
     ],
 )
 def test_files_that_others_read_fit_their_schema(name, schema):
