@@ -31,9 +31,9 @@ def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as missing:
-        if missing.name != "cupy":
+        if missing.name not in ("cupy", "torch"):
             raise
-        pytest.skip("needs CuPy: pip install 'mgrec[cuda12]' or 'mgrec[cuda13]'")
+        pytest.skip(f"needs {missing.name}: pip install 'mgrec[cuda12]' or 'mgrec[torch]'")
     runner = doctest.DocTestRunner(optionflags=DOCTEST_OPTIONS)
     report: list[str] = []
     for example in doctest.DocTestFinder(exclude_empty=True).find(module):

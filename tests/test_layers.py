@@ -53,6 +53,7 @@ OWNERS = {
     "cupyx": ("engines/cuda", CUDA),
     "numba": ("engines/cpu", CPU),
     "llvmlite": ("engines/cpu", CPU),
+    "torch": ("solve/torch_operators.py",),
     # A caller who passes a DataArray has imported it.
     "xarray": ("xarray", "solve/labelled.py", "cli"),
     "Bio": ("cli", "grids/alignment/scoring.py"),

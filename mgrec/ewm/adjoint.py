@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..core.arrays.interop import to_native
 from ..scans.functions import linear_recurrence
 from ..solve.adjoint import adjoint_function, as_library_of, shifted, sum_to
 from ..solve.functions import full_like, where
+from ..solve.rules import Rule, numpy_dtype
+from . import statistics
 from .arguments import check
 from .by_recurrences import Recurrences
 
@@ -73,3 +77,23 @@ def ewm(
     gradient = where(is_result, grad, full_like(grad, 0))
     adjoint = linear_recurrence(shifted(kept, axis, 1), gradient, axis=axis, reverse=True)
     return sum_to(gain * adjoint, x)
+
+
+def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    x = arguments["x"]
+    is_narrow = numpy_dtype(x) == np.float32
+    return [(x.shape, np.dtype(np.float32 if is_narrow else np.float64))]
+
+
+def _compose(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Any) -> tuple[Any]:
+    return (ewm.compose(grad, **arguments),)  # type: ignore[attr-defined]
+
+
+_RATES = dict.fromkeys(("alpha", "span", "halflife", "com"), ("float?", None))
+_OPTIONS = {
+    "adjust": ("bool", True),
+    "axis": ("int", -1),
+    "min_periods": ("int?", 0),
+    "ignore_na": ("bool", False),
+}
+RULES = [Rule(statistics.ewm, _compose, ("x",), {**_RATES, **_OPTIONS}, _outlines)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..core.arrays.validation import as_axis
 from ..core.backends import backend_of
 from ..solve.adjoint import adjoint_function, conj, inner, part, selected, sum_to
 from ..solve.functions import concatenate, flip, full_like
+from ..solve.rules import Rule, common_dtype
 from . import causal
 from .arguments import as_sections, as_signal, as_transfer_function
 
@@ -248,3 +250,27 @@ def _like(coefficients: Any, array: Any) -> Any:
     if library_of(array) is not None:
         return coefficients.to(array.device) if hasattr(coefficients, "to") else coefficients
     return backend_of(array).from_host(coefficients, array)
+
+
+def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    x, zi = arguments["x"], arguments["zi"]
+    coefficients = [arguments[name] for name in ("sos", "b", "a") if name in arguments]
+    dtype = common_dtype(*coefficients, x, zi)
+    if zi is None:
+        return [(x.shape, dtype)]
+    shape, sections = list(x.shape), [len(c) for c in coefficients if c.ndim == 2]
+    shape[arguments["axis"]] = 2 if sections else max(map(len, coefficients)) - 1
+    return [(x.shape, dtype), ((*sections, *shape), dtype)]
+
+
+def _compose(
+    public: Any, grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]
+) -> Any:
+    return public.compose(grad, y, **arguments, grad_zf=grad_zf, of=of)
+
+
+_AXIS = {"axis": ("int", -1)}
+RULES = [
+    Rule(causal.lfilter, partial(_compose, lfilter), ("b", "a", "x", "zi?"), _AXIS, _outlines),
+    Rule(causal.sosfilt, partial(_compose, sosfilt), ("sos", "x", "zi?"), _AXIS, _outlines),
+]

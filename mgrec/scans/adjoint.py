@@ -21,6 +21,7 @@ from ..solve.adjoint import (
     sum_to,
     times_shifted,
 )
+from ..solve.rules import Rule, broadcast_shapes, common_dtype
 from . import functions
 
 
@@ -114,3 +115,24 @@ def _with_axis(initial: Any, w: Any, axis: int) -> Any:
     full_shape = (1,) * (w.ndim - 1 - len(shape)) + shape
     rows = initial.reshape((*full_shape[:axis], 1, *full_shape[axis:]))
     return rows if library_of(w) else backend_of(w).from_host(rows, w)
+
+
+def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    s, t, initial = arguments["s"], arguments["t"], arguments["initial"]
+    return [(broadcast_shapes(s.shape, t.shape), common_dtype(s, t, initial))]
+
+
+def _compose(grad: Any, grad_zf: Any, w: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
+    return linear_recurrence.compose(grad, w, **arguments, of=of)  # type: ignore[attr-defined]
+
+
+RULES = [
+    Rule(
+        functions.linear_recurrence,
+        _compose,
+        ("s", "t", "initial?"),
+        {"axis": ("int", -1), "reverse": ("bool", False)},
+        _outlines,
+        unread=("t",),
+    )
+]

@@ -13,7 +13,7 @@ from ..core.contract.kernels import CacheMiss
 from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import accepts_expressions
 from . import local
-from .interop import call_native, with_interop
+from .interop import call_native, call_traced, is_traced_by_torch, with_interop
 from .labelled import refuse_labelled, solve_labelled, solve_pair, solve_with_factors
 from .prepared import cache_entry
 from .signature import Call, SignatureRule
@@ -79,6 +79,10 @@ def public_function(
 
     @accepts_expressions
     def recurrence(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
+        if is_traced_by_torch():
+            result = call_traced(recurrence, operands, options)
+            if result is not NotImplemented:
+                return result
         try:
             call = None if rule is None else rule.read(operands, options)
             if call is not None and (prepared := cache_entry(call.signature).prepared):

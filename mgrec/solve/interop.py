@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial, wraps
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 from ..core.arrays.interop import FromNative, NonNativeArray, library_of, result_converter
 from ..distributed.expressions import leaves
 from .labelled import solve_labelled
+from .rules import qualified_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -23,6 +25,10 @@ def with_interop(function: Function, labelled: Callable[..., Any] = solve_labell
 
     @wraps(function)
     def public(*operands: Any, **options: Any) -> Any:
+        if is_traced_by_torch():
+            result = call_traced(public, operands, options)
+            if result is not NotImplemented:
+                return result
         try:
             return function(*operands, **options)
         except NonNativeArray as error:
@@ -52,9 +58,16 @@ def call_native(
     labelled : callable, ``(function, operands, options) -> results``
         Calls the function if the arrays are DataArrays.
     """
-    libraries = filter(None, map(library_of, leaves((operands, options))))
-    if {library.name for library in libraries} == {"xarray"}:
+    values = [value for value in leaves((operands, options)) if library_of(value)]
+    libraries = {library.name for library in map(library_of, values) if library}
+    if libraries == {"xarray"}:
         return labelled(function, operands, options)
+    if "torch" in libraries:
+        from . import torch_operators
+
+        operator = torch_operators.OPERATORS.get(qualified_name(function))
+        if operator is not None and torch_operators.is_recorded(values):
+            return torch_operators.call(operator, operands, options)
     adapter = Adapter()
     names = _names(function, len(operands))
     native = [adapter.to_native(name, x) for name, x in zip(names, operands, strict=True)]
@@ -70,6 +83,22 @@ def call_native(
             }
     convert = result_converter(adapter.arrays, adapter.arrays[: count or None])
     return adapter.from_native(convert, function(*native, **native_options))
+
+
+def is_traced_by_torch() -> bool:
+    """Return whether ``torch.compile`` traces a call, and reads the code of this package."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_compiling()
+
+
+def call_traced(
+    function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any]
+) -> Any:
+    """Call the operator of a function; return NotImplemented if it has no operator."""
+    from . import torch_operators
+
+    operator = torch_operators.OPERATORS.get(qualified_name(function))
+    return NotImplemented if operator is None else torch_operators.call(operator, operands, options)
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..core.arrays.validation import as_axis, as_flag, as_integer
 from ..solve.adjoint import (
     adjoint_function,
@@ -17,7 +19,9 @@ from ..solve.adjoint import (
     sum_to,
     times_shifted,
 )
+from ..solve.rules import Rule, broadcast_shapes, common_dtype
 from . import api
+from .arguments import insert_rhs_axis
 
 
 @adjoint_function
@@ -119,3 +123,28 @@ def _transposed(diagonal: Any, ndim: int, axis: int, step: int, is_periodic: boo
 def _edge(array: Any, axis: int, step: int) -> Any:
     """Return the element beyond the end of an array whose ends meet."""
     return part(array, axis, 0, 1) if step == 1 else part(array, axis, -1, None)
+
+
+def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    operands = {name: arguments[name] for name in ("dl", "d", "du", "b")}
+    if arguments["rhs_axis"] is not None:
+        operands, _ = insert_rhs_axis(operands, arguments["axis"], arguments["rhs_axis"])
+    shape = broadcast_shapes(*(operand.shape for operand in operands.values()))
+    dtype = common_dtype(*operands.values())
+    return [(shape, dtype if dtype.kind in "fc" else np.dtype(np.float64))]
+
+
+def _compose(grad: Any, grad_zf: Any, x: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
+    return solve_tridiagonal.compose(grad, x, **arguments, of=of)  # type: ignore[attr-defined]
+
+
+RULES = [
+    Rule(
+        api.solve_tridiagonal,
+        _compose,
+        ("dl", "d", "du", "b"),
+        {"axis": ("int", -1), "rhs_axis": ("int?", None), "periodic": ("bool", False)},
+        _outlines,
+        unread=("b",),
+    )
+]

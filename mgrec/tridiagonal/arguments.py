@@ -44,7 +44,7 @@ def check_system(
     check_same_device(list(operands.items()), [])
     dtype = _common_dtype(operands)
     if rhs_axis is not None:
-        operands, rhs_axis = _insert_rhs_axis(operands, axis, rhs_axis)
+        operands, rhs_axis = insert_rhs_axis(operands, axis, rhs_axis)
     shape = _broadcast_shape(operands, arguments)
     build = _system if isinstance(method, str) else _system.__wrapped__
     system = build(
@@ -126,7 +126,7 @@ def _promote(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
     return as_scalar(name, value, dtype)
 
 
-def _insert_rhs_axis(
+def insert_rhs_axis(
     operands: dict[str, Any], axis: Any, rhs_axis: Any
 ) -> tuple[dict[str, Any], int]:
     """Insert an axis of length 1 into the diagonals where b has its right-hand sides.

@@ -145,7 +145,7 @@ def test_what_jax_does_not_hand_over_is_refused():
 @pytest.mark.extended
 def test_what_requires_gradients_is_refused():
     torch = pytest.importorskip("torch")
-    with pytest.raises(TypeError, match=r"t must not require gradients.*: pass t\.detach\(\)"):
-        mgrec.linear_recurrence(0.5, torch.ones(4, requires_grad=True))
+    with pytest.raises(TypeError, match=r"x must not require gradients.*: pass x\.detach\(\)"):
+        mgrec.weighted_scan(torch.ones(4, requires_grad=True), 0.5)
     with pytest.raises(TypeError, match=r"t must be of an integer, .* of torch\.bfloat16"):
         mgrec.linear_recurrence(0.5, torch.ones(4, dtype=torch.bfloat16))

@@ -270,10 +270,12 @@ def _tensor_to_native(name: str, value: Any, is_written: bool) -> Any:
     CuPy's current stream waits for the pending work of the library's own stream.
     """
     if getattr(value, "requires_grad", False):
-        raise TypeError(
-            f"{name} must not require gradients, which are not computed; got a "
-            f"{_describe_tensor(value)} that does: pass {name}.detach()"
-        )
+        if sys.modules["torch"].is_grad_enabled():
+            raise TypeError(
+                f"{name} must not require gradients, which are not computed; got a "
+                f"{_describe_tensor(value)} that does: pass {name}.detach()"
+            )
+        value = value.detach()
     if type(value).__name__.endswith("Tracer"):
         raise TypeError(
             f"{name} must be an array; got a tracer, which represents one while jax traces a "

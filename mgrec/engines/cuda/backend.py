@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -97,6 +97,14 @@ class CudaBackend(Backend):
 
     def raise_if_capturing(self, what: str, why: str) -> None:
         raise_if_capturing(what, why)
+
+    @contextmanager
+    def on_stream(self, address: int, device: int) -> Iterator[None]:
+        """Make a stream of another library the current one."""
+        import cupy
+
+        with cupy.cuda.Device(device), cupy.cuda.ExternalStream(address, device):
+            yield
 
     def _first(self, arrays: Iterable[Any]) -> Any:
         return next(array for array in arrays if backend_of(array) is not CPU)

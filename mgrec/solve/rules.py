@@ -1,0 +1,94 @@
+"""Rules: which public functions torch and jax differentiate, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+_PACKAGE = __package__.partition(".")[0]
+_FAMILIES = ("ewm", "filters", "scans", "tridiagonal")
+"""Families whose module ``adjoint`` has ``RULES``."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one public function is differentiated.
+
+    Attributes
+    ----------
+    function : callable
+        Public function.
+    compose : callable, ``(grad, grad_zf, result, arguments, of) -> gradients``
+        Return the gradients of all `arrays`, as the adjoint does, from a dict of the arguments.
+        `grad_zf` is the gradient of a second result, or None.
+    arrays : tuple of str
+        Arguments with gradients. Those with the suffix "?" may be None.
+    options : dict
+        Other arguments: the type in a schema of torch, and the default.
+    outlines : callable, ``(arguments) -> sequence of (shape, dtype)``
+        Return the shapes and dtypes of the results. Arguments may be of any library.
+    unread : tuple of str
+        Arrays of which the adjoint uses only the shape and the dtype.
+    """
+
+    function: Callable[..., Any]
+    compose: Callable[..., Sequence[Any]]
+    arrays: tuple[str, ...]
+    options: dict[str, tuple[str, Any]]
+    outlines: Callable[[dict[str, Any]], Sequence[tuple[Any, np.dtype[Any]]]]
+    unread: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the arrays."""
+        return tuple(name.removesuffix("?") for name in self.arrays)
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Defaults of the arguments; None for arrays."""
+        options = {name: default for name, (_, default) in self.options.items()}
+        return {**dict.fromkeys(self.names), **options}
+
+    def solve(self, arguments: dict[str, Any]) -> tuple[Any, ...]:
+        """Call the function; return a tuple of results."""
+        results = self.function(**arguments)
+        return results if isinstance(results, tuple) else (results,)
+
+
+@cache
+def rules() -> dict[str, Rule]:
+    """Return all rules, by the qualified name of the function."""
+    found = {}
+    for family in _FAMILIES:
+        for rule in import_module(f"{_PACKAGE}.{family}.adjoint").RULES:
+            found[qualified_name(rule.function)] = rule
+    return found
+
+
+def qualified_name(function: Any) -> str:
+    return f"{function.__module__}.{function.__name__}"
+
+
+def numpy_dtype(array: Any) -> np.dtype[Any]:
+    """Return the dtype of an array of any library as NumPy's."""
+    return np.dtype(str(array.dtype).removeprefix("torch."))
+
+
+def common_dtype(*arrays: Any) -> np.dtype[Any]:
+    """Return the dtype of the results of arrays of any library; None is left out."""
+    return np.result_type(*(numpy_dtype(array) for array in arrays if array is not None))
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+    """Return the broadcast shape; lengths may be symbols of torch."""
+    ndim = max(map(len, shapes))
+    aligned = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
+    return tuple(
+        next((length for length in lengths if length != 1), 1)
+        for lengths in zip(*aligned, strict=True)
+    )

@@ -1,0 +1,152 @@
+"""Public functions inside torch: autograd, ``torch.compile``, ``vmap``, devices and streams."""
+
+import adjoint_cases
+import numpy as np
+import pytest
+
+import mgrec
+from mgrec import signal
+
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'mgrec[torch]')")
+
+CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"]}
+COMPLEX = adjoint_cases.cases(is_complex=True)
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+FEW = [name for name in CASES if "0" not in name]
+
+
+def call_of(name, case):
+    """The function, with a_0 = 1 in all sections whatever they are."""
+    if "sosfilt" not in name:
+        return case.function
+
+    def call(sos, *arrays):
+        is_first = torch.arange(6, device=sos.device) == 3
+        return case.function(torch.where(is_first, 1.0, sos), *arrays)
+
+    return call
+
+
+def tensors_of(case, device="cpu", dtype=None):
+    return [
+        torch.tensor(x, device=device, dtype=dtype, requires_grad=True)
+        if isinstance(x, np.ndarray)
+        else x
+        for x in case.arrays
+    ]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", [*CASES, *(f"complex {name}" for name in COMPLEX)])
+def test_gradients_of_both_orders(name, device):
+    case = CASES.get(name) or COMPLEX[name.removeprefix("complex ")]
+    function, tensors = call_of(name, case), tensors_of(case, device)
+    assert torch.autograd.gradcheck(function, tensors)
+    # The fast mode compares random projections of the matrices.
+    assert torch.autograd.gradgradcheck(function, tensors, fast_mode=True)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_results_are_those_without_gradients(name):
+    case = CASES[name]
+    tensors = tensors_of(case)
+    results = case.function(*tensors)
+    expected = case.function(*case.arrays)
+    if not isinstance(results, tuple):
+        results, expected = (results,), (expected,)
+    for result, wanted in zip(results, expected, strict=True):
+        assert result.requires_grad
+        np.testing.assert_array_equal(result.detach().numpy(), wanted)
+
+
+def loss_of(function, *tensors):
+    results = function(*tensors)
+    return sum((y * y.sin()).sum() for y in (results if isinstance(results, tuple) else (results,)))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", FEW)
+def test_compiled_graphs_are_whole(name, device, dynamic):
+    torch._dynamo.reset()
+    function = call_of(name, CASES[name])
+    backend = "aot_eager" if device == "cpu" else "inductor"
+    compiled = torch.compile(
+        lambda *tensors: loss_of(function, *tensors),
+        fullgraph=True, dynamic=dynamic, backend=backend,
+    )  # fmt: skip
+    plain, traced = tensors_of(CASES[name], device), tensors_of(CASES[name], device)
+    loss_of(function, *plain).backward()
+    compiled(*traced).backward()
+    for expected, found in zip(plain, traced, strict=True):
+        if isinstance(expected, torch.Tensor):
+            torch.testing.assert_close(found.grad, expected.grad)
+
+
+def test_coefficients_may_be_lists_and_arrays():
+    x = torch.ones(5, requires_grad=True)
+    for b in ([0.5], np.array([0.5]), torch.tensor([0.5], dtype=torch.float64)):
+        y = signal.lfilter(b, [1, -0.5], x)
+        assert y.dtype == torch.float64
+        (grad,) = torch.autograd.grad(y.sum(), x)
+        expected = torch.tensor([0.96875, 0.9375, 0.875, 0.75, 0.5])
+        torch.testing.assert_close(grad, expected, rtol=0, atol=0)
+
+
+def test_numbers_promote_weakly():
+    t = torch.ones(3, dtype=torch.float32, requires_grad=True)
+    assert mgrec.linear_recurrence(0.5, t).dtype == torch.float32
+    assert mgrec.linear_recurrence(0.5j, t).dtype == torch.complex64
+
+
+def test_only_needed_gradients_are_computed():
+    s, t = torch.full((4,), 0.5), torch.ones(4, requires_grad=True)
+    mgrec.linear_recurrence(s, t).sum().backward()
+    assert s.grad is None
+    torch.testing.assert_close(t.grad, torch.tensor([1.875, 1.75, 1.5, 1.0]))
+
+
+def test_a_state_alone_is_differentiated():
+    x, zi = torch.ones(4, requires_grad=True), torch.zeros(1, requires_grad=True)
+    _, zf = signal.lfilter([1.0], [1.0, -0.5], x, zi=zi)
+    zf.sum().backward()
+    torch.testing.assert_close(x.grad, torch.tensor([0.0625, 0.125, 0.25, 0.5]))
+    torch.testing.assert_close(zi.grad, torch.tensor([0.0625]))
+
+
+def test_nothing_is_recorded_without_gradients():
+    t = torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        assert not mgrec.linear_recurrence(0.5, t).requires_grad
+        assert not mgrec.weighted_scan(t, 0.5).requires_grad
+
+
+def test_vmap():
+    s, t = torch.rand(3), torch.rand(3, 5)
+    found = torch.func.vmap(mgrec.linear_recurrence)(s[:, None], t)
+    torch.testing.assert_close(found, mgrec.linear_recurrence(s[:, None], t))
+
+
+@pytest.mark.parametrize(("option", "value"), [("reset", np.arange(3)), ("out", torch.ones(3))])
+def test_options_without_gradients_are_refused(option, value):
+    t = torch.ones(3, requires_grad=True)
+    with pytest.raises(TypeError, match=f"{option} is not supported for tensors that require"):
+        mgrec.linear_recurrence(0.5, t, **{option: value})
+
+
+@pytest.mark.gpu
+def test_the_current_stream():
+    stream = torch.cuda.Stream()
+    base = torch.rand(64, 4096, device="cuda")
+    expected = mgrec.linear_recurrence(0.5, base + 1)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)  # t is written long after the call
+        t = (base + 1).requires_grad_()
+        w = mgrec.linear_recurrence(0.5, t)
+        w.sum().backward()
+        found, grad = w.detach() + 0, t.grad + 0
+    stream.synchronize()
+    torch.testing.assert_close(found, expected)
+    wanted = mgrec.linear_recurrence(0.5, torch.ones_like(base), reverse=True)
+    torch.testing.assert_close(grad, wanted)
