@@ -10,7 +10,6 @@ import numpy as np
 from ..core.arrays.elements import from_elements
 from ..core.contract.problem import Composed
 from ..solve import public_function, refuse_labelled, solve
-from . import on_gpu
 from .arguments import (
     Model,
     backward_problem,
@@ -20,6 +19,7 @@ from .arguments import (
     follow_problem,
     forward_problem,
 )
+from .cuda import passes
 from .results import ForwardBackward, ViterbiPath
 
 _FLOAT64 = np.dtype(np.float64)
@@ -68,7 +68,7 @@ def log_likelihood(
 
     def solve_passes() -> Any:
         if not model.is_on_host:
-            return on_gpu.forward(model)[0]
+            return passes.forward_backward(model, has_posteriors=False).log_prob
         return _log_prob(model, solve(forward_problem(model)))
 
     return Composed("log_likelihood", solve_passes)
@@ -133,10 +133,9 @@ def forward_backward(
     *nan* in an argument gives nan. It does not mark a missing observation.
 
     *Cost.* One pass over the steps in each direction. A step with weights below 1e-290 takes up to
-    5 times as long. A chunk's matrix takes as many passes as there are states. CuPy arrays take
-    some passes over matrices of all steps for each of log2(steps) levels. If their products have
-    entries below 1e-120, all is computed again in logarithms, with arrays that are larger by the
-    number of states. Dask arrays of CuPy arrays are not supported.
+    5 times as long. A chunk's matrix takes as many passes as there are states. A GPU solves
+    segments of at least 32 steps side by side; a segment with weights below 1e-290 is solved again
+    in logarithms. Dask arrays of CuPy arrays are not supported.
 
     Examples
     --------
@@ -159,7 +158,7 @@ def forward_backward(
 
     def solve_passes() -> ForwardBackward:
         if not model.is_on_host:
-            return on_gpu.forward_backward(model)
+            return passes.forward_backward(model)
         filtered = solve(forward_problem(model))
         posteriors = solve(backward_problem(model, filtered))
         return ForwardBackward(
@@ -227,7 +226,7 @@ def viterbi(
     def solve_passes() -> ViterbiPath:
         in_logarithms = model.in_logarithms()
         if not model.is_on_host:
-            return on_gpu.viterbi(in_logarithms)
+            return passes.viterbi(in_logarithms)
         pointers = solve(forward_problem(in_logarithms, "score"))
         steps = solve(follow_problem(in_logarithms, pointers))
         states, log_probs = (from_elements(steps, _FLOAT64, (), start) for start in (0, 1))
@@ -285,7 +284,7 @@ def sample(
     model = check_chain(startprob, transmat, uniform, axis, reset, memory)
 
     def solve_passes() -> Any:
-        return solve(draw_problem(model)) if model.is_on_host else on_gpu.sample(model)
+        return solve(draw_problem(model)) if model.is_on_host else passes.sample(model)
 
     return Composed("sample", solve_passes)
 

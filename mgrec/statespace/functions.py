@@ -11,8 +11,8 @@ from ..core.arrays.array_types import cast
 from ..core.arrays.elements import from_elements
 from ..core.contract.problem import Composed
 from ..solve import public_function, refuse_labelled, solve
-from . import on_gpu
 from .arguments import check_model, filter_problem, smooth_problem
+from .cuda import passes
 from .results import KalmanFilter, KalmanSmoother
 
 _FLOAT64 = np.dtype(np.float64)
@@ -98,8 +98,8 @@ def kalman_filter(
     *Forecasts.* Rows of nan after the last observation have predicted states and no likelihood.
 
     *Cost.* A chunk is read twice, and its summary takes some 2 to 4 times as long as its states.
-    CuPy arrays take some passes over matrices of all steps for each of log2(steps) levels; unstable
-    states without noise overflow in them, and give nan. Dask arrays of CuPy arrays are not
+    A GPU solves segments of at least 32 steps side by side, from summaries like those of chunks;
+    unstable states without noise overflow in them, and give nan. Dask arrays of CuPy arrays are not
     supported.
 
     Examples
@@ -124,7 +124,7 @@ def kalman_filter(
 
     def solve_passes() -> KalmanFilter:
         if not model.is_on_host:
-            return on_gpu.kalman_filter(model)
+            return passes.kalman_filter(model)
         elements, n = solve(filter_problem(model, "filter")), model.n
         llf_obs = from_elements(elements, _FLOAT64, ())
         predicted, filtered = _states(elements, n, 1), _states(elements, n, 1 + n + n * n)
@@ -198,7 +198,7 @@ obs_intercept, state_intercept, axis, reset, memory
 
     def solve_passes() -> KalmanSmoother:
         if not model.is_on_host:
-            return on_gpu.kalman_smoother(model)
+            return passes.kalman_smoother(model)
         filtered = solve(filter_problem(model, "filter"))
         smoothed = solve(smooth_problem(model, filtered))
         n, dtype = model.n, model.dtype
@@ -264,7 +264,7 @@ obs_intercept, state_intercept, axis, reset, memory
 
     def solve_passes() -> Any:
         if not model.is_on_host:
-            return on_gpu.kalman_filter(model).llf
+            return passes.log_likelihood(model)
         llf_obs = from_elements(solve(filter_problem(model, "llf")), _FLOAT64, ())
         return llf_obs.sum(axis=model.axis)
 

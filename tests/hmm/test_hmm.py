@@ -1,7 +1,5 @@
 """Hidden Markov models against loops over the steps."""
 
-from dataclasses import replace
-
 import dask.array as da
 import numpy as np
 import pytest
@@ -9,8 +7,6 @@ from cases import from_gpu, on_gpu
 from internals import divide_among_threads
 
 import mgrec
-from mgrec.hmm import on_gpu as array_operations
-from mgrec.hmm.arguments import check_chain, check_model
 
 
 def sequences_of(steps, reset):
@@ -117,23 +113,6 @@ def test_passes_are_those_of_the_loop(place, varies, reset, count):
     np.testing.assert_allclose(log_prob, wanted_log_prob, rtol=1e-13)
 
 
-@pytest.mark.parametrize("varies", [False, True])
-@pytest.mark.parametrize("reset", RESETS)
-@pytest.mark.parametrize("steps", [1, 2, 7, 40])
-def test_array_operations_of_a_gpu_give_the_results_of_the_loop(varies, reset, steps):
-    arguments = drawn(steps, 3, varies=varies)
-    reset = None if reset is None else reset[:steps]
-    model = check_model(*arguments, -1, reset, "stream")
-    log_prob, posteriors = array_operations.forward_backward(model)
-    wanted_log_prob, wanted = forward_backward_loop(*arguments, reset)
-    np.testing.assert_allclose(log_prob, wanted_log_prob, rtol=1e-13)
-    np.testing.assert_allclose(posteriors, wanted, rtol=1e-11, atol=1e-14)
-    log_prob, states = array_operations.viterbi(model.in_logarithms())
-    wanted_log_prob, wanted = viterbi_loop(*arguments, reset)
-    np.testing.assert_array_equal(states, wanted)
-    np.testing.assert_allclose(log_prob, wanted_log_prob, rtol=1e-13)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("reset", RESETS)
 def test_cupy_arrays(reset):
@@ -173,8 +152,6 @@ def test_samples_are_those_of_the_loop(varies, reset):
         states = mgrec.hmm.sample(startprob, transmat, place(uniform), reset=reset)
         assert states.dtype == np.int32
         np.testing.assert_array_equal(states, wanted)
-    model = check_chain(startprob, transmat, uniform, -1, reset, "stream")
-    np.testing.assert_array_equal(array_operations.sample(model), wanted)
 
 
 @pytest.mark.gpu
@@ -218,9 +195,6 @@ def test_ties_go_to_the_lowest_state_in_any_chunks(size):
     assert set(wanted) == {0, 2}
     _, states = mgrec.hmm.viterbi(startprob, transmat, in_chunks(log_frameprob, size=size))
     np.testing.assert_array_equal(states, wanted)
-    model = check_model(startprob, transmat, log_frameprob, -1, None, "stream")
-    _, states = array_operations.viterbi(model.in_logarithms())
-    np.testing.assert_array_equal(states, wanted)
 
 
 def test_long_sequences_do_not_underflow():
@@ -261,11 +235,6 @@ def test_possible_sequences_do_not_underflow(model):
         log_prob, posteriors = mgrec.hmm.forward_backward(startprob, transmat, frames)
         np.testing.assert_allclose(log_prob, wanted, rtol=1e-13)
         np.testing.assert_allclose(posteriors, wanted_posteriors, rtol=1e-9, atol=1e-15)
-    checked = check_model(*model, -1, None, "stream")
-    log_prob, posteriors = array_operations.forward_backward(checked)
-    np.testing.assert_allclose(log_prob, wanted, rtol=1e-13)
-    np.testing.assert_allclose(posteriors, wanted_posteriors, rtol=1e-9, atol=1e-15)
-    np.testing.assert_allclose(array_operations.forward(checked)[0], wanted, rtol=1e-13)
 
 
 @pytest.mark.gpu
@@ -285,8 +254,6 @@ def test_nan_gives_a_log_prob_of_nan(place, name):
     arguments = {**model, "log_frameprob": place(model["log_frameprob"])}
     assert np.isnan(np.asarray(mgrec.hmm.log_likelihood(**arguments)))
     assert np.isnan(np.asarray(mgrec.hmm.viterbi(**arguments).log_prob))
-    checked = check_model(**model, axis=-1, reset=None, memory="stream")
-    assert np.isnan(array_operations.viterbi(checked.in_logarithms()).log_prob)
 
 
 def test_no_state_of_probability_0_is_drawn():
@@ -294,8 +261,6 @@ def test_no_state_of_probability_0_is_drawn():
     startprob = np.array([0.1] * 10 + [0.0])
     arguments = startprob, np.tile(startprob, (11, 1)), np.full(3, 1 - 2.0**-53)
     np.testing.assert_array_equal(mgrec.hmm.sample(*arguments), [9, 9, 9])
-    checked = check_chain(*arguments, -1, None, "stream")
-    np.testing.assert_array_equal(array_operations.sample(checked), [9, 9, 9])
 
 
 @pytest.mark.parametrize("number", [1.0, -0.5, np.nan])
@@ -424,9 +389,6 @@ def test_arrays_of_other_libraries():
 def test_the_loop_of_these_tests_can_fail():
     startprob, transmat, log_frameprob = drawn(20, 3)
     wanted = forward_backward_loop(startprob, transmat, log_frameprob)
-    model = check_model(startprob, transmat, log_frameprob, -1, None, "stream")
     log_prob = mgrec.hmm.log_likelihood(startprob, transmat * 1.001, log_frameprob)
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(log_prob, wanted[0], rtol=1e-13)
-    frames = log_frameprob[::-1]
-    assert not np.allclose(array_operations.forward(replace(model, log_frameprob=frames))[1], 0)

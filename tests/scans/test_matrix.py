@@ -10,7 +10,6 @@ from internals import divide_among_threads
 
 import mgrec
 from mgrec.scans.matrix.arguments import scalar_problem
-from mgrec.scans.matrix.on_gpu import solve_on_gpu
 from mgrec.scans.matrix.scalar_maps import scalar_map, scalar_operands
 from mgrec.solve import solve
 
@@ -76,21 +75,6 @@ def test_states_are_those_of_the_loop(algebra, structure, place, reverse):
             assert isinstance(states, da.Array) == (place is in_chunks)
             wanted = plain_loop(matrix_map, matrices, vectors, initial, reverse, marks)
             np.testing.assert_allclose(states, wanted, rtol=1e-13, atol=1e-13)
-
-
-@pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
-@pytest.mark.parametrize("structure", ["general", "diagonal"])
-def test_array_operations_of_a_gpu_give_the_states_of_the_loop(algebra, structure):
-    matrix_map = mgrec.maps.matrix(3, algebra, structure)
-    for steps in (1, 2, 5, 8, 37):
-        matrices, vectors, initial = drawn(matrix_map, steps)
-        marks = (np.arange(steps) % 11 == 3).astype(np.uint8)
-        for reverse, reset in ((False, None), (True, None), (False, marks), (True, marks)):
-            states = solve_on_gpu(
-                matrix_map, matrices, vectors, initial, (steps,), 0, reverse, reset
-            )
-            wanted = plain_loop(matrix_map, matrices, vectors, initial, reverse, reset)
-            np.testing.assert_allclose(states, wanted, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("algebra", ALGEBRAS[:3], ids=str)
@@ -215,10 +199,6 @@ def test_nan_stays_in_its_segment():
         states = mgrec.scan(matrix_map, place(matrices), vectors, initial=initial, reset=marks)
         assert np.isnan(np.asarray(states)[3:10]).all()
         assert not np.isnan(np.asarray(states)[10:]).any()
-    states = solve_on_gpu(
-        matrix_map, matrices, vectors, initial, (20,), 0, False, marks.astype(np.uint8)
-    )
-    assert np.isnan(states[3:10]).all() and not np.isnan(states[10:]).any()
 
 
 def test_dtypes_and_out():

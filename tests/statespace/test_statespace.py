@@ -7,8 +7,6 @@ from cases import from_gpu, on_gpu
 from internals import divide_among_threads
 
 import mgrec
-from mgrec.statespace import on_gpu as array_operations
-from mgrec.statespace.arguments import check_model
 
 MATRICES = "design obs_cov transition state_cov selection obs_intercept state_intercept".split()
 
@@ -143,18 +141,6 @@ def test_states_are_those_of_the_loop(place, varies, reset, n, p):
     assert_equal_to_the_loop(filtered, smoothed, loop(model, reset))
     llf = mgrec.statespace.log_likelihood(**arguments, reset=reset)
     np.testing.assert_allclose(llf, filtered.llf, rtol=1e-14)
-
-
-@pytest.mark.parametrize("varies", [False, True])
-@pytest.mark.parametrize("reset", RESETS)
-@pytest.mark.parametrize("steps", [12, 40])
-def test_array_operations_of_a_gpu_give_the_states_of_the_loop(varies, reset, steps):
-    model = drawn(steps, varies=varies)
-    reset = None if reset is None else reset[:steps]
-    checked = check_model(**model, axis=-1, reset=reset, memory="stream")
-    filtered = array_operations.kalman_filter(checked)
-    smoothed = array_operations.kalman_smoother(checked)
-    assert_equal_to_the_loop(filtered, smoothed, loop(model, reset), rtol=1e-9)
 
 
 @pytest.mark.gpu
@@ -362,12 +348,6 @@ def test_the_symmetric_part_of_covariances_counts(name):
     for matrix in (symmetric + skew, symmetric - skew):
         llf = mgrec.statespace.log_likelihood(**{**model, name: matrix})
         np.testing.assert_allclose(llf, wanted, rtol=1e-14)
-        none = dict.fromkeys(("selection", "obs_intercept", "state_intercept"))
-        checked = check_model(
-            **{**model, **none, name: matrix}, axis=-1, reset=None, memory="stream"
-        )
-        llf = array_operations.kalman_filter(checked).llf
-        np.testing.assert_allclose(llf, wanted, rtol=1e-12)
 
 
 def sample_loop(model, measurement_shocks, state_shocks):

@@ -106,14 +106,14 @@ def lay_out(recurrence: Any, operands: Sequence[Any], shape: tuple[int, ...], fi
     """
     layout = canonical_shape(shape, recurrence.axis)
 
-    def lay_out_array(array: Any) -> Any:
-        return _lay_out_array(array, shape, recurrence.axis, layout)
+    def in_layout(array: Any) -> Any:
+        return lay_out_array(array, shape, recurrence.axis, layout)
 
     def lay_out_operand(operand: object) -> Any:
         if isinstance(operand, Coefficient):
-            arrays = tuple(map(lay_out_array, operand.arrays))
+            arrays = tuple(map(in_layout, operand.arrays))
             return CoefficientOperand(operand.function, first, arrays)
-        return lay_out_array(operand)
+        return in_layout(operand)
 
     return Chunk(
         tuple(map(lay_out_operand, operands)), layout, recurrence.dtype, recurrence.reverse
@@ -125,9 +125,10 @@ def canonical_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-def _lay_out_array(
+def lay_out_array(
     array: Any, shape: tuple[int, ...], axis: int, layout: tuple[int, int, int]
 ) -> Any:
+    """Return an array (outer, steps, inner); axes of length 1 that are broadcast stay 1."""
     if array.shape == shape:
         return as_contiguous(array).reshape(layout)
     if array.ndim == 0:

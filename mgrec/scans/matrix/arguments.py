@@ -17,8 +17,8 @@ from ...core.backends import common_backend
 from ...core.contract.problem import Composed, Problem, varying
 from ...solve.functions import concatenate
 from ..arguments import check
+from .cuda.passes import solve_on_gpu
 from .maps import MatrixMap
-from .on_gpu import solve_on_gpu
 from .recurrence import MatrixRecurrence
 from .scalar_maps import has_scalar_map, scalar_map, scalar_operands, scalar_states
 
@@ -70,9 +70,9 @@ def check_matrix_scan(
 
         def solve() -> Any:
             states = solve_on_gpu(
-                matrix_map, matrices, vectors, before, shape, axis, reverse, marks
+                matrix_map, matrices, vectors, before, shape, axis, reverse, marks, dtype
             )
-            return written(cast(states, dtype), results)
+            return written(states, results)
 
         return Composed("scan", solve)
     element_shapes: list[Shape] = [matrix_map.matrix_shape, (n,)]

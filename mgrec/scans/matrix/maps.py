@@ -106,8 +106,8 @@ def matrix(n: int, algebra: Any = ("+", "*"), structure: str = "general") -> Mat
 
     *Cost.* A chunk of a Dask array is read twice, and its summary takes n + 1 times as long as its
     states. On a GPU maps of up to 4 states, and diagonals, run as
-    maps of scalars, also over Dask arrays. Larger ones, and (logsumexp, +), take some passes over
-    memory for each of log2(steps) levels, and not Dask arrays of CuPy arrays. DataArrays, and on
+    maps of scalars, also over Dask arrays. Larger ones, and (logsumexp, +), are solved in
+    segments of at least 32 steps, and not over Dask arrays of CuPy arrays. DataArrays, and on
     the CPU ``method`` other than "auto", are not supported.
 
     Examples

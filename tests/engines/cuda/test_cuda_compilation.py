@@ -163,6 +163,28 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         )
         for n, algebra, shape in [(4, ("+", "*"), (10**5,)), (2, ("max", "+"), (3, 1000))]
     ],
+    "hidden states": [
+        *(
+            lambda dtype=dtype, function=function: function(
+                on_gpu((2, 100, 1), dtype), on_gpu((1, 2), dtype), on_gpu((1, 1), dtype),
+                on_gpu((2, 2), dtype), on_gpu((2, 2), dtype), initial_state=on_gpu(2, dtype),
+                initial_state_cov=on_gpu((2, 2), dtype),
+            )
+            for dtype in FLOATS
+            for function in (mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother)
+        ),
+        *(
+            lambda dtype=dtype, function=function: function(
+                on_gpu(3, dtype), on_gpu((3, 3), dtype), on_gpu((100, 3), dtype)
+            )
+            for dtype in FLOATS
+            for function in (mgrec.hmm.forward_backward, mgrec.hmm.viterbi)
+        ),
+        lambda: mgrec.hmm.sample(on_gpu(3, "f8"), on_gpu((3, 3), "f8"), on_gpu(100, "f8")),
+        lambda: scan(
+            maps.matrix(5), on_gpu((100, 5, 5)), on_gpu((100, 5)), initial=on_gpu(5), reverse=True
+        ),
+    ],
     "chunks": [
         *(
             lambda dtype=dtype, shape=shape: linear_recurrence(

@@ -1,0 +1,1 @@
+"""Kernels of recurrences whose maps have many numbers."""

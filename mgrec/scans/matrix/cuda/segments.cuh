@@ -1,0 +1,115 @@
+// Recurrences whose maps have many numbers, by the P-scheme: a row is divided into segments.
+//
+// 1. `summarise`: the map of each segment, by one thread, or LANES threads that compute parts of it;
+// 2. `join`: the maps of groups of neighbouring segments, level by level;
+// 3. `spread`: the states at the start of each segment, from those of its group;
+// 4. `determine`: the results of each segment, by one thread.
+//
+// The program defines `struct Pass`, whose maps are MAP doubles and whose states are STATE doubles:
+//   void summarise(const Range& range, int lane, double* map) const;
+//   void join(const double* maps, int count, int lane, double* map) const;  // of count maps in order
+//   void apply(const double* map, double* state) const;       // to the state before a segment
+//   void apply_back(const double* map, double* state) const;  // to the state after it
+//   void determine(const Range& range, const double* before, const double* after) const;
+// There is no state before a first step, or after a last one: its segment must not depend on it.
+#pragma once
+
+// Steps begin..end-1 of the row (outer, inner), and the number of their segment among all.
+struct Range { long long outer, inner, begin, end, number; };
+struct Sizes {
+  long long outers, steps, inners, segments, length;
+  DEVICE Range range(long long number) const {
+    const long long row = number / segments, begin = number % segments * length;
+    return {row / inners, row % inners, begin, begin + length < steps ? begin + length : steps,
+            number};
+  }
+};
+// An operand with strides, of doubles or marks; `numbers` of a step are contiguous.
+template <class X> struct Strided {
+  const X* first;
+  long long outer, step, inner;
+  DEVICE const X* at(long long x, long long t, long long y) const {
+    return first + x * outer + t * step + y * inner;
+  }
+};
+typedef Strided<double> Operand;
+typedef Strided<unsigned char> Marks;
+
+DEVICE inline long long index_of_thread() { return blockIdx.x * (long long)blockDim.x + threadIdx.x; }
+
+template <class Pass> DEVICE void summarise(const Pass& pass, const Sizes& sizes, double* maps) {
+  const long long k = index_of_thread(), number = k / Pass::LANES;
+  if (number < sizes.outers * sizes.inners * sizes.segments)
+    pass.summarise(sizes.range(number), int(k % Pass::LANES), maps + number * Pass::MAP);
+}
+
+// `lower` maps of a row become `upper` maps, each of GROUP neighbours.
+template <class Pass>
+DEVICE void join(const Pass& pass, const double* from, double* to, long long rows, long long lower,
+                 long long upper) {
+  const long long k = index_of_thread(), number = k / Pass::LANES, group = number % upper;
+  if (number >= rows * upper) return;
+  const long long first = number / upper * lower + group * GROUP;
+  const long long left = lower - group * GROUP;
+  pass.join(from + first * Pass::MAP, int(left < GROUP ? left : GROUP), int(k % Pass::LANES),
+            to + number * Pass::MAP);
+}
+
+// The states of groups become those of their maps; no groups have the state 0.
+template <bool BACK, class Pass>
+DEVICE void spread(const Pass& pass, const double* maps, const double* of_groups, double* states,
+                   long long rows, long long lower, long long upper) {
+  const long long number = index_of_thread(), group = number % upper;
+  if (number >= rows * upper) return;
+  const long long first = number / upper * lower + group * GROUP;
+  const long long left = lower - group * GROUP, count = left < GROUP ? left : GROUP;
+  double state[Pass::STATE];
+  for (int i = 0; i < Pass::STATE; ++i)
+    state[i] = of_groups ? of_groups[number * Pass::STATE + i] : 0.0;
+  for (int n = 0; n < count; ++n) {
+    const long long k = first + (BACK ? count - 1 - n : n);
+    for (int i = 0; i < Pass::STATE; ++i) states[k * Pass::STATE + i] = state[i];
+    if (n + 1 == count) continue;
+    if (BACK) pass.apply_back(maps + k * Pass::MAP, state);
+    else pass.apply(maps + k * Pass::MAP, state);
+  }
+}
+
+// Results of some steps of 32 segments, each of WIDTH doubles a step, on their way to memory.
+//
+// Neighbouring threads solve distant segments. Each writing its own results ran at 0.07 of the
+// bandwidth: memory received 32 bytes at a time. A warp writes those of STEPS steps together.
+template <int WIDTH> struct Stage {
+  static constexpr int MOST = 107, STEPS = WIDTH < MOST ? MOST / WIDTH : 1;
+  static constexpr bool FITS = WIDTH <= MOST;
+  double numbers[32][STEPS * WIDTH + 1];  // an odd number, against bank conflicts
+  long long place[32];                    // of the first of the steps
+  int count[32];
+
+  // The numbers of a step of the calling thread, of an array that has `width` a step, and those
+  // before it `offset`.
+  DEVICE double* at(int offset, int step, int width) {
+    return numbers[threadIdx.x] + offset * STEPS + step * width;
+  }
+  // Writes the array of all segments; all threads of the warp call it.
+  template <class R> DEVICE void write(R* array, int offset, int width) const {
+    const int length = STEPS * width;
+    if (!array) return;
+    for (int k = threadIdx.x; k < 32 * length; k += 32) {
+      const int row = k / length, column = k - row * length;
+      if (column < count[row] * width)
+        array[place[row] * width + column] = R(numbers[row][offset * STEPS + column]);
+    }
+  }
+};
+
+// Blocks of 32 threads. Threads without a segment have an empty range.
+template <class Pass>
+DEVICE void determine(const Pass& pass, const Sizes& sizes, const double* before,
+                      const double* after) {
+  const long long number = index_of_thread(), count = sizes.outers * sizes.inners * sizes.segments;
+  const long long existing = number < count ? number : count - 1;
+  Range range = sizes.range(existing);
+  if (number >= count) range.end = range.begin;
+  pass.determine(range, before + existing * Pass::STATE, after + existing * Pass::STATE);
+}

@@ -1,0 +1,1 @@
+"""Kernels of state space models."""

@@ -1,0 +1,264 @@
+// The pass that filters. E is the dtype of results, S that of predicted states.
+#pragma once
+#include "scans/matrix/cuda/segments.cuh"
+#include "statespace/cuda/update.cuh"
+
+struct Pass {
+  static constexpr int LANES = 1, MAP = sizeof(Map) / sizeof(double), STATE = N + N * N;
+  Operand endog, design, obs_intercept, obs_cov, transition, state_intercept, state_cov;
+  Operand initial_state, initial_state_cov;
+  Marks marks;
+  double* llf;  // of each segment
+  E *llf_obs, *filtered, *filtered_cov;  // or null
+  S *predicted, *predicted_cov;
+  Sizes sizes;
+
+  struct Model { const double *y, *Z, *d, *H; };
+  INLINED bool is_start(const Range& r, long long step) const {
+    return step == 0 || (marks.first && *marks.at(r.outer, step, r.inner));
+  }
+
+  // A filter in the middle of a row.
+  struct Filter {
+    double a[N], P[N][N], C[N][N], kept[N][N];
+    Gain<OBSERVED> gain;
+    int close = 0;
+    bool is_steady = false, was_full = false;
+  };
+
+  // Moves to the prediction of a step; returns whether a sequence starts there.
+  INLINED bool predict(const Range& r, long long step, Filter& f) const {
+    const long long x = r.outer, y = r.inner;
+    if (is_start(r, step)) {
+      const double *a = initial_state.at(x, 0, y), *P = initial_state_cov.at(x, 0, y);
+#pragma unroll UNROLL
+      for (int i = 0; i < N; ++i) {
+        f.a[i] = a[i];
+#pragma unroll UNROLL
+        for (int j = 0; j < N; ++j) f.P[i][j] = 0.5 * (P[i * N + j] + P[j * N + i]);
+      }
+      f.is_steady = false, f.close = 0;
+      return true;
+    }
+    const double* T = transition.at(x, step - 1, y);
+    predict_mean(T, state_intercept.at(x, step - 1, y), f.a);
+    if (f.is_steady) return false;
+    predict_covariance(T, state_cov.at(x, step - 1, y), f.C, f.P);
+    if (CONSTANT) {
+      f.close = f.was_full && is_close(f.P, f.kept) ? f.close + 1 : 0;
+      if (f.close == 0)
+#pragma unroll UNROLL
+        for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+          for (int j = 0; j < N; ++j) f.kept[i][j] = f.P[i][j];
+    }
+    return false;
+  }
+
+  // Observes a step; writes the whitened differences.
+  INLINED void observe(const Range& r, long long step, Filter& f, bool (&seen)[OBSERVED],
+                      double (&w)[OBSERVED], bool measures) const {
+    const long long x = r.outer, y = r.inner;
+    const double* Z = design.at(x, step, y);
+    const bool full = differences(endog.at(x, step, y), Z, obs_intercept.at(x, step, y), f.a, seen, w);
+    f.is_steady = f.is_steady && full;
+    if (!f.is_steady) {
+      f.gain.factor(Z, obs_cov.at(x, step, y), f.P, seen);
+      f.gain.correct(f.P, f.C);
+      if (measures) f.gain.measure();
+      f.is_steady = CONSTANT && full && f.close >= STEADY_STEPS;
+    }
+    f.was_full = full;
+    f.gain.whiten(w);
+    f.gain.add(w, f.a);
+  }
+
+  INLINED void summarise(const Range& r, int, double* memory) const {
+    Filter f;
+    Dependence d;
+    bool starts = false;
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+      f.a[i] = d.eta[i] = 0.0;
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) {
+        f.C[i][j] = f.kept[i][j] = d.J[i][j] = 0.0;
+        d.A[i][j] = i == j ? 1.0 : 0.0;
+      }
+    }
+    for (long long step = r.begin; step < r.end; ++step) {
+      if (predict(r, step, f)) {
+        starts = true;
+      } else if (!starts) {
+        multiply(transition.at(r.outer, step - 1, r.inner), d.A);
+      }
+      bool seen[OBSERVED];
+      double w[OBSERVED];
+      observe(r, step, f, seen, w, false);
+      if (!starts) d.observe(f.gain, design.at(r.outer, step, r.inner), seen, w);
+    }
+    store(f.a, f.C, d, starts, memory);
+  }
+
+  INLINED static void store(const double (&a)[N], const double (&C)[N][N], const Dependence& d,
+                           bool starts, double* memory) {
+    Map* map = reinterpret_cast<Map*>(memory);
+    map->starts = starts;
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+      map->a[i] = a[i];
+      map->eta[i] = d.eta[i];
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) {
+        map->A[i][j] = starts ? 0.0 : d.A[i][j];
+        map->P[i][j] = C[i][j];
+        map->J[i][j] = d.J[i][j];
+      }
+    }
+  }
+
+  // Replaces the state (a, C) by that after a map, and updates what it depends on.
+  //
+  // The likelihood of a map is that of N observations with noise of variance 1, z = R·x for
+  // J = R'·R and eta = R'·z.
+  template <bool DEPENDS>
+  INLINED static void follow(const Map& map, double (&a)[N], double (&C)[N][N], Dependence& d) {
+    double Z[N * N], z[N], H[N * N], d0[N];
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) Z[i * N + j] = 0.0, H[i * N + j] = i == j ? 1.0 : 0.0;
+    }
+#pragma unroll UNROLL
+    for (int k = 0; k < N; ++k) {
+      d0[k] = 0.0;
+#pragma unroll UNROLL
+      for (int i = 0; i < N; ++i) {
+        if (i < k) continue;
+        double total = map.J[i][k];
+#pragma unroll UNROLL
+        for (int j = 0; j < N; ++j)
+          if (j < k) total -= Z[j * N + i] * Z[j * N + k];
+        // What remains of a singular matrix is rounding.
+        if (i == k) Z[k * N + k] = total <= 1e-15 * N * map.J[k][k] ? 0.0 : sqrt(total);
+        else Z[k * N + i] = Z[k * N + k] == 0.0 ? 0.0 : total / Z[k * N + k];
+      }
+      z[k] = map.eta[k];
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j)
+        if (j < k) z[k] -= Z[j * N + k] * z[j];
+      z[k] = Z[k * N + k] == 0.0 ? 0.0 : z[k] / Z[k * N + k];
+    }
+    bool seen[N];
+    double w[N], P[N][N];
+    Gain<N> gain;
+    differences(z, Z, d0, a, seen, w);
+    gain.factor(Z, H, C, seen);
+    gain.whiten(w);
+    gain.add(w, a);
+    if (DEPENDS) d.observe(gain, Z, seen, w);
+    gain.correct(C, P);
+    predict_mean(&map.A[0][0], map.a, a);
+    predict_covariance(&map.A[0][0], &map.P[0][0], P, C);
+    if (DEPENDS) multiply(&map.A[0][0], d.A);
+  }
+
+  INLINED void join(const double* maps, int count, int, double* memory) const {
+    const Map* map = reinterpret_cast<const Map*>(maps);
+    double a[N], C[N][N];
+    Dependence d;
+    bool starts = map->starts;
+    load(*map, a, C);
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+      d.eta[i] = map->eta[i];
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) d.A[i][j] = map->A[i][j], d.J[i][j] = map->J[i][j];
+    }
+    for (int k = 1; k < count; ++k) {
+      if (starts) follow<false>(map[k], a, C, d);
+      else follow<true>(map[k], a, C, d);
+      if (map[k].starts) load(map[k], a, C), starts = true;
+    }
+    store(a, C, d, starts, memory);
+  }
+
+  INLINED static void load(const Map& map, double (&a)[N], double (&C)[N][N]) {
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+      a[i] = map.a[i];
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) C[i][j] = map.P[i][j];
+    }
+  }
+
+  INLINED void apply(const double* memory, double* state) const {
+    const Map& map = *reinterpret_cast<const Map*>(memory);
+    double a[N], C[N][N];
+    if (map.starts) {
+      load(map, a, C);
+    } else {
+      read_state(state, a, C);
+      Dependence none;
+      follow<false>(map, a, C, none);
+    }
+    write_state(a, C, state, state + N);
+  }
+  INLINED void apply_back(const double*, double*) const {}
+
+  // The results of a step: offsets among all of them.
+  static constexpr int OF_FILTERED = 1, OF_PREDICTED = 1 + N + N * N, WIDTH = 1 + 2 * (N + N * N);
+
+  INLINED void determine(const Range& r, const double* before, const double*) const {
+    __shared__ Stage<Stage<WIDTH>::FITS ? WIDTH : 1> stage;
+    const bool is_staged = Stage<WIDTH>::FITS && sizes.inners == 1 && predicted;
+    const int steps = is_staged ? stage.STEPS : 1;
+    Filter f;
+    read_state(before, f.a, f.C);
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) f.kept[i][j] = 0.0;
+    double sum = 0.0;
+    for (long long first = 0; first < sizes.length; first += steps) {
+      const long long start = r.begin + first;
+#pragma unroll 1
+      for (int k = 0; k < steps && start + k < r.end; ++k) {
+        const long long place = ((r.outer * sizes.steps + start + k) * sizes.inners + r.inner);
+        bool seen[OBSERVED];
+        double w[OBSERVED];
+        predict(r, start + k, f);
+        if (is_staged)
+          write_state(f.a, f.P, stage.at(OF_PREDICTED, k, N), stage.at(OF_PREDICTED + N, k, N * N));
+        else if (predicted)
+          write_state(f.a, f.P, predicted + place * N, predicted_cov + place * N * N);
+        observe(r, start + k, f, seen, w, true);
+        double square = 0.0;
+        int count = 0;
+#pragma unroll UNROLL
+        for (int i = 0; i < OBSERVED; ++i) square += w[i] * w[i], count += seen[i];
+        const double value = -0.5 * (count * LOG_2_PI + f.gain.log_determinant + square);
+        sum += value;
+        if (is_staged) {
+          *stage.at(0, k, 1) = value;
+          write_state(f.a, f.C, stage.at(OF_FILTERED, k, N), stage.at(OF_FILTERED + N, k, N * N));
+          continue;
+        }
+        if (llf_obs) llf_obs[place] = E(value);
+        if (filtered) write_state(f.a, f.C, filtered + place * N, filtered_cov + place * N * N);
+      }
+      if (!is_staged) continue;
+      const long long left = r.end - start;
+      stage.place[threadIdx.x] = r.outer * sizes.steps + start;
+      stage.count[threadIdx.x] = left < 0 ? 0 : left < steps ? int(left) : steps;
+      __syncwarp();
+      stage.write(llf_obs, 0, 1);
+      stage.write(filtered, OF_FILTERED, N);
+      stage.write(filtered_cov, OF_FILTERED + N, N * N);
+      stage.write(predicted, OF_PREDICTED, N);
+      stage.write(predicted_cov, OF_PREDICTED + N, N * N);
+      __syncwarp();
+    }
+    if (r.begin < r.end) llf[r.number] = sum;
+  }
+};

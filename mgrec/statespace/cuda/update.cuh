@@ -1,0 +1,225 @@
+// The Kalman filter and its summaries; see statespace/cpu/update.py for the symbols.
+#pragma once
+
+#define INLINED DEVICE __attribute__((always_inline)) inline
+
+constexpr double LOG_2_PI = 1.8378770664093453, CLOSE = 4 * 0x1p-52;
+constexpr int STEADY_STEPS = 16;
+
+// The update of a state by M entries of an observation. Those that are not `seen` have no effect.
+template <int M> struct Gain {
+  double L[M][M], X[N][M], log_determinant;
+  INLINED void factor(const double* Z, const double* H, const double (&P)[N][N],
+                     const bool (&seen)[M]) {
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+      for (int k = 0; k < M; ++k) {
+        double total = 0.0;
+#pragma unroll UNROLL
+        for (int j = 0; j < N; ++j) total += P[i][j] * Z[k * N + j];
+        X[i][k] = seen[k] ? total : 0.0;
+      }
+    log_determinant = 0.0;
+#pragma unroll UNROLL
+    for (int k = 0; k < M; ++k) {
+#pragma unroll UNROLL
+      for (int c = 0; c < M; ++c) {
+        if (c > k) continue;
+        double total = 0.5 * (H[k * M + c] + H[c * M + k]);
+#pragma unroll UNROLL
+        for (int i = 0; i < N; ++i) total += Z[k * N + i] * X[i][c];
+        if (!seen[k] || !seen[c]) total = k == c ? 1.0 : 0.0;
+#pragma unroll UNROLL
+        for (int j = 0; j < M; ++j)
+          if (j < c) total -= L[k][j] * L[c][j];
+        L[k][c] = k == c ? sqrt(total) : total / L[c][c];
+      }
+    }
+#pragma unroll UNROLL
+    for (int k = 0; k < M; ++k)
+#pragma unroll UNROLL
+      for (int i = 0; i < N; ++i) {
+        double total = X[i][k];
+#pragma unroll UNROLL
+        for (int j = 0; j < M; ++j)
+          if (j < k) total -= X[i][j] * L[k][j];
+        X[i][k] = total / L[k][k];
+      }
+  }
+  INLINED void measure() {
+    log_determinant = 0.0;
+#pragma unroll UNROLL
+    for (int k = 0; k < M; ++k) log_determinant += 2.0 * log(L[k][k]);
+  }
+  // L⁻¹·v.
+  INLINED void whiten(double (&v)[M]) const {
+#pragma unroll UNROLL
+    for (int k = 0; k < M; ++k) {
+#pragma unroll UNROLL
+      for (int j = 0; j < M; ++j)
+        if (j < k) v[k] -= L[k][j] * v[j];
+      v[k] /= L[k][k];
+    }
+  }
+  // L⁻¹·Z·A.
+  INLINED void whiten(const double* Z, const bool (&seen)[M], const double (&A)[N][N],
+                     double (&Y)[M][N]) const {
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+      for (int k = 0; k < M; ++k) {
+        double total = 0.0;
+#pragma unroll UNROLL
+        for (int j = 0; j < N; ++j) total += Z[k * N + j] * A[j][i];
+        if (!seen[k]) total = 0.0;
+#pragma unroll UNROLL
+        for (int j = 0; j < M; ++j)
+          if (j < k) total -= L[k][j] * Y[j][i];
+        Y[k][i] = total / L[k][k];
+      }
+  }
+  INLINED void correct(const double (&P)[N][N], double (&filtered)[N][N]) const {
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) {
+        if (j > i) continue;
+        double total = P[i][j];
+#pragma unroll UNROLL
+        for (int k = 0; k < M; ++k) total -= X[i][k] * X[j][k];
+        filtered[i][j] = filtered[j][i] = total;
+      }
+  }
+  INLINED void add(const double (&w)[M], double (&a)[N]) const {
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+      for (int k = 0; k < M; ++k) a[i] += X[i][k] * w[k];
+  }
+};
+
+template <int M>
+INLINED bool differences(const double* y, const double* Z, const double* d,
+                               const double (&a)[N], bool (&seen)[M], double (&v)[M]) {
+  bool all = true;
+#pragma unroll UNROLL
+  for (int k = 0; k < M; ++k) {
+    double predicted = d[k];
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) predicted += Z[k * N + j] * a[j];
+    seen[k] = y[k] == y[k];
+    v[k] = seen[k] ? y[k] - predicted : 0.0;
+    all = all && seen[k];
+  }
+  return all;
+}
+
+INLINED void multiply(const double* T, double (&A)[N][N]) {
+#pragma unroll UNROLL
+  for (int j = 0; j < N; ++j) {
+    double column[N];
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+      column[i] = 0.0;
+#pragma unroll UNROLL
+      for (int k = 0; k < N; ++k) column[i] += T[i * N + k] * A[k][j];
+    }
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) A[i][j] = column[i];
+  }
+}
+
+INLINED void predict_mean(const double* T, const double* c, double (&a)[N]) {
+  double next[N];
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i) {
+    next[i] = c[i];
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) next[i] += T[i * N + j] * a[j];
+  }
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i) a[i] = next[i];
+}
+
+// T·C·T' + Q.
+INLINED void predict_covariance(const double* T, const double* Q, const double (&C)[N][N],
+                                      double (&P)[N][N]) {
+  double work[N][N];
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) work[i][j] = C[i][j];
+  multiply(T, work);
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) {
+        if (j > i) continue;
+      double total = 0.5 * (Q[i * N + j] + Q[j * N + i]);
+#pragma unroll UNROLL
+      for (int k = 0; k < N; ++k) total += work[i][k] * T[j * N + k];
+      P[i][j] = P[j][i] = total;
+    }
+}
+
+// What a state after an earlier step contributes: the mean A·x + a, and the likelihood of x,
+// exp(eta·x − x·J·x / 2).
+struct Dependence {
+  double A[N][N], eta[N], J[N][N];
+  template <int M>
+  INLINED void observe(const Gain<M>& gain, const double* Z, const bool (&seen)[M],
+                      const double (&w)[M]) {
+    double Y[M][N];
+    gain.whiten(Z, seen, A, Y);
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+      for (int k = 0; k < M; ++k) {
+        eta[i] += Y[k][i] * w[k];
+#pragma unroll UNROLL
+        for (int j = 0; j < N; ++j) {
+          J[i][j] += Y[k][i] * Y[k][j];
+          A[i][j] -= gain.X[i][k] * Y[k][j];
+        }
+      }
+  }
+};
+
+// A map of states after one step to those after a later one, in memory.
+struct Map {
+  double A[N][N], a[N], P[N][N], eta[N], J[N][N], starts;
+};
+
+INLINED bool is_close(const double (&P)[N][N], const double (&Q)[N][N]) {
+  bool close = true;
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) {
+        if (j > i) continue;
+      const double change = fabs(P[i][j] - Q[i][j]);
+      // One root of the product could overflow.
+      const double size = sqrt(P[i][i]) * sqrt(P[j][j]);
+      close = close && change < infinity<double>() && change <= CLOSE * size;
+    }
+  return close;
+}
+
+  INLINED void read_state(const double* state, double (&a)[N], double (&C)[N][N]) {
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+      a[i] = state[i];
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) C[i][j] = state[N + i * N + j];
+    }
+  }
+  template <class R>
+  INLINED void write_state(const double (&a)[N], const double (&C)[N][N], R* mean, R* covariance) {
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+      mean[i] = R(a[i]);
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) covariance[i * N + j] = R(C[i][j]);
+    }
+  }

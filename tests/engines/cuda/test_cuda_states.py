@@ -1,0 +1,224 @@
+"""Kernels of hidden states, run on this machine, against the results of NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_on_host import DeviceArray
+
+import mgrec
+from mgrec import hmm, statespace
+from mgrec.scans.matrix.cuda import segments
+
+pytestmark = pytest.mark.usefixtures("on_host")
+extended = pytest.mark.extended
+STEPS = 40
+MARKS = np.arange(STEPS) % 17 == 5
+
+
+@pytest.fixture(params=[1, 7, STEPS], autouse=True)
+def shortest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of so many steps, in groups of 4."""
+    monkeypatch.setattr(segments, "_SHORTEST", request.param)
+    monkeypatch.setattr(segments, "GROUP", 4)
+
+
+def placed(array: Any) -> Any:
+    return None if array is None else np.array(array).view(DeviceArray)
+
+
+def state_space(n: int, p: int, varies: bool, rows: Any = ()) -> dict[str, Any]:
+    """A stable model with missing observations."""
+    generator = np.random.default_rng(n + p)
+    steps = (*rows, STEPS) if varies else ()
+
+    def covariance(size: int) -> Any:
+        root = generator.normal(size=(*steps, size, size))
+        return root @ root.swapaxes(-1, -2) + 0.1 * np.eye(size)
+
+    endog = generator.normal(size=(*rows, STEPS, p))
+    endog[generator.random(endog.shape) < 0.1] = np.nan
+    return {
+        "endog": endog,
+        "design": generator.normal(size=(*steps, p, n)),
+        "obs_cov": covariance(p),
+        "transition": generator.normal(scale=0.4, size=(*steps, n, n)),
+        "state_cov": covariance(n),
+        "state_intercept": generator.normal(size=n),
+        "initial_state": generator.normal(size=(*rows, n)),
+        "initial_state_cov": np.eye(n),
+    }
+
+
+@pytest.mark.parametrize("reset", [None, MARKS])
+@pytest.mark.parametrize(
+    ("n", "p", "varies"),
+    [(2, 1, False), (3, 2, True), *[pytest.param(*sizes, marks=extended) for sizes in
+     [(1, 1, False), (2, 4, True), (5, 2, False)]]],
+)  # fmt: skip
+def test_state_spaces(n: int, p: int, varies: bool, reset: Any) -> None:
+    model = state_space(n, p, varies)
+    arrays = {name: placed(array) for name, array in model.items()}
+    for function in (statespace.kalman_filter, statespace.kalman_smoother):
+        wanted = function(**model, reset=reset)
+        results = function(**arrays, reset=placed(reset))
+        for result, exact in zip(results, wanted, strict=True):
+            np.testing.assert_allclose(result, exact, rtol=1e-10, atol=1e-12)
+    llf = statespace.log_likelihood(**arrays, reset=placed(reset))
+    np.testing.assert_allclose(llf, wanted.llf, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["obs_cov", "state_cov", "initial_state_cov"])
+def test_the_symmetric_part_of_covariances_counts(name: str) -> None:
+    model = state_space(3, 2, False)
+    wanted = statespace.log_likelihood(**model)
+    model[name] = model[name] + np.triu(model[name], 1) - np.tril(model[name], -1)
+    llf = statespace.log_likelihood(**{key: placed(array) for key, array in model.items()})
+    np.testing.assert_allclose(llf, wanted, rtol=1e-12)
+
+
+def test_state_spaces_of_rows_in_float32() -> None:
+    model = state_space(2, 1, False, rows=(3,))
+    wanted = statespace.kalman_filter(**model)
+    model = {name: np.float32(array) for name, array in model.items()}
+    model["endog"] = model["endog"].transpose(1, 0, 2)
+    arrays = {name: placed(array) for name, array in model.items()}
+    results = statespace.kalman_filter(**arrays, axis=0)
+    np.testing.assert_allclose(results.llf, wanted.llf, rtol=1e-6)
+    for result, exact in zip(results[2:], wanted[2:], strict=True):
+        assert result.dtype == np.float32
+        np.testing.assert_allclose(np.moveaxis(result, 0, 1), exact, rtol=1e-4, atol=1e-5)
+
+
+def test_a_steady_state_ends_with_a_missing_observation() -> None:
+    one = np.ones((1, 1))
+    endog = np.random.default_rng(0).normal(size=(400, 1))
+    endog[[200, 201, 350]] = np.nan
+    model = {
+        "endog": endog, "design": one, "obs_cov": one, "transition": 0.9 * one, "state_cov": one,
+        "initial_state": np.zeros(1), "initial_state_cov": one,
+    }  # fmt: skip
+    wanted = statespace.kalman_filter(**model)
+    results = statespace.kalman_filter(**{name: placed(array) for name, array in model.items()})
+    for result, exact in zip(results, wanted, strict=True):
+        np.testing.assert_allclose(result, exact, rtol=1e-13, atol=1e-14)
+
+
+def markov(count: int, varies: bool = False) -> tuple[Any, Any, Any]:
+    generator = np.random.default_rng(count)
+    return (
+        generator.dirichlet(np.ones(count)),
+        generator.dirichlet(np.ones(count), (STEPS, count) if varies else count),
+        generator.normal(scale=3.0, size=(STEPS, count)) - 100.0,
+    )
+
+
+def check_markov(model: tuple[Any, Any, Any], reset: Any = None) -> None:
+    wanted = hmm.forward_backward(*model, reset=reset)
+    results = hmm.forward_backward(*map(placed, model), reset=placed(reset))
+    np.testing.assert_allclose(results.log_prob, wanted.log_prob, rtol=1e-13)
+    np.testing.assert_allclose(results.posteriors, wanted.posteriors, rtol=1e-9, atol=1e-15)
+    log_prob = hmm.log_likelihood(*map(placed, model), reset=placed(reset))
+    np.testing.assert_allclose(log_prob, wanted.log_prob, rtol=1e-13)
+
+
+@pytest.mark.parametrize("reset", [None, MARKS])
+@pytest.mark.parametrize(
+    ("count", "varies"),
+    [(3, False), (3, True), pytest.param(1, False, marks=extended),
+     pytest.param(10, True, marks=extended)],
+)  # fmt: skip
+def test_markov_models(count: int, varies: bool, reset: Any) -> None:
+    model = markov(count, varies)
+    check_markov(model, reset)
+    wanted = hmm.viterbi(*model, reset=reset)
+    results = hmm.viterbi(*map(placed, model), reset=placed(reset))
+    np.testing.assert_array_equal(results.states, wanted.states)
+    np.testing.assert_allclose(results.log_prob, wanted.log_prob, rtol=1e-13)
+    chain = (*model[:2], np.random.default_rng(0).random(STEPS))
+    states = hmm.sample(*map(placed, chain), reset=placed(reset))
+    np.testing.assert_array_equal(states, hmm.sample(*chain, reset=reset))
+
+
+def test_impossible_sequences() -> None:
+    model = markov(3)
+    model[2][10] = -np.inf
+    check_markov(model, MARKS)
+    model[2][10, 1] = np.nan
+    assert np.isnan(hmm.log_likelihood(*map(placed, model), reset=placed(MARKS)))
+    assert np.isnan(hmm.viterbi(*map(placed, model)).log_prob)
+
+
+def test_possible_sequences_do_not_underflow() -> None:
+    unreachable = np.array([[-800.0, 0.0, 0.0], [0.0, 0.0, -800.0]])
+    check_markov((np.eye(3)[0], np.triu(np.full((3, 3), 0.3)), unreachable))
+    # The state that is less probable for 20 steps is the more probable one in the end.
+    overtaken = np.full((STEPS, 3), -60.0)
+    overtaken[:20, 0], overtaken[20:, 1] = 0, 0
+    check_markov((np.full(3, 1 / 3), np.eye(3), overtaken))
+    model = markov(3)
+    check_markov((model[0], model[1], 100 * (model[2] + 100)), MARKS)
+
+
+def test_no_state_of_probability_0_is_drawn() -> None:
+    """Ten times 0.1 is less than 1."""
+    startprob = np.array([0.1] * 10 + [0.0])
+    model = startprob, np.tile(startprob, (11, 1)), np.full(3, 1 - 2.0**-53)
+    np.testing.assert_array_equal(hmm.sample(*map(placed, model)), [9, 9, 9])
+
+
+def test_ties_go_to_the_lowest_state() -> None:
+    startprob, transmat = np.full(4, 0.25), np.full((4, 4), 0.1)
+    transmat[:2, :2] = transmat[2:, 2:] = 0.4
+    frames = np.repeat(np.random.default_rng(0).normal(scale=5.0, size=(STEPS, 2)), 2, axis=1)
+    model = startprob, transmat, frames
+    states = hmm.viterbi(*map(placed, model)).states
+    assert set(np.asarray(states)) == {0, 2}
+    np.testing.assert_array_equal(states, hmm.viterbi(*model).states)
+
+
+@pytest.mark.parametrize(
+    ("algebra", "structure"),
+    [
+        (("+", "*"), "general"), (("logsumexp", "+"), "general"), (("logsumexp", "+"), "diagonal"),
+        pytest.param(("max", "+"), "general", marks=extended),
+        pytest.param(("min", "+"), "general", marks=extended),
+    ],
+)  # fmt: skip
+def test_maps_of_many_states(algebra: Any, structure: str) -> None:
+    generator = np.random.default_rng(0)
+    matrix_map = mgrec.maps.matrix(5, algebra, structure)
+    matrices = generator.normal(size=(2, STEPS, *matrix_map.matrix_shape))
+    operands = matrices, generator.normal(size=(2, STEPS, 5)), generator.normal(size=(2, 5))
+    for reverse in (False, True):
+        for reset in (None, MARKS):
+            options = {"reverse": reverse, "axis": 1}
+            wanted = mgrec.scan(
+                matrix_map, *operands[:2], initial=operands[2], reset=reset, **options
+            )
+            matrices, vectors, initial = map(placed, operands)
+            states = mgrec.scan(
+                matrix_map, matrices, vectors, initial=initial, reset=placed(reset), **options
+            )
+            np.testing.assert_allclose(states, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_nan_stays_in_its_segment() -> None:
+    matrices, vectors = np.zeros((STEPS, 5, 5)), np.zeros((STEPS, 5))
+    vectors[3] = matrices[2] = np.nan
+    M, b, initial, reset = map(placed, (matrices, vectors, np.zeros(5), MARKS))
+    states = np.asarray(mgrec.scan(mgrec.maps.matrix(5), M, b, initial=initial, reset=reset))
+    assert not np.isnan(states[[0, 1, *range(5, STEPS)]]).any() and np.isnan(states[2:4]).all()
+
+
+def test_products_of_matrices_neither_overflow_nor_vanish() -> None:
+    """The product of 7 matrices overflows, and the states that it leads to do not."""
+    matrices = np.array([1e60, 1e-60])[np.arange(STEPS) // 7 % 2, None, None] * np.eye(5)
+    operands = matrices + np.roll(matrices, 1, axis=-1), np.zeros(5)
+    matrix_map, initial = mgrec.maps.matrix(5), np.full(5, 1e-302)
+    states = mgrec.scan(matrix_map, *map(placed, operands), initial=placed(initial))
+    wanted = mgrec.scan(matrix_map, *operands, initial=initial)
+    assert np.isfinite(wanted).all()
+    np.testing.assert_allclose(states, wanted, rtol=1e-13)
