@@ -19,8 +19,8 @@ WorkerLostError
 from .distributed.cluster.placement import colocate, persist_in_stages, pin_operands
 from .distributed.cluster.progress import progress
 from .distributed.cluster.warm_up import warm_up
+from .distributed.plan.functions import solve
 from .distributed.plan.messages import WorkerLostError
-from .distributed.plan.plans import solve
 
 __all__ = [
     "WorkerLostError",

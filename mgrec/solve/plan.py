@@ -23,10 +23,13 @@ def plan(
     Parameters
     ----------
     recurrence : callable
-        :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence`, :func:`mgrec.scan`,
-        :func:`mgrec.solve_tridiagonal`, :func:`mgrec.signal.lfilter`, :func:`mgrec.signal.sosfilt`,
-        :func:`mgrec.summed_area_table` over two axes, :func:`mgrec.wavefront`, or
-        :func:`mgrec.smith_waterman` for a score or the matrix.
+        A function that solves one recurrence: :func:`mgrec.linear_recurrence`,
+        :func:`mgrec.rational_recurrence`, :func:`mgrec.scan`, :func:`mgrec.solve_tridiagonal`,
+        :func:`mgrec.signal.lfilter`, :func:`mgrec.signal.sosfilt`, :func:`mgrec.summed_area_table`
+        over two axes, :func:`mgrec.wavefront`, or :func:`mgrec.smith_waterman` for a score or the
+        matrix. Or any function that calls such functions, as :func:`mgrec.signal.ewm` and those of
+        :mod:`mgrec.hmm` and :mod:`mgrec.statespace` do, or one of your own: each recurrence has a
+        plan, and the operations between them are a graph of Dask.
     *operands, **options
         Arguments of the recurrence. At least one operand is a Dask array. Operands are persisted,
         and kept until the plan is closed.
@@ -50,14 +53,15 @@ def plan(
         recurrence returns, as Dask arrays that are already in the memory of the workers. The final
         states `zf` of a filter are a NumPy array, which the next solve takes as `zi`. The score and
         the ends of an alignment are numbers. The method ``submit`` queues a solve and returns at
-        once; ``map`` solves for many operands. Call ``close()`` at the end, or use the plan in a
+        once; ``map`` solves for many operands. The plan of several recurrences has no ``submit``,
+        since each waits for the one before. Call ``close()`` at the end, or use the plan in a
         ``with`` statement.
 
     Raises
     ------
     TypeError
-        If the recurrence is another function, no operand is a Dask array, or `initial` or `zi` is
-        one.
+        If no operand is a Dask array, `initial` or `zi` is one, or the function sweeps a grid
+        several times. In the first call, if the function solves no recurrence over chunks.
     ValueError
         If the sizes of chunks are unknown.
     mgrec.dask.WorkerLostError
@@ -94,6 +98,6 @@ def plan(
     ...         float(u[-1].compute())
     1024.0
     """
-    from ..distributed.plan.plans import Plan
+    from ..distributed.plan.functions import build_plan
 
-    return Plan(recurrence, operands, options, client, timeout, in_flight).hold()
+    return build_plan(recurrence, operands, options, client, timeout, in_flight)

@@ -8,12 +8,11 @@ from clusters import two_workers
 import mgrec
 import mgrec.dask
 from mgrec.distributed.cluster.arguments import problem_of
-from mgrec.signal import filtfilt, lfilter
+from mgrec.signal import ewm, lfilter
 
 LAZY, SQUARE = da.ones(6, chunks=2), da.ones((6, 6), chunks=3)
 LETTERS, SCORES = da.ones(6, chunks=3, dtype="u1"), {"match": 2, "mismatch": -3, "gap": -5}
 UNKNOWN = LAZY[LAZY > 0]
-NOT_ALONG_AN_AXIS = r"a function that solves one recurrence along an axis, .*; got {}"
 WRONG_TYPES = {
     "colocate nothing": (lambda: mgrec.dask.colocate(), "given arrays; got none"),
     "colocate NumPy": (
@@ -29,10 +28,12 @@ WRONG_TYPES = {
     "progress of a list": (lambda: mgrec.dask.progress([1.0]), "got list"),
     "pins of an array": (lambda: mgrec.dask.pin_operands(LAZY), "client .* got Array"),
     "solve of another function": (
-        lambda: mgrec.dask.solve(np.negative, LAZY), NOT_ALONG_AN_AXIS.format("negative")
+        lambda: mgrec.dask.solve(np.negative, LAZY),
+        r"a function that solves recurrences over the chunks .*; negative solved none",
     ),
     "warm-up of another function": (
-        lambda: mgrec.dask.warm_up(np.add, LAZY, 1.0), NOT_ALONG_AN_AXIS.format("add")
+        lambda: mgrec.dask.warm_up(np.add, LAZY, 1.0),
+        r"a function that solves recurrences along an axis, .*; got add",
     ),
     "warm-up of no client": (
         lambda: mgrec.dask.warm_up(mgrec.linear_recurrence, 0.5, LAZY, client=LAZY),
@@ -42,9 +43,11 @@ WRONG_TYPES = {
         lambda: mgrec.plan(mgrec.linear_recurrence, 0.5, LAZY, initial=LAZY.sum()),
         "initial of a plan must be in host memory",
     ),
-    "plan of two filters": (
-        lambda: mgrec.plan(filtfilt, [1.0], [1.0, -0.5], LAZY),
-        "function that solves one recurrence.*got filtfilt",
+    "warm-up of a grid": (
+        lambda: mgrec.dask.warm_up(mgrec.summed_area_table, SQUARE), "got summed_area_table"
+    ),
+    "queued solves of several recurrences": (
+        lambda: mgrec.plan(ewm, LAZY, span=3.0).submit(), "submit needs a plan of one recurrence"
     ),
     "plan with a lazy zi": (
         lambda: mgrec.plan(lfilter, [1.0], [1.0, -0.5], LAZY, zi=LAZY[:1]),
@@ -92,11 +95,6 @@ REFUSED_GRIDS = {
         "output of smith_waterman must be 'score' or 'matrix' here; got 'alignment', .* call",
     ),
     "sweeps": ((mgrec.sor, (SQUARE,), {}), "got sor, which sweeps it several times: call sor"),
-    "three axes": (
-        (mgrec.summed_area_table, (da.ones((2, 2, 2), chunks=1),), {"axes": (0, 1, 2)}),
-        "one recurrence here; got summed_area_table over more than two axes",
-    ),
-    "another function": ((len, (SQUARE,), {}), "or over a grid once, .*; got len"),
 }
 
 
@@ -132,14 +130,11 @@ def test_what_is_refused(client, error, call, message):
 @pytest.mark.parametrize("name", TAKEN)
 def test_grids_that_plans_take(name):
     recurrence, operands, options = TAKEN[name]
-    assert problem_of(recurrence, operands, options, may_be_grid=True).shape == (6, 6)
-    if name != "scan":
-        with pytest.raises(TypeError, match=r"one recurrence along an axis, .* or lfilter; got"):
-            problem_of(recurrence, operands, options)
+    assert problem_of(recurrence, operands, options).shape == (6, 6)
 
 
 @pytest.mark.parametrize("name", REFUSED_GRIDS)
 def test_grids_that_plans_refuse(name):
     call, message = REFUSED_GRIDS[name]
     with pytest.raises(TypeError, match=message):
-        problem_of(*call, may_be_grid=True)
+        problem_of(*call)

@@ -13,12 +13,13 @@ from distributed import wait
 
 import mgrec
 import mgrec.dask
-from mgrec.distributed.plan import plans as dask_plans
+import mgrec.hmm
+from mgrec.distributed.plan import functions as dask_plans
 from mgrec.distributed.plan import shards as plan_shards
 from mgrec.distributed.tasks import phases, speculation
 from mgrec.filters import recurrence as filter_recurrence
 from mgrec.scans import recurrence as transfer_recurrence
-from mgrec.signal import lfilter
+from mgrec.signal import ewm, lfilter
 
 
 @pytest.mark.parametrize("initial", [0.0, 1e30, np.inf, np.nan])
@@ -102,3 +103,49 @@ def test_nothing_is_left_but_the_results_and_operands_that_were_persisted():
         wait_until(lambda: {str(k) for worker in workers_of(client) for k in worker.data} == keys)
         for w in results:
             np.testing.assert_array_equal(w[:3].compute(), [1, 1.5, 1.75])
+
+
+def smooth(x, *, rate):
+    forward = mgrec.linear_recurrence(rate, x)
+    return 2 * mgrec.linear_recurrence(rate, forward + 1, reverse=True)
+
+
+COMPOSED = {
+    "own": (smooth, {"rate": 0.5}),
+    "ewm": (ewm, {"span": 5.0}),
+    "table over three axes": (
+        lambda x: mgrec.summed_area_table(x.reshape(2, 4, 4), axes=(0, 1, 2)), {},
+    ),
+    "scores of a hidden Markov model": (
+        lambda x: mgrec.hmm.viterbi([0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], x.reshape(16, 2)), {},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_a_function_may_solve_several_recurrences(client, name):
+    function, options = COMPOSED[name]
+    arrays = [da.from_array(np.random.default_rng(k).random(32), chunks=8) for k in range(2)]
+    with mgrec.plan(function, arrays[0], **options) as plan:
+        solved = [plan(), *plan.map(arrays)]
+        assert "mgrec.plan of" in repr(plan)
+    with pytest.raises(RuntimeError, match="the plan is closed"):
+        plan()
+    solved.append(mgrec.dask.solve(function, arrays[1], **options))
+    for k, result in zip((0, 0, 1, 1), solved, strict=True):
+        wanted = dask.compute(function(arrays[k], **options))[0]
+        for one, other in zip(as_tuple(result), as_tuple(wanted), strict=True):
+            np.testing.assert_array_equal(one.compute(), other)
+
+
+def as_tuple(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+def test_operands_of_another_kind_of_call_are_refused(client):
+    x = da.ones((2, 4, 4), chunks=2)
+    with (
+        mgrec.plan(mgrec.summed_area_table, x, axes=(1, 2)) as plan,
+        pytest.raises(ValueError, match="is several recurrences: build a plan with them"),
+    ):
+        plan(x, axes=(0, 1, 2))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import dask.array.core as da
 from distributed import Client, default_client
 
 from ...core.arrays.interop import require_native
-from ...core.contract.grid import Grid, Swept, Traceback
+from ...core.contract.grid import Swept, Traceback
 from ...core.contract.problem import Composed, Problem
-from ...core.contract.recurrence import AlongAxis
 from ..expressions import as_graphs
 
 
@@ -30,15 +30,11 @@ def check_dask_array(name: str, array: Any) -> None:
 
 
 def problem_of(
-    recurrence: Any,
-    operands: Sequence[Any],
-    options: Mapping[str, Any],
-    *,
-    may_be_grid: bool = False,
-) -> Problem:
-    """Return the problem that a call of a public function would solve over Dask arrays.
+    recurrence: Any, operands: Sequence[Any], options: Mapping[str, Any]
+) -> Problem | Composed:
+    """Return the problem that a call of a function would solve over Dask arrays.
 
-    It must go along an axis, or over a grid if `may_be_grid`.
+    It may be several: any function may be called that calls functions of mgrec.
     """
     operands, options = as_graphs((operands, options))
     if not callable(recurrence):
@@ -48,24 +44,15 @@ def problem_of(
     if not any(isinstance(operand, da.Array) for operand in (*operands, *options.values())):
         raise TypeError("the recurrence needs a Dask array among its operands; got none")
     build = getattr(recurrence, "build", None)
-    problem = build(*operands, **options) if build else None
-    if isinstance(problem, Composed):
-        raise TypeError(
-            f"recurrence must be one recurrence here; got {problem.name}, which is several, one "
-            f"after the other: plan or solve them one by one"
-        )
-    solved = getattr(problem, "recurrence", None)
-    name = getattr(recurrence, "__name__", recurrence)
-    if may_be_grid:
-        _check_grid(solved, name)
-    topologies = (AlongAxis, Grid) if may_be_grid else AlongAxis
-    if isinstance(problem, Problem) and isinstance(solved, topologies):
-        return problem
-    grids = ", or over a grid once, such as summed_area_table" if may_be_grid else ""
-    raise TypeError(
-        f"recurrence must be a function that solves one recurrence along an axis, such as "
-        f"linear_recurrence, scan or lfilter{grids}; got {name}"
+    name = getattr(recurrence, "__name__", repr(recurrence))
+    problem: Problem | Composed = (
+        build(*operands, **options)
+        if build
+        else Composed(name, partial(recurrence, *operands, **options))
     )
+    if isinstance(problem, Problem):
+        _check_grid(problem.recurrence, name)
+    return problem
 
 
 def _check_grid(recurrence: Any, name: str) -> None:

@@ -14,8 +14,10 @@ from distributed import Client, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from ...core.backends import backend_of
+from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import AlongAxis, ChunkInputs
-from ..graph.aligned import align_problem, chunk_indices_of
+from ..graph.aligned import AlignedProblem, align_problem, chunk_indices_of
+from ..graph.build import SOLVER
 from ..tasks.phases import determine_block, precompute_block, propagate_group
 from ..tasks.speculation import determine_from_blocks
 from .arguments import client_of, problem_of
@@ -96,9 +98,8 @@ def warm_up(
     Parameters
     ----------
     recurrence : callable
-        :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence`,
-        :func:`mgrec.scan`, :func:`mgrec.solve_tridiagonal`, :func:`mgrec.signal.lfilter` or
-        :func:`mgrec.signal.sosfilt`.
+        A function that solves recurrences along an axis, such as :func:`mgrec.linear_recurrence`,
+        or one that calls such functions: ``lambda x: 1 + mgrec.signal.ewm(x, span=30)``.
     *operands, **options
         Arguments of the recurrence; at least one operand is a Dask array. It is not computed:
         only its chunks, dtype and type of array are used.
@@ -108,7 +109,7 @@ def warm_up(
     Raises
     ------
     TypeError
-        The recurrence is another function, or no operand is a Dask array.
+        No recurrence along an axis is solved, or no operand is a Dask array.
     ValueError
         Sizes of chunks are unknown.
 
@@ -127,9 +128,33 @@ def warm_up(
     ...     float(mgrec.linear_recurrence(0.5, t)[-1].compute())
     2.0
     """
-    problem = problem_of(recurrence, operands, options)
+    problems = _along_axis(problem_of(recurrence, operands, options))
+    if not problems:
+        name = getattr(recurrence, "__name__", repr(recurrence))
+        raise TypeError(
+            f"recurrence must be a function that solves recurrences along an axis, such as "
+            f"linear_recurrence, scan or lfilter; got {name}"
+        )
     client = client_of(client)
-    aligned = align_problem(problem)
+    for problem in problems:
+        _warm_up(client, align_problem(problem))
+
+
+def _along_axis(problem: Problem | Composed) -> list[Problem]:
+    """Return the problems along an axis that a call solves, without computing anything."""
+    problems = list[Problem]()
+    if isinstance(problem, Problem):
+        problems.append(problem)
+    else:
+        token = SOLVER.set(problems.append)
+        try:
+            problem.solve()
+        finally:
+            SOLVER.reset(token)
+    return [problem for problem in problems if isinstance(problem.recurrence, AlongAxis)]
+
+
+def _warm_up(client: Client, aligned: AlignedProblem) -> None:
     if aligned.has_unknown_sizes:
         raise ValueError(
             "warm_up needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"

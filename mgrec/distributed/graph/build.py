@@ -8,6 +8,8 @@ whose chunks depend on their neighbours only. grids.py has the graphs of grids.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 from dask.base import tokenize
@@ -29,10 +31,18 @@ MANY_CHUNKS = 2000
 
 Solved = tuple[tuple[Any, ...], Any]
 """The results, one array for each scalar of the state, and the carry-out or None."""
+SOLVER: ContextVar[Callable[[Problem], Solved | None] | None] = ContextVar("solver", default=None)
+"""Solves problems of this context in place of their graphs; None for problems that it cannot."""
 
 
 def solve(problem: Problem) -> Solved:
-    """Return the lazy results of a problem, and its lazy carry-out if the caller needs it."""
+    """Return the results of a problem, and its carry-out if the caller needs it; lazy ones."""
+    solver = SOLVER.get()
+    solved = solver(problem) if solver else None
+    return _solve_by_graph(problem) if solved is None else solved
+
+
+def _solve_by_graph(problem: Problem) -> Solved:
     aligned = align_problem(problem)
     recurrence, blocks = aligned.recurrence, aligned.blocks
     if recurrence.results:

@@ -60,7 +60,7 @@ class Call:
             blocks.append(block)
         self.aligned = replace(aligned, blocks=tuple(blocks))
         if any(future.status != "finished" for future in futures):
-            _wait_for(client, futures)
+            wait_for(client, futures)
 
     def locate(self, client: Client) -> dict[Any, tuple[str, ...]]:
         """Return the workers that store each block."""
@@ -69,7 +69,7 @@ class Call:
         if not all(where.values()):
             # A worker was just lost: Dask computes its blocks again.
             sleep(NOTIFICATION)
-            _wait_for(client, futures)
+            wait_for(client, futures)
             where = client.who_has(futures)
         return where
 
@@ -163,7 +163,7 @@ def _are_interchangeable(first: object, other: object) -> bool:
     return first is other and (first is None or callable(first) or isinstance(first, str))
 
 
-def _wait_for(client: Client, futures: list[Future]) -> None:
+def wait_for(client: Client, futures: list[Future]) -> None:
     """Wait for operands; raise the error of one that failed."""
     with client.as_current():
         wait(futures)

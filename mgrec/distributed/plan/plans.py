@@ -7,7 +7,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from math import prod
@@ -21,26 +20,26 @@ from distributed.protocol.pickle import dumps
 
 from ...core.backends import backend_of
 from ...core.contract.grid import Grid
-from ...core.contract.problem import Problem
+from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import AlongAxis
-from ..cluster.arguments import client_of, problem_of
+from ..cluster.arguments import problem_of
 from ..expressions import accepts_expressions
-from ..graph.aligned import align_problem
+from ..graph.aligned import AlignedProblem, align_problem
+from ..graph.build import Solved
 from ..observability import log_planned
 from .assignment import Shard, assign, row_of
 from .bands import assign_bands
 from .calls import Call
 from .messages import PlanShard, Request, WorkerLostError
 from .results import REGISTERING, Layout, Solution, SolvedArray, register_if_alive, solution_of
-from .session import FIRST, PATIENCE, PendingRequest, session_of
+from .session import FIRST, PATIENCE, Messages, PendingRequest, session_of
 
 # The default number of unfinished solves: at least 2, and at most 64, as many as have this many
 # bytes of results on a worker together. Their requests, summaries and answers are sent together. A
 # GPU needs more of them than a CPU, which has nothing to do while messages are on their way: two
 # H100 took 3.0 ms a solve with 2 results of 2 GB in flight, 2.6 with 3 or 4.
 SMALL, LARGE, MOST = 1 << 22, 1 << 31, 64
-# As often as Dask retries a task whose workers die (distributed.scheduler.allowed-failures).
-ATTEMPTS = 4
+Arguments = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 class Plan:
@@ -48,20 +47,13 @@ class Plan:
 
     def __init__(
         self,
-        recurrence: Callable[..., Any],
-        operands: Any,
-        options: Any,
-        client: Client | None,
-        timeout: float = 10.0,
-        in_flight: int | None = None,
+        problem: Problem,
+        arguments: Arguments,
+        client: Client,
+        timeout: float,
+        in_flight: int | None,
     ) -> None:
-        _check_positive("timeout", timeout)
-        _check_positive("in_flight", 2 if in_flight is None else in_flight)
-        self._problem = problem_of(recurrence, operands, options, may_be_grid=True)
-        self.client = client_of(client)
-        if self.client.asynchronous:
-            raise TypeError("a plan needs a client that waits; got an asynchronous one")
-        self._arguments = (recurrence, operands, options)
+        self._problem, self._arguments, self.client = problem, arguments, client
         self._name, self._numbers = uuid4().hex[:16], count(1)
         self._timeout, self._state = float(timeout), _State()
         self._session = session_of(self.client)
@@ -165,7 +157,7 @@ class Plan:
         ValueError
             Operands have another shape, other chunks or another dtype.
         """
-        return self._start(operands, options).result()
+        return self._start(*self._call(operands, options)).result()
 
     @accepts_expressions
     def submit(self, *operands: Any, **options: Any) -> Any:
@@ -210,7 +202,7 @@ class Plan:
                 f"submit needs a function that returns only Dask arrays; {self!r} also returns "
                 f"values in host memory: call the plan, or use its map"
             )
-        started = self._start(operands, options, self._slots)
+        started = self._start(*self._call(operands, options), self._slots)
         return started.problem.to_return_value(started.arrays, None)
 
     def map(self, operands: Iterable[Any], *, in_flight: int | None = None) -> Iterator[Any]:
@@ -230,14 +222,14 @@ class Plan:
             of its results.
         """
         in_flight, started = in_flight or self._in_flight, deque[_Started]()
-        _check_positive("in_flight", in_flight)
+        check_positive("in_flight", in_flight)
         for arguments in operands:
             # Half of the solves start in one moment, so that their requests are sent together.
             most = in_flight // 2 if len(started) >= in_flight else in_flight
             while started and (len(started) > most or started[0].solution.request.done.done()):
                 yield self._result(started.popleft())
             arguments = arguments if isinstance(arguments, tuple) else (arguments,)
-            started.append(self._start(arguments, {}))
+            started.append(self._start(*self._call(arguments, {})))
         while started:
             yield self._result(started.popleft())
 
@@ -250,12 +242,21 @@ class Plan:
         self._remove()
         self._state.error = self._state.error or RuntimeError("the plan is closed")
 
+    def solve(self, problem: Problem) -> Solved:
+        """Solve a problem like that of the plan; return the results and the final states."""
+        self._check_open()
+        is_first = problem is self._problem
+        started = self._start(*(self._call((), {}) if is_first else self._call_of(problem)))
+        return started.arrays, started.final(started.solution.wait())
+
     def _start(
-        self, operands: Any, options: Any, slots: BoundedSemaphore | None = None
+        self,
+        problem: Problem,
+        call: Call,
+        messages: Messages,
+        slots: BoundedSemaphore | None = None,
     ) -> _Started:
         start = time.perf_counter()
-        self._check_open()
-        problem, call, messages = self._call(operands, options)
         while slots and not slots.acquire(timeout=1.0):
             self._check_open()
         name, state, request = (
@@ -280,24 +281,35 @@ class Plan:
         arrays = tuple(SolvedArray.of(solution, result) for result in self._layout.names(name))
         return _Started(solution, arrays, problem, call, start)
 
-    def _call(self, operands: Any, options: Any) -> tuple[Problem, Call, dict[str, Any]]:
+    def _call(self, operands: Any, options: Any) -> tuple[Problem, Call, Messages]:
         """Return the problem and the operands of a call, and its message to each worker."""
+        self._check_open()
         recurrence, first, first_options = self._arguments
         if not operands and not options:
             return self._problem, self._first, dict.fromkeys(self._shards, (self._name, None, None))
         aligned = None if options else self._first.with_operands(first, operands)
-        is_prepared, problem = aligned is not None, self._problem
         if aligned is None:
             options = {**first_options, **options}
-            problem = problem_of(recurrence, operands or first, options, may_be_grid=True)
-            aligned = align_problem(problem)
-        call = Call(aligned, self.client, self._name, self._first.aligned.blocks)
-        names = [block.name for block in call.aligned.blocks]
-        if is_prepared:
-            return problem, call, dict.fromkeys(self._shards, (self._name, names, None))
+            problem = problem_of(recurrence, operands or first, options)
+            if isinstance(problem, Composed):
+                raise ValueError(
+                    f"operands of a plan must be like those it was built with; got operands for "
+                    f"which {problem.name} is several recurrences: build a plan with them"
+                )
+            return self._call_of(problem)
+        call, names = self._with_names(aligned)
+        return self._problem, call, dict.fromkeys(self._shards, (self._name, names, None))
+
+    def _call_of(self, problem: Problem) -> tuple[Problem, Call, Messages]:
+        """Return what `_call` returns for a call that may differ in more than its Dask arrays."""
+        call, names = self._with_names(align_problem(problem))
         call.check_like(self._first)
         requests = self._requests(call).items()
         return problem, call, {to: (self._name, names, dumps(request)) for to, request in requests}
+
+    def _with_names(self, aligned: AlignedProblem) -> tuple[Call, list[str]]:
+        call = Call(aligned, self.client, self._name, self._first.aligned.blocks)
+        return call, [block.name for block in call.aligned.blocks]
 
     def _check_open(self) -> None:
         if self.client.status != "running":
@@ -357,83 +369,20 @@ class _Started:
         """Wait, and return the value of the function."""
         answers = self.solution.wait()
         log_planned(self.arrays, len(answers), time.perf_counter() - self.start)
-        recurrence, final = self.call.aligned.recurrence, None
+        return self.problem.to_return_value(self.arrays, self.final(answers))
+
+    def final(self, answers: Mapping[str, Any]) -> Any:
+        """Return the final states, or the result of a grid without an array, or None."""
+        recurrence = self.call.aligned.recurrence
         present = [answer for answer in answers.values() if answer is not None]
         if not isinstance(recurrence, AlongAxis):
-            final = next(iter(present), None)
-        elif recurrence.returns_final_state:
-            states = {row: state for answer in present for row, state in answer.items()}
-            final = self.call.join_carry_outs(states)
-        return self.problem.to_return_value(self.arrays, final)
+            return next(iter(present), None)
+        if not recurrence.returns_final_state:
+            return None
+        states = {row: state for answer in present for row, state in answer.items()}
+        return self.call.join_carry_outs(states)
 
 
-def _check_positive(name: str, value: object) -> None:
+def check_positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ValueError(f"{name} must be a positive number; got {value!r}")
-
-
-def solve(
-    recurrence: Callable[..., Any], *operands: Any, client: Client | None = None, **options: Any
-) -> Any:
-    """Solve a recurrence over Dask arrays at once, without a graph.
-
-    A graph costs the scheduler about half a millisecond a chunk, and three rounds. `solve` sends
-    one message to each worker, and the workers send each other the summaries of their chunks. With
-    many chunks it takes less time than a graph with one task a chunk, with few a third of the time
-    of the recurrence's graph. For many solves of one shape :func:`mgrec.plan` saves 2 ms more.
-
-    Parameters
-    ----------
-    recurrence : callable
-        :func:`mgrec.linear_recurrence`, :func:`mgrec.rational_recurrence`,
-        :func:`mgrec.scan`, :func:`mgrec.solve_tridiagonal`, :func:`mgrec.signal.lfilter`,
-        :func:`mgrec.signal.sosfilt`, :func:`mgrec.summed_area_table` over two axes,
-        :func:`mgrec.wavefront`, or :func:`mgrec.smith_waterman` for a score or the matrix.
-    *operands, **options
-        Arguments of the recurrence; at least one operand is a Dask array. Operands are persisted
-        first if they are not, and must fit into the memory of the workers together.
-    client : distributed.Client, optional
-        Default: the default client.
-
-    Returns
-    -------
-    dask.array.Array, or tuple of these
-        The return value of the recurrence, with the same bits, in the memory of the workers. The
-        states after the last sample, `zf` of a filter, are a NumPy array, and the score and the
-        ends of an alignment are numbers.
-
-    Raises
-    ------
-    TypeError
-        The recurrence is another function, no operand is a Dask array, or `initial` or `zi`
-        is one.
-    ValueError
-        Sizes of chunks are unknown.
-    mgrec.dask.WorkerLostError
-        Workers were lost in four solves in a row.
-
-    Notes
-    -----
-    If a worker is lost meanwhile, Dask computes its operands again and `solve` is repeated.
-    Results of a worker that is lost later are gone, since no graph can compute them again.
-
-    Examples
-    --------
-    >>> import dask.array as da, mgrec, mgrec.dask
-    >>> from distributed import Client
-    >>> with Client(processes=False, n_workers=2, dashboard_address=None):
-    ...     t = da.ones(1000, chunks=10).persist()
-    ...     w = mgrec.dask.solve(mgrec.linear_recurrence, 0.5, t)
-    ...     float(w[-1].compute())
-    2.0
-    """
-    client = client_of(client)
-
-    def once() -> Any:
-        with Plan(recurrence, operands, options, client) as plan:
-            return plan()
-
-    for _ in range(ATTEMPTS - 1):
-        with suppress(WorkerLostError):
-            return once()
-    return once()
