@@ -18,12 +18,19 @@ from faults import die, die_in
 import mgrec
 import mgrec.dask
 from mgrec.distributed.plan.assignment import BandShard
-from mgrec.signal import lfilter, sosfilt
+from mgrec.signal import ewm, lfilter, sosfilt
 
 pytestmark = pytest.mark.gpu
 
 CHUNKS, CHUNK = 20, 3000
 SOS = [[0.2, 0.1, 0.0, 1.0, -0.5, 0.1], [1.0, 0.5, 0.0, 1.0, -0.3, 0.2]]
+
+
+def smooth(s, t):
+    forward = mgrec.linear_recurrence(s, t)
+    return 2 * mgrec.linear_recurrence(0.5, forward + 1, reverse=True)
+
+
 CASES = {
     "constant": (mgrec.linear_recurrence, lambda s, t: (0.5, t), {"initial": 2.0}),
     "arrays": (mgrec.linear_recurrence, lambda s, t: (s, t), {"reverse": True}),
@@ -31,6 +38,8 @@ CASES = {
     "rational": (mgrec.rational_recurrence, lambda s, t: (s, t, 0.5, 2.0), {"initial": 0.25}),
     "lfilter": (lfilter, lambda s, t: ([0.2, 0.3], [1.0, -0.9, 0.5], t), {}),
     "sosfilt with zi": (sosfilt, lambda s, t: (SOS, t), {"zi": np.ones((2, 2))}),
+    "two recurrences": (smooth, lambda s, t: (s, t), {}),
+    "ewm": (ewm, lambda s, t: (t,), {"span": 5.0}),
 }
 
 

@@ -74,13 +74,13 @@ def precompute_ends(ends: Ends, chunk: Chunk, rows: int) -> Summarise | None:
     chunk = chunk.map_arrays(on_device, chunk.shape)
     shapes = tuple([operand.shape for operand in chunk.operands])
     layout = chunk.shape, chunk.dtype, shapes, _are_aligned(chunk.operands)
-    words, run = _launch_of_ends(*layout, ends[:2], rows, cupy.cuda.runtime.getDevice())
-    if run is None:
+    words, launch = _launch_of_ends(*layout, ends[:2], rows, cupy.cuda.runtime.getDevice())
+    if launch is None:
         return None
     cells = empty_pinned((2, chunk.shape[2], 2, CELL // 2), chunk.dtype)
     words = words.copy()
     words[ADDRESSES] = [*_addresses(chunk), 0, cells.ctypes.data, 0]
-    run((pack_words(words),))
+    launch((pack_words(words),))
     wait = after_launches(cells)
     return lambda: InterfaceRows(np.ascontiguousarray(wait().transpose(2, 3, 0, 1)))
 
