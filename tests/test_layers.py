@@ -54,6 +54,7 @@ OWNERS = {
     "numba": ("engines/cpu", CPU),
     "llvmlite": ("engines/cpu", CPU),
     "torch": ("solve/torch_operators.py",),
+    "jax": ("solve/jax_callbacks.py",),
     # A caller who passes a DataArray has imported it.
     "xarray": ("xarray", "solve/labelled.py", "cli"),
     "Bio": ("cli", "grids/alignment/scoring.py"),

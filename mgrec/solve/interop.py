@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ..core.arrays.interop import FromNative, NonNativeArray, library_of, result_converter
 from ..distributed.expressions import leaves
 from .labelled import solve_labelled
-from .rules import qualified_name
+from .rules import qualified_name, rules
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -68,6 +68,11 @@ def call_native(
         operator = torch_operators.OPERATORS.get(qualified_name(function))
         if operator is not None and torch_operators.is_recorded(values):
             return torch_operators.call(operator, operands, options)
+    if "jax" in libraries:
+        from . import jax_callbacks
+
+        if qualified_name(function) in rules() and jax_callbacks.is_traced(values):
+            return jax_callbacks.call(qualified_name(function), operands, options)
     adapter = Adapter()
     names = _names(function, len(operands))
     native = [adapter.to_native(name, x) for name, x in zip(names, operands, strict=True)]

@@ -13,6 +13,8 @@ import numpy as np
 _PACKAGE = __package__.partition(".")[0]
 _FAMILIES = ("ewm", "filters", "scans", "tridiagonal")
 """Families whose module ``adjoint`` has ``RULES``."""
+_DEFAULTS = ("auto", "stream", "mean")
+"""Defaults of options without a rule."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,21 @@ class Rule:
         """Defaults of the arguments; None for arrays."""
         options = {name: default for name, (_, default) in self.options.items()}
         return {**dict.fromkeys(self.names), **options}
+
+    def bind(self, arguments: dict[str, Any], place: str) -> dict[str, Any]:
+        """Return the arguments that the rule has, with defaults; raise TypeError for others.
+
+        `place` is where the function is called, for the message.
+        """
+        kept = self.defaults
+        for name, value in arguments.items():
+            if name in kept:
+                kept[name] = value
+            elif not (value is None or (isinstance(value, str) and value in _DEFAULTS)):
+                raise TypeError(
+                    f"{name} is not supported for {place}; got a {type(value).__name__}"
+                )
+        return kept
 
     def solve(self, arguments: dict[str, Any]) -> tuple[Any, ...]:
         """Call the function; return a tuple of results."""

@@ -18,6 +18,8 @@ import torch
 from ..core.arrays.interop import library_of, to_native
 from .rules import Rule, rules
 
+_PLACE = "tensors that require gradients, nor inside of torch.compile"
+
 
 @dataclass(frozen=True)
 class Operator:
@@ -42,13 +44,10 @@ def is_recorded(values: Sequence[Any]) -> bool:
 def call(operator: Operator, operands: Sequence[Any], options: dict[str, Any]) -> Any:
     """Call an operator with the arguments of the public function."""
     rule, named = operator.rule, zip(operator.parameters, operands, strict=False)
-    arguments = {**rule.defaults, **dict(named), **options}
+    arguments = rule.bind({**dict(named), **options}, _PLACE)
     tensors = [x for x in map(arguments.get, rule.names) if isinstance(x, torch.Tensor)]
-    for key in list(arguments):
-        if key in rule.names:
-            arguments[key] = _as_tensor(arguments[key], tensors[0])
-        elif key not in rule.options:
-            _refuse(key, arguments.pop(key))
+    for key in rule.names:
+        arguments[key] = _as_tensor(arguments[key], tensors[0])
     results = operator.run(**arguments)
     return results[0] if len(results) == 1 else tuple(results)
 
@@ -60,15 +59,6 @@ def _as_tensor(value: Any, like: Any) -> Any:
     if isinstance(value, (int, float, complex)):
         return torch.zeros((), dtype=like.dtype) + value
     return torch.as_tensor(np.asarray(value))
-
-
-def _refuse(name: str, value: Any) -> None:
-    """Raise TypeError if an argument without a rule is not its default."""
-    if not (value is None or (isinstance(value, str) and value in ("auto", "stream", "mean"))):
-        raise TypeError(
-            f"{name} is not supported for tensors that require gradients, nor inside of "
-            f"torch.compile; got a {type(value).__name__}"
-        )
 
 
 def _define(rule: Rule) -> Any:

@@ -1,0 +1,93 @@
+"""Public functions inside jax: jit, grad of both orders, and vmap."""
+
+import adjoint_cases
+import numpy as np
+import pytest
+
+import mgrec
+from mgrec import signal
+
+jax = pytest.importorskip("jax", reason="jax is not installed (pip install 'mgrec[dev]')")
+pytestmark = pytest.mark.extended
+
+CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"]}
+FEW = [name for name in CASES if "axis 0" not in name]
+
+
+@pytest.fixture(autouse=True)
+def wide():
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        yield
+
+
+def call_of(name):
+    """The function of the arrays alone, with a_0 = 1 in all sections; and the arrays."""
+    case = CASES[name]
+    places = [k for k, x in enumerate(case.arrays) if isinstance(x, np.ndarray)]
+
+    def call(*arrays):
+        arguments = list(case.arrays)
+        for place, array in zip(places, arrays, strict=True):
+            arguments[place] = array
+        if "sosfilt" in name:
+            arguments[0] = jax.numpy.where(np.arange(6) == 3, 1.0, arguments[0])
+        return case.function(*arguments)
+
+    return call, [case.arrays[k] for k in places]
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_gradients(name):
+    from jax.test_util import check_grads
+
+    call, arrays = call_of(name)
+    # The weights of a mean depend on which values are missing, and so on the values.
+    check_grads(call, arrays, order=1 if name == "ewm" else 2, modes=("rev",))
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_jit(name):
+    call, arrays = call_of(name)
+    jax.tree.map(np.testing.assert_array_equal, jax.jit(call)(*arrays), call(*arrays))
+
+
+def test_complex_gradients_are_those_of_jax():
+    s = np.array([0.5 + 0.2j, -0.3j, 0.4 - 0.1j])
+
+    def loop(s):
+        w = 0
+        for k in range(3):
+            w = s[k] * w + 1
+        return abs(w)
+
+    found = jax.grad(lambda s: abs(mgrec.linear_recurrence(s, np.ones(3))[-1]))(s)
+    np.testing.assert_allclose(found, jax.grad(loop)(s), rtol=1e-12)
+
+
+def test_vmap():
+    s, t = adjoint_cases.numbers(3), adjoint_cases.numbers(3, 5)
+    found = jax.vmap(mgrec.linear_recurrence)(s, t)
+    np.testing.assert_array_equal(found, mgrec.linear_recurrence(s[:, None], t))
+    along_0 = jax.vmap(lambda t: mgrec.linear_recurrence(0.5, t, axis=0))(t[..., None])
+    np.testing.assert_array_equal(along_0[..., 0], mgrec.linear_recurrence(0.5, t))
+
+    def loss(s, t):
+        return (mgrec.linear_recurrence(s, t) ** 2).sum()
+
+    found = jax.vmap(jax.grad(loss), (None, 0))(0.5, t)
+    expected = [jax.grad(loss)(0.5, row) for row in t]
+    np.testing.assert_allclose(found, np.array(expected), rtol=1e-12)
+
+
+def test_narrow_numbers_stay_narrow():
+    x = jax.numpy.ones(5, np.float32)
+    found = jax.grad(lambda x: signal.lfilter([0.5], [1, -0.5], x).sum())(x)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, [0.96875, 0.9375, 0.875, 0.75, 0.5])
+
+
+def test_options_without_gradients_are_refused():
+    with pytest.raises(TypeError, match="reset is not supported for traced arrays of jax; got a"):
+        jax.jit(lambda t: mgrec.linear_recurrence(0.5, t, reset=np.arange(3)))(np.ones(3))
+    with pytest.raises(TypeError, match=r"must be an array; got a tracer.* call mgrec outside"):
+        jax.jit(lambda t: mgrec.weighted_scan(t, 0.5))(np.ones(3))
