@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .adjoint import conj
 from .rules import common_dtype, rules
 
 
@@ -63,10 +62,10 @@ def _differentiable(
         return rule.solve(named([np.asarray(array) for array in arrays]))
 
     def compose(grads: Sequence[Any], result: Any, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        grad, grad_zf = (*map(conj, grads), None)[:2]
+        grad, grad_zf = (*(grad.conj() for grad in grads), None)[:2]
         gradients = rule.compose(grad, grad_zf, result, named(arrays), given)
         of_arrays = dict(zip(rule.names, gradients, strict=True))
-        return tuple(conj(of_arrays[key]) for key in given)
+        return tuple(of_arrays[key].conj() for key in given)
 
     def adjoint_on_host(grads: Any, result: Any, arrays: Any) -> tuple[Any, ...]:
         return compose(*jax.tree.map(np.asarray, (grads, result, arrays)))
