@@ -18,7 +18,7 @@ from faults import die, die_in
 import mgrec
 import mgrec.dask
 from mgrec.distributed.plan.assignment import BandShard
-from mgrec.signal import ewm, lfilter, sosfilt
+from mgrec.signal import lfilter, sosfilt
 
 pytestmark = pytest.mark.gpu
 
@@ -39,7 +39,6 @@ CASES = {
     "lfilter": (lfilter, lambda s, t: ([0.2, 0.3], [1.0, -0.9, 0.5], t), {}),
     "sosfilt with zi": (sosfilt, lambda s, t: (SOS, t), {"zi": np.ones((2, 2))}),
     "two recurrences": (smooth, lambda s, t: (s, t), {}),
-    "ewm": (ewm, lambda s, t: (t,), {"span": 5.0}),
 }
 
 
