@@ -48,30 +48,41 @@ def missing_for_gpu() -> str | None:
     return None if devices else "CuPy finds no GPU"
 
 
-def pytest_report_header(config):
+def left_out(config) -> dict[str, str]:
+    """Return the markers of tests that do not run, and why."""
+    reasons = {}
     if not config.getoption("extended"):
-        return "left out to keep the suite short: tests marked extended (give --extended)"
+        reasons["extended"] = "to keep the suite short (give --extended)"
+    missing = missing_for_gpu()
+    if missing and not config.getoption("require_gpu"):
+        reasons["gpu"] = missing
+    return reasons
+
+
+def pytest_report_header(config):
+    return [f"left out: tests marked {name}: {why}" for name, why in left_out(config).items()]
 
 
 def pytest_collection_modifyitems(config, items):
     """Files with slow tests first: at the end no process is left alone with one."""
-    if not config.getoption("extended"):
-        # Skipped one by one, two thousand tests take seconds.
-        left_out = [item for item in items if item.get_closest_marker("extended")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("extended")]
+    # Skipped one by one, thousands of tests take seconds.
+    names = left_out(config)
+    deselected = [item for item in items if any(map(item.get_closest_marker, names))]
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = [item for item in items if not any(map(item.get_closest_marker, names))]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_runtest_setup(item):
-    if item.get_closest_marker("gpu") is None:
-        return
-    missing = missing_for_gpu()
-    if missing and item.config.getoption("require_gpu"):
+    if item.get_closest_marker("gpu") and (missing := missing_for_gpu()):
         pytest.fail(f"needs a CUDA GPU: {missing}", pytrace=False)
-    if missing:
-        pytest.skip(f"needs a CUDA GPU: {missing}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_heap():
+    """Collections that tests ask for look at what is made from here on alone."""
+    gc.freeze()
 
 
 @pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])

@@ -257,6 +257,7 @@ def test_a_worker_out_of_file_descriptors_ends_nobodys_wait(processes):
     client = processes
     t = client.persist(da.ones(40, chunks=10) + 0)
     wait(t)
+    mgrec.linear_recurrence(0.5, t).compute()  # its code is loaded from files
     victim = next(iter(client.nthreads()))
     client.run(_take_all_descriptors, workers=[victim])
     try:
