@@ -155,7 +155,7 @@ def move(request, monkeypatch):
 
 
 HAS_KERNELS = Backend.has_kernels
-HOST = [("mean", False), ("cov", False)]
+HOST = [("cov", False)]
 
 
 def weighting(device, *case):

@@ -10,7 +10,7 @@ from mgrec.signal import filtfilt, lfilter, lfilter_zi, lfiltic, sosfilt, sosfil
 
 pytestmark = pytest.mark.quick
 
-FILTER = signal.butter(4, 0.3)
+FILTER = signal.butter(3, 0.4)
 
 
 def draw(*shape):
@@ -107,7 +107,7 @@ def test_states_of_sections_are_scipys(dtype):
 
 
 def test_the_result_is_written_to_out(xp):
-    x, zi = xp.asarray(draw(3, 50)), draw(3, 4)
+    x, zi = xp.asarray(draw(3, 50)), draw(3, 3)
     out, single = xp.full((3, 50), np.nan), xp.full((3, 50), np.nan, "f4")
     assert lfilter(*FILTER, x, out=out) is out
     assert (out == lfilter(*FILTER, x)).all()
@@ -143,9 +143,9 @@ def test_out_that_is_refused(name):
 
 
 def test_out_must_not_be_the_states():
-    states = np.zeros(4)
+    states = np.zeros(3)
     with pytest.raises(ValueError, match="share memory with an operand"):
-        lfilter(*FILTER, np.ones(4), zi=states, out=states)
+        lfilter(*FILTER, np.ones(3), zi=states, out=states)
 
 
 ONES, PAIR = np.ones(3), [1.0, 0.5]

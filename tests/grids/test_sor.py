@@ -3,6 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 from grid_arrays import by_sweeps, in_thirds, numbers, same
 from internals import FOUR_REGISTERS, divide_sweeps
 
@@ -18,7 +19,7 @@ SHAPES = [
 
 PLACES = [mgrec.sor, in_thirds(mgrec.sor)]
 each_place = pytest.mark.parametrize("place", PLACES, ids=["numpy", "dask"])
-each_dtype = pytest.mark.parametrize("dtype", ["f4", "f8"])
+each_dtype = pytest.mark.parametrize("dtype", with_extended(["f4", "f8"], "f4"))
 
 
 @each_place

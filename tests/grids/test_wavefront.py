@@ -5,6 +5,7 @@ import itertools
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 from grid_arrays import in_thirds, same
 from grid_arrays import numbers as normal
 from internals import divide_loops
@@ -64,7 +65,7 @@ def on_threads(local, **options):
 
 PLACES = [mgrec.wavefront, on_threads, in_thirds(mgrec.wavefront)]
 each_place = pytest.mark.parametrize("place", PLACES, ids=["numpy", "threads", "dask"])
-each_pair = pytest.mark.parametrize("operators", PAIRS, ids="".join)
+each_pair = pytest.mark.parametrize("operators", with_extended(PAIRS, *PAIRS[2:]), ids="".join)
 
 
 def weights_of(shape, dtype="f8"):
@@ -188,6 +189,8 @@ def test_an_own_operator_beside_a_named_one():
         given = {"above": -1.0, "left": 2.0, "corner": 0.5}
         result = mgrec.wavefront(local, weights=weights, operators=own, **given)
         same(result, mgrec.wavefront(local, weights=weights, operators=("max", "+"), **given))
+    result = refused(operators=(lambda a, b: min(a, b),) * 2, above=2.0, left=2.0, corner=2.0)
+    same(result, np.ones((3, 4)))
 
 
 def test_own_operators_must_distribute():
@@ -198,8 +201,6 @@ def test_own_operators_must_distribute():
         for pair in ((smaller, "*"), ("+", smaller)):
             with pytest.raises(ValueError, match=r"operators must be such that .* for a, b, c = "):
                 refused(local=local, operators=pair)
-    result = refused(operators=(smaller, smaller), above=2.0, left=2.0, corner=2.0)
-    same(result, np.ones((3, 4)))
 
 
 def test_lazy_weights():

@@ -306,8 +306,15 @@ CASES = [
 ]
 # Each is compiled for itself: these say what the others of their kind and size say again.
 AGAIN = {np.dtype(char).name for char in "bhiBHI"}
-# 12 and 2 s: test_coefficient.py has coefficients in float32, and others matrices of integers.
-LONG = {("linear, coefficients", "float32"), ("scan, matrix2", "int32")}
+# The array of s has them in the short run.
+SINGLE = {"linear, s row", "linear, s columns", "linear, s scalar", "linear, coefficients"}
+LONG = {
+    *((name, "float32") for name in (*SINGLE, "scan, max_plus")),
+    ("linear, s array", "complex64"),
+    ("scan, matrix2", "int32"),
+    ("scan, matrix2", "complex128"),
+    ("scan, a user's own", "int64"),
+}
 CASES_OF_ALL_DTYPES = [
     pytest.param(
         case,

@@ -32,7 +32,14 @@ def right_hand_side(dl, d, du, x, axis=-1):
     return np.moveaxis(b.reshape(moved[0].shape), -1, axis).astype(x.dtype)
 
 
-PLACES = [pytest.param(chunked(count), id=f"{count} chunks") for count in (0, 1, 7, 64)]
+PLACES = [
+    pytest.param(
+        chunked(count),
+        id=f"{count} chunks",
+        marks=pytest.mark.extended if count == 7 else (),
+    )
+    for count in (0, 1, 7, 64)
+]
 
 
 def error(x, wanted):

@@ -5,7 +5,7 @@ from functools import partial
 import dask.array as da
 import numpy as np
 import pytest
-from chunkings import chunkings
+from chunkings import chunkings, with_extended
 from hypothesis import given
 from hypothesis import strategies as st
 from tridiagonal_matrices import chunked, dense_ring
@@ -17,7 +17,14 @@ def in_chunks(count):
     return partial(chunked(count), periodic=True)
 
 
-PLACES = [pytest.param(in_chunks(count), id=f"{count} chunks") for count in (0, 1, 3, 7)]
+PLACES = [
+    pytest.param(
+        in_chunks(count),
+        id=f"{count} chunks",
+        marks=pytest.mark.extended if count == 7 else (),
+    )
+    for count in (0, 1, 3, 7)
+]
 
 
 def drawn(kind, n, dtype="d"):
@@ -78,7 +85,7 @@ def test_coefficients_of_one_unknown_add_up(n, place):
 
 
 @pytest.mark.parametrize("place", [in_chunks(0), in_chunks(2)])
-@pytest.mark.parametrize("dtype", ["f", "D", pytest.param("F", marks=pytest.mark.extended)])
+@pytest.mark.parametrize("dtype", with_extended("fDF", "f", "F"))
 def test_other_dtypes(dtype, place):
     dl, d, du = drawn("dominant", 50, dtype)
     b = np.arange(50).astype(dtype)

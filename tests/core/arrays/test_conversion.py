@@ -189,8 +189,11 @@ def test_a_lazy_dataset_says_how_to_pass_it():
         (mgrec.Coefficient(lambda i: i), np.ones(3, np.int8), None, "f8"),
     ],
 )
-def test_dtype_of_the_result(s, t, initial, dtype):
-    assert mgrec.linear_recurrence(s, t, initial).dtype == np.dtype(dtype)
+@pytest.mark.parametrize(
+    "place", [da.from_array, pytest.param(np.asarray, marks=pytest.mark.extended)]
+)
+def test_dtype_of_the_result(place, s, t, initial, dtype):
+    assert mgrec.linear_recurrence(s, place(t), initial).dtype == np.dtype(dtype)
 
 
 def test_float16_is_computed_in_float32():
@@ -202,7 +205,7 @@ def test_float16_is_computed_in_float32():
 def test_lists_and_tuples_are_arrays():
     w = mgrec.linear_recurrence([0.5, 2.0], [[1, 1], [2, 2]], (1.0, 3.0))
     assert w.tolist() == [[1.5, 4.0], [3.5, 9.0]]
-    assert mgrec.rational_recurrence(1, np.ones(3, np.int32), 1, 0, 1).dtype == np.float64
+    assert mgrec.rational_recurrence(1, da.ones(3, dtype=np.int32), 1, 0, 1).dtype == np.float64
 
 
 def test_initial_broadcasts_over_rows():

@@ -76,7 +76,9 @@ def on_device(operand: Any) -> Any:
 
 
 @pytest.mark.parametrize("channels", [3, pytest.param(2, marks=pytest.mark.extended)])
-@pytest.mark.parametrize("steps", [1, 23, 24, 25, 24 * 33, 24 * 70 + 5])
+@pytest.mark.parametrize(
+    "steps", [1, 23, 24, 25, 24 * 33, pytest.param(24 * 70 + 5, marks=pytest.mark.extended)]
+)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_arrays(channels: int, steps: int, reverse: bool) -> None:
     rng = np.random.default_rng(steps)
@@ -168,7 +170,7 @@ def test_bits_do_not_depend_on_the_grid_nor_on_the_way_into_shared_memory(channe
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_special_values_stand_where_the_loop_has_them(kind: str, reverse: bool) -> None:
     shape = (2, 24 * 40, 3)

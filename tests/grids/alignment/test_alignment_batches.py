@@ -15,7 +15,7 @@ each_scoring = pytest.mark.parametrize(
     "scores",
     [
         pytest.param(BLOSUM, id="BLOSUM62"),
-        pytest.param(LETTERS, id="letters"),
+        pytest.param(LETTERS, id="letters", marks=pytest.mark.extended),
         pytest.param(REALS, id="reals", marks=pytest.mark.extended),
     ],
 )
@@ -53,6 +53,7 @@ def test_pairs_without_a_positive_cell_have_no_end():
     assert_same(have, ([0] * 3, [-1] * 3, [-1] * 3))
 
 
+@pytest.mark.extended
 def test_scores_past_a_byte_and_past_two():
     long = "W" * 6000
     have = mgrec.smith_waterman([long, "WW", long[:24]], [long, "WAW", long], **BLOSUM)

@@ -30,7 +30,12 @@ def computed(best):
 
 @quick
 @pytest.mark.parametrize(
-    "scores", [SCORES, SCORES | {"gap": 0}, {"match": 1.5, "mismatch": -0.75, "gap": -0.5}]
+    "scores",
+    [
+        SCORES,
+        SCORES | {"gap": 0},
+        {"match": 1.5, "mismatch": -0.75, "gap": -0.5, "extend": -0.25},
+    ],
 )
 @pytest.mark.parametrize(("n", "m"), [(0, 5), (5, 0), (1, 1), (7, 40), (40, 7), (60, 60)])
 def test_equals_the_definition(n, m, scores):
@@ -228,11 +233,15 @@ def test_kinds_of_matrices():
     assert want == (5 + 6, 2, 2)
     assert mgrec.smith_waterman("abcc", "cbc", matrix=("abc", scores), **given) == want
     assert mgrec.smith_waterman("ABCC", "cbc", matrix=("ABC", scores.tolist()), **given) == want
-    real = np.array([[1.5, -1], [-1, 2.25]])
-    assert mgrec.smith_waterman([0, 1, 1], [1, 1], matrix=real, gap=-3) == (4.5, 2, 1)
     # Letters that a matrix lacks count as its star.
     assert mgrec.smith_waterman("WJW", "WUW", mode="global", **BLOSUM).score == 11 + 1 + 11
     assert mgrec.smith_waterman("wjW", "W\U0001f600w", mode="global", **BLOSUM).score == 23
+
+
+@extended
+def test_a_matrix_of_real_numbers():
+    real = np.array([[1.5, -1], [-1, 2.25]])
+    assert mgrec.smith_waterman([0, 1, 1], [1, 1], matrix=real, gap=-3) == (4.5, 2, 1)
 
 
 def test_a_matrix_of_biopython():
@@ -248,7 +257,7 @@ def test_named_matrices_need_biopython(monkeypatch):
     # No other test loads this one.
     with pytest.raises(ImportError, match=r"pip install 'mgrec\[align\]'"):
         mgrec.smith_waterman("W", "W", matrix="PAM70", gap=-11)
-    assert mgrec.smith_waterman("W", "W", matrix=("W", [[11]]), gap=-11).score == 11
+    assert mgrec.smith_waterman("W", "W", matrix=("W", [[11]]), gap=-11, extend=-1) == (11, 0, 0)
 
 
 ONES = {"matrix": None, "match": 1, "mismatch": -1, "extend": None}

@@ -63,7 +63,7 @@ SCORES = {
     "real affine": {"match": 1.1, "mismatch": -0.7, "gap": -2.3, "extend": -0.4},
 }
 EACH = [
-    pytest.param(scores, id=name, marks=[] if name in ("linear", "real") else extended)
+    pytest.param(scores, id=name, marks=[] if name in ("linear", "real affine") else extended)
     for name, scores in SCORES.items()
 ]
 
