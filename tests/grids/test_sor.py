@@ -4,7 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from chunkings import with_extended
-from grid_arrays import by_sweeps, in_thirds, numbers, same
+from grid_arrays import by_sweeps, numbers, on_cupy, places_of, same
 from internals import FOUR_REGISTERS, divide_sweeps
 
 import mgrec
@@ -17,8 +17,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
-PLACES = [mgrec.sor, in_thirds(mgrec.sor)]
-each_place = pytest.mark.parametrize("place", PLACES, ids=["numpy", "dask"])
+each_place = pytest.mark.parametrize("place", places_of(mgrec.sor))
 each_dtype = pytest.mark.parametrize("dtype", with_extended(["f4", "f8"], "f4"))
 
 
@@ -29,6 +28,32 @@ def test_every_shape(shape, dtype, place):
     x, rhs = numbers(shape, dtype), numbers(shape, dtype, 1)
     same(place(x, rhs, omega=1.3, sweeps=3), by_sweeps(x, rhs, omega=1.3, sweeps=3))
     same(place(x, omega=0.7), by_sweeps(x, omega=0.7))
+
+
+# Several bands and strips; more strips than a GPU has room for; rows of any alignment.
+LARGE = [
+    (300, 65), (700, 1000), (1000, 37), (40, 5000), (500, 20, 30), (300, 130, 70), (3, 513, 511),
+    (20_000, 40),
+]  # fmt: skip
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shape", LARGE, ids=str)
+def test_large_grids_on_a_gpu(shape, dtype):
+    x, rhs = numbers(shape, dtype), numbers(shape, dtype, 1)
+    same(on_cupy(mgrec.sor)(x, rhs, omega=1.3, sweeps=3), by_sweeps(x, rhs, omega=1.3, sweeps=3))
+    same(on_cupy(mgrec.sor)(x, omega=1.3), by_sweeps(x, omega=1.3))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("sweeps", [2, 4, 7, 8, 10, 16, 45])
+def test_every_number_of_sweeps_on_a_gpu(sweeps, dtype):
+    x, rhs = numbers((900, 300), dtype), numbers((900, 300), dtype, 1)
+    given = (x, rhs) if sweeps % 4 else (x,)
+    wanted = by_sweeps(*given, omega=1.8, sweeps=sweeps)
+    same(on_cupy(mgrec.sor)(*given, omega=1.8, sweeps=sweeps), wanted)
 
 
 def test_many_sweeps():
@@ -55,9 +80,9 @@ def test_the_order_shows():
 
 @each_place
 def test_nan_and_inf_stand_where_the_loop_has_them(place):
-    x, rhs = numbers((40, 50), "f4"), numbers((40, 50), "f4", 1)
-    x[20, 7], x[3, 30], rhs[30, 40], x[0, 0], x[39, 25] = np.nan, np.inf, -np.inf, np.nan, np.inf
-    for sweeps in (1, 2, 3):
+    x, rhs = numbers((400, 500)), numbers((400, 500), seed=1)
+    x[20, 7], x[3, 30], rhs[300, 40], x[0, 0], x[399, 25] = np.nan, np.inf, -np.inf, np.nan, np.inf
+    for sweeps in (1, 2, 3, 4):
         with np.errstate(all="ignore"):
             wanted = by_sweeps(x, rhs, omega=1.0, sweeps=sweeps)
         same(place(x, rhs, sweeps=sweeps), wanted)
@@ -65,9 +90,9 @@ def test_nan_and_inf_stand_where_the_loop_has_them(place):
 
 @each_place
 def test_tol_stops_each_grid_by_itself(place):
-    x = numbers((3, 12, 40))
+    x = numbers((4, 30, 100))
     x[1] *= 1e-3
-    x[2, 5, 5] = np.nan
+    x[2, 5, 5], x[3, 0, 0] = np.nan, np.inf
     options = {"omega": 1.4, "sweeps": 33, "tol": 1e-4, "check_every": 5}
     wanted = by_sweeps(x, **options)
     assert (wanted[1] != by_sweeps(x, omega=1.4, sweeps=33)[1]).any()
@@ -100,6 +125,21 @@ def test_the_loop_of_the_paper():
             sides = wanted[i, j - 1] + wanted[i - 1, j] + wanted[i + 1, j] + wanted[i, j + 1]
             wanted[i, j] = (wanted[i, j] + sides) / 5
     np.testing.assert_allclose(mgrec.sor(x, omega=0.8), wanted, rtol=1e-13)
+
+
+@each_place
+@pytest.mark.parametrize("shape", [(20, 30), (3, 1, 30), (2, 1, 20, 1), (1, 1, 20, 30), ()])
+def test_right_hand_sides_broadcast(shape, place):
+    x, rhs = numbers((2, 3, 20, 30)), numbers(shape, seed=1)
+    same(place(x, rhs, omega=0.7, sweeps=2), by_sweeps(x, rhs, omega=0.7, sweeps=2))
+
+
+@pytest.mark.gpu
+def test_layouts_on_a_gpu():
+    x = numbers((4, 130, 90), "f4")
+    for part in (np.s_[:, ::2, 3:41], np.s_[1:, ::-1, ::2], np.s_[1:, 1:, 1:]):
+        found = on_cupy(lambda x, part=part: mgrec.sor(x[part], x[part][0, :1], sweeps=2))(x)
+        same(found, by_sweeps(np.array(x[part]), x[part][0, :1], sweeps=2))
 
 
 @each_place

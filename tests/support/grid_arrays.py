@@ -3,6 +3,7 @@
 import dask.array as da
 import numba
 import numpy as np
+import pytest
 from graphs import check_graph
 
 import mgrec
@@ -53,7 +54,8 @@ def in_thirds(function):
     """The function of Dask arrays that have three chunks along every axis."""
 
     def call(x, *given, **options):
-        lazy = da.from_array(x, chunks=tuple(max(1, -(-length // 3)) for length in x.shape))
+        chunks = tuple(max(1, -(-length // 3)) for length in x.shape)
+        lazy = da.from_array(x, chunks=chunks, asarray=False)
         result = function(lazy, *given, **options)
         assert isinstance(result, da.Array)
         assert result.chunks == lazy.chunks
@@ -61,6 +63,32 @@ def in_thirds(function):
         return result.compute(scheduler="sync")
 
     return call
+
+
+def on_cupy(function):
+    """The function of CuPy arrays, which stay as they are."""
+
+    def call(*arrays, **options):
+        import cupy
+
+        moved = [cupy.asarray(array) if np.ndim(array) else array for array in arrays]
+        result = function(*moved, **options)
+        assert isinstance(result, cupy.ndarray)
+        for given, array in zip(moved, arrays, strict=True):
+            np.testing.assert_array_equal(given.get() if np.ndim(array) else given, array)
+        return result.get()
+
+    return call
+
+
+def places_of(function):
+    """Values of a parameter: the function of arrays of each kind."""
+    return [
+        pytest.param(function, id="numpy"),
+        pytest.param(in_thirds(function), id="dask"),
+        pytest.param(on_cupy(function), id="cupy", marks=pytest.mark.gpu),
+        pytest.param(on_cupy(in_thirds(function)), id="dask of cupy", marks=pytest.mark.gpu),
+    ]
 
 
 def assert_is_table(result, x, axes=(-2, -1), dtype=None):
