@@ -3,7 +3,6 @@
 import doctest
 import importlib
 import inspect
-import pkgutil
 import re
 import tomllib
 from pathlib import Path
@@ -21,11 +20,16 @@ README = ROOT / "README.md"
 DOCTEST_OPTIONS = doctest.NORMALIZE_WHITESPACE
 
 
-MODULES = ["mgrec", *(found.name for found in pkgutil.walk_packages(mgrec.__path__, "mgrec."))]
+PACKAGE = Path(mgrec.__file__).parent
+MODULES = [
+    ".".join(("mgrec", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if ">>> " in path.read_text()
+]
 PUBLIC_NAMES = [name for name in mgrec.__all__ if callable(getattr(mgrec, name))]
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith(".__main__")])
+@pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:

@@ -261,7 +261,7 @@ STAGED = {
 
 @pytest.mark.parametrize("name", with_extended(STAGED, "reverse"))
 def test_persist_in_stages(client, rng, name):
-    t = rng.standard_normal(300)
+    t = rng.standard_normal(120)
     array = da.from_array(t, chunks=2)
     staged = mgrec.dask.persist_in_stages(STAGED[name](array), chunks=40, client=client)
     assert staged.chunks == array.chunks

@@ -259,6 +259,7 @@ def test_another_value_or_function_of_a_module_is_other_code(tmp_path):
     assert found == [6.0, 35.0]
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 def test_where_no_folder_can_be_written_everything_computes(tmp_path):
     # Files in place of folders stop root, too, whom permissions do not.

@@ -311,6 +311,7 @@ SINGLE = {"linear, s row", "linear, s columns", "linear, s scalar", "linear, coe
 LONG = {
     *((name, "float32") for name in (*SINGLE, "scan, max_plus")),
     ("linear, s array", "complex64"),
+    ("rational, positive", "float32"),
     ("scan, matrix2", "int32"),
     ("scan, matrix2", "complex128"),
     ("scan, a user's own", "int64"),

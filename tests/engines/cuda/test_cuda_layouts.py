@@ -67,9 +67,8 @@ def launch_of(transfer_map: Any, chunk: Any, layout: Layout, device: Device) -> 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "complex128"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_the_order_of_arithmetic_is_that_of_any_gpu(name: str, dtype: str, shape: Any) -> None:
-    for choose in (choose_layout, choose_precompute):
+def test_the_order_of_arithmetic_is_that_of_any_gpu(name: str, dtype: str) -> None:
+    for choose, shape in product((choose_layout, choose_precompute), SHAPES):
         transfer_map, chunk = chunk_of(name, dtype, shape, reverse=False)
         states, width = state_count(transfer_map), len(transfer_map.identity)
         layouts = [choose(chunk, describe(chunk), width, states, device) for device in DEVICES]
