@@ -118,9 +118,6 @@ def test_operands_are_checked(value, chunks):
 
 def test_what_is_refused():
     b = da.ones(20, chunks=5)
-    for use in (mgrec.plan, mgrec.dask.warm_up):
-        with pytest.raises(TypeError, match=r"must be one recurrence here; got method 'p-scheme'"):
-            use(mgrec.solve_tridiagonal, 1.0, 3.0, 1.0, b, method="p-scheme")
     with pytest.raises(TypeError, match="must be real for method 'p-scheme'"):
         p_scheme(1.0, 3.0, 1.0, 1j * b)
     with pytest.raises(ValueError, match=r"for periodic systems; got 'p-scheme'"):
