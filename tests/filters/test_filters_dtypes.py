@@ -67,7 +67,7 @@ def test_a_sample_cast_otherwise_is_noticed():
 @pytest.mark.parametrize(
     ("xp", "name", "dtype"),
     [
-        ("host", "complex poles", "i2"),
+        ("host", "real pole", "i2"),
         *(pytest.param("gpu", n, t, marks=GPU) for n in UNSTABLE for t in ("i2", "f4")),
     ],
     indirect=["xp"],

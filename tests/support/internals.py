@@ -9,14 +9,17 @@ from click.testing import CliRunner
 
 from mgrec.cli.command import main
 from mgrec.core.backends import Backend
+from mgrec.core.contract.kernels import Part
 from mgrec.distributed.graph import build, chains, packed
 from mgrec.distributed.observability import phase_of
+from mgrec.distributed.plan.messages import Exchange
 from mgrec.engines.cpu import threads
 from mgrec.engines.cpu.simd.arithmetic import FOUR_REGISTERS
 from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
 from mgrec.filters import recurrence as filters
 from mgrec.filters.cpu.section_rows import LEAD, section_rows
 from mgrec.grids.loops.cpu import phases as loops
+from mgrec.grids.recurrence import Wavefront
 from mgrec.grids.sor.cpu import phases as sweeps
 from mgrec.scans import laws
 from mgrec.scans import recurrence as scans
@@ -84,6 +87,18 @@ def divide_loops(patch: pytest.MonkeyPatch) -> None:
 def divide_sweeps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sweeps, "_MANY", 1)
     patch.setattr(sweeps, "_MANY_TOGETHER", 1)
+
+
+def cut_tiles(patch: pytest.MonkeyPatch) -> None:
+    """Cut tiles of plans into small parts, as they are when they are large."""
+    patch.setattr(Wavefront, "part", lambda self, backend, shape, axis: Part(2, 4))
+
+
+def record_sent(patch: pytest.MonkeyPatch):
+    """Return a list to which the messages are added that workers of this process send in plans."""
+    found, send = [], Exchange.send
+    patch.setattr(Exchange, "send", lambda *message: found.append(message) or send(*message))
+    return found
 
 
 def begin_chunks(patch: pytest.MonkeyPatch) -> None:
