@@ -237,6 +237,13 @@ class DecimatedResponse:
         backend = backend_of(x)
         result = backend.empty(shape, dtype)
         rows = result.reshape(canonical_shape(shape, axis))
+        has_kernel = self.dtype.char in "fd" and samples.dtype.kind in "iuf" and self.q < 1 << 24
+        if backend.engine == "cuda" and has_kernel:
+            from .cuda.response import write_responses
+
+            start = results.start * self.q + self.delay - first
+            write_responses(self.taps, samples, start, self.q, self.dtype, rows)
+            return result
         size = max(1, CELLS // max(1, rows.shape[0] * rows.shape[2])) if backend.is_host else None
         for left in range(0, len(results), size or max(1, len(results))):
             block = results[left : left + size] if size else results

@@ -72,7 +72,7 @@ def coefficients(cascade: Cascade, layout: FilterLayout) -> Any:
     """Return b and −a of all sections: one value, or a function that returns a device array."""
     if layout.is_by_value:
         return _packed(cascade, layout.states, layout.direct)
-    return lambda: _on_device(_device(), _packed, cascade, layout.states, layout.direct)
+    return lambda: on_device(_packed, cascade, layout.states, layout.direct)
 
 
 @lru_cache(maxsize=256)
@@ -89,18 +89,18 @@ def _packed(cascade: Cascade, dtype: np.dtype[Any], direct: bool) -> np.ndarray:
 
 def powers(cascade: Cascade, length: int, chunk: int) -> Any:
     """Return the powers of A, on the device, with which a block scans the segments of a row."""
-    return _on_device(_device(), doubled_powers, cascade, length, chunk, _POWERS)
+    return on_device(doubled_powers, cascade, length, chunk, _POWERS)
 
 
-def _device() -> int:
+def on_device(function: Callable[..., np.ndarray], *arguments: Any) -> Any:
+    """Return the bytes of a function's array on the current device, valid on all streams."""
     import cupy
 
-    return int(cupy.cuda.runtime.getDevice())
+    return _on_device(int(cupy.cuda.runtime.getDevice()), function, *arguments)
 
 
 @lru_cache(maxsize=128)
 def _on_device(device: int, function: Callable[..., np.ndarray], *arguments: Any) -> Any:
-    """Return the bytes of a function's array on the current device, valid on all streams."""
     import cupy
 
     copy = cupy.asarray(function(*arguments).view(np.uint8))
