@@ -281,7 +281,8 @@ class DirectedFilter:
             from ..distributed.graph.along_axis import filter_chunks
 
             counts = overlapped.lengths(x.chunks[axis])
-            result = filter_chunks(overlapped, x, axis, self.dtype, counts)
+            together = overlapped.chunks_of_a_task(x, axis)
+            result = filter_chunks(overlapped, x, axis, self.dtype, counts, together)
         else:
             _, recipe = overlapped.plan((x.shape[axis],), 0)
             return overlapped.apply(x, axis, self.dtype, recipe, (), True)
@@ -310,7 +311,7 @@ class DirectedFilter:
             is_finite = self.is_finite or x.dtype.kind in "biu"
             reach = reach_over_chunks(self.cascade, x.chunks[axis], is_finite)
         else:
-            reach = 0 if has_many_rows(x, axis) else None
+            reach = 0 if has_many_rows(x, axis) or not backend_of(x).is_host else None
         if reach is None:
             return None
         return OverlappedFilter(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import signal
 
 import mgrec.xarray  # noqa: F401
+from mgrec.filters.overlap import OverlappedFilter
 from mgrec.signal import decimate, filtfilt, lfilter, sosfilt, sosfiltfilt
 
 SOS = signal.butter(3, [0.1, 0.4], "bandpass", output="sos")
@@ -50,10 +51,28 @@ def chunked_recordings(draw):
     axis = draw(st.integers(0, 1))
     shape = (steps, 3) if axis == 0 else (3, steps)
     count = draw(st.integers(0, 6))
-    cuts = sorted(draw(st.sets(st.integers(1, steps - 1), min_size=count, max_size=count)))
-    lengths = tuple(np.diff([0, *cuts, steps]).tolist())
+    cuts = draw(st.sets(st.integers(1, steps - 1), min_size=count, max_size=count))
+    if draw(st.booleans()):  # Chunks of one sample, too.
+        cuts |= {cut + 1 for cut in cuts if cut + 1 < steps}
+    lengths = tuple(np.diff([0, *sorted(cuts), steps]).tolist())
     rows = draw(st.sampled_from([(3,), (1, 2)]))
     return recording(*shape), (lengths, rows) if axis == 0 else (rows, lengths), axis
+
+
+@pytest.mark.parametrize("name", ["sosfiltfilt", "lfilter", "decimate"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_chunks_that_a_task_filters_together(monkeypatch, name, axis):
+    """Tasks of a GPU do so with small chunks."""
+    monkeypatch.setattr(OverlappedFilter, "chunks_of_a_task", lambda self, x, axis: 3)
+    x = recording(600, 3) if axis == 0 else recording(3, 600)
+    lengths = (50, 1, 1, 48, 100, 130, 70, 100, 1, 99)
+    lazy = da.from_array(x, chunks=(lengths, (1, 2)) if axis == 0 else ((1, 2), lengths))
+    result, wanted = FILTERS[name](lazy, axis), FILTERS[name](x, axis)
+    assert result.shape == wanted.shape
+    close(result.compute(scheduler="synchronous"), wanted)
+    some = result.blocks[4:7] if axis == 0 else result.blocks[:, 4:7]
+    if wanted.shape == x.shape:
+        close(some.compute(scheduler="synchronous"), wanted.take(range(100, 400), axis))
 
 
 @pytest.mark.quick

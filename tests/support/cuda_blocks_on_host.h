@@ -62,15 +62,10 @@ inline void host_bulk_store(void* to, const void* from, unsigned bytes) {
   memcpy(to, from, bytes);
 }
 
-inline bool __any_sync(unsigned, bool vote) {
-  exchanged[threadIdx.x][0] = vote;
-  wait_for_others();
-  bool any = false;
-  for (int lane = 0; lane < 32; ++lane) any = any || exchanged[threadIdx.x / 32 * 32 + lane][0];
-  wait_for_others();
-  return any;
+inline void atomicMax(int* address, int value) {
+  int old = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (old < value && !__atomic_compare_exchange_n(address, &old, value, false, 5, 5)) {}
 }
-inline bool __all_sync(unsigned mask, bool vote) { return !__any_sync(mask, !vote); }
 inline void atomicMax(unsigned long long* address, unsigned long long value) {
   unsigned long long old = __atomic_load_n(address, __ATOMIC_RELAXED);
   while (old < value && !__atomic_compare_exchange_n(address, &old, value, false, 5, 5)) {}

@@ -27,6 +27,7 @@ _STATEMENTS = {
     "cp.async.c": "",  # threads copy by themselves here
     "cp.async.wait": "",
     "fence": "",
+    ' : "+l"': "",  # hides where a number comes from
     "{\\n.reg": "host_wait(barrier, parity)",
 }
 

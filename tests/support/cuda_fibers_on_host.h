@@ -3,6 +3,7 @@
 // Fibers run in turns, each until it waits. A shuffle is met once every fiber has had its turn, so
 // that all threads of a warp must wait equally often. SHARED_BY is the storage of a block.
 #include <setjmp.h>
+#include <strings.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -78,6 +79,18 @@ template <class V> inline V __shfl_down_sync(unsigned mask, V value, int distanc
   return __shfl_sync(mask, value, lane > 31 ? int(threadIdx.x % 32) : lane);
 }
 inline void __syncwarp() { wait_for_others(); }
+inline unsigned __ballot_sync(unsigned, bool vote) {
+  exchanged[threadIdx.x][0] = vote;
+  wait_for_others();
+  unsigned ballot = 0;
+  for (int lane = 0; lane < 32; ++lane)
+    ballot |= unsigned(exchanged[threadIdx.x / 32 * 32 + lane][0]) << lane;
+  wait_for_others();
+  return ballot;
+}
+inline bool __any_sync(unsigned mask, bool vote) { return __ballot_sync(mask, vote) != 0; }
+inline bool __all_sync(unsigned mask, bool vote) { return __ballot_sync(mask, vote) == ~0u; }
+inline int __ffs(int value) { return ffs(value); }
 
 template <class... A, size_t... K>
 void call(void (*kernel)(A...), void** arguments, index_sequence<K...>) {

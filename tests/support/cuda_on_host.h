@@ -6,6 +6,7 @@
 #include "cuda_fibers_on_host.h"
 
 struct ulonglong2 { unsigned long long x, y; };
+struct uint4 { unsigned x, y, z, w; };
 
 static bool waits[MOST_FIBERS];  // at a barrier
 
@@ -21,15 +22,6 @@ inline bool __syncthreads_or(bool vote) {
   for (unsigned t = 0; t < blockDim.x; ++t) any = any || votes[t];
   __syncthreads();
   return any;
-}
-inline bool __any_sync(unsigned, bool) { __builtin_trap(); }
-inline bool __all_sync(unsigned, bool vote) {
-  votes[threadIdx.x] = vote;
-  wait_for_others();
-  bool all = true;
-  for (unsigned t = threadIdx.x / 32 * 32; t < threadIdx.x / 32 * 32 + 32; ++t) all = all && votes[t];
-  wait_for_others();
-  return all;
 }
 inline int __reduce_max_sync(unsigned mask, int value) {
   for (int distance = 16; distance > 0; distance /= 2) {
@@ -51,6 +43,9 @@ inline void atomicMax(unsigned long long* address, unsigned long long value) {
   if (*address < value) *address = value;
 }
 
+inline void atomicMax(int* address, int value) {
+  if (*address < value) *address = value;
+}
 inline void atomicMin(unsigned long long* address, unsigned long long value) {
   if (*address > value) *address = value;
 }

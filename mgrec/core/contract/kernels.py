@@ -102,6 +102,9 @@ class Kernels:
         carry-in; `results` then have no meaning.
     correct : callable, ``(prefix, carry_in, results) -> results``
         Replace the results of `speculate` that the true carry-in changes. May run twice.
+    determine_backward : callable, optional, ``(cascade, chunk, carry_in, results)``
+        Of filters: determine a chunk from its last step to its first. The dtype of the results may
+        be narrower than that of the chunk.
     determine_pairs : callable, ``(scoring, queries, targets, dtype) -> array (pairs, 3)``
         Return score, query_end and target_end of many pairs of sequences.
     launch_bands : callable, optional, ``(scoring, sequences, carry_in, dtype, bands)``
@@ -135,6 +138,7 @@ class Kernels:
     propagate: Callable[..., Any] = _not_implemented
     speculate: Callable[[Any, Chunk, Any], Any] | None = None
     correct: Callable[..., Any] = _not_implemented
+    determine_backward: Callable[..., None] | None = None
     determine_pairs: Callable[..., Any] = _not_implemented
     launch_bands: Callable[..., Callable[..., tuple[Edges, int]]] | None = None
     lay_out_grids: Callable[..., Any] = _not_implemented

@@ -11,7 +11,7 @@ the filter do not depend on each other, so that results stream while chunks are 
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import accumulate, product
 from typing import Any
 
 import dask.array.core as da
@@ -21,23 +21,42 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import List, Task, TaskRef
 
+from ...core.arrays.chunk import as_contiguous
+
 
 def filter_chunks(
-    axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any], counts: tuple[int, ...] | None = None
+    axis_filter: Any,
+    x: Any,
+    axis: int,
+    dtype: np.dtype[Any],
+    counts: tuple[int, ...] | None = None,
+    together: int = 1,
 ) -> Any:
     """Return the lazy results of a filter, such as those of ``mgrec.ndimage``, in x's chunks.
 
-    `counts` are the numbers of results of the chunks along the axis, if they are not those of x.
+    Parameters
+    ----------
+    counts : tuple of int, optional
+        Numbers of results of the chunks along the axis, if they are not those of x.
+    together : int
+        Number of consecutive chunks that a task filters. Tasks of small chunks on a GPU take longer
+        than their kernels.
     """
     token = tokenize(axis_filter, x, axis, dtype)
     part_name, name = f"part-{token}", f"filtered-{token}"
     parts: dict[Any, Any] = {}
     results: dict[Any, Any] = {}
     lengths = x.chunks[axis]
-    plans = [axis_filter.plan(lengths, k) for k in range(len(lengths))]
+    chunks = x.chunks if counts is None else (*x.chunks[:axis], counts, *x.chunks[axis + 1 :])
+    firsts, last = range(0, len(lengths), together), len(lengths)
+    more = [(min(together, last - k),) if together > 1 else () for k in firsts]
+    plans = [axis_filter.plan(lengths, k, *count) for k, count in zip(firsts, more, strict=True)]
     numbers: dict[Any, int] = {}
-    for index in product(*(range(len(sizes)) for sizes in x.chunks)):
-        wanted, recipe = plans[index[axis]]
+    ranges = [range(len(sizes)) for sizes in x.chunks]
+    ranges[axis] = firsts
+    for index in product(*ranges):
+        first = index[axis]
+        wanted, recipe = plans[first // together]
         refs = []
         for source, part in wanted:
             source_index = (*index[:axis], source, *index[axis + 1 :])
@@ -46,15 +65,26 @@ def filter_chunks(
                 block = TaskRef((x.name, *source_index))
                 parts[key] = Task(key, axis_filter.part, block, axis, part)
             refs.append(TaskRef(key))
-        key = (name, *index)
-        results[key] = Task(
-            key, axis_filter.apply, TaskRef((x.name, *index)), axis, dtype, recipe, List(*refs)
-        )
+        group = range(first, min(first + together, last))
+        members = [(*index[:axis], k, *index[axis + 1 :]) for k in group]
+        blocks = [TaskRef((x.name, *member)) for member in members]
+        key = (name, *index) if together == 1 else (f"together-{token}", *index)
+        block = blocks[0] if together == 1 else List(*blocks)
+        results[key] = Task(key, axis_filter.apply, block, axis, dtype, recipe, List(*refs))
+        if together > 1:
+            stops = accumulate(chunks[axis][k] for k in group)
+            for k, member, stop in zip(group, members, stops, strict=True):
+                result_key, kept = (name, *member), slice(stop - chunks[axis][k], stop)
+                results[result_key] = Task(result_key, _part_of, TaskRef(key), axis, kept)
     graph, sources = x.dask, {*x.__dask_layers__()}
     if parts:
         graph = HighLevelGraph.from_collections(part_name, parts, dependencies=[x])
         sources.add(part_name)
     graph = HighLevelGraph({**graph.layers, name: results}, {**graph.dependencies, name: sources})
     meta = meta_from_array(x._meta, dtype=dtype)
-    chunks = x.chunks if counts is None else (*x.chunks[:axis], counts, *x.chunks[axis + 1 :])
     return da.Array(graph, name, chunks, meta=meta)
+
+
+def _part_of(results: Any, axis: int, kept: slice) -> Any:
+    """Return some results along an axis, as a view where that is contiguous."""
+    return as_contiguous(results[(slice(None),) * axis + (kept,)])

@@ -4,8 +4,9 @@
 // from the samples before the segment and states of 0 instead (warm-up). repair.cuh compares them
 // with the states after the previous segment.
 //
-// Samples X are cast in registers to the outputs' E, as NumPy casts them. For int16 samples and
-// float64 outputs that moves 10 bytes a sample; a separate cast moves 26.
+// Samples X are cast in registers to the outputs' E, as NumPy casts them, and outputs to the results'
+// Y. For int16 samples and float64 outputs that moves 10 bytes a sample; a separate cast moves 26.
+// BACKWARD kernels filter from the last sample of a row to its first.
 #pragma once
 #include "filters/cuda/form.cuh"
 #include "engines/cuda/memory/copies.cuh"
@@ -21,6 +22,7 @@ struct Shape {
   long long outer, steps, inner;     // of the array
   long long segments, length, warm;  // segments of a row, their steps, steps of a warm-up
   DEVICE long long lanes() const { return outer * segments * inner; }
+  DEVICE long long stride() const { return BACKWARD ? -inner : inner; }
 };
 
 // Hide from the compiler where a number comes from, in direct form. Otherwise it keeps the addresses
@@ -32,7 +34,7 @@ DEVICE inline long long here(long long number) {
 
 struct Arrays {
   const X* x;
-  E* y;
+  Y* y;
   const S* entry;       // [state][row]; null for 0
   S *assumed, *exits;   // [state][lane]
   unsigned char* tops;   // [lane] whether outputs came near overflow
@@ -49,8 +51,9 @@ struct Lane {
     segment = number - o * shape.segments;
     id = number * shape.inner + column;
     row = o * shape.inner + column;
-    first = (o * shape.steps + segment * shape.length) * shape.inner + column;
     const long long left = shape.steps - segment * shape.length;
+    const long long step = BACKWARD ? left - 1 : shape.steps - left;
+    first = (o * shape.steps + step) * shape.inner + column;
     high = !exists ? 0 : left < shape.length ? left : shape.length;
     low = exists && segment ? -shape.warm : 0;
   }

@@ -19,11 +19,12 @@ from ...engines.cuda.device import (
     raise_if_capturing,
     scratch,
 )
-from ...engines.cuda.launches import LaunchByAddress, PreparedLaunches
+from ...engines.cuda.launches import LaunchByAddress
 from ..cascade import Cascade
 from ..recurrence import CascadeSummary, is_safe
 from .coefficients import is_direct
 from .launch import FilterLaunches
+from .one_pass import one_pass
 from .partition import LANES, partition_rows
 from .program import WIDE, FilterLayout
 from .speculation import correct, speculate
@@ -43,7 +44,24 @@ def kernels(method: str) -> Kernels:
         speculate=partial(speculate, determine_filter),
         correct=partial(correct, determine_filter),
         prepare_solver=_prepare_solver,
+        determine_backward=determine_backward,
     )
+
+
+def determine_backward(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> None:
+    """Write the outputs of a chunk that is filtered from its last step to its first.
+
+    Arguments are those of ``determine_filter``, but `result` may have a narrower dtype.
+    """
+    import cupy
+
+    if chunk.shape[2] >= WIDE:
+        determine_filter(cascade, replace(chunk, reverse=True), carry_in, result)
+        return
+    x = cupy.ascontiguousarray(chunk.operands[0][:, ::-1])
+    outputs = cupy.empty(chunk.shape, chunk.dtype)
+    determine_filter(cascade, replace(chunk, operands=(x,)), carry_in, outputs)
+    result[...] = outputs[:, ::-1]
 
 
 def determine_filter(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> Any:
@@ -51,7 +69,8 @@ def determine_filter(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any)
 
     The operand of the chunk is x, on the current device; its dtype is that of the results. Kernels
     cast a real x of another dtype, without a copy, if the results are real. `carry_in` is an array
-    (states, outer, inner) of float64 or complex128, on the device or in host memory.
+    (states, outer, inner) of float64 or complex128, on the device or in host memory. A chunk
+    whose last step acts first has WIDE columns.
     """
     import cupy
 
@@ -102,7 +121,7 @@ def _prepare_solver(
     if inputs != chunk.dtype and not is_cast_in_kernels(inputs, chunk.dtype):
         return None
     launches, _ = _launches_of(cascade, chunk, result)
-    bound, size = LaunchByAddress(PreparedLaunches(*launches.launches)), launches.offsets[-1]
+    bound, size = LaunchByAddress(launches.prepare()), launches.offsets[-1]
     state_dtype = cascade.state_dtype(chunk.dtype)
     has_carry_in = carry_in is not None
     is_cast = has_carry_in and carry_in.dtype != state_dtype
@@ -128,7 +147,9 @@ def _launches_of(cascade: Cascade, chunk: Chunk, result: Any) -> tuple[FilterLau
     if inputs is None:
         x = cast(x, chunk.dtype)
     aligned = _is_aligned(x), result is None or _is_aligned(result)
-    return _launches(cascade, chunk.shape, chunk.dtype, aligned, result is not None, inputs), x
+    results = None if result is None else result.dtype
+    signature = cascade, chunk.shape, chunk.dtype, aligned, results, inputs, chunk.reverse
+    return _launches(*signature), x
 
 
 def _is_aligned(array: Any) -> bool:
@@ -154,25 +175,32 @@ def _launches(
     shape: tuple[int, int, int],
     dtype: np.dtype[Any],
     aligned: tuple[bool, bool],
-    writes: bool,
+    results: np.dtype[Any] | None,
     inputs: np.dtype[Any] | None,
+    backward: bool,
 ) -> FilterLaunches:
     """Return the launches for chunks of one signature.
 
-    `aligned` says whether x and the results start at multiples of 16 bytes; `inputs` is the dtype
-    of x if it differs from `dtype`, that of the results.
+    `aligned` says whether x and the results start at multiples of 16 bytes; `results` is the dtype
+    of the results, None for a summary; `inputs` is that of x if it differs from `dtype`.
     """
     halves = 2 if dtype.kind == "c" and not cascade.is_complex else 1
     real = np.empty(0, dtype).real.dtype if halves == 2 else dtype
     real_shape = (shape[0], shape[1], shape[2] * halves)
+    narrow = results if results not in (None, dtype) else None
     layout = choose_layout(cascade, real_shape, real, aligned, inputs=inputs)
+    layout = replace(layout, results=narrow, backward=backward)
     # With three channels, 30 lanes of a warp are busy: nine warps on some multiprocessors, and
     # eight on the others, ran at 0.73 of the floor.
     lanes = LANES // 32 * (32 - 32 % max(layout.inner, 1))
     partition = partition_rows(cascade, real_shape, real, layout.items, lanes)
     repair = choose_layout(cascade, shape, dtype, (False, False), halves == 2, inputs)
-    repair = replace(repair, direct=False)
-    return FilterLaunches(cascade, real_shape, halves, partition, layout, repair, writes)
+    repair = replace(repair, direct=False, results=narrow, backward=backward)
+    writes = results is not None
+    tiles = one_pass(partition, layout, real_shape) if writes else None
+    return FilterLaunches(
+        cascade, real_shape, halves, tiles or partition, layout, repair, writes, tiles is not None
+    )
 
 
 def choose_layout(

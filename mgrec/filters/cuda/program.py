@@ -33,10 +33,14 @@ extern "C" __global__ void __launch_bounds__({threads}) {name}_kernel(
 """
 _PROPAGATE = """
 extern "C" __global__ void __launch_bounds__(THREADS) propagate_kernel(
-    const Arrays arrays, const S* powers, long long chunk, const Shape shape) {
-  propagate(arrays.assumed, arrays.exits, powers, chunk, shape);
-}
+    const Arrays arrays, const S* powers, long long chunk, const Shape shape) {{
+  {call};
+}}
 """
+_PROPAGATIONS = {
+    False: "propagate(arrays.assumed, arrays.exits, powers, chunk, shape)",
+    True: "propagate_in_order(arrays.assumed, arrays.exits, powers, shape)",
+}
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,9 @@ class FilterLayout:
     aligned: bool = False  # whether batches of inputs are aligned to 16 bytes
     runs: int = 1  # number of batches of such inputs that are copied together
     direct: bool = False  # whether sections are computed in direct form I, with b_0 = 1
+    # Dtype of the results if it is narrower than that of the outputs.
+    results: np.dtype[np.generic] | None = None
+    backward: bool = False  # whether rows are filtered from their last sample to the first
 
     def print(self, write: bool, has_states: bool, halves: int = 1, threads: int = 32) -> str:
         """Return the constants, the types and the numeric functions of a program."""
@@ -70,8 +77,10 @@ class FilterLayout:
         flags = {
             "FEEDBACK": self.feedback, "WRITE": write, "ENTERED": has_states, "BULK": self.bulk,
             "ALIGNED": self.aligned, "IN_PLACE": self.inputs is None, "DIRECT": self.direct,
+            "BACKWARD": self.backward,
         }  # fmt: skip
         types = {"E": self.dtype, "S": self.states, "X": self.inputs or self.dtype}
+        types["Y"] = self.results or self.dtype
         numeric = kernel_text("engines/cuda/scalar/numeric", "engines/cuda/scalar/half")
         return print_definitions(numeric, numbers | flags, **types)
 
@@ -113,7 +122,9 @@ def propagation_threads(layout: FilterLayout) -> int:
 
 
 @cache
-def print_propagation(layout: FilterLayout) -> str:
+def print_propagation(layout: FilterLayout, in_order: bool) -> str:
     """Return the program that computes the states before each segment."""
-    constants = layout.print(False, False, threads=propagation_threads(layout))
-    return constants + kernel_text("filters/cuda/propagate") + _PROPAGATE
+    threads = 32 if in_order else propagation_threads(layout)
+    constants = layout.print(False, False, threads=threads)
+    kernel = _PROPAGATE.format(call=_PROPAGATIONS[in_order])
+    return constants + kernel_text("filters/cuda/propagate") + kernel

@@ -1,8 +1,8 @@
 // The states after each segment of a row: E_j = M·E_{j−1} + v_j, where v_j are the states after
 // segment j from states of 0, and M = A^length.
 //
-// A thread reduces `chunk` segments. The threads of a warp, and then the warps, are scanned with
-// powers of M. Each thread then reads its segments again. A block computes one row.
+// With many segments, a block computes one row. A thread reduces `chunk` segments. The threads of a
+// warp, and then the warps, are scanned with powers of M. Each thread then reads its segments again.
 #pragma once
 #include "filters/cuda/lane.cuh"
 
@@ -41,7 +41,7 @@ DEVICE inline State weighed(const S* matrix, const State& state, const State& ad
 
 // Scan the threads of a warp; `powers` are M^(chunk·1, 2, 4, …) on the first call.
 DEVICE inline State scanned(State state, int lane, const S* powers) {
-#pragma unroll 1
+#pragma unroll(STATES <= 2 ? 5 : 1)
   for (int d = 1, k = 0; d < 32; d *= 2, ++k) {
     const State below = from_below(state, d);
     const State joined = weighed(powers + k * CELLS, below, state);
@@ -91,5 +91,36 @@ DEVICE void propagate(S* assumed, const S* exits, const S* powers, long long chu
   for (long long j = left; j < right; ++j) {
     for (int q = 0; q < STATES; ++q) assumed[q * lanes + place(j)] = state.v[q];
     state = weighed(powers, state, ended(j));
+  }
+}
+
+DEVICE inline S from_lane(const S& number, int lane) {
+  Words mine, theirs;
+  mine.number = number;
+#pragma unroll
+  for (int k = 0; k < int(sizeof(S) / 4); ++k) theirs.word[k] = __shfl_sync(ALL, mine.word[k], lane);
+  return theirs.number;
+}
+
+// The same for few segments of many rows, one segment after the other. A lane computes one state of a
+// row. It keeps one line of M, and receives the row's states from its neighbours.
+DEVICE void propagate_in_order(S* __restrict__ assumed, const S* __restrict__ exits, const S* matrix,
+                               const Shape& shape) {
+  const int q = threadIdx.x % HELD, first = threadIdx.x - q;
+  const long long row = blockIdx.x * (32ll / HELD) + threadIdx.x / HELD;
+  const bool exists = first + HELD <= 32 && row < shape.outer * shape.inner;
+  const long long o = row / shape.inner, column = row - o * shape.inner;
+  long long place = q * shape.lanes() + o * shape.segments * shape.inner + column;
+  S line[HELD], state = S();
+#pragma unroll
+  for (int k = 0; k < HELD; ++k) line[k] = matrix[q * HELD + k];
+#pragma unroll 8
+  for (long long j = 0; j < shape.segments; ++j, place += shape.inner) {
+    S sum = exists ? exits[place] : S();
+    if (exists) assumed[place] = state;
+#pragma unroll
+    for (int k = 0; k < HELD; ++k)
+      sum = multiply_add(line[k], from_lane(state, (first + k) % 32), sum);
+    state = sum;
   }
 }

@@ -110,7 +110,7 @@ struct Repair {
     int largest = 0;
 #pragma unroll 1
     for (long long left = 0; left < lane.high; left += 32) {
-      const long long here = lane.first + (left + mine) * shape.inner;
+      const long long here = lane.first + (left + mine) * shape.stride();
       const int count = lane.high - left < 32 ? int(lane.high - left) : 32;
       if (mine < count) board[mine] = arrays.x[here];
       __syncwarp();
@@ -122,7 +122,7 @@ struct Repair {
         if (k == mine) kept = y;
       }
       __syncwarp();
-      if (WRITE && mine < count) arrays.y[here] = kept;
+      if (WRITE && mine < count) arrays.y[here] = cast<Y>(kept);
       if (known()) break;
     }
     return largest > TOP;
@@ -141,7 +141,7 @@ struct Repair {
   DEVICE void lose(const Lane& from, long long number, const State& state) const {
     const long long end = shape.steps - from.segment * shape.length;
     for (long long k = threadIdx.x; WRITE && k < end; k += 32)
-      arrays.y[from.first + k * shape.inner] = cast<E>(state.v[0]);
+      arrays.y[from.first + k * shape.stride()] = cast<Y>(cast<E>(state.v[0]));
     keep(Lane(number + shape.segments - 1 - from.segment, from.row % shape.inner, shape), state);
   }
 

@@ -16,6 +16,7 @@ constexpr int X_VECTOR = 16 / int(sizeof(X)), X_RUN = RUNS * RUN;
 constexpr bool SHIFTED = !IN_PLACE && !ALIGNED;
 constexpr int X_PITCH = odd(X_RUN / X_VECTOR + SHIFTED);
 static_assert(RUN % VECTOR == 0 && ITEMS % GROUP == 0 && GROUP % VECTOR == 0, "whole vectors");
+static_assert(!BACKWARD, "only columns are filtered backward");
 static_assert(RUN % X_VECTOR == 0 && (!IN_PLACE || RUNS == 1), "whole vectors of inputs");
 
 template <int BYTES> struct Bits { typedef uint4 type; };

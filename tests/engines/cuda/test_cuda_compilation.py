@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -16,7 +17,7 @@ from cuda_without_gpu import programs_of
 import mgrec
 import mgrec.ndimage as images
 from mgrec import linear_recurrence, maps, scan
-from mgrec.signal import lfilter, sosfilt
+from mgrec.signal import decimate, filtfilt, lfilter, sosfilt
 
 extended = pytest.mark.extended
 FLOATS, NUMBERS = ("f4", "f8"), ("f4", "f8", "c8", "c16")
@@ -62,6 +63,11 @@ def filtered(name: str, shapes: Any, dtypes: Any) -> list[Callable[[], Any]]:
         lambda shape=shape, dtype=dtype: lfilter(b, a, on_gpu(shape, dtype), axis=1)
         for shape, dtype in product(shapes, dtypes)
     ]  # fmt: skip
+
+
+@np.errstate(all="ignore")  # Outputs of the first pass are undefined.
+def filtered_twice(name: str, dtype: str, wanted: str | None) -> None:
+    filtfilt(*FILTERS[name], on_gpu((500, 40), dtype), 0, None, dtype=wanted)
 
 
 TABLES = [
@@ -220,6 +226,10 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         )
         for name in FILTERS
     },
+    "filter, one pass": [
+        *filtered("long memory", [(1, 15 << 20, 1)], FLOATS),
+        lambda: lfilter([1.0], [1.0, -1.99999, 0.99999], on_gpu((1, 15 << 20, 1), "f8"), axis=1),
+    ],
     "narrow samples": [
         *filtered("order 2", FILTERED, ["i2"]), *filtered("order 2", FILTERED[:1], ["f2", "c8"]),
         *filtered("long memory", FILTERED[:1], ["i2", "f2"]),
@@ -229,6 +239,14 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
             np.ones((8, 6), dtype), on_gpu(shape, dtype), axis=1
         )
         for shape, dtype in product(FILTERED, FLOATS)
+    ],
+    "zero phase": [
+        partial(filtered_twice, name, dtype, wanted)
+        for name in ("order 2", "long memory") for dtype, wanted in (("i2", "f4"), ("f8", None))
+    ],
+    "decimation": [
+        lambda dtype=dtype: decimate(on_gpu((500, 40), dtype), 5, ftype="fir", axis=0)
+        for dtype in ("i2", *FLOATS)
     ],
     **{
         f"tridiagonal, {method}": [

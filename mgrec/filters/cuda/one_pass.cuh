@@ -1,0 +1,300 @@
+// Long rows in one pass over memory, if states do not decay within a segment.
+//
+// A block filters tiles, assigned round robin. Each lane filters LENGTH samples from states of 0. The
+// block joins the states after them by powers of A^LENGTH, and publishes the state after its tile. A
+// separate warp computes the states before the block's tiles from those that all blocks published.
+// Meanwhile the block does the same for its next DEPTH tiles. Then each lane filters its samples again,
+// from shared memory.
+#pragma once
+#include "filters/cuda/propagate.cuh"
+
+typedef unsigned long long Unit;
+constexpr int UNITS = STATES * int(sizeof(S)) / 4;  // half data and half tag: see the look-ahead of scans
+constexpr int VECTOR = 16 / int(sizeof(E)), VECTORS = LENGTH / VECTOR, PITCH = VECTORS + 1 - VECTORS % 2;
+constexpr int TILE = THREADS * LENGTH, STAGE = THREADS * PITCH;
+// Tiles whose states are joined together, and those of a lane: constants, so that results are the
+// same on all devices.
+constexpr int RUN = 8, JOINED = 32 * RUN, RING = DEPTH + 2;
+// Matrices of few states are held in registers.
+constexpr int KEPT_CELLS = STATES <= 2 ? CELLS : 1;
+
+union Pack {
+  uint4 word;
+  E v[VECTOR];
+  DEVICE Pack() {}
+};
+
+struct Joints {  // powers of A^LENGTH: 1 and 2^k; of A^TILE: 1 and RUN·2^k
+  const S *lanes, *tiles;
+};
+
+DEVICE inline void publish(Unit* descriptors, long long place, const State& state, unsigned tag) {
+  Words words[STATES];
+  for (int q = 0; q < STATES; ++q) words[q].number = state.v[q];
+#pragma unroll
+  for (int u = 0; u < UNITS; u += 2) {
+    constexpr int EACH = sizeof(S) / 4;
+    const Unit first = Unit(tag) << 32 | words[u / EACH].word[u % EACH];
+    const Unit second = Unit(tag) << 32 | words[u / EACH].word[u % EACH + 1];
+    asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(
+                     descriptors + place * UNITS + u), "l"(first), "l"(second) : "memory");
+  }
+}
+DEVICE inline bool received(const Unit* descriptors, long long place, unsigned tag, State& state) {
+  bool complete = true;
+  Words words[STATES];
+#pragma unroll
+  for (int u = 0; u < UNITS; u += 2) {
+    constexpr int EACH = sizeof(S) / 4;
+    Unit first, second;
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(first), "=l"(second) : "l"(descriptors + place * UNITS + u) : "memory");
+    words[u / EACH].word[u % EACH] = unsigned(first);
+    words[u / EACH].word[u % EACH + 1] = unsigned(second);
+    complete = complete && unsigned(first >> 32) == tag && unsigned(second >> 32) == tag;
+  }
+  for (int q = 0; q < STATES; ++q) state.v[q] = words[q].number;
+  return complete;
+}
+
+DEVICE inline void synchronize() { asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory"); }
+DEVICE inline void arrive(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+DEVICE inline void meet(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+DEVICE inline int resolved(int turn) { return 2 + turn % RING; }
+
+DEVICE inline State lane_state(const State& state, int lane) {
+  State other;
+  for (int q = 0; q < STATES; ++q) other.v[q] = from_lane(state.v[q], lane);
+  return other;
+}
+
+// The look-ahead warp: the states before the tiles of a block.
+struct Lookahead {
+  const Unit* descriptors;
+  const S* powers;
+  unsigned tag;
+  long long group;
+  State state;  // before the group
+
+  // Return the state before `tile` of a row that starts with tile `begin`. The state after that one
+  // includes the row's carry-in.
+  DEVICE State before(long long begin, long long tile) {
+    const int lane = threadIdx.x % 32;
+    S held[KEPT_CELLS];
+    for (int k = 0; k < KEPT_CELLS; ++k) held[k] = powers[k];
+    const S* const step = STATES <= 2 ? held : powers;
+    if (begin >= group * JOINED) {  // Tiles before the row are left out.
+      state = State();
+      group = begin / JOINED;
+    }
+    for (;; ++group) {
+      const long long mine = group * JOINED + lane * RUN;
+      State run[RUN];
+      bool missing[RUN], waits;
+#pragma unroll
+      for (int k = 0; k < RUN; ++k) {
+        run[k] = State();
+        missing[k] = mine + k >= begin && mine + k < tile;
+      }
+      do {
+        waits = false;
+#pragma unroll
+        for (int k = 0; k < RUN; ++k) {
+          if (missing[k]) missing[k] = !received(descriptors, mine + k, tag, run[k]);
+          waits = waits || missing[k];
+        }
+      } while (__any_sync(ALL, waits));
+      State total = lane ? State() : state, part = State();
+#pragma unroll
+      for (int k = 0; k < RUN; ++k) {
+        if (mine + k == tile) part = total;
+        total = weighed(step, total, run[k]);
+      }
+      total = scanned(total, lane, powers + CELLS);
+      const long long number = tile - group * JOINED;
+      if (number >= JOINED) {
+        state = lane_state(total, 31);
+        continue;
+      }
+      State earlier = from_below(total, 1);
+      if (lane == 0) earlier = State();
+      for (int k = int(number % RUN); k > 0; --k) earlier = weighed(step, earlier, State());
+      for (int q = 0; q < STATES; ++q) part.v[q] = part.v[q] + earlier.v[q];
+      return lane_state(part, int(number / RUN));
+    }
+  }
+};
+
+struct Tile {
+  long long row, number, start, count;  // of the row; its first sample and the number of samples
+  DEVICE Tile(long long tile, const Shape& shape) {
+    row = tile / shape.segments;
+    number = tile - row * shape.segments;
+    const long long left = shape.steps - number * TILE;
+    start = row * shape.steps + number * TILE;
+    count = left < TILE ? left : TILE;
+  }
+};
+
+struct Samples {
+  uint4* memory;
+  const E* x;
+  E* y;
+
+  DEVICE E* of(int stage, int thread) const {
+    return reinterpret_cast<E*>(memory + stage * STAGE + thread * PITCH);
+  }
+  // Each warp copies the samples of its lanes.
+  template <class Visit> DEVICE void visit(int stage, Visit visit) const {
+    const int warp = threadIdx.x / 32 * 32;
+#pragma unroll 8
+    for (int k = 0; k < VECTORS; ++k) {
+      const int index = k * 32 + threadIdx.x % 32, thread = warp + index / VECTORS;
+      const int item = index % VECTORS * VECTOR;
+      visit(of(stage, thread) + item, thread * LENGTH + item);
+    }
+  }
+  DEVICE void request(int stage, long long number, const Shape& shape) const {
+    if (number < shape.outer * shape.segments) {
+      const Tile tile(number, shape);
+      visit(stage, [&](E* to, int item) {
+        const E* const from = x + tile.start + item;
+        if (item + VECTOR <= tile.count)
+          copy_word(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from));
+        else
+          for (int e = 0; item + e < tile.count && e < VECTOR; ++e) to[e] = from[e];
+      });
+    }
+    copies_commit();
+  }
+  DEVICE void store(int stage, const Tile& tile) const {
+    visit(stage, [&](const E* from, int item) {
+      E* const to = y + tile.start + item;
+      if (item + VECTOR <= tile.count)
+        *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+      else
+        for (int e = 0; item + e < tile.count && e < VECTOR; ++e) to[e] = from[e];
+    });
+  }
+};
+
+// Filter the samples of a thread in place, or for the states after them alone.
+template <bool WRITES>
+DEVICE inline int filter_in_place(const Coefficients& with, State& state, E* samples, int count) {
+  int largest = 0;
+  if (count == LENGTH) {
+#pragma unroll 2
+    for (int k = 0; k < LENGTH; k += VECTOR) {
+      uint4* const place = reinterpret_cast<uint4*>(samples + k);
+      Pack pack;
+      pack.word = *place;
+#pragma unroll
+      for (int r = 0; r < VECTOR; ++r) {
+        pack.v[r] = cast<E>(advance(with, state, cast<S>(pack.v[r])));
+        if (WRITES) largest = max(largest, magnitude(pack.v[r]));
+      }
+      if (WRITES) *place = pack.word;
+    }
+    return largest;
+  }
+#pragma unroll 1
+  for (int k = 0; k < count; ++k) {
+    const E y = cast<E>(advance(with, state, cast<S>(samples[k])));
+    largest = max(largest, magnitude(y));
+    if (WRITES) samples[k] = y;
+  }
+  return largest;
+}
+
+DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const Joints& joints,
+                         Unit* descriptors, const Shape& shape, unsigned tag) {
+  extern __shared__ __align__(128) unsigned char memory[];
+  __shared__ State totals[RING][WARPS], entries[RING];
+  const long long tiles = shape.outer * shape.segments, stride = gridDim.x;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  if (threadIdx.x >= THREADS) {
+    Lookahead ahead = {descriptors, joints.tiles, tag, 0, {}};
+    int turn = 0;
+    for (long long number = blockIdx.x; number < tiles; number += stride, ++turn) {
+      const Tile tile(number, shape);
+      State state = State();
+      if (tile.number) state = ahead.before(number - tile.number, number);
+      if (lane == 0) {
+        entries[turn % RING] = state;
+        for (int q = 0; q < STATES; ++q) arrays.assumed[q * tiles + number] = state.v[q];
+      }
+      __syncwarp();
+      arrive(resolved(turn), THREADS + 32);
+    }
+    return;
+  }
+  const Samples samples = {reinterpret_cast<uint4*>(memory), arrays.x, arrays.y};
+  for (int k = 0; k < STAGES; ++k) samples.request(k, blockIdx.x + k * stride, shape);
+  const auto entry_of = [&](const Tile& tile) {
+    State state = State();
+    if (arrays.entry && tile.number == 0 && threadIdx.x == 0)
+      for (int q = 0; q < STATES; ++q) state.v[q] = arrays.entry[q * shape.outer + tile.row];
+    return state;
+  };
+  const auto count_of = [&](const Tile& tile) {
+    const long long left = tile.count - threadIdx.x * LENGTH;
+    return left < 0 ? 0 : left < LENGTH ? int(left) : LENGTH;
+  };
+  State below[DEPTH] = {};  // of the tiles in shared memory, the earliest first
+  int stage = 0, turn = -DEPTH;
+  for (long long number = blockIdx.x - DEPTH * stride; number < tiles; number += stride, ++turn) {
+    State next = {};
+    const long long later = number + DEPTH * stride;
+    if (later < tiles) {
+      const Tile tile(later, shape);
+      const int upper = (turn + DEPTH) % STAGES;
+      copies_wait_but<STAGES - 1 - DEPTH>();
+      __syncwarp();
+      State state = entry_of(tile);
+      filter_in_place<false>(with, state, samples.of(upper, threadIdx.x), count_of(tile));
+      state = scanned(state, lane, joints.lanes + CELLS);
+      next = from_below(state, 1);
+      State(&mine)[WARPS] = totals[(turn + DEPTH) % RING];
+      if (lane == 31) mine[warp] = state;
+      if (threadIdx.x == 0) {
+        arrays.tops[later] = 0;
+        if (tile.number == 0) arrays.failures[tile.row] = 0;
+      }
+      synchronize();
+      if (warp == WARPS - 1) {
+        State total = mine[0];
+        for (int w = 1; w < WARPS; ++w) total = weighed(joints.lanes + 6 * CELLS, total, mine[w]);
+        if (lane == 0) publish(descriptors, later, total, tag);
+      }
+    }
+    if (turn >= 0) {
+      const Tile tile(number, shape);
+      const int count = count_of(tile);
+      meet(resolved(turn), THREADS + 32);
+      State state = entries[turn % RING];
+      for (int w = 0; w < warp; ++w)
+        state = weighed(joints.lanes + 6 * CELLS, state, totals[turn % RING][w]);
+#pragma unroll 1
+      for (int d = 1, k = 1; d < 32; d *= 2, ++k)
+        if (lane & d) state = weighed(joints.lanes + k * CELLS, state, State());
+      const State entry = entry_of(tile);
+      for (int q = 0; q < STATES; ++q) state.v[q] = state.v[q] + (lane ? below[0].v[q] : entry.v[q]);
+      const int largest = filter_in_place<true>(with, state, samples.of(stage, threadIdx.x), count);
+      if (largest > TOP) arrays.tops[number] = 1;
+      if (threadIdx.x == (tile.count - 1) / LENGTH)
+        for (int q = 0; q < STATES; ++q) arrays.exits[q * tiles + number] = state.v[q];
+      __syncwarp();
+      samples.store(stage, tile);
+      __syncwarp();
+      samples.request(stage, number + STAGES * stride, shape);
+      stage = (stage + 1) % STAGES;
+    }
+#pragma unroll
+    for (int k = 0; k + 1 < DEPTH; ++k) below[k] = below[k + 1];
+    below[DEPTH - 1] = next;
+  }
+}

@@ -1,0 +1,125 @@
+"""Kernels of filters, run on this machine, against SciPy's filters of NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_blocks_on_host import BlockCompiler
+from cuda_on_host import DeviceArray, forget_launches, run_on_host
+from scipy import signal
+
+from mgrec.engines.cuda.device import Device
+from mgrec.filters.cuda import one_pass
+from mgrec.signal import decimate, lfilter, sosfilt, sosfiltfilt
+
+pytestmark = pytest.mark.usefixtures("on_host")
+
+
+def band_pass(order: int, low: float = 1e-3) -> Any:
+    return signal.butter(order, [low, 0.4], "bandpass", output="sos")
+
+
+def samples(*shape: int) -> Any:
+    return np.random.default_rng(1).integers(-500, 500, shape).astype("i2")
+
+
+@pytest.mark.parametrize("columns", [1, 3, 40])
+@pytest.mark.parametrize("order", [1, 5])
+def test_states_of_long_filters_are_propagated(columns: int, order: int) -> None:
+    x = samples(5000, columns)
+    result = sosfilt(band_pass(order), x.view(DeviceArray), axis=0)
+    assert type(result) is DeviceArray
+    wanted = signal.sosfilt(band_pass(order), x.astype("f8"), axis=0)
+    np.testing.assert_allclose(np.asarray(result), wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape, axis", [((2000, 20), 0), ((1500, 3), 0), ((2, 1500, 17), 1)])
+@pytest.mark.parametrize("padtype, count", [("odd", 400), (None, 130)])
+def test_chunks_are_filtered_forward_and_backward(
+    monkeypatch: pytest.MonkeyPatch, shape: Any, axis: int, padtype: Any, count: int
+) -> None:
+    # Arrays that NumPy concatenates are arrays of the device.
+    monkeypatch.setattr(DeviceArray, "__array_priority__", 1.0)
+    dask = pytest.importorskip("dask")
+    da = pytest.importorskip("dask.array")
+    x, sos = samples(*shape), band_pass(2, 0.1)
+    chunks = tuple(count if k == axis else -1 for k in range(x.ndim))
+    x = x.view(DeviceArray)
+    lazy = da.from_array(x, chunks, asarray=False, meta=x[:0])
+    wanted = signal.sosfiltfilt(sos, np.asarray(x, "f8"), axis=axis, padtype=padtype)
+    for dtype, tolerance in (("f8", 1e-9), ("f4", 1e-4)):
+        result = sosfiltfilt(sos, lazy, axis, padtype, dtype=dtype)
+        with dask.config.set(scheduler="synchronous"):
+            (parts,) = dask.compute([*result.to_delayed().ravel()])
+        assert all(type(part) is DeviceArray for part in parts)
+        assert tuple(part.shape[axis] for part in parts) == lazy.chunks[axis]
+        result = np.concatenate([np.asarray(part) for part in parts], axis)
+        assert result.dtype == dtype
+        np.testing.assert_allclose(result, wanted, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "shape, axis", [((1003, 20), 0), ((3, 700), 1), ((2, 300, 3), 1), ((5,), 0)]
+)
+@pytest.mark.parametrize("dtype, computed", [("i2", "f8"), ("f4", "f4"), ("f8", "f8")])
+def test_a_decimated_response_has_the_bits_of_numpy(
+    shape: Any, axis: int, dtype: str, computed: str
+) -> None:
+    x = samples(*shape).astype(dtype)
+    for options in ({}, {"zero_phase": False, "dtype": "f4", "n": 13}):
+        wanted = decimate(x, 7, ftype="fir", axis=axis, **options)
+        result = decimate(x.view(DeviceArray), 7, ftype="fir", axis=axis, **options)
+        assert type(result) is DeviceArray
+        assert result.dtype == options.get("dtype", computed)
+        np.testing.assert_array_equal(np.asarray(result), wanted)
+
+
+@pytest.fixture
+def in_one_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
+    """Let rows of any length be filtered in one pass, by 4 blocks."""
+    compiler = BlockCompiler(tmp_path)
+    run_on_host(monkeypatch, compiler, Device(90, 4, 227 * 1024))
+    monkeypatch.setattr(one_pass, "LEAST_TILES", 1)
+    yield compiler
+    forget_launches()
+
+
+@pytest.mark.parametrize("order, shape, dtype", [
+    (2, (3, 100_000), "f8"),
+    *[pytest.param(*case, marks=pytest.mark.extended) for case in [
+        (1, (1, 300 * 6656 + 77), "f8"), (2, (1, 200_000), "f4"),
+    ]],
+])  # fmt: skip
+def test_long_rows_in_one_pass(in_one_pass: Any, order: int, shape: Any, dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal(shape).astype(dtype)
+    poles = 0.99999 * np.exp(1j * np.linspace(0.1, 0.9, order // 2))
+    a = np.poly([*poles, *poles.conj()] if order > 1 else [0.99999]).real
+    b, a = np.array([0.5, 0.25], dtype), a.astype(dtype)
+    state = rng.standard_normal((shape[0], order)) if dtype == "f8" else None
+    carry_in = {} if state is None else {"zi": state.view(DeviceArray)}
+    result = lfilter(b, a, x.view(DeviceArray), **carry_in)
+    assert in_one_pass.launches[0][0] == "tiles_kernel"
+    wanted = signal.lfilter(b.astype("f8"), a.astype("f8"), x, zi=state)
+    if state is not None:
+        (result, after), (wanted, wanted_after) = result, wanted
+        size = abs(wanted_after).max()
+        np.testing.assert_allclose(np.asarray(after), wanted_after, rtol=0, atol=1e-10 * size)
+    tolerance = abs(wanted).max() * (1e-6 if dtype == "f4" else 1e-11)
+    np.testing.assert_allclose(np.asarray(result), wanted, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "special", [np.inf, *(pytest.param(x, marks=pytest.mark.extended) for x in (np.nan, 1e300))]
+)
+def test_special_values_in_one_pass(in_one_pass: Any, special: float) -> None:
+    x = np.random.default_rng(1).standard_normal(40_000)
+    x[17_000] = special
+    b, a = [1.0], [1.0, -1.99, 0.99001]
+    result = lfilter(b, a, x.view(DeviceArray))
+    assert in_one_pass.launches[0][0] == "tiles_kernel"
+    with np.errstate(all="ignore"):
+        wanted = signal.lfilter(b, a, x)
+    np.testing.assert_allclose(np.asarray(result), wanted, rtol=1e-6, atol=1e-6)
