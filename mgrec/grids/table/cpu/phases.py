@@ -74,13 +74,13 @@ def _add_up(
             i += 1
 
 
-_add_up_rest = numba.njit(**INNER)(_add_up)
+_add_up_remainder = numba.njit(**INNER)(_add_up)
 
 
 def _add_up_squares(
     sides: Any, x: Any, below: Any, right: Any, table: Any, images: Any, rows: Any, columns: Any
 ) -> None:
-    """Do the same in squares with `sides` rows and columns, and the rest by `_add_up`."""
+    """Do the same in squares with `sides` rows and columns, and what remains by `_add_up`."""
     height, width = sides
     size, pitch = table.itemsize, table.shape[2] * table.itemsize
     is_streamed = table.size * size >= MIN_STREAMED_BYTES and pitch % CACHE_LINE == 0
@@ -92,16 +92,16 @@ def _add_up_squares(
         image, i = (k, k + 1), rows[0]
         while i + height <= rows[1]:
             part, j = (i, i + height), first
-            _add_up_rest(x, below, right, table, image, part, (columns[0], first))
+            _add_up_remainder(x, below, right, table, image, part, (columns[0], first))
             while j + width <= columns[1]:
                 if is_streamed:
                     stream_square(x[k], right[k], below[k], table[k], i, j)
                 else:
                     add_up_square(x[k], right[k], below[k], table[k], i, j)
                 j += width
-            _add_up_rest(x, below, right, table, image, part, (j, columns[1]))
+            _add_up_remainder(x, below, right, table, image, part, (j, columns[1]))
             i += height
-        _add_up_rest(x, below, right, table, image, (i, rows[1]), columns)
+        _add_up_remainder(x, below, right, table, image, (i, rows[1]), columns)
     if is_streamed:
         fence()
 

@@ -27,8 +27,8 @@ rows fall into the same sets: 2,048 × 2,048 took 1.6 ms by 16 rows, 0.9 ms by 8
 
 def have_squares(x_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     """Return whether there are squares for numbers of `x_dtype` and sums of `dtype`."""
-    kinds = {"f": "f", "i": "iu", "u": "u"}.get(dtype.kind, "")
-    return x_dtype.kind in kinds and x_dtype.itemsize <= dtype.itemsize >= 4
+    codes = {"f": "f", "i": "iu", "u": "u"}.get(dtype.kind, "")
+    return x_dtype.kind in codes and x_dtype.itemsize <= dtype.itemsize >= 4
 
 
 def sides_of_square(dtype: np.dtype[Any]) -> tuple[int, int]:
@@ -50,8 +50,8 @@ def _add_up_square(is_streamed: bool) -> Any:
 
         def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             arrays = [
-                context.make_array(kind)(context, builder, value)
-                for kind, value in zip(signature.args[:4], values[:4], strict=True)
+                context.make_array(array_type)(context, builder, value)
+                for array_type, value in zip(signature.args[:4], values[:4], strict=True)
             ]
             row, column = values[4:]
             source, lefts, above, target = (array.data for array in arrays)
