@@ -19,8 +19,8 @@ from ..core.algebra.coefficient import Coefficient
 from ..core.algebra.transfer_map import TransferMap
 
 MOST_STEPS = 1 << 17
-"""Size of the largest NumPy arrays: longer calls gain little from preparation. 10^5 float64 steps took
-137 microseconds without it, and take 67."""
+"""Size of the largest NumPy arrays: longer calls gain little from preparation. 10^5 float64 steps
+took 137 microseconds without it, and take 67."""
 _MOST_BYTES = 4096
 """Size of the largest NumPy array whose values are part of a signature, such as coefficients."""
 _SETTINGS = ("axis", "reverse", "memory", "method")
