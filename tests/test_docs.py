@@ -67,16 +67,6 @@ def test_public_docstrings_have_at_most_90_lines(value):
     assert len(inspect.getdoc(value).splitlines()) <= 90
 
 
-def test_python_blocks_of_readme(tmp_path, monkeypatch):
-    """They share one namespace, from top to bottom."""
-    monkeypatch.chdir(tmp_path)
-    parser = PythonCodeBlockParser(doctest_optionflags=DOCTEST_OPTIONS)
-    examples = list(Sybil([parser]).parse(README))
-    assert len(examples) >= 3
-    for example in examples:
-        example.evaluate()
-
-
 def test_a_wrong_result_in_readme_is_found(tmp_path):
     wrong = tmp_path / "README.md"
     wrong.write_text("```python\n>>> 1 + 1\n3\n```\n")

@@ -7,11 +7,9 @@ from clusters import two_workers
 
 import mgrec
 import mgrec.dask
-from mgrec.distributed.cluster.arguments import problem_of
 from mgrec.signal import ewm, lfilter
 
 LAZY, SQUARE = da.ones(6, chunks=2), da.ones((6, 6), chunks=3)
-LETTERS, SCORES = da.ones(6, chunks=3, dtype="u1"), {"match": 2, "mismatch": -3, "gap": -5}
 UNKNOWN = LAZY[LAZY > 0]
 WRONG_TYPES = {
     "colocate nothing": (lambda: mgrec.dask.colocate(), "given arrays; got none"),
@@ -82,20 +80,6 @@ REFUSED = [
     *(pytest.param(TypeError, *case, id=name) for name, case in WRONG_TYPES.items()),
     *(pytest.param(ValueError, *case, id=name) for name, case in WRONG_VALUES.items()),
 ]
-TAKEN = {
-    "table": (mgrec.summed_area_table, (SQUARE,), {"axes": (1, 0)}),
-    "score": (mgrec.smith_waterman, (LETTERS, LETTERS), SCORES),
-    "matrix": (mgrec.smith_waterman, (LETTERS, LETTERS), {**SCORES, "output": "matrix"}),
-    "loop": (mgrec.wavefront, (SQUARE,), {"weights": (0.5, 0.5, -0.25)}),
-    "scan": (mgrec.linear_recurrence, (0.5, SQUARE), {}),
-}
-REFUSED_GRIDS = {
-    "alignment": (
-        (mgrec.smith_waterman, (LETTERS, LETTERS), {**SCORES, "output": "alignment"}),
-        "output of smith_waterman must be 'score' or 'matrix' here; got 'alignment', .* call",
-    ),
-    "sweeps": ((mgrec.sor, (SQUARE,), {}), "got sor, which sweeps it several times: call sor"),
-}
 
 
 def test_without_a_client_there_is_nowhere_to_go():
@@ -125,16 +109,3 @@ def test_a_recurrence_over_dask_arrays_is_wanted(client, function):
 def test_what_is_refused(client, error, call, message):
     with pytest.raises(error, match=message):
         call()
-
-
-@pytest.mark.parametrize("name", TAKEN)
-def test_grids_that_plans_take(name):
-    recurrence, operands, options = TAKEN[name]
-    assert problem_of(recurrence, operands, options).shape == (6, 6)
-
-
-@pytest.mark.parametrize("name", REFUSED_GRIDS)
-def test_grids_that_plans_refuse(name):
-    call, message = REFUSED_GRIDS[name]
-    with pytest.raises(TypeError, match=message):
-        problem_of(*call)

@@ -21,6 +21,7 @@ PAGES = [
     for path in sorted(DOCS.rglob("*.md"))
     if path.relative_to(DOCS).parts[0] not in MADE
 ]  # fmt: skip
+README = ROOT / "README.md"
 MODULES = [
     mgrec,
     mgrec.signal,
@@ -39,12 +40,12 @@ LONG |= {"guide/tridiagonal.md", "how/grids.md"}
 
 
 def as_case(page):
-    name = str(page.relative_to(DOCS))
+    name = str(page.relative_to(ROOT)).removeprefix("docs/")
     marks = [pytest.mark.extended] if name in LONG else []
     return pytest.param(page, marks=marks, id=name)
 
 
-@pytest.mark.parametrize("page", [as_case(page) for page in PAGES])
+@pytest.mark.parametrize("page", [as_case(page) for page in (README, *PAGES)])
 def test_python_blocks_of_a_page(page, tmp_path, monkeypatch):
     """They share one namespace, from top to bottom."""
     monkeypatch.chdir(tmp_path)

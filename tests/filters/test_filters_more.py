@@ -120,28 +120,6 @@ def test_the_result_is_written_to_out(xp):
     assert (single == sosfilt(sos, x.astype("f4"), 0)).all()
 
 
-X = draw(3, 8)
-SHARED = np.empty((3, 12))
-REFUSED_OUT = {
-    "shape": (X, np.empty((8, 3)), ValueError, r"shape \(3, 8\) and dtype float64; got \(8, 3\)"),
-    "dtype": (X, np.empty((3, 8), "f4"), ValueError, "dtype float64; got .* float32"),
-    "order": (X, np.empty((8, 3)).T, ValueError, "C-contiguous and writeable"),
-    "x itself": (X, X, ValueError, "share memory with an operand"),
-    "part of x": (SHARED[0, :8], SHARED[0, 2:10], ValueError, "share memory"),
-    "a list": (X, [0.0] * 24, TypeError, "out must be a NumPy array.*got builtins.list"),
-    "lazy": (da.from_array(X), np.empty_like(X), TypeError, "out must be None.*Dask"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED_OUT)
-def test_out_that_is_refused(name):
-    x, out, kind, message = REFUSED_OUT[name]
-    with pytest.raises(kind, match=message):
-        lfilter(*FILTER, x, out=out)
-    with pytest.raises(kind, match=message):
-        sosfilt(signal.butter(3, 0.3, output="sos"), x, out=out)
-
-
 def test_out_must_not_be_the_states():
     states = np.zeros(3)
     with pytest.raises(ValueError, match="share memory with an operand"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mgrec
+from mgrec.signal import lfilter, sosfilt
 
 T = np.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -48,8 +49,13 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name):
     t, out, kind, message = REFUSED[name]
-    with pytest.raises(kind, match=message):
-        mgrec.linear_recurrence(0.5, t, out=out)
+    for function, given in (
+        (mgrec.linear_recurrence, (0.5,)),
+        (lfilter, ([0.5], [1.0, -0.5])),
+        (sosfilt, ([[0.5, 0.0, 0.0, 1.0, -0.5, 0.0]],)),
+    ):
+        with pytest.raises(kind, match=message):
+            function(*given, t, out=out)
 
 
 def test_neighbours_in_memory_are_not_refused():
