@@ -3,6 +3,7 @@
 import gc
 import importlib.util
 import os
+from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -64,14 +65,15 @@ def pytest_report_header(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Files with slow tests first: at the end no process is left alone with one."""
+    """Files with slow tests, or many, first: at the end no process is left alone with one."""
     # Skipped one by one, thousands of tests take seconds.
     names = left_out(config)
     deselected = [item for item in items if any(map(item.get_closest_marker, names))]
     config.hook.pytest_deselected(items=deselected)
     items[:] = [item for item in items if not any(map(item.get_closest_marker, names))]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    count = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in slow, -count[item.path]))
 
 
 def pytest_runtest_setup(item):
