@@ -342,7 +342,7 @@ def written_at(folder):
 @pytest.mark.parametrize(
     ("number", "out", "cluster", "is_computing", "code", "word"),
     [
-        pytest.param(signal.SIGINT, "w.npy", "local", True, 130, "interrupted", marks=LONG),
+        (signal.SIGINT, "w.npy", "local", True, 130, "interrupted"),
         (signal.SIGINT, "w.npy", "threads", True, 130, "interrupted"),
         pytest.param(signal.SIGINT, "w.zarr", "local", False, 130, "interrupted", marks=LONG),
         pytest.param(signal.SIGTERM, "w.zarr", "local", True, 143, "terminated", marks=LONG),

@@ -84,7 +84,7 @@ def assert_places_are_scipys(y, wanted, kinds=(np.isnan, np.isposinf, np.isnegin
 
 @pytest.mark.parametrize(
     ("xp", "name", "dtype"),
-    [*on_each_device(POLYNOMIALS, ("order 2", "c16"))],
+    [*on_each_device(POLYNOMIALS, ("order 2", "f4"), ("order 2", "c16"))],
     indirect=["xp"],
 )
 def test_lfilter_is_scipys(name, dtype, xp):
