@@ -23,7 +23,7 @@ from ...engines.cuda.launches import (
     as_argument,
     is_value,
 )
-from .layouts import choose_layout, columns_of_lane, ring_of, steps_of_tile
+from .layouts import MOST_BLOCKS, choose_layout, columns_of_lane, ring_of, steps_of_tile
 from .program import Layout, print_program
 from .sources import Source, describe
 
@@ -78,7 +78,7 @@ def launch_single_pass(
         kernel, call = "channels", _CHANNELS
         tiles = outers * -(-steps // steps_of_tile(layout, chunk.dtype.itemsize))
         lines = outers * inners // layout.channels
-        team = layout.team if layout.lines else min(resident, tiles)
+        team = layout.team if layout.lines else min(resident, tiles, MOST_BLOCKS)
         teams = min(lines, max(1, resident // team)) if layout.lines else 1
         blocks = teams * team
         published = teams * ring_of(team) * layout.channels * units

@@ -5,8 +5,8 @@ of the operands alone, as on a GPU of 132 multiprocessors. Stages, blocks and te
 work, and follow the device.
 
 Contiguous rows, columns (rows side by side) and channels (few columns, such as the channels of a
-signal) have layouts of their own. A tile of channels has all columns, or a line of 32 bytes of each
-step: a team of blocks then shares a line.
+signal) have layouts of their own. A tile of channels has all columns, or a line of 32 to 128 bytes
+of each step: a team of blocks then shares a line.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _ONE_WORD_REGISTERS = 152
 _COMPUTED_REGISTERS = 120
 """For a coefficient that is computed twice a step: 60 items ran at 0.90, 68 at 0.83."""
 _BRANCHING_THREADS, _BRANCHING_VECTORS = 480, 3
-_BRANCHLESS_THREADS, _BRANCHLESS_VECTORS = 352, 5
+_BRANCHLESS_THREADS, _BRANCHLESS_VECTORS = 480, 5
 """For programs limited by the formula of a coefficient: more warps hide its latency. Formulas
 without branches need fewer warps, since the items of a thread hide each other's latency.
-0.5 + 0.4·sin(0.001·i) ran at 0.64, with 28 items at 0.61, with 224 threads of 28 at 0.60. To
-compute it a tile early, while the look-ahead warp finds the state, cost more than it hid: 0.56."""
+0.5 + 0.4·sin(0.001·i) ran at 0.72, with 352 threads at 0.65, with 352 of 28 items at 0.70. To
+compute it a tile early, while the look-ahead warp finds the state, cost more than it hid."""
 _LOOP_WORD = 8
 """Bytes of neighbouring columns for each lane of the plain loop."""
 _LOOP_GROUPS = 2 * MULTIPROCESSORS
@@ -311,20 +311,20 @@ def choose_team(groups: int, tiles: int, resident: int) -> int:
 
 
 _MOST_CHANNELS = 32
-"""Most channels. 16 of them ran at 0.40 of the floor with blocks that all read the spans of all
-channels. With blocks that fold for all others 16 ran at 0.69, but 64 at 0.54; with 64 channels
-divided into hundreds of rows, each started early from 0, lanes of the plain loop ran at 0.50."""
-_LINE_BYTES, _MOST_LINES = 32, 8
-"""Bytes of a line, the smallest transfer of memory; 16 lines ran as fast as tiles of 32 columns."""
-_THREADS = 256
-_LINE_THREADS = 224
-"""256 with the look-ahead warp: one more would cost each thread 87 of 255 registers. 64 columns ran
-at 0.70 of the floor, at 0.60 with 256 threads."""
+"""Most channels of a tile. 64 of them, divided into hundreds of rows, each started early from 0,
+ran at 0.50 of the floor by lanes of the plain loop."""
+_LINES, _MOST_LINES = (128, 64, 32), 8
+"""Bytes of a line, the widest that divides a step, and the most lines: 128 columns ran at 0.78 of
+the floor in lines of 128 bytes, at 0.69 in lines of 64, and at 0.57 by tiles of 32 columns."""
+_THREADS, _FEWER_THREADS, _WIDE = 256, 192, 8
+"""Threads, and those of more than _WIDE channels with coefficient arrays: 16 channels ran at 0.82
+of the floor, with 256 threads at 0.78."""
 _SHARED, _SPANS = 212 * 1024, 15 * 1024
 """Most bytes of stages and stores of a block, and of its spans."""
 _FEWEST_ITEMS, _ITEMS = 3, 41
-_UNITS_OF_WARP = 8
-"""Groups of tiles, each of a channel, that a warp polls at once; 132 blocks have 5 or 6."""
+_GROUPS, _DIRECT, MOST_BLOCKS = 6, 4, 160
+"""Groups of tiles that a turn of so many blocks spans, and the most channels of which every block
+polls all tiles: ``GROUPS`` and ``DIRECT`` of the kernels."""
 
 
 def steps_of_tile(layout: Layout, itemsize: int) -> int:
@@ -334,8 +334,9 @@ def steps_of_tile(layout: Layout, itemsize: int) -> int:
 
 
 def ring_of(blocks: int) -> int:
-    """Count the tiles whose spans stay published, as ``Board`` of the kernels."""
-    return 8 * blocks + 64
+    """Count the tiles and groups whose spans stay published, as ``Board`` of the kernels."""
+    ring = 8 * blocks + 64
+    return ring + ring // 32 + 1
 
 
 def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -> Layout | None:
@@ -344,13 +345,16 @@ def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -
     size = chunk.dtype.itemsize
     if channels == 1 or size < 4:
         return None
-    layout = _choose_lines(chunk, source, device)
-    if layout:
-        return layout
-    is_whole = outers == 1 or steps * channels * size % 16 == 0
-    if channels > _MOST_CHANNELS or not is_whole:
+    if channels * size > _LINES[0]:
+        layout = _choose_lines(chunk, source, device)
+        if layout or channels > _MOST_CHANNELS:
+            return layout
+    if outers > 1 and steps * channels * size % 16:
         return None
-    layout = _channel_layout(chunk, source, channels, states, _THREADS)
+    is_wide = channels > _WIDE and len(source.streams) > 1
+    layout = _channel_layout(
+        chunk, source, channels, states, _FEWER_THREADS if is_wide else _THREADS
+    )
     if steps < 2 * steps_of_tile(layout, size):
         return None
     is_copied = device.capability >= _BULK_CAPABILITY
@@ -362,21 +366,21 @@ def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -
 def _choose_lines(chunk: Chunk, source: Source, device: Device) -> Layout | None:
     """Choose the layout of tiles of one line; None if lines do not fit, or are many."""
     outers, steps, inners = chunk.shape
-    channels = _LINE_BYTES // chunk.dtype.itemsize
-    lines, remainder = divmod(inners, channels)
-    if remainder or lines < 2 or outers * lines > _MOST_LINES or not source.is_aligned:
+    size = chunk.dtype.itemsize
+    line = next((line for line in _LINES if inners * size % line == 0), 0)
+    if not line or not 1 < outers * inners * size // line <= _MOST_LINES or not source.is_aligned:
         return None
-    layout = _channel_layout(chunk, source, channels, 0, _LINE_THREADS)
-    tile = steps_of_tile(layout, chunk.dtype.itemsize)
+    layout = _channel_layout(chunk, source, line // size, 0, _THREADS)
+    tile = steps_of_tile(layout, size)
     if steps < 2 * tile:
         return None
     # A tile is loaded while others wait between publishing and needing.
-    tile_bytes = max(len(source.streams), 1) * tile * _LINE_BYTES
+    tile_bytes = max(len(source.streams), 1) * tile * line
     stages = min(layout.stages, (device.shared_bytes - _SPANS) // tile_bytes)
     return replace(
-        layout, lines=True, bulk=False, ahead=1,
-        team=choose_team(outers * lines, -(-steps // tile), device.multiprocessors),
-        stages=stages if stages > 2 else 0, distance=2 if stages > 3 else 1,
+        layout, lines=True, bulk=False,
+        team=choose_team(outers * inners * size // line, -(-steps // tile), device.multiprocessors),
+        stages=stages if stages > 2 else 0, distance=1,
     )  # fmt: skip
 
 
@@ -401,13 +405,16 @@ def _channel_layout(
     def most_items(stages: int) -> int:
         return _SHARED // max((stages * streams + stores) * width, 1)
 
-    stages = next((k for k in (4 if streams > 1 else 5, 3) if most_items(k) >= _FEWEST_ITEMS), 2)
+    is_direct = channels <= _DIRECT
+    wanted_stages = (5 if is_direct and streams < 2 else 4, 3)
+    stages = next((k for k in wanted_stages if most_items(k) >= _FEWEST_ITEMS), 2)
     items = min(most_items(stages), _ITEMS * 4 // size)
     # With fewer tiles than multiprocessors, smaller tiles are faster.
     enough = outers * steps * -(-inners // channels) // (parts * MULTIPROCESSORS)
     items = max(min(items, enough), _FEWEST_ITEMS)
     items -= 1 - items % 2  # odd, against most bank conflicts
-    ahead = min(4, max(2, -(-6 * channels // _UNITS_OF_WARP)))
+    # A quarter of a warp for each group and channel; the last warp is the spine.
+    ahead = 1 + -(-channels * (_GROUPS if is_direct else 1) // 8)
     return Layout(
         threads, items, stages, reverse=chunk.reverse, bulk=True, channels=channels, ahead=ahead,
         distance=2 if stages > 3 else 1,

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.usefixtures("on_host")
 
 
 # Tiles of 8 parts of 3 steps, and groups of 32 of them.
-SMALL = Layout(32, 3, 4, bulk=True, channels=1, ahead=1, distance=2)
+SMALL = Layout(32, 3, 4, bulk=True, channels=1, ahead=2, distance=2)
 
 
 def layout_of(channels: int, vector: int = 4, **options: Any) -> Layout:
@@ -161,7 +161,7 @@ def test_bits_do_not_depend_on_the_grid_nor_on_the_way_into_shared_memory(channe
     layout = layout_of(channels)
     first = solve(maps.affine, operands, carry_in, shape, layout)[0].view("i4")
     for other, blocks in (
-        (layout, 1), (layout, 7), (replace(layout, ahead=2), 4), (replace(layout, bulk=False), 3),
+        (layout, 1), (layout, 7), (replace(layout, ahead=3), 4), (replace(layout, bulk=False), 3),
         (replace(layout, stages=3), 5), (replace(layout, stages=2, distance=1), 3),
         (replace(layout, distance=1), 7),
     ):  # fmt: skip

@@ -93,6 +93,7 @@ def trace_fast_coefficient(
         return ""
     text = trace_coefficient(step, name, operands, dtype)
     text = text.replace(f" {name}(", f" {name}_quickly(bool& odd, ", 1)
+    text = text.replace("cast<double>(index)", "quick_double(index)")
     return _WAVE.sub(r"quick_\1(odd, ", text)
 
 

@@ -10,162 +10,188 @@
 // The states of all channels at the start of a tile, from the spans of all tiles before it.
 //
 // As in rows/fold.cuh, tiles form groups of 32, counted from the first, and the group of a channel is
-// joined by one tree: the arithmetic does not depend on the number of blocks. Groups and channels are
-// assigned to the quarters of several warps, which poll their spans at once; then a thread for each
-// channel goes from group to group.
+// joined by one tree: the arithmetic does not depend on the number of blocks. Some warps join tiles, a
+// quarter of a warp those of one group and channel. Another warp, the spine, goes from group to group.
+// With few channels (DIRECT), the joining warps poll all tiles since the block's last one. With more
+// they poll those of the block's own group, and the block with the last tile of a group publishes the
+// join, which the spines of the others poll: 16 channels ran at 0.40 of the floor where every block
+// polled all tiles, and at 0.82 by groups; 4 channels at 0.95 and at 0.83.
 
-constexpr int LOOKAHEAD = 32 * AHEAD, TEAMS = LOOKAHEAD / SHARE;
-constexpr int GROUPS = 8;  // that are joined before the channels go on
+constexpr int LOOKAHEAD = 32 * AHEAD, JOINING = LOOKAHEAD - 32;  // threads
+constexpr int GROUPS = 6;  // that a turn of 160 blocks spans
+constexpr int JOINED = DIRECT ? GROUPS : 1, POLLED = DIRECT ? 1 : GROUPS;
+constexpr int AT_ONCE = (POLLED * CHANNELS + 31) / 32;
+static_assert(CHANNELS <= 32 && AHEAD > 1, "a lane of the spine for each channel");
 
-DEVICE inline void look_together() {
-  __syncwarp();
-  asm volatile("bar.sync 6, %0;" ::"n"(LOOKAHEAD) : "memory");
-}
-
-// A ring of the published spans of the last tiles. A block publishes a tile after it has used all
-// tiles up to three turns before, so that no block needs a tile that is eight turns older.
+// Rings of the published spans of the last tiles and groups. A block publishes a tile after it has
+// used all tiles up to three turns before, so that no block needs a tile that is eight turns older.
 struct Board {
   Unit* descriptors;
-  unsigned epoch, ring;
+  unsigned epoch, ring, groups;
   DEVICE Board(Unit* space, unsigned epoch, const Channels& shape)
-      : epoch(epoch), ring(8 * shape.team + 2 * GROUP) {
-    descriptors = space + (long long)shape.first * ring * CHANNELS * UNITS;  // each team's own
+      : epoch(epoch), ring(8 * shape.team + 2 * GROUP), groups(ring / GROUP + 1) {
+    descriptors = space + (long long)shape.first * (ring + groups) * CHANNELS * UNITS;  // each team's
   }
   DEVICE unsigned tag(unsigned wraps) const { return epoch * 4 + wraps % 4; }
+  DEVICE long long place_of_tile(unsigned tile, int channel) const {
+    return (long long)(tile % ring) * CHANNELS + channel;
+  }
+  DEVICE long long place_of_group(unsigned group, int channel) const {
+    return (long long)(ring + group % groups) * CHANNELS + channel;
+  }
   DEVICE void enter(unsigned tile, int channel, const Span& span) const {
-    publish(descriptors, (long long)(tile % ring) * CHANNELS + channel, span, tag(tile / ring));
+    publish(descriptors, place_of_tile(tile, channel), span, tag(tile / ring));
+  }
+  DEVICE void enter_group(unsigned group, int channel, const Span& span) const {
+    publish(descriptors, place_of_group(group, channel), span, tag(group / groups));
   }
 };
 
-// The spans that one lane polls: RUN tiles of a group, of one channel.
-struct Share {
-  Span run[RUN];
-  bool missing[RUN];
-  Unit units[RUN][UNITS];  // as they were polled last
-  unsigned place, wraps;
-  int channel;
-
-  // Of the tiles those in begin..end-1 count.
-  DEVICE void begin(const Board& board, long long group, int own, long long begin, long long end) {
-    const long long mine = group * GROUP + threadIdx.x % SHARE * RUN;
-    channel = own;
-    wraps = unsigned(mine) / board.ring;
-    place = unsigned(mine) - wraps * board.ring;
+// Polls COUNT spans a lane until all that are `missing` have arrived; the others are empty.
+// `locate(k, place, tag)` gives the place and the tag of a span.
+template <int COUNT, class Locate>
+DEVICE inline void await_spans(const Board& board, bool (&missing)[COUNT], Span (&spans)[COUNT],
+                               Locate locate) {
+  long long places[COUNT];
+  unsigned tags[COUNT];
+  Unit units[COUNT][UNITS];
+  bool waiting;
 #pragma unroll
-    for (int k = 0; k < RUN; ++k) {
-      run[k] = empty_span();
-      missing[k] = mine + k >= begin && mine + k < end;
-    }
+  for (int k = 0; k < COUNT; ++k) {
+    spans[k] = empty_span();
+    locate(k, places[k], tags[k]);
   }
-  DEVICE bool wraps_at(const Board& board, int k) const { return place + k >= board.ring; }
-  DEVICE void ask(const Board& board) {
+  do {
+    waiting = false;
 #pragma unroll
-    for (int k = 0; k < RUN; ++k) {
-      const long long other = place + k - (wraps_at(board, k) ? board.ring : 0);
-      poll_if(missing[k], board.descriptors, other * CHANNELS + channel, units[k]);
-    }
-  }
-  // Called after a __syncwarp(); returns false while a span is not published.
-  DEVICE bool take(const Board& board) {
-    bool waiting = false;
+    for (int k = 0; k < COUNT; ++k) poll_if(missing[k], board.descriptors, places[k], units[k]);
+    __syncwarp();
 #pragma unroll
-    for (int k = 0; k < RUN; ++k) {
-      const unsigned tag = board.tag(wraps + wraps_at(board, k));
-      missing[k] = missing[k] & !taken(units[k], tag, missing[k], run[k]);
+    for (int k = 0; k < COUNT; ++k) {
+      missing[k] = missing[k] & !taken(units[k], tags[k], missing[k], spans[k]);
       waiting = waiting | missing[k];
     }
-    return !waiting;
-  }
-  // The join of the group, in the first of its SHARE lanes.
-  DEVICE Span joined() const {
-    Span span = join_run(run);
-#pragma unroll
-    for (int distance = 1; distance < SHARE; distance *= 2) {
-      const Span above = from_above(span, distance);
-      if (threadIdx.x % (2 * distance) == 0) span = join(span, above);
-    }
-    return span;
-  }
-};
-
-// A poll waits behind the loads of the block: more spans are polled at once if there are more.
-constexpr int AT_ONCE = CHANNELS <= 5 ? 1 : CHANNELS <= 10 ? 2 : CHANNELS <= 16 ? 3 : 4;
-
-struct Front {
-  Span folded[GROUPS][CHANNELS];  // in shared memory
-};
-
-// The state of one channel, in its thread.
-struct ChannelSpine {
-  Transfer::State state;   // at the start of the group, or of the outer part
-  long long group, begin;  // the first tile of the outer part
-};
-
-// The states before `tile`. Calls doubt(tile) for suspect ones.
-template <class Doubt>
-DEVICE inline Transfer::State advance(ChannelSpine& spine, Front& front, long long tile,
-                                      const Board& board, Doubt doubt) {
-  const int thread = int(threadIdx.x) - THREADS;
-  while (true) {
-    const long long left = tile / GROUP - spine.group + 1;
-    const int groups = left < GROUPS ? int(left) : GROUPS, units = groups * CHANNELS;
-    for (int first = 0; first < units; first += AT_ONCE * TEAMS) {
-      Share shares[AT_ONCE];
-      bool complete;
-#pragma unroll
-      for (int a = 0; a < AT_ONCE; ++a) {
-        const int unit = first + a * TEAMS + thread / SHARE, number = unit / CHANNELS;
-        shares[a].begin(board, spine.group + number, unit - number * CHANNELS, spine.begin,
-                        unit < units ? tile : 0);
-      }
-      do {
-        complete = true;
-#pragma unroll
-        for (int a = 0; a < AT_ONCE; ++a) shares[a].ask(board);
-        __syncwarp();
-#pragma unroll
-        for (int a = 0; a < AT_ONCE; ++a) complete = shares[a].take(board) & complete;
-      } while (!__all_sync(ALL, complete));
-#pragma unroll
-      for (int a = 0; a < AT_ONCE; ++a) {
-        const int unit = first + a * TEAMS + thread / SHARE;
-        const Span span = shares[a].joined();
-        if (unit < units && thread % SHARE == 0)
-          front.folded[unit / CHANNELS][shares[a].channel] = span;
-      }
-    }
-    look_together();
-    Transfer::State reached = spine.state;
-    for (int k = 0; k < groups; ++k, ++spine.group) {
-      const long long end = (spine.group + 1) * GROUP;
-      if (thread < CHANNELS) {
-        const Span span = front.folded[k][thread];
-        reached = after(span, spine.state);
-        if (GUARDED && is_doubtful(span, spine.state, reached)) doubt(end < tile ? end : tile);
-      }
-      if (tile < end) {
-        look_together();
-        return reached;
-      }
-      spine.state = reached;
-    }
-    look_together();
-  }
+  } while (__any_sync(ALL, waiting));
 }
 
+struct Front {  // in shared memory
+  Span groups[POLLED][CHANNELS];        // joins that the spine has polled
+  Span tiles[RING][JOINED][CHANNELS];   // joins of the tiles before a block's tile
+};
 
-constexpr int EVERYONE = THREADS + LOOKAHEAD;
 static_assert((STAGES > DISTANCE || !STAGES) && DISTANCE < RING - 1, "tiles between them wait");
 
 // Whole warps arrive at hardware barriers.
-DEVICE inline void announce(int barrier) {
+DEVICE inline void announce(int barrier, int threads) {
   __syncwarp();
-  arrive(barrier, EVERYONE);
+  arrive(barrier, threads);
 }
-DEVICE inline void await(int barrier) {
+DEVICE inline void await(int barrier, int threads) {
   __syncwarp();
-  meet(barrier, EVERYONE);
+  meet(barrier, threads);
 }
+// The joining warps have written the joins for a block's tile `turn`, for which the spine waits.
+DEVICE inline int joined(int turn) { return 11 + turn % RING; }
+
+// The join of a group's tiles, from those of SHARE lanes, in the first of them.
+DEVICE inline Span join_shares(const Span (&run)[RUN]) {
+  Span span = join_run(run);
+#pragma unroll
+  for (int distance = 1; distance < SHARE; distance *= 2) {
+    const Span above = from_above(span, distance);
+    if (threadIdx.x % (2 * distance) == 0) span = join(span, above);
+  }
+  return span;
+}
+
+// Join the tiles before `tile` in its group and the groups from `group` on, but from `begin` on only.
+// If `tile` is the last one of its group, publish the join of the group for spines that poll it.
+DEVICE inline void join_tiles(Span (&joins)[JOINED][CHANNELS], long long group, long long tile,
+                              long long begin, const Board& board) {
+  const bool is_last = !DIRECT && tile % GROUP == GROUP - 1;
+  const long long end = tile + is_last;
+  const int units = int(tile / GROUP - group + 1) * CHANNELS;
+  for (int first = 0; first < units; first += JOINING / SHARE) {
+    const int unit = first + (int(threadIdx.x) - THREADS) / SHARE;
+    const int number = unit / CHANNELS, channel = unit - number * CHANNELS;
+    const long long mine = (group + number) * GROUP + threadIdx.x % SHARE * RUN;
+    const bool exists = unit < units, is_first = threadIdx.x % SHARE == 0;
+    Span run[RUN];
+    bool missing[RUN];
+#pragma unroll
+    for (int k = 0; k < RUN; ++k) missing[k] = exists && mine + k >= begin && mine + k < end;
+    await_spans(board, missing, run, [&](int k, long long& place, unsigned& tag) {
+      place = board.place_of_tile(unsigned(mine) + k, channel);
+      tag = board.tag((unsigned(mine) + k) / board.ring);
+    });
+    if (is_last) {
+      const Span span = join_shares(run);
+      if (exists && is_first) board.enter_group(unsigned(group), channel, span);
+      if (threadIdx.x % SHARE == SHARE - 1) run[RUN - 1] = empty_span();
+    }
+    const Span span = join_shares(run);
+    if (exists && is_first) joins[number][channel] = span;
+  }
+}
+
+// The joining warps.
+DEVICE inline void join_groups(Front& front, const Board& board, const Channels& shape) {
+  int turn = 0;
+  for (long long number = shape.rank; number < shape.count(); number += shape.team, ++turn) {
+    const long long begin = Tile(number, shape).begin, last = number - shape.team;
+    const long long since = !DIRECT ? number : last < begin ? begin : last;
+    await(published(turn), THREADS + JOINING);
+    join_tiles(front.tiles[turn % RING], since / GROUP, number, begin, board);
+    announce(joined(turn), LOOKAHEAD);
+  }
+}
+
+// The state of one channel, in its lane.
+struct ChannelSpine {
+  Transfer::State state;   // at the start of the group, or of the outer part
+  long long group, begin;  // the first tile of the outer part
+
+  // The state after a span before the tile `end`. Calls doubt(end) if it is suspect.
+  template <class Doubt>
+  DEVICE Transfer::State after_span(const Span& span, long long end, Doubt doubt) const {
+    const Transfer::State reached = after(span, state);
+    if (GUARDED && is_doubtful(span, state, reached)) doubt(end);
+    return reached;
+  }
+  // Go on to the group of `tile` by the joins of `count` groups.
+  template <class Doubt>
+  DEVICE void advance(const Span (*joins)[CHANNELS], int count, Doubt doubt) {
+    const int lane = threadIdx.x % 32;
+    for (int k = 0; k < count; ++k, ++group)
+      if (lane < CHANNELS) state = after_span(joins[k][lane], (group + 1) * GROUP, doubt);
+  }
+  // The same by the joins that other blocks publish.
+  template <class Doubt>
+  DEVICE void advance(Front& front, long long tile, const Board& board, Doubt doubt) {
+    const int lane = threadIdx.x % 32;
+    while (group < tile / GROUP) {
+      const long long left = tile / GROUP - group;
+      const int groups = left < POLLED ? int(left) : POLLED;
+      Span spans[AT_ONCE];
+      bool missing[AT_ONCE];
+#pragma unroll
+      for (int a = 0; a < AT_ONCE; ++a) missing[a] = a * 32 + lane < groups * CHANNELS;
+      await_spans(board, missing, spans, [&](int a, long long& place, unsigned& tag) {
+        const int unit = a * 32 + lane, number = unit / CHANNELS;
+        place = board.place_of_group(unsigned(group) + number, unit - number * CHANNELS);
+        tag = board.tag((unsigned(group) + number) / board.groups);
+      });
+#pragma unroll
+      for (int a = 0; a < AT_ONCE; ++a) {
+        const int unit = a * 32 + lane, number = unit / CHANNELS;
+        if (number < groups) front.groups[number][unit - number * CHANNELS] = spans[a];
+      }
+      __syncwarp();
+      advance(front.groups, groups, doubt);
+      __syncwarp();
+    }
+  }
+};
 
 DEVICE inline long long time_of(long long step, const Channels& shape) {
   return REVERSE ? shape.steps - 1 - step : step;
@@ -190,12 +216,15 @@ DEVICE inline void mark_tile(const Ledger& ledger, const Tile& tile, int channel
   mark_steps(ledger, tile, channel, time_of(begin, shape), shape);
 }
 
-// The look-ahead warps.
+// The spine: the last look-ahead warp.
 DEVICE inline void resolve(Transfer::State (&tile_entry)[RING][CHANNELS], Front& front,
                            const Entry& entry, const Board& board, const Ledger& ledger,
                            const Channels& shape) {
-  const int channel = int(threadIdx.x) - THREADS;
+  const int channel = threadIdx.x % 32;
   ChannelSpine spine = {Transfer::State{}, 0, -1};
+  const auto doubt = [&](long long doubtful) {
+    mark_tile(ledger, Tile(doubtful, shape), channel, shape);
+  };
   int turn = 0;
   for (long long number = shape.rank; number < shape.count(); number += shape.team, ++turn) {
     const Tile tile(number, shape);
@@ -204,13 +233,14 @@ DEVICE inline void resolve(Transfer::State (&tile_entry)[RING][CHANNELS], Front&
       spine.group = tile.begin / GROUP;
       if (channel < CHANNELS) spine.state = entry.at(tile.row(channel, shape));
     }
-    await(published(turn));
-    const Transfer::State state =
-        advance(spine, front, number, board, [&](long long doubtful) {
-          mark_tile(ledger, Tile(doubtful, shape), channel, shape);
-        });
-    if (channel < CHANNELS) tile_entry[turn % RING][channel] = state;
-    announce(resolved(turn));
+    const Span (&joins)[JOINED][CHANNELS] = front.tiles[turn % RING];
+    const int before = DIRECT ? int(number / GROUP - spine.group) : 0;
+    if (!DIRECT) spine.advance(front, number, board, doubt);
+    await(joined(turn), LOOKAHEAD);
+    spine.advance(joins, before, doubt);
+    if (channel < CHANNELS)
+      tile_entry[turn % RING][channel] = spine.after_span(joins[before][channel], number, doubt);
+    announce(resolved(turn), THREADS + 32);
   }
 }
 
@@ -289,18 +319,21 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
   const Stages stages(memory);
   const Board board(space, epoch, shape);
   const long long stride = shape.team, count = shape.count();
+  const auto load = [&](int k, long long number, int piece) {
+    if (COPIED) request_vectors(stages, k, source, number, piece, shape);
+    else if (threadIdx.x == 0) request(stages, k, source, number, piece, shape);
+  };
   if (BULK && threadIdx.x == 0) {
     for (int k = 0; k < STAGES; ++k) barrier_create(stages.barriers + k);
     fence_proxy();
-    for (int k = 0; k < STAGES; ++k)
-      request(stages, k, source, shape.rank + k * stride, shape);
   }
-  if (COPIED && threadIdx.x < THREADS)
+  if (threadIdx.x < THREADS)
     for (int k = 0; k < STAGES; ++k)
-      request_vectors(stages, k, source, shape.rank + k * stride, shape);
+      for (int piece = 0; piece < PIECES; ++piece) load(k, shape.rank + k * stride, piece);
   __syncthreads();
-  if (threadIdx.x >= THREADS)
+  if (threadIdx.x >= THREADS + JOINING)
     return resolve(tile_entry, front, entry, board, ledger, shape);
+  if (threadIdx.x >= THREADS) return join_groups(front, board, shape);
 
   const Part part;
   const Memory all = {source, results, stages, ledger, shape};
@@ -312,10 +345,12 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
       copies_wait_but<COPIED ? STAGES - DISTANCE - 2 : 0>();
       __syncwarp();
       synchronize();
-      if (turn > 0)
-        request_vectors(stages, stage > 0 ? stage - 1 : STAGES - 1, source,
-                      number + (STAGES - 1) * stride, shape);
     }
+    const auto load_piece = [&](int piece) {
+      if (turn > 0 && piece < PIECES)
+        load(stage > 0 ? stage - 1 : STAGES - 1, number + (STAGES - 1) * stride, piece);
+    };
+    load_piece(0);
     const long long next = number + DISTANCE * stride;
     before[DISTANCE] = empty_span();
     if (next < count) {  // upsweep
@@ -327,14 +362,16 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
                                : span_of_part<false>(all, next_stage, tile, part);
       const BlockScan scan = channel_scan(mine, part, desk);
       if (part.place == PARTS - 1) board.enter(unsigned(next), part.channel, scan.total);
-      announce(published(turn + DISTANCE));
+      announce(published(turn + DISTANCE), THREADS + JOINING);
       before[DISTANCE] = scan.before;
       if (++next_stage == STAGES) next_stage = 0, parity ^= 1;
     }
+    load_piece(1);
     if (number >= 0) {  // downsweep
       const Tile tile(number, shape);
       if (BULK && threadIdx.x == 0) bulk_wait_read();
-      await(resolved(turn));  // the stores may continue
+      await(resolved(turn), THREADS + 32);  // the stores may continue
+      load_piece(2);
       if (part.exists) {
         const Transfer::State entered = tile_entry[turn % RING][part.channel];
         if (tile.is_whole()) write_part<true>(all, stage, tile, part, before[0], entered);
@@ -345,10 +382,7 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
         __syncwarp();
         synchronize();
       }
-      if (threadIdx.x == 0) {
-        if (BULK && tile.is_whole()) store(stages, results, tile, shape);
-        request(stages, stage, source, number + STAGES * stride, shape);
-      }
+      if (BULK && threadIdx.x == 0 && tile.is_whole()) store(stages, results, tile, shape);
       if (++stage == STAGES) stage = 0;
     }
 #pragma unroll

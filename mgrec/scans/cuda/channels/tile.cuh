@@ -1,7 +1,7 @@
 // Few columns side by side, as samples of a few channels in time: tiles of STEPS steps.
 //
 // A tile with all columns is contiguous in memory, and moves by bulk copies. With more columns a tile
-// has one of LINES, 32 bytes wide, which threads copy in vectors: every block has to fold the spans of
+// has one of LINES, up to 128 bytes wide, which threads copy in vectors: every block has to fold the spans of
 // all columns of a tile. A team of blocks shares a line and folds its spans. A tile stays in shared
 // memory until its states are written: a thread reads ITEMS consecutive steps of one channel twice,
 // neighbouring threads neighbouring channels. To store them in registers in between would leave too few
@@ -19,6 +19,13 @@ static_assert(!COPIED || (!BULK && STAGES >= DISTANCE + 2), "a tile is under way
 static_assert(TILE * sizeof(T) % 16 == 0, "bulk copies are of whole 16 bytes");
 // Streams with another alignment are copied from the multiple of 16 bytes before: one vector more.
 constexpr int LOADED = TILE + (Source::SHIFTED ? VECTOR : 0);
+// A tile is requested in pieces, at different times of a turn: polls of spans wait behind all pending
+// loads of a multiprocessor. 16 channels ran at 0.80 of the floor, in one piece at 0.70; but 4 channels,
+// whose spans take one poll, at 0.83 and 0.95. Without a stage to spare, the next upsweep waits for all
+// of the tile.
+constexpr bool DIRECT = CHANNELS <= 4;
+constexpr bool IN_PIECES = STAGES > DISTANCE + 1 && !DIRECT && (BULK || Source::STREAMS > 1);
+constexpr int PIECES = IN_PIECES ? 3 : 1;
 
 // Each outer part has `inners` columns in `groups` lines, and a line `tiles` tiles. A team of `team`
 // blocks goes through the lines first, first + teams, ...: `lines` of them. A block is its `rank`-th.
@@ -88,42 +95,50 @@ struct Stages {
   DEVICE T* stage(int k) const { return loads + k * Source::STREAMS * LOADED; }
 };
 
+// Request one piece of a tile, by one thread and the copy engine.
 DEVICE inline void request(const Stages& stages, int k, const Source& source, long long number,
-                           const Channels& shape) {
+                           int piece, const Channels& shape) {
   if (!BULK || Source::STREAMS == 0 || number >= shape.count()) return;
   const Tile tile(number, shape);
   // With REVERSE a partial tile is the first: its barrier must complete a phase all the same.
-  barrier_expect(stages.barriers + k,
-                 tile.is_whole() ? Source::loaded(TILE, VECTOR) * unsigned(sizeof(T)) : 0);
-  if (!tile.is_whole()) return;
+  if (piece == 0)
+    barrier_expect(stages.barriers + k,
+                   tile.is_whole() ? Source::loaded(TILE, VECTOR) * unsigned(sizeof(T)) : 0);
+  constexpr int LENGTH = (TILE / VECTOR + PIECES - 1) / PIECES * VECTOR;
+  const int first = piece * LENGTH, rest = TILE - first, length = rest < LENGTH ? rest : LENGTH;
+  if (!tile.is_whole() || length <= 0) return;
 #pragma unroll
   for (int p = 0; p < Source::STREAMS; ++p)
-    bulk_load(stages.stage(k) + p * LOADED,
-              source.stream[p] + tile.element(shape) - Source::shift(p),
-              (TILE + (Source::shift(p) ? VECTOR : 0)) * sizeof(T), stages.barriers + k);
+    bulk_load(stages.stage(k) + p * LOADED + first,
+              source.stream[p] + tile.element(shape) - Source::shift(p) + first,
+              (length + (Source::shift(p) && length == rest ? VECTOR : 0)) * sizeof(T),
+              stages.barriers + k);
 }
 
-// The same for a line, by all scanning threads.
+// The same for a line, by all scanning threads. The last piece ends a group of copies.
 DEVICE inline void request_vectors(const Stages& stages, int k, const Source& source,
-                                   long long number, const Channels& shape) {
+                                   long long number, int piece, const Channels& shape) {
   if (COPIED && number < shape.count()) {
     const Tile tile(number, shape);
     constexpr int VECTORS = LINES ? CHANNELS / VECTOR : 1, ROWS = THREADS / VECTORS;
-    const int vector = int(threadIdx.x) % VECTORS * VECTOR, row = int(threadIdx.x) / VECTORS;
+    constexpr int LENGTH = (STEPS + PIECES * ROWS - 1) / (PIECES * ROWS) * ROWS;
+    const int vector = int(threadIdx.x) % VECTORS * VECTOR;
+    const int row = piece * LENGTH + int(threadIdx.x) / VECTORS;
+    const int end = piece * LENGTH + LENGTH < STEPS ? piece * LENGTH + LENGTH : STEPS;
     if (tile.is_whole())
 #pragma unroll
       for (int p = 0; p < Source::STREAMS; ++p) {
         const T* from = source.stream[p] + tile.element(shape) + row * shape.inners + vector;
         T* to = stages.stage(k) + p * LOADED + row * CHANNELS + vector;
 #pragma unroll 4
-        for (int r = row; r < STEPS; r += ROWS) {
+        for (int r = row; r < end; r += ROWS) {
           copy_word(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from));
           from += ROWS * shape.inners;
           to += ROWS * CHANNELS;
         }
       }
   }
-  copies_commit();
+  if (piece == PIECES - 1) copies_commit();
 }
 
 // Calls visit(r, element in a tile whose steps are `pitch` apart) for a thread's steps in memory order.
