@@ -339,6 +339,44 @@ def test_noise_of_selected_states_is_computed_in_float64():
     np.testing.assert_allclose(llf, mgrec.statespace.log_likelihood(**wide), rtol=1e-14)
 
 
+def filter_in_float32(model):
+    """The plain form, whose covariances lose all digits."""
+    Z, H, T, Q = (model[name] for name in ("design", "obs_cov", "transition", "state_cov"))
+    a, P, means = model["initial_state"], model["initial_state_cov"], []
+    for y in model["endog"]:
+        gain = P @ Z.T / (Z @ P @ Z.T + H)
+        a, P = a + gain @ (y - Z @ a), P - gain @ Z @ P
+        means.append(a)
+        a, P = T @ a, T @ P @ T.T + Q
+    return np.array(means)
+
+
+def test_ill_conditioned_models_of_float32():
+    steps = np.arange(200)
+    noise = 0.01 * np.random.default_rng(0).normal(size=200)
+    model = {
+        "endog": (0.01 * steps**2 + noise)[:, None],
+        "design": np.array([[1.0, 0.0, 0.0]]),
+        "obs_cov": np.array([[1e-4]]),
+        "transition": np.eye(3) + np.diag(np.ones(2), 1),
+        "state_cov": 1e-6 * np.eye(3),
+        "initial_state": np.zeros(3),
+        "initial_state_cov": 1e6 * np.eye(3),
+    }
+    narrow = {name: array.astype(np.float32) for name, array in model.items()}
+    filtered = mgrec.statespace.kalman_filter(**narrow)
+    wide = {name: array.astype(np.longdouble) for name, array in narrow.items()}
+    none = {"selection": np.eye(3), "obs_intercept": np.zeros(1), "state_intercept": np.zeros(3)}
+    _, means, covariances, *_ = loop({**wide, **none})
+    deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2)).astype(float)
+    assert abs((filter_in_float32(narrow) - means) / deviations).max() > 1
+    assert filtered.filtered_state.dtype == np.float32
+    scale = abs(means).max(0)
+    assert abs((filtered.filtered_state - means) / scale).max() < 1e-6
+    outer = deviations[:, :, None] * deviations[:, None]
+    assert abs((filtered.filtered_state_cov - covariances) / outer).max() < 1e-5
+
+
 @pytest.mark.parametrize("name", ["obs_cov", "state_cov", "initial_state_cov"])
 def test_the_symmetric_part_of_covariances_counts(name):
     model = blocks(plain(20, state_cov=np.eye(1)), plain(20, scale=2.0, state_cov=np.eye(1)))
