@@ -12,7 +12,7 @@ from ..core.arrays.elements import as_elements, broadcast_shape, element_dtype
 from ..core.arrays.interop import without_labels
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis
-from ..core.backends import backend_of, common_backend
+from ..core.backends import common_backend
 from ..core.contract.problem import Problem, check_memory, varying
 from ..scans.matrix.arguments import (
     along_rows,
@@ -138,7 +138,8 @@ def check_model(
         check_on_gpu(backend, everything, "auto")
     check_memory(memory)
     mean, covariance = (cast(array, _FLOAT64) for _, array in initial)
-    covariance = 0.5 * (covariance + covariance.swapaxes(-1, -2))
+    if backend.is_host:  # kernels of a GPU read the symmetric part
+        covariance = 0.5 * (covariance + covariance.swapaxes(-1, -2))
     return Model(arrays, mean, covariance, shape, axis, marks, memory, dtype)
 
 
@@ -191,10 +192,10 @@ def _complete(given: dict[str, Any], p: int, n: int) -> dict[str, Any]:
         selection = cast(selection, _FLOAT64)
         covariance = np.matmul(selection, cast(arrays["state_cov"], _FLOAT64))
         arrays["state_cov"] = np.matmul(covariance, selection.swapaxes(-1, -2))
-    like = arrays["endog"]
+    like = getattr(arrays["endog"], "_meta", arrays["endog"])
     for name, size in (("obs_intercept", p), ("state_intercept", n)):
         if name not in arrays:
-            arrays[name] = backend_of(like).from_host(np.zeros(size), getattr(like, "_meta", like))
+            arrays[name] = np.zeros_like(like, _FLOAT64, shape=(size,))
     return {name: arrays[name] for name in MATRICES}
 
 

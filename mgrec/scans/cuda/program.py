@@ -40,6 +40,7 @@ class Layout:
     ahead: int = 0  # look-ahead warps of such a tile
     distance: int = 1  # turns between publishing it and needing the states before it, 1 or 2
     lines: bool = False  # such a tile has 32 bytes of each step
+    packed: bool = False  # results are columns of one array (steps, states)
 
 
 def print_program(

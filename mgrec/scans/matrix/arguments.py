@@ -60,7 +60,10 @@ def check_matrix_scan(
     marks = None if reset is None else as_reset(reset, shape, axis, reverse)
     backend = common_backend([matrices, vectors, before])
     results = check_out(out, (*shape, n), dtype, [matrices, vectors, before])
-    if not backend.is_host and has_scalar_map(matrix_map):
+    is_lazy_or_diagonal = (
+        is_lazy(matrices) or is_lazy(vectors) or matrix_map.structure == "diagonal"
+    )
+    if not backend.is_host and has_scalar_map(matrix_map) and is_lazy_or_diagonal:
         problem = scalar_problem(
             matrix_map, matrices, vectors, before, axis, reverse, marks, memory, method
         )

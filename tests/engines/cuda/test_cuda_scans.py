@@ -468,3 +468,24 @@ def test_states_that_are_not_finite(
     assert len(begun) == 2
     assert not np.isfinite(wanted[0, -1, 0])
     np.testing.assert_array_equal(w[:, 4:], wanted[:, 4:])
+
+
+def as_gpu(array: Any) -> Any:
+    return np.array(array).view(DeviceArray)
+
+
+def test_maps_of_two_states_in_one_pass(on_host: HostCompiler) -> None:
+    """Tiles that are whole, and the last one of each row, which is not."""
+    generator = np.random.default_rng(0)
+    matrix_map = mgrec.maps.matrix(2)
+    for rows, steps, reverse in ((1, 20_011, False), (3, 5001, True)):
+        matrices = generator.uniform(-0.7, 0.7, size=(rows, steps, 2, 2))
+        operands = matrices, generator.normal(size=(rows, steps, 2))
+        initial = generator.normal(size=(rows, 2))
+        options = {"reverse": reverse, "axis": 1}
+        wanted = mgrec.scan(matrix_map, *operands, initial=initial, **options)
+        arrays = map(as_gpu, operands)
+        states = mgrec.scan(matrix_map, *arrays, initial=as_gpu(initial), **options)
+        assert [name for name, *_ in on_host.launches] == ["determine_kernel"]
+        on_host.launches.clear()
+        np.testing.assert_allclose(states, wanted, rtol=1e-12, atol=1e-13)

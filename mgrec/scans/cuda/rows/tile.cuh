@@ -84,8 +84,11 @@ DEVICE inline void request(const Stages& stages, int k, const Source& source, lo
   if (!whole) return;
 #pragma unroll
   for (int p = 0; p < Source::STREAMS; ++p)
-    bulk_load(stages.stage(k) + p * LOADED, source.stream[p] + start - Source::shift(p),
-              (TILE + (Source::shift(p) ? VECTOR : 0)) * sizeof(T), stages.barriers + k);
+    if (Source::component(p) == 0)
+      bulk_load(stages.stage(k) + p * LOADED,
+                source.stream[p] + start * Source::width(p) - Source::shift(p),
+                (TILE * Source::width(p) + (Source::shift(p) ? VECTOR : 0)) * sizeof(T),
+                stages.barriers + k);
 }
 
 // The items start `shift` behind `from`.
@@ -101,6 +104,25 @@ DEVICE inline void read_blocked(const T* from, int shift, T (&items)[ITEMS]) {
     }
   }
 }
+// Two columns of an array (steps, width).
+template <int WIDTH>
+DEVICE inline void read_columns(const T* from, T (&first)[ITEMS], T (&second)[ITEMS]) {
+  static_assert(WIDTH % 2 == 0 && VECTOR == 2, "two neighbours are a vector");
+  union { uint4 vector; T v[2]; } pair;
+#pragma unroll
+  for (int r = 0; r < ITEMS; ++r) {
+    pair.vector = *reinterpret_cast<const uint4*>(from + r * WIDTH);
+    first[r] = pair.v[0], second[r] = pair.v[1];
+  }
+}
+DEVICE inline void write_columns(T* to, int width, const T (&first)[ITEMS], const T (&second)[ITEMS]) {
+  union { uint4 vector; T v[2]; } pair;
+#pragma unroll
+  for (int r = 0; r < ITEMS; ++r) {
+    pair.v[0] = first[r], pair.v[1] = second[r];
+    *reinterpret_cast<uint4*>(to + r * width) = pair.vector;
+  }
+}
 DEVICE inline void write_blocked(T* to, const T (&items)[ITEMS]) {
   union { uint4 vector; T v[VECTOR]; } part;
 #pragma unroll
@@ -111,14 +133,26 @@ DEVICE inline void write_blocked(T* to, const T (&items)[ITEMS]) {
   }
 }
 
+// Streams P, P + 1, ...
+template <int P> DEVICE inline void read_packed(const T* stage, Items& items) {
+  if constexpr (P < Source::STREAMS) {
+    constexpr int WIDTH = Source::width(P), K = Source::component(P);
+    read_columns<WIDTH>(stage + (P - K) * LOADED + part_of_tile() * ITEMS * WIDTH + K, items.v[P],
+                        items.v[P + 1]);
+    read_packed<P + 2>(stage, items);
+  }
+}
+
 DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, const Source& source,
                               const Place& place, const Shape& shape, Items& items) {
   if (BULK && place.whole) {
     if (Source::STREAMS > 0) barrier_wait(stages.barriers + k, parity);
+    if constexpr (PACKED) read_packed<0>(stages.stage(k), items);
 #pragma unroll
     for (int p = 0; p < Source::STREAMS; ++p)
-      read_blocked(stages.stage(k) + p * LOADED + part_of_tile() * ITEMS, Source::shift(p),
-                   items.v[p]);
+      if (!PACKED)
+        read_blocked(stages.stage(k) + p * LOADED + part_of_tile() * ITEMS, Source::shift(p),
+                     items.v[p]);
   } else if (STAGED && place.whole) {
     copies_wait();
     synchronize();
@@ -130,7 +164,8 @@ DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, cons
     for (int p = 0; p < Source::STREAMS; ++p)
 #pragma unroll
       for (int r = 0; r < ITEMS; ++r)
-        if (place.first + r < shape.total) items.v[p][r] = source.stream[p][place.first + r];
+        if (place.first + r < shape.total)
+          items.v[p][r] = source.stream[p][(place.first + r) * Source::width(p)];
   }
   items.step = place.first;  // for a single row
   if (VARYING > Source::STREAMS) {
@@ -149,10 +184,20 @@ DEVICE inline void write_items(const Stages& stages, T* const (&results)[Transfe
   const long long start = start_of(tile, shape);
   if ((BULK || STAGED) && place.whole) {
 #pragma unroll
-    for (int q = 0; q < Transfer::STATES; ++q)
-      write_blocked(stages.stores + q * TILE + part_of_tile() * ITEMS, w[q]);
+    for (int q = 0; q < Transfer::STATES; ++q) {
+      if (!PACKED) write_blocked(stages.stores + q * TILE + part_of_tile() * ITEMS, w[q]);
+      else if (q % 2 == 0)
+        write_columns(stages.stores + part_of_tile() * ITEMS * Transfer::STATES + q,
+                      Transfer::STATES, w[q], w[q + 1 < Transfer::STATES ? q + 1 : q]);
+    }
     if (BULK) fence_proxy();
     synchronize();
+    if (PACKED) {
+      if (threadIdx.x != 0) return;
+      bulk_store(results[0] + start * Transfer::STATES, stages.stores,
+                 TILE * Transfer::STATES * sizeof(T));
+      return bulk_commit();
+    }
 #pragma unroll
     for (int q = 0; q < Transfer::STATES; ++q)
       if (STAGED)
@@ -168,7 +213,8 @@ DEVICE inline void write_items(const Stages& stages, T* const (&results)[Transfe
     for (int q = 0; q < Transfer::STATES; ++q)
 #pragma unroll
       for (int r = 0; r < ITEMS; ++r)
-        if (place.first + r < shape.total) results[q][place.first + r] = w[q][r];
+        if (place.first + r < shape.total)
+          results[q][(place.first + r) * (PACKED ? Transfer::STATES : 1)] = w[q][r];
   }
 }
 

@@ -28,24 +28,61 @@ struct Pass {
     }
     return ALGEBRA == MIN_PLUS ? (y < x ? y : x) : (y > x ? y : x);
   }
-  // M ⊗ w ⊕ b, without b if it is null.
-  DEVICE static void advance(const double* M, const double* b, double (&w)[N]) {
-    double before[N];
-    for (int i = 0; i < N; ++i) before[i] = w[i];
-    for (int i = 0; i < N; ++i) {
-      double sum = times(M[DIAGONAL ? i : i * N], before[DIAGONAL ? i : 0]);
-      if (!DIAGONAL)
-        for (int j = 1; j < N; ++j) sum = add(sum, times(M[i * N + j], before[j]));
-      w[i] = b ? add(sum, b[i]) : sum;
+  static constexpr bool IS_SMALL = SUMMARY_LANES == 1;
+  // M and b of a step; registers if N is small.
+  struct Step {
+    static constexpr int SIZE = DIAGONAL ? N : N * N;
+    double M[IS_SMALL ? SIZE : 1], b[IS_SMALL ? N : 1];
+    const double *matrix, *vector;
+    DEVICE Step(const double* m, const double* v) : matrix(m), vector(v) {
+      if (!IS_SMALL) return;
+      load<IS_SMALL ? SIZE : 1>(m, M);
+      load<IS_SMALL ? N : 1>(v, b);
     }
+    // A load of 16 bytes takes as long as one of 8 if neighbouring threads read distant addresses.
+    template <int COUNT> DEVICE static void load(const double* from, double* to) {
+      struct alignas(16) Pair { double first, second; };
+#pragma unroll
+      for (int k = 0; k < COUNT; k += 2) {
+        if (ALIGNED && COUNT % 2 == 0) {
+          const Pair pair = *reinterpret_cast<const Pair*>(from + k);
+          to[k] = pair.first, to[k + 1] = pair.second;
+        } else {
+          to[k] = from[k];
+          if (k + 1 < COUNT) to[k + 1] = from[k + 1];
+        }
+      }
+    }
+    // M ⊗ w ⊕ b, without b for a unit vector.
+    DEVICE void advance(bool is_unit, double (&w)[N]) const {
+      const double *m = IS_SMALL ? M : matrix, *v = IS_SMALL ? b : vector;
+      double before[N];
+#pragma unroll UNROLL
+      for (int i = 0; i < N; ++i) before[i] = w[i];
+#pragma unroll UNROLL
+      for (int i = 0; i < N; ++i) {
+        double sum = times(m[DIAGONAL ? i : i * N], before[DIAGONAL ? i : 0]);
+        if (!DIAGONAL)
+#pragma unroll UNROLL
+          for (int j = 1; j < N; ++j) sum = add(sum, times(m[i * N + j], before[j]));
+        w[i] = is_unit ? sum : add(sum, v[i]);
+      }
+    }
+  };
+  DEVICE Step step_of(const Range& r, long long step) const {
+    return Step(matrices.at(r.outer, step, r.inner), vectors.at(r.outer, step, r.inner));
   }
+  // Keeps the largest number near 1 if it would soon overflow or underflow.
   DEVICE static void rescale(double (&w)[N], double& power) {
     if (ALGEBRA != PLUS_TIMES) return;
     double most = 0.0;
-    for (int i = 0; i < N; ++i) most = fabs(w[i]) > most ? fabs(w[i]) : most;
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) most = fmax(fabs(w[i]), most);
+    if (most > 1e-100 && most < 1e100) return;
     if (!(most > 0.0 && most < infinity<double>())) return;
     int exponent;
     frexp(most, &exponent);
+#pragma unroll UNROLL
     for (int i = 0; i < N; ++i) w[i] = ldexp(w[i], -exponent);
     power += exponent;
   }
@@ -58,21 +95,31 @@ struct Pass {
   }
 
   DEVICE void summarise(const Range& r, int lane, double* memory) const {
+    constexpr int OWN = IS_SMALL ? LANES : 1;
     Map* map = reinterpret_cast<Map*>(memory);
-    const bool is_unit = lane < N;
-    double w[N], power = 0.0;
+    double w[OWN][N], power[OWN];
     bool starts = false;
-    for (int i = 0; i < N; ++i) w[i] = i != lane ? zero() : ALGEBRA == PLUS_TIMES ? 1.0 : 0.0;
-    for (long long step = r.begin; step < r.end; ++step) {
-      if (is_start(r, step)) {
-        starts = true;
-        if (!is_unit) start(r, w);
-      }
-      advance(matrices.at(r.outer, step, r.inner),
-              is_unit ? nullptr : vectors.at(r.outer, step, r.inner), w);
-      if (is_unit) rescale(w, power);
+#pragma unroll
+    for (int k = 0; k < OWN; ++k) {
+      power[k] = 0.0;
+#pragma unroll UNROLL
+      for (int i = 0; i < N; ++i)
+        w[k][i] = i != lane + k ? zero() : ALGEBRA == PLUS_TIMES ? 1.0 : 0.0;
     }
-    store(w, power, starts, lane, map);
+    for (long long step = r.begin; step < r.end; ++step) {
+      const bool begins = is_start(r, step);
+      const Step s = step_of(r, step);
+      starts = starts || begins;
+#pragma unroll
+      for (int k = 0; k < OWN; ++k) {
+        const bool is_unit = lane + k < N;
+        if (begins && !is_unit) start(r, w[k]);
+        s.advance(is_unit, w[k]);
+        if (is_unit) rescale(w[k], power[k]);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < OWN; ++k) store(w[k], power[k], starts, lane + k, map);
   }
   DEVICE static void store(const double (&w)[N], double power, bool starts, int lane, Map* map) {
     for (int i = 0; i < N; ++i) map->images[lane][i] = w[i];
@@ -103,7 +150,7 @@ struct Pass {
   }
   // x·y·2^power, of which parts may overflow or underflow.
   DEVICE static double scaled(double x, double y, double power) {
-    if (x == 0.0 || y == 0.0) return x * y;
+    if (power == 0.0 || x == 0.0 || y == 0.0) return x * y;
     int of_x, of_y;
     const double product = frexp(x, &of_x) * frexp(y, &of_y);
     power = fmin(fmax(power, -4400.0), 4400.0);
@@ -131,15 +178,36 @@ struct Pass {
   DEVICE void apply_back(const double*, double*) const {}
 
   DEVICE void determine(const Range& r, const double* before, const double*) const {
-    if (r.begin == r.end) return;
+    __shared__ Stage<N, 24> stage;  // memory for 1,024 threads of a multiprocessor
+    const bool is_staged = sizes.inners == 1;
+    const int steps = is_staged ? stage.STEPS : 1;
     double w[N];
+#pragma unroll UNROLL
     for (int i = 0; i < N; ++i) w[i] = before[i];
-    for (long long step = r.begin; step < r.end; ++step) {
-      if (is_start(r, step)) start(r, w);
-      advance(matrices.at(r.outer, step, r.inner), vectors.at(r.outer, step, r.inner), w);
-      const long long k = REVERSE ? sizes.steps - 1 - step : step;
-      const long long place = ((r.outer * sizes.steps + k) * sizes.inners + r.inner) * N;
-      for (int i = 0; i < N; ++i) states[place + i] = E(w[i]);
+    for (long long first = 0; first < sizes.length; first += steps) {
+      const long long begin = r.begin + first, end = begin + steps < r.end ? begin + steps : r.end;
+      const int count = begin < end ? int(end - begin) : 0;
+#pragma unroll 1
+      for (int k = 0; k < count; ++k) {
+        const long long step = begin + k, place = REVERSE ? sizes.steps - 1 - step : step;
+        if (is_start(r, step)) start(r, w);
+        step_of(r, step).advance(false, w);
+        if (is_staged) {
+          double* to = stage.at(0, REVERSE ? count - 1 - k : k, N);
+#pragma unroll UNROLL
+          for (int i = 0; i < N; ++i) to[i] = w[i];
+        } else {
+          E* to = states + ((r.outer * sizes.steps + place) * sizes.inners + r.inner) * N;
+#pragma unroll UNROLL
+          for (int i = 0; i < N; ++i) to[i] = E(w[i]);
+        }
+      }
+      if (!is_staged) continue;
+      stage.place[threadIdx.x] = r.outer * sizes.steps + (REVERSE ? sizes.steps - end : begin);
+      stage.count[threadIdx.x] = count;
+      __syncwarp();
+      stage.write(states, 0, N);
+      __syncwarp();
     }
   }
 };

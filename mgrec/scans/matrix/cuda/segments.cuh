@@ -37,10 +37,14 @@ typedef Strided<unsigned char> Marks;
 
 DEVICE inline long long index_of_thread() { return blockIdx.x * (long long)blockDim.x + threadIdx.x; }
 
+// LANES, or 1 if a thread can summarise all parts of a map.
+template <class Pass> DEVICE constexpr int lanes_of_summary() {
+  return SUMMARY_LANES > 0 ? SUMMARY_LANES : Pass::LANES;
+}
 template <class Pass> DEVICE void summarise(const Pass& pass, const Sizes& sizes, double* maps) {
-  const long long k = index_of_thread(), number = k / Pass::LANES;
+  const long long k = index_of_thread(), number = k / lanes_of_summary<Pass>();
   if (number < sizes.outers * sizes.inners * sizes.segments)
-    pass.summarise(sizes.range(number), int(k % Pass::LANES), maps + number * Pass::MAP);
+    pass.summarise(sizes.range(number), int(k % lanes_of_summary<Pass>()), maps + number * Pass::MAP);
 }
 
 // `lower` maps of a row become `upper` maps, each of GROUP neighbours.
@@ -78,9 +82,10 @@ DEVICE void spread(const Pass& pass, const double* maps, const double* of_groups
 // Results of some steps of 32 segments, each of WIDTH doubles a step, on their way to memory.
 //
 // Neighbouring threads solve distant segments. Each writing its own results ran at 0.07 of the
-// bandwidth: memory received 32 bytes at a time. A warp writes those of STEPS steps together.
-template <int WIDTH> struct Stage {
-  static constexpr int MOST = 107, STEPS = WIDTH < MOST ? MOST / WIDTH : 1;
+// bandwidth: memory received 32 bytes at a time. A warp writes those of STEPS steps together. MOST
+// doubles of a thread are staged.
+template <int WIDTH, int MOST = 107> struct Stage {
+  static constexpr int STEPS = WIDTH < MOST ? MOST / WIDTH : 1;
   static constexpr bool FITS = WIDTH <= MOST;
   double numbers[32][STEPS * WIDTH + 1];  // an odd number, against bank conflicts
   long long place[32];                    // of the first of the steps

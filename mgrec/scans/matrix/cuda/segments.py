@@ -12,7 +12,7 @@ import numpy as np
 from ....core.arrays.array_types import cast
 from ....core.arrays.chunk import canonical_shape, lay_out_array
 from ....engines.cuda.compilation import kernel_text
-from ....engines.cuda.device import scratch
+from ....engines.cuda.device import on_device, scratch
 from ....engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ....engines.cuda.tracing.cpp import print_definitions
 
@@ -66,6 +66,8 @@ class Pass:
         Doubles of a map, and of a state.
     lanes : int
         Threads of a map.
+    summary_lanes : int
+        Threads that summarise a segment; 0 for `lanes`.
     directions : tuple of {"spread", "spread_back"}
         Directions in which states are needed.
     """
@@ -76,6 +78,7 @@ class Pass:
     state_numbers: int
     lanes: int = 1
     directions: tuple[str, ...] = ("spread",)
+    summary_lanes: int = 0
 
 
 @cache
@@ -88,7 +91,8 @@ def print_pass(
     Loops over at most `unrolled` states are unrolled, so that arrays stay in registers. `types` are
     the dtypes E and S of results.
     """
-    numbers = {"N": n, "GROUP": GROUP, "UNROLL": 64 if n <= unrolled else 1, **dict(constants)}
+    numbers = {"N": n, "GROUP": GROUP, "UNROLL": 64 if n <= unrolled else 1, "SUMMARY_LANES": 0}
+    numbers |= dict(constants)
     numeric = kernel_text("engines/cuda/scalar/numeric")
     dtypes = dict(zip("ES", types, strict=False))
     return (
@@ -120,7 +124,9 @@ def solve_in_segments(
     if not np.prod(shape):
         return
     rows = shape[0] * shape[2]
-    segments = segments or segments_of(rows, shape[1], solved.lanes, solved.numbers)
+    segments = segments or segments_of(
+        rows, shape[1], solved.summary_lanes or solved.lanes, solved.numbers
+    )
     launch, size = _prepare(solved, shape, segments, cupy.cuda.runtime.getDevice())
     memory = scratch(8 * size)
     launch([[*words, *shape, *segments], memory.data.ptr])
@@ -147,7 +153,7 @@ def _prepare(
 
     levels = list(zip(maps, maps[1:-1], counts, counts[1:], strict=False))
     if counts[0] > 1:
-        launch("summarise", rows * counts[0] * solved.lanes)
+        launch("summarise", rows * counts[0] * (solved.summary_lanes or solved.lanes))
     for lower, upper, count, groups in levels:
         launch("join", rows * groups * solved.lanes, lower, upper, rows, count, groups)
     states = {}
@@ -179,7 +185,7 @@ def words_of_operand(
 
     if array is None:
         return None, [0, 0, 0, 0]
-    placed = cast(cupy.asarray(array), np.dtype(dtype))
+    placed = cast(on_device(array), np.dtype(dtype))
     full, size = (*shape, *numbers), int(np.prod(numbers))
     laid_out = cupy.asarray(lay_out_array(placed, full, axis, canonical_shape(full, axis)))
     outer, steps, width = laid_out.shape
