@@ -14,8 +14,6 @@ The data are the temperature of the eastern Pacific (Niño 3, NOAA, ERSSTv4, pub
 PyWavelets contains: every third month from 1950 to 2015. Three years are taken as lost.
 """
 
-from itertools import product
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pywt
@@ -46,7 +44,13 @@ def likelihood(sizes):
     return statespace.log_likelihood(gaps[:, None], **model_of(*sizes))
 
 
-best = max(product((0.7, 0.8, 0.9), (0.2, 0.4, 0.6), (0.05, 0.1, 0.2, 0.4)), key=likelihood)
+candidates = [
+    (kept, change, noise)
+    for kept in (0.7, 0.8, 0.9)
+    for change in (0.2, 0.4, 0.6)
+    for noise in (0.05, 0.1, 0.2, 0.4)
+]
+best = max(candidates, key=likelihood)
 best
 
 # %%

@@ -15,8 +15,8 @@ struct States {
 // Follows pointers from the last step to the first.
 struct Follow : States {
   Operand frames, transmat, startprob;
-  const unsigned char* pointers;
   double* log_probs;  // of each segment
+  const unsigned char* pointers;
   int* states;
   Sizes sizes;
 

@@ -62,7 +62,7 @@ class Source:
     its value is wrong, or "". `is_gathered` says whether varying operands are read from arrays, for
     existing steps only. `costly` has, for the number of each costly coefficient, that of its
     varying operand. `has_transcendental` says whether a coefficient has sines, powers or the like,
-    each tens of operations. `packs` are the widths of arrays (steps, width) whose
+    each tens of operations. `widths` are those of arrays (steps, width) whose
     columns are streams, in that order; empty for an array a stream. Such an array begins at a
     multiple of 16 bytes.
     """
@@ -80,7 +80,7 @@ class Source:
     is_gathered: bool = False
     costly: dict[int, int] = field(default_factory=dict)
     has_transcendental: bool = False
-    packs: tuple[int, ...] = ()
+    widths: tuple[int, ...] = ()
 
     @property
     def is_aligned(self) -> bool:
@@ -93,10 +93,10 @@ class Source:
         return tuple([stream.data.ptr % 16 // self.dtype.itemsize for stream in self.streams])
 
     @property
-    def places(self) -> list[tuple[int, int]]:
+    def columns(self) -> list[tuple[int, int]]:
         """The numbers of a step in the array of each stream, and which of them the stream is."""
-        packs = self.packs or (1,) * len(self.streams)
-        return [(width, k) for width in packs for k in range(width)]
+        widths = self.widths or (1,) * len(self.streams)
+        return [(width, k) for width in widths for k in range(width)]
 
     @property
     def words(self) -> int:
@@ -151,10 +151,10 @@ struct Source {{
   }}
   // Numbers of a step in the array of a stream, and which of them the stream is.
   DEVICE static constexpr int width(int p) {{
-    return {"".join(f"p == {p} ? {n} : " for p, (n, _) in enumerate(source.places) if n > 1)}1;
+    return {"".join(f"p == {p} ? {n} : " for p, (n, _) in enumerate(source.columns) if n > 1)}1;
   }}
   DEVICE static constexpr int component(int p) {{
-    return {"".join(f"p == {p} ? {k} : " for p, (_, k) in enumerate(source.places) if k)}0;
+    return {"".join(f"p == {p} ? {k} : " for p, (_, k) in enumerate(source.columns) if k)}0;
   }}
   const T* stream[{max(streams, 1)}];
   {members}

@@ -60,10 +60,9 @@ def check_matrix_scan(
     marks = None if reset is None else as_reset(reset, shape, axis, reverse)
     backend = common_backend([matrices, vectors, before])
     results = check_out(out, (*shape, n), dtype, [matrices, vectors, before])
-    is_lazy_or_diagonal = (
-        is_lazy(matrices) or is_lazy(vectors) or matrix_map.structure == "diagonal"
-    )
-    if not backend.is_host and has_scalar_map(matrix_map) and is_lazy_or_diagonal:
+    is_eager = not any(map(is_lazy, (matrices, vectors))) and method == "auto"
+    is_direct = is_eager and matrix_map.structure == "general"
+    if not backend.is_host and has_scalar_map(matrix_map) and not is_direct:
         problem = scalar_problem(
             matrix_map, matrices, vectors, before, axis, reverse, marks, memory, method
         )

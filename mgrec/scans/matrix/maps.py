@@ -105,10 +105,10 @@ def matrix(n: int, algebra: Any = ("+", "*"), structure: str = "general") -> Mat
     or -inf for (min, +).
 
     *Cost.* A chunk of a Dask array is read twice, and its summary takes n + 1 times as long as its
-    states. On a GPU maps of up to 4 states, and diagonals, run as
-    maps of scalars, also over Dask arrays. Larger ones, and (logsumexp, +), are solved in
-    segments of at least 32 steps, and not over Dask arrays of CuPy arrays. DataArrays, and on
-    the CPU ``method`` other than "auto", are not supported.
+    states. On a GPU contiguous rows of two states are read once, and larger maps twice, in segments
+    of at least 32 steps. Diagonals, and Dask arrays of CuPy arrays of up to 4 states, run as maps
+    of scalars; larger maps, and (logsumexp, +), do not run over such Dask arrays. DataArrays, and
+    on the CPU ``method`` other than "auto", are not supported.
 
     Examples
     --------

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ....core.arrays.chunk import canonical_shape
 from ..maps import MatrixMap
 from .packed import solve_packed
-from .segments import Pass, along_steps, print_pass, solve_in_segments, words_of_operand
+from .segments import Pass, Solver, print_pass
 
-_FLOAT64 = np.dtype(np.float64)
 _SMALL = 4
 """Most states of a map that a thread keeps in registers."""
 
@@ -21,34 +19,28 @@ def solve_on_gpu(
     axis: int, reverse: bool, marks: Any, dtype: Any,
 ) -> Any:  # fmt: skip
     """Return the states (*shape, n) after each step."""
-    import cupy
-
-    n = matrix_map.n
+    n, solver = matrix_map.n, Solver(shape, axis, reverse)
     operands = [
-        words_of_operand(array, numbers, shape, axis, of_numbers, reverse)
-        for array, numbers, of_numbers in (
-            (matrices, matrix_map.matrix_shape, _FLOAT64),
-            (vectors, (n,), _FLOAT64),
-            (along_steps(initial, 1, shape, axis), (n,), _FLOAT64),
-            (marks, (), np.uint8),
-        )
+        solver.operand(matrices, matrix_map.matrix_shape),
+        solver.operand(vectors, (n,)),
+        solver.state(initial, 1),
+        solver.operand(marks, (), np.uint8),
     ]
-    states, layout = cupy.empty((*shape, n), dtype), canonical_shape(shape, axis)
-    if marks is None and layout[2] == 1 and matrix_map.structure == "general":
-        rows = states.reshape(*layout[:2], n)
-        (m, _), (b, _), (before, _) = operands[:3]
+    (m, _), (b, _), (before, _) = operands[:3]
+    states, (outer, steps, inner) = solver.empty(dtype, n), solver.shape
+    if marks is None and inner == 1 and matrix_map.structure == "general":
+        rows = states.reshape(outer, steps, n)
         if solve_packed(matrix_map, m, b, before, rows, reverse):
             return states
-    words = [word for _, of_array in operands for word in of_array] + [states.data.ptr]
     flags = {
         "ALGEBRA": matrix_map.algebra_number,
         "DIAGONAL": matrix_map.structure == "diagonal",
         "REVERSE": reverse,
-        "ALIGNED": all(array.data.ptr % 16 == 0 for array, _ in operands[:2]),
+        "ALIGNED": m.data.ptr % 16 == b.data.ptr % 16 == 0,
         "SUMMARY_LANES": int(n <= _SMALL),
     }
     text = print_pass("scans/matrix/cuda/matrix", n, _SMALL, tuple(flags.items()), dtype)
     numbers = (n + 1) * n + n + 1
-    solved = Pass(text, len(words) + 5, numbers, n, n + 1, summary_lanes=int(n <= _SMALL))
-    solve_in_segments(solved, layout, words)
+    solved = Pass(text, numbers, n, n + 1, summary_lanes=int(n <= _SMALL))
+    solver.solve(solved, operands, [states])
     return states

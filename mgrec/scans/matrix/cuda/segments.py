@@ -12,7 +12,12 @@ import numpy as np
 from ....core.arrays.array_types import cast
 from ....core.arrays.chunk import canonical_shape, lay_out_array
 from ....engines.cuda.compilation import kernel_text
-from ....engines.cuda.device import on_device, scratch
+from ....engines.cuda.device import (
+    SCRATCH_IS_SHARED,
+    on_device,
+    raise_if_capturing,
+    scratch,
+)
 from ....engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ....engines.cuda.tracing.cpp import print_definitions
 
@@ -60,8 +65,6 @@ class Pass:
     ----------
     text : str
         Program.
-    words : int
-        Words of 64 bits of the struct, the sizes included.
     numbers, state_numbers : int
         Doubles of a map, and of a state.
     lanes : int
@@ -73,7 +76,6 @@ class Pass:
     """
 
     text: str
-    words: int
     numbers: int
     state_numbers: int
     lanes: int = 1
@@ -112,29 +114,9 @@ def segments_of(rows: int, steps: int, lanes: int, numbers: int) -> tuple[int, i
     return -(-steps // length), length
 
 
-def solve_in_segments(
-    solved: Pass, shape: tuple[int, int, int], words: Sequence[int], segments: Any = None
-) -> None:
-    """Launch a pass over rows (outer, steps, inner); `words` are those before the sizes.
-
-    `segments` are those of :func:`segments_of`.
-    """
-    import cupy
-
-    if not np.prod(shape):
-        return
-    rows = shape[0] * shape[2]
-    segments = segments or segments_of(
-        rows, shape[1], solved.summary_lanes or solved.lanes, solved.numbers
-    )
-    launch, size = _prepare(solved, shape, segments, cupy.cuda.runtime.getDevice())
-    memory = scratch(8 * size)
-    launch([[*words, *shape, *segments], memory.data.ptr])
-
-
 @lru_cache(maxsize=256)
 def _prepare(
-    solved: Pass, shape: tuple[int, int, int], segments: tuple[int, int], device: int
+    solved: Pass, words: int, shape: tuple[int, int, int], segments: tuple[int, int], device: int
 ) -> tuple[LaunchByAddress, int]:
     """Return the launches, and the doubles of their memory."""
     rows, counts = shape[0] * shape[2], [segments[0]]
@@ -142,13 +124,13 @@ def _prepare(
         counts.append(-(-counts[-1] // GROUP))
     maps = np.cumsum([0, *[rows * count * solved.numbers for count in counts]])
     size = int(maps[-1])
-    arguments = (Slot(0, (solved.words,), np.dtype(np.int64), None), Slot(1))
+    arguments = (Slot(0, (words,), np.dtype(np.int64), None), Slot(1))
     launches = []
 
     def launch(kernel: str, count: int, *numbers: int, threads: int = _THREADS) -> None:
-        given = (*arguments, *map(np.int64, numbers))
+        all_arguments = (*arguments, *map(np.int64, numbers))
         launches.append(
-            Launch(solved.text, f"{kernel}_kernel", -(-count // threads), threads, given)
+            Launch(solved.text, f"{kernel}_kernel", -(-count // threads), threads, all_arguments)
         )
 
     levels = list(zip(maps, maps[1:-1], counts, counts[1:], strict=False))
@@ -172,35 +154,84 @@ def _prepare(
     return LaunchByAddress(PreparedLaunches(*launches)), size
 
 
-def words_of_operand(
-    array: Any, numbers: tuple[int, ...], shape: tuple[int, ...], axis: int,
-    dtype: Any = np.float64, reverse: bool = False,
-) -> tuple[Any, list[int]]:  # fmt: skip
-    """Return an operand in the layout of kernels, and its address and its strides.
+Operand = tuple[Any, list[int]]
+"""An array, and its address and strides."""
 
-    The address is 0 without an array. Strides count numbers, along (outer, steps, inner). In
-    reverse they begin with the last step.
+
+class Solver:
+    """The operands of a model in the layout of kernels, and the launches of its passes.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Steps and rows.
+    axis : int
+        Axis of the steps.
+    reverse : bool, optional
+        Whether operands begin with the last step.
     """
-    import cupy
 
-    if array is None:
-        return None, [0, 0, 0, 0]
-    placed = cast(on_device(array), np.dtype(dtype))
-    full, size = (*shape, *numbers), int(np.prod(numbers))
-    laid_out = cupy.asarray(lay_out_array(placed, full, axis, canonical_shape(full, axis)))
-    outer, steps, width = laid_out.shape
-    strides = [
-        steps * width if outer > 1 else 0, width if steps > 1 else 0, size if width > size else 0
-    ]  # fmt: skip
-    first = laid_out.data.ptr
-    if reverse:
-        first += (steps - 1) * strides[1] * laid_out.itemsize
-        strides[1] *= -1
-    return laid_out, [first, *strides]
+    def __init__(self, shape: tuple[int, ...], axis: int, reverse: bool = False) -> None:
+        self.full_shape, self.axis, self.reverse = shape, axis, reverse
+        self.shape = canonical_shape(shape, axis)
 
+    def operand(self, array: Any, numbers: tuple[int, ...], dtype: Any = np.float64) -> Operand:
+        """Return an operand, whose last axes are those of the numbers of a step.
 
-def along_steps(array: Any, ndim: int, shape: tuple[int, ...], axis: int) -> Any:
-    """Return an array of rows, with numbers of `ndim` axes, as an operand of one step."""
-    missing = len(shape) - 1 - (array.ndim - ndim)
-    full = array.reshape((1,) * missing + array.shape)
-    return full[(slice(None),) * axis + (None,)]
+        The address is 0 without an array. Strides count numbers, along (outer, steps, inner).
+        """
+        import cupy
+
+        if array is None:
+            return None, [0, 0, 0, 0]
+        placed = cast(on_device(array), np.dtype(dtype))
+        full, size = (*self.full_shape, *numbers), int(np.prod(numbers))
+        layout = canonical_shape(full, self.axis)
+        laid_out = cupy.asarray(lay_out_array(placed, full, self.axis, layout))
+        outer, steps, width = laid_out.shape
+        strides = [
+            steps * width if outer > 1 else 0,
+            width if steps > 1 else 0,
+            size if width > size else 0,
+        ]
+        first = laid_out.data.ptr
+        if self.reverse:
+            first += (steps - 1) * strides[1] * laid_out.itemsize
+            strides[1] *= -1
+        return laid_out, [first, *strides]
+
+    def state(self, array: Any, ndim: int) -> Operand:
+        """Return an array of rows, with numbers of `ndim` axes, as an operand of one step."""
+        missing = len(self.full_shape) - 1 - (array.ndim - ndim)
+        full = array.reshape((1,) * missing + array.shape)
+        return self.operand(full[(slice(None),) * self.axis + (None,)], array.shape[-ndim:])
+
+    def empty(self, dtype: Any, *numbers: int) -> Any:
+        """Return an array for the results of all steps."""
+        import cupy
+
+        return cupy.empty((*self.full_shape, *numbers), dtype)
+
+    def solve(
+        self, solved: Pass, operands: Sequence[Operand], arrays: Sequence[Any], sums: bool = False
+    ) -> Any:
+        """Launch a pass, whose struct has the operands, the arrays, which may be None, and sizes.
+
+        With `sums` an array (rows, segments) comes before the others, and its sums are returned.
+        """
+        import cupy
+
+        raise_if_capturing("a scan of matrices, or of hidden states,", SCRATCH_IS_SHARED)
+        outer, steps, inner = self.shape
+        rows, lanes = outer * inner, solved.summary_lanes or solved.lanes
+        segments = segments_of(rows, steps, lanes, solved.numbers)
+        of_segments = [cupy.empty((rows, segments[0]), np.float64)] if sums else []
+        words = [word for _, of_operand in operands for word in of_operand]
+        words += [0 if array is None else array.data.ptr for array in (*of_segments, *arrays)]
+        words += [*self.shape, *segments]
+        if rows * steps:
+            device = cupy.cuda.runtime.getDevice()
+            launch, size = _prepare(solved, len(words), self.shape, segments, device)
+            launch([words, scratch(8 * size).data.ptr])
+        rows_shape = self.full_shape[: self.axis] + self.full_shape[self.axis + 1 :]
+        return of_segments[0].sum(1).reshape(rows_shape) if sums else None
