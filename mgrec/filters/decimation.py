@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from math import isnan
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ..solve.labelled import checked_dim
 from .arguments import as_result_dtype, as_signal, result_dtype
 from .cascade import Cascade
 from .causal import lfilter_zi, sosfilt_zi
-from .overlap import Ends, parts_between, starts_of
+from .overlap import Ends, concatenate_steps, parts_between, starts_of
 from .zero_phase import DirectedFilter, padding_of_polynomials, padding_of_sections
 
 CELLS = 1 << 15
@@ -195,6 +195,7 @@ def _filtered(fir: DecimatedResponse, x: Any, axis: int, dtype: np.dtype[Any]) -
 class DecimatedResponse:
     """A finite response at every q-th sample: y_m = Σ_k taps_k·x_(m·q + delay − k)."""
 
+    joins_chunks: ClassVar[bool] = True
     taps: tuple[Any, ...]
     q: int
     is_centred: bool
@@ -205,20 +206,22 @@ class DecimatedResponse:
         """Number of samples by which results are shifted back."""
         return (len(self.taps) - 1) // 2 if self.is_centred else 0
 
-    def plan(self, lengths: Sequence[int], chunk: int) -> tuple[list[tuple[int, Any]], Any]:
-        """Return the parts (chunk, (start, stop)) that a chunk needs.
+    def plan(
+        self, lengths: Sequence[int], chunk: int, count: int = 1
+    ) -> tuple[list[tuple[int, Any]], Any]:
+        """Return the parts (chunk, (start, stop)) that `count` chunks need.
 
         `apply` also gets the number of parts before the chunk, the index of the first sample, and
         the range of the results.
         """
         starts = starts_of(tuple(lengths))
-        results = range(-(-starts[chunk] // self.q), -(-starts[chunk + 1] // self.q))
-        first, last = starts[chunk], starts[chunk + 1]
+        first, last = starts[chunk], starts[chunk + count]
+        results = range(-(-first // self.q), -(-last // self.q))
         if results:
             first = min(first, results[0] * self.q + self.delay - len(self.taps) + 1)
             last = max(last, results[-1] * self.q + self.delay + 1)
         first, last = max(first, 0), min(last, starts[-1])
-        parts, before = parts_between(starts, chunk, first, last)
+        parts, before = parts_between(starts, chunk, first, last, count)
         return parts, (before, first, results)
 
     def part(self, x: Any, axis: int, part: tuple[int, int]) -> Any:
@@ -228,13 +231,14 @@ class DecimatedResponse:
     def apply(
         self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any, parts: Sequence[Any]
     ) -> Any:
-        """Return the results of a chunk."""
+        """Return the results of a chunk, or of a list of chunks."""
         before, first, results = recipe
-        pieces = [*parts[:before], x, *parts[before:]]
-        x = as_contiguous(pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis))
-        samples = x.reshape(canonical_shape(x.shape, axis))
+        chunks = x if type(x) is list else [x]
+        x, backend = chunks[0], backend_of(chunks[0])
+        pieces = [as_contiguous(p) for p in (*parts[:before], *chunks, *parts[before:])]
+        pieces = [p.reshape(canonical_shape(p.shape, axis)) for p in pieces]
+        samples = concatenate_steps(backend, pieces)
         shape = (*x.shape[:axis], len(results), *x.shape[axis + 1 :])
-        backend = backend_of(x)
         result = backend.empty(shape, dtype)
         rows = result.reshape(canonical_shape(shape, axis))
         has_kernel = self.dtype.char in "fd" and samples.dtype.kind in "iuf" and self.q < 1 << 24

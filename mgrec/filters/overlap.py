@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import isnan, prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,12 +36,6 @@ LARGEST_GAIN = 2.0**28
 also if they are filtered twice."""
 LONGEST = 1 << 24
 """Longest impulse response that is computed."""
-TOGETHER = 1 << 27
-"""Most samples that a task of a GPU filters, of several chunks together. A band-pass of 5 sections,
-in both directions over chunks of 30,000 steps of 384 columns, took 441 us a chunk alone on an H100,
-and 178 for 11 chunks together."""
-LEAST_TASKS = 4
-"""Fewest such tasks along the axis."""
 CELLS = 1 << 22
 """Outputs of the forward pass that a thread keeps, 32 MB. A band-pass of 5 sections, in both
 directions over 30,000 steps of 384 columns of int16, took 7.8 ns a sample in blocks of 128 columns,
@@ -179,6 +173,7 @@ class OverlappedFilter:
         Results are kept at every `step`-th sample.
     """
 
+    joins_chunks: ClassVar[bool] = True
     cascade: Cascade
     dtype: np.dtype[Any]
     reach: int
@@ -214,13 +209,6 @@ class OverlappedFilter:
         parts, before = parts_between(starts, chunk, first, last, count)
         kept = slice(-start % self.step, stop - start, self.step)
         return parts, Recipe(before, start - first, is_first, is_last, kept)
-
-    def chunks_of_a_task(self, x: Any, axis: int) -> int:
-        """Return how many consecutive chunks of a Dask array are filtered together."""
-        size, most = prod(x.chunksize), x.numblocks[axis] // LEAST_TASKS
-        if backend_of(x).is_host or most < 2 or isnan(size):
-            return 1
-        return min(most, max(1, TOGETHER // max(1, size)))
 
     def part(self, x: Any, axis: int, part: tuple[int, int]) -> Any:
         """Return samples of a chunk."""
@@ -350,9 +338,7 @@ class _Block:
     def _joined(self, pieces: Sequence[Any]) -> Any:
         """Return the pieces as one array. Kernels of a GPU cast integers as they read them."""
         if not self.backend.is_host:
-            return as_contiguous(
-                pieces[0] if len(pieces) == 1 else _concatenated(self.backend, pieces)
-            )
+            return concatenate_steps(self.backend, pieces)
         if self.recipe.is_first or self.recipe.is_last:  # The extension of integers may wrap.
             return np.concatenate(pieces, axis=1)
         shape = (pieces[0].shape[0], sum(p.shape[1] for p in pieces), pieces[0].shape[2])
@@ -372,12 +358,14 @@ class _Block:
         return memory[:size].reshape(shape)
 
 
-def _concatenated(backend: Backend, pieces: Sequence[Any]) -> Any:
-    """Return pieces of a GPU as one array; those of one outer row in words of up to 16 bytes.
+def concatenate_steps(backend: Backend, pieces: Sequence[Any]) -> Any:
+    """Return arrays (outer, steps, inner) of a GPU as one, in words of up to 16 bytes.
 
     CuPy copies one element a thread: 30,000 steps of 384 columns of int16 took 57 us instead of 17.
     """
     (outer, _, inner), dtype = pieces[0].shape, pieces[0].dtype
+    if len(pieces) == 1:
+        return pieces[0]
     if outer > 1 or backend.engine != "cuda":
         return np.concatenate(pieces, axis=1)
     offsets = [inner * dtype.itemsize, *map(backend.address, pieces)]

@@ -281,8 +281,7 @@ class DirectedFilter:
             from ..distributed.graph.along_axis import filter_chunks
 
             counts = overlapped.lengths(x.chunks[axis])
-            together = overlapped.chunks_of_a_task(x, axis)
-            result = filter_chunks(overlapped, x, axis, self.dtype, counts, together)
+            result = filter_chunks(overlapped, x, axis, self.dtype, counts)
         else:
             _, recipe = overlapped.plan((x.shape[axis],), 0)
             return overlapped.apply(x, axis, self.dtype, recipe, (), True)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import signal
 
 import mgrec.xarray  # noqa: F401
-from mgrec.filters.overlap import OverlappedFilter
+from mgrec.distributed.graph import along_axis
 from mgrec.signal import decimate, filtfilt, lfilter, sosfilt, sosfiltfilt
 
 SOS = signal.butter(3, [0.1, 0.4], "bandpass", output="sos")
@@ -59,11 +59,11 @@ def chunked_recordings(draw):
     return recording(*shape), (lengths, rows) if axis == 0 else (rows, lengths), axis
 
 
-@pytest.mark.parametrize("name", ["sosfiltfilt", "lfilter", "decimate"])
+@pytest.mark.parametrize("name", ["sosfiltfilt", "lfilter", "decimate", "decimate fir"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_chunks_that_a_task_filters_together(monkeypatch, name, axis):
     """Tasks of a GPU do so with small chunks."""
-    monkeypatch.setattr(OverlappedFilter, "chunks_of_a_task", lambda self, x, axis: 3)
+    monkeypatch.setattr(along_axis, "chunks_of_a_task", lambda x, axis: 3)
     x = recording(600, 3) if axis == 0 else recording(3, 600)
     lengths = (50, 1, 1, 48, 100, 130, 70, 100, 1, 99)
     lazy = da.from_array(x, chunks=(lengths, (1, 2)) if axis == 0 else ((1, 2), lengths))

@@ -64,8 +64,7 @@ def _solve_by_graph(problem: Problem) -> Solved:
         solved = solve_whole(aligned, token), None
     elif not are_persisted and (axis_filter := _overlapped(aligned)) is not None:
         axis, dtype = recurrence.axis, recurrence.result_dtype
-        together = axis_filter.chunks_of_a_task(blocks[0], axis)
-        solved = (filter_chunks(axis_filter, blocks[0], axis, dtype, together=together),), None
+        solved = (filter_chunks(axis_filter, blocks[0], axis, dtype),), None
     else:
         _warn_of_many_chunks(aligned.count)
         layers: ChainLayers = (
