@@ -59,11 +59,12 @@ class FilterLaunches:
         memory = cupy.empty(self.offsets[-1], np.uint8)
         addresses = [0 if array is None else array.data.ptr for array in (x, carry_in, result)]
         words = pack_words(self.pointers(memory.data.ptr, *addresses))
-        self.prepare()((words,))
+        self.prepared((words,))
         return memory
 
-    def prepare(self) -> PreparedLaunches:
-        """Return the launches, compiled for the current device."""
+    @cached_property
+    def prepared(self) -> PreparedLaunches:
+        """The launches, compiled for the current device."""
         published = units(self.layout, self.lanes) if self.is_one_pass else 0
         return PreparedLaunches(*self.launches, units=published)
 

@@ -121,7 +121,7 @@ def _prepare_solver(
     if inputs != chunk.dtype and not is_cast_in_kernels(inputs, chunk.dtype):
         return None
     launches, _ = _launches_of(cascade, chunk, result)
-    bound, size = LaunchByAddress(launches.prepare()), launches.offsets[-1]
+    bound, size = LaunchByAddress(launches.prepared), launches.offsets[-1]
     state_dtype = cascade.state_dtype(chunk.dtype)
     has_carry_in = carry_in is not None
     is_cast = has_carry_in and carry_in.dtype != state_dtype
@@ -142,6 +142,8 @@ def _prepare_solver(
 
 def _launches_of(cascade: Cascade, chunk: Chunk, result: Any) -> tuple[FilterLaunches, Any]:
     """Return the launches for a chunk that is not empty, and x, cast unless kernels cast it."""
+    import cupy
+
     (x,) = chunk.operands
     inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
     if inputs is None:
@@ -149,7 +151,7 @@ def _launches_of(cascade: Cascade, chunk: Chunk, result: Any) -> tuple[FilterLau
     aligned = _is_aligned(x), result is None or _is_aligned(result)
     results = None if result is None else result.dtype
     signature = cascade, chunk.shape, chunk.dtype, aligned, results, inputs, chunk.reverse
-    return _launches(*signature), x
+    return _launches(*signature, cupy.cuda.runtime.getDevice()), x
 
 
 def _is_aligned(array: Any) -> bool:
@@ -178,8 +180,9 @@ def _launches(
     results: np.dtype[Any] | None,
     inputs: np.dtype[Any] | None,
     backward: bool,
+    device: int,
 ) -> FilterLaunches:
-    """Return the launches for chunks of one signature.
+    """Return the launches for chunks of one signature on the current device.
 
     `aligned` says whether x and the results start at multiples of 16 bytes; `results` is the dtype
     of the results, None for a summary; `inputs` is that of x if it differs from `dtype`.
