@@ -104,7 +104,7 @@ class Kernels:
         Replace the results of `speculate` that the true carry-in changes. May run twice.
     determine_backward : callable, optional, ``(cascade, chunk, carry_in, results)``
         Of filters: determine a chunk from its last step to its first. The dtype of the results may
-        be narrower than that of the chunk.
+        be another than that of the chunk.
     determine_pairs : callable, ``(scoring, queries, targets, dtype) -> array (pairs, 3)``
         Return score, query_end and target_end of many pairs of sequences.
     launch_bands : callable, optional, ``(scoring, sequences, carry_in, dtype, bands)``

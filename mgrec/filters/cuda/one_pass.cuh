@@ -16,7 +16,7 @@ constexpr int TILE = THREADS * LENGTH, STAGE = THREADS * PITCH;
 // same on all devices.
 constexpr int RUN = 8, JOINED = 32 * RUN, RING = DEPTH + 2;
 // Matrices of few states are held in registers.
-constexpr int KEPT_CELLS = STATES <= 2 ? CELLS : 1;
+constexpr int KEPT_CELLS = STATES <= 4 ? CELLS : 1;
 
 union Pack {
   uint4 word;
@@ -86,7 +86,7 @@ struct Lookahead {
     const int lane = threadIdx.x % 32;
     S held[KEPT_CELLS];
     for (int k = 0; k < KEPT_CELLS; ++k) held[k] = powers[k];
-    const S* const step = STATES <= 2 ? held : powers;
+    const S* const step = STATES <= 4 ? held : powers;
     if (begin >= group * JOINED) {  // Tiles before the row are left out.
       state = State();
       group = begin / JOINED;

@@ -17,12 +17,13 @@ from .coefficients import coefficients, on_device
 from .partition import Partition
 from .program import FilterLayout
 
-THREADS, LENGTH_BYTES, STAGES, DEPTH = 512, 112, 3, 1
+THREADS, LENGTH_BYTES, STAGES, DEPTH = 448, 144, 3, 1
 """Threads of a block that filter, bytes of the samples of each, tiles in shared memory, and those
 of them whose states are published ahead.
 
-On an H100, filters of order 2 run at 0.79 of the floor on float32 and at 0.82 on float64, instead
-of at 0.54 in two walks. With 256 threads and 208 bytes, 4 and 2 tiles, they ran at 0.67 and 0.74.
+On an H100, filters of order 2 run at 0.82 of the floor on float32 and at 0.87 on float64, instead
+of at 0.54 in two walks. With 256 threads and 208 bytes, 4 and 2 tiles, they ran at 0.67 and 0.74;
+with 960 threads and 64 bytes, 2 tiles and 1, at 0.64 and 0.63.
 """
 MOST_STATES = 2
 """Filters of order 4 ran at 0.47 on float32 and 0.56 on float64 with those tiles, and at 0.46 and

@@ -51,7 +51,7 @@ def kernels(method: str) -> Kernels:
 def determine_backward(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> None:
     """Write the outputs of a chunk that is filtered from its last step to its first.
 
-    Arguments are those of ``determine_filter``, but `result` may have a narrower dtype.
+    Arguments are those of ``determine_filter``, but `result` may have another dtype.
     """
     import cupy
 
@@ -190,15 +190,16 @@ def _launches(
     halves = 2 if dtype.kind == "c" and not cascade.is_complex else 1
     real = np.empty(0, dtype).real.dtype if halves == 2 else dtype
     real_shape = (shape[0], shape[1], shape[2] * halves)
-    narrow = results if results not in (None, dtype) else None
+    stored = dtype if results is None else results
+    real_stored = np.empty(0, stored).real.dtype if halves == 2 else stored
     layout = choose_layout(cascade, real_shape, real, aligned, inputs=inputs)
-    layout = replace(layout, results=narrow, backward=backward)
+    layout = replace(layout, results=real_stored, backward=backward)
     # With three channels, 30 lanes of a warp are busy: nine warps on some multiprocessors, and
     # eight on the others, ran at 0.73 of the floor.
     lanes = LANES // 32 * (32 - 32 % max(layout.inner, 1))
     partition = partition_rows(cascade, real_shape, real, layout.items, lanes)
     repair = choose_layout(cascade, shape, dtype, (False, False), halves == 2, inputs)
-    repair = replace(repair, direct=False, results=narrow, backward=backward)
+    repair = replace(repair, direct=False, results=stored, backward=backward)
     writes = results is not None
     tiles = one_pass(partition, layout, real_shape) if writes else None
     return FilterLaunches(

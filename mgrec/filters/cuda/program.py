@@ -62,7 +62,7 @@ class FilterLayout:
     aligned: bool = False  # whether batches of inputs are aligned to 16 bytes
     runs: int = 1  # number of batches of such inputs that are copied together
     direct: bool = False  # whether sections are computed in direct form I, with b_0 = 1
-    # Dtype of the results if it is narrower than that of the outputs.
+    # Dtype in which outputs are stored; None for their own.
     results: np.dtype[np.generic] | None = None
     backward: bool = False  # whether rows are filtered from their last sample to the first
 
