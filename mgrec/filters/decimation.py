@@ -237,21 +237,21 @@ class DecimatedResponse:
         x, backend = chunks[0], backend_of(chunks[0])
         pieces = [as_contiguous(p) for p in (*parts[:before], *chunks, *parts[before:])]
         pieces = [p.reshape(canonical_shape(p.shape, axis)) for p in pieces]
-        samples = concatenate_steps(backend, pieces)
+        signal = concatenate_steps(backend, pieces)
         shape = (*x.shape[:axis], len(results), *x.shape[axis + 1 :])
         result = backend.empty(shape, dtype)
         rows = result.reshape(canonical_shape(shape, axis))
-        has_kernel = self.dtype.char in "fd" and samples.dtype.kind in "iuf" and self.q < 1 << 24
+        has_kernel = self.dtype.char in "fd" and signal.dtype.kind in "iuf" and self.q < 1 << 24
         if backend.engine == "cuda" and has_kernel:
             from .cuda.response import write_responses
 
             start = results.start * self.q + self.delay - first
-            write_responses(self.taps, samples, start, self.q, self.dtype, rows)
+            write_responses(self.taps, signal, start, self.q, self.dtype, rows)
             return result
         size = max(1, CELLS // max(1, rows.shape[0] * rows.shape[2])) if backend.is_host else None
         for left in range(0, len(results), size or max(1, len(results))):
             block = results[left : left + size] if size else results
-            rows[:, left : left + len(block)] = self._block(samples, first, block)
+            rows[:, left : left + len(block)] = self._block(signal, first, block)
         return result
 
     def _block(self, samples: Any, first: int, results: range) -> Any:
