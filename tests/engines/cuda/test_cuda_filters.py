@@ -89,7 +89,7 @@ def in_one_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
 @pytest.mark.parametrize("order, shape, dtype", [
     (2, (3, 100_000), "f8"),
     *[pytest.param(*case, marks=pytest.mark.extended) for case in [
-        (1, (1, 300 * 8064 + 77), "f8"), (2, (1, 200_000), "f4"),
+        (1, (1, 300 * 8064 + 77), "f8"), (2, (1, 200_000), "f4"), (4, (2, 20_000), "f8"),
     ]],
 ])  # fmt: skip
 def test_long_rows_in_one_pass(in_one_pass: Any, order: int, shape: Any, dtype: str) -> None:
