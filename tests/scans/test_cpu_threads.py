@@ -74,7 +74,7 @@ def test_small_problems_stay_in_the_calling_thread(monkeypatch):
 
 def test_calls_from_several_threads(monkeypatch):
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
-    t = np.random.default_rng(0).normal(size=100_000)
+    t = np.random.default_rng(0).normal(size=200_000)
     wanted = mgrec.linear_recurrence(0.9, t)
     with ThreadPoolExecutor(4) as pool:
         for w in pool.map(lambda _: mgrec.linear_recurrence(0.9, t), range(8)):
