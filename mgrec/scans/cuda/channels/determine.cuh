@@ -32,18 +32,34 @@ struct Board {
       : epoch(epoch), ring(8 * shape.team + 2 * GROUP), groups(ring / GROUP + 1) {
     descriptors = space + (long long)shape.first * (ring + groups) * CHANNELS * UNITS;  // each team's
   }
-  DEVICE unsigned tag(unsigned wraps) const { return epoch * 4 + wraps % 4; }
-  DEVICE long long place_of_tile(unsigned tile, int channel) const {
-    return (long long)(tile % ring) * CHANNELS + channel;
+  // The place and the tag of a span: number `first` + k of a ring of `size` entries from `start` on. One
+  // division for all k: it delays the first poll.
+  DEVICE void locate(unsigned start, unsigned size, unsigned first, unsigned k, int channel,
+                     long long& place, unsigned& tag) const {
+    const unsigned wraps = first / size, entry = first - wraps * size + k;
+    const bool is_past = entry >= size;
+    place = (long long)(start + entry - (is_past ? size : 0)) * CHANNELS + channel;
+    tag = epoch * 4 + (wraps + is_past) % 4;
   }
-  DEVICE long long place_of_group(unsigned group, int channel) const {
-    return (long long)(ring + group % groups) * CHANNELS + channel;
+  DEVICE void locate_tile(unsigned first, unsigned k, int channel, long long& place,
+                          unsigned& tag) const {
+    locate(0, ring, first, k, channel, place, tag);
+  }
+  DEVICE void locate_group(unsigned first, unsigned k, int channel, long long& place,
+                           unsigned& tag) const {
+    locate(ring, groups, first, k, channel, place, tag);
   }
   DEVICE void enter(unsigned tile, int channel, const Span& span) const {
-    publish(descriptors, place_of_tile(tile, channel), span, tag(tile / ring));
+    long long place;
+    unsigned tag;
+    locate_tile(tile, 0, channel, place, tag);
+    publish(descriptors, place, span, tag);
   }
   DEVICE void enter_group(unsigned group, int channel, const Span& span) const {
-    publish(descriptors, place_of_group(group, channel), span, tag(group / groups));
+    long long place;
+    unsigned tag;
+    locate_group(group, 0, channel, place, tag);
+    publish(descriptors, place, span, tag);
   }
 };
 
@@ -121,8 +137,7 @@ DEVICE inline void join_tiles(Span (&joins)[JOINED][CHANNELS], long long group, 
 #pragma unroll
     for (int k = 0; k < RUN; ++k) missing[k] = exists && mine + k >= begin && mine + k < end;
     await_spans(board, missing, run, [&](int k, long long& place, unsigned& tag) {
-      place = board.place_of_tile(unsigned(mine) + k, channel);
-      tag = board.tag((unsigned(mine) + k) / board.ring);
+      board.locate_tile(unsigned(mine), k, channel, place, tag);
     });
     if (is_last) {
       const Span span = join_shares(run);
@@ -178,8 +193,7 @@ struct ChannelSpine {
       for (int a = 0; a < AT_ONCE; ++a) missing[a] = a * 32 + lane < groups * CHANNELS;
       await_spans(board, missing, spans, [&](int a, long long& place, unsigned& tag) {
         const int unit = a * 32 + lane, number = unit / CHANNELS;
-        place = board.place_of_group(unsigned(group) + number, unit - number * CHANNELS);
-        tag = board.tag((unsigned(group) + number) / board.groups);
+        board.locate_group(unsigned(group), number, unit - number * CHANNELS, place, tag);
       });
 #pragma unroll
       for (int a = 0; a < AT_ONCE; ++a) {
