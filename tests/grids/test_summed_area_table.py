@@ -35,8 +35,8 @@ def test_threads_add_up_in_the_same_order(threads, shape, dtype, eager_threads, 
 
 @pytest.mark.parametrize("dtype", ["u1", "f8"])
 @pytest.mark.parametrize("start", [0, 3])
-def test_large_tables_at_any_address(start, dtype):
-    x = numbers((1030, 2048), dtype, scale=90)
+def test_tables_at_any_address(start, dtype):
+    x = numbers((70, 200), dtype, scale=90)
     wanted = cumsum_twice(x)
     out = np.empty(start + x.size, wanted.dtype)[start:].reshape(x.shape)
     same(mgrec.summed_area_table(x, out=out), wanted)

@@ -11,11 +11,10 @@ import numpy as np
 
 from ....core.contract.kernels import Kernels, Part
 from ....engines.cpu.compilation import INNER, compile_kernel, writable
-from ....engines.cpu.simd.lanes import CACHE_LINE, MIN_STREAMED_BYTES, fence
 from ....engines.cpu.threads import run_in_threads, split_range, threads_for
 from ...recurrence import antidiagonals, part_of_host
 from ..recurrence import Sums
-from .squares import add_up_square, have_squares, sides_of_square, stream_square
+from .squares import add_up_square, have_squares, sides_of_square
 
 # Cells of a part, which then takes about a millisecond; a call takes 0.1 ms at most.
 _CELLS = 1 << 20
@@ -82,28 +81,16 @@ def _add_up_squares(
 ) -> None:
     """Do the same in squares with `sides` rows and columns, and what remains by `_add_up`."""
     height, width = sides
-    size, pitch = table.itemsize, table.shape[2] * table.itemsize
-    is_streamed = table.size * size >= MIN_STREAMED_BYTES and pitch % CACHE_LINE == 0
-    first = columns[0]
-    if is_streamed:  # rows are written from a multiple of a line on
-        ahead = np.intp(table.ctypes.data) // size + first
-        first = min(first + (-ahead) % width, columns[1])
     for k in range(images[0], images[1]):
         image, i = (k, k + 1), rows[0]
         while i + height <= rows[1]:
-            part, j = (i, i + height), first
-            _add_up_remainder(x, below, right, table, image, part, (columns[0], first))
+            part, j = (i, i + height), columns[0]
             while j + width <= columns[1]:
-                if is_streamed:
-                    stream_square(x[k], right[k], below[k], table[k], i, j)
-                else:
-                    add_up_square(x[k], right[k], below[k], table[k], i, j)
+                add_up_square(x[k], right[k], below[k], table[k], i, j)
                 j += width
             _add_up_remainder(x, below, right, table, image, part, (j, columns[1]))
             i += height
         _add_up_remainder(x, below, right, table, image, (i, rows[1]), columns)
-    if is_streamed:
-        fence()
 
 
 _kernel, _kernel_of_squares = compile_kernel(_add_up), compile_kernel(_add_up_squares)
