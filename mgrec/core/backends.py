@@ -118,6 +118,13 @@ class Backend:
         """Return a copy in another dtype. Subnormal numbers are kept."""
         return array.astype(dtype)
 
+    def multiply_shifted(self, factor: Any, values: Any, product: Any, shift: int) -> None:
+        """Write ``factor[i] * values[i - shift]`` of flat arrays where that value exists."""
+        kept, sources = (slice(shift, None), slice(None, -shift))
+        if shift < 0:
+            kept, sources = (slice(None, shift), slice(-shift, None))
+        np.multiply(factor[kept], values[sources], out=product[kept])
+
     def device_number(self, array: object) -> int:
         """Return the number of the device of an array."""
         return 0

@@ -72,9 +72,9 @@ def ewm(
     )
     recurrences = Recurrences(weights, series, axis)
     kept, gain = recurrences.weights_of_mean()
-    is_result = recurrences.count() >= weights.min_count
+    is_result = (recurrences.count() >= weights.min_count).astype(np.uint8)
     kept, gain, is_result = (as_library_of(grad, array) for array in (kept, gain, is_result))
-    gradient = where(is_result, grad, full_like(grad, 0))
+    gradient = where(is_result != 0, grad, full_like(grad, 0))
     adjoint = linear_recurrence(shifted(kept, axis, 1), gradient, axis=axis, reverse=True)
     return sum_to(gain * adjoint, x)
 

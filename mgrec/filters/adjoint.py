@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arrays.array_types import is_lazy
+from ..core.arrays.chunk import reversed_copy
 from ..core.arrays.interop import library_of
 from ..core.arrays.validation import as_axis
 from ..core.backends import backend_of
@@ -88,7 +90,8 @@ def lfilter(
     axis, order = as_axis(axis, x.shape), max(len(b), len(a)) - 1
     scale = 1 / conj(a[0])
     numerator, denominator = (_padded(conj(c) * scale, order + 1) for c in (b, a))
-    backward = flip(grad, axis)
+    # Contiguous arrays have prepared calls.
+    backward = flip(grad, axis) if library_of(grad) else reversed_copy(grad, axis)
 
     def filtered(numerator: Any) -> Any:
         if grad_zf is None or order == 0:
@@ -174,7 +177,8 @@ def sosfilt(
         x, sos = as_signal(x), as_sections(sos)
     names, axis = selected(of, {"sos": sos, "x": x, "zi": zi}), as_axis(axis, x.shape)
     if names <= {"x"} and grad_zf is None:
-        backward = causal.sosfilt(flip(conj(sos), 0), flip(grad, axis), axis)
+        backward = flip(grad, axis) if library_of(grad) else reversed_copy(grad, axis)
+        backward = causal.sosfilt(flip(conj(sos), 0), backward, axis)
         return None, sum_to(flip(backward, axis), x), None
     sections = [(section[:3], section[3:]) for section in sos]
     states = [None] * len(sections) if zi is None else list(zi)
@@ -236,6 +240,10 @@ def _states(numerator: Any, denominator: Any, grad_zf: Any, axis: int) -> Any:
 
 def _correlations(adjoint: Any, signal: Any, axis: int, count: int) -> Any:
     """Return Σ_n adjoint_{n+k}·conj(signal_n) for k = 0 … count − 1."""
+    if library_of(signal) is None and not is_lazy(signal):
+        correlate = backend_of(signal).kernels("filters").correlate
+        if correlate is not None:
+            return correlate(adjoint, signal, axis, count)
     steps, available = signal.shape[axis], adjoint.shape[axis]
     sums = []
     for k in range(count):

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..core.algebra.coefficient import Coefficient
-from ..core.arrays.chunk import shape_of
+from ..core.algebra.transfer_map import TransferMap, affine
+from ..core.arrays.array_types import is_lazy
+from ..core.arrays.chunk import canonical_shape, shape_of
 from ..core.arrays.interop import library_of
 from ..core.arrays.validation import as_axis, as_flag
 from ..core.backends import backend_of
@@ -93,8 +97,11 @@ def linear_recurrence(
     names = selected(of, {"s": s, "t": t, "initial": initial})
     axis, forward = as_axis(axis, w.shape), 1 if not as_flag("reverse", reverse) else -1
     axis_of_s = along(s, w.ndim, axis)
-    following = conj(s) if axis_of_s is None else shifted(conj(s), axis_of_s, forward)
-    adjoint = functions.linear_recurrence(following, grad, axis=axis, reverse=forward == 1)
+    if axis_of_s is not None and _is_uncopied(s, grad):
+        adjoint = _solve_uncopied(s, grad, axis, forward == 1)
+    else:
+        following = conj(s) if axis_of_s is None else shifted(conj(s), axis_of_s, forward)
+        adjoint = functions.linear_recurrence(following, grad, axis=axis, reverse=forward == 1)
     first = (0, 1) if forward == 1 else (-1, None)
     grad_s = grad_initial = None
     if "s" in names:
@@ -105,6 +112,68 @@ def linear_recurrence(
         row = (first_s * part(adjoint, axis, *first))[(slice(None),) * axis + (0,)]
         grad_initial = sum_to(row, initial)
     return grad_s, sum_to(adjoint, t) if "t" in names else None, grad_initial
+
+
+def _lift(s: Any, t: Any) -> tuple[Any, Any]:
+    return s, t
+
+
+def _compose(earlier: Any, later: Any) -> tuple[Any, Any]:
+    s, t = later
+    return s * earlier[0], np.where(earlier[1] == 0, t, s * earlier[1] + t)
+
+
+def _apply(step: Any, w: Any) -> Any:
+    s, t = step
+    return np.where(w == 0, t, s * w + t)
+
+
+_FORGETFUL = TransferMap(
+    _lift, _compose, _apply, (1, 0), "adjoint", check_laws=False, capabilities=affine.capabilities
+)
+"""The map w = s·w + t that does not read s if w is 0. So a row may begin with the coefficient of
+another row, even if that is nan or inf."""
+
+
+def _is_uncopied(s: Any, grad: Any) -> bool:
+    """Return whether `_solve_uncopied` can be called: real CuPy arrays in C order."""
+    if library_of(grad) or is_lazy(grad) or is_lazy(s) or backend_of(grad).is_host:
+        return False
+    has_same_form = shape_of(s) == grad.shape and s.dtype == grad.dtype and grad.dtype.char in "fd"
+    return has_same_form and grad.size > 0 and s.flags.c_contiguous and grad.flags.c_contiguous
+
+
+def _solve_uncopied(s: Any, grad: Any, axis: int, is_forward: bool) -> Any:
+    """Return the adjoint without a shifted copy of s, which would take as long as the recurrence.
+
+    The coefficients of all rows but one are s, shifted by one step in memory. The first one that a
+    row then reads is that of another row, and multiplies a state of 0.
+    """
+    shape = grad.shape
+    outer, steps, inner = canonical_shape(shape, axis)
+    s, grad, adjoint = (
+        array.reshape(outer, steps, inner) for array in (s, grad, np.empty_like(grad))
+    )
+    size = (outer - 1) * steps * inner
+    if outer > 1:
+        start = inner if is_forward else (steps - 1) * inner
+        later = s.reshape(-1)[start : start + size].reshape(outer - 1, steps, inner)
+        rows = slice(None, -1) if is_forward else slice(1, None)
+        functions.scan(
+            _FORGETFUL, later, grad[rows], initial=0.0, axis=1, reverse=is_forward,
+            out=adjoint[rows],
+        )  # fmt: skip
+    row, end = (-1, -1) if is_forward else (0, 0)
+    kept, later_steps = slice(None, -1), slice(1, None)
+    if not is_forward:
+        kept, later_steps = later_steps, kept
+    adjoint[row, end] = grad[row, end]
+    if steps > 1:
+        functions.linear_recurrence(
+            s[row, later_steps], grad[row, kept], grad[row, end], axis=0, reverse=is_forward,
+            out=adjoint[row, kept],
+        )  # fmt: skip
+    return adjoint.reshape(shape)
 
 
 def _with_axis(initial: Any, w: Any, axis: int) -> Any:
@@ -122,14 +191,16 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     return [(broadcast_shapes(s.shape, t.shape), common_dtype(s, t, initial))]
 
 
-def _compose(grad: Any, grad_zf: Any, w: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
+def _gradients(
+    grad: Any, grad_zf: Any, w: Any, arguments: dict[str, Any], of: Sequence[str]
+) -> Any:
     return linear_recurrence.compose(grad, w, **arguments, of=of)  # type: ignore[attr-defined]
 
 
 RULES = [
     Rule(
         functions.linear_recurrence,
-        _compose,
+        _gradients,
         ("s", "t", "initial?"),
         {"axis": ("int", -1), "reverse": ("bool", False)},
         _outlines,

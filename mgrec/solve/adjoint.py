@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from math import prod
 from typing import Any, ParamSpec
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..core.arrays.array_types import chunked_like, is_lazy
 from ..core.arrays.chunk import shape_of
 from ..core.arrays.interop import library_of, require_native, result_converter
 from ..core.arrays.validation import as_array
+from ..core.backends import backend_of
 from ..distributed.expressions import accepts_expressions, leaves
 from .functions import concatenate, full_like
 from .interop import with_interop
@@ -90,13 +92,26 @@ def times_shifted(factor: Any, values: Any, axis: int, step: int, edge: Any = No
     """Return ``factor * conj(shifted(values, axis, step, edge))``, without a shifted copy."""
     if is_lazy(factor) or library_of(factor) is not None:
         return factor * conj(shifted(values, axis, step, edge))
-    product = np.empty_like(factor, dtype=np.result_type(factor, values))
-    inner, outer = ((None, -1), (1, None)) if step == 1 else ((1, None), (None, -1))
-    np.multiply(
-        part(factor, axis, *inner), conj(part(values, axis, *outer)),
-        out=part(product, axis, *inner),
-    )  # fmt: skip
-    last = (-1, None) if step == 1 else (0, 1)
+    product = np.empty_like(factor, dtype=np.result_type(factor, values), order="C")
+    kept, sources, last = (
+        ((None, -1), (1, None), (-1, None)) if step == 1 else ((1, None), (None, -1), (0, 1))
+    )
+    if (
+        factor.size
+        and factor.shape == values.shape
+        and factor.flags.c_contiguous
+        and values.flags.c_contiguous
+    ):
+        # Flat arrays, whose shift crosses the ends of rows.
+        shift = -step * prod(factor.shape[axis + 1 :])
+        backend_of(factor).multiply_shifted(
+            factor.reshape(-1), conj(values).reshape(-1), product.reshape(-1), shift
+        )
+    else:
+        np.multiply(
+            part(factor, axis, *kept), conj(part(values, axis, *sources)),
+            out=part(product, axis, *kept),
+        )  # fmt: skip
     part(product, axis, *last)[...] = 0 if edge is None else part(factor, axis, *last) * conj(edge)
     return product
 

@@ -66,7 +66,7 @@ def call_native(
         from . import torch_operators
 
         operator = torch_operators.OPERATORS.get(qualified_name(function))
-        if operator is not None and torch_operators.is_recorded(values):
+        if operator is not None and torch_operators.needs_operator(values):
             return torch_operators.call(operator, operands, options)
     if "jax" in libraries:
         from . import jax_callbacks

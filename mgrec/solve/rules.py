@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
@@ -45,7 +45,7 @@ class Rule:
     outlines: Callable[[dict[str, Any]], Sequence[tuple[Any, np.dtype[Any]]]]
     unread: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the arrays."""
         return tuple(name.removesuffix("?") for name in self.arrays)

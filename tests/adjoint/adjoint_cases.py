@@ -129,7 +129,8 @@ def cases(is_complex=False):
     return found
 
 
-def means():
+def means(xp=np):
+    """Cases of exponentially weighted means; masks are arrays of a library."""
     x, gaps = numbers(ROWS, STEPS), numbers(ROWS, STEPS)
     gaps[0, 0] = gaps[1, 3:6] = gaps[2, 8] = np.nan
     options = {
@@ -137,7 +138,7 @@ def means():
         "not adjusted": {"span": 3.0, "adjust": False},
         "ignoring gaps": {"com": 1.5, "ignore_na": True, "min_periods": 2},
         "of times": {"halflife": 2.0, "times": GAPS},
-        "of segments": {"alpha": 0.5, "reset": MARKS},
+        "of segments": {"alpha": 0.5, "reset": xp.asarray(MARKS)},
     }
     found = {f"ewm {name}": ewm(gaps, **chosen) for name, chosen in options.items()}
     return {**found, "ewm without gaps": ewm(x.T, alpha=0.3, axis=0)}

@@ -70,10 +70,10 @@ def loss_of(function, *tensors):
 def test_compiled_graphs_are_whole(name, device, dynamic):
     torch._dynamo.reset()
     function = call_of(name, CASES[name])
-    backend = "aot_eager" if device == "cpu" else "inductor"
+    # What this backend captures, others compile; inductor needs compilers of C++ and of Triton.
     compiled = torch.compile(
         lambda *tensors: loss_of(function, *tensors),
-        fullgraph=True, dynamic=dynamic, backend=backend,
+        fullgraph=True, dynamic=dynamic, backend="aot_eager",
     )  # fmt: skip
     plain, traced = tensors_of(CASES[name], device), tensors_of(CASES[name], device)
     loss_of(function, *plain).backward()
@@ -97,6 +97,22 @@ def test_numbers_promote_weakly():
     t = torch.ones(3, dtype=torch.float32, requires_grad=True)
     assert mgrec.linear_recurrence(0.5, t).dtype == torch.float32
     assert mgrec.linear_recurrence(0.5j, t).dtype == torch.complex64
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_bfloat16_has_states_of_float32(device):
+    s, t = (x.to(device) for x in (torch.full((500,), 0.99), torch.ones(3, 500)))
+    narrow = [x.bfloat16().requires_grad_() for x in (s, t)]
+    wide = [x.detach().float().requires_grad_() for x in narrow]
+    w, expected = mgrec.linear_recurrence(*narrow), mgrec.linear_recurrence(*wide)
+    assert w.dtype == torch.bfloat16
+    torch.testing.assert_close(w, expected.bfloat16(), rtol=0, atol=0)
+    w.sum().backward()
+    expected.sum().backward()
+    for own, wanted in zip(narrow, wide, strict=True):
+        torch.testing.assert_close(own.grad, wanted.grad.bfloat16(), rtol=0.01, atol=0)
+    assert mgrec.linear_recurrence(0.99, narrow[1].detach()).dtype == torch.bfloat16
+    assert mgrec.linear_recurrence(wide[0].detach(), narrow[1].detach()).dtype == torch.float32
 
 
 def test_only_needed_gradients_are_computed():

@@ -1,5 +1,6 @@
 """The pages build without a warning, and examples have pictures."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -39,6 +40,8 @@ def test_the_pages_are_built(pages):
 
 def test_every_example_of_the_gallery_has_a_picture(pages):
     scripts = {path.stem for path in (ROOT / "docs" / "examples").glob("*.py")}
+    if importlib.util.find_spec("torch") is None:
+        scripts.remove("equaliser")
     assert len(scripts) >= 7
     for name in scripts:
         pictures = re.findall(r'<img[^>]* src="([^"]+)"', pages[Path(f"gallery/{name}.html")])

@@ -128,6 +128,9 @@ class Kernels:
     launch_determine : callable, optional
         Of two-sided recurrences: launch `determine`; the returned function waits, and returns what
         `determine` returns.
+    correlate : callable, optional, ``(delayed, signal, axis, count) -> array``
+        Of filters: return the sums over all steps n, and all rows, of ``delayed[n + k]`` times the
+        conjugate of ``signal[n]``, for k below `count`. `delayed` continues with 0.
     precompute_ends : callable, optional, ``(algebra, chunk, rows) -> (() -> summary) or None``
         Of tridiagonal systems: launch the summaries of the first and of the last rows of a chunk of
         one outer row, as those of two outer rows. None if the device cannot.
@@ -146,6 +149,7 @@ class Kernels:
     part: Callable[[Any, Sequence[int], int], Part | None] = _no_part
     finds_nan: bool = False
     launch_determine: Callable[..., Callable[[], Any]] | None = None
+    correlate: Callable[[Any, Any, int, int], Any] | None = None
     precompute_ends: Callable[[Any, Chunk, int], Summarise | None] | None = None
 
 

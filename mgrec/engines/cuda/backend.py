@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -98,16 +99,84 @@ class CudaBackend(Backend):
     def raise_if_capturing(self, what: str, why: str) -> None:
         raise_if_capturing(what, why)
 
-    @contextmanager
-    def on_stream(self, address: int, device: int) -> Iterator[None]:
+    def on_stream(self, address: int, device: int) -> AbstractContextManager[Any]:
         """Make a stream of another library the current one."""
         import cupy
 
-        with cupy.cuda.Device(device), cupy.cuda.ExternalStream(address, device):
-            yield
+        stack = ExitStack()
+        stack.enter_context(cupy.cuda.Device(device))
+        if cupy.cuda.get_current_stream().ptr != address:
+            # CuPy has deprecated ExternalStream in favour of a method that it did not have before.
+            stream = cupy.cuda.Stream
+            is_new = hasattr(stream, "from_external")
+            stack.enter_context(
+                stream.from_external(_ForeignStream(address))
+                if is_new
+                else cupy.cuda.ExternalStream(address, device)
+            )
+        return stack
+
+    def multiply_shifted(self, factor: Any, values: Any, product: Any, shift: int) -> None:
+        aligned = all(array.data.ptr % 16 == 0 for array in (factor, product))
+        words = factor.nbytes // 16
+        has_same_form = factor.dtype == values.dtype == product.dtype and factor.dtype.char in "fd"
+        if aligned and has_same_form and words * 16 == factor.nbytes and words:
+            _shifted_product()(factor, values, shift, factor.size, product, size=words)
+        else:
+            super().multiply_shifted(factor, values, product, shift)
+
+    def view(
+        self, address: int, shape: tuple[int, ...], strides: tuple[int, ...],
+        dtype: np.dtype[Any], owner: Any, device: int,
+    ) -> Any:  # fmt: skip
+        """Return memory of another library as an array, which keeps `owner` alive."""
+        import cupy
+
+        if 0 in shape:
+            return cupy.empty(shape, dtype)
+        size = dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        memory = cupy.cuda.UnownedMemory(address, size, owner, device)
+        return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0), strides)
 
     def _first(self, arrays: Iterable[Any]) -> Any:
         return next(array for array in arrays if backend_of(array) is not CPU)
+
+
+@dataclass(frozen=True)
+class _ForeignStream:
+    """A stream by its address, in the protocol of CUDA."""
+
+    address: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.address
+
+
+@cache
+def _shifted_product() -> Any:
+    """Return the kernel of products in words of 16 bytes, which CuPy's own product does not read.
+
+    2^26 products of float32 took 0.27 ms on an H100, by CuPy 0.32 ms.
+    """
+    import cupy
+
+    return cupy.ElementwiseKernel(
+        "raw T factor, raw T values, int64 shift, int64 count",
+        "raw T product",
+        """
+        constexpr int N = 16 / sizeof(T);
+        const long long first = (long long)i * N;
+        const Word<T> left = *reinterpret_cast<const Word<T>*>(&factor[first]);
+        Word<T> word;
+        for (int r = 0; r < N; ++r) {
+          const long long k = first + r - shift;
+          word.v[r] = k >= 0 && k < count ? left.v[r] * values[k] : T(0);
+        }
+        *reinterpret_cast<Word<T>*>(&product[first]) = word;
+        """,
+        "mgrec_shifted_product",
+        preamble="template <class T> struct alignas(16) Word { T v[16 / sizeof(T)]; };",
+    )
 
 
 BACKEND = CudaBackend()

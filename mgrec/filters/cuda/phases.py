@@ -23,6 +23,7 @@ from ...engines.cuda.launches import LaunchByAddress
 from ..cascade import Cascade
 from ..recurrence import CascadeSummary, is_safe
 from .coefficients import is_direct
+from .correlations import correlate
 from .launch import FilterLaunches
 from .one_pass import one_pass
 from .partition import LANES, partition_rows
@@ -45,6 +46,7 @@ def kernels(method: str) -> Kernels:
         correct=partial(correct, determine_filter),
         prepare_solver=_prepare_solver,
         determine_backward=determine_backward,
+        correlate=correlate,
     )
 
 

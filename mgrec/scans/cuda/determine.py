@@ -170,7 +170,7 @@ def prepare(
     repair: tuple[Launch, ...] = ()
     if layout.guarded:
         arguments = launch.arguments if outcome is None else launch.arguments[:-1]
-        repair = (launch_repair(chunk, source, arguments, is_value(carry_in[0])),)
+        repair = (launch_repair(chunk, source, arguments, is_value(carry_in[0]), transfer_map),)
     return PreparedLaunches(launch, *repair, units=max(units, 1))
 
 
@@ -244,7 +244,11 @@ def marked_units(chunk: Chunk) -> int:
 
 
 def launch_repair(
-    chunk: Chunk, source: Source, arguments: tuple[Any, ...], has_value: bool = False
+    chunk: Chunk,
+    source: Source,
+    arguments: tuple[Any, ...],
+    has_value: bool = False,
+    transfer_map: TransferMap = affine,
 ) -> Launch:
     """Return the launch that repairs marked rows, with the arguments of the single pass before it.
 
@@ -254,7 +258,7 @@ def launch_repair(
     threads = 64 if chunk.steps <= _REPAIR_SHORT_STEPS else 512
     layout = Layout(threads, _REPAIR_ITEMS, reverse=chunk.reverse, guarded=True)
     text = print_program(
-        affine, 1, source, layout, ("scans/cuda/trust/repair",), _REPAIR_KERNEL, (has_value,)
+        transfer_map, 1, source, layout, ("scans/cuda/trust/repair",), _REPAIR_KERNEL, (has_value,)
     )
     blocks = min(chunk.shape[0] * chunk.shape[2], _REPAIR_BLOCKS)
     return Launch(text, "repair_kernel", blocks, threads, arguments, is_fused=False)

@@ -230,6 +230,21 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         *filtered("long memory", [(1, 15 << 20, 1)], FLOATS),
         lambda: lfilter([1.0], [1.0, -1.99999, 0.99999], on_gpu((1, 15 << 20, 1), "f8"), axis=1),
     ],
+    "gradients": [
+        *(
+            lambda dtype=dtype, shape=shape: mgrec.adjoint.linear_recurrence(
+                *[on_gpu(shape, dtype)] * 4, axis=1, of="t"
+            )
+            for dtype in FLOATS for shape in ((1, 10**5), (9, 500), (2, 500, 70))
+        ),
+        *(
+            lambda dtype=dtype, b=b: mgrec.adjoint.lfilter(
+                on_gpu((3, 5000), dtype), on_gpu((3, 5000), dtype), b, [1.0, -0.5],
+                on_gpu((3, 5000), dtype), of=("b", "a"),
+            )
+            for dtype in NUMBERS for b in ([1.0, 2.0], np.ones(10))
+        ),
+    ],
     "narrow samples": [
         *filtered("order 2", FILTERED, ["i2"]), *filtered("order 2", FILTERED[:1], ["f2", "c8"]),
         *filtered("long memory", FILTERED[:1], ["i2", "f2"]),

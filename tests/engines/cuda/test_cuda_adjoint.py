@@ -1,0 +1,59 @@
+"""The adjoint of linear recurrences of CuPy arrays without a shifted copy, run on this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_blocks_on_host import BlockCompiler
+from cuda_on_host import as_device
+
+import mgrec
+from mgrec import adjoint
+from mgrec.core.backends import CPU
+from mgrec.engines.cuda import backend
+
+COMPILER = BlockCompiler
+pytestmark = pytest.mark.usefixtures("on_host")
+
+
+@pytest.fixture(autouse=True)
+def product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel of CuPy's own, which is not compiled here."""
+
+    def multiply(factor: Any, values: Any, shift: int, count: int, out: Any, size: int) -> None:
+        CPU.multiply_shifted(factor, values, out, shift)
+
+    monkeypatch.setattr(backend, "_shifted_product", lambda: multiply)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((5000,), 0), ((3, 2001), 1), ((2, 40, 3), 1), ((1, 3), 1), ((40, 2), 1)]
+)
+def test_nothing_of_another_row_is_read(shape: Any, axis: int, reverse: bool) -> None:
+    random = np.random.default_rng(5)
+    s, t, g = random.uniform(-1, 1, (3, *shape))
+    # The first coefficient of a row multiplies no state without an initial one.
+    first = (slice(None),) * axis + (-1 if reverse else 0,)
+    options = {"axis": axis, "reverse": reverse}
+    w = mgrec.linear_recurrence(s, t, **options)
+    expected = adjoint.linear_recurrence(g, w, s, t, **options)[:2]
+    hostile = s.copy()
+    hostile[first] = np.where(np.arange(hostile[first].size).reshape(hostile[first].shape) % 2,
+                              np.inf, np.nan)  # fmt: skip
+    arrays = [as_device(x) for x in (g, w, hostile, t)]
+    found = adjoint.linear_recurrence(*arrays, **options)[:2]
+    for own, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(np.array(own), wanted, rtol=1e-11, atol=1e-12)
+
+
+def test_products_of_coefficients_overflow() -> None:
+    """The repair, too, reads nothing of another row."""
+    s, g = np.full((2, 3000), 2.0, np.float32), np.zeros((2, 3000), np.float32)
+    g[:, 5] = 1
+    s[1, 0] = np.nan
+    w = np.ones_like(s)
+    found = adjoint.linear_recurrence(*map(as_device, (g, w, s, w)))[1]
+    np.testing.assert_array_equal(np.array(found)[:, :7], [[32, 16, 8, 4, 2, 1, 0]] * 2)
