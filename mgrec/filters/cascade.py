@@ -10,7 +10,7 @@ carry-in z has become A^L·z + offset. The summary of a chunk is its offset.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -26,6 +26,13 @@ class Section:
     # Whether the denominator is a_0 alone. SciPy then convolves, and a nan leaves the states after
     # `order` steps. Otherwise it would remain, as 0·nan.
     is_convolution: bool = False
+    # Whether a coefficient is complex, maybe without an imaginary part. It is part of comparisons,
+    # because caches would otherwise take 1 + 0j for 1.
+    is_complex: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        is_complex = any(isinstance(number, complex) for number in (*self.b, *self.a))
+        object.__setattr__(self, "is_complex", is_complex)
 
     @property
     def order(self) -> int:
@@ -68,7 +75,7 @@ class Cascade:
 
     @cached_property
     def is_complex(self) -> bool:
-        return any(isinstance(n, complex) for s in self.sections for n in (*s.b, *s.a))
+        return any(section.is_complex for section in self.sections)
 
     @property
     def is_feed_forward(self) -> bool:

@@ -9,6 +9,9 @@ from mgrec import signal
 
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'mgrec[torch]')")
 
+# torch.compile imports parts of torch that torch deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+
 CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"]}
 COMPLEX = adjoint_cases.cases(is_complex=True)
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

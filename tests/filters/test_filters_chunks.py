@@ -275,6 +275,16 @@ def test_finite_responses_are_computed_in_the_dtype_of_the_result(dtype, xp):
     close(decimate(large, 2, ftype=signal.dlti([2.0], [1.0])), np.full(4, 120_000.0), xp)
 
 
+def test_complex_coefficients_without_an_imaginary_part_are_no_real_ones(xp):
+    x, b, a = recording(90, dtype="f8"), np.array([0.5, 0.25]), [1.0, -0.99]
+    for dtype in ("c16", "f8", "c16"):
+        wanted = signal.lfilter(b.astype(dtype), a, x)
+        for data in (xp.asarray(x), da.from_array(xp.asarray(x), chunks=40, asarray=False)):
+            result = lfilter(b.astype(dtype), a, data)
+            assert result.dtype == dtype
+            close(result, wanted, xp)
+
+
 def test_a_finite_response_is_applied_without_decimation(xp):
     x = recording(50, dtype="f8")
     result = decimate(xp.asarray(x), 1, ftype=signal.dlti([1.0, 2.0, 1.0], [4.0]))
