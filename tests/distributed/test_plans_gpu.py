@@ -6,6 +6,7 @@ share a GPU.
 
 import time
 from threading import Timer
+from uuid import uuid4
 
 import dask
 import dask.array as da
@@ -154,17 +155,17 @@ def lazy(client, values):
     """The values in four chunks, two on each worker."""
     import cupy
 
-    halves = [
-        client.persist(
-            da.from_array(half, chunks=-(-half.size // 2)).map_blocks(
-                on_gpu, meta=cupy.empty(0, np.uint8)
-            ),
-            workers=[address],
+    parts, addresses, name = np.array_split(values, 4), sorted(client.nthreads()), uuid4().hex
+    futures = {
+        (name, k): client.submit(
+            on_gpu, part, key=(name, k), workers=addresses[k // 2], allow_other_workers=True
         )
-        for half, address in zip(np.array_split(values, 2), sorted(client.nthreads()), strict=True)
-    ]
-    wait(halves)
-    return client.persist(da.concatenate(halves))
+        for k, part in enumerate(parts)
+    }
+    wait(list(futures.values()))
+    where = client.who_has(list(futures.values()))
+    assert [where[key] for key in futures] == [(addresses[k // 2],) for k in range(4)]
+    return da.Array(futures, name, (tuple(map(len, parts)),), meta=cupy.empty(0, np.uint8))
 
 
 def are_shared(plan):
