@@ -66,8 +66,8 @@ def conj(values: Any) -> Any:
 def along(values: Any, ndim: int, axis: int) -> int | None:
     """Return the axis of an operand that is `axis` of `ndim` axes; None if it is constant there."""
     shape = shape_of(values)
-    own_axis = axis - ndim + len(shape)
-    return None if own_axis < 0 or shape[own_axis] == 1 else own_axis
+    axis_of_array = axis - ndim + len(shape)
+    return None if axis_of_array < 0 or shape[axis_of_array] == 1 else axis_of_array
 
 
 def part(values: Any, axis: int, start: int | None, stop: int | None) -> Any:
@@ -156,10 +156,10 @@ def sum_to(gradient: Any, operand: Any) -> Any:
 
 def selected(of: Sequence[str] | None, arguments: dict[str, Any]) -> set[str]:
     """Return the names of arguments whose gradients are computed: those of `of` that are given."""
-    given = {name for name, value in arguments.items() if value is not None}
+    present = {name for name, value in arguments.items() if value is not None}
     if of is None:
-        return given
+        return present
     names = {of} if isinstance(of, str) else {*of}
     if not names <= {*arguments}:
         raise ValueError(f"of must be names among {', '.join(arguments)}; got {of!r}")
-    return given & names
+    return present & names

@@ -47,13 +47,13 @@ def call(name: str, operands: Sequence[Any], options: dict[str, Any]) -> Any:
 
 @cache
 def _differentiable(
-    name: str, given: tuple[str, ...], options: tuple[tuple[str, Any], ...]
+    name: str, names: tuple[str, ...], options: tuple[tuple[str, Any], ...]
 ) -> Callable[..., Any]:
-    """Return a function of the arrays that are given, which returns a tuple of results."""
+    """Return a function of the named arrays, which returns a tuple of results."""
     rule = rules()[name]
 
     def named(arrays: Sequence[Any]) -> dict[str, Any]:
-        return {**rule.defaults, **dict(zip(given, arrays, strict=True)), **dict(options)}
+        return {**rule.defaults, **dict(zip(names, arrays, strict=True)), **dict(options)}
 
     def outline(arrays: Sequence[Any]) -> list[Any]:
         return [jax.ShapeDtypeStruct(*result) for result in rule.outlines(named(arrays))]
@@ -63,9 +63,9 @@ def _differentiable(
 
     def compose(grads: Sequence[Any], result: Any, arrays: Sequence[Any]) -> tuple[Any, ...]:
         grad, grad_zf = (*(grad.conj() for grad in grads), None)[:2]
-        gradients = rule.compose(grad, grad_zf, result, named(arrays), given)
+        gradients = rule.compose(grad, grad_zf, result, named(arrays), names)
         of_arrays = dict(zip(rule.names, gradients, strict=True))
-        return tuple(of_arrays[key].conj() for key in given)
+        return tuple(of_arrays[key].conj() for key in names)
 
     def adjoint_on_host(grads: Any, result: Any, arrays: Any) -> tuple[Any, ...]:
         return compose(*jax.tree.map(np.asarray, (grads, result, arrays)))

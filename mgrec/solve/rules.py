@@ -80,11 +80,11 @@ class Rule:
 @cache
 def rules() -> dict[str, Rule]:
     """Return all rules, by the qualified name of the function."""
-    found = {}
+    by_name = {}
     for family in _FAMILIES:
         for rule in import_module(f"{_PACKAGE}.{family}.adjoint").RULES:
-            found[qualified_name(rule.function)] = rule
-    return found
+            by_name[qualified_name(rule.function)] = rule
+    return by_name
 
 
 def qualified_name(function: Any) -> str:

@@ -178,7 +178,7 @@ def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]
             x if needs and x.requires_grad else None
             for x, needs in zip(inputs, ctx.needs_input_grad, strict=False)
         ]
-        found = iter(
+        gradients = iter(
             torch.autograd.grad(
                 [output for output, _ in pairs], [x for x in needed if x is not None],
                 [grad for _, grad in pairs],
@@ -186,7 +186,7 @@ def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]
             )
             if pairs else ()
         )  # fmt: skip
-        of_inputs = [None if x is None else next(found, None) for x in needed]
+        of_inputs = [None if x is None else next(gradients, None) for x in needed]
         return (*of_inputs, *[None] * len(ctx.options))
 
     schema = f"(Tensor grad, Tensor? grad_zf, Tensor result, {parameters}, str[] of) -> Tensor[]"

@@ -113,11 +113,11 @@ def solve_tridiagonal(
 
 def _transposed(diagonal: Any, ndim: int, axis: int, step: int, is_periodic: bool) -> Any:
     """Return a diagonal of the conjugate transposed matrix from the diagonal opposite to it."""
-    own_axis = along(diagonal, ndim, axis)
-    if own_axis is None:
+    axis_of_diagonal = along(diagonal, ndim, axis)
+    if axis_of_diagonal is None:
         return conj(diagonal)
-    edge = _edge(diagonal, own_axis, step) if is_periodic else None
-    return shifted(conj(diagonal), own_axis, step, edge if edge is None else conj(edge))
+    edge = _edge(diagonal, axis_of_diagonal, step) if is_periodic else None
+    return shifted(conj(diagonal), axis_of_diagonal, step, edge if edge is None else conj(edge))
 
 
 def _edge(array: Any, axis: int, step: int) -> Any:
