@@ -186,7 +186,7 @@ def test_calls_of_other_signatures_are_not_prepared(solved: list[Any]) -> None:
         lambda: mgrec.linear_recurrence(0.5, x[:0]),
         lambda: mgrec.linear_recurrence(0.5, table, table[:1, :, 0]),
         lambda: mgrec.linear_recurrence(table[:, :1], table),
-        lambda: mgrec.linear_recurrence(draw(300, 1), draw(300)),  # broadcast to many steps
+        lambda: mgrec.linear_recurrence(draw(400, 1), draw(400)),  # broadcast to many steps
         lambda: mgrec.linear_recurrence(0.5, [1.0, 2.0]),
         lambda: mgrec.solve_tridiagonal(x, 3 + x, x, x, periodic=True),
         lambda: mgrec.solve_tridiagonal(x, 3 + x, x, x, method="thomas"),
