@@ -127,11 +127,8 @@ def windows_of(
             return (windows,)
     if inner == 1:
         threads, rows, halo = _LONG[size]
-        windows = Windows(shape, dtype, threads, rows, width, halo)
-        # The smallest ones fit every GPU.
-        return (
-            windows if windows.all_bytes <= device.shared_bytes else replace(candidates[0], halo=4),
-        )
+        long = Windows(shape, dtype, threads, rows, width, halo), replace(candidates[0], halo=4)
+        return tuple([w for w in long if w.all_bytes <= device.shared_bytes][:1])
     if not fitting:
         return ()
     windows = fitting[-1]
