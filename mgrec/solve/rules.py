@@ -56,10 +56,10 @@ class Rule:
         options = {name: default for name, (_, default) in self.options.items()}
         return {**dict.fromkeys(self.names), **options}
 
-    def bind(self, arguments: dict[str, Any], place: str) -> dict[str, Any]:
+    def bind(self, arguments: dict[str, Any], context: str) -> dict[str, Any]:
         """Return the arguments that the rule has, with defaults; raise TypeError for others.
 
-        `place` is where the function is called, for the message.
+        `context` is where the function is called, for the message.
         """
         kept = self.defaults
         for name, value in arguments.items():
@@ -67,7 +67,7 @@ class Rule:
                 kept[name] = value
             elif not (value is None or (isinstance(value, str) and value in _DEFAULTS)):
                 raise TypeError(
-                    f"{name} is not supported for {place}; got a {type(value).__name__}"
+                    f"{name} is not supported for {context}; got a {type(value).__name__}"
                 )
         return kept
 

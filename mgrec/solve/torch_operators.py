@@ -20,7 +20,7 @@ import torch
 from ..core.arrays.interop import library_of, to_native
 from .rules import Rule, rules
 
-_PLACE = "tensors that require gradients, nor inside of torch.compile"
+_CONTEXT = "tensors that require gradients, nor inside of torch.compile"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _is_transformed(tensor: Any) -> bool:
 def call(operator: Operator, operands: Sequence[Any], options: dict[str, Any]) -> Any:
     """Call an operator with the arguments of the public function."""
     rule, named = operator.rule, zip(operator.parameters, operands, strict=False)
-    arguments = rule.bind({**dict(named), **options}, _PLACE)
+    arguments = rule.bind({**dict(named), **options}, _CONTEXT)
     tensors = [x for x in map(arguments.get, rule.names) if isinstance(x, torch.Tensor)]
     # Tensors of bfloat16 are computed in float32.
     dtype = reduce(torch.promote_types, [tensor.dtype for tensor in tensors])
@@ -99,7 +99,7 @@ def _define(rule: Rule) -> Pair:
     name = f"mgrec::{rule.function.__name__}"
     arrays = [f"Tensor{'?' * array.endswith('?')} {array.strip('?')}" for array in rule.arrays]
     # Without defaults: torch leaves out values that are defaults.
-    options = [f"{kind} {key}" for key, (kind, _) in rule.options.items()]
+    options = [f"{schema} {key}" for key, (schema, _) in rule.options.items()]
     parameters, keys = ", ".join([*arrays, *options]), (*rule.names, *rule.options)
     backward_pass = _define_backward(rule, name, parameters, keys)
 

@@ -107,7 +107,7 @@ def check_model(
     p, n = sizes_of(design)
     # Labels of observations would be wrong for states.
     endog, reset = without_labels("endog", endog), without_labels("reset", reset)
-    given = {
+    operands = {
         "endog": as_vectors("endog", endog, (p,)),
         "design": as_vectors("design", design, (p, n)),
         "obs_cov": as_vectors("obs_cov", obs_cov, (p, p)),
@@ -116,15 +116,15 @@ def check_model(
         "initial_state_cov": as_vectors("initial_state_cov", initial_state_cov, (n, n)),
     }
     optional, noises = optional_arrays(selection, obs_intercept, state_intercept, p, n)
-    given["state_cov"] = as_vectors("state_cov", state_cov, (noises, noises))
-    given |= optional
+    operands["state_cov"] = as_vectors("state_cov", state_cov, (noises, noises))
+    operands |= optional
     resets = [] if reset is None else [("reset", reset)]
-    initial = [(name, given.pop(name)) for name in ("initial_state", "initial_state_cov")]
-    check_same_device([*given.items(), *resets], initial)
+    initial = [(name, operands.pop(name)) for name in ("initial_state", "initial_state_cov")]
+    check_same_device([*operands.items(), *resets], initial)
     for name, array in initial:
         check_in_memory(name, array)
-    dtype = result_dtype(*given.values(), *(array for _, array in initial))
-    arrays = _complete(given, p, n)
+    dtype = result_dtype(*operands.values(), *(array for _, array in initial))
+    arrays = _complete(operands, p, n)
     shape = _common_shape(arrays)
     axis = as_axis(axis, shape)
     for name, array in initial:

@@ -24,6 +24,11 @@ def client_of(client: Any) -> Client:
     return client
 
 
+def name_of(function: Any) -> str:
+    """Return the name of a function, for messages."""
+    return str(getattr(function, "__name__", repr(function)))
+
+
 def check_dask_array(name: str, array: Any) -> None:
     if not isinstance(array, da.Array):
         raise TypeError(f"{name} must be a Dask array; got {type(array).__name__}")
@@ -44,7 +49,7 @@ def problem_of(
     if not any(isinstance(operand, da.Array) for operand in (*operands, *options.values())):
         raise TypeError("the recurrence needs a Dask array among its operands; got none")
     build = getattr(recurrence, "build", None)
-    name = getattr(recurrence, "__name__", repr(recurrence))
+    name = name_of(recurrence)
     problem: Problem | Composed = (
         build(*operands, **options)
         if build

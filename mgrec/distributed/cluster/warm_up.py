@@ -20,7 +20,7 @@ from ..graph.aligned import AlignedProblem, align_problem, chunk_indices_of
 from ..graph.build import SOLVER
 from ..tasks.phases import determine_block, precompute_block, propagate_group
 from ..tasks.speculation import determine_from_blocks
-from .arguments import client_of, problem_of
+from .arguments import client_of, name_of, problem_of
 
 # Most shapes of chunks: the first, the last, and those that a rechunk may leave between.
 SHAPES = 4
@@ -130,10 +130,9 @@ def warm_up(
     """
     problems = _along_axis(problem_of(recurrence, operands, options))
     if not problems:
-        name = getattr(recurrence, "__name__", repr(recurrence))
         raise TypeError(
             f"recurrence must be a function that solves recurrences along an axis, such as "
-            f"linear_recurrence, scan or lfilter; got {name}"
+            f"linear_recurrence, scan or lfilter; got {name_of(recurrence)}"
         )
     client = client_of(client)
     for problem in problems:

@@ -12,6 +12,7 @@ from distributed import Client, futures_of
 
 from ...core.contract.grid import Swept, Traceback
 from ...core.contract.problem import Problem
+from ..cluster.arguments import name_of
 from ..expressions import accepts_expressions
 from ..graph.build import SOLVER, Solved
 from .calls import wait_for
@@ -32,8 +33,7 @@ class ComposedPlan:
         self._lock, self._is_closed = Lock(), False
 
     def __repr__(self) -> str:
-        name = getattr(self._arguments[0], "__name__", repr(self._arguments[0]))
-        return f"<mgrec.plan of {name}: {self._plans}>"
+        return f"<mgrec.plan of {name_of(self._arguments[0])}: {self._plans}>"
 
     def __enter__(self) -> ComposedPlan:
         return self
@@ -55,10 +55,9 @@ class ComposedPlan:
             finally:
                 SOLVER.reset(token)
             if not self._plans:
-                name = getattr(recurrence, "__name__", repr(recurrence))
                 raise TypeError(
                     f"recurrence must be a function that solves recurrences over the chunks of "
-                    f"Dask arrays; {name} solved none: persist what it returns"
+                    f"Dask arrays; {name_of(recurrence)} solved none: persist what it returns"
                 )
             return _in_memory(result, self.client)
 

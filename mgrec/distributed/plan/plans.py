@@ -22,7 +22,7 @@ from ...core.backends import backend_of
 from ...core.contract.grid import Grid
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import AlongAxis
-from ..cluster.arguments import problem_of
+from ..cluster.arguments import name_of, problem_of
 from ..expressions import accepts_expressions
 from ..graph.aligned import AlignedProblem, align_problem
 from ..graph.build import Solved
@@ -116,7 +116,7 @@ class Plan:
         return self
 
     def __repr__(self) -> str:
-        function = getattr(self._arguments[0], "__name__", repr(self._arguments[0]))
+        function = name_of(self._arguments[0])
         chunks = self._first.aligned.chunks
         largest, number = tuple(map(max, chunks)), prod(map(len, chunks))
         error = self._state.error

@@ -140,7 +140,7 @@ class Try(NamedTuple):
     """Windows over arrays of the same shapes and dtype, compiled for a device."""
 
     words: np.ndarray  # the kernel's struct; each call fills in its addresses
-    run: LaunchByAddress
+    launch: LaunchByAddress
 
 
 # Positions among the words of the addresses of the operands, the result, the unknowns before and
@@ -191,7 +191,7 @@ def launch_tries(
         flag = flags + 8 * number
         words = windows.words.copy()
         words[_ADDRESSES] = [*operands, result, *neighbours, previous_flag, flag]
-        windows.run([words])
+        windows.launch([words])
         previous_flag = flag
 
 
