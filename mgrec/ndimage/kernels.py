@@ -41,6 +41,8 @@ class ExponentialSum:
     def reach(self) -> int:
         """Number of samples at a distance beyond which samples change no digit."""
         slowest = max(map(abs, self.poles))
+        if slowest == 0:  # A Gaussian so narrow that its powers underflow.
+            return 1
         return max(1, math.ceil(math.log(NEGLIGIBLE) / math.log(slowest)))
 
     def powers(self, count: int) -> np.ndarray:

@@ -86,7 +86,8 @@ def solve_tridiagonal(
     -----
     *Accuracy.* On the twenty matrices of [1]_, some with condition numbers above 1e15, the median
     error is at most five times that of LAPACK's ``gtsv``, for any chunks. Errors of the methods
-    that do not pivot have no bound unless the matrix is diagonally dominant.
+    that do not pivot have no bound unless the matrix is diagonally dominant. With CuPy arrays,
+    "p-scheme" takes subnormal float32 numbers for 0, as CuPy's arithmetic does.
 
     *Cost.* A GPU first tries to read the operands once, without pivoting, which succeeds for
     diagonally dominant systems that fit in a block. Partitions read them twice, and three times if
