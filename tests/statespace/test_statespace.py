@@ -330,6 +330,19 @@ def test_unstable_states_without_noise_in_chunks(factor, size):
     np.testing.assert_allclose(filtered.filtered_state, wanted.filtered_state, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("factor", [1.0001, 1.05, 3.0])
+def test_unstable_states_without_noise_on_a_gpu(factor):
+    model = plain(100_000, transition=np.full((1, 1), factor), state_cov=np.zeros((1, 1)))
+    model["endog"] = np.random.default_rng(0).normal(size=(100_000, 1))
+    wanted = mgrec.statespace.kalman_filter(**model)
+    on_device = {name: on_gpu(array) for name, array in model.items()}
+    filtered = mgrec.statespace.kalman_filter(**on_device)
+    np.testing.assert_allclose(from_gpu(filtered.llf), wanted.llf, rtol=1e-11)
+    states = from_gpu(filtered.filtered_state)
+    np.testing.assert_allclose(states, wanted.filtered_state, rtol=1e-7, atol=1e-9)
+
+
 def test_noise_of_selected_states_is_computed_in_float64():
     narrow = {name: array.astype(np.float32) for name, array in plain(50).items()}
     narrow["state_cov"] = np.full((1, 1), 0.7, np.float32)

@@ -77,6 +77,7 @@ struct Pass {
     Filter f;
     Dependence d;
     bool starts = false;
+    double growth = 0.0;
 #pragma unroll UNROLL
     for (int i = 0; i < N; ++i) {
       f.a[i] = d.eta[i] = 0.0;
@@ -91,19 +92,21 @@ struct Pass {
         starts = true;
       } else if (!starts) {
         multiply(transition.at(r.outer, step - 1, r.inner), d.A);
+        growth = growth_of(d.A, growth);
       }
       bool seen[OBSERVED];
       double w[OBSERVED];
       observe(r, step, f, seen, w, false);
       if (!starts) d.observe(f.gain, design.at(r.outer, step, r.inner), seen, w);
     }
-    store(f.a, f.C, d, starts, memory);
+    store(f.a, f.C, d, starts, starts ? 0.0 : growth, memory);
   }
 
   INLINED static void store(const double (&a)[N], const double (&C)[N][N], const Dependence& d,
-                           bool starts, double* memory) {
+                           bool starts, double growth, double* memory) {
     Map* map = reinterpret_cast<Map*>(memory);
     map->starts = starts;
+    map->growth = !starts && loses_digits(d.A, growth, d.J) ? infinity<double>() : growth;
 #pragma unroll UNROLL
     for (int i = 0; i < N; ++i) {
       map->a[i] = a[i];
@@ -168,6 +171,7 @@ struct Pass {
     double a[N], C[N][N];
     Dependence d;
     bool starts = map->starts;
+    double growth = map->growth;
     load(*map, a, C);
 #pragma unroll UNROLL
     for (int i = 0; i < N; ++i) {
@@ -179,8 +183,10 @@ struct Pass {
       if (starts) follow<false>(map[k], a, C, d);
       else follow<true>(map[k], a, C, d);
       if (map[k].starts) load(map[k], a, C), starts = true;
+      if (!starts) growth = growth_of(d.A, growth);
+      growth = growth < map[k].growth ? map[k].growth : growth;
     }
-    store(a, C, d, starts, memory);
+    store(a, C, d, starts, growth, memory);
   }
 
   INLINED static void load(const Map& map, double (&a)[N], double (&C)[N][N]) {
@@ -206,6 +212,29 @@ struct Pass {
   }
   INLINED void apply_back(const double*, double*) const {}
 
+  // Replaces the state before a segment by that after it, step by step.
+  INLINED void pass_over(const Range& r, double* state) const {
+    bool is_known = false;
+    for (int i = 0; i < STATE; ++i) is_known = is_known || state[i] == state[i];
+    if (!is_known) return;
+    Filter f;
+    read_state(state, f.a, f.C);
+    clear(f.kept);
+    for (long long step = r.begin; step < r.end; ++step) {
+      bool seen[OBSERVED];
+      double w[OBSERVED];
+      predict(r, step, f);
+      observe(r, step, f, seen, w, false);
+    }
+    write_state(f.a, f.C, state, state + N);
+  }
+  INLINED static void clear(double (&kept)[N][N]) {
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) kept[i][j] = 0.0;
+  }
+
   // The results of a step: offsets among all of them.
   static constexpr int OF_FILTERED = 1, OF_PREDICTED = 1 + N + N * N, WIDTH = 1 + 2 * (N + N * N);
 
@@ -215,10 +244,7 @@ struct Pass {
     const int steps = is_staged ? stage.STEPS : 1;
     Filter f;
     read_state(before, f.a, f.C);
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i)
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) f.kept[i][j] = 0.0;
+    clear(f.kept);
     double sum = 0.0;
     for (long long first = 0; first < sizes.length; first += steps) {
       const long long start = r.begin + first;
@@ -262,3 +288,25 @@ struct Pass {
     if (r.begin < r.end) llf[r.number] = sum;
   }
 };
+
+// The states before the segments of a row, one after the other, if a map loses digits.
+extern "C" __global__ void repair_kernel(const Pass pass, double* memory, long long top,
+                                         long long groups, long long states) {
+  const Sizes& sizes = pass.sizes;
+  const long long row = index_of_thread();
+  if (row >= sizes.outers * sizes.inners) return;
+  const Map* maps = reinterpret_cast<const Map*>(memory + top) + row * groups;
+  double growth = 0.0;
+  for (int k = 0; k < groups; ++k) growth = growth < maps[k].growth ? maps[k].growth : growth;
+  if (growth < infinity<double>()) return;
+  maps = reinterpret_cast<const Map*>(memory) + row * sizes.segments;
+  double* state = memory + states + row * sizes.segments * Pass::STATE;
+  for (long long k = 0; k + 1 < sizes.segments; ++k) {
+    double next[Pass::STATE];
+    for (int i = 0; i < Pass::STATE; ++i) next[i] = state[i];
+    if (maps[k].growth < infinity<double>()) pass.apply(&maps[k].A[0][0], next);
+    else pass.pass_over(sizes.range(row * sizes.segments + k), next);
+    state += Pass::STATE;
+    for (int i = 0; i < Pass::STATE; ++i) state[i] = next[i];
+  }
+}

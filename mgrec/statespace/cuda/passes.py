@@ -42,7 +42,7 @@ class _Solver(Solver):
         constants = (("OBSERVED", self.model.p), ("CONSTANT", is_constant))
         text = print_pass("statespace/cuda/filter", n, _UNROLLED, constants, dtype, dtype)
         operands = [*self.operands.values(), *self.initial, self.marks]
-        solved = Pass(text, 3 * n * n + 2 * n + 1, n + n * n)
+        solved = Pass(text, 3 * n * n + 2 * n + 2, n + n * n, repairs=True)
         llf = self.solve(solved, operands, [results.get(name) for name in numbers], sums=True)
         return {"llf": llf, **results}
 

@@ -186,10 +186,44 @@ struct Dependence {
   }
 };
 
-// A map of states after one step to those after a later one, in memory.
+// A map of states after one step to those after a later one, in memory. Its growth is infinite if it
+// loses digits, or is composed of a map that does.
 struct Map {
-  double A[N][N], a[N], P[N][N], eta[N], J[N][N], starts;
+  double A[N][N], a[N], P[N][N], eta[N], J[N][N], starts, growth;
 };
+
+// The largest entry of A so far; infinite if there is nan.
+INLINED double growth_of(const double (&A)[N][N], double growth) {
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j)
+      if (!(fabs(A[i][j]) <= growth)) growth = A[i][j] == A[i][j] ? fabs(A[i][j]) : infinity<double>();
+  return growth;
+}
+
+// Whether states grow so much that their map loses digits, as in statespace/cpu/phases.py. A bound on
+// the largest eigenvalue, from A to the power of 8, hardly changes with the units of states.
+DEVICE inline bool loses_digits(const double (&A)[N][N], double growth, const double (&J)[N][N]) {
+  double trace = 0.0;
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i) trace += J[i][i];
+  if (!(growth < 1e8) || !(trace < infinity<double>())) return true;
+  if (growth * N <= 100.0) return false;
+  double power[N][N], factor[N * N];
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) power[i][j] = A[i][j];
+  for (int k = 0; k < 3; ++k) {
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) factor[i * N + j] = power[i][j];
+    multiply(factor, power);
+  }
+  return !(growth_of(power, 0.0) * N <= 1e16);
+}
 
 INLINED bool is_close(const double (&P)[N][N], const double (&Q)[N][N]) {
   bool close = true;

@@ -106,6 +106,29 @@ def test_a_steady_state_ends_with_a_missing_observation() -> None:
         np.testing.assert_allclose(result, exact, rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.parametrize("reset", [None, 333])
+@pytest.mark.parametrize("factor", [1.05, 1.5, 3.0, [[3.0, 1.0], [0.0, 0.9]]])
+def test_unstable_states_without_noise(factor: Any, reset: int | None) -> None:
+    """Maps of segments, or of groups of them, lose digits: states grow to 3^400 in them."""
+    transition = np.atleast_2d(factor)
+    n = len(transition)
+    model = {
+        "endog": np.random.default_rng(0).normal(size=(800, 1)), "design": np.eye(1, n),
+        "obs_cov": np.eye(1), "transition": transition, "state_cov": np.zeros((n, n)),
+        "initial_state": np.zeros(n), "initial_state_cov": np.eye(n),
+        "reset": None if reset is None else np.arange(800) == reset,
+    }  # fmt: skip
+    wanted = statespace.kalman_filter(**model)
+    results = statespace.kalman_filter(**{name: placed(array) for name, array in model.items()})
+    np.testing.assert_allclose(results.llf, wanted.llf, rtol=1e-10)
+    deviations = np.sqrt(np.diagonal(wanted.filtered_state_cov, axis1=1, axis2=2))
+    errors = abs(results.filtered_state - wanted.filtered_state) / deviations
+    assert errors.max() < 1e-7
+    smoothed = statespace.kalman_smoother(**{name: placed(array) for name, array in model.items()})
+    exact = statespace.kalman_smoother(**model).smoothed_state
+    assert (abs(smoothed.smoothed_state - exact) / deviations).max() < 1e-7
+
+
 def markov(count: int, varies: bool = False) -> tuple[Any, Any, Any]:
     generator = np.random.default_rng(count)
     return (

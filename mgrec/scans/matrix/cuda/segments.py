@@ -73,6 +73,8 @@ class Pass:
         Threads that summarise a segment; 0 for `lanes`.
     directions : tuple of {"spread", "spread_back"}
         Directions in which states are needed.
+    repairs : bool
+        Whether the program has a kernel that replaces states after maps that lose digits.
     """
 
     text: str
@@ -81,6 +83,7 @@ class Pass:
     lanes: int = 1
     directions: tuple[str, ...] = ("spread",)
     summary_lanes: int = 0
+    repairs: bool = False
 
 
 @cache
@@ -149,6 +152,8 @@ def _prepare(
             groups, of_groups = count, size
             size += rows * count * solved.state_numbers
         states[direction] = of_groups
+    if solved.repairs and counts[0] > 1:
+        launch("repair", rows, maps[-2], counts[-1], states["spread"], threads=32)
     ends = [states.get(direction, 0) for direction in ("spread", "spread_back")]
     launch("determine", rows * counts[0], *ends, threads=32)
     return LaunchByAddress(PreparedLaunches(*launches)), size
