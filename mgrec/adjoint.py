@@ -3,7 +3,7 @@
 Each function takes the gradient of the result, the result, and the arguments of the public function
 of the same name. It returns a tuple with the gradient of each array among these arguments.
 
-linear_recurrence, solve_tridiagonal
+linear_recurrence, rational_recurrence, scan, solve_tridiagonal
     Adjoints of the functions of :mod:`mgrec`.
 ewm, lfilter, sosfilt
     Adjoints of the functions of :mod:`mgrec.signal`.
@@ -12,9 +12,13 @@ ewm, lfilter, sosfilt
 from .ewm.adjoint import ewm
 from .filters.adjoint import lfilter, sosfilt
 from .scans.adjoint import linear_recurrence
+from .scans.map_adjoint import rational_recurrence, scan
 from .tridiagonal.adjoint import solve_tridiagonal
 
-__all__ = ["ewm", "lfilter", "linear_recurrence", "solve_tridiagonal", "sosfilt"]
+__all__ = [
+    "ewm", "lfilter", "linear_recurrence", "rational_recurrence", "scan", "solve_tridiagonal",
+    "sosfilt",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -24,6 +24,7 @@ from ..solve.adjoint import (
     shifted,
     sum_to,
     times_shifted,
+    with_axis,
 )
 from ..solve.rules import Rule, broadcast_shapes, common_dtype
 from . import functions
@@ -105,7 +106,7 @@ def linear_recurrence(
     first = (0, 1) if forward == 1 else (-1, None)
     grad_s = grad_initial = None
     if "s" in names:
-        edge = None if initial is None else _with_axis(initial, w, axis)
+        edge = None if initial is None else with_axis(initial, w, axis)
         grad_s = sum_to(times_shifted(adjoint, w, axis, -forward, edge), s)
     if "initial" in names:
         first_s = conj(s) if axis_of_s is None else part(conj(s), axis_of_s, *first)
@@ -176,16 +177,6 @@ def _solve_uncopied(s: Any, grad: Any, axis: int, is_forward: bool) -> Any:
     return adjoint.reshape(shape)
 
 
-def _with_axis(initial: Any, w: Any, axis: int) -> Any:
-    """Return states before the first step with an axis of length 1, where w has its `axis`."""
-    shape = shape_of(initial)
-    if not shape:
-        return initial
-    full_shape = (1,) * (w.ndim - 1 - len(shape)) + shape
-    rows = initial.reshape((*full_shape[:axis], 1, *full_shape[axis:]))
-    return rows if library_of(w) else backend_of(w).from_host(rows, w)
-
-
 def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     s, t, initial = arguments["s"], arguments["t"], arguments["initial"]
     return [(broadcast_shapes(s.shape, t.shape), common_dtype(s, t, initial))]
@@ -205,5 +196,5 @@ RULES = [
         {"axis": ("int", -1), "reverse": ("bool", False)},
         _outlines,
         unread=("t",),
-    )
+    ),
 ]

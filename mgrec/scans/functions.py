@@ -282,7 +282,7 @@ def scan(
         )
     if not isinstance(transfer_map, TransferMap):
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
-    named = dict(zip(_names(transfer_map, len(operands)), operands, strict=True))
+    named = dict(zip(operand_names(transfer_map, len(operands)), operands, strict=True))
     dtype_kinds = "f" if transfer_map == mobius else "iufc"
     problem = check(
         transfer_map, named, initial, axis, reverse, dtype_kinds,
@@ -298,7 +298,7 @@ def _states(results: Arrays, carry_out: Any) -> Arrays:
     return results
 
 
-def _names(transfer_map: TransferMap, count: int) -> tuple[str, ...]:
+def operand_names(transfer_map: TransferMap, count: int) -> tuple[str, ...]:
     """Return the names of the parameters of ``lift``, for messages."""
     code = transfer_map.lift.__code__
     most = code.co_argcount

@@ -169,9 +169,23 @@ def _max_plus_apply(step: Map, w: Any) -> Any:
     return np.maximum(w + s, c)
 
 
+def _max_plus_vjp(grad: Any, w: Any, s: Any, c: Any) -> tuple[Any, Any, Any]:
+    return _of_larger(grad, w + s, c)
+
+
+def _of_larger(grad: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
+    """Return the gradients of w, s and c where x = w + s is the larger one, or y = c.
+
+    Equal ones have half of it each, as in torch and jax.
+    """
+    weight = 0.5 * (x > y) + 0.5 * (x >= y)
+    return weight * grad, weight * grad, (1 - weight) * grad
+
+
 max_plus = TransferMap(
-    _max_plus_lift, _max_plus_compose, _max_plus_apply, (0, -np.inf), "max_plus", check_laws=False
-)
+    _max_plus_lift, _max_plus_compose, _max_plus_apply, (0, -np.inf), "max_plus",
+    check_laws=False, vjp=_max_plus_vjp,
+)  # fmt: skip
 
 
 def _min_plus_compose(earlier: Map, later: Map) -> Map:
@@ -184,9 +198,14 @@ def _min_plus_apply(step: Map, w: Any) -> Any:
     return np.minimum(w + s, c)
 
 
+def _min_plus_vjp(grad: Any, w: Any, s: Any, c: Any) -> tuple[Any, Any, Any]:
+    return _of_larger(grad, -w - s, -c)
+
+
 min_plus = TransferMap(
-    _max_plus_lift, _min_plus_compose, _min_plus_apply, (0, np.inf), "min_plus", check_laws=False
-)
+    _max_plus_lift, _min_plus_compose, _min_plus_apply, (0, np.inf), "min_plus",
+    check_laws=False, vjp=_min_plus_vjp,
+)  # fmt: skip
 
 
 def _matrix2_lift(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Map:
@@ -212,6 +231,13 @@ def _matrix2_apply(step: Map, state: tuple[Any, Any]) -> tuple[Any, Any]:
     return a * x + b * y + e, c * x + d * y + f
 
 
+def _matrix2_vjp(
+    grad: tuple[Any, Any], state: tuple[Any, Any], a: Any, b: Any, c: Any, d: Any, e: Any, f: Any
+) -> tuple[Any, ...]:
+    (g, h), (x, y) = grad, state
+    return (a * g + c * h, b * g + d * h), g * x, g * y, h * x, h * y, g, h
+
+
 matrix2 = TransferMap(
     _matrix2_lift,
     _matrix2_compose,
@@ -219,4 +245,5 @@ matrix2 = TransferMap(
     (1, 0, 0, 1, 0, 0),
     "matrix2",
     check_laws=False,
+    vjp=_matrix2_vjp,
 )

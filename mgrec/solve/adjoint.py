@@ -70,6 +70,16 @@ def along(values: Any, ndim: int, axis: int) -> int | None:
     return None if axis_of_array < 0 or shape[axis_of_array] == 1 else axis_of_array
 
 
+def with_axis(initial: Any, w: Any, axis: int) -> Any:
+    """Return states before the first step with an axis of length 1, where w has its `axis`."""
+    shape = shape_of(initial)
+    if not shape:
+        return initial
+    full_shape = (1,) * (w.ndim - 1 - len(shape)) + shape
+    rows = initial.reshape((*full_shape[:axis], 1, *full_shape[axis:]))
+    return rows if library_of(w) else backend_of(w).from_host(rows, w)
+
+
 def part(values: Any, axis: int, start: int | None, stop: int | None) -> Any:
     """Return the elements from `start` to `stop` along an axis."""
     return values[(slice(None),) * axis + (slice(start, stop),)]

@@ -19,6 +19,12 @@ def concatenate(arrays: Sequence[Any], axis: int) -> Any:
     return _function("concatenate", *arrays)(arrays, axis=axis)
 
 
+def stack(arrays: Sequence[Any]) -> Any:
+    """Return the arrays along a new last axis, which is one chunk."""
+    joined = concatenate([array[..., None] for array in arrays], -1)
+    return joined.rechunk({joined.ndim - 1: -1}) if is_lazy(joined) else joined
+
+
 def where(condition: Any, x: Any, y: Any) -> Any:
     return _function("where", condition, x, y)(condition, x, y)
 
@@ -29,6 +35,15 @@ def broadcast_to(array: Any, shape: Any) -> Any:
 
 def full_like(array: Any, value: Any) -> Any:
     return _function("full_like", array)(array, value)
+
+
+def exp(array: Any) -> Any:
+    return namespace_of(array, np).exp(array)
+
+
+def largest(array: Any) -> Any:
+    """Return the maximum along the last axis."""
+    return array.amax(-1) if hasattr(array, "amax") else array.max(-1)
 
 
 def flip(array: Any, axis: int) -> Any:

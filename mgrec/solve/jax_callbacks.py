@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .rules import common_dtype, rules
+from .rules import Redirect, Rule, common_dtype, rules
 
 
 def is_traced(values: Sequence[Any]) -> bool:
@@ -26,6 +26,8 @@ def is_traced(values: Sequence[Any]) -> bool:
 def call(name: str, operands: Sequence[Any], options: dict[str, Any]) -> Any:
     """Call a public function of traced arrays by its qualified name."""
     rule = rules()[name]
+    if isinstance(rule, Redirect):
+        return rule.call(*operands, **options)
     named = zip(signature(rule.function).parameters, operands, strict=False)
     arguments = rule.bind({**dict(named), **options}, "traced arrays of jax")
     arrays = {key: arguments.pop(key) for key in rule.names if arguments[key] is not None}
@@ -51,6 +53,7 @@ def _differentiable(
 ) -> Callable[..., Any]:
     """Return a function of the named arrays, which returns a tuple of results."""
     rule = rules()[name]
+    assert isinstance(rule, Rule)
 
     def named(arrays: Sequence[Any]) -> dict[str, Any]:
         return {**rule.defaults, **dict(zip(names, arrays, strict=True)), **dict(options)}

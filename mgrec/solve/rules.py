@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 
 _PACKAGE = __package__.partition(".")[0]
-_FAMILIES = ("ewm", "filters", "scans", "tridiagonal")
-"""Families whose module ``adjoint`` has ``RULES``."""
+_MODULES = (
+    "ewm.adjoint", "filters.adjoint", "scans.adjoint", "scans.map_adjoint", "scans.matrix.adjoint",
+    "tridiagonal.adjoint",
+)  # fmt: skip
+"""Modules with ``RULES``."""
 _DEFAULTS = ("auto", "stream", "mean")
 """Defaults of options without a rule."""
 
@@ -77,12 +80,28 @@ class Rule:
         return results if isinstance(results, tuple) else (results,)
 
 
+@dataclass(frozen=True)
+class Redirect:
+    """A public function that is differentiated as another one, which has a rule.
+
+    Attributes
+    ----------
+    function : callable
+        Public function.
+    call : callable
+        Takes the arguments of `function`, calls the other one and returns the result.
+    """
+
+    function: Callable[..., Any]
+    call: Callable[..., Any]
+
+
 @cache
-def rules() -> dict[str, Rule]:
+def rules() -> dict[str, Rule | Redirect]:
     """Return all rules, by the qualified name of the function."""
     by_name = {}
-    for family in _FAMILIES:
-        for rule in import_module(f"{_PACKAGE}.{family}.adjoint").RULES:
+    for module in _MODULES:
+        for rule in import_module(f"{_PACKAGE}.{module}").RULES:
             by_name[qualified_name(rule.function)] = rule
     return by_name
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from ..core.arrays.interop import library_of, to_native
-from .rules import Rule, rules
+from .rules import Redirect, Rule, rules
 
 _CONTEXT = "tensors that require gradients, nor inside of torch.compile"
 
@@ -66,8 +66,10 @@ def _is_transformed(tensor: Any) -> bool:
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
-def call(operator: Operator, operands: Sequence[Any], options: dict[str, Any]) -> Any:
+def call(operator: Operator | Redirect, operands: Sequence[Any], options: dict[str, Any]) -> Any:
     """Call an operator with the arguments of the public function."""
+    if isinstance(operator, Redirect):
+        return operator.call(*operands, **options)
     rule, named = operator.rule, zip(operator.parameters, operands, strict=False)
     arguments = rule.bind({**dict(named), **options}, _CONTEXT)
     tensors = [x for x in map(arguments.get, rule.names) if isinstance(x, torch.Tensor)]
@@ -310,7 +312,9 @@ def __getattr__(name: str) -> Any:
     if name != "OPERATORS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     operators = {
-        name: Operator(_define(rule), rule, tuple(signature(rule.function).parameters))
+        name: rule
+        if isinstance(rule, Redirect)
+        else Operator(_define(rule), rule, tuple(signature(rule.function).parameters))
         for name, rule in rules().items()
     }
     globals()[name] = operators

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 import mgrec
-from mgrec import adjoint, signal
+from mgrec import adjoint, maps, signal
 
 ROWS, STEPS = 3, 9
 GAPS = np.array([0.0, 1.0, 3.0, 4.0, 6.0, 7.0, 7.5, 9.0, 10.0])
@@ -23,11 +23,14 @@ class Case:
     adjoint : callable, ``(gradients, results, *arrays) -> tuple of gradients``
         Takes a tuple of gradients and a tuple of results.
     arrays : tuple
+    loop : callable, optional
+        The function for complex arrays, if it is one of real arrays: for tangents by complex steps.
     """
 
     function: object
     adjoint: object
     arrays: tuple
+    loop: object = None
 
 
 def numbers(*shape, seed=0, is_complex=False):
@@ -85,6 +88,136 @@ def ewm(x, **options):
         lambda g, y, x: (adjoint.ewm(*g, x, **options),),
         (x,),
     )
+
+
+def scan(transfer_map, step, axis, reverse, operands, initial, is_matrix=False):
+    """A scan; `step` of a loop takes operands and states of a step, and returns a tuple of states.
+
+    Several initial states are states that are tuples.
+    """
+    count, options = len(operands), {"axis": axis, "reverse": reverse}
+
+    def states_of(arrays):
+        return arrays[count:] if len(initial) > 1 else arrays[count]
+
+    def call(*arrays):
+        return mgrec.scan(transfer_map, *arrays[:count], initial=states_of(arrays), **options)
+
+    def differentiate(g, w, *arrays):
+        g, w = (g, w) if len(initial) > 1 else (g[0], w[0])
+        *of_operands, of_initial = adjoint.scan(
+            g, w, transfer_map, *arrays[:count], initial=states_of(arrays), **options
+        )
+        return *of_operands, *(of_initial if len(initial) > 1 else (of_initial,))
+
+    def loop(*arrays):
+        trailing = [2 - is_diagonal(transfer_map), 1] if is_matrix else [0] * count
+        leading = [np.shape(x)[: np.ndim(x) - k] for x, k in zip(arrays, trailing, strict=False)]
+        shape = np.broadcast_shapes(*leading)
+        full = [
+            np.broadcast_to(x, (*shape, *np.shape(x)[np.ndim(x) - k :]))
+            for x, k in zip(arrays, trailing, strict=False)
+        ]
+        states, steps = arrays[count:], []
+        for k in range(shape[axis])[:: -1 if reverse else 1]:
+            states = step(*(x[(slice(None),) * axis + (k,)] for x in full), *states)
+            steps.append(states)
+        results = [np.stack(w[:: -1 if reverse else 1], axis) for w in zip(*steps, strict=True)]
+        return tuple(results) if len(initial) > 1 else results[0]
+
+    return Case(call, differentiate, (*operands, *initial), loop)
+
+
+def is_diagonal(matrix_map):
+    return matrix_map.structure == "diagonal"
+
+
+def matrix_step(matrix_map):
+    """A step of a matrix map, for complex numbers, which real parts order."""
+
+    def step(M, b, w):
+        is_general = not is_diagonal(matrix_map)
+        if matrix_map.algebra == ("+", "*"):
+            return ((M @ w[..., None])[..., 0] + b if is_general else M * w + b,)
+        terms = M + w[..., None, :] if is_general else (M + w)[..., None]
+        terms = np.concatenate([terms, b[..., None]], -1)
+        if matrix_map.algebra == ("logsumexp", "+"):
+            return (np.log(np.exp(terms).sum(-1)),)
+        sign = 1 if matrix_map.algebra[0] == "max" else -1
+        best = np.argmax(sign * terms.real, -1)
+        return (np.take_along_axis(terms, best[..., None], -1)[..., 0],)
+
+    return step
+
+
+PRODUCTS = mgrec.TransferMap(
+    lift=lambda x: (x,),
+    compose=lambda earlier, later: (earlier[0] * later[0],),
+    apply=lambda step, w: step[0] * w,
+    identity=(1.0,),
+    name="products",
+    vjp=lambda grad, w, x: (x * grad, w * grad),
+)
+
+
+def scans():
+    """Scans and rational recurrences of real arrays; the first operand of each broadcasts."""
+    found = {}
+    for axis in (0, 1):
+        shape = shape_of(axis)
+        rows, constant = (ROWS,), shape_of(axis, 1)
+        for reverse in (False, True):
+            name = f"along axis {axis}{' in reverse' * reverse}"
+
+            def add(kind, *arguments, name=name, axis=axis, reverse=reverse, **options):
+                transfer_map, step, operands, initial = arguments
+                found[f"{kind} {name}"] = scan(
+                    transfer_map, step, axis, reverse, operands, initial, **options
+                )
+
+            def positive(*shape, seed=0):
+                return numbers(*shape, seed=seed) + 1.5
+
+            coefficients = [positive(*shape, seed=k) for k in range(3)]
+            add(
+                "rational", maps.mobius, lambda a, b, c, d, p: ((a * p + b) / (c * p + d),),
+                (positive(*constant), *coefficients), (positive(*rows),),
+            )  # fmt: skip
+            add(
+                "products", PRODUCTS, lambda x, w: (x * w,),
+                (positive(*shape),), (positive(*rows),),
+            )  # fmt: skip
+            add(
+                "larger", maps.max_plus,
+                lambda s, c, w: (np.where((w + s).real > c.real, w + s, c),),
+                (numbers(*constant), numbers(*shape)), (numbers(*rows),),
+            )  # fmt: skip
+            add(
+                "pairs", maps.matrix2,
+                lambda a, b, c, d, e, f, x, y: (a * x + b * y + e, c * x + d * y + f),
+                (numbers(*constant), *[numbers(*shape, seed=k) for k in range(5)]),
+                (numbers(*rows), numbers(*rows, seed=1)),
+            )  # fmt: skip
+            kinds = [(("+", "*"), "general"), (("+", "*"), "diagonal"), (("max", "+"), "general"),
+                     (("min", "+"), "diagonal"), (("logsumexp", "+"), "general")]  # fmt: skip
+            for algebra, structure in kinds:
+                matrix = maps.matrix(3, algebra, structure)
+                size = (3,) if structure == "diagonal" else (3, 3)
+                for leading in (shape, ()):
+                    kind = f"{structure} matrix{'' if leading else ' of all steps'} ({algebra[0]})"
+                    add(
+                        kind, matrix, matrix_step(matrix),
+                        (numbers(*leading, *size), numbers(*shape, 3)), (numbers(*rows, 3),),
+                        is_matrix=True,
+                    )  # fmt: skip
+    return found
+
+
+QUICK_SCANS = (
+    "rational along axis 1 in reverse", "products along axis 0", "pairs along axis 1",
+    "general matrix (+) along axis 0 in reverse", "general matrix of all steps (+) along axis 1",
+)  # fmt: skip
+"""Scans of the short run of tests."""
 
 
 B, A = np.array([0.2, 0.4, -0.1]), np.array([1.25, -0.6, 0.3, 0.1])

@@ -8,9 +8,16 @@ import pytest
 import mgrec
 from mgrec import adjoint
 
-CASES = adjoint_cases.cases()
+CASES = {**adjoint_cases.cases(), **adjoint_cases.scans()}
 MEANS = adjoint_cases.means()
 COMPLEX = adjoint_cases.cases(is_complex=True)
+
+
+def marked(names, quick):
+    """Names as parameters; those that are not `quick` are extended tests."""
+    return [
+        name if name in quick else pytest.param(name, marks=pytest.mark.extended) for name in names
+    ]
 
 
 def as_tuple(results):
@@ -59,10 +66,13 @@ def check_shapes(case, found):
             assert np.iscomplexobj(host(gradient)) == np.iscomplexobj(argument)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", marked(CASES, {*adjoint_cases.cases(), *adjoint_cases.QUICK_SCANS})
+)
 def test_adjoint_identity(xp, name):
     """The tangent is that of a complex step, which has no cancellation."""
     case, step = CASES[name], 1e-100
+    function = case.loop or case.function
     gradients, found = solve(xp, name, case)
     check_shapes(case, found)
     for k, argument in enumerate(case.arrays):
@@ -73,7 +83,7 @@ def test_adjoint_identity(xp, name):
             direction[:, 3] = 0  # is 1 in every section
         arrays = list(case.arrays)
         arrays[k] = argument + 1j * step * direction
-        tangents = [result.imag / step for result in as_tuple(case.function(*arrays))]
+        tangents = [result.imag / step for result in as_tuple(function(*arrays))]
         expected = sum(map(inner, gradients, tangents))
         size = sum(inner(abs(g), abs(v)) for g, v in zip(gradients, tangents, strict=True))
         assert abs(inner(found[k], direction) - expected) <= 1e-12 * size, k
@@ -121,16 +131,11 @@ def chunked(array):
 
 
 QUICK = ("recurrence along axis 1 in reverse", "lfilter with states along axis 1",
-         "tridiagonal periodic along axis 0", "ewm of segments")  # fmt: skip
+         "tridiagonal periodic along axis 0", "ewm of segments",
+         *adjoint_cases.QUICK_SCANS)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *QUICK,
-        *(pytest.param(n, marks=pytest.mark.extended) for n in [*CASES, *MEANS] if n not in QUICK),
-    ],
-)
+@pytest.mark.parametrize("name", marked([*CASES, *MEANS], QUICK))
 def test_gradients_of_chunks(name):
     case, first = {**CASES, **MEANS}[name], coefficients(name)
     arrays = [
@@ -181,6 +186,41 @@ def test_a_coefficient_has_no_gradient():
     s = mgrec.Coefficient(lambda i: 1 / (i + 1))
     with pytest.raises(TypeError, match="s and t must be arrays or numbers; got a Coefficient"):
         adjoint.linear_recurrence(np.ones(3), np.ones(3), s, np.ones(3))
+
+
+def test_gradients_pass_through_infinite_states(xp):
+    """A loss that does not depend on the infinite state, against central differences."""
+    coefficients = [np.full(4, 2.0), np.array([1.0, 0.5, 0.3, 0.2]), np.ones(4),
+                    np.array([-1.0, 0.7, 0.4, 2.0])]  # fmt: skip
+    gradient = np.array([0.0, 1.0, 2.0, -1.0])
+    for initial in (1.0, np.inf):
+        gradient[0] = initial == np.inf
+
+        def loss(coefficients, initial=initial, gradient=gradient):
+            p = mgrec.rational_recurrence(*coefficients, initial)
+            return (gradient * np.where(np.isinf(p), 0, p)).sum()
+
+        p = mgrec.rational_recurrence(*on(xp, coefficients), initial)
+        assert np.isinf(host(p)[0]) == (initial == 1)
+        found = adjoint.rational_recurrence(
+            xp.asarray(gradient), p, *on(xp, coefficients), initial
+        )[:4]  # fmt: skip
+        for k, own in enumerate(found):
+            for n in range(4):
+                step = 1e-6 * ((np.arange(4) == k)[:, None] & (np.arange(4) == n))
+                expected = (loss(coefficients + step) - loss(coefficients - step)) / 2e-6
+                assert abs(host(own)[n] - expected) < 1e-7
+
+
+def test_derivatives_that_do_not_fit():
+    wrong = mgrec.TransferMap(
+        lambda x: (x,), lambda f, g: (f[0] + g[0],), lambda f, w: f[0] + w, (0.0,), "sums",
+        vjp=lambda grad, w, x: grad,
+    )  # fmt: skip
+    with pytest.raises(TypeError, match="vjp of sums must return a tuple of 2, gradients of the"):
+        adjoint.scan(np.ones(3), np.ones(3), wrong, np.ones(3), initial=0.0)
+    with pytest.raises(ValueError, match="of must be names among s, c, initial; got 'w'"):
+        adjoint.scan(np.ones(3), np.ones(3), mgrec.maps.max_plus, 1.0, 0.0, initial=0.0, of="w")
 
 
 def test_empty_arrays():

@@ -10,8 +10,9 @@ from mgrec import signal
 jax = pytest.importorskip("jax", reason="jax is not installed (pip install 'mgrec[dev]')")
 pytestmark = pytest.mark.extended
 
-CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"]}
-FEW = [name for name in CASES if "axis 0" not in name]
+SCANS = adjoint_cases.scans()
+CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"], **SCANS}
+FEW = [name for name in CASES if "axis 0" not in name or name in adjoint_cases.QUICK_SCANS]
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,12 @@ torch = pytest.importorskip("torch", reason="torch is not installed (pip install
 # torch.compile imports parts of torch that torch deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 
-CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"]}
+SCANS = adjoint_cases.scans()
+CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"], **SCANS}
 COMPLEX = adjoint_cases.cases(is_complex=True)
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-FEW = [name for name in CASES if "0" not in name]
+FEW = [name for name in CASES if "0" not in name and name not in SCANS]
+FEW += adjoint_cases.QUICK_SCANS
 
 
 def call_of(name, case):
@@ -151,6 +153,16 @@ def test_options_without_gradients_are_refused(option, value):
     t = torch.ones(3, requires_grad=True)
     with pytest.raises(TypeError, match=f"{option} is not supported for tensors that require"):
         mgrec.linear_recurrence(0.5, t, **{option: value})
+
+
+def test_a_map_without_a_derivative_is_refused():
+    plain = mgrec.TransferMap(
+        lambda x: (x,), lambda f, g: (f[0] + g[0],), lambda f, w: f[0] + w, (0.0,), "sums"
+    )
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(TypeError, match="must have a derivative for gradients; sums has no vjp"):
+        mgrec.scan(plain, x, initial=0.0)
+    assert mgrec.scan(plain, x.detach(), initial=0.0)[-1] == 3
 
 
 @pytest.mark.gpu

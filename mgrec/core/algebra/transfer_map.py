@@ -40,6 +40,12 @@ class Capabilities:
 
 
 GENERAL = Capabilities()
+DIFFERENTIABLE: dict[str, TransferMap] = {}
+"""Maps with a derivative by their attribute ``key``, as operators of torch and jax name them.
+
+None is removed: the compiled code of a map, which is never freed either, takes thousands of times
+its memory.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +73,10 @@ class TransferMap:
         with at least 128 steps, for each process and dtype. A broken law raises ``ValueError``.
         Floats may differ by 1e-6 of the largest state, integers by the effect of rounding. Pass
         False for a map whose laws hold less closely.
+    vjp : callable, ``(grad, state, *operands) -> (grad_state, *grad_operands)``, optional
+        Derivative of a step, for gradients: the vector-Jacobian product. From the gradient of the
+        next state, the state before it and the operands it returns the gradients of these. All are
+        arrays with all steps. States that are tuples have gradients that are tuples.
     capabilities : Capabilities, optional
         Declarations of the ready-made maps that make them faster. Do not set them for your own
         maps.
@@ -113,8 +123,10 @@ class TransferMap:
     identity: Map
     name: str = ""
     check_laws: bool = field(default=True, repr=False, kw_only=True)
+    vjp: Callable[..., tuple[Any, ...]] | None = field(default=None, repr=False, kw_only=True)
     capabilities: Capabilities = field(default=GENERAL, repr=False, kw_only=True)
     fingerprint: str = field(init=False, repr=False)
+    key: str = field(init=False, repr=False, default="")
 
     def __post_init__(self) -> None:
         for role in ("lift", "compose", "apply"):
@@ -136,6 +148,9 @@ class TransferMap:
 
         object.__setattr__(self, "fingerprint", fingerprint(*self._definition))
         warn_of_variants("TransferMap", self.codes, self.fingerprint)
+        if self.vjp is not None:
+            object.__setattr__(self, "key", f"{self.fingerprint}/{len(DIFFERENTIABLE)}")
+            DIFFERENTIABLE[self.key] = self
 
     @property
     def codes(self) -> tuple[CodeType, ...]:

@@ -1,0 +1,424 @@
+"""Adjoints of scans of transfer maps, and of rational recurrences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.algebra.coefficient import Coefficient
+from ..core.algebra.transfer_map import DIFFERENTIABLE, TransferMap, affine
+from ..core.arrays.chunk import shape_of
+from ..core.arrays.validation import as_axis, as_flag
+from ..solve.adjoint import (
+    adjoint_function,
+    as_operand,
+    selected,
+    shifted,
+    sum_to,
+    with_axis,
+)
+from ..solve.functions import full_like, stack, where
+from ..solve.rules import Redirect, Rule, broadcast_shapes, common_dtype
+from . import functions
+from .adjoint import linear_recurrence
+from .maps import mobius
+from .matrix.adjoint import matrix_gradients, solve_matrices
+from .matrix.maps import MatrixMap, matrix
+
+_OPERANDS, _STATES = 12, 4
+"""Most operands and states of a map for torch and jax, whose operators have one schema."""
+
+
+@adjoint_function
+def scan(
+    grad: Any,
+    states: Any,
+    transfer_map: TransferMap | MatrixMap,
+    *operands: Any,
+    initial: Any,
+    axis: int = -1,
+    reverse: bool = False,
+    of: Sequence[str] | None = None,
+) -> tuple[Any, ...]:
+    """Return the gradients of ``states = mgrec.scan(transfer_map, *operands, initial=initial)``.
+
+    Let f be a step of the scan, w_i = f(w_{i-1}, x_i), with the operands x_i, and J_i the
+    derivative of w_i by w_{i-1}. The adjoint is a recurrence in the other direction,
+
+        λ_i = g_i + J_{i+1}ᴴ·λ_{i+1}
+
+    where g is the gradient of w. The gradients of x_i and of the initial state are (∂f/∂x_i)ᴴ·λ_i
+    and J_1ᴴ·λ_1.
+
+    Parameters
+    ----------
+    grad : array, or tuple of arrays
+        Gradient of the states, of their shape.
+    states : array, or tuple of arrays
+        Result of the scan.
+    transfer_map, *operands, initial, axis, reverse
+        Arguments of :func:`mgrec.scan`. A map of your own has its derivative as ``vjp``, see
+        :class:`mgrec.TransferMap`.
+    of : sequence of str, optional
+        Arguments whose gradients are computed: parameters of ``transfer_map.lift``, "M" and "b" of
+        a matrix, and "initial". The default is all.
+
+    Returns
+    -------
+    *grad_operands, grad_initial : array
+        Gradients, as those of :func:`linear_recurrence`. That of `initial` is a tuple if the state
+        is one.
+
+    Raises
+    ------
+    TypeError
+        If the map has no ``vjp``, an operand is a :class:`mgrec.Coefficient`, or as for
+        :func:`mgrec.scan`.
+    ValueError
+        If shapes do not match, or `of` has another name.
+
+    Notes
+    -----
+    Maps of the module :mod:`mgrec.maps` have derivatives. At equal operands of a maximum each one
+    has half of the gradient. States that are tuples must be real.
+
+    *Cost.* States that are scalars take one linear recurrence, and others one scan of
+    :func:`mgrec.maps.matrix`. The derivative is computed for all steps at once, by array
+    operations.
+
+    Examples
+    --------
+    Waiting times in a queue, of which only the busy periods have gradients:
+
+    >>> import numpy as np, mgrec
+    >>> s, queue = np.array([2.0, -1.0, -3.0, 4.0, -1.0]), mgrec.maps.max_plus
+    >>> w = mgrec.scan(queue, s, 0.0, initial=0.0)
+    >>> grad_s, _, _ = mgrec.adjoint.scan(np.ones(5), w, queue, s, 0.0, initial=0.0)
+    >>> grad_s
+    array([2., 1., 0., 2., 1.])
+
+    A map of your own, cumulative products:
+
+    >>> products = mgrec.TransferMap(
+    ...     lift=lambda x: (x,),
+    ...     compose=lambda earlier, later: (earlier[0] * later[0],),
+    ...     apply=lambda step, w: step[0] * w,
+    ...     identity=(1.0,),
+    ...     vjp=lambda grad, w, x: (x * grad, w * grad),
+    ... )
+    >>> x = np.array([2.0, 3.0, 5.0])
+    >>> w = mgrec.scan(products, x, initial=1.0)
+    >>> mgrec.adjoint.scan(np.array([0.0, 0.0, 1.0]), w, products, x, initial=1.0)
+    (array([15., 10.,  6.]), np.float64(30.0))
+    """
+    options: dict[str, Any] = {"axis": axis, "reverse": reverse, "of": of}
+    if isinstance(transfer_map, MatrixMap):
+        return matrix_gradients(transfer_map, grad, states, *operands, initial=initial, **options)
+    if transfer_map == affine:
+        return linear_recurrence.compose(grad, states, *operands, initial, **options)  # type: ignore[attr-defined]
+    if transfer_map == mobius:
+        return rational_recurrence.compose(grad, states, *operands, initial, **options)  # type: ignore[attr-defined]
+    names = _check(transfer_map, operands)
+    operands = tuple(map(as_operand, names, operands))
+    is_several = isinstance(initial, tuple)
+    of_states, states, firsts = (
+        values if is_several else (values,) for values in (grad, states, initial)
+    )
+    firsts = tuple([as_operand("initial", first) for first in firsts])
+    wanted = selected(of, dict.fromkeys((*names, "initial"), True))
+    axis, forward = as_axis(axis, states[0].shape), -1 if as_flag("reverse", reverse) else 1
+    before = tuple([
+        shifted(state, axis, -forward, with_axis(first, state, axis))
+        for state, first in zip(states, firsts, strict=True)
+    ])  # fmt: skip
+
+    def pull_back(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the gradients of the states before each step, and those of its operands."""
+        arguments = (grads, before) if is_several else (grads[0], before[0])
+        gradients = transfer_map.vjp(*arguments, *operands)  # type: ignore[misc]
+        if not isinstance(gradients, tuple) or len(gradients) != 1 + len(operands):
+            raise TypeError(
+                f"vjp of {transfer_map.name} must return a tuple of {1 + len(operands)}, gradients "
+                f"of the state and of the operands; got {gradients!r}"
+            )
+        of_before = gradients[0] if is_several else gradients[:1]
+        return tuple(map(_full, of_before, states)), gradients[1:]
+
+    adjoint = _solve_adjoint(pull_back, of_states, axis, forward)
+    of_before, of_operands = pull_back(adjoint)
+    found = [
+        sum_to(_full(gradient, states[0]), operand) if name in wanted else None
+        for name, gradient, operand in zip(names, of_operands, operands, strict=True)
+    ]
+    if "initial" not in wanted:
+        return *found, None
+    row = (slice(None),) * axis + (0 if forward == 1 else -1,)
+    of_firsts = tuple([sum_to(g[row], first) for g, first in zip(of_before, firsts, strict=True)])
+    return *found, of_firsts if is_several else of_firsts[0]
+
+
+def _check(transfer_map: TransferMap, operands: Sequence[Any]) -> tuple[str, ...]:
+    """Return the names of the operands; raise TypeError if a derivative is missing."""
+    if transfer_map.vjp is None:
+        raise TypeError(
+            f"transfer_map must have a derivative for gradients; {transfer_map.name} has no vjp"
+        )
+    if any(isinstance(operand, Coefficient) for operand in operands):
+        raise TypeError("operands must be arrays or numbers; got a Coefficient, without gradients")
+    return functions.operand_names(transfer_map, len(operands))
+
+
+def _full(values: Any, like: Any) -> Any:
+    """Return numbers, or an array that broadcasts, in the shape and the dtype of another one."""
+    if shape_of(values) != like.shape:
+        values = full_like(like, 0) + values
+    return sum_to(values, like)
+
+
+def _solve_adjoint(
+    pull_back: Any, grads: tuple[Any, ...], axis: int, forward: int
+) -> tuple[Any, ...]:
+    """Return λ of all states."""
+    is_reverse = forward == 1
+    units = [
+        tuple([full_like(grad, 1 if j == k else 0) for j, grad in enumerate(grads)])
+        for k in range(len(grads))
+    ]
+    rows = [pull_back(unit)[0] for unit in units]
+    if len(grads) == 1:
+        following = shifted(rows[0][0], axis, forward)
+        return (functions.linear_recurrence(following, grads[0], axis=axis, reverse=is_reverse),)
+    transposed = stack([stack(row) for row in rows])
+    states = functions.scan(
+        matrix(len(grads)), shifted(transposed, axis, forward), stack(grads),
+        initial=np.zeros(len(grads)), axis=axis, reverse=is_reverse,
+    )  # fmt: skip
+    return tuple([states[..., k] for k in range(len(grads))])
+
+
+@adjoint_function
+def rational_recurrence(
+    grad: Any,
+    p: Any,
+    a: Any,
+    b: Any,
+    c: Any,
+    d: Any,
+    initial: Any,
+    *,
+    axis: int = -1,
+    reverse: bool = False,
+    of: Sequence[str] | None = None,
+) -> tuple[Any, ...]:
+    """Return the gradients of ``p = mgrec.rational_recurrence(a, b, c, d, initial)``.
+
+    With y_i = c_i·p_{i-1} + d_i, the adjoint of the recurrence p_i = (a_i·p_{i-1} + b_i) / y_i is
+
+        λ_i = g_i + λ_{i+1}·(a_{i+1}·d_{i+1} − b_{i+1}·c_{i+1}) / y_{i+1}²
+
+    where g is the gradient of p. The gradients of a_i, b_i, c_i and d_i are λ_i·p_{i-1} / y_i,
+    λ_i / y_i, −λ_i·p_i·p_{i-1} / y_i and −λ_i·p_i / y_i.
+
+    Parameters
+    ----------
+    grad : array
+        Gradient of p, of its shape.
+    p : array
+        Result of the recurrence.
+    a, b, c, d, initial, axis, reverse
+        Arguments of :func:`mgrec.rational_recurrence`.
+    of : sequence of {"a", "b", "c", "d", "initial"}, optional
+        Arguments whose gradients are computed. The default is all.
+
+    Returns
+    -------
+    grad_a, grad_b, grad_c, grad_d, grad_initial : array
+        Gradients, as those of :func:`linear_recurrence`.
+
+    Raises
+    ------
+    TypeError
+        If a coefficient is a :class:`mgrec.Coefficient`, or as for
+        :func:`mgrec.rational_recurrence`.
+    ValueError
+        If shapes do not match, or `of` has another name.
+
+    Notes
+    -----
+    *Infinite states.* Where p_i is infinite, λ_i is the gradient of 1 / p_i, so that gradients of
+    later states pass through it. The gradient of an infinite state itself must be 0, or results
+    are nan.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> b = np.array([1.0, 2.0, 1.0])
+    >>> p = mgrec.rational_recurrence(1.0, b, 0.0, 2.0, initial=1.0)
+    >>> mgrec.adjoint.rational_recurrence(np.ones(3), p, 1.0, b, 0.0, 2.0, 1.0, of="b")[1]
+    array([0.875, 0.75 , 0.5  ])
+    """
+    named = {"a": a, "b": b, "c": c, "d": d}
+    coefficients = _checked_coefficients(named)
+    a, b, c, d = coefficients
+    initial = as_operand("initial", initial)
+    wanted = selected(of, {**named, "initial": initial})
+    axis, forward = as_axis(axis, p.shape), -1 if as_flag("reverse", reverse) else 1
+    before = shifted(p, axis, -forward, with_axis(initial, p, axis))
+    one, zero = full_like(p, 1), full_like(p, 0)
+    # States in homogeneous coordinates (x : y) are (p : 1), and (1 : 0) if p is infinite, where 1/p
+    # takes the place of p.
+    from_inf, to_inf = abs(before) == np.inf, abs(p) == np.inf
+    x, y = where(from_inf, one, before), where(from_inf, zero, one)
+    above, below = where(to_inf, one, p), where(to_inf, zero, one)
+    with np.errstate(all="ignore"):
+        size = where(to_inf, -(a * x + b * y), c * x + d * y)
+        slope = where(from_inf != to_inf, b * c - a * d, a * d - b * c) / size / size
+        gradient = where(to_inf & (grad != 0), np.nan * one, grad)
+        adjoint = functions.linear_recurrence(
+            shifted(_full(slope, p), axis, forward), gradient, axis=axis, reverse=forward == 1
+        )
+        scaled = adjoint / size
+        of_coefficients = {
+            "a": below * scaled * x, "b": below * scaled * y,
+            "c": -above * scaled * x, "d": -above * scaled * y,
+        }  # fmt: skip
+        of_before = where(from_inf, zero, slope * adjoint)
+    found = [
+        sum_to(of_coefficients[name], value) if name in wanted else None
+        for name, value in zip(named, coefficients, strict=True)
+    ]
+    row = (slice(None),) * axis + (0 if forward == 1 else -1,)
+    return *found, sum_to(of_before[row], initial) if "initial" in wanted else None
+
+
+def _checked_coefficients(named: dict[str, Any]) -> list[Any]:
+    if any(isinstance(value, Coefficient) for value in named.values()):
+        raise TypeError("a, b, c, d must be arrays or numbers; got a Coefficient")
+    return [as_operand(name, value) for name, value in named.items()]
+
+
+def _outlines_of_rational(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    arrays = [arguments[name] for name in ("a", "b", "c", "d")]
+    shape = broadcast_shapes(*[array.shape for array in arrays])
+    dtype = common_dtype(*arrays, arguments["initial"])
+    return [(shape, dtype if dtype.kind == "f" else np.dtype(np.float64))]
+
+
+def _gradients_of_rational(
+    grad: Any, grad_zf: Any, p: Any, arguments: dict[str, Any], of: Sequence[str]
+) -> Any:
+    return rational_recurrence.compose(grad, p, **arguments, of=of)  # type: ignore[attr-defined]
+
+
+_OPERAND_NAMES = tuple([f"operand_{k}" for k in range(_OPERANDS)])
+_STATE_NAMES = tuple([f"initial_{k}" for k in range(_STATES)])
+
+
+@adjoint_function
+def scan_of_map(*, transfer_map: str, axis: int, reverse: bool, **arrays: Any) -> Any:
+    """Solve a scan of a map in DIFFERENTIABLE; return several states along a last axis.
+
+    The arrays are those of _OPERAND_NAMES and _STATE_NAMES; None is left out.
+    """
+    operands, states = _arrays(arrays)
+    found = functions.scan(
+        DIFFERENTIABLE[transfer_map], *operands,
+        initial=states if len(states) > 1 else states[0], axis=axis, reverse=reverse,
+    )  # fmt: skip
+    return stack(found) if len(states) > 1 else found
+
+
+def _arrays(arguments: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    operands, states = (
+        tuple([arguments[name] for name in names if arguments.get(name) is not None])
+        for names in (_OPERAND_NAMES, _STATE_NAMES)
+    )
+    return operands, states
+
+
+def _outlines_of_map(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    operands, states = _arrays(arguments)
+    shape = broadcast_shapes(*[operand.shape for operand in operands])
+    several = (len(states),) if len(states) > 1 else ()
+    return [((*shape, *several), common_dtype(*operands, *states))]
+
+
+def _gradients_of_map(
+    grad: Any, grad_zf: Any, result: Any, arguments: dict[str, Any], of: Sequence[str]
+) -> list[Any]:
+    operands, states = _arrays(arguments)
+    transfer_map = DIFFERENTIABLE[arguments["transfer_map"]]
+    if len(states) > 1:
+        grad, result = (
+            tuple([values[..., k] for k in range(len(states))]) for values in (grad, result)
+        )
+    names = functions.operand_names(transfer_map, len(operands))
+    wanted = {name for key, name in zip(_OPERAND_NAMES, names, strict=False) if key in of}
+    if not {*of}.isdisjoint(_STATE_NAMES):
+        wanted.add("initial")
+    *of_operands, of_initial = scan.compose(  # type: ignore[attr-defined]
+        grad, result, transfer_map, *operands,
+        initial=states if len(states) > 1 else states[0], axis=arguments["axis"],
+        reverse=arguments["reverse"], of=[*wanted],
+    )  # fmt: skip
+    of_states = of_initial if isinstance(of_initial, tuple) else (of_initial,)
+    return [
+        *of_operands, *[None] * (_OPERANDS - len(operands)),
+        *of_states, *[None] * (_STATES - len(of_states)),
+    ]  # fmt: skip
+
+
+def _scan(
+    transfer_map: Any, *operands: Any, initial: Any, axis: int = -1, reverse: bool = False,
+    **options: Any,
+) -> Any:  # fmt: skip
+    """Call :func:`mgrec.scan` for arrays that torch or jax differentiates."""
+    if not isinstance(transfer_map, (TransferMap, MatrixMap)):
+        raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
+    options |= {"axis": axis, "reverse": reverse}
+    if isinstance(transfer_map, MatrixMap):
+        return solve_matrices(transfer_map, operands, initial, options)
+    if transfer_map in (affine, mobius):
+        names = functions.operand_names(transfer_map, len(operands))
+        function = (
+            functions.linear_recurrence if transfer_map == affine else functions.rational_recurrence
+        )
+        return function(**dict(zip(names, operands, strict=True)), initial=initial, **options)
+    states = initial if isinstance(initial, tuple) else (initial,)
+    _check(transfer_map, operands)
+    if len(operands) > _OPERANDS or len(states) > _STATES:
+        raise TypeError(
+            f"maps have at most {_OPERANDS} operands and {_STATES} states for gradients in torch "
+            f"and jax; got {len(operands)} and {len(states)}"
+        )
+    if axis >= 0:
+        # The operator adds an axis of states.
+        options["axis"] -= max(len(shape_of(operand)) for operand in operands)
+    arrays = dict(zip(_OPERAND_NAMES, operands, strict=False))
+    arrays |= dict(zip(_STATE_NAMES, states, strict=False))
+    result = scan_of_map(transfer_map=transfer_map.key, **arrays, **options)
+    if not isinstance(initial, tuple):
+        return result
+    return tuple([result[..., k] for k in range(len(states))])
+
+
+_OPTIONS = {"axis": ("int", -1), "reverse": ("bool", False)}
+RULES = [
+    Redirect(functions.scan, _scan),
+    Rule(
+        functions.rational_recurrence,
+        _gradients_of_rational,
+        ("a", "b", "c", "d", "initial"),
+        _OPTIONS,
+        _outlines_of_rational,
+    ),
+    Rule(
+        scan_of_map,
+        _gradients_of_map,
+        tuple([f"{name}?" for name in (*_OPERAND_NAMES, *_STATE_NAMES)]),
+        {"transfer_map": ("str", ""), **_OPTIONS},
+        _outlines_of_map,
+    ),
+]

@@ -1,0 +1,151 @@
+"""Adjoint of scans of matrix maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.chunk import shape_of
+from ...core.arrays.validation import as_axis, as_flag
+from ...solve.adjoint import (
+    adjoint_function,
+    as_operand,
+    part,
+    selected,
+    shifted,
+    sum_to,
+    with_axis,
+)
+from ...solve.functions import exp, full_like, largest, where
+from ...solve.rules import Rule, broadcast_shapes, common_dtype
+from .. import functions
+from .maps import ALGEBRAS, MatrixMap, matrix
+
+
+def matrix_gradients(
+    matrix_map: MatrixMap, grad: Any, w: Any, *operands: Any, initial: Any, axis: int,
+    reverse: bool, of: Sequence[str] | None,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """Return the gradients of M, b and the initial states.
+
+    Let J_i be the derivative of w_i by w_{i-1}: M_i over (+, *), and over (logsumexp, +) the
+    weights of the terms M_i + w_{i-1}, as softmax has them. Over (max, +) the weights of the
+    largest terms are equal, and those of others 0. The adjoint is
+    λ_i = g_i + J_{i+1}ᵀ·λ_{i+1}.
+    """
+    if len(operands) != 2:
+        raise ValueError(f"{matrix_map.name} takes two operands, M and b; got {len(operands)}")
+    M, b = (as_operand(name, value) for name, value in zip("Mb", operands, strict=True))
+    initial = as_operand("initial", initial)
+    wanted = selected(of, {"M": M, "b": b, "initial": initial})
+    axis, forward = as_axis(axis, w.shape[:-1]), -1 if as_flag("reverse", reverse) else 1
+    before = shifted(w, axis, -forward, with_axis(initial, w, axis))
+    is_linear, is_general = matrix_map.algebra == ("+", "*"), matrix_map.structure == "general"
+    slopes, of_vectors = (M, None) if is_linear else _weights(matrix_map, M, b, before, w)
+    transposed = slopes.swapaxes(-1, -2) if is_general else slopes
+    axis_of_slopes = axis - (w.ndim - 1) + slopes.ndim - len(matrix_map.matrix_shape)
+    is_constant = axis_of_slopes < 0 or slopes.shape[axis_of_slopes] == 1
+    adjoint = functions.scan(
+        matrix(matrix_map.n, structure=matrix_map.structure),
+        transposed if is_constant else shifted(transposed, axis_of_slopes, forward),
+        grad, initial=np.zeros(matrix_map.n), axis=axis, reverse=forward == 1,
+    )  # fmt: skip
+    grad_matrices = grad_vectors = grad_initial = None
+    if "M" in wanted:
+        factor = before if is_linear else slopes
+        if not is_general:
+            grad_matrices = sum_to(adjoint * factor, M)
+        elif is_linear and M.ndim == 2:
+            rows, columns = (values.reshape(-1, matrix_map.n) for values in (adjoint, before))
+            grad_matrices = sum_to(rows.swapaxes(0, 1) @ columns, M)
+        else:
+            factor = factor[..., None, :] if is_linear else factor
+            grad_matrices = sum_to(adjoint[..., None] * factor, M)
+    if "b" in wanted:
+        grad_vectors = sum_to(adjoint if of_vectors is None else adjoint * of_vectors, b)
+    if "initial" in wanted:
+        first = (0, 1) if forward == 1 else (-1, None)
+        of_first = part(adjoint, axis, *first)
+        matrices = transposed if is_constant else part(transposed, axis_of_slopes, *first)
+        row = (matrices * of_first[..., None, :]).sum(-1) if is_general else matrices * of_first
+        grad_initial = sum_to(row[(slice(None),) * axis + (0,)], initial)
+    return grad_matrices, grad_vectors, grad_initial
+
+
+def _weights(matrix_map: MatrixMap, M: Any, b: Any, before: Any, w: Any) -> tuple[Any, Any]:
+    """Return the derivatives of w by the states before each step, and by b."""
+    is_general = matrix_map.structure == "general"
+    terms = M + (before[..., None, :] if is_general else before)
+    if matrix_map.algebra[0] == "logsumexp":
+        # States without a possible path have no gradient.
+        finite = where(w == -np.inf, full_like(w, 0), w)
+        return exp(terms - (finite[..., None] if is_general else finite)), exp(b - finite)
+    sign = 1.0 if matrix_map.algebra[0] == "max" else -1.0
+    terms, b = sign * terms, sign * b
+    best = largest(terms) if is_general else terms
+    # w may have been rounded.
+    best = where(best < b, b + 0 * best, best)
+    is_best, is_vector = terms == (best[..., None] if is_general else best), b == best
+    count = (is_best.sum(-1) if is_general else 1 * is_best) + 1 * is_vector
+    return is_best / (count[..., None] if is_general else count), is_vector / count
+
+
+@adjoint_function
+def scan_of_matrices(
+    *, M: Any, b: Any, initial: Any, n: int, algebra: int, structure: str, axis: int, reverse: bool
+) -> Any:
+    """Solve a scan of a matrix map, given by its attributes."""
+    found = matrix(n, ALGEBRAS[algebra], structure)
+    return functions.scan(found, M, b, initial=initial, axis=axis, reverse=reverse)
+
+
+def solve_matrices(
+    matrix_map: MatrixMap, operands: Sequence[Any], initial: Any, options: dict[str, Any]
+) -> Any:
+    """Call :func:`mgrec.scan` for arrays that torch or jax differentiates."""
+    if len(operands) != 2:
+        raise ValueError(f"{matrix_map.name} takes two operands, M and b; got {len(operands)}")
+    if options["axis"] >= 0:
+        counts = (len(matrix_map.matrix_shape), 1)
+        options["axis"] -= max(
+            len(shape_of(x)) - count for x, count in zip(operands, counts, strict=True)
+        )
+    return scan_of_matrices(
+        M=operands[0], b=operands[1], initial=initial, n=matrix_map.n,
+        algebra=matrix_map.algebra_number, structure=matrix_map.structure, **options,
+    )  # fmt: skip
+
+
+def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    M, b = arguments["M"], arguments["b"]
+    count = 2 if arguments["structure"] == "general" else 1
+    shape = broadcast_shapes(M.shape[: len(M.shape) - count], b.shape[:-1])
+    dtype = common_dtype(M, b, arguments["initial"])
+    return [((*shape, arguments["n"]), np.result_type(dtype, np.float32))]
+
+
+def _gradients(
+    grad: Any, grad_zf: Any, w: Any, arguments: dict[str, Any], of: Sequence[str]
+) -> Any:
+    found = matrix(arguments["n"], ALGEBRAS[arguments["algebra"]], arguments["structure"])
+    options = {name: arguments[name] for name in ("initial", "axis", "reverse")}
+    return matrix_gradients(found, grad, w, arguments["M"], arguments["b"], **options, of=of)
+
+
+RULES = [
+    Rule(
+        scan_of_matrices,
+        _gradients,
+        ("M", "b", "initial"),
+        {
+            "n": ("int", 0),
+            "algebra": ("int", 0),
+            "structure": ("str", "general"),
+            "axis": ("int", -1),
+            "reverse": ("bool", False),
+        },
+        _outlines,
+    )
+]
