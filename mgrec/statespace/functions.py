@@ -99,8 +99,8 @@ def kalman_filter(
 
     *Cost.* A chunk is read twice, and its summary takes some 2 to 4 times as long as its states.
     A GPU solves segments of at least 32 steps side by side, from summaries like those of chunks. If
-    one loses digits, one thread computes the states before all segments of its row. Dask arrays of CuPy arrays are not
-    supported.
+    one loses digits, one thread computes the states before all segments of its row. Dask arrays of
+    CuPy arrays are not supported.
 
     Examples
     --------

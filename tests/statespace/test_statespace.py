@@ -4,7 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from cases import from_gpu, on_gpu
-from internals import divide_among_threads
+from internals import compile_for_sizes, divide_among_threads
 
 import mgrec
 
@@ -190,6 +190,31 @@ def test_steady_states_and_diffuse_starts(size):
     result = mgrec.statespace.kalman_smoother(**arguments)
     deviation = np.sqrt(np.diagonal(smoothed_cov, axis1=1, axis2=2))
     assert (abs(result.smoothed_state.compute() - smoothed) < 1e-8 * deviation)[2:].all()
+
+
+@pytest.mark.parametrize("compiles_sizes", [False, pytest.param(True, marks=pytest.mark.extended)])
+def test_steady_states_end_at_gaps_and_marks(monkeypatch, compiles_sizes):
+    if compiles_sizes:
+        compile_for_sizes(monkeypatch, 1)
+    for n, p in [(2, 1), (3, 2)] if compiles_sizes else [(2, 2)]:
+        model = drawn(300, n=n, p=p)
+        generator = np.random.default_rng(1)
+        # Intercepts may vary in a steady state.
+        model["obs_intercept"] = generator.normal(size=(300, p))
+        model["state_intercept"] = generator.normal(size=(300, n))
+        model["endog"][150, p - 1] = model["endog"][280] = np.nan
+        reset = np.isin(np.arange(300), [80, 81, 210, 299])
+        filtered = mgrec.statespace.kalman_filter(**model, reset=reset)
+        covariances = filtered.filtered_state_cov
+        assert (covariances[148] == covariances[149]).all()
+        assert (covariances[149] != covariances[150]).any()
+        smoothed = mgrec.statespace.kalman_smoother(**model, reset=reset)
+        assert_equal_to_the_loop(filtered, smoothed, loop(model, reset))
+        # Sequences that start in the steady state.
+        model["initial_state_cov"] = filtered.predicted_state_cov[149]
+        filtered = mgrec.statespace.kalman_filter(**model, reset=reset)
+        smoothed = mgrec.statespace.kalman_smoother(**model, reset=reset)
+        assert_equal_to_the_loop(filtered, smoothed, loop(model, reset))
 
 
 def test_models_without_noise_of_observations():

@@ -13,7 +13,7 @@ from mgrec.core.contract.kernels import Part
 from mgrec.distributed.graph import build, chains, packed
 from mgrec.distributed.observability import phase_of
 from mgrec.distributed.plan.messages import Exchange
-from mgrec.engines.cpu import threads
+from mgrec.engines.cpu import sizes, threads
 from mgrec.engines.cpu.simd.arithmetic import FOUR_REGISTERS
 from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
 from mgrec.filters import recurrence as filters
@@ -56,6 +56,11 @@ def divide_among_threads(patch: pytest.MonkeyPatch, least: int, many: int | None
     patch.setattr(threads, "MIN_STEPS_FOR_THREADS", least)
     if many is not None:
         patch.setattr(scan_threads, "MANY_THREADS", many)
+
+
+def compile_for_sizes(patch: pytest.MonkeyPatch, least: int) -> None:
+    """Compile kernels of small matrices for their sizes in calls of so many steps."""
+    patch.setattr(sizes, "MIN_STEPS_FOR_SIZES", least)
 
 
 def divide_scans(patch: pytest.MonkeyPatch) -> None:

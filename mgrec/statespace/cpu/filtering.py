@@ -7,11 +7,12 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.compilation import INLINED, compile_kernel
 from .update import (
     STEADY,
     assign,
     clear,
+    copy,
     count_close,
     factor,
     forget,
@@ -21,18 +22,19 @@ from .update import (
     log_determinant,
     multiply_add,
     observe,
+    observe_all,
     store,
     whiten,
 )
 
 
-@numba.njit(**INNER)
+@numba.njit(**INLINED)
 def _summarise(
-    design: Any, z: int, observed: Any, m: int, L: Any, X: Any, w: Any, A: Any, eta: Any, J: Any,
-    Y: Any,
+    states: Any, design: Any, z: int, observed: Any, m: int, L: Any, X: Any, w: Any, A: Any,
+    eta: Any, J: Any, Y: Any,
 ) -> None:  # fmt: skip
     """Update the dependence A on the first state, and what is observed of it, `eta` and J."""
-    n = len(A)
+    n = len(states)
     for i in range(n):
         for k in range(m):
             total = 0.0
@@ -49,10 +51,12 @@ def _summarise(
                 A[i, j] -= X[i, k] * Y[k, j]
 
 
-@numba.njit(**INNER)
-def _predict_covariance(transition: Any, t: int, state_cov: Any, q: int, P: Any, work: Any) -> None:
+@numba.njit(**INLINED)
+def _predict_covariance(
+    states: Any, transition: Any, t: int, state_cov: Any, q: int, P: Any, work: Any
+) -> None:
     """Replace P by T·P·T' + Q."""
-    n = len(P)
+    n = len(states)
     for i in range(n):
         for j in range(n):
             total = 0.0
@@ -67,23 +71,23 @@ def _predict_covariance(transition: Any, t: int, state_cov: Any, q: int, P: Any,
             P[i, j] = P[j, i] = total
 
 
-@numba.njit(**INNER)
-def _multiply(transition: Any, t: int, A: Any, work: Any) -> None:
+@numba.njit(**INLINED)
+def _multiply(states: Any, transition: Any, t: int, A: Any, work: Any) -> None:
     """Replace A by T·A."""
-    n = len(A)
+    n = len(states)
     for i in range(n):
         for j in range(n):
             total = 0.0
             for k in range(n):
                 total += transition[t + i * n + k] * A[k, j]
             work[i, j] = total
-    assign(A, work)
+    assign(states, A, work)
 
 
-@numba.njit(**INNER)
-def _correct(P: Any, X: Any, m: int) -> None:
+@numba.njit(**INLINED)
+def _correct(states: Any, P: Any, X: Any, m: int) -> None:
     """Replace P by P − X·X'."""
-    for i in range(len(P)):
+    for i in range(len(states)):
         for j in range(i + 1):
             total = P[i, j]
             for k in range(m):
@@ -91,31 +95,33 @@ def _correct(P: Any, X: Any, m: int) -> None:
             P[i, j] = P[j, i] = total
 
 
-@numba.njit(**INNER)
-def _negligible(P: Any) -> float:
+@numba.njit(**INLINED)
+def _negligible(states: Any, P: Any) -> float:
     """Return what size of a dependence on an earlier state noise of the covariance P hides.
 
     Without noise a dependence may grow again, and only subnormal numbers are negligible.
     """
-    for i in range(len(P)):
+    for i in range(len(states)):
         if not P[i, i] > 1e-200:
             return 1e-300
     return 1e-200
 
 
-@numba.njit(**INNER)
-def _depends(A: Any, P: Any, growths: Any, row: int) -> bool:
+@numba.njit(**INLINED)
+def _depends(states: Any, A: Any, P: Any, growths: Any, row: int) -> bool:
     """Return whether the dependence A is not negligible; update the largest size so far."""
-    size = largest(A)
+    size = largest(states, A)
     if not size <= growths[row]:
         growths[row] = size
-    return not forget(A, size, _negligible(P))
+    return not forget(states, A, size, _negligible(states, P))
 
 
-@numba.njit(**INNER)
-def _predict_mean(transition: Any, t: int, intercept: Any, c: int, filtered: Any, a: Any) -> None:
+@numba.njit(**INLINED)
+def _predict_mean(
+    states: Any, transition: Any, t: int, intercept: Any, c: int, filtered: Any, a: Any
+) -> None:
     """Write T·filtered + c to `a`."""
-    n = len(a)
+    n = len(states)
     for i in range(n):
         total = intercept[c + i]
         for j in range(n):
@@ -123,72 +129,159 @@ def _predict_mean(transition: Any, t: int, intercept: Any, c: int, filtered: Any
         a[i] = total
 
 
+@numba.njit(**INLINED)
+def _advance_mean(
+    states: Any, entries: Any, operands: Any, strides: Any, indices: Any, a: Any, P: Any,
+    filtered_cov: Any, L: Any, X: Any, v: Any, constant: float, marks: Any, mark: int,
+    mark_stride: int, results: Any, result: int, result_stride: int, width: int, step: int,
+    steps: int,
+) -> int:  # fmt: skip
+    """Advance the mean of a steady state, whose covariances and gains are constant.
+
+    Return the step of the next mark, or of the next observation with a missing entry. `indices` and
+    `result` are those of `step`.
+    """
+    endog, design, obs_intercept, _, transition, state_intercept, _ = operands
+    n, p = len(states), len(entries)
+    y, z, d, t, c = indices[0], indices[1], indices[2], indices[4], indices[5]
+    gain, inverse, filtered, after = np.empty((n, p)), np.empty(p), np.empty(n), np.empty(n)
+    for k in range(p):
+        inverse[k] = 1.0 / L[k, k]
+        for i in range(n):
+            gain[i, k] = 0.0
+            for j in range(n):
+                gain[i, k] += transition[t + i * n + j] * X[j, k]
+    while step < steps and not marks[mark + step * mark_stride]:
+        if not observe_all(states, entries, endog, y, design, z, obs_intercept, d, a, v):
+            break
+        square = 0.0
+        for k in range(p):
+            for j in range(k):
+                v[k] -= L[k, j] * v[j]
+            v[k] *= inverse[k]
+            square += v[k] * v[k]
+        if width > 0:
+            results[result] = -0.5 * (constant + square)
+        if width > 1:
+            multiply_add(states, a, X, v, p, filtered)
+            store(states, results, result + 1, a, P)
+            store(states, results, result + 1 + n + n * n, filtered, filtered_cov)
+        # T·(a + X·v) would be a longer chain of dependent instructions.
+        _predict_mean(states, transition, t, state_intercept, c, a, after)
+        multiply_add(states, after, gain, v, p, a)
+        step += 1
+        y += strides[0, 1]
+        d += strides[2, 1]
+        c += strides[5, 1]
+        result += result_stride
+    return step
+
+
+@numba.njit(**INLINED)
+def _advance_row(
+    states: Any, entries: Any, operands: Any, strides: Any, x: int, y: int, marks: Any, mark: int,
+    mark_stride: int, initial: Any, first: int, row_states: Any, depends: bool, growths: Any,
+    row: int, buffers: Any, results: Any, width: int, shape: Any,
+) -> None:  # fmt: skip
+    """Advance the state `row_states` of one row through all steps."""
+    endog, design, obs_intercept, obs_cov, transition, state_intercept, state_cov = operands
+    indices, observed, v, filtered, L, X, Y, work, kept, filtered_cov = buffers
+    a, P, A, eta, J = row_states
+    n, p = len(states), len(entries)
+    _, steps, inner = shape
+    is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == strides[6, 1] == 0
+    is_steady, constant, close_steps, step = False, 0.0, 0, 0
+    assign(states, kept, P)
+    while step < steps:
+        locate(strides, x, step, y, indices)
+        z, t = indices[1], indices[4]
+        if marks[mark + step * mark_stride]:
+            is_steady, close_steps = False, 0
+            load(states, initial, first, a, P)
+            if depends:
+                clear(states, A)
+        m = observe(
+            states, entries, endog, indices[0], design, z, obs_intercept, indices[2], a, observed, v
+        )
+        result = ((x * steps + step) * inner + y) * width
+        is_steady = is_steady and m == p
+        if is_steady and not depends:
+            step = _advance_mean(
+                states, entries, operands, strides, indices, a, P, filtered_cov, L, X, v, constant,
+                marks, mark, mark_stride, results, result, inner * width, width, step, steps,
+            )  # fmt: skip
+            continue
+        if width > 1:
+            store(states, results, result + 1, a, P)
+        if not is_steady:
+            factor(states, entries, design, z, obs_cov, indices[3], P, observed, m, L, X)
+            constant = log_determinant(L, m)
+        square = whiten(L, m, v)
+        if depends:
+            _summarise(states, design, z, observed, m, L, X, v, A, eta, J, Y)
+        multiply_add(states, a, X, v, m, filtered)
+        _predict_mean(states, transition, t, state_intercept, indices[5], filtered, a)
+        if not is_steady:
+            _correct(states, P, X, m)
+            assign(states, filtered_cov, P)
+            _predict_covariance(states, transition, t, state_cov, indices[6], P, work)
+            is_full = is_constant and m == p
+            close_steps = count_close(states, P, kept, close_steps) if is_full else 0
+            is_steady = close_steps >= STEADY
+        if width > 0:
+            results[result] = -0.5 * (constant + square)
+        if width > 1:
+            store(states, results, result + 1 + n + n * n, filtered, filtered_cov)
+        if depends:
+            _multiply(states, transition, t, A, work)
+            depends = _depends(states, A, P, growths, row)
+        step += 1
+
+
 def advance(
-    operands: Any, strides: Any, marks: Any, mark_strides: Any, initial: Any, initial_strides: Any,
-    p: int, means: Any, covariances: Any, dependences: Any, etas: Any, Js: Any, growths: Any,
-    results: Any, width: int, start: int, stop: int, shape: Any,
+    states: Any, entries: Any, operands: Any, strides: Any, marks: Any, mark_strides: Any,
+    initial: Any, initial_strides: Any, means: Any, covariances: Any, dependences: Any, etas: Any,
+    Js: Any, growths: Any, results: Any, width: int, start: int, stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Advance the predicted states of some rows through all steps.
 
     `operands` are endog, design, obs_intercept, obs_cov, transition, state_intercept and state_cov,
-    flat, with one row of `strides` each, for `p` entries of an observation. At a mark the state
-    becomes `initial`. `means` (rows, n) and `covariances` (rows, n, n) are the states. If there are
-    `results`, they receive `width` numbers a step: the log-likelihood and, if there are more, the
-    mean and the covariance of the predicted state and those of the filtered state. To summarise a
-    chunk, `dependences` on the state before it, `etas` and `Js` are updated too, and `growths`
-    (rows) receive the largest size of a dependence.
+    flat, with one row of `strides` each. At a mark the state becomes `initial`. `means` (rows, n)
+    and `covariances` (rows, n, n) are the states. If there are `results`, they receive `width`
+    numbers a step: the log-likelihood and, if there are more, the mean and the covariance of the
+    predicted state and those of the filtered state. To summarise a chunk, `dependences` on the
+    state before it, `etas` and `Js` are updated too, and `growths` (rows) receive the largest size
+    of a dependence.
     """
-    endog, design, obs_intercept, obs_cov, transition, state_intercept, state_cov = operands
-    n = means.shape[1]
-    _, steps, inner = shape
-    is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == strides[6, 1] == 0
-    places, observed = np.empty(len(strides), np.int64), np.empty(p, np.int64)
-    v, filtered = np.empty(p), np.empty(n)
-    L, X, Y = np.empty((p, p)), np.empty((n, p)), np.empty((p, n))
-    work, kept, filtered_cov = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
+    n, p, inner = len(states), len(entries), shape[2]
+    is_summary = len(dependences) > 0
+    buffers = (
+        np.empty(len(operands), np.int64), np.empty(p, np.int64), np.empty(p), np.empty(n),
+        np.empty((p, p)), np.empty((n, p)), np.empty((p, n)), np.empty((n, n)), np.empty((n, n)),
+        np.empty((n, n)),
+    )  # fmt: skip
+    # Copies of the states of a row, whose shapes are constant.
+    a, P, A, eta, J = np.empty(n), np.empty((n, n)), np.empty((n, n)), np.empty(n), np.empty((n, n))
     for row in range(start, stop):
         x, y = row // inner, row % inner
-        a, P = means[row], covariances[row]
+        copy(states, a, means[row])
+        assign(states, P, covariances[row])
+        if is_summary:
+            assign(states, A, dependences[row])
+            copy(states, eta, etas[row])
+            assign(states, J, Js[row])
         mark = x * mark_strides[0] + y * mark_strides[2]
         first = x * initial_strides[0] + y * initial_strides[2]
-        is_steady, constant, close_steps = False, 0.0, 0
-        assign(kept, P)
-        depends = len(dependences) > 0
-        for step in range(steps):
-            locate(strides, x, step, y, places)
-            z, t = places[1], places[4]
-            if marks[mark + step * mark_strides[1]]:
-                is_steady, close_steps = False, 0
-                load(initial, first, a, P)
-                if depends:
-                    clear(dependences[row])
-            m = observe(endog, places[0], design, z, obs_intercept, places[2], a, observed, v)
-            result = ((x * steps + step) * inner + y) * width
-            if width > 1:
-                store(results, result + 1, a, P)
-            is_steady = is_steady and m == p
-            if not is_steady:
-                factor(design, z, obs_cov, places[3], P, observed, m, L, X)
-                constant = log_determinant(L, m)
-            square = whiten(L, m, v)
-            if depends:
-                _summarise(design, z, observed, m, L, X, v, dependences[row], etas[row], Js[row], Y)
-            multiply_add(a, X, v, m, filtered)
-            _predict_mean(transition, t, state_intercept, places[5], filtered, a)
-            if not is_steady:
-                _correct(P, X, m)
-                assign(filtered_cov, P)
-                _predict_covariance(transition, t, state_cov, places[6], P, work)
-                is_full = is_constant and m == p
-                close_steps = count_close(P, kept, close_steps) if is_full else 0
-                is_steady = close_steps >= STEADY
-            if width > 0:
-                results[result] = -0.5 * (constant + square)
-            if width > 1:
-                store(results, result + 1 + n + n * n, filtered, filtered_cov)
-            if depends:
-                _multiply(transition, t, dependences[row], work)
-                depends = _depends(dependences[row], P, growths, row)
+        _advance_row(
+            states, entries, operands, strides, x, y, marks, mark, mark_strides[1], initial, first,
+            (a, P, A, eta, J), is_summary, growths, row, buffers, results, width, shape,
+        )  # fmt: skip
+        copy(states, means[row], a)
+        assign(states, covariances[row], P)
+        if is_summary:
+            assign(states, dependences[row], A)
+            copy(states, etas[row], eta)
+            assign(states, Js[row], J)
 
 
 advance_filter = compile_kernel(advance, "statespace-filter")

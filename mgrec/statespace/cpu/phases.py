@@ -10,6 +10,7 @@ import numpy as np
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels, at_once
 from ...engines.cpu.flat import flat_operand
+from ...engines.cpu.sizes import as_lengths
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..recurrence import (
     FilterSummary,
@@ -169,7 +170,7 @@ def _advance(
     uses_threads: bool,
 ) -> None:
     """Advance states through a chunk, and the arrays `extra` of its summary."""
-    n, p, rows = recurrence.n, recurrence.p, len(vectors)
+    n, rows = recurrence.n, len(vectors)
     is_smoother = recurrence.phase == "smooth"
     count = _SMOOTHED if is_smoother else _FILTERED
     flat = [flat_operand(array) for array in chunk.operands]
@@ -180,19 +181,20 @@ def _advance(
     no_numbers = np.zeros((1, 1, 1, n + n * n))
     initial = flat[count + 1] if len(flat) > count + 1 else flat_operand(no_numbers)
     none = np.empty((0, n, n))
+    sizes = as_lengths((n, recurrence.p), rows * chunk.steps)
 
     def advance(start: int, stop: int) -> None:
         if is_smoother:
             (dependence,) = extra or (none,)
             advance_smoother(
-                *flat[0], operands, strides, *marks, p, vectors, matrices, dependence, results,
+                *sizes, *flat[0], operands, strides, *marks, vectors, matrices, dependence, results,
                 start, stop, chunk.shape,
             )  # fmt: skip
         else:
             nothing = none, np.empty((0, n)), none, np.empty(0)
             dependence, eta, information, growth = extra or nothing
             advance_filter(
-                operands, strides, *marks, *initial, p, vectors, matrices, dependence, eta,
+                *sizes, operands, strides, *marks, *initial, vectors, matrices, dependence, eta,
                 information, growth, results, width, start, stop, chunk.shape,
             )  # fmt: skip
 

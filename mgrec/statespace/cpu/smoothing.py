@@ -12,11 +12,12 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.compilation import INLINED, compile_kernel
 from .update import (
     STEADY,
     assign,
     clear,
+    copy,
     count_close,
     factor,
     forget,
@@ -25,18 +26,19 @@ from .update import (
     locate,
     multiply_add,
     observe,
+    observe_all,
     store,
     whiten,
 )
 
 
-@numba.njit(**INNER)
+@numba.njit(**INLINED)
 def _transfer(
-    design: Any, z: int, transition: Any, t: int, observed: Any, m: int, L: Any, X: Any, Y: Any,
-    E: Any, work: Any,
+    states: Any, design: Any, z: int, transition: Any, t: int, observed: Any, m: int, L: Any,
+    X: Any, Y: Any, E: Any, work: Any,
 ) -> None:  # fmt: skip
     """Write Y (m, n) and E (n, n)."""
-    n = len(E)
+    n = len(states)
     for i in range(n):
         for k in range(m):
             total = design[z + observed[k] * n + i]
@@ -57,10 +59,10 @@ def _transfer(
             E[i, j] = total
 
 
-@numba.njit(**INNER)
-def _sandwich(E: Any, N: Any, work: Any, result: Any) -> None:
+@numba.njit(**INLINED)
+def _sandwich(states: Any, E: Any, N: Any, work: Any, result: Any) -> None:
     """Write E'·N·E, for a symmetric N."""
-    n = len(E)
+    n = len(states)
     for i in range(n):
         for j in range(n):
             total = 0.0
@@ -75,21 +77,21 @@ def _sandwich(E: Any, N: Any, work: Any, result: Any) -> None:
             result[i, j] = result[j, i] = total
 
 
-@numba.njit(**INNER)
-def _is_same(filtered: Any, place: int, P: Any) -> bool:
+@numba.njit(**INLINED)
+def _is_same(states: Any, filtered: Any, index: int, P: Any) -> bool:
     """Return whether a matrix in a flat array is P, bit for bit."""
-    n = len(P)
+    n = len(states)
     for i in range(n):
         for j in range(n):
-            if filtered[place + i * n + j] != P[i, j]:
+            if filtered[index + i * n + j] != P[i, j]:
                 return False
     return True
 
 
-@numba.njit(**INNER)
-def _add_later(Y: Any, v: Any, m: int, E: Any, r: Any, before: Any) -> None:
+@numba.njit(**INLINED)
+def _add_later(states: Any, Y: Any, v: Any, m: int, E: Any, r: Any, before: Any) -> None:
     """Replace r by Y'·v + E'·r."""
-    n = len(r)
+    n = len(states)
     for i in range(n):
         before[i] = r[i]
     for i in range(n):
@@ -101,10 +103,10 @@ def _add_later(Y: Any, v: Any, m: int, E: Any, r: Any, before: Any) -> None:
         r[i] = total
 
 
-@numba.njit(**INNER)
-def _add_information(Y: Any, m: int, sandwich: Any, N: Any) -> None:
+@numba.njit(**INLINED)
+def _add_information(states: Any, Y: Any, m: int, sandwich: Any, N: Any) -> None:
     """Write Y'·Y + sandwich to N."""
-    n = len(N)
+    n = len(states)
     for i in range(n):
         for j in range(n):
             total = sandwich[i, j]
@@ -113,29 +115,128 @@ def _add_information(Y: Any, m: int, sandwich: Any, N: Any) -> None:
             N[i, j] = total
 
 
-@numba.njit(**INNER)
-def _subtract(P: Any, sandwich: Any, smoothed: Any) -> None:
-    for i in range(len(P)):
-        for j in range(len(P)):
+@numba.njit(**INLINED)
+def _subtract(states: Any, P: Any, sandwich: Any, smoothed: Any) -> None:
+    for i in range(len(states)):
+        for j in range(len(states)):
             smoothed[i, j] = P[i, j] - sandwich[i, j]
 
 
-@numba.njit(**INNER)
-def _depend(E: Any, M: Any, work: Any) -> None:
+@numba.njit(**INLINED)
+def _depend(states: Any, E: Any, M: Any, work: Any) -> None:
     """Replace M by E'·M."""
-    n = len(E)
+    n = len(states)
     for i in range(n):
         for j in range(n):
             total = 0.0
             for k in range(n):
                 total += E[k, i] * M[k, j]
             work[i, j] = total
-    assign(M, work)
+    assign(states, M, work)
+
+
+@numba.njit(**INLINED)
+def _advance_steady(
+    states: Any, entries: Any, filtered: Any, state: int, state_stride: int, operands: Any,
+    strides: Any, indices: Any, r: Any, P: Any, L: Any, Y: Any, E: Any, smoothed: Any, a: Any,
+    v: Any, mean: Any, marks: Any, mark: int, mark_stride: int, results: Any, result: int,
+    result_stride: int, step: int,
+) -> int:  # fmt: skip
+    """Advance r while all matrices are those of the step after; return the step of the next change.
+
+    `state`, `indices` and `result` are those of `step`. A step with a mark is a change.
+    """
+    endog, design, obs_intercept, _, _ = operands
+    n, p = len(states), len(entries)
+    y, z, d = indices[0], indices[1], indices[2]
+    while step >= 0 and not marks[mark + step * mark_stride]:
+        if not _is_same(states, filtered, state + n, P):
+            break
+        for i in range(n):
+            a[i] = filtered[state + i]
+        if not observe_all(states, entries, endog, y, design, z, obs_intercept, d, a, v):
+            break
+        whiten(L, p, v)
+        _add_later(states, Y, v, p, E, r, mean)
+        if len(results):
+            multiply_add(states, a, P, r, n, mean)
+            store(states, results, result, mean, smoothed)
+        step -= 1
+        y -= strides[0, 1]
+        d -= strides[2, 1]
+        state -= state_stride
+        result -= result_stride
+    return step
+
+
+@numba.njit(**INLINED)
+def _advance_row(
+    states: Any, entries: Any, filtered: Any, forward: int, state_stride: int, operands: Any,
+    strides: Any, x: int, y: int, marks: Any, mark: int, mark_stride: int, r: Any, N: Any, M: Any,
+    depends: bool, buffers: Any, results: Any, shape: Any,
+) -> None:  # fmt: skip
+    """Advance r and N of one row from the last step to the first."""
+    endog, design, obs_intercept, obs_cov, transition = operands
+    indices, observed, v, a, mean, L, X, Y, P, E, kept_N, work, sandwich, smoothed = buffers
+    n, p = len(states), len(entries)
+    _, steps, inner = shape
+    is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == 0
+    # Whether E and Y, and then also N, are those of the step after.
+    is_kept = is_steady = False
+    close_steps, step = 0, steps - 1
+    while step >= 0:
+        locate(strides, x, step, y, indices)
+        state = forward + step * state_stride
+        result = ((x * steps + step) * inner + y) * (n + n * n)
+        is_marked = marks[mark + step * mark_stride] != 0
+        is_kept = is_kept and is_constant and _is_same(states, filtered, state + n, P)
+        load(states, filtered, state, a, P)
+        m = observe(
+            states, entries, endog, indices[0], design, indices[1], obs_intercept, indices[2], a,
+            observed, v,
+        )  # fmt: skip
+        is_kept = is_kept and m == p
+        is_steady = is_steady and is_kept
+        if is_steady and not depends and not is_marked:
+            step = _advance_steady(
+                states, entries, filtered, state, state_stride, operands, strides, indices, r, P, L,
+                Y, E, smoothed, a, v, mean, marks, mark, mark_stride, results, result,
+                inner * (n + n * n), step,
+            )  # fmt: skip
+            continue
+        if not is_kept:
+            z, t = indices[1], indices[4]
+            factor(states, entries, design, z, obs_cov, indices[3], P, observed, m, L, X)
+            _transfer(states, design, z, transition, t, observed, m, L, X, Y, E, work)
+        whiten(L, m, v)
+        _add_later(states, Y, v, m, E, r, mean)
+        if not is_steady:
+            _sandwich(states, E, N, work, sandwich)
+            _add_information(states, Y, m, sandwich, N)
+            _sandwich(states, P, N, work, sandwich)
+            _subtract(states, P, sandwich, smoothed)
+            close_steps = count_close(states, N, kept_N, close_steps) if is_kept else 0
+            is_steady = close_steps >= STEADY
+        is_kept = m == p
+        if depends:
+            _depend(states, E, M, work)
+            depends = not forget(states, M, largest(states, M), 1e-290)
+        if len(results):
+            multiply_add(states, a, P, r, n, mean)
+            store(states, results, result, mean, smoothed)
+        if is_marked:
+            is_kept = is_steady = False
+            for i in range(n):
+                r[i] = 0.0
+            clear(states, N)
+            if depends:
+                clear(states, M)
+        step -= 1
 
 
 def smooth(
-    filtered: Any, filtered_strides: Any, operands: Any, strides: Any, marks: Any,
-    mark_strides: Any, p: int, rs: Any, Ns: Any, dependences: Any, results: Any, start: int,
+    states: Any, entries: Any, filtered: Any, filtered_strides: Any, operands: Any, strides: Any,
+    marks: Any, mark_strides: Any, rs: Any, Ns: Any, dependences: Any, results: Any, start: int,
     stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Advance r and N of some rows from the last step to the first.
@@ -145,60 +246,31 @@ def smooth(
     they receive the mean and the covariance of each smoothed state. To summarise a chunk,
     `dependences` (rows, n, n) of r on that after the chunk are updated too.
     """
-    endog, design, obs_intercept, obs_cov, transition = operands
-    n = rs.shape[1]
-    _, steps, inner = shape
-    is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == 0
-    places, observed = np.empty(len(strides), np.int64), np.empty(p, np.int64)
-    v, a, mean = np.empty(p), np.empty(n), np.empty(n)
-    L, X, Y = np.empty((p, p)), np.empty((n, p)), np.empty((p, n))
-    P, E, kept_N = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
-    work, sandwich, smoothed = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
+    n, p, inner = len(states), len(entries), shape[2]
+    is_summary = len(dependences) > 0
+    buffers = (
+        np.empty(len(operands), np.int64), np.empty(p, np.int64), np.empty(p), np.empty(n),
+        np.empty(n), np.empty((p, p)), np.empty((n, p)), np.empty((p, n)), np.empty((n, n)),
+        np.empty((n, n)), np.empty((n, n)), np.empty((n, n)), np.empty((n, n)), np.empty((n, n)),
+    )  # fmt: skip
+    # Copies of the states of a row, whose shapes are constant.
+    r, N, M = np.empty(n), np.empty((n, n)), np.empty((n, n))
     for row in range(start, stop):
         x, y = row // inner, row % inner
-        r, N = rs[row], Ns[row]
+        copy(states, r, rs[row])
+        assign(states, N, Ns[row])
+        if is_summary:
+            assign(states, M, dependences[row])
         mark = x * mark_strides[0] + y * mark_strides[2]
-        forward = x * filtered_strides[0] + y * filtered_strides[2]
-        # Whether E and Y, and then also N, are those of the step after.
-        is_kept = is_steady = False
-        close_steps = 0
-        depends = len(dependences) > 0
-        for step in range(steps - 1, -1, -1):
-            locate(strides, x, step, y, places)
-            state = forward + step * filtered_strides[1] + 1
-            is_kept = is_kept and is_constant and _is_same(filtered, state + n, P)
-            load(filtered, state, a, P)
-            m = observe(
-                endog, places[0], design, places[1], obs_intercept, places[2], a, observed, v
-            )
-            is_kept = is_kept and m == p
-            is_steady = is_steady and is_kept
-            if not is_kept:
-                factor(design, places[1], obs_cov, places[3], P, observed, m, L, X)
-                _transfer(design, places[1], transition, places[4], observed, m, L, X, Y, E, work)
-            whiten(L, m, v)
-            _add_later(Y, v, m, E, r, mean)
-            if not is_steady:
-                _sandwich(E, N, work, sandwich)
-                _add_information(Y, m, sandwich, N)
-                _sandwich(P, N, work, sandwich)
-                _subtract(P, sandwich, smoothed)
-                close_steps = count_close(N, kept_N, close_steps) if is_kept else 0
-                is_steady = close_steps >= STEADY
-            is_kept = m == p
-            if depends:
-                _depend(E, dependences[row], work)
-                depends = not forget(dependences[row], largest(dependences[row]), 1e-290)
-            if len(results):
-                multiply_add(a, P, r, n, mean)
-                store(results, ((x * steps + step) * inner + y) * (n + n * n), mean, smoothed)
-            if marks[mark + step * mark_strides[1]]:
-                is_kept = is_steady = False
-                for i in range(n):
-                    r[i] = 0.0
-                clear(N)
-                if depends:
-                    clear(dependences[row])
+        forward = x * filtered_strides[0] + y * filtered_strides[2] + 1
+        _advance_row(
+            states, entries, filtered, forward, filtered_strides[1], operands, strides, x, y, marks,
+            mark, mark_strides[1], r, N, M, is_summary, buffers, results, shape,
+        )  # fmt: skip
+        copy(states, rs[row], r)
+        assign(states, Ns[row], N)
+        if is_summary:
+            assign(states, dependences[row], M)
 
 
 advance_smoother = compile_kernel(smooth, "statespace-smooth")

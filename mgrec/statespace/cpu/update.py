@@ -2,6 +2,9 @@
 
 With the Cholesky factor L of the variance F = Z·P·Z' + H of an observation, X = P·Z'·L⁻ᵀ and
 w = L⁻¹·v, the update is a + X·w and P − X·X'. Rows of missing observations are left out.
+
+`states` and `entries` are sequences as long as a state and an observation: see
+:mod:`mgrec.engines.cpu.sizes`.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import Any
 
 import numba
 
-from ...engines.cpu.compilation import INNER
+from ...engines.cpu.compilation import INLINED
 
 LOG_2_PI = math.log(2 * math.pi)
 _CLOSE = 4 * 2.0**-52
@@ -20,23 +23,24 @@ STEADY = 16
 a step is too large."""
 
 
-@numba.njit(**INNER)
-def locate(strides: Any, x: int, step: int, y: int, places: Any) -> None:
-    """Write the places of a step in flat arrays."""
-    for k in range(len(places)):
-        places[k] = strides[k, 0] * x + strides[k, 1] * step + strides[k, 2] * y
+@numba.njit(**INLINED)
+def locate(strides: Any, x: int, step: int, y: int, indices: Any) -> None:
+    """Write the indices of a step in flat arrays."""
+    for k in range(len(indices)):
+        indices[k] = strides[k, 0] * x + strides[k, 1] * step + strides[k, 2] * y
 
 
-@numba.njit(**INNER)
+@numba.njit(**INLINED)
 def observe(
-    endog: Any, y: int, design: Any, z: int, intercept: Any, d: int, a: Any, observed: Any, v: Any
-) -> int:
+    states: Any, entries: Any, endog: Any, y: int, design: Any, z: int, intercept: Any, d: int,
+    a: Any, observed: Any, v: Any,
+) -> int:  # fmt: skip
     """Write the indices of observed entries, and their differences to the prediction `a`.
 
-    `y`, `z` and `d` are the places of the step in the flat arrays. Return the number of entries.
+    `y`, `z` and `d` are the indices of the step in the flat arrays. Return the number of entries.
     """
-    n, count = len(a), 0
-    for i in range(len(v)):
+    n, count = len(states), 0
+    for i in range(len(entries)):
         value = endog[y + i]
         if not math.isnan(value):
             predicted = intercept[d + i]
@@ -47,12 +51,29 @@ def observe(
     return count
 
 
-@numba.njit(**INNER)
+@numba.njit(**INLINED)
+def observe_all(
+    states: Any, entries: Any, endog: Any, y: int, design: Any, z: int, intercept: Any, d: int,
+    a: Any, v: Any,
+) -> bool:  # fmt: skip
+    """Write the differences of all entries to the prediction; return whether none is missing."""
+    n, is_full = len(states), True
+    for i in range(len(entries)):
+        predicted = intercept[d + i]
+        for j in range(n):
+            predicted += design[z + i * n + j] * a[j]
+        v[i] = endog[y + i] - predicted
+        is_full = is_full and not math.isnan(endog[y + i])
+    return is_full
+
+
+@numba.njit(**INLINED)
 def factor(
-    design: Any, z: int, obs_cov: Any, h: int, P: Any, observed: Any, m: int, L: Any, X: Any
-) -> None:
+    states: Any, entries: Any, design: Any, z: int, obs_cov: Any, h: int, P: Any, observed: Any,
+    m: int, L: Any, X: Any,
+) -> None:  # fmt: skip
     """Write the factors L (m, m) and X (n, m) of the update of a state of covariance P."""
-    n, p = len(P), len(L)
+    n, p = len(states), len(entries)
     for k in range(m):
         row = z + observed[k] * n
         for i in range(n):
@@ -80,7 +101,7 @@ def factor(
             X[i, k] = total / L[k, k]
 
 
-@numba.njit(**INNER)
+@numba.njit(**INLINED)
 def whiten(L: Any, m: int, v: Any) -> float:
     """Replace v by L⁻¹·v; return its square."""
     square = 0.0
@@ -93,7 +114,7 @@ def whiten(L: Any, m: int, v: Any) -> float:
     return square
 
 
-@numba.njit(**INNER)
+@numba.njit(**INLINED)
 def log_determinant(L: Any, m: int) -> float:
     """Return the logarithm of the determinant of L·L', plus m·log(2π)."""
     total = m * LOG_2_PI
@@ -102,13 +123,13 @@ def log_determinant(L: Any, m: int) -> float:
     return total
 
 
-@numba.njit(**INNER)
-def is_close(P: Any, Q: Any) -> bool:
+@numba.njit(**INLINED)
+def is_close(states: Any, P: Any, Q: Any) -> bool:
     """Return whether two covariances differ by a few roundings, of the deviations of each entry.
 
     States may have units of any size. nan and inf are not close to anything.
     """
-    for i in range(len(P)):
+    for i in range(len(states)):
         for j in range(i + 1):
             change = abs(P[i, j] - Q[i, j])
             # One root of the product could overflow.
@@ -118,79 +139,86 @@ def is_close(P: Any, Q: Any) -> bool:
     return True
 
 
-@numba.njit(**INNER)
-def count_close(P: Any, kept: Any, count: int) -> int:
+@numba.njit(**INLINED)
+def count_close(states: Any, P: Any, kept: Any, count: int) -> int:
     """Return for how many steps P has been close to `kept`, which becomes P if it is not."""
-    if is_close(P, kept):
+    if is_close(states, P, kept):
         return count + 1
-    assign(kept, P)
+    assign(states, kept, P)
     return 0
 
 
-@numba.njit(**INNER)
-def assign(target: Any, source: Any) -> None:
+@numba.njit(**INLINED)
+def assign(states: Any, target: Any, source: Any) -> None:
     """Copy a matrix. An assignment to a slice takes numba half a second to compile."""
-    for i in range(len(target)):
-        for j in range(len(target)):
+    for i in range(len(states)):
+        for j in range(len(states)):
             target[i, j] = source[i, j]
 
 
-@numba.njit(**INNER)
-def clear(matrix: Any) -> None:
+@numba.njit(**INLINED)
+def copy(states: Any, target: Any, source: Any) -> None:
+    """Copy a vector."""
+    for i in range(len(states)):
+        target[i] = source[i]
+
+
+@numba.njit(**INLINED)
+def clear(states: Any, matrix: Any) -> None:
     """Set a matrix to 0."""
-    for i in range(len(matrix)):
-        for j in range(len(matrix)):
+    for i in range(len(states)):
+        for j in range(len(states)):
             matrix[i, j] = 0.0
 
 
-@numba.njit(**INNER)
-def largest(A: Any) -> float:
+@numba.njit(**INLINED)
+def largest(states: Any, A: Any) -> float:
     """Return the largest size of an entry, or nan if one is nan."""
     size = 0.0
-    for i in range(len(A)):
-        for j in range(len(A)):
+    for i in range(len(states)):
+        for j in range(len(states)):
             # Not nan: this comparison is False.
             if not abs(A[i, j]) <= size:
                 size = abs(A[i, j])
     return size
 
 
-@numba.njit(**INNER)
-def forget(A: Any, size: float, least: float) -> bool:
+@numba.njit(**INLINED)
+def forget(states: Any, A: Any, size: float, least: float) -> bool:
     """Set a matrix to 0 if its largest entry is below `least`; return whether it is 0.
 
     Entries would end as subnormal numbers, which take ten times as long.
     """
     if size < least:
-        clear(A)
+        clear(states, A)
         return True
     return False
 
 
-@numba.njit(**INNER)
-def load(numbers: Any, place: int, vector: Any, matrix: Any) -> None:
+@numba.njit(**INLINED)
+def load(states: Any, numbers: Any, index: int, vector: Any, matrix: Any) -> None:
     """Read a vector and a matrix from a flat array."""
-    n = len(vector)
+    n = len(states)
     for i in range(n):
-        vector[i] = numbers[place + i]
+        vector[i] = numbers[index + i]
         for j in range(n):
-            matrix[i, j] = numbers[place + n + i * n + j]
+            matrix[i, j] = numbers[index + n + i * n + j]
 
 
-@numba.njit(**INNER)
-def store(numbers: Any, place: int, vector: Any, matrix: Any) -> None:
+@numba.njit(**INLINED)
+def store(states: Any, numbers: Any, index: int, vector: Any, matrix: Any) -> None:
     """Write a vector and a matrix to a flat array."""
-    n = len(vector)
+    n = len(states)
     for i in range(n):
-        numbers[place + i] = vector[i]
+        numbers[index + i] = vector[i]
         for j in range(n):
-            numbers[place + n + i * n + j] = matrix[i, j]
+            numbers[index + n + i * n + j] = matrix[i, j]
 
 
-@numba.njit(**INNER)
-def multiply_add(vector: Any, X: Any, v: Any, m: int, result: Any) -> None:
+@numba.njit(**INLINED)
+def multiply_add(states: Any, vector: Any, X: Any, v: Any, m: int, result: Any) -> None:
     """Write vector + X·v, of the first m columns."""
-    for i in range(len(vector)):
+    for i in range(len(states)):
         total = vector[i]
         for k in range(m):
             total += X[i, k] * v[k]
