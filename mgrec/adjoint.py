@@ -7,17 +7,20 @@ linear_recurrence, rational_recurrence, scan, solve_tridiagonal
     Adjoints of the functions of :mod:`mgrec`.
 ewm, lfilter, sosfilt
     Adjoints of the functions of :mod:`mgrec.signal`.
+hmm_log_likelihood
+    Adjoint of :func:`mgrec.hmm.log_likelihood`.
 """
 
 from .ewm.adjoint import ewm
 from .filters.adjoint import lfilter, sosfilt
+from .hmm.adjoint import hmm_log_likelihood
 from .scans.adjoint import linear_recurrence
 from .scans.map_adjoint import rational_recurrence, scan
 from .tridiagonal.adjoint import solve_tridiagonal
 
 __all__ = [
-    "ewm", "lfilter", "linear_recurrence", "rational_recurrence", "scan", "solve_tridiagonal",
-    "sosfilt",
+    "ewm", "hmm_log_likelihood", "lfilter", "linear_recurrence", "rational_recurrence", "scan",
+    "solve_tridiagonal", "sosfilt",
 ]  # fmt: skip
 
 

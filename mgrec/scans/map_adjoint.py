@@ -148,15 +148,15 @@ def scan(
 
     adjoint = _solve_adjoint(pull_back, of_states, axis, forward)
     of_before, of_operands = pull_back(adjoint)
-    found = [
+    gradients = [
         sum_to(_full(gradient, states[0]), operand) if name in wanted else None
         for name, gradient, operand in zip(names, of_operands, operands, strict=True)
     ]
     if "initial" not in wanted:
-        return *found, None
+        return *gradients, None
     row = (slice(None),) * axis + (0 if forward == 1 else -1,)
     of_firsts = tuple([sum_to(g[row], first) for g, first in zip(of_before, firsts, strict=True)])
-    return *found, of_firsts if is_several else of_firsts[0]
+    return *gradients, of_firsts if is_several else of_firsts[0]
 
 
 def _check(transfer_map: TransferMap, operands: Sequence[Any]) -> tuple[str, ...]:
@@ -285,12 +285,12 @@ def rational_recurrence(
             "c": -above * scaled * x, "d": -above * scaled * y,
         }  # fmt: skip
         of_before = where(from_inf, zero, slope * adjoint)
-    found = [
+    gradients = [
         sum_to(of_coefficients[name], value) if name in wanted else None
         for name, value in zip(named, coefficients, strict=True)
     ]
     row = (slice(None),) * axis + (0 if forward == 1 else -1,)
-    return *found, sum_to(of_before[row], initial) if "initial" in wanted else None
+    return *gradients, sum_to(of_before[row], initial) if "initial" in wanted else None
 
 
 def _checked_coefficients(named: dict[str, Any]) -> list[Any]:
@@ -323,11 +323,11 @@ def scan_of_map(*, transfer_map: str, axis: int, reverse: bool, **arrays: Any) -
     The arrays are those of _OPERAND_NAMES and _STATE_NAMES; None is left out.
     """
     operands, states = _arrays(arrays)
-    found = functions.scan(
+    result = functions.scan(
         DIFFERENTIABLE[transfer_map], *operands,
         initial=states if len(states) > 1 else states[0], axis=axis, reverse=reverse,
     )  # fmt: skip
-    return stack(found) if len(states) > 1 else found
+    return stack(result) if len(states) > 1 else result
 
 
 def _arrays(arguments: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

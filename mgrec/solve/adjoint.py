@@ -80,6 +80,30 @@ def with_axis(initial: Any, w: Any, axis: int) -> Any:
     return rows if library_of(w) else backend_of(w).from_host(rows, w)
 
 
+def along_steps(values: Any, like: Any, axis: int) -> Any:
+    """Return numbers of rows, broadcast to all steps of an array."""
+    return full_like(like, 0) + with_axis(values, like, axis)
+
+
+def is_start(shape: Sequence[int], axis: int, marks: Any, like: Any) -> Any:
+    """Return a mask of the first step of each sequence, which broadcasts to `shape`.
+
+    `marks` are those of all first steps but the first one, or None.
+    """
+    first = (np.arange(shape[axis]) == 0).reshape(-1, *[1] * (len(shape) - 1 - axis))
+    first = backend_of(like).from_host(first, like)
+    return first if marks is None else (marks != 0) | first
+
+
+def refuse_second_derivative(name: str, grad: Any) -> None:
+    """Raise NotImplementedError if torch or jax differentiates the adjoint of a function."""
+    library = library_of(grad)
+    if library is not None:
+        raise NotImplementedError(
+            f"{name} has no second derivatives in {library.name}; mgrec.adjoint has first ones"
+        )
+
+
 def part(values: Any, axis: int, start: int | None, stop: int | None) -> Any:
     """Return the elements from `start` to `stop` along an axis."""
     return values[(slice(None),) * axis + (slice(start, stop),)]

@@ -40,8 +40,7 @@ def call(name: str, operands: Sequence[Any], options: dict[str, Any]) -> Any:
     }
     if arguments.get("axis", -1) >= 0:
         # vmap adds axes in front.
-        outline = rule.outlines({**rule.defaults, **arrays, **arguments})
-        arguments["axis"] -= len(outline[0][0])
+        arguments["axis"] -= rule.count_axes({**rule.defaults, **arrays, **arguments})
     solve = _differentiable(name, tuple(arrays), tuple(arguments.items()))
     results = solve(*arrays.values())
     return results[0] if len(results) == 1 else tuple(results)

@@ -12,8 +12,8 @@ import numpy as np
 
 _PACKAGE = __package__.partition(".")[0]
 _MODULES = (
-    "ewm.adjoint", "filters.adjoint", "scans.adjoint", "scans.map_adjoint", "scans.matrix.adjoint",
-    "tridiagonal.adjoint",
+    "ewm.adjoint", "filters.adjoint", "hmm.adjoint", "scans.adjoint", "scans.map_adjoint",
+    "scans.matrix.adjoint", "tridiagonal.adjoint",
 )  # fmt: skip
 """Modules with ``RULES``."""
 _DEFAULTS = ("auto", "stream", "mean")
@@ -39,6 +39,11 @@ class Rule:
         Return the shapes and dtypes of the results. Arguments may be of any library.
     unread : tuple of str
         Arrays of which the adjoint uses only the shape and the dtype.
+    name : str, optional
+        Name of the operator of torch. The default is that of the function.
+    axes : callable, ``(arguments) -> int``, optional
+        Return the number of axes among which the argument ``axis`` is one. The default is that of
+        the first result.
     """
 
     function: Callable[..., Any]
@@ -47,6 +52,8 @@ class Rule:
     options: dict[str, tuple[str, Any]]
     outlines: Callable[[dict[str, Any]], Sequence[tuple[Any, np.dtype[Any]]]]
     unread: tuple[str, ...] = ()
+    name: str = ""
+    axes: Callable[[dict[str, Any]], int] | None = None
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -58,6 +65,12 @@ class Rule:
         """Defaults of the arguments; None for arrays."""
         options = {name: default for name, (_, default) in self.options.items()}
         return {**dict.fromkeys(self.names), **options}
+
+    def count_axes(self, arguments: dict[str, Any]) -> int:
+        """Return the number of axes among which the argument ``axis`` is one."""
+        if self.axes is not None:
+            return self.axes(arguments)
+        return len(self.outlines(arguments)[0][0])
 
     def bind(self, arguments: dict[str, Any], context: str) -> dict[str, Any]:
         """Return the arguments that the rule has, with defaults; raise TypeError for others.

@@ -98,7 +98,7 @@ def _as_tensor(value: Any, dtype: Any) -> Any:
 
 
 def _define(rule: Rule) -> Pair:
-    name = f"mgrec::{rule.function.__name__}"
+    name = f"mgrec::{rule.name or rule.function.__name__}"
     arrays = [f"Tensor{'?' * array.endswith('?')} {array.strip('?')}" for array in rule.arrays]
     # Without defaults: torch leaves out values that are defaults.
     options = [f"{schema} {key}" for key, (schema, _) in rule.options.items()]

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 import mgrec
-from mgrec import adjoint, maps, signal
+from mgrec import adjoint, hmm, maps, signal
 
 ROWS, STEPS = 3, 9
 GAPS = np.array([0.0, 1.0, 3.0, 4.0, 6.0, 7.0, 7.5, 9.0, 10.0])
@@ -213,6 +213,51 @@ def scans():
     return found
 
 
+def hidden_states(axis, marks, *arrays):
+    """The log-likelihood of observations with sequences that start at `marks`, or None."""
+    options = {"axis": axis, "reset": marks}
+    starts = np.zeros(STEPS, bool) if marks is None else np.asarray(marks)
+
+    def loop(startprob, transmat, log_frameprob):
+        matrices = np.broadcast_to(transmat, (*log_frameprob.shape, 3))
+        llf, weights = 0, startprob
+        for k in range(STEPS):
+            step = (slice(None),) * axis + (k,)
+            is_first = k == 0 or starts[k]
+            before = startprob if is_first else (weights[..., None] * matrices[step]).sum(-2)
+            weights = before * np.exp(log_frameprob[step])
+            total = weights.sum(-1, keepdims=True)
+            llf, weights = llf + np.log(total[..., 0]), weights / total
+        return llf
+
+    return Case(
+        lambda *arrays: hmm.log_likelihood(*arrays, **options),
+        lambda g, llf, *arrays: adjoint.hmm_log_likelihood(*g, *arrays, **options),
+        arrays,
+        loop,
+    )
+
+
+def likelihoods(smallest=0.0):
+    """Log-likelihoods of models whose last state has the probability `smallest` at first."""
+    found = {}
+    for axis in (0, 1):
+        shape = shape_of(axis)
+        start, matrix = abs(numbers(3)), abs(numbers(3, 3)) * np.tri(3)[::-1]
+        start[2] = matrix[0, 2] = 0
+        start, matrix = (np.maximum(x, smallest) for x in (start, matrix))
+        frames = numbers(*shape, 3)
+        name = f"along axis {axis}"
+        found[f"hidden states {name}"] = hidden_states(axis, None, start, matrix, frames)
+        matrices = abs(numbers(*shape, 3, 3)) * (matrix > 0)
+        starts = abs(numbers(ROWS, 3)) * (start > 0)
+        found[f"hidden states of matrices {name}"] = hidden_states(
+            axis, None, starts, matrices, frames
+        )
+    return found
+
+
+QUICK_LIKELIHOODS = ("hidden states along axis 1", "hidden states of matrices along axis 0")
 QUICK_SCANS = (
     "rational along axis 1 in reverse", "products along axis 0", "pairs along axis 1",
     "general matrix (+) along axis 0 in reverse", "general matrix of all steps (+) along axis 1",

@@ -8,7 +8,9 @@ import pytest
 import mgrec
 from mgrec import adjoint
 
-CASES = {**adjoint_cases.cases(), **adjoint_cases.scans()}
+REAL = {**adjoint_cases.scans(), **adjoint_cases.likelihoods()}
+CASES = {**adjoint_cases.cases(), **REAL}
+SHORT = (*adjoint_cases.QUICK_SCANS, *adjoint_cases.QUICK_LIKELIHOODS)
 MEANS = adjoint_cases.means()
 COMPLEX = adjoint_cases.cases(is_complex=True)
 
@@ -66,9 +68,7 @@ def check_shapes(case, found):
             assert np.iscomplexobj(host(gradient)) == np.iscomplexobj(argument)
 
 
-@pytest.mark.parametrize(
-    "name", marked(CASES, {*adjoint_cases.cases(), *adjoint_cases.QUICK_SCANS})
-)
+@pytest.mark.parametrize("name", marked(CASES, {*adjoint_cases.cases(), *SHORT}))
 def test_adjoint_identity(xp, name):
     """The tangent is that of a complex step, which has no cancellation."""
     case, step = CASES[name], 1e-100
@@ -131,8 +131,7 @@ def chunked(array):
 
 
 QUICK = ("recurrence along axis 1 in reverse", "lfilter with states along axis 1",
-         "tridiagonal periodic along axis 0", "ewm of segments",
-         *adjoint_cases.QUICK_SCANS)  # fmt: skip
+         "tridiagonal periodic along axis 0", "ewm of segments", *SHORT)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", marked([*CASES, *MEANS], QUICK))

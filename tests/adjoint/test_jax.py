@@ -10,9 +10,12 @@ from mgrec import signal
 jax = pytest.importorskip("jax", reason="jax is not installed (pip install 'mgrec[dev]')")
 pytestmark = pytest.mark.extended
 
-SCANS = adjoint_cases.scans()
-CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"], **SCANS}
-FEW = [name for name in CASES if "axis 0" not in name or name in adjoint_cases.QUICK_SCANS]
+# Differences of probabilities must not be negative.
+LIKELIHOODS = adjoint_cases.likelihoods(smallest=0.1)
+REAL = {**adjoint_cases.scans(), **LIKELIHOODS}
+SHORT = (*adjoint_cases.QUICK_SCANS, *adjoint_cases.QUICK_LIKELIHOODS)
+CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"], **REAL}
+FEW = [name for name in CASES if "axis 0" not in name or name in SHORT]
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +46,9 @@ def test_gradients(name):
 
     call, arrays = call_of(name)
     # The weights of a mean depend on which values are missing, and so on the values.
-    check_grads(call, arrays, order=1 if name == "ewm" else 2, modes=("rev",))
+    check_grads(
+        call, arrays, order=1 if name == "ewm" or name in LIKELIHOODS else 2, modes=("rev",)
+    )
 
 
 @pytest.mark.parametrize("name", FEW)

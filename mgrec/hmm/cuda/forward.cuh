@@ -1,4 +1,5 @@
-// The forward and the backward pass. E is the dtype of posteriors.
+// The forward and the backward pass. E is the dtype of posteriors. If NORMALISED, the weights of each
+// step are probabilities.
 //
 // A thread computes in plain numbers, scaled by powers of 2. If a number that is not 0 falls below
 // TINY, it computes its segment again in logarithms.
@@ -163,9 +164,13 @@ struct Pass : Maps {
       double shift;
       if (forward<LOG>(r, step, starts, shift, w)) return false;
       shifts += shift;
-      if (filtered)
+      if (!filtered) continue;
+      const double total = NORMALISED ? w.template log_total<LOG>() : 0.0;
 #pragma unroll (LOG ? 1 : UNROLL)
-        for (int j = 0; j < N; ++j) filtered[place_of(r, step) + j] = w.v[j];
+      for (int j = 0; j < N; ++j) {
+        filtered[place_of(r, step) + j] =
+            NORMALISED ? exp((LOG ? w.v[j] : log(w.v[j])) - total) : w.v[j];
+      }
     }
     llf[r.number] = sum + w.template log_total<LOG>() + w.power * LOG_2 + shifts;
     return true;

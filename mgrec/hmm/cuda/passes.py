@@ -31,11 +31,25 @@ def forward_backward(model: Model, has_posteriors: bool = True) -> ForwardBackwa
     (solver, operands), count = _laid_out(model), model.count
     filtered = solver.empty(_FLOAT64, count) if has_posteriors else None
     posteriors = solver.empty(model.dtype, count) if has_posteriors else None
-    text = print_pass("hmm/cuda/forward", count, _UNROLLED, (("BEST", False),), model.dtype)
+    text = _print_forward(model, False)
     directions = ("spread", "spread_back") if has_posteriors else ("spread",)
     solved = Pass(text, count * count + 3 * count + 1, count, count, directions)
     log_prob = solver.solve(solved, operands, [filtered, posteriors], sums=True)
     return ForwardBackward(log_prob, posteriors)
+
+
+def weights(model: Model) -> Any:
+    """Return the probabilities of the states of each step, given the observations up to it."""
+    (solver, operands), count = _laid_out(model), model.count
+    filtered = solver.empty(_FLOAT64, count)
+    solved = Pass(_print_forward(model, True), count * count + 3 * count + 1, count, count)
+    solver.solve(solved, operands, [filtered, None], sums=True)
+    return filtered
+
+
+def _print_forward(model: Model, is_normalised: bool) -> str:
+    constants = (("BEST", False), ("NORMALISED", is_normalised))
+    return print_pass("hmm/cuda/forward", model.count, _UNROLLED, constants, model.dtype)
 
 
 def viterbi(model: Model) -> ViterbiPath:

@@ -97,8 +97,8 @@ def scan_of_matrices(
     *, M: Any, b: Any, initial: Any, n: int, algebra: int, structure: str, axis: int, reverse: bool
 ) -> Any:
     """Solve a scan of a matrix map, given by its attributes."""
-    found = matrix(n, ALGEBRAS[algebra], structure)
-    return functions.scan(found, M, b, initial=initial, axis=axis, reverse=reverse)
+    matrix_map = matrix(n, ALGEBRAS[algebra], structure)
+    return functions.scan(matrix_map, M, b, initial=initial, axis=axis, reverse=reverse)
 
 
 def solve_matrices(
@@ -129,9 +129,9 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
 def _gradients(
     grad: Any, grad_zf: Any, w: Any, arguments: dict[str, Any], of: Sequence[str]
 ) -> Any:
-    found = matrix(arguments["n"], ALGEBRAS[arguments["algebra"]], arguments["structure"])
+    matrix_map = matrix(arguments["n"], ALGEBRAS[arguments["algebra"]], arguments["structure"])
     options = {name: arguments[name] for name in ("initial", "axis", "reverse")}
-    return matrix_gradients(found, grad, w, arguments["M"], arguments["b"], **options, of=of)
+    return matrix_gradients(matrix_map, grad, w, arguments["M"], arguments["b"], **options, of=of)
 
 
 RULES = [

@@ -184,7 +184,10 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
                 on_gpu(3, dtype), on_gpu((3, 3), dtype), on_gpu((100, 3), dtype)
             )
             for dtype in FLOATS
-            for function in (mgrec.hmm.forward_backward, mgrec.hmm.viterbi)
+            for function in (
+                mgrec.hmm.forward_backward, mgrec.hmm.viterbi,
+                partial(mgrec.adjoint.hmm_log_likelihood, 1.0),
+            )
         ),
         lambda: mgrec.hmm.sample(on_gpu(3, "f8"), on_gpu((3, 3), "f8"), on_gpu(100, "f8")),
         lambda: scan(

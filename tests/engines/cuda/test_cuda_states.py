@@ -9,7 +9,7 @@ import pytest
 from cuda_on_host import DeviceArray
 
 import mgrec
-from mgrec import hmm, statespace
+from mgrec import adjoint, hmm, statespace
 from mgrec.scans.matrix.cuda import segments
 
 pytestmark = pytest.mark.usefixtures("on_host")
@@ -246,3 +246,19 @@ def test_products_of_matrices_neither_overflow_nor_vanish() -> None:
     wanted = mgrec.scan(matrix_map, *operands, initial=initial)
     assert np.isfinite(wanted).all()
     np.testing.assert_allclose(states, wanted, rtol=1e-13)
+
+
+@pytest.mark.parametrize("reset", [None, MARKS])
+def test_gradients_of_hidden_states(reset: Any) -> None:
+    """Some weights are tiny, and some states are not possible."""
+    generator = np.random.default_rng(0)
+    matrix = generator.random((3, 3))
+    matrix[0, 2] = matrix[2, 0] = 0.0
+    frames = generator.normal(size=(2, STEPS, 3))
+    frames[0, 20] = [-800.0, -700.0, 0.0]
+    arrays = (np.array([0.5, 0.5, 0.0]), matrix, frames)
+    grad = np.array([2.0, -1.0])
+    wanted = adjoint.hmm_log_likelihood(grad, *arrays, reset=reset)
+    found = adjoint.hmm_log_likelihood(placed(grad), *map(placed, arrays), reset=placed(reset))
+    for own, exact in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(own, exact, rtol=1e-10, atol=1e-12)

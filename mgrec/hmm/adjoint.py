@@ -1,0 +1,223 @@
+"""Adjoint of the log-likelihood of hidden Markov models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.array_types import chunked_like, is_lazy
+from ..core.arrays.chunk import reversed_copy
+from ..core.arrays.elements import from_elements
+from ..solve import solve
+from ..solve.adjoint import (
+    adjoint_function,
+    along,
+    along_steps,
+    as_operand,
+    is_start,
+    refuse_second_derivative,
+    selected,
+    shifted,
+    sum_to,
+    with_axis,
+)
+from ..solve.functions import full_like, where
+from ..solve.rules import Rule, broadcast_shapes
+from .arguments import Model, backward_problem, check_model, forward_problem
+from .cuda import passes
+from .functions import log_likelihood
+from .underflow import TINY
+
+_FLOAT64 = np.dtype(np.float64)
+_LARGEST = 1e300
+"""Largest ρ of a state that is not possible, so that its product with 0 is 0."""
+
+
+@adjoint_function
+def hmm_log_likelihood(
+    grad: Any,
+    startprob: Any,
+    transmat: Any,
+    log_frameprob: Any,
+    *,
+    axis: int = -1,
+    reset: Any = None,
+    of: Sequence[str] | None = None,
+) -> tuple[Any, Any, Any]:
+    """Return the gradients of ``mgrec.hmm.log_likelihood(startprob, transmat, log_frameprob)``.
+
+    Let α_t be the probabilities of the states given the observations up to step t, q_t those given
+    all observations, and π_t = α_{t-1}·transmat, or startprob at the first step. With
+    ρ_t = q_t / π_t the gradients are
+
+        log_frameprob at t: q_t,    transmat: Σ_t α_{t-1}·ρ_tᵀ,    startprob: ρ_1
+
+    times the gradient of the log-likelihood. They are partial derivatives: nothing keeps the sums
+    of probabilities at 1.
+
+    Parameters
+    ----------
+    grad : array or float
+        Gradient of the log-likelihood of each row.
+    startprob, transmat, log_frameprob, axis, reset
+        Arguments of :func:`mgrec.hmm.log_likelihood`.
+    of : sequence of {"startprob", "transmat", "log_frameprob"}, optional
+        Arguments whose gradients are computed. The default is all.
+
+    Returns
+    -------
+    grad_startprob, grad_transmat, grad_log_frameprob : array
+        Gradients, as those of :func:`linear_recurrence`. They are nan in a sequence without a
+        possible path.
+
+    Raises
+    ------
+    NotImplementedError
+        In a second derivative of torch or jax.
+    TypeError, ValueError
+        As for :func:`mgrec.hmm.log_likelihood`.
+
+    Notes
+    -----
+    *Cost.* That of :func:`mgrec.hmm.forward_backward`; and for gradients of probabilities one more
+    pass, which finds ρ of states with π = 0.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> transmat = np.array([[0.9, 0.1], [0.1, 0.9]])
+    >>> heads = np.tile(np.log([0.5, 0.8]), (4, 1))
+    >>> grads = mgrec.adjoint.hmm_log_likelihood(1.0, [0.5, 0.5], transmat, heads)
+    >>> grads[1].round(3)
+    array([[0.504, 1.179],
+           [1.179, 2.568]])
+    """
+    refuse_second_derivative("hmm.log_likelihood", grad)
+    grad = as_operand("grad", grad)
+    model = check_model(startprob, transmat, log_frameprob, axis, reset, "stream")
+    wanted = selected(of, {"startprob": 1, "transmat": 1, "log_frameprob": 1})
+    grad_start = grad_matrix = grad_frames = None
+    posteriors, filtered = _posteriors(model)
+    weight = along_steps(grad, posteriors[..., 0], model.axis)[..., None]
+    if "log_frameprob" in wanted:
+        grad_frames = sum_to(weight * posteriors, model.log_frameprob)
+    if not wanted & {"startprob", "transmat"}:
+        return None, None, grad_frames
+    first = is_start(model.shape, model.axis, model.marks, posteriors)[..., None]
+    zero = full_like(filtered, 0)
+    before = where(first, zero, shifted(filtered, model.axis, -1))
+    predicted = where(
+        first,
+        zero + with_axis(model.startprob, filtered, model.axis),
+        _product(before, model.transmat),
+    )
+    ratios = weight * _ratios(posteriors, _weights(_backward(model)), predicted, model.axis)
+    if "startprob" in wanted:
+        grad_start = sum_to(where(first, ratios, zero).sum(model.axis), model.startprob)
+    if "transmat" in wanted:
+        later, count = where(first, zero, ratios), model.count
+        if model.transmat.ndim == 2:
+            rows, columns = (values.reshape(-1, count) for values in (before, later))
+            grad_matrix = sum_to(rows.swapaxes(0, 1) @ columns, model.transmat)
+        else:
+            grad_matrix = sum_to(before[..., None] * later[..., None, :], model.transmat)
+    return grad_start, grad_matrix, grad_frames
+
+
+def _posteriors(model: Model) -> tuple[Any, Any]:
+    """Return the probabilities of the states given all observations, and given those so far."""
+    if not model.is_on_host:
+        return passes.forward_backward(model).posteriors, passes.weights(model)
+    filtered = solve(forward_problem(model))
+    posteriors = solve(backward_problem(model, filtered))
+    return from_elements(posteriors, model.dtype, (model.count,)), _decoded(model, filtered)
+
+
+def _weights(model: Model) -> Any:
+    """Return the weights of the states given the observations so far, with a sum of 1."""
+    if not model.is_on_host:
+        return reversed_copy(passes.weights(model), model.axis)
+    return reversed_copy(_decoded(model, solve(forward_problem(model))), model.axis)
+
+
+def _decoded(model: Model, filtered: Any) -> Any:
+    """Return weights from the result of the pass "forward", of which the tiny are logarithms."""
+    weights = from_elements(filtered, _FLOAT64, (model.count,))
+    return where(weights < 0, np.exp(where(weights < 0, weights, full_like(weights, 0))), weights)
+
+
+def _backward(model: Model) -> Model:
+    """Return the model whose weights are those of the observations from each step on.
+
+    Its steps are in reverse, its matrices transposed, and each state is as probable at first.
+    """
+
+    def in_reverse(array: Any, numbers: int, step: int) -> Any:
+        leading = array[(..., *[0] * numbers)]
+        axis = along(leading, len(model.shape), model.axis)
+        if axis is None:
+            return array
+        return reversed_copy(shifted(array, axis, 1) if step else array, axis)
+
+    return replace(
+        model,
+        startprob=full_like(model.startprob, 1),
+        transmat=in_reverse(model.transmat, 2, 1).swapaxes(-1, -2),
+        log_frameprob=in_reverse(model.log_frameprob, 1, 0),
+        marks=None if model.marks is None else in_reverse(model.marks, 0, 1),
+    )
+
+
+def _product(weights: Any, matrices: Any) -> Any:
+    if matrices.ndim == 2:
+        return weights @ matrices
+    return (weights[..., None] * matrices).sum(-2)
+
+
+def _ratios(posteriors: Any, later: Any, predicted: Any, axis: int) -> Any:
+    """Return the posteriors divided by the probabilities before the observation."""
+    if not is_lazy(posteriors):
+        return _ratios_of_chunk(posteriors, later, predicted)
+    later, predicted = chunked_like(later, posteriors), chunked_like(predicted, posteriors)
+    return posteriors.map_blocks(_ratios_of_chunk, later, predicted, dtype=_FLOAT64)
+
+
+def _ratios_of_chunk(posteriors: Any, later: Any, predicted: Any) -> Any:
+    """Return ρ; of states that are not possible from the weights of later observations."""
+    with np.errstate(all="ignore"):
+        scaled = np.minimum(later / (predicted * later).sum(-1, keepdims=True), _LARGEST)
+        return np.where(predicted > TINY, posteriors / predicted, np.where(later > 0, scaled, 0.0))
+
+
+def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    shapes = arguments["transmat"].shape[:-2], arguments["log_frameprob"].shape[:-1]
+    shape = list(broadcast_shapes(*shapes))
+    del shape[arguments["axis"]]
+    return [(tuple(shape), _FLOAT64)]
+
+
+def _axes(arguments: dict[str, Any]) -> int:
+    shapes = arguments["transmat"].shape[:-2], arguments["log_frameprob"].shape[:-1]
+    return max(map(len, shapes))
+
+
+def _gradients(
+    grad: Any, grad_zf: Any, llf: Any, arguments: dict[str, Any], of: Sequence[str]
+) -> Any:
+    return hmm_log_likelihood.compose(grad, **arguments, of=of)  # type: ignore[attr-defined]
+
+
+RULES = [
+    Rule(
+        log_likelihood,
+        _gradients,
+        ("startprob", "transmat", "log_frameprob"),
+        {"axis": ("int", -1)},
+        _outlines,
+        name="hmm_log_likelihood",
+        axes=_axes,
+    )
+]
