@@ -313,10 +313,10 @@ def choose_team(groups: int, tiles: int, resident: int) -> int:
 _MOST_CHANNELS = 32
 """Most channels of a tile. 64 of them, divided into hundreds of rows, each started early from 0,
 ran at 0.50 of the floor by lanes of the plain loop."""
-_LINES, _FEWEST_LINES, _MOST_LINES = (128, 64, 32), 4, 8
-"""Bytes of a line, the widest of which there are enough, and the fewest and most lines: 128 columns
-ran at 0.75 of the floor in lines of 128 bytes, at 0.69 in lines of 64, and at 0.66 by tiles of 32
-columns; 64 columns at 0.73 in lines of 64 bytes and at 0.70 in lines of 128."""
+_LINES, _MOST_LINES = (128, 64, 32), 8
+"""Bytes of a line, the widest that divides a step into several, and the most lines: 128 columns ran
+at 0.75 of the floor in lines of 128 bytes, at 0.69 in lines of 64, and at 0.66 by tiles of 32
+columns; 64 columns at 0.70 in lines of 128 bytes and at 0.67 in lines of 64."""
 _THREADS, _OTHER_THREADS = 256, {(2, 16): 192, (1, 24): 192}
 """Threads, and those by the numbers of streams and channels: 16 channels with coefficient arrays
 ran at 0.82 of the floor, with 256 threads at 0.78; 24 with a constant one at 0.74 and 0.54."""
@@ -366,9 +366,9 @@ def _choose_lines(chunk: Chunk, source: Source, device: Device) -> Layout | None
     """Choose the layout of tiles of one line; None if lines do not fit, or are many."""
     outers, steps, inners = chunk.shape
     size = chunk.dtype.itemsize
-    counts = {line: outers * inners * size // line for line in _LINES if not inners * size % line}
-    line = next((line for line, count in counts.items() if count >= _FEWEST_LINES), 0)
-    if not line or counts[line] > _MOST_LINES or not source.is_aligned:
+    line = next((line for line in _LINES if inners * size % line == 0), 0)
+    count = outers * inners * size // line if line else 0
+    if not 1 < count <= _MOST_LINES or not source.is_aligned:
         return None
     layout = _channel_layout(chunk, source, line // size, 0, _THREADS)
     tile = steps_of_tile(layout, size)
@@ -379,7 +379,7 @@ def _choose_lines(chunk: Chunk, source: Source, device: Device) -> Layout | None
     stages = min(layout.stages, (device.shared_bytes - _SPANS) // tile_bytes)
     return replace(
         layout, lines=True, bulk=False,
-        team=choose_team(counts[line], -(-steps // tile), device.multiprocessors),
+        team=choose_team(count, -(-steps // tile), device.multiprocessors),
         stages=stages if stages > 2 else 0, distance=1,
     )  # fmt: skip
 
