@@ -49,6 +49,8 @@ class Backend:
         Whether kernels take a state that all rows share as one number.
     compiles_maps : bool
         Whether `determine` compiles all functions of a transfer map, ``compose`` included.
+    reads_narrow : bool
+        Whether kernels of filters and of contiguous rows read and write float16 and bfloat16.
     repairs_segments : bool
         Whether kernels of segments solve rows again whose summaries are not valid.
     compiles_shapes : bool
@@ -71,6 +73,7 @@ class Backend:
     is_asynchronous: ClassVar[bool] = False
     broadcasts_state: ClassVar[bool] = False
     compiles_maps: ClassVar[bool] = False
+    reads_narrow: ClassVar[bool] = False
     repairs_segments: ClassVar[bool] = True
     compiles_shapes: ClassVar[bool] = False
     names_kernels: ClassVar[bool] = False

@@ -11,13 +11,14 @@ import numpy as np
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.chunk import reversed_copy
 from ..core.arrays.interop import library_of
+from ..core.arrays.narrow import computed_dtype
 from ..core.arrays.validation import as_axis
 from ..core.backends import backend_of
-from ..solve.adjoint import adjoint_function, conj, inner, part, selected, sum_to
+from ..solve.adjoint import adjoint_function, conj, inner, part, selected, sum_to, widened
 from ..solve.functions import concatenate, flip, full_like
-from ..solve.rules import Rule, common_dtype
+from ..solve.rules import Rule, numpy_dtype
 from . import causal
-from .arguments import as_sections, as_signal, as_transfer_function
+from .arguments import as_sections, as_signal, as_transfer_function, signal_dtype
 
 
 @adjoint_function
@@ -85,8 +86,10 @@ def lfilter(
     array([-2.75, -2.  ])
     """
     if library_of(x) is None:
-        x, (b, a) = as_signal(x), as_transfer_function(b, a)
+        x, (b, a) = as_signal(x, takes_bfloat16=True), as_transfer_function(b, a)
     names = selected(of, {"b": b, "a": a, "x": x, "zi": zi})
+    signal, states = x, zi
+    grad, y, x, zi = map(widened, (grad, y, x, zi))
     axis, order = as_axis(axis, x.shape), max(len(b), len(a)) - 1
     scale = 1 / conj(a[0])
     numerator, denominator = (_padded(conj(c) * scale, order + 1) for c in (b, a))
@@ -99,7 +102,7 @@ def lfilter(
         states = _states(numerator, denominator, grad_zf, axis)
         return flip(causal.lfilter(numerator, denominator, backward, axis, states)[0], axis)
 
-    grad_x = sum_to(filtered(numerator), x) if "x" in names else None
+    grad_x = sum_to(filtered(numerator), signal) if "x" in names else None
     if names <= {"x"}:
         return None, None, grad_x, None
     adjoint = filtered(_padded(full_like(denominator[:1], 1), order + 1))
@@ -107,7 +110,7 @@ def lfilter(
         adjoint = concatenate([adjoint, grad_zf], axis)
     grad_zi = None
     if "zi" in names:
-        grad_zi = sum_to(_first(adjoint, axis, order), zi)
+        grad_zi = sum_to(_first(adjoint, axis, order), states)
     if not names & {"b", "a"}:
         return None, None, grad_x, grad_zi
     of_numerator = _correlations(adjoint, x, axis, len(b))
@@ -174,12 +177,14 @@ def sosfilt(
     array([[ 1.75,  1.5 ,  1.  ,  0.  , -2.  , -1.  ]])
     """
     if library_of(x) is None:
-        x, sos = as_signal(x), as_sections(sos)
+        x, sos = as_signal(x, takes_bfloat16=True), as_sections(sos)
     names, axis = selected(of, {"sos": sos, "x": x, "zi": zi}), as_axis(axis, x.shape)
+    signal, before = x, zi
+    grad, y, x, zi = map(widened, (grad, y, x, zi))
     if names <= {"x"} and grad_zf is None:
         backward = flip(grad, axis) if library_of(grad) else reversed_copy(grad, axis)
         backward = causal.sosfilt(flip(conj(sos), 0), backward, axis)
-        return None, sum_to(flip(backward, axis), x), None
+        return None, sum_to(flip(backward, axis), signal), None
     sections = [(section[:3], section[3:]) for section in sos]
     states = [None] * len(sections) if zi is None else list(zi)
     signals = [x]
@@ -200,8 +205,8 @@ def sosfilt(
         if "zi" in names:
             of_states.append(grad_state[None])
     grad_sos = sum_to(concatenate(of_sections[::-1], 0), sos) if "sos" in names else None
-    grad_zi = sum_to(concatenate(of_states[::-1], 0), zi) if "zi" in names else None
-    return grad_sos, sum_to(grad, x) if "x" in names else None, grad_zi
+    grad_zi = sum_to(concatenate(of_states[::-1], 0), before) if "zi" in names else None
+    return grad_sos, sum_to(grad, signal) if "x" in names else None, grad_zi
 
 
 def _padded(coefficients: Any, length: int) -> Any:
@@ -263,12 +268,13 @@ def _like(coefficients: Any, array: Any) -> Any:
 def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     x, zi = arguments["x"], arguments["zi"]
     coefficients = [arguments[name] for name in ("sos", "b", "a") if name in arguments]
-    dtype = common_dtype(*coefficients, x, zi)
+    dtypes = [numpy_dtype(array) for array in coefficients]
+    dtype = signal_dtype(dtypes, numpy_dtype(x), None if zi is None else numpy_dtype(zi))
     if zi is None:
         return [(x.shape, dtype)]
     shape, sections = list(x.shape), [len(c) for c in coefficients if c.ndim == 2]
     shape[arguments["axis"]] = 2 if sections else max(map(len, coefficients)) - 1
-    return [(x.shape, dtype), ((*sections, *shape), dtype)]
+    return [(x.shape, dtype), ((*sections, *shape), computed_dtype(dtype))]
 
 
 def _compose(
@@ -279,6 +285,20 @@ def _compose(
 
 _AXIS = {"axis": ("int", -1)}
 RULES = [
-    Rule(causal.lfilter, partial(_compose, lfilter), ("b", "a", "x", "zi?"), _AXIS, _outlines),
-    Rule(causal.sosfilt, partial(_compose, sosfilt), ("sos", "x", "zi?"), _AXIS, _outlines),
+    Rule(
+        causal.lfilter,
+        partial(_compose, lfilter),
+        ("b", "a", "x", "zi?"),
+        _AXIS,
+        _outlines,
+        takes_bfloat16=True,
+    ),
+    Rule(
+        causal.sosfilt,
+        partial(_compose, sosfilt),
+        ("sos", "x", "zi?"),
+        _AXIS,
+        _outlines,
+        takes_bfloat16=True,
+    ),
 ]

@@ -10,6 +10,7 @@ import numpy as np
 from ..core.arrays.array_types import check_same_device, to_host
 from ..core.arrays.chunk import move_axis
 from ..core.arrays.interop import to_native
+from ..core.arrays.narrow import computed_dtype, is_bfloat16, is_narrow, result_type
 from ..core.arrays.validation import as_any_array, as_axis, check_dtype
 from ..core.contract.problem import Problem
 from .cascade import Cascade
@@ -18,10 +19,10 @@ from .recurrence import FilterRecurrence, filter_problem
 _SUPPORTED = "fdFD"
 
 
-def as_signal(x: Any, name: str = "x") -> Any:
+def as_signal(x: Any, name: str = "x", takes_bfloat16: bool = False) -> Any:
     """Return a NumPy, CuPy or Dask array with at least one axis."""
     array = as_any_array(name, x)
-    check_dtype(name, array, x, "?")
+    check_dtype(name, array, x, "?", takes_bfloat16)
     if array.ndim == 0:
         raise ValueError(f"{name} must be at least 1-D; got a single value of {array.dtype}")
     return array
@@ -31,7 +32,9 @@ def as_coefficients(name: str, values: Any) -> np.ndarray:
     """Return coefficients of any array library as a NumPy array."""
     values = to_native(name, values)
     array = to_host(as_any_array(name, values))
-    check_dtype(name, array, values, "?")
+    check_dtype(name, array, values, "?", takes_bfloat16=True)
+    if is_bfloat16(array.dtype):
+        return array.astype(np.float32)
     return array.astype(np.int8) if array.dtype.kind == "b" else array
 
 
@@ -78,6 +81,22 @@ def result_dtype(*arrays: Any) -> np.dtype[Any]:
     return dtype
 
 
+def signal_dtype(
+    coefficients: Sequence[np.dtype[Any]], signal: np.dtype[Any], states: np.dtype[Any] | None
+) -> np.dtype[Any]:
+    """Return the dtype of the results of a causal filter: :func:`result_dtype`, or a narrow one.
+
+    Real coefficients do not promote bfloat16, nor real states any narrow dtype.
+    """
+    if is_bfloat16(signal):
+        coefficients = [dtype for dtype in coefficients if dtype.kind == "c"]
+    dtype = result_type([*coefficients, signal])
+    if is_narrow(dtype) and (states is None or states.kind != "c"):
+        return dtype
+    dtypes = [computed_dtype(dtype), *([] if states is None else [computed_dtype(states)])]
+    return result_dtype(*(np.empty(0, dtype) for dtype in dtypes))
+
+
 def as_result_dtype(dtype: Any, computed: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype of results that a caller wants, by default that of the computation."""
     if dtype is None:
@@ -95,32 +114,38 @@ def as_result_dtype(dtype: Any, computed: np.dtype[Any]) -> np.dtype[Any]:
 
 def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     """Validate the arguments of ``lfilter``; `zi` has the states along `axis`."""
-    x, (b, a) = as_signal(x), as_transfer_function(b, a)
+    x, (b, a) = as_signal(x, takes_bfloat16=True), as_transfer_function(b, a)
     axis, cascade = as_axis(axis, x.shape), Cascade.of_polynomials(b, a)
     if zi is None:
-        return filter_problem(cascade, x, None, axis, result_dtype(b, a, x), out)
+        return filter_problem(
+            cascade, x, None, axis, signal_dtype((b.dtype, a.dtype), x.dtype, None), out
+        )
     expected = (*x.shape[:axis], cascade.states, *x.shape[axis + 1 :])
     zi = _as_states(zi, x, expected, fixed=(axis,))
-    return filter_problem(cascade, x, move_axis(zi, axis, 0), axis, result_dtype(b, a, x, zi), out)
+    dtype = signal_dtype((b.dtype, a.dtype), x.dtype, zi.dtype)
+    return filter_problem(cascade, x, move_axis(zi, axis, 0), axis, dtype, out)
 
 
 def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     """Validate the arguments of ``sosfilt``; `zi` has the shape (sections, ..., 2, ...)."""
-    x, sos = as_signal(x), as_sections(sos)
+    x, sos = as_signal(x, takes_bfloat16=True), as_sections(sos)
     axis, cascade = as_axis(axis, x.shape), Cascade.of_sections(sos)
     if zi is None:
-        return filter_problem(cascade, x, None, axis, result_dtype(sos, x), out)
+        return filter_problem(
+            cascade, x, None, axis, signal_dtype((sos.dtype,), x.dtype, None), out
+        )
     expected = (len(sos), *x.shape[:axis], 2, *x.shape[axis + 1 :])
     zi = _as_states(zi, x, expected, fixed=range(len(expected)))
     carry_in = move_axis(zi, axis + 1, 0).swapaxes(0, 1)
     carry_in = carry_in.reshape((cascade.states, *carry_in.shape[2:]))
-    return filter_problem(cascade, x, carry_in, axis, result_dtype(sos, x, zi), out)
+    dtype = signal_dtype((sos.dtype,), x.dtype, zi.dtype)
+    return filter_problem(cascade, x, carry_in, axis, dtype, out)
 
 
 def _as_states(zi: Any, x: Any, expected: tuple[Any, ...], fixed: Sequence[int]) -> Any:
     """Return states of the shape `expected`; axes that are not `fixed` may have length 1."""
     array = as_any_array("zi", zi)
-    check_dtype("zi", array, zi, "?")
+    check_dtype("zi", array, zi, "?", takes_bfloat16=True)
     check_same_device([("x", x)], [("zi", array)])
     is_valid = array.ndim == len(expected) and all(
         length == size or size != size or (length == 1 and k not in fixed)

@@ -51,7 +51,8 @@ def lfilter(
     -------
     y : array or dask.array.Array
         Filtered signal, of the shape and the chunks of `x` and of the dtype
-        ``numpy.result_type(b, a, x, zi)``. `out` is returned if it is given.
+        ``numpy.result_type(b, a, x, zi)``. A signal of bfloat16 keeps its dtype, see
+        :ref:`guide-narrow`. `out` is returned if it is given.
     zf : array or dask.array.Array
         States after the last sample, only if `zi` is given. They are lazy if `y` is. For a
         DataArray they have the dimension "state", or that of `zi`, in place of `axis`.
@@ -59,8 +60,7 @@ def lfilter(
     Raises
     ------
     NotImplementedError
-        If the result would not be float32, float64, complex64 or complex128. Integers alone raise
-        it, as in SciPy.
+        If the signal and the coefficients are integers, as in SciPy.
     TypeError
         If an array is masked, its dtype is not numeric with at most 64 bits a component, or `out`
         has the wrong array type or is given for a Dask array.
@@ -136,7 +136,8 @@ def sosfilt(
     -------
     y : array or dask.array.Array
         Filtered signal, of the shape and the chunks of `x` and of the dtype
-        ``numpy.result_type(sos, x, zi)``. `out` is returned if it is given.
+        ``numpy.result_type(sos, x, zi)``. A signal of bfloat16 keeps its dtype, see
+        :ref:`guide-narrow`. `out` is returned if it is given.
     zf : array or dask.array.Array
         States after the last sample, only if `zi` is given. They are lazy if `y` is. For a
         DataArray the first dimension is "section", and "state" is in place of `axis`, or they have
@@ -145,8 +146,7 @@ def sosfilt(
     Raises
     ------
     NotImplementedError
-        If the result would not be float32, float64, complex64 or complex128. Integers alone raise
-        it, as in SciPy.
+        If the signal and the coefficients are integers, as in SciPy.
     TypeError
         If an array is masked, its dtype is not numeric with at most 64 bits a component, or `out`
         has the wrong array type or is given for a Dask array.

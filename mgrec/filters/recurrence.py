@@ -11,7 +11,8 @@ import numpy as np
 
 from ..core.algebra.exact import exact_product, exact_sum
 from ..core.arrays.array_types import cast
-from ..core.arrays.chunk import Chunk, canonical_shape, is_uncopied
+from ..core.arrays.chunk import Chunk, as_result, canonical_shape, is_uncopied
+from ..core.arrays.narrow import computed_dtype
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
@@ -132,15 +133,22 @@ class FilterRecurrence(Chain):
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
         chunk = self.lay_out(inputs, shape)
-        result = (out[0] if out else backend.empty(shape, self.dtype)).reshape(chunk.shape)
+        written = self.written_dtype(backend)
+        is_target = out and written == self.result_dtype
+        result = (out[0] if is_target else backend.empty(shape, written)).reshape(chunk.shape)
         carry_out = backend.kernels(self.family).determine(self.cascade, chunk, carry_in, result)
-        return (result.reshape(shape),), carry_out
+        return (as_result(result, shape, self.result_dtype),), carry_out
+
+    def written_dtype(self, backend: Backend) -> np.dtype[Any]:
+        return self.result_dtype if backend.reads_narrow else self.dtype
 
     @property
     def is_contractive(self) -> bool:
         return self.cascade.states > 0 and self.cascade.radius < 1
 
     def overlapped(self, lengths: Sequence[float]) -> OverlappedFilter | None:
+        if self.result_dtype != self.dtype:
+            return None
         is_finite = self.block_dtypes[0].kind in "biu"
         reach = reach_over_chunks(self.cascade, lengths, is_finite)
         return None if reach is None else OverlappedFilter(self.cascade, self.dtype, reach)
@@ -196,9 +204,10 @@ def filter_problem(
     `carry_in` (states, *rows) has the states before the first sample, None for 0. The rows are the
     axes of x without `axis`, each full or of length 1.
     """
+    result_dtype, dtype = dtype, computed_dtype(dtype)
     recurrence = FilterRecurrence(
         dtype=dtype,
-        result_dtype=dtype,
+        result_dtype=result_dtype,
         varying=((True,) * x.ndim,),
         block_dtypes=(x.dtype,),
         axis=axis,

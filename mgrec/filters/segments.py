@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.array_types import to_host
-from ..core.arrays.chunk import Chunk, as_contiguous, canonical_shape
+from ..core.arrays.chunk import Chunk, as_contiguous, as_result, canonical_shape
 from ..core.backends import backend_of
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
 from ..core.contract.problem import Problem, varying
@@ -146,6 +146,7 @@ class SegmentedFilter(FilterRecurrence):
             if self.returns_final_state:
                 carry_out[:, part.rows] = to_host(after)[:, :, 0]
         result = filtered[:-1].reshape(outer, inner, steps).swapaxes(1, 2).reshape(shape)
+        result = as_result(result, shape, self.result_dtype)
         if out:
             out[0][...] = result
             result = out[0]

@@ -12,6 +12,7 @@ from ..core.algebra.transfer_map import TransferMap, affine
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.chunk import canonical_shape, shape_of
 from ..core.arrays.interop import library_of
+from ..core.arrays.narrow import is_narrow
 from ..core.arrays.validation import as_axis, as_flag
 from ..core.backends import backend_of
 from ..solve.adjoint import (
@@ -24,6 +25,7 @@ from ..solve.adjoint import (
     shifted,
     sum_to,
     times_shifted,
+    widened,
     with_axis,
 )
 from ..solve.rules import Rule, broadcast_shapes, common_dtype
@@ -95,24 +97,25 @@ def linear_recurrence(
     if isinstance(s, Coefficient) or isinstance(t, Coefficient):
         raise TypeError("s and t must be arrays or numbers; got a Coefficient, without gradients")
     s, t, initial = as_operand("s", s), as_operand("t", t), as_operand("initial", initial)
-    names = selected(of, {"s": s, "t": t, "initial": initial})
+    names, operands = selected(of, {"s": s, "t": t, "initial": initial}), (s, t, initial)
     axis, forward = as_axis(axis, w.shape), 1 if not as_flag("reverse", reverse) else -1
     axis_of_s = along(s, w.ndim, axis)
     if axis_of_s is not None and _is_uncopied(s, grad):
         adjoint = _solve_uncopied(s, grad, axis, forward == 1)
     else:
+        grad, w, s, t, initial = map(widened, (grad, w, s, t, initial))
         following = conj(s) if axis_of_s is None else shifted(conj(s), axis_of_s, forward)
         adjoint = functions.linear_recurrence(following, grad, axis=axis, reverse=forward == 1)
     first = (0, 1) if forward == 1 else (-1, None)
     grad_s = grad_initial = None
     if "s" in names:
         edge = None if initial is None else with_axis(initial, w, axis)
-        grad_s = sum_to(times_shifted(adjoint, w, axis, -forward, edge), s)
+        grad_s = sum_to(times_shifted(adjoint, w, axis, -forward, edge), operands[0])
     if "initial" in names:
         first_s = conj(s) if axis_of_s is None else part(conj(s), axis_of_s, *first)
         row = (first_s * part(adjoint, axis, *first))[(slice(None),) * axis + (0,)]
-        grad_initial = sum_to(row, initial)
-    return grad_s, sum_to(adjoint, t) if "t" in names else None, grad_initial
+        grad_initial = sum_to(row, operands[2])
+    return grad_s, sum_to(adjoint, operands[1]) if "t" in names else None, grad_initial
 
 
 def _lift(s: Any, t: Any) -> tuple[Any, Any]:
@@ -137,10 +140,14 @@ another row, even if that is nan or inf."""
 
 
 def _is_uncopied(s: Any, grad: Any) -> bool:
-    """Return whether `_solve_uncopied` can be called: real CuPy arrays in C order."""
+    """Return whether `_solve_uncopied` can be called: real CuPy arrays in C order.
+
+    Sums of narrow rows over axes are computed in float32, after a cast.
+    """
     if library_of(grad) or is_lazy(grad) or is_lazy(s) or backend_of(grad).is_host:
         return False
-    has_same_form = shape_of(s) == grad.shape and s.dtype == grad.dtype and grad.dtype.char in "fd"
+    is_real = grad.dtype.char in "fd" or is_narrow(grad.dtype)
+    has_same_form = shape_of(s) == grad.shape and s.dtype == grad.dtype and is_real
     return has_same_form and grad.size > 0 and s.flags.c_contiguous and grad.flags.c_contiguous
 
 
@@ -196,5 +203,6 @@ RULES = [
         {"axis": ("int", -1), "reverse": ("bool", False)},
         _outlines,
         unread=("t",),
+        takes_bfloat16=True,
     ),
 ]

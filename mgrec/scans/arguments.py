@@ -11,6 +11,8 @@ from ..core.algebra.coefficient import Coefficient
 from ..core.algebra.segmented_map import segmented
 from ..core.algebra.transfer_map import TransferMap, affine, signed_affine
 from ..core.arrays.array_types import cast, check_same_device, is_lazy
+from ..core.arrays.chunk import canonical_shape
+from ..core.arrays.narrow import computed_dtype, is_narrow, result_type
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import (
     arrays_of,
@@ -49,9 +51,15 @@ def check(
     shape = broadcast_shape(checked)
     axis = as_axis(axis, shape)
     result_dtype = _result_dtype(checked, states, kinds)
-    dtype = np.dtype(np.float32) if result_dtype == np.float16 else result_dtype
+    dtype = computed_dtype(result_dtype)
     is_cast = transfer_map.capabilities.casts_operands
-    promoted = [_promoted(name, value, dtype, is_cast) for name, value in checked.items()]
+    uncast = set()
+    if dtype != result_dtype and is_cast and reset is None and method == "auto":
+        uncast = _uncast(checked, states, shape, axis, result_dtype)
+    promoted = [
+        value if name in uncast else _promoted(name, value, dtype, is_cast)
+        for name, value in checked.items()
+    ]
     initial_states = tuple([as_state(state, dtype, shape, axis) for state in states])
     reverse = as_flag("reverse", reverse)
     checks_laws = transfer_map.check_laws
@@ -88,7 +96,7 @@ def _checked(
     states = initial if isinstance(initial, tuple) else (initial,)
     if isinstance(initial, tuple) and len(initial) < 2:
         raise ValueError("initial must be a scalar where the state is one; got a tuple of 1")
-    states = tuple([as_array("initial", state) for state in states])
+    states = tuple([as_array("initial", state, takes_bfloat16=True) for state in states])
     named = [(name, array) for name, value in checked.items() for array in arrays_of([value])]
     resets = [] if reset is None else [("reset", reset)]
     check_same_device([*named, *resets], [("initial", state) for state in states])
@@ -120,16 +128,34 @@ def _operand(name: str, value: Any) -> Any:
     if isinstance(value, Coefficient):
         arrays = [as_array(f"array {k} of {name}", array) for k, array in enumerate(value.arrays)]
         return Coefficient.of(value.function, *arrays)
-    return as_array(name, value)
+    return as_array(name, value, takes_bfloat16=True)
+
+
+def _uncast(
+    operands: dict[str, Any], states: Sequence[Any], shape: tuple[Any, ...], axis: int,
+    dtype: np.dtype[Any],
+) -> set[str]:  # fmt: skip
+    """Return the names of operands of a narrow dtype that kernels read without a cast.
+
+    These are contiguous rows of the shape and the dtype of the results.
+    """
+    arrays = [*operands.values(), *states]
+    reads_rows = (
+        common_backend(arrays).reads_narrow
+        and not any(is_lazy(array) or isinstance(array, Coefficient) for array in arrays)
+        and canonical_shape(shape, axis)[2] == 1
+    )
+    rows = {name for name, x in operands.items() if getattr(x, "shape", None) == shape}
+    return {name for name in rows if operands[name].dtype == dtype} if reads_rows else set()
 
 
 def _result_dtype(operands: dict[str, Any], states: Sequence[Any], kinds: str) -> np.dtype[Any]:
     values = [v for v in operands.values() if not isinstance(v, Coefficient)]
     promoting = [getattr(value, "dtype", value) for value in (*values, *states)]
-    dtype = np.result_type(*promoting)
+    dtype = result_type(promoting)
     if dtype.kind in "iu" and (len(values) < len(operands) or "i" not in kinds):
         dtype = np.result_type(dtype, 1.0)
-    if dtype.kind not in kinds:
+    if dtype.kind not in kinds and not is_narrow(dtype):
         raise TypeError(f"{', '.join(operands)} must be real; got {dtype}")
     return dtype
 
@@ -142,8 +168,7 @@ def _promoted(name: str, value: Any, dtype: np.dtype[Any], is_cast: bool) -> Any
         return as_scalar(name, value, dtype)
     if is_cast:
         return cast(value, dtype)
-    native = np.dtype(np.float32) if value.dtype == np.float16 else value.dtype
-    return cast(value, native)
+    return cast(value, computed_dtype(value.dtype))
 
 
 def _slots(operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -70,9 +70,9 @@ def linear_recurrence(
     -------
     array or dask.array.Array
         w, of the broadcast shape and of dtype ``numpy.result_type(s, t, initial)``, computed in
-        that dtype (float16 in float32). The array type is that of the operands: NumPy, CuPy on the
-        operands' device and the current stream, or a lazy Dask array with the chunks of `t` if any
-        operand is a Dask array. `out` is returned if it is given.
+        that dtype (float16 and bfloat16 in float32). The array type is that of the operands: NumPy,
+        CuPy on the operands' device and the current stream, or a lazy Dask array with the chunks
+        of `t` if any operand is a Dask array. `out` is returned if it is given.
 
     Raises
     ------
@@ -233,8 +233,8 @@ def scan(
     array, dask.array.Array, or tuple of these
         State after each step, one array for each scalar of the state, of dtype
         ``numpy.result_type`` of the operands and `initial`. States and maps are computed in that
-        dtype (float16 in float32), so that a map of your own over integers keeps no fractions.
-        ``maps.mobius`` converts integers to float64.
+        dtype (float16 and bfloat16 in float32), so that a map of your own over integers keeps no
+        fractions. ``maps.mobius`` converts integers to float64.
 
     Raises
     ------

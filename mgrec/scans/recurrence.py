@@ -55,6 +55,10 @@ class TransferRecurrence(Chain):
     def results(self) -> int:
         return self.states
 
+    def written_dtype(self, backend: Backend) -> np.dtype[Any]:
+        # Kernels that read float16 or bfloat16 also write it.
+        return self.result_dtype if self.result_dtype in self.block_dtypes else self.dtype
+
     @property
     def indexed_by(self) -> str:
         return "a Coefficient" if any(isinstance(slot, tuple) for slot in self.operands) else ""
@@ -91,9 +95,9 @@ class TransferRecurrence(Chain):
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
         chunk = self.lay_out(inputs, shape)
-        # float16 is computed in float32, and cast at the end.
-        targets = out if self.dtype == self.result_dtype else ()
-        results = targets or [backend.empty(chunk.shape, self.dtype) for _ in range(self.states)]
+        written = self.written_dtype(backend)
+        targets = out if written == self.result_dtype else ()
+        results = targets or [backend.empty(chunk.shape, written) for _ in range(self.states)]
         results = tuple([array.reshape(chunk.shape) for array in results])
         backend.kernels(self.family).determine(self.transfer_map, chunk, carry_in, results)
         self._check_laws(backend, chunk, carry_in, results)
@@ -136,7 +140,7 @@ class TransferRecurrence(Chain):
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
     ) -> PreparedSolver | None:
         prepare = backend.kernels(self.family).prepare_solver
-        if prepare is None or self.dtype != self.result_dtype:
+        if prepare is None or self.written_dtype(backend) != self.result_dtype:
             return None
         chunk, carry_in = self.lay_out(inputs, shape), self.whole_carry_in(backend, initial, shape)
         laid_out = [

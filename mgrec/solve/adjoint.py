@@ -9,9 +9,10 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from ..core.arrays.array_types import chunked_like, is_lazy
+from ..core.arrays.array_types import cast, chunked_like, is_lazy
 from ..core.arrays.chunk import shape_of
 from ..core.arrays.interop import library_of, require_native, result_converter
+from ..core.arrays.narrow import computed_dtype
 from ..core.arrays.validation import as_array
 from ..core.backends import backend_of
 from ..distributed.expressions import accepts_expressions, leaves
@@ -43,7 +44,16 @@ def adjoint_function(compose: Callable[Arguments, Any]) -> Callable[Arguments, A
 
 def as_operand(name: str, value: Any) -> Any:
     """Return an operand as an array; None, numbers, and arrays of other libraries unchanged."""
-    return value if value is None or library_of(value) else as_array(name, value)
+    if value is None or library_of(value):
+        return value
+    return as_array(name, value, takes_bfloat16=True)
+
+
+def widened(values: Any) -> Any:
+    """Return arrays of float16 and bfloat16 as float32; arrays of torch and jax unchanged."""
+    if values is None or library_of(values) or not hasattr(values, "dtype"):
+        return values
+    return cast(values, computed_dtype(values.dtype))
 
 
 def is_complex(values: Any) -> bool:
@@ -173,9 +183,10 @@ def sum_to(gradient: Any, operand: Any) -> Any:
         gradient = gradient.real
     added = gradient.ndim - len(shape)
     if added:
-        gradient = gradient.sum(axis=tuple(range(added)))
+        gradient = widened(gradient).sum(axis=tuple(range(added)))
     expanded = [k for k, size in enumerate(shape) if size == 1 and gradient.shape[k] != 1]
     if expanded:
+        gradient = widened(gradient)
         gradient = gradient.sum(axis=tuple(expanded), keepdims=True)
     dtype = getattr(operand, "dtype", gradient.dtype)
     is_inexact = getattr(dtype, "kind", "f") in "fcV" and getattr(dtype, "is_floating_point", True)

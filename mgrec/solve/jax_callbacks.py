@@ -1,21 +1,29 @@
-"""Public functions of traced arrays of jax: callbacks to host memory, with derivatives.
+"""Public functions of traced arrays of jax: custom calls of XLA, with derivatives.
 
-A function, and its adjoint, are each a ``jax.pure_callback`` with a ``jax.custom_vjp``. A second
-derivative differentiates the composition of the adjoint.
+A function, and its adjoint, are each a custom call with a ``jax.custom_vjp``. XLA calls Python with
+the addresses of arrays, in host memory or on a GPU, where kernels are launched on its stream. A
+second derivative differentiates the composition of the adjoint.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from inspect import signature
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import jax
+import jax.ffi
 import jax.numpy as jnp
-import numpy as np
 
+from .jax_ffi import Memory, handler_of, host_array
 from .rules import Redirect, Rule, common_dtype, rules
+
+_TARGET = "mgrec"
+_KEPT_BYTES = 1 << 16
 
 
 def is_traced(values: Sequence[Any]) -> bool:
@@ -60,22 +68,13 @@ def _differentiable(
     def outline(arrays: Sequence[Any]) -> list[Any]:
         return [jax.ShapeDtypeStruct(*result) for result in rule.outlines(named(arrays))]
 
-    def solve_on_host(*arrays: Any) -> tuple[Any, ...]:
-        return rule.solve(named([np.asarray(array) for array in arrays]))
-
     def compose(grads: Sequence[Any], result: Any, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        grad, grad_zf = (*(grad.conj() for grad in grads), None)[:2]
-        gradients = rule.compose(grad, grad_zf, result, named(arrays), names)
-        of_arrays = dict(zip(rule.names, gradients, strict=True))
-        return tuple(of_arrays[key].conj() for key in names)
-
-    def adjoint_on_host(grads: Any, result: Any, arrays: Any) -> tuple[Any, ...]:
-        return compose(*jax.tree.map(np.asarray, (grads, result, arrays)))
+        return _gradients(rule, grads, result, named(arrays), names)
 
     @jax.custom_vjp
     def adjoint(grads: Any, result: Any, arrays: Any) -> Any:
         outlines = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)
-        return _on_host(adjoint_on_host, outlines, grads, result, arrays)
+        return _custom_call("adjoint", name, names, options, outlines, (*grads, result, *arrays))
 
     def adjoint_forward(*primals: Any) -> Any:
         return adjoint(*primals), primals
@@ -88,7 +87,7 @@ def _differentiable(
 
     @jax.custom_vjp
     def solve(*arrays: Any) -> Any:
-        return _on_host(solve_on_host, tuple(outline(arrays)), *arrays)
+        return _custom_call("solve", name, names, options, tuple(outline(arrays)), arrays)
 
     def forward(*arrays: Any) -> Any:
         results = solve(*arrays)
@@ -101,5 +100,63 @@ def _differentiable(
     return solve
 
 
-def _on_host(function: Callable[..., Any], outlines: Any, *arguments: Any) -> Any:
-    return jax.pure_callback(function, outlines, *arguments, vmap_method="sequential")
+def _gradients(
+    rule: Rule, grads: Sequence[Any], result: Any, arguments: dict[str, Any], names: Sequence[str]
+) -> tuple[Any, ...]:
+    """Return the gradients of the named arguments, which are conjugates of those of a rule."""
+    grad, grad_zf = (*(grad.conj() for grad in grads), None)[:2]
+    gradients = rule.compose(grad, grad_zf, result, arguments, names)
+    of_arrays = dict(zip(rule.names, gradients, strict=True))
+    return tuple(of_arrays[key].conj() for key in names)
+
+
+def _custom_call(
+    part: str, name: str, names: Sequence[str], options: Any, outlines: Any, arrays: Any
+) -> Any:
+    """Return the results of a custom call, which knows what to compute by its key."""
+    _register()
+    key = json.dumps([part, name, names, options])
+    call = jax.ffi.ffi_call(_TARGET, outlines, vmap_method="sequential")
+    return tuple(call(*arrays, key=key))
+
+
+@cache
+def _register() -> None:
+    for platform, call in (("cpu", _compute_on_host), ("CUDA", _compute_on_gpu)):
+        jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(handler_of(call)), platform=platform)
+
+
+def _compute_on_host(key: str, operands: Any, results: Any, stream: Callable[[], int]) -> None:
+    arrays = [*map(host_array, operands)]
+    # Prepared calls keep numbers and coefficients, whose memory is that of XLA.
+    copied = [array if array.nbytes > _KEPT_BYTES else array.copy() for array in arrays]
+    _compute(key, copied, [*map(host_array, results)])
+
+
+def _compute_on_gpu(key: str, operands: Any, results: Any, stream: Callable[[], int]) -> None:
+    from ..engines.cuda.backend import BACKEND
+
+    device = BACKEND.device_at(operands[0].address)
+
+    def array(memory: Memory) -> Any:
+        lengths = [memory.dtype.itemsize, *memory.shape[:0:-1]]
+        strides = tuple(accumulate(lengths, mul))[::-1] if memory.shape else ()
+        return BACKEND.view(memory.address, memory.shape, strides, memory.dtype, memory, device)
+
+    with BACKEND.on_stream(stream(), device):
+        _compute(key, [*map(array, operands)], [*map(array, results)])
+
+
+def _compute(key: str, arrays: list[Any], results: list[Any]) -> None:
+    """Write the results of a function, or of its adjoint."""
+    part, name, names, options = json.loads(key)
+    rule = rules()[name]
+    assert isinstance(rule, Rule)
+    count = len(arrays) - len(names)
+    arguments = {**rule.defaults, **dict(zip(names, arrays[count:], strict=True)), **dict(options)}
+    if part == "solve":
+        computed = rule.solve(arguments)
+    else:
+        computed = _gradients(rule, arrays[: count - 1], arrays[count - 1], arguments, names)
+    for result, values in zip(results, computed, strict=True):
+        result[...] = values

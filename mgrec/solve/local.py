@@ -66,7 +66,7 @@ def _determine(
     results, carry_out = recurrence.determine(backend, inputs, shape, carry_in, out)
     returns_final_state = recurrence.returns_final_state
     final_state = recurrence.final_state(carry_out, shape) if returns_final_state else None
-    if recurrence.dtype != recurrence.result_dtype:  # float16 is computed in float32
-        for array, values in zip(out, results, strict=False):
-            array[...] = values
+    for array, values in zip(out, results, strict=False):
+        if array.dtype != recurrence.dtype and not backend.may_share_memory(array, values):
+            array[...] = values  # computed in another dtype
     return out or results, final_state

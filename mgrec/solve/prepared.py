@@ -127,7 +127,7 @@ def prepare(
         return None
     operands = recurrence.solver_arguments(problem.operands, problem.initial)
     positions = _match(operands, arguments)
-    if positions is None or recurrence.dtype != recurrence.result_dtype:
+    if positions is None or recurrence.written_dtype(backend) != recurrence.result_dtype:
         return None
     solve = recurrence.prepare_solver(backend, inputs, shape, problem.initial, results)
     if solve is None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arrays.narrow import bfloat16, is_narrow, result_type
+
 _PACKAGE = __package__.partition(".")[0]
 _MODULES = (
     "ewm.adjoint", "filters.adjoint", "hmm.adjoint", "scans.adjoint", "scans.map_adjoint",
@@ -44,6 +46,8 @@ class Rule:
     axes : callable, ``(arguments) -> int``, optional
         Return the number of axes among which the argument ``axis`` is one. The default is that of
         the first result.
+    takes_bfloat16 : bool
+        Whether the function and its adjoint take bfloat16; tensors of torch are cast otherwise.
     """
 
     function: Callable[..., Any]
@@ -54,6 +58,7 @@ class Rule:
     unread: tuple[str, ...] = ()
     name: str = ""
     axes: Callable[[dict[str, Any]], int] | None = None
+    takes_bfloat16: bool = False
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -125,12 +130,19 @@ def qualified_name(function: Any) -> str:
 
 def numpy_dtype(array: Any) -> np.dtype[Any]:
     """Return the dtype of an array of any library as NumPy's."""
-    return np.dtype(str(array.dtype).removeprefix("torch."))
+    name = str(array.dtype).removeprefix("torch.")
+    return bfloat16() if name == "bfloat16" else np.dtype(name)
 
 
 def common_dtype(*arrays: Any) -> np.dtype[Any]:
-    """Return the dtype of the results of arrays of any library; None is left out."""
-    return np.result_type(*(numpy_dtype(array) for array in arrays if array is not None))
+    """Return the dtype of the results of arrays of any library; None is left out.
+
+    Real numbers do not promote a narrow dtype.
+    """
+    pairs = [(numpy_dtype(array), array.ndim) for array in arrays if array is not None]
+    if any(is_narrow(dtype) for dtype, _ in pairs):
+        pairs = [(dtype, ndim) for dtype, ndim in pairs if ndim or dtype.kind == "c"]
+    return result_type([dtype for dtype, _ in pairs])
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:

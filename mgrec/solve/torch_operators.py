@@ -18,8 +18,10 @@ import numpy as np
 import torch
 
 from ..core.arrays.interop import library_of, to_native
-from .rules import Redirect, Rule, rules
+from ..core.arrays.narrow import has_bfloat16, is_bfloat16
+from .rules import Redirect, Rule, numpy_dtype, rules
 
+_HAS_BFLOAT16 = has_bfloat16()
 _CONTEXT = "tensors that require gradients, nor inside of torch.compile"
 
 
@@ -73,23 +75,27 @@ def call(operator: Operator | Redirect, operands: Sequence[Any], options: dict[s
     rule, named = operator.rule, zip(operator.parameters, operands, strict=False)
     arguments = rule.bind({**dict(named), **options}, _CONTEXT)
     tensors = [x for x in map(arguments.get, rule.names) if isinstance(x, torch.Tensor)]
-    # Tensors of bfloat16 are computed in float32.
-    dtype = reduce(torch.promote_types, [tensor.dtype for tensor in tensors])
+    dtypes = [tensor.dtype for tensor in tensors if tensor.ndim] or [tensors[0].dtype]
+    dtype = reduce(torch.promote_types, dtypes)
     wide = torch.float32 if tensors[0].dtype == torch.bfloat16 else tensors[0].dtype
+    is_cast = not (rule.takes_bfloat16 and _HAS_BFLOAT16)
     for key in rule.names:
-        arguments[key] = _as_tensor(arguments[key], wide)
+        arguments[key] = _as_tensor(arguments[key], wide, is_cast)
     is_traced = torch.compiler.is_compiling() or any(map(_is_transformed, tensors))
     function = operator.pair.traced if is_traced else operator.pair.eager
     results = function(*arguments.values())
     if dtype == torch.bfloat16 and not results[0].is_complex():
-        results = [result.to(dtype) for result in results]
+        results = [results[0].to(dtype), *results[1:]]
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _as_tensor(value: Any, dtype: Any) -> Any:
-    """Return an operand as a tensor. A number promotes `dtype` weakly, and stays in host memory."""
+def _as_tensor(value: Any, dtype: Any, is_cast: bool) -> Any:
+    """Return an operand as a tensor, one of bfloat16 cast to float32 with `is_cast`.
+
+    A number promotes `dtype` weakly, and stays in host memory.
+    """
     if isinstance(value, torch.Tensor):
-        return value.float() if value.dtype == torch.bfloat16 else value
+        return value.float() if is_cast and value.dtype == torch.bfloat16 else value
     if value is None:
         return value
     if isinstance(value, (int, float, complex)):
@@ -246,7 +252,7 @@ def _solve_native(
         return _solve_on_gpu(values, like.device, solve)
     native = [
         to_native(name, _plain(x)) if isinstance(x, torch.Tensor) else x
-        for name, x in zip(names, values, strict=True)
+        for name, x in zip(names, _with_numbers(values), strict=True)
     ]
     convert = library_of(like).result_converter([like], [like])  # type: ignore[union-attr]
     return [convert(_at_least_array(result)) for result in solve(native)]
@@ -264,12 +270,34 @@ def _solve_on_gpu(
 
     stream = torch.cuda.current_stream(device).cuda_stream
     with BACKEND.on_stream(stream, device.index):
-        native = [_as_cupy(BACKEND, x) if isinstance(x, torch.Tensor) else x for x in values]
-        # CuPy takes the number 1 for the legacy default stream.
-        return [
-            torch.utils.dlpack.from_dlpack(_compact(result).__dlpack__(stream=stream or 1))
-            for result in solve(native)
+        native = [
+            _as_cupy(BACKEND, x) if isinstance(x, torch.Tensor) else x
+            for x in _with_numbers(values)
         ]
+        # CuPy takes the number 1 for the legacy default stream.
+        return [_from_cupy(result, stream or 1) for result in solve(native)]
+
+
+def _with_numbers(values: Sequence[Any]) -> Sequence[Any]:
+    """Return real tensors of no axes as numbers, if a tensor has a narrow dtype.
+
+    As in torch, they do not promote it.
+    """
+    tensors = [x for x in values if isinstance(x, torch.Tensor)]
+    if not any(x.dtype in (torch.bfloat16, torch.float16) for x in tensors):
+        return values
+    return [
+        x.item() if isinstance(x, torch.Tensor) and not x.ndim and not x.is_complex() else x
+        for x in values
+    ]
+
+
+def _from_cupy(array: Any, stream: int) -> Any:
+    array = _compact(array)
+    is_viewed = is_bfloat16(array.dtype)  # which DLPack of CuPy may not export
+    words = array.view(np.int16) if is_viewed else array
+    tensor = torch.utils.dlpack.from_dlpack(words.__dlpack__(stream=stream))
+    return tensor.view(torch.bfloat16) if is_viewed else tensor
 
 
 def _as_cupy(backend: Any, tensor: Any) -> Any:
@@ -284,7 +312,7 @@ def _as_cupy(backend: Any, tensor: Any) -> Any:
 
 @cache
 def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    return np.dtype(str(dtype).removeprefix("torch."))
+    return numpy_dtype(torch.empty(0, dtype=dtype))
 
 
 def _compact(array: Any) -> Any:

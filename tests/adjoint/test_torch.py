@@ -109,19 +109,56 @@ def test_numbers_promote_weakly():
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_bfloat16_has_states_of_float32(device):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_tensors_of_two_bytes_have_states_of_float32(dtype, device):
     s, t = (x.to(device) for x in (torch.full((500,), 0.99), torch.ones(3, 500)))
-    narrow = [x.bfloat16().requires_grad_() for x in (s, t)]
-    wide = [x.detach().float().requires_grad_() for x in narrow]
-    w, expected = mgrec.linear_recurrence(*narrow), mgrec.linear_recurrence(*wide)
-    assert w.dtype == torch.bfloat16
-    torch.testing.assert_close(w, expected.bfloat16(), rtol=0, atol=0)
-    w.sum().backward()
-    expected.sum().backward()
-    for own, wanted in zip(narrow, wide, strict=True):
-        torch.testing.assert_close(own.grad, wanted.grad.bfloat16(), rtol=0.01, atol=0)
-    assert mgrec.linear_recurrence(0.99, narrow[1].detach()).dtype == torch.bfloat16
+    for shape in ((500,), (3, 500)):
+        narrow = [x.to(dtype).requires_grad_() for x in (s.expand(shape), t)]
+        wide = [x.detach().float().requires_grad_() for x in narrow]
+        w, expected = mgrec.linear_recurrence(*narrow), mgrec.linear_recurrence(*wide)
+        assert w.dtype == dtype
+        torch.testing.assert_close(w, expected.to(dtype), rtol=0, atol=0)
+        w.sum().backward()
+        expected.sum().backward()
+        for own, wanted in zip(narrow, wide, strict=True):
+            assert own.grad.dtype == dtype
+            torch.testing.assert_close(own.grad, wanted.grad.to(dtype), rtol=0.02, atol=0)
     assert mgrec.linear_recurrence(wide[0].detach(), narrow[1].detach()).dtype == torch.float32
+
+
+def test_numbers_keep_their_precision_and_do_not_promote_bfloat16():
+    t = torch.ones(3, 500, dtype=torch.bfloat16)
+    w = mgrec.linear_recurrence(0.99, t)
+    assert w.dtype == torch.bfloat16
+    torch.testing.assert_close(w, mgrec.linear_recurrence(0.99, t.float()).bfloat16())
+    decay = torch.tensor(0.99, requires_grad=True)
+    w = mgrec.linear_recurrence(decay, t)
+    assert w.dtype == torch.bfloat16
+    (grad,) = torch.autograd.grad(w.float().sum(), decay)
+    assert grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.extended)])
+def test_filters_of_bfloat16_keep_their_coefficients(compiled):
+    x = torch.linspace(-1, 1, 300, dtype=torch.bfloat16, requires_grad=True)
+    a = torch.tensor([1, -0.9], requires_grad=True)
+
+    def call(a, x):
+        return signal.lfilter(torch.ones(1), a, x, zi=torch.zeros(1))
+
+    y, zf = (torch.compile(call, fullgraph=True) if compiled else call)(a, x)
+    wanted, last = call(a.detach(), x.detach().float())
+    assert y.dtype == torch.bfloat16
+    assert zf.dtype == torch.float32
+    torch.testing.assert_close(y, wanted.bfloat16(), rtol=0, atol=0)
+    torch.testing.assert_close(zf, last)
+    of_a, of_x = torch.autograd.grad(y.float().sum() + zf.sum(), (a, x))
+    wide = [v.detach().float().requires_grad_() for v in (a, x)]
+    y, zf = call(*wide)
+    expected = torch.autograd.grad(y.sum() + zf.sum(), wide)
+    assert (of_a.dtype, of_x.dtype) == (torch.float32, torch.bfloat16)
+    torch.testing.assert_close(of_a, expected[0], rtol=0.01, atol=0)
+    torch.testing.assert_close(of_x.float(), expected[1], rtol=0.01, atol=0)
 
 
 def test_only_needed_gradients_are_computed():

@@ -104,7 +104,7 @@ def _pack(arguments: Any) -> Any:
     """Pointers to the arguments' values, as the CUDA driver takes them."""
     kept = []
     for argument in arguments:
-        if isinstance(argument, np.ndarray) and argument.dtype.kind == "V":
+        if isinstance(argument, np.ndarray) and argument.dtype.char == "V":
             kept.append(np.asarray(argument))  # a struct by value
         elif isinstance(argument, np.ndarray):
             assert argument.flags.c_contiguous

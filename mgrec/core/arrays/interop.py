@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import REGISTRY, backend_of
+from .narrow import bfloat16, has_bfloat16, is_bfloat16
 
 FromNative = Callable[[Any], Any]
 """Function that converts a native array to an array of another library."""
@@ -286,16 +287,26 @@ def _tensor_to_native(name: str, value: Any, is_written: bool) -> Any:
             f"{name} must be writeable; got a {_describe_tensor(value)}, which is immutable"
         )
     try:
-        if value.__dlpack_device__()[0] in _CUDA:
-            return _import_cupy(name).from_dlpack(value)
-        array = np.from_dlpack(value)
+        array = _from_dlpack(name, value)
     except _DLPACK_ERRORS as error:
         reason = str(error).partition("\n")[0]
         raise TypeError(
             f"{name} must be of an integer, floating or complex dtype that DLPack supports; got "
             f"a {_describe_tensor(value)}: {reason}"
         ) from error
-    return _require_writeable(name, value, array) if is_written else array
+    is_checked = is_written and isinstance(array, np.ndarray)
+    return _require_writeable(name, value, array) if is_checked else array
+
+
+def _from_dlpack(name: str, value: Any) -> Any:
+    """Return the memory of an array as an array of NumPy or CuPy."""
+    # DLPack of NumPy has no bfloat16.
+    dtype = str(getattr(value, "dtype", ""))
+    if dtype == "torch.bfloat16" and has_bfloat16():
+        return _from_dlpack(name, value.view(sys.modules["torch"].int16)).view(bfloat16())
+    if value.__dlpack_device__()[0] in _CUDA:
+        return _import_cupy(name).from_dlpack(value)
+    return np.asarray(value) if dtype == "bfloat16" else np.from_dlpack(value)
 
 
 def _describe_tensor(value: object) -> str:
@@ -359,7 +370,13 @@ def _as_tensor(namespace: Any, array: Any) -> Any:
         # When the array of an operand is gone, a library other than torch may give its memory to
         # its next computation, whose stream does not wait.
         backend_of(array).synchronize(array)
-    return namespace.from_dlpack(_compact(array))
+    if not is_bfloat16(array.dtype):
+        return namespace.from_dlpack(_compact(array))
+    if namespace.__name__ == "torch":
+        return namespace.from_dlpack(_compact(array).view(np.int16)).view(namespace.bfloat16)
+    return (
+        namespace.asarray(array) if isinstance(array, np.ndarray) else namespace.from_dlpack(array)
+    )
 
 
 def _as_jax_array(namespace: Any, array: Any) -> Any:

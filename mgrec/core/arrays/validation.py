@@ -19,6 +19,7 @@ from ..backends import CPU, backend_of, common_backend
 from .array_types import as_native, cast, is_lazy
 from .chunk import shape_of
 from .interop import require_native
+from .narrow import is_bfloat16
 
 
 def as_integer(name: str, value: Any) -> int:
@@ -70,18 +71,20 @@ def as_real(name: str, value: Any, wanted: str = "a real number") -> float:
 _SUPPORTED = "bhilqBHILQfdFDe"
 
 
-def as_array(name: str, value: object) -> Any:
+def as_array(name: str, value: object, takes_bfloat16: bool = False) -> Any:
     """Return a Python scalar unchanged (it promotes weakly), or an array of a supported dtype."""
     if type(value) in (int, float, complex):
         return value
     if isinstance(value, bool):
         raise TypeError(f"{name} must be a number; got a bool")
     array = as_any_array(name, value)
-    check_dtype(name, array, value)
+    check_dtype(name, array, value, takes_bfloat16=takes_bfloat16)
     return array
 
 
-def check_dtype(name: str, array: Any, value: Any, others: str = "") -> None:
+def check_dtype(
+    name: str, array: Any, value: Any, others: str = "", takes_bfloat16: bool = False
+) -> None:
     """Raise TypeError unless the dtype of an array is supported.
 
     Parameters
@@ -90,8 +93,11 @@ def check_dtype(name: str, array: Any, value: Any, others: str = "") -> None:
         Argument from which the array was created.
     others : str
         Characters of further supported dtypes.
+    takes_bfloat16 : bool
+        Whether bfloat16 is supported.
     """
-    if array.dtype.char not in _SUPPORTED + others:
+    dtype = array.dtype
+    if dtype.char not in _SUPPORTED + others and not (takes_bfloat16 and is_bfloat16(dtype)):
         raise TypeError(
             f"{name} must be of an integer, floating or complex dtype of at most 64 bits a "
             f"component; got {array.dtype}{_type_suffix(value)}"

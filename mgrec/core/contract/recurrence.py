@@ -95,6 +95,10 @@ class Recurrence(ABC):
         """Number of result arrays of a chunk."""
         return 1
 
+    def written_dtype(self, backend: Backend) -> np.dtype[Any]:
+        """Return the dtype of the results that kernels write; others are cast at the end."""
+        return self.dtype
+
     @property
     def indexed_by(self) -> str:
         """Name of the operand that needs the index of the first step, for messages; or ""."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core.arrays.array_types import is_lazy
+from ...core.arrays.narrow import is_narrow
 from ...core.arrays.validation import extents_overlap
 from ...core.backends import CPU, Backend, backend_of
 from .device import fetch, is_capturing, raise_if_capturing
@@ -35,6 +36,7 @@ class CudaBackend(Backend):
     is_asynchronous: ClassVar[bool] = True
     broadcasts_state: ClassVar[bool] = True
     compiles_maps: ClassVar[bool] = True
+    reads_narrow: ClassVar[bool] = True
     repairs_segments: ClassVar[bool] = False
     compiles_shapes: ClassVar[bool] = True
     names_kernels: ClassVar[bool] = True
@@ -116,10 +118,17 @@ class CudaBackend(Backend):
             )
         return stack
 
+    def device_at(self, address: int) -> int:
+        """Return the number of the device with an address."""
+        import cupy
+
+        return int(cupy.cuda.runtime.pointerGetAttributes(address).device)
+
     def multiply_shifted(self, factor: Any, values: Any, product: Any, shift: int) -> None:
         aligned = all(array.data.ptr % 16 == 0 for array in (factor, product))
         words = factor.nbytes // 16
-        has_same_form = factor.dtype == values.dtype == product.dtype and factor.dtype.char in "fd"
+        is_real = factor.dtype.char in "fd" or is_narrow(factor.dtype)
+        has_same_form = factor.dtype == values.dtype == product.dtype and is_real
         if aligned and has_same_form and words * 16 == factor.nbytes and words:
             _shifted_product()(factor, values, shift, factor.size, product, size=words)
         else:
@@ -170,7 +179,8 @@ def _shifted_product() -> Any:
         Word<T> word;
         for (int r = 0; r < N; ++r) {
           const long long k = first + r - shift;
-          word.v[r] = k >= 0 && k < count ? left.v[r] * values[k] : T(0);
+          word.v[r] = T(0);
+          if (k >= 0 && k < count) word.v[r] = left.v[r] * values[k];
         }
         *reinterpret_cast<Word<T>*>(&product[first]) = word;
         """,

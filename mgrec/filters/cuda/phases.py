@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core.arrays.array_types import cast
 from ...core.arrays.chunk import Chunk
+from ...core.arrays.narrow import is_bfloat16
 from ...core.contract.kernels import Kernels, PreparedSolver
 from ...engines.cuda.device import (
     SCRATCH_IS_SHARED,
@@ -170,7 +171,8 @@ def is_cast_in_kernels(inputs: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     >>> is_cast_in_kernels(np.dtype("float32"), np.dtype("complex128"))
     False
     """
-    return dtype.kind == "f" and inputs != dtype and inputs.char in _CAST_IN_KERNELS
+    is_read = inputs.char in _CAST_IN_KERNELS or is_bfloat16(inputs)
+    return dtype.kind == "f" and inputs != dtype and is_read
 
 
 @lru_cache(maxsize=1024)

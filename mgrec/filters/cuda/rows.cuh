@@ -3,7 +3,8 @@
 //
 // In shared memory the run of a segment takes an odd number of 16-byte vectors, so that lanes read
 // without bank conflicts. Outputs take the place of inputs of the same dtype. Other inputs are
-// narrower: RUNS runs of them fill a stage, in the bytes of one run of outputs.
+// narrower: RUNS runs of them fill a stage, in the bytes of one run of outputs. Results Y narrower
+// than outputs E are rounded as they are stored.
 #pragma once
 #include "filters/cuda/lane.cuh"
 
@@ -34,7 +35,7 @@ template <class T, int COUNT> union Part {
 struct Rows {
   uint4 *memory, *results;
   const X* x;
-  E* y;
+  Y* y;
   const long long *firsts, *lows, *highs;  // of the warp's segments, in elements
   int input, output;                       // of the lane's first elements in a stage
 
@@ -96,9 +97,16 @@ struct Rows {
     visit_words<Word, E, RUN>(
         step, PITCH * VECTOR,
         [=](long long element, int to) {
-          *reinterpret_cast<Word*>(y + element) = *reinterpret_cast<const Word*>(stage + to);
+          typedef Part<E, sizeof(Word) / sizeof(E)> Outputs;
+          typedef Part<Y, sizeof(Word) / sizeof(E)> Results;
+          Outputs outputs;
+          Results results;
+          outputs.vector = *reinterpret_cast<const typename Outputs::Word*>(stage + to);
+#pragma unroll
+          for (int e = 0; e < sizeof(Word) / sizeof(E); ++e) results.v[e] = cast<Y>(outputs.v[e]);
+          *reinterpret_cast<typename Results::Word*>(y + element) = results.vector;
         },
-        [=](long long element, int to) { y[element] = stage[to]; });
+        [=](long long element, int to) { y[element] = cast<Y>(stage[to]); });
   }
   DEVICE void flush(int number, long long step) const {
     if (BULK) flush_words<uint4>(results_at(number), step);

@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determ
     unsigned epoch{outcome}) {{
   const Source source = {{{fills}}};
   const Entry entry = {{{entry}}};
-  T* const results[] = {{{result}}};
+  Stored* const results[] = {{{result}}};
   const Ledger ledger = {{reinterpret_cast<Marks*>(space), epoch}};
   {call}
 }}
@@ -115,7 +115,7 @@ def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> i
     is_flat = chunk.shape[2] == 1 or layout.channels
     if is_flat and not (layout.bulk or layout.staged or layout.lines):
         return 0
-    tile = layout.threads * layout.items * chunk.dtype.itemsize
+    tile = layout.threads * layout.items * source.stored.itemsize
     if layout.channels:
         tile = steps_of_tile(layout, chunk.dtype.itemsize) * layout.channels * chunk.dtype.itemsize
     loads = layout.stages * len(source.streams)
@@ -154,7 +154,7 @@ def prepare(
     device = Device.current()
     if multiprocessors:
         device = replace(device, multiprocessors=multiprocessors)
-    source = describe(chunk)
+    source = describe(chunk, results[0].dtype)
     layout = layout or choose_layout(
         chunk, source, len(transfer_map.identity), len(carry_in), device
     )
@@ -179,7 +179,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) walk_kernel(
     {parameters}, long long outers, long long steps, long long inners) {{
   const Source source = {{{fills}}};
   const Entry entry = {{{entry}}};
-  T* const results[] = {{{result}}};
+  Stored* const results[] = {{{result}}};
   const long long count = outers * inners, groups = (count + 31) / 32;
   const long long pieces = (steps + ITEMS - 1) / ITEMS;
   {call}
@@ -227,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) repair_kernel(
     long long steps, long long inners, unsigned epoch) {{
   const Source source = {{{fills}}};
   const Entry entry = {{{entry}}};
-  T* const results[] = {{{result}}};
+  Stored* const results[] = {{{result}}};
   repair_rows(source, entry, results, reinterpret_cast<const Marks*>(space), outers, steps, inners,
               epoch);
 }}

@@ -72,7 +72,7 @@ def choose_layout(chunk: Chunk, source: Source, width: int, states: int, device:
     """Choose the layout of the single pass."""
     steps, groups = chunk.shape[1], _groups(chunk)
     if chunk.shape[2] == 1:
-        is_aligned = steps * chunk.dtype.itemsize % 16 == 0
+        is_aligned = steps * chunk.dtype.itemsize % 16 == 0 and source.stored == chunk.dtype
         if is_aligned and steps <= _LOOP_STEPS and groups >= _LOOP_GROUPS:
             return _loop_rows(chunk, source, states, device)
         return _choose_rows(chunk, source, states, device, is_heavy=width >= 4 * states)
@@ -125,7 +125,7 @@ def _choose_rows(
     chunk: Chunk, source: Source, states: int, device: Device, is_heavy: bool = False
 ) -> Layout:
     # An odd number of 16-byte vectors a thread keeps shared memory free of bank conflicts.
-    vector = 16 // chunk.dtype.itemsize
+    vector = 16 // source.stored.itemsize
     is_wide = chunk.dtype.itemsize > 4
     registers = _registers(chunk, source)
     if is_heavy:

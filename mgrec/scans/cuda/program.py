@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.algebra.transfer_map import TransferMap
 from ...engines.cuda.compilation import kernel_text
-from ...engines.cuda.tracing.cpp import print_definitions
+from ...engines.cuda.tracing.cpp import ctype, print_definitions
 from ...engines.cuda.tracing.functions import trace_transfer_map
 from .sources import Source, print_source
 
@@ -55,9 +55,13 @@ def print_program(
     values = values or [False] * states
     arrays = _print_arrays(source, values, len(transfer_map.identity))
     constants = {field.name.upper(): getattr(layout, field.name) for field in fields(layout)}
+    headers = ["engines/cuda/scalar/numeric"]
+    if source.stored != source.dtype:
+        headers.append("engines/cuda/scalar/half")
     parts = (
-        print_definitions(kernel_text("engines/cuda/scalar/numeric"), constants),
-        trace_transfer_map(transfer_map, source.dtype, states), "typedef Transfer::T T;\n",
+        print_definitions(kernel_text(*headers), constants),
+        trace_transfer_map(transfer_map, source.dtype, states),
+        f"typedef Transfer::T T;\ntypedef {ctype(source.stored)} Stored;\n",
         _print_carry_in(values), print_source(source, source.shifts if layout.bulk else ()),
         kernel_text(*kernels),
         entry.format(**arrays, **entry_fields),
@@ -86,7 +90,7 @@ def _print_arrays(source: Source, values: Sequence[bool], width: int) -> dict[st
     ``parameters`` are those of a kernel that writes states.
     """
     streams = [f"stream{k}" for k in range(len(source.streams))]
-    operands = [*(f"const T* {name}" for name in streams), *source.parameters]
+    operands = [*(f"const Stored* {name}" for name in streams), *source.parameters]
     fields = {
         "operands": "".join(f"{parameter}, " for parameter in operands),
         "fills": ", ".join([f"{{{', '.join(streams) or 'nullptr'}}}", *source.fills]),
@@ -97,7 +101,8 @@ def _print_arrays(source: Source, values: Sequence[bool], width: int) -> dict[st
         names = [f"{prefix}{k}" for k in numbers]
         fields[prefix] = ", ".join(names)
         fields[f"{prefix}_in"] = ", ".join(f"const T* {name}" for name in names)
-        fields[f"{prefix}_out"] = ", ".join(f"T* {name}" for name in names)
+        type_out = "Stored" if prefix == "result" else "T"
+        fields[f"{prefix}_out"] = ", ".join(f"{type_out}* {name}" for name in names)
     parameters = [f"{_carry_in_type(value)} entry{k}" for k, value in enumerate(values)]
     fields["entry_in"] = ", ".join(parameters)
     fields["parameters"] = "{operands}{entry_in}, {result_out}".format(**fields)

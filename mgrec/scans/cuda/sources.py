@@ -53,9 +53,9 @@ _LIFTING = """\
 class Source:
     """C++ of a chunk's operands, and its arguments.
 
-    `streams` are the operands of the chunk's full shape and dtype, which pass through tiles. The
-    struct has `members`, filled by `fills` from the kernel's `parameters`, one for each of the
-    `arguments`. `functions` are the traced coefficients.
+    `streams` are the operands of the chunk's full shape and the dtype `stored`, which pass through
+    tiles; kernels compute in `dtype`. The struct has `members`, filled by `fills` from the kernel's
+    `parameters`, one for each of the `arguments`. `functions` are the traced coefficients.
 
     `steps` have each operand of ``lift``, for item r; `computed` each varying operand that is no
     stream, for (outer, step, inner); `branchless` the same without branches, which sets `odd` if
@@ -68,6 +68,7 @@ class Source:
     """
 
     dtype: np.dtype[Any]
+    stored: np.dtype[Any]
     streams: list[Any] = field(default_factory=list)
     members: list[str] = field(default_factory=list)
     fills: list[str] = field(default_factory=list)
@@ -90,7 +91,7 @@ class Source:
     @property
     def shifts(self) -> tuple[int, ...]:
         """The number of items from a multiple of 16 bytes to the start of each stream."""
-        return tuple([stream.data.ptr % 16 // self.dtype.itemsize for stream in self.streams])
+        return tuple([stream.data.ptr % 16 // self.stored.itemsize for stream in self.streams])
 
     @property
     def columns(self) -> list[tuple[int, int]]:
@@ -108,10 +109,17 @@ class Source:
         return len(self.streams) + len(self.computed)
 
 
-def describe(chunk: Chunk) -> Source:
-    """Sort the operands of a chunk into streams, constants, gathered and computed ones."""
-    source = Source(chunk.dtype)
-    streamed = [k for k, operand in enumerate(chunk.operands) if _is_stream(operand, chunk)]
+def describe(chunk: Chunk, stored: np.dtype[Any] | None = None) -> Source:
+    """Sort the operands of a chunk into streams, constants, gathered and computed ones.
+
+    `stored` is the dtype of streams, by default that of the computation.
+    """
+    source = Source(chunk.dtype, stored or chunk.dtype)
+    streamed = [
+        k
+        for k, operand in enumerate(chunk.operands)
+        if _is_stream(operand, chunk.shape, source.stored)
+    ]
     source.streams = [chunk.operands[k] for k in streamed]
     for k, operand in enumerate(chunk.operands):
         if k in streamed:
@@ -129,7 +137,7 @@ def describe(chunk: Chunk) -> Source:
 
 
 def print_source(source: Source, shifts: Sequence[int]) -> str:
-    """Print ``struct Source``; needs ``T``, ``Transfer`` and ``ITEMS``, ``REVERSE``.
+    """Print ``struct Source``; needs ``T``, ``Stored``, ``Transfer``, ``ITEMS`` and ``REVERSE``.
 
     `shifts` are those of streams that are copied in vectors, or empty.
     """
@@ -156,7 +164,7 @@ struct Source {{
   DEVICE static constexpr int component(int p) {{
     return {"".join(f"p == {p} ? {k} : " for p, (_, k) in enumerate(source.columns) if k)}0;
   }}
-  const T* stream[{max(streams, 1)}];
+  const Stored* stream[{max(streams, 1)}];
   {members}
   // Registers keep the lifted map where it needs no more of them than the operands.
   static constexpr bool LIFTED = Transfer::WIDTH <= VARYING;
@@ -225,10 +233,10 @@ def _dtypes(operand: CoefficientOperand) -> tuple[Any, ...]:
     return tuple(x.dtype for x in operand.operands)
 
 
-def _is_stream(operand: Any, chunk: Chunk) -> bool:
+def _is_stream(operand: Any, shape: tuple[int, int, int], stored: np.dtype[Any]) -> bool:
     if isinstance(operand, CoefficientOperand):
         return False
-    return operand.shape == chunk.shape and operand.dtype == chunk.dtype and operand.size > 1
+    return operand.shape == shape and operand.dtype == stored and operand.size > 1
 
 
 def _add_constant(source: Source, name: str, operand: Any) -> None:

@@ -17,10 +17,12 @@ from cuda_without_gpu import programs_of
 import mgrec
 import mgrec.ndimage as images
 from mgrec import linear_recurrence, maps, scan
+from mgrec.core.arrays.narrow import bfloat16, has_bfloat16
 from mgrec.signal import decimate, filtfilt, lfilter, sosfilt
 
 extended = pytest.mark.extended
 FLOATS, NUMBERS = ("f4", "f8"), ("f4", "f8", "c8", "c16")
+NARROW: list[Any] = ["f2", *([bfloat16()] if has_bfloat16() else [])]
 
 
 def on_gpu(shape: Any, dtype: Any = "f4") -> Any:
@@ -247,6 +249,19 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
             )
             for dtype in NUMBERS for b in ([1.0, 2.0], np.ones(10))
         ),
+    ],
+    "results of two bytes": [
+        case
+        for dtype in NARROW
+        for case in (
+            linear((1, 10**6), dtype), linear((9, 500), dtype, reverse=True),
+            lambda dtype=dtype: lfilter(
+                np.ones(2, dtype), np.array([1, -0.5], dtype), on_gpu((3, 5000), dtype)
+            ),
+            lambda dtype=dtype: lfilter(
+                np.ones(2, dtype), np.array([1, -0.5], dtype), on_gpu((500, 40), dtype), axis=0
+            ),
+        )
     ],
     "narrow samples": [
         *filtered("order 2", FILTERED, ["i2"]), *filtered("order 2", FILTERED[:1], ["f2", "c8"]),

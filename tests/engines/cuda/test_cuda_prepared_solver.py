@@ -240,7 +240,7 @@ def copied(shape: Any) -> Any:
         lambda: mgrec.linear_recurrence(0.5, z, np.zeros((3, 700))),
         lambda: lfilter([1.0], [1.0, -0.5, 0.1], z, zi=draw((3, 700, 2), "f8")),
         lambda: mgrec.linear_recurrence(0.5, z, draw((1, 700))),
-        lambda: mgrec.linear_recurrence(0.5, z.astype("f2")),
+        lambda: mgrec.linear_recurrence(0.5, z.astype("f2"), axis=1),
         lambda: mgrec.linear_recurrence(0.5, z, method="p-scheme"),
         lambda: mgrec.linear_recurrence(0.5, z[:0]),
     ],

@@ -16,8 +16,8 @@ import numpy as np
 _CTYPES = {
     "?": "bool", "b": "signed char", "B": "unsigned char", "h": "short", "H": "unsigned short",
     "i": "int", "I": "unsigned int", "l": "long long", "L": "unsigned long long",
-    "q": "long long", "Q": "unsigned long long", "e": "half", "f": "float", "d": "double",
-    "F": "complex<float>", "D": "complex<double>",
+    "q": "long long", "Q": "unsigned long long", "e": "half", "E": "bfloat16", "f": "float",
+    "d": "double", "F": "complex<float>", "D": "complex<double>",
 }  # fmt: skip
 
 _PREFIXED = [

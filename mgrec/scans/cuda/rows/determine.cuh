@@ -102,7 +102,7 @@ struct Unwatched {  // ignores the items
 
 template <class Watch>
 DEVICE void determine_rows(const Source& source, const Entry& entry,
-                           T* const (&results)[Transfer::STATES], Unit* descriptors,
+                           Stored* const (&results)[Transfer::STATES], Unit* descriptors,
                            const Ledger& ledger, const Shape& shape, unsigned epoch,
                            Watch&& watch) {
   extern __shared__ __align__(128) unsigned char memory[];

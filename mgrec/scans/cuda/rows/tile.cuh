@@ -9,7 +9,7 @@
 #include "engines/cuda/memory/copies.cuh"
 
 constexpr int TILE = THREADS * ITEMS;
-constexpr int VECTOR = 16 / int(sizeof(T));
+constexpr int VECTOR = 16 / int(sizeof(Stored));
 constexpr int VECTORS = ITEMS / VECTOR;
 static_assert(!BULK || !STAGED, "one way or the other");
 static_assert(ITEMS % VECTOR == 0 && VECTORS % 2 == 1, "odd number of vectors a thread");
@@ -38,15 +38,15 @@ DEVICE inline Place place_of(long long tile, const Shape& shape) {
 
 struct Stages {
   unsigned long long* barriers;
-  T* loads;   // STAGES × STREAMS × LOADED
-  T* stores;  // STATES × TILE, of use to a kernel that writes
+  Stored* loads;   // STAGES × STREAMS × LOADED
+  Stored* stores;  // STATES × TILE, of use to a kernel that writes
   DEVICE explicit Stages(unsigned char* memory) {
     static_assert(STAGES <= 16, "the first 128 bytes hold the barriers");
     barriers = reinterpret_cast<unsigned long long*>(memory);
-    loads = reinterpret_cast<T*>(memory + 128);
+    loads = reinterpret_cast<Stored*>(memory + 128);
     stores = loads + STAGES * Source::STREAMS * LOADED;
   }
-  DEVICE T* stage(int k) const { return loads + k * Source::STREAMS * LOADED; }
+  DEVICE Stored* stage(int k) const { return loads + k * Source::STREAMS * LOADED; }
 };
 
 // Calls visit(place in a tile) once for every vector, for neighbours in neighbouring threads.
@@ -55,7 +55,7 @@ template <class Visit> DEVICE inline void visit_vectors(Visit visit) {
   for (int k = 0; k < VECTORS; ++k) visit((k * THREADS + int(threadIdx.x)) * VECTOR);
 }
 
-DEVICE inline void copy_vector(T* to, const T* from) {
+DEVICE inline void copy_vector(Stored* to, const Stored* from) {
   copy_word(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from));
 }
 
@@ -80,61 +80,62 @@ DEVICE inline void request(const Stages& stages, int k, const Source& source, lo
   const long long start = start_of(tile, shape);
   const bool whole = start + TILE <= shape.total;
   // With REVERSE the partial tile is the first: its barrier must complete a phase all the same.
-  barrier_expect(stages.barriers + k, whole ? Source::loaded(TILE, VECTOR) * sizeof(T) : 0);
+  barrier_expect(stages.barriers + k, whole ? Source::loaded(TILE, VECTOR) * sizeof(Stored) : 0);
   if (!whole) return;
 #pragma unroll
   for (int p = 0; p < Source::STREAMS; ++p)
     if (Source::component(p) == 0)
       bulk_load(stages.stage(k) + p * LOADED,
                 source.stream[p] + start * Source::width(p) - Source::shift(p),
-                (TILE * Source::width(p) + (Source::shift(p) ? VECTOR : 0)) * sizeof(T),
+                (TILE * Source::width(p) + (Source::shift(p) ? VECTOR : 0)) * sizeof(Stored),
                 stages.barriers + k);
 }
 
 // The items start `shift` behind `from`.
-DEVICE inline void read_blocked(const T* from, int shift, T (&items)[ITEMS]) {
-  union { uint4 vector; T v[VECTOR]; } part;
+DEVICE inline void read_blocked(const Stored* from, int shift, T (&items)[ITEMS]) {
+  union { uint4 vector; Stored v[VECTOR]; } part;
 #pragma unroll
   for (int k = 0; k < VECTORS + int(shift > 0); ++k) {
     part.vector = reinterpret_cast<const uint4*>(from)[k];
 #pragma unroll
     for (int r = 0; r < VECTOR; ++r) {
       const int place = k * VECTOR + r - shift;
-      if (place >= 0 && place < ITEMS) items[place] = part.v[r];
+      if (place >= 0 && place < ITEMS) items[place] = cast<T>(part.v[r]);
     }
   }
 }
 // Two columns of an array (steps, width).
 template <int WIDTH>
-DEVICE inline void read_columns(const T* from, T (&first)[ITEMS], T (&second)[ITEMS]) {
+DEVICE inline void read_columns(const Stored* from, T (&first)[ITEMS], T (&second)[ITEMS]) {
   static_assert(WIDTH % 2 == 0 && VECTOR == 2, "two neighbours are a vector");
-  union { uint4 vector; T v[2]; } pair;
+  union { uint4 vector; Stored v[2]; } pair;
 #pragma unroll
   for (int r = 0; r < ITEMS; ++r) {
     pair.vector = *reinterpret_cast<const uint4*>(from + r * WIDTH);
-    first[r] = pair.v[0], second[r] = pair.v[1];
+    first[r] = cast<T>(pair.v[0]), second[r] = cast<T>(pair.v[1]);
   }
 }
-DEVICE inline void write_columns(T* to, int width, const T (&first)[ITEMS], const T (&second)[ITEMS]) {
-  union { uint4 vector; T v[2]; } pair;
+DEVICE inline void write_columns(Stored* to, int width, const T (&first)[ITEMS],
+                                 const T (&second)[ITEMS]) {
+  union { uint4 vector; Stored v[2]; } pair;
 #pragma unroll
   for (int r = 0; r < ITEMS; ++r) {
-    pair.v[0] = first[r], pair.v[1] = second[r];
+    pair.v[0] = cast<Stored>(first[r]), pair.v[1] = cast<Stored>(second[r]);
     *reinterpret_cast<uint4*>(to + r * width) = pair.vector;
   }
 }
-DEVICE inline void write_blocked(T* to, const T (&items)[ITEMS]) {
-  union { uint4 vector; T v[VECTOR]; } part;
+DEVICE inline void write_blocked(Stored* to, const T (&items)[ITEMS]) {
+  union { uint4 vector; Stored v[VECTOR]; } part;
 #pragma unroll
   for (int k = 0; k < VECTORS; ++k) {
 #pragma unroll
-    for (int r = 0; r < VECTOR; ++r) part.v[r] = items[k * VECTOR + r];
+    for (int r = 0; r < VECTOR; ++r) part.v[r] = cast<Stored>(items[k * VECTOR + r]);
     reinterpret_cast<uint4*>(to)[k] = part.vector;
   }
 }
 
 // Streams P, P + 1, ...
-template <int P> DEVICE inline void read_packed(const T* stage, Items& items) {
+template <int P> DEVICE inline void read_packed(const Stored* stage, Items& items) {
   if constexpr (P < Source::STREAMS) {
     constexpr int WIDTH = Source::width(P), K = Source::component(P);
     read_columns<WIDTH>(stage + (P - K) * LOADED + part_of_tile() * ITEMS * WIDTH + K, items.v[P],
@@ -165,7 +166,7 @@ DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, cons
 #pragma unroll
       for (int r = 0; r < ITEMS; ++r)
         if (place.first + r < shape.total)
-          items.v[p][r] = source.stream[p][(place.first + r) * Source::width(p)];
+          items.v[p][r] = cast<T>(source.stream[p][(place.first + r) * Source::width(p)]);
   }
   items.step = place.first;  // for a single row
   if (VARYING > Source::STREAMS) {
@@ -178,7 +179,7 @@ DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, cons
 
 // Whole tiles are written through shared memory, in one bulk store or in vectors of all threads, others
 // element by element. The caller waits until the store before has read shared memory.
-DEVICE inline void write_items(const Stages& stages, T* const (&results)[Transfer::STATES],
+DEVICE inline void write_items(const Stages& stages, Stored* const (&results)[Transfer::STATES],
                                long long tile, const Place& place, const Shape& shape,
                                const T (&w)[Transfer::STATES][ITEMS]) {
   const long long start = start_of(tile, shape);
@@ -195,7 +196,7 @@ DEVICE inline void write_items(const Stages& stages, T* const (&results)[Transfe
     if (PACKED) {
       if (threadIdx.x != 0) return;
       bulk_store(results[0] + start * Transfer::STATES, stages.stores,
-                 TILE * Transfer::STATES * sizeof(T));
+                 TILE * Transfer::STATES * sizeof(Stored));
       return bulk_commit();
     }
 #pragma unroll
@@ -206,7 +207,7 @@ DEVICE inline void write_items(const Stages& stages, T* const (&results)[Transfe
               *reinterpret_cast<const uint4*>(stages.stores + q * TILE + element);
         });
       else if (threadIdx.x == 0)
-        bulk_store(results[q] + start, stages.stores + q * TILE, TILE * sizeof(T));
+        bulk_store(results[q] + start, stages.stores + q * TILE, TILE * sizeof(Stored));
     if (BULK && threadIdx.x == 0) bulk_commit();
   } else {
 #pragma unroll
@@ -214,7 +215,7 @@ DEVICE inline void write_items(const Stages& stages, T* const (&results)[Transfe
 #pragma unroll
       for (int r = 0; r < ITEMS; ++r)
         if (place.first + r < shape.total)
-          results[q][(place.first + r) * (PACKED ? Transfer::STATES : 1)] = w[q][r];
+          results[q][(place.first + r) * (PACKED ? Transfer::STATES : 1)] = cast<Stored>(w[q][r]);
   }
 }
 

@@ -36,8 +36,8 @@ DEVICE inline void load_run(const Source& source, const Line& line, long long ti
     if (first + r >= 0 && first + r < line.steps)
 #pragma unroll
       for (int p = 0; p < Source::STREAMS; ++p)
-        run.items.v[p][r] =
-            source.stream[p][(line.outer * line.steps + first + r) * line.inners + line.inner];
+        run.items.v[p][r] = cast<T>(
+            source.stream[p][(line.outer * line.steps + first + r) * line.inners + line.inner]);
   source.complete(run.items, line.outer, first, line.inner, line.outers, line.steps);
   source.lift_items(run.items);
 }
@@ -52,12 +52,12 @@ DEVICE inline void visit_steps(const Source& source, const Run& run, Visit visit
 
 // Sets `has_grown` if a state comes near overflow although operands are finite.
 DEVICE inline Transfer::State walk(const Source& source, const Run& run, const Line& line,
-                                   Transfer::State state, T* result, int& has_grown) {
+                                   Transfer::State state, Stored* result, int& has_grown) {
   visit_steps(source, run, [&](const Transfer::Map& map, long long time) {
     const Transfer::State before = state;
     state = Transfer::apply(map, state);
     if (grows(map, before, state)) has_grown = 1;
-    result[line.element(time)] = state.v[0];
+    result[line.element(time)] = cast<Stored>(state.v[0]);
   });
   return state;
 }
@@ -115,7 +115,7 @@ struct Desk {  // of a block, in shared memory
 
 // Solves the steps of the threads from `first` on, one thread after the other, until real states are
 // not finite: then threads work side by side again. `desk.state` is the state before, then after them.
-DEVICE inline void relay(const Source& source, const Run& run, const Line& line, T* result,
+DEVICE inline void relay(const Source& source, const Run& run, const Line& line, Stored* result,
                          int first, Desk& desk) {
   const int lane = threadIdx.x % 32;
   for (int warp = first / 32; warp < WARPS; ++warp) {
@@ -135,7 +135,7 @@ DEVICE inline void relay(const Source& source, const Run& run, const Line& line,
 }
 
 DEVICE inline void repair_finite(const Source& source, const Run& run, const Line& line,
-                                 const Transfer::State& entry, T* result, Desk& desk) {
+                                 const Transfer::State& entry, Stored* result, Desk& desk) {
   Span mine = empty_span();
   visit_steps(source, run, [&](const Transfer::Map& map, long long) {
     mine = mine.kind == EMPTY ? span_of(map) : span_of(compose(map_of(mine), map));
@@ -160,7 +160,7 @@ DEVICE inline void repair_finite(const Source& source, const Run& run, const Lin
 
 template <class Real>
 DEVICE inline void repair_infinite(const Source& source, const Run& run, const Line& line,
-                                   const Transfer::State& entry, T* result, Desk& desk) {
+                                   const Transfer::State& entry, Stored* result, Desk& desk) {
   const unsigned before = signs_before(signs_of<Real>(source, run), desk.signs);
   Transfer::State state = {value_of<Real>(before >> 2 * code_of<Real>(entry.v[0]) & 3)};
   state = walk(source, run, line, state, result, desk.has_grown);
@@ -176,14 +176,15 @@ DEVICE inline bool agree(T x, T y) {
 // Solves a stretch, or its first part, from `state`, and moves `state` and `time` to its end. Returns
 // whether the stretch is solved and its old result agrees.
 DEVICE inline bool repair_stretch(const Source& source, const Line& line, long long& time,
-                                  bool by_loop, Transfer::State& state, T* result, Desk& desk) {
+                                  bool by_loop, Transfer::State& state, Stored* result, Desk& desk) {
   const long long end = time + STRETCH < line.steps ? time + STRETCH : line.steps;
-  const T old = result[line.element(end - 1)];
+  const T old = cast<T>(result[line.element(end - 1)]);
   const long long mine = time + threadIdx.x * ITEMS;
   time += STRETCH;
   synchronize();
   if (is_nan(state.v[0])) {  // as every later state
-    for (long long k = mine; k < mine + ITEMS && k < end; ++k) result[line.element(k)] = state.v[0];
+    for (long long k = mine; k < mine + ITEMS && k < end; ++k)
+      result[line.element(k)] = cast<Stored>(state.v[0]);
     return is_nan(old);
   }
   if (threadIdx.x == 0) desk.next = time;
@@ -204,7 +205,7 @@ DEVICE inline bool repair_stretch(const Source& source, const Line& line, long l
 }
 
 DEVICE void repair_rows(const Source& source, const Entry& entry,
-                        T* const (&results)[Transfer::STATES], const Marks* marks,
+                        Stored* const (&results)[Transfer::STATES], const Marks* marks,
                         long long outers, long long steps, long long inners, unsigned epoch) {
   if (marks->first >> TILE_BITS != epoch) return;
   __shared__ Desk desk;
@@ -216,10 +217,12 @@ DEVICE void repair_rows(const Source& source, const Entry& entry,
     const Marks mine = marks[1 + row / width];
     if (mine.first >> TILE_BITS != epoch) continue;
     const Line line = {row / inners, row % inners, outers, steps, inners};
-    long long time = TILE_MASK - (mine.first & TILE_MASK);
-    long long settled = (mine.last & TILE_MASK) + 1;
+    // States are not read from rounded results.
+    constexpr bool ROUNDED = sizeof(Stored) < sizeof(T);
+    long long time = ROUNDED ? 0 : TILE_MASK - (mine.first & TILE_MASK);
+    long long settled = ROUNDED ? steps : (mine.last & TILE_MASK) + 1;
     Transfer::State state = entry.at(row);
-    if (time > 0) state.v[0] = results[0][line.element(time - 1)];
+    if (time > 0) state.v[0] = cast<T>(results[0][line.element(time - 1)]);
     bool by_loop = false;
     synchronize();
     if (threadIdx.x == 0) desk.has_grown = 0;

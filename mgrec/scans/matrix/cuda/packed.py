@@ -62,7 +62,7 @@ def _prepare(
     slots = [Slot(k, shape, _FLOAT64) for k in range(n * n + 3 * n)]
     streams = slots[: n * n + n]
     steps = [f"items.v[{k}][r]" for k in range(len(streams))]
-    source = Source(_FLOAT64, streams, steps=steps, widths=(n * n, n))
+    source = Source(_FLOAT64, _FLOAT64, streams, steps=steps, widths=(n * n, n))
     chunk = Chunk((), shape, _FLOAT64, reverse)
     current = Device.current()
     layout = choose_layout(chunk, source, len(transfer_map.identity), n, current)

@@ -1,0 +1,97 @@
+"""CUDA kernels that read and write float16 and bfloat16, run on this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_blocks_on_host import BlockCompiler
+from cuda_on_host import DeviceArray
+
+import mgrec
+
+COMPILER = BlockCompiler
+pytestmark = pytest.mark.usefixtures("on_host")
+DTYPES = ["float16", "bfloat16"]
+
+
+def as_device(array: Any) -> Any:
+    return np.ascontiguousarray(array).view(DeviceArray)
+
+
+def narrow(name: str) -> np.dtype[Any]:
+    if name == "float16":
+        return np.dtype(np.float16)
+    return np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+
+
+def random_numbers(dtype: np.dtype[Any], shape: Any, seed: int = 3) -> Any:
+    """Return numbers of all exponents, inf and nan."""
+    bits = np.random.default_rng(seed).integers(0, 2**16, shape, np.uint16)
+    return bits.view(dtype)
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(np.array(found, np.float32), wanted.astype(np.float32))
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_numbers_are_read_and_rounded_once(name: str) -> None:
+    """A product of two numbers is exact in float32, and often halfway between two numbers."""
+    dtype = narrow(name)
+    numbers = np.arange(0, 2**16, 13, dtype=np.uint16).view(dtype).reshape(-1, 1)
+    factors, zeros = random_numbers(dtype, numbers.shape), np.zeros_like(numbers)
+    s, t = np.hstack([zeros, factors]), np.hstack([numbers, zeros])
+    w = mgrec.linear_recurrence(as_device(s), as_device(t))
+    with np.errstate(all="ignore"):
+        product = factors.astype(np.float32) * numbers.astype(np.float32)
+        assert_same(w, np.hstack([numbers, product.astype(dtype)]))
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shape", [(1, 12_001), (5, 2003), (700, 16), (9, 3)])
+@pytest.mark.parametrize("name", DTYPES)
+def test_rows(name: str, shape: Any, reverse: bool, on_host: Any) -> None:
+    dtype, random = narrow(name), np.random.default_rng(4)
+    s, t = random.uniform(-1, 1, shape).astype(dtype), random.normal(size=shape).astype(dtype)
+    out = as_device(np.full_like(t, 77))
+    for a in (s, 0.5, s[:, :1]):
+        w = mgrec.linear_recurrence(
+            *(as_device(x) if np.ndim(x) else x for x in (a, t)), reverse=reverse, out=out
+        )
+        wanted = mgrec.linear_recurrence(a, t, reverse=reverse).astype(np.float32)
+        assert w is out
+        # Half a unit of rounding, and the order of the sums.
+        unit = 2.0**-8 if name == "bfloat16" else 2.0**-11
+        np.testing.assert_allclose(np.array(w, np.float32), wanted, rtol=2 * unit, atol=1e-6)
+        assert (np.array(w, np.float32) != wanted).mean() < 0.01
+    assert {kernel for kernel, *_ in on_host.launches} == {"determine_kernel", "repair_kernel"}
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", DTYPES)
+def test_rows_that_overflow_or_contain_nan(name: str) -> None:
+    """The repair starts from no rounded state."""
+    dtype, shape = narrow(name), (4, 3000)
+    s, t = np.full(shape, 1.0, dtype), np.ones(shape, dtype)
+    s[0], t[0, 5:] = 2, 0
+    s[1, 40:], t[2, 100] = -2, np.nan
+    s[3, ::2], s[3, 1::2] = 2.0**14, 2.0**-14
+    w = mgrec.linear_recurrence(as_device(s), as_device(t))
+    wanted = mgrec.linear_recurrence(s, t)
+    assert_same(w, wanted)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", DTYPES)
+def test_other_calls_are_cast(name: str) -> None:
+    dtype, random = narrow(name), np.random.default_rng(5)
+    t = random.normal(size=(40, 30)).astype(dtype)
+    for options in ({"axis": 0}, {"method": "p-scheme"}, {"reset": np.arange(30) % 7 == 0}):
+        given = {k: as_device(v) if k == "reset" else v for k, v in options.items()}
+        w = mgrec.linear_recurrence(0.5, as_device(t), **given)
+        options.pop("method", None)
+        assert_same(w, mgrec.linear_recurrence(0.5, t, **options))
