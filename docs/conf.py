@@ -71,7 +71,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/\w+\.py$",
-    "ignore_pattern": r"__init__" if find_spec("torch") else r"__init__|equaliser",
+    "ignore_pattern": r"__init__" if find_spec("torch") else r"__init__|equaliser|layer|diffusion",
     "within_subsection_order": "FileNameSortKey",
     "image_scrapers": ("matplotlib",),
     "matplotlib_animations": False,

@@ -41,7 +41,7 @@ def test_the_pages_are_built(pages):
 def test_every_example_of_the_gallery_has_a_picture(pages):
     scripts = {path.stem for path in (ROOT / "docs" / "examples").glob("*.py")}
     if importlib.util.find_spec("torch") is None:
-        scripts.remove("equaliser")
+        scripts -= {"equaliser", "layer", "diffusion"}
     assert len(scripts) >= 7
     for name in scripts:
         pictures = re.findall(r'<img[^>]* src="([^"]+)"', pages[Path(f"gallery/{name}.html")])
