@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.arrays.narrow import bfloat16
 
-_FIRST_FIELDS: list[Any] = [("struct_size", c_size_t), ("extension", c_void_p)]
+_SIZE: list[Any] = [("struct_size", c_size_t), ("extension", c_void_p)]
 _METADATA, _EXECUTE, _INTERNAL = 1, 3, 13
 """Type of an extension, stage of a call, and code of an error."""
 _DTYPES = {
@@ -26,7 +26,7 @@ _BFLOAT16 = 16
 
 
 class _Version(ctypes.Structure):
-    _fields_ = [*_FIRST_FIELDS, ("major", c_int), ("minor", c_int)]
+    _fields_ = [*_SIZE, ("major", c_int), ("minor", c_int)]
 
 
 class _Metadata(ctypes.Structure):
@@ -46,29 +46,29 @@ class _Bytes(ctypes.Structure):
 
 class _Buffer(ctypes.Structure):
     _fields_ = [
-        *_FIRST_FIELDS, ("dtype", c_int), ("data", c_void_p), ("rank", c_int64), ("dims", POINTER(c_int64)),
+        *_SIZE, ("dtype", c_int), ("data", c_void_p), ("rank", c_int64), ("dims", POINTER(c_int64)),
     ]  # fmt: skip
 
 
 class _Buffers(ctypes.Structure):
     _fields_ = [
-        *_FIRST_FIELDS, ("size", c_int64), ("types", c_void_p), ("values", POINTER(POINTER(_Buffer))),
+        *_SIZE, ("size", c_int64), ("types", c_void_p), ("values", POINTER(POINTER(_Buffer))),
     ]  # fmt: skip
 
 
 class _Attributes(ctypes.Structure):
     _fields_ = [
-        *_FIRST_FIELDS, ("size", c_int64), ("types", c_void_p), ("names", c_void_p),
+        *_SIZE, ("size", c_int64), ("types", c_void_p), ("names", c_void_p),
         ("values", POINTER(POINTER(_Bytes))),
     ]  # fmt: skip
 
 
 class _ErrorArguments(ctypes.Structure):
-    _fields_ = [*_FIRST_FIELDS, ("message", c_char_p), ("code", c_int)]
+    _fields_ = [*_SIZE, ("message", c_char_p), ("code", c_int)]
 
 
 class _StreamArguments(ctypes.Structure):
-    _fields_ = [*_FIRST_FIELDS, ("context", c_void_p), ("stream", c_void_p)]
+    _fields_ = [*_SIZE, ("context", c_void_p), ("stream", c_void_p)]
 
 
 _CREATE_ERROR = ctypes.CFUNCTYPE(c_void_p, POINTER(_ErrorArguments))
@@ -77,14 +77,14 @@ _GET_STREAM = ctypes.CFUNCTYPE(c_void_p, POINTER(_StreamArguments))
 
 class _Api(ctypes.Structure):
     _fields_ = [
-        *_FIRST_FIELDS, ("version", _Version), ("internal", c_void_p), ("create_error", _CREATE_ERROR),
+        *_SIZE, ("version", _Version), ("internal", c_void_p), ("create_error", _CREATE_ERROR),
         ("others", c_void_p * 3), ("get_stream", _GET_STREAM),
     ]  # fmt: skip
 
 
 class _Frame(ctypes.Structure):
     _fields_ = [
-        *_FIRST_FIELDS, ("api", POINTER(_Api)), ("context", c_void_p), ("stage", c_int32),
+        *_SIZE, ("api", POINTER(_Api)), ("context", c_void_p), ("stage", c_int32),
         ("operands", _Buffers), ("results", _Buffers), ("attributes", _Attributes),
     ]  # fmt: skip
 
