@@ -207,6 +207,19 @@ def test_long_sequences_do_not_underflow():
         np.testing.assert_allclose(posteriors, wanted[1], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("factor", [1e-4, 1e4])
+@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+def test_weights_that_grow_or_shrink(factor, place):
+    startprob, transmat, log_frameprob = drawn(40, 3)
+    transmat = factor * transmat
+    reset = np.arange(40) == 17
+    wanted = forward_backward_loop(startprob, transmat, log_frameprob, reset)
+    frames = place(log_frameprob)
+    log_prob, posteriors = mgrec.hmm.forward_backward(startprob, transmat, frames, reset=reset)
+    np.testing.assert_allclose(log_prob, wanted[0], rtol=1e-13)
+    np.testing.assert_allclose(posteriors, wanted[1], rtol=1e-11, atol=1e-14)
+
+
 def models_that_underflow():
     """Sequences whose probabilities, divided by the largest one of a step, underflow."""
     unreachable = np.array([[-800.0, 0.0], [0.0, 0.0]])

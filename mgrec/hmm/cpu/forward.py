@@ -1,10 +1,16 @@
 """The kernels of the forward and backward passes.
 
-A pass advances columns of weights, scaled to a sum of 1, with the logarithms of their scales. To
-solve a chunk, one column is enough; to summarise one, a column starts from each state.
+A pass advances columns of weights with the logarithms of their scales. To solve a chunk, one column
+is enough; to summarise one, a column starts from each state.
 
-A weight below TINY is replaced by its logarithm, which is negative. A sum of products that could
-have lost such weights, or to which a tiny probability contributes, is computed in logarithms.
+`totals` are the sums of the columns. A column is scaled to a sum of 1 once its sum leaves the range
+from LEAST_TOTAL to MOST_TOTAL: a division at each step took twice as long.
+
+A weight below TINY times the sum is replaced by its logarithm, which is negative. A sum of products
+that could have lost such weights, or to which a tiny probability contributes, is computed in
+logarithms. Columns that have logarithms have a sum of 1.
+
+`states` is a sequence with one entry for each state: see :mod:`mgrec.engines.cpu.sizes`.
 """
 
 from __future__ import annotations
@@ -15,13 +21,17 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.compilation import INLINED, INNER, compile_kernel
 from ..underflow import BEFORE_FIRST, HIDDEN, LOG_TINY, LOW, TINY
 
+LEAST_TOTAL, MOST_TOTAL = 1e-10, 1e10
 
-def centre(log_frameprob: Any, centred: Any, shifts: Any, start: int, stop: int) -> None:
+
+def centre(
+    states: Any, log_frameprob: Any, centred: Any, shifts: Any, start: int, stop: int
+) -> None:
     """Write logarithms of probabilities minus the largest of each step, and these."""
-    count = log_frameprob.shape[1]
+    count = len(states)
     for step in range(start, stop):
         most = -np.inf
         for state in range(count):
@@ -52,17 +62,28 @@ def _logarithm(weight: float) -> float:
 
 
 @numba.njit(**INNER)
-def _normalise(weights: Any, column: int) -> float:
-    """Scale a column of weights, none of them a logarithm, to a sum of 1; return the sum."""
-    count = weights.shape[1]
-    total = 0.0
-    for state in range(count):
-        total += weights[column, state]
-    if total != 0.0:
+def _normalise(weights: Any, column: int, total: float) -> None:
+    """Scale a column of weights, none of them a logarithm, from this sum to 1."""
+    if total not in (0.0, 1.0):
         factor = 1.0 / total
-        for state in range(count):
+        for state in range(weights.shape[1]):
             weights[column, state] *= factor
-    return total
+
+
+@numba.njit(**INNER)
+def _rescale(weights: Any, totals: Any, column: int, total: float) -> float:
+    """Scale a column from this sum to 1; return the logarithm of its scale."""
+    totals[column] = 1.0
+    _normalise(weights, column, total)
+    return _logarithm(total)
+
+
+@numba.njit(**INNER)
+def _normalise_all(weights: Any, log_scales: Any, totals: Any) -> None:
+    """Scale all columns to a sum of 1."""
+    for column in range(len(totals)):
+        _normalise(weights, column, totals[column])
+        log_scales[column] += math.log(totals[column])
 
 
 @numba.njit(**INNER)
@@ -77,7 +98,8 @@ def _normalise_encoded(weights: Any, column: int) -> float:
         else:
             total += weight
     if most == -np.inf:
-        return _normalise(weights, column)
+        _normalise(weights, column, total)
+        return total
     if not total < LOW:
         # Weights in logarithms are too small for this sum.
         factor, log_total = 1.0 / total, math.log(total)
@@ -194,28 +216,94 @@ def _backward_encoded(
         weights[column, i] = total
 
 
+@numba.njit(**INNER)
+def _encode(weights: Any, totals: Any, is_encoded: Any, column: int, scale: float) -> float:
+    """Scale a column to a sum of 1, some of whose weights are tiny.
+
+    Return the logarithm of its scale, which is `scale` times the sum.
+    """
+    log_total = _logarithm(_normalise_encoded(weights, column))
+    is_encoded[column], totals[column] = _has_logarithms(weights, column), 1.0
+    return log_total + math.log(scale)
+
+
+# numba counts references to arrays at each branch to a function of many arrays. The loops of a
+# usual step are functions without such branches: with them a step took five times as long.
+@numba.njit(**INLINED)
+def _multiply_forward(
+    states: Any, before: Any, transmat: Any, matrix: int, emissions: Any, frame: int, least: float,
+    w: Any, column: int,
+) -> float:  # fmt: skip
+    """Write the weights after a step; return their sum, or -1 if one is below `least`."""
+    count, total, is_tiny = len(states), 0.0, False
+    for j in range(count):
+        weight = 0.0
+        for i in range(count):
+            weight += before[i] * transmat[matrix + i * count + j]
+        w[column, j] = weight * emissions[frame + j]
+        total += w[column, j]
+        is_tiny |= w[column, j] < least
+    return -1.0 if is_tiny else total
+
+
+@numba.njit(**INNER)
+def _start(
+    startprob: Any, starts: int, emissions: Any, log_frameprob: Any, frame: int, shift: float,
+    w: Any, totals: Any, is_encoded: Any, column: int,
+) -> float:  # fmt: skip
+    """Write the weights of a first step; return the logarithm of their scale."""
+    total, is_tiny = 0.0, False
+    for j in range(w.shape[1]):
+        w[column, j] = startprob[starts + j] * emissions[frame + j]
+        total += w[column, j]
+        is_tiny |= w[column, j] < TINY
+    if is_tiny:
+        _start_encoded(startprob, starts, emissions, log_frameprob, frame, shift, w, column)
+        return _encode(w, totals, is_encoded, column, 1.0)
+    is_encoded[column] = False
+    return _rescale(w, totals, column, total)
+
+
+@numba.njit(**INNER)
+def _forward_in_logarithms(
+    before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any, log_frameprob: Any,
+    frame: int, shift: float, w: Any, totals: Any, is_encoded: Any, column: int,
+) -> float:  # fmt: skip
+    """Write the weights after a step, some of which are tiny; return the logarithm of their scale.
+
+    `before` has the weights before the step.
+    """
+    scale = totals[column]
+    for j in range(len(before)):
+        before[j] /= scale
+    _forward_encoded(
+        before, linear, transmat, matrix, emissions, log_frameprob, frame, shift, w, column
+    )
+    return _encode(w, totals, is_encoded, column, scale)
+
+
 def forward(
-    emissions: Any, frame_strides: Any, transmat: Any, matrix_strides: Any, startprob: Any,
-    start_strides: Any, marks: Any, mark_strides: Any, log_frameprob: Any, shifts: Any,
-    weights: Any, log_scales: Any, results: Any, start: int, stop: int, shape: Any,
+    states: Any, emissions: Any, frame_strides: Any, transmat: Any, matrix_strides: Any,
+    startprob: Any, start_strides: Any, marks: Any, mark_strides: Any, log_frameprob: Any,
+    shifts: Any, weights: Any, log_scales: Any, results: Any, start: int, stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Advance the columns `weights` (rows, columns, states) of some rows through all steps.
 
     A column whose first weight is BEFORE_FIRST is before the first step of a sequence, and so are
     all columns at a mark. If there are `results`, they receive the weights of the first column
-    after each step, and the probability of the observation given all earlier ones, or its logarithm
-    if it is tiny. `shifts` are the logarithms of the factors by which `emissions` are too small:
+    after each step, and a number: the sum of these numbers is the logarithm of the probability of
+    all observations. `shifts` are the logarithms of the factors by which `emissions` are too small:
     those of `log_frameprob`, in the same places.
     """
-    _, columns, count = weights.shape
+    columns, count = weights.shape[1], len(states)
     _, steps, inner = shape
-    before, linear = np.empty(count), np.empty(count)
+    before, linear, totals = np.empty(count), np.empty(count), np.empty(columns)
     is_encoded = np.empty(columns, np.bool_)
     for row in range(start, stop):
         x, y = row // inner, row % inner
-        w = weights[row]
+        w, scales = weights[row], log_scales[row]
         for column in range(columns):
-            is_encoded[column] = _has_logarithms(w, column)
+            is_encoded[column], totals[column] = _has_logarithms(w, column), 1.0
         frames = x * frame_strides[0] + y * frame_strides[2]
         matrices = x * matrix_strides[0] + y * matrix_strides[2]
         starts = x * start_strides[0] + y * start_strides[2]
@@ -223,70 +311,81 @@ def forward(
         for step in range(steps):
             frame = frames + step * frame_strides[1]
             shift = shifts[frame // count]
-            is_marked = marks[mark + step * mark_strides[1]] != 0
             matrix = matrices + step * matrix_strides[1]
+            is_marked = marks[mark + step * mark_strides[1]] != 0
+            log_scale = math.log(totals[0]) if is_marked else 0.0
             for column in range(columns):
+                is_first = is_marked or w[column, 0] == BEFORE_FIRST
                 if is_marked:
-                    log_scales[row, column] = 0.0
-                is_tiny = False
-                if is_marked or w[column, 0] == BEFORE_FIRST:
-                    for j in range(count):
-                        w[column, j] = startprob[starts + j] * emissions[frame + j]
-                        is_tiny |= w[column, j] < TINY
-                    if is_tiny:
-                        _start_encoded(
-                            startprob, starts, emissions, log_frameprob, frame, shift, w, column
-                        )
+                    scales[column] = 0.0
+                for j in range(count):
+                    before[j] = w[column, j]
+                total = -1.0
+                if not (is_first or is_encoded[column]):
+                    total = _multiply_forward(
+                        states, before, transmat, matrix, emissions, frame, TINY * totals[column],
+                        w, column,
+                    )  # fmt: skip
+                if LEAST_TOTAL < total < MOST_TOTAL:
+                    totals[column] = total
+                elif is_first:
+                    log_scale += _start(
+                        startprob, starts, emissions, log_frameprob, frame, shift, w, totals,
+                        is_encoded, column,
+                    )  # fmt: skip
+                elif total == -1.0:
+                    log_scale += _forward_in_logarithms(
+                        before, linear, transmat, matrix, emissions, log_frameprob, frame, shift,
+                        w, totals, is_encoded, column,
+                    )  # fmt: skip
                 else:
-                    for j in range(count):
-                        before[j] = w[column, j]
-                    is_tiny = is_encoded[column]
-                    if not is_tiny:
-                        for j in range(count):
-                            weight = 0.0
-                            for i in range(count):
-                                weight += before[i] * transmat[matrix + i * count + j]
-                            w[column, j] = weight * emissions[frame + j]
-                            is_tiny |= w[column, j] < TINY
-                    if is_tiny:
-                        _forward_encoded(
-                            before, linear, transmat, matrix, emissions, log_frameprob, frame,
-                            shift, w, column,
-                        )  # fmt: skip
-                if is_tiny:
-                    total = _normalise_encoded(w, column)
-                    is_encoded[column] = _has_logarithms(w, column)
-                else:
-                    total = _normalise(w, column)
-                    is_encoded[column] = False
-                if len(results):
-                    result = ((x * steps + step) * inner + y) * (count + 1)
-                    for j in range(count):
-                        results[result + j] = w[column, j]
-                    results[result + count] = total
-                else:
-                    log_scales[row, column] += _logarithm(total) + shift
+                    log_scale += _rescale(w, totals, column, total)
+                log_scale += shift
+                if not len(results):
+                    scales[column] += log_scale
+                    log_scale = 0.0
+            if len(results):
+                result = ((x * steps + step) * inner + y) * (count + 1)
+                factor = 1.0 / totals[0]
+                for j in range(count):
+                    results[result + j] = w[0, j] * factor
+                results[result + count] = log_scale
+        if len(results):
+            results[((x * steps + steps - 1) * inner + y) * (count + 1) + count] += math.log(
+                totals[0]
+            )
+        _normalise_all(w, scales, totals)
+
+
+@numba.njit(**INLINED)
+def _write_posteriors(
+    states: Any, filtered: Any, index: int, w: Any, least: float, results: Any, result: int
+) -> bool:
+    """Write the products of weights of both passes, scaled to a sum of 1.
+
+    Return whether a weight was a logarithm, or the sum was below `least`.
+    """
+    count, total, is_tiny = len(states), 0.0, False
+    for j in range(count):
+        product = filtered[index + j] * w[0, j]
+        is_tiny |= product < 0.0
+        results[result + j] = product
+        total += product
+    factor = 1.0 / total
+    for j in range(count):
+        results[result + j] *= factor
+    return is_tiny or total < least
 
 
 @numba.njit(**INNER)
-def _write_posteriors(
-    filtered: Any, place: int, later: Any, is_encoded: bool, results: Any, result: int, count: int
+def _write_posteriors_of_logarithms(
+    filtered: Any, index: int, w: Any, results: Any, result: int
 ) -> None:
-    """Write the products of weights of both passes, scaled to a sum of 1."""
-    total = 0.0
+    """Write the products of weights of both passes, of which some are logarithms."""
+    count, most, total = w.shape[1], -np.inf, 0.0
     for j in range(count):
-        is_encoded |= filtered[place + j] < 0.0
-        results[result + j] = filtered[place + j] * later[j]
-        total += results[result + j]
-    if not is_encoded and not total < LOW:
-        for j in range(count):
-            results[result + j] /= total
-        return
-    most = -np.inf
-    for j in range(count):
-        results[result + j] = _logarithm(filtered[place + j]) + _logarithm(later[j])
+        results[result + j] = _logarithm(filtered[index + j]) + _logarithm(w[0, j])
         most = max(most, results[result + j])
-    total = 0.0
     for j in range(count):
         results[result + j] = math.exp(results[result + j] - most)
         total += results[result + j]
@@ -294,10 +393,47 @@ def _write_posteriors(
         results[result + j] /= total
 
 
+@numba.njit(**INLINED)
+def _multiply_backward(
+    states: Any, linear: Any, transmat: Any, matrix: int, emissions: Any, frame: int, least: float,
+    before: Any, w: Any, column: int,
+) -> float:  # fmt: skip
+    """Write the weights before a step; return their sum, or -1 if one is below `least`."""
+    count, total, is_tiny = len(states), 0.0, False
+    for j in range(count):
+        linear[j] = emissions[frame + j] * before[j]
+    for i in range(count):
+        weight = 0.0
+        for j in range(count):
+            weight += transmat[matrix + i * count + j] * linear[j]
+        w[column, i] = weight
+        total += weight
+        is_tiny |= weight < least
+    return -1.0 if is_tiny else total
+
+
+@numba.njit(**INNER)
+def _backward_in_logarithms(
+    before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any, log_frameprob: Any,
+    frame: int, shift: float, w: Any, totals: Any, is_encoded: Any, column: int,
+) -> float:  # fmt: skip
+    """Write the weights before a step, some of which are tiny; return the logarithm of their scale.
+
+    `before` has the weights after the step.
+    """
+    scale = totals[column]
+    for j in range(len(before)):
+        before[j] /= scale
+    _backward_encoded(
+        before, linear, transmat, matrix, emissions, log_frameprob, frame, shift, w, column
+    )
+    return _encode(w, totals, is_encoded, column, scale)
+
+
 def backward(
-    filtered: Any, filtered_strides: Any, emissions: Any, frame_strides: Any, transmat: Any,
-    matrix_strides: Any, marks: Any, mark_strides: Any, log_frameprob: Any, shifts: Any,
-    weights: Any, log_scales: Any, results: Any, start: int, stop: int, shape: Any,
+    states: Any, filtered: Any, filtered_strides: Any, emissions: Any, frame_strides: Any,
+    transmat: Any, matrix_strides: Any, marks: Any, mark_strides: Any, log_frameprob: Any,
+    shifts: Any, weights: Any, log_scales: Any, results: Any, start: int, stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Advance the columns `weights` of some rows from the last step to the first.
 
@@ -305,15 +441,15 @@ def backward(
     `results`, they receive the probabilities of the states given all observations, from the
     weights `filtered` of the forward pass.
     """
-    _, columns, count = weights.shape
+    columns, count = weights.shape[1], len(states)
     _, steps, inner = shape
-    before, linear = np.empty(count), np.empty(count)
+    before, linear, totals = np.empty(count), np.empty(count), np.empty(columns)
     is_encoded = np.empty(columns, np.bool_)
     for row in range(start, stop):
         x, y = row // inner, row % inner
-        w = weights[row]
+        w, scales = weights[row], log_scales[row]
         for column in range(columns):
-            is_encoded[column] = _has_logarithms(w, column)
+            is_encoded[column], totals[column] = _has_logarithms(w, column), 1.0
         frames = x * frame_strides[0] + y * frame_strides[2]
         matrices = x * matrix_strides[0] + y * matrix_strides[2]
         forward_row = x * filtered_strides[0] + y * filtered_strides[2]
@@ -321,13 +457,15 @@ def backward(
         for step in range(steps - 1, -1, -1):
             if len(results):
                 result = ((x * steps + step) * inner + y) * count
-                forward_step = forward_row + step * filtered_strides[1]
-                _write_posteriors(
-                    filtered, forward_step, w[0], is_encoded[0], results, result, count
+                index = forward_row + step * filtered_strides[1]
+                is_tiny = _write_posteriors(
+                    states, filtered, index, w, LOW * totals[0], results, result
                 )
+                if is_tiny or is_encoded[0]:
+                    _write_posteriors_of_logarithms(filtered, index, w, results, result)
             if marks[mark + step * mark_strides[1]]:
                 for column in range(columns):
-                    log_scales[row, column], is_encoded[column] = 0.0, False
+                    scales[column], totals[column], is_encoded[column] = 0.0, 1.0, False
                     for j in range(count):
                         w[column, j] = 1.0 / count
                 continue
@@ -335,29 +473,25 @@ def backward(
             shift = shifts[frame // count]
             matrix = matrices + step * matrix_strides[1]
             for column in range(columns):
-                is_tiny = is_encoded[column]
                 for j in range(count):
                     before[j] = w[column, j]
-                    linear[j] = emissions[frame + j] * before[j]
-                if not is_tiny:
-                    for i in range(count):
-                        total = 0.0
-                        for j in range(count):
-                            total += transmat[matrix + i * count + j] * linear[j]
-                        w[column, i] = total
-                        is_tiny |= total < TINY
-                if is_tiny:
-                    _backward_encoded(
-                        before, linear, transmat, matrix, emissions, log_frameprob, frame, shift,
-                        w, column,
+                total = -1.0
+                if not is_encoded[column]:
+                    total = _multiply_backward(
+                        states, linear, transmat, matrix, emissions, frame, TINY * totals[column],
+                        before, w, column,
                     )  # fmt: skip
-                    total = _normalise_encoded(w, column)
-                    is_encoded[column] = _has_logarithms(w, column)
+                if LEAST_TOTAL < total < MOST_TOTAL:
+                    totals[column] = total
+                elif total == -1.0:
+                    scales[column] += _backward_in_logarithms(
+                        before, linear, transmat, matrix, emissions, log_frameprob, frame, shift,
+                        w, totals, is_encoded, column,
+                    )  # fmt: skip
                 else:
-                    total = _normalise(w, column)
-                    is_encoded[column] = False
-                if columns > 1:
-                    log_scales[row, column] += _logarithm(total) + shift
+                    scales[column] += _rescale(w, totals, column, total)
+                scales[column] += shift
+        _normalise_all(w, scales, totals)
 
 
 centre_frames = compile_kernel(centre, "hmm-centre")

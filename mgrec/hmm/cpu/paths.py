@@ -16,7 +16,7 @@ NO_STATE = 255
 
 
 def score(
-    log_frameprob: Any, frame_strides: Any, log_transmat: Any, matrix_strides: Any,
+    states: Any, log_frameprob: Any, frame_strides: Any, log_transmat: Any, matrix_strides: Any,
     log_startprob: Any, start_strides: Any, marks: Any, mark_strides: Any, scores: Any,
     results: Any, start: int, stop: int, shape: Any,
 ) -> None:  # fmt: skip
@@ -27,7 +27,7 @@ def score(
     sequence, and so are all columns at a mark. If there are `results`, they receive for each state
     the state before it on its best path, and last the state with the highest score.
     """
-    _, columns, count = scores.shape
+    columns, count = scores.shape[1], len(states)
     _, steps, inner = shape
     before = np.empty(count)
     for row in range(start, stop):

@@ -11,8 +11,9 @@ from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels, at_once
 from ...engines.cpu.compilation import writable
 from ...engines.cpu.flat import flat_operand
+from ...engines.cpu.sizes import as_lengths
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
-from ..recurrence import HmmRecurrence, HmmSummary, logarithms, propagate
+from ..recurrence import HmmRecurrence, HmmSummary, propagate
 from .forward import advance_backward, advance_forward, centre_frames
 from .paths import advance_scores, draw_states, follow_pointers
 
@@ -81,6 +82,7 @@ def _advance(
     threads = threads_for(rows * chunk.steps * count) if uses_threads else 1
     arrays = list(chunk.operands)
     log_scales = np.zeros(columns.shape[:2])
+    sizes = as_lengths((count,), rows * chunk.steps)
     if phase in ("forward", "backward"):
         frames = 1 if phase == "backward" else 0
         log_frameprob = np.ascontiguousarray(arrays[frames])
@@ -94,11 +96,11 @@ def _advance(
         kernel = follow_pointers if phase == "follow" else draw_states
         arguments = (*operands, count, states, results)
     elif phase == "score":
-        kernel, arguments = advance_scores, (*operands, columns, results)
+        kernel, arguments = advance_scores, (*sizes, *operands, columns, results)
     else:
         kernel = advance_forward if phase == "forward" else advance_backward
         frames_in_logarithms = writable(log_frameprob.reshape(-1))
-        arguments = (*operands, frames_in_logarithms, shifts, columns, log_scales, results)
+        arguments = (*sizes, *operands, frames_in_logarithms, shifts, columns, log_scales, results)
 
     def advance(start: int, stop: int) -> None:
         kernel(*arguments, start, stop, chunk.shape)
@@ -106,8 +108,6 @@ def _advance(
     run_in_threads([partial(advance, *part) for part in split_range(rows, threads)])
     if phase in ("follow", "draw"):
         columns[..., 0] = states
-    elif phase == "forward" and results.size:
-        _to_logarithms(results.reshape(-1, count + 1)[:, -1], chunk, shifts)
     return log_scales
 
 
@@ -117,20 +117,14 @@ def emissions_of(log_frameprob: np.ndarray, threads: int) -> tuple[np.ndarray, n
     NumPy computes exponentials in SIMD: 0.7 ns each, and 6 ns in a kernel of numba.
     """
     frames = log_frameprob.reshape(-1, log_frameprob.shape[-1])
+    sizes = as_lengths((frames.shape[1],), len(frames))
     emissions, shifts = np.empty_like(frames), np.empty(len(frames))
 
     def compute(start: int, stop: int) -> None:
         for first in range(start, stop, _BLOCK):
             last = min(first + _BLOCK, stop)
-            centre_frames(writable(frames), emissions, shifts, first, last)
+            centre_frames(*sizes, writable(frames), emissions, shifts, first, last)
             np.exp(emissions[first:last], out=emissions[first:last])
 
     run_in_threads([partial(compute, *part) for part in split_range(len(frames), threads)])
     return emissions.reshape(log_frameprob.shape), shifts
-
-
-def _to_logarithms(totals: np.ndarray, chunk: Chunk, shifts: np.ndarray) -> None:
-    """Replace the sums of weights of all steps by log-likelihoods."""
-    frame_shape = chunk.operands[0].shape[:3]
-    logs = logarithms(totals).reshape(chunk.shape) + shifts.reshape(frame_shape)
-    totals[...] = logs.reshape(-1)
