@@ -19,6 +19,7 @@ from ..solve.functions import concatenate, flip, full_like
 from ..solve.rules import Rule, numpy_dtype
 from . import causal
 from .arguments import as_sections, as_signal, as_transfer_function, signal_dtype
+from .varying.arguments import varies
 
 
 @adjoint_function
@@ -85,6 +86,8 @@ def lfilter(
     >>> grad_a
     array([-2.75, -2.  ])
     """
+    if varies(b, a):
+        raise NotImplementedError("gradients of filters whose coefficients vary in time")
     if library_of(x) is None:
         x, (b, a) = as_signal(x, takes_bfloat16=True), as_transfer_function(b, a)
     names = selected(of, {"b": b, "a": a, "x": x, "zi": zi})
@@ -272,8 +275,8 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     dtype = signal_dtype(dtypes, numpy_dtype(x), None if zi is None else numpy_dtype(zi))
     if zi is None:
         return [(x.shape, dtype)]
-    shape, sections = list(x.shape), [len(c) for c in coefficients if c.ndim == 2]
-    shape[arguments["axis"]] = 2 if sections else max(map(len, coefficients)) - 1
+    shape, sections = list(x.shape), [len(arguments["sos"])] if "sos" in arguments else []
+    shape[arguments["axis"]] = 2 if sections else max(c.shape[-1] for c in coefficients) - 1
     return [(x.shape, dtype), ((*sections, *shape), computed_dtype(dtype))]
 
 

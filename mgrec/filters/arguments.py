@@ -121,7 +121,7 @@ def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> P
             cascade, x, None, axis, signal_dtype((b.dtype, a.dtype), x.dtype, None), out
         )
     expected = (*x.shape[:axis], cascade.states, *x.shape[axis + 1 :])
-    zi = _as_states(zi, x, expected, fixed=(axis,))
+    zi = as_states(zi, x, expected, fixed=(axis,))
     dtype = signal_dtype((b.dtype, a.dtype), x.dtype, zi.dtype)
     return filter_problem(cascade, x, move_axis(zi, axis, 0), axis, dtype, out)
 
@@ -135,14 +135,14 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
             cascade, x, None, axis, signal_dtype((sos.dtype,), x.dtype, None), out
         )
     expected = (len(sos), *x.shape[:axis], 2, *x.shape[axis + 1 :])
-    zi = _as_states(zi, x, expected, fixed=range(len(expected)))
+    zi = as_states(zi, x, expected, fixed=range(len(expected)))
     carry_in = move_axis(zi, axis + 1, 0).swapaxes(0, 1)
     carry_in = carry_in.reshape((cascade.states, *carry_in.shape[2:]))
     dtype = signal_dtype((sos.dtype,), x.dtype, zi.dtype)
     return filter_problem(cascade, x, carry_in, axis, dtype, out)
 
 
-def _as_states(zi: Any, x: Any, expected: tuple[Any, ...], fixed: Sequence[int]) -> Any:
+def as_states(zi: Any, x: Any, expected: tuple[Any, ...], fixed: Sequence[int]) -> Any:
     """Return states of the shape `expected`; axes that are not `fixed` may have length 1."""
     array = as_any_array("zi", zi)
     check_dtype("zi", array, zi, "?", takes_bfloat16=True)

@@ -10,17 +10,18 @@ import numpy as np
 
 from ..core.arrays.array_types import check_same_device, without_empty_chunks
 from ..core.arrays.resets import as_reset
-from ..core.contract.problem import Problem
+from ..core.contract.problem import Composed, Problem
 from ..core.contract.recurrence import Arrays
 from ..solve import prepared_function
 from .arguments import as_coefficients, as_zf, check_polynomials, check_sections
 from .segments import with_marks
+from .varying.arguments import check_varying, varies
 
 
 @partial(prepared_function, by_value=("b", "a"))
 def lfilter(
     b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, reset: Any = None, out: Any = None
-) -> Problem:
+) -> Problem | Composed:
     """Filter data along an axis with a rational transfer function.
 
     The arguments, results and states are those of ``scipy.signal.lfilter``. The function solves
@@ -31,7 +32,8 @@ def lfilter(
     ----------
     b, a : array_like
         Numerator and denominator, 1-d, of any lengths. a[0] need not be 1. They are kept in float64
-        or complex128 for any dtype of `x`.
+        or complex128 for any dtype of `x`. Those that vary in time have the shape
+        (steps, order + 1): see :ref:`guide-varying`.
     x : array_like, CuPy or dask.array.Array
         Signal.
     axis : int, optional
@@ -60,7 +62,8 @@ def lfilter(
     Raises
     ------
     NotImplementedError
-        If the signal and the coefficients are integers, as in SciPy.
+        If the signal and the coefficients are integers, as in SciPy. If coefficients vary, also for
+        complex numbers, float16, and Dask arrays of CuPy arrays.
     TypeError
         If an array is masked, its dtype is not numeric with at most 64 bits a component, or `out`
         has the wrong array type or is given for a Dask array.
@@ -103,7 +106,15 @@ def lfilter(
     >>> first, state = lfilter([1.0], [1.0, -0.5], np.ones(3), zi=np.zeros(1))
     >>> lfilter([1.0], [1.0, -0.5], np.ones(2), zi=state)[0]
     array([1.875 , 1.9375])
+
+    Coefficients that vary:
+
+    >>> lfilter([1.0], [[1.0, -0.5], [1.0, -0.25], [1.0, 0.0]], [1.0, 0.0, 0.0])
+    array([1.   , 0.5  , 0.125])
     """
+    if varies(b, a):
+        varying = check_varying(b, a, x, axis, zi, reset, out)
+        return varying if isinstance(varying, Composed) else _with_final_states(varying, False)
     return _segmented(check_polynomials(b, a, x, axis, zi, out), reset, is_sections=False)
 
 
@@ -177,6 +188,11 @@ def _segmented(problem: Problem, reset: Any, is_sections: bool) -> Problem:
         check_same_device([("x", problem.operands[0]), ("reset", reset)], [])
         marks = as_reset(reset, problem.shape, problem.recurrence.axis, False)
         problem = with_marks(problem, marks)
+    return _with_final_states(problem, is_sections)
+
+
+def _with_final_states(problem: Problem, is_sections: bool) -> Problem:
+    """Return the problem with final states as a second result, if it has initial ones."""
     recurrence = problem.recurrence
     if not recurrence.returns_final_state:
         return problem

@@ -129,7 +129,8 @@ def test_out_must_not_be_the_states():
 ONES, PAIR = np.ones(3), [1.0, 0.5]
 REFUSED = [
     (lfilter, ([], [1.0], [1.0]), ValueError, "b is not a non-empty 1d array"),
-    (lfilter, ([1.0], np.eye(2), [1.0]), ValueError, "a is not a non-empty 1d array"),
+    (lfilter, ([1.0], [[[[1.0, 0.5]]]], [1.0]), ValueError, "a must have shape"),
+    (filtfilt, ([1.0], np.eye(2), [1.0]), ValueError, "a is not a non-empty 1d array"),
     (lfilter, ([1.0], [0.0, 1.0], [1.0]), ValueError, r"a\[0\] must not be 0"),
     (lfilter, ([1.0], PAIR, 3.0), ValueError, "at least 1-D"),
     (lfilter, ([1.0], PAIR, [1.0], 1), ValueError, "axis must be from -1 to 0"),

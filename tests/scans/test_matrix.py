@@ -16,6 +16,30 @@ from mgrec.solve import solve
 ALGEBRAS = [("+", "*"), ("max", "+"), ("min", "+"), ("logsumexp", "+")]
 
 
+STRUCTURES = ["general", "diagonal", "block-diagonal", "companion"]
+
+
+def map_of(n, algebra=("+", "*"), structure="general"):
+    block = {4: 2, 16: 4}.get(n, n) if structure == "block-diagonal" else None
+    return mgrec.maps.matrix(n, algebra, structure, block)
+
+
+def dense(matrix_map, matrix):
+    """The matrix of a step with all entries, from those of its structure."""
+    n, structure = matrix_map.n, matrix_map.structure
+    if structure == "general":
+        return matrix
+    full = np.full((n, n), matrix_map.zero)
+    if structure == "companion":
+        full[range(n - 1), range(1, n)] = matrix_map.one
+        full[:, 0] = matrix
+        return full
+    size = matrix_map.block or 1
+    for k, block in enumerate(matrix):
+        full[k * size : (k + 1) * size, k * size : (k + 1) * size] = block
+    return full
+
+
 def plain_loop(matrix_map, matrices, vectors, initial, reverse=False, reset=None):
     """The states after each step of one sequence (steps, n), in long double."""
     steps = len(vectors)
@@ -23,10 +47,7 @@ def plain_loop(matrix_map, matrices, vectors, initial, reverse=False, reset=None
     for step in range(steps - 1, -1, -1) if reverse else range(steps):
         if reset is not None and reset[step]:
             state = np.asarray(initial, np.longdouble)
-        matrix, vector = matrices[step], vectors[step]
-        if matrix.ndim == 1:
-            off = 0.0 if matrix_map.algebra == ("+", "*") else matrix_map.zero
-            matrix = np.where(np.eye(len(matrix)) > 0, np.diag(matrix), off)
+        matrix, vector = dense(matrix_map, matrices[step]), vectors[step]
         if matrix_map.algebra == ("+", "*"):
             state = matrix @ state + vector
         else:
@@ -40,6 +61,7 @@ def plain_loop(matrix_map, matrices, vectors, initial, reverse=False, reset=None
 def drawn(matrix_map, steps, rows=(), seed=0, dtype=float):
     generator = np.random.default_rng(seed)
     scale = 0.8 / matrix_map.n if matrix_map.algebra == ("+", "*") else 3.0
+    scale *= 0.1 if matrix_map.structure == "companion" else 1.0
     matrices = generator.uniform(-scale, scale, (*rows, steps, *matrix_map.matrix_shape))
     vectors = generator.normal(size=(*rows, steps, matrix_map.n))
     initial = generator.normal(size=(*rows, matrix_map.n))
@@ -54,13 +76,13 @@ def in_chunks(array, axis=0, size=7):
     return da.from_array(array, chunks=(*([-1] * axis), size, *([-1] * (array.ndim - axis - 1))))
 
 
-@pytest.mark.parametrize("structure", ["general", "diagonal"])
+@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
 @pytest.mark.parametrize("place", [as_numpy, in_chunks])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_states_are_those_of_the_loop(algebra, structure, place, reverse):
     for n in (1, 3, 16):
-        matrix_map = mgrec.maps.matrix(n, algebra, structure)
+        matrix_map = map_of(n, algebra, structure)
         matrices, vectors, initial = drawn(matrix_map, 40)
         reset = np.arange(40) % 17 == 5
         for marks in (None, reset):
@@ -112,9 +134,12 @@ def test_problems_of_scalars_have_the_states_of_the_loop(structure):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
-@pytest.mark.parametrize(("n", "structure"), [(2, "general"), (5, "general"), (5, "diagonal")])
+@pytest.mark.parametrize(
+    ("n", "structure"),
+    [(2, "general"), (5, "general"), (5, "diagonal"), (4, "block-diagonal"), (3, "companion")],
+)
 def test_cupy_arrays(algebra, n, structure):
-    matrix_map = mgrec.maps.matrix(n, algebra, structure)
+    matrix_map = map_of(n, algebra, structure)
     operands = drawn(matrix_map, 33, rows=(2,))
     reset = np.arange(33) % 11 == 3
     for options in ({}, {"reverse": True}, {"reset": reset}):
@@ -190,6 +215,25 @@ def test_products_neither_vanish_nor_overflow(factor):
     np.testing.assert_allclose(states.compute(), wanted, rtol=1e-13)
 
 
+def test_blocks_of_rows_and_out():
+    matrix_map = map_of(4, structure="block-diagonal")
+    matrices, vectors, initial = drawn(matrix_map, 12, rows=(3,))
+    states = mgrec.scan(matrix_map, matrices, vectors, initial=initial)
+    for row in range(3):
+        wanted = plain_loop(matrix_map, matrices[row], vectors[row], initial[row])
+        np.testing.assert_allclose(states[row], wanted, rtol=1e-13, atol=1e-14)
+    out = np.empty_like(states)
+    assert mgrec.scan(matrix_map, matrices, vectors, initial=initial, out=out) is out
+    np.testing.assert_array_equal(out, states)
+    lazy = mgrec.scan(matrix_map, matrices[0, 0], in_chunks(vectors, 1), initial=initial)
+    assert lazy.shape == states.shape and lazy.chunks[1] == (7, 5)
+    full = np.broadcast_to(matrices[0, 0], matrices.shape)
+    wanted = mgrec.scan(matrix_map, full, vectors, initial=initial)
+    np.testing.assert_allclose(lazy, wanted, rtol=1e-13, atol=1e-14)
+    with pytest.raises(ValueError, match=r"M must have shape \(..., 2, 2, 2\); got \(4, 4\)"):
+        mgrec.scan(matrix_map, np.eye(4), vectors, initial=initial)
+
+
 def test_nan_stays_in_its_segment():
     matrix_map = mgrec.maps.matrix(2)
     matrices, vectors, initial = drawn(matrix_map, 20)
@@ -245,7 +289,11 @@ def test_rows_are_divided_among_threads(monkeypatch):
         ((2.0,), TypeError, "n must be an integer"),
         ((2, ("*", "+")), ValueError, "algebra must be one of"),
         ((2, "plus"), ValueError, "algebra must be one of"),
-        ((2, ("+", "*"), "banded"), ValueError, "structure must be 'general' or 'diagonal'"),
+        ((2, ("+", "*"), "banded"), ValueError, "structure must be one of 'general', 'diag"),
+        ((4, ("+", "*"), "block-diagonal"), ValueError, "block must be passed for"),
+        ((4, ("+", "*"), "companion", 2), ValueError, "block must be passed for"),
+        ((4, ("+", "*"), "block-diagonal", 3), ValueError, "block must divide n, 4; got 3"),
+        ((4, ("+", "*"), "block-diagonal", 2.0), TypeError, "block must be an integer"),
     ],
 )
 def test_wrong_maps_are_refused(arguments, error, message):

@@ -40,6 +40,10 @@ def check_matrix_scan(
     """Return the problem of a scan with a matrix map, validated."""
     if len(operands) != 2:
         raise ValueError(f"{matrix_map.name} takes two operands, M and b; got {len(operands)}")
+    if matrix_map.structure == "block-diagonal":
+        return _check_blocks(
+            matrix_map, operands, initial, axis, reverse, reset, memory, method, out
+        )
     n = matrix_map.n
     matrices = as_vectors("M", operands[0], matrix_map.matrix_shape)
     vectors = as_vectors("b", operands[1], (n,))
@@ -47,21 +51,14 @@ def check_matrix_scan(
     resets = [] if reset is None else [("reset", reset)]
     check_same_device([("M", matrices), ("b", vectors), *resets], [("initial", before)])
     dtype = result_dtype(matrices, vectors, before)
-    shape = broadcast_shape(
-        {"M": matrices.shape[: -len(matrix_map.matrix_shape)], "b": vectors.shape[:-1]},
-        "the axes of steps and rows",
-    )
-    if not shape:
-        raise ValueError(
-            f"M or b must have an axis of steps; got shapes {matrices.shape} and {vectors.shape}"
-        )
+    shape = _shape_of_steps(matrix_map, matrices, vectors)
     axis, reverse = as_axis(axis, shape), as_flag("reverse", reverse)
     check_rows("initial", before.shape[:-1], shape, axis)
     marks = None if reset is None else as_reset(reset, shape, axis, reverse)
     backend = common_backend([matrices, vectors, before])
     results = check_out(out, (*shape, n), dtype, [matrices, vectors, before])
     is_eager = not any(map(is_lazy, (matrices, vectors))) and method == "auto"
-    is_direct = is_eager and matrix_map.structure == "general"
+    is_direct = is_eager and matrix_map.structure != "diagonal"
     if not backend.is_host and has_scalar_map(matrix_map) and not is_direct:
         problem = scalar_problem(
             matrix_map, matrices, vectors, before, axis, reverse, marks, memory, method
@@ -111,6 +108,60 @@ def check_matrix_scan(
         target,
         to_return_value=returning(results, dtype, (n,)),
     )
+
+
+def _shape_of_steps(matrix_map: MatrixMap, matrices: Any, vectors: Any) -> Shape:
+    shape = broadcast_shape(
+        {"M": matrices.shape[: -len(matrix_map.matrix_shape)], "b": vectors.shape[:-1]},
+        "the axes of steps and rows",
+    )
+    if not shape:
+        raise ValueError(
+            f"M or b must have an axis of steps; got shapes {matrices.shape} and {vectors.shape}"
+        )
+    return shape
+
+
+def _check_blocks(
+    matrix_map: MatrixMap,
+    operands: tuple[Any, ...],
+    initial: Any,
+    axis: Any,
+    reverse: Any,
+    reset: Any,
+    memory: str,
+    method: str,
+    out: Any,
+) -> Problem | Composed:
+    """Return the problem of the diagonal blocks, which are rows of the map of one block."""
+    n, blocks = matrix_map.n, matrix_map.matrix_shape[:2]
+    matrices = as_vectors("M", operands[0], matrix_map.matrix_shape)
+    vectors, before = as_vectors("b", operands[1], (n,)), as_vectors("initial", initial, (n,))
+    shape = _shape_of_steps(matrix_map, matrices, vectors)
+    axis, reverse = as_axis(axis, shape), as_flag("reverse", reverse)
+    check_rows("initial", before.shape[:-1], shape, axis)
+    marks = None if reset is None else (as_reset(reset, shape, axis, reverse) != 0)[..., None]
+    arrays = [matrices, vectors, before]
+    results = check_out(out, (*shape, n), result_dtype(*arrays), arrays)
+    problem = check_matrix_scan(
+        matrix_map.of_block,
+        (matrices, vectors.reshape(*vectors.shape[:-1], *blocks)),
+        before.reshape(*before.shape[:-1], *blocks),
+        axis,
+        reverse,
+        marks,
+        memory,
+        method,
+        results[0].reshape(*shape, *blocks) if results else None,
+    )
+
+    def joined(states: Any) -> Any:
+        return results[0] if results else states.reshape(*states.shape[:-2], n)
+
+    if isinstance(problem, Composed):
+        return Composed(problem.name, lambda: joined(problem.solve()))
+    to_states = problem.to_return_value
+    return replace(problem, to_return_value=lambda *solved: joined(to_states(*solved)))
 
 
 def scalar_problem(

@@ -13,7 +13,7 @@ LARGEST = 16
 """Largest number of states: a summary has n² + n numbers a row."""
 
 ALGEBRAS = (("+", "*"), ("max", "+"), ("min", "+"), ("logsumexp", "+"))
-STRUCTURES = ("general", "diagonal")
+STRUCTURES = ("general", "diagonal", "block-diagonal", "companion")
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,16 @@ class MatrixMap:
     n : int
     algebra : (str, str)
         The operators (⊕, ⊗).
-    structure : {"general", "diagonal"}
-        Whether M is a matrix, or its diagonal.
+    structure : {"general", "diagonal", "block-diagonal", "companion"}
+        Which entries of M an operand has.
+    block : int
+        Rows of a diagonal block; 0 for other structures.
     """
 
     n: int
     algebra: tuple[str, str] = ("+", "*")
     structure: str = "general"
+    block: int = 0
 
     @property
     def name(self) -> str:
@@ -39,8 +42,17 @@ class MatrixMap:
 
     @property
     def matrix_shape(self) -> tuple[int, ...]:
-        """Shape of M in the operand: (n, n), or (n,) for a diagonal."""
-        return (self.n,) if self.structure == "diagonal" else (self.n, self.n)
+        """Shape of M in the operand."""
+        if self.structure == "general":
+            return self.n, self.n
+        if self.structure == "block-diagonal":
+            return self.n // self.block, self.block, self.block
+        return (self.n,)
+
+    @property
+    def of_block(self) -> MatrixMap:
+        """The map of one diagonal block."""
+        return MatrixMap(self.block, self.algebra)
 
     @property
     def algebra_number(self) -> int:
@@ -58,7 +70,9 @@ class MatrixMap:
         return 1.0 if self.algebra == ("+", "*") else 0.0
 
 
-def matrix(n: int, algebra: Any = ("+", "*"), structure: str = "general") -> MatrixMap:
+def matrix(
+    n: int, algebra: Any = ("+", "*"), structure: str = "general", block: int | None = None
+) -> MatrixMap:
     """Return the affine maps of n states, for :func:`mgrec.scan`.
 
     One step is w = M·w + b, with a matrix M and a vector b of each step. Other pairs of operators
@@ -71,24 +85,35 @@ def matrix(n: int, algebra: Any = ("+", "*"), structure: str = "general") -> Mat
     algebra : (str, str), optional
         The operators that take the places of + and ·: ``("+", "*")``, ``("max", "+")``,
         ``("min", "+")`` or ``("logsumexp", "+")``. The default is ``("+", "*")``.
-    structure : {"general", "diagonal"}, optional
-        "diagonal" if each state depends on itself alone. M then is an array of diagonals.
+    structure : {"general", "diagonal", "block-diagonal", "companion"}, optional
+        Which entries M has, and the operand with them. "diagonal": the diagonal, of shape (n,).
+        "block-diagonal": the diagonal blocks, of shape (n/block, block, block). "companion": the
+        first column, of shape (n,); the entries above the diagonal are ones, of ⊗, so that
+        ``w[i] = M[i]*w[0] + w[i + 1] + b[i]``. The default is "general", of shape (n, n).
+    block : int, optional
+        Rows of each block of a "block-diagonal" matrix, a divisor of n.
 
     Returns
     -------
     MatrixMap
         Pass it to :func:`mgrec.scan` with two operands and the state before the first step:
-        ``scan(map, M, b, initial=w)``. M has the shape (..., steps, n, n), or (..., steps, n) for
-        diagonals; b has the shape (..., steps, n), and `initial` (..., n). All axes before the last
-        two of M and the last one of b broadcast; ``axis`` and ``reset`` of ``scan`` refer to these
-        axes alone. A matrix (n, n) is that of every step. The result has the shape (..., steps, n).
+        ``scan(map, M, b, initial=w)``. M has the shape (..., steps, n, n), or that of the structure
+        in place of the last two axes; b has the shape (..., steps, n), and `initial` (..., n). All
+        axes before those of a matrix and of a vector broadcast; ``axis`` and ``reset`` of ``scan``
+        refer to these axes alone. A matrix (n, n) is that of every step. The result has the shape
+        (..., steps, n).
 
     Raises
     ------
     TypeError
-        If `n` is not an integer.
+        If `n` or `block` is not an integer.
     ValueError
-        If `n` is not from 1 to 16, or `algebra` or `structure` is not supported.
+        If `n` is not from 1 to 16, `algebra` or `structure` is not supported, or `block` does not
+        divide n.
+
+    See Also
+    --------
+    mgrec.signal.lfilter : Filters whose coefficients vary in time, which are companion maps.
 
     Notes
     -----
@@ -105,10 +130,13 @@ def matrix(n: int, algebra: Any = ("+", "*"), structure: str = "general") -> Mat
     or -inf for (min, +).
 
     *Cost.* A chunk of a Dask array is read twice, and its summary takes n + 1 times as long as its
-    states. On a GPU contiguous rows of two states are read once, and larger maps twice, in segments
-    of at least 32 steps. Diagonals, and Dask arrays of CuPy arrays of up to 4 states, run as maps
-    of scalars; larger maps, and (logsumexp, +), do not run over such Dask arrays. DataArrays, and
-    on the CPU ``method`` other than "auto", are not supported.
+    states. A step of a general matrix takes n² products, and one of a diagonal or a companion
+    matrix n. Diagonal blocks are independent sequences: n/block small maps take the place of one
+    large one, in the summary too. On a GPU contiguous rows of two states are read once, and larger
+    maps twice, in segments of at least 32 steps. Diagonals, and Dask arrays of CuPy arrays of up to
+    4 states, a block or a general matrix, run as maps of scalars; larger maps, companion matrices
+    and (logsumexp, +) do not run over such Dask arrays. DataArrays, and on the CPU ``method`` other
+    than "auto", are not supported.
 
     Examples
     --------
@@ -140,6 +168,11 @@ def matrix(n: int, algebra: Any = ("+", "*"), structure: str = "general") -> Mat
         wanted = ", ".join(map(str, ALGEBRAS))
         raise ValueError(f"algebra must be one of {wanted}; got {algebra!r}")
     if not is_one_of(structure, STRUCTURES):
-        wanted = " or ".join(map(repr, STRUCTURES))
-        raise ValueError(f"structure must be {wanted}; got {structure!r}")
-    return MatrixMap(size, tuple(algebra), structure)
+        wanted = ", ".join(map(repr, STRUCTURES))
+        raise ValueError(f"structure must be one of {wanted}; got {structure!r}")
+    if (block is None) == (structure == "block-diagonal"):
+        raise ValueError(f"block must be passed for 'block-diagonal' alone; got {block!r}")
+    rows = 0 if block is None else as_integer("block", block)
+    if block is not None and (rows < 1 or size % rows):
+        raise ValueError(f"block must divide n, {size}; got {rows}")
+    return MatrixMap(size, tuple(algebra), structure, rows)

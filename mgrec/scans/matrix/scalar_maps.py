@@ -17,8 +17,9 @@ LARGEST = 4
 
 def has_scalar_map(matrix_map: MatrixMap) -> bool:
     """Return whether :func:`scalar_map` has an equivalent of these maps."""
-    is_small = matrix_map.structure == "diagonal" or 2 <= matrix_map.n <= LARGEST
-    return is_small and matrix_map.algebra != ("logsumexp", "+")
+    is_small = matrix_map.structure == "general" and 2 <= matrix_map.n <= LARGEST
+    is_simple = is_small or matrix_map.structure == "diagonal"
+    return is_simple and matrix_map.algebra != ("logsumexp", "+")
 
 
 @lru_cache

@@ -195,6 +195,16 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         lambda: scan(
             maps.matrix(5), on_gpu((100, 5, 5)), on_gpu((100, 5)), initial=on_gpu(5), reverse=True
         ),
+        lambda: scan(
+            maps.matrix(2, structure="companion"), on_gpu((100, 2)), on_gpu((100, 2)),
+            initial=on_gpu(2),
+        ),
+        *(
+            lambda dtype=dtype, order=order: lfilter(
+                on_gpu((100, order + 1), dtype), [1.0, 0.5], on_gpu(100, dtype), zi=on_gpu(order)
+            )
+            for dtype in FLOATS for order in (2, 5)
+        ),
     ],
     "chunks": [
         *(

@@ -209,11 +209,14 @@ def test_ties_go_to_the_lowest_state() -> None:
         pytest.param(5, ("logsumexp", "+"), "general", marks=extended),
         (5, ("logsumexp", "+"), "diagonal"), pytest.param(4, ("+", "*"), "general", marks=extended),
         pytest.param(4, ("min", "+"), "general", marks=extended),
+        (3, ("+", "*"), "companion"), (4, ("+", "*"), "block-diagonal"),
+        pytest.param(6, ("max", "+"), "companion", marks=extended),
     ],
 )  # fmt: skip
 def test_matrix_maps(n: int, algebra: Any, structure: str) -> None:
     generator = np.random.default_rng(0)
-    matrix_map = mgrec.maps.matrix(n, algebra, structure)
+    block = 2 if structure == "block-diagonal" else None
+    matrix_map = mgrec.maps.matrix(n, algebra, structure, block)
     matrices = generator.normal(size=(2, STEPS, *matrix_map.matrix_shape))
     operands = matrices, generator.normal(size=(2, STEPS, n)), generator.normal(size=(2, n))
     for reverse in (False, True):

@@ -13,22 +13,26 @@ import numba
 import numpy as np
 
 from ....engines.cpu.compilation import INNER, compile_kernel
+from ..maps import STRUCTURES
 
 # Columns are scaled once their largest number leaves 2**±256: the product with the next matrix then
 # neither overflows nor vanishes, unless its entries exceed 2**±700.
 _LEAST, _MOST = 2.0**-256, 2.0**256
+GENERAL, COMPANION = STRUCTURES.index("general"), STRUCTURES.index("companion")
 
 
 @numba.njit(**INNER)
 def _multiply(
-    a: Any, start: int, w: Any, column: int, after: Any, is_diagonal: bool, algebra: int
+    a: Any, start: int, w: Any, column: int, after: Any, structure: int, algebra: int
 ) -> None:
     """Write M ⊗ w to `after`; the entries of M begin at ``a[start]``."""
     n = len(after)
-    if is_diagonal:
+    if structure != GENERAL:
         for i in range(n):
-            x, y = a[start + i], w[column, i]
+            x, y = a[start + i], w[column, 0 if structure == COMPANION else i]
             after[i] = x * y if algebra == 0 else x + y
+            if structure == COMPANION and i + 1 < n:
+                after[i] = _add(after[i], w[column, i + 1], algebra)
     elif algebra == 0:
         for i in range(n):
             total = a[start + i * n] * w[column, 0]
@@ -72,23 +76,23 @@ def _add(x: float, y: float, algebra: int) -> float:
 
 
 @numba.njit(**INNER)
-def _rescale(w: Any, column: int, n: int) -> int:
+def rescale(column: Any, n: int) -> int:
     """Scale a column to about 1 if it is very large or small; return the exponent taken out."""
     size = 0.0
     for i in range(n):
-        size = max(size, abs(w[column, i]))
+        size = max(size, abs(column[i]))
     if size == 0.0 or _LEAST < size < _MOST or not math.isfinite(size):
         return 0
     _, exponent = math.frexp(size)
     for i in range(n):
-        w[column, i] = math.ldexp(w[column, i], -exponent)
+        column[i] = math.ldexp(column[i], -exponent)
     return exponent
 
 
 def advance(
     a: Any, a_strides: Any, b: Any, b_strides: Any, marks: Any, mark_strides: Any, initial: Any,
     initial_strides: Any, states: Any, exponents: Any, results: Any, start: int, stop: int,
-    shape: Any, reverse: bool, algebra: int, is_diagonal: bool, zero: float,
+    shape: Any, reverse: bool, algebra: int, structure: int, zero: float,
 ) -> None:  # fmt: skip
     """Advance the columns `states` (rows, columns, n) of some rows through all steps.
 
@@ -115,14 +119,14 @@ def advance(
                     for i in range(n):
                         w[column, i] = initial[initial_row + i] if is_last else zero
             for column in range(columns):
-                _multiply(a, a_row + index * a_strides[1], w, column, after, is_diagonal, algebra)
+                _multiply(a, a_row + index * a_strides[1], w, column, after, structure, algebra)
                 if column == columns - 1:
                     for i in range(n):
                         after[i] = _add(after[i], b[b_row + index * b_strides[1] + i], algebra)
                 for i in range(n):
                     w[column, i] = after[i]
                 if algebra == 0 and column < columns - 1:
-                    exponents[row, column] += _rescale(w, column, n)
+                    exponents[row, column] += rescale(w[column], n)
             if len(results):
                 for i in range(n):
                     results[((x * steps + index) * inner + y) * n + i] = w[columns - 1, i]

@@ -10,6 +10,7 @@ from ....core.arrays.chunk import Chunk
 from ....core.contract.kernels import Kernels, at_once
 from ....engines.cpu.flat import flat_operand
 from ....engines.cpu.threads import run_in_threads, split_range, threads_for
+from ..maps import STRUCTURES
 from ..recurrence import MatrixRecurrence, MatrixSummary, propagate
 from .kernels import advance_columns
 
@@ -66,7 +67,7 @@ def _advance(
     def advance(start: int, stop: int) -> None:
         advance_columns(
             *operands, states, exponents, results, start, stop, chunk.shape, chunk.reverse,
-            matrix_map.algebra_number, matrix_map.structure == "diagonal", matrix_map.zero,
+            matrix_map.algebra_number, STRUCTURES.index(matrix_map.structure), matrix_map.zero,
         )  # fmt: skip
 
     threads = threads_for(rows * chunk.steps * matrix_map.n) if uses_threads else 1

@@ -1,37 +1,15 @@
-// Affine maps of N states, w = M ⊗ w ⊕ b. E is the dtype of results.
-//
-// A map has the images of N unit vectors, each times a power of 2 over (+, *), and that of zero.
+// Maps with a matrix M and a vector b of each step. M is general, a diagonal, or the first column of
+// a companion matrix, which has ones above the diagonal.
 #pragma once
-#include "scans/matrix/cuda/segments.cuh"
+#include "scans/matrix/cuda/affine.cuh"
 
-enum { PLUS_TIMES, MAX_PLUS, MIN_PLUS, LOGSUMEXP_PLUS };  // in the order of ALGEBRAS
+struct Matrices {
+  static constexpr int WIDTH = N, TERMS = IS_GENERAL ? N : 1;  // numbers of a row of M
+  Operand matrices, vectors;
 
-struct Map { double images[N + 1][N], power[N], starts; };
-
-struct Pass {
-  static constexpr int LANES = N + 1, MAP = sizeof(Map) / sizeof(double), STATE = N;
-  Operand matrices, vectors, initial;
-  Marks marks;
-  E* states;
-  Sizes sizes;
-
-  DEVICE static double zero() {
-    if (ALGEBRA == PLUS_TIMES) return 0.0;
-    return ALGEBRA == MIN_PLUS ? infinity<double>() : -infinity<double>();
-  }
-  DEVICE static double times(double x, double y) { return ALGEBRA == PLUS_TIMES ? x * y : x + y; }
-  DEVICE static double add(double x, double y) {
-    if (ALGEBRA == PLUS_TIMES || x != x || y != y) return x + y;
-    if (ALGEBRA == LOGSUMEXP_PLUS) {
-      const double most = x > y ? x : y, least = x > y ? y : x;
-      return most == least ? most + log(2.0) : most + log1p(exp(least - most));
-    }
-    return ALGEBRA == MIN_PLUS ? (y < x ? y : x) : (y > x ? y : x);
-  }
-  static constexpr bool IS_SMALL = SUMMARY_LANES == 1;
   // M and b of a step; registers if N is small.
   struct Step {
-    static constexpr int SIZE = DIAGONAL ? N : N * N;
+    static constexpr int SIZE = N * TERMS;
     double M[IS_SMALL ? SIZE : 1], b[IS_SMALL ? N : 1];
     const double *matrix, *vector;
     DEVICE Step(const double* m, const double* v) : matrix(m), vector(v) {
@@ -54,160 +32,24 @@ struct Pass {
       }
     }
     // M ⊗ w ⊕ b, without b for a unit vector.
-    DEVICE void advance(bool is_unit, double (&w)[N]) const {
+    DEVICE void advance(bool is_unit, double (&w)[N], double (&result)[N]) const {
       const double *m = IS_SMALL ? M : matrix, *v = IS_SMALL ? b : vector;
       double before[N];
 #pragma unroll UNROLL
       for (int i = 0; i < N; ++i) before[i] = w[i];
 #pragma unroll UNROLL
       for (int i = 0; i < N; ++i) {
-        double sum = times(m[DIAGONAL ? i : i * N], before[DIAGONAL ? i : 0]);
-        if (!DIAGONAL)
+        double sum = times(m[i * TERMS], before[IS_DIAGONAL ? i : 0]);
 #pragma unroll UNROLL
-          for (int j = 1; j < N; ++j) sum = add(sum, times(m[i * N + j], before[j]));
+        for (int j = 1; j < TERMS; ++j) sum = add(sum, times(m[i * TERMS + j], before[j]));
+        if (IS_COMPANION && i + 1 < N) sum = add(sum, before[i + 1]);
         w[i] = is_unit ? sum : add(sum, v[i]);
+        result[i] = w[i];
       }
     }
   };
   DEVICE Step step_of(const Range& r, long long step) const {
     return Step(matrices.at(r.outer, step, r.inner), vectors.at(r.outer, step, r.inner));
   }
-  // Keeps the largest number near 1 if it would soon overflow or underflow.
-  DEVICE static void rescale(double (&w)[N], double& power) {
-    if (ALGEBRA != PLUS_TIMES) return;
-    double most = 0.0;
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) most = fmax(fabs(w[i]), most);
-    if (most > 1e-100 && most < 1e100) return;
-    if (!(most > 0.0 && most < infinity<double>())) return;
-    int exponent;
-    frexp(most, &exponent);
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) w[i] = ldexp(w[i], -exponent);
-    power += exponent;
-  }
-  DEVICE bool is_start(const Range& r, long long step) const {
-    return step == 0 || (marks.first && *marks.at(r.outer, step, r.inner));
-  }
-  DEVICE void start(const Range& r, double (&w)[N]) const {
-    const double* first = initial.at(r.outer, 0, r.inner);
-    for (int i = 0; i < N; ++i) w[i] = first[i];
-  }
-
-  DEVICE void summarise(const Range& r, int lane, double* memory) const {
-    constexpr int OWN = IS_SMALL ? LANES : 1;
-    Map* map = reinterpret_cast<Map*>(memory);
-    double w[OWN][N], power[OWN];
-    bool starts = false;
-#pragma unroll
-    for (int k = 0; k < OWN; ++k) {
-      power[k] = 0.0;
-#pragma unroll UNROLL
-      for (int i = 0; i < N; ++i)
-        w[k][i] = i != lane + k ? zero() : ALGEBRA == PLUS_TIMES ? 1.0 : 0.0;
-    }
-    for (long long step = r.begin; step < r.end; ++step) {
-      const bool begins = is_start(r, step);
-      const Step s = step_of(r, step);
-      starts = starts || begins;
-#pragma unroll
-      for (int k = 0; k < OWN; ++k) {
-        const bool is_unit = lane + k < N;
-        if (begins && !is_unit) start(r, w[k]);
-        s.advance(is_unit, w[k]);
-        if (is_unit) rescale(w[k], power[k]);
-      }
-    }
-#pragma unroll
-    for (int k = 0; k < OWN; ++k) store(w[k], power[k], starts, lane + k, map);
-  }
-  DEVICE static void store(const double (&w)[N], double power, bool starts, int lane, Map* map) {
-    for (int i = 0; i < N; ++i) map->images[lane][i] = w[i];
-    if (lane < N) map->power[lane] = power;
-    else map->starts = starts;
-  }
-
-  // Replaces a state times 2^power by its image; the image of zero is added unless it is a unit's.
-  DEVICE static void follow(const Map& map, bool is_unit, double (&w)[N], double& power) {
-    double before[N], most = -1e300;
-    for (int j = 0; j < N; ++j) {
-      before[j] = w[j];
-      if (w[j] != 0.0 && map.power[j] > most) most = map.power[j];
-    }
-    // Without a unit there is no power to keep.
-    const double base = is_unit && ALGEBRA == PLUS_TIMES ? most : 0.0;
-    for (int i = 0; i < N; ++i) {
-      double sum = is_unit ? zero() : map.images[N][i];
-      if (!map.starts)
-        for (int j = 0; j < N; ++j) {
-          double term = times(map.images[j][i], before[j]);
-          if (ALGEBRA == PLUS_TIMES) term = scaled(map.images[j][i], before[j], map.power[j] - base);
-          sum = add(sum, term);
-        }
-      w[i] = sum;
-    }
-    if (is_unit) power += base, rescale(w, power);
-  }
-  // x·y·2^power, of which parts may overflow or underflow.
-  DEVICE static double scaled(double x, double y, double power) {
-    if (power == 0.0 || x == 0.0 || y == 0.0) return x * y;
-    int of_x, of_y;
-    const double product = frexp(x, &of_x) * frexp(y, &of_y);
-    power = fmin(fmax(power, -4400.0), 4400.0);
-    return ldexp(product, int(power) + of_x + of_y);
-  }
-
-  DEVICE void join(const double* maps, int count, int lane, double* memory) const {
-    const Map* map = reinterpret_cast<const Map*>(maps);
-    const bool is_unit = lane < N;
-    double w[N], power = is_unit ? map->power[lane] : 0.0;
-    bool starts = map->starts;
-    for (int i = 0; i < N; ++i) w[i] = map->images[lane][i];
-    for (int k = 1; k < count; ++k) {
-      follow(map[k], is_unit, w, power);
-      starts = starts || map[k].starts;
-    }
-    store(w, power, starts, lane, reinterpret_cast<Map*>(memory));
-  }
-  DEVICE void apply(const double* memory, double* state) const {
-    double w[N], power = 0.0;
-    for (int i = 0; i < N; ++i) w[i] = state[i];
-    follow(*reinterpret_cast<const Map*>(memory), false, w, power);
-    for (int i = 0; i < N; ++i) state[i] = w[i];
-  }
-  DEVICE void apply_back(const double*, double*) const {}
-
-  DEVICE void determine(const Range& r, const double* before, const double*) const {
-    __shared__ Stage<N, 24> stage;  // memory for 1,024 threads of a multiprocessor
-    const bool is_staged = sizes.inners == 1;
-    const int steps = is_staged ? stage.STEPS : 1;
-    double w[N];
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) w[i] = before[i];
-    for (long long first = 0; first < sizes.length; first += steps) {
-      const long long begin = r.begin + first, end = begin + steps < r.end ? begin + steps : r.end;
-      const int count = begin < end ? int(end - begin) : 0;
-#pragma unroll 1
-      for (int k = 0; k < count; ++k) {
-        const long long step = begin + k, place = REVERSE ? sizes.steps - 1 - step : step;
-        if (is_start(r, step)) start(r, w);
-        step_of(r, step).advance(false, w);
-        if (is_staged) {
-          double* to = stage.at(0, REVERSE ? count - 1 - k : k, N);
-#pragma unroll UNROLL
-          for (int i = 0; i < N; ++i) to[i] = w[i];
-        } else {
-          E* to = states + ((r.outer * sizes.steps + place) * sizes.inners + r.inner) * N;
-#pragma unroll UNROLL
-          for (int i = 0; i < N; ++i) to[i] = E(w[i]);
-        }
-      }
-      if (!is_staged) continue;
-      stage.place[threadIdx.x] = r.outer * sizes.steps + (REVERSE ? sizes.steps - end : begin);
-      stage.count[threadIdx.x] = count;
-      __syncwarp();
-      stage.write(states, 0, N);
-      __syncwarp();
-    }
-  }
 };
+typedef AffinePass<Matrices> Pass;

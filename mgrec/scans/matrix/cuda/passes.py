@@ -34,7 +34,9 @@ def solve_on_gpu(
             return states
     flags = {
         "ALGEBRA": matrix_map.algebra_number,
-        "DIAGONAL": matrix_map.structure == "diagonal",
+        "IS_GENERAL": matrix_map.structure == "general",
+        "IS_DIAGONAL": matrix_map.structure == "diagonal",
+        "IS_COMPANION": matrix_map.structure == "companion",
         "REVERSE": reverse,
         "ALIGNED": m.data.ptr % 16 == b.data.ptr % 16 == 0,
         "SUMMARY_LANES": int(n <= _SMALL),
@@ -42,5 +44,5 @@ def solve_on_gpu(
     text = print_pass("scans/matrix/cuda/matrix", n, _SMALL, tuple(flags.items()), dtype)
     numbers = (n + 1) * n + n + 1
     solved = Pass(text, numbers, n, n + 1, summary_lanes=int(n <= _SMALL))
-    solver.solve(solved, operands, [states])
+    solver.solve(solved, operands, [states, None])
     return states

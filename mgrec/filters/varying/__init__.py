@@ -1,0 +1,1 @@
+"""Filters whose coefficients vary in time."""

@@ -1,0 +1,110 @@
+"""Validation of filters whose coefficients vary in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.array_types import cast, check_same_device
+from ...core.arrays.chunk import move_axis
+from ...core.arrays.elements import as_elements
+from ...core.arrays.resets import as_reset
+from ...core.arrays.validation import as_any_array, as_axis, check_dtype, check_out
+from ...core.backends import common_backend
+from ...core.contract.problem import Composed, Problem, varying
+from ...scans.matrix.arguments import along_rows, as_operand, check_on_gpu
+from ...scans.matrix.maps import LARGEST
+from ..arguments import as_signal, as_states, result_dtype
+from .cuda.passes import solve_on_gpu
+from .recurrence import VaryingFilter
+
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def varies(b: Any, a: Any) -> bool:
+    """Return whether coefficients have an axis of steps."""
+    return any(np.ndim(coefficients) > 1 for coefficients in (b, a))
+
+
+def check_varying(
+    b: Any, a: Any, x: Any, axis: Any, zi: Any, reset: Any, out: Any
+) -> Problem | Composed:
+    """Return the problem of ``lfilter`` with coefficients that vary, validated."""
+    x = as_signal(x)
+    axis = as_axis(axis, x.shape)
+    b, a = (_as_coefficients(name, c, x, axis) for name, c in (("b", b), ("a", a)))
+    order = max(b.shape[-1], a.shape[-1]) - 1
+    if not 1 <= order <= LARGEST:
+        raise ValueError(
+            f"the order of coefficients that vary must be from 1 to {LARGEST}; got {order}"
+        )
+    in_time = [(name, c) for name, c in (("b", b), ("a", a)) if set(c.shape[:-1]) != {1}]
+    resets = [] if reset is None else [("reset", reset)]
+    check_same_device([("x", x), *in_time, *resets], [])
+    if zi is not None:
+        zi = as_states(zi, x, (*x.shape[:axis], order, *x.shape[axis + 1 :]), fixed=(axis,))
+    dtype = result_dtype(b, a, x, zi)
+    if dtype.kind == "c":
+        raise NotImplementedError(
+            "coefficients that vary, and the signal, must be real; filter the real and the "
+            "imaginary part of a complex signal"
+        )
+    if x.dtype.char in "?e":
+        x = cast(x, _FLOAT32)
+    b, a = (cast(c, _FLOAT64) if c.dtype.char not in "fd" else c for c in (b, a))
+    marks = None if reset is None else as_reset(reset, x.shape, axis, False)
+    backend = common_backend([x, b, a])
+    if not backend.is_host:
+        check_on_gpu(backend, [x, b, a], "auto")
+        results = check_out(out, x.shape, dtype, [x, b, a])
+        return Composed("lfilter", lambda: solve_on_gpu(b, a, x, axis, zi, marks, dtype, results))
+    arrays = [x, as_operand(b, 1), as_operand(a, 1)]
+    element_shapes: list[tuple[int, ...]] = [(), b.shape[-1:], a.shape[-1:]]
+    number_dtypes = [x.dtype, b.dtype, a.dtype]
+    states = None if zi is None else cast(move_axis(zi, axis, 0), _FLOAT64)
+    if marks is not None:
+        rows = np.zeros(order) if states is None else move_axis(states, 0, -1)
+        element_shapes += [(), (order,)]
+        number_dtypes += [marks.dtype, _FLOAT64]
+        arrays += [marks, along_rows(as_elements(rows, 1), x.shape, axis)]
+    recurrence = VaryingFilter(
+        dtype=dtype,
+        result_dtype=dtype,
+        varying=tuple([varying(array.shape, x.shape) for array in arrays]),
+        block_dtypes=tuple([array.dtype for array in arrays]),
+        axis=axis,
+        state_dtype=_FLOAT64,
+        state_shape=(order,),
+        states=order,
+        returns_final_state=zi is not None,
+        element_shapes=tuple(element_shapes),
+        element_dtypes=tuple(number_dtypes),
+        result_number_dtype=dtype,
+        state_numbers=order,
+    )
+    initial = () if states is None else (states,)
+    return Problem(recurrence, tuple(arrays), initial, tuple(x.shape), out=out)
+
+
+def _as_coefficients(name: str, values: Any, x: Any, axis: int) -> Any:
+    """Return coefficients as an array with the axes of x, or with no axis but the last."""
+    array = as_any_array(name, values)
+    check_dtype(name, array, values, "?")
+    if array.ndim < 2:
+        return array.reshape((1,) * x.ndim + (-1,))
+    if array.ndim == 2:
+        index: list[Any] = [None] * x.ndim
+        index[axis] = slice(None)
+        array = array[tuple(index)]
+    fits = array.ndim == x.ndim + 1 and all(
+        length in (1, size) or length != length or size != size
+        for length, size in zip(array.shape, x.shape, strict=False)
+    )
+    if not fits:
+        raise ValueError(
+            f"{name} must have shape (order + 1,), ({x.shape[axis]}, order + 1), with the steps "
+            f"along axis {axis} of x, or leading axes that broadcast to {x.shape}; got "
+            f"{np.shape(values)}"
+        )
+    return array
