@@ -37,6 +37,7 @@ def matrix_gradients(
     """
     if len(operands) != 2:
         raise ValueError(f"{matrix_map.name} takes two operands, M and b; got {len(operands)}")
+    _check_structure(matrix_map)
     M, b = (as_operand(name, value) for name, value in zip("Mb", operands, strict=True))
     initial = as_operand("initial", initial)
     wanted = selected(of, {"M": M, "b": b, "initial": initial})
@@ -74,6 +75,14 @@ def matrix_gradients(
     return grad_matrices, grad_vectors, grad_initial
 
 
+def _check_structure(matrix_map: MatrixMap) -> None:
+    """Raise NotImplementedError for structures without gradients."""
+    if matrix_map.structure not in ("general", "diagonal"):
+        raise NotImplementedError(
+            f"gradients need a general or a diagonal matrix; got a {matrix_map.structure} matrix"
+        )
+
+
 def _weights(matrix_map: MatrixMap, M: Any, b: Any, before: Any, w: Any) -> tuple[Any, Any]:
     """Return the derivatives of w by the states before each step, and by b."""
     is_general = matrix_map.structure == "general"
@@ -107,6 +116,7 @@ def solve_matrices(
     """Call :func:`mgrec.scan` for arrays that torch or jax differentiates."""
     if len(operands) != 2:
         raise ValueError(f"{matrix_map.name} takes two operands, M and b; got {len(operands)}")
+    _check_structure(matrix_map)
     if options["axis"] >= 0:
         counts = (len(matrix_map.matrix_shape), 1)
         options["axis"] -= max(
