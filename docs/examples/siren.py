@@ -32,12 +32,12 @@ siren = scipy.signal.sawtooth(2 * np.pi * np.cumsum(pitch) / RATE)
 # The frequencies of the formants are interpolated between the vowels. A pair of poles r·exp(±i·θ)
 # stays inside the unit circle, and the gain keeps the response at 0 Hz at 1.
 
-places = np.linspace(0, time[-1], len(VOWELS.split()))
+moments = np.linspace(0, time[-1], len(VOWELS.split()))
 targets = np.array([FORMANTS[vowel] for vowel in VOWELS.split()])
 radius = np.exp(-np.pi * BANDWIDTH / RATE)
 sections = []
 for formant in range(3):
-    frequency = np.interp(time, places, targets[:, formant])
+    frequency = np.interp(time, moments, targets[:, formant])
     middle = -2 * radius * np.cos(2 * np.pi * frequency / RATE)
     a = np.stack([np.ones_like(middle), middle, np.full_like(middle, radius**2)], axis=1)
     sections.append((a.sum(axis=1, keepdims=True), a))
@@ -91,8 +91,8 @@ f"frames differ by {jumps:.2%}; " + ", ".join(f"{k}: {1e3 * v:.1f} ms" for k, v 
 figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
 axes.specgram(voice, NFFT=1024, Fs=RATE, noverlap=512, vmin=-120)
 for formant in range(3):
-    axes.plot(places, targets[:, formant], "w--", linewidth=1)
+    axes.plot(moments, targets[:, formant], "w--", linewidth=1)
 axes.set(xlabel="s", ylabel="Hz", ylim=(0, 4000))
-for place, vowel in zip(places, VOWELS.split(), strict=True):
-    axes.annotate(vowel, (place, 4050), ha="center", annotation_clip=False)
+for moment, vowel in zip(moments, VOWELS.split(), strict=True):
+    axes.annotate(vowel, (moment, 4050), ha="center", annotation_clip=False)
 plt.show()

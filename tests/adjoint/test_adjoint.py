@@ -226,3 +226,11 @@ def test_empty_arrays():
     empty = np.ones((2, 0))
     found = adjoint.linear_recurrence(empty, empty, empty, empty, np.ones(2), of=("s", "t"))
     assert [gradient.shape for gradient in found[:2]] == [(2, 0), (2, 0)]
+
+
+def test_structures_and_coefficients_without_gradients_are_refused():
+    companion, vectors = mgrec.maps.matrix(2, structure="companion"), np.ones((5, 2))
+    with pytest.raises(NotImplementedError, match="got a companion matrix"):
+        mgrec.adjoint.scan(vectors, vectors, companion, vectors, vectors, initial=np.zeros(2))
+    with pytest.raises(NotImplementedError, match="vary in time"):
+        mgrec.adjoint.lfilter(np.ones(5), np.ones(5), vectors, [1.0, 0.5], np.ones(5))
