@@ -220,6 +220,17 @@ def test_weights_that_grow_or_shrink(factor, place):
     np.testing.assert_allclose(posteriors, wanted[1], rtol=1e-11, atol=1e-14)
 
 
+@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+def test_paths_of_small_scores(place):
+    """The highest score is subtracted after some 100 steps only."""
+    startprob, transmat, _ = drawn(1, 4)
+    log_frameprob = np.log(np.random.default_rng(1).random((300, 4)))
+    wanted = viterbi_loop(startprob, transmat, log_frameprob)
+    log_prob, states = mgrec.hmm.viterbi(startprob, transmat, place(log_frameprob))
+    np.testing.assert_allclose(log_prob, wanted[0], rtol=1e-13)
+    np.testing.assert_array_equal(states, wanted[1])
+
+
 def models_that_underflow():
     """Sequences whose probabilities, divided by the largest one of a step, underflow."""
     unreachable = np.array([[-800.0, 0.0], [0.0, 0.0]])

@@ -2,17 +2,82 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.compilation import INLINED, INNER, compile_kernel
 from ..ties import TIE
 
 NO_STATE = 255
 """Pointer of the first step of a sequence."""
+LARGEST_SCORE = 64.0
+"""The highest score is subtracted from all once it is larger: to do so at each step took longer.
+The scores near it have roundings of 1e-14, which are small to a tie."""
+
+
+@numba.njit(**INLINED)
+def _extend(
+    states: Any, before: int, after: int, log_transmat: Any, matrix: int, log_frameprob: Any,
+    frame: int, best: Any, w: Any, column: int,
+) -> float:  # fmt: skip
+    """Write the scores after a step, and those without its observation; return the highest.
+
+    `before` and `after` are the indices of the scores before and after the step.
+    """
+    count, most = len(states), -np.inf
+    for j in range(count):
+        # Two chains of dependent instructions, each of half of the paths.
+        first = second = -np.inf
+        for i in range(0, count, 2):
+            first = max(first, w[column, before + i] + log_transmat[matrix + i * count + j])
+        for i in range(1, count, 2):
+            second = max(second, w[column, before + i] + log_transmat[matrix + i * count + j])
+        best[j] = max(first, second)
+        w[column, after + j] = best[j] + log_frameprob[frame + j]
+        most = max(most, w[column, after + j])
+    return most
+
+
+@numba.njit(**INLINED)
+def _write_pointers(
+    states: Any, w: Any, before: int, log_transmat: Any, matrix: int, best: Any, results: Any,
+    result: int,
+) -> None:  # fmt: skip
+    """Write for each state the lowest state of a best path to it."""
+    count = len(states)
+    for j in range(count):
+        pointer, least = 0, best[j] - TIE
+        for i in range(count - 1, -1, -1):
+            path = w[0, before + i] + log_transmat[matrix + i * count + j]
+            pointer = i if path >= least else pointer
+        results[result + j] = pointer
+
+
+@numba.njit(**INNER)
+def _start(
+    log_startprob: Any, starts: int, log_frameprob: Any, frame: int, count: int, w: Any,
+    column: int, after: int, results: Any, result: int,
+) -> float:  # fmt: skip
+    """Write the scores of a first step, and pointers to no state; return the highest."""
+    most = -np.inf
+    for j in range(count):
+        score = log_startprob[starts + j] + log_frameprob[frame + j]
+        w[column, after + j] = score
+        most = max(most, score)
+        if len(results):
+            results[result + j] = NO_STATE
+    return most
+
+
+@numba.njit(**INLINED)
+def _lowest_best(states: Any, w: Any, after: int, most: float) -> int:
+    """Return the lowest state with the highest score of the first column."""
+    state, least = 0, most - TIE
+    for j in range(len(states) - 1, -1, -1):
+        state = j if w[0, after + j] >= least else state
+    return state
 
 
 def score(
@@ -29,10 +94,14 @@ def score(
     """
     columns, count = scores.shape[1], len(states)
     _, steps, inner = shape
-    before = np.empty(count)
+    # Scores before and after a step take turns.
+    w, best = np.empty((columns, 2 * count)), np.empty(count)
     for row in range(start, stop):
         x, y = row // inner, row % inner
-        w = scores[row]
+        before, after = 0, count
+        for column in range(columns):
+            for i in range(count):
+                w[column, i] = scores[row, column, i]
         frames = x * frame_strides[0] + y * frame_strides[2]
         matrices = x * matrix_strides[0] + y * matrix_strides[2]
         starts = x * start_strides[0] + y * start_strides[2]
@@ -44,42 +113,34 @@ def score(
             result = ((x * steps + step) * inner + y) * (count + 1)
             most = -np.inf
             for column in range(columns):
-                for i in range(count):
-                    before[i] = w[column, i]
-                is_first = is_marked or before[0] == np.inf
-                for j in range(count):
-                    best = -np.inf
-                    if is_first:
-                        best = log_startprob[starts + j]
-                    else:
-                        for i in range(count):
-                            best = max(best, before[i] + log_transmat[matrix + i * count + j])
+                if is_marked or w[column, before] == np.inf:
+                    highest = _start(
+                        log_startprob, starts, log_frameprob, frame, count, w, column, after,
+                        results, result,
+                    )  # fmt: skip
+                else:
+                    highest = _extend(
+                        states, before, after, log_transmat, matrix, log_frameprob, frame, best, w,
+                        column,
+                    )  # fmt: skip
                     if len(results):
-                        pointer = NO_STATE
-                        if not is_first:
-                            pointer = 0
-                            for i in range(count):
-                                path = before[i] + log_transmat[matrix + i * count + j]
-                                if path >= best - TIE:
-                                    pointer = i
-                                    break
-                        results[result + j] = pointer
-                    w[column, j] = best + log_frameprob[frame + j]
-                    most = max(most, w[column, j])
-            if math.isfinite(most):
+                        _write_pointers(
+                            states, w, before, log_transmat, matrix, best, results, result
+                        )
+                most = max(most, highest)
+            if len(results):
+                results[result + count] = _lowest_best(states, w, after, most)
+            if LARGEST_SCORE < abs(most) < np.inf:
                 for column in range(columns):
                     for j in range(count):
-                        w[column, j] -= most
-            if len(results):
-                last = 0
-                for j in range(count):
-                    if w[0, j] >= -TIE:
-                        last = j
-                        break
-                results[result + count] = last
+                        w[column, after + j] -= most
+            before, after = after, before
+        for column in range(columns):
+            for i in range(count):
+                scores[row, column, i] = w[column, before + i]
 
 
-@numba.njit(**INNER)
+@numba.njit(**INLINED)
 def _is_valid(logarithms: Any, first: int, count: int) -> bool:
     """Return whether no logarithm is nan or inf."""
     is_valid = True
@@ -89,18 +150,18 @@ def _is_valid(logarithms: Any, first: int, count: int) -> bool:
 
 
 def follow(
-    pointers: Any, pointer_strides: Any, log_frameprob: Any, frame_strides: Any,
+    states: Any, pointers: Any, pointer_strides: Any, log_frameprob: Any, frame_strides: Any,
     log_transmat: Any, matrix_strides: Any, log_startprob: Any, start_strides: Any,
-    count: int, states: Any, results: Any, start: int, stop: int, shape: Any,
+    current: Any, results: Any, start: int, stop: int, shape: Any,
 ) -> None:  # fmt: skip
-    """Follow the pointers of some rows, over `count` states, from the last step to the first.
+    """Follow the pointers of some rows from the last step to the first.
 
-    `states` (rows, columns) are those of the last step. A negative one is replaced by the state
+    `current` (rows, columns) are those of the last step. A negative one is replaced by the state
     with the highest score, and so is that of the last step of each sequence. If there are
     `results`, they receive the state at each step and the logarithm of the probability of its
     transition and its observation: nan if an entry of a step is nan, which scores ignore.
     """
-    columns = states.shape[1]
+    columns, count = current.shape[1], len(states)
     _, steps, inner = shape
     for row in range(start, stop):
         x, y = row // inner, row % inner
@@ -112,12 +173,12 @@ def follow(
         for step in range(steps - 1, -1, -1):
             pointer = pointer_row + step * pointer_strides[1]
             for column in range(columns):
-                state = states[row, column]
+                state = current[row, column]
                 if state < 0:
                     state = int(pointers[pointer + count])
                 before = int(pointers[pointer + state])
                 is_first = before == NO_STATE
-                states[row, column] = -1 if is_first else before
+                current[row, column] = -1 if is_first else before
                 if len(results):
                     frame = frames + step * frame_strides[1]
                     if is_first:

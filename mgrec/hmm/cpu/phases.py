@@ -93,8 +93,10 @@ def _advance(
     arguments: tuple[Any, ...]
     if phase in ("follow", "draw"):
         states = columns[..., 0].astype(np.int64)
-        kernel = follow_pointers if phase == "follow" else draw_states
-        arguments = (*operands, count, states, results)
+        if phase == "follow":
+            kernel, arguments = follow_pointers, (*sizes, *operands, states, results)
+        else:
+            kernel, arguments = draw_states, (*operands, count, states, results)
     elif phase == "score":
         kernel, arguments = advance_scores, (*sizes, *operands, columns, results)
     else:
