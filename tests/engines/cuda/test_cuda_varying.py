@@ -45,3 +45,5 @@ def test_varying_filters(order: int) -> None:
     constant = b[0]  # in host memory
     assert lfilter(constant, placed(a), placed(x[0, :, 0]), out=out) is out
     np.testing.assert_allclose(out, lfilter(constant, a, x[0, :, 0]), rtol=1e-12, atol=1e-13)
+    narrow = [array.astype(np.float32) for array in (b, a, x[0, :, 0])]
+    np.testing.assert_allclose(lfilter(*map(placed, narrow)), lfilter(*narrow), rtol=1e-6)

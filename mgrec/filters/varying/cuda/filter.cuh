@@ -1,11 +1,11 @@
 // A filter of order N whose coefficients vary in time: TAPS numbers of b and POLES of a in a step. E is
-// the dtype of outputs.
+// the dtype of outputs, S that of operands.
 #pragma once
 #include "scans/matrix/cuda/affine.cuh"
 
 struct Filter {
   static constexpr int WIDTH = 1;
-  Operand numerators, denominators, signal;
+  Strided<S> numerators, denominators, signal;
 
   struct Step {
     double b[N + 1], a[N + 1], x;
@@ -21,18 +21,18 @@ struct Filter {
     }
   };
   DEVICE Step step_of(const Range& r, long long step) const {
-    const double* b = numerators.at(r.outer, step, r.inner);
-    const double* a = denominators.at(r.outer, step, r.inner);
+    const S* b = numerators.at(r.outer, step, r.inner);
+    const S* a = denominators.at(r.outer, step, r.inner);
     const double gain = a[0];
-    Step s;
-    s.x = *signal.at(r.outer, step, r.inner);
+    Step now;
+    now.x = *signal.at(r.outer, step, r.inner);
 #pragma unroll UNROLL
     for (int i = 0; i <= N; ++i) {
-      const double tap = i < TAPS ? b[i] : 0.0, pole = i < POLES ? a[i] : 0.0;
-      s.b[i] = gain == 1.0 ? tap : tap / gain;
-      s.a[i] = gain == 1.0 ? pole : pole / gain;
+      const double tap = i < TAPS ? double(b[i]) : 0.0, pole = i < POLES ? double(a[i]) : 0.0;
+      now.b[i] = gain == 1.0 ? tap : tap / gain;
+      now.a[i] = gain == 1.0 ? pole : pole / gain;
     }
-    return s;
+    return now;
   }
 };
 typedef AffinePass<Filter> Pass;

@@ -24,10 +24,12 @@ def solve_on_gpu(
     solver, taps, poles = Solver(x.shape, axis), b.shape[-1], a.shape[-1]
     order = max(taps, poles) - 1
     before = np.zeros(order) if zi is None else move_axis(zi, axis, -1)
+    is_narrow = all(array.dtype == np.float32 for array in (b, a, x))
+    read = np.dtype(np.float32 if is_narrow else np.float64)
     operands = [
-        solver.operand(b, (taps,)),
-        solver.operand(a, (poles,)),
-        solver.operand(x, ()),
+        solver.operand(b, (taps,), read),
+        solver.operand(a, (poles,), read),
+        solver.operand(x, (), read),
         solver.state(before, 1),
         solver.operand(marks, (), np.uint8),
     ]
@@ -39,7 +41,9 @@ def solve_on_gpu(
         last[...] = on_device(before)
     is_small = int(order <= _SMALL)
     flags = {"ALGEBRA": 0, "REVERSE": 0, "SUMMARY_LANES": is_small, "TAPS": taps, "POLES": poles}
-    text = print_pass("filters/varying/cuda/filter", order, _UNROLLED, tuple(flags.items()), dtype)
+    text = print_pass(
+        "filters/varying/cuda/filter", order, _UNROLLED, tuple(flags.items()), dtype, read
+    )
     numbers = (order + 1) * order + order + 1
     solved = Pass(text, numbers, order, order + 1, summary_lanes=is_small)
     solver.solve(solved, operands, [y, last])
