@@ -8,6 +8,7 @@ from cases import from_gpu, on_gpu
 
 from mgrec.signal import lfilter
 
+extended = pytest.mark.extended
 STEPS = 60
 MARKS = np.arange(STEPS) % 17 == 5
 
@@ -41,9 +42,7 @@ def in_chunks(array):
     return da.from_array(array, chunks=(7, *array.shape[1:]))
 
 
-@pytest.mark.parametrize(
-    "order", [2, *(pytest.param(k, marks=pytest.mark.extended) for k in (1, 5))]
-)
+@pytest.mark.parametrize("order", [2, *(pytest.param(k, marks=extended) for k in (1, 5))])
 @pytest.mark.parametrize("place", [as_numpy, in_chunks])
 def test_outputs_and_states_are_those_of_the_loop(order, place):
     for gain in (False, True):
@@ -57,6 +56,7 @@ def test_outputs_and_states_are_those_of_the_loop(order, place):
         np.testing.assert_allclose(y, loop(b, a, x, np.zeros(order))[0], rtol=1e-13, atol=1e-14)
 
 
+@extended
 def test_constant_coefficients_are_those_of_scipy():
     b, a, x, zi = drawn(3)
     wanted, zf = scipy.signal.lfilter(b[0, :2], a[0], x, zi=zi)
@@ -66,7 +66,7 @@ def test_constant_coefficients_are_those_of_scipy():
         np.testing.assert_allclose(states, zf, rtol=1e-13, atol=1e-14)
 
 
-def test_axes_rows_and_dtypes():
+def test_axes_and_rows():
     b, a, x, zi = drawn(2, (3, STEPS))
     y, zf = lfilter(b, a, x, zi=np.broadcast_to(zi, (3, 2)))
     for row in range(3):
@@ -82,16 +82,22 @@ def test_axes_rows_and_dtypes():
     wanted = lfilter(b[0], a[0], x, zi=np.broadcast_to(zi, (3, 2)))
     np.testing.assert_allclose(shared.T, wanted[0], rtol=1e-13, atol=1e-14)
     np.testing.assert_allclose(states.T, wanted[1], rtol=1e-13, atol=1e-14)
-    narrow = [array.astype(np.float32) for array in (b[0], a[0], x[0])]
+
+
+@extended
+def test_dtypes_and_out():
+    b, a, x, _ = drawn(2)
+    narrow = [array.astype(np.float32) for array in (b, a, x)]
     result, out = lfilter(*narrow), np.empty(STEPS, np.float32)
     assert result.dtype == np.float32 and lfilter(*narrow, out=out) is out
     wanted = loop(*(array.astype(float) for array in narrow), np.zeros(2))[0]
     np.testing.assert_array_equal(result, wanted.astype(np.float32))
     np.testing.assert_array_equal(out, result)
     counts = np.arange(STEPS, dtype=np.int16)
-    assert lfilter(b[0], 1.0, counts).dtype == np.float64
+    assert lfilter(b, 1.0, counts).dtype == np.float64
 
 
+@extended
 @pytest.mark.parametrize("factor", [1e-30, 1e30])
 def test_products_neither_vanish_nor_overflow(factor):
     """The product of the 20 coefficients of the middle chunk is 1e±600, the states are 1e±300."""
