@@ -8,17 +8,18 @@ struct Filter {
   Strided<S> numerators, denominators, signal;
 
   struct Step {
-    double b[N + 1], a[N + 1], x;
+    double b[N + 1], a[N + 1], x, y;
     // y and the states, in the order of SciPy's sums.
-    DEVICE void advance(bool is_unit, double (&w)[N], double (&y)[1]) const {
-      y[0] = is_unit ? w[0] : w[0] + b[0] * x;
+    DEVICE void advance(bool is_unit, double (&w)[N]) {
+      y = is_unit ? w[0] : w[0] + b[0] * x;
 #pragma unroll UNROLL
       for (int i = 0; i < N; ++i) {
         double sum = i + 1 < N ? w[i + 1 < N ? i + 1 : 0] : 0.0;
         if (!is_unit) sum = i + 1 < N ? sum + b[i + 1] * x : b[i + 1] * x;
-        w[i] = sum - a[i + 1] * y[0];
+        w[i] = sum - a[i + 1] * y;
       }
     }
+    DEVICE double result(const double (&)[N], int) const { return y; }
   };
   DEVICE Step step_of(const Range& r, long long step) const {
     const S* b = numerators.at(r.outer, step, r.inner);

@@ -4,7 +4,8 @@
 //
 // A model has the operands of its steps, and the numbers WIDTH of a result:
 //   Step step_of(const Range& range, long long step) const;
-//   void Step::advance(bool is_unit, double (&w)[N], double (&result)[WIDTH]) const;
+//   void Step::advance(bool is_unit, double (&w)[N]);
+//   double Step::result(const double (&w)[N], int i) const;  // the i-th number, after `advance`
 // The image of a unit vector is without b, and has no result.
 #pragma once
 #include "scans/matrix/cuda/segments.cuh"
@@ -63,7 +64,7 @@ template <class Model> struct AffinePass {
   DEVICE void summarise(const Range& r, int lane, double* memory) const {
     constexpr int OWN = IS_SMALL ? LANES : 1;
     Map* map = reinterpret_cast<Map*>(memory);
-    double w[OWN][N], power[OWN], unused[WIDTH];
+    double w[OWN][N], power[OWN];
     bool starts = false;
 #pragma unroll
     for (int k = 0; k < OWN; ++k) {
@@ -74,13 +75,13 @@ template <class Model> struct AffinePass {
     }
     for (long long step = r.begin; step < r.end; ++step) {
       const bool begins = is_start(r, step);
-      const typename Model::Step s = model.step_of(r, step);
+      typename Model::Step s = model.step_of(r, step);
       starts = starts || begins;
 #pragma unroll
       for (int k = 0; k < OWN; ++k) {
         const bool is_unit = lane + k < N;
         if (begins && !is_unit) start(r, w[k]);
-        s.advance(is_unit, w[k], unused);
+        s.advance(is_unit, w[k]);
         if (is_unit) rescale(w[k], power[k]);
       }
     }
@@ -157,16 +158,16 @@ template <class Model> struct AffinePass {
       for (int k = 0; k < count; ++k) {
         const long long step = begin + k, place = REVERSE ? sizes.steps - 1 - step : step;
         if (is_start(r, step)) start(r, w);
-        double result[WIDTH];
-        model.step_of(r, step).advance(false, w, result);
+        typename Model::Step s = model.step_of(r, step);
+        s.advance(false, w);
         if (is_staged) {
           double* to = stage.at(0, REVERSE ? count - 1 - k : k, WIDTH);
 #pragma unroll UNROLL
-          for (int i = 0; i < WIDTH; ++i) to[i] = result[i];
+          for (int i = 0; i < WIDTH; ++i) to[i] = s.result(w, i);
         } else {
           E* to = results + ((r.outer * sizes.steps + place) * sizes.inners + r.inner) * WIDTH;
 #pragma unroll UNROLL
-          for (int i = 0; i < WIDTH; ++i) to[i] = E(result[i]);
+          for (int i = 0; i < WIDTH; ++i) to[i] = E(s.result(w, i));
         }
       }
       if (!is_staged) continue;

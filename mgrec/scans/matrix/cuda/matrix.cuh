@@ -32,7 +32,7 @@ struct Matrices {
       }
     }
     // M ⊗ w ⊕ b, without b for a unit vector.
-    DEVICE void advance(bool is_unit, double (&w)[N], double (&result)[N]) const {
+    DEVICE void advance(bool is_unit, double (&w)[N]) const {
       const double *m = IS_SMALL ? M : matrix, *v = IS_SMALL ? b : vector;
       double before[N];
 #pragma unroll UNROLL
@@ -44,9 +44,9 @@ struct Matrices {
         for (int j = 1; j < TERMS; ++j) sum = add(sum, times(m[i * TERMS + j], before[j]));
         if (IS_COMPANION && i + 1 < N) sum = add(sum, before[i + 1]);
         w[i] = is_unit ? sum : add(sum, v[i]);
-        result[i] = w[i];
       }
     }
+    DEVICE double result(const double (&w)[N], int i) const { return w[i]; }
   };
   DEVICE Step step_of(const Range& r, long long step) const {
     return Step(matrices.at(r.outer, step, r.inner), vectors.at(r.outer, step, r.inner));
