@@ -9,6 +9,8 @@ ewm, lfilter, sosfilt
     Adjoints of the functions of :mod:`mgrec.signal`.
 hmm_log_likelihood
     Adjoint of :func:`mgrec.hmm.log_likelihood`.
+statespace_log_likelihood
+    Adjoint of :func:`mgrec.statespace.log_likelihood`.
 """
 
 from .ewm.adjoint import ewm
@@ -16,11 +18,12 @@ from .filters.adjoint import lfilter, sosfilt
 from .hmm.adjoint import hmm_log_likelihood
 from .scans.adjoint import linear_recurrence
 from .scans.map_adjoint import rational_recurrence, scan
+from .statespace.adjoint import statespace_log_likelihood
 from .tridiagonal.adjoint import solve_tridiagonal
 
 __all__ = [
     "ewm", "hmm_log_likelihood", "lfilter", "linear_recurrence", "rational_recurrence", "scan",
-    "solve_tridiagonal", "sosfilt",
+    "solve_tridiagonal", "sosfilt", "statespace_log_likelihood",
 ]  # fmt: skip
 
 

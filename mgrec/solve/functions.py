@@ -37,6 +37,19 @@ def full_like(array: Any, value: Any) -> Any:
     return _function("full_like", array)(array, value)
 
 
+def apply(function: Any, signature: str, width: int, *arrays: Any) -> Any:
+    """Apply a function of arrays in memory, a generalised ufunc, to these or to Dask arrays.
+
+    The result has `width` numbers of float64 along its last axis, the ``w`` of the signature.
+    """
+    if not any(map(is_lazy, arrays)):
+        return function(*arrays)
+    return _function("apply_gufunc", *filter(is_lazy, arrays))(
+        function, signature, *arrays, output_sizes={"w": width}, output_dtypes=[np.float64],
+        allow_rechunk=True,
+    )  # fmt: skip
+
+
 def exp(array: Any) -> Any:
     return namespace_of(array, np).exp(array)
 

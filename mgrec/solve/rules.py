@@ -15,7 +15,7 @@ from ..core.arrays.narrow import bfloat16, is_narrow, result_type
 _PACKAGE = __package__.partition(".")[0]
 _MODULES = (
     "ewm.adjoint", "filters.adjoint", "hmm.adjoint", "scans.adjoint", "scans.map_adjoint",
-    "scans.matrix.adjoint", "tridiagonal.adjoint",
+    "scans.matrix.adjoint", "statespace.adjoint", "tridiagonal.adjoint",
 )  # fmt: skip
 """Modules with ``RULES``."""
 _DEFAULTS = ("auto", "stream", "mean")

@@ -227,14 +227,15 @@ def filter_problem(model: Model, phase: str) -> Problem:
     return _problem(model, phase, operands, (initial,), width, _FLOAT64)
 
 
-def smooth_problem(model: Model, filtered: Any) -> Problem:
-    """Return the problem of the pass "smooth", from the result of the pass "filter"."""
+def smooth_problem(model: Model, filtered: Any, phase: str = "smooth") -> Problem:
+    """Return the problem of the pass "smooth" or "sums", from the result of the pass "filter"."""
     n = model.n
     width = 1 + 2 * (n + n * n)
     operands = [(filtered, (width,), _FLOAT64), *_operands(model, MATRICES[:5])]
     if model.marks is not None:
         operands.append((model.marks, (), model.marks.dtype))
-    return _problem(model, "smooth", operands, (), n + n * n, model.dtype)
+    dtype = _FLOAT64 if phase == "sums" else model.dtype
+    return _problem(model, phase, operands, (), n + n * n, dtype)
 
 
 def initial_elements(model: Model) -> Any:
@@ -277,7 +278,7 @@ def _problem(
         varying=tuple([varying(array.shape, shape) for array, _, _ in operands]),
         block_dtypes=tuple([array.dtype for array, _, _ in operands]),
         axis=model.axis,
-        reverse=phase == "smooth",
+        reverse=phase in ("smooth", "sums"),
         state_dtype=element_dtype(_FLOAT64, (n + n * n,)),
         states=1,
         element_shapes=tuple([numbers for _, numbers, _ in operands]),

@@ -7,6 +7,7 @@ pass        direction  operands                                     state
 "llf"       forward    the same                                     the same
 "smooth"    backward   result of "filter", five of the model's,     r and N of Durbin and Koopman
                        marks
+"sums"      backward   the same; writes r and N before each step    the same
 ==========  =========  ===========================================  ==============================
 """
 
@@ -85,6 +86,11 @@ class StateSpaceRecurrence(ElementChain):
     phase: str
     n: int
     p: int
+
+    @property
+    def is_smoother(self) -> bool:
+        """Whether the pass runs backwards over results of the filter."""
+        return self.phase in ("smooth", "sums")
 
 
 def split(states: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 import mgrec
-from mgrec import adjoint, hmm, maps, signal
+from mgrec import adjoint, hmm, maps, signal, statespace
 
 ROWS, STEPS = 3, 9
 GAPS = np.array([0.0, 1.0, 3.0, 4.0, 6.0, 7.0, 7.5, 9.0, 10.0])
@@ -25,12 +25,15 @@ class Case:
     arrays : tuple
     loop : callable, optional
         The function for complex arrays, if it is one of real arrays: for tangents by complex steps.
+    in_memory : tuple of int
+        Places of arrays that may not be Dask arrays.
     """
 
     function: object
     adjoint: object
     arrays: tuple
     loop: object = None
+    in_memory: tuple = ()
 
 
 def numbers(*shape, seed=0, is_complex=False):
@@ -216,7 +219,7 @@ def scans():
 def hidden_states(axis, marks, *arrays):
     """The log-likelihood of observations with sequences that start at `marks`, or None."""
     options = {"axis": axis, "reset": marks}
-    starts = np.zeros(STEPS, bool) if marks is None else np.asarray(marks)
+    starts = np.zeros(STEPS, bool) if marks is None else MARKS
 
     def loop(startprob, transmat, log_frameprob):
         matrices = np.broadcast_to(transmat, (*log_frameprob.shape, 3))
@@ -238,7 +241,78 @@ def hidden_states(axis, marks, *arrays):
     )
 
 
-def likelihoods(smallest=0.0):
+def transposed(matrices):
+    return matrices.swapaxes(-1, -2)
+
+
+STATE_SPACE = (
+    "endog", "design", "obs_cov", "transition", "state_cov", "initial_state", "initial_state_cov",
+    "selection", "obs_intercept", "state_intercept",
+)  # fmt: skip
+
+
+def state_space(axis, marks, *arrays):
+    """The log-likelihood of a state space model, of arrays in the order of STATE_SPACE."""
+    options = {"axis": axis, "reset": marks}
+    starts = np.zeros(STEPS, bool) if marks is None else MARKS
+
+    def named(arrays):
+        return dict(zip(STATE_SPACE, arrays, strict=True))
+
+    def loop(y, Z, H, T, Q, first, first_cov, R, d, c):
+        llf, rows = 0, (*y.shape[:axis], *y.shape[axis + 1 : -1])
+        for k in range(STEPS):
+            step = (slice(None),) * axis + (k,)
+            Zt, Ht, Tt, Qt, Rt = (
+                x if x.ndim == 2 else x[step] for x in (Z, symmetric(H), T, symmetric(Q), R)
+            )
+            if k == 0 or starts[k]:
+                a = np.broadcast_to(first, (*rows, first.shape[-1]))[..., None]
+                P = symmetric(first_cov)
+            seen = ~np.isnan(y[step].real)
+            v = np.where(seen[..., None], (y[step] - d)[..., None] - Zt @ a, 0)
+            Zt = np.where(seen[..., None], Zt, 0)
+            both = seen[..., None] & seen[..., None, :]
+            F = Zt @ P @ transposed(Zt) + np.where(both, Ht, np.eye(2))
+            inverse = np.linalg.inv(F)
+            llf = llf - 0.5 * (seen.sum(-1) * np.log(2 * np.pi) + np.log(np.linalg.det(F)))
+            llf = llf - 0.5 * (transposed(v) @ inverse @ v)[..., 0, 0]
+            gain = P @ transposed(Zt) @ inverse
+            a = Tt @ (a + gain @ v) + c[..., None]
+            P = Tt @ (P - gain @ Zt @ P) @ transposed(Tt) + Rt @ Qt @ transposed(Rt)
+        return llf
+
+    return Case(
+        lambda *arrays: statespace.log_likelihood(**named(arrays), **options),
+        lambda g, llf, *arrays: adjoint.statespace_log_likelihood(*g, **named(arrays), **options),
+        arrays,
+        loop,
+        in_memory=(5, 6),
+    )
+
+
+def symmetric(matrices):
+    return 0.5 * (matrices + transposed(matrices))
+
+
+def state_space_arrays(axis, steps=(), has_gaps=False):
+    """Arrays of a model of 3 states, 2 noises and 2 entries of an observation."""
+
+    def covariance(*shape):
+        root = numbers(*shape)
+        return root @ transposed(root) + np.eye(shape[-1])
+
+    endog = numbers(*shape_of(axis), 2)
+    if has_gaps:
+        endog[1, 1, 0] = endog[2, 2] = np.nan
+    return (
+        endog, numbers(*steps, 2, 3), covariance(*steps, 2, 2), 0.5 * numbers(*steps, 3, 3),
+        covariance(*steps, 2, 2), numbers(ROWS, 3), covariance(3, 3), numbers(*steps, 3, 2),
+        numbers(2), numbers(3),
+    )  # fmt: skip
+
+
+def likelihoods(smallest=0.0, has_gaps=True, marks=None):
     """Log-likelihoods of models whose last state has the probability `smallest` at first."""
     found = {}
     for axis in (0, 1):
@@ -248,16 +322,22 @@ def likelihoods(smallest=0.0):
         start, matrix = (np.maximum(x, smallest) for x in (start, matrix))
         frames = numbers(*shape, 3)
         name = f"along axis {axis}"
-        found[f"hidden states {name}"] = hidden_states(axis, None, start, matrix, frames)
+        found[f"hidden states {name}"] = hidden_states(axis, marks, start, matrix, frames)
         matrices = abs(numbers(*shape, 3, 3)) * (matrix > 0)
         starts = abs(numbers(ROWS, 3)) * (start > 0)
         found[f"hidden states of matrices {name}"] = hidden_states(
-            axis, None, starts, matrices, frames
+            axis, marks, starts, matrices, frames
         )
+        for kind, steps in (("state space", ()), ("state space of matrices", shape)):
+            arrays = state_space_arrays(axis, steps, has_gaps)
+            found[f"{kind} {name}"] = state_space(axis, marks, *arrays)
     return found
 
 
-QUICK_LIKELIHOODS = ("hidden states along axis 1", "hidden states of matrices along axis 0")
+QUICK_LIKELIHOODS = (
+    "hidden states along axis 1", "hidden states of matrices along axis 0",
+    "state space along axis 1", "state space of matrices along axis 0",
+)  # fmt: skip
 QUICK_SCANS = (
     "rational along axis 1 in reverse", "products along axis 0", "pairs along axis 1",
     "general matrix (+) along axis 0 in reverse", "general matrix of all steps (+) along axis 1",

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed (pip install
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 
 # Differences of probabilities must not be negative.
-LIKELIHOODS = adjoint_cases.likelihoods(smallest=0.1)
+LIKELIHOODS = adjoint_cases.likelihoods(smallest=0.1, has_gaps=False)
 REAL = {**adjoint_cases.scans(), **LIKELIHOODS}
 SHORT = (*adjoint_cases.QUICK_SCANS, *adjoint_cases.QUICK_LIKELIHOODS)
 CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"], **REAL}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dask.array.core import broadcast_to, concatenate
 from dask.array.creation import full_like
+from dask.array.gufunc import apply_gufunc
 from dask.array.routines import where
 
-__all__ = ["broadcast_to", "concatenate", "full_like", "where"]
+__all__ = ["apply_gufunc", "broadcast_to", "concatenate", "full_like", "where"]

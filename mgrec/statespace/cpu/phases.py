@@ -65,7 +65,7 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Any:
     def of_rows(array: np.ndarray) -> np.ndarray:
         return array.reshape(outer, inner, *array.shape[1:])
 
-    if recurrence.phase == "smooth":
+    if recurrence.is_smoother:
         _advance(recurrence, chunk, vectors, matrices, (dependence,), nothing, 0, False)
         marks = chunk.operands[_SMOOTHED] if len(chunk.operands) > _SMOOTHED else _NO_MARKS
         is_reset = np.broadcast_to(marks.any(1), (outer, inner))
@@ -171,7 +171,7 @@ def _advance(
 ) -> None:
     """Advance states through a chunk, and the arrays `extra` of its summary."""
     n, rows = recurrence.n, len(vectors)
-    is_smoother = recurrence.phase == "smooth"
+    is_smoother = recurrence.is_smoother
     count = _SMOOTHED if is_smoother else _FILTERED
     flat = [flat_operand(array) for array in chunk.operands]
     first = 1 if is_smoother else 0
@@ -188,7 +188,7 @@ def _advance(
             (dependence,) = extra or (none,)
             advance_smoother(
                 *sizes, *flat[0], operands, strides, *marks, vectors, matrices, dependence, results,
-                start, stop, chunk.shape,
+                recurrence.phase == "sums", start, stop, chunk.shape,
             )  # fmt: skip
         else:
             nothing = none, np.empty((0, n)), none, np.empty(0)

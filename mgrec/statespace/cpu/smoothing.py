@@ -136,11 +136,24 @@ def _depend(states: Any, E: Any, M: Any, work: Any) -> None:
 
 
 @numba.njit(**INLINED)
+def _write(
+    states: Any, writes_sums: bool, a: Any, P: Any, r: Any, N: Any, mean: Any, smoothed: Any,
+    results: Any, result: int,
+) -> None:  # fmt: skip
+    """Write r and N, or the mean and the covariance of a smoothed state."""
+    if writes_sums:
+        store(states, results, result, r, N)
+    else:
+        multiply_add(states, a, P, r, len(states), mean)
+        store(states, results, result, mean, smoothed)
+
+
+@numba.njit(**INLINED)
 def _advance_steady(
     states: Any, entries: Any, filtered: Any, state: int, state_stride: int, operands: Any,
-    strides: Any, indices: Any, r: Any, P: Any, L: Any, Y: Any, E: Any, smoothed: Any, a: Any,
-    v: Any, mean: Any, marks: Any, mark: int, mark_stride: int, results: Any, result: int,
-    result_stride: int, step: int,
+    strides: Any, indices: Any, r: Any, N: Any, P: Any, L: Any, Y: Any, E: Any, smoothed: Any,
+    a: Any, v: Any, mean: Any, marks: Any, mark: int, mark_stride: int, results: Any,
+    writes_sums: bool, result: int, result_stride: int, step: int,
 ) -> int:  # fmt: skip
     """Advance r while all matrices are those of the step after; return the step of the next change.
 
@@ -159,8 +172,7 @@ def _advance_steady(
         whiten(L, p, v)
         _add_later(states, Y, v, p, E, r, mean)
         if len(results):
-            multiply_add(states, a, P, r, n, mean)
-            store(states, results, result, mean, smoothed)
+            _write(states, writes_sums, a, P, r, N, mean, smoothed, results, result)
         step -= 1
         y -= strides[0, 1]
         d -= strides[2, 1]
@@ -173,7 +185,7 @@ def _advance_steady(
 def _advance_row(
     states: Any, entries: Any, filtered: Any, forward: int, state_stride: int, operands: Any,
     strides: Any, x: int, y: int, marks: Any, mark: int, mark_stride: int, r: Any, N: Any, M: Any,
-    depends: bool, buffers: Any, results: Any, shape: Any,
+    depends: bool, buffers: Any, results: Any, writes_sums: bool, shape: Any,
 ) -> None:  # fmt: skip
     """Advance r and N of one row from the last step to the first."""
     endog, design, obs_intercept, obs_cov, transition = operands
@@ -199,9 +211,9 @@ def _advance_row(
         is_steady = is_steady and is_kept
         if is_steady and not depends and not is_marked:
             step = _advance_steady(
-                states, entries, filtered, state, state_stride, operands, strides, indices, r, P, L,
-                Y, E, smoothed, a, v, mean, marks, mark, mark_stride, results, result,
-                inner * (n + n * n), step,
+                states, entries, filtered, state, state_stride, operands, strides, indices, r, N, P,
+                L, Y, E, smoothed, a, v, mean, marks, mark, mark_stride, results, writes_sums,
+                result, inner * (n + n * n), step,
             )  # fmt: skip
             continue
         if not is_kept:
@@ -222,8 +234,7 @@ def _advance_row(
             _depend(states, E, M, work)
             depends = not forget(states, M, largest(states, M), 1e-290)
         if len(results):
-            multiply_add(states, a, P, r, n, mean)
-            store(states, results, result, mean, smoothed)
+            _write(states, writes_sums, a, P, r, N, mean, smoothed, results, result)
         if is_marked:
             is_kept = is_steady = False
             for i in range(n):
@@ -236,14 +247,15 @@ def _advance_row(
 
 def smooth(
     states: Any, entries: Any, filtered: Any, filtered_strides: Any, operands: Any, strides: Any,
-    marks: Any, mark_strides: Any, rs: Any, Ns: Any, dependences: Any, results: Any, start: int,
-    stop: int, shape: Any,
+    marks: Any, mark_strides: Any, rs: Any, Ns: Any, dependences: Any, results: Any,
+    writes_sums: bool, start: int, stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Advance r and N of some rows from the last step to the first.
 
     `filtered` are results of the filter, with the log-likelihood and the predicted state first.
     `operands` are endog, design, obs_intercept, obs_cov and transition. If there are `results`,
-    they receive the mean and the covariance of each smoothed state. To summarise a chunk,
+    they receive the mean and the covariance of each smoothed state, or with `writes_sums` r and N
+    before each step. To summarise a chunk,
     `dependences` (rows, n, n) of r on that after the chunk are updated too.
     """
     n, p, inner = len(states), len(entries), shape[2]
@@ -265,7 +277,7 @@ def smooth(
         forward = x * filtered_strides[0] + y * filtered_strides[2] + 1
         _advance_row(
             states, entries, filtered, forward, filtered_strides[1], operands, strides, x, y, marks,
-            mark, mark_strides[1], r, N, M, is_summary, buffers, results, shape,
+            mark, mark_strides[1], r, N, M, is_summary, buffers, results, writes_sums, shape,
         )  # fmt: skip
         copy(states, rs[row], r)
         assign(states, Ns[row], N)

@@ -46,13 +46,14 @@ class _Solver(Solver):
         llf = self.solve(solved, operands, [results.get(name) for name in numbers], sums=True)
         return {"llf": llf, **results}
 
-    def smooth(self, filtered: dict[str, Any]) -> list[Any]:
-        """Return mean and covariance of the smoothed states."""
+    def smooth(self, filtered: dict[str, Any], writes_sums: bool = False) -> list[Any]:
+        """Return mean and covariance of the smoothed states, or r and N before each step."""
         model, n = self.model, self.n
-        results = [self.empty(model.dtype, n), self.empty(model.dtype, n, n)]
+        dtype = _FLOAT64 if writes_sums else model.dtype
+        results = [self.empty(dtype, n), self.empty(dtype, n, n)]
         operands = [*[self.operands[name] for name in MATRICES[:5]], self.marks]
-        constants = (("OBSERVED", model.p),)
-        text = print_pass("statespace/cuda/smoother", n, _UNROLLED, constants, model.dtype)
+        constants = (("OBSERVED", model.p), ("WRITES_SUMS", writes_sums))
+        text = print_pass("statespace/cuda/smoother", n, _UNROLLED, constants, dtype)
         solved = Pass(text, 2 * n * n + n + 1, n + n * n, directions=("spread_back",))
         self.solve(solved, operands, [*[filtered[name] for name in _STATES[2:]], *results])
         return results
@@ -73,3 +74,10 @@ def kalman_smoother(model: Model) -> KalmanSmoother:
     solver = _Solver(model)
     filtered = solver.filter(_STATES[2:], _FLOAT64)
     return KalmanSmoother(filtered["llf"], *solver.smooth(filtered))
+
+
+def predicted_and_sums(model: Model) -> list[Any]:
+    """Return the predicted states and their covariances, and r and N before each step."""
+    solver = _Solver(model)
+    filtered = solver.filter(_STATES[2:], _FLOAT64)
+    return [*[filtered[name] for name in _STATES[2:]], *solver.smooth(filtered, writes_sums=True)]

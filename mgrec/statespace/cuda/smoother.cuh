@@ -1,6 +1,7 @@
 // The pass that smooths: the recursion of Durbin and Koopman, as in statespace/cpu/smoothing.py.
 //
-// r and N of a step are a map of those after it: M·r + a and M·N·M' + P. E is the dtype of results.
+// r and N of a step are a map of those after it: M·r + a and M·N·M' + P. E is the dtype of results. If
+// WRITES_SUMS, the results are r and N themselves.
 #pragma once
 #include "scans/matrix/cuda/segments.cuh"
 #include "statespace/cuda/update.cuh"
@@ -201,9 +202,9 @@ struct Pass {
         transfer(s.P, later, added);
 #pragma unroll UNROLL
         for (int i = 0; i < N; ++i) {
-          mean[i] = s.a[i] + later[i];
+          mean[i] = WRITES_SUMS ? r[i] : s.a[i] + later[i];
 #pragma unroll UNROLL
-          for (int j = 0; j < N; ++j) covariance[i][j] = s.P[i][j] - added[i][j];
+          for (int j = 0; j < N; ++j) covariance[i][j] = WRITES_SUMS ? C[i][j] : s.P[i][j] - added[i][j];
         }
         const int k = int(step - start);
         if (is_staged) write_state(mean, covariance, stage.at(0, k, N), stage.at(N, k, N * N));

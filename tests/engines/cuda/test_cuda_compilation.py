@@ -67,6 +67,11 @@ def filtered(name: str, shapes: Any, dtypes: Any) -> list[Callable[[], Any]]:
     ]  # fmt: skip
 
 
+@np.errstate(all="ignore")  # Outputs are undefined.
+def gradient_of_initial_state(*arrays: Any, **options: Any) -> None:
+    mgrec.adjoint.statespace_log_likelihood(1.0, *arrays, **options, of="initial_state")
+
+
 @np.errstate(all="ignore")  # Outputs of the first pass are undefined.
 def filtered_twice(name: str, dtype: str, wanted: str | None) -> None:
     filtfilt(*FILTERS[name], on_gpu((500, 40), dtype), 0, None, dtype=wanted)
@@ -179,7 +184,10 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
                 initial_state_cov=on_gpu((2, 2), dtype),
             )
             for dtype in FLOATS
-            for function in (mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother)
+            for function in (
+                mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother,
+                gradient_of_initial_state,
+            )
         ),
         *(
             lambda dtype=dtype, function=function: function(

@@ -265,3 +265,16 @@ def test_gradients_of_hidden_states(reset: Any) -> None:
     found = adjoint.hmm_log_likelihood(placed(grad), *map(placed, arrays), reset=placed(reset))
     for own, exact in zip(found, wanted, strict=True):
         np.testing.assert_allclose(own, exact, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("reset", [None, MARKS])
+@pytest.mark.parametrize(("n", "p", "varies"), [(2, 1, False), (3, 2, True)])
+def test_gradients_of_state_spaces(n: int, p: int, varies: bool, reset: Any) -> None:
+    model = state_space(n, p, varies)
+    wanted = adjoint.statespace_log_likelihood(2.0, **model, reset=reset)
+    arrays = {name: placed(array) for name, array in model.items()}
+    found = adjoint.statespace_log_likelihood(2.0, **arrays, reset=placed(reset))
+    for own, exact in zip(found, wanted, strict=True):
+        assert (own is None) == (exact is None)
+        if exact is not None:
+            np.testing.assert_allclose(own, exact, rtol=1e-9, atol=1e-10)

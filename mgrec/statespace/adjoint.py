@@ -1,0 +1,268 @@
+"""Adjoint of the log-likelihood of state space models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.array_types import cast
+from ..core.arrays.elements import from_elements
+from ..core.backends import backend_of
+from ..solve import solve
+from ..solve.adjoint import (
+    adjoint_function,
+    along_steps,
+    as_operand,
+    is_start,
+    refuse_second_derivative,
+    selected,
+    shifted,
+    sum_to,
+)
+from ..solve.functions import apply, full_like, where
+from ..solve.rules import Rule, broadcast_shapes
+from .arguments import Model, check_model, filter_problem, smooth_problem
+from .cuda import passes
+from .functions import log_likelihood
+
+_FLOAT64 = np.dtype(np.float64)
+_NAMES = (
+    "endog", "design", "obs_cov", "transition", "state_cov", "initial_state", "initial_state_cov",
+    "selection", "obs_intercept", "state_intercept",
+)  # fmt: skip
+_OF_OBSERVATIONS = ("endog", "design", "obs_cov", "transition", "obs_intercept")
+_SIGNATURE = "(p),(p,n),(p),(p,p),(n,n),(n),(n,n),(n),(n,n)->(w)"
+
+
+@adjoint_function
+def statespace_log_likelihood(
+    grad: Any,
+    endog: Any,
+    design: Any,
+    obs_cov: Any,
+    transition: Any,
+    state_cov: Any,
+    *,
+    initial_state: Any,
+    initial_state_cov: Any,
+    selection: Any = None,
+    obs_intercept: Any = None,
+    state_intercept: Any = None,
+    axis: int = -1,
+    reset: Any = None,
+    of: Sequence[str] | None = None,
+) -> tuple[Any, ...]:
+    """Return the gradients of ``mgrec.statespace.log_likelihood(endog, design, ...)``.
+
+    r_t and N_t are those of the smoother: the gradient of the predicted state of step t + 1 is r_t,
+    and that of its covariance (r_t·r_tᵀ − N_t) / 2. With the predicted covariance P_t, the
+    difference v_t = y_t − Z·a_t − d of covariance F = Z·P_t·Zᵀ + H, the gain K = P_t·Zᵀ·F⁻¹, the
+    smoothed state s_t, the filtered covariance Q_t, u = F⁻¹·v_t − Kᵀ·Tᵀ·r_t and
+    D = F⁻¹ + Kᵀ·Tᵀ·N_t·T·K, the gradients are sums over the steps of
+
+        endog: −u,    obs_intercept d: u,    obs_cov H: (u·uᵀ − D) / 2
+        design Z: u·s_tᵀ − F⁻¹·Z·P_t + Kᵀ·Tᵀ·N_t·T·Q_t
+        transition T: r_t·s_tᵀ − N_t·T·Q_t
+        state_intercept: r_t,    selection·state_cov·selectionᵀ: (r_t·r_tᵀ − N_t) / 2
+
+    times the gradient of the log-likelihood (Koopman and Shephard 1992; Durbin and Koopman 2012,
+    section 7.3.3). No covariance of states or noises is inverted.
+
+    Parameters
+    ----------
+    grad : array or float
+        Gradient of the log-likelihood of each row.
+    endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection, \
+obs_intercept, state_intercept, axis, reset
+        Arguments of :func:`mgrec.statespace.log_likelihood`.
+    of : sequence of str, optional
+        Names of arrays whose gradients are computed. The default is all that are given.
+
+    Returns
+    -------
+    tuple of array
+        Gradients of endog, design, obs_cov, transition, state_cov, initial_state,
+        initial_state_cov, selection, obs_intercept and state_intercept, as those of
+        :func:`linear_recurrence`. Those of covariances are symmetric; those of missing entries of
+        `endog` are 0.
+
+    Raises
+    ------
+    NotImplementedError
+        In a second derivative of torch or jax.
+    TypeError, ValueError
+        As for :func:`mgrec.statespace.log_likelihood`.
+
+    Notes
+    -----
+    *Cost.* That of the filter and the smoother, and array operations with some 5·n² numbers a step.
+
+    Examples
+    --------
+    A level that moves at random, with noise:
+
+    >>> import numpy as np, mgrec
+    >>> one = np.ones((1, 1))
+    >>> grads = mgrec.adjoint.statespace_log_likelihood(
+    ...     1.0, [[1.0], [2.0], [4.0]], one, one, one, 0.5 * one,
+    ...     initial_state=[0.0], initial_state_cov=10 * one,
+    ... )
+    >>> grads[0].round(4)
+    array([[ 0.7647],
+           [ 0.2353],
+           [-1.1765]])
+    """
+    refuse_second_derivative("statespace.log_likelihood", grad)
+    arrays = dict(zip(_NAMES, (
+        endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection,
+        obs_intercept, state_intercept,
+    ), strict=True))  # fmt: skip
+    wanted, grad = selected(of, arrays), as_operand("grad", grad)
+    model = check_model(**arrays, axis=axis, reset=reset, memory="stream")
+    a, P, r, N = _predicted_and_sums(model)
+    first = is_start(model.shape, model.axis, model.marks, a)
+    weight = along_steps(grad, a[..., 0], model.axis)
+    later_r, later_N = (shifted(values, model.axis, 1) for values in (r, N))
+    if model.marks is not None:
+        # Nothing is handed on from one sequence to the one before it.
+        ends = shifted(cast(full_like(a[..., 0], 0) + first, np.dtype(np.uint8)), model.axis, 1)
+        later_r = where(ends[..., None] != 0, full_like(later_r, 0), later_r)
+        later_N = where(ends[..., None, None] != 0, full_like(later_N, 0), later_N)
+    gradients = {"initial_state": r, "state_intercept": later_r}
+    if not wanted.isdisjoint(_OF_OBSERVATIONS):
+        gradients |= _of_observations(model, a, P, later_r, later_N)
+    if "initial_state_cov" in wanted:
+        gradients["initial_state_cov"] = 0.5 * (_outer(r) - N)
+    if not wanted.isdisjoint(("state_cov", "selection")):
+        of_noise = gradients["state_cov"] = 0.5 * (_outer(later_r) - later_N)
+        if selection is not None:
+            R, Q = (cast(as_operand("matrix", x), _FLOAT64) for x in (selection, state_cov))
+            gradients["selection"] = of_noise @ R @ (Q + Q.swapaxes(-1, -2))
+            gradients["state_cov"] = R.swapaxes(-1, -2) @ of_noise @ R
+    return tuple([
+        _summed(gradients[name], weight, first, model.axis, name, array) if name in wanted else None
+        for name, array in arrays.items()
+    ])  # fmt: skip
+
+
+def _of_observations(model: Model, a: Any, P: Any, r: Any, N: Any) -> dict[str, Any]:
+    """Return gradients of all steps, of a weight of 1; r and N are those after each step."""
+    n, p = model.n, model.p
+    names = ("endog", "design", "obs_intercept", "obs_cov", "transition")
+    operands = [cast(model.arrays[name], _FLOAT64) for name in names]
+    shapes = {"obs_intercept": (p,), "design": (p, n), "obs_cov": (p, p), "transition": (n, n)}
+    width = sum(map(prod, shapes.values()))
+    packed = apply(_gradients_of_steps, _SIGNATURE, width, *operands, a, P, r, N)
+    gradients, start = {}, 0
+    for name, shape in shapes.items():
+        numbers = packed[..., start : start + prod(shape)]
+        gradients[name] = numbers.reshape(*packed.shape[:-1], *shape)
+        start += prod(shape)
+    gradients["endog"] = -gradients["obs_intercept"]
+    return gradients
+
+
+def _summed(gradients: Any, weight: Any, first: Any, axis: int, name: str, array: Any) -> Any:
+    """Return the gradient of an argument from those of all steps, of weight 1."""
+    missing = (...,) + (None,) * (gradients.ndim - weight.ndim)
+    gradients = weight[missing] * gradients
+    if name.startswith("initial"):
+        gradients = where(first[missing], gradients, full_like(gradients, 0)).sum(axis)
+    return sum_to(gradients, as_operand(name, array))
+
+
+def _outer(vectors: Any) -> Any:
+    return vectors[..., :, None] * vectors[..., None, :]
+
+
+def _predicted_and_sums(model: Model) -> list[Any]:
+    """Return the predicted states and their covariances, and r and N before each step."""
+    if not model.is_on_host:
+        return passes.predicted_and_sums(model)
+    filtered, n = solve(filter_problem(model, "filter")), model.n
+    sums = solve(smooth_problem(model, filtered, "sums"))
+    return [
+        from_elements(elements, _FLOAT64, shape, start)
+        for elements, start in ((filtered, 1), (sums, 0))
+        for shape, start in (((n,), start), ((n, n), start + n))
+    ]
+
+
+def _gradients_of_steps(
+    y: Any, Z: Any, d: Any, H: Any, T: Any, a: Any, P: Any, r: Any, N: Any
+) -> Any:
+    """Return u, and the gradients of design, obs_cov and transition, as one vector a step."""
+    with np.errstate(invalid="ignore"):
+        seen = y == y
+        eye = backend_of(a).from_host(np.eye(y.shape[-1]), a)
+        v = np.where(seen, y - d - _apply(Z, a), 0.0)
+        # Entries that are missing observe nothing, with noise of variance 1.
+        Z = np.where(seen[..., None], Z, 0.0)
+        both = seen[..., :, None] & seen[..., None, :]
+        H = np.where(both, 0.5 * (H + _transposed(H)), eye)
+        ZP = Z @ P
+        inverse = np.linalg.inv(ZP @ _transposed(Z) + H)
+        K = _transposed(inverse @ ZP)
+        TK = T @ K
+        filtered = P - K @ ZP
+        before = _apply(_transposed(T), r)
+        smoothed = a + _apply(K, v) + _apply(filtered, before)
+        u = _apply(inverse, v) - _apply(_transposed(TK), r)
+        information = inverse + _transposed(TK) @ N @ TK
+        later = N @ T @ filtered
+        of_design = u[..., None] * smoothed[..., None, :] - inverse @ ZP + _transposed(TK) @ later
+        of_obs_cov = np.where(both, 0.5 * (_outer(u) - information), 0.0)
+        of_transition = r[..., None] * smoothed[..., None, :] - later
+    parts = (u[..., None], of_design, of_obs_cov, of_transition)
+    return np.concatenate([part.reshape(*u.shape[:-1], -1) for part in parts], axis=-1)
+
+
+def _apply(matrices: Any, vectors: Any) -> Any:
+    return (matrices @ vectors[..., None])[..., 0]
+
+
+def _transposed(matrices: Any) -> Any:
+    return matrices.swapaxes(-1, -2)
+
+
+def _shape(arguments: dict[str, Any]) -> list[Any]:
+    """Return the shape of steps and rows."""
+    one_axis = ("endog", "obs_intercept", "state_intercept")
+    return list(broadcast_shapes(*[
+        arguments[name].shape[: len(arguments[name].shape) - (1 if name in one_axis else 2)]
+        for name in _NAMES
+        if not name.startswith("initial") and arguments[name] is not None
+    ]))  # fmt: skip
+
+
+def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    shape = _shape(arguments)
+    del shape[arguments["axis"]]
+    return [(tuple(shape), _FLOAT64)]
+
+
+def _axes(arguments: dict[str, Any]) -> int:
+    return len(_shape(arguments))
+
+
+def _gradients(
+    grad: Any, grad_zf: Any, llf: Any, arguments: dict[str, Any], of: Sequence[str]
+) -> Any:
+    return statespace_log_likelihood.compose(grad, **arguments, of=of)  # type: ignore[attr-defined]
+
+
+_OPTIONAL = ("selection", "obs_intercept", "state_intercept")
+RULES = [
+    Rule(
+        log_likelihood,
+        _gradients,
+        tuple([name + "?" * (name in _OPTIONAL) for name in _NAMES]),
+        {"axis": ("int", -1)},
+        _outlines,
+        name="statespace_log_likelihood",
+        axes=_axes,
+    )
+]
