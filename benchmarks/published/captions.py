@@ -24,6 +24,7 @@ _LINES = {
     "grids-dask": "One table and one pair of sequences over two workers, beside one call.",
     "hou-2018": "Where compensation and tiles cross, and whether the hybrid follows the lower.",
     "pogorelskih-2019": "Thomas against reduction: many systems on the left, one on the right.",
+    "recordings": "From zarr to zarr: how far mgrec, chunk by chunk, lies left of SciPy on all.",
     "relaxation": "How a sweep gets cheaper where more sweeps share a reading.",
     "scaling": "Efficiency is 1 where twice the workers do twice the work in the same time.",
     "scaling-predictions": "Dotted lines: a model's times for workers that were not measured.",
