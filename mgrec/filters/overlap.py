@@ -359,14 +359,14 @@ class _Block:
 
 
 def concatenate_steps(backend: Backend, pieces: Sequence[Any]) -> Any:
-    """Return arrays (outer, steps, inner) of a GPU as one, in words of up to 16 bytes.
+    """Return arrays (outer, steps, inner) as one, in words of up to 16 bytes.
 
     CuPy copies one element a thread: 30,000 steps of 384 columns of int16 took 57 us instead of 17.
     """
     (outer, _, inner), dtype = pieces[0].shape, pieces[0].dtype
     if len(pieces) == 1:
         return pieces[0]
-    if outer > 1 or backend.engine != "cuda":
+    if outer > 1:
         return np.concatenate(pieces, axis=1)
     offsets = [inner * dtype.itemsize, *map(backend.address, pieces)]
     words = [word for word in _WORDS if not any(offset % word.itemsize for offset in offsets)]
