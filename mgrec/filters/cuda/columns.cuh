@@ -16,21 +16,28 @@ struct Columns {
   int waiting;  // the stage of the samples in `held`; -1 for none
 
   DEVICE X* at(int stage, int k) const { return memory + (stage * ITEMS + k) * 32 + threadIdx.x; }
+  // Call load(k, address) for each existing sample. Most batches exist as a whole.
+  template <class Load> DEVICE void visit(long long step, Load load) const {
+    const X* const from = x + lane.first + step * stride;
+    if (step >= lane.low && step + ITEMS <= lane.high) {
+#pragma unroll
+      for (int k = 0; k < ITEMS; ++k) load(k, from + k * stride);
+      return;
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k)
+      if (step + k >= lane.low && step + k < lane.high) load(k, from + k * stride);
+  }
   DEVICE void request(int stage, long long step) {
-    const X* from = x + lane.first + step * stride;
-    if (sizeof(X) < 4) return request_narrow(stage, step, from);
-#pragma unroll 8
-    for (int k = 0; k < ITEMS; ++k, from += stride)
-      if (step + k >= lane.low && step + k < lane.high) copy_word(at(stage, k), from);
+    if (sizeof(X) < 4) return request_narrow(stage, step);
+    visit(step, [&](int k, const X* from) { copy_word(at(stage, k), from); });
     copies_commit();
   }
-  DEVICE void request_narrow(int stage, long long step, const X* from) {
+  DEVICE void request_narrow(int stage, long long step) {
 #pragma unroll
     for (int k = 0; k < ITEMS && waiting >= 0; ++k) *at(waiting, k) = held[k];
     waiting = stage;
-#pragma unroll
-    for (int k = 0; k < ITEMS; ++k, from += stride)
-      if (step + k >= lane.low && step + k < lane.high) held[k] = *from;
+    visit(step, [&](int k, const X* from) { held[k] = *from; });
   }
   DEVICE void flush(int, long long) const {}
   DEVICE void read(int stage, int k, X (&v)[GROUP]) const {

@@ -245,8 +245,10 @@ def choose_layout(
         # A sample waits for four consecutive operations of each section: many samples fill the
         # time. 8 sections ran at 0.73 with 12 warps, whose copies are shorter, and at 0.77 with 8.
         group = 16 if weight <= MEDIUM else 8
-    elif dtype.itemsize == 4 and (weight <= 2 or LIGHT < weight <= MEDIUM):
-        group = 8 if weight <= 2 else 16
+    elif LIGHT < weight <= MEDIUM and (dtype.itemsize == 4 or inner >= WIDE):
+        group = 16
+    elif dtype.itemsize == 4 and weight <= 2:
+        group = 8
     return FilterLayout(
         cascade.order,
         len(cascade.sections),
