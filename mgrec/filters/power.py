@@ -52,6 +52,34 @@ def doubled_powers(cascade: Cascade, steps: int, chunk: int, count: int) -> np.n
     return _as_complex(matrices) if cascade.is_complex else matrices
 
 
+@lru_cache(maxsize=64)
+def powers_of_lanes(cascade: Cascade, steps: int) -> np.ndarray:
+    """Return A**(steps·k) for k = 0 … 31, (states, states, 32), each rounded once."""
+    with _many_digits(cascade, steps * 32):
+        powers = _powers_of(cascade)
+        step, product = powers.raised(powers.first, steps), powers.one
+        results = []
+        for _ in range(32):
+            results.append(powers.matrix(product).astype(np.float64))
+            product = powers.product(product, step)
+    return np.ascontiguousarray(np.stack(results, axis=-1))
+
+
+def impulse_states(cascade: Cascade, steps: int) -> np.ndarray:
+    """Return the states (steps, states) after 1, 2, … samples of an impulse, each rounded once."""
+    with _many_digits(cascade, steps):
+        matrix = _transition(cascade)
+        state, sample = [], Decimal(1)
+        for section in cascade.sections:
+            b, a = ([_exact(value, 1)[0, 0] for value in part] for part in (section.b, section.a))
+            state += [b[i] * sample - a[i] * b[0] * sample for i in range(1, cascade.order + 1)]
+            sample = b[0] * sample
+        states = [np.array(state)]
+        for _ in range(steps - 1):
+            states.append(matrix @ states[-1])
+    return np.array(states).astype(np.float64)
+
+
 def _many_digits(cascade: Cascade, steps: int) -> Any:
     """Return a context with digits for 50 correct ones.
 

@@ -1,10 +1,10 @@
 // Long rows in one pass over memory, if states do not decay within a segment.
 //
-// A block filters tiles, assigned round robin. Each lane filters LENGTH samples from states of 0. The
-// block joins the states after them by powers of A^LENGTH, and publishes the state after its tile. A
-// separate warp computes the states before the block's tiles from those that all blocks published.
-// Meanwhile the block does the same for its next DEPTH tiles. Then each lane filters its samples again,
-// from shared memory.
+// A block filters tiles, assigned round robin. Each lane sums the responses of the states to LENGTH
+// samples. The block joins these states by powers of A^LENGTH, and publishes the state after its tile.
+// A separate warp computes the states before the block's tiles, and before the samples of each warp,
+// from those that all blocks published. Meanwhile the block does the same for its next DEPTH tiles.
+// Then each lane filters its samples, from shared memory.
 #pragma once
 #include "filters/cuda/propagate.cuh"
 
@@ -12,9 +12,8 @@ typedef unsigned long long Unit;
 constexpr int UNITS = STATES * int(sizeof(S)) / 4;  // half data and half tag: see the look-ahead of scans
 constexpr int VECTOR = 16 / int(sizeof(E)), VECTORS = LENGTH / VECTOR, PITCH = VECTORS + 1 - VECTORS % 2;
 constexpr int TILE = THREADS * LENGTH, STAGE = THREADS * PITCH;
-// Tiles whose states are joined together, and those of a lane: constants, so that results are the
-// same on all devices.
-constexpr int RUN = 8, JOINED = 32 * RUN, RING = DEPTH + 2;
+// Tiles whose states are joined together, RUN by each lane.
+constexpr int JOINED = 32 * RUN, RING = DEPTH + 2;
 // Matrices of few states are held in registers.
 constexpr int KEPT_CELLS = STATES <= 4 ? CELLS : 1;
 
@@ -24,9 +23,25 @@ union Pack {
   DEVICE Pack() {}
 };
 
-struct Joints {  // powers of A^LENGTH: 1 and 2^k; of A^TILE: 1 and RUN·2^k
-  const S *lanes, *tiles;
+// By value, so that the instructions of a warp read constants instead of memory.
+struct Steps {
+  S sums[LENGTH][HELD];  // responses of the states after LENGTH samples to each of them
+  S joins[5][CELLS];     // A^(LENGTH·2^k)
 };
+// A^(LENGTH·k) and A^(32·LENGTH·k), [cell][k]; powers of A^TILE: 1 and RUN·2^k.
+struct Joints {
+  const S *lanes, *warps, *tiles;
+};
+
+// Return matrix · state + added, by the matrix of this lane.
+DEVICE inline State advanced(const S* matrices, int lane, const State& state, State added) {
+#pragma unroll
+  for (int i = 0; i < STATES; ++i)
+#pragma unroll
+    for (int j = 0; j < STATES; ++j)
+      added.v[i] = multiply_add(matrices[(i * STATES + j) * 32 + lane], state.v[j], added.v[i]);
+  return added;
+}
 
 DEVICE inline void publish(Unit* descriptors, long long place, const State& state, unsigned tag) {
   Words words[STATES];
@@ -182,8 +197,23 @@ struct Samples {
   }
 };
 
-// Filter the samples of a thread in place, or for the states after them alone.
-template <bool WRITES>
+// Return the states after all samples of a thread, from states of 0.
+DEVICE inline State summed(const Steps& steps, const E* samples) {
+  State state = {};
+#pragma unroll
+  for (int k = 0; k < LENGTH; k += VECTOR) {
+    Pack pack;
+    pack.word = *reinterpret_cast<const uint4*>(samples + k);
+#pragma unroll
+    for (int r = 0; r < VECTOR; ++r)
+#pragma unroll
+      for (int q = 0; q < STATES; ++q)
+        state.v[q] = multiply_add(steps.sums[k + r][q], cast<S>(pack.v[r]), state.v[q]);
+  }
+  return state;
+}
+
+// Filter the samples of a thread in place.
 DEVICE inline int filter_in_place(const Coefficients& with, State& state, E* samples, int count) {
   int largest = 0;
   if (count == LENGTH) {
@@ -195,25 +225,25 @@ DEVICE inline int filter_in_place(const Coefficients& with, State& state, E* sam
 #pragma unroll
       for (int r = 0; r < VECTOR; ++r) {
         pack.v[r] = cast<E>(advance(with, state, cast<S>(pack.v[r])));
-        if (WRITES) largest = max(largest, magnitude(pack.v[r]));
+        largest = max(largest, magnitude(pack.v[r]));
       }
-      if (WRITES) *place = pack.word;
+      *place = pack.word;
     }
     return largest;
   }
 #pragma unroll 1
   for (int k = 0; k < count; ++k) {
-    const E y = cast<E>(advance(with, state, cast<S>(samples[k])));
-    largest = max(largest, magnitude(y));
-    if (WRITES) samples[k] = y;
+    samples[k] = cast<E>(advance(with, state, cast<S>(samples[k])));
+    largest = max(largest, magnitude(samples[k]));
   }
   return largest;
 }
 
-DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const Joints& joints,
-                         Unit* descriptors, const Shape& shape, unsigned tag) {
+DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const Steps& steps,
+                         const Joints& joints, Unit* descriptors, const Shape& shape, unsigned tag) {
   extern __shared__ __align__(128) unsigned char memory[];
-  __shared__ State totals[RING][WARPS], entries[RING];
+  // The states before each warp's samples: from states of 0 before the tile, and from those alone.
+  __shared__ State totals[RING][WARPS], starts[RING][WARPS], entries[RING][WARPS];
   const long long tiles = shape.outer * shape.segments, stride = gridDim.x;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   if (threadIdx.x >= THREADS) {
@@ -223,12 +253,13 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const J
       const Tile tile(number, shape);
       State state = State();
       if (tile.number) state = ahead.before(number - tile.number, number);
-      if (lane == 0) {
-        entries[turn % RING] = state;
+      if (lane < WARPS) entries[turn % RING][lane] = advanced(joints.warps, lane, state, State());
+      if (lane == 0)
         for (int q = 0; q < STATES; ++q) arrays.assumed[q * tiles + number] = state.v[q];
-      }
       __syncwarp();
-      arrive(resolved(turn), THREADS + 32);
+      // Unless the block's next tile depends on this one, the warp would run ahead of the block.
+      if (Tile(number + stride, shape).number >= stride) arrive(resolved(turn), THREADS + 32);
+      else meet(resolved(turn), THREADS + 32);
     }
     return;
   }
@@ -254,9 +285,9 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const J
       const int upper = (turn + DEPTH) % STAGES;
       copies_wait_but<STAGES - 1 - DEPTH>();
       __syncwarp();
-      State state = entry_of(tile);
-      filter_in_place<false>(with, state, samples.of(upper, threadIdx.x), count_of(tile));
-      state = scanned(state, lane, joints.lanes + CELLS);
+      State state = summed(steps, samples.of(upper, threadIdx.x));
+      if (arrays.entry && tile.number == 0) state = weighed(steps.joins[0], entry_of(tile), state);
+      state = scanned<5>(state, lane, steps.joins[0]);
       next = from_below(state, 1);
       State(&mine)[WARPS] = totals[(turn + DEPTH) % RING];
       if (lane == 31) mine[warp] = state;
@@ -266,24 +297,26 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const J
       }
       synchronize();
       if (warp == WARPS - 1) {
-        State total = mine[0];
-        for (int w = 1; w < WARPS; ++w) total = weighed(joints.lanes + 6 * CELLS, total, mine[w]);
-        if (lane == 0) publish(descriptors, later, total, tag);
+        State total = lane < WARPS ? mine[lane] : State();
+        for (int d = 1; d < WARPS; d *= 2) {
+          const State joined = advanced(joints.warps, d, from_below(total, d), total);
+          if (lane >= d) total = joined;
+        }
+        if (lane == WARPS - 1) publish(descriptors, later, total, tag);
+        total = from_below(total, 1);
+        if (lane < WARPS) starts[(turn + DEPTH) % RING][lane] = lane ? total : State();
       }
     }
     if (turn >= 0) {
       const Tile tile(number, shape);
       const int count = count_of(tile);
       meet(resolved(turn), THREADS + 32);
-      State state = entries[turn % RING];
-      for (int w = 0; w < warp; ++w)
-        state = weighed(joints.lanes + 6 * CELLS, state, totals[turn % RING][w]);
-#pragma unroll 1
-      for (int d = 1, k = 1; d < 32; d *= 2, ++k)
-        if (lane & d) state = weighed(joints.lanes + k * CELLS, state, State());
+      State state = entries[turn % RING][warp];
+      for (int q = 0; q < STATES; ++q) state.v[q] = state.v[q] + starts[turn % RING][warp].v[q];
+      state = advanced(joints.lanes, lane, state, State());
       const State entry = entry_of(tile);
       for (int q = 0; q < STATES; ++q) state.v[q] = state.v[q] + (lane ? below[0].v[q] : entry.v[q]);
-      const int largest = filter_in_place<true>(with, state, samples.of(stage, threadIdx.x), count);
+      const int largest = filter_in_place(with, state, samples.of(stage, threadIdx.x), count);
       if (largest > TOP) arrays.tops[number] = 1;
       if (threadIdx.x == (tile.count - 1) / LENGTH)
         for (int q = 0; q < STATES; ++q) arrays.exits[q * tiles + number] = state.v[q];

@@ -40,8 +40,9 @@ DEVICE inline State weighed(const S* matrix, const State& state, const State& ad
 }
 
 // Scan the threads of a warp; `powers` are M^(chunk·1, 2, 4, …) on the first call.
+template <int UNROLLED_STEPS = (STATES <= 2 ? 5 : 1)>
 DEVICE inline State scanned(State state, int lane, const S* powers) {
-#pragma unroll(STATES <= 2 ? 5 : 1)
+#pragma unroll(UNROLLED_STEPS)
   for (int d = 1, k = 0; d < 32; d *= 2, ++k) {
     const State below = from_below(state, d);
     const State joined = weighed(powers + k * CELLS, below, state);

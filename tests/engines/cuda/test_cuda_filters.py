@@ -90,6 +90,8 @@ def in_one_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
     (2, (3, 100_000), "f8"),
     *[pytest.param(*case, marks=pytest.mark.extended) for case in [
         (1, (1, 300 * 8064 + 77), "f8"), (2, (1, 200_000), "f4"), (4, (2, 20_000), "f8"),
+        (6, (2, 90_000), "f8"), (6, (1, 200_000), "f4"),
+        (2, (64, 9_000), "f8"),  # Some blocks have first tiles of rows alone.
     ]],
 ])  # fmt: skip
 def test_long_rows_in_one_pass(in_one_pass: Any, order: int, shape: Any, dtype: str) -> None:
@@ -100,14 +102,16 @@ def test_long_rows_in_one_pass(in_one_pass: Any, order: int, shape: Any, dtype: 
     b, a = np.array([0.5, 0.25], dtype), a.astype(dtype)
     state = rng.standard_normal((shape[0], order)) if dtype == "f8" else None
     carry_in = {} if state is None else {"zi": state.view(DeviceArray)}
+    # Powers of a companion matrix of order 6 amplify rounding errors.
+    bound = 1e-11 if order < 6 else 1e-9
     result = lfilter(b, a, x.view(DeviceArray), **carry_in)
     assert in_one_pass.launches[0][0] == "tiles_kernel"
     wanted = signal.lfilter(b.astype("f8"), a.astype("f8"), x, zi=state)
     if state is not None:
         (result, after), (wanted, wanted_after) = result, wanted
         size = abs(wanted_after).max()
-        np.testing.assert_allclose(np.asarray(after), wanted_after, rtol=0, atol=1e-10 * size)
-    tolerance = abs(wanted).max() * (1e-6 if dtype == "f4" else 1e-11)
+        np.testing.assert_allclose(np.asarray(after), wanted_after, rtol=0, atol=10 * bound * size)
+    tolerance = abs(wanted).max() * (1e-6 if dtype == "f4" else bound)
     np.testing.assert_allclose(np.asarray(result), wanted, rtol=0, atol=tolerance)
 
 
