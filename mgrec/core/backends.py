@@ -121,6 +121,10 @@ class Backend:
         """Return a copy in another dtype. Subnormal numbers are kept."""
         return array.astype(dtype)
 
+    def reversed_copy(self, array: Any, view: Any) -> Any:
+        """Return a copy in C order of a view of an array, reversed along one axis."""
+        return view.copy(order="C")
+
     def multiply_shifted(self, factor: Any, values: Any, product: Any, shift: int) -> None:
         """Write ``factor[i] * values[i - shift]`` of flat arrays where that value exists."""
         kept, sources = (slice(shift, None), slice(None, -shift))

@@ -96,19 +96,19 @@ def lfilter(
     axis, order = as_axis(axis, x.shape), max(len(b), len(a)) - 1
     scale = 1 / conj(a[0])
     numerator, denominator = (_padded(conj(c) * scale, order + 1) for c in (b, a))
-    # Contiguous arrays have prepared calls.
-    backward = flip(grad, axis) if library_of(grad) else reversed_copy(grad, axis)
+    backward = _reversed(grad, axis)
 
     def filtered(numerator: Any) -> Any:
         if grad_zf is None or order == 0:
-            return flip(causal.lfilter(numerator, denominator, backward, axis), axis)
+            return causal.lfilter(numerator, denominator, backward, axis)
         states = _states(numerator, denominator, grad_zf, axis)
-        return flip(causal.lfilter(numerator, denominator, backward, axis, states)[0], axis)
+        return causal.lfilter(numerator, denominator, backward, axis, states)[0]
 
-    grad_x = sum_to(filtered(numerator), signal) if "x" in names else None
+    grad_x = sum_to(_reversed(filtered(numerator), axis), signal) if "x" in names else None
     if names <= {"x"}:
         return None, None, grad_x, None
-    adjoint = filtered(_padded(full_like(denominator[:1], 1), order + 1))
+    # Correlations read a reversed view.
+    adjoint = flip(filtered(_padded(full_like(denominator[:1], 1), order + 1)), axis)
     if grad_zf is not None:
         adjoint = concatenate([adjoint, grad_zf], axis)
     grad_zi = None
@@ -185,9 +185,8 @@ def sosfilt(
     signal, before = x, zi
     grad, y, x, zi = map(widened, (grad, y, x, zi))
     if names <= {"x"} and grad_zf is None:
-        backward = flip(grad, axis) if library_of(grad) else reversed_copy(grad, axis)
-        backward = causal.sosfilt(flip(conj(sos), 0), backward, axis)
-        return None, sum_to(flip(backward, axis), signal), None
+        backward = causal.sosfilt(flip(conj(sos), 0), _reversed(grad, axis), axis)
+        return None, sum_to(_reversed(backward, axis), signal), None
     sections = [(section[:3], section[3:]) for section in sos]
     states = [None] * len(sections) if zi is None else list(zi)
     signals = [x]
@@ -210,6 +209,11 @@ def sosfilt(
     grad_sos = sum_to(concatenate(of_sections[::-1], 0), sos) if "sos" in names else None
     grad_zi = sum_to(concatenate(of_states[::-1], 0), before) if "zi" in names else None
     return grad_sos, sum_to(grad, signal) if "x" in names else None, grad_zi
+
+
+def _reversed(array: Any, axis: int) -> Any:
+    """Return a reversed array: a contiguous copy, for which calls are prepared, if it is native."""
+    return flip(array, axis) if library_of(array) else reversed_copy(array, axis)
 
 
 def _padded(coefficients: Any, length: int) -> Any:

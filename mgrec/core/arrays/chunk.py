@@ -182,7 +182,7 @@ def move_axis(array: Any, source: int, destination: int) -> Any:
 def reversed_copy(array: Any, axis: int) -> Any:
     """Return a reversed copy along an axis; a Dask array stays lazy."""
     view = array[(slice(None),) * axis + (slice(None, None, -1),)]
-    return view if is_lazy(array) else view.copy(order="C")
+    return view if is_lazy(array) else backend_of(array).reversed_copy(array, view)
 
 
 def is_number(state: Any) -> bool:
