@@ -116,8 +116,8 @@ def lfilter(
         grad_zi = sum_to(_first(adjoint, axis, order), states)
     if not names & {"b", "a"}:
         return None, None, grad_x, grad_zi
-    of_numerator = _correlations(adjoint, x, axis, len(b))
-    of_denominator = -_correlations(adjoint, y, axis, len(a))
+    of_numerator, of_denominator = _correlations(adjoint, (x, y), axis, (len(b), len(a)))
+    of_denominator = -of_denominator
     # The first entry of both is divided by itself, and divides all others.
     scales = [_like(c, x) for c in (numerator[: len(b)], denominator[1 : len(a)], scale)]
     of_first = -(of_numerator * scales[0]).sum() - (of_denominator[1:] * scales[1]).sum()
@@ -250,12 +250,25 @@ def _states(numerator: Any, denominator: Any, grad_zf: Any, axis: int) -> Any:
     return sum_to(sum(terms), grad_zf)
 
 
-def _correlations(adjoint: Any, signal: Any, axis: int, count: int) -> Any:
-    """Return Σ_n adjoint_{n+k}·conj(signal_n) for k = 0 … count − 1."""
-    if library_of(signal) is None and not is_lazy(signal):
-        correlate = backend_of(signal).kernels("filters").correlate
-        if correlate is not None:
-            return correlate(adjoint, signal, axis, count)
+def _correlations(
+    adjoint: Any, signals: tuple[Any, Any], axis: int, counts: tuple[int, int]
+) -> list[Any]:
+    """Return Σ_n adjoint_{n+k}·conj(signal_n) for k below a count, for each signal."""
+    correlate = None
+    if library_of(adjoint) is None and not is_lazy(adjoint):
+        correlate = backend_of(adjoint).kernels("filters").correlate
+    if correlate is not None and signals[0].dtype == signals[1].dtype:
+        sums = correlate(adjoint, signals, axis, max(counts))
+        return [values[:count] for values, count in zip(sums, counts, strict=True)]
+    return [
+        _correlation(adjoint, signal, axis, count)
+        if correlate is None
+        else correlate(adjoint, [signal], axis, count)[0]
+        for signal, count in zip(signals, counts, strict=True)
+    ]
+
+
+def _correlation(adjoint: Any, signal: Any, axis: int, count: int) -> Any:
     steps, available = signal.shape[axis], adjoint.shape[axis]
     sums = []
     for k in range(count):

@@ -155,8 +155,11 @@ def _compute(key: str, arrays: list[Any], results: list[Any]) -> None:
     count = len(arrays) - len(names)
     arguments = {**rule.defaults, **dict(zip(names, arrays[count:], strict=True)), **dict(options)}
     if part == "solve":
+        if "out" in signature(rule.function).parameters:
+            arguments["out"] = results[0]
         computed = rule.solve(arguments)
     else:
         computed = _gradients(rule, arrays[: count - 1], arrays[count - 1], arguments, names)
     for result, values in zip(results, computed, strict=True):
-        result[...] = values
+        if values is not result:
+            result[...] = values

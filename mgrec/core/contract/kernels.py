@@ -128,9 +128,10 @@ class Kernels:
     launch_determine : callable, optional
         Of two-sided recurrences: launch `determine`; the returned function waits, and returns what
         `determine` returns.
-    correlate : callable, optional, ``(delayed, signal, axis, count) -> array``
-        Of filters: return the sums over all steps n, and all rows, of ``delayed[n + k]`` times the
-        conjugate of ``signal[n]``, for k below `count`. `delayed` continues with 0.
+    correlate : callable, optional, ``(delayed, signals, axis, count) -> list of arrays``
+        Of filters: return for each signal, all of one shape and dtype, the sums over all steps n,
+        and all rows, of ``delayed[n + k]`` times the conjugate of ``signal[n]``, for k below
+        `count`. `delayed` continues with 0.
     precompute_ends : callable, optional, ``(algebra, chunk, rows) -> (() -> summary) or None``
         Of tridiagonal systems: launch the summaries of the first and of the last rows of a chunk of
         one outer row, as those of two outer rows. None if the device cannot.
@@ -149,7 +150,7 @@ class Kernels:
     part: Callable[[Any, Sequence[int], int], Part | None] = _no_part
     finds_nan: bool = False
     launch_determine: Callable[..., Callable[[], Any]] | None = None
-    correlate: Callable[[Any, Any, int, int], Any] | None = None
+    correlate: Callable[[Any, Sequence[Any], int, int], list[Any]] | None = None
     precompute_ends: Callable[[Any, Chunk, int], Summarise | None] | None = None
 
 

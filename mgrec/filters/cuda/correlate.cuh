@@ -1,7 +1,7 @@
-// Sums of the products of an array, at several lags, and a conjugate signal, by all blocks.
+// Sums of the products of an array, at several lags, and conjugate signals, by all blocks.
 #pragma once
 
-// Both arrays are contiguous, with the axes (outer, steps, inner). The steps of the first one may run
+// All arrays are contiguous, with the axes (outer, steps, inner). The steps of the first one may run
 // against memory: step 0 is at `origin`.
 struct Extents {
   long long outers, steps, inners, available, origin, outer_stride, step_stride, first_lag;
@@ -9,9 +9,10 @@ struct Extents {
 };
 
 template <class U, class X, class S>
-DEVICE void correlate(const U* delayed, const X* signal, S* sums, const Extents& extents) {
+DEVICE void correlate(const U* delayed, const X* const (&signals)[SIGNALS], S* sums,
+                      const Extents& extents) {
   __shared__ S parts[THREADS];
-  S total[LAGS] = {};
+  S total[SIGNALS * LAGS] = {};
   const long long size = extents.steps * extents.inners;
   for (long long p = blockIdx.x; p < extents.outers * extents.segments; p += gridDim.x) {
     const long long outer = p / extents.segments;
@@ -22,21 +23,29 @@ DEVICE void correlate(const U* delayed, const X* signal, S* sums, const Extents&
       const long long lagging = step + extents.first_lag;
       const U* from = delayed + extents.origin + outer * extents.outer_stride +
                       lagging * extents.step_stride + (k - step * extents.inners);
-      const S value = conjugate_of(cast<S>(signal[outer * size + k]));
+      S value[SIGNALS];
 #pragma unroll
-      for (int lag = 0; lag < LAGS; ++lag)
-        if (lagging + lag < extents.available)
-          total[lag] = total[lag] + cast<S>(from[lag * extents.step_stride]) * value;
+      for (int x = 0; x < SIGNALS; ++x)
+        value[x] = conjugate_of(cast<S>(signals[x][outer * size + k]));
+#pragma unroll
+      for (int lag = 0; lag < LAGS; ++lag) {
+        if (lagging + lag >= extents.available) break;
+        const S factor = cast<S>(from[lag * extents.step_stride]);
+#pragma unroll
+        for (int x = 0; x < SIGNALS; ++x)
+          total[x * LAGS + lag] = total[x * LAGS + lag] + factor * value[x];
+      }
     }
   }
-  for (int lag = 0; lag < LAGS; ++lag) {
-    parts[threadIdx.x] = total[lag];
+#pragma unroll
+  for (int k = 0; k < SIGNALS * LAGS; ++k) {
+    parts[threadIdx.x] = total[k];
     __syncthreads();
     for (int half = THREADS / 2; half > 0; half /= 2) {
       if (threadIdx.x < half) parts[threadIdx.x] = parts[threadIdx.x] + parts[threadIdx.x + half];
       __syncthreads();
     }
-    if (threadIdx.x == 0) sums[blockIdx.x * LAGS + lag] = parts[0];
+    if (threadIdx.x == 0) sums[blockIdx.x * (SIGNALS * LAGS) + k] = parts[0];
     __syncthreads();
   }
 }

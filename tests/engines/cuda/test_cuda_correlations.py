@@ -27,14 +27,14 @@ def test_correlations(
     monkeypatch.setattr(correlations, "_BLOCKS", 8)
     random = np.random.default_rng(3)
     longer = (*shape[:axis], available, *shape[axis + 1 :])
-    delayed, signal = (random.normal(size=(2, *s)) for s in (longer, shape))
-    delayed, signal = (
-        (x[0] + 1j * x[1] if kind == "F" else x[0]).astype(kind) for x in (delayed, signal)
+    delayed, *signals = (
+        (x[0] + 1j * x[1] if kind == "F" else x[0]).astype(kind)
+        for x in (random.normal(size=(2, *s)) for s in (longer, shape, shape))
     )
     backward = (slice(None),) * axis + (slice(None, None, -1),)
     array = as_device(delayed[backward].copy())[backward] if is_reversed else as_device(delayed)
-    found = correlations.correlate(array, as_device(signal), axis, 10)
-    moved, fixed = (np.moveaxis(x, axis, -1).astype("D") for x in (delayed, signal))
+    found = correlations.correlate(array, [*map(as_device, signals)], axis, 10)
+    moved, *fixed = (np.moveaxis(x, axis, -1).astype("D") for x in (delayed, *signals))
     padded = np.concatenate([moved, np.zeros((*moved.shape[:-1], 90))], -1)
-    expected = [(padded[..., k : k + 70] * fixed.conj()).sum() for k in range(10)]
+    expected = [[(padded[..., k : k + 70] * x.conj()).sum() for k in range(10)] for x in fixed]
     np.testing.assert_allclose(np.array(found), expected, rtol=1e-12, atol=1e-12)

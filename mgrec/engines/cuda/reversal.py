@@ -1,0 +1,54 @@
+"""Copies of contiguous rows in reverse, in words of 16 bytes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from .device import MULTIPROCESSORS
+from .launches import Launch, PreparedLaunches, Slot
+from .tracing.cpp import ctype
+
+_THREADS, _BLOCKS = 256, 16 * MULTIPROCESSORS
+_KERNEL = """
+struct alignas(16) Word {{ {unsigned} v[{length}]; }};
+extern "C" __global__ void __launch_bounds__({threads}) reverse_kernel(
+    const Word* from, Word* to, long long words, long long count) {{
+  const long long stride = gridDim.x * (long long)blockDim.x;
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count; i += stride) {{
+    const long long row = i / words;
+    const Word earlier = from[row * words + words - 1 - (i - row * words)];
+    Word word;
+#pragma unroll
+    for (int r = 0; r < {length}; ++r) word.v[r] = earlier.v[{length} - 1 - r];
+    to[i] = word;
+  }}
+}}
+"""
+
+
+def can_reverse(array: Any) -> bool:
+    """Return whether the rows of a CuPy array are words of 16 bytes."""
+    row_bytes = array.shape[-1] * array.itemsize if array.ndim else 0
+    is_laid_out = array.flags.c_contiguous and array.data.ptr % 16 == 0
+    return bool(row_bytes and row_bytes % 16 == 0 and array.itemsize in (2, 4, 8) and is_laid_out)
+
+
+def reverse(array: Any, result: Any) -> None:
+    """Write the rows of an array in reverse. CuPy took 0.33 ms for 2^26 float32 on an H100."""
+    import cupy
+
+    words, count = array.shape[-1] * array.itemsize // 16, array.nbytes // 16
+    launch = _prepare(array.itemsize, cupy.cuda.runtime.getDevice())
+    launch((array, result, np.array(words), np.array(count)))
+
+
+@lru_cache(maxsize=64)
+def _prepare(itemsize: int, device: int) -> PreparedLaunches:
+    number = np.dtype(np.int64)
+    arguments = (Slot(0), Slot(1), Slot(2, (), number, None), Slot(3, (), number, None))
+    unsigned = ctype(np.dtype(f"u{itemsize}"))
+    text = _KERNEL.format(unsigned=unsigned, length=16 // itemsize, threads=_THREADS)
+    return PreparedLaunches(Launch(text, "reverse_kernel", _BLOCKS, _THREADS, arguments))
