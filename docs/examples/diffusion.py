@@ -79,9 +79,9 @@ def solve_dense(lower, diagonal, upper, b):
 
 with torch.no_grad():
     parameters += 0.5  # where the gradient is not 0
-(found,) = torch.autograd.grad(loss_of(), parameters)
+(gradient,) = torch.autograd.grad(loss_of(), parameters)
 (dense,) = torch.autograd.grad(loss_of(solve_dense), parameters)
-torch.testing.assert_close(found, dense, rtol=1e-9, atol=0)
+torch.testing.assert_close(gradient, dense, rtol=1e-9, atol=0)
 
 # %%
 # The recordings, and the simulation with the fitted conductivities:
@@ -90,9 +90,9 @@ with torch.no_grad():
     simulated = simulate(torch.tensor(fitted, dtype=torch.float64).log())
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 time = DT * (1 + torch.arange(STEPS))
-for k, place in enumerate(THERMOMETERS):
+for k, cell in enumerate(THERMOMETERS):
     axes.plot(time, recorded[:, k], ".", ms=3, color=f"C{k}")
-    axes.plot(time, simulated[:, place], color=f"C{k}", label=f"x = {place * DX:.1f}")
+    axes.plot(time, simulated[:, cell], color=f"C{k}", label=f"x = {cell * DX:.1f}")
 axes.set(xlabel="time", ylabel="temperature")
 axes.legend(ncols=2)
 plt.show()

@@ -60,7 +60,10 @@ def check(
         value if name in uncast else _promoted(name, value, dtype, is_cast)
         for name, value in checked.items()
     ]
-    initial_states = tuple([as_state(state, dtype, shape, axis) for state in states])
+    initial_states = tuple([
+        as_state(state, result_dtype if uncast and _is_array(state) else dtype, shape, axis)
+        for state in states
+    ])  # fmt: skip
     reverse = as_flag("reverse", reverse)
     checks_laws = transfer_map.check_laws
     if reset is not None:
@@ -137,16 +140,24 @@ def _uncast(
 ) -> set[str]:  # fmt: skip
     """Return the names of operands of a narrow dtype that kernels read without a cast.
 
-    These are contiguous rows of the shape and the dtype of the results.
+    These are contiguous rows of the shape and the dtype of the results, and so are arrays of
+    states.
     """
     arrays = [*operands.values(), *states]
     reads_rows = (
         common_backend(arrays).reads_narrow
         and not any(is_lazy(array) or isinstance(array, Coefficient) for array in arrays)
         and canonical_shape(shape, axis)[2] == 1
+        and all(state.dtype == dtype for state in states if _is_array(state))
+        and not any(backend_of(state).is_host for state in states if _is_array(state))
     )
     rows = {name for name, x in operands.items() if getattr(x, "shape", None) == shape}
     return {name for name in rows if operands[name].dtype == dtype} if reads_rows else set()
+
+
+def _is_array(state: Any) -> bool:
+    """Return whether a state is an array, not a number in host memory."""
+    return hasattr(state, "dtype") and not (backend_of(state).is_host and state.ndim == 0)
 
 
 def _result_dtype(operands: dict[str, Any], states: Sequence[Any], kinds: str) -> np.dtype[Any]:

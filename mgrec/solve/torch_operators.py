@@ -303,7 +303,7 @@ def _from_cupy(array: Any, stream: int) -> Any:
 def _as_cupy(backend: Any, tensor: Any) -> Any:
     tensor, dtype = _plain(tensor), _numpy_dtype(tensor.dtype)
     if tensor.device.type != "cuda":
-        return tensor.numpy()
+        return to_native("an argument", tensor)
     strides = tuple([stride * dtype.itemsize for stride in tensor.stride()])
     return backend.view(
         tensor.data_ptr(), tuple(tensor.shape), strides, dtype, tensor, tensor.device.index

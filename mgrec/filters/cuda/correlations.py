@@ -27,7 +27,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) correlate_kernel(
 def correlate(delayed: Any, signals: Sequence[Any], axis: int, count: int) -> list[Any]:
     """Return Σ_n delayed_{n+k}·conj(signal_n) for k = 0 … count − 1 and each signal, in float64.
 
-    Signals have one shape and dtype. `delayed` may be longer along the axis than `signal`, or shorter: it then continues with 0.
+    Signals have one shape and dtype. `delayed` may be longer along the axis than they are, or
+    shorter: it then continues with 0.
     """
     import cupy
 

@@ -264,9 +264,15 @@ def launch_repair(
     return Launch(text, "repair_kernel", blocks, threads, arguments, is_fused=False)
 
 
-def states_of(carry_in: Arrays, chunk: Chunk) -> Arrays:
-    """Return states for kernels: numbers in host memory for all rows, or arrays (outer, inner)."""
-    return tuple([_state(part.astype(chunk.dtype, copy=False)) for part in carry_in])
+def states_of(carry_in: Arrays, chunk: Chunk, stored: np.dtype[Any] | None = None) -> Arrays:
+    """Return states for kernels: numbers in host memory for all rows, or arrays (outer, inner).
+
+    Arrays may have the dtype `stored`, numbers have that of the computation.
+    """
+    dtypes = (chunk.dtype, stored or chunk.dtype)
+    return tuple([
+        _state(state if state.dtype in dtypes else state.astype(chunk.dtype)) for state in carry_in
+    ])  # fmt: skip
 
 
 def _state(array: Any) -> Any:

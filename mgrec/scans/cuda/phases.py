@@ -37,7 +37,7 @@ def _in_a_single_pass(
     if results[0].size:
         solve = partial(run_cached, prepare)
         solve = partial(determine_in_pieces, solve) if is_ahead(chunk) else solve
-        solve(transfer_map, chunk, states_of(carry_in, chunk), results)
+        solve(transfer_map, chunk, states_of(carry_in, chunk, results[0].dtype), results)
 
 
 def _by_p_scheme(
@@ -59,7 +59,7 @@ def prepare_solver(
     included, with the states before the first step; and the results. Other values cannot make it
     fail. None if coefficients are evaluated ahead, or states are broadcast to rows.
     """
-    states = states_of(carry_in, chunk)
+    states = states_of(carry_in, chunk, results[0].dtype)
     if is_ahead(chunk) or not all(map(is_uncopied, states, carry_in)):
         return None
     bound = LaunchByAddress(prepare_cached(prepare, transfer_map, chunk, states, results))

@@ -73,13 +73,15 @@ def print_program(
 def _print_carry_in(values: Sequence[bool]) -> str:
     """Print ``struct Entry``, the states before the first step of every row."""
     members = "".join(f"  {_carry_in_type(value)} of{k};\n" for k, value in enumerate(values))
-    states = ", ".join(f"of{k}" if value else f"of{k}[row]" for k, value in enumerate(values))
+    states = ", ".join(
+        f"of{k}" if value else f"cast<T>(of{k}[row])" for k, value in enumerate(values)
+    )
     method = f"  DEVICE Transfer::State at(long long row) const {{ return {{{{{states}}}}}; }}\n"
     return f"struct Entry {{\n{members}{method}}};\n"
 
 
 def _carry_in_type(is_value: bool) -> str:
-    return "T" if is_value else "const T*"
+    return "T" if is_value else "const Stored*"
 
 
 def _print_arrays(source: Source, values: Sequence[bool], width: int) -> dict[str, str]:

@@ -95,3 +95,19 @@ def test_other_calls_are_cast(name: str) -> None:
         w = mgrec.linear_recurrence(0.5, as_device(t), **given)
         options.pop("method", None)
         assert_same(w, mgrec.linear_recurrence(0.5, t, **options))
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", DTYPES)
+def test_initial_states(name: str) -> None:
+    dtype, random = narrow(name), np.random.default_rng(8)
+    t, rows = random.normal(size=(5, 300)).astype(dtype), random.normal(size=5).astype(dtype)
+    for initial in (rows, rows.astype(np.int8), rows[0], 2.0, 3):
+        wanted = mgrec.linear_recurrence(0.5, t, initial)
+        for state in (initial, as_device(initial) if np.ndim(initial) else initial):
+            w = mgrec.linear_recurrence(0.5, as_device(t), state)
+            assert w.dtype == wanted.dtype
+            numbers = (np.array(x, np.float32) for x in (w, wanted))
+            np.testing.assert_allclose(*numbers, rtol=0.01, atol=1e-6)
+    wide = mgrec.linear_recurrence(0.5, as_device(t), as_device(rows.astype(np.float32)))
+    assert wide.dtype == np.float32
