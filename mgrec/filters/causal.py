@@ -15,7 +15,7 @@ from ..core.contract.recurrence import Arrays
 from ..solve import prepared_function
 from .arguments import as_coefficients, as_zf, check_polynomials, check_sections
 from .segments import with_marks
-from .varying.arguments import check_varying, varies
+from .varying.arguments import check_varying, varies, without_numbers
 
 
 @partial(prepared_function, by_value=("b", "a"))
@@ -114,7 +114,9 @@ def lfilter(
     """
     if varies(b, a):
         varying = check_varying(b, a, x, axis, zi, reset, out)
-        return varying if isinstance(varying, Composed) else _with_final_states(varying, False)
+        if isinstance(varying, Composed):
+            return varying
+        return without_numbers(_with_final_states(varying, False), out)
     return _segmented(check_polynomials(b, a, x, axis, zi, out), reset, is_sections=False)
 
 

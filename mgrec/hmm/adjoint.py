@@ -10,7 +10,8 @@ import numpy as np
 
 from ..core.arrays.array_types import chunked_like, is_lazy
 from ..core.arrays.chunk import reversed_copy
-from ..core.arrays.elements import from_elements
+from ..core.arrays.elements import part_of_numbers
+from ..core.backends import common_backend
 from ..solve import solve
 from ..solve.adjoint import (
     adjoint_function,
@@ -129,24 +130,26 @@ def hmm_log_likelihood(
 
 def _posteriors(model: Model) -> tuple[Any, Any]:
     """Return the probabilities of the states given all observations, and given those so far."""
-    if not model.is_on_host:
+    if model.is_in_gpu_memory:
         return passes.forward_backward(model).posteriors, passes.weights(model)
     filtered = solve(forward_problem(model))
-    posteriors = solve(backward_problem(model, filtered))
-    return from_elements(posteriors, model.dtype, (model.count,)), _decoded(model, filtered)
+    return solve(backward_problem(model, filtered)), _decoded(model, filtered)
 
 
 def _weights(model: Model) -> Any:
     """Return the weights of the states given the observations so far, with a sum of 1."""
-    if not model.is_on_host:
+    if model.is_in_gpu_memory:
         return reversed_copy(passes.weights(model), model.axis)
     return reversed_copy(_decoded(model, solve(forward_problem(model))), model.axis)
 
 
 def _decoded(model: Model, filtered: Any) -> Any:
     """Return weights from the result of the pass "forward", of which the tiny are logarithms."""
-    weights = from_elements(filtered, _FLOAT64, (model.count,))
-    return where(weights < 0, np.exp(where(weights < 0, weights, full_like(weights, 0))), weights)
+    weights = part_of_numbers(filtered, (model.count,))
+    zero = full_like(weights, 0)
+    weights = where(weights < 0, np.exp(where(weights < 0, weights, zero)), weights)
+    is_scaled = common_backend([filtered]).is_host
+    return weights if is_scaled else weights / weights.sum(-1, keepdims=True)
 
 
 def _backward(model: Model) -> Model:

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.array_types import cast, check_same_device, is_lazy
-from ..core.arrays.elements import as_elements, broadcast_shape, element_dtype
+from ..core.arrays.elements import broadcast_shape, merge_numbers
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import common_backend
-from ..core.contract.problem import Problem, check_memory, varying
+from ..core.contract.elements import varying_operand
+from ..core.contract.problem import Problem, check_memory
 from ..scans.matrix.arguments import (
     along_rows,
-    as_operand,
     as_vectors,
-    check_on_gpu,
     check_rows,
+    is_in_gpu_memory,
     result_dtype,
 )
 from .recurrence import HmmRecurrence
@@ -63,10 +63,9 @@ class Model:
         return int(self.transmat.shape[-1])
 
     @property
-    def is_on_host(self) -> bool:
-        """Whether the arrays, or chunks of Dask arrays, are in host memory."""
-        arrays = (self.log_frameprob, self.transmat, self.startprob)
-        return bool(common_backend(arrays).is_host)
+    def is_in_gpu_memory(self) -> bool:
+        """Whether the arrays are on a GPU, and none is a Dask array."""
+        return is_in_gpu_memory((self.log_frameprob, self.transmat, self.startprob))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -117,9 +116,6 @@ def _checked(
     axis = as_axis(axis, shape)
     check_rows("startprob", starts.shape[:-1], shape, axis)
     marks = None if reset is None else as_reset(reset, shape, axis, False)
-    backend = common_backend([frames, matrices, starts])
-    if not backend.is_host:
-        check_on_gpu(backend, [frames, matrices, starts], "auto")
     check_memory(memory)
     return Model(starts, matrices, frames, shape, axis, marks, memory)
 
@@ -173,80 +169,55 @@ def _log(probabilities: Any) -> Any:
 
 def forward_problem(model: Model, phase: str = "forward") -> Problem:
     """Return the problem of the pass "forward", or "score" for a model in logarithms."""
-    count = model.count
-    starts = along_rows(as_elements(model.startprob, 1), model.shape, model.axis)
-    operands = [*_frames_and_matrices(model), (starts, (count,), model.startprob.dtype)]
-    numbers = element_dtype(np.dtype(np.uint8 if phase == "score" else np.float64), (count + 1,))
-    return _problem(model, phase, operands + _marks(model), numbers)
+    dtype = np.dtype(np.uint8) if phase == "score" else _FLOAT64
+    operands = [model.log_frameprob, *_matrices_and_starts(model), *_marks(model)]
+    return _problem(model, phase, operands, model.count + 1, dtype)
 
 
 def backward_problem(model: Model, filtered: Any) -> Problem:
     """Return the problem of the pass "backward", from the result of the pass "forward"."""
-    count = model.count
-    operands = [(filtered, (count + 1,), _FLOAT64), *_frames_and_matrices(model)]
-    return _problem(
-        model, "backward", operands + _marks(model), element_dtype(model.dtype, (count,))
-    )
+    matrices, _ = _matrices_and_starts(model)
+    operands = [filtered, model.log_frameprob, matrices, *_marks(model)]
+    return _problem(model, "backward", operands, model.count, model.dtype)
 
 
 def follow_problem(model: Model, pointers: Any) -> Problem:
     """Return the problem of the pass "follow", from the result of the pass "score"."""
-    count = model.count
-    starts = along_rows(as_elements(model.startprob, 1), model.shape, model.axis)
-    operands = [
-        (pointers, (count + 1,), np.dtype(np.uint8)),
-        *_frames_and_matrices(model),
-        (starts, (count,), model.startprob.dtype),
-    ]
-    return _problem(model, "follow", operands, element_dtype(_FLOAT64, (2,)))
+    operands = [pointers, model.log_frameprob, *_matrices_and_starts(model)]
+    return _problem(model, "follow", operands, 2, _FLOAT64)
 
 
 def draw_problem(model: Model) -> Problem:
     """Return the problem of the pass "draw", for a model with uniform numbers as its frames."""
-    count, starts = model.count, as_elements(model.startprob, 1)
-    operands = [
-        (model.log_frameprob, (), _FLOAT64),
-        (as_operand(model.transmat, 2), (count, count), model.transmat.dtype),
-        (along_rows(starts, model.shape, model.axis), (count,), model.startprob.dtype),
-    ]
-    return _problem(model, "draw", operands + _marks(model), np.dtype(np.int32))
+    operands = [model.log_frameprob[..., None], *_matrices_and_starts(model), *_marks(model)]
+    return _problem(model, "draw", operands, 1, np.dtype(np.int32))
 
 
-Operand = tuple[Any, tuple[int, ...], np.dtype[Any]]
-"""Elements, and the shape and the dtype of their numbers."""
+def _matrices_and_starts(model: Model) -> list[Any]:
+    starts = along_rows(model.startprob, model.shape, model.axis)
+    return [merge_numbers(model.transmat, 2), starts]
 
 
-def _frames_and_matrices(model: Model) -> list[Operand]:
-    count = model.count
-    return [
-        (as_operand(model.log_frameprob, 1), (count,), model.log_frameprob.dtype),
-        (as_operand(model.transmat, 2), (count, count), model.transmat.dtype),
-    ]
+def _marks(model: Model) -> list[Any]:
+    return [] if model.marks is None else [model.marks[..., None]]
 
 
-def _marks(model: Model) -> list[Operand]:
-    return [] if model.marks is None else [(model.marks, (), model.marks.dtype)]
-
-
-def _problem(model: Model, phase: str, operands: list[Operand], result: np.dtype[Any]) -> Problem:
-    count, shape = model.count, model.shape
-    is_reverse = phase in ("backward", "follow")
-    number_dtypes = {"score": np.dtype(np.uint8), "backward": model.dtype, "draw": result}
-    state_numbers = 1 if phase in ("follow", "draw") else count
+def _problem(
+    model: Model, phase: str, operands: list[Any], numbers: int, dtype: np.dtype[Any]
+) -> Problem:
+    arrays = tuple([merge_numbers(array, 1) for array in operands])
     recurrence = HmmRecurrence(
-        dtype=result,
-        result_dtype=result,
-        varying=tuple([varying(array.shape, shape) for array, _, _ in operands]),
-        block_dtypes=tuple([array.dtype for array, _, _ in operands]),
+        dtype=dtype,
+        result_dtype=dtype,
+        varying=tuple([varying_operand(array, model.shape) for array in arrays]),
+        block_dtypes=tuple([array.dtype for array in arrays]),
         axis=model.axis,
-        reverse=is_reverse,
-        state_dtype=element_dtype(_FLOAT64, (state_numbers,)),
+        reverse=phase in ("backward", "follow"),
+        state_dtype=_FLOAT64,
         states=1,
-        element_shapes=tuple([numbers for _, numbers, _ in operands]),
-        element_dtypes=tuple([dtype for _, _, dtype in operands]),
-        result_number_dtype=number_dtypes.get(phase, _FLOAT64),
-        state_numbers=state_numbers,
+        numbers=numbers,
+        state_numbers=1 if phase in ("follow", "draw") else model.count,
         phase=phase,
-        count=count,
+        count=model.count,
     )
-    return Problem(recurrence, tuple([array for array, _, _ in operands]), (), shape, model.memory)
+    return Problem(recurrence, arrays, (), (*model.shape, numbers), model.memory)

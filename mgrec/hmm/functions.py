@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.elements import from_elements
+from ..core.arrays.elements import part_of_numbers
 from ..core.contract.problem import Composed
 from ..solve import public_function, refuse_labelled, solve
 from .arguments import (
@@ -67,7 +67,7 @@ def log_likelihood(
     model = check_model(startprob, transmat, log_frameprob, axis, reset, memory)
 
     def solve_passes() -> Any:
-        if not model.is_on_host:
+        if model.is_in_gpu_memory:
             return passes.forward_backward(model, has_posteriors=False).log_prob
         return _log_prob(model, solve(forward_problem(model)))
 
@@ -157,13 +157,10 @@ def forward_backward(
     model = check_model(startprob, transmat, log_frameprob, axis, reset, memory)
 
     def solve_passes() -> ForwardBackward:
-        if not model.is_on_host:
+        if model.is_in_gpu_memory:
             return passes.forward_backward(model)
         filtered = solve(forward_problem(model))
-        posteriors = solve(backward_problem(model, filtered))
-        return ForwardBackward(
-            _log_prob(model, filtered), from_elements(posteriors, model.dtype, (model.count,))
-        )
+        return ForwardBackward(_log_prob(model, filtered), solve(backward_problem(model, filtered)))
 
     return Composed("forward_backward", solve_passes)
 
@@ -225,11 +222,11 @@ def viterbi(
 
     def solve_passes() -> ViterbiPath:
         in_logarithms = model.in_logarithms()
-        if not model.is_on_host:
+        if model.is_in_gpu_memory:
             return passes.viterbi(in_logarithms)
         pointers = solve(forward_problem(in_logarithms, "score"))
         steps = solve(follow_problem(in_logarithms, pointers))
-        states, log_probs = (from_elements(steps, _FLOAT64, (), start) for start in (0, 1))
+        states, log_probs = (part_of_numbers(steps, (), start) for start in (0, 1))
         return ViterbiPath(log_probs.sum(axis=model.axis), states.astype(np.int32))
 
     return Composed("viterbi", solve_passes)
@@ -284,11 +281,13 @@ def sample(
     model = check_chain(startprob, transmat, uniform, axis, reset, memory)
 
     def solve_passes() -> Any:
-        return solve(draw_problem(model)) if model.is_on_host else passes.sample(model)
+        if model.is_in_gpu_memory:
+            return passes.sample(model)
+        return part_of_numbers(solve(draw_problem(model)), ())
 
     return Composed("sample", solve_passes)
 
 
 def _log_prob(model: Model, filtered: Any) -> Any:
     """Return the log-likelihood of each row, from the result of the pass "forward"."""
-    return from_elements(filtered, _FLOAT64, (), model.count).sum(axis=model.axis)
+    return part_of_numbers(filtered, (), model.count).sum(axis=model.axis)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.array_types import cast
-from ..core.arrays.elements import from_elements
+from ..core.arrays.elements import part_of_numbers
 from ..core.backends import backend_of
 from ..solve import solve
 from ..solve.adjoint import (
@@ -180,13 +180,13 @@ def _outer(vectors: Any) -> Any:
 
 def _predicted_and_sums(model: Model) -> list[Any]:
     """Return the predicted states and their covariances, and r and N before each step."""
-    if not model.is_on_host:
+    if model.is_in_gpu_memory:
         return passes.predicted_and_sums(model)
     filtered, n = solve(filter_problem(model, "filter")), model.n
     sums = solve(smooth_problem(model, filtered, "sums"))
     return [
-        from_elements(elements, _FLOAT64, shape, start)
-        for elements, start in ((filtered, 1), (sums, 0))
+        part_of_numbers(numbers, shape, start)
+        for numbers, start in ((filtered, 1), (sums, 0))
         for shape, start in (((n,), start), ((n, n), start + n))
     ]
 

@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import cast, check_same_device, is_lazy
-from ..core.arrays.elements import as_elements, broadcast_shape, element_dtype
+from ..core.arrays.array_types import cast, check_same_device, is_lazy, to_host
+from ..core.arrays.elements import broadcast_shape, merge_numbers
 from ..core.arrays.interop import without_labels
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis
-from ..core.backends import common_backend
-from ..core.contract.problem import Problem, check_memory, varying
+from ..core.contract.elements import initial_states, varying_operand
+from ..core.contract.problem import Problem, check_memory
 from ..scans.matrix.arguments import (
     along_rows,
-    as_operand,
     as_vectors,
-    check_on_gpu,
     check_rows,
+    is_in_gpu_memory,
     result_dtype,
 )
 from ..solve.functions import broadcast_to, concatenate
@@ -74,10 +73,10 @@ class Model:
         return int(self.arrays["endog"].shape[-1])
 
     @property
-    def is_on_host(self) -> bool:
-        """Whether the arrays, or chunks of Dask arrays, are in host memory."""
+    def is_in_gpu_memory(self) -> bool:
+        """Whether the arrays are on a GPU, and none is a Dask array."""
         arrays = (*self.arrays.values(), self.initial_state, self.initial_state_cov)
-        return bool(common_backend(arrays).is_host)
+        return is_in_gpu_memory(arrays)
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """Return the shape of one of MATRICES at a step."""
@@ -133,12 +132,10 @@ def check_model(
         )
     marks = None if reset is None else as_reset(reset, shape, axis, False)
     everything = [*arrays.values(), *(array for _, array in initial)]
-    backend = common_backend(everything)
-    if not backend.is_host:
-        check_on_gpu(backend, everything, "auto")
     check_memory(memory)
     mean, covariance = (cast(array, _FLOAT64) for _, array in initial)
-    if backend.is_host:  # kernels of a GPU read the symmetric part
+    if not is_in_gpu_memory(everything):  # kernels of a GPU read the symmetric part
+        mean, covariance = to_host(mean), to_host(covariance)
         covariance = 0.5 * (covariance + covariance.swapaxes(-1, -2))
     return Model(arrays, mean, covariance, shape, axis, marks, memory, dtype)
 
@@ -217,77 +214,61 @@ def _common_shape(arrays: dict[str, Any]) -> tuple[Any, ...]:
 def filter_problem(model: Model, phase: str) -> Problem:
     """Return the problem of the pass "filter" or "llf"."""
     n = model.n
-    initial = initial_elements(model)
-    operands = _operands(model, MATRICES)
+    states, operands = joined_initial_states(model), _operands(model, MATRICES)
     if model.marks is not None:
-        operands.append((model.marks, (), model.marks.dtype))
-        states = along_rows(initial, model.shape, model.axis)
-        operands.append((states, (n + n * n,), _FLOAT64))
+        operands += [model.marks[..., None], along_rows(states, model.shape, model.axis)]
     width = 1 if phase == "llf" else 1 + 2 * (n + n * n)
-    return _problem(model, phase, operands, (initial,), width, _FLOAT64)
+    initial = (initial_states(states, model.shape),)
+    return _problem(model, phase, operands, initial, width, _FLOAT64)
 
 
 def smooth_problem(model: Model, filtered: Any, phase: str = "smooth") -> Problem:
     """Return the problem of the pass "smooth" or "sums", from the result of the pass "filter"."""
     n = model.n
-    width = 1 + 2 * (n + n * n)
-    operands = [(filtered, (width,), _FLOAT64), *_operands(model, MATRICES[:5])]
+    operands = [filtered, *_operands(model, MATRICES[:5])]
     if model.marks is not None:
-        operands.append((model.marks, (), model.marks.dtype))
+        operands.append(model.marks[..., None])
     dtype = _FLOAT64 if phase == "sums" else model.dtype
     return _problem(model, phase, operands, (), n + n * n, dtype)
 
 
-def initial_elements(model: Model) -> Any:
-    """Return mean and covariance of the first states as elements (*rows)."""
+def joined_initial_states(model: Model) -> Any:
+    """Return mean and covariance of the first states as one array (*rows, n + n²)."""
     n = model.n
     mean, covariance = model.initial_state, model.initial_state_cov
     flat = covariance.reshape(*covariance.shape[:-2], n * n)
     rows = np.broadcast_shapes(mean.shape[:-1], flat.shape[:-1])
     parts = [broadcast_to(part, (*rows, part.shape[-1])) for part in (mean, flat)]
-    return as_elements(concatenate(parts, axis=-1), 1)
+    return concatenate(parts, axis=-1)
 
 
-Operand = tuple[Any, tuple[int, ...], np.dtype[Any]]
-
-
-def _operands(model: Model, names: tuple[str, ...]) -> list[Operand]:
-    arrays = model.arrays
-    return [
-        (
-            as_operand(arrays[name], len(model.numbers(name))),
-            model.numbers(name),
-            arrays[name].dtype,
-        )
-        for name in names
-    ]
+def _operands(model: Model, names: tuple[str, ...]) -> list[Any]:
+    return [merge_numbers(model.arrays[name], len(model.numbers(name))) for name in names]
 
 
 def _problem(
     model: Model,
     phase: str,
-    operands: list[Operand],
+    operands: list[Any],
     initial: tuple[Any, ...],
     width: int,
     dtype: np.dtype[Any],
 ) -> Problem:
     n, shape = model.n, model.shape
     recurrence = StateSpaceRecurrence(
-        dtype=element_dtype(dtype, (width,)),
-        result_dtype=element_dtype(dtype, (width,)),
-        varying=tuple([varying(array.shape, shape) for array, _, _ in operands]),
-        block_dtypes=tuple([array.dtype for array, _, _ in operands]),
+        dtype=dtype,
+        result_dtype=dtype,
+        varying=tuple([varying_operand(array, shape) for array in operands]),
+        block_dtypes=tuple([array.dtype for array in operands]),
         axis=model.axis,
         reverse=phase in ("smooth", "sums"),
-        state_dtype=element_dtype(_FLOAT64, (n + n * n,)),
+        state_dtype=_FLOAT64,
+        state_shape=(n + n * n,),
         states=1,
-        element_shapes=tuple([numbers for _, numbers, _ in operands]),
-        element_dtypes=tuple([number for _, _, number in operands]),
-        result_number_dtype=dtype,
+        numbers=width,
         state_numbers=n + n * n,
         phase=phase,
         n=n,
         p=model.p,
     )
-    arrays = tuple([array for array, _, _ in operands])
-    return Problem(recurrence, arrays, initial, shape, model.memory)
+    return Problem(recurrence, tuple(operands), initial, (*shape, width), model.memory)

@@ -5,17 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ..core.arrays.array_types import cast
-from ..core.arrays.elements import from_elements
+from ..core.arrays.elements import part_of_numbers
 from ..core.contract.problem import Composed
 from ..solve import public_function, refuse_labelled, solve
 from .arguments import check_model, filter_problem, smooth_problem
 from .cuda import passes
 from .results import KalmanFilter, KalmanSmoother
-
-_FLOAT64 = np.dtype(np.float64)
 
 
 @partial(public_function, labelled=refuse_labelled)
@@ -123,11 +119,11 @@ def kalman_filter(
     )  # fmt: skip
 
     def solve_passes() -> KalmanFilter:
-        if not model.is_on_host:
+        if model.is_in_gpu_memory:
             return passes.kalman_filter(model)
-        elements, n = solve(filter_problem(model, "filter")), model.n
-        llf_obs = from_elements(elements, _FLOAT64, ())
-        predicted, filtered = _states(elements, n, 1), _states(elements, n, 1 + n + n * n)
+        numbers, n = solve(filter_problem(model, "filter")), model.n
+        llf_obs = part_of_numbers(numbers, ())
+        predicted, filtered = _states(numbers, n, 1), _states(numbers, n, 1 + n + n * n)
         narrow = [cast(array, model.dtype) for array in (llf_obs, *filtered, *predicted)]
         return KalmanFilter(llf_obs.sum(axis=model.axis), *narrow)
 
@@ -197,15 +193,12 @@ obs_intercept, state_intercept, axis, reset, memory
     )  # fmt: skip
 
     def solve_passes() -> KalmanSmoother:
-        if not model.is_on_host:
+        if model.is_in_gpu_memory:
             return passes.kalman_smoother(model)
         filtered = solve(filter_problem(model, "filter"))
         smoothed = solve(smooth_problem(model, filtered))
-        n, dtype = model.n, model.dtype
         return KalmanSmoother(
-            from_elements(filtered, _FLOAT64, ()).sum(axis=model.axis),
-            from_elements(smoothed, dtype, (n,)),
-            from_elements(smoothed, dtype, (n, n), n),
+            part_of_numbers(filtered, ()).sum(axis=model.axis), *_states(smoothed, model.n)
         )
 
     return Composed("kalman_smoother", solve_passes)
@@ -263,17 +256,13 @@ obs_intercept, state_intercept, axis, reset, memory
     )  # fmt: skip
 
     def solve_passes() -> Any:
-        if not model.is_on_host:
+        if model.is_in_gpu_memory:
             return passes.log_likelihood(model)
-        llf_obs = from_elements(solve(filter_problem(model, "llf")), _FLOAT64, ())
-        return llf_obs.sum(axis=model.axis)
+        return part_of_numbers(solve(filter_problem(model, "llf")), ()).sum(axis=model.axis)
 
     return Composed("log_likelihood", solve_passes)
 
 
-def _states(elements: Any, n: int, start: int) -> tuple[Any, Any]:
-    """Return means and covariances that begin at a place among the numbers of an element."""
-    return (
-        from_elements(elements, _FLOAT64, (n,), start),
-        from_elements(elements, _FLOAT64, (n, n), start + n),
-    )
+def _states(numbers: Any, n: int, start: int = 0) -> tuple[Any, Any]:
+    """Return means and covariances that begin at a place among the numbers of a step."""
+    return part_of_numbers(numbers, (n,), start), part_of_numbers(numbers, (n, n), start + n)

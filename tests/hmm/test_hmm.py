@@ -132,6 +132,30 @@ def test_cupy_arrays(reset):
     np.testing.assert_allclose(from_gpu(log_prob), wanted.log_prob, rtol=1e-12)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("varies", [False, True])
+@pytest.mark.parametrize("reset", RESETS)
+def test_dask_arrays_of_cupy_arrays(reset, varies):
+    model = drawn(40, 4, rows=(2,), varies=varies)
+    placed = [on_gpu(model[0]), on_gpu(model[1]), in_chunks(model[2], 1).map_blocks(on_gpu)]
+    if varies:
+        placed[1] = in_chunks(model[1], 1).map_blocks(on_gpu)
+    marks = None if reset is None else on_gpu(reset)
+    wanted = mgrec.hmm.forward_backward(*model, reset=reset)
+    results = mgrec.hmm.forward_backward(*placed, reset=marks)
+    np.testing.assert_allclose(from_gpu(results.log_prob.compute()), wanted.log_prob, rtol=1e-12)
+    posteriors = from_gpu(results.posteriors.compute())
+    np.testing.assert_allclose(posteriors, wanted.posteriors, rtol=1e-10, atol=1e-14)
+    path, exact = mgrec.hmm.viterbi(*placed, reset=marks), mgrec.hmm.viterbi(*model, reset=reset)
+    np.testing.assert_array_equal(from_gpu(path.states.compute()), exact.states)
+    np.testing.assert_allclose(from_gpu(path.log_prob.compute()), exact.log_prob, rtol=1e-12)
+    uniform = np.random.default_rng(1).random((2, 40))
+    lazy = in_chunks(uniform, 1).map_blocks(on_gpu)
+    states = mgrec.hmm.sample(*placed[:2], lazy, reset=marks).compute()
+    exact = mgrec.hmm.sample(*model[:2], uniform, reset=reset)
+    np.testing.assert_array_equal(from_gpu(states), exact)
+
+
 def sample_loop(startprob, transmat, uniform, reset=None):
     states = []
     matrices = np.broadcast_to(transmat, (len(uniform), *transmat.shape[-2:]))

@@ -156,7 +156,9 @@ def test_cupy_arrays(algebra, n, structure):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("n", "structure"), [(2, "general"), (4, "general"), (6, "diagonal")])
+@pytest.mark.parametrize(
+    ("n", "structure"), [(2, "general"), (4, "general"), (7, "general"), (6, "diagonal")]
+)
 def test_dask_arrays_of_cupy_arrays(n, structure):
     matrix_map = mgrec.maps.matrix(n, structure=structure)
     matrices, vectors, initial = drawn(matrix_map, 40)
@@ -164,15 +166,6 @@ def test_dask_arrays_of_cupy_arrays(n, structure):
     lazy = (in_chunks(array).map_blocks(on_gpu) for array in (matrices, vectors))
     states = mgrec.scan(matrix_map, *lazy, initial=on_gpu(initial))
     np.testing.assert_allclose(from_gpu(states.compute()), wanted, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.gpu
-def test_large_matrices_of_dask_arrays_of_cupy_arrays_are_refused():
-    matrix_map = mgrec.maps.matrix(5)
-    matrices, vectors, initial = drawn(matrix_map, 8)
-    lazy = da.from_array(vectors, chunks=(4, 5)).map_blocks(on_gpu)
-    with pytest.raises(NotImplementedError, match="Dask arrays of arrays"):
-        mgrec.scan(matrix_map, on_gpu(matrices), lazy, initial=on_gpu(initial))
 
 
 def test_rows_axes_and_broadcasting():
@@ -193,7 +186,8 @@ def test_rows_axes_and_broadcasting():
         axis=0,
     )
     np.testing.assert_allclose(lazy.compute(), turned, rtol=1e-13, atol=1e-14)
-    constant = mgrec.scan(matrix_map, matrices[0, 0], in_chunks(vectors[0]), initial=initial[0])
+    chunks = in_chunks(vectors[0]).rechunk({1: 1})
+    constant = mgrec.scan(matrix_map, matrices[0, 0], chunks, initial=initial[0])
     full = np.broadcast_to(matrices[0, 0], (12, 2, 2))
     wanted = mgrec.scan(matrix_map, full, vectors[0], initial=initial[0])
     np.testing.assert_allclose(constant, wanted, rtol=1e-13, atol=1e-14)

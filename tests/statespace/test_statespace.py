@@ -159,6 +159,50 @@ def test_cupy_arrays(reset):
     np.testing.assert_allclose(from_gpu(llf), wanted, rtol=1e-11)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("varies", [False, True])
+@pytest.mark.parametrize("reset", RESETS)
+def test_dask_arrays_of_cupy_arrays(reset, varies, dtype):
+    model = {name: array.astype(dtype) for name, array in drawn(varies=varies).items()}
+    arrays = {name: on_gpu(array) for name, array in model.items()}
+    lazy = placed(model, in_chunks, varies)
+    arrays |= {name: array.map_blocks(on_gpu) for name, array in lazy.items() if dask_array(array)}
+    marks, tolerance = None if reset is None else on_gpu(reset), 1e-9 if dtype == "f8" else 1e-5
+    for function in (mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother):
+        wanted = function(**model, reset=reset)
+        for value, other in zip(function(**arrays, reset=marks), wanted, strict=True):
+            assert value.dtype == other.dtype
+            value = from_gpu(value.compute())
+            np.testing.assert_allclose(value, other, rtol=tolerance, atol=tolerance)
+    llf = mgrec.statespace.log_likelihood(**arrays, reset=marks).compute()
+    np.testing.assert_allclose(from_gpu(llf), wanted.llf, rtol=1e-11)
+
+
+@pytest.mark.gpu
+def test_plans_of_cupy_arrays():
+    from distributed import Client
+
+    model = drawn()
+    arrays = {name: on_gpu(array) for name, array in model.items()}
+    endog = in_chunks(model["endog"]).map_blocks(on_gpu)
+    others = {name: array for name, array in arrays.items() if name != "endog"}
+    wanted = mgrec.statespace.kalman_smoother(**model)
+    with (
+        Client(
+            processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as client,
+        mgrec.plan(mgrec.statespace.kalman_smoother, endog, client=client, **others) as plan,
+    ):
+        for _ in range(2):
+            for value, other in zip(plan(endog), wanted, strict=True):
+                np.testing.assert_allclose(from_gpu(value.compute()), other, rtol=1e-9, atol=1e-10)
+
+
+def dask_array(array):
+    return isinstance(array, da.Array)
+
+
 def local_linear_trend(steps, seed=0):
     """A level with a slope: the states converge to a steady state."""
     generator = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import types
 from contextlib import AbstractContextManager
 from functools import partial
@@ -47,27 +48,32 @@ class HostCompiler:
         if shutil.which("g++") is None:
             pytest.skip("no g++ on this machine")
         self.folder = folder
+        # Shared memory of a program is static, so that one launch runs at a time.
+        self.lock = threading.Lock()
         self.libraries: dict[str, ctypes.CDLL] = {}
         self.launches: list[tuple[str, int, int]] = []
 
     def __call__(
         self, text: str, name: str, shared_bytes: int = 0, *, is_fused: bool = True
     ) -> Any:
-        if text not in self.libraries:
-            self.libraries[text] = self._build(text)
+        with self.lock:
+            if text not in self.libraries:
+                self.libraries[text] = self._build(text)
         function = getattr(self.libraries[text], f"launch_{name}")
 
         def launch(
             blocks: int, threads: int, arguments: Any, shared: int, cooperative: bool = True
         ) -> None:
             self.launches.append((name, blocks, threads))
-            function(blocks, threads, _pack(arguments))
+            with self.lock:
+                function(blocks, threads, _pack(arguments))
 
         def launch_by_address(
             pointers: int, stream: int, blocks: int, threads: int, shared: int, cooperative: bool
         ) -> None:
             self.launches.append((name, blocks, threads))
-            function(blocks, threads, ctypes.c_void_p(pointers))
+            with self.lock:
+                function(blocks, threads, ctypes.c_void_p(pointers))
 
         launch.launch = launch_by_address  # type: ignore[attr-defined]
         return launch
@@ -232,7 +238,7 @@ def run_on_host(
     """Let launches of arrays of a device run here, over NumPy arrays."""
     pretend_cupy(monkeypatch, array)
     monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(device_module, "_local", types.SimpleNamespace())
+    monkeypatch.setattr(device_module, "_local", threading.local())
     use_device(monkeypatch, device)
 
 

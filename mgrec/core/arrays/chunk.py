@@ -126,27 +126,35 @@ def canonical_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 
 
 def lay_out_array(
-    array: Any, shape: tuple[int, ...], axis: int, layout: tuple[int, int, int]
+    array: Any,
+    shape: tuple[int, ...],
+    axis: int,
+    layout: tuple[int, int, int],
+    numbers: tuple[int, ...] = (),
 ) -> Any:
-    """Return an array (outer, steps, inner); axes of length 1 that are broadcast stay 1."""
-    if array.shape == shape:
-        return as_contiguous(array).reshape(layout)
+    """Return an array (outer, steps, inner); axes of length 1 that are broadcast stay 1.
+
+    `numbers` are the last axes of the array, which follow these three.
+    """
+    if array.shape == (*shape, *numbers):
+        return as_contiguous(array).reshape(*layout, *numbers)
     if array.ndim == 0:
         return array.reshape(1, 1, 1)
-    full_shape = (1,) * (len(shape) - array.ndim) + array.shape
+    full_shape = (1,) * (len(shape) + len(numbers) - array.ndim) + array.shape
     merged: list[int] = []
     expanded: list[int] = []
     for axes, length in zip(
-        (slice(axis), slice(axis, axis + 1), slice(axis + 1, None)), layout, strict=True
+        (slice(axis), slice(axis, axis + 1), slice(axis + 1, len(shape))), layout, strict=True
     ):
         is_broadcast = all(size == 1 for size in full_shape[axes])
         merged.append(1 if is_broadcast else length)
         expanded += full_shape[axes] if is_broadcast else shape[axes]
     array = array.reshape(full_shape)
+    expanded += numbers
     if list(full_shape) != expanded:
         # Axes of which only some are broadcast cannot be merged without expansion.
         array = np.broadcast_to(array, expanded)
-    return as_contiguous(array).reshape(merged)
+    return as_contiguous(array).reshape(*merged, *numbers)
 
 
 def as_contiguous(array: Any) -> Any:

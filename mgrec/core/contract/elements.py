@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import prod
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arrays.chunk import Chunk, canonical_shape, lay_out
-from ..arrays.elements import unpack
+from ..arrays.array_types import cast
+from ..arrays.chunk import Chunk, canonical_shape, lay_out_array, move_axis
 from .kernels import Backend, Kernels
+from .problem import varying
 from .recurrence import Arrays, ChunkInputs, Shape
 from .scan import Chain
+
+_FLOAT64 = np.dtype(np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ElementChain(Chain):
-    """A chain with elements of :mod:`mgrec.core.arrays.elements` as operands and results.
+    """A chain whose operands and results have the numbers of a step as their last axis.
 
     Kernels receive the recurrence as the algebra. Operands are arrays (outer, steps, inner,
     numbers) of float64 or uint8, with length 1 along axes that are broadcast. Results have these
-    axes too, and are float64 where their numbers are float32. States are one array (outer, inner,
-    numbers), and `initial` is an array of elements of float64.
+    axes too; in host memory they are float64 where those of the call are float32. States are one
+    array (outer, inner, numbers) in host memory. `initial` is an array of float64: numbers, rows,
+    and an axis of length 1.
 
     Attributes
     ----------
-    element_shapes, element_dtypes : tuple
-        For each operand, the shape and the dtype of the array in an element; an operand of shape ()
-        has no elements and keeps its dtype.
-    result_number_dtype : numpy.dtype
-        Dtype of the numbers in the elements of the result.
+    reads_float32 : bool
+        Whether kernels cast numbers as they read them.
+    numbers : int
+        Numbers of a step in the result.
     state_numbers : int
         Numbers in the state of one row.
     """
 
-    element_shapes: tuple[Shape, ...]
-    element_dtypes: tuple[np.dtype[Any], ...]
-    result_number_dtype: np.dtype[Any]
+    number_axes: ClassVar[int] = 1
+    reads_float32: ClassVar[bool] = False
+    numbers: int
     state_numbers: int
 
     @property
@@ -52,35 +54,36 @@ class ElementChain(Chain):
         """Return the state before the first step, if the call has none."""
         return np.zeros(self.state_numbers)
 
+    def shape(self, inputs: ChunkInputs) -> Shape:
+        return (*super().shape(inputs)[:-1], self.numbers)
+
     def first_carry_in(self, initial: Sequence[Any], shape: Shape) -> np.ndarray:
-        outer, _, inner = canonical_shape(shape, self.axis)
+        outer, _, inner = canonical_shape(shape[:-1], self.axis)
         if not initial:
             return np.broadcast_to(self.first_state(), (outer, inner, self.state_numbers)).copy()
-        elements = np.asarray(initial[0])
-        rows = shape[: self.axis] + shape[self.axis + 1 :]
-        states = unpack(elements, np.dtype(np.float64), (self.state_numbers,))
-        full = np.broadcast_to(states, (*rows, self.state_numbers))
-        return full.reshape(outer, inner, self.state_numbers)
+        rows = shape[: self.axis] + shape[self.axis + 1 : -1]
+        states = np.broadcast_to(initial[0][..., 0], (self.state_numbers, *rows))
+        return np.moveaxis(states, 0, -1).reshape(outer, inner, self.state_numbers)
 
     def advance(self, kernels: Kernels, summary: Any, carry_in: Any) -> Any:
         return kernels.propagate(self, summary, carry_in)
 
     def lay_out(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
-        chunk = lay_out(self, inputs.blocks, shape, inputs.starts[self.axis])
-        numbers = [
-            self._numbers(operand, dtype, element_shape)
-            for operand, dtype, element_shape in zip(
-                chunk.operands, self.element_dtypes, self.element_shapes, strict=True
+        steps_shape = shape[:-1]
+        layout = canonical_shape(steps_shape, self.axis)
+        operands = [
+            lay_out_array(
+                cast(block, _FLOAT64)
+                if block.dtype.kind == "f" and not self.reads_float32
+                else block,
+                steps_shape,
+                self.axis,
+                layout,
+                block.shape[-1:],
             )
+            for block in inputs.blocks
         ]
-        return replace(chunk, operands=tuple(numbers))
-
-    @staticmethod
-    def _numbers(operand: Any, dtype: np.dtype[Any], shape: Shape) -> np.ndarray:
-        if not shape:
-            return np.ascontiguousarray(operand)
-        array = unpack(operand, dtype, (prod(shape),))
-        return np.ascontiguousarray(array, np.float64) if dtype.kind != "u" else array
+        return Chunk(tuple(operands), layout, self.dtype, self.reverse)
 
     def determine(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
@@ -89,13 +92,24 @@ class ElementChain(Chain):
         if carry_in is None:
             carry_in = self.first_carry_in((), shape)
         result = out[0] if out else backend.empty(shape, self.result_dtype)
-        dtype = self.result_number_dtype
-        numbers = self.result_dtype.itemsize // dtype.itemsize
-        target = result.reshape(-1).view(dtype).reshape(*chunk.shape, numbers)
-        is_narrow = dtype == np.float32
-        computed = np.empty(target.shape) if is_narrow else target
-        backend.kernels(self.family).determine(self, chunk, carry_in, computed)
-        if is_narrow:
+        is_computed_in_place = result.flags.c_contiguous and (
+            not backend.is_host or self.result_dtype != np.float32
+        )
+        computed = result if is_computed_in_place else np.empty(shape)
+        target = computed.reshape(*chunk.shape, self.numbers)
+        backend.kernels(self.family).determine(self, chunk, carry_in, target)
+        if computed is not result:
             with np.errstate(over="ignore"):
-                target[...] = computed
+                result[...] = computed
         return (result,), None
+
+
+def varying_operand(array: Any, shape: Sequence[Any]) -> tuple[bool, ...]:
+    """Return `varying` of an operand with numbers, for the shape of steps and rows."""
+    return (*varying(array.shape[:-1], tuple(shape)), False)
+
+
+def initial_states(states: Any, shape: Sequence[Any]) -> Any:
+    """Return states (..., numbers), which broadcast to the rows of a shape, as `initial`."""
+    missing = len(shape) - states.ndim
+    return move_axis(states.reshape((1,) * missing + states.shape), -1, 0)[..., None]

@@ -78,9 +78,13 @@ class Recurrence(ABC):
     is_asynchronous : bool
         On a GPU `determine` returns before the chunk is done, and what `launch_determine` returns
         does not wait.
+    number_axes : int
+        Last axes of operands and results that have the numbers of a step: they are in one chunk,
+        of any length, and are not broadcast.
     """
 
     family: ClassVar[str]
+    number_axes: ClassVar[int] = 0
     is_asynchronous: ClassVar[bool] = True
     methods: ClassVar[tuple[str, ...]] = ("auto", "single-pass", "p-scheme")
     host_methods: ClassVar[tuple[str, ...]] = ("auto",)

@@ -53,7 +53,9 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
         """Solve a chunk of each shape."""
         for shapes in self.shapes:
             ndim = max(len(shape) for shape in shapes)
-            most = longest(np.broadcast_shapes(*shapes), self.recurrence.axis)
+            count = self.recurrence.number_axes
+            rows = np.broadcast_shapes(*[shape[: len(shape) - count] for shape in shapes])
+            most = longest(rows, self.recurrence.axis) + [LARGEST] * count
             blocks = tuple(
                 _filled(
                     meta, shape, self.recurrence.example_value(number), most[ndim - len(shape) :]

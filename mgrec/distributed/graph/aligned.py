@@ -137,7 +137,9 @@ def align_problem(problem: Problem) -> AlignedProblem:
             "the axis are unknown: call compute_chunk_sizes() on the arrays first"
         )
     recurrence.check_chunks(chunks)
-    blocks = tuple(align(array, chunks, problem.shape) for array in problem.operands)
+    blocks = tuple(
+        align(array, chunks, problem.shape, recurrence.number_axes) for array in problem.operands
+    )
     return AlignedProblem(recurrence, blocks, chunks, problem.initial)
 
 
@@ -167,7 +169,7 @@ def _reference_chunks(problem: Problem) -> tuple[tuple[Any, ...], ...]:
     for array in reversed(problem.operands):
         if not isinstance(array, da.Array):
             continue
-        for k in range(-min(ndim, array.ndim), 0):
+        for k in range(-min(ndim, array.ndim), -problem.recurrence.number_axes):
             if chunks[k] is None and (array.shape[k] != 1 or problem.shape[k] == 1):
                 chunks[k] = array.chunks[k]
     return tuple(
@@ -176,16 +178,14 @@ def _reference_chunks(problem: Problem) -> tuple[tuple[Any, ...], ...]:
     )
 
 
-def align(array: Any, chunks: Sequence[Sequence[Any]], shape: tuple[Any, ...]) -> da.Array:
-    """Return an operand in the chunks of the result; axes of length 1 stay whole."""
-    offset = len(chunks) - array.ndim
-    wanted = {
-        k: chunks[offset + k]
-        for k in range(array.ndim)
-        if array.shape[k] != 1 or shape[offset + k] == 1
-    }
+def align(
+    array: Any, chunks: Sequence[Sequence[Any]], shape: tuple[Any, ...], number_axes: int = 0
+) -> da.Array:
+    """Return an operand in the chunks of the result; axes of length 1 and of numbers stay whole."""
+    offset, axes = len(chunks) - array.ndim, range(array.ndim - number_axes)
+    wanted = {k: chunks[offset + k] for k in axes if array.shape[k] != 1 or shape[offset + k] == 1}
     if not isinstance(array, da.Array):
-        array_chunks = tuple(wanted.get(k, (1,)) for k in range(array.ndim))
+        array_chunks = tuple(wanted.get(k, (length,)) for k, length in enumerate(array.shape))
         if has_unknown_sizes(array_chunks):
             raise ValueError(
                 "a NumPy operand cannot be cut like a Dask array of unknown chunk sizes: call "
@@ -195,7 +195,7 @@ def align(array: Any, chunks: Sequence[Sequence[Any]], shape: tuple[Any, ...]) -
         return da.from_array(array, chunks=array_chunks, name=name)
     # An axis of length 1 may come in several chunks, all but one of them empty.
     differing: dict[int, Any] = {
-        k: (1,) for k in range(array.ndim) if k not in wanted and len(array.chunks[k]) > 1
+        k: (1,) for k in axes if k not in wanted and len(array.chunks[k]) > 1
     }
     for k, lengths in wanted.items():
         present = array.chunks[k]

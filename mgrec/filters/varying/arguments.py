@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import cast, check_same_device
+from ...core.arrays.array_types import cast, check_same_device, is_lazy
 from ...core.arrays.chunk import move_axis
-from ...core.arrays.elements import as_elements
+from ...core.arrays.elements import merge_numbers
 from ...core.arrays.resets import as_reset
 from ...core.arrays.validation import as_any_array, as_axis, check_dtype, check_out
 from ...core.backends import common_backend
-from ...core.contract.problem import Composed, Problem, varying
-from ...scans.matrix.arguments import along_rows, as_operand, check_on_gpu
+from ...core.contract.elements import varying_operand
+from ...core.contract.problem import Composed, Problem
+from ...scans.matrix.arguments import along_rows, is_in_gpu_memory
 from ...scans.matrix.maps import LARGEST
 from ..arguments import as_signal, as_states, result_dtype
 from .cuda.passes import solve_on_gpu
@@ -54,37 +56,51 @@ def check_varying(
         x = cast(x, _FLOAT32)
     b, a = (cast(c, _FLOAT64) if c.dtype.char not in "fd" else c for c in (b, a))
     marks = None if reset is None else as_reset(reset, x.shape, axis, False)
-    backend = common_backend([x, b, a])
-    if not backend.is_host:
-        check_on_gpu(backend, [x, b, a], "auto")
-        results = check_out(out, x.shape, dtype, [x, b, a])
+    results = () if any(map(is_lazy, (x, b, a))) else check_out(out, x.shape, dtype, [x, b, a])
+    if is_in_gpu_memory([x, b, a]):
         return Composed("lfilter", lambda: solve_on_gpu(b, a, x, axis, zi, marks, dtype, results))
-    arrays = [x, as_operand(b, 1), as_operand(a, 1)]
-    element_shapes: list[tuple[int, ...]] = [(), b.shape[-1:], a.shape[-1:]]
-    number_dtypes = [x.dtype, b.dtype, a.dtype]
+    if not common_backend([x, b, a]).is_host:
+        raise NotImplementedError(
+            "there are no kernels of coefficients that vary for Dask arrays of CuPy arrays yet: "
+            "move their chunks to host memory with cupy.asnumpy"
+        )
+    arrays = [x[..., None], merge_numbers(b, 1), merge_numbers(a, 1)]
     states = None if zi is None else cast(move_axis(zi, axis, 0), _FLOAT64)
     if marks is not None:
         rows = np.zeros(order) if states is None else move_axis(states, 0, -1)
-        element_shapes += [(), (order,)]
-        number_dtypes += [marks.dtype, _FLOAT64]
-        arrays += [marks, along_rows(as_elements(rows, 1), x.shape, axis)]
+        arrays += [marks[..., None], along_rows(rows, x.shape, axis)]
     recurrence = VaryingFilter(
         dtype=dtype,
         result_dtype=dtype,
-        varying=tuple([varying(array.shape, x.shape) for array in arrays]),
+        varying=tuple([varying_operand(array, x.shape) for array in arrays]),
         block_dtypes=tuple([array.dtype for array in arrays]),
         axis=axis,
         state_dtype=_FLOAT64,
         state_shape=(order,),
         states=order,
         returns_final_state=zi is not None,
-        element_shapes=tuple(element_shapes),
-        element_dtypes=tuple(number_dtypes),
-        result_number_dtype=dtype,
+        counts=(b.shape[-1], a.shape[-1]),
+        numbers=1,
         state_numbers=order,
     )
-    initial = () if states is None else (states,)
-    return Problem(recurrence, tuple(arrays), initial, tuple(x.shape), out=out)
+    return Problem(
+        recurrence,
+        tuple(arrays),
+        () if states is None else (states[..., None],),
+        (*x.shape, 1),
+        out=results[0][..., None] if results else out,
+    )
+
+
+def without_numbers(problem: Problem, out: Any) -> Problem:
+    """Return the problem, whose results lose their last axis."""
+    to_return_value = problem.to_return_value
+
+    def squeezed(results: Any, final_state: Any) -> Any:
+        y = results[0][..., 0] if out is None else out
+        return to_return_value((y,), None if final_state is None else final_state[..., 0])
+
+    return replace(problem, to_return_value=squeezed)
 
 
 def _as_coefficients(name: str, values: Any, x: Any, axis: int) -> Any:

@@ -17,7 +17,7 @@ from ..recurrence import HmmRecurrence, HmmSummary, propagate
 from .forward import advance_backward, advance_forward, centre_frames
 from .paths import advance_scores, draw_states, follow_pointers
 
-_NO_MARKS = np.zeros((1, 1, 1), np.uint8)
+_NO_MARKS = np.zeros((1, 1, 1, 1), np.uint8)
 _BLOCK = 4096  # steps whose emissions stay in the L1 or L2 cache
 
 
@@ -49,7 +49,7 @@ def precompute(recurrence: HmmRecurrence, chunk: Chunk) -> HmmSummary:
     results = np.empty(0, {"score": np.uint8, "draw": np.int32}.get(recurrence.phase, np.float64))
     log_scales = _advance(recurrence, chunk, columns, results, False)
     has_marks = len(chunk.operands) == 4 and recurrence.phase != "follow"
-    is_reset = (chunk.operands[3] if has_marks else _NO_MARKS).any(1)
+    is_reset = (chunk.operands[3] if has_marks else _NO_MARKS).any((1, -1))
     shape = (outer, inner, *starts.shape)
     return HmmSummary(
         columns.reshape(shape),

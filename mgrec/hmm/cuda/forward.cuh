@@ -1,5 +1,5 @@
-// The forward and the backward pass. E is the dtype of posteriors. If NORMALISED, the weights of each
-// step are probabilities.
+// The forward and the backward pass, or one of them. E is the dtype of posteriors. If NORMALISED, the
+// weights of each step are probabilities.
 //
 // A thread computes in plain numbers, scaled by powers of 2. If a number that is not 0 falls below
 // TINY, it computes its segment again in logarithms.
@@ -7,8 +7,9 @@
 #include "hmm/cuda/weights.cuh"
 
 struct Pass : Maps {
-  double *llf, *filtered;  // llf of each segment; weights of each step, or null
-  E* posteriors;
+  double* llf;       // of each segment; null for a backward pass alone
+  double* filtered;  // ROW numbers of each step: weights, or logarithms that are all negative; or null
+  E* posteriors;     // or null
   Sizes sizes;
 
   // Multiplies weights and emissions; returns whether a number may be lost.
@@ -129,13 +130,11 @@ struct Pass : Maps {
 
   DEVICE void determine(const Range& r, const double* before, const double* after) const {
     if (r.begin == r.end) return;
-    const bool is_log = !determine_forward<false>(r, before);
-    if (is_log) determine_forward<true>(r, before);
-    if (posteriors && !determine_backward<false>(r, after, is_log))
-      determine_backward<true>(r, after, is_log);
+    if (llf && !determine_forward<false>(r, before)) determine_forward<true>(r, before);
+    if (posteriors && !determine_backward<false>(r, after)) determine_backward<true>(r, after);
   }
   DEVICE long long place_of(const Range& r, long long step) const {
-    return ((r.outer * sizes.steps + step) * sizes.inners + r.inner) * N;
+    return (r.outer * sizes.steps + step) * sizes.inners + r.inner;
   }
   // Reads logarithms; returns whether a weight may be lost.
   template <bool LOG> DEVICE static bool read(const double* state, Weights& w) {
@@ -152,7 +151,7 @@ struct Pass : Maps {
   template <bool LOG> DEVICE bool determine_forward(const Range& r, const double* before) const {
     Weights w;
     double sum = 0.0, shifts = 0.0;
-    if (r.begin > 0) {
+    if (r.begin > 0 || r.continues) {
       if (read<LOG>(before, w)) return false;
       const double opening = w.template log_total<LOG>();
       if (opening > -infinity<double>()) sum = -opening;
@@ -167,10 +166,9 @@ struct Pass : Maps {
       if (!filtered) continue;
       const double total = NORMALISED ? w.template log_total<LOG>() : 0.0;
 #pragma unroll (LOG ? 1 : UNROLL)
-      for (int j = 0; j < N; ++j) {
-        filtered[place_of(r, step) + j] =
-            NORMALISED ? exp((LOG ? w.v[j] : log(w.v[j])) - total) : w.v[j];
-      }
+      for (int j = 0; j < N; ++j)
+        filtered[place_of(r, step) * ROW + j] =
+            NORMALISED ? exp((LOG ? w.v[j] : log(w.v[j])) - total) : LOG ? w.v[j] - 1.0 : w.v[j];
     }
     llf[r.number] = sum + w.template log_total<LOG>() + w.power * LOG_2 + shifts;
     return true;
@@ -178,8 +176,9 @@ struct Pass : Maps {
 
   // Writes the products of the weights of both passes, scaled to a sum of 1.
   template <bool LOG>
-  DEVICE void write(const double* of_forward, bool is_log, const Weights& w, E* results) const {
+  DEVICE void write(const double* of_forward, const Weights& w, E* results) const {
     double product[N], total = 0.0;
+    const bool is_log = of_forward[0] < 0.0;
     bool in_logarithms = LOG || is_log;
     if (!in_logarithms) {
 #pragma unroll (LOG ? 1 : UNROLL)
@@ -199,16 +198,15 @@ struct Pass : Maps {
     for (int j = 0; j < N; ++j) results[j] = E(product[j] / total);
   }
 
-  template <bool LOG>
-  DEVICE bool determine_backward(const Range& r, const double* after, bool is_log) const {
+  template <bool LOG> DEVICE bool determine_backward(const Range& r, const double* after) const {
     Weights w;
     if (read<LOG>(after, w)) return false;
-    if (r.end == sizes.steps)
+    if (r.end == sizes.steps && !r.continues)
 #pragma unroll (LOG ? 1 : UNROLL)
       for (int j = 0; j < N; ++j) w.v[j] = LOG ? 0.0 : 1.0;
     for (long long step = r.end - 1; step >= r.begin; --step) {
       const long long place = place_of(r, step);
-      write<LOG>(filtered + place, is_log, w, posteriors + place);
+      write<LOG>(filtered + place * ROW, w, posteriors + place * N);
       if (is_start(r, step)) {
 #pragma unroll (LOG ? 1 : UNROLL)
         for (int j = 0; j < N; ++j) w.v[j] = LOG ? 0.0 : 1.0;

@@ -15,6 +15,33 @@ _UNROLLED = 8
 """Most states whose loops are unrolled."""
 
 
+def forward_pass(
+    count: int, dtype: Any = _FLOAT64, directions: tuple[str, ...] = ("spread",), row: int = 0,
+    is_normalised: bool = False,
+) -> Pass:  # fmt: skip
+    """Return the forward and backward pass; weights of a step are in `row` numbers."""
+    constants = (("BEST", False), ("ROW", row or count), ("NORMALISED", is_normalised))
+    text = print_pass("hmm/cuda/forward", count, _UNROLLED, constants, dtype)
+    return Pass(text, count * count + 3 * count + 1, count, count, directions)
+
+
+def score_pass(count: int) -> Pass:
+    """Return the pass that scores best paths."""
+    text = print_pass("hmm/cuda/score", count, _UNROLLED, (("BEST", True),))
+    return Pass(text, count * count + 3 * count + 1, count, count)
+
+
+def follow_pass(count: int) -> Pass:
+    """Return the pass that follows pointers."""
+    text = print_pass("hmm/cuda/states", count, 1, (), name="Follow")
+    return Pass(text, count + 1, 1, count + 1, ("spread_back",))
+
+
+def draw_pass(count: int) -> Pass:
+    """Return the pass that draws states."""
+    return Pass(print_pass("hmm/cuda/states", count, 1, (), name="Draw"), count + 1, 1, count + 1)
+
+
 def _laid_out(model: Model, is_sample: bool = False) -> tuple[Solver, list[Operand]]:
     """Return a solver, and the operands of a model; the last are the marks."""
     solver, count = Solver(model.shape, model.axis), model.count
@@ -31,9 +58,8 @@ def forward_backward(model: Model, has_posteriors: bool = True) -> ForwardBackwa
     (solver, operands), count = _laid_out(model), model.count
     filtered = solver.empty(_FLOAT64, count) if has_posteriors else None
     posteriors = solver.empty(model.dtype, count) if has_posteriors else None
-    text = _print_forward(model, False)
     directions = ("spread", "spread_back") if has_posteriors else ("spread",)
-    solved = Pass(text, count * count + 3 * count + 1, count, count, directions)
+    solved = forward_pass(count, model.dtype, directions)
     log_prob = solver.solve(solved, operands, [filtered, posteriors], sums=True)
     return ForwardBackward(log_prob, posteriors)
 
@@ -42,33 +68,24 @@ def weights(model: Model) -> Any:
     """Return the probabilities of the states of each step, given the observations up to it."""
     (solver, operands), count = _laid_out(model), model.count
     filtered = solver.empty(_FLOAT64, count)
-    solved = Pass(_print_forward(model, True), count * count + 3 * count + 1, count, count)
+    solved = forward_pass(count, model.dtype, is_normalised=True)
     solver.solve(solved, operands, [filtered, None], sums=True)
     return filtered
-
-
-def _print_forward(model: Model, is_normalised: bool) -> str:
-    constants = (("BEST", False), ("NORMALISED", is_normalised))
-    return print_pass("hmm/cuda/forward", model.count, _UNROLLED, constants, model.dtype)
 
 
 def viterbi(model: Model) -> ViterbiPath:
     """Return the result of :func:`mgrec.hmm.viterbi` for a model in logarithms."""
     (solver, operands), count = _laid_out(model), model.count
     pointers, states = solver.empty(np.uint8, count + 1), solver.empty(np.int32)
-    text = print_pass("hmm/cuda/score", count, _UNROLLED, (("BEST", True),))
-    solver.solve(Pass(text, count * count + 3 * count + 1, count, count), operands, [pointers])
-    text = print_pass("hmm/cuda/states", count, 1, (), name="Follow")
-    solved = Pass(text, count + 1, 1, count + 1, ("spread_back",))
+    solver.solve(score_pass(count), operands, [pointers])
     # The pointers know where sequences start.
     arrays = [pointers, states]
-    return ViterbiPath(solver.solve(solved, operands[:-1], arrays, sums=True), states)
+    return ViterbiPath(solver.solve(follow_pass(count), operands[:-1], arrays, sums=True), states)
 
 
 def sample(model: Model) -> Any:
     """Return the result of :func:`mgrec.hmm.sample`."""
     (solver, operands), count = _laid_out(model, is_sample=True), model.count
     states = solver.empty(np.int32)
-    text = print_pass("hmm/cuda/states", count, 1, (), name="Draw")
-    solver.solve(Pass(text, count + 1, 1, count + 1), operands, [states])
+    solver.solve(draw_pass(count), operands, [states])
     return states

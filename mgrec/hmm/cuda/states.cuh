@@ -53,7 +53,7 @@ struct Follow : States {
   }
   DEVICE void determine(const Range& r, const double*, const double* after) const {
     if (r.begin == r.end) return;
-    int state = r.end == sizes.steps ? -1 : int(after[0]) - 1;
+    int state = r.end == sizes.steps && !r.continues ? -1 : int(after[0]) - 1;
     double sum = 0.0;
     bool is_checked = false, valid = true;
     for (long long step = r.end - 1; step >= r.begin; --step) {
@@ -84,7 +84,8 @@ struct Draw : States {
   Sizes sizes;
 
   DEVICE int next(const Range& r, long long step, int state) const {
-    const bool starts = state < 0 || step == 0 || (marks.first && *marks.at(r.outer, step, r.inner));
+    const bool starts = state < 0 || (step == 0 && !r.continues) ||
+                        (marks.first && *marks.at(r.outer, step, r.inner));
     const double* from = starts ? startprob.at(r.outer, 0, r.inner)
                                 : transmat.at(r.outer, step, r.inner) + state * N;
     const double number = *uniform.at(r.outer, step, r.inner);
@@ -111,7 +112,7 @@ struct Draw : States {
   }
   DEVICE void determine(const Range& r, const double* before, const double*) const {
     if (r.begin == r.end) return;
-    int state = int(before[0]) - 1;
+    int state = r.begin == 0 && !r.continues ? -1 : int(before[0]) - 1;
     for (long long step = r.begin; step < r.end; ++step) {
       state = next(r, step, state);
       states[(r.outer * sizes.steps + step) * sizes.inners + r.inner] = state;

@@ -86,7 +86,8 @@ struct Maps {
   Marks marks;
 
   DEVICE bool is_start(const Range& r, long long step) const {
-    return step == 0 || (marks.first && *marks.at(r.outer, step, r.inner));
+    return (step == 0 && !r.continues) ||
+           (marks.first && *marks.at(r.outer, step, r.inner));
   }
   // The largest logarithm of a step.
   DEVICE static double shift_of(const double* frame) {

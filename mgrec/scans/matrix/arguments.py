@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import cast, check_same_device, is_lazy
-from ...core.arrays.elements import as_elements, broadcast_shape, element_dtype, from_elements
+from ...core.arrays.array_types import cast, check_same_device, is_lazy, to_host
+from ...core.arrays.elements import broadcast_shape, merge_numbers
 from ...core.arrays.resets import as_reset
 from ...core.arrays.validation import as_any_array, as_axis, as_flag, check_dtype, check_out
 from ...core.backends import common_backend
-from ...core.contract.problem import Composed, Problem, varying
+from ...core.contract.elements import initial_states, varying_operand
+from ...core.contract.problem import Composed, Problem
 from ...solve.functions import concatenate
 from ..arguments import check
 from .cuda.passes import solve_on_gpu
@@ -57,15 +58,16 @@ def check_matrix_scan(
     marks = None if reset is None else as_reset(reset, shape, axis, reverse)
     backend = common_backend([matrices, vectors, before])
     results = check_out(out, (*shape, n), dtype, [matrices, vectors, before])
-    is_eager = not any(map(is_lazy, (matrices, vectors))) and method == "auto"
-    is_direct = is_eager and matrix_map.structure != "diagonal"
+    is_on_gpu = is_in_gpu_memory((matrices, vectors, before))
+    is_direct = is_on_gpu and method == "auto" and matrix_map.structure != "diagonal"
     if not backend.is_host and has_scalar_map(matrix_map) and not is_direct:
         problem = scalar_problem(
             matrix_map, matrices, vectors, before, axis, reverse, marks, memory, method
         )
         return replace(problem, to_return_value=partial(_stacked, matrix_map, dtype, results))
-    if not backend.is_host:
-        check_on_gpu(backend, [matrices, vectors, before], method)
+    if is_on_gpu:
+        if method != "auto":
+            raise ValueError(f"method must be 'auto' for matrices; got {method!r}")
 
         def solve() -> Any:
             states = solve_on_gpu(
@@ -74,40 +76,29 @@ def check_matrix_scan(
             return written(states, results)
 
         return Composed("scan", solve)
-    element_shapes: list[Shape] = [matrix_map.matrix_shape, (n,)]
-    number_dtypes = [matrices.dtype, vectors.dtype]
-    arrays = [as_operand(matrices, len(matrix_map.matrix_shape)), as_operand(vectors, 1)]
-    states = as_elements(cast(before, _FLOAT64), 1)
+    arrays = [merge_numbers(matrices, len(matrix_map.matrix_shape)), merge_numbers(vectors, 1)]
+    states = cast(before, _FLOAT64)
+    if not is_lazy(states):
+        states = to_host(states)
     if marks is not None:
-        element_shapes += [(), (n,)]
-        number_dtypes += [marks.dtype, _FLOAT64]
-        arrays += [marks, along_rows(states, shape, axis)]
+        arrays += [marks[..., None], along_rows(states, shape, axis)]
     recurrence = MatrixRecurrence(
-        dtype=element_dtype(dtype, (n,)),
-        result_dtype=element_dtype(dtype, (n,)),
-        varying=tuple([varying(array.shape, shape) for array in arrays]),
+        dtype=dtype,
+        result_dtype=dtype,
+        varying=tuple([varying_operand(array, shape) for array in arrays]),
         block_dtypes=tuple([array.dtype for array in arrays]),
         method=method,
         axis=axis,
         reverse=reverse,
-        state_dtype=element_dtype(_FLOAT64, (n,)),
+        state_dtype=_FLOAT64,
+        state_shape=(n,),
         states=1,
-        element_shapes=tuple(element_shapes),
-        element_dtypes=tuple(number_dtypes),
-        result_number_dtype=dtype,
+        numbers=n,
         state_numbers=n,
         matrix_map=matrix_map,
     )
-    target = as_elements(results[0], 1) if results else None
-    return Problem(
-        recurrence,
-        tuple(arrays),
-        (states,),
-        shape,
-        memory,
-        target,
-        to_return_value=returning(results, dtype, (n,)),
-    )
+    initial_state = initial_states(states, shape)
+    return Problem(recurrence, tuple(arrays), (initial_state,), (*shape, n), memory, out)
 
 
 def _shape_of_steps(matrix_map: MatrixMap, matrices: Any, vectors: Any) -> Shape:
@@ -239,40 +230,18 @@ def check_rows(name: str, rows: Shape, shape: Shape, axis: int) -> None:
         )
 
 
-def check_on_gpu(backend: Any, arrays: list[Any], method: str) -> None:
-    """Raise NotImplementedError for arrays and methods that array operations do not cover."""
-    if any(map(is_lazy, arrays)):
-        raise NotImplementedError(
-            f"there are no kernels of matrices for Dask arrays of arrays {backend.place} yet: "
-            f"move their chunks to host memory with {backend.library}.asnumpy"
-        )
-    if method != "auto":
-        raise ValueError(f"method must be 'auto' for matrices; got {method!r}")
-
-
-def as_operand(array: Any, ndim: int) -> Any:
-    """Return an array as elements, with at least one axis."""
-    elements = as_elements(array, ndim)
-    return elements if elements.ndim else elements.reshape(1)
+def is_in_gpu_memory(arrays: Iterable[Any]) -> bool:
+    """Return whether arrays are on a GPU, and none is a Dask array."""
+    arrays = tuple(arrays)
+    return not common_backend(arrays).is_host and not any(map(is_lazy, arrays))
 
 
 def along_rows(states: Any, shape: Shape, axis: int) -> Any:
-    """Return states of rows as an operand, of length 1 along the axis."""
-    full = states[(None,) * (len(shape) - 1 - states.ndim) + (...,)]
+    """Return states (..., numbers) of rows as an operand, of length 1 along the axis."""
+    full = states[(None,) * (len(shape) - states.ndim) + (...,)]
     index: list[Any] = [slice(None)] * (len(shape) - 1)
     index.insert(axis, None)
     return full[tuple(index)]
-
-
-def returning(
-    results: tuple[Any, ...], dtype: np.dtype[Any], numbers: Shape
-) -> Callable[[Any, Any], Any]:
-    """Return a function that returns `out` if there is one, or the array of the elements."""
-
-    def to_return_value(arrays: tuple[Any, ...], final_state: Any) -> Any:
-        return results[0] if results else from_elements(arrays[0], dtype, numbers)
-
-    return to_return_value
 
 
 def written(states: Any, results: tuple[Any, ...]) -> Any:

@@ -24,7 +24,7 @@ from ..recurrence import (
 from .filtering import advance_filter
 from .smoothing import advance_smoother
 
-_NO_MARKS = np.zeros((1, 1, 1), np.uint8)
+_NO_MARKS = np.zeros((1, 1, 1, 1), np.uint8)
 _LARGEST_EIGENVALUE, _LARGEST_GROWTH = 100.0, 1e8
 _FILTERED, _SMOOTHED = 7, 6
 """Numbers of operands before the marks."""
@@ -68,7 +68,7 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Any:
     if recurrence.is_smoother:
         _advance(recurrence, chunk, vectors, matrices, (dependence,), nothing, 0, False)
         marks = chunk.operands[_SMOOTHED] if len(chunk.operands) > _SMOOTHED else _NO_MARKS
-        is_reset = np.broadcast_to(marks.any(1), (outer, inner))
+        is_reset = np.broadcast_to(marks.any((1, -1)), (outer, inner))
         return SmootherSummary(of_rows(dependence), of_rows(vectors), of_rows(matrices), is_reset)
     first = chunk.between(0, 1)
     # Copies: the summary must not keep the chunk.
@@ -77,7 +77,7 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Any:
         later, extra = _without_first_observation(chunk), (dependence, eta, information, growth)
         _advance(recurrence, later, vectors, matrices, extra, nothing, 0, False)
     marks = chunk.operands[_FILTERED] if len(chunk.operands) > _FILTERED else _NO_MARKS
-    is_reset = np.broadcast_to(marks[:, 1:].any(1), (outer, inner))
+    is_reset = np.broadcast_to(marks[:, 1:].any((1, -1)), (outer, inner))
     return FilterSummary(
         start,
         of_rows(dependence),

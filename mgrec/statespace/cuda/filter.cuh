@@ -15,7 +15,8 @@ struct Pass {
 
   struct Model { const double *y, *Z, *d, *H; };
   INLINED bool is_start(const Range& r, long long step) const {
-    return step == 0 || (marks.first && *marks.at(r.outer, step, r.inner));
+    return (step == 0 && !r.continues) ||
+           (marks.first && *marks.at(r.outer, step, r.inner));
   }
 
   // A filter in the middle of a row.
@@ -30,7 +31,9 @@ struct Pass {
   INLINED bool predict(const Range& r, long long step, Filter& f) const {
     const long long x = r.outer, y = r.inner;
     if (is_start(r, step)) {
-      const double *a = initial_state.at(x, 0, y), *P = initial_state_cov.at(x, 0, y);
+      // Operands of two steps have the state before the first step of a chunk, and that at marks.
+      const bool marked = marks.first && *marks.at(x, step, y);
+      const double *a = initial_state.at(x, marked, y), *P = initial_state_cov.at(x, marked, y);
 #pragma unroll UNROLL
       for (int i = 0; i < N; ++i) {
         f.a[i] = a[i];
@@ -87,7 +90,8 @@ struct Pass {
         d.A[i][j] = i == j ? 1.0 : 0.0;
       }
     }
-    for (long long step = r.begin; step < r.end; ++step) {
+    // The map of a row that continues is that of the states after its first observation.
+    for (long long step = r.begin + (r.continues && r.begin == 0); step < r.end; ++step) {
       if (predict(r, step, f)) {
         starts = true;
       } else if (!starts) {

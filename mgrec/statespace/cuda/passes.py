@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...scans.matrix.cuda.segments import Pass, Solver, print_pass
+from ...scans.matrix.cuda.segments import Operand, Pass, Solver, print_pass
 from ..arguments import MATRICES, Model
 from ..results import KalmanFilter, KalmanSmoother
 
@@ -18,15 +19,28 @@ _CONSTANT = ("design", "obs_cov", "transition", "state_cov")
 _STATES = ("filtered_state", "filtered_state_cov", "predicted_state", "predicted_state_cov")
 
 
+def filter_pass(n: int, p: int, operands: Sequence[Operand], dtype: Any) -> Pass:
+    """Return the pass over operands MATRICES that writes results of a dtype."""
+    is_constant = not any(operands[MATRICES.index(name)][1][2] for name in _CONSTANT)
+    constants = (("OBSERVED", p), ("CONSTANT", is_constant))
+    text = print_pass("statespace/cuda/filter", n, _UNROLLED, constants, dtype, dtype)
+    return Pass(text, 3 * n * n + 2 * n + 2, n + n * n, repairs=True)
+
+
+def smoother_pass(n: int, p: int, dtype: Any, writes_sums: bool = False) -> Pass:
+    """Return the pass that writes smoothed states of a dtype, or r and N before each step."""
+    constants = (("OBSERVED", p), ("WRITES_SUMS", writes_sums))
+    text = print_pass("statespace/cuda/smoother", n, _UNROLLED, constants, dtype)
+    return Pass(text, 2 * n * n + n + 1, n + n * n, directions=("spread_back",))
+
+
 class _Solver(Solver):
     """The passes over a model, and its operands."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model.shape, model.axis)
         self.model, self.n = model, model.n
-        self.operands = {
-            name: self.operand(model.arrays[name], model.numbers(name)) for name in MATRICES
-        }
+        self.operands = [self.operand(model.arrays[name], model.numbers(name)) for name in MATRICES]
         self.initial = [
             self.state(model.initial_state, 1), self.state(model.initial_state_cov, 2)
         ]  # fmt: skip
@@ -38,11 +52,8 @@ class _Solver(Solver):
         numbers: dict[str, tuple[int, ...]] = {"llf_obs": ()}
         numbers |= {name: (n, n) if name.endswith("cov") else (n,) for name in _STATES}
         results = {name: self.empty(dtype, *numbers[name]) for name in wanted}
-        is_constant = not any(self.operands[name][1][2] for name in _CONSTANT)
-        constants = (("OBSERVED", self.model.p), ("CONSTANT", is_constant))
-        text = print_pass("statespace/cuda/filter", n, _UNROLLED, constants, dtype, dtype)
-        operands = [*self.operands.values(), *self.initial, self.marks]
-        solved = Pass(text, 3 * n * n + 2 * n + 2, n + n * n, repairs=True)
+        solved = filter_pass(n, self.model.p, self.operands, dtype)
+        operands = [*self.operands, *self.initial, self.marks]
         llf = self.solve(solved, operands, [results.get(name) for name in numbers], sums=True)
         return {"llf": llf, **results}
 
@@ -51,11 +62,9 @@ class _Solver(Solver):
         model, n = self.model, self.n
         dtype = _FLOAT64 if writes_sums else model.dtype
         results = [self.empty(dtype, n), self.empty(dtype, n, n)]
-        operands = [*[self.operands[name] for name in MATRICES[:5]], self.marks]
-        constants = (("OBSERVED", model.p), ("WRITES_SUMS", writes_sums))
-        text = print_pass("statespace/cuda/smoother", n, _UNROLLED, constants, dtype)
-        solved = Pass(text, 2 * n * n + n + 1, n + n * n, directions=("spread_back",))
-        self.solve(solved, operands, [*[filtered[name] for name in _STATES[2:]], *results])
+        solved = smoother_pass(n, model.p, dtype, writes_sums)
+        arrays = [*[filtered[name] for name in _STATES[2:]], *results]
+        self.solve(solved, [*self.operands[:5], self.marks], arrays)
         return results
 
 

@@ -90,7 +90,8 @@ struct Pass {
   }
 
   INLINED bool is_start(const Range& range, long long step) const {
-    return step == 0 || (marks.first && *marks.at(range.outer, step, range.inner));
+    return (step == 0 && !range.continues) ||
+           (marks.first && *marks.at(range.outer, step, range.inner));
   }
   INLINED static void clear(double (&r)[N], double (&C)[N][N]) {
 #pragma unroll UNROLL
@@ -180,7 +181,7 @@ struct Pass {
     const bool is_staged = Stage<WIDTH>::FITS && sizes.inners == 1;
     const int steps = is_staged ? stage.STEPS : 1;
     double r[N], C[N][N];
-    if (range.end == sizes.steps) clear(r, C);
+    if (range.end == sizes.steps && !range.continues) clear(r, C);
     else read_state(after, r, C);
     for (long long last = 0; last < sizes.length; last += steps) {
       const long long end = range.end - last;

@@ -228,6 +228,9 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         lambda: scan(maps.matrix2, *[lazy((10**5,))] * 6, initial=(0.0, 0.0)),
         lambda: lfilter(*FILTERS["order 2"], lazy((10**6,)), axis=0),
         lambda: lfilter(*FILTERS["long memory"], lazy((10**6,)), axis=0),
+        lambda: mgrec.hmm.forward_backward(
+            on_gpu(3, "f8"), on_gpu((3, 3), "f8"), lazy((100, 3), "f8")
+        ).posteriors,
     ],
     "P-scheme/G": [
         *(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 from cuda_on_host import DeviceArray
+from distributed import Client
 
 import mgrec
+import mgrec.dask
 from mgrec import adjoint, hmm, statespace
 from mgrec.scans.matrix.cuda import segments
 
@@ -27,6 +30,23 @@ def shortest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def placed(array: Any) -> Any:
     return None if array is None else np.array(array).view(DeviceArray)
+
+
+def in_chunks(array: Any, sizes: Any, axis: int = 0) -> Any:
+    """A Dask array of arrays of a device."""
+    chunks = tuple(sizes if k == axis else (n,) for k, n in enumerate(array.shape))
+    meta = placed(np.empty((0,) * array.ndim, array.dtype))
+    return da.from_array(array, chunks=chunks).map_blocks(placed, meta=meta)
+
+
+def computed(result: Any) -> Any:
+    """The array in host memory: Dask would join chunks of a device by NumPy."""
+    assert result.ndim == 0 or isinstance(result._meta, DeviceArray)
+    meta = np.empty((0,) * result.ndim, result.dtype)
+    return result.map_blocks(np.array, meta=meta, dtype=result.dtype).compute(scheduler="sync")
+
+
+CHUNKS = [(1, 0, 4, 28, 7), (0, 25, 15)]
 
 
 def state_space(n: int, p: int, varies: bool, rows: Any = ()) -> dict[str, Any]:
@@ -278,3 +298,77 @@ def test_gradients_of_state_spaces(n: int, p: int, varies: bool, reset: Any) -> 
         assert (own is None) == (exact is None)
         if exact is not None:
             np.testing.assert_allclose(own, exact, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("reset", [None, MARKS])
+@pytest.mark.parametrize("chunks", [CHUNKS[0], pytest.param(CHUNKS[1], marks=extended)])
+@pytest.mark.parametrize("varies", [False, pytest.param(True, marks=extended)])
+def test_state_spaces_in_chunks(chunks: Any, varies: bool, reset: Any) -> None:
+    model = state_space(2, 1, varies)
+    arrays = {name: placed(array) for name, array in model.items()}
+    lazy = [name for name in model if name == "endog" or (varies and model[name].ndim == 3)]
+    arrays |= {name: in_chunks(model[name], chunks) for name in lazy}
+    for function in (statespace.kalman_filter, statespace.kalman_smoother):
+        wanted = function(**model, reset=reset)
+        results = function(**arrays, reset=placed(reset))
+        for result, exact in zip(results, wanted, strict=True):
+            np.testing.assert_allclose(computed(result), exact, rtol=1e-9, atol=1e-11)
+    llf = statespace.log_likelihood(**arrays, reset=placed(reset))
+    np.testing.assert_allclose(computed(llf), wanted.llf, rtol=1e-11)
+
+
+@extended
+def test_plans_of_chunks() -> None:
+    model = state_space(2, 1, False)
+    arrays = {name: placed(array) for name, array in model.items() if name != "endog"}
+    function, endog = statespace.kalman_smoother, in_chunks(model["endog"], CHUNKS[0])
+    wanted = function(**model)
+    with Client(
+        processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as client:
+        mgrec.dask.warm_up(function, endog, client=client, **arrays)
+        with mgrec.plan(function, endog, client=client, **arrays) as plan:
+            for result, exact in zip(plan(), wanted, strict=True):
+                values = result.map_blocks(np.array, meta=np.empty((0,) * result.ndim)).compute()
+                np.testing.assert_allclose(values, exact, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("reset", [None, MARKS])
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("varies", [False, pytest.param(True, marks=extended)])
+def test_markov_models_in_chunks(chunks: Any, varies: bool, reset: Any) -> None:
+    model = markov(3, varies)
+    arrays = [*map(placed, model[:2]), in_chunks(model[2], chunks)]
+    wanted = hmm.forward_backward(*model, reset=reset)
+    results = hmm.forward_backward(*arrays, reset=placed(reset))
+    np.testing.assert_allclose(computed(results.log_prob), wanted.log_prob, rtol=1e-12)
+    np.testing.assert_allclose(computed(results.posteriors), wanted.posteriors, rtol=1e-9)
+    path, exact = hmm.viterbi(*arrays, reset=placed(reset)), hmm.viterbi(*model, reset=reset)
+    np.testing.assert_array_equal(computed(path.states), exact.states)
+    np.testing.assert_allclose(computed(path.log_prob), exact.log_prob, rtol=1e-12)
+    uniform = np.random.default_rng(0).random(STEPS)
+    states = hmm.sample(*arrays[:2], in_chunks(uniform, chunks), reset=placed(reset))
+    exact = hmm.sample(*model[:2], uniform, reset=reset)
+    np.testing.assert_array_equal(computed(states), exact)
+
+
+@pytest.mark.parametrize("reset", [None, MARKS])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("n", "algebra"),
+    [(5, ("+", "*")), pytest.param(5, ("logsumexp", "+"), marks=extended),
+     pytest.param(6, ("max", "+"), marks=extended)],
+)  # fmt: skip
+def test_matrix_maps_in_chunks(n: int, algebra: Any, reverse: bool, reset: Any) -> None:
+    generator, matrix_map = np.random.default_rng(0), mgrec.maps.matrix(n, algebra)
+    matrices, vectors = (
+        generator.normal(size=(2, STEPS, n, n)),
+        generator.normal(size=(2, STEPS, n)),
+    )
+    initial, options = generator.normal(size=n), {"axis": 1, "reverse": reverse}
+    wanted = mgrec.scan(matrix_map, matrices, vectors, initial=initial, reset=reset, **options)
+    states = mgrec.scan(
+        matrix_map, in_chunks(matrices, CHUNKS[0], 1), in_chunks(vectors, CHUNKS[0], 1),
+        initial=placed(initial), reset=placed(reset), **options,
+    )  # fmt: skip
+    np.testing.assert_allclose(computed(states), wanted, rtol=1e-11, atol=1e-11)

@@ -14,7 +14,7 @@ from ....scans.matrix.recurrence import MatrixSummary, propagate
 from ..recurrence import VaryingFilter
 from .kernels import advance_columns
 
-_NO_MARKS = np.zeros((1, 1, 1), np.uint8)
+_NO_MARKS = np.zeros((1, 1, 1, 1), np.uint8)
 
 
 def kernels(method: str) -> Kernels:
@@ -44,7 +44,7 @@ def precompute(recurrence: VaryingFilter, chunk: Chunk) -> MatrixSummary:
     exponents = _advance(recurrence, chunk, states, np.empty(0), False)
     shape = (outer, inner, order + 1, order)
     marks = chunk.operands[3] if len(chunk.operands) > 3 else _NO_MARKS
-    is_reset = np.broadcast_to(marks.any(1), (outer, inner))
+    is_reset = np.broadcast_to(marks.any((1, -1)), (outer, inner))
     return MatrixSummary(states.reshape(shape), exponents.reshape(shape[:-1]), is_reset)
 
 

@@ -14,7 +14,7 @@ from ..maps import STRUCTURES
 from ..recurrence import MatrixRecurrence, MatrixSummary, propagate
 from .kernels import advance_columns
 
-_NO_MARKS = np.zeros((1, 1, 1), np.uint8)
+_NO_MARKS = np.zeros((1, 1, 1, 1), np.uint8)
 
 
 def kernels(method: str) -> Kernels:
@@ -46,7 +46,7 @@ def precompute(recurrence: MatrixRecurrence, chunk: Chunk) -> MatrixSummary:
     exponents = _advance(recurrence, chunk, states, np.empty(0), False)
     shape = (outer, inner, n + 1, n)
     marks = chunk.operands[2] if len(chunk.operands) > 2 else _NO_MARKS
-    is_reset = np.broadcast_to(marks.any(1), (outer, inner))
+    is_reset = np.broadcast_to(marks.any((1, -1)), (outer, inner))
     return MatrixSummary(states.reshape(shape), exponents.reshape(shape[:-1]), is_reset)
 
 

@@ -54,7 +54,8 @@ template <class Model> struct AffinePass {
     power += exponent;
   }
   DEVICE bool is_start(const Range& r, long long step) const {
-    return step == 0 || (marks.first && *marks.at(r.outer, step, r.inner));
+    return (step == 0 && !r.continues) ||
+           (marks.first && *marks.at(r.outer, step, r.inner));
   }
   DEVICE void start(const Range& r, double (&w)[N]) const {
     const double* first = initial.at(r.outer, 0, r.inner);

@@ -33,7 +33,8 @@ def solve_packed(
 ) -> bool:
     """Write the states of contiguous rows; return False if the kernel does not apply.
 
-    The arrays are (rows, steps, 4), (rows, steps, 2), (1 or rows, 1, 2) and (rows, steps, 2).
+    The arrays are (rows, steps, 1, 2, 2), (rows, steps, 1, 2), (1 or rows, 1, 1, 2) and
+    (rows, steps, 2).
     """
     import cupy
 
@@ -48,7 +49,7 @@ def solve_packed(
     if launch is None:
         return False
     if rows > 1:
-        initial = cupy.ascontiguousarray(cupy.broadcast_to(initial[:, 0], (rows, n)).T)
+        initial = cupy.ascontiguousarray(cupy.broadcast_to(initial[:, 0, 0], (rows, n)).T)
     columns = ((matrices, n * n, 8), (vectors, n, 8), (initial, n, 8 * rows), (states, n, 8))
     launch([array.data.ptr + k * size for array, count, size in columns for k in range(count)])
     return True

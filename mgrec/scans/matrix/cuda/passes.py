@@ -32,17 +32,24 @@ def solve_on_gpu(
         rows = states.reshape(outer, steps, n)
         if solve_packed(matrix_map, m, b, before, rows, reverse):
             return states
+    solver.solve(matrix_pass(matrix_map, m, b, reverse, dtype), operands, [states, None])
+    return states
+
+
+def matrix_pass(
+    matrix_map: MatrixMap, matrices: Any, vectors: Any, reverse: bool, dtype: Any
+) -> Pass:
+    """Return the pass over operands M and b that writes states of a dtype."""
+    n = matrix_map.n
     flags = {
         "ALGEBRA": matrix_map.algebra_number,
         "IS_GENERAL": matrix_map.structure == "general",
         "IS_DIAGONAL": matrix_map.structure == "diagonal",
         "IS_COMPANION": matrix_map.structure == "companion",
         "REVERSE": reverse,
-        "ALIGNED": m.data.ptr % 16 == b.data.ptr % 16 == 0,
+        "ALIGNED": matrices.data.ptr % 16 == vectors.data.ptr % 16 == 0,
         "SUMMARY_LANES": int(n <= _SMALL),
     }
     text = print_pass("scans/matrix/cuda/matrix", n, _SMALL, tuple(flags.items()), dtype)
     numbers = (n + 1) * n + n + 1
-    solved = Pass(text, numbers, n, n + 1, summary_lanes=int(n <= _SMALL))
-    solver.solve(solved, operands, [states, None])
-    return states
+    return Pass(text, numbers, n, n + 1, summary_lanes=int(n <= _SMALL))

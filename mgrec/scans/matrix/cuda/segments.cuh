@@ -11,17 +11,19 @@
 //   void apply(const double* map, double* state) const;       // to the state before a segment
 //   void apply_back(const double* map, double* state) const;  // to the state after it
 //   void determine(const Range& range, const double* before, const double* after) const;
-// There is no state before a first step, or after a last one: its segment must not depend on it.
+// There is no state before a first step, or after a last one, unless rows continue: its segment must
+// not depend on it.
 #pragma once
 
-// Steps begin..end-1 of the row (outer, inner), and the number of their segment among all.
-struct Range { long long outer, inner, begin, end, number; };
+// Steps begin..end-1 of the row (outer, inner), and the number of their segment among all. A row
+// `continues` if it is part of a longer one, and the state before it, or after it, is given.
+struct Range { long long outer, inner, begin, end, number; bool continues; };
 struct Sizes {
-  long long outers, steps, inners, segments, length;
+  long long outers, steps, inners, segments, length, continues;
   DEVICE Range range(long long number) const {
     const long long row = number / segments, begin = number % segments * length;
     return {row / inners, row % inners, begin, begin + length < steps ? begin + length : steps,
-            number};
+            number, continues != 0};
   }
 };
 // An operand with strides, of doubles or marks; `numbers` of a step are contiguous.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -14,6 +14,7 @@ from ....core.arrays.chunk import canonical_shape, lay_out_array
 from ....engines.cuda.compilation import kernel_text
 from ....engines.cuda.device import (
     SCRATCH_IS_SHARED,
+    fetch,
     on_device,
     raise_if_capturing,
     scratch,
@@ -114,19 +115,20 @@ def segments_of(rows: int, steps: int, lanes: int, numbers: int) -> tuple[int, i
         _SEGMENTS // (rows * lanes), _MOST_MEMORY // (8 * numbers * rows), steps // _SHORTEST
     )
     length = max(-(-steps // max(most, 1)), 1)
-    return -(-steps // length), length
+    return max(-(-steps // length), 1), length
 
 
 @lru_cache(maxsize=256)
 def _prepare(
-    solved: Pass, words: int, shape: tuple[int, int, int], segments: tuple[int, int], device: int
-) -> tuple[LaunchByAddress, int]:
-    """Return the launches, and the doubles of their memory."""
+    solved: Pass, words: int, shape: tuple[int, int, int], segments: tuple[int, int],
+    continues: bool, summarises: bool, device: int,
+) -> tuple[LaunchByAddress, int, int]:  # fmt: skip
+    """Return the launches, the place of the maps of rows or of the carry-in, and the doubles."""
     rows, counts = shape[0] * shape[2], [segments[0]]
-    while counts[-1] > GROUP:
+    while counts[-1] > (1 if summarises else GROUP):
         counts.append(-(-counts[-1] // GROUP))
     maps = np.cumsum([0, *[rows * count * solved.numbers for count in counts]])
-    size = int(maps[-1])
+    place = size = int(maps[-1])
     arguments = (Slot(0, (words,), np.dtype(np.int64), None), Slot(1))
     launches = []
 
@@ -137,26 +139,28 @@ def _prepare(
         )
 
     levels = list(zip(maps, maps[1:-1], counts, counts[1:], strict=False))
-    if counts[0] > 1:
+    if counts[0] > 1 or summarises:
         launch("summarise", rows * counts[0] * (solved.summary_lanes or solved.lanes))
     for lower, upper, count, groups in levels:
         launch("join", rows * groups * solved.lanes, lower, upper, rows, count, groups)
+    if summarises:
+        return LaunchByAddress(PreparedLaunches(*launches)), int(maps[-2]), size
     states = {}
+    size += rows * solved.state_numbers
     for direction in solved.directions:
-        groups, of_groups = 1, -1
+        groups, of_groups = 1, place
         for maps_of_level, count in reversed(list(zip(maps, counts, strict=False))):
             if counts[0] > 1:
-                launch(
-                    direction, rows * groups, maps_of_level, size, rows, count, groups, of_groups
-                )
-            groups, of_groups = count, size
-            size += rows * count * solved.state_numbers
+                before = of_groups if continues or groups > 1 else -1
+                launch(direction, rows * groups, maps_of_level, size, rows, count, groups, before)
+                groups, of_groups = count, size
+                size += rows * count * solved.state_numbers
         states[direction] = of_groups
     if solved.repairs and counts[0] > 1:
         launch("repair", rows, maps[-2], counts[-1], states["spread"], threads=32)
     ends = [states.get(direction, 0) for direction in ("spread", "spread_back")]
     launch("determine", rows * counts[0], *ends, threads=32)
-    return LaunchByAddress(PreparedLaunches(*launches)), size
+    return LaunchByAddress(PreparedLaunches(*launches)), place, size
 
 
 Operand = tuple[Any, list[int]]
@@ -181,29 +185,31 @@ class Solver:
         self.shape = canonical_shape(shape, axis)
 
     def operand(self, array: Any, numbers: tuple[int, ...], dtype: Any = np.float64) -> Operand:
-        """Return an operand, whose last axes are those of the numbers of a step.
-
-        The address is 0 without an array. Strides count numbers, along (outer, steps, inner).
-        """
+        """Return an operand, whose last axes are those of the numbers of a step."""
         import cupy
 
         if array is None:
-            return None, [0, 0, 0, 0]
+            return self.laid_out(None)
         placed = cast(on_device(array), np.dtype(dtype))
-        full, size = (*self.full_shape, *numbers), int(np.prod(numbers))
-        layout = canonical_shape(full, self.axis)
-        laid_out = cupy.asarray(lay_out_array(placed, full, self.axis, layout))
-        outer, steps, width = laid_out.shape
+        laid_out = lay_out_array(placed, self.full_shape, self.axis, self.shape, numbers)
+        return self.laid_out(cupy.asarray(laid_out))
+
+    def laid_out(self, array: Any) -> Operand:
+        """Return an array (outer, steps, inner, ...) on a GPU as an operand.
+
+        Strides count numbers, along the first three axes. The address is 0 without an array.
+        """
+        if array is None:
+            return None, [0, 0, 0, 0]
         strides = [
-            steps * width if outer > 1 else 0,
-            width if steps > 1 else 0,
-            size if width > size else 0,
+            stride // array.itemsize if length > 1 else 0
+            for stride, length in zip(array.strides[:3], array.shape, strict=False)
         ]
-        first = laid_out.data.ptr
+        first = array.data.ptr
         if self.reverse:
-            first += (steps - 1) * strides[1] * laid_out.itemsize
+            first += (array.shape[1] - 1) * strides[1] * array.itemsize
             strides[1] *= -1
-        return laid_out, [first, *strides]
+        return array, [first, *strides]
 
     def state(self, array: Any, ndim: int) -> Operand:
         """Return an array of rows, with numbers of `ndim` axes, as an operand of one step."""
@@ -218,25 +224,67 @@ class Solver:
         return cupy.empty((*self.full_shape, *numbers), dtype)
 
     def solve(
-        self, solved: Pass, operands: Sequence[Operand], arrays: Sequence[Any], sums: bool = False
-    ) -> Any:
+        self, solved: Pass, operands: Sequence[Operand], arrays: Sequence[Any], sums: bool = False,
+        carry_in: Any = None,
+    ) -> Any:  # fmt: skip
         """Launch a pass, whose struct has the operands, the arrays, which may be None, and sizes.
 
         With `sums` an array (rows, segments) comes before the others, and its sums are returned.
+        `carry_in` (rows, state_numbers) are the states before the first steps, or after the last.
         """
         import cupy
 
-        raise_if_capturing("a scan of matrices, or of hidden states,", SCRATCH_IS_SHARED)
-        outer, steps, inner = self.shape
-        rows, lanes = outer * inner, solved.summary_lanes or solved.lanes
-        segments = segments_of(rows, steps, lanes, solved.numbers)
-        of_segments = [cupy.empty((rows, segments[0]), np.float64)] if sums else []
-        words = [word for _, of_operand in operands for word in of_operand]
-        words += [0 if array is None else array.data.ptr for array in (*of_segments, *arrays)]
-        words += [*self.shape, *segments]
-        if rows * steps:
-            device = cupy.cuda.runtime.getDevice()
-            launch, size = _prepare(solved, len(words), self.shape, segments, device)
-            launch([words, scratch(8 * size).data.ptr])
+        steps, segments = self.shape[1], self._segments(solved)
+        count = segments[0] if steps else 0
+        of_segments = [cupy.empty((self.rows, count), np.float64)] if sums else []
+        if self.rows * steps:
+            self._launch(solved, operands, [*of_segments, *arrays], segments, carry_in)
         rows_shape = self.full_shape[: self.axis] + self.full_shape[self.axis + 1 :]
         return of_segments[0].sum(1).reshape(rows_shape) if sums else None
+
+    def summarise(
+        self, solved: Pass, operands: Sequence[Operand], arrays: Sequence[Any],
+        continues: bool = True,
+    ) -> Callable[[], np.ndarray]:  # fmt: skip
+        """Launch the maps (rows, numbers) of whole rows; the returned function waits for them."""
+        import cupy
+
+        maps = cupy.empty((self.rows, solved.numbers), np.float64)
+        if self.rows:
+            memory, place = self._launch(
+                solved, operands, arrays, self._segments(solved), continues or None, True
+            )
+            # The next call on this stream takes the memory.
+            maps.reshape(-1)[...] = memory[8 * place :][: maps.nbytes].view(np.float64)
+        return fetch(maps)
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0] * self.shape[2]
+
+    def _segments(self, solved: Pass) -> tuple[int, int]:
+        lanes = solved.summary_lanes or solved.lanes
+        return segments_of(self.rows, self.shape[1], lanes, solved.numbers)
+
+    def _launch(
+        self, solved: Pass, operands: Sequence[Operand], arrays: Sequence[Any],
+        segments: tuple[int, int], carry_in: Any, summarises: bool = False,
+    ) -> tuple[Any, int]:  # fmt: skip
+        """Launch the kernels of a pass; return their memory, and a place in it."""
+        import cupy
+
+        raise_if_capturing("a scan of matrices, or of hidden states,", SCRATCH_IS_SHARED)
+        continues = carry_in is not None
+        words = [word for _, of_operand in operands for word in of_operand]
+        words += [0 if array is None else array.data.ptr for array in arrays]
+        words += [*self.shape, *segments, int(continues)]
+        device = cupy.cuda.runtime.getDevice()
+        launch, place, size = _prepare(
+            solved, len(words), self.shape, segments, continues, summarises, device
+        )
+        memory = scratch(8 * size)
+        if continues and not summarises:
+            states = cupy.asarray(np.ascontiguousarray(carry_in)).reshape(-1)
+            memory[8 * place :][: states.nbytes].view(np.float64)[...] = states
+        launch([words, memory.data.ptr])
+        return memory, place

@@ -1,0 +1,147 @@
+"""The phases of a chunk of a state space model on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.array_types import to_host
+from ...core.arrays.chunk import Chunk
+from ...core.contract.kernels import Kernels
+from ...engines.cuda.device import fetch, on_device
+from ...scans.matrix.cuda.segments import Operand, Pass, Solver
+from ..recurrence import FilterSummary, SmootherSummary, StateSpaceRecurrence
+from .passes import filter_pass, smoother_pass
+
+_FILTERED, _SMOOTHED = 7, 5
+"""Numbers of matrices among the operands of the passes."""
+
+
+def kernels(method: str) -> Kernels:
+    """Return the phases of a chunk; its summary is propagated on the CPU."""
+    return Kernels(determine, precompute)
+
+
+def determine(
+    recurrence: StateSpaceRecurrence, chunk: Chunk, carry_in: np.ndarray, result: Any
+) -> None:
+    """Write the results of every step to `result` (outer, steps, inner, numbers)."""
+    if result.size == 0:
+        return
+    n, solver = recurrence.n, Solver(chunk.shape, 1)
+    if recurrence.is_smoother:
+        operands, predicted = _of_smoother(recurrence, chunk, solver)
+        parts = [solver.empty(result.dtype, n), solver.empty(result.dtype, n * n)]
+        solved = smoother_pass(n, recurrence.p, result.dtype, recurrence.phase == "sums")
+        states = carry_in.reshape(-1, n + n * n)
+        solver.solve(solved, operands, [*predicted, *parts], carry_in=states)
+        _join(parts, result)
+        return
+    operands, solved = _of_filter(recurrence, chunk, solver, carry_in)
+    if recurrence.phase == "llf":
+        solver.solve(solved, operands, [result, None, None, None, None], sums=True)
+        return
+    sizes = 1, n, n * n, n, n * n
+    llf_obs, *parts = [solver.empty(result.dtype, size) for size in sizes]
+    solver.solve(solved, operands, [llf_obs, *parts], sums=True)
+    _join([llf_obs, *parts[2:], *parts[:2]], result)
+
+
+def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Callable[[], Any]:
+    """Launch the summary of a chunk; the returned function waits for it."""
+    n, solver, rows = recurrence.n, Solver(chunk.shape, 1), chunk.row_shape
+    if recurrence.is_smoother:
+        operands, predicted = _of_smoother(recurrence, chunk, solver)
+        solved = smoother_pass(n, recurrence.p, np.dtype(np.float64))
+        wait_for_maps = solver.summarise(solved, operands, [*predicted, None, None])
+        return lambda: SmootherSummary(*_split(wait_for_maps(), rows, n, (2, 1, 2))[0])
+    operands, solved = _of_filter(recurrence, chunk, solver, None)
+    wait_for_maps = solver.summarise(solved, operands, [None] * 6)
+    steps = min(chunk.steps, 1)
+    waits_for_first = [_fetch(array) for array in chunk.between(0, steps).operands]
+    last = chunk.between(chunk.steps - steps, chunk.steps).operands[_FILTERED - 3 : _FILTERED]
+    waits_for_last = [_fetch(array) for array in last]
+
+    def wait() -> FilterSummary:
+        (A, a, P, eta, J, is_reset), (growth,) = _split(wait_for_maps(), rows, n, (2, 1, 2, 1, 2))
+        if not steps:
+            return FilterSummary([], A, a, P, eta, J, is_reset)
+        T, c, Q = (fetched()[:, 0] for fetched in waits_for_last)
+        T, Q = (matrix.reshape(*matrix.shape[:-1], n, n) for matrix in (T, Q))
+        # The map leads to the last filtered state, the summary to the state predicted from it.
+        covariance = T @ P @ T.swapaxes(-1, -2) + 0.5 * (Q + Q.swapaxes(-1, -2))
+        return FilterSummary(
+            [fetched() for fetched in waits_for_first],
+            T @ A,
+            (T @ a[..., None])[..., 0] + c,
+            covariance,
+            eta,
+            J,
+            is_reset,
+            chunk.map_arrays(to_host, chunk.shape) if np.isinf(growth).any() else None,
+        )
+
+    return wait
+
+
+def _of_filter(
+    recurrence: StateSpaceRecurrence, chunk: Chunk, solver: Solver, carry_in: Any
+) -> tuple[list[Operand], Pass]:
+    """Return the operands of the filter and its pass; without a carry-in, of the summary."""
+    import cupy
+
+    n, (*matrices,) = recurrence.n, map(on_device, chunk.operands)
+    marks, initial = matrices[_FILTERED:] or (None, None)
+    operands = [solver.laid_out(array) for array in matrices[:_FILTERED]]
+    if carry_in is not None:
+        states = on_device(carry_in)[:, None]
+        # A second step has the states at marks.
+        initial = (
+            states
+            if marks is None
+            else cupy.concatenate([states, cupy.broadcast_to(initial, states.shape)], axis=1)
+        )
+    parts = (None, None) if initial is None else (initial[..., :n], initial[..., n:])
+    solved = filter_pass(n, recurrence.p, operands, np.dtype(np.float64))
+    return [*operands, *map(solver.laid_out, (*parts, marks))], solved
+
+
+def _of_smoother(
+    recurrence: StateSpaceRecurrence, chunk: Chunk, solver: Solver
+) -> tuple[list[Operand], list[Any]]:
+    """Return the operands of the smoother, and the predicted means and covariances."""
+    import cupy
+
+    n, (filtered, *arrays) = recurrence.n, map(on_device, chunk.operands)
+    marks = arrays[_SMOOTHED] if len(arrays) > _SMOOTHED else None
+    operands = [solver.laid_out(array) for array in (*arrays[:_SMOOTHED], marks)]
+    means, covariances = filtered[..., 1 : 1 + n], filtered[..., 1 + n : 1 + n + n * n]
+    return operands, [cupy.ascontiguousarray(means), cupy.ascontiguousarray(covariances)]
+
+
+def _join(parts: list[Any], result: Any) -> None:
+    """Write arrays to parts of the numbers of each step."""
+    start = 0
+    for part in parts:
+        stop = start + part.shape[-1]
+        result[..., start:stop] = part
+        start = stop
+
+
+def _split(
+    maps: np.ndarray, rows: tuple[int, int], n: int, ndims: Sequence[int]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the vectors and matrices of maps, whether a sequence starts in each, and the rest."""
+    parts, start = list[np.ndarray](), 0
+    for ndim in ndims:
+        stop = start + n**ndim
+        parts.append(maps[:, start:stop].reshape(*rows, *(n,) * ndim))
+        start = stop
+    starts, *others = maps[:, start:].T
+    return [*parts, (starts != 0).reshape(rows)], others
+
+
+def _fetch(array: Any) -> Callable[[], np.ndarray]:
+    return fetch(array.copy(order="C"))
