@@ -424,13 +424,14 @@ def test_noise_of_selected_states_is_computed_in_float64():
 def filter_in_float32(model):
     """The plain form, whose covariances lose all digits."""
     Z, H, T, Q = (model[name] for name in ("design", "obs_cov", "transition", "state_cov"))
-    a, P, means = model["initial_state"], model["initial_state_cov"], []
+    a, P, means, covariances = model["initial_state"], model["initial_state_cov"], [], []
     for y in model["endog"]:
-        gain = P @ Z.T / (Z @ P @ Z.T + H)
+        gain = P @ Z.T @ inverse(Z @ P @ Z.T + H).astype(np.float32)
         a, P = a + gain @ (y - Z @ a), P - gain @ Z @ P
         means.append(a)
+        covariances.append(P)
         a, P = T @ a, T @ P @ T.T + Q
-    return np.array(means)
+    return np.array(means), np.array(covariances)
 
 
 def test_ill_conditioned_models_of_float32():
@@ -451,12 +452,66 @@ def test_ill_conditioned_models_of_float32():
     none = {"selection": np.eye(3), "obs_intercept": np.zeros(1), "state_intercept": np.zeros(3)}
     _, means, covariances, *_ = loop({**wide, **none})
     deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2)).astype(float)
-    assert abs((filter_in_float32(narrow) - means) / deviations).max() > 1
+    assert abs((filter_in_float32(narrow)[0] - means) / deviations).max() > 1
     assert filtered.filtered_state.dtype == np.float32
     scale = abs(means).max(0)
     assert abs((filtered.filtered_state - means) / scale).max() < 1e-6
     outer = deviations[:, :, None] * deviations[:, None]
     assert abs((filtered.filtered_state_cov - covariances) / outer).max() < 1e-5
+
+
+def sums_of_exact_states(difference):
+    """Two sums of three states that do not move, which differ by a part of one (Bierman 1977)."""
+    generator, root = np.random.default_rng(0), difference**2
+    design = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0 + difference]])
+    noise = difference * generator.normal(size=(20, 2))
+    return {
+        "endog": design @ generator.normal(size=3) + noise,
+        "design": design,
+        "obs_cov": root * np.eye(2),
+        "transition": np.eye(3),
+        "state_cov": np.zeros((3, 3)),
+        "initial_state": np.zeros(3),
+        "initial_state_cov": np.eye(3),
+    }
+
+
+def small_noise():
+    """A level with a slope, whose observations have a noise of 1e-10 of that of the level."""
+    model = local_linear_trend(60)
+    names = "endog", "design", "transition", "initial_state"
+    return {name: model[name] for name in names} | {
+        "obs_cov": np.array([[1e-10]]),
+        "state_cov": np.diag([1.0, 0.1]),
+        "initial_state_cov": np.eye(2),
+    }
+
+
+@pytest.mark.parametrize(
+    "place", [as_numpy, in_chunks, pytest.param(on_gpu, marks=pytest.mark.gpu)]
+)
+@pytest.mark.parametrize(
+    "model", [sums_of_exact_states(1e-3), sums_of_exact_states(1e-5), small_noise()]
+)
+def test_ill_conditioned_models_of_float32_keep_the_digits_of_float32(model, place):
+    narrow = {name: array.astype(np.float32) for name, array in model.items()}
+    wide = {name: array.astype(np.longdouble) for name, array in narrow.items()}
+    n = len(model["transition"])
+    none = {"obs_intercept": np.zeros(len(model["obs_cov"])), "state_intercept": np.zeros(n)}
+    _, means, covariances, *_ = loop({**wide, "selection": np.eye(n), **none}, smooths=False)
+    deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+    arrays = placed(narrow, place, False)
+    if place is on_gpu:
+        arrays = {name: on_gpu(array) for name, array in narrow.items()}
+    filtered = mgrec.statespace.kalman_filter(**arrays)
+    values = [from_gpu(array) if place is on_gpu else np.asarray(array) for array in filtered[2:4]]
+    assert {array.dtype for array in values} == {np.dtype(np.float32)}
+    assert abs((values[0] - means) / deviations).max() < 1e-4
+    outer = deviations[:, :, None] * deviations[:, None]
+    assert abs((values[1] - covariances) / outer).max() < 1e-4
+    with np.errstate(all="ignore"):
+        _, plain_covariances = filter_in_float32(narrow)
+    assert not abs((plain_covariances - covariances) / outer).max() < 1e-3
 
 
 @pytest.mark.parametrize("name", ["obs_cov", "state_cov", "initial_state_cov"])

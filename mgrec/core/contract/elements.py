@@ -92,10 +92,10 @@ class ElementChain(Chain):
         if carry_in is None:
             carry_in = self.first_carry_in((), shape)
         result = out[0] if out else backend.empty(shape, self.result_dtype)
-        is_computed_in_place = result.flags.c_contiguous and (
+        is_written_directly = result.flags.c_contiguous and (
             not backend.is_host or self.result_dtype != np.float32
         )
-        computed = result if is_computed_in_place else np.empty(shape)
+        computed = result if is_written_directly else np.empty(shape)
         target = computed.reshape(*chunk.shape, self.numbers)
         backend.kernels(self.family).determine(self, chunk, carry_in, target)
         if computed is not result:

@@ -40,17 +40,17 @@ def determine(recurrence: HmmRecurrence, chunk: Chunk, carry_in: np.ndarray, res
         result[..., 0] = path
         _write_sums(result[..., 1], log_probs)
     elif phase == "score":
-        given = None if _is_first(recurrence, states) else states
-        solver.solve(score_pass(count), operands, [result], carry_in=given)
+        carry_in_logs = None if _is_first(recurrence, states) else states
+        solver.solve(score_pass(count), operands, [result], carry_in=carry_in_logs)
     elif phase == "forward":
-        given = None if _is_first(recurrence, states) else logarithms(states)
+        carry_in_logs = None if _is_first(recurrence, states) else logarithms(states)
         solved = forward_pass(count, row=count + 1)
-        log_prob = solver.solve(solved, operands, [result, None], sums=True, carry_in=given)
+        log_prob = solver.solve(solved, operands, [result, None], sums=True, carry_in=carry_in_logs)
         _write_sums(result[..., count], log_prob)
     else:
         solved = forward_pass(count, result.dtype, ("spread_back",), count + 1)
-        given = logarithms(states)
-        solver.solve(solved, operands, [None, *arrays, result], carry_in=given)
+        carry_in_logs = logarithms(states)
+        solver.solve(solved, operands, [None, *arrays, result], carry_in=carry_in_logs)
 
 
 def precompute(recurrence: HmmRecurrence, chunk: Chunk) -> Callable[[], HmmSummary]:
@@ -129,8 +129,8 @@ def _split(maps: np.ndarray, count: int, unit: float) -> tuple[np.ndarray, np.nd
 
     See ``struct Map`` of ``weights.cuh``.
     """
-    places = np.cumsum([count * count, count, count, count])
-    matrices, powers, first, first_powers, starts = np.split(maps, places, axis=1)
+    ends = np.cumsum([count * count, count, count, count])
+    matrices, powers, first, first_powers, starts = np.split(maps, ends, axis=1)
     logs = matrices.reshape(-1, count, count) + unit * powers[..., None]
     return logs, first + unit * first_powers, starts[:, 0] != 0
 

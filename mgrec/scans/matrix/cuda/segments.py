@@ -123,12 +123,12 @@ def _prepare(
     solved: Pass, words: int, shape: tuple[int, int, int], segments: tuple[int, int],
     continues: bool, summarises: bool, device: int,
 ) -> tuple[LaunchByAddress, int, int]:  # fmt: skip
-    """Return the launches, the place of the maps of rows or of the carry-in, and the doubles."""
+    """Return the launches, the offset of the maps of rows or of the carry-in, and the doubles."""
     rows, counts = shape[0] * shape[2], [segments[0]]
     while counts[-1] > (1 if summarises else GROUP):
         counts.append(-(-counts[-1] // GROUP))
     maps = np.cumsum([0, *[rows * count * solved.numbers for count in counts]])
-    place = size = int(maps[-1])
+    offset = size = int(maps[-1])
     arguments = (Slot(0, (words,), np.dtype(np.int64), None), Slot(1))
     launches = []
 
@@ -148,7 +148,7 @@ def _prepare(
     states = {}
     size += rows * solved.state_numbers
     for direction in solved.directions:
-        groups, of_groups = 1, place
+        groups, of_groups = 1, offset
         for maps_of_level, count in reversed(list(zip(maps, counts, strict=False))):
             if counts[0] > 1:
                 before = of_groups if continues or groups > 1 else -1
@@ -160,7 +160,7 @@ def _prepare(
         launch("repair", rows, maps[-2], counts[-1], states["spread"], threads=32)
     ends = [states.get(direction, 0) for direction in ("spread", "spread_back")]
     launch("determine", rows * counts[0], *ends, threads=32)
-    return LaunchByAddress(PreparedLaunches(*launches)), place, size
+    return LaunchByAddress(PreparedLaunches(*launches)), offset, size
 
 
 Operand = tuple[Any, list[int]]
@@ -251,11 +251,11 @@ class Solver:
 
         maps = cupy.empty((self.rows, solved.numbers), np.float64)
         if self.rows:
-            memory, place = self._launch(
+            memory, offset = self._launch(
                 solved, operands, arrays, self._segments(solved), continues or None, True
             )
             # The next call on this stream takes the memory.
-            maps.reshape(-1)[...] = memory[8 * place :][: maps.nbytes].view(np.float64)
+            maps.reshape(-1)[...] = memory[8 * offset :][: maps.nbytes].view(np.float64)
         return fetch(maps)
 
     @property
@@ -270,7 +270,7 @@ class Solver:
         self, solved: Pass, operands: Sequence[Operand], arrays: Sequence[Any],
         segments: tuple[int, int], carry_in: Any, summarises: bool = False,
     ) -> tuple[Any, int]:  # fmt: skip
-        """Launch the kernels of a pass; return their memory, and a place in it."""
+        """Launch the kernels of a pass; return their memory, and an offset in it."""
         import cupy
 
         raise_if_capturing("a scan of matrices, or of hidden states,", SCRATCH_IS_SHARED)
@@ -279,12 +279,12 @@ class Solver:
         words += [0 if array is None else array.data.ptr for array in arrays]
         words += [*self.shape, *segments, int(continues)]
         device = cupy.cuda.runtime.getDevice()
-        launch, place, size = _prepare(
+        launch, offset, size = _prepare(
             solved, len(words), self.shape, segments, continues, summarises, device
         )
         memory = scratch(8 * size)
         if continues and not summarises:
             states = cupy.asarray(np.ascontiguousarray(carry_in)).reshape(-1)
-            memory[8 * place :][: states.nbytes].view(np.float64)[...] = states
+            memory[8 * offset :][: states.nbytes].view(np.float64)[...] = states
         launch([words, memory.data.ptr])
-        return memory, place
+        return memory, offset
