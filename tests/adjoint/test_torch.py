@@ -222,3 +222,11 @@ def test_the_current_stream():
     torch.testing.assert_close(found, expected)
     wanted = mgrec.linear_recurrence(0.5, torch.ones_like(base), reverse=True)
     torch.testing.assert_close(grad, wanted)
+
+
+@pytest.mark.parametrize("name", ["hidden states along axis 1", "state space along axis 1"])
+def test_log_likelihoods_have_no_second_derivatives(name):
+    tensors = [x for x in tensors_of(CASES[name]) if x is not None]
+    grads = torch.autograd.grad(CASES[name].function(*tensors).sum(), tensors, create_graph=True)
+    with pytest.raises(NotImplementedError, match="has no second derivatives in torch"):
+        sum(grad.sum() for grad in grads).backward()
