@@ -334,10 +334,7 @@ def likelihoods(smallest=0.0, has_gaps=True, marks=None):
     return found
 
 
-QUICK_LIKELIHOODS = (
-    "hidden states along axis 1", "hidden states of matrices along axis 0",
-    "state space along axis 1", "state space of matrices along axis 0",
-)  # fmt: skip
+QUICK_LIKELIHOODS = ("hidden states along axis 1", "state space along axis 1")
 QUICK_SCANS = (
     "rational along axis 1 in reverse", "products along axis 0", "pairs along axis 1",
     "general matrix (+) along axis 0 in reverse", "general matrix of all steps (+) along axis 1",
