@@ -127,8 +127,9 @@ def test_cupy_arrays(order, dtype):
             tolerance = 1e-5 if dtype == np.float32 else 1e-12
             np.testing.assert_allclose(from_gpu(result), wanted, rtol=tolerance, atol=tolerance)
     shared, out = on_gpu(a[0, :, 0]), on_gpu(np.empty_like(x))
-    assert lfilter([1.0], shared, on_gpu(x), axis=1, out=out) is out
-    wanted = lfilter([1.0], a[0, :, 0], x, axis=1)
+    one = np.ones(1, dtype)
+    assert lfilter(one, shared, on_gpu(x), axis=1, out=out) is out
+    wanted = lfilter(one, a[0, :, 0], x, axis=1)
     np.testing.assert_allclose(from_gpu(out), wanted, rtol=1e-5, atol=1e-5)
 
 
@@ -136,7 +137,7 @@ def test_cupy_arrays(order, dtype):
 def test_dask_arrays_of_cupy_arrays_are_refused():
     b, a, x, _ = drawn(2)
     lazy = in_chunks(x).map_blocks(on_gpu)
-    with pytest.raises(NotImplementedError, match="Dask arrays of arrays"):
+    with pytest.raises(NotImplementedError, match="Dask arrays of CuPy arrays"):
         lfilter(on_gpu(b), on_gpu(a), lazy)
 
 

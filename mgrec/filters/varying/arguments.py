@@ -26,7 +26,12 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 def varies(b: Any, a: Any) -> bool:
     """Return whether coefficients have an axis of steps."""
-    return any(np.ndim(coefficients) > 1 for coefficients in (b, a))
+    return any(
+        as_any_array(name, coefficients).ndim > 1
+        if isinstance(coefficients, (list, tuple))
+        else np.ndim(coefficients) > 1
+        for name, coefficients in (("b", b), ("a", a))
+    )
 
 
 def check_varying(
