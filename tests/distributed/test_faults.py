@@ -175,21 +175,18 @@ def test_a_worker_dies_under_the_command(client, plugin, tmp_path, store, t):
     assert not list(tmp_path.glob(".w.*"))
 
 
-def test_a_chunk_that_kills_its_workers_is_given_up(client, plugin, tmp_path):
-    def allow(failures, dask_scheduler):
-        before, dask_scheduler.allowed_failures = dask_scheduler.allowed_failures, failures
-        return before
+def test_a_chunk_that_kills_its_workers_is_given_up(tmp_path):
+    """On a cluster of its own: a worker that dies as it starts may not come again (Dask 2026.7)."""
 
-    plugin(DieAt(str(tmp_path), "determine", 7, times=2))
-    before = client.run_on_scheduler(allow, 1)
-    try:
+    def allow_one_failure(dask_scheduler):
+        dask_scheduler.allowed_failures = 1
+
+    with two_workers() as client:
+        client.register_plugin(DieAt(str(tmp_path), "determine", 7, times=2))
+        client.run_on_scheduler(allow_one_failure)
         # The scheduler blames any task that the worker had.
-        with pytest.raises(
-            KilledWorker, match=r"\('(pre|de)\w+-\w+', \d+\) on 2 different workers"
-        ):
+        with pytest.raises(KilledWorker, match=r"\('\w+-\w+', \d+\) on 2 different workers"):
             fresh("linear").compute()
-    finally:
-        client.run_on_scheduler(allow, before)
     assert claimed(tmp_path, "death") == 2
 
 
