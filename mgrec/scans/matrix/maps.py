@@ -130,7 +130,7 @@ def matrix(
     or -inf for (min, +).
 
     *Cost.* A chunk of a Dask array is read twice, and its summary takes n + 1 times as long as its
-        states. A step of a general matrix takes n² products, and one of a diagonal or a companion
+    states. A step of a general matrix takes n² products, and one of a diagonal or a companion
     matrix n. Diagonal blocks are independent sequences: n/block small maps take the place of one
     large one, in the summary too. On a GPU contiguous rows of two states are read once, and larger
     maps twice, in segments of at least 32 steps. Diagonals, and Dask arrays of CuPy arrays of up to
