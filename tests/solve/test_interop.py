@@ -136,10 +136,10 @@ def test_what_jax_does_not_hand_over_is_refused():
     numpy = jax.numpy
     with pytest.raises(TypeError, match=r"out must be writeable; got a jax.*, which is immutable"):
         mgrec.linear_recurrence(0.5, numpy.ones(4), out=numpy.ones(4))
-    with pytest.raises(TypeError, match=r"t must be of an integer, .*; got a jax.* of bfloat16"):
-        mgrec.linear_recurrence(0.5, numpy.ones(4, numpy.bfloat16))
-    with pytest.raises(TypeError, match=r"b must be an array; got .* call mgrec outside of jit"):
-        jax.jit(lambda t: mgrec.rational_recurrence(1, t, 1, 1, 0))(numpy.ones(4))
+    with pytest.raises(TypeError, match=r"x must be of an integer, .*; got bfloat16"):
+        mgrec.weighted_scan(numpy.ones(4, numpy.bfloat16), 0.5)
+    with pytest.raises(TypeError, match=r"x must be an array; got .* call mgrec outside of jit"):
+        jax.jit(lambda x: mgrec.weighted_scan(x, 0.5))(numpy.ones(4))
 
 
 @pytest.mark.extended
