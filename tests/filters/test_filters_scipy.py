@@ -3,9 +3,9 @@
 All pass that concern float32, float64, complex64 and complex128. Not run: those of extended
 precision and of object arrays, in which mgrec does not compute (TestLinearFilterFloatExtended,
 TestLinearFilterComplexExtended, test_lfilter_bad_object), and test_invalid_params, since
-coefficients with two axes vary in time; what else it has is below. Over Dask those of float64 run alone, and
-not test_filtfilt_gust, which filters thousands of times inside a minimisation of a method that
-takes NumPy arrays.
+coefficients with two axes vary in time; what else it has is below. Over Dask those of float64 run
+alone, and not test_filtfilt_gust, which filters thousands of times inside a minimisation of a
+method that takes NumPy arrays.
 """
 
 import os
@@ -55,9 +55,9 @@ def test_scipys_own_tests_pass(kind, names, least, tmp_path):
 
 
 def test_arguments_that_scipy_refuses():
-    with pytest.raises(ValueError, match="^Parameter b is not"):
+    with pytest.raises(ValueError, match=r"^Parameter b is not"):
         lfilter([], [2.0], [3.0, 4.0])
-    with pytest.raises(ValueError, match="^Parameter a is not"):
+    with pytest.raises(ValueError, match=r"^Parameter a is not"):
         lfilter([1.0], [], [3.0, 4.0])
-    with pytest.raises(NotImplementedError, match="^Parameter's dtypes produced "):
+    with pytest.raises(NotImplementedError, match=r"^Parameter's dtypes produced "):
         lfilter(*np.array([[1], [2]], np.uint64), np.array([3, 4], np.uint64))
