@@ -42,6 +42,7 @@ class Call:
 _CPU, _FILTERS, _SYSTEMS = "cpu-epyc-2", "filters-epyc-2", "tridiagonal-epyc-4"
 _LONG = "constant s, float64, 10^7, allocating"
 _MANY = "25,000 of 4,095 f32, dominant"
+_STATES = "states-xeon-2"
 _GPU_SYSTEMS = "cuda-tridiagonal-h100"
 _FEW = "1,000 of 64 f32, dominant"
 _TABLE = "8,192 × 8,192, uint8 to int32"
@@ -71,6 +72,10 @@ CALLS: dict[str, tuple[Call, ...]] = {
              ("mgrec", "parasail sw_striped_8")),
         Call("summed_area_table, uint8", "OpenCV", "tables-xeon-2", _TABLE,
              ("mgrec", "cv2.integral")),
+        Call("kalman_filter, 2 states", "statsmodels", _STATES, "filter", ("mgrec", "statsmodels")),
+        Call("forward_backward, 4 states", "hmmlearn", _STATES, "forward-backward",
+             ("mgrec", "hmmlearn, logarithms")),
+        Call("viterbi, 4 states", "hmmlearn", _STATES, "best path", ("mgrec", "hmmlearn")),
         Call("linear_recurrence, 10 steps", "scipy.signal.lfilter", _CPU, "one call of 10 steps",
              ("mgrec call, constant s", "scipy lfilter")),
     ),

@@ -28,6 +28,7 @@ _LINES = {
     "relaxation": "How a sweep gets cheaper where more sweeps share a reading.",
     "scaling": "Efficiency is 1 where twice the workers do twice the work in the same time.",
     "scaling-predictions": "Dotted lines: a model's times for workers that were not measured.",
+    "states": "How far mgrec lies left of statsmodels and of hmmlearn, function by function.",
     "streaming": "From disk to disk: how much longer than a copy of the same bytes.",
     "tables": "One pass over an image against OpenCV's, and against NumPy's two.",
     "tridiagonal": "LAPACK pivots as mgrec does, numba loops do not.",
