@@ -90,8 +90,9 @@ def solve_tridiagonal(
         _transposed(operands[name], ndim, axis_of_diagonals, step, is_periodic)
         for name, step in (("du", -1), ("dl", 1))
     )
+    # -λ: a change of the sign of each gradient would be one more pass over memory.
     adjoint = api.solve_tridiagonal(
-        below, conj(operands["d"]), above, grad,
+        below, conj(operands["d"]), above, -1.0 * grad,
         axis=axis, rhs_axis=rhs_axis, periodic=is_periodic,
     )  # fmt: skip
 
@@ -105,9 +106,9 @@ def solve_tridiagonal(
             product = times_shifted(adjoint, x, axis, step, edge)
         if rhs_axis is not None:
             product = product.sum(axis=rhs_axis)
-        return -sum_to(product, operands[name])
+        return sum_to(product, operands[name])
 
-    grad_b = sum_to(adjoint, operands["b"]) if "b" in names else None
+    grad_b = sum_to(-adjoint, operands["b"]) if "b" in names else None
     return of_diagonal("dl", -1), of_diagonal("d", 0), of_diagonal("du", 1), grad_b
 
 
