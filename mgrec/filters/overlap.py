@@ -242,7 +242,7 @@ class OverlappedFilter:
             result = backend.empty(shape, dtype)
             target = result.reshape(canonical_shape(shape, axis))
             steps = sum(p.shape[1] for p in rows) + 2 * self.ends.edge
-            threads = threads_for(x.size) if is_threaded else 1
+            threads = threads_for(x.size, is_threaded)
             blocks = list(_blocks((target.shape[0], steps, target.shape[2]), threads))
 
             def fill(first: int, last: int) -> None:

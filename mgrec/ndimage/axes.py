@@ -168,7 +168,7 @@ def fill_rows(
             if filtered is not out:
                 out[block.index] = cast_results(filtered, out.dtype)
 
-    threads = threads_for(out.size) if is_threaded else 1
+    threads = threads_for(out.size, is_threaded)
     blocks = _blocks(out.shape, threads)
     run_in_threads(
         [partial(filter_block, blocks[a:b]) for a, b in split_range(len(blocks), threads)]

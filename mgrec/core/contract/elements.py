@@ -24,14 +24,14 @@ class ElementChain(Chain):
 
     Kernels receive the recurrence as the algebra. Operands are arrays (outer, steps, inner,
     numbers) of float64 or uint8, with length 1 along axes that are broadcast. Results have these
-    axes too; in host memory they are float64 where those of the call are float32. States are one
-    array (outer, inner, numbers) in host memory. `initial` is an array of float64: numbers, rows,
-    and an axis of length 1.
+    axes too; in host memory they are of `computed_dtype`. States are one array (outer, inner,
+    numbers) in host memory. `initial` is an array of float64: numbers, rows, and an axis of
+    length 1.
 
     Attributes
     ----------
     reads_float32 : bool
-        Whether kernels cast numbers as they read them.
+        Whether kernels in host memory read and write float32.
     numbers : int
         Numbers of a step in the result.
     state_numbers : int
@@ -47,8 +47,11 @@ class ElementChain(Chain):
     def algebra(self) -> Any:
         return self
 
-    def zero_state(self) -> Arrays:
-        return ()
+    @property
+    def computed_dtype(self) -> np.dtype[Any]:
+        """Dtype of the results of kernels in host memory."""
+        is_narrow = self.result_dtype == np.float32 and not self.reads_float32
+        return _FLOAT64 if is_narrow else self.result_dtype
 
     def first_state(self) -> Any:
         """Return the state before the first step, if the call has none."""
@@ -92,16 +95,15 @@ class ElementChain(Chain):
         if carry_in is None:
             carry_in = self.first_carry_in((), shape)
         result = out[0] if out else backend.empty(shape, self.result_dtype)
-        is_written_directly = result.flags.c_contiguous and (
-            not backend.is_host or self.result_dtype != np.float32
-        )
-        computed = result if is_written_directly else np.empty(shape)
+        dtype = self.computed_dtype if backend.is_host else self.result_dtype
+        is_written_directly = result.flags.c_contiguous and dtype == self.result_dtype
+        computed = result if is_written_directly else np.empty(shape, dtype)
         target = computed.reshape(*chunk.shape, self.numbers)
-        backend.kernels(self.family).determine(self, chunk, carry_in, target)
+        carry_out = backend.kernels(self.family).determine(self, chunk, carry_in, target)
         if computed is not result:
             with np.errstate(over="ignore"):
                 result[...] = computed
-        return (result,), None
+        return (result,), carry_out
 
 
 def varying_operand(array: Any, shape: Sequence[Any]) -> tuple[bool, ...]:

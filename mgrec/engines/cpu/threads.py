@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,9 +14,9 @@ MIN_STEPS_FOR_THREADS = 1 << 20
 """Number of steps from which a second thread is worth its cost."""
 
 
-def threads_for(size: int) -> int:
-    """Return the number of threads to use for this many steps."""
-    return 1 if size < MIN_STEPS_FOR_THREADS else thread_count()
+def threads_for(size: int, is_threaded: bool = True) -> int:
+    """Return the number of threads to use for this many steps, 1 unless `is_threaded`."""
+    return thread_count() if is_threaded and size >= MIN_STEPS_FOR_THREADS else 1
 
 
 def thread_count() -> int:
@@ -54,6 +54,11 @@ def run_in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
         return [call() for call in calls]
     others = [_pool(thread_count(), os.getpid()).submit(call) for call in calls[1:]]
     return [calls[0](), *(future.result() for future in others)]
+
+
+def call_in_parts(call: Callable[[int, int], Any], length: int, threads: int) -> None:
+    """Call ``call(start, stop)`` for parts of a length, one in each thread."""
+    run_in_threads([partial(call, *part) for part in split_range(length, threads)])
 
 
 def split_range(length: int, parts: int) -> list[tuple[int, int]]:

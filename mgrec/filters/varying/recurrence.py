@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core.contract.elements import ElementChain
-from ...core.contract.kernels import Backend
-from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
+from ...core.contract.recurrence import Shape
 from ...scans.matrix.maps import MatrixMap
 
 
@@ -44,13 +43,3 @@ class VaryingFilter(ElementChain):
         states = np.moveaxis(carry_out, -1, 0).reshape(self.order, *rows)
         with np.errstate(over="ignore"):
             return states.astype(self.dtype)
-
-    def determine(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
-    ) -> tuple[Arrays, Any]:
-        chunk = self.lay_out(inputs, shape)
-        if carry_in is None:
-            carry_in = self.first_carry_in((), shape)
-        result = (out[0] if out else backend.empty(shape, self.dtype)).reshape(chunk.shape)
-        carry_out = backend.kernels(self.family).determine(self, chunk, carry_in, result)
-        return (result.reshape(shape),), carry_out

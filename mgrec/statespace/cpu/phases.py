@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...core.contract.kernels import Kernels, at_once
-from ...engines.cpu.flat import flat_operand
+from ...core.contract.kernels import Kernels
+from ...engines.cpu.columns import flat_operands, is_reset, kernels_of_columns
 from ...engines.cpu.sizes import as_lengths
-from ...engines.cpu.threads import run_in_threads, split_range, threads_for
+from ...engines.cpu.threads import call_in_parts, threads_for
 from ..recurrence import (
     FilterSummary,
     SmootherSummary,
@@ -24,68 +23,46 @@ from ..recurrence import (
 from .filtering import advance_filter
 from .smoothing import advance_smoother
 
-_NO_MARKS = np.zeros((1, 1, 1, 1), np.uint8)
 _LARGEST_EIGENVALUE, _LARGEST_GROWTH = 100.0, 1e8
 _FILTERED, _SMOOTHED = 7, 6
 """Numbers of operands before the marks."""
+_NOTHING = np.empty(0)
 
 
 def kernels(method: str) -> Kernels:
-    """Return the phases of a chunk, on the calling thread or, for method "threads", on all."""
-    return Kernels(
-        partial(determine, uses_threads=method == "threads"), at_once(precompute), propagate
-    )
+    """Return the phases of a chunk: see :func:`kernels_of_columns`."""
+    return kernels_of_columns(method, _advance, precompute, propagate)
 
 
-def determine(
-    recurrence: StateSpaceRecurrence,
-    chunk: Chunk,
-    carry_in: np.ndarray,
-    result: np.ndarray,
-    uses_threads: bool = False,
-) -> None:
-    """Write the results of every step to `result` (outer, steps, inner, numbers)."""
-    if result.size == 0:
-        return
-    n = recurrence.n
-    vectors, matrices = map(_own, split(carry_in.reshape(-1, n + n * n), n))
-    width = result.shape[-1]
-    _advance(recurrence, chunk, vectors, matrices, (), result.reshape(-1), width, uses_threads)
-
-
-def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Any:
+def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> FilterSummary | SmootherSummary:
     """Return the summary of a chunk."""
-    n, (outer, _, inner) = recurrence.n, chunk.shape
+    n, (outer, inner) = recurrence.n, chunk.row_shape
     rows = outer * inner
     dependence = np.broadcast_to(np.eye(n), (rows, n, n)).copy()
     vectors, matrices = np.zeros((rows, n)), np.zeros((rows, n, n))
     eta, information, growth = np.zeros((rows, n)), np.zeros((rows, n, n)), np.zeros(rows)
-    nothing = np.empty(0)
 
     def of_rows(array: np.ndarray) -> np.ndarray:
         return array.reshape(outer, inner, *array.shape[1:])
 
     if recurrence.is_smoother:
-        _advance(recurrence, chunk, vectors, matrices, (dependence,), nothing, 0, False)
-        marks = chunk.operands[_SMOOTHED] if len(chunk.operands) > _SMOOTHED else _NO_MARKS
-        is_reset = np.broadcast_to(marks.any((1, -1)), (outer, inner))
-        return SmootherSummary(of_rows(dependence), of_rows(vectors), of_rows(matrices), is_reset)
-    first = chunk.between(0, 1)
+        _advance_states(recurrence, chunk, vectors, matrices, (dependence,))
+        return SmootherSummary(
+            of_rows(dependence), of_rows(vectors), of_rows(matrices), is_reset(chunk, _SMOOTHED)
+        )
     # Copies: the summary must not keep the chunk.
-    start = [np.array(array) for array in first.operands] if chunk.steps else []
+    first = [np.array(array) for array in chunk.between(0, 1).operands] if chunk.steps else []
     if chunk.steps:
         later, extra = _without_first_observation(chunk), (dependence, eta, information, growth)
-        _advance(recurrence, later, vectors, matrices, extra, nothing, 0, False)
-    marks = chunk.operands[_FILTERED] if len(chunk.operands) > _FILTERED else _NO_MARKS
-    is_reset = np.broadcast_to(marks[:, 1:].any((1, -1)), (outer, inner))
+        _advance_states(recurrence, later, vectors, matrices, extra)
     return FilterSummary(
-        start,
+        first,
         of_rows(dependence),
         of_rows(vectors),
         of_rows(matrices),
         of_rows(eta),
         of_rows(information),
-        is_reset,
+        is_reset(chunk, _FILTERED, 1),
         _own_chunk(chunk) if _grows(dependence, information, growth) else None,
     )
 
@@ -125,78 +102,98 @@ def _without_first_observation(chunk: Chunk) -> Chunk:
     return Chunk(tuple(operands), chunk.shape, chunk.dtype, chunk.reverse)
 
 
-def propagate(recurrence: StateSpaceRecurrence, summary: Any, carry_in: np.ndarray) -> np.ndarray:
+def propagate(
+    recurrence: StateSpaceRecurrence,
+    summary: FilterSummary | SmootherSummary,
+    carry_in: np.ndarray,
+) -> np.ndarray:
     """Return the states after a chunk, from those before it."""
     n = recurrence.n
     if isinstance(summary, FilterSummary) and not summary.first:
         return carry_in
     if isinstance(summary, FilterSummary) and summary.chunk is not None:
-        vectors, matrices = map(_own, split(carry_in.reshape(-1, n + n * n), n))
-        _advance(recurrence, summary.chunk, vectors, matrices, (), np.empty(0), 0, False)
-        return join(vectors, matrices).reshape(carry_in.shape)
+        return _advanced(recurrence, summary.chunk, carry_in)
     with np.errstate(all="ignore"):
         if isinstance(summary, SmootherSummary):
             vectors, matrices = before_smoother(summary, *split(carry_in, n))
             fixed = join(summary.r, summary.N)
         else:
-            mean, covariance = _after_first_observation(recurrence, summary, carry_in)
-            vectors, matrices = after_filter(summary, mean, covariance)
+            observed = _after_first_observation(recurrence, summary, carry_in)
+            vectors, matrices = after_filter(summary, *split(observed, n))
             fixed = join(summary.mean, summary.covariance)
     return np.where(summary.is_reset[..., None], fixed, join(vectors, matrices))
 
 
 def _after_first_observation(
     recurrence: StateSpaceRecurrence, summary: FilterSummary, carry_in: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+) -> np.ndarray:
     """Return the states after the first observation of a chunk: the filtered ones."""
     n, (outer, inner, _) = recurrence.n, carry_in.shape
     # Without a transition the predicted state is the filtered one.
     still = [np.eye(n).reshape(1, 1, 1, -1), np.zeros((1, 1, 1, n)), np.zeros((1, 1, 1, n * n))]
     arrays = [*summary.first[:4], *still, *summary.first[_FILTERED:]]
     chunk = Chunk(tuple(arrays), (outer, 1, inner), recurrence.dtype)
-    vectors, matrices = map(_own, split(carry_in.reshape(-1, n + n * n), n))
-    _advance(recurrence, chunk, vectors, matrices, (), np.empty(0), 0, False)
-    return vectors.reshape(outer, inner, n), matrices.reshape(outer, inner, n, n)
+    return _advanced(recurrence, chunk, carry_in)
+
+
+def _advanced(recurrence: StateSpaceRecurrence, chunk: Chunk, carry_in: np.ndarray) -> np.ndarray:
+    """Return the states after a chunk, computed step by step."""
+    columns = carry_in.reshape(-1, 1, carry_in.shape[-1]).copy()
+    _advance(recurrence, chunk, columns, _NOTHING, False)
+    return columns.reshape(carry_in.shape)
 
 
 def _advance(
     recurrence: StateSpaceRecurrence,
     chunk: Chunk,
+    columns: np.ndarray,
+    results: np.ndarray,
+    is_threaded: bool,
+) -> None:
+    """Advance columns of means and covariances, or of r and N, through a chunk."""
+    vectors, matrices = map(_own, split(columns[:, 0], recurrence.n))
+    _advance_states(recurrence, chunk, vectors, matrices, (), results, is_threaded)
+    columns[:, 0] = join(vectors, matrices)
+
+
+def _advance_states(
+    recurrence: StateSpaceRecurrence,
+    chunk: Chunk,
     vectors: np.ndarray,
     matrices: np.ndarray,
     extra: tuple[np.ndarray, ...],
-    results: np.ndarray,
-    width: int,
-    uses_threads: bool,
+    results: np.ndarray = _NOTHING,
+    is_threaded: bool = False,
 ) -> None:
     """Advance states through a chunk, and the arrays `extra` of its summary."""
     n, rows = recurrence.n, len(vectors)
-    is_smoother = recurrence.is_smoother
-    count = _SMOOTHED if is_smoother else _FILTERED
-    flat = [flat_operand(array) for array in chunk.operands]
-    first = 1 if is_smoother else 0
-    operands = tuple([array for array, _ in flat[first:count]])
-    strides = np.array([numbers for _, numbers in flat[first:count]])
-    marks = flat[count] if len(flat) > count else flat_operand(_NO_MARKS)
-    no_numbers = np.zeros((1, 1, 1, n + n * n))
-    initial = flat[count + 1] if len(flat) > count + 1 else flat_operand(no_numbers)
     none = np.empty((0, n, n))
+    arguments: tuple[Any, ...]
+    if recurrence.is_smoother:
+        kernel, flat = advance_smoother, flat_operands(chunk.operands, _SMOOTHED)
+        filtered, operands, marks = flat[:2], flat[2 : 2 * _SMOOTHED], flat[2 * _SMOOTHED :]
+        summary = extra or (none,)
+        writes_sums = recurrence.phase == "sums"
+        arguments = (
+            *filtered, *_stacked(operands), *marks, vectors, matrices, *summary, results,
+            writes_sums,
+        )  # fmt: skip
+    else:
+        kernel, flat = advance_filter, flat_operands(chunk.operands, _FILTERED, n + n * n)
+        operands, resets = flat[: 2 * _FILTERED], flat[2 * _FILTERED :]
+        summary = extra or (none, np.empty((0, n)), none, _NOTHING)
+        width = recurrence.numbers if len(results) else 0
+        arguments = (
+            *_stacked(operands), *resets, vectors, matrices, *summary, results, width,
+        )  # fmt: skip
     sizes = as_lengths((n, recurrence.p), rows * chunk.steps)
 
     def advance(start: int, stop: int) -> None:
-        if is_smoother:
-            (dependence,) = extra or (none,)
-            advance_smoother(
-                *sizes, *flat[0], operands, strides, *marks, vectors, matrices, dependence, results,
-                recurrence.phase == "sums", start, stop, chunk.shape,
-            )  # fmt: skip
-        else:
-            nothing = none, np.empty((0, n)), none, np.empty(0)
-            dependence, eta, information, growth = extra or nothing
-            advance_filter(
-                *sizes, operands, strides, *marks, *initial, vectors, matrices, dependence, eta,
-                information, growth, results, width, start, stop, chunk.shape,
-            )  # fmt: skip
+        kernel(*sizes, *arguments, start, stop, chunk.shape)
 
-    threads = threads_for(rows * chunk.steps * n) if uses_threads else 1
-    run_in_threads([partial(advance, *part) for part in split_range(rows, threads)])
+    call_in_parts(advance, rows, threads_for(rows * chunk.steps * n, is_threaded))
+
+
+def _stacked(operands: list[Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """Return flat operands, and their strides as an array."""
+    return tuple(operands[::2]), np.array(operands[1::2])

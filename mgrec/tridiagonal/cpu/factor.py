@@ -18,7 +18,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel, writable
-from ...engines.cpu.threads import run_in_threads, split_range
+from ...engines.cpu.threads import call_in_parts
 from ..errors import SingularSystemError
 
 # From this number of columns systems are solved side by side: 1,000 took 1.3 ns an unknown, and
@@ -109,7 +109,7 @@ def solve_factored(
     else:
         kernel = partial(solve_one_by_one, lu.parts, lu.is_swapped, (outer, inner), *arguments)
         tasks = rows * columns
-    run_in_threads([partial(kernel, *part) for part in split_range(tasks, threads)])
+    call_in_parts(kernel, tasks, threads)
 
 
 @numba.njit(**INNER)

@@ -66,7 +66,7 @@ def _run(
     sides = (codes[0], queries.offsets), (codes[1], targets.offsets)
     n, m = (side.lengths[chosen] if len(side) > 1 else side.lengths for side in (queries, targets))
     sizes, longest = n * m, (int(n.max()), int(m.max()))
-    threads = threads_for(int(sizes.sum())) if is_threaded else 1
+    threads = threads_for(int(sizes.sum()), is_threaded)
     ends = np.searchsorted(np.cumsum(sizes), np.arange(1, threads) * sizes.sum() / threads)
     calls = [
         partial(align_encoded, scoring, encoding, sides, longest, part, out)

@@ -59,7 +59,7 @@ def determine_loop(
     kernel = _compile_loop(loop.operators, table.dtype, strategy)
     has_floor = loop.floor is not None
     run = partial(kernel, results, *operands, strides, *row_and_column, floor, has_floor)
-    threads = threads_for(table.size) if is_threaded else 1
+    threads = threads_for(table.size, is_threaded)
     for tiles in _independent_tiles(results.shape, threads):
         # One call for all tiles of a thread, and no tuples: numba takes long to find their types.
         tile_table = np.array(tiles, np.intp)

@@ -12,7 +12,12 @@ import numpy as np
 from ....core.contract.kernels import Kernels
 from ....engines.cpu.compilation import writable
 from ....engines.cpu.simd.arithmetic import FOUR_REGISTERS
-from ....engines.cpu.threads import MIN_STEPS_FOR_THREADS, run_in_threads, split_range, thread_count
+from ....engines.cpu.threads import (
+    MIN_STEPS_FOR_THREADS,
+    call_in_parts,
+    run_in_threads,
+    thread_count,
+)
 from ..recurrence import LaidOutGrids, Sweeps
 from .strips import skew, unskew
 from .sweeps import independent_tiles, relax
@@ -57,7 +62,7 @@ def determine_relaxation(
             rhs_grid = None if rhs_grids is None else rhs_grids[k]
             updates[k] = _relax_grid(loop, x[k], rhs_grid, result[k], 1 if is_split else threads)
 
-    _run_on_threads(run, len(indices), threads if is_split else 1)
+    call_in_parts(run, len(indices), threads if is_split else 1)
     return updates
 
 
@@ -70,7 +75,7 @@ def _relax_grid(
         update = strips.sweep(sweeps, loop.tol is not None)
         if loop.tol is not None and update < loop.tol:
             break
-    _run_on_threads(partial(unskew, result, strips.values), len(strips.values), threads)
+    call_in_parts(partial(unskew, result, strips.values), len(strips.values), threads)
     return update
 
 
@@ -84,9 +89,9 @@ def skewed(grid: np.ndarray, threads: int = 1) -> np.ndarray:
     """Return the strips of a grid."""
     strips = np.empty(strips_shape(grid), grid.dtype)
     if grid.flags.c_contiguous:
-        _run_on_threads(partial(skew, writable(grid), strips), len(strips), threads)
+        call_in_parts(partial(skew, writable(grid), strips), len(strips), threads)
     else:
-        _run_on_threads(partial(_skew_copies, grid, strips), len(strips), threads)
+        call_in_parts(partial(_skew_copies, grid, strips), len(strips), threads)
     return strips
 
 
@@ -97,10 +102,6 @@ def _skew_copies(grid: np.ndarray, strips: np.ndarray, start: int, stop: int) ->
         part = strips[first : min(first + _COPIED, stop)]
         rows = grid[first * lanes : (first + len(part)) * lanes]
         skew(np.array(rows, order="C"), part, 0, len(part))
-
-
-def _run_on_threads(kernel: Any, count: int, threads: int) -> None:
-    run_in_threads([partial(kernel, *part) for part in split_range(count, threads)])
 
 
 class Strips:

@@ -130,7 +130,7 @@ def determine_table(
 def _run_on_threads(kernel: Any, shape: tuple[int, ...], is_threaded: bool) -> None:
     """Call a kernel for all images of a batch; few images are split into rows and columns."""
     count, rows, columns = shape
-    threads = threads_for(count * rows * columns // _CELLS_OF_STEP) if is_threaded else 1
+    threads = threads_for(count * rows * columns // _CELLS_OF_STEP, is_threaded)
     if threads == 1 or count >= threads:
         run_in_threads(
             [partial(kernel, part, (0, rows), (0, columns)) for part in split_range(count, threads)]

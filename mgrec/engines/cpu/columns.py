@@ -1,0 +1,89 @@
+"""The phases of element chains, whose kernels advance columns of states step by step.
+
+A chunk is solved with one column of each row: the states before it. It is summarised with several,
+which start from other states, and without results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.chunk import Chunk
+from ...core.contract.elements import ElementChain
+from ...core.contract.kernels import Kernels, Summary, at_once
+from .compilation import writable
+
+NO_MARKS = np.zeros((1, 1, 1, 1), np.uint8)
+
+
+Advance = Callable[[Any, Chunk, np.ndarray, np.ndarray, bool], np.ndarray | None]
+"""``(recurrence, chunk, columns, results, is_threaded) -> scales`` advances the columns in place.
+
+`columns` has the axes (rows, columns, numbers), and `scales` (rows, columns). `results` is flat,
+and empty if none are wanted.
+"""
+
+
+def kernels_of_columns(
+    method: str,
+    advance: Advance,
+    precompute: Callable[[Any, Chunk], Summary],
+    propagate: Callable[[Any, Any, np.ndarray], np.ndarray],
+) -> Kernels:
+    """Return the phases of a chunk, on the calling thread or, for method "threads", on all."""
+
+    def determine(
+        recurrence: ElementChain, chunk: Chunk, carry_in: np.ndarray, result: np.ndarray
+    ) -> np.ndarray:
+        columns = carry_in.reshape(-1, 1, carry_in.shape[-1]).copy()
+        if result.size:
+            advance(recurrence, chunk, columns, result.reshape(-1), method == "threads")
+        return columns.reshape(carry_in.shape)
+
+    return Kernels(determine, at_once(precompute), propagate)
+
+
+def summarise(
+    advance: Advance, recurrence: ElementChain, chunk: Chunk, starts: np.ndarray, marks: int
+) -> tuple[np.ndarray, Any, np.ndarray]:
+    """Return columns (outer, inner, columns, numbers) after a chunk, their scales, and `is_reset`.
+
+    All rows start from `starts` (columns, numbers).
+    """
+    shape = (*chunk.row_shape, *starts.shape)
+    columns = np.broadcast_to(starts, shape).copy().reshape(-1, *starts.shape)
+    results = np.empty(0, recurrence.computed_dtype)
+    scales: Any = advance(recurrence, chunk, columns, results, False)
+    return columns.reshape(shape), scales.reshape(shape[:-1]), is_reset(chunk, marks)
+
+
+def is_reset(chunk: Chunk, marks: int, first: int = 0) -> np.ndarray:
+    """Return whether rows (outer, inner) have a mark at the step `first` or a later one.
+
+    `marks` is the index of the marks among the operands.
+    """
+    operand = chunk.operands[marks] if len(chunk.operands) > marks else NO_MARKS
+    return np.broadcast_to(operand[:, first:].any((1, -1)), chunk.row_shape)
+
+
+def flat_operands(
+    operands: tuple[np.ndarray, ...], marks: int, state_numbers: int = 0
+) -> list[Any]:
+    """Return each operand as a flat array, followed by its strides along (outer, steps, inner).
+
+    Strides count numbers, and are 0 along axes that are broadcast. Without operands from the
+    index `marks` on, marks of 0 are appended, and states of 0 if there are `state_numbers`.
+    """
+    if len(operands) <= marks:
+        states = (np.zeros((1, 1, 1, state_numbers)),) if state_numbers else ()
+        operands = (*operands, NO_MARKS, *states)
+    parts: list[Any] = []
+    for array in operands:
+        sizes = [prod(array.shape[k + 1 :]) for k in range(3)]
+        strides = [size if array.shape[k] > 1 else 0 for k, size in enumerate(sizes)]
+        parts += [writable(array.reshape(-1)), tuple(strides)]
+    return parts
