@@ -20,6 +20,7 @@ from .arguments import as_rows, check
 from .maps import mobius
 from .matrix.arguments import check_matrix_scan
 from .matrix.maps import MatrixMap
+from .matrix.problems import matrix_problem
 
 
 @partial(prepared_function, by_numbers=False)
@@ -277,8 +278,10 @@ def scan(
     array([ 1,  2,  3,  5,  8, 13])
     """
     if isinstance(transfer_map, MatrixMap):
-        return check_matrix_scan(
-            transfer_map, operands, initial, axis, reverse, reset, memory, method, out
+        return matrix_problem(
+            check_matrix_scan(
+                transfer_map, operands, initial, axis, reverse, reset, memory, method, out
+            )
         )
     if not isinstance(transfer_map, TransferMap):
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")

@@ -1,7 +1,5 @@
 """Maps of n states over four pairs of operators."""
 
-from dataclasses import replace
-
 import dask.array as da
 import numpy as np
 import pytest
@@ -9,7 +7,8 @@ from cases import from_gpu, on_gpu
 from internals import divide_among_threads
 
 import mgrec
-from mgrec.scans.matrix.arguments import scalar_problem
+from mgrec.scans.matrix.arguments import MatrixScan
+from mgrec.scans.matrix.problems import scalar_problem
 from mgrec.scans.matrix.scalar_maps import scalar_map, scalar_operands
 from mgrec.solve import solve
 
@@ -123,11 +122,8 @@ def test_problems_of_scalars_have_the_states_of_the_loop(structure):
     matrices, vectors, initial = drawn(matrix_map, 12)
     marks = (np.arange(12) % 5 == 3).astype(np.uint8)
     for reverse in (False, True):
-        problem = scalar_problem(
-            matrix_map, matrices, vectors, initial, 0, reverse, marks, "stream", "auto"
-        )
-        states = solve(replace(problem, to_return_value=lambda results, _: results))
-        states = states[0] if structure == "diagonal" else np.stack(states, axis=-1)
+        scan = MatrixScan(matrix_map, matrices, vectors, initial, (12,), 0, reverse, marks)
+        states = solve(scalar_problem(scan))
         wanted = plain_loop(matrix_map, matrices, vectors, initial, reverse, marks)
         np.testing.assert_allclose(states, wanted, rtol=1e-13, atol=1e-14)
 

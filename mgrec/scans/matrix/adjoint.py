@@ -21,6 +21,7 @@ from ...solve.adjoint import (
 from ...solve.functions import exp, full_like, largest, where
 from ...solve.rules import Rule, broadcast_shapes, common_dtype
 from .. import functions
+from .arguments import check_two_operands
 from .maps import ALGEBRAS, MatrixMap, matrix
 
 
@@ -35,8 +36,7 @@ def matrix_gradients(
     largest terms are equal, and those of others 0. The adjoint is
     λ_i = g_i + J_{i+1}ᵀ·λ_{i+1}.
     """
-    if len(operands) != 2:
-        raise ValueError(f"{matrix_map.name} takes two operands, M and b; got {len(operands)}")
+    check_two_operands(matrix_map, operands)
     _check_structure(matrix_map)
     M, b = (as_operand(name, value) for name, value in zip("Mb", operands, strict=True))
     initial = as_operand("initial", initial)
@@ -114,8 +114,7 @@ def solve_matrices(
     matrix_map: MatrixMap, operands: Sequence[Any], initial: Any, options: dict[str, Any]
 ) -> Any:
     """Call :func:`mgrec.scan` for arrays that torch or jax differentiates."""
-    if len(operands) != 2:
-        raise ValueError(f"{matrix_map.name} takes two operands, M and b; got {len(operands)}")
+    check_two_operands(matrix_map, operands)
     _check_structure(matrix_map)
     if options["axis"] >= 0:
         counts = (len(matrix_map.matrix_shape), 1)

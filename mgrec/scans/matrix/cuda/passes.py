@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import MatrixScan
 from ..maps import MatrixMap
 from .packed import solve_packed
 from .segments import Pass, Solver, print_pass
@@ -14,25 +15,23 @@ _SMALL = 4
 """Most states of a map that a thread keeps in registers."""
 
 
-def solve_on_gpu(
-    matrix_map: MatrixMap, matrices: Any, vectors: Any, initial: Any, shape: tuple[int, ...],
-    axis: int, reverse: bool, marks: Any, dtype: Any,
-) -> Any:  # fmt: skip
+def solve_on_gpu(scan: MatrixScan) -> Any:
     """Return the states (*shape, n) after each step."""
-    n, solver = matrix_map.n, Solver(shape, axis, reverse)
+    matrix_map, n, reverse = scan.matrix_map, scan.matrix_map.n, scan.reverse
+    solver = Solver(scan.shape, scan.axis, reverse)
     operands = [
-        solver.operand(matrices, matrix_map.matrix_shape),
-        solver.operand(vectors, (n,)),
-        solver.state(initial, 1),
-        solver.operand(marks, (), np.uint8),
+        solver.operand(scan.M, matrix_map.matrix_shape),
+        solver.operand(scan.b, (n,)),
+        solver.state(scan.initial, 1),
+        solver.operand(scan.marks, (), np.uint8),
     ]
-    (m, _), (b, _), (before, _) = operands[:3]
-    states, (outer, steps, inner) = solver.empty(dtype, n), solver.shape
-    if marks is None and inner == 1 and matrix_map.structure == "general":
+    (M, _), (b, _), (before, _) = operands[:3]
+    states, (outer, steps, inner) = solver.empty(scan.dtype, n), solver.shape
+    if scan.marks is None and inner == 1 and matrix_map.structure == "general":
         rows = states.reshape(outer, steps, n)
-        if solve_packed(matrix_map, m, b, before, rows, reverse):
+        if solve_packed(matrix_map, M, b, before, rows, reverse):
             return states
-    solver.solve(matrix_pass(matrix_map, m, b, reverse, dtype), operands, [states, None])
+    solver.solve(matrix_pass(matrix_map, M, b, reverse, scan.dtype), operands, [states, None])
     return states
 
 
