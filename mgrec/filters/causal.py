@@ -20,7 +20,15 @@ from .varying.arguments import check_varying, varies, without_numbers
 
 @partial(prepared_function, by_value=("b", "a"))
 def lfilter(
-    b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None, *, reset: Any = None, out: Any = None
+    b: Any,
+    a: Any,
+    x: Any,
+    axis: int = -1,
+    zi: Any = None,
+    *,
+    form: str = "transposed",
+    reset: Any = None,
+    out: Any = None,
 ) -> Problem | Composed:
     """Filter data along an axis with a rational transfer function.
 
@@ -112,11 +120,8 @@ def lfilter(
     >>> lfilter([1.0], [[1.0, -0.5], [1.0, -0.25], [1.0, 0.0]], [1.0, 0.0, 0.0])
     array([1.   , 0.5  , 0.125])
     """
-    if varies(b, a):
-        varying = check_varying(b, a, x, axis, zi, reset, out)
-        if isinstance(varying, Composed):
-            return varying
-        return without_numbers(_with_final_states(varying, False), out)
+    if varies(b, a) or not (type(form) is str and form == "transposed"):
+        return filtered_in_time(b, a, x, axis, zi, form, reset=reset, out=out)
     return _segmented(check_polynomials(b, a, x, axis, zi, out), reset, is_sections=False)
 
 
@@ -182,6 +187,17 @@ def sosfilt(
     """
     problem = check_sections(sos, x, axis, without_empty_chunks(zi), out)
     return _segmented(problem, reset, is_sections=True)
+
+
+def filtered_in_time(
+    b: Any, a: Any, x: Any, axis: int, zi: Any, form: str, *, reset: Any = None, out: Any = None,
+    reverse: bool = False,
+) -> Problem | Composed:  # fmt: skip
+    """Return the problem of a filter whose coefficients vary, also from the last step to the first."""
+    varying = check_varying(b, a, x, axis, zi, form, reset, out, reverse)
+    if isinstance(varying, Composed):
+        return varying
+    return without_numbers(_with_final_states(varying, False), out)
 
 
 def _segmented(problem: Problem, reset: Any, is_sections: bool) -> Problem:

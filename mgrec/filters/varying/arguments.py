@@ -11,17 +11,17 @@ from ...core.arrays.array_types import cast, check_same_device, is_lazy
 from ...core.arrays.chunk import move_axis
 from ...core.arrays.elements import merge_numbers
 from ...core.arrays.resets import as_reset
-from ...core.arrays.validation import as_any_array, as_axis, check_dtype, check_out
-from ...core.backends import common_backend
+from ...core.arrays.validation import as_any_array, as_axis, check_dtype, check_out, is_one_of
 from ...core.contract.elements import varying_operand
 from ...core.contract.problem import Composed, Problem
 from ...scans.matrix.arguments import along_rows, is_in_gpu_memory
-from ...scans.matrix.maps import LARGEST
 from ..arguments import as_signal, as_states, result_dtype
 from .cuda.passes import solve_on_gpu
 from .recurrence import VaryingFilter
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+FORMS = ("transposed", "direct")
+LARGEST_ORDER = 64
 
 
 def varies(b: Any, a: Any) -> bool:
@@ -35,16 +35,19 @@ def varies(b: Any, a: Any) -> bool:
 
 
 def check_varying(
-    b: Any, a: Any, x: Any, axis: Any, zi: Any, reset: Any, out: Any
-) -> Problem | Composed:
+    b: Any, a: Any, x: Any, axis: Any, zi: Any, form: Any, reset: Any, out: Any,
+    reverse: bool = False,
+) -> Problem | Composed:  # fmt: skip
     """Return the problem of ``lfilter`` with coefficients that vary, validated."""
+    if not is_one_of(form, FORMS):
+        raise ValueError(f"form must be 'transposed' or 'direct'; got {form!r}")
     x = as_signal(x)
     axis = as_axis(axis, x.shape)
     b, a = (_as_coefficients(name, c, x, axis) for name, c in (("b", b), ("a", a)))
     order = max(b.shape[-1], a.shape[-1]) - 1
-    if not 1 <= order <= LARGEST:
+    if not 1 <= order <= LARGEST_ORDER:
         raise ValueError(
-            f"the order of coefficients that vary must be from 1 to {LARGEST}; got {order}"
+            f"the order of coefficients that vary must be from 1 to {LARGEST_ORDER}; got {order}"
         )
     in_time = [(name, c) for name, c in (("b", b), ("a", a)) if set(c.shape[:-1]) != {1}]
     resets = [] if reset is None else [("reset", reset)]
@@ -52,46 +55,44 @@ def check_varying(
     if zi is not None:
         zi = as_states(zi, x, (*x.shape[:axis], order, *x.shape[axis + 1 :]), fixed=(axis,))
     dtype = result_dtype(b, a, x, zi)
-    if dtype.kind == "c":
-        raise NotImplementedError(
-            "coefficients that vary, and the signal, must be real; filter the real and the "
-            "imaginary part of a complex signal"
-        )
     if x.dtype.char in "?e":
         x = cast(x, _FLOAT32)
-    b, a = (cast(c, _FLOAT64) if c.dtype.char not in "fd" else c for c in (b, a))
-    marks = None if reset is None else as_reset(reset, x.shape, axis, False)
+    b, a = (cast(c, _FLOAT64) if c.dtype.char not in "fdFD" else c for c in (b, a))
+    marks = None if reset is None else as_reset(reset, x.shape, axis, reverse)
     results = () if any(map(is_lazy, (x, b, a))) else check_out(out, x.shape, dtype, [x, b, a])
-    if is_in_gpu_memory([x, b, a]):
-        return Composed("lfilter", lambda: solve_on_gpu(b, a, x, axis, zi, marks, dtype, results))
-    if not common_backend([x, b, a]).is_host:
-        raise NotImplementedError(
-            "there are no kernels of coefficients that vary for Dask arrays of CuPy arrays yet: "
-            "move their chunks to host memory with cupy.asnumpy"
-        )
-    arrays = [x[..., None], merge_numbers(b, 1), merge_numbers(a, 1)]
-    states = None if zi is None else cast(move_axis(zi, axis, 0), _FLOAT64)
-    if marks is not None:
-        rows = np.zeros(order) if states is None else move_axis(states, 0, -1)
-        arrays += [marks[..., None], along_rows(rows, x.shape, axis)]
     recurrence = VaryingFilter(
         dtype=dtype,
         result_dtype=dtype,
-        varying=tuple([varying_operand(array, x.shape) for array in arrays]),
-        block_dtypes=tuple([array.dtype for array in arrays]),
+        varying=(),
+        block_dtypes=(),
         axis=axis,
-        state_dtype=_FLOAT64,
+        reverse=reverse,
+        state_dtype=np.result_type(dtype, _FLOAT64),
         state_shape=(order,),
         states=order,
         returns_final_state=zi is not None,
         counts=(b.shape[-1], a.shape[-1]),
+        form=form,
         numbers=1,
-        state_numbers=order,
+        state_numbers=order * (1 + (dtype.kind == "c")),
     )
+    states = None if zi is None else cast(move_axis(zi, axis, -1), recurrence.state_dtype)
+    if is_in_gpu_memory([x, b, a]):
+        return Composed(
+            "lfilter", lambda: solve_on_gpu(recurrence, b, a, x, states, marks, results)
+        )
+    arrays = [x[..., None], merge_numbers(b, 1), merge_numbers(a, 1)]
+    if marks is not None:
+        rows = np.zeros(order, recurrence.state_dtype) if states is None else states
+        arrays += [marks[..., None], along_rows(rows, x.shape, axis)]
     return Problem(
-        recurrence,
+        replace(
+            recurrence,
+            varying=tuple([varying_operand(array, x.shape) for array in arrays]),
+            block_dtypes=tuple([array.dtype for array in arrays]),
+        ),
         tuple(arrays),
-        () if states is None else (states[..., None],),
+        () if states is None else (move_axis(states, -1, 0)[..., None],),
         (*x.shape, 1),
         out=results[0][..., None] if results else out,
     )

@@ -22,7 +22,7 @@ def kernels(method: str) -> Kernels:
 
 def precompute(recurrence: VaryingFilter, chunk: Chunk) -> MatrixSummary:
     """Return the summary of a chunk."""
-    starts = np.eye(recurrence.order + 1, recurrence.order)
+    starts = np.eye(recurrence.state_numbers + 1, recurrence.state_numbers)
     return MatrixSummary(*summarise(_advance, recurrence, chunk, starts, _MARKS))
 
 
@@ -35,14 +35,17 @@ def _advance(
 ) -> np.ndarray:
     """Advance states through a chunk, and return the exponents of their columns."""
     rows, order = len(states), recurrence.order
-    exponents = np.zeros(states.shape[:2], np.int64)
-    operands, kernel = (
-        flat_operands(chunk.operands, _MARKS, order),
-        advance_columns(recurrence.counts),
-    )
+    exponents, failed = np.zeros(states.shape[:2], np.int64), np.zeros(1, bool)
+    states = states.view(recurrence.state_dtype)
+    operands = flat_operands(chunk.operands, _MARKS, order)
+    kernel = advance_columns(recurrence.counts, recurrence.form, states.dtype.kind == "c")
 
     def advance(start: int, stop: int) -> None:
-        kernel(*operands, states, exponents, outputs, start, stop, chunk.shape)
+        kernel(
+            *operands, states, exponents, outputs, start, stop, chunk.shape, chunk.reverse, failed
+        )
 
     call_in_parts(advance, rows, threads_for(rows * chunk.steps * order, is_threaded))
+    if failed[0]:
+        raise ValueError("a[..., 0] must not be 0 at any step: the filter would need later samples")
     return exponents

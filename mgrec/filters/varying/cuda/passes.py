@@ -2,30 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ....core.arrays.chunk import move_axis
+from ....core.arrays.chunk import as_contiguous, move_axis
 from ....engines.cuda.device import on_device
 from ....scans.matrix.cuda.segments import Pass, Solver, print_pass
+from ..recurrence import VaryingFilter
 
 _SMALL = 4
-"""Largest order whose maps a thread summarises alone."""
+"""Largest number of states whose maps a thread summarises alone."""
 _UNROLLED = 16
 
 
+def read_dtype(arrays: Sequence[Any]) -> np.dtype[Any]:
+    """Return the dtype in which kernels read x, b and a: a narrow one if all three are narrow."""
+    dtype = np.result_type(*[array.dtype for array in arrays])
+    return dtype if dtype.char in "fF" else np.result_type(dtype, np.float64)
+
+
+def filter_pass(recurrence: VaryingFilter, read: np.dtype[Any]) -> Pass:
+    """Return the pass of a filter, whose operands have one dtype."""
+    n, (taps, poles) = recurrence.state_numbers, recurrence.counts
+    is_small = int(n <= _SMALL)
+    flags = {
+        "ALGEBRA": 0,
+        "REVERSE": recurrence.reverse,
+        "SUMMARY_LANES": is_small,
+        "TAPS": taps,
+        "POLES": poles,
+        "ORDER": recurrence.order,
+        "IS_DIRECT": recurrence.form == "direct",
+    }
+    written = np.dtype(recurrence.dtype.char.lower())
+    text = print_pass(
+        "filters/varying/cuda/filter", n, _UNROLLED, tuple(flags.items()), written, read
+    )
+    return Pass(text, (n + 1) * n + n + 1, n, n + 1, summary_lanes=is_small)
+
+
 def solve_on_gpu(
-    b: Any, a: Any, x: Any, axis: int, zi: Any, marks: Any, dtype: Any, out: tuple[Any, ...]
+    recurrence: VaryingFilter, b: Any, a: Any, x: Any, zi: Any, marks: Any, out: tuple[Any, ...]
 ) -> Any:
-    """Return the outputs, and the states after them if there are states `zi`."""
+    """Return the outputs, and the states after them if there are states `zi` (*rows, order)."""
     import cupy
 
-    solver, taps, poles = Solver(x.shape, axis), b.shape[-1], a.shape[-1]
-    order = max(taps, poles) - 1
-    before = np.zeros(order) if zi is None else move_axis(zi, axis, -1)
-    is_narrow = all(array.dtype == np.float32 for array in (b, a, x))
-    read = np.dtype(np.float32 if is_narrow else np.float64)
+    axis, read = recurrence.axis, read_dtype((b, a, x))
+    solver = Solver(x.shape, axis, recurrence.reverse)
+    taps, poles = recurrence.counts
+    before = np.zeros(recurrence.state_numbers) if zi is None else as_numbers(zi)
     operands = [
         solver.operand(b, (taps,), read),
         solver.operand(a, (poles,), read),
@@ -33,18 +60,19 @@ def solve_on_gpu(
         solver.state(before, 1),
         solver.operand(marks, (), np.uint8),
     ]
-    y = out[0] if out else solver.empty(dtype)
+    y = out[0] if out else solver.empty(recurrence.dtype)
     last = None
     if zi is not None:
-        rows = (*x.shape[:axis], *x.shape[axis + 1 :], order)
-        last = cupy.empty(rows, np.float64)
+        rows = x.shape[:axis] + x.shape[axis + 1 :]
+        last = cupy.empty((*rows, recurrence.state_numbers), np.float64)
         last[...] = on_device(before)
-    is_small = int(order <= _SMALL)
-    flags = {"ALGEBRA": 0, "REVERSE": 0, "SUMMARY_LANES": is_small, "TAPS": taps, "POLES": poles}
-    text = print_pass(
-        "filters/varying/cuda/filter", order, _UNROLLED, tuple(flags.items()), dtype, read
-    )
-    numbers = (order + 1) * order + order + 1
-    solved = Pass(text, numbers, order, order + 1, summary_lanes=is_small)
-    solver.solve(solved, operands, [y, last])
-    return y if last is None else (y, move_axis(last.astype(dtype), -1, axis))
+    solver.solve(filter_pass(recurrence, read), operands, [y, last])
+    if last is None:
+        return y
+    states = last.view(recurrence.state_dtype).astype(recurrence.dtype)
+    return y, move_axis(states, -1, axis)
+
+
+def as_numbers(states: Any) -> Any:
+    """Return states (..., order) as numbers of float64; complex ones are pairs."""
+    return states if states.dtype.kind == "f" else as_contiguous(states).view(np.float64)

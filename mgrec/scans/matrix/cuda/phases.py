@@ -10,6 +10,7 @@ import numpy as np
 from ....core.arrays.chunk import Chunk
 from ....core.contract.kernels import Kernels
 from ....engines.cuda.device import on_device
+from ..maps import MatrixMap
 from ..recurrence import MatrixRecurrence, MatrixSummary, propagate
 from .passes import matrix_pass
 from .segments import Operand, Pass, Solver
@@ -32,22 +33,22 @@ def determine(
 def precompute(recurrence: MatrixRecurrence, chunk: Chunk) -> Callable[[], MatrixSummary]:
     """Launch the summary of a chunk; the returned function waits for it."""
     solver, operands, solved = _laid_out(recurrence, chunk, recurrence.dtype)
-    wait_for_maps = solver.summarise(solved, operands, [None, None])
-    matrix_map, rows = recurrence.matrix_map, chunk.row_shape
+    wait_for_maps, rows = solver.summarise(solved, operands, [None, None]), chunk.row_shape
+    return lambda: as_summary(wait_for_maps(), recurrence.matrix_map, rows)
+
+
+def as_summary(maps: np.ndarray, matrix_map: MatrixMap, rows: tuple[int, ...]) -> MatrixSummary:
+    """Return the summary of a chunk from the maps of its rows: see ``struct Map``."""
     n = matrix_map.n
-
-    def wait() -> MatrixSummary:
-        images, power, starts = np.split(wait_for_maps(), np.cumsum([(n + 1) * n, n]), axis=1)
-        is_reset = starts[:, 0] != 0
-        # They do not count, and inf or nan in them would.
-        images[is_reset, : n * n] = matrix_map.one
-        # The power of a unit vector whose image is 0 is below all others.
-        exponents = np.pad(power, ((0, 0), (0, 1))).clip(-1e9, 1e9).astype(np.int64)
-        return MatrixSummary(
-            images.reshape(*rows, n + 1, n), exponents.reshape(*rows, n + 1), is_reset.reshape(rows)
-        )
-
-    return wait
+    images, power, starts = np.split(maps, np.cumsum([(n + 1) * n, n]), axis=1)
+    is_reset = starts[:, 0] != 0
+    # They do not count, and inf or nan in them would.
+    images[is_reset, : n * n] = matrix_map.one
+    # The power of a unit vector whose image is 0 is below all others.
+    exponents = np.pad(power, ((0, 0), (0, 1))).clip(-1e9, 1e9).astype(np.int64)
+    return MatrixSummary(
+        images.reshape(*rows, n + 1, n), exponents.reshape(*rows, n + 1), is_reset.reshape(rows)
+    )
 
 
 def _laid_out(
