@@ -1,7 +1,7 @@
 # As in the stub of mgrec, functions have overloads for NumPy arrays and for arrays of another type.
 # fmt: off
 
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from numpy.typing import NDArray
 
@@ -11,26 +11,27 @@ from .filters.causal import sosfilt_zi as sosfilt_zi
 from .types import FilterMethod, Kind, Numbers, Padding, Statistic
 
 A = TypeVar("A", bound=Kind)
+_Form = Literal["transposed", "direct"]
 
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: Numbers, axis: int = -1, zi: None = None, *,
-    reset: Any = None, out: NDArray[Any] | None = None
+    form: _Form = "transposed", reset: Any = None, out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: Numbers, axis: int = -1, *, zi: Numbers,
-    reset: Any = None, out: NDArray[Any] | None = None
+    form: _Form = "transposed", reset: Any = None, out: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int = -1, zi: None = None, *,
-    reset: Any = None, out: A | None = None
+    form: _Form = "transposed", reset: Any = None, out: A | None = None
 ) -> A: ...
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int = -1, *, zi: Numbers | A,
-    reset: Any = None, out: A | None = None
+    form: _Form = "transposed", reset: Any = None, out: A | None = None
 ) -> tuple[A, Any]: ...
 @overload
 def sosfilt(

@@ -47,9 +47,10 @@ def lfilter(
     axis : int, optional
         Axis along which to filter. The default is the last.
     zi : array_like, CuPy or dask.array.Array, optional
-        States before the first sample, as ``lfilter_zi`` and ``lfiltic`` return them. They have the
-        shape of `x` with max(len(a), len(b)) − 1 along `axis`; other axes may have length 1. The
-        default is 0.
+        States before the first sample, by default 0, as ``lfilter_zi`` and ``lfiltic`` return them:
+        the shape of `x` with max(len(a), len(b)) − 1 along `axis`; other axes may have length 1.
+    form : {"transposed", "direct"}, optional
+        Form of a filter whose coefficients vary. See :ref:`guide-varying`.
     reset : array_like, optional
         Mask or labels that divide the axis into segments. Each segment is filtered as by a call of
         its own, from the states `zi`. See :ref:`guide-reset`.
@@ -70,13 +71,13 @@ def lfilter(
     Raises
     ------
     NotImplementedError
-        If the signal and the coefficients are integers, as in SciPy. If coefficients vary, also for
-        complex numbers, float16, and Dask arrays of CuPy arrays.
+        If all arrays are of integers, as in SciPy, or of float16 and the coefficients vary.
     TypeError
         If an array is masked, its dtype is not numeric with at most 64 bits a component, or `out`
         has the wrong array type or is given for a Dask array.
     ValueError
-        If a[0] is 0, or shapes do not match, that of `out` included.
+        If a[0] is 0, or shapes do not match, that of `out` included. Where coefficients vary on a
+        GPU, a_0 is not tested.
     RuntimeError
         If a CUDA graph is being captured: the kernels share memory that belongs to one call.
 
@@ -193,7 +194,7 @@ def filtered_in_time(
     b: Any, a: Any, x: Any, axis: int, zi: Any, form: str, *, reset: Any = None, out: Any = None,
     reverse: bool = False,
 ) -> Problem | Composed:  # fmt: skip
-    """Return the problem of a filter whose coefficients vary, also from the last step to the first."""
+    """Return the problem of a filter whose coefficients vary, in either direction."""
     varying = check_varying(b, a, x, axis, zi, form, reset, out, reverse)
     if isinstance(varying, Composed):
         return varying

@@ -208,10 +208,11 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
             initial=on_gpu(2),
         ),
         *(
-            lambda dtype=dtype, order=order: lfilter(
-                on_gpu((100, order + 1), dtype), [1.0, 0.5], on_gpu(100, dtype), zi=on_gpu(order)
+            lambda dtype=dtype, order=order, form=form: lfilter(
+                on_gpu((100, order + 1), dtype), [1.0, 0.5], on_gpu(100, dtype), zi=on_gpu(order),
+                form=form,
             )
-            for dtype in FLOATS for order in (2, 5)
+            for dtype in NUMBERS for order in (2, 5) for form in ("transposed", "direct")
         ),
     ],
     "chunks": [

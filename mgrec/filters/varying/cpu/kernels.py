@@ -81,27 +81,25 @@ def _step(
         return read(array, index) / gain if has_gain else read(array, index)
 
     @numba.njit(**INNER)
-    def step_transposed(
-        z: Any, state: Any, sample: Any, b: Any, at_b: int, a: Any, at_a: int
-    ) -> Any:
+    def step_transposed(z: Any, state: Any, x_n: Any, b: Any, at_b: int, a: Any, at_a: int) -> Any:
         gain = read(a, at_a)
         w = item(z, state, 0)
         if not is_unit:
-            w += coefficient(b, at_b, gain) * sample
+            w += coefficient(b, at_b, gain) * x_n
         for k in range(order):
             # Without a signal the state keeps its sign of zero, and taps of inf do not matter.
             total = item(z, state, k + 1) if k + 1 < order else zero
             if not is_unit:
-                term = (coefficient(b, at_b + k + 1, gain) if k + 1 < taps else zero) * sample
+                term = (coefficient(b, at_b + k + 1, gain) if k + 1 < taps else zero) * x_n
                 total = total + term if k + 1 < order else term
             pole = coefficient(a, at_a + k + 1, gain) if k + 1 < poles else zero
             z = with_item(z, state, k, total - pole * w)
         return w, z
 
     @numba.njit(**INNER)
-    def step_direct(z: Any, state: Any, sample: Any, b: Any, at_b: int, a: Any, at_a: int) -> Any:
+    def step_direct(z: Any, state: Any, x_n: Any, b: Any, at_b: int, a: Any, at_a: int) -> Any:
         gain = read(a, at_a)
-        w = zero if is_unit else sample
+        w = zero if is_unit else x_n
         # The latest state last: the others are known before the step before this one ends.
         for k in range(poles - 1, 0, -1):
             w -= coefficient(a, at_a + k, gain) * item(z, state, k - 1)
@@ -134,26 +132,26 @@ def _advance_row(counts: tuple[int, int], form: str, is_complex: bool, is_unit: 
     @numba.njit(**INNER)
     def advance_row(
         x: Any, b: Any, a: Any, marks: Any, initial: Any, places: Any, strides: Any, state: Any,
-        exponent: int, y: Any, begin: int, end: int, failed: Any,
+        exponent: int, y: Any, block_start: int, block_end: int, failed: Any,
     ) -> int:  # fmt: skip
         z = zeros
         for k in range(order):
             z = with_item(z, state, k, state[k])
-        for step in range(begin, end):
+        for step in range(block_start, block_end):
             if marks[np.uintp(places[3] + step * strides[3])]:
                 for k in range(order):
                     first = zero if is_unit else read(initial, places[4] + k)
                     z = with_item(z, state, k, first)
             at_b, at_a = places[1] + step * strides[1], places[2] + step * strides[2]
-            sample = read(x, places[0] + step * strides[0])
+            x_n = read(x, places[0] + step * strides[0])
             gain = read(a, at_a)
             if gain == 1.0:
-                w, z = plain_step(z, state, sample, b, at_b, a, at_a)
+                w, z = plain_step(z, state, x_n, b, at_b, a, at_a)
             elif gain == 0.0:
                 failed[0] = True
                 return exponent
             else:
-                w, z = step_with_gain(z, state, sample, b, at_b, a, at_a)
+                w, z = step_with_gain(z, state, x_n, b, at_b, a, at_a)
             if is_unit:
                 for k in range(order):
                     state[k] = item(z, state, k)
@@ -196,8 +194,8 @@ def advance_columns(counts: tuple[int, int], form: str, is_complex: bool) -> Any
             sign * x_strides[1], sign * b_strides[1], sign * a_strides[1], sign * mark_strides[1],
             0, sign * inner,
         )  # fmt: skip
-        for begin in range(0, steps, _BLOCK):
-            end = min(begin + _BLOCK, steps)
+        for block_start in range(0, steps, _BLOCK):
+            block_end = min(block_start + _BLOCK, steps)
             for row in range(start, stop):
                 i, j = row // inner, row % inner
                 places = (
@@ -211,11 +209,11 @@ def advance_columns(counts: tuple[int, int], form: str, is_complex: bool) -> Any
                 for column in range(columns - 1):
                     exponents[row, column] = advance_unit(
                         x, b, a, marks, initial, places, strides, states[row, column],
-                        exponents[row, column], y, begin, end, failed,
+                        exponents[row, column], y, block_start, block_end, failed,
                     )  # fmt: skip
                 advance_row(
                     x, b, a, marks, initial, places, strides, states[row, columns - 1], 0, y,
-                    begin, end, failed,
+                    block_start, block_end, failed,
                 )  # fmt: skip
 
     return compile_kernel(advance, "varying-filter", str((counts, form, is_complex)))

@@ -23,9 +23,7 @@ def kernels(method: str) -> Kernels:
     return Kernels(determine, precompute, propagate)
 
 
-def determine(
-    recurrence: VaryingFilter, chunk: Chunk, carry_in: np.ndarray, result: Any
-) -> None:
+def determine(recurrence: VaryingFilter, chunk: Chunk, carry_in: np.ndarray, result: Any) -> None:
     """Write the outputs to `result` (outer, steps, inner)."""
     solver, operands, solved = _laid_out(recurrence, chunk)
     states = carry_in.reshape(-1, recurrence.state_numbers)
