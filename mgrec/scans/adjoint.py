@@ -19,6 +19,7 @@ from ..solve.adjoint import (
     adjoint_function,
     along,
     as_operand,
+    at_start,
     conj,
     part,
     selected,
@@ -113,8 +114,8 @@ def linear_recurrence(
         grad_s = sum_to(times_shifted(adjoint, w, axis, -forward, edge), operands[0])
     if "initial" in names:
         first_s = conj(s) if axis_of_s is None else part(conj(s), axis_of_s, *first)
-        row = (first_s * part(adjoint, axis, *first))[(slice(None),) * axis + (0,)]
-        grad_initial = sum_to(row, operands[2])
+        of_first = at_start(first_s * part(adjoint, axis, *first), axis, 1)
+        grad_initial = sum_to(of_first, operands[2])
     return grad_s, sum_to(adjoint, operands[1]) if "t" in names else None, grad_initial
 
 

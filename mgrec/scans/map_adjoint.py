@@ -14,6 +14,7 @@ from ..core.arrays.validation import as_axis, as_flag
 from ..solve.adjoint import (
     adjoint_function,
     as_operand,
+    at_start,
     selected,
     shifted,
     sum_to,
@@ -154,8 +155,10 @@ def scan(
     ]
     if "initial" not in wanted:
         return *gradients, None
-    row = (slice(None),) * axis + (0 if forward == 1 else -1,)
-    of_firsts = tuple([sum_to(g[row], first) for g, first in zip(of_before, firsts, strict=True)])
+    of_firsts = tuple([
+        sum_to(at_start(values, axis, forward), first)
+        for values, first in zip(of_before, firsts, strict=True)
+    ])  # fmt: skip
     return *gradients, of_firsts if is_several else of_firsts[0]
 
 
@@ -289,8 +292,9 @@ def rational_recurrence(
         sum_to(of_coefficients[name], value) if name in wanted else None
         for name, value in zip(named, coefficients, strict=True)
     ]
-    row = (slice(None),) * axis + (0 if forward == 1 else -1,)
-    return *gradients, sum_to(of_before[row], initial) if "initial" in wanted else None
+    if "initial" not in wanted:
+        return *gradients, None
+    return *gradients, sum_to(at_start(of_before, axis, forward), initial)
 
 
 def _checked_coefficients(named: dict[str, Any]) -> list[Any]:

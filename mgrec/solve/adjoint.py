@@ -119,6 +119,16 @@ def part(values: Any, axis: int, start: int | None, stop: int | None) -> Any:
     return values[(slice(None),) * axis + (slice(start, stop),)]
 
 
+def at_start(values: Any, axis: int, forward: int) -> Any:
+    """Return the elements of the first step, or of the last one if `forward` is -1.
+
+    They are 0 if there are no steps.
+    """
+    if not values.shape[axis]:
+        return values.sum(axis)
+    return values[(slice(None),) * axis + (0 if forward == 1 else -1,)]
+
+
 def shifted(values: Any, axis: int, step: int, edge: Any = None) -> Any:
     """Return the element `step` (1 or -1) further along an axis, for each element.
 

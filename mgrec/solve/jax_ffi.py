@@ -9,6 +9,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
 from functools import cache
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,6 +157,8 @@ def _stream(api: _Api, context: int) -> int:
 
 def host_array(memory: Memory) -> np.ndarray:
     """Return memory of the host as an array."""
-    size = int(np.prod(memory.shape)) * memory.dtype.itemsize
-    data: Any = (ctypes.c_byte * size).from_address(memory.address) if size else b""
+    size = prod(memory.shape) * memory.dtype.itemsize
+    if not size:
+        return np.empty(memory.shape, memory.dtype)
+    data: Any = (ctypes.c_byte * size).from_address(memory.address)
     return np.frombuffer(data, memory.dtype).reshape(memory.shape)

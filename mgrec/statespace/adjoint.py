@@ -217,7 +217,9 @@ def _gradients_of_steps(
         of_obs_cov = np.where(both, 0.5 * (_outer(u) - information), 0.0)
         of_transition = r[..., None] * smoothed[..., None, :] - later
     parts = (u[..., None], of_design, of_obs_cov, of_transition)
-    return np.concatenate([part.reshape(*u.shape[:-1], -1) for part in parts], axis=-1)
+    widths = [prod(part.shape[u.ndim - 1 :]) for part in parts]
+    vectors = [part.reshape(*u.shape[:-1], n) for part, n in zip(parts, widths, strict=True)]
+    return np.concatenate(vectors, axis=-1)
 
 
 def _apply(matrices: Any, vectors: Any) -> Any:

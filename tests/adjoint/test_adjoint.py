@@ -235,8 +235,30 @@ def test_derivatives_that_do_not_fit():
 
 def test_empty_arrays():
     empty = np.ones((2, 0))
-    found = adjoint.linear_recurrence(empty, empty, empty, empty, np.ones(2), of=("s", "t"))
-    assert [gradient.shape for gradient in found[:2]] == [(2, 0), (2, 0)]
+    found = adjoint.linear_recurrence(empty, empty, empty, empty, np.ones(2))
+    assert [gradient.shape for gradient in found] == [(2, 0), (2, 0), (2,)]
+    np.testing.assert_array_equal(found[2], 0)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("chunks", [None, -1])
+def test_gradients_of_states_before_no_steps(chunks):
+    empty, vectors, matrices = np.ones((2, 0)), np.ones((0, 2)), np.ones((0, 2, 2))
+    if chunks is not None:
+        empty, vectors, matrices = map(da.from_array, (empty, vectors, matrices))
+    of_rational = adjoint.rational_recurrence(empty, empty, 1.0, empty, 0.0, 2.0, np.ones(2))
+    of_queue = adjoint.scan(empty, empty, mgrec.maps.max_plus, empty, 0.0, initial=np.ones(2))
+    of_matrix = adjoint.scan(
+        vectors, vectors, mgrec.maps.matrix(2), matrices, vectors, initial=np.ones(2)
+    )
+    for found in (of_rational, of_queue, of_matrix):
+        np.testing.assert_array_equal(found[-1], np.zeros(2))
+    one = np.ones((1, 1))
+    found = adjoint.statespace_log_likelihood(
+        1.0, vectors[:, :1], one, one, one, one, initial_state=[0.0], initial_state_cov=one
+    )
+    for gradient in found[1:7]:
+        np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
 
 
 def test_structures_and_coefficients_without_gradients_are_refused():

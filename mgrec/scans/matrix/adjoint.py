@@ -12,6 +12,7 @@ from ...core.arrays.validation import as_axis, as_flag
 from ...solve.adjoint import (
     adjoint_function,
     as_operand,
+    at_start,
     part,
     selected,
     shifted,
@@ -71,7 +72,7 @@ def matrix_gradients(
         of_first = part(adjoint, axis, *first)
         matrices = transposed if is_constant else part(transposed, axis_of_slopes, *first)
         row = (matrices * of_first[..., None, :]).sum(-1) if is_general else matrices * of_first
-        grad_initial = sum_to(row[(slice(None),) * axis + (0,)], initial)
+        grad_initial = sum_to(at_start(row, axis, 1), initial)
     return grad_matrices, grad_vectors, grad_initial
 
 
