@@ -141,7 +141,8 @@ def common_dtype(*arrays: Any) -> np.dtype[Any]:
     """
     pairs = [(numpy_dtype(array), array.ndim) for array in arrays if array is not None]
     if any(is_narrow(dtype) for dtype, _ in pairs):
-        pairs = [(dtype, ndim) for dtype, ndim in pairs if ndim or dtype.kind == "c"]
+        kept = [(dtype, ndim) for dtype, ndim in pairs if ndim or dtype.kind == "c"]
+        pairs = kept or pairs
     return result_type([dtype for dtype, _ in pairs])
 
 

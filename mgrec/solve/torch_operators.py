@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..core.arrays.interop import library_of, to_native
+from ..core.arrays.interop import has_tangent, library_of, result_converter, to_native
 from ..core.arrays.narrow import has_bfloat16, is_bfloat16
+from ..core.arrays.validation import as_any_array
 from .rules import Redirect, Rule, numpy_dtype, rules
 
 _HAS_BFLOAT16 = has_bfloat16()
@@ -81,7 +82,11 @@ def call(operator: Operator | Redirect, operands: Sequence[Any], options: dict[s
     is_cast = not (rule.takes_bfloat16 and _HAS_BFLOAT16)
     for key in rule.names:
         arguments[key] = _as_tensor(arguments[key], wide, is_cast)
-    is_traced = torch.compiler.is_compiling() or any(map(_is_transformed, tensors))
+    is_compiled = torch.compiler.is_compiling()
+    if not is_compiled and any(map(has_tangent, tensors)):
+        # torch would drop the tangent.
+        raise NotImplementedError(f"{rule.function.__name__} has no derivatives in forward mode")
+    is_traced = is_compiled or any(map(_is_transformed, tensors))
     function = operator.pair.traced if is_traced else operator.pair.eager
     results = function(*arguments.values())
     if dtype == torch.bfloat16 and not results[0].is_complex():
@@ -100,7 +105,11 @@ def _as_tensor(value: Any, dtype: Any, is_cast: bool) -> Any:
         return value
     if isinstance(value, (int, float, complex)):
         return torch.zeros((), dtype=dtype) + value
-    return torch.as_tensor(np.asarray(value))
+    if torch.compiler.is_compiling():
+        return torch.as_tensor(np.asarray(value))
+    # DLPack copies what torch does not take: other byte orders, negative strides.
+    tensor = torch.empty(0)
+    return result_converter([tensor], [tensor])(as_any_array("an operand", value))
 
 
 def _define(rule: Rule) -> Pair:

@@ -92,6 +92,24 @@ def test_narrow_numbers_stay_narrow():
     np.testing.assert_array_equal(found, [0.96875, 0.9375, 0.875, 0.75, 0.5])
 
 
+def test_numbers_of_bfloat16():
+    s, t = jax.numpy.asarray(0.5, "bfloat16"), jax.numpy.ones(3, "bfloat16")
+    assert jax.grad(lambda s: mgrec.linear_recurrence(s, t).sum())(s) == 3
+
+
+def test_empty_arrays():
+    found = jax.grad(lambda t, w: mgrec.linear_recurrence(0.5, t, w).sum(), argnums=(0, 1))(
+        np.ones((2, 0)), np.ones(2)
+    )
+    assert found[0].shape == (2, 0)
+    np.testing.assert_array_equal(found[1], 0)
+
+
+def test_coefficients_alone_are_traced():
+    found = jax.grad(lambda b: signal.lfilter(b, [1.0, -0.5], np.ones(3)).sum())(np.ones(2))
+    np.testing.assert_array_equal(found, [4.25, 2.5])
+
+
 def test_options_without_gradients_are_refused():
     with pytest.raises(TypeError, match="reset is not supported for traced arrays of jax; got a"):
         jax.jit(lambda t: mgrec.linear_recurrence(0.5, t, reset=np.arange(3)))(np.ones(3))

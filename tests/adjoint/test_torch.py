@@ -183,6 +183,30 @@ def test_nothing_is_recorded_without_gradients():
         assert not mgrec.weighted_scan(t, 0.5).requires_grad
 
 
+def test_coefficients_alone_are_differentiated():
+    b = torch.ones(2, requires_grad=True)
+    signal.lfilter(b, [1.0, -0.5], np.ones(3, np.float32)).sum().backward()
+    torch.testing.assert_close(b.grad, torch.tensor([4.25, 2.5]))
+
+
+def test_arrays_that_torch_does_not_take():
+    s, t = np.arange(4) / 4, torch.ones(4, requires_grad=True)
+    for array in (s.astype(">f8"), s[::-1].copy()[::-1]):
+        found = mgrec.linear_recurrence(array, t).detach()
+        np.testing.assert_array_equal(found, mgrec.linear_recurrence(s, t.detach()))
+
+
+def test_forward_mode_is_refused():
+    t = torch.ones(20)
+    with pytest.raises(NotImplementedError, match="no derivatives in forward mode"):
+        torch.func.jvp(lambda t: mgrec.linear_recurrence(0.5, t), (t,), (t,))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(t, t)
+        with pytest.raises(TypeError, match="t must not require gradients"):
+            mgrec.linear_recurrence(0.5, dual)
+        assert mgrec.linear_recurrence(0.5, dual.detach())[1] == 1.5
+
+
 def test_vmap():
     s, t = torch.rand(3), torch.rand(3, 5)
     found = torch.func.vmap(mgrec.linear_recurrence)(s[:, None], t)

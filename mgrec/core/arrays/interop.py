@@ -31,7 +31,7 @@ _DLPACK_ERRORS = (
 
 
 class NonNativeArray(TypeError):
-    """Raised by validation for an array of another library."""
+    """Raised by validation for an array of another library, or one that is being differentiated."""
 
 
 @dataclass(frozen=True)
@@ -270,15 +270,16 @@ def _tensor_to_native(name: str, value: Any, is_written: bool) -> Any:
 
     CuPy's current stream waits for the pending work of the library's own stream.
     """
-    if getattr(value, "requires_grad", False):
-        if sys.modules["torch"].is_grad_enabled():
-            raise TypeError(
+    if hasattr(value, "requires_grad"):
+        is_recorded = value.requires_grad and sys.modules["torch"].is_grad_enabled()
+        if is_recorded or has_tangent(value):
+            raise NonNativeArray(
                 f"{name} must not require gradients, which are not computed; got a "
                 f"{_describe_tensor(value)} that does: pass {name}.detach()"
             )
-        value = value.detach()
+        value = value.detach() if value.requires_grad else value
     if type(value).__name__.endswith("Tracer"):
-        raise TypeError(
+        raise NonNativeArray(
             f"{name} must be an array; got a tracer, which represents one while jax traces a "
             f"function: call mgrec outside of jit, grad and vmap"
         )
@@ -296,6 +297,12 @@ def _tensor_to_native(name: str, value: Any, is_written: bool) -> Any:
         ) from error
     is_checked = is_written and isinstance(array, np.ndarray)
     return _require_writeable(name, value, array) if is_checked else array
+
+
+def has_tangent(tensor: Any) -> bool:
+    """Return whether torch differentiates a tensor in forward mode."""
+    forward_ad = sys.modules["torch"].autograd.forward_ad
+    return forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def _from_dlpack(name: str, value: Any) -> Any:
