@@ -36,6 +36,7 @@ STUDIES = (
     Entry("cpu.filters", "filters of NumPy arrays against scipy.signal", 4),
     Entry("cpu.ewm", "exponentially weighted statistics against pandas, and segments", 1),
     Entry("cpu.states", "Kalman filters and hidden Markov models against their peers", 2),
+    Entry("cpu.gradients", "filters and their gradients inside torch against its packages", 4),
     Entry("cpu.recordings", "zero-phase filters from zarr to zarr against SciPy", 3, "disk"),
     Entry("cpu.tridiagonal", "tridiagonal systems against LAPACK and loops", 4),
     Entry("cpu.tables", "summed-area tables against OpenCV and numpy.cumsum", 2),

@@ -18,6 +18,7 @@ from mgrec.engines.cpu.threads import processor_count
 
 PACKAGES = "numpy numba dask distributed scipy pandas jax zarr cupy-cuda13x torch triton".split()
 PACKAGES += "numba-cuda cuda-cccl accelerated-scan statsmodels hmmlearn".split()
+PACKAGES += "torchaudio torchlpc philtorch".split()
 # A machine is quiet if others take less than this of one processor, and if the median of the
 # calibration loop is within this factor of its best.
 QUIET_PROCESSORS, QUIET_RATIO = 0.1, 1.1

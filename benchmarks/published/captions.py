@@ -18,6 +18,7 @@ _LINES = {
     "cuda-tridiagonal": "What pivoting costs: random systems beside dominant ones.",
     "ewm": "How far mgrec lies left of pandas, statistic by statistic.",
     "filters": "How far mgrec lies left of SciPy, order by order.",
+    "gradients": "Inside torch, forward and backward: how far mgrec lies left of its packages.",
     "graph": "Dask's share: the three phases beside one map task a chunk and an emptied graph.",
     "graph-10000": "Ten thousand chunks, in stages.",
     "queued": "Solves of plans over two workers, alone and queued, beside one worker's part.",

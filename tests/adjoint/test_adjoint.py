@@ -4,9 +4,10 @@ import adjoint_cases
 import dask.array as da
 import numpy as np
 import pytest
+import scipy.signal
 
 import mgrec
-from mgrec import adjoint
+from mgrec import adjoint, signal
 
 REAL = {**adjoint_cases.scans(), **adjoint_cases.likelihoods()}
 CASES = {**adjoint_cases.cases(), **REAL}
@@ -181,6 +182,25 @@ def test_the_gradient_of_a_signal_alone_takes_one_pass():
     no_sos, found, no_zi = adjoint.sosfilt(g, y, *case.arrays[:2], of="x")
     assert no_sos is no_zi is None
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_gradients_of_coefficients_are_sums_over_all_samples(axis):
+    """Rows longer than the kernels sum at a time, against the loop of SciPy."""
+    shape = (2, 70_000) if axis else (35_000, 4)
+    x, g = (adjoint_cases.numbers(*shape, seed=seed) for seed in (1, 2))
+    b, a = adjoint_cases.B, adjoint_cases.A / adjoint_cases.A[0]
+    y = signal.lfilter(b, a, x, axis)
+    grad_b, grad_a, _, _ = adjoint.lfilter(g, y, b, a, x, axis)
+    u = np.flip(scipy.signal.lfilter([1.0], a, np.flip(g, axis), axis), axis)
+    u, x, y = (np.moveaxis(array, axis, -1) for array in (u, x, y))
+    size = np.sqrt((u**2).sum() * (y**2).sum())
+    for k in range(4):
+        kept = slice(x.shape[-1] - k)
+        if k < len(b):
+            assert abs(grad_b[k] - (u[:, k:] * x[:, kept]).sum()) <= 1e-13 * size
+        if k:
+            assert abs(grad_a[k] + (u[:, k:] * y[:, kept]).sum()) <= 1e-13 * size
 
 
 def test_dtypes_are_those_of_the_arguments():
