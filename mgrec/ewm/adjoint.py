@@ -67,6 +67,7 @@ def ewm(
     rates = {"alpha": alpha, "span": span, "halflife": halflife, "com": com}
     # The weights are constants of the differentiation.
     values = to_native("x", x.detach() if hasattr(x, "detach") else x)
+    reset = to_native("reset", reset)
     weights, series, axis = check(
         values, None, rates, "mean", adjust, ignore_na, False, min_periods, axis, times, reset
     )
@@ -96,4 +97,6 @@ _OPTIONS = {
     "min_periods": ("int?", 0),
     "ignore_na": ("bool", False),
 }
-RULES = [Rule(statistics.ewm, _compose, ("x",), {**_RATES, **_OPTIONS}, _outlines)]
+RULES = [
+    Rule(statistics.ewm, _compose, ("x",), {**_RATES, **_OPTIONS}, _outlines, constants=("reset",))
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,8 +14,20 @@ from ..core.arrays.interop import library_of
 from ..core.arrays.narrow import computed_dtype
 from ..core.arrays.validation import as_axis
 from ..core.backends import backend_of
-from ..solve.adjoint import adjoint_function, conj, inner, part, selected, sum_to, widened
-from ..solve.functions import concatenate, flip, full_like
+from ..solve.adjoint import (
+    adjoint_function,
+    conj,
+    following_marks,
+    inner,
+    marks_of,
+    part,
+    selected,
+    shifted,
+    sum_at_starts,
+    sum_to,
+    widened,
+)
+from ..solve.functions import concatenate, flip, full_like, where
 from ..solve.rules import Rule, numpy_dtype
 from . import causal
 from .arguments import as_sections, as_signal, as_transfer_function, signal_dtype
@@ -32,6 +44,7 @@ def lfilter(
     axis: int = -1,
     zi: Any = None,
     *,
+    reset: Any = None,
     grad_zf: Any = None,
     of: Sequence[str] | None = None,
 ) -> tuple[Any, Any, Any, Any]:
@@ -46,13 +59,14 @@ def lfilter(
 
         x_n: Σ_k conj(b_k)·u_{n+k},    b_k: Σ_n u_n·conj(x_{n−k}),    a_k: −Σ_n u_n·conj(y_{n−k})
 
-    and u_n for the n-th state of `zi`. For another a_0, b and a are divided by a_0 first.
+    and u_n for the n-th state of `zi`. For another a_0, b and a are divided by a_0 first. With
+    `reset`, each segment is differentiated as a signal of its own.
 
     Parameters
     ----------
     grad, y : array
         Gradient of y, and y.
-    b, a, x, axis, zi
+    b, a, x, axis, zi, reset
         Arguments of :func:`mgrec.signal.lfilter`.
     grad_zf : array, optional
         Gradient of the final states. The default is 0.
@@ -73,7 +87,8 @@ def lfilter(
     Notes
     -----
     The gradient of `x` costs one filter. Those of the coefficients and of `zi` cost a second one,
-    and one sum over the signal for each coefficient.
+    and one sum over the signal for each coefficient. With `reset` and `grad_zf`, each filter runs
+    twice.
 
     Examples
     --------
@@ -96,13 +111,21 @@ def lfilter(
     axis, order = as_axis(axis, x.shape), max(len(b), len(a)) - 1
     scale = 1 / conj(a[0])
     numerator, denominator = (_padded(conj(c) * scale, order + 1) for c in (b, a))
-    backward = _reversed(grad, axis)
+    backward, marks = _reversed(grad, axis), marks_of(reset, x, axis, False)
+    backward_marks = _reversed_marks(marks, axis)
 
     def filtered(numerator: Any) -> Any:
+        result = None
+        if grad_zf is None or order == 0 or marks is not None:
+            result = causal.lfilter(numerator, denominator, backward, axis, reset=backward_marks)
         if grad_zf is None or order == 0:
-            return causal.lfilter(numerator, denominator, backward, axis)
-        states = _states(numerator, denominator, grad_zf, axis)
-        return causal.lfilter(numerator, denominator, backward, axis, states)[0]
+            return result
+        states, zero = _states(numerator, denominator, grad_zf, axis), full_like(backward, 0)
+        if marks is None:
+            return causal.lfilter(numerator, denominator, backward, axis, states)[0]
+        # The last segment alone follows from the gradients of the final states.
+        response = causal.lfilter(numerator, denominator, zero, axis, states)[0]
+        return result + where((1 * backward_marks).cumsum(axis) == 0, response, zero)
 
     grad_x = sum_to(_reversed(filtered(numerator), axis), signal) if "x" in names else None
     if names <= {"x"}:
@@ -113,10 +136,15 @@ def lfilter(
         adjoint = concatenate([adjoint, grad_zf], axis)
     grad_zi = None
     if "zi" in names:
-        grad_zi = sum_to(_first(adjoint, axis, order), states)
+        of_states = (
+            _first(adjoint, axis, order)
+            if marks is None
+            else _sums_at_starts(adjoint, x.shape[axis], axis, order, marks)
+        )
+        grad_zi = sum_to(of_states, states)
     if not names & {"b", "a"}:
         return None, None, grad_x, grad_zi
-    of_numerator, of_denominator = _correlations(adjoint, (x, y), axis, (len(b), len(a)))
+    of_numerator, of_denominator = _correlations(adjoint, (x, y), axis, (len(b), len(a)), marks)
     of_denominator = -of_denominator
     # The first entry of both is divided by itself, and divides all others.
     scales = [_like(c, x) for c in (numerator[: len(b)], denominator[1 : len(a)], scale)]
@@ -136,6 +164,7 @@ def sosfilt(
     axis: int = -1,
     zi: Any = None,
     *,
+    reset: Any = None,
     grad_zf: Any = None,
     of: Sequence[str] | None = None,
 ) -> tuple[Any, Any, Any]:
@@ -148,7 +177,7 @@ def sosfilt(
     ----------
     grad, y : array
         Gradient of y, and y.
-    sos, x, axis, zi
+    sos, x, axis, zi, reset
         Arguments of :func:`mgrec.signal.sosfilt`.
     grad_zf : array, optional
         Gradient of the final states. The default is 0.
@@ -185,20 +214,21 @@ def sosfilt(
     signal, before = x, zi
     grad, y, x, zi = map(widened, (grad, y, x, zi))
     if names <= {"x"} and grad_zf is None:
-        backward = causal.sosfilt(flip(conj(sos), 0), _reversed(grad, axis), axis)
+        marks = _reversed_marks(marks_of(reset, x, axis, False), axis)
+        backward = causal.sosfilt(flip(conj(sos), 0), _reversed(grad, axis), axis, reset=marks)
         return None, sum_to(_reversed(backward, axis), signal), None
     sections = [(section[:3], section[3:]) for section in sos]
     states = [None] * len(sections) if zi is None else list(zi)
     signals = [x]
     for (b, a), state in zip(sections[:-1], states[:-1], strict=True):
-        output = causal.lfilter(b, a, signals[-1], axis, state)
+        output = causal.lfilter(b, a, signals[-1], axis, state, reset=reset)
         signals.append(output if state is None else output[0])
     signals.append(y)
     of_sections, of_states = [], []
     for k in reversed(range(len(sections))):
         grad_b, grad_a, grad, grad_state = lfilter.compose(  # type: ignore[attr-defined]
             grad, signals[k + 1], *sections[k], signals[k], axis, states[k],
-            grad_zf=None if grad_zf is None else grad_zf[k],
+            reset=reset, grad_zf=None if grad_zf is None else grad_zf[k],
             of=("b", "a", "x", "zi") if "sos" in names else ("x", "zi"),
         )  # fmt: skip
         if "sos" in names:
@@ -214,6 +244,36 @@ def sosfilt(
 def _reversed(array: Any, axis: int) -> Any:
     """Return a reversed array: a contiguous copy, for which calls are prepared, if it is native."""
     return flip(array, axis) if library_of(array) else reversed_copy(array, axis)
+
+
+def _reversed_marks(marks: Any, axis: int) -> Any:
+    """Return the marks of the filter backward in time; None without marks."""
+    return None if marks is None else flip(following_marks(marks, axis, 1), axis)
+
+
+def _lagged(array: Any, steps: int, axis: int, count: int, marks: Any) -> Iterator[Any]:
+    """Yield the elements k steps after each of `steps` for k below a count, 0 after a mark."""
+    later = is_other = None
+    for k in range(count):
+        if k:
+            array = shifted(array, axis, 1)
+            later = shifted(marks if later is None else later, axis, 1)
+            is_other = later if is_other is None else is_other | later
+        kept = part(array, axis, 0, steps)
+        missing = steps - kept.shape[axis]
+        if missing > 0:
+            zero = full_like(part(kept, axis, 0, 1), 0)
+            kept = concatenate([kept, *[zero] * missing], axis)
+        yield kept if is_other is None else where(is_other, full_like(kept, 0), kept)
+
+
+def _sums_at_starts(adjoint: Any, steps: int, axis: int, count: int, marks: Any) -> Any:
+    """Return the sums of the first `count` elements of all segments."""
+    sums = [
+        sum_at_starts(later, axis, 1, marks)[(slice(None),) * axis + (None,)]
+        for later in _lagged(adjoint, steps, axis, count, marks)
+    ]
+    return concatenate(sums, axis)
 
 
 def _padded(coefficients: Any, length: int) -> Any:
@@ -251,9 +311,18 @@ def _states(numerator: Any, denominator: Any, grad_zf: Any, axis: int) -> Any:
 
 
 def _correlations(
-    adjoint: Any, signals: tuple[Any, Any], axis: int, counts: tuple[int, int]
+    adjoint: Any, signals: tuple[Any, Any], axis: int, counts: tuple[int, int], marks: Any
 ) -> list[Any]:
-    """Return Σ_n adjoint_{n+k}·conj(signal_n) for k below a count, for each signal."""
+    """Return Σ_n adjoint_{n+k}·conj(signal_n) for k below a count, for each signal.
+
+    With `marks` both are elements of one segment.
+    """
+    if marks is not None:
+        lagged = [*_lagged(adjoint, marks.shape[axis], axis, max(counts), marks)]
+        return [
+            concatenate([inner(later, signal).reshape(1) for later in lagged[:count]], 0)
+            for signal, count in zip(signals, counts, strict=True)
+        ]
     correlate = None
     if library_of(adjoint) is None and not is_lazy(adjoint):
         correlate = backend_of(adjoint).kernels("filters").correlate
@@ -312,6 +381,7 @@ RULES = [
         _AXIS,
         _outlines,
         takes_bfloat16=True,
+        constants=("reset",),
     ),
     Rule(
         causal.sosfilt,
@@ -320,5 +390,6 @@ RULES = [
         _AXIS,
         _outlines,
         takes_bfloat16=True,
+        constants=("reset",),
     ),
 ]

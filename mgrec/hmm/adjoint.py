@@ -222,5 +222,6 @@ RULES = [
         _outlines,
         name="hmm_log_likelihood",
         axes=_axes,
+        constants=("reset",),
     )
 ]

@@ -21,9 +21,13 @@ from ..solve.adjoint import (
     as_operand,
     at_start,
     conj,
+    following_marks,
+    marks_of,
     part,
     selected,
     shifted,
+    states_before,
+    sum_at_starts,
     sum_to,
     times_shifted,
     widened,
@@ -43,6 +47,7 @@ def linear_recurrence(
     *,
     axis: int = -1,
     reverse: bool = False,
+    reset: Any = None,
     of: Sequence[str] | None = None,
 ) -> tuple[Any, Any, Any]:
     """Return the gradients of ``w = mgrec.linear_recurrence(s, t, initial)``.
@@ -52,7 +57,8 @@ def linear_recurrence(
         λ_i = g_i + conj(s_{i+1})·λ_{i+1}
 
     where g is the gradient of w. The gradients of t_i, s_i and the initial state are λ_i,
-    λ_i·conj(w_{i-1}) and conj(s_1)·λ_1.
+    λ_i·conj(w_{i-1}) and conj(s_1)·λ_1. With `reset`, λ is reset to 0 before each marked step,
+    whose gradients are those of a first step.
 
     Parameters
     ----------
@@ -60,7 +66,7 @@ def linear_recurrence(
         Gradient of w, of its shape.
     w : array
         Result of the recurrence.
-    s, t, initial, axis, reverse
+    s, t, initial, axis, reverse, reset
         Arguments of :func:`mgrec.linear_recurrence`. Of `t` only the shape and the dtype are used.
     of : sequence of {"s", "t", "initial"}, optional
         Arguments whose gradients are computed. The default is all that are given.
@@ -100,19 +106,29 @@ def linear_recurrence(
     s, t, initial = as_operand("s", s), as_operand("t", t), as_operand("initial", initial)
     names, operands = selected(of, {"s": s, "t": t, "initial": initial}), (s, t, initial)
     axis, forward = as_axis(axis, w.shape), 1 if not as_flag("reverse", reverse) else -1
-    axis_of_s = along(s, w.ndim, axis)
-    if axis_of_s is not None and _is_uncopied(s, grad):
+    axis_of_s, marks = along(s, w.ndim, axis), marks_of(reset, w, axis, forward == -1)
+    if axis_of_s is not None and marks is None and _is_uncopied(s, grad):
         adjoint = _solve_uncopied(s, grad, axis, forward == 1)
     else:
         grad, w, s, t, initial = map(widened, (grad, w, s, t, initial))
         following = conj(s) if axis_of_s is None else shifted(conj(s), axis_of_s, forward)
-        adjoint = functions.linear_recurrence(following, grad, axis=axis, reverse=forward == 1)
+        adjoint = functions.linear_recurrence(
+            following, grad, axis=axis, reverse=forward == 1,
+            reset=following_marks(marks, axis, forward),
+        )  # fmt: skip
     first = (0, 1) if forward == 1 else (-1, None)
     grad_s = grad_initial = None
-    if "s" in names:
+    if "s" in names and marks is not None:
+        grad_s = sum_to(
+            adjoint * conj(states_before(w, initial, axis, forward, marks)), operands[0]
+        )
+    elif "s" in names:
         edge = None if initial is None else with_axis(initial, w, axis)
         grad_s = sum_to(times_shifted(adjoint, w, axis, -forward, edge), operands[0])
-    if "initial" in names:
+    if "initial" in names and marks is not None:
+        row = sum_at_starts(conj(s) * adjoint, axis, forward, marks)
+        grad_initial = sum_to(row, operands[2])
+    elif "initial" in names:
         first_s = conj(s) if axis_of_s is None else part(conj(s), axis_of_s, *first)
         of_first = at_start(first_s * part(adjoint, axis, *first), axis, 1)
         grad_initial = sum_to(of_first, operands[2])
@@ -204,6 +220,7 @@ RULES = [
         {"axis": ("int", -1), "reverse": ("bool", False)},
         _outlines,
         unread=("t",),
+        constants=("reset",),
         takes_bfloat16=True,
     ),
 ]

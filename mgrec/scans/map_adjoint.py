@@ -14,11 +14,13 @@ from ..core.arrays.validation import as_axis, as_flag
 from ..solve.adjoint import (
     adjoint_function,
     as_operand,
-    at_start,
+    following_marks,
+    marks_of,
     selected,
     shifted,
+    states_before,
+    sum_at_starts,
     sum_to,
-    with_axis,
 )
 from ..solve.functions import full_like, stack, where
 from ..solve.rules import Redirect, Rule, broadcast_shapes, common_dtype
@@ -41,6 +43,7 @@ def scan(
     initial: Any,
     axis: int = -1,
     reverse: bool = False,
+    reset: Any = None,
     of: Sequence[str] | None = None,
 ) -> tuple[Any, ...]:
     """Return the gradients of ``states = mgrec.scan(transfer_map, *operands, initial=initial)``.
@@ -51,7 +54,7 @@ def scan(
         λ_i = g_i + J_{i+1}ᴴ·λ_{i+1}
 
     where g is the gradient of w. The gradients of x_i and of the initial state are (∂f/∂x_i)ᴴ·λ_i
-    and J_1ᴴ·λ_1.
+    and J_1ᴴ·λ_1. `reset` is as for :func:`linear_recurrence`.
 
     Parameters
     ----------
@@ -59,7 +62,7 @@ def scan(
         Gradient of the states, of their shape.
     states : array, or tuple of arrays
         Result of the scan.
-    transfer_map, *operands, initial, axis, reverse
+    transfer_map, *operands, initial, axis, reverse, reset
         Arguments of :func:`mgrec.scan`. A map of your own has its derivative as ``vjp``, see
         :class:`mgrec.TransferMap`.
     of : sequence of str, optional
@@ -114,7 +117,7 @@ def scan(
     >>> mgrec.adjoint.scan(np.array([0.0, 0.0, 1.0]), w, products, x, initial=1.0)
     (array([15., 10.,  6.]), np.float64(30.0))
     """
-    options: dict[str, Any] = {"axis": axis, "reverse": reverse, "of": of}
+    options: dict[str, Any] = {"axis": axis, "reverse": reverse, "reset": reset, "of": of}
     if isinstance(transfer_map, MatrixMap):
         return matrix_gradients(transfer_map, grad, states, *operands, initial=initial, **options)
     if transfer_map == affine:
@@ -130,8 +133,9 @@ def scan(
     firsts = tuple([as_operand("initial", first) for first in firsts])
     wanted = selected(of, dict.fromkeys((*names, "initial"), True))
     axis, forward = as_axis(axis, states[0].shape), -1 if as_flag("reverse", reverse) else 1
+    marks = marks_of(reset, states[0], axis, forward == -1)
     before = tuple([
-        shifted(state, axis, -forward, with_axis(first, state, axis))
+        states_before(state, first, axis, forward, marks)
         for state, first in zip(states, firsts, strict=True)
     ])  # fmt: skip
 
@@ -147,7 +151,7 @@ def scan(
         of_before = gradients[0] if is_several else gradients[:1]
         return tuple(map(_full, of_before, states)), gradients[1:]
 
-    adjoint = _solve_adjoint(pull_back, of_states, axis, forward)
+    adjoint = _solve_adjoint(pull_back, of_states, axis, forward, marks)
     of_before, of_operands = pull_back(adjoint)
     gradients = [
         sum_to(_full(gradient, states[0]), operand) if name in wanted else None
@@ -156,8 +160,8 @@ def scan(
     if "initial" not in wanted:
         return *gradients, None
     of_firsts = tuple([
-        sum_to(at_start(values, axis, forward), first)
-        for values, first in zip(of_before, firsts, strict=True)
+        sum_to(sum_at_starts(of_state, axis, forward, marks), first)
+        for of_state, first in zip(of_before, firsts, strict=True)
     ])  # fmt: skip
     return *gradients, of_firsts if is_several else of_firsts[0]
 
@@ -181,10 +185,12 @@ def _full(values: Any, like: Any) -> Any:
 
 
 def _solve_adjoint(
-    pull_back: Any, grads: tuple[Any, ...], axis: int, forward: int
+    pull_back: Any, grads: tuple[Any, ...], axis: int, forward: int, marks: Any
 ) -> tuple[Any, ...]:
     """Return λ of all states."""
-    is_reverse = forward == 1
+    options = {
+        "axis": axis, "reverse": forward == 1, "reset": following_marks(marks, axis, forward),
+    }  # fmt: skip
     units = [
         tuple([full_like(grad, 1 if j == k else 0) for j, grad in enumerate(grads)])
         for k in range(len(grads))
@@ -192,11 +198,11 @@ def _solve_adjoint(
     rows = [pull_back(unit)[0] for unit in units]
     if len(grads) == 1:
         following = shifted(rows[0][0], axis, forward)
-        return (functions.linear_recurrence(following, grads[0], axis=axis, reverse=is_reverse),)
+        return (functions.linear_recurrence(following, grads[0], **options),)
     transposed = stack([stack(row) for row in rows])
     states = functions.scan(
         matrix(len(grads)), shifted(transposed, axis, forward), stack(grads),
-        initial=np.zeros(len(grads)), axis=axis, reverse=is_reverse,
+        initial=np.zeros(len(grads)), **options,
     )  # fmt: skip
     return tuple([states[..., k] for k in range(len(grads))])
 
@@ -213,6 +219,7 @@ def rational_recurrence(
     *,
     axis: int = -1,
     reverse: bool = False,
+    reset: Any = None,
     of: Sequence[str] | None = None,
 ) -> tuple[Any, ...]:
     """Return the gradients of ``p = mgrec.rational_recurrence(a, b, c, d, initial)``.
@@ -222,7 +229,8 @@ def rational_recurrence(
         λ_i = g_i + λ_{i+1}·(a_{i+1}·d_{i+1} − b_{i+1}·c_{i+1}) / y_{i+1}²
 
     where g is the gradient of p. The gradients of a_i, b_i, c_i and d_i are λ_i·p_{i-1} / y_i,
-    λ_i / y_i, −λ_i·p_i·p_{i-1} / y_i and −λ_i·p_i / y_i.
+    λ_i / y_i, −λ_i·p_i·p_{i-1} / y_i and −λ_i·p_i / y_i. `reset` is as for
+    :func:`linear_recurrence`.
 
     Parameters
     ----------
@@ -230,7 +238,7 @@ def rational_recurrence(
         Gradient of p, of its shape.
     p : array
         Result of the recurrence.
-    a, b, c, d, initial, axis, reverse
+    a, b, c, d, initial, axis, reverse, reset
         Arguments of :func:`mgrec.rational_recurrence`.
     of : sequence of {"a", "b", "c", "d", "initial"}, optional
         Arguments whose gradients are computed. The default is all.
@@ -268,7 +276,8 @@ def rational_recurrence(
     initial = as_operand("initial", initial)
     wanted = selected(of, {**named, "initial": initial})
     axis, forward = as_axis(axis, p.shape), -1 if as_flag("reverse", reverse) else 1
-    before = shifted(p, axis, -forward, with_axis(initial, p, axis))
+    marks = marks_of(reset, p, axis, forward == -1)
+    before = states_before(p, initial, axis, forward, marks)
     one, zero = full_like(p, 1), full_like(p, 0)
     # States in homogeneous coordinates (x : y) are (p : 1), and (1 : 0) if p is infinite, where 1/p
     # takes the place of p.
@@ -280,7 +289,11 @@ def rational_recurrence(
         slope = where(from_inf != to_inf, b * c - a * d, a * d - b * c) / size / size
         gradient = where(to_inf & (grad != 0), np.nan * one, grad)
         adjoint = functions.linear_recurrence(
-            shifted(_full(slope, p), axis, forward), gradient, axis=axis, reverse=forward == 1
+            shifted(_full(slope, p), axis, forward),
+            gradient,
+            axis=axis,
+            reverse=forward == 1,
+            reset=following_marks(marks, axis, forward),
         )
         scaled = adjoint / size
         of_coefficients = {
@@ -294,7 +307,7 @@ def rational_recurrence(
     ]
     if "initial" not in wanted:
         return *gradients, None
-    return *gradients, sum_to(at_start(of_before, axis, forward), initial)
+    return *gradients, sum_to(sum_at_starts(of_before, axis, forward, marks), initial)
 
 
 def _checked_coefficients(named: dict[str, Any]) -> list[Any]:
@@ -321,7 +334,7 @@ _STATE_NAMES = tuple([f"initial_{k}" for k in range(_STATES)])
 
 
 @adjoint_function
-def scan_of_map(*, transfer_map: str, axis: int, reverse: bool, **arrays: Any) -> Any:
+def scan_of_map(*, transfer_map: str, axis: int, reverse: bool, reset: Any, **arrays: Any) -> Any:
     """Solve a scan of a map in DIFFERENTIABLE; return several states along a last axis.
 
     The arrays are those of _OPERAND_NAMES and _STATE_NAMES; None is left out.
@@ -329,7 +342,7 @@ def scan_of_map(*, transfer_map: str, axis: int, reverse: bool, **arrays: Any) -
     operands, states = _arrays(arrays)
     result = functions.scan(
         DIFFERENTIABLE[transfer_map], *operands,
-        initial=states if len(states) > 1 else states[0], axis=axis, reverse=reverse,
+        initial=states if len(states) > 1 else states[0], axis=axis, reverse=reverse, reset=reset,
     )  # fmt: skip
     return stack(result) if len(states) > 1 else result
 
@@ -365,7 +378,7 @@ def _gradients_of_map(
     *of_operands, of_initial = scan.compose(  # type: ignore[attr-defined]
         grad, result, transfer_map, *operands,
         initial=states if len(states) > 1 else states[0], axis=arguments["axis"],
-        reverse=arguments["reverse"], of=[*wanted],
+        reverse=arguments["reverse"], reset=arguments["reset"], of=[*wanted],
     )  # fmt: skip
     of_states = of_initial if isinstance(of_initial, tuple) else (of_initial,)
     return [
@@ -417,6 +430,7 @@ RULES = [
         ("a", "b", "c", "d", "initial"),
         _OPTIONS,
         _outlines_of_rational,
+        constants=("reset",),
     ),
     Rule(
         scan_of_map,
@@ -424,5 +438,6 @@ RULES = [
         tuple([f"{name}?" for name in (*_OPERAND_NAMES, *_STATE_NAMES)]),
         {"transfer_map": ("str", ""), **_OPTIONS},
         _outlines_of_map,
+        constants=("reset",),
     ),
 ]

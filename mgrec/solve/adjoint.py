@@ -13,10 +13,11 @@ from ..core.arrays.array_types import cast, chunked_like, is_lazy
 from ..core.arrays.chunk import shape_of
 from ..core.arrays.interop import library_of, require_native, result_converter
 from ..core.arrays.narrow import computed_dtype
+from ..core.arrays.resets import as_reset, with_all_axes
 from ..core.arrays.validation import as_array
 from ..core.backends import backend_of
 from ..distributed.expressions import accepts_expressions, leaves
-from .functions import concatenate, full_like
+from .functions import broadcast_to, concatenate, full_like, where
 from .interop import with_interop
 from .labelled import refuse_labelled
 
@@ -103,6 +104,54 @@ def is_start(shape: Sequence[int], axis: int, marks: Any, like: Any) -> Any:
     first = (np.arange(shape[axis]) == 0).reshape(-1, *[1] * (len(shape) - 1 - axis))
     first = backend_of(like).from_host(first, like)
     return first if marks is None else (marks != 0) | first
+
+
+def marks_of(reset: Any, like: Any, axis: int, reverse: bool) -> Any:
+    """Return a mask of the steps at which states are reset, with the axes of `like`; or None.
+
+    `reset` is a mask or labels of any library, as for :func:`mgrec.linear_recurrence`.
+    """
+    if reset is None:
+        return None
+    if library_of(reset) is None:
+        marks = as_reset(reset, like.shape, axis, reverse) != 0
+        marks = marks if is_lazy(marks) else backend_of(like).from_host(marks, like)
+    else:
+        marks = with_all_axes(reset, like.shape, axis)
+        if "bool" not in str(marks.dtype):
+            step, edge = (1, (-1, None)) if reverse else (-1, (0, 1))
+            marks = marks != shifted(marks, axis, step, part(marks, axis, *edge))
+    shape = [*marks.shape]
+    shape[axis] = like.shape[axis]
+    return broadcast_to(marks, tuple(shape))
+
+
+def following_marks(marks: Any, axis: int, forward: int) -> Any:
+    """Return the marks of the adjoint recurrence: it is reset before each marked step."""
+    return None if marks is None else shifted(marks, axis, forward)
+
+
+def states_before(w: Any, initial: Any, axis: int, forward: int, marks: Any) -> Any:
+    """Return the state before each step, which is `initial` at the first step and at marks.
+
+    `initial` is 0 if it is None. `forward` is -1 for a recurrence in reverse.
+    """
+    first = None if initial is None else with_axis(initial, w, axis)
+    before = shifted(w, axis, -forward, first)
+    if marks is None:
+        return before
+    zero = full_like(w, 0)
+    return where(marks, zero if first is None else zero + first, before)
+
+
+def sum_at_starts(values: Any, axis: int, forward: int, marks: Any) -> Any:
+    """Return the sum along an axis of the values at the first step, and at marks."""
+    total = at_start(values, axis, forward)
+    if marks is None:
+        return total
+    others = (1, None) if forward == 1 else (None, -1)
+    values, marks = part(values, axis, *others), part(marks, axis, *others)
+    return total + where(marks, values, full_like(values, 0)).sum(axis)
 
 
 def refuse_second_derivative(name: str, grad: Any) -> None:

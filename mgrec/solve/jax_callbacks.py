@@ -46,24 +46,33 @@ def call(name: str, operands: Sequence[Any], options: dict[str, Any]) -> Any:
         key: jnp.asarray(value, dtype if isinstance(value, (int, float, complex)) else None)
         for key, value in arrays.items()
     }
+    constants = {key: arguments.pop(key) for key in rule.constants}
+    constants = {key: jnp.asarray(x) for key, x in constants.items() if x is not None}
     if arguments.get("axis", -1) >= 0:
         # vmap adds axes in front.
         arguments["axis"] -= rule.count_axes({**rule.defaults, **arrays, **arguments})
-    solve = _differentiable(name, tuple(arrays), tuple(arguments.items()))
-    results = solve(*arrays.values())
+    solve = _differentiable(name, tuple(arrays), tuple(constants), tuple(arguments.items()))
+    results = solve(*arrays.values(), *constants.values())
     return results[0] if len(results) == 1 else tuple(results)
 
 
 @cache
 def _differentiable(
-    name: str, names: tuple[str, ...], options: tuple[tuple[str, Any], ...]
+    name: str,
+    names: tuple[str, ...],
+    constants: tuple[str, ...],
+    options: tuple[tuple[str, Any], ...],
 ) -> Callable[..., Any]:
-    """Return a function of the named arrays, which returns a tuple of results."""
+    """Return a function of the named arrays, which returns a tuple of results.
+
+    The arrays `constants`, the last ones, have no gradients.
+    """
+    inputs = (*names, *constants)
     rule = rules()[name]
     assert isinstance(rule, Rule)
 
     def named(arrays: Sequence[Any]) -> dict[str, Any]:
-        return {**rule.defaults, **dict(zip(names, arrays, strict=True)), **dict(options)}
+        return {**rule.defaults, **dict(zip(inputs, arrays, strict=True)), **dict(options)}
 
     def outline(arrays: Sequence[Any]) -> list[Any]:
         return [jax.ShapeDtypeStruct(*result) for result in rule.outlines(named(arrays))]
@@ -73,8 +82,9 @@ def _differentiable(
 
     @jax.custom_vjp
     def adjoint(grads: Any, result: Any, arrays: Any) -> Any:
-        outlines = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)
-        return _custom_call("adjoint", name, names, options, outlines, (*grads, result, *arrays))
+        outlines = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays[: len(names)])
+        operands = (*grads, result, *arrays)
+        return _custom_call("adjoint", name, names, constants, options, outlines, operands)
 
     def adjoint_forward(*primals: Any) -> Any:
         return adjoint(*primals), primals
@@ -87,14 +97,15 @@ def _differentiable(
 
     @jax.custom_vjp
     def solve(*arrays: Any) -> Any:
-        return _custom_call("solve", name, names, options, tuple(outline(arrays)), arrays)
+        outlines = tuple(outline(arrays))
+        return _custom_call("solve", name, names, constants, options, outlines, arrays)
 
     def forward(*arrays: Any) -> Any:
         results = solve(*arrays)
         return results, (results[0], arrays)
 
     def backward(kept: Any, cotangents: Any) -> Any:
-        return adjoint(tuple(cotangents), *kept)
+        return (*adjoint(tuple(cotangents), *kept), *[None] * len(constants))
 
     solve.defvjp(forward, backward)
     return solve
@@ -111,11 +122,12 @@ def _gradients(
 
 
 def _custom_call(
-    part: str, name: str, names: Sequence[str], options: Any, outlines: Any, arrays: Any
-) -> Any:
+    part: str, name: str, names: Sequence[str], constants: Sequence[str], options: Any,
+    outlines: Any, arrays: Any,
+) -> Any:  # fmt: skip
     """Return the results of a custom call, which knows what to compute by its key."""
     _register()
-    key = json.dumps([part, name, names, options])
+    key = json.dumps([part, name, names, constants, options])
     call = jax.ffi.ffi_call(_TARGET, outlines, vmap_method="sequential")
     return tuple(call(*arrays, key=key))
 
@@ -149,11 +161,12 @@ def _compute_on_gpu(key: str, operands: Any, results: Any, stream: Callable[[], 
 
 def _compute(key: str, arrays: list[Any], results: list[Any]) -> None:
     """Write the results of a function, or of its adjoint."""
-    part, name, names, options = json.loads(key)
+    part, name, names, constants, options = json.loads(key)
+    inputs = (*names, *constants)
     rule = rules()[name]
     assert isinstance(rule, Rule)
-    count = len(arrays) - len(names)
-    arguments = {**rule.defaults, **dict(zip(names, arrays[count:], strict=True)), **dict(options)}
+    count = len(arrays) - len(inputs)
+    arguments = {**rule.defaults, **dict(zip(inputs, arrays[count:], strict=True)), **dict(options)}
     if part == "solve":
         if "out" in signature(rule.function).parameters:
             arguments["out"] = results[0]

@@ -48,6 +48,8 @@ class Rule:
         the first result.
     takes_bfloat16 : bool
         Whether the function and its adjoint take bfloat16; tensors of torch are cast otherwise.
+    constants : tuple of str
+        Arguments that are arrays without gradients, or None: masks and labels.
     """
 
     function: Callable[..., Any]
@@ -59,17 +61,23 @@ class Rule:
     name: str = ""
     axes: Callable[[dict[str, Any]], int] | None = None
     takes_bfloat16: bool = False
+    constants: tuple[str, ...] = ()
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of the arrays."""
+        """Names of the arrays with gradients."""
         return tuple(name.removesuffix("?") for name in self.arrays)
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of all arrays: those with gradients first."""
+        return *self.names, *self.constants
 
     @property
     def defaults(self) -> dict[str, Any]:
         """Defaults of the arguments; None for arrays."""
         options = {name: default for name, (_, default) in self.options.items()}
-        return {**dict.fromkeys(self.names), **options}
+        return {**dict.fromkeys(self.inputs), **options}
 
     def count_axes(self, arguments: dict[str, Any]) -> int:
         """Return the number of axes among which the argument ``axis`` is one."""

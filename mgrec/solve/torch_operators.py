@@ -82,6 +82,8 @@ def call(operator: Operator | Redirect, operands: Sequence[Any], options: dict[s
     is_cast = not (rule.takes_bfloat16 and _HAS_BFLOAT16)
     for key in rule.names:
         arguments[key] = _as_tensor(arguments[key], wide, is_cast)
+    for key in rule.constants:
+        arguments[key] = _as_constant(key, arguments[key], tensors)
     is_compiled = torch.compiler.is_compiling()
     if not is_compiled and any(map(has_tangent, tensors)):
         # torch would drop the tangent.
@@ -112,12 +114,26 @@ def _as_tensor(value: Any, dtype: Any, is_cast: bool) -> Any:
     return result_converter([tensor], [tensor])(as_any_array("an operand", value))
 
 
+def _as_constant(name: str, value: Any, tensors: Sequence[Any]) -> Any:
+    """Return a mask or labels as a tensor on the device of others."""
+    if value is None or isinstance(value, torch.Tensor):
+        return value
+    labels = np.asarray(value)
+    if labels.dtype.kind not in "biu":
+        raise TypeError(
+            f"{name} must be a mask of bool or labels that are integers for {_CONTEXT}; got "
+            f"{labels.dtype}"
+        )
+    return torch.as_tensor(labels, device=_on_device(tensors).device)
+
+
 def _define(rule: Rule) -> Pair:
     name = f"mgrec::{rule.name or rule.function.__name__}"
     arrays = [f"Tensor{'?' * array.endswith('?')} {array.strip('?')}" for array in rule.arrays]
+    arrays += [f"Tensor? {constant}" for constant in rule.constants]
     # Without defaults: torch leaves out values that are defaults.
     options = [f"{schema} {key}" for key, (schema, _) in rule.options.items()]
-    parameters, keys = ", ".join([*arrays, *options]), (*rule.names, *rule.options)
+    parameters, keys = ", ".join([*arrays, *options]), (*rule.inputs, *rule.options)
     backward_pass = _define_backward(rule, name, parameters, keys)
 
     def solve(*values: Any) -> list[Any]:
@@ -136,7 +152,7 @@ def _define(rule: Rule) -> Pair:
     def save(ctx: Any, inputs: Any, output: Any) -> None:
         kept = [
             x.new_empty(()).expand(x.shape) if key in rule.unread else x
-            for key, x in zip(rule.names, inputs, strict=False)
+            for key, x in zip(rule.inputs, inputs, strict=False)
         ]
         ctx.save_for_backward(output[0], *kept)
         ctx.options = inputs[len(kept) :]
@@ -148,7 +164,7 @@ def _define(rule: Rule) -> Pair:
         grad = torch.zeros_like(result) if grad is None else grad
         gradients = iter(backward_pass(grad, grad_zf, result, *kept, *ctx.options, of))
         of_arrays = [next(gradients) if key in of else None for key in rule.names]
-        return (*of_arrays, *[None] * len(ctx.options))
+        return (*of_arrays, *[None] * (len(rule.constants) + len(ctx.options)))
 
     differentiated = Pair(
         partial(differentiate, backward_pass.traced), partial(differentiate, backward_pass.eager)
@@ -157,7 +173,7 @@ def _define(rule: Rule) -> Pair:
 
 
 def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]) -> Pair:
-    count = 3 + len(rule.names)
+    count = 3 + len(rule.inputs)
 
     def compose(grad: Any, grad_zf: Any, result: Any, *values: Any) -> list[Any]:
         *values, of = values  # type: ignore[assignment]

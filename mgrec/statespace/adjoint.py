@@ -266,5 +266,6 @@ RULES = [
         _outlines,
         name="statespace_log_likelihood",
         axes=_axes,
+        constants=("reset",),
     )
 ]

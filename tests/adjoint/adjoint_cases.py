@@ -47,8 +47,8 @@ def shape_of(axis, steps=STEPS):
     return (steps, ROWS) if axis == 0 else (ROWS, steps)
 
 
-def recurrence(axis, reverse, *arrays):
-    options = {"axis": axis, "reverse": reverse}
+def recurrence(axis, reverse, *arrays, marks=None):
+    options = {"axis": axis, "reverse": reverse, "reset": marks}
     return Case(
         partial(mgrec.linear_recurrence, **options),
         lambda g, y, *arrays: adjoint.linear_recurrence(*g, *y, *arrays, **options),
@@ -56,21 +56,21 @@ def recurrence(axis, reverse, *arrays):
     )
 
 
-def lfilter(axis, b, a, x, zi=None):
+def lfilter(axis, b, a, x, zi=None, marks=None):
     return Case(
-        lambda b, a, x, zi: signal.lfilter(b, a, x, axis, zi),
+        lambda b, a, x, zi: signal.lfilter(b, a, x, axis, zi, reset=marks),
         lambda g, y, *arrays: adjoint.lfilter(
-            g[0], y[0], *arrays[:3], axis, arrays[3], grad_zf=(*g, None)[1]
+            g[0], y[0], *arrays[:3], axis, arrays[3], reset=marks, grad_zf=(*g, None)[1]
         ),
         (b, a, x, zi),
     )
 
 
-def sosfilt(axis, sos, x, zi=None):
+def sosfilt(axis, sos, x, zi=None, marks=None):
     return Case(
-        lambda sos, x, zi: signal.sosfilt(sos, x, axis, zi),
+        lambda sos, x, zi: signal.sosfilt(sos, x, axis, zi, reset=marks),
         lambda g, y, *arrays: adjoint.sosfilt(
-            g[0], y[0], *arrays[:2], axis, arrays[2], grad_zf=(*g, None)[1]
+            g[0], y[0], *arrays[:2], axis, arrays[2], reset=marks, grad_zf=(*g, None)[1]
         ),
         (sos, x, zi),
     )
@@ -93,12 +93,13 @@ def ewm(x, **options):
     )
 
 
-def scan(transfer_map, step, axis, reverse, operands, initial, is_matrix=False):
+def scan(transfer_map, step, axis, reverse, operands, initial, is_matrix=False, marks=None):
     """A scan; `step` of a loop takes operands and states of a step, and returns a tuple of states.
 
     Several initial states are states that are tuples.
     """
-    count, options = len(operands), {"axis": axis, "reverse": reverse}
+    count, options = len(operands), {"axis": axis, "reverse": reverse, "reset": marks}
+    starts = np.zeros(STEPS, bool) if marks is None else MARKS
 
     def states_of(arrays):
         return arrays[count:] if len(initial) > 1 else arrays[count]
@@ -123,6 +124,7 @@ def scan(transfer_map, step, axis, reverse, operands, initial, is_matrix=False):
         ]
         states, steps = arrays[count:], []
         for k in range(shape[axis])[:: -1 if reverse else 1]:
+            states = arrays[count:] if starts[k] else states
             states = step(*(x[(slice(None),) * axis + (k,)] for x in full), *states)
             steps.append(states)
         results = [np.stack(w[:: -1 if reverse else 1], axis) for w in zip(*steps, strict=True)]
@@ -163,8 +165,11 @@ PRODUCTS = mgrec.TransferMap(
 )
 
 
-def scans():
-    """Scans and rational recurrences of real arrays; the first operand of each broadcasts."""
+def scans(marks=None):
+    """Scans and rational recurrences of real arrays; the first operand of each broadcasts.
+
+    States are reset at `marks`, those of MARKS.
+    """
     found = {}
     for axis in (0, 1):
         shape = shape_of(axis)
@@ -175,7 +180,7 @@ def scans():
             def add(kind, *arguments, name=name, axis=axis, reverse=reverse, **options):
                 transfer_map, step, operands, initial = arguments
                 found[f"{kind} {name}"] = scan(
-                    transfer_map, step, axis, reverse, operands, initial, **options
+                    transfer_map, step, axis, reverse, operands, initial, marks=marks, **options
                 )
 
             def positive(*shape, seed=0):
@@ -382,6 +387,32 @@ def cases(is_complex=False):
         )
     found["signal shorter than the filter"] = lfilter(1, B, A, draw(2, 2), draw(2, 3))
     return found
+
+
+def segments(marks):
+    """Recurrences and filters whose states are reset at `marks`, those of MARKS."""
+    found = {}
+    for axis in (0, 1):
+        shape, rows = shape_of(axis), (ROWS,)
+        for reverse in (False, True):
+            name = f"along axis {axis}{' in reverse' * reverse}"
+            arrays = numbers(*shape, seed=1), numbers(*shape, seed=2), numbers(*rows)
+            found[f"recurrence {name}"] = recurrence(axis, reverse, *arrays, marks=marks)
+            constant = numbers(*shape_of(axis, 1)), numbers(*shape), None
+            found[f"constant coefficient {name}"] = recurrence(
+                axis, reverse, *constant, marks=marks
+            )
+        name, x = f"along axis {axis}", numbers(*shape)
+        found[f"lfilter {name}"] = lfilter(axis, B, A, x, marks=marks)
+        zi = numbers(*shape_of(axis, 3))
+        found[f"lfilter with states {name}"] = lfilter(axis, B, A, x, zi, marks)
+        found[f"sosfilt {name}"] = sosfilt(axis, SOS, x, marks=marks)
+        zi = numbers(3, *shape_of(axis, 2))
+        found[f"sosfilt with states {name}"] = sosfilt(axis, SOS, x, zi, marks)
+    return found
+
+
+QUICK_SEGMENTS = ("recurrence along axis 1 in reverse", "lfilter with states along axis 1")
 
 
 def means(xp=np):

@@ -74,9 +74,43 @@ def test_adjoint_identity(xp, name):
     check_identity(xp, name, CASES[name])
 
 
+SEGMENTS = {**adjoint_cases.segments(None), **adjoint_cases.scans()}
+
+
+@pytest.mark.parametrize("name", marked(SEGMENTS, adjoint_cases.QUICK_SEGMENTS))
+def test_adjoint_identity_of_segments(xp, name):
+    marks = xp.asarray(adjoint_cases.MARKS)
+    segments = {**adjoint_cases.segments(marks), **adjoint_cases.scans(marks)}
+    check_identity(xp, name, segments[name])
+
+
+@pytest.mark.parametrize("is_mask", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_labels_of_segments_are_masks(is_mask, reverse):
+    """Each row has its own segments; gradients are those of separate calls."""
+    labels = np.array([[0, 0, 0, 1, 1], [0, 1, 1, 1, 2]])
+    s, t, g = (adjoint_cases.numbers(2, 5, seed=k) for k in range(3))
+    changes = labels[:, 1:] != labels[:, :-1]
+    mask = np.insert(changes, 4 if reverse else 0, False, axis=1)
+    options = {"reverse": reverse, "reset": mask if is_mask else labels}
+    w = mgrec.linear_recurrence(s, t, np.ones(2), **options)
+    found = adjoint.linear_recurrence(g, w, s, t, np.ones(2), **options)
+    of_initial = np.zeros(2)
+    for row in range(2):
+        for label in np.unique(labels[row]):
+            part = row, labels[row] == label
+            expected = adjoint.linear_recurrence(
+                g[part], w[part], s[part], t[part], 1.0, reverse=reverse
+            )
+            for own, wanted in zip(found[:2], expected, strict=False):
+                np.testing.assert_allclose(own[part], wanted, rtol=1e-13)
+            of_initial[row] += expected[2]
+    np.testing.assert_allclose(found[2], of_initial, rtol=1e-13)
+
+
 @pytest.mark.extended
 @pytest.mark.parametrize("name", adjoint_cases.likelihoods())
-def test_adjoint_identity_of_segments(xp, name):
+def test_adjoint_identity_of_segments_of_likelihoods(xp, name):
     # Marks of rows along axis 0 or 1.
     marks = adjoint_cases.MARKS[:, None] if name.endswith("0") else adjoint_cases.MARKS
     check_identity(xp, name, adjoint_cases.likelihoods(marks=xp.asarray(marks))[name])
@@ -148,7 +182,22 @@ QUICK = ("recurrence along axis 1 in reverse", "lfilter with states along axis 1
 
 @pytest.mark.parametrize("name", marked([*CASES, *MEANS], QUICK))
 def test_gradients_of_chunks(name):
-    case, first = {**CASES, **MEANS}[name], coefficients(name)
+    check_chunks(name, {**CASES, **MEANS}[name], {**CASES, **MEANS}[name])
+
+
+@pytest.mark.parametrize("name", marked(SEGMENTS, adjoint_cases.QUICK_SEGMENTS[1:]))
+def test_gradients_of_chunks_of_segments(name):
+    marks = adjoint_cases.MARKS
+    case, lazy = (
+        {**adjoint_cases.segments(array), **adjoint_cases.scans(array)}[name]
+        for array in (marks, chunked(marks))
+    )
+    check_chunks(name, case, lazy)
+
+
+def check_chunks(name, case, lazy):
+    """Compare gradients of Dask arrays, by the functions of `lazy`, with those of NumPy arrays."""
+    first = coefficients(name)
     arrays = [
         chunked(x) if isinstance(x, np.ndarray) and k >= first and k not in case.in_memory else x
         for k, x in enumerate(case.arrays)
@@ -156,7 +205,7 @@ def test_gradients_of_chunks(name):
     results = as_tuple(case.function(*case.arrays))
     gradients = gradients_of(results)
     expected = case.adjoint(gradients, results, *case.arrays)
-    found = case.adjoint([chunked(g) for g in gradients], [chunked(y) for y in results], *arrays)
+    found = lazy.adjoint([chunked(g) for g in gradients], [chunked(y) for y in results], *arrays)
     for own, wanted in zip(found, expected, strict=True):
         if wanted is not None:
             assert isinstance(own, da.Array)

@@ -13,8 +13,22 @@ pytestmark = pytest.mark.extended
 # Differences of probabilities must not be negative.
 LIKELIHOODS = adjoint_cases.likelihoods(smallest=0.1, has_gaps=False)
 REAL = {**adjoint_cases.scans(), **LIKELIHOODS}
+SEGMENTS = {
+    f"{name} in segments": case
+    for name, case in {
+        **adjoint_cases.segments(adjoint_cases.MARKS),
+        **adjoint_cases.scans(adjoint_cases.MARKS),
+        **adjoint_cases.likelihoods(0.1, False, adjoint_cases.MARKS),
+    }.items()
+    if "axis 1" in name
+}
 SHORT = (*adjoint_cases.QUICK_SCANS, *adjoint_cases.QUICK_LIKELIHOODS)
-CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"], **REAL}
+CASES = {
+    **adjoint_cases.cases(),
+    "ewm": adjoint_cases.means()["ewm without gaps"],
+    **REAL,
+    **SEGMENTS,
+}
 FEW = [name for name in CASES if "axis 0" not in name or name in SHORT]
 
 
@@ -46,9 +60,8 @@ def test_gradients(name):
 
     call, arrays = call_of(name)
     # The weights of a mean depend on which values are missing, and so on the values.
-    check_grads(
-        call, arrays, order=1 if name == "ewm" or name in LIKELIHOODS else 2, modes=("rev",)
-    )
+    is_first_order = name == "ewm" or name.removesuffix(" in segments") in LIKELIHOODS
+    check_grads(call, arrays, order=1 if is_first_order else 2, modes=("rev",))
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -111,7 +124,7 @@ def test_coefficients_alone_are_traced():
 
 
 def test_options_without_gradients_are_refused():
-    with pytest.raises(TypeError, match="reset is not supported for traced arrays of jax; got a"):
-        jax.jit(lambda t: mgrec.linear_recurrence(0.5, t, reset=np.arange(3)))(np.ones(3))
+    with pytest.raises(TypeError, match="out is not supported for traced arrays of jax; got a"):
+        jax.jit(lambda t: mgrec.linear_recurrence(0.5, t, out=np.ones(3)))(np.ones(3))
     with pytest.raises(TypeError, match=r"must be an array; got a tracer.* call mgrec outside"):
         jax.jit(lambda t: mgrec.weighted_scan(t, 0.5))(np.ones(3))

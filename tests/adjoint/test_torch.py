@@ -15,12 +15,27 @@ pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 # Differences of probabilities must not be negative.
 LIKELIHOODS = adjoint_cases.likelihoods(smallest=0.1, has_gaps=False)
 REAL = {**adjoint_cases.scans(), **LIKELIHOODS}
+SEGMENTS = {
+    f"{name} in segments": case
+    for name, case in {
+        **adjoint_cases.segments(adjoint_cases.MARKS),
+        **adjoint_cases.scans(adjoint_cases.MARKS),
+        **adjoint_cases.likelihoods(0.1, False, adjoint_cases.MARKS),
+    }.items()
+    if "axis 1" in name
+}
+QUICK_SEGMENTS = [f"{name} in segments" for name in adjoint_cases.QUICK_SEGMENTS]
 SHORT = (*adjoint_cases.QUICK_SCANS, *adjoint_cases.QUICK_LIKELIHOODS)
 CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"], **REAL}
 COMPLEX = adjoint_cases.cases(is_complex=True)
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 FEW = [name for name in CASES if "0" not in name and name not in REAL]
 FEW += SHORT
+LONG = [
+    pytest.param(name, marks=pytest.mark.extended)
+    for name in SEGMENTS
+    if name not in QUICK_SEGMENTS
+]
 
 
 def call_of(name, case):
@@ -45,13 +60,15 @@ def tensors_of(case, device="cpu", dtype=None):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", [*CASES, *(f"complex {name}" for name in COMPLEX)])
+@pytest.mark.parametrize(
+    "name", [*CASES, *(f"complex {name}" for name in COMPLEX), *QUICK_SEGMENTS, *LONG]
+)
 def test_gradients_of_both_orders(name, device):
-    case = CASES.get(name) or COMPLEX[name.removeprefix("complex ")]
+    case = CASES.get(name) or SEGMENTS.get(name) or COMPLEX[name.removeprefix("complex ")]
     function, tensors = call_of(name, case), tensors_of(case, device)
     assert torch.autograd.gradcheck(function, tensors)
     # The fast mode compares random projections of the matrices.
-    if name not in LIKELIHOODS:
+    if name.removesuffix(" in segments") not in LIKELIHOODS:
         assert torch.autograd.gradgradcheck(function, tensors, fast_mode=True)
 
 
@@ -75,16 +92,17 @@ def loss_of(function, *tensors):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", [*FEW, *LONG])
 def test_compiled_graphs_are_whole(name, device, dynamic):
     torch._dynamo.reset()
-    function = call_of(name, CASES[name])
+    case = {**CASES, **SEGMENTS}[name]
+    function = call_of(name, case)
     # What this backend captures, others compile; inductor needs compilers of C++ and of Triton.
     compiled = torch.compile(
         lambda *tensors: loss_of(function, *tensors),
         fullgraph=True, dynamic=dynamic, backend="aot_eager",
     )  # fmt: skip
-    plain, traced = tensors_of(CASES[name], device), tensors_of(CASES[name], device)
+    plain, traced = tensors_of(case, device), tensors_of(case, device)
     loss_of(function, *plain).backward()
     compiled(*traced).backward()
     for expected, found in zip(plain, traced, strict=True):
@@ -213,11 +231,24 @@ def test_vmap():
     torch.testing.assert_close(found, mgrec.linear_recurrence(s[:, None], t))
 
 
-@pytest.mark.parametrize(("option", "value"), [("reset", np.arange(3)), ("out", torch.ones(3))])
-def test_options_without_gradients_are_refused(option, value):
+def test_labels_are_tensors_arrays_and_lists():
+    s, t = (torch.rand(2, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    mask, labels = torch.tensor([False, True, False, True]), [3, 1, 1, 2]
+    w = mgrec.linear_recurrence(s, t, reset=mask)
+    expected = torch.autograd.grad(w.sum(), (s, t))
+    for reset in (labels, np.array(labels), torch.tensor(labels)):
+        found = mgrec.linear_recurrence(s, t, reset=reset)
+        torch.testing.assert_close(found, w, rtol=0, atol=0)
+        found = torch.autograd.grad(found.sum(), (s, t))
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    with pytest.raises(TypeError, match="reset must be a mask of bool or labels that are integers"):
+        mgrec.linear_recurrence(s, t, reset=["a", "b", "b", "c"])
+
+
+def test_options_without_gradients_are_refused():
     t = torch.ones(3, requires_grad=True)
-    with pytest.raises(TypeError, match=f"{option} is not supported for tensors that require"):
-        mgrec.linear_recurrence(0.5, t, **{option: value})
+    with pytest.raises(TypeError, match="out is not supported for tensors that require"):
+        mgrec.linear_recurrence(0.5, t, out=torch.ones(3))
 
 
 def test_a_map_without_a_derivative_is_refused():

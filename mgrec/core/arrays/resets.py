@@ -38,7 +38,7 @@ def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool) -> An
     array or dask.array.Array
         Marks, with as many axes as `shape` has.
     """
-    reset = _along(_as_labels(reset), shape, axis)
+    reset = with_all_axes(_as_labels(reset), shape, axis)
     if reset.dtype.kind == "b":
         marks = reset
     else:
@@ -99,7 +99,7 @@ def _warn_of_recurring(labels: np.ndarray, changes: np.ndarray, reverse: bool) -
         )
 
 
-def _along(reset: Any, shape: tuple[Any, ...], axis: int) -> Any:
+def with_all_axes(reset: Any, shape: tuple[Any, ...], axis: int) -> Any:
     """Return the array with all axes; a single axis is that of the recurrence."""
     ndim = len(shape)
     missing = [None] * (ndim - reset.ndim)

@@ -12,12 +12,14 @@ from ...core.arrays.validation import as_axis, as_flag
 from ...solve.adjoint import (
     adjoint_function,
     as_operand,
-    at_start,
+    following_marks,
+    marks_of,
     part,
     selected,
     shifted,
+    states_before,
+    sum_at_starts,
     sum_to,
-    with_axis,
 )
 from ...solve.functions import exp, full_like, largest, where
 from ...solve.rules import Rule, broadcast_shapes, common_dtype
@@ -28,7 +30,7 @@ from .maps import ALGEBRAS, MatrixMap, matrix
 
 def matrix_gradients(
     matrix_map: MatrixMap, grad: Any, w: Any, *operands: Any, initial: Any, axis: int,
-    reverse: bool, of: Sequence[str] | None,
+    reverse: bool, reset: Any = None, of: Sequence[str] | None = None,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """Return the gradients of M, b and the initial states.
 
@@ -43,7 +45,9 @@ def matrix_gradients(
     initial = as_operand("initial", initial)
     wanted = selected(of, {"M": M, "b": b, "initial": initial})
     axis, forward = as_axis(axis, w.shape[:-1]), -1 if as_flag("reverse", reverse) else 1
-    before = shifted(w, axis, -forward, with_axis(initial, w, axis))
+    marks = marks_of(reset, w[..., 0], axis, forward == -1)
+    vector_marks = None if marks is None else marks[..., None]
+    before = states_before(w, initial, axis, forward, vector_marks)
     is_linear, is_general = matrix_map.algebra == ("+", "*"), matrix_map.structure == "general"
     slopes, of_vectors = (M, None) if is_linear else _weights(matrix_map, M, b, before, w)
     transposed = slopes.swapaxes(-1, -2) if is_general else slopes
@@ -53,6 +57,7 @@ def matrix_gradients(
         matrix(matrix_map.n, structure=matrix_map.structure),
         transposed if is_constant else shifted(transposed, axis_of_slopes, forward),
         grad, initial=np.zeros(matrix_map.n), axis=axis, reverse=forward == 1,
+        reset=following_marks(marks, axis, forward),
     )  # fmt: skip
     grad_matrices = grad_vectors = grad_initial = None
     if "M" in wanted:
@@ -68,11 +73,11 @@ def matrix_gradients(
     if "b" in wanted:
         grad_vectors = sum_to(adjoint if of_vectors is None else adjoint * of_vectors, b)
     if "initial" in wanted:
-        first = (0, 1) if forward == 1 else (-1, None)
+        first = (None, None) if marks is not None else (0, 1) if forward == 1 else (-1, None)
         of_first = part(adjoint, axis, *first)
         matrices = transposed if is_constant else part(transposed, axis_of_slopes, *first)
         row = (matrices * of_first[..., None, :]).sum(-1) if is_general else matrices * of_first
-        grad_initial = sum_to(at_start(row, axis, 1), initial)
+        grad_initial = sum_to(sum_at_starts(row, axis, forward, vector_marks), initial)
     return grad_matrices, grad_vectors, grad_initial
 
 
@@ -104,11 +109,14 @@ def _weights(matrix_map: MatrixMap, M: Any, b: Any, before: Any, w: Any) -> tupl
 
 @adjoint_function
 def scan_of_matrices(
-    *, M: Any, b: Any, initial: Any, n: int, algebra: int, structure: str, axis: int, reverse: bool
-) -> Any:
+    *, M: Any, b: Any, initial: Any, n: int, algebra: int, structure: str, axis: int, reverse: bool,
+    reset: Any,
+) -> Any:  # fmt: skip
     """Solve a scan of a matrix map, given by its attributes."""
     matrix_map = matrix(n, ALGEBRAS[algebra], structure)
-    return functions.scan(matrix_map, M, b, initial=initial, axis=axis, reverse=reverse)
+    return functions.scan(
+        matrix_map, M, b, initial=initial, axis=axis, reverse=reverse, reset=reset
+    )
 
 
 def solve_matrices(
@@ -140,7 +148,7 @@ def _gradients(
     grad: Any, grad_zf: Any, w: Any, arguments: dict[str, Any], of: Sequence[str]
 ) -> Any:
     matrix_map = matrix(arguments["n"], ALGEBRAS[arguments["algebra"]], arguments["structure"])
-    options = {name: arguments[name] for name in ("initial", "axis", "reverse")}
+    options = {name: arguments[name] for name in ("initial", "axis", "reverse", "reset")}
     return matrix_gradients(matrix_map, grad, w, arguments["M"], arguments["b"], **options, of=of)
 
 
@@ -157,5 +165,6 @@ RULES = [
             "reverse": ("bool", False),
         },
         _outlines,
+        constants=("reset",),
     )
 ]
