@@ -118,13 +118,13 @@ def _as_constant(name: str, value: Any, tensors: Sequence[Any]) -> Any:
     """Return a mask or labels as a tensor on the device of others."""
     if value is None or isinstance(value, torch.Tensor):
         return value
-    labels = np.asarray(value)
-    if labels.dtype.kind not in "biu":
+    try:
+        return torch.as_tensor(value, device=_on_device(tensors).device)
+    except (TypeError, ValueError) as error:
         raise TypeError(
-            f"{name} must be a mask of bool or labels that are integers for {_CONTEXT}; got "
-            f"{labels.dtype}"
-        )
-    return torch.as_tensor(labels, device=_on_device(tensors).device)
+            f"{name} must be a mask of bool or labels that are integers for {_CONTEXT}; got a "
+            f"{type(value).__name__}: {error}"
+        ) from error
 
 
 def _define(rule: Rule) -> Pair:
