@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.algebra.coefficient import Coefficient
 from ..core.arrays.narrow import bfloat16, is_narrow, result_type
 
 _PACKAGE = __package__.partition(".")[0]
@@ -91,6 +92,12 @@ class Rule:
         `context` is where the function is called, for the message.
         """
         kept = self.defaults
+        for name in self.names:
+            if isinstance(arguments.get(name), Coefficient):
+                raise TypeError(
+                    f"{name} must be an array or a number for {context}; got a Coefficient, "
+                    f"which has no gradient: compute its numbers as an array"
+                )
         for name, value in arguments.items():
             if name in kept:
                 kept[name] = value
