@@ -120,13 +120,6 @@ def test_coefficients_may_be_lists_and_arrays():
         torch.testing.assert_close(grad, expected, rtol=0, atol=0)
 
 
-def test_coefficients_are_differentiated_for_signals_of_numpy():
-    b = torch.tensor([0.5, 0.25], dtype=torch.float64, requires_grad=True)
-    y = signal.lfilter(b, [1, -0.5], np.ones(3))
-    (grad,) = torch.autograd.grad(y.sum(), b)
-    torch.testing.assert_close(grad, torch.tensor([4.25, 2.5], dtype=torch.float64))
-
-
 def test_a_coefficient_by_a_function_is_refused():
     s, t = mgrec.Coefficient(lambda i: 0.5 * i), torch.ones(3, requires_grad=True)
     with pytest.raises(TypeError, match="got a Coefficient, which has no gradient: compute its"):
