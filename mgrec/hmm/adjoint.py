@@ -17,16 +17,14 @@ from ..solve.adjoint import (
     adjoint_function,
     along,
     along_steps,
-    as_operand,
-    is_start,
-    refuse_second_derivative,
+    as_gradient,
     selected,
     shifted,
     sum_to,
     with_axis,
 )
 from ..solve.functions import full_like, where
-from ..solve.rules import Rule, broadcast_shapes
+from ..solve.rules import broadcast_shapes, rule_of_rows
 from .arguments import Model, backward_problem, check_model, forward_problem
 from .cuda import passes
 from .functions import log_likelihood
@@ -96,18 +94,16 @@ def hmm_log_likelihood(
     array([[0.504, 1.179],
            [1.179, 2.568]])
     """
-    refuse_second_derivative("hmm.log_likelihood", grad)
-    grad = as_operand("grad", grad)
+    grad = as_gradient("hmm.log_likelihood", grad)
     model = check_model(startprob, transmat, log_frameprob, axis, reset, "stream")
     wanted = selected(of, {"startprob": 1, "transmat": 1, "log_frameprob": 1})
     grad_start = grad_matrix = grad_frames = None
     posteriors, filtered = _posteriors(model)
-    weight = along_steps(grad, posteriors[..., 0], model.axis)[..., None]
+    weight, first = (rows[..., None] for rows in along_steps(grad, model, posteriors))
     if "log_frameprob" in wanted:
         grad_frames = sum_to(weight * posteriors, model.log_frameprob)
     if not wanted & {"startprob", "transmat"}:
         return None, None, grad_frames
-    first = is_start(model.shape, model.axis, model.marks, posteriors)[..., None]
     zero = full_like(filtered, 0)
     before = where(first, zero, shifted(filtered, model.axis, -1))
     predicted = where(
@@ -195,33 +191,12 @@ def _ratios_of_chunk(posteriors: Any, later: Any, predicted: Any) -> Any:
         return np.where(predicted > TINY, posteriors / predicted, np.where(later > 0, scaled, 0.0))
 
 
-def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
-    shapes = arguments["transmat"].shape[:-2], arguments["log_frameprob"].shape[:-1]
-    shape = list(broadcast_shapes(*shapes))
-    del shape[arguments["axis"]]
-    return [(tuple(shape), _FLOAT64)]
-
-
-def _axes(arguments: dict[str, Any]) -> int:
-    shapes = arguments["transmat"].shape[:-2], arguments["log_frameprob"].shape[:-1]
-    return max(map(len, shapes))
-
-
-def _gradients(
-    grad: Any, grad_zf: Any, llf: Any, arguments: dict[str, Any], of: Sequence[str]
-) -> Any:
-    return hmm_log_likelihood.compose(grad, **arguments, of=of)  # type: ignore[attr-defined]
+def _steps_shape(arguments: dict[str, Any]) -> tuple[Any, ...]:
+    return broadcast_shapes(arguments["transmat"].shape[:-2], arguments["log_frameprob"].shape[:-1])
 
 
 RULES = [
-    Rule(
-        log_likelihood,
-        _gradients,
-        ("startprob", "transmat", "log_frameprob"),
-        {"axis": ("int", -1)},
-        _outlines,
-        name="hmm_log_likelihood",
-        axes=_axes,
-        constants=("reset",),
+    rule_of_rows(
+        log_likelihood, hmm_log_likelihood, ("startprob", "transmat", "log_frameprob"), _steps_shape
     )
 ]

@@ -91,19 +91,32 @@ def with_axis(initial: Any, w: Any, axis: int) -> Any:
     return rows if library_of(w) else backend_of(w).from_host(rows, w)
 
 
-def along_steps(values: Any, like: Any, axis: int) -> Any:
-    """Return numbers of rows, broadcast to all steps of an array."""
-    return full_like(like, 0) + with_axis(values, like, axis)
+def as_gradient(name: str, grad: Any) -> Any:
+    """Return the gradient of the result of a function without second derivatives, as an array.
 
-
-def is_start(shape: Sequence[int], axis: int, marks: Any, like: Any) -> Any:
-    """Return a mask of the first step of each sequence, which broadcasts to `shape`.
-
-    `marks` are those of all first steps but the first one, or None.
+    Raise NotImplementedError if torch or jax differentiates its adjoint.
     """
+    library = library_of(grad)
+    if library is not None:
+        raise NotImplementedError(
+            f"{name} has no second derivatives in {library.name}; mgrec.adjoint has first ones"
+        )
+    return as_operand("grad", grad)
+
+
+def along_steps(grad: Any, model: Any, states: Any) -> tuple[Any, Any]:
+    """Return the gradients of rows at all steps, and a mask of the first step of each sequence.
+
+    `model` has the shape of steps and rows, its axis, and the marks of all first steps but the
+    first one, or None. `states` (..., numbers) are those of all steps.
+    """
+    shape, axis = model.shape, model.axis
     first = (np.arange(shape[axis]) == 0).reshape(-1, *[1] * (len(shape) - 1 - axis))
-    first = backend_of(like).from_host(first, like)
-    return first if marks is None else (marks != 0) | first
+    first = backend_of(states).from_host(first, states)
+    if model.marks is not None:
+        first = (model.marks != 0) | first
+    like = states[..., 0]
+    return full_like(like, 0) + with_axis(grad, like, axis), first
 
 
 def marks_of(reset: Any, like: Any, axis: int, reverse: bool) -> Any:
@@ -152,15 +165,6 @@ def sum_at_starts(values: Any, axis: int, forward: int, marks: Any) -> Any:
     others = (1, None) if forward == 1 else (None, -1)
     values, marks = part(values, axis, *others), part(marks, axis, *others)
     return total + where(marks, values, full_like(values, 0)).sum(axis)
-
-
-def refuse_second_derivative(name: str, grad: Any) -> None:
-    """Raise NotImplementedError if torch or jax differentiates the adjoint of a function."""
-    library = library_of(grad)
-    if library is not None:
-        raise NotImplementedError(
-            f"{name} has no second derivatives in {library.name}; mgrec.adjoint has first ones"
-        )
 
 
 def part(values: Any, axis: int, start: int | None, stop: int | None) -> Any:

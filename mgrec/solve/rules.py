@@ -113,6 +113,39 @@ class Rule:
         return results if isinstance(results, tuple) else (results,)
 
 
+def rule_of_rows(
+    function: Callable[..., Any],
+    adjoint: Any,
+    arrays: tuple[str, ...],
+    steps_shape: Callable[[dict[str, Any]], tuple[Any, ...]],
+) -> Rule:
+    """Return the rule of a function with one number of float64 for each row, and resets.
+
+    ``steps_shape(arguments)`` returns the shape of steps and rows.
+    """
+
+    def compose(
+        grad: Any, grad_zf: Any, result: Any, arguments: dict[str, Any], of: Sequence[str]
+    ) -> Any:
+        return adjoint.compose(grad, **arguments, of=of)
+
+    def outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+        shape = list(steps_shape(arguments))
+        del shape[arguments["axis"]]
+        return [(tuple(shape), np.dtype(np.float64))]
+
+    return Rule(
+        function,
+        compose,
+        arrays,
+        {"axis": ("int", -1)},
+        outlines,
+        name=adjoint.__name__,
+        axes=lambda arguments: len(steps_shape(arguments)),
+        constants=("reset",),
+    )
+
+
 @dataclass(frozen=True)
 class Redirect:
     """A public function that is differentiated as another one, which has a rule.

@@ -15,15 +15,14 @@ from ..solve import solve
 from ..solve.adjoint import (
     adjoint_function,
     along_steps,
+    as_gradient,
     as_operand,
-    is_start,
-    refuse_second_derivative,
     selected,
     shifted,
     sum_to,
 )
 from ..solve.functions import apply, full_like, where
-from ..solve.rules import Rule, broadcast_shapes
+from ..solve.rules import broadcast_shapes, rule_of_rows
 from .arguments import Model, check_model, filter_problem, smooth_problem
 from .cuda import passes
 from .functions import log_likelihood
@@ -115,16 +114,14 @@ obs_intercept, state_intercept, axis, reset
            [ 0.2353],
            [-1.1765]])
     """
-    refuse_second_derivative("statespace.log_likelihood", grad)
     arrays = dict(zip(_NAMES, (
         endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection,
         obs_intercept, state_intercept,
     ), strict=True))  # fmt: skip
-    wanted, grad = selected(of, arrays), as_operand("grad", grad)
+    wanted, grad = selected(of, arrays), as_gradient("statespace.log_likelihood", grad)
     model = check_model(**arrays, axis=axis, reset=reset, memory="stream")
     a, P, r, N = _predicted_and_sums(model)
-    first = is_start(model.shape, model.axis, model.marks, a)
-    weight = along_steps(grad, a[..., 0], model.axis)
+    weight, first = along_steps(grad, model, a)
     later_r, later_N = (shifted(values, model.axis, 1) for values in (r, N))
     if model.marks is not None:
         # Nothing is handed on from one sequence to the one before it.
@@ -230,42 +227,21 @@ def _transposed(matrices: Any) -> Any:
     return matrices.swapaxes(-1, -2)
 
 
-def _shape(arguments: dict[str, Any]) -> list[Any]:
-    """Return the shape of steps and rows."""
+def _steps_shape(arguments: dict[str, Any]) -> tuple[Any, ...]:
     one_axis = ("endog", "obs_intercept", "state_intercept")
-    return list(broadcast_shapes(*[
+    return broadcast_shapes(*[
         arguments[name].shape[: len(arguments[name].shape) - (1 if name in one_axis else 2)]
         for name in _NAMES
         if not name.startswith("initial") and arguments[name] is not None
-    ]))  # fmt: skip
-
-
-def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
-    shape = _shape(arguments)
-    del shape[arguments["axis"]]
-    return [(tuple(shape), _FLOAT64)]
-
-
-def _axes(arguments: dict[str, Any]) -> int:
-    return len(_shape(arguments))
-
-
-def _gradients(
-    grad: Any, grad_zf: Any, llf: Any, arguments: dict[str, Any], of: Sequence[str]
-) -> Any:
-    return statespace_log_likelihood.compose(grad, **arguments, of=of)  # type: ignore[attr-defined]
+    ])  # fmt: skip
 
 
 _OPTIONAL = ("selection", "obs_intercept", "state_intercept")
 RULES = [
-    Rule(
+    rule_of_rows(
         log_likelihood,
-        _gradients,
+        statespace_log_likelihood,
         tuple([name + "?" * (name in _OPTIONAL) for name in _NAMES]),
-        {"axis": ("int", -1)},
-        _outlines,
-        name="statespace_log_likelihood",
-        axes=_axes,
-        constants=("reset",),
+        _steps_shape,
     )
 ]

@@ -228,7 +228,8 @@ def _encode(weights: Any, totals: Any, is_encoded: Any, column: int, scale: floa
 
 
 # numba counts references to arrays at each branch to a function of many arrays. The loops of a
-# usual step are functions without such branches: with them a step took five times as long.
+# usual step are functions without such branches: with them a step took five times as long. One
+# function for all columns out of range, in place of two, took 7% longer.
 @numba.njit(**INLINED)
 def _multiply_forward(
     states: Any, before: Any, transmat: Any, matrix: int, emissions: Any, frame: int, least: float,
@@ -265,20 +266,25 @@ def _start(
 
 
 @numba.njit(**INNER)
-def _forward_in_logarithms(
-    before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any, log_frameprob: Any,
-    frame: int, shift: float, w: Any, totals: Any, is_encoded: Any, column: int,
+def _in_logarithms(
+    is_backward: bool, before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any,
+    log_frameprob: Any, frame: int, shift: float, w: Any, totals: Any, is_encoded: Any, column: int,
 ) -> float:  # fmt: skip
-    """Write the weights after a step, some of which are tiny; return the logarithm of their scale.
+    """Write the weights of a step, some of which are tiny; return the logarithm of their scale.
 
-    `before` has the weights before the step.
+    `before` has the weights before a step of the forward pass, or after one of the backward pass.
     """
     scale = totals[column]
     for j in range(len(before)):
         before[j] /= scale
-    _forward_encoded(
-        before, linear, transmat, matrix, emissions, log_frameprob, frame, shift, w, column
-    )
+    if is_backward:
+        _backward_encoded(
+            before, linear, transmat, matrix, emissions, log_frameprob, frame, shift, w, column
+        )
+    else:
+        _forward_encoded(
+            before, linear, transmat, matrix, emissions, log_frameprob, frame, shift, w, column
+        )
     return _encode(w, totals, is_encoded, column, scale)
 
 
@@ -334,9 +340,9 @@ def forward(
                         is_encoded, column,
                     )  # fmt: skip
                 elif total == -1.0:
-                    log_scale += _forward_in_logarithms(
-                        before, linear, transmat, matrix, emissions, log_frameprob, frame, shift,
-                        w, totals, is_encoded, column,
+                    log_scale += _in_logarithms(
+                        False, before, linear, transmat, matrix, emissions, log_frameprob, frame,
+                        shift, w, totals, is_encoded, column,
                     )  # fmt: skip
                 else:
                     log_scale += _rescale(w, totals, column, total)
@@ -412,24 +418,6 @@ def _multiply_backward(
     return -1.0 if is_tiny else total
 
 
-@numba.njit(**INNER)
-def _backward_in_logarithms(
-    before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any, log_frameprob: Any,
-    frame: int, shift: float, w: Any, totals: Any, is_encoded: Any, column: int,
-) -> float:  # fmt: skip
-    """Write the weights before a step, some of which are tiny; return the logarithm of their scale.
-
-    `before` has the weights after the step.
-    """
-    scale = totals[column]
-    for j in range(len(before)):
-        before[j] /= scale
-    _backward_encoded(
-        before, linear, transmat, matrix, emissions, log_frameprob, frame, shift, w, column
-    )
-    return _encode(w, totals, is_encoded, column, scale)
-
-
 def backward(
     states: Any, filtered: Any, filtered_strides: Any, emissions: Any, frame_strides: Any,
     transmat: Any, matrix_strides: Any, marks: Any, mark_strides: Any, log_frameprob: Any,
@@ -484,9 +472,9 @@ def backward(
                 if LEAST_TOTAL < total < MOST_TOTAL:
                     totals[column] = total
                 elif total == -1.0:
-                    scales[column] += _backward_in_logarithms(
-                        before, linear, transmat, matrix, emissions, log_frameprob, frame, shift,
-                        w, totals, is_encoded, column,
+                    scales[column] += _in_logarithms(
+                        True, before, linear, transmat, matrix, emissions, log_frameprob, frame,
+                        shift, w, totals, is_encoded, column,
                     )  # fmt: skip
                 else:
                     scales[column] += _rescale(w, totals, column, total)
