@@ -241,12 +241,10 @@ class DecimatedResponse:
         shape = (*x.shape[:axis], len(results), *x.shape[axis + 1 :])
         result = backend.empty(shape, dtype)
         rows = result.reshape(canonical_shape(shape, axis))
-        has_kernel = self.dtype.char in "fd" and signal.dtype.kind in "iuf" and self.q < 1 << 24
-        if backend.engine == "cuda" and has_kernel:
-            from .cuda.response import write_responses
-
+        respond = backend.kernels("filters").respond
+        if respond and self.dtype.char in "fd" and signal.dtype.kind in "iuf" and self.q < 1 << 24:
             start = results.start * self.q + self.delay - first
-            write_responses(self.taps, signal, start, self.q, self.dtype, rows)
+            respond(self.taps, signal, start, self.q, self.dtype, rows)
             return result
         size = max(1, CELLS // max(1, rows.shape[0] * rows.shape[2])) if backend.is_host else None
         for left in range(0, len(results), size or max(1, len(results))):

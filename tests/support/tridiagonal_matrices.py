@@ -12,6 +12,7 @@ from functools import cache
 
 import dask.array as da
 import numpy as np
+import pytest
 from scipy.linalg import lapack
 
 import mgrec
@@ -245,6 +246,18 @@ def dominant(shape, axis=-1, dtype="d", seed=0):
 def in_chunks(operands, chunks):
     """Operands as Dask arrays; as they are without chunks."""
     return [da.from_array(part, chunks=chunks) for part in operands] if chunks else operands
+
+
+def places(solver, *counts):
+    """Parameters for `solver(count)`, in so many chunks; 7 of them in extended tests."""
+    return [
+        pytest.param(
+            solver(count),
+            id=f"{count} chunks",
+            marks=pytest.mark.extended if count == 7 else (),
+        )
+        for count in counts
+    ]
 
 
 def chunked(count):

@@ -7,7 +7,7 @@ import pytest
 from chunkings import chunkings
 from hypothesis import given
 from hypothesis import strategies as st
-from tridiagonal_matrices import NAMES, chunked, gtsv, matrix, product, with_solutions
+from tridiagonal_matrices import NAMES, chunked, gtsv, matrix, places, product, with_solutions
 from tridiagonal_matrices import error as median_error
 
 import mgrec
@@ -32,14 +32,7 @@ def right_hand_side(dl, d, du, x, axis=-1):
     return np.moveaxis(b.reshape(moved[0].shape), -1, axis).astype(x.dtype)
 
 
-PLACES = [
-    pytest.param(
-        chunked(count),
-        id=f"{count} chunks",
-        marks=pytest.mark.extended if count == 7 else (),
-    )
-    for count in (0, 1, 7, 64)
-]
+PLACES = places(chunked, 0, 1, 7, 64)
 
 
 def error(x, wanted):

@@ -3,7 +3,7 @@
 import dask
 import numpy as np
 import pytest
-from tridiagonal_matrices import dominant, in_chunks
+from tridiagonal_matrices import dominant, in_chunks, places
 
 import mgrec
 
@@ -21,7 +21,7 @@ def chunked(count):
     return solve
 
 
-PLACES = [pytest.param(chunked(count), id=f"{count} chunks") for count in (0, 1, 3)]
+PLACES = places(chunked, 0, 1, 3)
 
 
 def system():

@@ -8,7 +8,7 @@ import pytest
 from chunkings import chunkings, with_extended
 from hypothesis import given
 from hypothesis import strategies as st
-from tridiagonal_matrices import chunked, dense_ring
+from tridiagonal_matrices import chunked, dense_ring, places
 
 import mgrec
 
@@ -17,14 +17,7 @@ def in_chunks(count):
     return partial(chunked(count), periodic=True)
 
 
-PLACES = [
-    pytest.param(
-        in_chunks(count),
-        id=f"{count} chunks",
-        marks=pytest.mark.extended if count == 7 else (),
-    )
-    for count in (0, 1, 3, 7)
-]
+PLACES = places(in_chunks, 0, 1, 3, 7)
 
 
 def drawn(kind, n, dtype="d"):

@@ -132,6 +132,9 @@ class Kernels:
         Of filters: return for each signal, all of one shape and dtype, the sums over all steps n,
         and all rows, of ``delayed[n + k]`` times the conjugate of ``signal[n]``, for k below
         `count`. `delayed` continues with 0.
+    respond : callable, optional, ``(taps, signal, start, q, dtype, results)``
+        Of filters: write the finite response to a real signal (outer, steps, inner) at every q-th
+        step from `start` on, summed in `dtype`.
     precompute_ends : callable, optional, ``(algebra, chunk, rows) -> (() -> summary) or None``
         Of tridiagonal systems: launch the summaries of the first and of the last rows of a chunk of
         one outer row, as those of two outer rows. None if the device cannot.
@@ -151,6 +154,7 @@ class Kernels:
     finds_nan: bool = False
     launch_determine: Callable[..., Callable[[], Any]] | None = None
     correlate: Callable[[Any, Sequence[Any], int, int], list[Any]] | None = None
+    respond: Callable[..., None] | None = None
     precompute_ends: Callable[[Any, Chunk, int], Summarise | None] | None = None
 
 

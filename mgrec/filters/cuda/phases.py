@@ -29,6 +29,7 @@ from .launch import FilterLaunches
 from .one_pass import one_pass
 from .partition import LANES, partition_rows
 from .program import WIDE, FilterLayout
+from .response import write_responses
 from .speculation import correct, speculate
 
 # A light filter has at most LIGHT states. A lane takes many samples at a time up to MEDIUM states.
@@ -48,6 +49,7 @@ def kernels(method: str) -> Kernels:
         prepare_solver=_prepare_solver,
         determine_backward=determine_backward,
         correlate=correlate,
+        respond=write_responses,
     )
 
 
