@@ -49,11 +49,7 @@ struct Pass {
     predict_covariance(T, state_cov.at(x, step - 1, y), f.C, f.P);
     if (CONSTANT) {
       f.close = f.was_full && is_close(f.P, f.kept) ? f.close + 1 : 0;
-      if (f.close == 0)
-#pragma unroll UNROLL
-        for (int i = 0; i < N; ++i)
-#pragma unroll UNROLL
-          for (int j = 0; j < N; ++j) f.kept[i][j] = f.P[i][j];
+      if (f.close == 0) copy(f.P, f.kept);
     }
     return false;
   }
@@ -82,14 +78,8 @@ struct Pass {
     bool starts = false;
     double growth = 0.0;
 #pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) {
-      f.a[i] = d.eta[i] = 0.0;
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) {
-        f.C[i][j] = f.kept[i][j] = d.J[i][j] = 0.0;
-        d.A[i][j] = i == j ? 1.0 : 0.0;
-      }
-    }
+    for (int i = 0; i < N; ++i) f.a[i] = d.eta[i] = 0.0;
+    clear(f.C), clear(f.kept), clear(d.J), set_unit(d.A);
     // The map of a row that continues is that of the states after its first observation.
     for (long long step = r.begin + (r.continues && r.begin == 0); step < r.end; ++step) {
       if (predict(r, step, f)) {
@@ -178,11 +168,8 @@ struct Pass {
     double growth = map->growth;
     load(*map, a, C);
 #pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) {
-      d.eta[i] = map->eta[i];
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) d.A[i][j] = map->A[i][j], d.J[i][j] = map->J[i][j];
-    }
+    for (int i = 0; i < N; ++i) d.eta[i] = map->eta[i];
+    copy(map->A, d.A), copy(map->J, d.J);
     for (int k = 1; k < count; ++k) {
       if (starts) follow<false>(map[k], a, C, d);
       else follow<true>(map[k], a, C, d);
@@ -195,11 +182,8 @@ struct Pass {
 
   INLINED static void load(const Map& map, double (&a)[N], double (&C)[N][N]) {
 #pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) {
-      a[i] = map.a[i];
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) C[i][j] = map.P[i][j];
-    }
+    for (int i = 0; i < N; ++i) a[i] = map.a[i];
+    copy(map.P, C);
   }
 
   INLINED void apply(const double* memory, double* state) const {
@@ -231,12 +215,6 @@ struct Pass {
       observe(r, step, f, seen, w, false);
     }
     write_state(f.a, f.C, state, state + N);
-  }
-  INLINED static void clear(double (&kept)[N][N]) {
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i)
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) kept[i][j] = 0.0;
   }
 
   // The results of a step: offsets among all of them.

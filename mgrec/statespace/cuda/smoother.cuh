@@ -25,11 +25,9 @@ struct Pass {
     for (int i = 0; i < N; ++i) {
       s.a[i] = predicted[place * N + i];
 #pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) {
-        s.P[i][j] = predicted_cov[(place * N + i) * N + j];
-        s.E_[i][j] = i == j ? 1.0 : 0.0;
-      }
+      for (int j = 0; j < N; ++j) s.P[i][j] = predicted_cov[(place * N + i) * N + j];
     }
+    set_unit(s.E_);
     const double* Z = design.at(x, step, y);
     bool seen[OBSERVED];
     differences(endog.at(x, step, y), Z, obs_intercept.at(x, step, y), s.a, seen, s.w);
@@ -71,11 +69,8 @@ struct Pass {
     }
     predict_covariance(transposed, zero, C, after);
 #pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) {
-      r[i] = before[i];
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) C[i][j] = after[i][j];
-    }
+    for (int i = 0; i < N; ++i) r[i] = before[i];
+    copy(after, C);
   }
 
   INLINED static void add(const Step& s, double (&r)[N], double (&C)[N][N]) {
@@ -95,11 +90,8 @@ struct Pass {
   }
   INLINED static void clear(double (&r)[N], double (&C)[N][N]) {
 #pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) {
-      r[i] = 0.0;
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) C[i][j] = 0.0;
-    }
+    for (int i = 0; i < N; ++i) r[i] = 0.0;
+    ::clear(C);
   }
 
   INLINED void summarise(const Range& range, int, double* memory) const {
@@ -107,10 +99,7 @@ struct Pass {
     double M[N][N], r[N], C[N][N];
     bool ends = false;
     clear(r, C);
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i)
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) M[i][j] = i == j ? 1.0 : 0.0;
+    set_unit(M);
     for (long long step = range.end - 1; step >= range.begin; --step) {
       Step s;
       load(range, step, s);
@@ -126,11 +115,8 @@ struct Pass {
                            bool ends, Map* map) {
     map->ends = ends;
 #pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) {
-      map->r[i] = r[i];
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) map->M[i][j] = M[i][j], map->N_[i][j] = C[i][j];
-    }
+    for (int i = 0; i < N; ++i) map->r[i] = r[i];
+    copy(M, map->M), copy(C, map->N_);
   }
 
   // Replaces the state after a map by that before it.
@@ -155,10 +141,7 @@ struct Pass {
     double M[N][N], r[N], C[N][N];
     bool ends = false;
     clear(r, C);
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i)
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) M[i][j] = i == j ? 1.0 : 0.0;
+    set_unit(M);
     for (int k = count - 1; k >= 0; --k) {
       follow(map[k], r, C);
       multiply(&map[k].M[0][0], M);
@@ -195,11 +178,8 @@ struct Pass {
         add(s, r, C);
         double mean[N], covariance[N][N], later[N], added[N][N];
 #pragma unroll UNROLL
-        for (int i = 0; i < N; ++i) {
-          later[i] = r[i];
-#pragma unroll UNROLL
-          for (int j = 0; j < N; ++j) added[i][j] = C[i][j];
-        }
+        for (int i = 0; i < N; ++i) later[i] = r[i];
+        copy(C, added);
         transfer(s.P, later, added);
 #pragma unroll UNROLL
         for (int i = 0; i < N; ++i) {

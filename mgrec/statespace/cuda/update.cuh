@@ -99,6 +99,27 @@ template <int M> struct Gain {
   }
 };
 
+INLINED void set_unit(double (&A)[N][N]) {
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) A[i][j] = i == j ? 1.0 : 0.0;
+}
+
+INLINED void clear(double (&A)[N][N]) {
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) A[i][j] = 0.0;
+}
+
+INLINED void copy(const double (&from)[N][N], double (&to)[N][N]) {
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) to[i][j] = from[i][j];
+}
+
 template <int M>
 INLINED bool differences(const double* y, const double* Z, const double* d,
                                const double (&a)[N], bool (&seen)[M], double (&v)[M]) {
@@ -146,10 +167,7 @@ INLINED void predict_mean(const double* T, const double* c, double (&a)[N]) {
 INLINED void predict_covariance(const double* T, const double* Q, const double (&C)[N][N],
                                       double (&P)[N][N]) {
   double work[N][N];
-#pragma unroll UNROLL
-  for (int i = 0; i < N; ++i)
-#pragma unroll UNROLL
-    for (int j = 0; j < N; ++j) work[i][j] = C[i][j];
+  copy(C, work);
   multiply(T, work);
 #pragma unroll UNROLL
   for (int i = 0; i < N; ++i)
@@ -211,10 +229,7 @@ DEVICE inline bool loses_digits(const double (&A)[N][N], double growth, const do
   if (!(growth < 1e8) || !(trace < infinity<double>())) return true;
   if (growth * N <= 100.0) return false;
   double power[N][N], factor[N * N];
-#pragma unroll UNROLL
-  for (int i = 0; i < N; ++i)
-#pragma unroll UNROLL
-    for (int j = 0; j < N; ++j) power[i][j] = A[i][j];
+  copy(A, power);
   for (int k = 0; k < 3; ++k) {
 #pragma unroll UNROLL
     for (int i = 0; i < N; ++i)
