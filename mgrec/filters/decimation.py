@@ -176,7 +176,7 @@ def _design(x: Any, q: int, n: int | None, ftype: Any) -> tuple[str, tuple[np.nd
 def _filtered(fir: DecimatedResponse, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
     """Return the kept results of a finite response."""
     if is_lazy(x):
-        from ..distributed.graph.along_axis import filter_chunks
+        from ..distributed.graph.build import solve_filter
 
         if any(map(isnan, x.chunks[axis])):
             raise ValueError(
@@ -185,7 +185,7 @@ def _filtered(fir: DecimatedResponse, x: Any, axis: int, dtype: np.dtype[Any]) -
             )
         x = without_empty_chunks(x)
         counts = tuple(np.diff(-(-np.cumsum([0, *x.chunks[axis]]) // fir.q)).tolist())
-        return without_empty_chunks(filter_chunks(fir, x, axis, dtype, counts))
+        return without_empty_chunks(solve_filter(fir, x, axis, dtype, counts))
     _, recipe = fir.plan((x.shape[axis],), 0)
     with backend_of(x).device_of((x,)):
         return fir.apply(x, axis, dtype, recipe, ())

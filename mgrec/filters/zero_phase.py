@@ -278,10 +278,10 @@ class DirectedFilter:
         if overlapped is None:
             result = cast(self._of_all_samples(x, axis), self.dtype)
         elif is_lazy(x):
-            from ..distributed.graph.along_axis import filter_chunks
+            from ..distributed.graph.build import solve_filter
 
             counts = overlapped.lengths(x.chunks[axis])
-            result = filter_chunks(overlapped, x, axis, self.dtype, counts)
+            result = solve_filter(overlapped, x, axis, self.dtype, counts)
         else:
             _, recipe = overlapped.plan((x.shape[axis],), 0)
             return overlapped.apply(x, axis, self.dtype, recipe, (), True)

@@ -57,9 +57,9 @@ def filter_axis(
     backend = backend_of(x)
     backend.raise_if_capturing("a filter of images", "weights are copied to the device")
     if is_lazy(x):
-        from ..distributed.graph.along_axis import filter_chunks
+        from ..distributed.graph.build import solve_filter
 
-        return filter_chunks(axis_filter, x, axis, dtype)
+        return solve_filter(axis_filter, x, axis, dtype)
     if not backend.is_host:
         with backend.device_of((x,)):
             return axis_filter.apply_on_gpu(x, axis, dtype)

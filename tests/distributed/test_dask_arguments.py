@@ -45,7 +45,8 @@ WRONG_TYPES = {
         lambda: mgrec.dask.warm_up(mgrec.summed_area_table, SQUARE), "got summed_area_table"
     ),
     "queued solves of several recurrences": (
-        lambda: mgrec.plan(ewm, LAZY, span=3.0).submit(), "submit needs a plan of one recurrence"
+        lambda: mgrec.plan(lambda x: 2 * ewm(x, span=3.0), LAZY).submit(),
+        "submit needs a function whose results are those of its last recurrence",
     ),
     "plan with a lazy zi": (
         lambda: mgrec.plan(lfilter, [1.0], [1.0, -0.5], LAZY, zi=LAZY[:1]),

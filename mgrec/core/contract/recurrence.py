@@ -1,9 +1,10 @@
 """The contract of a recurrence: its description, and what crosses the boundary of a chunk.
 
 A family is one folder, with a subfolder of kernels for each backend. Its recurrences are frozen
-dataclasses of one of five topologies: ``Chain`` (scan.py), ``TwoSided`` (this file), ``Grid``,
-``Swept`` and ``Traceback`` (grid.py). The page "How it works" has a table of them and of their
-families. The code that solves, builds graphs or runs plans knows families by this contract only.
+dataclasses of one of six topologies: ``Chain`` (scan.py), ``TwoSided`` and ``Overlapping`` (this
+file), ``Grid``, ``Swept`` and ``Traceback`` (grid.py). The page "How it works" has a table of them
+and of their families. The code that solves, builds graphs or runs plans knows families by this
+contract only.
 """
 
 from __future__ import annotations
@@ -121,6 +122,10 @@ class Recurrence(ABC):
     def _is_full(self) -> bool:
         """Whether no block is broadcast."""
         return all(map(all, self.varying))
+
+    def is_same(self, other: Recurrence) -> bool:
+        """Return whether another recurrence computes the same bits, as far as pickles show."""
+        return self is other or self._pickled == other._pickled
 
     def check(self, inputs: ChunkInputs) -> None:
         """Raise TypeError unless each block has the dtype that its array declares.
@@ -310,6 +315,27 @@ class AlongAxis(Recurrence):
     def final_state(self, carry_out: CarryIn, shape: Shape) -> Any:
         """Return the state after a last chunk of this shape, as an array (state_shape, *rows)."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlapping(Recurrence):
+    """A filter along an axis whose chunks take parts of other chunks in place of carry-ins.
+
+    Attributes
+    ----------
+    axis_filter : object
+        Its methods are those of ``mgrec.ndimage.axes.AxisFilter``.
+    axis : int
+        0 or more.
+    counts : tuple of int, optional
+        Number of results of each chunk along the axis, if it is not that of its samples.
+    """
+
+    family: ClassVar[str] = "filters"
+    reverse: ClassVar[bool] = False
+    axis_filter: Any
+    axis: int
+    counts: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,8 @@ from distributed import Future
 from ...core.arrays.chunk import has_unknown_sizes
 from ...core.backends import common_backend
 from ...core.contract.problem import Problem
-from ...core.contract.recurrence import AlongAxis, ChunkIndex, ChunkPosition
+from ...core.contract.recurrence import AlongAxis, ChunkIndex, ChunkPosition, Overlapping
+from .along_axis import chunks_of_results
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,8 @@ def align_problem(problem: Problem) -> AlignedProblem:
         The recurrence needs the index of each step, but the sizes of chunks are unknown.
     """
     recurrence, chunks = problem.recurrence, _reference_chunks(problem)
-    axes = (recurrence.axis,) if isinstance(recurrence, AlongAxis) else recurrence.axes
+    is_along_axis = isinstance(recurrence, (AlongAxis, Overlapping))
+    axes = (recurrence.axis,) if is_along_axis else recurrence.axes
     if recurrence.indexed_by and any(isnan(n) for axis in axes for n in chunks[axis]):
         raise ValueError(
             f"{recurrence.indexed_by} needs the index of each step, but the chunk sizes along "
@@ -140,6 +142,8 @@ def align_problem(problem: Problem) -> AlignedProblem:
     blocks = tuple(
         align(array, chunks, problem.shape, recurrence.number_axes) for array in problem.operands
     )
+    if isinstance(recurrence, Overlapping):
+        chunks = chunks_of_results(blocks[0], recurrence.axis, recurrence.counts)
     return AlignedProblem(recurrence, blocks, chunks, problem.initial)
 
 

@@ -2,17 +2,21 @@
 
 ::
 
-    chunk j ── part ──┐
-    chunk k ─────── apply k
+    chunk j ── parts j ──┐
+    chunk k ────────── apply k
 
-A part is a few numbers for each row, or the samples next to a chunk. Chunks beyond the reach of
-the filter do not depend on each other, so that results stream while chunks are still to be loaded.
+A part is a few numbers for each row, or the samples next to a chunk. One task computes all parts of
+a chunk. Chunks beyond the reach of the filter do not depend on each other, so that results stream
+while chunks are still to be loaded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, product
 from math import isnan, prod
+from operator import getitem
 from typing import Any
 
 import dask.array.core as da
@@ -24,24 +28,72 @@ from dask.task_spec import List, Task, TaskRef
 
 from ...core.arrays.chunk import as_contiguous
 from ...core.backends import backend_of
+from ...core.contract.recurrence import ChunkIndex
 
 TOGETHER = 1 << 28
 """Most samples that a task of a GPU filters, of several chunks together. A band-pass of 5 sections,
 in both directions over chunks of 30,000 steps of 384 columns, took 314 us a chunk alone on an H100,
 174 for 11 chunks together and 144 for 23, with 14 bytes of memory a sample."""
 LEAST_TASKS = 4
-"""Fewest such tasks along the axis."""
+"""The number of such tasks along the axis is a multiple of it: 2 or 4 workers with equal runs of
+chunks then need no whole chunk of each other."""
 
 
-def chunks_of_a_task(x: Any, axis: int) -> int:
-    """Return how many consecutive chunks a task filters, if the filter takes lists of chunks.
+@dataclass(frozen=True)
+class Group:
+    """Consecutive chunks along an axis that are filtered together.
+
+    Attributes
+    ----------
+    chunks : range
+        Their numbers along the axis.
+    parts : list of (number of a chunk, part)
+        The parts of other chunks that they need, in the order in which the filter takes them.
+    recipe : object
+        What the filter does with them.
+    is_joined : bool
+        Whether the filter takes a list of chunks.
+    """
+
+    chunks: range
+    parts: list[tuple[int, Any]]
+    recipe: Any
+    is_joined: bool
+
+    def part_indices(self, chunk_index: ChunkIndex, axis: int) -> list[tuple[ChunkIndex, Any]]:
+        """Return the parts with the index of their chunks, for chunks in the row of this one."""
+        return [(chunk_at(chunk_index, axis, number), part) for number, part in self.parts]
+
+
+def chunk_at(chunk_index: ChunkIndex, axis: int, number: int) -> ChunkIndex:
+    """Return the index of another chunk of the same row."""
+    return (*chunk_index[:axis], number, *chunk_index[axis + 1 :])
+
+
+def groups_of(axis_filter: Any, x: Any, axis: int) -> list[Group]:
+    """Return the groups of chunks along the axis, in order.
 
     Tasks of small chunks on a GPU take longer than their kernels.
     """
-    size, most = prod(x.chunksize), x.numblocks[axis] // LEAST_TASKS
-    if backend_of(x).is_host or most < 2 or isnan(size):
-        return 1
-    return min(most, max(1, TOGETHER // max(1, size)))
+    lengths, last = x.chunks[axis], x.numblocks[axis]
+    count = count_of_groups(x, axis) if getattr(axis_filter, "joins_chunks", False) else last
+    runs = [range(last * k // count, last * (k + 1) // count) for k in range(count)]
+    groups = []
+    for run in runs:
+        is_joined = count < last
+        length = (len(run),) if is_joined else ()
+        parts, recipe = axis_filter.plan(lengths, run.start, *length)
+        groups.append(Group(run, parts, recipe, is_joined))
+    return groups
+
+
+def count_of_groups(x: Any, axis: int) -> int:
+    """Return the number of groups if the filter takes lists of chunks."""
+    size, count = prod(x.chunksize), x.numblocks[axis]
+    if backend_of(x).is_host or count < 2 * LEAST_TASKS or isnan(size):
+        return count
+    most = LEAST_TASKS * max(1, TOGETHER // max(1, size))
+    return min(count, LEAST_TASKS * -(-count // most))
 
 
 def filter_chunks(
@@ -56,49 +108,79 @@ def filter_chunks(
     `counts` are the numbers of results of the chunks along the axis, if they are not those of x.
     """
     token = tokenize(axis_filter, x, axis, dtype)
-    part_name, name = f"part-{token}", f"filtered-{token}"
+    parts_name, name = f"parts-{token}", f"filtered-{token}"
+    chunks = chunks_of_results(x, axis, counts)
+    groups = groups_of(axis_filter, x, axis)
+    # The parts of each chunk along the axis, with their places in the list of its task.
+    places: dict[int, dict[Any, int]] = {}
+    for group in groups:
+        for number, part in group.parts:
+            of_chunk = places.setdefault(number, {})
+            of_chunk.setdefault(part, len(of_chunk))
     parts: dict[Any, Any] = {}
     results: dict[Any, Any] = {}
-    lengths = x.chunks[axis]
-    together = chunks_of_a_task(x, axis) if getattr(axis_filter, "joins_chunks", False) else 1
-    chunks = x.chunks if counts is None else (*x.chunks[:axis], counts, *x.chunks[axis + 1 :])
-    firsts, last = range(0, len(lengths), together), len(lengths)
-    more = [(min(together, last - k),) if together > 1 else () for k in firsts]
-    plans = [axis_filter.plan(lengths, k, *count) for k, count in zip(firsts, more, strict=True)]
-    numbers: dict[Any, int] = {}
     ranges = [range(len(sizes)) for sizes in x.chunks]
-    ranges[axis] = firsts
-    for index in product(*ranges):
-        first = index[axis]
-        wanted, recipe = plans[first // together]
-        refs = []
-        for source, part in wanted:
-            source_index = (*index[:axis], source, *index[axis + 1 :])
-            key = (part_name, *source_index, numbers.setdefault(part, len(numbers)))
-            if key not in parts:
-                block = TaskRef((x.name, *source_index))
-                parts[key] = Task(key, axis_filter.part, block, axis, part)
-            refs.append(TaskRef(key))
-        group = range(first, min(first + together, last))
-        members = [(*index[:axis], k, *index[axis + 1 :]) for k in group]
-        blocks = [TaskRef((x.name, *member)) for member in members]
-        key = (name, *index) if together == 1 else (f"together-{token}", *index)
-        block = blocks[0] if together == 1 else List(*blocks)
-        results[key] = Task(key, axis_filter.apply, block, axis, dtype, recipe, List(*refs))
-        if together > 1:
-            stops = accumulate(chunks[axis][k] for k in group)
-            for k, member, stop in zip(group, members, stops, strict=True):
-                result_key, kept = (name, *member), slice(stop - chunks[axis][k], stop)
-                results[result_key] = Task(result_key, _part_of, TaskRef(key), axis, kept)
+    for row in product(*ranges[:axis], (0,), *ranges[axis + 1 :]):
+        for number, wanted in places.items():
+            index = chunk_at(row, axis, number)
+            key = (parts_name, *index)
+            block = TaskRef((x.name, *index))
+            parts[key] = Task(key, _parts_of, axis_filter, block, axis, list(wanted))
+        for group in groups:
+            members = [chunk_at(row, axis, k) for k in group.chunks]
+            refs = [TaskRef((parts_name, *index)) for index, _ in group.part_indices(row, axis)]
+            needed = [places[number][part] for number, part in group.parts]
+            blocks = [TaskRef((x.name, *member)) for member in members]
+            key = (f"together-{token}" if group.is_joined else name, *members[0])
+            block = List(*blocks) if group.is_joined else blocks[0]
+            arguments = block, axis, dtype, group.recipe, List(*refs), needed
+            results[key] = Task(key, _apply, axis_filter, *arguments)
+            if group.is_joined:
+                kept = kept_of(group, chunks[axis])
+                for member, result in zip(members, kept, strict=True):
+                    result_key = (name, *member)
+                    results[result_key] = Task(result_key, part_of, TaskRef(key), axis, result)
     graph, sources = x.dask, {*x.__dask_layers__()}
     if parts:
-        graph = HighLevelGraph.from_collections(part_name, parts, dependencies=[x])
-        sources.add(part_name)
+        graph = HighLevelGraph.from_collections(parts_name, parts, dependencies=[x])
+        sources.add(parts_name)
     graph = HighLevelGraph({**graph.layers, name: results}, {**graph.dependencies, name: sources})
     meta = meta_from_array(x._meta, dtype=dtype)
     return da.Array(graph, name, chunks, meta=meta)
 
 
-def _part_of(results: Any, axis: int, kept: slice) -> Any:
+def chunks_of_results(
+    x: Any, axis: int, counts: tuple[int, ...] | None
+) -> tuple[tuple[Any, ...], ...]:
+    """Return the chunks of x, with `counts` along the axis if it is not None."""
+    return x.chunks if counts is None else (*x.chunks[:axis], counts, *x.chunks[axis + 1 :])
+
+
+def kept_of(group: Group, counts: Sequence[int]) -> Iterator[slice]:
+    """Yield the place of each chunk among the results of its group."""
+    stops = accumulate(counts[k] for k in group.chunks)
+    return (slice(stop - counts[k], stop) for k, stop in zip(group.chunks, stops, strict=True))
+
+
+def part_of(results: Any, axis: int, kept: slice) -> Any:
     """Return some results along an axis, as a view where that is contiguous."""
     return as_contiguous(results[(slice(None),) * axis + (kept,)])
+
+
+def _parts_of(axis_filter: Any, x: Any, axis: int, parts: Sequence[Any]) -> list[Any]:
+    """Return the parts of a chunk that other chunks need."""
+    return [axis_filter.part(x, axis, part) for part in parts]
+
+
+def _apply(
+    axis_filter: Any,
+    x: Any,
+    axis: int,
+    dtype: np.dtype[Any],
+    recipe: Any,
+    parts_of_chunks: Sequence[list[Any]],
+    places: Sequence[int],
+) -> Any:
+    """Filter a chunk, or a list of chunks, with one part of each list."""
+    parts = list(map(getitem, parts_of_chunks, places))
+    return axis_filter.apply(x, axis, dtype, recipe, parts)

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 from dask.base import tokenize
 
 from ...core.algebra.variants import stacklevel_of_caller
 from ...core.contract.grid import Grid, Swept, Traceback
 from ...core.contract.problem import Problem
+from ...core.contract.recurrence import Overlapping
 from ..observability import log_solve
 from ..tasks.memory import check_chunks
 from .aligned import AlignedProblem, align_problem
@@ -40,6 +42,30 @@ def solve(problem: Problem) -> Solved:
     solver = SOLVER.get()
     solved = solver(problem) if solver else None
     return _solve_by_graph(problem) if solved is None else solved
+
+
+def solve_filter(
+    axis_filter: Any,
+    x: Any,
+    axis: int,
+    dtype: np.dtype[Any],
+    counts: tuple[int, ...] | None = None,
+) -> Any:
+    """Return the lazy results of a filter along an axis: see ``filter_chunks``."""
+    if (solver := SOLVER.get()) is not None:
+        recurrence = Overlapping(
+            dtype=dtype,
+            result_dtype=dtype,
+            varying=((True,) * x.ndim,),
+            block_dtypes=(x.dtype,),
+            axis_filter=axis_filter,
+            axis=axis,
+            counts=counts,
+        )
+        solved = solver(Problem(recurrence, (x,), (), x.shape))
+        if solved is not None:
+            return solved[0][0]
+    return filter_chunks(axis_filter, x, axis, dtype, counts)
 
 
 def _solve_by_graph(problem: Problem) -> Solved:

@@ -8,17 +8,19 @@ as one beside the other, whatever the other lengths are: the longest part counts
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
 from math import lcm, prod
 from typing import Any, TypeVar
 
 from ...core.backends import common_backend
 from ...core.contract.grid import Grid
 from ...core.contract.kernels import Backend, Part
-from ...core.contract.recurrence import ChunkIndex, ChunkPosition
+from ...core.contract.recurrence import ChunkIndex, ChunkPosition, Overlapping
 from ..graph.aligned import AlignedProblem, chunk_indices_of
+from ..graph.along_axis import chunk_at, groups_of, kept_of
 
 Lengths = tuple[tuple[int, ...], ...]
 """The lengths of the parts of every chunk along an axis."""
@@ -91,12 +93,51 @@ class BandShard:
     chunks: tuple[ChunkPosition, ...]
 
 
-Shard = ChainShard | GridShard | BandShard
+@dataclass(frozen=True)
+class ShardGroup:
+    """Chunks that a filter takes together, and the parts of other chunks that it takes."""
+
+    chunks: tuple[ChunkIndex, ...]
+    parts: tuple[tuple[ChunkIndex, Any], ...]
+    recipe: Any
+    kept: tuple[slice, ...]
+    """The place of each chunk among the results of the group."""
+    is_joined: bool
+
+
+@dataclass(frozen=True)
+class FilterShard:
+    """Chunks that one worker filters, and where it sends and gets parts of chunks.
+
+    Attributes
+    ----------
+    number : int
+    chunks : tuple of (chunk index, starts)
+    shapes : dict, chunk index -> shape of the operand
+    groups : tuple of ShardGroup
+    parts : tuple of (chunk index, part)
+        The parts of the shard's chunks that any shard needs.
+    receivers : dict, number of a shard -> tuple of (chunk index, part)
+        The shards that need parts of this one.
+    senders : tuple of int
+        The shards whose parts this one needs.
+    """
+
+    number: int
+    chunks: tuple[ChunkPosition, ...]
+    shapes: Mapping[ChunkIndex, tuple[int, ...]]
+    groups: tuple[ShardGroup, ...]
+    parts: tuple[tuple[ChunkIndex, Any], ...]
+    receivers: Mapping[int, tuple[tuple[ChunkIndex, Any], ...]]
+    senders: tuple[int, ...]
+
+
+Shard = ChainShard | GridShard | BandShard | FilterShard
 
 
 def assign(
     aligned: AlignedProblem, where: Mapping[Any, Any]
-) -> Mapping[str, ChainShard | GridShard]:
+) -> Mapping[str, ChainShard | GridShard | FilterShard]:
     """Assign every chunk to the worker that stores most of its operands: shards by addresses.
 
     `where` has the workers of each block. A block may belong to a whole row or column of tiles.
@@ -105,6 +146,8 @@ def assign(
     """
     chunk_indices = chunk_indices_of(aligned.chunks)
     workers = {index: _worker_of(aligned, index, where) for index in chunk_indices}
+    if isinstance(aligned.recurrence, Overlapping):
+        return _assign_groups(aligned, workers)
     is_grid = isinstance(aligned.recurrence, Grid)
     return (assign_tiles if is_grid else _assign_chunks)(aligned, workers)
 
@@ -168,6 +211,43 @@ def _assign_chunks(
         )
         for address, number in numbers.items()
     }
+
+
+def _assign_groups(
+    aligned: AlignedProblem, workers: Mapping[ChunkIndex, str]
+) -> dict[str, FilterShard]:
+    """Assign each group of chunks to the worker with most of its chunks."""
+    recurrence, (x,) = aligned.recurrence, aligned.blocks
+    axis, counts = recurrence.axis, aligned.chunks[recurrence.axis]
+    groups, owners = groups_of(recurrence.axis_filter, x, axis), dict[ChunkIndex, str]()
+    groups_by_worker: dict[str, list[ShardGroup]] = {}
+    first_chunks = (chunk_at(row, axis, 0) for row in chunk_indices_of(x.chunks) if not row[axis])
+    for row, group in product(first_chunks, groups):
+        members = tuple(chunk_at(row, axis, number) for number in group.chunks)
+        worker, _ = Counter(workers[index] for index in members).most_common(1)[0]
+        owners |= dict.fromkeys(members, worker)
+        parts, kept = tuple(group.part_indices(row, axis)), tuple(kept_of(group, counts))
+        shard_group = ShardGroup(members, parts, group.recipe, kept, group.is_joined)
+        groups_by_worker.setdefault(worker, []).append(shard_group)
+    numbers = {worker: number for number, worker in enumerate(groups_by_worker)}
+    # By the worker that has a part: the parts that each worker needs, in order and once.
+    needed: dict[str, dict[int, dict[Any, None]]] = {worker: {} for worker in numbers}
+    for worker, shard_groups in groups_by_worker.items():
+        for key in (key for group in shard_groups for key in group.parts):
+            needed[owners[key[0]]].setdefault(numbers[worker], {})[key] = None
+    shards = {}
+    for worker, number in numbers.items():
+        members = tuple(index for group in groups_by_worker[worker] for index in group.chunks)
+        shards[worker] = FilterShard(
+            number,
+            tuple(map(aligned.position, members)),
+            {index: aligned.shapes(index)[0] for index in members},
+            tuple(groups_by_worker[worker]),
+            tuple(dict.fromkeys(key for keys in needed[worker].values() for key in keys)),
+            {to: tuple(keys) for to, keys in needed[worker].items() if to != number},
+            tuple(k for other, k in numbers.items() if k != number and number in needed[other]),
+        )
+    return shards
 
 
 def assign_tiles(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pickle import dumps
 from time import sleep
 from typing import Any
 
@@ -14,8 +15,9 @@ from distributed import Client, Future, wait
 
 from ...core.arrays.array_types import to_host
 from ...core.backends import common_backend
-from ...core.contract.recurrence import AlongAxis, ChunkIndex
+from ...core.contract.recurrence import AlongAxis, ChunkIndex, Overlapping
 from ..graph.aligned import AlignedProblem, chunk_indices_of, starts_of
+from ..graph.along_axis import groups_of
 from ..graph.persisted import is_persisted
 from .results import Solution, solution_of
 
@@ -30,14 +32,14 @@ class Call:
     ----------
     aligned : AlignedProblem
     solutions : list of Solution
-        The solves of the same plan whose results are operands; they may be unfinished.
+        The solves whose results are operands, and may be unfinished: those that are accepted.
     """
 
     def __init__(
         self,
         aligned: AlignedProblem,
         client: Client,
-        plan: str = "",
+        accepts: Callable[[Solution], bool] = lambda solution: False,
         persisted: Sequence[da.Array] = (),
     ) -> None:
         if aligned.has_unknown_sizes:
@@ -52,7 +54,7 @@ class Call:
         blocks, futures = [], []
         for block in aligned.blocks:
             solution = solution_of(block)
-            if solution is not None and solution.name.startswith(f"solved-{plan}-"):
+            if solution is not None and accepts(solution):
                 self.solutions.append(solution)
             elif not any(block is array for array in persisted):
                 block = block if is_persisted(block) else client.persist(block)
@@ -136,17 +138,34 @@ class Call:
                 raise ValueError(
                     f"{name} of a plan's solve must be {want}, as it was built; got {got}"
                 )
+        if isinstance(wanted.recurrence, Overlapping) and not _have_same_parts(wanted, problem):
+            raise ValueError(
+                "a filter of a plan's solve must need as many samples of neighbouring chunks as "
+                "that with which it was built: build a plan with this one"
+            )
 
 
 def _axes_of(aligned: AlignedProblem) -> tuple[Any, ...]:
     """Return axis and direction of a recurrence; of a grid its axes and how tiles may be split."""
     recurrence = aligned.recurrence
-    if isinstance(recurrence, AlongAxis):
+    if isinstance(recurrence, (AlongAxis, Overlapping)):
         return recurrence.axis, recurrence.reverse
     backend = common_backend(aligned.blocks)
     shape = tuple(max(lengths) for lengths in aligned.chunks)
     parts = tuple(recurrence.part(backend, shape, axis) for axis in recurrence.axes)
     return recurrence.axes, False, parts
+
+
+def _have_same_parts(first: AlignedProblem, other: AlignedProblem) -> bool:
+    """Return whether the chunks of two filters need the same parts of each other."""
+    if other.recurrence.is_same(first.recurrence):
+        return True
+    pairs = ((aligned.recurrence, aligned.blocks[0]) for aligned in (first, other))
+    plans = [
+        [(group.parts, dumps(group.recipe)) for group in groups_of(r.axis_filter, block, r.axis)]
+        for r, block in pairs
+    ]
+    return plans[0] == plans[1]
 
 
 def _are_interchangeable(first: object, other: object) -> bool:

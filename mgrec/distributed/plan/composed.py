@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -13,10 +15,12 @@ from distributed import Client, futures_of
 from ...core.contract.grid import Swept, Traceback
 from ...core.contract.problem import Problem
 from ..cluster.arguments import name_of
-from ..expressions import accepts_expressions
+from ..expressions import accepts_expressions, mapped
 from ..graph.build import SOLVER, Solved
+from ..graph.persisted import is_persisted
 from .calls import wait_for
-from .plans import Arguments, Plan
+from .plans import Arguments, Plan, check_positive
+from .results import SolvedArray, solution_of
 
 
 class ComposedPlan:
@@ -28,7 +32,9 @@ class ComposedPlan:
     def __init__(
         self, arguments: Arguments, client: Client, timeout: float, in_flight: int | None
     ) -> None:
-        self._arguments, self.client = arguments, client
+        # Each call reads the operands in the memory of the workers.
+        self._arguments: Arguments = mapped(arguments, da.Array, partial(_persisted, client))
+        self.client = client
         self._limits, self._plans = (timeout, in_flight), list[Plan]()
         self._lock, self._is_closed = Lock(), False
 
@@ -44,6 +50,38 @@ class ComposedPlan:
     @accepts_expressions
     def __call__(self, *operands: Any, **options: Any) -> Any:
         """Solve once more, and wait for the results: see :meth:`Plan.__call__`."""
+        return _wait(self._start(operands, options))
+
+    @accepts_expressions
+    def submit(self, *operands: Any, **options: Any) -> Any:
+        """Start one more solve, and return its results before they are computed.
+
+        As :meth:`Plan.submit`, for functions whose results are those of their last recurrence, such
+        as :func:`mgrec.signal.sosfiltfilt`. Others raise TypeError: operations of Dask wait.
+        """
+        result = self._start(operands, options)
+        if not all(isinstance(array, SolvedArray) for array in _arrays_of(result)):
+            raise TypeError(
+                f"submit needs a function whose results are those of its last recurrence; {self!r} "
+                f"computes more of them by a graph: call the plan, or use its map"
+            )
+        return result
+
+    def map(self, operands: Iterable[Any], *, in_flight: int | None = None) -> Iterator[Any]:
+        """Solve for many operands, and return the results one by one, as :meth:`Plan.map`."""
+        started = deque[Any]()
+        for arguments in operands:
+            arguments = arguments if isinstance(arguments, tuple) else (arguments,)
+            started.append(self._start(arguments, {}))
+            most = in_flight or self._plans[-1].in_flight
+            check_positive("in_flight", most)
+            while len(started) >= most or (started and _has_ended(started[0])):
+                yield _wait(started.popleft())
+        while started:
+            yield _wait(started.popleft())
+
+    def _start(self, operands: Any, options: Any) -> Any:
+        """Return the result of the function, whose last solve may be unfinished."""
         recurrence, first, first_options = self._arguments
         with self._lock:
             if self._is_closed:
@@ -59,16 +97,8 @@ class ComposedPlan:
                     f"recurrence must be a function that solves recurrences over the chunks of "
                     f"Dask arrays; {name_of(recurrence)} solved none: persist what it returns"
                 )
-            return _in_memory(result, self.client)
-
-    def submit(self, *operands: Any, **options: Any) -> Any:
-        """Raise TypeError: each recurrence waits for the one before it."""
-        raise TypeError(f"submit needs a plan of one recurrence; got {self!r}: call it")
-
-    def map(self, operands: Iterable[Any], *, in_flight: int | None = None) -> Iterator[Any]:
-        """Solve for many operands, and return the results one by one, as :meth:`Plan.map`."""
-        for arguments in operands:
-            yield self(*(arguments if isinstance(arguments, tuple) else (arguments,)))
+            is_planned = all(isinstance(array, SolvedArray) for array in _arrays_of(result))
+            return result if is_planned else _in_memory(result, self.client)
 
     def close(self) -> None:
         """Release the operands of all plans; results stay."""
@@ -96,6 +126,27 @@ class _Solves:
             arguments: Any = recurrence.family, (), {}
             self._plans.append(Plan(problem, arguments, self._client, *self._limits).hold())
         return self._plans[self._count - 1].solve(problem)
+
+
+def _persisted(client: Client, array: da.Array) -> da.Array:
+    return array if is_persisted(array) else client.persist(array)
+
+
+def _arrays_of(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _has_ended(result: Any) -> bool:
+    solutions = map(solution_of, _arrays_of(result))
+    return all(solution is None or solution.request.done.done() for solution in solutions)
+
+
+def _wait(result: Any) -> Any:
+    """Wait for the solves of a result; raise their errors."""
+    for array in _arrays_of(result):
+        if (solution := solution_of(array)) is not None:
+            solution.wait()
+    return result
 
 
 def _in_memory(result: Any, client: Client) -> Any:

@@ -22,7 +22,7 @@ from distributed.comm import Comm, CommClosedError
 from distributed.protocol.pickle import dumps, loads
 
 from ...core.contract.grid import Grid
-from ...core.contract.recurrence import AlongAxis, ChunkIndex
+from ...core.contract.recurrence import AlongAxis, ChunkIndex, Overlapping
 from .assignment import Shard
 from .internals import call_by_scheduler
 
@@ -67,13 +67,13 @@ class Request:
 
     Attributes
     ----------
-    recurrence : AlongAxis or Grid
+    recurrence : AlongAxis, Overlapping or Grid
     initial : dict, row of chunks -> list of arrays
     needs_last_summary : bool
         Whether the last chunk of a row is summarised, too.
     """
 
-    recurrence: AlongAxis | Grid
+    recurrence: AlongAxis | Overlapping | Grid
     initial: Mapping[ChunkIndex, list[Any]] = field(default_factory=dict)
     needs_last_summary: bool = False
 

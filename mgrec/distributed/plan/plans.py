@@ -243,11 +243,23 @@ class Plan:
         self._state.error = self._state.error or RuntimeError("the plan is closed")
 
     def solve(self, problem: Problem) -> Solved:
-        """Solve a problem like that of the plan; return the results and the final states."""
+        """Solve a problem like that of the plan; return the results and the final states.
+
+        If it has no final states, results are returned before they are computed.
+        """
         self._check_open()
         is_first = problem is self._problem
-        started = self._start(*(self._call((), {}) if is_first else self._call_of(problem)))
+        call = self._call((), {}) if is_first else self._call_of(problem)
+        recurrence = self._first.aligned.recurrence
+        if recurrence.results and not getattr(recurrence, "returns_final_state", False):
+            return self._start(*call, self._slots).arrays, None
+        started = self._start(*call)
         return started.arrays, started.final(started.solution.wait())
+
+    @property
+    def in_flight(self) -> int:
+        """How many solves may be unfinished at once."""
+        return self._in_flight
 
     def _start(
         self,
@@ -304,12 +316,26 @@ class Plan:
         """Return what `_call` returns for a call that may differ in more than its Dask arrays."""
         call, names = self._with_names(align_problem(problem))
         call.check_like(self._first)
+        has_initial = problem.initial or self._problem.initial
+        if not has_initial and problem.recurrence.is_same(self._problem.recurrence):
+            return problem, call, dict.fromkeys(self._shards, (self._name, names, None))
         requests = self._requests(call).items()
         return problem, call, {to: (self._name, names, dumps(request)) for to, request in requests}
 
     def _with_names(self, aligned: AlignedProblem) -> tuple[Call, list[str]]:
-        call = Call(aligned, self.client, self._name, self._first.aligned.blocks)
+        call = Call(aligned, self.client, self._accepts, self._first.aligned.blocks)
         return call, [block.name for block in call.aligned.blocks]
+
+    def _accepts(self, solution: Solution) -> bool:
+        """Return whether results of a solve may be operands before they are computed.
+
+        Each worker must store the chunks that it needs.
+        """
+        indices = solution.layout.chunk_indices
+        is_here = solution.session is self._session
+        return is_here and (
+            solution.layout is self._layout or indices == self._layout.chunk_indices
+        )
 
     def _check_open(self) -> None:
         if self.client.status != "running":

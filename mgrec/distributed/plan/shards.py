@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...core.contract.grid import Grid
-from ...core.contract.recurrence import ChunkIndex, ChunkInputs
+from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Overlapping
 from ..tasks.phases import CarryIns, launch_summaries, propagate_group
 from ..tasks.speculation import (
     PendingChunk,
@@ -29,8 +29,9 @@ from ..tasks.speculation import (
     launch_correction,
     launch_speculation,
 )
-from .assignment import BandShard, ChainShard, GridShard, Shard, row_of
+from .assignment import BandShard, ChainShard, FilterShard, GridShard, Shard, row_of
 from .bands import solve_bands
+from .filters import solve_filter
 from .messages import Exchange, Program, Request, result_name
 from .tiles import solve_tiles
 
@@ -73,6 +74,12 @@ def solve_shard(
     del blocks
     if isinstance(shard, BandShard):
         return (yield from solve_bands(request.recurrence, shard, inputs_of_chunks, exchange))
+    if isinstance(shard, FilterShard):
+        assert isinstance(request.recurrence, Overlapping)
+        filtered = yield from solve_filter(
+            request.recurrence, shard, inputs_of_chunks, exchange, threads
+        )
+        return {(result_name(name, 0), *index): array for index, array in filtered.items()}, None
     if isinstance(shard, GridShard):
         assert isinstance(request.recurrence, Grid)
         tiles, answer = yield from solve_tiles(

@@ -1,0 +1,147 @@
+"""Plans of filters along an axis, whose chunks take samples of other chunks."""
+
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.ndimage
+import scipy.signal
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import mgrec
+import mgrec.dask
+from mgrec.distributed.graph import along_axis
+from mgrec.ndimage import gaussian_filter, spline_filter
+from mgrec.signal import decimate, ewm, filtfilt, sosfilt, sosfiltfilt
+
+SOS = scipy.signal.butter(2, 0.5, output="sos")
+B, A = scipy.signal.butter(2, 0.5)
+CHUNKS = (100, 70, 1, 99, 130, 100, 100)
+FILTERS = {
+    "sosfiltfilt": (
+        lambda x: sosfiltfilt(SOS, x, axis=0),
+        lambda x: scipy.signal.sosfiltfilt(SOS, x, axis=0),
+    ),
+    "filtfilt": (
+        lambda x: filtfilt(B, A, x, axis=0, padtype="even"),
+        lambda x: scipy.signal.filtfilt(B, A, x, axis=0, padtype="even"),
+    ),
+    "decimate": (
+        lambda x: decimate(x, 3, 2, axis=0),
+        lambda x: scipy.signal.decimate(x, 3, 2, axis=0),
+    ),
+    "decimate by a finite response": (
+        lambda x: decimate(x, 4, ftype="fir", axis=0),
+        lambda x: scipy.signal.decimate(x, 4, ftype="fir", axis=0),
+    ),
+    "sosfilt": (lambda x: sosfilt(SOS, x, axis=0), lambda x: scipy.signal.sosfilt(SOS, x, axis=0)),
+    "spline_filter": (
+        lambda x: spline_filter(x, output="f8"),
+        lambda x: scipy.ndimage.spline_filter(x, output="f8"),
+    ),
+    "gaussian_filter": (
+        lambda x: gaussian_filter(x, 3.0, output="f8"),
+        # Truncated where the Gaussian is 1e-14 of its largest value.
+        lambda x: scipy.ndimage.gaussian_filter(x, 3.0, output="f8", truncate=8.0),
+    ),
+}
+
+
+def recording(seed=1, steps=600):
+    return np.random.default_rng(seed).normal(100, 30, (steps, 3)).astype("i2")
+
+
+def on_workers(client, x, lengths=CHUNKS, first=4):
+    """Return the chunks of x, of which one worker stores the first ones and another the rest."""
+    addresses, chunks = sorted(client.nthreads()), (lengths, x.shape[1:])
+    lazy = da.from_array(x, chunks=chunks)
+    parts = [lazy.blocks[a:b] for a, b in ((0, first), (first, len(lengths))) if a < b]
+    pairs = zip(parts, addresses, strict=False)
+    return client.persist(da.concatenate([client.persist(p, workers=[at]) for p, at in pairs]))
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_plans_have_the_bits_of_graphs(client, name):
+    function, of_scipy = FILTERS[name]
+    recordings = [recording(seed) for seed in range(3)]
+    arrays = [on_workers(client, x) for x in recordings]
+    with mgrec.plan(function, arrays[0]) as plan:
+        solved = [plan(), *plan.map(arrays)]
+    for result, k in zip(solved, (0, 0, 1, 2), strict=True):
+        found = result.compute()
+        assert_array_equal(found, function(arrays[k]).compute())
+        tolerance = 2e-4 if name == "gaussian_filter" else 1e-11
+        assert_allclose(found, of_scipy(recordings[k]), rtol=tolerance, atol=tolerance * 100)
+        assert result.chunks == function(arrays[k]).chunks
+
+
+def test_queued_recordings_may_be_used_before_they_are_computed(client):
+    x = on_workers(client, recording())
+    with mgrec.plan(sosfiltfilt, SOS, x, axis=0, in_flight=3) as plan:
+        results = [plan.submit() for _ in range(7)]
+        more = plan.submit(SOS, x)
+        wanted = sosfiltfilt(SOS, x, axis=0).compute()
+    for result in (*results, more):
+        assert_array_equal(result.compute(), wanted)
+        assert_array_equal(result[::7].compute(), wanted[::7])
+
+
+def test_results_of_a_graph_cannot_be_queued(client):
+    with (
+        mgrec.plan(lambda x: 2 * ewm(x, span=3.0), da.ones(12, chunks=3)) as plan,
+        pytest.raises(TypeError, match="results are those of its last recurrence"),
+    ):
+        plan.submit()
+
+
+def test_chunks_that_are_filtered_together(client, monkeypatch):
+    """Workers with GPUs do so with small chunks; a group may be of chunks of both workers."""
+    monkeypatch.setattr(along_axis, "count_of_groups", lambda x, axis: 3)
+    function, _ = FILTERS["sosfiltfilt"]
+    x = on_workers(client, recording())
+    assert_array_equal(mgrec.dask.solve(function, x).compute(), function(x).compute())
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", FILTERS)
+@given(data=st.data())
+def test_any_chunks(client, name, data):
+    function, of_scipy = FILTERS[name]
+    steps = data.draw(st.integers(120, 400))
+    cuts = data.draw(st.sets(st.integers(1, steps - 1), max_size=5))
+    lengths = tuple(np.diff([0, *sorted(cuts), steps]).tolist())
+    first = data.draw(st.integers(0, len(lengths)))
+    x = recording(steps, steps)
+    lazy = on_workers(client, x, lengths, first)
+    result = mgrec.dask.solve(function, lazy)
+    assert_array_equal(result.compute(), function(lazy).compute())
+    tolerance = 2e-4 if name == "gaussian_filter" else 1e-10
+    assert_allclose(result.compute(), of_scipy(x), rtol=tolerance, atol=tolerance * 100)
+
+
+def test_calls_like_and_unlike_that_of_the_plan(client):
+    x = on_workers(client, recording())
+    with mgrec.plan(sosfiltfilt, SOS, x, axis=0) as plan:
+        plan()
+        twice = SOS * [[2, 2, 2, 1, 1, 1]]
+        assert_array_equal(plan(twice, x).compute(), sosfiltfilt(twice, x, axis=0).compute())
+        slow = scipy.signal.butter(2, 0.45, output="sos")
+        with pytest.raises(ValueError, match="as many samples of neighbouring chunks"):
+            plan(slow, x)
+        with pytest.raises(ValueError, match="chunks of a plan's solve must be"):
+            plan(SOS, x[:500])
+        assert_array_equal(plan().compute(), sosfiltfilt(SOS, x, axis=0).compute())
+
+
+@pytest.mark.parametrize("dtype, steps, error, message", [
+    ("f8", 30, TypeError, "the dtype that their array declares, int16"),
+    ("i2", 29, ValueError, r"the shapes that their array declares, \(30, 3\)"),
+])  # fmt: skip
+def test_chunks_that_are_not_what_their_array_declares(client, dtype, steps, error, message):
+    def wrong(block):
+        return block[:steps].astype(dtype)
+
+    x = da.ones((600, 3), dtype="i2", chunks=(30, 3)).map_blocks(wrong, dtype="i2", name=f"w{steps}")
+    with mgrec.plan(sosfiltfilt, SOS, x, axis=0) as plan, pytest.raises(error, match=message):
+        plan()
