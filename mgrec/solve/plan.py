@@ -29,7 +29,10 @@ def plan(
         over two axes, :func:`mgrec.wavefront`, or :func:`mgrec.smith_waterman` for a score or the
         matrix. Or any function that calls such functions, as :func:`mgrec.signal.ewm` and those of
         :mod:`mgrec.hmm` and :mod:`mgrec.statespace` do, or one of your own: each recurrence has a
-        plan, and the operations between them are a graph of Dask.
+        plan, and the operations between them are a graph of Dask. Or a filter whose chunks need
+        their neighbours: :func:`mgrec.signal.sosfiltfilt`, :func:`mgrec.signal.filtfilt` and
+        :func:`mgrec.signal.decimate` of integers or with ``assume_finite=True``, and those of
+        :mod:`mgrec.ndimage`.
     *operands, **options
         Arguments of the recurrence. At least one operand is a Dask array. Operands are persisted,
         and kept until the plan is closed.
@@ -53,9 +56,9 @@ def plan(
         recurrence returns, as Dask arrays that are already in the memory of the workers. The final
         states `zf` of a filter are a NumPy array, which the next solve takes as `zi`. The score and
         the ends of an alignment are numbers. The method ``submit`` queues a solve and returns at
-        once; ``map`` solves for many operands. The plan of several recurrences has no ``submit``,
-        since each waits for the one before. Call ``close()`` at the end, or use the plan in a
-        ``with`` statement.
+        once; ``map`` solves for many operands. In a plan of several recurrences ``submit`` waits
+        for the operations of Dask, and the last recurrence must give the results. Call ``close()``
+        at the end, or use the plan in a ``with`` statement.
 
     Raises
     ------

@@ -108,8 +108,9 @@ def test_chunks_that_are_filtered_together(client, monkeypatch):
 @given(data=st.data())
 def test_any_chunks(client, name, data):
     function, of_scipy = FILTERS[name]
-    steps = data.draw(st.integers(120, 400))
-    cuts = data.draw(st.sets(st.integers(1, steps - 1), max_size=5))
+    steps = data.draw(st.integers(240, 400))
+    # On average chunks are longer than half the response of the filters, up to 65 samples.
+    cuts = data.draw(st.sets(st.integers(1, steps - 1), max_size=4))
     lengths = tuple(np.diff([0, *sorted(cuts), steps]).tolist())
     first = data.draw(st.integers(0, len(lengths)))
     x = recording(steps, steps)
@@ -134,6 +135,18 @@ def test_calls_like_and_unlike_that_of_the_plan(client):
         assert_array_equal(plan().compute(), sosfiltfilt(SOS, x, axis=0).compute())
 
 
+def test_floating_numbers_that_may_be_nan(client):
+    x = on_workers(client, recording().astype("f8"))
+    options = {"axis": 0, "assume_finite": True}
+    with (
+        mgrec.plan(sosfiltfilt, SOS, x, axis=0) as plan,
+        pytest.raises(TypeError, match="or assume_finite=True"),
+    ):
+        plan()
+    wanted = sosfiltfilt(SOS, x, **options).compute()
+    assert_array_equal(mgrec.dask.solve(sosfiltfilt, SOS, x, **options).compute(), wanted)
+
+
 @pytest.mark.parametrize("dtype, steps, error, message", [
     ("f8", 30, TypeError, "the dtype that their array declares, int16"),
     ("i2", 29, ValueError, r"the shapes that their array declares, \(30, 3\)"),
@@ -142,6 +155,8 @@ def test_chunks_that_are_not_what_their_array_declares(client, dtype, steps, err
     def wrong(block):
         return block[:steps].astype(dtype)
 
-    x = da.ones((600, 3), dtype="i2", chunks=(30, 3)).map_blocks(wrong, dtype="i2", name=f"w{steps}")
+    x = da.ones((600, 3), dtype="i2", chunks=(30, 3)).map_blocks(
+        wrong, dtype="i2", name=f"w{steps}"
+    )
     with mgrec.plan(sosfiltfilt, SOS, x, axis=0) as plan, pytest.raises(error, match=message):
         plan()

@@ -95,7 +95,10 @@ class ComposedPlan:
             if not self._plans:
                 raise TypeError(
                     f"recurrence must be a function that solves recurrences over the chunks of "
-                    f"Dask arrays; {name_of(recurrence)} solved none: persist what it returns"
+                    f"Dask arrays; {name_of(recurrence)} solved none: persist what it returns. "
+                    f"Filters in both directions, such as sosfiltfilt, need a signal of integers "
+                    f"or assume_finite=True, and chunks of at least half the length of their "
+                    f"response"
                 )
             is_planned = all(isinstance(array, SolvedArray) for array in _arrays_of(result))
             return result if is_planned else _in_memory(result, self.client)
