@@ -9,7 +9,7 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from ..core.arrays.array_types import cast, chunked_like, is_lazy
+from ..core.arrays.array_types import cast, chunked_like, is_lazy, without_empty_chunks
 from ..core.arrays.chunk import shape_of
 from ..core.arrays.interop import library_of, require_native, result_converter
 from ..core.arrays.narrow import computed_dtype
@@ -36,11 +36,21 @@ def adjoint_function(compose: Callable[Arguments, Any]) -> Callable[Arguments, A
     def native(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
         for value in leaves((operands, options)):
             require_native("an argument", value)
+        operands, options = _without_empty_chunks((operands, options))
         return compose(*operands, **options)
 
     public = with_interop(native, refuse_labelled)
     public.compose = compose  # type: ignore[attr-defined]
     return public
+
+
+def _without_empty_chunks(value: Any) -> Any:
+    """Return arguments whose Dask arrays have no empty chunks: Dask may reverse those to nothing."""
+    if isinstance(value, tuple):
+        return tuple(map(_without_empty_chunks, value))
+    if isinstance(value, dict):
+        return {name: _without_empty_chunks(item) for name, item in value.items()}
+    return without_empty_chunks(value) if is_lazy(value) else value
 
 
 def as_operand(name: str, value: Any) -> Any:
@@ -197,7 +207,7 @@ def shifted(values: Any, axis: int, step: int, edge: Any = None) -> Any:
 
 def times_shifted(factor: Any, values: Any, axis: int, step: int, edge: Any = None) -> Any:
     """Return ``factor * conj(shifted(values, axis, step, edge))``, without a shifted copy."""
-    if is_lazy(factor) or library_of(factor) is not None:
+    if is_lazy(factor) or is_lazy(values) or library_of(factor) is not None:
         return factor * conj(shifted(values, axis, step, edge))
     product = np.empty_like(factor, dtype=np.result_type(factor, values), order="C")
     kept, sources, last = (

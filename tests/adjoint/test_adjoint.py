@@ -212,6 +212,25 @@ def check_chunks(name, case, lazy):
             np.testing.assert_allclose(own.compute(), wanted, rtol=1e-12, atol=1e-12)
 
 
+def test_gradients_of_empty_chunks():
+    g, x = adjoint_cases.numbers(3, 9), adjoint_cases.numbers(3, 9, seed=1)
+    b, a = [1.0], [1.0, -0.5]
+    expected = adjoint.lfilter(g, mgrec.signal.lfilter(b, a, x), b, a, x)[2]
+    lazy = da.from_array(x, chunks=(3, (2, 0, 0, 6, 0, 1)))
+    found = adjoint.lfilter(g, mgrec.signal.lfilter(b, a, lazy), b, a, lazy)[2]
+    assert found.shape == (3, 9)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_of_lazy_states_alone():
+    g, t = adjoint_cases.numbers(3, 9), adjoint_cases.numbers(3, 9, seed=1)
+    w = mgrec.linear_recurrence(0.5, t)
+    expected = adjoint.linear_recurrence(g, w, 0.5, t)
+    found = adjoint.linear_recurrence(g, chunked(w), 0.5, chunked(t))
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-12)
+
+
 def test_only_gradients_that_are_wanted():
     case = CASES["recurrence along axis 1"]
     w, g = case.function(*case.arrays), adjoint_cases.numbers(3, 9)
