@@ -100,6 +100,16 @@ def new_rows(shape: Any, dtype: np.dtype[Any], into: Any, axis: int) -> np.ndarr
     return np.empty(shape, dtype) if into is None else as_rows(into, axis)
 
 
+def dtype_like(x: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of results, which is complex if x is."""
+    return np.result_type(dtype, np.complex64) if x.dtype.kind == "c" else dtype
+
+
+def constants_of(cval: complex, is_complex: bool) -> tuple[float, float]:
+    """Return the constants outside of even and odd rows of `as_rows`."""
+    return cval.real, cval.imag if is_complex else cval.real
+
+
 def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype of the parts of a complex dtype, and any other dtype unchanged."""
     return np.empty(0, dtype).real.dtype

@@ -26,6 +26,8 @@ from .axes import (
     as_float64,
     as_rows,
     cast_like_scipy,
+    constants_of,
+    dtype_like,
     fill_rows,
     from_rows,
     new_rows,
@@ -112,7 +114,7 @@ class ExponentialFilter:
             self._state(rows, weights, parts, constant, is_complex)
             for weights, constant in zip((recipe.left, recipe.right), recipe.constants, strict=True)
         )
-        target = np.result_type(dtype, np.complex64) if is_complex else dtype
+        target = dtype_like(x, dtype)
         if not backend_of(x).is_host:
             out = self._filter_on_gpu(rows, real_dtype(target), is_complex, left, right)
         else:
@@ -123,7 +125,7 @@ class ExponentialFilter:
     def apply_on_gpu(self, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
         """Return the filtered CuPy array, which is a whole one: kernels extend its lines."""
         is_complex = x.dtype.kind == "c"
-        target = np.result_type(dtype, np.complex64) if is_complex else dtype
+        target = dtype_like(x, dtype)
         out = self._filter_on_gpu(as_rows(x, axis), real_dtype(target), is_complex)
         return from_rows(out, x.shape, target)
 
@@ -132,7 +134,7 @@ class ExponentialFilter:
     ) -> Any:
         from .cuda.exponentials import filter_rows
 
-        constants = self.cval.real, self.cval.imag if is_complex else self.cval.real
+        constants = constants_of(self.cval, is_complex)
         return filter_rows(self.kernel, self.mode, constants, rows, dtype, left, right)
 
     def _state(
@@ -140,8 +142,7 @@ class ExponentialFilter:
     ) -> Any:
         """Return a state (outer, poles, inner) from the parts of neighbours."""
         shape = rows.shape[0], len(self.kernel.poles), rows.shape[2]
-        fill = self.cval
-        cvals = np.array([fill.real, fill.imag] if is_complex else [fill.real])
+        cvals = np.array(constants_of(self.cval, is_complex)[: 2 if is_complex else 1])
         constants = constant[:, None] * np.tile(cvals, shape[2] // cvals.size)
         from_host = backend_of(rows).from_host
         constants, weights = from_host(constants, rows), from_host(weights, rows)

@@ -14,6 +14,8 @@ from .axes import (
     as_float64,
     as_rows,
     cast_like_scipy,
+    constants_of,
+    dtype_like,
     fill_rows,
     from_rows,
     new_rows,
@@ -80,8 +82,7 @@ class WindowAverage:
             return [parts[k] if k >= 0 else self._constant(x, axis, -k) for k in order]
 
         joined = [*pieces(recipe[0]), x, *pieces(recipe[1])]
-        is_complex = x.dtype.kind == "c"
-        target = np.result_type(dtype, np.complex64) if is_complex else dtype
+        target = dtype_like(x, dtype)
         rows = as_rows(np.concatenate(joined, axis), axis)
         if not backend_of(x).is_host:
             averages = self._averages_on_gpu(rows, 0, "inside", target)
@@ -104,7 +105,7 @@ class WindowAverage:
 
     def apply_on_gpu(self, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
         """Return the filtered CuPy array, which is a whole one: the kernel extends its lines."""
-        target = np.result_type(dtype, np.complex64) if x.dtype.kind == "c" else dtype
+        target = dtype_like(x, dtype)
         averages = self._averages_on_gpu(as_rows(x, axis), self.before, self.mode, target)
         if averages is not None:
             return from_rows(averages, x.shape, target)
@@ -115,7 +116,7 @@ class WindowAverage:
     def _averages_on_gpu(self, rows: Any, before: int, mode: str, dtype: np.dtype[Any]) -> Any:
         from .cuda.windows import average_rows
 
-        constants = self.cval.real, self.cval.imag if dtype.kind == "c" else self.cval.real
+        constants = constants_of(self.cval, dtype.kind == "c")
         return average_rows(rows, self.size, before, mode, constants, real_dtype(dtype))
 
     def _constant(self, x: Any, axis: int, count: int) -> Any:
