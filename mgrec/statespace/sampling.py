@@ -105,7 +105,7 @@ def sample(
         wide = {name: cast(array, _FLOAT64) for name, array in arrays.items()}
         states = scan(
             matrix(n),
-            _before_each_step(wide["transition"], 2, shape, axis),
+            _before_each_step(wide["transition"], shape, axis),
             _moves(wide, cast(initial, _FLOAT64), shape, axis),
             initial=backend_of(initial).from_host(np.zeros(n), initial),
             axis=axis,
@@ -144,9 +144,9 @@ def _moves(arrays: dict[str, Any], initial: Any, shape: tuple[Any, ...], axis: i
     return _joined(first, moves, axis)
 
 
-def _before_each_step(matrices: Any, ndim: int, shape: tuple[Any, ...], axis: int) -> Any:
+def _before_each_step(matrices: Any, shape: tuple[Any, ...], axis: int) -> Any:
     """Return the matrices from the step before to each step; the first is not used."""
-    place = axis - len(shape) + matrices.ndim - ndim
+    place = axis - len(shape) + matrices.ndim - 2
     if place < 0 or matrices.shape[place] == 1:
         return matrices
     first = matrices[(slice(None),) * place + (slice(0, 1),)]

@@ -14,7 +14,7 @@ from ..backends import CPU, backend_of
 def is_lazy(array: object) -> bool:
     """Return whether an array is a Dask array."""
     array_type: Any = type(array)
-    return array_type is not np.ndarray and _has(array_type, "dask")
+    return array_type is not np.ndarray and _is_lazy_type(array_type)
 
 
 def to_host(array: Any) -> np.ndarray:
@@ -23,9 +23,9 @@ def to_host(array: Any) -> np.ndarray:
 
 
 @cache
-def _has(array_type: Any, name: str) -> bool:
+def _is_lazy_type(array_type: Any) -> bool:
     # A CuPy array takes a microsecond to raise AttributeError; its type is cached.
-    return hasattr(array_type, name)
+    return hasattr(array_type, "dask")
 
 
 def check_same_device(named: Sequence[tuple[str, Any]], rows: Sequence[tuple[str, Any]]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.algebra.transfer_map import TransferMap, affine
+from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
 from ...core.backends import CPU, backend_of
 from ...engines.cuda.device import Device, raise_if_capturing
@@ -247,8 +247,8 @@ def launch_repair(
     chunk: Chunk,
     source: Source,
     arguments: tuple[Any, ...],
-    has_value: bool = False,
-    transfer_map: TransferMap = affine,
+    has_value: bool,
+    transfer_map: TransferMap,
 ) -> Launch:
     """Return the launch that repairs marked rows, with the arguments of the single pass before it.
 

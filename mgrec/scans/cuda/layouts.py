@@ -169,15 +169,14 @@ def _registers(chunk: Chunk, source: Source) -> int:
 
 
 def row_layout(
-    chunk: Chunk, source: Source, device: Device, threads: int, items: int, stages: int,
-    blocks: int = 1,
-) -> Layout:  # fmt: skip
+    chunk: Chunk, source: Source, device: Device, threads: int, items: int, stages: int
+) -> Layout:
     """Complete a choice of sizes for contiguous rows."""
     has_bulk = device.capability >= _BULK_CAPABILITY
     return Layout(
         threads, items, stages,
         reverse=chunk.reverse, segmented=chunk.shape[0] > 1, crowded=chunk.shape[1] < items,
-        bulk=has_bulk, staged=source.is_aligned and not has_bulk, blocks=blocks,
+        bulk=has_bulk, staged=source.is_aligned and not has_bulk,
     )  # fmt: skip
 
 
