@@ -23,7 +23,7 @@ from ..solve.adjoint import (
 )
 from ..solve.functions import apply, full_like, where
 from ..solve.rules import broadcast_shapes, rule_of_rows
-from .arguments import Model, check_model, filter_problem, smooth_problem
+from .arguments import Model, check_model, filter_problem, leading_axes, smooth_problem
 from .cuda import passes
 from .functions import log_likelihood
 
@@ -228,9 +228,8 @@ def _transposed(matrices: Any) -> Any:
 
 
 def _steps_shape(arguments: dict[str, Any]) -> tuple[Any, ...]:
-    one_axis = ("endog", "obs_intercept", "state_intercept")
     return broadcast_shapes(*[
-        arguments[name].shape[: len(arguments[name].shape) - (1 if name in one_axis else 2)]
+        leading_axes(name, arguments[name])
         for name in _NAMES
         if not name.startswith("initial") and arguments[name] is not None
     ])  # fmt: skip

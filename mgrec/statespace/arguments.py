@@ -31,6 +31,10 @@ MATRICES = (
     "endog", "design", "obs_intercept", "obs_cov", "transition", "state_intercept", "state_cov",
 )  # fmt: skip
 """Operands of the filter, in the order of its kernels. `state_cov` includes the selection."""
+_VECTORS = (
+    "endog", "obs_intercept", "state_intercept", "initial_state", "measurement_shocks",
+    "state_shocks",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -124,12 +128,10 @@ def check_model(
         check_in_memory(name, array)
     dtype = result_dtype(*operands.values(), *(array for _, array in initial))
     arrays = _complete(operands, p, n)
-    shape = _common_shape(arrays)
+    shape = common_shape(arrays)
     axis = as_axis(axis, shape)
     for name, array in initial:
-        check_rows(
-            name, array.shape[: array.ndim - (1 if name == "initial_state" else 2)], shape, axis
-        )
+        check_rows(name, leading_axes(name, array), shape, axis)
     marks = None if reset is None else as_reset(reset, shape, axis, False)
     everything = [*arrays.values(), *(array for _, array in initial)]
     check_memory(memory)
@@ -196,17 +198,19 @@ def _complete(given: dict[str, Any], p: int, n: int) -> dict[str, Any]:
     return {name: arrays[name] for name in MATRICES}
 
 
-def _common_shape(arrays: dict[str, Any]) -> tuple[Any, ...]:
-    one_axis = ("endog", "obs_intercept", "state_intercept")
-    shapes = {
-        name: array.shape[: array.ndim - (1 if name in one_axis else 2)]
-        for name, array in arrays.items()
-    }
+def leading_axes(name: str, array: Any) -> tuple[Any, ...]:
+    """Return the shape of an argument without the axes of its vectors or matrices."""
+    return tuple(array.shape[: array.ndim - (1 if name in _VECTORS else 2)])
+
+
+def common_shape(arrays: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the shape of steps and rows; the first array must have an axis of steps."""
+    shapes = {name: leading_axes(name, array) for name, array in arrays.items()}
     shape = broadcast_shape(shapes, "the axes of steps and rows")
     if not shape:
+        name, array = next(iter(arrays.items()))
         raise ValueError(
-            f"endog must have an axis of steps, (..., steps, observations); got shape "
-            f"{arrays['endog'].shape}"
+            f"{name} must have an axis of steps, (..., steps, numbers); got shape {array.shape}"
         )
     return shape
 

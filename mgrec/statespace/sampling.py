@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.array_types import cast, check_same_device, is_lazy
-from ..core.arrays.elements import broadcast_shape
 from ..core.arrays.interop import without_labels
 from ..core.arrays.validation import as_axis
 from ..core.backends import backend_of
@@ -18,7 +17,7 @@ from ..scans.matrix.arguments import as_vectors, check_rows, result_dtype
 from ..scans.matrix.maps import matrix
 from ..solve import public_function, refuse_labelled
 from ..solve.functions import broadcast_to, concatenate
-from .arguments import check_in_memory, optional_arrays, sizes_of
+from .arguments import check_in_memory, common_shape, optional_arrays, sizes_of
 from .results import Sample
 
 _FLOAT64 = np.dtype(np.float64)
@@ -77,9 +76,9 @@ def sample(
     measurement_shocks = without_labels("measurement_shocks", measurement_shocks)
     state_shocks = without_labels("state_shocks", state_shocks)
     arrays = {
+        "measurement_shocks": as_vectors("measurement_shocks", measurement_shocks, (p,)),
         "design": as_vectors("design", design, (p, n)),
         "transition": as_vectors("transition", transition, (n, n)),
-        "measurement_shocks": as_vectors("measurement_shocks", measurement_shocks, (p,)),
     }
     optional, noises = optional_arrays(selection, obs_intercept, state_intercept, p, n)
     arrays["state_shocks"] = as_vectors("state_shocks", state_shocks, (noises,))
@@ -88,15 +87,7 @@ def sample(
     check_same_device(list(arrays.items()), [("initial_state", initial)])
     check_in_memory("initial_state", initial)
     check_memory(memory)
-    shape = broadcast_shape(
-        {
-            name: array.shape[: array.ndim - (2 if name in _MATRICES else 1)]
-            for name, array in arrays.items()
-        },
-        "the axes of steps and rows",
-    )
-    if arrays["state_shocks"].ndim == 1 and len(shape) == 0:
-        raise ValueError("state_shocks must have an axis of steps, (..., steps, shocks); got none")
+    shape = common_shape(arrays)
     axis = as_axis(axis, shape)
     check_rows("initial_state", initial.shape[:-1], shape, axis)
 
@@ -117,9 +108,6 @@ def sample(
         return Sample(cast(endog, dtype), cast(states, dtype))
 
     return Composed("sample", solve_passes)
-
-
-_MATRICES = ("design", "transition", "selection")
 
 
 def _apply(matrices: Any, vectors: Any) -> Any:
