@@ -12,7 +12,7 @@ from ..core.arrays.array_types import is_lazy
 from ..core.arrays.chunk import reversed_copy
 from ..core.arrays.interop import library_of
 from ..core.arrays.narrow import computed_dtype
-from ..core.arrays.validation import as_axis
+from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import backend_of
 from ..solve.adjoint import (
     adjoint_function,
@@ -31,6 +31,7 @@ from ..solve.functions import concatenate, flip, full_like, where
 from ..solve.rules import Rule, numpy_dtype
 from . import causal
 from .arguments import as_sections, as_signal, as_transfer_function, signal_dtype
+from .varying.adjoint import gradients_in_time
 from .varying.arguments import varies
 
 
@@ -44,6 +45,7 @@ def lfilter(
     axis: int = -1,
     zi: Any = None,
     *,
+    form: str = "transposed",
     reset: Any = None,
     grad_zf: Any = None,
     of: Sequence[str] | None = None,
@@ -60,13 +62,14 @@ def lfilter(
         x_n: Σ_k conj(b_k)·u_{n+k},    b_k: Σ_n u_n·conj(x_{n−k}),    a_k: −Σ_n u_n·conj(y_{n−k})
 
     and u_n for the n-th state of `zi`. For another a_0, b and a are divided by a_0 first. With
-    `reset`, each segment is differentiated as a signal of its own.
+    `reset`, each segment is differentiated as a signal of its own. :ref:`guide-gradients-varying`
+    has the equations of coefficients that vary.
 
     Parameters
     ----------
     grad, y : array
         Gradient of y, and y.
-    b, a, x, axis, zi, reset
+    b, a, x, axis, zi, form, reset
         Arguments of :func:`mgrec.signal.lfilter`.
     grad_zf : array, optional
         Gradient of the final states. The default is 0.
@@ -101,8 +104,10 @@ def lfilter(
     >>> grad_a
     array([-2.75, -2.  ])
     """
-    if varies(b, a):
-        raise NotImplementedError("gradients of filters whose coefficients vary in time")
+    if varies(b, a) or form != "transposed":
+        if reset is not None:
+            raise NotImplementedError("gradients of coefficients that vary with reset")
+        return _in_time(grad, y, b, a, x, axis, zi, form, grad_zf, of)
     if library_of(x) is None:
         x, (b, a) = as_signal(x, takes_bfloat16=True), as_transfer_function(b, a)
     names = selected(of, {"b": b, "a": a, "x": x, "zi": zi})
@@ -152,6 +157,23 @@ def lfilter(
     of_denominator = concatenate([of_first.reshape(1), of_denominator[1:]], 0)
     grad_b = sum_to(of_numerator * scales[2], b) if "b" in names else None
     grad_a = sum_to(of_denominator * scales[2], a) if "a" in names else None
+    return grad_b, grad_a, grad_x, grad_zi
+
+
+def _in_time(
+    grad: Any, y: Any, b: Any, a: Any, x: Any, axis: int, zi: Any, form: str, grad_zf: Any,
+    of: Sequence[str] | None,
+) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    """Return the gradients of a filter whose coefficients vary."""
+    if library_of(x) is None:
+        x, b, a = as_signal(x), as_any_array("b", b), as_any_array("a", a)
+    names = selected(of, {"b": b, "a": a, "x": x, "zi": zi})
+    grad, y, *operands = map(widened, (grad, y, b, a, x, zi))
+    gradients = gradients_in_time(grad, y, operands, as_axis(axis, x.shape), form, grad_zf, names)
+    grad_b, grad_a, grad_x, grad_zi = (
+        None if gradient is None else sum_to(gradient, operand)
+        for gradient, operand in zip(gradients, (b, a, x, zi), strict=True)
+    )
     return grad_b, grad_a, grad_x, grad_zi
 
 
@@ -358,7 +380,12 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     x, zi = arguments["x"], arguments["zi"]
     coefficients = [arguments[name] for name in ("sos", "b", "a") if name in arguments]
     dtypes = [numpy_dtype(array) for array in coefficients]
-    dtype = signal_dtype(dtypes, numpy_dtype(x), None if zi is None else numpy_dtype(zi))
+    if "form" in arguments and (varies(*coefficients) or arguments["form"] != "transposed"):
+        dtype = np.result_type(
+            *dtypes, *[numpy_dtype(array) for array in (x, zi) if array is not None]
+        )
+    else:
+        dtype = signal_dtype(dtypes, numpy_dtype(x), None if zi is None else numpy_dtype(zi))
     if zi is None:
         return [(x.shape, dtype)]
     shape, sections = list(x.shape), [len(arguments["sos"])] if "sos" in arguments else []
@@ -378,7 +405,7 @@ RULES = [
         causal.lfilter,
         partial(_compose, lfilter),
         ("b", "a", "x", "zi?"),
-        _AXIS,
+        {**_AXIS, "form": ("str", "transposed")},
         _outlines,
         takes_bfloat16=True,
         constants=("reset",),

@@ -56,11 +56,18 @@ def recurrence(axis, reverse, *arrays, marks=None):
     )
 
 
-def lfilter(axis, b, a, x, zi=None, marks=None):
+def lfilter(axis, b, a, x, zi=None, marks=None, form="transposed"):
     return Case(
-        lambda b, a, x, zi: signal.lfilter(b, a, x, axis, zi, reset=marks),
+        lambda b, a, x, zi: signal.lfilter(b, a, x, axis, zi, form=form, reset=marks),
         lambda g, y, *arrays: adjoint.lfilter(
-            g[0], y[0], *arrays[:3], axis, arrays[3], reset=marks, grad_zf=(*g, None)[1]
+            g[0],
+            y[0],
+            *arrays[:3],
+            axis,
+            arrays[3],
+            form=form,
+            reset=marks,
+            grad_zf=(*g, None)[1],
         ),
         (b, a, x, zi),
     )
@@ -413,6 +420,39 @@ def segments(marks):
 
 
 QUICK_SEGMENTS = ("recurrence along axis 1 in reverse", "lfilter with states along axis 1")
+
+
+def varying_filters(is_complex=False):
+    """Filters whose coefficients vary in time, or are constant in the direct form."""
+    draw, found = partial(numbers, is_complex=is_complex), {}
+
+    def drawn(*shape):
+        coefficients = 0.6 * draw(*shape)
+        coefficients[..., 0] += 1.25
+        return coefficients
+
+    for axis in (0, 1):
+        shape = shape_of(axis)
+        operands = {
+            "shared": (drawn(STEPS, 3), drawn(STEPS, 3), draw(*shape)),
+            "of rows": (np.array([0.7]), drawn(*shape, 3), draw(*shape)),
+            "with states": (
+                drawn(STEPS, 2), drawn(*shape, 4), draw(*shape), draw(*shape_of(axis, 3)),
+            ),
+            "without poles": (
+                drawn(*shape, 3), np.array([1.25]), draw(*shape), draw(*shape_of(axis, 2)),
+            ),
+        }  # fmt: skip
+        for form in ("transposed", "direct"):
+            for kind, arrays in operands.items():
+                name = f"varying {form} filter {kind} along axis {axis}"
+                found[name] = lfilter(axis, *arrays, form=form)
+    constant = (np.array([0.2, 0.4]), np.array([1.25, -0.6, 0.3]), draw(*shape_of(1)))
+    found["varying direct filter of constants"] = lfilter(1, *constant, form="direct")
+    return found
+
+
+QUICK_FILTERS = ("varying transposed filter shared along axis 0",)
 
 
 def means(xp=np):

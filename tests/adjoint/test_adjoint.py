@@ -10,10 +10,15 @@ import mgrec
 from mgrec import adjoint, signal
 
 REAL = {**adjoint_cases.scans(), **adjoint_cases.likelihoods()}
-CASES = {**adjoint_cases.cases(), **REAL}
-SHORT = (*adjoint_cases.QUICK_SCANS, *adjoint_cases.QUICK_LIKELIHOODS)
+CASES = {**adjoint_cases.cases(), **adjoint_cases.varying_filters(), **REAL}
+SHORT = (
+    *adjoint_cases.QUICK_SCANS, *adjoint_cases.QUICK_LIKELIHOODS, *adjoint_cases.QUICK_FILTERS,
+)  # fmt: skip
 MEANS = adjoint_cases.means()
-COMPLEX = adjoint_cases.cases(is_complex=True)
+COMPLEX = {
+    **adjoint_cases.cases(is_complex=True),
+    **adjoint_cases.varying_filters(is_complex=True),
+}
 
 
 def marked(names, quick):
@@ -39,6 +44,8 @@ def host(array):
 
 def coefficients(name):
     """The number of arguments that are coefficients of filters, which stay in host memory."""
+    if name.startswith("varying"):
+        return 0
     return 1 if "sosfilt" in name else 2 if "filter" in name or "convolution" in name else 0
 
 
@@ -349,9 +356,7 @@ def test_gradients_of_states_before_no_steps(chunks):
         np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
 
 
-def test_structures_and_coefficients_without_gradients_are_refused():
+def test_structures_without_gradients_are_refused():
     companion, vectors = mgrec.maps.matrix(2, structure="companion"), np.ones((5, 2))
     with pytest.raises(NotImplementedError, match="got a companion matrix"):
         mgrec.adjoint.scan(vectors, vectors, companion, vectors, vectors, initial=np.zeros(2))
-    with pytest.raises(NotImplementedError, match="vary in time"):
-        mgrec.adjoint.lfilter(np.ones(5), np.ones(5), vectors, [1.0, 0.5], np.ones(5))

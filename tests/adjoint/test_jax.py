@@ -30,6 +30,7 @@ CASES = {
     **SEGMENTS,
 }
 FEW = [name for name in CASES if "axis 0" not in name or name in SHORT]
+VARYING = adjoint_cases.varying_filters()
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +41,7 @@ def wide():
 
 def call_of(name):
     """The function of the arrays alone, with a_0 = 1 in all sections; and the arrays."""
-    case = CASES[name]
+    case = CASES.get(name) or VARYING[name]
     places = [k for k, x in enumerate(case.arrays) if isinstance(x, np.ndarray)]
 
     def call(*arrays):
@@ -62,6 +63,16 @@ def test_gradients(name):
     # The weights of a mean depend on which values are missing, and so on the values.
     is_first_order = name == "ewm" or name.removesuffix(" in segments") in LIKELIHOODS
     check_grads(call, arrays, order=1 if is_first_order else 2, modes=("rev",))
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", [name for name in VARYING if "0" not in name])
+def test_varying_filters(name):
+    from jax.test_util import check_grads
+
+    call, arrays = call_of(name)
+    check_grads(call, arrays, order=2, modes=("rev",))
+    jax.tree.map(np.testing.assert_array_equal, jax.jit(call)(*arrays), call(*arrays))
 
 
 @pytest.mark.parametrize("name", FEW)

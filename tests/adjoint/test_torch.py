@@ -28,6 +28,8 @@ QUICK_SEGMENTS = [f"{name} in segments" for name in adjoint_cases.QUICK_SEGMENTS
 SHORT = (*adjoint_cases.QUICK_SCANS, *adjoint_cases.QUICK_LIKELIHOODS)
 CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"], **REAL}
 COMPLEX = adjoint_cases.cases(is_complex=True)
+VARYING = adjoint_cases.varying_filters()
+COMPLEX_VARYING = adjoint_cases.varying_filters(is_complex=True)
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 FEW = [name for name in CASES if "0" not in name and name not in REAL]
 FEW += SHORT
@@ -72,6 +74,17 @@ def test_gradients_of_both_orders(name, device):
         assert torch.autograd.gradgradcheck(function, tensors, fast_mode=True)
 
 
+@pytest.mark.extended
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("name", VARYING)
+def test_gradients_of_varying_filters(name, is_complex, device):
+    case = (COMPLEX_VARYING if is_complex else VARYING)[name]
+    tensors = tensors_of(case, device)
+    assert torch.autograd.gradcheck(case.function, tensors)
+    assert torch.autograd.gradgradcheck(case.function, tensors, fast_mode=True)
+
+
 @pytest.mark.parametrize("name", FEW)
 def test_results_are_those_without_gradients(name):
     case = CASES[name]
@@ -94,8 +107,18 @@ def loss_of(function, *tensors):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", [*FEW, *LONG])
 def test_compiled_graphs_are_whole(name, device, dynamic):
+    check_graph(name, {**CASES, **SEGMENTS}[name], device, dynamic)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", [name for name in VARYING if "0" not in name])
+def test_graphs_of_varying_filters_are_whole(name, dynamic):
+    check_graph(name, VARYING[name], "cpu", dynamic)
+
+
+def check_graph(name, case, device, dynamic):
     torch._dynamo.reset()
-    case = {**CASES, **SEGMENTS}[name]
     function = call_of(name, case)
     # What this backend captures, others compile; inductor needs compilers of C++ and of Triton.
     compiled = torch.compile(

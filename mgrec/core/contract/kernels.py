@@ -135,6 +135,9 @@ class Kernels:
     respond : callable, optional, ``(taps, signal, start, q, dtype, results)``
         Of filters: write the finite response to a real signal (outer, steps, inner) at every q-th
         step from `start` on, summed in `dtype`.
+    multiply_lags : callable, optional
+        Of varying filters: return the gradients of coefficients in one pass over all lags, as
+        ``Lags.times`` of their adjoint, or None for other coefficients.
     precompute_ends : callable, optional, ``(algebra, chunk, rows) -> (() -> summary) or None``
         Of tridiagonal systems: launch the summaries of the first and of the last rows of a chunk of
         one outer row, as those of two outer rows. None if the device cannot.
@@ -155,6 +158,7 @@ class Kernels:
     launch_determine: Callable[..., Callable[[], Any]] | None = None
     correlate: Callable[[Any, Sequence[Any], int, int], list[Any]] | None = None
     respond: Callable[..., None] | None = None
+    multiply_lags: Callable[..., Any] | None = None
     precompute_ends: Callable[[Any, Chunk, int], Summarise | None] | None = None
 
 

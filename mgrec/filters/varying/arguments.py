@@ -109,16 +109,22 @@ def without_numbers(problem: Problem, out: Any) -> Problem:
     return replace(problem, to_return_value=squeezed)
 
 
+def along_axes(coefficients: Any, ndim: int, axis: int) -> Any:
+    """Return coefficients with the axes of x, of which there are `ndim`, before the last one."""
+    if coefficients.ndim < 2:
+        return coefficients.reshape((1,) * ndim + (-1,))
+    if coefficients.ndim > 2 or ndim == 1:
+        return coefficients
+    index: list[Any] = [None] * ndim
+    index[axis] = slice(None)
+    return coefficients[tuple(index)]
+
+
 def _as_coefficients(name: str, values: Any, x: Any, axis: int) -> Any:
     """Return coefficients as an array with the axes of x, or with no axis but the last."""
     array = as_any_array(name, values)
     check_dtype(name, array, values, "?")
-    if array.ndim < 2:
-        return array.reshape((1,) * x.ndim + (-1,))
-    if array.ndim == 2:
-        index: list[Any] = [None] * x.ndim
-        index[axis] = slice(None)
-        array = array[tuple(index)]
+    array = along_axes(array, x.ndim, axis)
     fits = array.ndim == x.ndim + 1 and all(
         length in (1, size) or length != length or size != size
         for length, size in zip(array.shape, x.shape, strict=False)

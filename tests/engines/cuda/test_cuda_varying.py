@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cuda_on_host import DeviceArray
 
+import mgrec
 from mgrec.scans.matrix.cuda import segments
 from mgrec.signal import lfilter
 
@@ -87,3 +88,22 @@ def test_out_and_constant_coefficients() -> None:
     np.testing.assert_allclose(out, lfilter(constant, a, x[0, :, 0]), rtol=1e-12, atol=1e-13)
     narrow = [array.astype(np.float32) for array in (b, a, x[0, :, 0])]
     np.testing.assert_allclose(lfilter(*map(placed, narrow)), lfilter(*narrow), rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["transposed", pytest.param("direct", marks=extended)])
+def test_gradients(form: str) -> None:
+    generator = np.random.default_rng(3)
+    x, grad = generator.normal(size=(2, 2, STEPS))
+    b, zi = generator.normal(size=(STEPS, 3)), generator.normal(size=(2, 2))
+    a = generator.uniform(-0.4, 0.4, (2, STEPS, 3)) + 1.0
+    for states in (None, zi):
+        options = {"form": form, "grad_zf": states}
+        y = lfilter(b, a, x, zi=states, form=form)
+        y = y if states is None else y[0]
+        wanted = mgrec.adjoint.lfilter(grad, y, b, a, x, -1, states, **options)
+        options["grad_zf"] = placed(states)
+        arrays = map(placed, (grad, y, b, a, x))
+        found = mgrec.adjoint.lfilter(*arrays, -1, placed(states), **options)
+        for gradient, exact in zip(found, wanted, strict=True):
+            if exact is not None:
+                np.testing.assert_allclose(gradient, exact, rtol=1e-11, atol=1e-11)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ....core.arrays.chunk import Chunk
@@ -10,6 +12,7 @@ from ....engines.cpu.columns import flat_operands, kernels_of_columns, summarise
 from ....engines.cpu.threads import call_in_parts, threads_for
 from ....scans.matrix.recurrence import MatrixSummary, propagate
 from ..recurrence import VaryingFilter
+from .gradients import multiply_lags
 from .kernels import advance_columns
 
 _MARKS = 3
@@ -17,7 +20,8 @@ _MARKS = 3
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk: see :func:`kernels_of_columns`."""
-    return kernels_of_columns(method, _advance, precompute, propagate)
+    phases = kernels_of_columns(method, _advance, precompute, propagate)
+    return replace(phases, multiply_lags=multiply_lags)
 
 
 def precompute(recurrence: VaryingFilter, chunk: Chunk) -> MatrixSummary:
