@@ -18,6 +18,7 @@ def kalman_filter(
     axis: int = -1,
     reset: Any = None,
     memory: Memory = "stream",
+    square_root: bool = False,
 ) -> KalmanFilter: ...
 def kalman_smoother(
     endog: Operand | Kind,
@@ -34,6 +35,7 @@ def kalman_smoother(
     axis: int = -1,
     reset: Any = None,
     memory: Memory = "stream",
+    square_root: bool = False,
 ) -> KalmanSmoother: ...
 def log_likelihood(
     endog: Operand | Kind,
@@ -50,6 +52,7 @@ def log_likelihood(
     axis: int = -1,
     reset: Any = None,
     memory: Memory = "stream",
+    square_root: bool = False,
 ) -> Any: ...
 def sample(
     design: Operand | Kind,

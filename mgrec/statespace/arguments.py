@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.array_types import cast, check_same_device, is_lazy, to_host
-from ..core.arrays.elements import broadcast_shape, merge_numbers
+from ..core.arrays.elements import broadcast_shape, merge_numbers, part_of_numbers
 from ..core.arrays.interop import without_labels
 from ..core.arrays.resets import as_reset
-from ..core.arrays.validation import as_any_array, as_axis
+from ..core.arrays.validation import as_any_array, as_axis, as_flag
+from ..core.backends import common_backend
 from ..core.contract.elements import initial_states, varying_operand
 from ..core.contract.problem import Problem, check_memory
 from ..scans.matrix.arguments import (
@@ -21,8 +22,9 @@ from ..scans.matrix.arguments import (
     is_in_gpu_memory,
     result_dtype,
 )
-from ..solve.functions import broadcast_to, concatenate
+from ..solve.functions import apply, broadcast_to, concatenate
 from .recurrence import StateSpaceRecurrence
+from .roots import lower_root, state_root
 
 LARGEST = 16
 """Largest number of states, and of entries of an observation."""
@@ -55,6 +57,8 @@ class Model:
     memory : str
     dtype : numpy.dtype
         Dtype of the results.
+    square_root : bool
+        Whether covariances are given by their roots.
     """
 
     arrays: dict[str, Any]
@@ -65,6 +69,7 @@ class Model:
     marks: Any
     memory: str
     dtype: np.dtype[Any]
+    square_root: bool
 
     @property
     def n(self) -> int:
@@ -105,8 +110,10 @@ def check_model(
     axis: Any,
     reset: Any,
     memory: str,
+    square_root: Any = False,
 ) -> Model:
     """Return the validated arguments; raise if one is invalid."""
+    square_root = as_flag("square_root", square_root)
     p, n = sizes_of(design)
     # Labels of observations would be wrong for states.
     endog, reset = without_labels("endog", endog), without_labels("reset", reset)
@@ -127,7 +134,11 @@ def check_model(
     for name, array in initial:
         check_in_memory(name, array)
     dtype = result_dtype(*operands.values(), *(array for _, array in initial))
-    arrays = _complete(operands, p, n)
+    if square_root and not common_backend([*operands.values(), *dict(initial).values()]).is_host:
+        raise NotImplementedError(
+            "square_root=True takes NumPy arrays and Dask arrays of them; got CuPy arrays"
+        )
+    arrays = (_complete_roots if square_root else _complete)(operands, p, n)
     shape = common_shape(arrays)
     axis = as_axis(axis, shape)
     for name, array in initial:
@@ -139,7 +150,9 @@ def check_model(
     if not is_in_gpu_memory(everything):  # kernels of a GPU read the symmetric part
         mean, covariance = to_host(mean), to_host(covariance)
         covariance = 0.5 * (covariance + covariance.swapaxes(-1, -2))
-    return Model(arrays, mean, covariance, shape, axis, marks, memory, dtype)
+    if square_root:
+        covariance = lower_root(covariance, dict(initial)["initial_state_cov"].dtype)
+    return Model(arrays, mean, covariance, shape, axis, marks, memory, dtype, square_root)
 
 
 def sizes_of(design: Any) -> tuple[int, int]:
@@ -191,6 +204,31 @@ def _complete(given: dict[str, Any], p: int, n: int) -> dict[str, Any]:
         selection = cast(selection, _FLOAT64)
         covariance = np.matmul(selection, cast(arrays["state_cov"], _FLOAT64))
         arrays["state_cov"] = np.matmul(covariance, selection.swapaxes(-1, -2))
+    return _with_intercepts(arrays, p, n)
+
+
+def _complete_roots(given: dict[str, Any], p: int, n: int) -> dict[str, Any]:
+    """Return arrays of MATRICES with square roots of covariances."""
+    arrays = dict(given)
+    selection = arrays.pop("selection", None)
+    noises = [arrays["state_cov"]] if selection is None else [arrays["state_cov"], selection]
+    signature = "(r,r)->(w)" if selection is None else "(r,r),(n,r)->(w)"
+    roots = apply(_flat_state_root, signature, n * n, *noises)
+    arrays["state_cov"] = part_of_numbers(roots, (n, n))
+    roots = apply(_flat_root, "(p,p)->(w)", p * p, arrays["obs_cov"])
+    arrays["obs_cov"] = part_of_numbers(roots, (p, p))
+    return _with_intercepts(arrays, p, n)
+
+
+def _flat_root(covariance: Any) -> Any:
+    return merge_numbers(lower_root(covariance), 2)
+
+
+def _flat_state_root(covariance: Any, selection: Any = None) -> Any:
+    return merge_numbers(state_root(covariance, selection), 2)
+
+
+def _with_intercepts(arrays: dict[str, Any], p: int, n: int) -> dict[str, Any]:
     like = getattr(arrays["endog"], "_meta", arrays["endog"])
     for name, size in (("obs_intercept", p), ("state_intercept", n)):
         if name not in arrays:
@@ -216,20 +254,21 @@ def common_shape(arrays: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def filter_problem(model: Model, phase: str) -> Problem:
-    """Return the problem of the pass "filter" or "llf"."""
+    """Return the problem of the pass "filter", "llf" or "roots"."""
     n = model.n
     states, operands = joined_initial_states(model), _operands(model, MATRICES)
     if model.marks is not None:
         operands += [model.marks[..., None], along_rows(states, model.shape, model.axis)]
-    width = 1 if phase == "llf" else 1 + 2 * (n + n * n)
+    width = 1 + {"llf": 0, "roots": 1, "filter": 2}[phase] * (n + n * n)
     initial = (initial_states(states, model.shape),)
     return _problem(model, phase, operands, initial, width, _FLOAT64)
 
 
 def smooth_problem(model: Model, filtered: Any, phase: str = "smooth") -> Problem:
-    """Return the problem of the pass "smooth" or "sums", from the result of the pass "filter"."""
+    """Return the problem of the pass "smooth" or "sums", from the result of the filter."""
     n = model.n
-    operands = [filtered, *_operands(model, MATRICES[:5])]
+    names = (*MATRICES[:5], "state_cov") if model.square_root else MATRICES[:5]
+    operands = [filtered, *_operands(model, names)]
     if model.marks is not None:
         operands.append(model.marks[..., None])
     dtype = _FLOAT64 if phase == "sums" else model.dtype
@@ -259,6 +298,8 @@ def _problem(
     dtype: np.dtype[Any],
 ) -> Problem:
     n, shape = model.n, model.shape
+    is_root_smoother = model.square_root and phase == "smooth"
+    state_numbers = n + (2 if is_root_smoother else 1) * n * n
     recurrence = StateSpaceRecurrence(
         dtype=dtype,
         result_dtype=dtype,
@@ -267,12 +308,13 @@ def _problem(
         axis=model.axis,
         reverse=phase in ("smooth", "sums"),
         state_dtype=_FLOAT64,
-        state_shape=(n + n * n,),
+        state_shape=(state_numbers,),
         states=1,
         numbers=width,
-        state_numbers=n + n * n,
+        state_numbers=state_numbers,
         phase=phase,
         n=n,
         p=model.p,
+        square_root=model.square_root,
     )
     return Problem(recurrence, tuple(operands), initial, (*shape, width), model.memory)

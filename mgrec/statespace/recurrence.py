@@ -5,10 +5,15 @@ pass        direction  operands                                     state
 ==========  =========  ===========================================  ==============================
 "filter"    forward    the model's, marks and initial states        predicted mean and covariance
 "llf"       forward    the same                                     the same
+"roots"     forward    the same; writes predicted states            predicted mean and root
 "smooth"    backward   result of "filter", five of the model's,     r and N of Durbin and Koopman
                        marks
 "sums"      backward   the same; writes r and N before each step    the same
 ==========  =========  ===========================================  ==============================
+
+In square-root form covariances and J are given by roots, S·S'. The pass "smooth" reads the result
+of "roots" and six operands of the model. Its states are u, W and the root S of the predicted state:
+see :mod:`.cpu.root_smoothing`.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import numpy as np
 
 from ..core.arrays.chunk import Chunk
 from ..core.contract.elements import ElementChain
+from .roots import ROUNDING, triangular_root
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,8 @@ class FilterSummary:
     mean, covariance : arrays (outer, inner, n) and (outer, inner, n, n)
         b, and the covariance for a given x.
     eta, information : arrays (outer, inner, n) and (outer, inner, n, n)
-        The likelihood of x is exp(eta·x − x·J·x / 2), with the information J.
+        The likelihood of x is exp(eta·x − x·J·x / 2), with the information J. In square-root form
+        it is that of numbers eta = J'·x with noise of variance 1.
     is_reset : array (outer, inner) of bool
         Whether a sequence starts after the first step.
     chunk : Chunk, optional
@@ -61,6 +68,8 @@ class FilterSummary:
 class SmootherSummary:
     """r and N before a chunk, as a function of those after it: M·r + u and M·N·M' + W.
 
+    In square-root form, u and W before a chunk: M·u + r and a root of M·W·W'·M' + N·N'.
+
     Attributes
     ----------
     dependence : array (outer, inner, n, n)
@@ -69,12 +78,17 @@ class SmootherSummary:
         u and W.
     is_reset : array (outer, inner) of bool
         Whether a sequence starts in the chunk.
+    first_root, next_root : arrays (outer, inner, n, n), optional
+        Roots S of the predicted states of the first step and after the chunk. The first one is 0 if
+        a sequence starts there.
     """
 
     dependence: np.ndarray
     r: np.ndarray
     N: np.ndarray
     is_reset: np.ndarray
+    first_root: np.ndarray | None = None
+    next_root: np.ndarray | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +100,17 @@ class StateSpaceRecurrence(ElementChain):
     phase: str
     n: int
     p: int
+    square_root: bool = False
 
     @property
     def is_smoother(self) -> bool:
         """Whether the pass runs backwards over results of the filter."""
         return self.phase in ("smooth", "sums")
+
+    @property
+    def smoothed(self) -> int:
+        """Number of operands of the smoother before the marks."""
+        return 7 if self.square_root else 6
 
 
 def split(states: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -98,10 +118,16 @@ def split(states: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     return states[..., :n], states[..., n:].reshape(*states.shape[:-1], n, n)
 
 
-def join(vectors: np.ndarray, matrices: np.ndarray) -> np.ndarray:
-    """Return states (outer, inner, n + n²)."""
-    flat = matrices.reshape(*vectors.shape[:-1], -1)
-    return np.concatenate([vectors, flat], axis=-1)
+def split_roots(states: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return u, W and the root from states (outer, inner, n + 2·n²)."""
+    *parts, root = *split(states[..., : n + n * n], n), states[..., n + n * n :]
+    return parts[0], parts[1], root.reshape(*states.shape[:-1], n, n)
+
+
+def join(vectors: np.ndarray, *matrices: np.ndarray) -> np.ndarray:
+    """Return states (outer, inner, n + n²), or more for several matrices."""
+    flat = [matrix.reshape(*vectors.shape[:-1], -1) for matrix in matrices]
+    return np.concatenate([vectors, *flat], axis=-1)
 
 
 def after_filter(
@@ -139,6 +165,50 @@ def before_smoother(
     """Return r and N before a chunk, from those after it."""
     M = summary.dependence
     return (M @ r[..., None])[..., 0] + summary.r, M @ N @ _transposed(M) + summary.N
+
+
+def with_root(
+    S: np.ndarray, u: np.ndarray, W: np.ndarray, later_S: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return u and W for the root S of a state, from those for another root of its covariance.
+
+    A chunk computes S after its last step, and the next one starts from a root that differs by
+    rounding. The orthogonal Q with S·Q = later_S is found row by row, in the order of what the rows
+    add to those before them, so that each row has an error of roundings. Nothing is known of what
+    neither has, nor of anything if there is no later state, whose root is 0.
+    """
+    size = np.linalg.norm(S, axis=-1, keepdims=True)
+    size = np.where(size == 0.0, 1.0, size)
+    rows, later_rows = S / size, later_S / size
+    Q, known, later_known = (np.zeros_like(S) for _ in range(3))
+    for _ in range(S.shape[-1]):
+        pivot = (rows**2).sum(-1).argmax(-1)[..., None, None]
+        q, later_q = (
+            np.take_along_axis(array, pivot, -2) @ (np.eye(S.shape[-1]) - parts)
+            for array, parts in ((rows, known), (later_rows, later_known))
+        )
+        lengths = [np.linalg.norm(part, axis=-1, keepdims=True) for part in (q, later_q)]
+        is_rounding = np.minimum(*lengths) < ROUNDING
+        q, later_q = (
+            np.where(is_rounding, 0.0, part / length)
+            for part, length in zip((q, later_q), lengths, strict=True)
+        )
+        Q += _transposed(q) @ later_q
+        known += _transposed(q) @ q
+        later_known += _transposed(later_q) @ later_q
+        rows -= rows @ _transposed(q) @ q
+        later_rows -= later_rows @ _transposed(later_q) @ later_q
+    root = triangular_root(np.concatenate([Q @ W, np.eye(S.shape[-1]) - known], axis=-1))
+    return (Q @ u[..., None])[..., 0], root
+
+
+def before_root_smoother(summary: SmootherSummary, state: np.ndarray) -> np.ndarray:
+    """Return u, W and the root before a chunk, from those after it."""
+    assert summary.first_root is not None and summary.next_root is not None
+    M, n = summary.dependence, summary.dependence.shape[-1]
+    u, W = with_root(summary.next_root, *split_roots(state, n))
+    root = triangular_root(np.concatenate([M @ W, summary.N], axis=-1))
+    return join((M @ u[..., None])[..., 0] + summary.r, root, summary.first_root)
 
 
 def _transposed(matrices: np.ndarray) -> np.ndarray:

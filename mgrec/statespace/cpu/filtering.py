@@ -29,11 +29,10 @@ from .update import (
 
 
 @numba.njit(**INLINED)
-def _summarise(
-    states: Any, design: Any, z: int, observed: Any, m: int, L: Any, X: Any, w: Any, A: Any,
-    eta: Any, J: Any, Y: Any,
-) -> None:  # fmt: skip
-    """Update the dependence A on the first state, and what is observed of it, `eta` and J."""
+def project(
+    states: Any, design: Any, z: int, observed: Any, m: int, L: Any, X: Any, A: Any, Y: Any
+) -> None:
+    """Write Y = L⁻¹·Z·A, and update the dependence A on the first state."""
     n = len(states)
     for i in range(n):
         for k in range(m):
@@ -45,10 +44,19 @@ def _summarise(
             Y[k, i] = total / L[k, k]
     for i in range(n):
         for k in range(m):
+            for j in range(n):
+                A[i, j] -= X[i, k] * Y[k, j]
+
+
+@numba.njit(**INLINED)
+def _inform(states: Any, Y: Any, w: Any, m: int, eta: Any, J: Any) -> None:
+    """Add the information on the first state to `eta` and J."""
+    n = len(states)
+    for i in range(n):
+        for k in range(m):
             eta[i] += Y[k, i] * w[k]
             for j in range(n):
                 J[i, j] += Y[k, i] * Y[k, j]
-                A[i, j] -= X[i, k] * Y[k, j]
 
 
 @numba.njit(**INLINED)
@@ -72,7 +80,7 @@ def _predict_covariance(
 
 
 @numba.njit(**INLINED)
-def _multiply(states: Any, transition: Any, t: int, A: Any, work: Any) -> None:
+def multiply(states: Any, transition: Any, t: int, A: Any, work: Any) -> None:
     """Replace A by T·A."""
     n = len(states)
     for i in range(n):
@@ -117,7 +125,7 @@ def _depends(states: Any, A: Any, P: Any, growths: Any, row: int) -> bool:
 
 
 @numba.njit(**INLINED)
-def _predict_mean(
+def predict_mean(
     states: Any, transition: Any, t: int, intercept: Any, c: int, filtered: Any, a: Any
 ) -> None:
     """Write T·filtered + c to `a`."""
@@ -167,7 +175,7 @@ def _advance_mean(
             store(states, results, result + 1, a, P)
             store(states, results, result + 1 + n + n * n, filtered, filtered_cov)
         # T·(a + X·v) would be a longer chain of dependent instructions.
-        _predict_mean(states, transition, t, state_intercept, c, a, after)
+        predict_mean(states, transition, t, state_intercept, c, a, after)
         multiply_add(states, after, gain, v, p, a)
         step += 1
         y += strides[0, 1]
@@ -185,7 +193,7 @@ def _advance_row(
 ) -> None:  # fmt: skip
     """Advance the state `row_states` of one row through all steps."""
     endog, design, obs_intercept, obs_cov, transition, state_intercept, state_cov = operands
-    indices, observed, v, filtered, L, X, Y, work, kept, filtered_cov = buffers
+    indices, observed, v, filtered, L, X, Y, work, kept, filtered_cov, _ = buffers
     a, P, A, eta, J = row_states
     n, p = len(states), len(entries)
     _, steps, inner = shape
@@ -218,9 +226,10 @@ def _advance_row(
             constant = log_determinant(L, m)
         square = whiten(L, m, v)
         if depends:
-            _summarise(states, design, z, observed, m, L, X, v, A, eta, J, Y)
+            project(states, design, z, observed, m, L, X, A, Y)
+            _inform(states, Y, v, m, eta, J)
         multiply_add(states, a, X, v, m, filtered)
-        _predict_mean(states, transition, t, state_intercept, indices[5], filtered, a)
+        predict_mean(states, transition, t, state_intercept, indices[5], filtered, a)
         if not is_steady:
             _correct(states, P, X, m)
             assign(states, filtered_cov, P)
@@ -233,55 +242,67 @@ def _advance_row(
         if width > 1:
             store(states, results, result + 1 + n + n * n, filtered, filtered_cov)
         if depends:
-            _multiply(states, transition, t, A, work)
+            multiply(states, transition, t, A, work)
             depends = _depends(states, A, P, growths, row)
         step += 1
 
 
-def advance(
-    states: Any, entries: Any, operands: Any, strides: Any, marks: Any, mark_strides: Any,
-    initial: Any, initial_strides: Any, means: Any, covariances: Any, dependences: Any, etas: Any,
-    Js: Any, growths: Any, results: Any, width: int, start: int, stop: int, shape: Any,
-) -> None:  # fmt: skip
-    """Advance the predicted states of some rows through all steps.
+def filter_kernel(advance_row: Any, form: str) -> Any:
+    """Return the kernel of a form of the filter, from the function that advances one row."""
 
-    `operands` are endog, design, obs_intercept, obs_cov, transition, state_intercept and state_cov,
-    flat, with one row of `strides` each. At a mark the state becomes `initial`. `means` (rows, n)
-    and `covariances` (rows, n, n) are the states. If there are `results`, they receive `width`
-    numbers a step: the log-likelihood and, if there are more, the mean and the covariance of the
-    predicted state and those of the filtered state. To summarise a chunk, `dependences` on the
-    state before it, `etas` and `Js` are updated too, and `growths` (rows) receive the largest size
-    of a dependence.
-    """
-    n, p, inner = len(states), len(entries), shape[2]
-    is_summary = len(dependences) > 0
-    buffers = (
-        np.empty(len(operands), np.int64), np.empty(p, np.int64), np.empty(p), np.empty(n),
-        np.empty((p, p)), np.empty((n, p)), np.empty((p, n)), np.empty((n, n)), np.empty((n, n)),
-        np.empty((n, n)),
-    )  # fmt: skip
-    # Copies of the states of a row, whose shapes are constant.
-    a, P, A, eta, J = np.empty(n), np.empty((n, n)), np.empty((n, n)), np.empty(n), np.empty((n, n))
-    for row in range(start, stop):
-        x, y = row // inner, row % inner
-        copy(states, a, means[row])
-        assign(states, P, covariances[row])
-        if is_summary:
-            assign(states, A, dependences[row])
-            copy(states, eta, etas[row])
-            assign(states, J, Js[row])
-        mark = x * mark_strides[0] + y * mark_strides[2]
-        first = x * initial_strides[0] + y * initial_strides[2]
-        _advance_row(
-            states, entries, operands, strides, x, y, marks, mark, mark_strides[1], initial, first,
-            (a, P, A, eta, J), is_summary, growths, row, buffers, results, width, shape,
+    def advance(
+        states: Any, entries: Any, operands: Any, strides: Any, marks: Any, mark_strides: Any,
+        initial: Any, initial_strides: Any, means: Any, covariances: Any, dependences: Any,
+        etas: Any, Js: Any, growths: Any, results: Any, width: int, start: int, stop: int,
+        shape: Any,
+    ) -> None:  # fmt: skip
+        """Advance the predicted states of some rows through all steps.
+
+        `operands` are endog, design, obs_intercept, obs_cov, transition, state_intercept and
+        state_cov, flat, with one row of `strides` each. At a mark the state becomes `initial`.
+        `means` (rows, n) and `covariances` (rows, n, n) are the states. If there are `results`,
+        they receive `width` numbers a step: the log-likelihood and, if there are more, the mean and
+        the covariance of the predicted state and those of the filtered state. To summarise a chunk,
+        `dependences` on the state before it, `etas` and `Js` are updated too, and `growths` (rows)
+        receive the largest size of a dependence.
+        """
+        n, p, inner = len(states), len(entries), shape[2]
+        is_summary = len(dependences) > 0
+        buffers = (
+            np.empty(len(operands), np.int64), np.empty(p, np.int64), np.empty(p), np.empty(n),
+            np.empty((p, p)), np.empty((n, p)), np.empty((p, n)), np.empty((n, n)),
+            np.empty((n, n)), np.empty((n, n)), np.empty((p + n + 1, p + 2 * n)),
         )  # fmt: skip
-        copy(states, means[row], a)
-        assign(states, covariances[row], P)
-        if is_summary:
-            assign(states, dependences[row], A)
-            copy(states, etas[row], eta)
-            assign(states, Js[row], J)
+        # Copies of the states of a row, whose shapes are constant.
+        a, P, A, eta, J = (
+            np.empty(n),
+            np.empty((n, n)),
+            np.empty((n, n)),
+            np.empty(n),
+            np.empty((n, n)),
+        )
+        for row in range(start, stop):
+            x, y = row // inner, row % inner
+            copy(states, a, means[row])
+            assign(states, P, covariances[row])
+            if is_summary:
+                assign(states, A, dependences[row])
+                copy(states, eta, etas[row])
+                assign(states, J, Js[row])
+            mark = x * mark_strides[0] + y * mark_strides[2]
+            first = x * initial_strides[0] + y * initial_strides[2]
+            advance_row(
+                states, entries, operands, strides, x, y, marks, mark, mark_strides[1], initial,
+                first, (a, P, A, eta, J), is_summary, growths, row, buffers, results, width, shape,
+            )  # fmt: skip
+            copy(states, means[row], a)
+            assign(states, covariances[row], P)
+            if is_summary:
+                assign(states, dependences[row], A)
+                copy(states, etas[row], eta)
+                assign(states, Js[row], J)
+
+    return compile_kernel(advance, form)
 
 
-advance_filter = compile_kernel(advance, "statespace-filter")
+advance_filter = filter_kernel(_advance_row, "statespace-filter")

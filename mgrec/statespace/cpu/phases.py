@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,21 @@ from ..recurrence import (
     SmootherSummary,
     StateSpaceRecurrence,
     after_filter,
+    before_root_smoother,
     before_smoother,
     join,
     split,
+    split_roots,
+    with_root,
 )
 from .filtering import advance_filter
+from .root_filtering import advance_root_filter
+from .root_smoothing import advance_root_smoother
 from .smoothing import advance_smoother
 
 _LARGEST_EIGENVALUE, _LARGEST_GROWTH = 100.0, 1e8
-_FILTERED, _SMOOTHED = 7, 6
-"""Numbers of operands before the marks."""
+_FILTERED = 7
+"""Number of operands of the filter before the marks."""
 _NOTHING = np.empty(0)
 
 
@@ -48,7 +54,11 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> FilterSummary 
     if recurrence.is_smoother:
         _advance_states(recurrence, chunk, vectors, matrices, (dependence,))
         return SmootherSummary(
-            of_rows(dependence), of_rows(vectors), of_rows(matrices), is_reset(chunk, _SMOOTHED)
+            of_rows(dependence),
+            of_rows(vectors),
+            of_rows(matrices),
+            is_reset(chunk, recurrence.smoothed),
+            *_roots(recurrence, chunk),
         )
     # Copies: the summary must not keep the chunk.
     first = [np.array(array) for array in chunk.between(0, 1).operands] if chunk.steps else []
@@ -65,6 +75,30 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> FilterSummary 
         is_reset(chunk, _FILTERED, 1),
         _own_chunk(chunk) if _grows(dependence, information, growth) else None,
     )
+
+
+def _roots(recurrence: StateSpaceRecurrence, chunk: Chunk) -> tuple[np.ndarray, ...]:
+    """Return the first and the next root of a chunk of the smoother in square-root form."""
+    n, count, shape = (
+        recurrence.n,
+        recurrence.smoothed,
+        (*chunk.row_shape, recurrence.n, recurrence.n),
+    )
+    if not recurrence.square_root or not chunk.steps:
+        return ()
+    filtered = chunk.operands[0]
+    first = filtered[:, 0, :, 1 + n :].reshape(shape)
+    if len(chunk.operands) > count:
+        starts = chunk.between(0, 1).operands[count][:, 0, :, :, None]
+        first = np.where(starts, 0.0, first)
+    last = chunk.between(chunk.steps - 1, chunk.steps)
+    predicted, *arrays, state_root = last.operands[:count]
+    # The same step as in the smoother, bit for bit.
+    operands = (*arrays, np.zeros((1, 1, 1, n)), state_root)
+    step = Chunk(operands, last.shape, recurrence.dtype)
+    state = np.broadcast_to(predicted[:, 0, :, 1:], (*chunk.row_shape, n + n * n))
+    after = _advanced(replace(recurrence, phase="llf", numbers=1), step, state)
+    return first, split(after, n)[1]
 
 
 def _grows(dependence: np.ndarray, information: np.ndarray, growth: np.ndarray) -> bool:
@@ -114,12 +148,20 @@ def propagate(
     if isinstance(summary, FilterSummary) and summary.chunk is not None:
         return _advanced(recurrence, summary.chunk, carry_in)
     with np.errstate(all="ignore"):
+        if isinstance(summary, SmootherSummary) and recurrence.square_root:
+            return (
+                carry_in if summary.first_root is None else before_root_smoother(summary, carry_in)
+            )
         if isinstance(summary, SmootherSummary):
             vectors, matrices = before_smoother(summary, *split(carry_in, n))
             fixed = join(summary.r, summary.N)
         else:
             observed = _after_first_observation(recurrence, summary, carry_in)
-            vectors, matrices = after_filter(summary, *split(observed, n))
+            if recurrence.square_root:
+                after = _after_root_filter(recurrence, summary, observed)
+            else:
+                after = after_filter(summary, *split(observed, n))
+            vectors, matrices = after
             fixed = join(summary.mean, summary.covariance)
     return np.where(summary.is_reset[..., None], fixed, join(vectors, matrices))
 
@@ -134,6 +176,23 @@ def _after_first_observation(
     arrays = [*summary.first[:4], *still, *summary.first[_FILTERED:]]
     chunk = Chunk(tuple(arrays), (outer, 1, inner), recurrence.dtype)
     return _advanced(recurrence, chunk, carry_in)
+
+
+def _after_root_filter(
+    recurrence: StateSpaceRecurrence, summary: FilterSummary, carry_in: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the predicted state after a chunk, from the state after its first observation.
+
+    The summary is a step of a model with n entries of an observation: see :mod:`.root_filtering`.
+    """
+    n, (outer, inner, _) = recurrence.n, carry_in.shape
+    J, unit = summary.information.swapaxes(-1, -2), np.eye(n).reshape(1, 1, 1, -1)
+    numbers = [summary.eta, J, np.zeros((1, 1, n)), unit, summary.dependence, summary.mean]
+    arrays = [
+        array.reshape(*array.shape[:2], -1)[:, None] for array in (*numbers, summary.covariance)
+    ]
+    chunk = Chunk(tuple(arrays), (outer, 1, inner), recurrence.dtype)
+    return split(_advanced(replace(recurrence, p=n), chunk, carry_in), n)
 
 
 def _advanced(recurrence: StateSpaceRecurrence, chunk: Chunk, carry_in: np.ndarray) -> np.ndarray:
@@ -151,9 +210,16 @@ def _advance(
     is_threaded: bool,
 ) -> None:
     """Advance columns of means and covariances, or of r and N, through a chunk."""
-    vectors, matrices = map(_own, split(columns[:, 0], recurrence.n))
+    n, roots = recurrence.n, list[np.ndarray]()
+    if recurrence.is_smoother and recurrence.square_root:
+        (first, after), later = _roots(recurrence, chunk), split_roots(columns[:, 0], n)
+        after, roots = after.reshape(-1, n, n), [first.reshape(-1, n, n)]
+        with np.errstate(all="ignore"):
+            vectors, matrices = map(_own, with_root(after, *later))
+    else:
+        vectors, matrices = map(_own, split(columns[:, 0], n))
     _advance_states(recurrence, chunk, vectors, matrices, (), results, is_threaded)
-    columns[:, 0] = join(vectors, matrices)
+    columns[:, 0] = join(vectors, matrices, *roots)
 
 
 def _advance_states(
@@ -170,16 +236,18 @@ def _advance_states(
     none = np.empty((0, n, n))
     arguments: tuple[Any, ...]
     if recurrence.is_smoother:
-        kernel, flat = advance_smoother, flat_operands(chunk.operands, _SMOOTHED)
-        filtered, operands, marks = flat[:2], flat[2 : 2 * _SMOOTHED], flat[2 * _SMOOTHED :]
+        kernel = advance_root_smoother if recurrence.square_root else advance_smoother
+        last = 2 * recurrence.smoothed
+        flat = flat_operands(chunk.operands, recurrence.smoothed)
+        filtered, operands, marks = flat[:2], flat[2:last], flat[last:]
         summary = extra or (none,)
-        writes_sums = recurrence.phase == "sums"
+        options = () if recurrence.square_root else (recurrence.phase == "sums",)
         arguments = (
-            *filtered, *_stacked(operands), *marks, vectors, matrices, *summary, results,
-            writes_sums,
+            *filtered, *_stacked(operands), *marks, vectors, matrices, *summary, results, *options,
         )  # fmt: skip
     else:
-        kernel, flat = advance_filter, flat_operands(chunk.operands, _FILTERED, n + n * n)
+        kernel = advance_root_filter if recurrence.square_root else advance_filter
+        flat = flat_operands(chunk.operands, _FILTERED, n + n * n)
         operands, resets = flat[: 2 * _FILTERED], flat[2 * _FILTERED :]
         summary = extra or (none, np.empty((0, n)), none, _NOTHING)
         width = recurrence.numbers if len(results) else 0
