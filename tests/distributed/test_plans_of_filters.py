@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 import scipy.ndimage
 import scipy.signal
+from clusters import two_workers
+from faults import die_in
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -85,6 +87,31 @@ def test_queued_recordings_may_be_used_before_they_are_computed(client):
     for result in (*results, more):
         assert_array_equal(result.compute(), wanted)
         assert_array_equal(result[::7].compute(), wanted[::7])
+
+
+def test_queued_images_wait_for_no_axis(client):
+    """The results of one axis are operands of the next one before they are computed."""
+    images = [on_workers(client, recording(seed)) for seed in range(4)]
+    with mgrec.plan(spline_filter, images[0]) as plan:
+        plan()
+        results = [plan.submit(image) for image in images for _ in range(2)]
+    for k, result in enumerate(results):
+        assert_array_equal(result.compute(), spline_filter(images[k // 2]).compute())
+
+
+@pytest.mark.extended
+def test_a_worker_that_dies_in_a_solve():
+    with two_workers() as client:
+        # Not on certain workers: Dask computes chunks again on any.
+        x = client.persist(da.from_array(recording(), chunks=(50, 3)))
+        wanted = sosfiltfilt(SOS, x, axis=0).compute()
+        with mgrec.plan(sosfiltfilt, SOS, x, axis=0, timeout=3.0) as plan:
+            assert_array_equal(plan().compute(), wanted)
+            client.run(die_in, "solve_filter", workers=[sorted(client.nthreads())[0]])
+            for _ in range(2):
+                with pytest.raises(mgrec.dask.WorkerLostError, match="Build a new plan"):
+                    plan()
+        assert_array_equal(mgrec.dask.solve(sosfiltfilt, SOS, x, axis=0).compute(), wanted)
 
 
 def test_results_of_a_graph_cannot_be_queued(client):

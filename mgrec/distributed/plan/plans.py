@@ -331,11 +331,8 @@ class Plan:
 
         Each worker must store the chunks that it needs.
         """
-        indices = solution.layout.chunk_indices
         is_here = solution.session is self._session
-        return is_here and (
-            solution.layout is self._layout or indices == self._layout.chunk_indices
-        )
+        return is_here and solution.layout.owners == self._layout.owners
 
     def _check_open(self) -> None:
         if self.client.status != "running":

@@ -6,6 +6,7 @@ import asyncio
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from operator import getitem
 from typing import Any
@@ -42,6 +43,12 @@ class Layout:
     chunks: tuple[tuple[int, ...], ...]
     meta: Any
     count: int
+
+    @cached_property
+    def owners(self) -> Mapping[ChunkIndex, str]:
+        """The worker of each chunk."""
+        pairs = self.chunk_indices.items()
+        return {index: address for address, indices in pairs for index in indices}
 
     @property
     def largest(self) -> int:
