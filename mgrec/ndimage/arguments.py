@@ -25,7 +25,7 @@ def as_input(value: Any) -> Any:
     return without_empty_chunks(x)
 
 
-def check_known(x: Any, axes: Sequence[int]) -> None:
+def _check_known(x: Any, axes: Sequence[int]) -> None:
     """Raise ValueError if chunks of unknown sizes follow each other along an axis."""
     for axis in axes:
         if x.shape[axis] != x.shape[axis]:
@@ -94,14 +94,25 @@ def as_cval(cval: Any, x: Any) -> complex:
     return value
 
 
+def as_known_axis(axis: Any, x: Any) -> int:
+    """Return an axis counted from the front, whose chunks are of known sizes."""
+    if x.ndim == 0:
+        raise ValueError("input must have at least one axis; got a single value")
+    axis = as_axis(axis, x.shape)
+    _check_known(x, (axis,))
+    return int(axis)
+
+
 def as_axes(axes: Any, x: Any) -> tuple[int, ...]:
-    """Return axes counted from the front; all for None."""
+    """Return axes counted from the front, whose chunks are of known sizes; all for None."""
     if axes is None:
-        return tuple(range(x.ndim))
-    values = axes if isinstance(axes, (tuple, list)) else (axes,)
-    checked = tuple(as_axis(axis, x.shape) for axis in values)
-    if len(set(checked)) < len(checked):
-        raise ValueError(f"axes must be different; got {axes}")
+        checked = tuple(range(x.ndim))
+    else:
+        values = axes if isinstance(axes, (tuple, list)) else (axes,)
+        checked = tuple(as_axis(axis, x.shape) for axis in values)
+        if len(set(checked)) < len(checked):
+            raise ValueError(f"axes must be different; got {axes}")
+    _check_known(x, checked)
     return checked
 
 

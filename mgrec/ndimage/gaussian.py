@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.validation import as_axis, as_integer, as_real
+from ..core.arrays.validation import as_integer, as_real
 from ..distributed.expressions import accepts_expressions
 from ..solve import solve_labelled, with_interop
 from .arguments import (
     as_axes,
     as_cval,
     as_input,
+    as_known_axis,
     as_mode,
     as_output,
-    check_known,
     for_each_axis,
     written,
 )
@@ -104,11 +104,8 @@ def gaussian_filter1d(
     array([1.427, 2.068, 3.   , 3.932, 4.573])
     """
     x = as_input(input)
-    if x.ndim == 0:
-        raise ValueError("input must have at least one axis; got a single value")
-    axis = as_axis(axis, x.shape)
+    axis = as_known_axis(axis, x)
     dtype, output = as_output(output, x, x.dtype)
-    check_known(x, (axis,))
     sigma = _as_sigma(sigma)
     if sigma == 0:
         raise ValueError("sigma must be positive; got 0")
@@ -259,7 +256,6 @@ def _smoothed(
 ) -> Any:
     sigmas = [_as_sigma(value) for value in for_each_axis("sigma", sigma, axes)]
     orders, modes = for_each_axis("order", order, axes), for_each_axis("mode", mode, axes)
-    check_known(x, axes)
     filters = [
         (axis, _filter(deviation, order_of_axis, mode_of_axis, cval))
         for axis, deviation, order_of_axis, mode_of_axis in zip(

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.validation import as_axis, as_integer
+from ..core.arrays.validation import as_integer
 from ..distributed.expressions import accepts_expressions
 from ..solve import with_interop
-from .arguments import as_input, as_mode, as_output, check_known, written
+from .arguments import as_axes, as_input, as_known_axis, as_mode, as_output, written
 from .axes import filter_axes
 from .borders import SPLINE_MODES
 from .exponentials import ExponentialFilter
@@ -71,9 +71,7 @@ def spline_filter1d(
     array([ 0.5455, -2.7273, 10.3636, -2.7273,  0.5455])
     """
     x = as_input(input)
-    if x.ndim == 0:
-        raise ValueError("input must have at least one axis; got a single value")
-    axis = as_axis(axis, x.shape)
+    axis = as_known_axis(axis, x)
     return _filtered(x, order, (axis,), output, mode)
 
 
@@ -126,7 +124,7 @@ def spline_filter(
            [-3.,  9.]])
     """
     x = as_input(input)
-    return _filtered(x, order, tuple(range(x.ndim)), output, mode)
+    return _filtered(x, order, as_axes(None, x), output, mode)
 
 
 def _filtered(x: Any, order: Any, axes: tuple[int, ...], output: Any, mode: Any) -> Any:
@@ -135,7 +133,6 @@ def _filtered(x: Any, order: Any, axes: tuple[int, ...], output: Any, mode: Any)
         raise ValueError(f"order must be from 0 to 5; got {order}")
     mode = as_mode(mode, SPLINE_MODES)
     dtype, output = as_output(output, x, np.float64)
-    check_known(x, axes)
     filters = []
     if order in SPLINES:
         spline = ExponentialFilter(spline_kernel(order), mode)

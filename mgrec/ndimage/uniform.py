@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..core.arrays.validation import as_axis, as_integer
+from ..core.arrays.validation import as_integer
 from ..distributed.expressions import accepts_expressions
 from ..solve import solve_labelled, with_interop
 from .arguments import (
     as_axes,
     as_cval,
     as_input,
+    as_known_axis,
     as_mode,
     as_output,
-    check_known,
     for_each_axis,
     written,
 )
@@ -91,11 +91,8 @@ def uniform_filter1d(
     array([4, 3, 4, 1, 4, 6, 6, 3])
     """
     x = as_input(input)
-    if x.ndim == 0:
-        raise ValueError("input must have at least one axis; got a single value")
-    axis = as_axis(axis, x.shape)
+    axis = as_known_axis(axis, x)
     dtype, output = as_output(output, x, x.dtype)
-    check_known(x, (axis,))
     window = _window(size, origin, mode, as_cval(cval, x))
     return written(filter_axes([(axis, window)], x, dtype), output)
 
@@ -161,7 +158,6 @@ def uniform_filter(
     x = as_input(input)
     axes = as_axes(axes, x)
     dtype, output = as_output(output, x, x.dtype)
-    check_known(x, axes)
     cval = as_cval(cval, x)
     sizes, origins, modes = (
         for_each_axis(name, value, axes)

@@ -134,11 +134,11 @@ def _moves(arrays: dict[str, Any], initial: Any, shape: tuple[Any, ...], axis: i
 
 def _before_each_step(matrices: Any, shape: tuple[Any, ...], axis: int) -> Any:
     """Return the matrices from the step before to each step; the first is not used."""
-    place = axis - len(shape) + matrices.ndim - 2
-    if place < 0 or matrices.shape[place] == 1:
+    position = axis - len(shape) + matrices.ndim - 2
+    if position < 0 or matrices.shape[position] == 1:
         return matrices
-    first = matrices[(slice(None),) * place + (slice(0, 1),)]
-    return _joined(first, matrices, place)
+    first = matrices[(slice(None),) * position + (slice(0, 1),)]
+    return _joined(first, matrices, position)
 
 
 def _joined(first: Any, others: Any, axis: int) -> Any:

@@ -27,16 +27,16 @@ def _load(states: Any, a: int, b: int, down: int, across: int, used: int, re: An
 
 @numba.njit(**INLINED)
 def _advance(
-    samples: Any, i: int, width: int, poles: Any, weights: Any, re: Any, im: Any, total: Any
+    values: Any, i: int, width: int, poles: Any, weights: Any, re: Any, im: Any, total: Any
 ) -> None:
-    """Add the weighted states to the totals of a step, and its samples to the states."""
+    """Add the weighted states to the totals of a step, and its values to the states."""
     for k in range(len(re)):
         pole_re, pole_im = poles[0, k], poles[1, k]
         weight_re, weight_im = weights[0, k], weights[1, k]
         for lane in range(width):
             c, d = re[k, lane], im[k, lane]
             total[lane] += weight_re * c - weight_im * d
-            re[k, lane] = samples[i, lane] + (pole_re * c - pole_im * d)
+            re[k, lane] = values[i, lane] + (pole_re * c - pole_im * d)
             im[k, lane] = pole_re * d + pole_im * c
 
 
