@@ -45,7 +45,7 @@ def adjoint_function(compose: Callable[Arguments, Any]) -> Callable[Arguments, A
 
 
 def _without_empty_chunks(value: Any) -> Any:
-    """Return arguments whose Dask arrays have no empty chunks: Dask may reverse those to nothing."""
+    """Return arguments without empty chunks of Dask arrays, which Dask may reverse to nothing."""
     if isinstance(value, tuple):
         return tuple(map(_without_empty_chunks, value))
     if isinstance(value, dict):
