@@ -130,7 +130,7 @@ def decimate(
     zero_phase = as_flag("zero_phase", zero_phase)
     is_finite = as_flag("assume_finite", assume_finite)
     backend_of(x).raise_if_capturing("a filter", "the initial states are copied to the device")
-    form, coefficients = _design(x, q, n, ftype)
+    form, coefficients = design(x, q, n, ftype)
     if form == "fir":
         (taps,) = coefficients
         computed = np.result_type(taps, x.dtype, np.float32)
@@ -149,7 +149,7 @@ def decimate(
     return DirectedFilter(cascade, ends, computed, wanted, is_finite, zero_phase, q).solve(x, axis)
 
 
-def _design(x: Any, q: int, n: int | None, ftype: Any) -> tuple[str, tuple[np.ndarray, ...]]:
+def design(x: Any, q: int, n: int | None, ftype: Any) -> tuple[str, tuple[np.ndarray, ...]]:
     """Return "fir" and taps, "sos" and sections, or "ba" and polynomials, as SciPy chooses them."""
     try:
         from scipy import signal

@@ -123,7 +123,9 @@ def filtfilt(
     computed = result_dtype(b, a, x, states)
     directed = DirectedFilter(
         cascade,
-        Ends(padtype, _edge(padtype, padlen, padding_of_polynomials(b, a)), tuple(states.tolist())),
+        Ends(
+            padtype, edge_of(padtype, padlen, padding_of_polynomials(b, a)), tuple(states.tolist())
+        ),
         computed,
         as_result_dtype(dtype, computed),
         is_finite,
@@ -206,7 +208,7 @@ def sosfiltfilt(
         Cascade.of_sections(sos),
         Ends(
             padtype,
-            _edge(padtype, padlen, padding_of_sections(sos)),
+            edge_of(padtype, padlen, padding_of_sections(sos)),
             tuple(states.ravel().tolist()),
         ),
         computed,
@@ -234,7 +236,7 @@ def padding_of_sections(sos: np.ndarray) -> int:
     return 3 * (2 * len(sos) + 1 - int(zeros))
 
 
-def _edge(padtype: Any, padlen: Any, default: int) -> int:
+def edge_of(padtype: Any, padlen: Any, default: int) -> int:
     """Return the number of samples by which each end is extended."""
     if not (padtype is None or is_one_of(padtype, ("even", "odd", "constant"))):
         raise ValueError(

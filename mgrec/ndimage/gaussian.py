@@ -27,7 +27,7 @@ from .exponentials import ExponentialFilter
 from .kernels import gaussian_kernel
 
 # SciPy skips an axis with a smaller sigma.
-_LEAST_SIGMA = 1e-15
+LEAST_SIGMA = 1e-15
 
 
 @partial(with_interop, labelled=partial(solve_labelled, by_value=("sigma",)))
@@ -261,7 +261,7 @@ def _smoothed(
         for axis, deviation, order_of_axis, mode_of_axis in zip(
             axes, sigmas, orders, modes, strict=True
         )
-        if deviation > _LEAST_SIGMA
+        if deviation > LEAST_SIGMA
     ]
     return filter_axes(filters, x, dtype)
 

@@ -245,6 +245,14 @@ def as_library_of(array: Any, native: Any) -> Any:
     return result_converter([array], [array])(native)
 
 
+def from_host(numbers: Any, like: Any) -> Any:
+    """Return numbers of a NumPy array as an array of the library, and in the memory, of another."""
+    if library_of(like) is None:
+        return backend_of(like).from_host(numbers, like)
+    converted = as_library_of(like, numbers)
+    return converted.to(like.device) if hasattr(converted, "to") else converted
+
+
 def sum_to(gradient: Any, operand: Any) -> Any:
     """Return the gradient of an operand from that of its broadcast form.
 

@@ -47,10 +47,15 @@ def call(name: str, operands: Sequence[Any], options: dict[str, Any]) -> Any:
         for key, value in arrays.items()
     }
     constants = {key: arguments.pop(key) for key in rule.constants}
+    for key, value in constants.items():
+        if isinstance(value, jax.core.Tracer) and jnp.issubdtype(value.dtype, jnp.inexact):
+            raise TypeError(
+                f"{key} must be an array that jax does not trace, since it has no gradient"
+            )
     constants = {key: jnp.asarray(x) for key, x in constants.items() if x is not None}
     if arguments.get("axis", -1) >= 0:
         # vmap adds axes in front.
-        arguments["axis"] -= rule.count_axes({**rule.defaults, **arrays, **arguments})
+        arguments["axis"] -= rule.count_axes({**rule.defaults, **arrays, **constants, **arguments})
     solve = _differentiable(name, tuple(arrays), tuple(constants), tuple(arguments.items()))
     results = solve(*arrays.values(), *constants.values())
     return results[0] if len(results) == 1 else tuple(results)

@@ -15,11 +15,12 @@ from ..core.arrays.narrow import bfloat16, is_narrow, result_type
 
 _PACKAGE = __package__.partition(".")[0]
 _MODULES = (
-    "ewm.adjoint", "filters.adjoint", "hmm.adjoint", "scans.adjoint", "scans.map_adjoint",
+    "ewm.adjoint", "filters.adjoint", "filters.zero_phase_adjoint", "grids.table.adjoint",
+    "hmm.adjoint", "ndimage.adjoint", "scans.adjoint", "scans.map_adjoint",
     "scans.matrix.adjoint", "statespace.adjoint", "tridiagonal.adjoint",
 )  # fmt: skip
 """Modules with ``RULES``."""
-_DEFAULTS = ("auto", "stream", "mean")
+_DEFAULTS = ("auto", "stream", "mean", "pad")
 """Defaults of options without a rule."""
 
 
@@ -50,7 +51,9 @@ class Rule:
     takes_bfloat16 : bool
         Whether the function and its adjoint take bfloat16; tensors of torch are cast otherwise.
     constants : tuple of str
-        Arguments that are arrays without gradients, or None: masks and labels.
+        Arguments that are arrays without gradients, or None: masks, labels and coefficients.
+    check : callable, ``(arguments) -> None``, optional
+        Raises an error for arguments without gradients.
     """
 
     function: Callable[..., Any]
@@ -63,6 +66,7 @@ class Rule:
     axes: Callable[[dict[str, Any]], int] | None = None
     takes_bfloat16: bool = False
     constants: tuple[str, ...] = ()
+    check: Callable[[dict[str, Any]], None] | None = None
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -103,8 +107,11 @@ class Rule:
                 kept[name] = value
             elif not (value is None or (isinstance(value, str) and value in _DEFAULTS)):
                 raise TypeError(
-                    f"{name} is not supported for {context}; got a {type(value).__name__}"
+                    f"{name} is not supported for {context}; got a {type(value).__name__}: leave it "
+                    f"out, or compute without gradients"
                 )
+        if self.check is not None:
+            self.check(kept)
         return kept
 
     def solve(self, arguments: dict[str, Any]) -> tuple[Any, ...]:

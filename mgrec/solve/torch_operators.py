@@ -115,15 +115,21 @@ def _as_tensor(value: Any, dtype: Any, is_cast: bool) -> Any:
 
 
 def _as_constant(name: str, value: Any, tensors: Sequence[Any]) -> Any:
-    """Return a mask or labels as a tensor on the device of others."""
+    """Return coefficients as a tensor, a mask or labels as one on the device of others."""
     if value is None or isinstance(value, torch.Tensor):
+        if value is not None and value.requires_grad and torch.is_grad_enabled():
+            raise TypeError(
+                f"{name} must not require gradients, which are not computed: pass {name}.detach()"
+            )
         return value
     try:
-        return torch.as_tensor(value, device=_on_device(tensors).device)
+        tensor = torch.as_tensor(np.asarray(value))
+        is_number = tensor.is_floating_point() or tensor.is_complex()
+        return tensor if is_number else tensor.to(_on_device(tensors).device)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"{name} must be a mask of bool or labels that are integers for {_CONTEXT}; got a "
-            f"{type(value).__name__}: {error}"
+            f"{name} must be numbers, a mask of bool or labels that are integers for {_CONTEXT}; "
+            f"got a {type(value).__name__}: {error}"
         ) from error
 
 

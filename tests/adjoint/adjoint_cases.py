@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 import mgrec
-from mgrec import adjoint, hmm, maps, signal, statespace
+from mgrec import adjoint, hmm, maps, ndimage, signal, statespace
 
 ROWS, STEPS = 3, 9
 GAPS = np.array([0.0, 1.0, 3.0, 4.0, 6.0, 7.0, 7.5, 9.0, 10.0])
@@ -468,3 +468,49 @@ def means(xp=np):
     }
     found = {f"ewm {name}": ewm(gaps, **chosen) for name, chosen in options.items()}
     return {**found, "ewm without gaps": ewm(x.T, alpha=0.3, axis=0)}
+
+
+def linear():
+    """Functions of a signal or an image that are linear in it, for torch and jax."""
+    found = {}
+    for axis in (0, 1):
+        x = numbers(*shape_of(axis, 40))
+        for padtype, padlen in (("odd", None), ("even", 3), ("constant", 5), (None, None)):
+            options = {"axis": axis, "padtype": padtype, "padlen": padlen}
+            name = f"{padtype} padding along axis {axis}"
+            found[f"sosfiltfilt of {name}"] = partial(signal.sosfiltfilt, SOS[:1], **options), x
+            found[f"filtfilt of {name}"] = partial(signal.filtfilt, B, A, **options), x
+        for options in ({"q": 2}, {"q": 3, "zero_phase": False, "n": 3}):
+            found[f"decimate by {options['q']} along axis {axis}"] = (
+                partial(signal.decimate, axis=axis, **options), x,
+            )  # fmt: skip
+        x = numbers(*shape_of(axis))
+        for mode in ("mirror", "reflect", "grid-wrap"):
+            for order in (2, 5):
+                name = f"spline of order {order}, {mode}, along axis {axis}"
+                found[name] = partial(ndimage.spline_filter1d, order=order, axis=axis, mode=mode), x
+        for mode in ("mirror", "reflect", "wrap", "constant"):
+            options = {"axis": axis, "mode": mode}
+            name = f"{mode}, along axis {axis}"
+            found[f"Gaussian, {name}"] = partial(ndimage.gaussian_filter1d, sigma=1.5, **options), x
+            found[f"mean of 3, {name}"] = partial(ndimage.uniform_filter1d, size=3, **options), x
+        for mode in ("wrap", "constant"):
+            options = {"axis": axis, "mode": mode}
+            name = f"{mode}, along axis {axis}"
+            found[f"slope, {name}"] = (
+                partial(ndimage.gaussian_filter1d, sigma=1.5, order=1, **options), x,
+            )  # fmt: skip
+            found[f"mean of 4, {name}"] = (
+                partial(ndimage.uniform_filter1d, size=4, origin=1, **options), x,
+            )  # fmt: skip
+    cube = numbers(4, 5, 6)
+    found["table"] = mgrec.summed_area_table, cube
+    found["table over three axes"] = partial(mgrec.summed_area_table, axes=(2, 0, 1)), cube
+    found["spline"] = ndimage.spline_filter, cube
+    found["Gaussian"] = partial(ndimage.gaussian_filter, sigma=(1, 0, 2), order=(0, 0, 2)), cube
+    found["Laplacian"] = partial(ndimage.gaussian_laplace, sigma=1.0), cube
+    found["mean"] = partial(ndimage.uniform_filter, size=(3, 1, 5), axes=(0, 1, 2)), cube
+    return found
+
+
+QUICK_LINEAR = ("sosfiltfilt of odd padding along axis 1", "table", "Gaussian")

@@ -81,6 +81,25 @@ def test_jit(name):
     jax.tree.map(np.testing.assert_array_equal, jax.jit(call)(*arrays), call(*arrays))
 
 
+LINEAR = adjoint_cases.linear()
+
+
+@pytest.mark.parametrize("name", [name for name in LINEAR if "axis 0" not in name])
+def test_linear_functions_of_signals_and_images(name):
+    from jax.test_util import check_grads
+
+    function, x = LINEAR[name]
+    check_grads(function, (x,), order=2, modes=("rev",))
+    expected = function(x)
+    np.testing.assert_array_equal(jax.jit(function)(x), expected)
+    np.testing.assert_array_equal(jax.vmap(function)(x[None])[0], expected)
+
+
+def test_coefficients_without_gradients_are_refused():
+    with pytest.raises(TypeError, match="sos must be an array that jax does not trace"):
+        jax.grad(lambda sos: signal.sosfiltfilt(sos, np.ones(40)).sum())(adjoint_cases.SOS)
+
+
 def test_complex_gradients_are_those_of_jax():
     s = np.array([0.5 + 0.2j, -0.3j, 0.4 - 0.1j])
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec import signal
+from mgrec import ndimage, signal
 
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'mgrec[torch]')")
 
@@ -96,6 +96,72 @@ def test_results_are_those_without_gradients(name):
     for result, wanted in zip(results, expected, strict=True):
         assert result.requires_grad
         np.testing.assert_array_equal(result.detach().numpy(), wanted)
+
+
+LINEAR = adjoint_cases.linear()
+LINEAR_NAMES = [
+    name if name in adjoint_cases.QUICK_LINEAR else pytest.param(name, marks=pytest.mark.extended)
+    for name in LINEAR
+]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", LINEAR_NAMES)
+def test_linear_functions_of_signals_and_images(name, device):
+    """The adjoint identity, second derivatives, and whole graphs."""
+    function, array = LINEAR[name]
+    x = torch.tensor(array, device=device, requires_grad=True)
+    y = function(x)
+    torch.testing.assert_close(y.detach(), function(x.detach()), rtol=0, atol=0)
+    direction, g = (
+        torch.tensor(adjoint_cases.numbers(*shape, seed=5), device=device)
+        for shape in (x.shape, y.shape)
+    )
+    (found,) = torch.autograd.grad(y, x, g)
+    tangent = function(direction)
+    expected, size = (tangent * g).sum(), (tangent * g).abs().sum()
+    assert abs((found * direction).sum() - expected) <= 1e-12 * size
+    assert torch.autograd.gradgradcheck(function, x, fast_mode=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda x: loss_of(function, x), fullgraph=True, backend="aot_eager"
+    )  # fmt: skip
+    expected, found = (
+        torch.autograd.grad(loss, x)[0] for loss in (loss_of(function, x), compiled(x))
+    )
+    torch.testing.assert_close(found, expected)
+
+
+def test_signals_of_float32_and_complex_numbers_keep_their_dtype():
+    sos = np.array([[0.2, 0.3, 0.1, 1, -0.5, 0.1]], np.float32)
+    x = torch.tensor(adjoint_cases.numbers(40), dtype=torch.float32, requires_grad=True)
+    y = signal.sosfiltfilt(sos, x)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    assert y.dtype == grad.dtype == torch.float32
+    x = torch.tensor(adjoint_cases.numbers(40, is_complex=True), requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: signal.sosfiltfilt(sos, x), x)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: ndimage.gaussian_filter1d(x, 1.0, mode="nearest"), "need another mode; got 'n"),
+        (lambda x: ndimage.gaussian_filter1d(x, 1.0, order=1), "need order 0 or 2, or the mode"),
+        (lambda x: ndimage.uniform_filter1d(x, 4), "need an odd size and origin 0, or the mode"),
+        (lambda x: ndimage.spline_filter(x, output=np.float32), "output is not supported where"),
+        (lambda x: signal.decimate(x, 2, ftype="fir"), "decimate need ftype='iir'; got 'fir'"),
+        (
+            lambda x: signal.filtfilt([1.0], [1.0, 0.5], x, method="gust"),
+            "leave it out, or compute",
+        ),
+        (lambda x: signal.sosfiltfilt(x[:6][None], x), r"must not require gradients.* sos.detach"),
+        (lambda x: mgrec.weighted_scan(x, 0.5), r"must not require gradients.*pass x.detach\(\)"),
+    ],
+)
+def test_functions_without_gradients_say_what_to_do(call, message):
+    x = torch.ones(40, dtype=torch.float64, requires_grad=True)
+    with pytest.raises((NotImplementedError, TypeError), match=message):
+        call(x)
 
 
 def loss_of(function, *tensors):

@@ -1,0 +1,179 @@
+"""Adjoints of filters of images, which are symmetric: the filter of the gradient.
+
+A symmetric kernel is its own adjoint, and an antisymmetric one the negative, over rows that are
+periodic, reflected about the edge of the last sample, or continued by 0. About the centre of the
+last sample (mode "mirror") the filter F is W⁻¹·Fᵀ·W with the weights W = diag(½, 1, …, 1, ½): the
+adjoint of each row is W·F·W⁻¹.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.validation import as_axis
+from ..solve.adjoint import from_host, sum_to
+from ..solve.rules import Redirect, Rule, numpy_dtype
+from . import gaussian, splines, uniform
+from .arguments import as_axes, as_mode, for_each_axis
+from .borders import SPLINE_MODES, SYNONYMS
+
+
+def _adjoint(filtered: Callable[[Any], Any], grad: Any, axis: int, extension: str, x: Any) -> Any:
+    """Return the gradient of `x`, a tuple of one, by the filter of an axis."""
+    length = grad.shape[axis]
+    if extension == "mirror" and length > 1:
+        weights = np.ones(length, numpy_dtype(grad))
+        weights[[0, -1]] = 0.5
+        weights = weights.reshape(-1, *[1] * (grad.ndim - 1 - as_axis(axis, grad.shape)))
+        weights = from_host(weights, grad)
+        return (sum_to(weights * filtered(grad / weights), x),)
+    return (sum_to(filtered(grad), x),)
+
+
+def _of_spline(
+    grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]
+) -> Any:
+    options = {name: arguments[name] for name in ("order", "axis", "mode")}
+    extension = as_mode(options["mode"], SPLINE_MODES)
+    filtered = partial(splines.spline_filter1d, **options)
+    return _adjoint(filtered, grad, options["axis"], extension, arguments["input"])
+
+
+def _of_gaussian(
+    grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]
+) -> Any:
+    options = {name: arguments[name] for name in ("sigma", "axis", "order", "mode")}
+    sign, extension = (-1) ** options["order"], as_mode(options["mode"], SYNONYMS)
+
+    def filtered(values: Any) -> Any:
+        return sign * gaussian.gaussian_filter1d(values, **options)
+
+    return _adjoint(filtered, grad, options["axis"], extension, arguments["input"])
+
+
+def _of_uniform(
+    grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]
+) -> Any:
+    options = {name: arguments[name] for name in ("size", "axis", "mode")}
+    # The window is reversed.
+    origin = options["size"] - 1 - 2 * (options["size"] // 2) - arguments["origin"]
+    filtered = partial(uniform.uniform_filter1d, origin=origin, **options)
+    extension = as_mode(options["mode"], SYNONYMS)
+    return _adjoint(filtered, grad, options["axis"], extension, arguments["input"])
+
+
+def _check(arguments: dict[str, Any]) -> None:
+    """Raise NotImplementedError if the filter is not symmetric at its borders."""
+    extension = as_mode(arguments["mode"], SYNONYMS)
+    if "size" in arguments:
+        is_symmetric = arguments["size"] % 2 == 1 and arguments["origin"] == 0
+        wanted = "an odd size and origin 0"
+    else:
+        is_symmetric, wanted = arguments["order"] % 2 == 0, "order 0 or 2"
+    if extension == "nearest":
+        raise NotImplementedError("gradients need another mode; got 'nearest'")
+    if not is_symmetric and extension in ("reflect", "mirror"):
+        raise NotImplementedError(
+            f"gradients need {wanted}, or the mode 'wrap' or 'constant'; got {arguments['mode']!r}"
+        )
+
+
+def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    x = arguments["input"]
+    return [(x.shape, numpy_dtype(x))]
+
+
+def _outlines_of_spline(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    x = arguments["input"]
+    return [(x.shape, np.result_type(numpy_dtype(x), np.float64))]
+
+
+def _require_default(output: Any) -> None:
+    if output not in (None, np.float64):
+        raise TypeError(f"output is not supported where gradients are computed; got {output!r}")
+
+
+def _spline_filter(
+    input: Any, order: int = 3, output: Any = np.float64, mode: str = "mirror"
+) -> Any:
+    _require_default(output)
+    for axis in range(input.ndim):
+        input = splines.spline_filter1d(input, order, axis, mode=mode)
+    return input
+
+
+def _gaussian_filter(
+    input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect",
+    cval: Any = 0.0, *, axes: Any = None,
+) -> Any:  # fmt: skip
+    _require_default(output)
+    axes, named = as_axes(axes, input), (("sigma", sigma), ("order", order), ("mode", mode))
+    values = [for_each_axis(name, value, axes) for name, value in named]
+    for axis, deviation, order_of_axis, mode_of_axis in zip(axes, *values, strict=True):
+        if deviation > gaussian.LEAST_SIGMA:
+            input = gaussian.gaussian_filter1d(
+                input, deviation, axis, order_of_axis, mode=mode_of_axis, cval=cval
+            )
+    return input
+
+
+def _gaussian_laplace(
+    input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *,
+    axes: Any = None,
+) -> Any:  # fmt: skip
+    _require_default(output)
+    axes = as_axes(axes, input)
+    orders = [[2 * (k == n) for k in range(len(axes))] for n in range(len(axes))]
+    return sum(
+        _gaussian_filter(input, sigma, order, None, mode, cval, axes=axes) for order in orders
+    )
+
+
+def _uniform_filter(
+    input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
+    origin: Any = 0, *, axes: Any = None,
+) -> Any:  # fmt: skip
+    _require_default(output)
+    axes, named = as_axes(axes, input), (("size", size), ("mode", mode), ("origin", origin))
+    values = [for_each_axis(name, value, axes) for name, value in named]
+    for axis, size_of_axis, mode_of_axis, origin_of_axis in zip(axes, *values, strict=True):
+        input = uniform.uniform_filter1d(
+            input, size_of_axis, axis, mode=mode_of_axis, cval=cval, origin=origin_of_axis
+        )
+    return input
+
+
+_OPTIONS = {"axis": ("int", -1), "mode": ("str", "reflect"), "cval": ("float", 0.0)}
+RULES = [
+    Rule(
+        splines.spline_filter1d,
+        _of_spline,
+        ("input",),
+        {"order": ("int", 3), "axis": ("int", -1), "mode": ("str", "mirror")},
+        _outlines_of_spline,
+    ),
+    Rule(
+        gaussian.gaussian_filter1d,
+        _of_gaussian,
+        ("input",),
+        {"sigma": ("float", 1.0), "order": ("int", 0), **_OPTIONS},
+        _outlines,
+        check=_check,
+    ),
+    Rule(
+        uniform.uniform_filter1d,
+        _of_uniform,
+        ("input",),
+        {"size": ("int", 3), "origin": ("int", 0), **_OPTIONS},
+        _outlines,
+        check=_check,
+    ),
+    Redirect(splines.spline_filter, _spline_filter),
+    Redirect(gaussian.gaussian_filter, _gaussian_filter),
+    Redirect(gaussian.gaussian_laplace, _gaussian_laplace),
+    Redirect(uniform.uniform_filter, _uniform_filter),
+]
