@@ -18,7 +18,7 @@ from ..core.arrays.validation import as_axis
 from ..solve.adjoint import from_host, sum_to
 from ..solve.rules import Redirect, Rule, numpy_dtype
 from . import gaussian, splines, uniform
-from .arguments import as_axes, as_mode, for_each_axis
+from .arguments import as_axes, as_mode
 from .borders import SPLINE_MODES, SYNONYMS
 
 
@@ -97,6 +97,12 @@ def _require_default(output: Any) -> None:
         raise TypeError(f"output is not supported where gradients are computed; got {output!r}")
 
 
+def _for_each_axis(value: Any, axes: Sequence[int]) -> list[Any]:
+    """Return a value for each axis, as ``for_each_axis``, which torch cannot trace."""
+    is_several = isinstance(value, (tuple, list)) or getattr(value, "ndim", 0) == 1
+    return [*value] if is_several else [value] * len(axes)
+
+
 def _spline_filter(
     input: Any, order: int = 3, output: Any = np.float64, mode: str = "mirror"
 ) -> Any:
@@ -111,8 +117,8 @@ def _gaussian_filter(
     cval: Any = 0.0, *, axes: Any = None,
 ) -> Any:  # fmt: skip
     _require_default(output)
-    axes, named = as_axes(axes, input), (("sigma", sigma), ("order", order), ("mode", mode))
-    values = [for_each_axis(name, value, axes) for name, value in named]
+    axes, named = as_axes(axes, input), (sigma, order, mode)
+    values = [_for_each_axis(value, axes) for value in named]
     for axis, deviation, order_of_axis, mode_of_axis in zip(axes, *values, strict=True):
         if deviation > gaussian.LEAST_SIGMA:
             input = gaussian.gaussian_filter1d(
@@ -138,8 +144,8 @@ def _uniform_filter(
     origin: Any = 0, *, axes: Any = None,
 ) -> Any:  # fmt: skip
     _require_default(output)
-    axes, named = as_axes(axes, input), (("size", size), ("mode", mode), ("origin", origin))
-    values = [for_each_axis(name, value, axes) for name, value in named]
+    axes, named = as_axes(axes, input), (size, mode, origin)
+    values = [_for_each_axis(value, axes) for value in named]
     for axis, size_of_axis, mode_of_axis, origin_of_axis in zip(axes, *values, strict=True):
         input = uniform.uniform_filter1d(
             input, size_of_axis, axis, mode=mode_of_axis, cval=cval, origin=origin_of_axis

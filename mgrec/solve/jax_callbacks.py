@@ -18,12 +18,15 @@ from typing import Any
 import jax
 import jax.ffi
 import jax.numpy as jnp
+import numpy as np
 
 from .jax_ffi import Memory, handler_of, host_array
 from .rules import Redirect, Rule, common_dtype, rules
 
 _TARGET = "mgrec"
 _KEPT_BYTES = 1 << 16
+_ARRAY = "array"
+"""First element of an option that is an array."""
 
 
 def is_traced(values: Sequence[Any]) -> bool:
@@ -47,18 +50,49 @@ def call(name: str, operands: Sequence[Any], options: dict[str, Any]) -> Any:
         for key, value in arrays.items()
     }
     constants = {key: arguments.pop(key) for key in rule.constants}
-    for key, value in constants.items():
-        if isinstance(value, jax.core.Tracer) and jnp.issubdtype(value.dtype, jnp.inexact):
-            raise TypeError(
-                f"{key} must be an array that jax does not trace, since it has no gradient"
-            )
-    constants = {key: jnp.asarray(x) for key, x in constants.items() if x is not None}
+    constants = {key: value for key, value in constants.items() if value is not None}
+    coefficients = {
+        key: _encoded(key, constants.pop(key))
+        for key in [*constants]
+        if jnp.issubdtype(_dtype_of(constants[key]), jnp.inexact)
+    }
+    constants = {key: jnp.asarray(value) for key, value in constants.items()}
     if arguments.get("axis", -1) >= 0:
         # vmap adds axes in front.
-        arguments["axis"] -= rule.count_axes({**rule.defaults, **arrays, **constants, **arguments})
-    solve = _differentiable(name, tuple(arrays), tuple(constants), tuple(arguments.items()))
+        arguments["axis"] -= rule.count_axes(
+            {**rule.defaults, **arrays, **_decoded(coefficients), **arguments}
+        )
+    solve = _differentiable(
+        name, tuple(arrays), tuple(constants), (*arguments.items(), *coefficients.items())
+    )
     results = solve(*arrays.values(), *constants.values())
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def _dtype_of(value: Any) -> Any:
+    return value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
+
+
+def _encoded(name: str, value: Any) -> tuple[Any, ...]:
+    """Return coefficients without gradients as an option, which is part of a key."""
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(
+            f"{name} must be an array that jax does not trace, since it has no gradient"
+        )
+    array = np.asarray(value)
+    array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
+    return _ARRAY, array.dtype.str, array.shape, array.tobytes().hex()
+
+
+def _decoded(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options with arrays in place of those that are encoded."""
+
+    def value_of(value: Any) -> Any:
+        if not isinstance(value, (tuple, list)) or _ARRAY not in value[:1]:
+            return value
+        return np.frombuffer(bytes.fromhex(value[3]), value[1]).reshape(value[2])
+
+    return {name: value_of(value) for name, value in options.items()}
 
 
 @cache
@@ -77,7 +111,11 @@ def _differentiable(
     assert isinstance(rule, Rule)
 
     def named(arrays: Sequence[Any]) -> dict[str, Any]:
-        return {**rule.defaults, **dict(zip(inputs, arrays, strict=True)), **dict(options)}
+        return {
+            **rule.defaults,
+            **dict(zip(inputs, arrays, strict=True)),
+            **_decoded(dict(options)),
+        }
 
     def outline(arrays: Sequence[Any]) -> list[Any]:
         return [jax.ShapeDtypeStruct(*result) for result in rule.outlines(named(arrays))]
@@ -171,7 +209,11 @@ def _compute(key: str, arrays: list[Any], results: list[Any]) -> None:
     rule = rules()[name]
     assert isinstance(rule, Rule)
     count = len(arrays) - len(inputs)
-    arguments = {**rule.defaults, **dict(zip(inputs, arrays[count:], strict=True)), **dict(options)}
+    arguments = {
+        **rule.defaults,
+        **dict(zip(inputs, arrays[count:], strict=True)),
+        **_decoded(dict(options)),
+    }
     if part == "solve":
         if "out" in signature(rule.function).parameters:
             arguments["out"] = results[0]

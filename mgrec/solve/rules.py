@@ -107,8 +107,8 @@ class Rule:
                 kept[name] = value
             elif not (value is None or (isinstance(value, str) and value in _DEFAULTS)):
                 raise TypeError(
-                    f"{name} is not supported for {context}; got a {type(value).__name__}: leave it "
-                    f"out, or compute without gradients"
+                    f"{name} is not supported for {context}; got a {type(value).__name__}: "
+                    f"leave it out, or compute without gradients"
                 )
         if self.check is not None:
             self.check(kept)
