@@ -3,7 +3,7 @@
 A filter that starts from the steady state of its first sample is F·v + v_0·r. F is the filter from
 states of 0, and r the response to the steady states. With the reversal R, the extension E of the
 signal and the selection S of samples, the result is S·R·F'·R·F'·E·x, where F' = F + r·e_0ᵀ. The
-adjoint of F is R·F·R, so that that of F' is R·F·R + e_0·rᵀ.
+adjoint of F is R·F·R, so that the one of F' is R·F·R + e_0·rᵀ.
 """
 
 from __future__ import annotations
@@ -101,17 +101,17 @@ def _compose_decimate(
 ) -> tuple[Any]:
     x, q, axis = arguments["x"], arguments["q"], as_axis(arguments["axis"], grad.shape)
     # Zeros follow each sample.
-    samples = grad[(slice(None),) * (axis + 1) + (None,)]
-    samples = concatenate([samples, *[full_like(samples, 0)] * (q - 1)], axis + 1)
-    samples = samples.reshape(*grad.shape[:axis], grad.shape[axis] * q, *grad.shape[axis + 1 :])
-    samples = part(samples, axis, 0, x.shape[axis])
+    upsampled = grad[(slice(None),) * (axis + 1) + (None,)]
+    upsampled = concatenate([upsampled, *[full_like(upsampled, 0)] * (q - 1)], axis + 1)
+    upsampled = upsampled.reshape(*grad.shape[:axis], grad.shape[axis] * q, *grad.shape[axis + 1 :])
+    upsampled = part(upsampled, axis, 0, x.shape[axis])
     sos = _sections(arguments)
     filtered = partial(_cascade, sos)
     if arguments["zero_phase"]:
         states, edge = causal.sosfilt_zi(sos), zero_phase.padding_of_sections(sos)
-        grad_x = _zero_phase_adjoint(filtered, states, samples, axis, "odd", edge)
+        grad_x = _zero_phase_adjoint(filtered, states, upsampled, axis, "odd", edge)
     else:
-        grad_x = flip(filtered(flip(samples, axis), axis), axis)
+        grad_x = flip(filtered(flip(upsampled, axis), axis), axis)
     return (sum_to(grad_x, x),)
 
 
