@@ -336,7 +336,7 @@ def test_labels_are_tensors_arrays_and_lists():
         torch.testing.assert_close(found, w, rtol=0, atol=0)
         found = torch.autograd.grad(found.sum(), (s, t))
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
-    with pytest.raises(TypeError, match="reset must be a mask of bool or labels that are integers"):
+    with pytest.raises(TypeError, match="reset must be numbers, a mask of bool or labels that are"):
         mgrec.linear_recurrence(s, t, reset=["a", "b", "b", "c"])
 
 
