@@ -346,7 +346,7 @@ def _correlations(
             for signal, count in zip(signals, counts, strict=True)
         ]
     correlate = None
-    if library_of(adjoint) is None and not is_lazy(adjoint):
+    if library_of(adjoint) is None and not any(map(is_lazy, (adjoint, *signals))):
         correlate = backend_of(adjoint).kernels("filters").correlate
     if correlate is not None and signals[0].dtype == signals[1].dtype:
         sums = correlate(adjoint, signals, axis, max(counts))
