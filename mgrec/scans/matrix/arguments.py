@@ -108,7 +108,8 @@ def check_matrix_scan(
     check_rows("initial", before.shape[:-1], shape, axis)
     marks = None if reset is None else as_reset(reset, shape, axis, reverse)
     scan = MatrixScan(matrix_map, M, b, before, shape, axis, reverse, marks, memory, method, out)
-    check_out(out, (*shape, n), scan.dtype, scan.arrays)
+    if out is not None:
+        check_out(out, (*shape, n), scan.dtype, scan.arrays)
     return scan
 
 
