@@ -79,8 +79,7 @@ class SmootherSummary:
     is_reset : array (outer, inner) of bool
         Whether a sequence starts in the chunk.
     first_root, next_root : arrays (outer, inner, n, n), optional
-        Roots S of the predicted states of the first step and after the chunk. The first one is 0 if
-        a sequence starts there.
+        Roots S of the predicted states of the first step and after the chunk.
     """
 
     dependence: np.ndarray

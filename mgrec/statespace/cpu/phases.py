@@ -79,20 +79,12 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> FilterSummary 
 
 def _roots(recurrence: StateSpaceRecurrence, chunk: Chunk) -> tuple[np.ndarray, ...]:
     """Return the first and the next root of a chunk of the smoother in square-root form."""
-    n, count, shape = (
-        recurrence.n,
-        recurrence.smoothed,
-        (*chunk.row_shape, recurrence.n, recurrence.n),
-    )
+    n = recurrence.n
     if not recurrence.square_root or not chunk.steps:
         return ()
-    filtered = chunk.operands[0]
-    first = filtered[:, 0, :, 1 + n :].reshape(shape)
-    if len(chunk.operands) > count:
-        starts = chunk.between(0, 1).operands[count][:, 0, :, :, None]
-        first = np.where(starts, 0.0, first)
+    first = chunk.operands[0][:, 0, :, 1 + n :].reshape(*chunk.row_shape, n, n)
     last = chunk.between(chunk.steps - 1, chunk.steps)
-    predicted, *arrays, state_root = last.operands[:count]
+    predicted, *arrays, state_root = last.operands[: recurrence.smoothed]
     # The same step as in the smoother, bit for bit.
     operands = (*arrays, np.zeros((1, 1, 1, n)), state_root)
     step = Chunk(operands, last.shape, recurrence.dtype)

@@ -99,6 +99,15 @@ def test_the_symmetric_part_of_covariances_counts(name: str) -> None:
     np.testing.assert_allclose(llf, wanted, rtol=1e-12)
 
 
+def test_square_roots_are_refused() -> None:
+    model = state_space(2, 1, False)
+    for place in (placed, lambda array: in_chunks(array, CHUNKS[1])):
+        arrays = {name: placed(array) for name, array in model.items()}
+        arrays["endog"] = place(model["endog"])
+        with pytest.raises(NotImplementedError, match="square_root=True takes NumPy arrays"):
+            statespace.kalman_smoother(**arrays, square_root=True)
+
+
 def test_state_spaces_of_rows_in_float32() -> None:
     model = state_space(2, 1, False, rows=(3,))
     wanted = statespace.kalman_filter(**model)
