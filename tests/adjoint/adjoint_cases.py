@@ -433,9 +433,12 @@ def varying_filters(is_complex=False):
 
     for axis in (0, 1):
         shape = shape_of(axis)
+        predictions = drawn(*shape, 3)
+        predictions[..., 0] = 1.0
         operands = {
             "shared": (drawn(STEPS, 3), drawn(STEPS, 3), draw(*shape)),
             "of rows": (np.array([0.7]), drawn(*shape, 3), draw(*shape)),
+            "of predictions": (np.ones(1), predictions, draw(*shape), draw(*shape_of(axis, 2))),
             "with states": (
                 drawn(STEPS, 2), drawn(*shape, 4), draw(*shape), draw(*shape_of(axis, 3)),
             ),

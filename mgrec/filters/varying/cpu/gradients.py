@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from ....core.arrays.chunk import canonical_shape, lay_out_array
+from ....core.arrays.chunk import canonical_shape
 from ....engines.cpu.compilation import compile_kernel, writable
 from ....engines.cpu.threads import call_in_parts, threads_for
 
 
 def multiply(
-    extended: Any, factor: Any, gain: Any, gain_strides: Any, products: Any, strides: Any,
-    count: int, first: int, sign: int, shape: Any, has_gain: bool, u: Any, v: Any, q: Any,
-    start: int, stop: int,
+    extended: Any, factor: Any, gain: Any, products: Any, strides: Any, is_new: bool, count: int,
+    first: int, sign: int, shape: Any, has_gain: bool, u: Any, v: Any, q: Any, start: int,
+    stop: int,
 ) -> None:  # fmt: skip
     """Add the products of some steps with values at `count` lags, divided by the gain.
 
-    Arrays are flat. `gain_strides` and `strides`, those of the products, are along (outer, steps,
-    inner). With `has_gain` the products are negative, and the first is that of the gain.
+    Arrays but the gain (outer, steps, inner) are flat. `strides` are those of the products along
+    these axes. With `has_gain` the products are negative, and the first is that of the gain.
     """
     outer, steps, inner = shape
     length = len(extended) // (outer * inner)
@@ -31,8 +31,10 @@ def multiply(
                 index = np.uintp((i * steps + step) * inner + j)
                 position = (i * length + step + first) * inner + j
                 to = i * strides[0] + step * strides[1] + j * strides[2]
-                at_gain = i * gain_strides[0] + step * gain_strides[1] + j * gain_strides[2]
-                gain_of_step = gain[np.uintp(at_gain)]
+                if is_new:  # A page that is read before it is written to is mapped twice.
+                    for k in range(count):
+                        products[np.uintp(to + k)] = 0.0
+                gain_of_step = gain[np.uintp(i), np.uintp(step), np.uintp(j)]
                 number = factor[index] / gain_of_step
                 if has_gain:
                     number = -number
@@ -67,7 +69,10 @@ def multiply_lags(
         return None
     layout = canonical_shape(shape, axis)
     lengths = [1 if shared else length for shared, length in zip(is_shared, layout, strict=True)]
-    products = np.zeros((*lengths, count), np.result_type(extended, factor))
+    is_new = not any(is_shared)
+    products = (np.empty if is_new else np.zeros)(
+        (*lengths, count), np.result_type(extended, factor)
+    )
     strides = [
         0 if shared else stride // products.itemsize
         for shared, stride in zip(is_shared, products.strides, strict=False)
@@ -75,14 +80,12 @@ def multiply_lags(
     extended, factor, *terms = (
         _flat(array, products.dtype) for array in (extended, factor, *(of_gain or ()))
     )
-    gain = np.ascontiguousarray(lay_out_array(gain, shape, axis, layout, (1,)), products.dtype)
-    sizes = gain.shape[1] * gain.shape[2], gain.shape[2], 1
-    gain_strides = [size if n > 1 else 0 for size, n in zip(sizes, gain.shape, strict=False)]
+    gain = writable(np.broadcast_to(gain[..., 0], shape).reshape(layout))
     order = len(extended) // (layout[0] * layout[2]) - layout[1]
     multiply_part = partial(
-        _multiply, extended, factor, gain.reshape(-1), tuple(gain_strides), products.reshape(-1),
-        tuple(strides), count, order if is_before else 0, -1 if is_before else 1, layout,
-        of_gain is not None, *(terms or [factor] * 3),
+        _multiply, extended, factor, gain, products.reshape(-1), tuple(strides), is_new, count,
+        order if is_before else 0, -1 if is_before else 1, layout, of_gain is not None,
+        *(terms or [factor] * 3),
     )  # fmt: skip
     call_in_parts(multiply_part, layout[1], threads_for(factor.size * count))
     return products.reshape(coefficients.shape)
