@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.arrays.interop import to_native
 from ..scans.functions import linear_recurrence
-from ..solve.adjoint import adjoint_function, as_library_of, shifted, sum_to
+from ..solve.adjoint import adjoint_function, as_library_of, as_result, shifted, sum_to
 from ..solve.functions import full_like, where
 from ..solve.rules import Rule, numpy_dtype
 from . import statistics
@@ -71,6 +71,7 @@ def ewm(
     weights, series, axis = check(
         values, None, rates, "mean", adjust, ignore_na, False, min_periods, axis, times, reset
     )
+    grad, x = as_result("x", grad, x)
     recurrences = Recurrences(weights, series, axis)
     kept, gain = recurrences.weights_of_mean()
     is_result = (recurrences.count() >= weights.min_count).astype(np.uint8)

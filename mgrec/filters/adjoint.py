@@ -16,6 +16,8 @@ from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import backend_of
 from ..solve.adjoint import (
     adjoint_function,
+    as_operand,
+    as_result,
     conj,
     following_marks,
     inner,
@@ -112,6 +114,8 @@ def lfilter(
         x, (b, a) = as_signal(x, takes_bfloat16=True), as_transfer_function(b, a)
     names = selected(of, {"b": b, "a": a, "x": x, "zi": zi})
     signal, states = x, zi
+    grad, y = as_result("y", grad, y)
+    zi, grad_zf = as_operand("zi", zi), as_operand("grad_zf", grad_zf)
     grad, y, x, zi = map(widened, (grad, y, x, zi))
     axis, order = as_axis(axis, x.shape), max(len(b), len(a)) - 1
     scale = 1 / conj(a[0])
@@ -234,6 +238,8 @@ def sosfilt(
         x, sos = as_signal(x, takes_bfloat16=True), as_sections(sos)
     names, axis = selected(of, {"sos": sos, "x": x, "zi": zi}), as_axis(axis, x.shape)
     signal, before = x, zi
+    grad, y = as_result("y", grad, y)
+    zi, grad_zf = as_operand("zi", zi), as_operand("grad_zf", grad_zf)
     grad, y, x, zi = map(widened, (grad, y, x, zi))
     if names <= {"x"} and grad_zf is None:
         marks = _reversed_marks(marks_of(reset, x, axis, False), axis)

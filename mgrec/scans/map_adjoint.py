@@ -14,6 +14,7 @@ from ..core.arrays.validation import as_axis, as_flag
 from ..solve.adjoint import (
     adjoint_function,
     as_operand,
+    as_result,
     following_marks,
     marks_of,
     selected,
@@ -130,6 +131,8 @@ def scan(
     of_states, states, firsts = (
         values if is_several else (values,) for values in (grad, states, initial)
     )
+    pairs = [as_result("states", *pair) for pair in zip(of_states, states, strict=True)]
+    of_states, states = zip(*pairs, strict=True)
     firsts = tuple([as_operand("initial", first) for first in firsts])
     wanted = selected(of, dict.fromkeys((*names, "initial"), True))
     axis, forward = as_axis(axis, states[0].shape), -1 if as_flag("reverse", reverse) else 1
@@ -271,7 +274,7 @@ def rational_recurrence(
     array([0.875, 0.75 , 0.5  ])
     """
     named = {"a": a, "b": b, "c": c, "d": d}
-    coefficients = _checked_coefficients(named)
+    coefficients, (grad, p) = _checked_coefficients(named), as_result("p", grad, p)
     a, b, c, d = coefficients
     initial = as_operand("initial", initial)
     wanted = selected(of, {**named, "initial": initial})

@@ -14,7 +14,7 @@ from ..core.arrays.chunk import shape_of
 from ..core.arrays.interop import library_of, require_native, result_converter
 from ..core.arrays.narrow import computed_dtype
 from ..core.arrays.resets import as_reset, with_all_axes
-from ..core.arrays.validation import as_array
+from ..core.arrays.validation import as_array, broadcasts_to
 from ..core.backends import backend_of
 from ..distributed.expressions import accepts_expressions, leaves
 from .functions import broadcast_to, concatenate, full_like, where
@@ -58,6 +58,15 @@ def as_operand(name: str, value: Any) -> Any:
     if value is None or library_of(value):
         return value
     return as_array(name, value, takes_bfloat16=True)
+
+
+def as_result(name: str, grad: Any, result: Any) -> tuple[Any, Any]:
+    """Return the gradient of a result, and the result, as arrays; raise if their shapes differ."""
+    grad, result = as_operand("grad", grad), as_operand(name, result)
+    shape, wanted = shape_of(grad), shape_of(result)
+    if not (broadcasts_to(shape, wanted) and broadcasts_to(wanted, shape)):
+        raise ValueError(f"grad must have the shape of {name}, {wanted}; got {shape}")
+    return grad, result
 
 
 def widened(values: Any) -> Any:

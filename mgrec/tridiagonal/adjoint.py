@@ -12,6 +12,7 @@ from ..solve.adjoint import (
     adjoint_function,
     along,
     as_operand,
+    as_result,
     conj,
     part,
     selected,
@@ -80,7 +81,7 @@ def solve_tridiagonal(
     """
     arguments = {"dl": dl, "d": d, "du": du, "b": b}
     operands = {name: as_operand(name, value) for name, value in arguments.items()}
-    names = selected(of, operands)
+    names, (grad, x) = selected(of, operands), as_result("x", grad, x)
     axis, is_periodic = as_axis(axis, x.shape), as_flag("periodic", periodic)
     axis_of_diagonals, ndim = axis, x.ndim
     if rhs_axis is not None:

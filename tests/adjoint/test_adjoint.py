@@ -223,7 +223,7 @@ def test_gradients_of_empty_chunks():
     g, x = adjoint_cases.numbers(3, 9), adjoint_cases.numbers(3, 9, seed=1)
     b, a = [1.0], [1.0, -0.5]
     expected = adjoint.lfilter(g, mgrec.signal.lfilter(b, a, x), b, a, x)[2]
-    lazy = da.from_array(x, chunks=(3, (2, 0, 0, 6, 0, 1)))
+    lazy, g = (da.from_array(array, chunks=(3, (2, 0, 0, 6, 0, 1))) for array in (x, g))
     found = adjoint.lfilter(g, mgrec.signal.lfilter(b, a, lazy), b, a, lazy)[2]
     assert found.shape == (3, 9)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
@@ -236,6 +236,26 @@ def test_gradients_of_lazy_states_alone():
     found = adjoint.linear_recurrence(g, chunked(w), 0.5, chunked(t))
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("convert", [lambda x: x.astype(">f8"), np.ndarray.tolist])
+def test_results_that_are_no_plain_arrays(convert):
+    g, x, w = (adjoint_cases.numbers(2, 9, seed=k) for k in range(3))
+    polynomials = [1.0, 0.5], [1.0, -0.5]
+    found = adjoint.lfilter(convert(g), convert(w), *polynomials, convert(x))
+    for own, expected in zip(found, adjoint.lfilter(g, w, *polynomials, x), strict=True):
+        np.testing.assert_array_equal(own, expected)
+    found = adjoint.linear_recurrence(convert(g), convert(w), 0.5, convert(x))
+    expected = adjoint.linear_recurrence(g, w, 0.5, x)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
+def test_gradients_of_another_shape_are_refused():
+    with pytest.raises(ValueError, match=r"grad must have the shape of w, \(4,\); got \(3,\)"):
+        adjoint.linear_recurrence(np.ones(3), np.ones(4), 0.5, np.ones(4))
+    with pytest.raises(TypeError, match="grad must be a plain array; got a masked array"):
+        adjoint.linear_recurrence(np.ma.ones(4), np.ones(4), 0.5, np.ones(4))
 
 
 def test_only_gradients_that_are_wanted():

@@ -12,6 +12,7 @@ from ...core.arrays.validation import as_axis, as_flag
 from ...solve.adjoint import (
     adjoint_function,
     as_operand,
+    as_result,
     following_marks,
     marks_of,
     part,
@@ -42,7 +43,7 @@ def matrix_gradients(
     check_two_operands(matrix_map, operands)
     _check_structure(matrix_map)
     M, b = (as_operand(name, value) for name, value in zip("Mb", operands, strict=True))
-    initial = as_operand("initial", initial)
+    (grad, w), initial = as_result("states", grad, w), as_operand("initial", initial)
     wanted = selected(of, {"M": M, "b": b, "initial": initial})
     axis, forward = as_axis(axis, w.shape[:-1]), -1 if as_flag("reverse", reverse) else 1
     marks = marks_of(reset, w[..., 0], axis, forward == -1)
