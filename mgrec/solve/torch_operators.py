@@ -111,7 +111,7 @@ def _as_tensor(value: Any, dtype: Any, is_cast: bool) -> Any:
         return torch.as_tensor(np.asarray(value))
     # DLPack copies what torch does not take: other byte orders, negative strides.
     tensor = torch.empty(0)
-    return result_converter([tensor], [tensor])(as_any_array("an operand", value))
+    return result_converter([tensor], [tensor])(as_any_array("an operand", np.asarray(value)))
 
 
 def _as_constant(name: str, value: Any, tensors: Sequence[Any]) -> Any:

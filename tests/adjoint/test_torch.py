@@ -1,6 +1,7 @@
 """Public functions inside torch: autograd, ``torch.compile``, ``vmap``, devices and streams."""
 
 import adjoint_cases
+import dask.array as da
 import numpy as np
 import pytest
 
@@ -304,7 +305,7 @@ def test_coefficients_alone_are_differentiated():
 
 def test_arrays_that_torch_does_not_take():
     s, t = np.arange(4) / 4, torch.ones(4, requires_grad=True)
-    for array in (s.astype(">f8"), s[::-1].copy()[::-1]):
+    for array in (s.astype(">f8"), s[::-1].copy()[::-1], da.from_array(s)):
         found = mgrec.linear_recurrence(array, t).detach()
         np.testing.assert_array_equal(found, mgrec.linear_recurrence(s, t.detach()))
 
