@@ -163,8 +163,7 @@ def wrong_arguments(generator, function, values):
 
 def names_an_argument(message, function):
     names = {*inspect.signature(function).parameters} | NAMED
-    if function is mgrec.scan:
-        names |= {"s", "c"}
+    names |= {mgrec.scan: {"s", "c"}, solve_factored: {"b"}}.get(function, set())
     long = "|".join(name for name in names if len(name) > 1)
     short = "|".join(name for name in names if len(name) == 1) or long
     after = r"( must|`|\[|, |: | and | is not )"
@@ -181,6 +180,8 @@ def failure_of(function, arguments, options):
         return None
     except AssertionError:
         return None if function is mgrec.check_laws else "AssertionError"
+    except np.linalg.LinAlgError:  # a singular system
+        return None
     except (TypeError, ValueError, NotImplementedError) as error:
         kind = type(error)
         if kind is NotImplementedError and "filt" not in function.__name__:

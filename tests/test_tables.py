@@ -14,7 +14,7 @@ import mgrec
 from mgrec.core.backends import CPU
 from mgrec.core.contract.grid import Grid, Swept, Traceback
 from mgrec.core.contract.problem import Problem
-from mgrec.core.contract.recurrence import Recurrence, TwoSided
+from mgrec.core.contract.recurrence import Overlapping, Recurrence, TwoSided
 from mgrec.core.contract.scan import Chain
 from mgrec.distributed.cluster.arguments import problem_of
 from mgrec.engines.cuda.backend import BACKEND
@@ -27,6 +27,7 @@ SOURCE = ROOT / "mgrec"
 SOS = [[0.5, 0.5, 0.0, 1.0, 0.0, 0.0]]
 TOPOLOGIES = {
     "traceback": Traceback, "swept": Swept, "grid": Grid, "two-sided": TwoSided, "chain": Chain,
+    "overlapping": Overlapping,
 }  # fmt: skip
 """A topology comes before those that it extends."""
 X = np.ones((3, 40))

@@ -50,10 +50,10 @@ def as_output(output: Any, x: Any, default: Any) -> tuple[np.dtype[Any], Any]:
             dtype = np.dtype(default if output is None else output)
         except (TypeError, ValueError) as error:
             raise TypeError(f"output must be a dtype or an array; got {output!r}") from error
-    if array is None and x.dtype.kind == "c" and dtype.kind != "c":
-        dtype = np.promote_types(dtype, np.complex64)
     if dtype.char not in _DTYPES or not dtype.isnative:
         raise TypeError(f"output must be bool, integer, float32, float64 or complex; got {dtype}")
+    if array is None and x.dtype.kind == "c" and dtype.kind != "c":
+        dtype = np.promote_types(dtype, np.complex64)
     if dtype.kind == "c" and x.dtype.kind != "c":
         raise TypeError(f"output must be real for an input of {x.dtype}; got {dtype}")
     if array is None:

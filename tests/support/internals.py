@@ -86,7 +86,7 @@ def few_chunks_a_graph(patch: pytest.MonkeyPatch, count: int) -> None:
 def divide_loops(patch: pytest.MonkeyPatch) -> None:
     """Three threads, tiles of at most 7 by 9."""
     patch.setattr(loops, "_TILE", (7, 9))
-    patch.setattr(loops, "threads_for", lambda size: 3)
+    patch.setattr(loops, "threads_for", lambda size, is_threaded: 3 if is_threaded else 1)
 
 
 def divide_sweeps(patch: pytest.MonkeyPatch) -> None:
