@@ -38,16 +38,18 @@ _PATIENT = {"distributed.deploy.lost-worker-timeout": "1 hour"}
 
 
 @contextmanager
-def open_cluster(name: str) -> Iterator[Client]:
+def open_cluster(name: str, workers: int = 1, without_gpus: str = "threads") -> Iterator[Client]:
     """Yield a client of the cluster (see HELP); a cluster that is started here is closed after.
 
-    Certificates for TLS are those of Dask's configuration (``distributed.comm.tls``).
+    Certificates for TLS are those of Dask's configuration (``distributed.comm.tls``). If `workers`
+    is more than 1, wait for that number of workers of a running cluster. "auto" is `without_gpus`
+    on a machine without GPUs: other processes cannot connect to "threads".
     """
     # Dask's log would hide the one line of a failure.
     config.set({"distributed.logging.distributed": "critical"})
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if name == "auto":
-        name = "cuda" if importlib.util.find_spec("dask_cuda") and gpus() else "threads"
+        name = "cuda" if importlib.util.find_spec("dask_cuda") and gpus() else without_gpus
     with ExitStack() as stack:
         if name in ("threads", "local", "cuda"):
             stack.enter_context(config.set(_PATIENT))
@@ -56,6 +58,8 @@ def open_cluster(name: str) -> Iterator[Client]:
             yield stack.enter_context(Client(cluster, set_as_default=False))
             return
         client = stack.enter_context(_connect(name))
+        if workers > 1:
+            client.wait_for_workers(workers)
         if not client.nthreads():
             raise BadInput(f"the cluster at {name} has no workers: start one first")
         yield client
