@@ -233,9 +233,10 @@ def _advance_states(
         flat = flat_operands(chunk.operands, recurrence.smoothed)
         filtered, operands, marks = flat[:2], flat[2:last], flat[last:]
         summary = extra or (none,)
-        options = () if recurrence.square_root else (recurrence.phase == "sums",)
+        writes_sums = recurrence.phase == "sums"
         arguments = (
-            *filtered, *_stacked(operands), *marks, vectors, matrices, *summary, results, *options,
+            *filtered, *_stacked(operands), *marks, vectors, matrices, *summary, results,
+            writes_sums,
         )  # fmt: skip
     else:
         kernel = advance_root_filter if recurrence.square_root else advance_filter

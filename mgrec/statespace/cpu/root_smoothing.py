@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 import numba
-import numpy as np
 
-from ...engines.cpu.compilation import INLINED, compile_kernel
+from ...engines.cpu.compilation import INLINED
 from .roots import predict_root, product, square, triangularise, update_root
+from .smoothing import smoother_kernel
 from .update import assign, clear, copy, load, locate, multiply_add, observe, store, whiten
 
 
@@ -46,12 +46,13 @@ def _add_later(
 def _advance_row(
     states: Any, entries: Any, filtered: Any, forward: int, state_stride: int, operands: Any,
     strides: Any, x: int, y: int, marks: Any, mark: int, mark_stride: int, u: Any, W: Any, M: Any,
-    is_summary: bool, buffers: Any, results: Any, shape: Any,
+    is_summary: bool, buffers: Any, results: Any, writes_sums: bool, shape: Any,
 ) -> None:  # fmt: skip
     """Advance u and W of one row from the last step to the first."""
     endog, design, obs_intercept, obs_root, transition, state_root = operands
     (
-        indices, observed, v, a, mean, L, X, S, U, step_M, step_G, work, update, prediction, array,
+        indices, observed, v, a, mean, L, X, _, S, U, step_M, step_G, work, _, update, prediction,
+        array,
     ) = buffers  # fmt: skip
     n = len(states)
     _, steps, inner = shape
@@ -91,42 +92,7 @@ def _advance_row(
                     W[i, j] = 1.0 if i == j else 0.0
 
 
-def smooth(
-    states: Any, entries: Any, filtered: Any, filtered_strides: Any, operands: Any, strides: Any,
-    marks: Any, mark_strides: Any, us: Any, Ws: Any, dependences: Any, results: Any,
-    start: int, stop: int, shape: Any,
-) -> None:  # fmt: skip
-    """Advance u and W of some rows from the last step to the first.
-
-    As :func:`.smoothing.smooth`, with u and W in place of r and N, with square roots in place of
-    obs_cov and of the covariances in `filtered`, and with that of state_cov as the last operand.
-    """
-    n, p, inner = len(states), len(entries), shape[2]
-    is_summary = len(dependences) > 0
-    buffers = (
-        np.empty(len(operands), np.int64), np.empty(p, np.int64), np.empty(p), np.empty(n),
-        np.empty(n), np.empty((p, p)), np.empty((n, p)), np.empty((n, n)), np.empty((n, n)),
-        np.empty((n, n)), np.empty((n, n)), np.empty((n, n)),
-        np.empty((p + 2 * n, p + n)), np.empty((2 * n, 2 * n)), np.empty((n, 2 * n)),
-    )  # fmt: skip
-    # Copies of the states of a row, whose shapes are constant.
-    u, W, M = np.empty(n), np.empty((n, n)), np.empty((n, n))
-    for row in range(start, stop):
-        x, y = row // inner, row % inner
-        copy(states, u, us[row])
-        assign(states, W, Ws[row])
-        if is_summary:
-            assign(states, M, dependences[row])
-        mark = x * mark_strides[0] + y * mark_strides[2]
-        forward = x * filtered_strides[0] + y * filtered_strides[2] + 1
-        _advance_row(
-            states, entries, filtered, forward, filtered_strides[1], operands, strides, x, y, marks,
-            mark, mark_strides[1], u, W, M, is_summary, buffers, results, shape,
-        )  # fmt: skip
-        copy(states, us[row], u)
-        assign(states, Ws[row], W)
-        if is_summary:
-            assign(states, dependences[row], M)
-
-
-advance_root_smoother = compile_kernel(smooth, "statespace-root-smoother")
+advance_root_smoother = smoother_kernel(_advance_row, "statespace-root-smoother")
+"""As :func:`.smoothing.advance_smoother`, with u and W in place of r and N, with square roots in
+place of obs_cov and of the covariances in `filtered`, and with that of state_cov as the last
+operand. `writes_sums` is not used."""

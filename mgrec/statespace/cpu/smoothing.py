@@ -189,7 +189,9 @@ def _advance_row(
 ) -> None:  # fmt: skip
     """Advance r and N of one row from the last step to the first."""
     endog, design, obs_intercept, obs_cov, transition = operands
-    indices, observed, v, a, mean, L, X, Y, P, E, kept_N, work, sandwich, smoothed = buffers
+    (
+        indices, observed, v, a, mean, L, X, Y, P, E, kept_N, work, sandwich, smoothed, _, _, _,
+    ) = buffers  # fmt: skip
     n, p = len(states), len(entries)
     _, steps, inner = shape
     is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == 0
@@ -245,44 +247,52 @@ def _advance_row(
         step -= 1
 
 
-def smooth(
-    states: Any, entries: Any, filtered: Any, filtered_strides: Any, operands: Any, strides: Any,
-    marks: Any, mark_strides: Any, rs: Any, Ns: Any, dependences: Any, results: Any,
-    writes_sums: bool, start: int, stop: int, shape: Any,
-) -> None:  # fmt: skip
-    """Advance r and N of some rows from the last step to the first.
+def smoother_kernel(advance_row: Any, form: str) -> Any:
+    """Return the kernel of a form of the smoother, from the function that advances one row."""
 
-    `filtered` are results of the filter, with the log-likelihood and the predicted state first.
-    `operands` are endog, design, obs_intercept, obs_cov and transition. If there are `results`,
-    they receive the mean and the covariance of each smoothed state, or with `writes_sums` r and N
-    before each step. To summarise a chunk,
-    `dependences` (rows, n, n) of r on that after the chunk are updated too.
-    """
-    n, p, inner = len(states), len(entries), shape[2]
-    is_summary = len(dependences) > 0
-    buffers = (
-        np.empty(len(operands), np.int64), np.empty(p, np.int64), np.empty(p), np.empty(n),
-        np.empty(n), np.empty((p, p)), np.empty((n, p)), np.empty((p, n)), np.empty((n, n)),
-        np.empty((n, n)), np.empty((n, n)), np.empty((n, n)), np.empty((n, n)), np.empty((n, n)),
-    )  # fmt: skip
-    # Copies of the states of a row, whose shapes are constant.
-    r, N, M = np.empty(n), np.empty((n, n)), np.empty((n, n))
-    for row in range(start, stop):
-        x, y = row // inner, row % inner
-        copy(states, r, rs[row])
-        assign(states, N, Ns[row])
-        if is_summary:
-            assign(states, M, dependences[row])
-        mark = x * mark_strides[0] + y * mark_strides[2]
-        forward = x * filtered_strides[0] + y * filtered_strides[2] + 1
-        _advance_row(
-            states, entries, filtered, forward, filtered_strides[1], operands, strides, x, y, marks,
-            mark, mark_strides[1], r, N, M, is_summary, buffers, results, writes_sums, shape,
+    def smooth(
+        states: Any, entries: Any, filtered: Any, filtered_strides: Any, operands: Any,
+        strides: Any, marks: Any, mark_strides: Any, rs: Any, Ns: Any, dependences: Any,
+        results: Any, writes_sums: bool, start: int, stop: int, shape: Any,
+    ) -> None:  # fmt: skip
+        """Advance r and N of some rows from the last step to the first.
+
+        `filtered` are results of the filter, with the log-likelihood and the predicted state first.
+        `operands` are endog, design, obs_intercept, obs_cov and transition. If there are `results`,
+        they receive the mean and the covariance of each smoothed state, or with `writes_sums` r and
+        N before each step. To summarise a chunk, `dependences` (rows, n, n) of r on that after the
+        chunk are updated too.
+        """
+        n, p, inner = len(states), len(entries), shape[2]
+        is_summary = len(dependences) > 0
+        buffers = (
+            np.empty(len(operands), np.int64), np.empty(p, np.int64), np.empty(p), np.empty(n),
+            np.empty(n), np.empty((p, p)), np.empty((n, p)), np.empty((p, n)), np.empty((n, n)),
+            np.empty((n, n)), np.empty((n, n)), np.empty((n, n)), np.empty((n, n)),
+            np.empty((n, n)), np.empty((p + 2 * n, p + n)), np.empty((2 * n, 2 * n)),
+            np.empty((n, 2 * n)),
         )  # fmt: skip
-        copy(states, rs[row], r)
-        assign(states, Ns[row], N)
-        if is_summary:
-            assign(states, dependences[row], M)
+        # Copies of the states of a row, whose shapes are constant.
+        r, N, M = np.empty(n), np.empty((n, n)), np.empty((n, n))
+        for row in range(start, stop):
+            x, y = row // inner, row % inner
+            copy(states, r, rs[row])
+            assign(states, N, Ns[row])
+            if is_summary:
+                assign(states, M, dependences[row])
+            mark = x * mark_strides[0] + y * mark_strides[2]
+            forward = x * filtered_strides[0] + y * filtered_strides[2] + 1
+            advance_row(
+                states, entries, filtered, forward, filtered_strides[1], operands, strides, x, y,
+                marks, mark, mark_strides[1], r, N, M, is_summary, buffers, results, writes_sums,
+                shape,
+            )  # fmt: skip
+            copy(states, rs[row], r)
+            assign(states, Ns[row], N)
+            if is_summary:
+                assign(states, dependences[row], M)
+
+    return compile_kernel(smooth, form)
 
 
-advance_smoother = compile_kernel(smooth, "statespace-smooth")
+advance_smoother = smoother_kernel(_advance_row, "statespace-smoother")
