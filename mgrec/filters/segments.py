@@ -150,7 +150,8 @@ class SegmentedFilter(FilterRecurrence):
         if out:
             out[0][...] = result
             result = out[0]
-        return (as_contiguous(result),), carry_out.reshape(len(carry_out), outer, inner)
+        carry_out = backend.from_host(carry_out.reshape(len(carry_out), outer, inner), samples)
+        return (as_contiguous(result),), carry_out
 
     def _filter(
         self, backend: Backend, samples: Any, part: Any, states: np.ndarray, filtered: Any

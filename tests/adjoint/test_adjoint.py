@@ -81,14 +81,19 @@ def test_adjoint_identity(xp, name):
     check_identity(xp, name, CASES[name])
 
 
-SEGMENTS = {**adjoint_cases.segments(None), **adjoint_cases.scans()}
+SEGMENTS = {
+    **adjoint_cases.segments(adjoint_cases.MARKS),
+    **adjoint_cases.scans(adjoint_cases.MARKS),
+}
 
 
 @pytest.mark.parametrize("name", marked(SEGMENTS, adjoint_cases.QUICK_SEGMENTS))
 def test_adjoint_identity_of_segments(xp, name):
-    marks = xp.asarray(adjoint_cases.MARKS)
-    segments = {**adjoint_cases.segments(marks), **adjoint_cases.scans(marks)}
-    check_identity(xp, name, segments[name])
+    check_identity(xp, name, segment_case(name, xp.asarray(adjoint_cases.MARKS)), SEGMENTS[name])
+
+
+def segment_case(name, marks):
+    return {**adjoint_cases.segments(marks), **adjoint_cases.scans(marks)}[name]
 
 
 @pytest.mark.parametrize("is_mask", [False, True])
@@ -123,9 +128,12 @@ def test_adjoint_identity_of_segments_of_likelihoods(xp, name):
     check_identity(xp, name, adjoint_cases.likelihoods(marks=xp.asarray(marks))[name])
 
 
-def check_identity(xp, name, case):
-    """The tangent is that of a complex step, which has no cancellation."""
-    step, function = 1e-100, case.loop or case.function
+def check_identity(xp, name, case, in_memory=None):
+    """The tangent is that of a complex step, which has no cancellation.
+
+    It is computed by the loop, or by the case of host memory, by default the same.
+    """
+    step, function = 1e-100, case.loop or (in_memory or case).function
     gradients, found = solve(xp, name, case)
     check_shapes(case, found)
     for k, argument in enumerate(case.arrays):
