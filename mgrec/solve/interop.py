@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial, wraps
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ..core.arrays.interop import FromNative, NonNativeArray, library_of, result_converter
 from ..distributed.expressions import leaves
 from .labelled import solve_labelled
@@ -156,7 +158,7 @@ class Adapter:
         if isinstance(result, (tuple, list)):
             items = [self.from_native(convert, item) for item in result]
             return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
-        if not hasattr(type(result), "__array_ufunc__") or not getattr(result, "ndim", 0):
+        if not isinstance(result, np.generic) and not hasattr(type(result), "__array_ufunc__"):
             return result
         for array, out in self.outs:
             if result is array:

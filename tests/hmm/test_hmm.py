@@ -430,6 +430,10 @@ def test_arrays_of_other_libraries():
     _, posteriors = mgrec.hmm.forward_backward(startprob, transmat, frame)
     assert posteriors.index.equals(index)
     assert list(posteriors.columns) == ["low", "mid", "high"]
+    assert isinstance(mgrec.hmm.log_likelihood(startprob, transmat, frame), float)
+    strict = pytest.importorskip("array_api_strict")
+    found = mgrec.hmm.log_likelihood(startprob, transmat, strict.asarray(log_frameprob))
+    assert isinstance(found, type(strict.asarray(0.0)))
     with pytest.raises(TypeError, match="got a DataArray"):
         mgrec.hmm.viterbi(startprob, transmat, xarray.DataArray(log_frameprob))
 

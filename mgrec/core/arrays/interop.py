@@ -373,6 +373,8 @@ def _cast_list_for_jax(values: list[Any]) -> list[Any]:
 
 def _as_tensor(namespace: Any, array: Any) -> Any:
     """Return an array of torch, or of the array API, without negative strides."""
+    if isinstance(array, np.generic):
+        array = np.asarray(array)
     if namespace.__name__ != "torch":
         # When the array of an operand is gone, a library other than torch may give its memory to
         # its next computation, whose stream does not wait.
