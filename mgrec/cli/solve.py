@@ -18,7 +18,7 @@ from distributed.client import futures_of
 from rich.console import Console
 
 from ..distributed.cluster.progress import steps_of
-from ..distributed.cluster.warm_up import longest, warm_up
+from ..distributed.cluster.warm_up import warm_up
 from ..filters.causal import sosfilt
 from ..filters.zero_phase import sosfiltfilt
 from ..grids.table.api import summed_area_table
@@ -205,11 +205,8 @@ def solve(
         status = Console(stderr=True).status("Loading kernels; the first time they are compiled")
         with status:
             client.run(_is_file, None)  # a worker imports this module
-            if function is sosfiltfilt:
-                _warm_up_zero_phase(client, loaded[0], loaded[1], options["axis"])
-            else:
-                with suppress(TypeError):  # for grids
-                    warm_up(function, *loaded, client=client, **options)
+            with suppress(TypeError):  # for grids
+                warm_up(function, *loaded, client=client, **options)
         if page:
             stack.enter_context(client.as_current())
             stack.enter_context(performance_report(filename=str(page)))
@@ -220,35 +217,6 @@ def solve(
         f"{out}: {w.dtype} {w.shape} in {seconds:.2f} s, {w.size / max(seconds, 1e-9):.3g} "
         f"{unit}/s, {computed_by}"
     )
-
-
-def _warm_up_zero_phase(client: Client, sos: np.ndarray, x: da.Array, axis: int) -> None:
-    """Compile the kernels of ``sosfiltfilt`` on all workers: each filters a few short chunks."""
-    if x.size == 0:
-        return
-    axis %= x.ndim
-    chunks = tuple(map(min, x.chunksize, longest(x.chunksize, axis)))
-    shape = list(chunks)
-    # More samples than the extension at either end has.
-    shape[axis] = min(x.shape[axis], max(3 * chunks[axis], 6 * len(sos) + 4))
-    arguments = sos, tuple(shape), chunks, x.dtype, axis
-    client.gather(
-        [
-            client.submit(_filter_zeros, *arguments, workers=[address], pure=False)
-            for address in client.nthreads()
-        ]
-    )
-
-
-def _filter_zeros(
-    sos: np.ndarray,
-    shape: tuple[int, ...],
-    chunks: tuple[int, ...],
-    dtype: np.dtype[Any],
-    axis: int,
-) -> None:
-    zeros = da.zeros(shape, dtype=dtype, chunks=chunks)
-    sosfiltfilt(sos, zeros, axis).compute(scheduler="sync")
 
 
 def _is_file(operand: Any) -> bool:

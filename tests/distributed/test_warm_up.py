@@ -11,7 +11,7 @@ from distributed import Client
 import mgrec
 import mgrec.dask
 from mgrec.distributed.cluster import warm_up
-from mgrec.signal import lfilter
+from mgrec.signal import lfilter, sosfiltfilt
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,27 @@ def test_a_solve_compiles_nothing_after_it_and_late_workers_warm_up_too(client):
         mgrec.linear_recurrence(s, t, 1.0).compute(workers=[address])
     assert compiled(client) == warm
     client.cluster.scale(1)
+
+
+def test_filters_with_samples_of_neighbours_compile_nothing_after_it(client):
+    x = da.ones((4000, 3), chunks=(400, 2), dtype=np.int16)
+    sos = np.array([[0.2, 0.3, 0.1, 1.0, -0.9, 0.5]])
+    cold = compiled(client)
+    mgrec.dask.warm_up(sosfiltfilt, sos, x, axis=0, client=client)
+    warm = compiled(client)
+    sosfiltfilt(sos, x, axis=0).compute()
+    assert cold < warm == compiled(client)
+    mgrec.dask.warm_up(sosfiltfilt, sos, x[:0], axis=1, padlen=0, client=client)
+
+
+@pytest.mark.gpu
+def test_groups_of_chunks_on_a_gpu_warm_up(client):
+    cupy = pytest.importorskip("cupy")
+    x = da.ones((4000, 3), chunks=(300, 2), dtype=np.int16).map_blocks(cupy.asarray)
+    sos = np.array([[0.2, 0.3, 0.1, 1.0, -0.9, 0.5]])
+    mgrec.dask.warm_up(sosfiltfilt, sos, x, axis=0, client=client)
+    found = client.compute(sosfiltfilt(sos, x, axis=0)).result()
+    np.testing.assert_allclose(found.get(), sosfiltfilt(sos, np.ones((4000, 3), np.int16), axis=0))
 
 
 def test_every_kind_of_chunk_is_solved(client, monkeypatch):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import dask.array as da
 import numpy as np
 from dask.base import tokenize
 from distributed import Client, Worker
@@ -15,8 +16,9 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from ...core.backends import backend_of
 from ...core.contract.problem import Composed, Problem
-from ...core.contract.recurrence import AlongAxis, ChunkInputs
+from ...core.contract.recurrence import AlongAxis, ChunkInputs, Overlapping
 from ..graph.aligned import AlignedProblem, align_problem, chunk_indices_of
+from ..graph.along_axis import Group, groups_of
 from ..graph.build import SOLVER
 from ..tasks.phases import determine_block, precompute_block, propagate_group
 from ..tasks.speculation import determine_from_blocks
@@ -27,13 +29,27 @@ SHAPES = 4
 
 # On a CPU no kernel depends on longer rows, or on more numbers of a chunk, than these.
 LONGEST, LARGEST = 4096, 1 << 19
+# Chunks of a filter on a CPU, so that some of them do not reach the ends.
+INNER = 7
 
 Shapes = tuple[tuple[int, ...], ...]
 
 
+class OnEachWorker(WorkerPlugin):  # type: ignore[misc]
+    """Calls ``run`` once on every worker, also on those that join later."""
+
+    async def setup(self, worker: Worker) -> None:
+        """Warm up on the thread of the tasks, so that the worker can answer messages."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(worker.executors["default"], self.run)
+
+    def run(self) -> None:
+        raise NotImplementedError
+
+
 @dataclass
-class WarmUp(WorkerPlugin):  # type: ignore[misc]
-    """Runs the three phases once on every worker, also on those that join later.
+class WarmUp(OnEachWorker):
+    """Runs the three phases.
 
     `shapes` has the shapes of the blocks of a chunk, for each shape of chunk; `metas` are empty
     arrays of the blocks' types and dtypes.
@@ -43,11 +59,6 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
     shapes: tuple[Shapes, ...]
     metas: tuple[Any, ...]
     name: str
-
-    async def setup(self, worker: Worker) -> None:
-        """Warm up on the thread of the tasks, so that the worker can answer messages."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(worker.executors["default"], self.run)
 
     def run(self) -> None:
         """Solve a chunk of each shape."""
@@ -71,6 +82,33 @@ class WarmUp(WorkerPlugin):  # type: ignore[misc]
         carry_ins = propagate_group(recurrence, [summary], recurrence.zero_state())
         determine_block(recurrence, inputs, carry_ins, 0)
         determine_from_blocks(recurrence, inputs, carry_ins, 0)
+
+
+@dataclass
+class WarmUpFilter(OnEachWorker):
+    """Filters groups of chunks of ones, with parts of their neighbours.
+
+    `chunks` are those of all groups, and `meta` is an empty array of their type and dtype.
+    """
+
+    recurrence: Overlapping
+    groups: list[Group]
+    chunks: tuple[tuple[int, ...], ...]
+    meta: Any
+    name: str
+
+    def run(self) -> None:
+        axis_filter, axis = self.recurrence.axis_filter, self.recurrence.axis
+        for group in self.groups:
+            parts = [axis_filter.part(self._chunk(k), axis, part) for k, part in group.parts]
+            members = [self._chunk(k) for k in group.chunks]
+            members = members if group.is_joined else members[0]
+            axis_filter.apply(members, axis, self.recurrence.dtype, group.recipe, parts)
+
+    def _chunk(self, number: int) -> Any:
+        shape = [lengths[0] for lengths in self.chunks]
+        shape[self.recurrence.axis] = self.chunks[self.recurrence.axis][number]
+        return np.full_like(self.meta, 1, shape=shape)
 
 
 def longest(shape: tuple[int, ...], axis: int) -> list[int]:
@@ -100,8 +138,9 @@ def warm_up(
     Parameters
     ----------
     recurrence : callable
-        A function that solves recurrences along an axis, such as :func:`mgrec.linear_recurrence`,
-        or one that calls such functions: ``lambda x: 1 + mgrec.signal.ewm(x, span=30)``.
+        A function that solves recurrences along an axis, such as :func:`mgrec.linear_recurrence`
+        and :func:`mgrec.signal.sosfiltfilt`, or one that calls such functions:
+        ``lambda x: 1 + mgrec.signal.ewm(x, span=30)``.
     *operands, **options
         Arguments of the recurrence; at least one operand is a Dask array. It is not computed:
         only its chunks, dtype and type of array are used.
@@ -152,7 +191,8 @@ def _along_axis(problem: Problem | Composed) -> list[Problem]:
             problem.solve()
         finally:
             SOLVER.reset(token)
-    return [problem for problem in problems if isinstance(problem.recurrence, AlongAxis)]
+    topologies = AlongAxis, Overlapping
+    return [problem for problem in problems if isinstance(problem.recurrence, topologies)]
 
 
 def _warm_up(client: Client, aligned: AlignedProblem) -> None:
@@ -160,6 +200,34 @@ def _warm_up(client: Client, aligned: AlignedProblem) -> None:
         raise ValueError(
             "warm_up needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
         )
+    if isinstance(aligned.recurrence, Overlapping):
+        plugin = _plugin_of_filter(aligned.recurrence, aligned.blocks[0])
+    else:
+        plugin = _plugin_of_phases(aligned)
+    client.register_plugin(plugin)
+
+
+def _plugin_of_filter(recurrence: Overlapping, x: da.Array) -> WarmUpFilter:
+    axis, chunks = recurrence.axis, [(max(lengths),) for lengths in x.chunks]
+    chunks[axis] = x.chunks[axis]
+    if not backend_of(x).compiles_shapes:
+        most = longest(x.chunksize, axis)
+        chunks = [
+            tuple([min(length, limit) for length in lengths])
+            for lengths, limit in zip(chunks, most, strict=True)
+        ]
+        # As many as an extension at the ends may need, and inner ones.
+        needed = INNER + int(np.searchsorted(np.cumsum(chunks[axis]), LONGEST))
+        chunks[axis] = chunks[axis][:needed]
+    shape = [sum(lengths) for lengths in chunks]
+    short = da.empty(shape, chunks=tuple(chunks), meta=x._meta)
+    groups = groups_of(recurrence.axis_filter, short, axis) if x.size else []
+    chosen = groups[:1] + groups[len(groups) // 2 :][:1] + groups[-1:]
+    token = tokenize(recurrence, chunks, str(type(x._meta)))
+    return WarmUpFilter(recurrence, chosen, tuple(chunks), x._meta, f"mgrec-warm-up-{token}")
+
+
+def _plugin_of_phases(aligned: AlignedProblem) -> WarmUp:
     unique: dict[Any, None] = {}
     for chunk_index in chunk_indices_of(aligned.chunks):
         if all(lengths[k] for lengths, k in zip(aligned.chunks, chunk_index, strict=True)):
@@ -167,4 +235,4 @@ def _warm_up(client: Client, aligned: AlignedProblem) -> None:
     shapes, metas = tuple(unique)[:SHAPES], tuple(block._meta for block in aligned.blocks)
     solved = aligned.recurrence
     token = tokenize(solved, shapes, [str(type(meta)) for meta in metas])
-    client.register_plugin(WarmUp(solved, shapes, metas, f"mgrec-warm-up-{token}"))
+    return WarmUp(solved, shapes, metas, f"mgrec-warm-up-{token}")
