@@ -18,7 +18,6 @@ from dask.array.utils import meta_from_array
 from distributed import Client
 from distributed.protocol.pickle import dumps
 
-from ...core.arrays.elements import Part
 from ...core.backends import backend_of
 from ...core.contract.grid import Grid
 from ...core.contract.problem import Composed, Problem
@@ -87,8 +86,7 @@ class Plan:
         }
         ndim, dtype = len(aligned.chunks), recurrence.result_dtype
         meta = meta_from_array(aligned.blocks[0]._meta, ndim, dtype)
-        parts = self._problem.parts or (Part(),) * recurrence.results
-        return Layout(chunk_indices, aligned.chunks, meta, parts)
+        return Layout(chunk_indices, aligned.chunks, meta, recurrence.results)
 
     def _default_in_flight(self) -> int:
         most = LARGE if backend_of(self._layout.meta).is_asynchronous else SMALL
@@ -292,10 +290,7 @@ class Plan:
 
         request.on_end = end
         self._session.request(request, "solve", name, messages)
-        arrays = tuple(
-            SolvedArray.of(solution, result, part)
-            for result, part in zip(self._layout.names(name), self._layout.parts, strict=True)
-        )
+        arrays = tuple(SolvedArray.of(solution, result) for result in self._layout.names(name))
         return _Started(solution, arrays, problem, call, start)
 
     def _call(self, operands: Any, options: Any) -> tuple[Problem, Call, Messages]:
@@ -360,9 +355,7 @@ class Plan:
         for address, indices in chunk_indices.items():
             rows = {row_of(index, recurrence.axis) for index in indices}
             states = {row: initial[row] for row in rows}
-            requests[address] = Request(
-                recurrence, states, aligned.needs_last_summary, self._problem.parts
-            )
+            requests[address] = Request(recurrence, states, aligned.needs_last_summary)
         return requests
 
 
