@@ -263,10 +263,14 @@ class OverlappedFilter:
 
     def _has_bounded_columns(self, x: Any, target: Any) -> bool:
         """Return whether a chunk has columns of integers, and outputs that cannot overflow."""
-        is_real = self.dtype == np.float64 and not self.cascade.is_complex
         has_columns = type(x) is np.ndarray and target.shape[2] >= 2 * WIDE
+        return has_columns and self.is_bounded(x)
+
+    def is_bounded(self, x: Any) -> bool:
+        """Return whether samples are integers, and real outputs cannot overflow."""
+        is_real = self.dtype == np.float64 and not self.cascade.is_complex
         is_bounded = x.dtype.kind in "biu" and reach_of(self.cascade) is not None
-        return is_real and has_columns and is_bounded and self.cascade.states > 0
+        return is_real and is_bounded and self.cascade.states > 0
 
 
 class _Block:
@@ -292,6 +296,8 @@ class _Block:
     def filtered(self, pieces: Sequence[Any]) -> Any:
         """Return the kept results of a chunk, from the pieces (outer, steps, inner) it needs."""
         recipe, ends = self.recipe, self.overlapped.ends
+        if self._is_rounded(pieces[0]):
+            return self._filter_rounded(pieces)
         signal = self._joined(pieces)
         if ends.edge:
             dtype, sides = self.overlapped.dtype, (recipe.is_first, recipe.is_last)
@@ -325,6 +331,37 @@ class _Block:
         assert self.kernels.determine_backward is not None
         self.kernels.determine_backward(cascade, chunk, carry_in, result)
         return result
+
+    def _is_rounded(self, piece: Any) -> bool:
+        """Return whether outputs of the forward pass are stored as float32."""
+        is_narrow = self.kernels.determine_bounded is not None and self.dtype == np.float32
+        has_columns = len(piece) == 1 and piece.shape[2] >= WIDE and piece.dtype.kind != "b"
+        is_twice = self.overlapped.has_zero_phase
+        return is_narrow and has_columns and is_twice and self.overlapped.is_bounded(piece)
+
+    def _filter_rounded(self, pieces: Sequence[Any]) -> Any:
+        """Filter columns of integers twice, without a copy of them, with float32 between."""
+        recipe, overlapped = self.recipe, self.overlapped
+        rows = [p[0] for p in pieces] if recipe.is_first or recipe.is_last else [pieces[0][0]]
+        before, after = extension_of(rows, overlapped, recipe)
+        pieces = [p for p in (before[None], *pieces, after[None]) if p.size]
+        shape = (1, sum(p.shape[1] for p in pieces), pieces[0].shape[2])
+        forward = self.backend.empty(shape, self.dtype)
+        carry_in = self._states(pieces[0][:, 0]) if recipe.is_first else None
+        self._determine_bounded(tuple(pieces), carry_in, forward)
+        carry_in = self._states(forward[:, -1]) if recipe.is_last else None
+        forward = forward[:, len(before) + recipe.start :]
+        result = self.backend.empty(forward.shape, self.dtype)
+        self._determine_bounded((forward,), carry_in, result, reverse=True)
+        return result[:, : self.length][:, recipe.kept]
+
+    def _determine_bounded(
+        self, operands: tuple[Any, ...], carry_in: Any, result: Any, reverse: bool = False
+    ) -> None:
+        assert self.kernels.determine_bounded is not None
+        dtype = np.result_type(operands[0].dtype, result.dtype)  # float32 holds all of int16.
+        chunk = Chunk(operands, result.shape, dtype, reverse)
+        self.kernels.determine_bounded(self.overlapped.cascade, chunk, carry_in, result)
 
     def _states(self, values: Any) -> Any:
         """Return the states of a constant signal of these values; None for states of 0."""
@@ -400,7 +437,7 @@ class _Columns:
                 wait = recipe.kept.start if number == recipe.before and kept else len(piece)
                 forward.run(piece, 0, first, len(piece), target, 0, first, 1, wait, step)
             return
-        before, after = self._extension(pieces, inner)
+        before, after = extension_of(pieces, self.overlapped, recipe, inner)
         if recipe.is_first and self.states.size:
             forward.start(self.states, before[0] if len(before) else pieces[0][0, inner])
         steps = len(before) + sum(map(len, pieces)) + len(after)
@@ -419,28 +456,32 @@ class _Columns:
                 outputs, stop - 1, 0, self.length, target, len(kept) - 1, first, -1, wait, step
             )
 
-    def _extension(
-        self, pieces: Sequence[np.ndarray], inner: slice
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the samples before the start and after the end of the signal."""
-        ends, recipe = self.overlapped.ends, self.recipe
-        nothing = np.empty((0, inner.stop - inner.start))
-        if not ends.edge:
-            return nothing, nothing
-        options = 0, ends.padtype, ends.edge, self.overlapped.dtype
-        before = after = nothing
-        if recipe.is_first:
-            samples = _first_rows(pieces, ends.edge + 1, inner)
-            before = extended(samples, *options, has_end=False)[: ends.edge]
-        if recipe.is_last:
-            samples = _first_rows([p[::-1] for p in reversed(pieces)], ends.edge + 1, inner)[::-1]
-            after = extended(samples, *options, has_start=False)[-ends.edge :]
-        return before, after
+
+def extension_of(
+    pieces: Sequence[Any],
+    overlapped: OverlappedFilter,
+    recipe: Recipe,
+    inner: slice = slice(None),
+) -> tuple[Any, Any]:
+    """Return the samples before the start and after the end of a signal (steps, columns)."""
+    ends, nothing = overlapped.ends, pieces[0][:0, inner]
+    if not ends.edge:
+        return nothing, nothing
+    options = 0, ends.padtype, ends.edge, overlapped.dtype
+    before = after = nothing
+    if recipe.is_first:
+        first_rows = _first_rows(pieces, ends.edge + 1, inner)
+        before = extended(first_rows, *options, has_end=False)[: ends.edge]
+    if recipe.is_last:
+        backward = [p[::-1] for p in reversed(pieces)]
+        last_rows = _first_rows(backward, ends.edge + 1, inner)[::-1]
+        after = extended(last_rows, *options, has_start=False)[-ends.edge :]
+    return before, after
 
 
-def _first_rows(pieces: Sequence[np.ndarray], count: int, inner: slice) -> np.ndarray:
+def _first_rows(pieces: Sequence[Any], count: int, inner: slice) -> Any:
     """Return the first rows of the pieces together."""
-    rows: list[np.ndarray] = []
+    rows: list[Any] = []
     for piece in pieces:
         rows.append(piece[:count, inner])
         count -= len(rows[-1])

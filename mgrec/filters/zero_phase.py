@@ -69,7 +69,8 @@ def filtfilt(
         Length at which "gust" truncates the impulse response.
     dtype : dtype, optional
         Dtype of the result, which is computed in that of SciPy, and then cast. The default is
-        SciPy's: float64 for a signal of integers. float32 halves the memory of the result.
+        SciPy's: float64 for a signal of integers. float32 halves the memory of the result. On a
+        GPU it also rounds outputs of the forward pass: see the notes.
     assume_finite : bool, optional
         Whether a Dask array of floating numbers contains neither nan nor inf, as integers do. Its
         chunks then depend on their neighbours only. See the notes.
@@ -101,6 +102,10 @@ def filtfilt(
     with `assume_finite`, it changes its chunk and the neighbours. "gust" also solves a
     least-squares problem with about 10·max(len(a), len(b)) numbers for each of 2·irlen samples, or
     for each sample of a row if `irlen` is not given.
+
+    *Rounding.* On a GPU, the forward pass over 16 or more columns of integers stores its outputs as
+    float32 if `dtype` is float32. This adds an error of at most 2⁻²⁴·Σ|h| times the largest of
+    these outputs, where h is the impulse response.
 
     Examples
     --------
@@ -164,7 +169,8 @@ def sosfiltfilt(
         number of trailing zeros that b and a have in common), as in SciPy.
     dtype : dtype, optional
         Dtype of the result, which is computed in that of SciPy, and then cast. The default is
-        SciPy's: float64 for a signal of integers. float32 halves the memory of the result.
+        SciPy's: float64 for a signal of integers. float32 halves the memory of the result. On a
+        GPU it also rounds outputs of the forward pass: see the notes.
     assume_finite : bool, optional
         Whether a Dask array of floating numbers contains neither nan nor inf, as integers do. Its
         chunks then depend on their neighbours only. See the notes.
@@ -193,6 +199,10 @@ def sosfiltfilt(
     it is read. This applies if the response decays within two chunks; otherwise all chunks are kept
     in memory. So are chunks of floating numbers, because a nan or inf changes all samples of a row;
     with `assume_finite`, it changes its chunk and the neighbours.
+
+    *Rounding.* On a GPU, the forward pass over 16 or more columns of integers stores its outputs as
+    float32 if `dtype` is float32. This adds an error of at most 2⁻²⁴·Σ|h| times the largest of
+    these outputs, where h is the impulse response.
 
     Examples
     --------

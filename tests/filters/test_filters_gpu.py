@@ -12,7 +12,7 @@ from test_filters import (
     sections,
 )
 
-from mgrec.signal import lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi
+from mgrec.signal import lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi, sosfiltfilt
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 pytestmark = pytest.mark.gpu
@@ -52,6 +52,31 @@ def test_silence_after_noise_is_no_different():
     x[150_000:] = 0
     b, a = (np.asarray(part, "f4") for part in POLYNOMIALS["order 2"])
     assert_same([lfilter(b, a, cupy.asarray(x))], [signal.lfilter(b, a, x)], cupy)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "u2", "i4"])
+@pytest.mark.parametrize("columns", [20, 384])
+def test_recordings_are_rounded_between_both_passes(dtype, columns):
+    """The error is within the bound of the documentation, however the samples are stored."""
+    da = pytest.importorskip("dask.array")
+    dask = pytest.importorskip("dask")
+    x = (100 * draw((27_000, columns), float)).clip(0, 127).astype(dtype)
+    x[9000:12_000] = 0
+    sos = signal.butter(5, [0.02, 0.4], "bandpass", output="sos")
+    forward, wanted = (f(sos, x, axis=0) for f in (signal.sosfilt, signal.sosfiltfilt))
+    impulse = np.abs(signal.sosfilt(sos, signal.unit_impulse(20_000)))
+    error = 2.0**-24 * (impulse.sum() * abs(forward).max() + abs(wanted).max())
+    on_device = cupy.asarray(x)
+    # Rows of another array, which start at odd addresses.
+    shifted = cupy.zeros((27_001, columns + 1), dtype).ravel()[1 : x.size + 1].reshape(x.shape)
+    shifted[...] = on_device
+    chunks = (1, 2999, 5000, 3000, 7, 3993, 4000, 1000, 7000), columns
+    lazy = da.from_array(on_device, chunks, asarray=False)
+    with dask.config.set(scheduler="synchronous"):
+        for data in (on_device, shifted, lazy, lazy.persist()):
+            y = sosfiltfilt(sos, data, 0, dtype="f4")
+            y = y.compute() if hasattr(y, "dask") else y
+            np.testing.assert_allclose(y.get(), wanted, rtol=0, atol=error)
 
 
 def test_two_streams_at_once():

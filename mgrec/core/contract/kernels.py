@@ -105,6 +105,10 @@ class Kernels:
     determine_backward : callable, optional, ``(cascade, chunk, carry_in, results)``
         Of filters: determine a chunk from its last step to its first. The dtype of the results may
         be another than that of the chunk.
+    determine_bounded : callable, optional, ``(cascade, chunk, carry_in, results)``
+        Of filters: determine a chunk of columns of real samples, in either direction, whose outputs
+        do not come near overflow, and round them to the dtype of the results, float32. Operands
+        of the chunk are consecutive steps of the samples.
     determine_pairs : callable, ``(scoring, queries, targets, dtype) -> array (pairs, 3)``
         Return score, query_end and target_end of many pairs of sequences.
     launch_bands : callable, optional, ``(scoring, sequences, carry_in, dtype, bands)``
@@ -149,6 +153,7 @@ class Kernels:
     speculate: Callable[[Any, Chunk, Any], Any] | None = None
     correct: Callable[..., Any] = _not_implemented
     determine_backward: Callable[..., None] | None = None
+    determine_bounded: Callable[..., None] | None = None
     determine_pairs: Callable[..., Any] = _not_implemented
     launch_bands: Callable[..., Callable[..., tuple[Edges, int]]] | None = None
     lay_out_grids: Callable[..., Any] = _not_implemented

@@ -45,6 +45,7 @@ class FilterLaunches:
     repair_layout: FilterLayout  # of those that repair them
     writes: bool  # whether results are written; the summary of a chunk has none
     is_one_pass: bool = False
+    is_bounded: bool = False  # whether no segment has to be repaired
 
     def __call__(self, x: Any, carry_in: Any, result: Any) -> Any:
         """Launch all kernels, and return their memory, an array of uint8.
@@ -87,11 +88,12 @@ class FilterLaunches:
         if self.is_one_pass:
             tiles = launch_tiles(self.cascade, self.layout, _ARRAYS, self.shape, self._sizes())
             return tiles, *self._repair()
+        repair = [] if self.is_bounded else self._repair()
         if not self.partition.is_propagated:
-            return self._walk(self.writes, False), *self._repair()
+            return self._walk(self.writes, False), *repair
         # The states after the last segment come from the second walk, also if it writes no outputs.
         last = self._walk(self.writes, True)
-        return self._walk(False, False), self._propagate(), last, *self._repair()
+        return self._walk(False, False), self._propagate(), last, *repair
 
     @cached_property
     def lanes(self) -> int:

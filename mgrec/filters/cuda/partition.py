@@ -21,6 +21,8 @@ SHORT, WARM = 64, 2048
 _TRUSTED = 1e30
 # A state that is smaller than another by this factor is below all rounding errors.
 NEGLIGIBLE = 2.0**-75
+# The same if all outputs are rounded to 24 bits, and no segment is compared with others.
+NEGLIGIBLE_IN_FLOAT32 = 2.0**-46
 # The norm of A**n is computed every _STRIDE steps.
 _STRIDE = 16
 
@@ -29,7 +31,7 @@ _STRIDE = 16
 class Decay:
     """How fast the states of a cascade decay, and how errors in them grow."""
 
-    # Number of steps in which a state decays below NEGLIGIBLE times its size; None for too many.
+    # Number of steps in which a state decays below `negligible` times its size; None for too many.
     steps: int | None
     # Sum of the errors that an error of 1 in the states of each step causes.
     noise: float
@@ -38,7 +40,7 @@ class Decay:
 
 
 @lru_cache(maxsize=1024)
-def decay_within(cascade: Cascade, max_steps: int) -> Decay:
+def decay_within(cascade: Cascade, max_steps: int, negligible: float = NEGLIGIBLE) -> Decay:
     """Return the decay of the norm of A**n, for at most `max_steps` steps.
 
     If poles lie close to each other, states grow before they decay. The norm shows that, the
@@ -47,14 +49,14 @@ def decay_within(cascade: Cascade, max_steps: int) -> Decay:
     if cascade.is_feed_forward or not cascade.states:
         return Decay(cascade.states, float(cascade.states) + 1, 1.0)
     with np.errstate(all="ignore"):
-        if not cascade.radius < 1 or np.log(NEGLIGIBLE) / np.log(cascade.radius) > max_steps:
+        if not cascade.radius < 1 or np.log(negligible) / np.log(cascade.radius) > max_steps:
             return Decay(None, np.inf)
         step = power(cascade, 1)[0]
         stride, state = np.linalg.matrix_power(step, _STRIDE), np.eye(len(step))
         noise, growth = 0.0, 1.0
         for n in range(0, max_steps + _STRIDE, _STRIDE):
             norm = float(np.abs(state).sum(1).max())
-            if norm <= NEGLIGIBLE:
+            if norm <= negligible:
                 return Decay(n, noise + 1, growth)
             noise, growth = noise + _STRIDE * norm, max(growth, norm)
             state = stride @ state
@@ -85,6 +87,7 @@ def partition_rows(
     dtype: np.dtype[Any],
     items: int,
     lanes: int = LANES,
+    negligible: float = NEGLIGIBLE,
 ) -> Partition:
     """Return the partition of a chunk's rows, a function of shape, dtype and filter only.
 
@@ -98,7 +101,7 @@ def partition_rows(
     segment = -(-steps // max(1, lanes // (outer * inner)))
     if segment >= steps:
         return Partition(1, max(steps, 1), is_unstable=not cascade.radius <= 1)
-    decay = decay_within(cascade, max(segment, WARM))
+    decay = decay_within(cascade, max(segment, WARM), negligible)
     if decay.steps is not None:
         warm_up = rounded_up(decay.steps)
         length = rounded_up(max(segment, warm_up, SHORT))

@@ -27,7 +27,7 @@ from .coefficients import is_direct
 from .correlations import correlate
 from .launch import FilterLaunches
 from .one_pass import one_pass
-from .partition import LANES, partition_rows
+from .partition import LANES, NEGLIGIBLE, NEGLIGIBLE_IN_FLOAT32, partition_rows
 from .program import WIDE, FilterLayout
 from .response import write_responses
 from .speculation import correct, speculate
@@ -48,6 +48,7 @@ def kernels(method: str) -> Kernels:
         correct=partial(correct, determine_filter),
         prepare_solver=_prepare_solver,
         determine_backward=determine_backward,
+        determine_bounded=determine_bounded,
         correlate=correlate,
         respond=write_responses,
     )
@@ -69,6 +70,36 @@ def determine_backward(cascade: Cascade, chunk: Chunk, carry_in: Any, result: An
     result[...] = outputs[:, ::-1]
 
 
+def determine_bounded(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> None:
+    """Write the outputs of a chunk of WIDE columns, rounded to float32.
+
+    Operands of the chunk are consecutive steps of x, which the kernels read where they are; a
+    reversed chunk has one. No output comes near overflow.
+    """
+    raise_if_capturing("a filter", SCRATCH_IS_SHARED)
+    launches, x = _launches_of(cascade, chunk, result, is_bounded=True)
+    launches(x, _states_on_device(cascade, chunk, carry_in), result)
+
+
+def _table_of(pieces: Sequence[Any]) -> Any:
+    """Return the number of pieces, and where each would start and ends: see columns.cuh."""
+    import cupy
+
+    stops = np.cumsum([piece.shape[1] for piece in pieces])
+    ends = [piece.data.ptr + piece.nbytes for piece in pieces]
+    bytes_of_step = pieces[0].nbytes // pieces[0].shape[1]
+    table = np.stack([ends - stops * bytes_of_step, stops], axis=1)
+    return cupy.asarray(np.concatenate([[[len(pieces), 0]], table]))
+
+
+def _states_on_device(cascade: Cascade, chunk: Chunk, carry_in: Any) -> Any:
+    import cupy
+
+    if carry_in is None:
+        return None
+    return cupy.ascontiguousarray(cupy.asarray(carry_in, cascade.state_dtype(chunk.dtype)))
+
+
 def determine_filter(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> Any:
     """Write the outputs of a chunk, and return the states after it if `carry_in` is not None.
 
@@ -77,12 +108,8 @@ def determine_filter(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any)
     (states, outer, inner) of float64 or complex128, on the device or in host memory. A chunk
     whose last step acts first has WIDE columns.
     """
-    import cupy
-
     raise_if_capturing("a filter", SCRATCH_IS_SHARED)
-    if carry_in is not None:
-        carry_in = cupy.asarray(carry_in, cascade.state_dtype(chunk.dtype))
-        carry_in = cupy.ascontiguousarray(carry_in)
+    carry_in = _states_on_device(cascade, chunk, carry_in)
     if chunk.steps == 0 or chunk.operands[0].size == 0:
         return carry_in
     launches, x = _launches_of(cascade, chunk, result)
@@ -145,18 +172,22 @@ def _prepare_solver(
     return solve
 
 
-def _launches_of(cascade: Cascade, chunk: Chunk, result: Any) -> tuple[FilterLaunches, Any]:
+def _launches_of(
+    cascade: Cascade, chunk: Chunk, result: Any, is_bounded: bool = False
+) -> tuple[FilterLaunches, Any]:
     """Return the launches for a chunk that is not empty, and x, cast unless kernels cast it."""
     import cupy
 
-    (x,) = chunk.operands
+    x, has_pieces = chunk.operands[0], len(chunk.operands) > 1
     inputs = x.dtype if is_cast_in_kernels(x.dtype, chunk.dtype) else None
     if inputs is None:
         x = cast(x, chunk.dtype)
-    aligned = _is_aligned(x), result is None or _is_aligned(result)
+    pieces = chunk.operands if has_pieces else (x,)
+    aligned = all(map(_is_aligned, pieces)), result is None or _is_aligned(result)
     results = None if result is None else result.dtype
     signature = cascade, chunk.shape, chunk.dtype, aligned, results, inputs, chunk.reverse
-    return _launches(*signature, cupy.cuda.runtime.getDevice()), x
+    launches = _launches(*signature, is_bounded, has_pieces, cupy.cuda.runtime.getDevice())
+    return launches, _table_of(pieces) if has_pieces else x
 
 
 def _is_aligned(array: Any) -> bool:
@@ -186,6 +217,8 @@ def _launches(
     results: np.dtype[Any] | None,
     inputs: np.dtype[Any] | None,
     backward: bool,
+    is_bounded: bool,
+    has_pieces: bool,
     device: int,
 ) -> FilterLaunches:
     """Return the launches for chunks of one signature on the current device.
@@ -199,18 +232,20 @@ def _launches(
     stored = dtype if results is None else results
     real_stored = np.empty(0, stored).real.dtype if halves == 2 else stored
     layout = choose_layout(cascade, real_shape, real, aligned, inputs=inputs)
-    layout = replace(layout, results=real_stored, backward=backward)
+    layout = replace(layout, results=real_stored, backward=backward, has_pieces=has_pieces)
     # With three channels, 30 lanes of a warp are busy: nine warps on some multiprocessors, and
     # eight on the others, ran at 0.73 of the floor.
     lanes = LANES // 32 * (32 - 32 % max(layout.inner, 1))
-    partition = partition_rows(cascade, real_shape, real, layout.items, lanes)
+    negligible = NEGLIGIBLE_IN_FLOAT32 if is_bounded else NEGLIGIBLE
+    partition = partition_rows(cascade, real_shape, real, layout.items, lanes, negligible)
     repair = choose_layout(cascade, shape, dtype, (False, False), halves == 2, inputs)
     repair = replace(repair, direct=False, results=stored, backward=backward)
     writes = results is not None
     tiles = one_pass(partition, layout, real_shape) if writes else None
     return FilterLaunches(
-        cascade, real_shape, halves, tiles or partition, layout, repair, writes, tiles is not None
-    )
+        cascade, real_shape, halves, tiles or partition, layout, repair, writes, tiles is not None,
+        is_bounded,
+    )  # fmt: skip
 
 
 def choose_layout(
@@ -226,13 +261,15 @@ def choose_layout(
     `widened` treats real coefficients as complex, for complex signals.
     """
     outer, steps, inner = shape
-    # Many columns are not copied in 16-byte words. Outputs of the dtype of the inputs take their
-    # place in shared memory, and need the same alignment.
+    # Outputs of the dtype of the inputs take their place in shared memory, and need the same
+    # alignment. Those of many columns are not copied in 16-byte words, nor are inputs, unless each
+    # warp has 32 columns.
     is_aligned = [
         is_start and inner < WIDE and (outer == 1 or steps * inner * array_dtype.itemsize % 16 == 0)
         for is_start, array_dtype in zip(aligned, (inputs or dtype, dtype), strict=True)
     ]
     is_aligned = is_aligned if inputs else [all(is_aligned)] * 2
+    is_aligned[0] = is_aligned[0] or (aligned[0] and inner % 32 == 0)
     states = np.dtype(np.complex128 if cascade.is_complex or widened else np.float64)
     weight = cascade.states * (4 if states.kind == "c" else 1)
     vector = 16 // dtype.itemsize

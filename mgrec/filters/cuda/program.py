@@ -65,6 +65,7 @@ class FilterLayout:
     # Dtype in which outputs are stored; None for their own.
     results: np.dtype[np.generic] | None = None
     backward: bool = False  # whether rows are filtered from their last sample to the first
+    has_pieces: bool = False  # whether x is a table of arrays, one after the other along the steps
 
     def print(self, write: bool, has_states: bool, halves: int = 1, threads: int = 32) -> str:
         """Return the constants, the types and the numeric functions of a program."""
@@ -77,7 +78,7 @@ class FilterLayout:
         flags = {
             "FEEDBACK": self.feedback, "WRITE": write, "ENTERED": has_states, "BULK": self.bulk,
             "ALIGNED": self.aligned, "IN_PLACE": self.inputs is None, "DIRECT": self.direct,
-            "BACKWARD": self.backward,
+            "BACKWARD": self.backward, "PIECES": self.has_pieces,
         }  # fmt: skip
         types = {"E": self.dtype, "S": self.states, "X": self.inputs or self.dtype}
         types["Y"] = self.results or self.dtype

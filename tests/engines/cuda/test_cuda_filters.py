@@ -60,6 +60,32 @@ def test_chunks_are_filtered_forward_and_backward(
         np.testing.assert_allclose(result, wanted, rtol=0, atol=tolerance)
 
 
+def test_samples_of_chunks_are_read_where_they_are(
+    on_host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Float32 results of integers need no joined samples, and outputs of float32 between passes."""
+    dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
+    monkeypatch.setattr(DeviceArray, "__array_priority__", 1.0)
+    x, sos = samples(4000, 32), band_pass(5, 0.1)
+    forward, wanted = (f(sos, x, axis=0) for f in (signal.sosfilt, signal.sosfiltfilt))
+    impulse = np.abs(signal.sosfilt(sos, signal.unit_impulse(1000)))
+    error = 2.0**-24 * (impulse.sum() * abs(forward).max() + abs(wanted).max())
+    on_device = x.view(DeviceArray)
+    chunks = (400, 600, 1, 399, 3, 597, 500, 700, 800), 32
+    lazy = da.from_array(on_device, chunks, asarray=False, meta=on_device[:0])
+    with dask.config.set(scheduler="synchronous"):
+        for data in (on_device, lazy, lazy.persist()):
+            result = sosfiltfilt(sos, data, 0, dtype="f4")
+            if data is not on_device:
+                graph = result.__dask_optimize__(result.dask, result.__dask_keys__())
+                # Samples that exist take no keys of the graph.
+                assert sum(key[0] == data.name for key in graph) == (9 if data is lazy else 0)
+                result = result.compute()
+            np.testing.assert_allclose(np.asarray(result), wanted, rtol=0, atol=error)
+    kernels = [name for name, _, _ in on_host.launches]
+    assert kernels == ["filter_kernel"] * 2 * (1 + 4 + 4)
+
+
 @pytest.mark.parametrize(
     "shape, axis", [((1003, 20), 0), ((3, 700), 1), ((2, 300, 3), 1), ((5,), 0)]
 )
