@@ -12,7 +12,6 @@ from ..core.arrays.elements import broadcast_shape, merge_numbers, part_of_numbe
 from ..core.arrays.interop import without_labels
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis, as_flag
-from ..core.backends import common_backend
 from ..core.contract.elements import initial_states, varying_operand
 from ..core.contract.problem import Problem, check_memory
 from ..scans.matrix.arguments import (
@@ -134,10 +133,6 @@ def check_model(
     for name, array in initial:
         check_in_memory(name, array)
     dtype = result_dtype(*operands.values(), *(array for _, array in initial))
-    if square_root and not common_backend([*operands.values(), *dict(initial).values()]).is_host:
-        raise NotImplementedError(
-            "square_root=True takes NumPy arrays and Dask arrays of them; got CuPy arrays"
-        )
     arrays = (_complete_roots if square_root else _complete)(operands, p, n)
     shape = common_shape(arrays)
     axis = as_axis(axis, shape)

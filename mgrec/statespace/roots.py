@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from ..core.backends import backend_of
+from .cuda import roots as cuda_roots
+
 ROUNDING = 2.0**-46
 """Error of a row of a root after some reflections, relative to the row."""
 _FLOAT64 = np.dtype(np.float64)
 
 
-def lower_root(covariance: np.ndarray, dtype: Any = None) -> np.ndarray:
+def lower_root(covariance: Any, dtype: Any = None) -> Any:
     """Return lower triangular S of the symmetric parts S·S' of covariances, which may be singular.
 
     Pivots below rounding become 0. Covariances whose eigenvalues are negative by more than the
@@ -19,6 +22,9 @@ def lower_root(covariance: np.ndarray, dtype: Any = None) -> np.ndarray:
     """
     dtype = np.dtype(dtype or covariance.dtype)
     dtype = dtype if dtype.kind == "f" else _FLOAT64
+    least = float(np.finfo(dtype).eps)
+    if not backend_of(covariance).is_host:
+        return cuda_roots.lower_root(covariance, least)
     P = covariance.astype(_FLOAT64)
     P = 0.5 * (P + P.swapaxes(-1, -2))
     S, size = np.zeros_like(P), P.shape[-1]
@@ -28,7 +34,7 @@ def lower_root(covariance: np.ndarray, dtype: Any = None) -> np.ndarray:
             remainder = P[..., j:, j] - (S[..., j:, :j] @ row[..., None])[..., 0]
             pivot, scale = remainder[..., 0], size * P[..., j, j]
             is_zero = pivot <= np.finfo(_FLOAT64).eps * scale
-            is_negative = pivot < -np.finfo(dtype).eps * scale
+            is_negative = pivot < -least * scale
             root = np.sqrt(np.where(is_negative, np.nan, np.where(is_zero, 1.0, pivot)))
             column = np.where(is_zero & ~is_negative, 0.0, 1.0 / root)
             S[..., j:, j] = remainder * column[..., None]

@@ -5,14 +5,24 @@ from decimal import Decimal, localcontext
 import dask.array as da
 import numpy as np
 import pytest
-from cases import on_gpu
+from cases import from_gpu, on_gpu
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import divide_into_segments
 
 import mgrec
 
+PLACES = [np.asarray, pytest.param(on_gpu, marks=pytest.mark.gpu)]
 LOG_2_PI = Decimal("1.83787706640934548356065947281123527972279494727556682563")
 wide = np.vectorize(Decimal, otypes=[object])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def segments():
+    """Several segments of these short sequences, which join as chunks do."""
+    with pytest.MonkeyPatch.context() as patch:
+        divide_into_segments(patch, 3)
+        yield
 
 
 def inverse(matrix):
@@ -133,17 +143,30 @@ ILL_CONDITIONED = {
 }
 
 
-def errors(model, square_root, chunk=None):
-    """Errors of the log-likelihood, of means in deviations and of covariances in their products."""
-    model = dict(model)
+def placed(model, place, chunk=None, lazy=("endog",)):
+    """The model in host memory or on a GPU, with some arrays in chunks."""
+    arrays = {name: place(array) for name, array in model.items()}
     if chunk is not None:
-        model["endog"] = da.from_array(model["endog"], chunks=(chunk, -1))
-    filtered = mgrec.statespace.kalman_filter(**model, square_root=square_root)
-    smoothed = mgrec.statespace.kalman_smoother(**model, square_root=square_root)
-    model["endog"] = np.asarray(model["endog"])
+        for name in lazy:
+            sizes = (1,) * (model[name].ndim - (2 if name == "endog" else 3))
+            axes = model[name].shape[len(sizes) + 1 :]
+            arrays[name] = da.from_array(arrays[name], chunks=(*sizes, chunk, *axes))
+    return arrays
+
+
+def in_host_memory(values, place):
+    values = [value.compute() if isinstance(value, da.Array) else value for value in values]
+    return [from_gpu(value) if place is on_gpu else np.asarray(value) for value in values]
+
+
+def errors(model, square_root, chunk=None, place=np.asarray):
+    """Errors of the log-likelihood, of means in deviations and of covariances in their products."""
+    arrays = placed(model, place, chunk)
+    filtered = mgrec.statespace.kalman_filter(**arrays, square_root=square_root)
+    smoothed = mgrec.statespace.kalman_smoother(**arrays, square_root=square_root)
     llf, *wanted = loop({name: array.astype(float) for name, array in model.items()})
-    found = [abs(float(filtered.llf) / llf - 1)]
-    values = [np.asarray(value) for value in (*filtered[2:], *smoothed[1:])]
+    found_llf, _, *values = in_host_memory((*filtered, *smoothed[1:]), place)
+    found = [abs(found_llf / llf - 1)]
     for k in (0, 2, 4):
         deviations = np.sqrt(np.diagonal(wanted[k + 1], axis1=1, axis2=2))
         outer = deviations[:, :, None] * deviations[:, None]
@@ -157,41 +180,69 @@ def errors(model, square_root, chunk=None):
 @pytest.mark.extended
 @pytest.mark.parametrize("chunk", [None, 1, 2, 7])
 @pytest.mark.parametrize("name", ILL_CONDITIONED)
-def test_ill_conditioned_models(name, chunk):
+@pytest.mark.parametrize("place", PLACES)
+def test_ill_conditioned_models(place, name, chunk):
     with np.errstate(all="ignore"):
-        assert not errors(ILL_CONDITIONED[name], False, chunk).max() < 1e-4
-    assert errors(ILL_CONDITIONED[name], True, chunk).max() < 1e-6
+        assert not errors(ILL_CONDITIONED[name], False, chunk, place).max() < 1e-4
+    # Deviations differ by 1e10 in one of these models, and so do roundings of the smallest one.
+    assert errors(ILL_CONDITIONED[name], True, chunk, place).max() < 5e-6
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("chunk", [None, 7])
 @pytest.mark.parametrize("name", ["sums", "diffuse"])
-def test_ill_conditioned_models_of_float32(name, chunk):
+@pytest.mark.parametrize("place", PLACES)
+def test_ill_conditioned_models_of_float32(place, name, chunk):
     """Float64 inside is not enough here, which it is for the models of test_statespace.py."""
     model = {"sums": sums_of_exact_states(2.0**-23), "diffuse": diffuse(1e14)}[name]
     narrow = {key: array.astype(np.float32) for key, array in model.items()}
     with np.errstate(all="ignore"):
-        assert not errors(narrow, False, chunk).max() < 1e-3
+        assert not errors(narrow, False, chunk, place).max() < 1e-3
     # Also the rounding of results, whose states are some hundred deviations.
-    assert errors(narrow, True, chunk).max() < 1e-4
+    assert errors(narrow, True, chunk, place).max() < 1e-4
 
 
-def test_log_likelihoods_of_ill_conditioned_models():
+@pytest.mark.parametrize("place", PLACES)
+def test_log_likelihoods_of_ill_conditioned_models(place):
     model = ILL_CONDITIONED["sums"]
     wanted = loop(model)[0]
-    chunks = {**model, "endog": da.from_array(model["endog"], chunks=(7, -1))}
-    for arguments in (model, chunks):
-        llf = mgrec.statespace.log_likelihood(**arguments, square_root=True)
-        np.testing.assert_allclose(llf, wanted, rtol=1e-9)
-        assert abs(mgrec.statespace.log_likelihood(**arguments) / wanted - 1) > 1e-6
+    for chunk in (None, 7):
+        arrays = placed(model, place, chunk)
+        roots, plain = (
+            mgrec.statespace.log_likelihood(**arrays, square_root=form) for form in (True, False)
+        )
+        roots, plain = in_host_memory((roots, plain), place)
+        np.testing.assert_allclose(roots, wanted, rtol=1e-9)
+        assert abs(plain / wanted - 1) > 1e-6
 
 
 @pytest.mark.extended
-def test_variances_are_not_negative():
+@pytest.mark.parametrize("chunk", [None, 7])
+@pytest.mark.parametrize("place", PLACES)
+def test_singular_covariances(place, chunk):
+    """The second state is a third of the first one, so that rounding rotates columns of roots."""
+    loads = np.array([[1.0, 0.0], [1 / 3, 0.0], [0.7, 1.0]])
+    model = drawn_from(
+        np.random.default_rng(0),
+        40,
+        design=np.ones((1, 3)),
+        obs_cov=[[1.0]],
+        transition=np.diag([0.9, 0.9, 0.8]) + np.outer([0.0, 0.0, 0.3], [1.0, 1.0, 0.0]),
+        state_cov=np.eye(2),
+        selection=loads,
+        initial_state_cov=loads @ loads.T,
+    )
+    assert errors(model, True, chunk, place).max() < 1e-12
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("place", PLACES)
+def test_variances_are_not_negative(place):
     for model in ILL_CONDITIONED.values():
-        result = mgrec.statespace.kalman_smoother(**model, square_root=True)
-        filtered = mgrec.statespace.kalman_filter(**model, square_root=True)
-        for covariance in (result[2], *filtered[3::2]):
+        arrays = placed(model, place)
+        result = mgrec.statespace.kalman_smoother(**arrays, square_root=True)
+        filtered = mgrec.statespace.kalman_filter(**arrays, square_root=True)
+        for covariance in in_host_memory((result[2], *filtered[3::2]), place):
             deviations = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
             outer = deviations[:, :, None] * deviations[:, None]
             assert (abs(covariance) <= outer * (1 + 1e-14)).all()
@@ -231,18 +282,19 @@ def models(draw):
 @given(model=models(), chunk=st.one_of(st.none(), st.integers(1, 5)))
 def test_models_with_singular_matrices_in_any_chunks(model, chunk):
     llf, *wanted = loop(model)
-    if chunk is not None:
-        model = {**model, "endog": da.from_array(model["endog"], chunks=(chunk, -1))}
-    filtered = mgrec.statespace.kalman_filter(**model, square_root=True)
-    smoothed = mgrec.statespace.kalman_smoother(**model, square_root=True)
-    np.testing.assert_allclose(filtered.llf, llf, rtol=1e-8, atol=1e-8)
-    for values, exact in zip((*filtered[2:], *smoothed[1:]), wanted, strict=True):
+    arrays = placed(model, np.asarray, chunk)
+    filtered = mgrec.statespace.kalman_filter(**arrays, square_root=True)
+    smoothed = mgrec.statespace.kalman_smoother(**arrays, square_root=True)
+    found_llf, _, *found = in_host_memory((*filtered, *smoothed[1:]), np.asarray)
+    np.testing.assert_allclose(found_llf, llf, rtol=1e-8, atol=1e-8)
+    for values, exact in zip(found, wanted, strict=True):
         np.testing.assert_allclose(values, exact, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("varies", [False, True])
-def test_all_arguments(varies):
+@pytest.mark.parametrize("place", PLACES)
+def test_all_arguments(place, varies):
     """Rows, resets, intercepts, more noises than states, gaps: the results of the plain form."""
     generator = np.random.default_rng(0)
     steps, leading = 30, (2, 30) if varies else ()
@@ -268,32 +320,29 @@ def test_all_arguments(varies):
     for reset in (None, np.arange(steps) % 11 == 4):
         for function in (mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother):
             wanted = function(**model, reset=reset)
-            for size in (steps, 1, 7):
-                arrays = {
-                    name: da.from_array(model[name], chunks=(1, size, *model[name].shape[2:]))
-                    if size < steps
-                    else model[name]
-                    for name in lazy
-                }
-                values = function(**{**model, **arrays}, reset=reset, square_root=True)
+            for size in (None, 1, 7):
+                arrays = placed(model, place, size, lazy)
+                marks = None if reset is None else place(reset)
+                values = function(**arrays, reset=marks, square_root=True)
+                values = in_host_memory(values, place)
                 for value, other in zip(values, wanted, strict=True):
                     np.testing.assert_allclose(value, other, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.extended
-def test_unstable_states_and_singular_variances():
+@pytest.mark.parametrize("place", PLACES)
+def test_unstable_states_and_singular_variances(place):
     model = diffuse(1.0)
     model.update(transition=np.diag([3.0, 0.5]), state_cov=np.zeros((2, 2)))
     wanted = mgrec.statespace.kalman_smoother(**model, square_root=True)
-    lazy = {**model, "endog": da.from_array(model["endog"], chunks=(7, -1))}
-    for value, other in zip(
-        mgrec.statespace.kalman_smoother(**lazy, square_root=True), wanted, strict=True
-    ):
-        np.testing.assert_allclose(value, other, rtol=1e-9, atol=1e-11)
-    model["obs_cov"] = np.zeros((1, 1))
-    assert np.isnan(mgrec.statespace.log_likelihood(**model, square_root=True))
-    model["obs_cov"] = -np.ones((1, 1))
-    assert np.isnan(mgrec.statespace.log_likelihood(**model, square_root=True))
+    for chunk in (None, 7):
+        values = mgrec.statespace.kalman_smoother(**placed(model, place, chunk), square_root=True)
+        for value, other in zip(in_host_memory(values, place), wanted, strict=True):
+            np.testing.assert_allclose(value, other, rtol=1e-9, atol=1e-11)
+    for variance in (0.0, -1.0):
+        model["obs_cov"] = np.full((1, 1), variance)
+        llf = mgrec.statespace.log_likelihood(**placed(model, place), square_root=True)
+        assert np.isnan(in_host_memory((llf,), place)).all()
 
 
 def test_wrong_arguments_are_refused():
@@ -301,12 +350,3 @@ def test_wrong_arguments_are_refused():
     for name in ("kalman_filter", "kalman_smoother", "log_likelihood"):
         with pytest.raises(TypeError, match="square_root must be True or False"):
             getattr(mgrec.statespace, name)(**model, square_root="yes")
-
-
-@pytest.mark.gpu
-def test_cupy_arrays_are_refused():
-    arrays = {name: on_gpu(array) for name, array in diffuse(1.0).items()}
-    lazy = da.from_array(arrays["endog"], chunks=(7, -1))
-    for endog in (arrays["endog"], lazy):
-        with pytest.raises(NotImplementedError, match="square_root=True takes NumPy arrays"):
-            mgrec.statespace.kalman_smoother(**{**arrays, "endog": endog}, square_root=True)

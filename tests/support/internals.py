@@ -28,6 +28,7 @@ from mgrec.scans.cpu.affine_rows import BLOCK, LONG, safe_limits
 from mgrec.scans.cpu.affine_tiles import TILE
 from mgrec.scans.cpu.reference import Judge
 from mgrec.scans.cuda import speculation
+from mgrec.scans.matrix.cuda import segments
 from mgrec.solve import local, prepared
 from mgrec.tridiagonal import factor_api
 
@@ -61,6 +62,11 @@ def divide_among_threads(patch: pytest.MonkeyPatch, least: int, many: int | None
 def compile_for_sizes(patch: pytest.MonkeyPatch, least: int) -> None:
     """Compile kernels of small matrices for their sizes in calls of so many steps."""
     patch.setattr(sizes, "MIN_STEPS_FOR_SIZES", least)
+
+
+def divide_into_segments(patch: pytest.MonkeyPatch, shortest: int) -> None:
+    """Divide rows of CuPy arrays into segments of so many steps."""
+    patch.setattr(segments, "_SHORTEST", shortest)
 
 
 def divide_scans(patch: pytest.MonkeyPatch) -> None:

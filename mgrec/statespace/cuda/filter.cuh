@@ -38,7 +38,8 @@ struct Pass {
       for (int i = 0; i < N; ++i) {
         f.a[i] = a[i];
 #pragma unroll UNROLL
-        for (int j = 0; j < N; ++j) f.P[i][j] = 0.5 * (P[i * N + j] + P[j * N + i]);
+        for (int j = 0; j < N; ++j)
+          f.P[i][j] = SQUARE_ROOT ? P[i * N + j] : 0.5 * (P[i * N + j] + P[j * N + i]);
       }
       f.is_steady = false, f.close = 0;
       return true;
@@ -46,7 +47,7 @@ struct Pass {
     const double* T = transition.at(x, step - 1, y);
     predict_mean(T, state_intercept.at(x, step - 1, y), f.a);
     if (f.is_steady) return false;
-    predict_covariance(T, state_cov.at(x, step - 1, y), f.C, f.P);
+    ::predict(T, state_cov.at(x, step - 1, y), f.C, f.P);
     if (CONSTANT) {
       f.close = f.was_full && is_close(f.P, f.kept) ? f.close + 1 : 0;
       if (f.close == 0) copy(f.P, f.kept);
@@ -62,8 +63,7 @@ struct Pass {
     const bool full = differences(endog.at(x, step, y), Z, obs_intercept.at(x, step, y), f.a, seen, w);
     f.is_steady = f.is_steady && full;
     if (!f.is_steady) {
-      f.gain.factor(Z, obs_cov.at(x, step, y), f.P, seen);
-      f.gain.correct(f.P, f.C);
+      update(Z, obs_cov.at(x, step, y), f.P, seen, f.gain, f.C);
       if (measures) f.gain.measure();
       f.is_steady = CONSTANT && full && f.close >= STEADY_STEPS;
     }
@@ -114,21 +114,17 @@ struct Pass {
     }
   }
 
-  // Replaces the state (a, C) by that after a map, and updates what it depends on.
-  //
-  // The likelihood of a map is that of N observations with noise of variance 1, z = R·x for
-  // J = R'·R and eta = R'·z.
-  template <bool DEPENDS>
-  INLINED static void follow(const Map& map, double (&a)[N], double (&C)[N][N], Dependence& d) {
-    double Z[N * N], z[N], H[N * N], d0[N];
+  // R and z of a map.
+  INLINED static void observations_of(const Map& map, double (&Z)[N * N], double (&z)[N]) {
 #pragma unroll UNROLL
     for (int i = 0; i < N; ++i) {
+      z[i] = map.eta[i];
 #pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) Z[i * N + j] = 0.0, H[i * N + j] = i == j ? 1.0 : 0.0;
+      for (int j = 0; j < N; ++j) Z[i * N + j] = SQUARE_ROOT ? map.J[j][i] : 0.0;
     }
+    if (SQUARE_ROOT) return;
 #pragma unroll UNROLL
     for (int k = 0; k < N; ++k) {
-      d0[k] = 0.0;
 #pragma unroll UNROLL
       for (int i = 0; i < N; ++i) {
         if (i < k) continue;
@@ -140,23 +136,37 @@ struct Pass {
         if (i == k) Z[k * N + k] = total <= 1e-15 * N * map.J[k][k] ? 0.0 : sqrt(total);
         else Z[k * N + i] = Z[k * N + k] == 0.0 ? 0.0 : total / Z[k * N + k];
       }
-      z[k] = map.eta[k];
 #pragma unroll UNROLL
       for (int j = 0; j < N; ++j)
         if (j < k) z[k] -= Z[j * N + k] * z[j];
       z[k] = Z[k * N + k] == 0.0 ? 0.0 : z[k] / Z[k * N + k];
     }
+  }
+
+  // Replaces the state (a, C) by that after a map, and updates what it depends on.
+  //
+  // The likelihood of a map is that of N observations with noise of variance 1, z = R·x for
+  // J = R'·R and eta = R'·z. In square-root form the map has R' and z themselves.
+  template <bool DEPENDS>
+  INLINED static void follow(const Map& map, double (&a)[N], double (&C)[N][N], Dependence& d) {
+    double Z[N * N], z[N], H[N * N], d0[N];
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) H[i * N + j] = i == j ? 1.0 : 0.0;
+      d0[i] = 0.0;
+    }
+    observations_of(map, Z, z);
     bool seen[N];
     double w[N], P[N][N];
     Gain<N> gain;
     differences(z, Z, d0, a, seen, w);
-    gain.factor(Z, H, C, seen);
+    update(Z, H, C, seen, gain, P);
     gain.whiten(w);
     gain.add(w, a);
     if (DEPENDS) d.observe(gain, Z, seen, w);
-    gain.correct(C, P);
     predict_mean(&map.A[0][0], map.a, a);
-    predict_covariance(&map.A[0][0], &map.P[0][0], P, C);
+    ::predict(&map.A[0][0], &map.P[0][0], P, C);
     if (DEPENDS) multiply(&map.A[0][0], d.A);
   }
 
@@ -217,6 +227,12 @@ struct Pass {
     write_state(f.a, f.C, state, state + N);
   }
 
+  // The covariance among results: the smoother, which has no filtered states, reads roots.
+  INLINED void result_of(const double (&C)[N][N], double (&covariance)[N][N]) const {
+    if (SQUARE_ROOT && filtered) square(C, covariance);
+    else copy(C, covariance);
+  }
+
   // The results of a step: offsets among all of them.
   static constexpr int OF_FILTERED = 1, OF_PREDICTED = 1 + N + N * N, WIDTH = 1 + 2 * (N + N * N);
 
@@ -234,13 +250,15 @@ struct Pass {
       for (int k = 0; k < steps && start + k < r.end; ++k) {
         const long long place = ((r.outer * sizes.steps + start + k) * sizes.inners + r.inner);
         bool seen[OBSERVED];
-        double w[OBSERVED];
+        double w[OBSERVED], P[N][N], C[N][N];
         predict(r, start + k, f);
+        result_of(f.P, P);
         if (is_staged)
-          write_state(f.a, f.P, stage.at(OF_PREDICTED, k, N), stage.at(OF_PREDICTED + N, k, N * N));
+          write_state(f.a, P, stage.at(OF_PREDICTED, k, N), stage.at(OF_PREDICTED + N, k, N * N));
         else if (predicted)
-          write_state(f.a, f.P, predicted + place * N, predicted_cov + place * N * N);
+          write_state(f.a, P, predicted + place * N, predicted_cov + place * N * N);
         observe(r, start + k, f, seen, w, true);
+        result_of(f.C, C);
         double square = 0.0;
         int count = 0;
 #pragma unroll UNROLL
@@ -249,11 +267,11 @@ struct Pass {
         sum += value;
         if (is_staged) {
           *stage.at(0, k, 1) = value;
-          write_state(f.a, f.C, stage.at(OF_FILTERED, k, N), stage.at(OF_FILTERED + N, k, N * N));
+          write_state(f.a, C, stage.at(OF_FILTERED, k, N), stage.at(OF_FILTERED + N, k, N * N));
           continue;
         }
         if (llf_obs) llf_obs[place] = E(value);
-        if (filtered) write_state(f.a, f.C, filtered + place * N, filtered_cov + place * N * N);
+        if (filtered) write_state(f.a, C, filtered + place * N, filtered_cov + place * N * N);
       }
       if (!is_staged) continue;
       const long long left = r.end - start;

@@ -19,19 +19,30 @@ _CONSTANT = ("design", "obs_cov", "transition", "state_cov")
 _STATES = ("filtered_state", "filtered_state_cov", "predicted_state", "predicted_state_cov")
 
 
-def filter_pass(n: int, p: int, operands: Sequence[Operand], dtype: Any) -> Pass:
+def filter_pass(
+    n: int, p: int, operands: Sequence[Operand], dtype: Any, square_root: bool = False
+) -> Pass:
     """Return the pass over operands MATRICES that writes results of a dtype."""
-    is_constant = not any(operands[MATRICES.index(name)][1][2] for name in _CONSTANT)
-    constants = (("OBSERVED", p), ("CONSTANT", is_constant))
-    text = print_pass("statespace/cuda/filter", n, _UNROLLED, constants, dtype, dtype)
+    varies = any(operands[MATRICES.index(name)][1][2] for name in _CONSTANT)
+    is_constant = not (square_root or varies)
+    constants = (("OBSERVED", p), ("CONSTANT", is_constant), ("SQUARE_ROOT", square_root))
+    unrolled = _unrolled(p, square_root)
+    text = print_pass("statespace/cuda/filter", n, unrolled, constants, dtype, dtype)
     return Pass(text, 3 * n * n + 2 * n + 2, n + n * n, repairs=True)
 
 
-def smoother_pass(n: int, p: int, dtype: Any, writes_sums: bool = False) -> Pass:
+def smoother_pass(
+    n: int, p: int, dtype: Any, writes_sums: bool = False, square_root: bool = False
+) -> Pass:
     """Return the pass that writes smoothed states of a dtype, or r and N before each step."""
-    constants = (("OBSERVED", p), ("WRITES_SUMS", writes_sums))
-    text = print_pass("statespace/cuda/smoother", n, _UNROLLED, constants, dtype)
+    constants = (("OBSERVED", p), ("WRITES_SUMS", writes_sums), ("SQUARE_ROOT", square_root))
+    text = print_pass("statespace/cuda/smoother", n, _unrolled(p, square_root), constants, dtype)
     return Pass(text, 2 * n * n + n + 1, n + n * n, directions=("spread_back",))
+
+
+def _unrolled(p: int, square_root: bool) -> int:
+    """Return the most states whose loops are unrolled; arrays of roots also have p columns."""
+    return 0 if square_root and p > _UNROLLED else _UNROLLED
 
 
 class _Solver(Solver):
@@ -52,7 +63,7 @@ class _Solver(Solver):
         numbers: dict[str, tuple[int, ...]] = {"llf_obs": ()}
         numbers |= {name: (n, n) if name.endswith("cov") else (n,) for name in _STATES}
         results = {name: self.empty(dtype, *numbers[name]) for name in wanted}
-        solved = filter_pass(n, self.model.p, self.operands, dtype)
+        solved = filter_pass(n, self.model.p, self.operands, dtype, self.model.square_root)
         operands = [*self.operands, *self.initial, self.marks]
         llf = self.solve(solved, operands, [results.get(name) for name in numbers], sums=True)
         return {"llf": llf, **results}
@@ -62,9 +73,10 @@ class _Solver(Solver):
         model, n = self.model, self.n
         dtype = _FLOAT64 if writes_sums else model.dtype
         results = [self.empty(dtype, n), self.empty(dtype, n, n)]
-        solved = smoother_pass(n, model.p, dtype, writes_sums)
+        solved = smoother_pass(n, model.p, dtype, writes_sums, model.square_root)
         arrays = [*[filtered[name] for name in _STATES[2:]], *results]
-        self.solve(solved, [*self.operands[:5], self.marks], arrays)
+        operands = [*self.operands[:5], self.operands[6], self.laid_out(None), self.marks]
+        self.solve(solved, operands, arrays)
         return results
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from ...core.contract.kernels import Kernels
 from ...engines.cuda.device import fetch, on_device
 from ...scans.matrix.cuda.segments import Operand, Pass, Solver
 from ..recurrence import FilterSummary, SmootherSummary, StateSpaceRecurrence
+from ..roots import triangular_root
 from .passes import filter_pass, smoother_pass
 
-_FILTERED, _SMOOTHED = 7, 5
-"""Numbers of matrices among the operands of the passes."""
+_FILTERED = 7
+"""Number of matrices among the operands of the filter."""
 
 
 def kernels(method: str) -> Kernels:
@@ -32,10 +34,13 @@ def determine(
         return
     n, solver = recurrence.n, Solver(chunk.shape, 1)
     if recurrence.is_smoother:
-        operands, predicted = _of_smoother(recurrence, chunk, solver)
+        states, roots = np.split(carry_in, [n + n * n], axis=-1)
+        operands, predicted = _of_smoother(recurrence, chunk, solver, roots)
         parts = [solver.empty(result.dtype, n), solver.empty(result.dtype, n * n)]
-        solved = smoother_pass(n, recurrence.p, result.dtype, recurrence.phase == "sums")
-        states = carry_in.reshape(-1, n + n * n)
+        solved = smoother_pass(
+            n, recurrence.p, result.dtype, recurrence.phase == "sums", recurrence.square_root
+        )
+        states = states.reshape(-1, n + n * n)
         solver.solve(solved, operands, [*predicted, *parts], carry_in=states)
         _join(parts, result)
         return
@@ -43,20 +48,27 @@ def determine(
     if recurrence.phase == "llf":
         solver.solve(solved, operands, [result, None, None, None, None], sums=True)
         return
-    sizes = 1, n, n * n, n, n * n
-    llf_obs, *parts = [solver.empty(result.dtype, size) for size in sizes]
+    llf_obs, *parts = [solver.empty(result.dtype, size) for size in (1, n, n * n, n, n * n)]
+    if recurrence.phase == "roots":
+        parts[:2] = None, None
     solver.solve(solved, operands, [llf_obs, *parts], sums=True)
-    _join([llf_obs, *parts[2:], *parts[:2]], result)
+    _join([part for part in (llf_obs, *parts[2:], *parts[:2]) if part is not None], result)
 
 
 def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Callable[[], Any]:
     """Launch the summary of a chunk; the returned function waits for it."""
     n, solver, rows = recurrence.n, Solver(chunk.shape, 1), chunk.row_shape
     if recurrence.is_smoother:
-        operands, predicted = _of_smoother(recurrence, chunk, solver)
-        solved = smoother_pass(n, recurrence.p, np.dtype(np.float64))
+        operands, predicted = _of_smoother(recurrence, chunk, solver, None)
+        solved = smoother_pass(
+            n, recurrence.p, np.dtype(np.float64), square_root=recurrence.square_root
+        )
         wait_for_maps = solver.summarise(solved, operands, [*predicted, None, None])
-        return lambda: SmootherSummary(*_split(wait_for_maps(), rows, n, (2, 1, 2))[0])
+        waits_for_roots = [_fetch(root) for root in _roots(recurrence, chunk)]
+        return lambda: SmootherSummary(
+            *_split(wait_for_maps(), rows, n, (2, 1, 2))[0],
+            *(fetched().reshape(*rows, n, n) for fetched in waits_for_roots),
+        )
     operands, solved = _of_filter(recurrence, chunk, solver, None)
     wait_for_maps = solver.summarise(solved, operands, [None] * 6)
     steps = min(chunk.steps, 1)
@@ -71,7 +83,12 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Callable[[], A
         T, c, Q = (fetched()[:, 0] for fetched in waits_for_last)
         T, Q = (matrix.reshape(*matrix.shape[:-1], n, n) for matrix in (T, Q))
         # The map leads to the last filtered state, the summary to the state predicted from it.
-        covariance = T @ P @ T.swapaxes(-1, -2) + 0.5 * (Q + Q.swapaxes(-1, -2))
+        if recurrence.square_root:
+            S = T @ P
+            Q = np.broadcast_to(Q, S.shape)
+            covariance = triangular_root(np.concatenate([S, Q], axis=-1))
+        else:
+            covariance = T @ P @ T.swapaxes(-1, -2) + 0.5 * (Q + Q.swapaxes(-1, -2))
         return FilterSummary(
             [fetched() for fetched in waits_for_first],
             T @ A,
@@ -104,21 +121,48 @@ def _of_filter(
             else cupy.concatenate([states, cupy.broadcast_to(initial, states.shape)], axis=1)
         )
     parts = (None, None) if initial is None else (initial[..., :n], initial[..., n:])
-    solved = filter_pass(n, recurrence.p, operands, np.dtype(np.float64))
+    dtype = np.dtype(np.float64)
+    solved = filter_pass(n, recurrence.p, operands, dtype, recurrence.square_root)
     return [*operands, *map(solver.laid_out, (*parts, marks))], solved
 
 
 def _of_smoother(
-    recurrence: StateSpaceRecurrence, chunk: Chunk, solver: Solver
+    recurrence: StateSpaceRecurrence, chunk: Chunk, solver: Solver, roots: Any
 ) -> tuple[list[Operand], list[Any]]:
-    """Return the operands of the smoother, and the predicted means and covariances."""
+    """Return the operands of the smoother, and the predicted means and covariances.
+
+    `roots` are those of the states after the chunk, in square-root form.
+    """
     import cupy
 
     n, (filtered, *arrays) = recurrence.n, map(on_device, chunk.operands)
-    marks = arrays[_SMOOTHED] if len(arrays) > _SMOOTHED else None
-    operands = [solver.laid_out(array) for array in (*arrays[:_SMOOTHED], marks)]
+    count = recurrence.smoothed - 1
+    marks = arrays[count] if len(arrays) > count else None
+    state_root = arrays[5] if recurrence.square_root else None
+    is_known = recurrence.square_root and roots is not None
+    later_root = on_device(np.ascontiguousarray(roots))[:, None] if is_known else None
+    matrices = *arrays[:5], state_root, later_root
+    operands = [solver.laid_out(array) for array in (*matrices, marks)]
     means, covariances = filtered[..., 1 : 1 + n], filtered[..., 1 + n : 1 + n + n * n]
     return operands, [cupy.ascontiguousarray(means), cupy.ascontiguousarray(covariances)]
+
+
+def _roots(recurrence: StateSpaceRecurrence, chunk: Chunk) -> list[Any]:
+    """Return the first and the next root of a chunk of the smoother in square-root form."""
+    import cupy
+
+    if not recurrence.square_root or not chunk.steps:
+        return []
+    n, (outer, inner) = recurrence.n, chunk.row_shape
+    operands = chunk.between(chunk.steps - 1, chunk.steps).operands
+    predicted, *arrays, state_root = operands[: recurrence.smoothed]
+    # The next root is that of a second step: the filter has the bits of the smoother.
+    last = Chunk((*arrays, cupy.zeros((1, 1, 1, n)), state_root), (outer, 2, inner), chunk.dtype)
+    filter_recurrence = replace(recurrence, phase="roots", numbers=1 + n + n * n)
+    states = cupy.broadcast_to(predicted[:, 0, :, 1:], (outer, inner, n + n * n))
+    result = cupy.empty((outer, 2, inner, filter_recurrence.numbers), np.float64)
+    determine(filter_recurrence, last, states, result)
+    return [chunk.operands[0][:, 0, :, 1 + n :], result[:, 1, :, 1 + n :]]
 
 
 def _join(parts: list[Any], result: Any) -> None:

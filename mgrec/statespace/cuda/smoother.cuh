@@ -1,153 +1,93 @@
-// The pass that smooths: the recursion of Durbin and Koopman, as in statespace/cpu/smoothing.py.
+// The pass that smooths: r and N of statespace/cpu/smoothing.py, or u and W of root_smoothing.py.
 //
-// r and N of a step are a map of those after it: M·r + a and M·N·M' + P. E is the dtype of results. If
-// WRITES_SUMS, the results are r and N themselves.
+// The state before a step is a map of that after it. E is the dtype of results. If WRITES_SUMS, the
+// results are r and N themselves.
 #pragma once
 #include "scans/matrix/cuda/segments.cuh"
-#include "statespace/cuda/update.cuh"
+#include "statespace/cuda/smoother_steps.cuh"
 
 struct Pass {
-  struct Map { double M[N][N], r[N], N_[N][N], ends; };
+  typedef SmootherMap Map;
+  typedef ::Step<SQUARE_ROOT> Step;
   static constexpr int LANES = 1, MAP = sizeof(Map) / sizeof(double), STATE = N + N * N;
-  Operand endog, design, obs_intercept, obs_cov, transition;
+  Operand endog, design, obs_intercept, obs_cov, transition, state_cov;
+  Operand later_root;  // of the state after a row that continues
   Marks marks;
   const double *predicted, *predicted_cov;
   E *smoothed, *smoothed_cov;
   Sizes sizes;
 
-  // r and N after a step become those before it; also M if there is one.
-  struct Step { double a[N], P[N][N], E_[N][N], Y[OBSERVED][N], w[OBSERVED]; };
+  INLINED long long place_of(const Range& range, long long step) const {
+    return (range.outer * sizes.steps + step) * sizes.inners + range.inner;
+  }
 
   INLINED void load(const Range& range, long long step, Step& s) const {
     const long long x = range.outer, y = range.inner;
-    const long long place = (x * sizes.steps + step) * sizes.inners + y;
+    const double* a = predicted + place_of(range, step) * N;
+    const double* P = predicted_cov + place_of(range, step) * N * N;
 #pragma unroll UNROLL
     for (int i = 0; i < N; ++i) {
-      s.a[i] = predicted[place * N + i];
+      s.a[i] = a[i];
 #pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) s.P[i][j] = predicted_cov[(place * N + i) * N + j];
+      for (int j = 0; j < N; ++j) s.P[i][j] = P[i * N + j];
     }
-    set_unit(s.E_);
-    const double* Z = design.at(x, step, y);
-    bool seen[OBSERVED];
-    differences(endog.at(x, step, y), Z, obs_intercept.at(x, step, y), s.a, seen, s.w);
-    Gain<OBSERVED> gain;
-    gain.factor(Z, obs_cov.at(x, step, y), s.P, seen);
-    gain.whiten(s.w);
-    gain.whiten(Z, seen, s.E_, s.Y);
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i)
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j)
-#pragma unroll UNROLL
-        for (int k = 0; k < OBSERVED; ++k) s.E_[i][j] -= gain.X[i][k] * s.Y[k][j];
-    multiply(transition.at(x, step, y), s.E_);
-  }
-
-  // E'·M.
-  INLINED static void multiply_transposed(const double (&F)[N][N], double (&M)[N][N]) {
-    double transposed[N * N];
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i)
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) transposed[j * N + i] = F[i][j];
-    multiply(transposed, M);
-  }
-
-  // Replaces r by F'·r and C by F'·C·F.
-  INLINED static void transfer(const double (&F)[N][N], double (&r)[N], double (&C)[N][N]) {
-    double before[N], transposed[N * N], zero[N * N], after[N][N];
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) {
-      before[i] = 0.0;
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) {
-        before[i] += F[j][i] * r[j];
-        transposed[i * N + j] = F[j][i];
-        zero[i * N + j] = 0.0;
-      }
-    }
-    predict_covariance(transposed, zero, C, after);
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) r[i] = before[i];
-    copy(after, C);
-  }
-
-  INLINED static void add(const Step& s, double (&r)[N], double (&C)[N][N]) {
-#pragma unroll UNROLL
-    for (int k = 0; k < OBSERVED; ++k)
-#pragma unroll UNROLL
-      for (int i = 0; i < N; ++i) {
-        r[i] += s.Y[k][i] * s.w[k];
-#pragma unroll UNROLL
-        for (int j = 0; j < N; ++j) C[i][j] += s.Y[k][i] * s.Y[k][j];
-      }
+    s.load(endog.at(x, step, y), design.at(x, step, y), obs_intercept.at(x, step, y),
+           obs_cov.at(x, step, y), transition.at(x, step, y), state_cov.at(x, step, y));
   }
 
   INLINED bool is_start(const Range& range, long long step) const {
     return (step == 0 && !range.continues) ||
            (marks.first && *marks.at(range.outer, step, range.inner));
   }
-  INLINED static void clear(double (&r)[N], double (&C)[N][N]) {
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) r[i] = 0.0;
-    ::clear(C);
+  INLINED bool is_last(const Range& range) const {
+    return range.end == sizes.steps && !range.continues;
+  }
+
+  // The map between a segment, whose last step is s, and the state after it.
+  INLINED void link(const Range& range, const Step& s, Map& map) const {
+    if (is_last(range)) {
+      clear(map.M), Step::know_nothing(map.r, map.N_), map.ends = true;
+      return;
+    }
+    const double* later = later_root.first ? later_root.at(range.outer, 0, range.inner) : nullptr;
+    if (range.end < sizes.steps) later = predicted_cov + place_of(range, range.end) * N * N;
+    if (later) s.link(later, map);
+  }
+
+  INLINED static void set_unit(Map& map) {
+    ::set_unit(map.M), clear_state(map.r, map.N_), map.ends = false;
   }
 
   INLINED void summarise(const Range& range, int, double* memory) const {
-    Map* map = reinterpret_cast<Map*>(memory);
-    double M[N][N], r[N], C[N][N];
-    bool ends = false;
-    clear(r, C);
-    set_unit(M);
+    Map map;
+    set_unit(map);
     for (long long step = range.end - 1; step >= range.begin; --step) {
       Step s;
       load(range, step, s);
-      transfer(s.E_, r, C);
-      add(s, r, C);
-      if (!ends) multiply_transposed(s.E_, M);
-      if (is_start(range, step)) clear(r, C), ends = true;
+      if (step == range.end - 1) link(range, s, map);
+      s.back(map.r, map.N_);
+      if (!map.ends) s.depend(map.M);
+      if (is_start(range, step)) clear(map.M), Step::know_nothing(map.r, map.N_), map.ends = true;
     }
-    store(M, r, C, ends, map);
-  }
-
-  INLINED static void store(const double (&M)[N][N], const double (&r)[N], const double (&C)[N][N],
-                           bool ends, Map* map) {
-    map->ends = ends;
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) map->r[i] = r[i];
-    copy(M, map->M), copy(C, map->N_);
+    *reinterpret_cast<Map*>(memory) = map;
   }
 
   // Replaces the state after a map by that before it.
   INLINED static void follow(const Map& map, double (&r)[N], double (&C)[N][N]) {
-    double F[N][N];
-    if (map.ends) clear(r, C);
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i)
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) F[i][j] = map.M[j][i];
-    if (!map.ends) transfer(F, r, C);
-#pragma unroll UNROLL
-    for (int i = 0; i < N; ++i) {
-      r[i] += map.r[i];
-#pragma unroll UNROLL
-      for (int j = 0; j < N; ++j) C[i][j] += map.N_[i][j];
-    }
+    if (map.ends) clear_state(r, C);
+    Step::follow(map, r, C);
   }
 
-  INLINED void join(const double* maps, int count, int, double* memory) const {
-    const Map* map = reinterpret_cast<const Map*>(maps);
-    double M[N][N], r[N], C[N][N];
-    bool ends = false;
-    clear(r, C);
-    set_unit(M);
+  INLINED void join(const double* memory, int count, int, double* joined) const {
+    const Map* maps = reinterpret_cast<const Map*>(memory);
+    Map map;
+    set_unit(map);
     for (int k = count - 1; k >= 0; --k) {
-      follow(map[k], r, C);
-      multiply(&map[k].M[0][0], M);
-      ends = ends || map[k].ends;
+      follow(maps[k], map.r, map.N_);
+      multiply(&maps[k].M[0][0], map.M);
+      map.ends = map.ends || maps[k].ends;
     }
-    store(M, r, C, ends, reinterpret_cast<Map*>(memory));
+    *reinterpret_cast<Map*>(joined) = map;
   }
 
   INLINED void apply(const double*, double*) const {}
@@ -164,33 +104,29 @@ struct Pass {
     const bool is_staged = Stage<WIDTH>::FITS && sizes.inners == 1;
     const int steps = is_staged ? stage.STEPS : 1;
     double r[N], C[N][N];
-    if (range.end == sizes.steps && !range.continues) clear(r, C);
+    if (is_last(range)) Step::know_nothing(r, C);
     else read_state(after, r, C);
     for (long long last = 0; last < sizes.length; last += steps) {
       const long long end = range.end - last;
       const long long start = end - steps > range.begin ? end - steps : range.begin;
 #pragma unroll 1
       for (long long step = end - 1; step >= start; --step) {
-        const long long place = (range.outer * sizes.steps + step) * sizes.inners + range.inner;
+        const long long place = place_of(range, step);
         Step s;
         load(range, step, s);
-        transfer(s.E_, r, C);
-        add(s, r, C);
-        double mean[N], covariance[N][N], later[N], added[N][N];
-#pragma unroll UNROLL
-        for (int i = 0; i < N; ++i) later[i] = r[i];
-        copy(C, added);
-        transfer(s.P, later, added);
-#pragma unroll UNROLL
-        for (int i = 0; i < N; ++i) {
-          mean[i] = WRITES_SUMS ? r[i] : s.a[i] + later[i];
-#pragma unroll UNROLL
-          for (int j = 0; j < N; ++j) covariance[i][j] = WRITES_SUMS ? C[i][j] : s.P[i][j] - added[i][j];
+        if (SQUARE_ROOT && step == range.end - 1 && !is_last(range)) {
+          Map map;
+          set_unit(map);
+          link(range, s, map);
+          follow(map, r, C);
         }
+        s.back(r, C);
+        double mean[N], covariance[N][N];
+        s.smooth(r, C, mean, covariance);
         const int k = int(step - start);
         if (is_staged) write_state(mean, covariance, stage.at(0, k, N), stage.at(N, k, N * N));
         else write_state(mean, covariance, smoothed + place * N, smoothed_cov + place * N * N);
-        if (is_start(range, step)) clear(r, C);
+        if (is_start(range, step)) Step::know_nothing(r, C);
       }
       if (!is_staged) continue;
       stage.place[threadIdx.x] = range.outer * sizes.steps + start;

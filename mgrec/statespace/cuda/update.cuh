@@ -1,7 +1,8 @@
 // The Kalman filter and its summaries; see statespace/cpu/update.py for the symbols.
+//
+// If SQUARE_ROOT, covariances are given by lower triangular roots: see statespace/cpu/roots.py.
 #pragma once
-
-#define INLINED DEVICE __attribute__((always_inline)) inline
+#include "statespace/cuda/reflections.cuh"
 
 constexpr double LOG_2_PI = 1.8378770664093453, CLOSE = 4 * 0x1p-52;
 constexpr int STEADY_STEPS = 16;
@@ -181,8 +182,134 @@ INLINED void predict_covariance(const double* T, const double* Q, const double (
     }
 }
 
+// The factors of the update of a state of root S, and the root U after it. A has M + N rows, or N
+// more, which are those of a unit matrix at first.
+template <int M, int ROWS>
+INLINED void update_root(const double* Z, const double* root, const double (&S)[N][N],
+                         const bool (&seen)[M], double (&A)[ROWS][M + N], Gain<M>& gain,
+                         double (&U)[N][N]) {
+  double noise[M][M];
+  bool all = true;
+#pragma unroll UNROLL
+  for (int k = 0; k < M; ++k) {
+    all = all && seen[k];
+#pragma unroll UNROLL
+    for (int j = 0; j < M; ++j) noise[k][j] = seen[k] ? root[k * M + j] : 0.0;
+  }
+  if (M > 1 && !all) triangularise<M>(noise, true);
+#pragma unroll UNROLL
+  for (int k = 0; k < M; ++k) {
+#pragma unroll UNROLL
+    for (int j = 0; j < M; ++j) A[k][j] = !seen[k] && j == k ? 1.0 : noise[k][j];
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) {
+      double total = 0.0;
+#pragma unroll UNROLL
+      for (int i = 0; i < N; ++i)
+        if (i >= j) total = fma(Z[k * N + i], S[i][j], total);
+      A[k][M + j] = seen[k] ? total : 0.0;
+    }
+  }
+#pragma unroll UNROLL
+  for (int i = 0; i < ROWS - M; ++i) {
+#pragma unroll UNROLL
+    for (int j = 0; j < M; ++j) A[M + i][j] = 0.0;
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) A[M + i][M + j] = i < N ? S[i % N][j] : i == N + j ? 1.0 : 0.0;
+  }
+  triangularise<M + N>(A);
+#pragma unroll UNROLL
+  for (int k = 0; k < M; ++k) {
+    double size = 0.0;
+#pragma unroll UNROLL
+    for (int j = 0; j < M; ++j) {
+      if (j > k) continue;
+      gain.L[k][j] = A[k][j];
+      size = fma(A[k][j], A[k][j], size);
+    }
+    // An entry without a variance of its own: results are nan.
+    if (A[k][k] * A[k][k] <= ROUNDING * ROUNDING * size) gain.L[k][k] = 0.0;
+  }
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i) {
+#pragma unroll UNROLL
+    for (int k = 0; k < M; ++k) gain.X[i][k] = A[M + i][k];
+    double size = 0.0, remainder = 0.0;
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) {
+      size = fma(S[i][j], S[i][j], size);
+      remainder = fma(A[M + i][M + j], A[M + i][M + j], remainder);
+    }
+    // An observation without noise: what remains is rounding.
+    const bool is_rounding = remainder <= ROUNDING * ROUNDING * size;
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) U[i][j] = is_rounding ? 0.0 : A[M + i][M + j];
+  }
+}
+
+// The root S of the state after a transition. A has N rows, or N more, which are those of a unit
+// matrix at first.
+template <int ROWS>
+INLINED void predict_root(const double* T, const double* root, const double (&U)[N][N],
+                          double (&A)[ROWS][2 * N], double (&S)[N][N]) {
+#pragma unroll UNROLL
+  for (int i = 0; i < ROWS; ++i)
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) {
+      double total = i == N + j ? 1.0 : 0.0;
+#pragma unroll UNROLL
+      for (int k = 0; k < N; ++k)
+        if (i < N && k >= j) total = fma(T[i * N + k], U[k][j], total);
+      A[i][j] = total;
+      A[i][N + j] = i < N ? root[i * N + j] : 0.0;
+    }
+  triangularise<N>(A);
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) S[i][j] = A[i][j];
+}
+
+// S·S'.
+INLINED void square(const double (&S)[N][N], double (&P)[N][N]) {
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) {
+      if (j > i) continue;
+      double total = 0.0;
+#pragma unroll UNROLL
+      for (int k = 0; k < N; ++k) total += S[i][k] * S[j][k];
+      P[i][j] = P[j][i] = total;
+    }
+}
+
+// The update of a covariance, or of its root, by entries of an observation.
+template <int M>
+INLINED void update(const double* Z, const double* H, const double (&P)[N][N],
+                    const bool (&seen)[M], Gain<M>& gain, double (&filtered)[N][N]) {
+  if (SQUARE_ROOT) {
+    double A[M + N][M + N];
+    update_root(Z, H, P, seen, A, gain, filtered);
+  } else {
+    gain.factor(Z, H, P, seen);
+    gain.correct(P, filtered);
+  }
+}
+
+// The covariance after a transition, or its root.
+INLINED void predict(const double* T, const double* Q, const double (&C)[N][N],
+                     double (&P)[N][N]) {
+  if (SQUARE_ROOT) {
+    double A[N][2 * N];
+    predict_root(T, Q, C, A, P);
+  } else {
+    predict_covariance(T, Q, C, P);
+  }
+}
+
 // What a state after an earlier step contributes: the mean A·x + a, and the likelihood of x,
-// exp(eta·x − x·J·x / 2).
+// exp(eta·x − x·J·x / 2), or that of numbers eta = J'·x with noise of variance 1.
 struct Dependence {
   double A[N][N], eta[N], J[N][N];
   template <int M>
@@ -193,14 +320,38 @@ struct Dependence {
 #pragma unroll UNROLL
     for (int i = 0; i < N; ++i)
 #pragma unroll UNROLL
+      for (int k = 0; k < M; ++k)
+#pragma unroll UNROLL
+        for (int j = 0; j < N; ++j) A[i][j] -= gain.X[i][k] * Y[k][j];
+    if (SQUARE_ROOT) add_root(Y, w);
+    else add(Y, w);
+  }
+  template <int M> INLINED void add(const double (&Y)[M][N], const double (&w)[M]) {
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
       for (int k = 0; k < M; ++k) {
         eta[i] += Y[k][i] * w[k];
 #pragma unroll UNROLL
-        for (int j = 0; j < N; ++j) {
-          J[i][j] += Y[k][i] * Y[k][j];
-          A[i][j] -= gain.X[i][k] * Y[k][j];
-        }
+        for (int j = 0; j < N; ++j) J[i][j] += Y[k][i] * Y[k][j];
       }
+  }
+  template <int M> INLINED void add_root(const double (&Y)[M][N], const double (&w)[M]) {
+    double array[N + 1][N + M];
+#pragma unroll UNROLL
+    for (int i = 0; i <= N; ++i) {
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) array[i][j] = i < N ? J[i % N][j] : eta[j];
+#pragma unroll UNROLL
+      for (int k = 0; k < M; ++k) array[i][N + k] = i < N ? Y[k][i % N] : w[k];
+    }
+    triangularise<N>(array);
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+      eta[i] = array[N][i];
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) J[i][j] = array[i][j];
+    }
   }
 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -99,13 +100,78 @@ def test_the_symmetric_part_of_covariances_counts(name: str) -> None:
     np.testing.assert_allclose(llf, wanted, rtol=1e-12)
 
 
-def test_square_roots_are_refused() -> None:
-    model = state_space(2, 1, False)
-    for place in (placed, lambda array: in_chunks(array, CHUNKS[1])):
-        arrays = {name: placed(array) for name, array in model.items()}
-        arrays["endog"] = place(model["endog"])
-        with pytest.raises(NotImplementedError, match="square_root=True takes NumPy arrays"):
-            statespace.kalman_smoother(**arrays, square_root=True)
+def check_square_roots(model: dict[str, Any], arrays: dict[str, Any], reset: Any) -> None:
+    """Compare with the plain form, whose NumPy kernels other tests compile."""
+    functions = (statespace.kalman_filter, statespace.kalman_smoother, statespace.log_likelihood)
+    for function in functions:
+        wanted = function(**model, reset=reset)
+        results = function(**arrays, reset=placed(reset), square_root=True)
+        if function is statespace.log_likelihood:
+            wanted, results = (wanted,), (results,)
+        for result, exact in zip(results, wanted, strict=True):
+            result = computed(result) if isinstance(result, da.Array) else result
+            np.testing.assert_allclose(result, exact, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("reset", [MARKS, pytest.param(None, marks=extended)])
+@pytest.mark.parametrize(
+    ("n", "p", "varies"),
+    [(2, 1, False), *[pytest.param(*sizes, marks=extended) for sizes in
+     [(1, 1, False), (3, 2, True), (2, 5, True), (5, 2, False)]]],
+)  # fmt: skip
+def test_square_roots(n: int, p: int, varies: bool, reset: Any) -> None:
+    """Also of noise that not all states have: roots of covariances are singular."""
+    model = {**state_space(n, p, varies), "selection": np.eye(n, 1)}
+    model["state_cov"] = model["state_cov"][..., :1, :1]
+    check_square_roots(model, {name: placed(array) for name, array in model.items()}, reset)
+
+
+@extended
+@pytest.mark.parametrize("reset", [None, MARKS])
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("varies", [False, True])
+def test_square_roots_in_chunks(chunks: Any, varies: bool, reset: Any) -> None:
+    model = state_space(2, 1, varies)
+    arrays = {name: placed(array) for name, array in model.items()}
+    lazy = [name for name in model if name == "endog" or (varies and model[name].ndim == 3)]
+    arrays |= {name: in_chunks(model[name], chunks) for name in lazy}
+    check_square_roots(model, arrays, reset)
+
+
+@extended
+def test_square_roots_of_a_diffuse_start() -> None:
+    """Plain covariances lose all digits, between segments as within them."""
+    n = 3
+    model = {
+        "endog": np.cumsum(np.random.default_rng(0).normal(size=(STEPS, 1)), axis=0),
+        "design": np.eye(1, n), "obs_cov": np.eye(1), "transition": np.eye(n) + np.eye(n, k=1),
+        "state_cov": 0.01 * np.eye(n), "initial_state": np.zeros(n),
+        "initial_state_cov": 1e12 * np.eye(n),
+    }  # fmt: skip
+    arrays = {name: placed(array) for name, array in model.items()}
+    _, states, covariances = statespace.kalman_smoother(**model, square_root=True)
+    deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+    for square_root, is_close in ((True, True), (False, False)):
+        results = statespace.kalman_smoother(**arrays, square_root=square_root)
+        errors = abs(results.smoothed_state - states) / deviations
+        assert (errors.max() < 1e-5) == is_close
+
+
+@extended
+@pytest.mark.parametrize("chunks", [None, *CHUNKS])
+def test_square_roots_of_singular_covariances(chunks: Any) -> None:
+    """The second state is a third of the first one, so that rounding rotates columns of roots."""
+    loads, one = np.array([[1.0, 0.0], [1 / 3, 0.0], [0.7, 1.0]]), np.eye(1)
+    model = {
+        "endog": np.random.default_rng(0).normal(size=(STEPS, 1)), "design": np.ones((1, 3)),
+        "obs_cov": one, "transition": np.diag([0.9, 0.9, 0.8]), "state_cov": np.eye(2),
+        "selection": loads, "initial_state": np.zeros(3), "initial_state_cov": loads @ loads.T,
+    }  # fmt: skip
+    model["transition"][2, :2] = 0.3
+    arrays = {name: placed(array) for name, array in model.items()}
+    if chunks is not None:
+        arrays["endog"] = in_chunks(model["endog"], chunks)
+    check_square_roots(model, arrays, None)
 
 
 def test_state_spaces_of_rows_in_float32() -> None:
@@ -327,10 +393,12 @@ def test_state_spaces_in_chunks(chunks: Any, varies: bool, reset: Any) -> None:
 
 
 @extended
-def test_plans_of_chunks() -> None:
+@pytest.mark.parametrize("square_root", [False, True])
+def test_plans_of_chunks(square_root: bool) -> None:
     model = state_space(2, 1, False)
     arrays = {name: placed(array) for name, array in model.items() if name != "endog"}
-    function, endog = statespace.kalman_smoother, in_chunks(model["endog"], CHUNKS[0])
+    function = partial(statespace.kalman_smoother, square_root=square_root)
+    endog = in_chunks(model["endog"], CHUNKS[0])
     wanted = function(**model)
     with Client(
         processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None
