@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arrays.array_types import is_lazy
+from ..core.arrays.interop import library_of
 from ..core.arrays.validation import as_axis, as_flag, as_integer
+from ..core.backends import backend_of
 from ..solve.adjoint import (
     adjoint_function,
     along,
@@ -83,6 +86,15 @@ def solve_tridiagonal(
     operands = {name: as_operand(name, value) for name, value in arguments.items()}
     names, (grad, x) = selected(of, operands), as_result("x", grad, x)
     axis, is_periodic = as_axis(axis, x.shape), as_flag("periodic", periodic)
+    if axis == x.ndim - 1 and rhs_axis is None and not is_periodic:
+        gradients = _by_kernels(grad, x, [operands[name] for name in ("dl", "d", "du")])
+        if gradients is not None:
+            grad_b, *of_diagonals = gradients
+            grad_dl, grad_d, grad_du = (
+                gradient if name in names else None
+                for name, gradient in zip(("dl", "d", "du"), of_diagonals, strict=True)
+            )
+            return grad_dl, grad_d, grad_du, sum_to(grad_b, operands["b"]) if "b" in names else None
     axis_of_diagonals, ndim = axis, x.ndim
     if rhs_axis is not None:
         rhs_axis, ndim = as_integer("rhs_axis", rhs_axis) % x.ndim, ndim - 1
@@ -111,6 +123,14 @@ def solve_tridiagonal(
 
     grad_b = sum_to(-adjoint, operands["b"]) if "b" in names else None
     return of_diagonal("dl", -1), of_diagonal("d", 0), of_diagonal("du", 1), grad_b
+
+
+def _by_kernels(grad: Any, x: Any, diagonals: Sequence[Any]) -> Any:
+    """Return the gradients of b, dl, d and du by kernels; None if there are none for the arrays."""
+    if library_of(x) is not None or any(map(is_lazy, (grad, x, *diagonals))):
+        return None
+    differentiate = backend_of(x).kernels("tridiagonal").differentiate
+    return None if differentiate is None else differentiate(grad, x, diagonals)
 
 
 def _transposed(diagonal: Any, ndim: int, axis: int, step: int, is_periodic: bool) -> Any:

@@ -145,6 +145,9 @@ class Kernels:
     precompute_ends : callable, optional, ``(algebra, chunk, rows) -> (() -> summary) or None``
         Of tridiagonal systems: launch the summaries of the first and of the last rows of a chunk of
         one outer row, as those of two outer rows. None if the device cannot.
+    differentiate : callable, optional, ``(grad, x, diagonals) -> gradients or None``
+        Of tridiagonal systems along the last axis: return the gradients of b, dl, d and du. None
+        for arrays that the kernels do not differentiate.
     """
 
     determine: Callable[..., Any]
@@ -165,6 +168,7 @@ class Kernels:
     respond: Callable[..., None] | None = None
     multiply_lags: Callable[..., Any] | None = None
     precompute_ends: Callable[[Any, Chunk, int], Summarise | None] | None = None
+    differentiate: Callable[[Any, Any, Sequence[Any]], tuple[Any, ...] | None] | None = None
 
 
 def at_once(phase: Callable[..., Any]) -> Callable[..., Summarise]:

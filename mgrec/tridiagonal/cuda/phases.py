@@ -28,14 +28,14 @@ from ...engines.cuda.device import (
 from ...engines.cuda.launches import PreparedLaunches, RunLaunches
 from ..errors import SingularSystemError
 from ..interface import END_ROWS, Ends, InterfaceRows
+from .adjoint import differentiate
 from .nopivot import cyclic_reduction, pcr, solve_whole, thomas
 from .partitions import ADDRESSES, CELL, Memory, PartitionPlan, plan_partitions, strides_of
-from .window import prepare_tries, start_windows
+from .window import UNCAPTURED, prepare_tries, start_windows
 
 WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
 """Methods of whole systems, by the plans of their launches."""
 IN_HOST_MEMORY = 64
-UNCAPTURED = "a tridiagonal system", "the host waits to see whether it is solved"
 
 
 def kernels(method: str) -> Kernels:
@@ -44,7 +44,7 @@ def kernels(method: str) -> Kernels:
         return Kernels(determine_without_pivoting, finds_nan=True)
     return Kernels(
         determine, precompute, precompute_ends=precompute_ends, launch_determine=launch_determine,
-        prepare_solver=prepare_solver, finds_nan=True,
+        prepare_solver=prepare_solver, finds_nan=True, differentiate=differentiate,
     )  # fmt: skip
 
 

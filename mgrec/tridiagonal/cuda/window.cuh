@@ -98,15 +98,29 @@ DEVICE inline int shift_of(const Windows& all, const Operand& operand, const Win
   return int((unsigned long long)(operand.data + window.row) / sizeof(T) % PACK);
 }
 
-DEVICE inline void load_run(T* to, const T* from, long long size, int shift) {
+// The first entry of dl and the last one of du, of all lines, may be outside of their arrays. A word
+// that has other entries, too, is in memory that exists.
+struct Existing {
+  bool first, last;
+  DEVICE Existing(const Windows& all, const Window& window, int operand)
+      : first(operand != 0 || window.row > 0 || all.before != nullptr),
+        last(operand != 2 || window.end < all.groups * all.steps || all.after != nullptr) {}
+  DEVICE bool has(int k, long long size) const {
+    return (first || k > 0) && (last || k < size - 1);
+  }
+};
+
+DEVICE inline void load_run(T* to, const T* from, long long size, int shift,
+                            const Existing& existing) {
   // Entries before the first word, words, and remaining entries.
   const int ahead = shift == 0 ? 0 : PACK - shift < size ? PACK - shift : int(size);
   const int words = int(size - ahead) / PACK, rest = int(size - ahead) - words * PACK;
+  const int own = threadIdx.x;
   to += shift;
-  if (int(threadIdx.x) < ahead) copy_word(to + threadIdx.x, from + threadIdx.x);
-  if (int(threadIdx.x) < rest) {
-    const int k = ahead + words * PACK + threadIdx.x;
-    copy_word(to + k, from + k);
+  if (own < ahead && existing.has(own, size)) copy_word(to + own, from + own);
+  if (own < rest) {
+    const int k = ahead + words * PACK + own;
+    if (existing.has(k, size)) copy_word(to + k, from + k);
   }
   for (int k = threadIdx.x; k < words; k += THREADS)
     copy_word((Word*)(to + ahead) + k, (const Word*)(from + ahead) + k);
@@ -145,7 +159,7 @@ DEVICE inline void load_window(T* tile, const Windows& all, const Window& window
     const int lane = threadIdx.x % WIDTH;
     if (is_run(all, operand)) {
       load_run(to, operand.data + window.row, window.end - window.row,
-               shift_of(all, operand, window));
+               shift_of(all, operand, window), Existing(all, window, k));
     } else if (WIDTH > 1 && all.by_words && operand.inner == 1 && operand.step != 0) {
       load_columns(to + (rows.start - lane), from - lane, operand.step, spot.group_length(all));
     } else {

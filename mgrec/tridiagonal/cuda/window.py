@@ -96,6 +96,7 @@ def _divisor(number: int) -> tuple[int, int, int]:
 _STRUCT = Slot(0, (34,), np.dtype(np.int64), None)
 Neighbours = tuple[int, int]
 MAX_TRIES = 2
+UNCAPTURED = "a tridiagonal system", "the host waits to see whether it is solved"
 # Threads, rows and halo of windows over long systems, by the bytes of a number. One of 2^25 float32
 # took 0.247 ms; with 512 threads, 17 rows and a halo of 4 it took 0.253 ms.
 _LONG = {4: (256, 23, 3), 8: (256, 17, 4), 16: (256, 9, 4)}
@@ -155,14 +156,15 @@ def prepare_tries(chunk: Chunk) -> tuple[Try, ...]:
     shapes = tuple([operand.shape for operand in chunk.operands])
     is_aligned = all(operand.data.ptr % 16 == 0 for operand in chunk.operands)
     device = cupy.cuda.runtime.getDevice()
-    return _tries(chunk.shape, chunk.dtype, shapes, is_aligned, device)
+    return tries_of(chunk.shape, chunk.dtype, shapes, is_aligned, device)
 
 
 @lru_cache(maxsize=1024)
-def _tries(
+def tries_of(
     shape: tuple[int, int, int], dtype: np.dtype[Any], shapes: tuple[tuple[int, int, int], ...],
     is_aligned: bool, number: int,
 ) -> tuple[Try, ...]:  # fmt: skip
+    """Return the tries for operands of these shapes on the current device, `number`."""
     device = Device.current()
     is_aligned &= shape[2] * dtype.itemsize % 16 == 0
     operands = [word for operand_shape in shapes for word in (0, *strides_of(operand_shape, shape))]

@@ -17,6 +17,7 @@ from tridiagonal_matrices import dominant
 import mgrec
 from mgrec.engines.cuda.device import Device
 from mgrec.tridiagonal.cuda import nopivot, phases
+from mgrec.tridiagonal.cuda.adjoint import differentiate
 
 pytestmark = pytest.mark.extended
 
@@ -341,3 +342,26 @@ def test_numpy_arrays_ask_for_no_device(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "getDevice", fail)
     assert mgrec.solve_tridiagonal(0.0, 2.0, 0.0, np.ones(3)).tolist() == [0.5] * 3
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (5, 33), (7, 130), (1, 9000), (2, 3, 5)])
+def test_gradients(shape: tuple[int, ...], dtype: str) -> None:
+    """Windows read shifted diagonals; the entries beside and between systems have no effect."""
+    dl, d, du, b = draw((*shape, 1), dtype)
+    dl, d, du, b = (part[..., 0] for part in (dl, 5 + abs(d), du, b))
+    x, grad = mgrec.solve_tridiagonal(dl, d, du, b), b[..., ::-1].copy()
+    expected = mgrec.adjoint.solve_tridiagonal(grad, x, dl, d, du, b)
+    dl[..., 0] = du[..., -1] = np.nan
+    found = mgrec.adjoint.solve_tridiagonal(*on_device([grad, x, dl, d, du, b]))
+    for gradient, wanted in zip(found, expected, strict=True):
+        assert isinstance(gradient, DeviceArray)
+        np.testing.assert_allclose(
+            np.asarray(gradient), wanted, rtol=2e-4 if dtype == "f4" else 1e-11, atol=1e-6
+        )
+
+
+def test_windows_do_not_differentiate_systems_that_need_pivoting() -> None:
+    dl, d, du, b = draw((3, 40), "f8")
+    grad, *arrays = on_device([b, b, dl, 1e-3 * d, du])
+    assert differentiate(grad, arrays[0], arrays[1:]) is None
