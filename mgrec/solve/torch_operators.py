@@ -271,7 +271,11 @@ def _pair(
         def backward(ctx: Any, *grads: Any) -> Any:
             return differentiate.eager(ctx, grads)
 
-    return Pair(operator, Function.apply)
+    def run(*values: Any) -> Any:
+        # Without a graph of the backward pass: recording one would take 60 us.
+        return Function.apply(*values) if torch.is_grad_enabled() else solve(*values)
+
+    return Pair(operator, run)
 
 
 def _solve_native(
@@ -332,13 +336,12 @@ def _from_cupy(array: Any, stream: int) -> Any:
 
 
 def _as_cupy(backend: Any, tensor: Any) -> Any:
-    tensor, dtype = _plain(tensor), _numpy_dtype(tensor.dtype)
-    if tensor.device.type != "cuda":
-        return to_native("an argument", tensor)
+    device, dtype = tensor.get_device(), _numpy_dtype(tensor.dtype)
+    if device < 0:
+        return to_native("an argument", _plain(tensor))
+    tensor = tensor.resolve_conj().resolve_neg()
     strides = tuple([stride * dtype.itemsize for stride in tensor.stride()])
-    return backend.view(
-        tensor.data_ptr(), tuple(tensor.shape), strides, dtype, tensor, tensor.device.index
-    )
+    return backend.view(tensor.data_ptr(), tuple(tensor.shape), strides, dtype, tensor, device)
 
 
 @cache
