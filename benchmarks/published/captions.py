@@ -8,6 +8,7 @@ _LINES = {
     "cuda-alignment": "One long pair, and one query with many short sequences.",
     "cuda-calls": "Public calls: how near each layout comes to the limit of memory traffic, 1.",
     "cuda-filters": "Filters: how near each order comes to the limit of memory traffic, 1.",
+    "cuda-gradients": "Inside torch: how near forward and backward passes come to the limit, 1.",
     "cuda-images": "Splines, Gaussians, boxes: how near each comes to the limit of traffic, 1.",
     "cuda-peers": "One row: who comes nearest to the limit of memory traffic, 1.",
     "cuda-peers-rows": "Many rows: who comes nearest to the limit of memory traffic, 1.",

@@ -281,6 +281,10 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
             )
             for dtype in NUMBERS for b in ([1.0, 2.0], np.ones(10))
         ),
+        *(
+            lambda dtype=dtype: mgrec.adjoint.solve_tridiagonal(*[on_gpu((9, 500), dtype)] * 6)
+            for dtype in FLOATS
+        ),
     ],
     "results of two bytes": [
         case
