@@ -23,7 +23,14 @@ from ...engines.cuda.launches import (
     as_argument,
     is_value,
 )
-from .layouts import MOST_BLOCKS, choose_layout, columns_of_lane, ring_of, steps_of_tile
+from .layouts import (
+    MOST_BLOCKS,
+    SHIFTED_BYTES,
+    choose_layout,
+    columns_of_lane,
+    ring_of,
+    steps_of_tile,
+)
 from .program import Layout, print_program
 from .sources import Source, describe
 
@@ -121,7 +128,7 @@ def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> i
     loads = layout.stages * len(source.streams)
     if not is_flat or layout.lines:
         return loads * tile + 128 * layout.lines
-    return 128 + loads * (tile + 16 * any(source.shifts)) + stores * tile
+    return 128 + loads * (tile + SHIFTED_BYTES * any(source.shifts)) + stores * tile
 
 
 def prepare(

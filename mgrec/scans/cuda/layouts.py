@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _BULK_CAPABILITY = 90
 _ROW_SHARED = 227 * 1024
 """Most bytes of shared memory of a block."""
+SHIFTED_BYTES = 128
+"""Bytes after each tile of loads, if a stream does not begin at a multiple of 16 bytes."""
 _ROW_THREADS = 224
 """256 with the look-ahead warp: one warp more would cost each thread 87 of 255 registers."""
 _HEAVY_WIDE_THREADS = 352
@@ -42,9 +44,9 @@ _WIDE_REGISTERS = 176
 """For one row of 8-byte words: 22 float64 items ran at 0.93 of the floor, 18 at 0.90."""
 _ONE_WORD_REGISTERS = 152
 """For one varying operand: 76 float32 items ran at 0.94, 60 at 0.91."""
-_NARROW_REGISTERS = 176
-"""For two or more varying operands stored in two bytes: 40 items ran at 0.80 of the floor, 24 at
-0.65."""
+_NARROW_THREADS, _NARROW_REGISTERS = 352, 176
+"""For two or more varying operands stored in two bytes: 40 items ran at 0.91 of the floor. With 224
+threads 72 items ran at 0.89, 56 at 0.86 and 40 at 0.81; items in pairs of two to a register."""
 _COMPUTED_REGISTERS = 120
 """For a coefficient that is computed twice a step: 60 items ran at 0.90, 68 at 0.83."""
 _BRANCHING_THREADS, _BRANCHING_VECTORS = 480, 3
@@ -115,7 +117,7 @@ def _reduced_stages(
     """
 
     def fit(stages: int, items: int, room: int) -> bool:
-        tile = layout.threads * items * chunk.dtype.itemsize + 16 * any(source.shifts)
+        tile = layout.threads * items * chunk.dtype.itemsize + SHIFTED_BYTES * any(source.shifts)
         return items > 0 and 128 + stages * len(source.streams) * tile <= room
 
     fewer = layout.items - 2 * 16 // chunk.dtype.itemsize
@@ -135,6 +137,8 @@ def _choose_rows(
         registers = _ROW_REGISTERS if is_wide else _HEAVY_REGISTERS
     vectors = max(registers // (2 * source.words * vector), 1)
     threads = _HEAVY_WIDE_THREADS if is_heavy and is_wide else _ROW_THREADS
+    if registers == _NARROW_REGISTERS and source.stored != chunk.dtype:
+        threads = _NARROW_THREADS
     if source.has_transcendental:
         is_branchless = any(source.branchless)
         threads = _BRANCHLESS_THREADS if is_branchless else _BRANCHING_THREADS
@@ -149,7 +153,7 @@ def _choose_rows(
     stages = 1 if source.varying <= 1 or (is_heavy and not is_wide) else 2
     while vectors > 1 and _shared(threads, vectors, stages, streams, states) > _ROW_SHARED:
         vectors -= 2
-    most = device.shared_bytes - 16 * stages * streams * any(source.shifts)
+    most = device.shared_bytes - SHIFTED_BYTES * stages * streams * any(source.shifts)
     while stages > 1 and _shared(threads, vectors, stages, streams, states) > most:
         stages -= 1
     layout = row_layout(chunk, source, device, threads, vectors * vector, stages)

@@ -62,12 +62,19 @@ def print_program(
         print_definitions(kernel_text(*headers), constants),
         trace_transfer_map(transfer_map, source.dtype, states),
         f"typedef Transfer::T T;\ntypedef {ctype(source.stored)} Stored;\n",
-        _print_carry_in(values), print_source(source, source.shifts if layout.bulk else ()),
+        _print_carry_in(values),
+        print_source(source, source.shifts if layout.bulk else (), _is_in_pairs(source, kernels)),
         kernel_text(*kernels),
         entry.format(**arrays, **entry_fields),
     )  # fmt: skip
     # Launches of many shapes share one text.
     return sys.intern("".join(parts))
+
+
+def _is_in_pairs(source: Source, kernels: Sequence[str]) -> bool:
+    """Return whether items of two bytes stay in pairs in registers: tiles are twice as large."""
+    is_narrow = source.stored != source.dtype and source.streams and not source.computed
+    return bool(is_narrow) and kernels[0] == "scans/cuda/rows/determine"
 
 
 def _print_carry_in(values: Sequence[bool]) -> str:

@@ -25,12 +25,33 @@ _INLINED = 64
 """Statements above which a coefficient is evaluated ahead (long_coefficients.py) and not inlined:
 400 of them, inlined into each of 36 unrolled items, took NVRTC more than four minutes."""
 
-_LIFTING = """\
+_PAIRS = """
+struct Pairs {
+  unsigned v[(ITEMS + 1) / 2];
+  DEVICE T operator[](int r) const {
+    Stored item;
+    item.bits = v[r / 2] >> 16 * (r % 2);
+    return item;
+  }
+};
+// Items are put in their order.
+DEVICE inline void put(Pairs& pairs, int r, const Stored& item) {
+  unsigned& pair = pairs.v[r / 2];
+  pair = r % 2 ? pair | unsigned(item.bits) << 16 : unsigned(item.bits);
+}"""
+_LIFT = """\
   DEVICE Transfer::Map lift(const Items& items, int r) const {
     T step[Transfer::OPERANDS];
     operands(items, r, step);
     return Transfer::lift(step);
   }
+"""
+_UNLIFTED = f"""{_LIFT}
+  DEVICE Transfer::Map map(const Items& items, int r) const {{ return lift(items, r); }}
+  DEVICE void lift_items(Items& items) const {{}}"""
+_LIFTING = (
+    f"""{_LIFT}"""
+    + """\
   DEVICE Transfer::Map map(const Items& items, int r) const {
     if constexpr (!LIFTED) return lift(items, r);
     Transfer::Map map;
@@ -47,6 +68,7 @@ _LIFTING = """\
       }
     }
   }"""
+)
 
 
 @dataclass
@@ -136,16 +158,19 @@ def describe(chunk: Chunk, stored: np.dtype[Any] | None = None) -> Source:
     return source
 
 
-def print_source(source: Source, shifts: Sequence[int]) -> str:
+def print_source(source: Source, shifts: Sequence[int], in_pairs: bool = False) -> str:
     """Print ``struct Source``; needs ``T``, ``Stored``, ``Transfer``, ``ITEMS`` and ``REVERSE``.
 
-    `shifts` are those of streams that are copied in vectors, or empty.
+    `shifts` are those of streams that are copied in vectors, or empty. With `in_pairs` registers
+    hold two items of two bytes.
     """
     streams, varying = len(source.streams), source.varying
     functions, members = "".join(source.functions), " ".join(source.members)
+    items = f"Pairs v[{streams}]" if in_pairs else f"T v[{max(varying, 1)}][ITEMS]"
     return f"""
 constexpr int VARYING = {varying};
-struct Items {{ T v[{max(varying, 1)}][ITEMS]; long long step; }};
+{_PAIRS if in_pairs else ""}
+struct Items {{ {items}; long long step; }};
 {functions}
 struct Source {{
   static constexpr int STREAMS = {streams};
@@ -167,12 +192,12 @@ struct Source {{
   const Stored* stream[{max(streams, 1)}];
   {members}
   // Registers keep the lifted map where it needs no more of them than the operands.
-  static constexpr bool LIFTED = Transfer::WIDTH <= VARYING;
+  static constexpr bool LIFTED = {"false" if in_pairs else "Transfer::WIDTH <= VARYING"};
   DEVICE void operands(const Items& items, int r, T (&step)[Transfer::OPERANDS]) const {{
     const T own[] = {{{", ".join(source.steps)}}};
     for (int k = 0; k < Transfer::OPERANDS; ++k) step[k] = own[k];
   }}
-{_LIFTING}
+{_UNLIFTED if in_pairs else _LIFTING}
   // Computes the operands that are no streams, for ITEMS steps of the column (outer, inner) from
   // `step` on; a contiguous row continues in the next one.
   DEVICE void complete(Items& items, long long outer, long long step, long long inner,
