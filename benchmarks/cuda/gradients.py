@@ -5,9 +5,8 @@ floor of memory traffic. The floor reads each operand once and writes each resul
 pass, at the bandwidth of a device-to-device copy measured in the same run; the gradient of a
 recurrence has two passes. *fraction* is floor time over measured time: of the public call alone,
 and of each of 20 calls in a row. Peers run in the same run, if they are installed:
-accelerated-scan, torchaudio, torchlpc and philtorch inside torch, and jax under jit.
-
-The case "warp" compiles accelerated-scan's CUDA kernels first, which takes a minute.
+accelerated-scan, torchaudio, torchlpc and philtorch inside torch, and jax under jit. The faster one
+of accelerated-scan's kernels is that of Triton.
 
 usage: python -m benchmarks.cuda.gradients [CASE ...] [--out FILE]
 """
@@ -50,8 +49,8 @@ class Case:
         Draw arguments of float32 in memory of the GPU.
     words : (int, int)
         Words of the floor for each element of the result: forward, and backward.
-    candidates : callable, ``() -> iterator of (name, solve, clock)``
-        mgrec first. A peer raises ImportError when it is called, or when it is asked for.
+    candidates : tuple of (name, solve)
+        mgrec first. A peer raises ImportError when it is called.
     bound : float
         Largest difference, as ``BOUND``.
     """
@@ -86,12 +85,6 @@ def by_triton(s: Any, t: Any) -> Any:
     return scan(s[None], t[None])[0]
 
 
-def by_warps(s: Any, t: Any) -> Any:
-    from accelerated_scan.warp import scan
-
-    return scan(s[None], t[None])[0]
-
-
 def by_torchaudio(b: Any, a: Any, x: Any) -> Any:
     from torchaudio.functional import lfilter
 
@@ -118,34 +111,21 @@ def by_jax(dl: Any, d: Any, du: Any, b: Any) -> Any:
     return jax.lax.linalg.tridiagonal_solve(dl, d, du, b[..., None])[..., 0]
 
 
-ROWS = (2048, 32_768)
-SCANS = (("mgrec", mgrec.linear_recurrence), ("accelerated-scan, Triton", by_triton))
+ROWS, FEW_ROWS = (2048, 32_768), (64, 32_768)
+SCANS = (("mgrec", mgrec.linear_recurrence), ("accelerated-scan", by_triton))
+FILTERS = (
+    ("mgrec", signal.lfilter), ("torchaudio", by_torchaudio), ("torchlpc", by_torchlpc),
+    ("philtorch", by_philtorch),
+)  # fmt: skip
+SYSTEMS = (("mgrec", mgrec.solve_tridiagonal), ("jax", by_jax))
 CASES = [
-    Case("rows, float32", ROWS, (4, 4096), (3, 6), draw_recurrence, SCANS),
-    Case(
-        "rows, bfloat16", ROWS, (4, 4096), (3, 6), draw_recurrence, SCANS, torch.bfloat16, 1e-2
-    ),
-    Case(
-        "rows, float32, warp", ROWS, (4, 4096), (3, 6), draw_recurrence,
-        (("mgrec", mgrec.linear_recurrence), ("accelerated-scan, warp", by_warps)),
-    ),
-    Case(
-        "one row", (2**28,), (2**14,), (3, 6), draw_recurrence,
-        (("mgrec", mgrec.linear_recurrence),),
-    ),
-    Case(
-        "filter of order 2", (64, 2**20), (4, 4096), (2, 4), draw_filter,
-        (
-            ("mgrec", signal.lfilter), ("torchaudio", by_torchaudio),
-            ("torchlpc", by_torchlpc), ("philtorch", by_philtorch),
-        ),
-        bound=1e-4,  # sums over all samples
-    ),
-    Case(
-        "tridiagonal systems", (10_000, 1024), (50, 1024), (5, 9), draw_systems,
-        (("mgrec", mgrec.solve_tridiagonal), ("jax", by_jax)),
-    ),
-]  # fmt: skip
+    Case("rows, float32", ROWS, FEW_ROWS, (3, 6), draw_recurrence, SCANS),
+    Case("rows, bfloat16", ROWS, FEW_ROWS, (3, 6), draw_recurrence, SCANS, torch.bfloat16, 2e-2),
+    Case("one row", (2**28,), (2**22,), (3, 6), draw_recurrence, SCANS[:1]),
+    Case("tridiagonal systems", (10_000, 1024), (50, 1024), (5, 9), draw_systems, SYSTEMS),
+    # Sums over all samples.
+    Case("filter", (64, 2**20), (4, 2**14), (2, 4), draw_filter, FILTERS, bound=1e-4),
+]
 
 
 def differentiate(solve: Solve, tensors: Sequence[Any], grad: Any) -> Sequence[Any]:
@@ -161,7 +141,7 @@ def passes(solve: Solve, tensors: list[Any], grad: Any) -> tuple[Solve, Solve, C
     if solve is not by_jax:
         recorded = [tensor.clone().requires_grad_() for tensor in tensors]
         both = partial(differentiate, solve, recorded, grad)
-        return partial(solve, *tensors), both, device_clock
+        return partial(solve, *recorded), both, device_clock
     import jax
 
     *arrays, weights = (jax.dlpack.from_dlpack(x.contiguous()) for x in (*tensors, grad))
@@ -192,10 +172,10 @@ def difference(case: Case, solve: Solve) -> float:
     tensors = [tensor.to(case.dtype) for tensor in case.draw(case.small)]
     grad = torch.randn(case.small, device="cuda").to(case.dtype)
     gradients = passes(solve, tensors, grad)[1]()
-    wide = [tensor.double().cpu().requires_grad_() for tensor in tensors]
-    expected = differentiate(case.candidates[0][1], wide, grad.double().cpu())
+    wide = [tensor.double().requires_grad_() for tensor in tensors]
+    expected = differentiate(case.candidates[0][1], wide, grad.double())
     return max(
-        float((torch.from_dlpack(found).double().cpu() - wanted).abs().max() / wanted.abs().max())
+        float((torch.from_dlpack(found).double() - wanted).abs().max() / wanted.abs().max())
         for found, wanted in zip(gradients, expected, strict=True)
     )
 
