@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..core.arrays.chunk import canonical_shape, shape_of
 from ..core.arrays.interop import library_of
 from ..core.arrays.narrow import is_narrow
 from ..core.arrays.validation import as_axis, as_flag
-from ..core.backends import backend_of
+from ..core.backends import Backend, backend_of
 from ..solve.adjoint import (
     adjoint_function,
     along,
@@ -34,6 +35,7 @@ from ..solve.adjoint import (
     widened,
     with_axis,
 )
+from ..solve.prepared import PreparedCall, cache_entry
 from ..solve.rules import Rule, broadcast_shapes, common_dtype
 from . import functions
 
@@ -176,31 +178,95 @@ def _solve_uncopied(s: Any, grad: Any, axis: int, is_forward: bool) -> Any:
     The coefficients of all rows but one are s, shifted by one step in memory. The first one that a
     row then reads is that of another row, and multiplies a state of 0.
     """
-    shape = grad.shape
-    outer, steps, inner = canonical_shape(shape, axis)
-    s, grad, adjoint = (
-        array.reshape(outer, steps, inner) for array in (s, grad, np.empty_like(grad))
-    )
+    shape, layout = grad.shape, canonical_shape(grad.shape, axis)
+    outer, steps, inner = layout
+    s, grad, adjoint = (array.reshape(layout) for array in (s, grad, np.empty_like(grad)))
     size = (outer - 1) * steps * inner
+    calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
     if outer > 1:
         start = inner if is_forward else (steps - 1) * inner
         later = s.reshape(-1)[start : start + size].reshape(outer - 1, steps, inner)
         rows = slice(None, -1) if is_forward else slice(1, None)
-        functions.scan(
-            _FORGETFUL, later, grad[rows], initial=0.0, axis=1, reverse=is_forward,
-            out=adjoint[rows],
-        )  # fmt: skip
+        options = {"initial": 0.0, "axis": 1, "reverse": is_forward, "out": adjoint[rows]}
+        calls.append((functions.scan, (_FORGETFUL, later, grad[rows]), options))
     row, end = (-1, -1) if is_forward else (0, 0)
     kept, later_steps = slice(None, -1), slice(1, None)
     if not is_forward:
         kept, later_steps = later_steps, kept
     adjoint[row, end] = grad[row, end]
     if steps > 1:
-        functions.linear_recurrence(
-            s[row, later_steps], grad[row, kept], grad[row, end], axis=0, reverse=is_forward,
-            out=adjoint[row, kept],
-        )  # fmt: skip
+        operands = s[row, later_steps], grad[row, kept], grad[row, end]
+        options = {"axis": 0, "reverse": is_forward, "out": adjoint[row, kept]}
+        calls.append((functions.linear_recurrence, operands, options))
+    for function, operands, options in calls:
+        function(*operands, **options)
+    _remember(calls, (s, grad, adjoint), is_forward)
     return adjoint.reshape(shape)
+
+
+@lru_cache(maxsize=256)
+def _prepared_calls(
+    layout: tuple[int, int, int], dtype: np.dtype[Any], device: int, is_forward: bool
+) -> list[tuple[PreparedCall, list[tuple[int, Any]], int]]:
+    """Return the prepared calls that solve a recurrence without a copy; empty until one is solved.
+
+    Each comes with its arguments, pairs of the index of an array (s, gradient, adjoint) and the
+    offset from it in bytes, or of -1 and a number, and with the offset of its result.
+    """
+    return []
+
+
+def _remember(
+    calls: Sequence[tuple[Any, tuple[Any, ...], dict[str, Any]]], arrays: Sequence[Any],
+    is_forward: bool,
+) -> None:  # fmt: skip
+    """Cache the prepared calls for arrays of these shapes and dtypes."""
+    backend, (s, *_) = backend_of(arrays[0]), arrays
+    prepared = _prepared_calls(s.shape, s.dtype, backend.device_number(s), is_forward)
+    starts = [*map(backend.address, arrays)]
+    if prepared or any(start % 16 for start in starts):
+        return
+
+    def place_of(argument: Any) -> tuple[int, Any]:
+        if not hasattr(argument, "flags"):
+            return -1, argument
+        address = backend.address(argument)
+        base = next(k for k, start in enumerate(starts) if 0 <= address - start < s.nbytes)
+        return base, address - starts[base]
+
+    found = []
+    for function, operands, options in calls:
+        call = function.rule.read(operands, options)
+        solver = None if call is None else cache_entry(call.signature).prepared
+        if call is None or solver is None:
+            return
+        result = backend.address(options["out"]) - starts[2]
+        found.append((solver, [*map(place_of, call.arguments)], result))
+    prepared[:] = found
+
+
+def _differentiate_at(
+    backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], device: int,
+    addresses: Sequence[int], results: Sequence[int], options: dict[str, Any],
+) -> bool:  # fmt: skip
+    """Write the gradients of contiguous arrays of one shape; return False if no call is prepared.
+
+    An array that is no result has the address 0.
+    """
+    if len(addresses) != 3 or any(address % 16 for address in (*addresses, *results)):
+        return False
+    (grad, w, s), (of_s, adjoint, *_) = addresses, results
+    layout, reverse = canonical_shape(shape, as_axis(options["axis"], shape)), options["reverse"]
+    prepared = _prepared_calls(layout, dtype, device, not reverse)
+    multiply = backend.kernels("scans").multiply_by_states
+    if not prepared or multiply is None:
+        return False
+    starts = (s, grad, adjoint)
+    for solver, places, result in prepared:
+        arguments = [number if k < 0 else starts[k] + number for k, number in places]
+        solver.solve_at(arguments, (adjoint + result,))
+    multiply(layout, dtype, device, reverse, grad, adjoint, w, of_s)
+    return True
 
 
 def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -224,5 +290,6 @@ RULES = [
         unread=("t",),
         constants=("reset",),
         takes_bfloat16=True,
+        differentiate_at=_differentiate_at,
     ),
 ]

@@ -99,7 +99,7 @@ def public_function(
     del public.__wrapped__
     public.__signature__ = inspect.signature(build).replace(return_annotation="Any")
     public.__annotations__ = {**build.__annotations__, "return": "Any"}
-    public.build, public.labelled = build, labelled
+    public.build, public.labelled, public.rule = build, labelled, rule
     return recurrence
 
 

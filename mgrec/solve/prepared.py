@@ -72,10 +72,14 @@ class PreparedCall:
                 extents = [(arguments[k], arguments[k] + size) for k, size in self.sizes.items()]
                 result_extents = [(target, target + self.size) for target in targets]
                 check_memory(result_extents, extents, extents_overlap)
+        return self.to_return_value(results, self.solve_at(arguments, targets))
+
+    def solve_at(self, arguments: Sequence[Any], targets: Sequence[Any]) -> Any:
+        """Solve with arguments and results in the form of the solver; return its carry-out."""
         operands = [*self.operands]
         for position, number in self.positions:
             operands[position] = arguments[number]
-        return self.to_return_value(results, self.solve(operands, targets))
+        return self.solve(operands, targets)
 
 
 class CacheEntry:

@@ -54,6 +54,12 @@ class Rule:
         Arguments that are arrays without gradients, or None: masks, labels and coefficients.
     check : callable, ``(arguments) -> None``, optional
         Raises an error for arguments without gradients.
+    differentiate_at : callable, optional
+        ``(backend, shape, dtype, device, addresses, results, options) -> bool``: write the
+        gradients of all `arrays` if all are contiguous and have one shape and dtype. Addresses are
+        those of the gradient of the result, of the result, and of the arrays that are read;
+        results are 0 for gradients that are not wanted, but for arrays that are `unread`. Return
+        False if the kernels do not compute these gradients.
     """
 
     function: Callable[..., Any]
@@ -67,6 +73,7 @@ class Rule:
     takes_bfloat16: bool = False
     constants: tuple[str, ...] = ()
     check: Callable[[dict[str, Any]], None] | None = None
+    differentiate_at: Callable[..., bool] | None = None
 
     @cached_property
     def names(self) -> tuple[str, ...]:

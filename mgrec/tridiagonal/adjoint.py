@@ -10,7 +10,7 @@ import numpy as np
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.interop import library_of
 from ..core.arrays.validation import as_axis, as_flag, as_integer
-from ..core.backends import backend_of
+from ..core.backends import Backend, backend_of
 from ..solve.adjoint import (
     adjoint_function,
     along,
@@ -26,6 +26,8 @@ from ..solve.adjoint import (
 from ..solve.rules import Rule, broadcast_shapes, common_dtype
 from . import api
 from .arguments import insert_rhs_axis
+
+_DIAGONALS = ("dl", "d", "du")
 
 
 @adjoint_function
@@ -86,15 +88,15 @@ def solve_tridiagonal(
     operands = {name: as_operand(name, value) for name, value in arguments.items()}
     names, (grad, x) = selected(of, operands), as_result("x", grad, x)
     axis, is_periodic = as_axis(axis, x.shape), as_flag("periodic", periodic)
-    if axis == x.ndim - 1 and rhs_axis is None and not is_periodic:
-        gradients = _by_kernels(grad, x, [operands[name] for name in ("dl", "d", "du")])
-        if gradients is not None:
-            grad_b, *of_diagonals = gradients
-            grad_dl, grad_d, grad_du = (
-                gradient if name in names else None
-                for name, gradient in zip(("dl", "d", "du"), of_diagonals, strict=True)
-            )
-            return grad_dl, grad_d, grad_du, sum_to(grad_b, operands["b"]) if "b" in names else None
+    options = {"axis": axis, "rhs_axis": rhs_axis, "periodic": is_periodic}
+    results = _by_kernels([grad, x, *(operands[name] for name in _DIAGONALS)], options)
+    if results is not None:
+        *of_diagonals, of_b = (
+            result if name in names else None
+            for name, result in zip(arguments, results, strict=True)
+        )
+        of_dl, of_d, of_du = of_diagonals
+        return of_dl, of_d, of_du, None if of_b is None else sum_to(of_b, operands["b"])
     axis_of_diagonals, ndim = axis, x.ndim
     if rhs_axis is not None:
         rhs_axis, ndim = as_integer("rhs_axis", rhs_axis) % x.ndim, ndim - 1
@@ -125,12 +127,40 @@ def solve_tridiagonal(
     return of_diagonal("dl", -1), of_diagonal("d", 0), of_diagonal("du", 1), grad_b
 
 
-def _by_kernels(grad: Any, x: Any, diagonals: Sequence[Any]) -> Any:
-    """Return the gradients of b, dl, d and du by kernels; None if there are none for the arrays."""
-    if library_of(x) is not None or any(map(is_lazy, (grad, x, *diagonals))):
+def _by_kernels(arrays: Sequence[Any], options: dict[str, Any]) -> list[Any] | None:
+    """Return the gradients of dl, d, du and b by kernels; None if these do not compute them.
+
+    `arrays` are the gradient of x, x, and the diagonals.
+    """
+    x = arrays[1]
+    if library_of(x) is not None or any(map(is_lazy, arrays)) or backend_of(x).is_host:
         return None
-    differentiate = backend_of(x).kernels("tridiagonal").differentiate
-    return None if differentiate is None else differentiate(grad, x, diagonals)
+    backend, device = backend_of(x), backend_of(x).device_number(x)
+    for array in arrays:
+        is_like = type(array) is type(x) and array.shape == x.shape and array.dtype == x.dtype
+        is_there = is_like and backend.device_number(array) == device
+        if not (is_there and array.flags.c_contiguous):
+            return None
+    results = [np.empty_like(x) for _ in range(4)]
+    addresses, targets = ([*map(backend.address, some)] for some in (arrays, results))
+    with backend.device_of([x]):
+        is_solved = _differentiate_at(
+            backend, x.shape, x.dtype, device, addresses, targets, options
+        )
+    return results if is_solved else None
+
+
+def _differentiate_at(
+    backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], device: int,
+    addresses: Sequence[int], results: Sequence[int], options: dict[str, Any],
+) -> bool:  # fmt: skip
+    """Write the gradients of contiguous arrays of one shape; return False if kernels do not."""
+    is_along_rows = shape and options["axis"] in (-1, len(shape) - 1) and 0 not in shape
+    is_plain = options["rhs_axis"] is None and not options["periodic"] and dtype.char in "fd"
+    differentiate = backend.kernels("tridiagonal").differentiate
+    if not (is_along_rows and is_plain) or differentiate is None:
+        return False
+    return differentiate(shape, dtype, device, addresses, results)
 
 
 def _transposed(diagonal: Any, ndim: int, axis: int, step: int, is_periodic: bool) -> Any:
@@ -168,5 +198,6 @@ RULES = [
         {"axis": ("int", -1), "rhs_axis": ("int?", None), "periodic": ("bool", False)},
         _outlines,
         unread=("b",),
+        differentiate_at=_differentiate_at,
     )
 ]

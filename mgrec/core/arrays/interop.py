@@ -302,7 +302,8 @@ def _tensor_to_native(name: str, value: Any, is_written: bool) -> Any:
 def has_tangent(tensor: Any) -> bool:
     """Return whether torch differentiates a tensor in forward mode."""
     forward_ad = sys.modules["torch"].autograd.forward_ad
-    return forward_ad.unpack_dual(tensor).tangent is not None
+    is_on = getattr(forward_ad, "_current_level", 0) >= 0  # to unpack takes microseconds
+    return is_on and forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def _from_dlpack(name: str, value: Any) -> Any:

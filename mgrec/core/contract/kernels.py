@@ -145,9 +145,12 @@ class Kernels:
     precompute_ends : callable, optional, ``(algebra, chunk, rows) -> (() -> summary) or None``
         Of tridiagonal systems: launch the summaries of the first and of the last rows of a chunk of
         one outer row, as those of two outer rows. None if the device cannot.
-    differentiate : callable, optional, ``(grad, x, diagonals) -> gradients or None``
-        Of tridiagonal systems along the last axis: return the gradients of b, dl, d and du. None
-        for arrays that the kernels do not differentiate.
+    differentiate : callable, optional, ``(shape, dtype, device, addresses, results) -> bool``
+        Of real contiguous tridiagonal systems along the last axis: write the gradients, and return
+        whether that succeeded. Addresses are those of the gradient of x, of x, dl, d and du;
+        results those of the gradients of dl, d, du and b.
+    multiply_by_states : callable, optional
+        Of linear recurrences: write the gradients of the coefficients, from the adjoint.
     """
 
     determine: Callable[..., Any]
@@ -168,7 +171,8 @@ class Kernels:
     respond: Callable[..., None] | None = None
     multiply_lags: Callable[..., Any] | None = None
     precompute_ends: Callable[[Any, Chunk, int], Summarise | None] | None = None
-    differentiate: Callable[[Any, Any, Sequence[Any]], tuple[Any, ...] | None] | None = None
+    differentiate: Callable[..., bool] | None = None
+    multiply_by_states: Callable[..., None] | None = None
 
 
 def at_once(phase: Callable[..., Any]) -> Callable[..., Summarise]:

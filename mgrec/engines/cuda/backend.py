@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -105,6 +105,9 @@ class CudaBackend(Backend):
         """Make a stream of another library the current one."""
         import cupy
 
+        is_current = cupy.cuda.get_current_stream().ptr == address
+        if is_current and cupy.cuda.runtime.getDevice() == device:
+            return nullcontext()
         stack = ExitStack()
         stack.enter_context(cupy.cuda.Device(device))
         if cupy.cuda.get_current_stream().ptr != address:

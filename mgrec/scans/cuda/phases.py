@@ -16,6 +16,7 @@ from . import p_scheme
 from .determine import broadcast_state, prepare, states_of
 from .long_coefficients import determine_in_pieces, is_ahead
 from .precompute import precompute
+from .products import multiply_by_states
 from .speculation import speculate
 
 Arrays = tuple[Any, ...]
@@ -27,7 +28,7 @@ def kernels(method: str) -> Kernels:
         return Kernels(_by_p_scheme, precompute)
     return Kernels(
         _in_a_single_pass, precompute, prepare_solver=prepare_solver, speculate=speculate,
-        correct=partial(correct, _in_a_single_pass),
+        correct=partial(correct, _in_a_single_pass), multiply_by_states=multiply_by_states,
     )  # fmt: skip
 
 

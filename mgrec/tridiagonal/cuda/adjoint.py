@@ -21,11 +21,11 @@ constexpr int N = 16 / sizeof(T);
 struct alignas(16) Word {{ T v[N]; }};
 extern "C" __global__ void __launch_bounds__({threads}) products_kernel(
     const T* solution, const T* x, T* of_dl, T* of_d, T* of_du, long long count, long long steps) {{
-  const long long stride = gridDim.x * (long long)blockDim.x * N;
-  long long first = (blockIdx.x * (long long)blockDim.x + threadIdx.x) * N;
+  const long long stride = gridDim.x * (long long)blockDim.x * N, moved = stride % steps;
+  long long first = (blockIdx.x * (long long)blockDim.x + threadIdx.x) * N, place = first % steps;
   for (; first < count; first += stride) {{
     const bool is_whole = first + N <= count;
-    long long step = first % steps;
+    long long step = place;
     Word factor, below, middle, above;
     if (is_whole) factor = *reinterpret_cast<const Word*>(solution + first);
 #pragma unroll
@@ -37,51 +37,51 @@ extern "C" __global__ void __launch_bounds__({threads}) products_kernel(
       middle.v[r] = minus * x[k];
       above.v[r] = step < steps - 1 ? minus * x[k + 1] : T(0);
       if (++step == steps) step = 0;
-      if (!is_whole) of_dl[k] = below.v[r], of_d[k] = middle.v[r], of_du[k] = above.v[r];
+      if (is_whole) continue;
+      if (of_dl) of_dl[k] = below.v[r];
+      if (of_d) of_d[k] = middle.v[r];
+      if (of_du) of_du[k] = above.v[r];
     }}
+    place += moved;
+    if (place >= steps) place -= steps;
     if (!is_whole) break;
-    *reinterpret_cast<Word*>(of_dl + first) = below;
-    *reinterpret_cast<Word*>(of_d + first) = middle;
-    *reinterpret_cast<Word*>(of_du + first) = above;
+    if (of_dl) *reinterpret_cast<Word*>(of_dl + first) = below;
+    if (of_d) *reinterpret_cast<Word*>(of_d + first) = middle;
+    if (of_du) *reinterpret_cast<Word*>(of_du + first) = above;
   }}
 }}
 """
 
 
-def differentiate(grad: Any, x: Any, diagonals: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Return the gradients of b, dl, d and du of whole real systems along the last axis.
+def differentiate(
+    shape: tuple[int, ...], dtype: np.dtype[Any], device: int, addresses: Sequence[int],
+    results: Sequence[int],
+) -> bool:  # fmt: skip
+    """Write the gradients of real contiguous systems along the last axis.
 
-    None for other arrays, and if the transposed system needs pivoting or is not finite: nothing is
-    known of it then. Its diagonals below and above are du and dl, shifted by one entry in memory.
-    Windows ignore the entries that are those of another system, and do not read those outside.
+    `addresses` are those of the gradient of x, of x, dl, d and du, all of one shape and dtype on
+    the current device; `results` are those of the gradients of dl, d, du and b, or 0 for those of
+    diagonals that are not wanted. Return False if the
+    transposed system needs pivoting or is not finite: the results have no meaning then.
+
+    The diagonals below and above of the transposed system are du and dl, shifted by one entry in
+    memory. Windows ignore the entries that are those of another system, and do not read those
+    outside.
     """
-    import cupy
-
-    arrays = (grad, x, *diagonals)
-    shape, dtype, device = x.shape, x.dtype, cupy.cuda.runtime.getDevice()
-    for array in arrays:
-        if (
-            type(array) is not type(x) or array.shape != shape or array.dtype != dtype
-            or not array.flags.c_contiguous or array.data.device_id != device
-        ):  # fmt: skip
-            return None
-    if dtype.char not in "fd" or not x.size:
-        return None
     raise_if_capturing(*UNCAPTURED)
-    layout = prod(shape[:-1]), shape[-1], 1
+    grad, x, dl, d, du = addresses
+    *of_diagonals, of_b = results
+    steps, size = shape[-1], prod(shape)
+    layout = size // steps, steps, 1
     tries = tries_of(layout, dtype, (layout,) * 4, False, device)
-    results = tuple([cupy.empty(shape, dtype) for _ in range(4)])
-    of_b, *of_diagonals = [result.data.ptr for result in results]
-    dl, d, du = (diagonal.data.ptr for diagonal in diagonals)
-    operands = (du - dtype.itemsize, d, dl + dtype.itemsize, grad.data.ptr)
-    wait = start_windows(tries, operands, of_b)
+    wait = start_windows(tries, (du - dtype.itemsize, d, dl + dtype.itemsize, grad), of_b)
     try:
         # While the windows run: they seldom fail.
-        if tries:
-            _prepare(dtype, device)([of_b, x.data.ptr, *of_diagonals, x.size, shape[-1]])
+        if tries and any(of_diagonals):
+            _prepare(dtype, device)([of_b, x, *of_diagonals, size, steps])
     finally:
         is_solved = wait()
-    return results if is_solved else None
+    return is_solved
 
 
 @lru_cache(maxsize=16)

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_blocks_on_host import BlockCompiler
-from cuda_on_host import DeviceArray
+from cuda_on_host import DeviceArray, empty
 
 import mgrec
 from mgrec import adjoint
 from mgrec.core.backends import CPU
 from mgrec.engines.cuda import backend
+from mgrec.scans import adjoint as scans
 
 COMPILER = BlockCompiler
 pytestmark = pytest.mark.usefixtures("on_host")
@@ -51,6 +52,42 @@ def test_nothing_of_another_row_is_read(shape: Any, axis: int, reverse: bool) ->
     found = adjoint.linear_recurrence(*arrays, **options)[:2]
     for own, wanted in zip(found, expected, strict=True):
         np.testing.assert_allclose(np.array(own), wanted, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "axis", "dtype"),
+    [
+        ((3, 2001), 1, "f4"),
+        *(
+            pytest.param(*case, marks=pytest.mark.extended)
+            for case in [
+                ((5000,), 0, "f8"), ((2, 40, 3), 1, "f4"), ((1, 3), 1, "f8"), ((40, 2), 1, "f4"),
+                ((3, 2001), 1, "f2"),
+            ]
+        ),
+    ],
+)  # fmt: skip
+def test_prepared_calls_of_addresses(shape: Any, axis: int, dtype: str, reverse: bool) -> None:
+    """Gradients of tensors are computed so, after the first ones of their shape."""
+    scans._prepared_calls.cache_clear()
+    random = np.random.default_rng(7)
+    options = {"axis": axis, "reverse": reverse}
+    arrays, targets = [empty(shape, dtype) for _ in range(3)], [empty(shape, dtype) for _ in "st"]
+    addresses, results = ([x.data.ptr for x in some] for some in (arrays, targets))
+    if any(address % 16 for address in (*addresses, *results)):
+        pytest.skip("memory of NumPy is not aligned")
+    given = backend.BACKEND, shape, np.dtype(dtype), 0, addresses, results, options
+    assert not scans._differentiate_at(*given)
+    for _ in range(2):
+        for array in arrays:
+            array[...] = random.uniform(-1, 1, shape)
+        grad, w, s = arrays
+        expected = adjoint.linear_recurrence(grad, w, s, w, **options)[:2]
+        assert scans._differentiate_at(*given)
+        for own, wanted in zip(targets, expected, strict=True):
+            np.testing.assert_array_equal(np.array(own), np.array(wanted))
+    scans._prepared_calls.cache_clear()
 
 
 def test_products_of_coefficients_overflow() -> None:
