@@ -79,7 +79,7 @@ def call(operator: Operator | Redirect, operands: Sequence[Any], options: dict[s
     arguments = rule.bind({**dict(named), **options}, _CONTEXT)
     tensors = [x for x in map(arguments.get, rule.names) if isinstance(x, torch.Tensor)]
     dtypes = [tensor.dtype for tensor in tensors if tensor.ndim] or [tensors[0].dtype]
-    dtype = reduce(torch.promote_types, dtypes)
+    dtype = dtypes[0] if len({*dtypes}) == 1 else reduce(torch.promote_types, dtypes)
     wide = torch.float32 if tensors[0].dtype == torch.bfloat16 else tensors[0].dtype
     is_cast = not (rule.takes_bfloat16 and _HAS_BFLOAT16)
     for key in rule.names:
@@ -160,7 +160,7 @@ def _define(rule: Rule) -> Pair:
 
     def save(ctx: Any, inputs: Any, output: Any) -> None:
         kept = [
-            x.new_empty(()).expand(x.shape) if key in rule.unread else x
+            _placeholder(x, output[0]) if key in rule.unread else x
             for key, x in zip(rule.inputs, inputs, strict=False)
         ]
         ctx.save_for_backward(output[0], *kept)
@@ -179,6 +179,12 @@ def _define(rule: Rule) -> Pair:
         partial(differentiate, backward_pass.traced), partial(differentiate, backward_pass.eager)
     )
     return _pair(name, f"({parameters}) -> Tensor[]", solve, outline, save, differentiated)
+
+
+def _placeholder(tensor: Any, kept: Any) -> Any:
+    """Return a tensor of the same shape and dtype, without memory of its own."""
+    has_its_form = tensor.shape == kept.shape and tensor.dtype == kept.dtype
+    return kept if has_its_form else tensor.new_empty(()).expand(tensor.shape)
 
 
 def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]) -> Pair:
@@ -343,7 +349,8 @@ def _solve_by_address(rule: Rule, keys: Sequence[str], values: Sequence[Any]) ->
     call, shape, dtype = entry
     if call is None:
         return None
-    result = torch.empty(shape, dtype=dtype, device=like.device)
+    has_its_form = like.shape == shape and like.dtype == dtype
+    result = torch.empty_like(like) if has_its_form else like.new_empty(shape, dtype=dtype)
     with _on_stream_of(result):
         try:
             call.solve_at(addresses, (result.data_ptr(),))
