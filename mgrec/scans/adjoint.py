@@ -227,22 +227,22 @@ def _remember(
     if prepared or any(start % 16 for start in starts):
         return
 
-    def place_of(argument: Any) -> tuple[int, Any]:
+    def offset_of(argument: Any) -> tuple[int, Any]:
         if not hasattr(argument, "flags"):
             return -1, argument
         address = backend.address(argument)
         base = next(k for k, start in enumerate(starts) if 0 <= address - start < s.nbytes)
         return base, address - starts[base]
 
-    found = []
+    solvers = []
     for function, operands, options in calls:
         call = function.rule.read(operands, options)
         solver = None if call is None else cache_entry(call.signature).prepared
         if call is None or solver is None:
             return
         result = backend.address(options["out"]) - starts[2]
-        found.append((solver, [*map(place_of, call.arguments)], result))
-    prepared[:] = found
+        solvers.append((solver, [*map(offset_of, call.arguments)], result))
+    prepared[:] = solvers
 
 
 def _differentiate_at(
@@ -262,8 +262,8 @@ def _differentiate_at(
     if not prepared or multiply is None:
         return False
     starts = (s, grad, adjoint)
-    for solver, places, result in prepared:
-        arguments = [number if k < 0 else starts[k] + number for k, number in places]
+    for solver, offsets, result in prepared:
+        arguments = [number if k < 0 else starts[k] + number for k, number in offsets]
         solver.solve_at(arguments, (adjoint + result,))
     multiply(layout, dtype, device, reverse, grad, adjoint, w, of_s)
     return True

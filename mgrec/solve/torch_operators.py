@@ -283,11 +283,11 @@ def _pair(
         def backward(ctx: Any, *grads: Any) -> Any:
             return differentiate.eager(ctx, grads)
 
-    def run(*values: Any) -> Any:
+    def call_function(*values: Any) -> Any:
         # Without a graph of the backward pass: recording one would take 60 us.
         return Function.apply(*values) if torch.is_grad_enabled() else solve(*values)
 
-    return Pair(operator, run)
+    return Pair(operator, call_function)
 
 
 def _solve_native(
@@ -343,10 +343,10 @@ def _solve_by_address(rule: Rule, keys: Sequence[str], values: Sequence[Any]) ->
             signature += (value.shape, value.dtype, addresses[-1] & 15)
         else:
             signature += (type(value), repr(value))
-    entry = _prepared_call(tuple(signature))
-    if not entry:
-        return _prepare_call(rule, keys, values, entry)
-    call, shape, dtype = entry
+    cached = _prepared_call(tuple(signature))
+    if not cached:
+        return _prepare_call(rule, keys, values, cached)
+    call, shape, dtype = cached
     if call is None:
         return None
     has_its_form = like.shape == shape and like.dtype == dtype
@@ -369,9 +369,9 @@ def _prepared_call(signature: tuple[Any, ...]) -> list[Any]:
 
 
 def _prepare_call(
-    rule: Rule, keys: Sequence[str], values: Sequence[Any], entry: list[Any]
+    rule: Rule, keys: Sequence[str], values: Sequence[Any], cached: list[Any]
 ) -> list[Any]:
-    """Solve, and let `entry` have the prepared call of CuPy arrays, or None."""
+    """Solve, and let `cached` have the prepared call of CuPy arrays, or None."""
     prepared: list[Any] = []
     reader = getattr(rule.function, "rule", None)
 
@@ -387,7 +387,7 @@ def _prepare_call(
 
     results = _solve_native(keys, values, solve)
     (call,) = prepared
-    entry[:] = call if len(results) == 1 else None, results[0].shape, results[0].dtype
+    cached[:] = call if len(results) == 1 else None, results[0].shape, results[0].dtype
     return results
 
 
@@ -400,20 +400,20 @@ def _differentiate_by_address(
         return None
     arrays = dict(zip(rule.names, others, strict=False))
     shape, dtype, device = result.shape, result.dtype, result.get_device()
-    given = [name for name in rule.names if arrays[name] is not None]
-    for x in (grad, *(arrays[name] for name in given)):
+    present = [name for name in rule.names if arrays[name] is not None]
+    for x in (grad, *(arrays[name] for name in present)):
         if x.shape != shape or x.dtype != dtype or x.get_device() != device:
             return None
-    read = [grad, result, *(arrays[name] for name in given if name not in rule.unread)]
+    read = [grad, result, *(arrays[name] for name in present if name not in rule.unread)]
     is_plain = all(x.is_contiguous() and not x.is_neg() for x in read)
     if not is_plain or any(x is not None for x in others[len(arrays) : len(rule.inputs)]):
         return None
     # The gradient of an array that is not read is the adjoint, which is solved first.
     gradients = {
         name: torch.empty_like(result)
-        for name in given if name in values[-1] or name in rule.unread
+        for name in present if name in values[-1] or name in rule.unread
     }  # fmt: skip
-    addresses = [gradients[name].data_ptr() if name in gradients else 0 for name in given]
+    addresses = [gradients[name].data_ptr() if name in gradients else 0 for name in present]
     with _on_stream_of(result):
         is_solved = rule.differentiate_at(
             _backend(), tuple(shape), _numpy_dtype(dtype), device, [x.data_ptr() for x in read],
