@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 import mgrec
@@ -92,6 +93,8 @@ def by_torchaudio(b: Any, a: Any, x: Any) -> Any:
 
 
 def by_torchlpc(b: Any, a: Any, x: Any) -> Any:
+    # numba-cuda 0.30 uses names that NumPy 2.5 removed.
+    vars(np).setdefault("row_stack", np.vstack)
     from torchlpc import sample_wise_lpc
 
     padded = torch.nn.functional.pad(x, (len(b) - 1, 0))[:, None]
@@ -188,7 +191,7 @@ def measure(case: Case, bandwidth: float) -> Iterator[Row]:
     for name, solve in case.candidates:
         try:
             distance = difference(case, solve)
-        except (ImportError, OSError, RuntimeError) as error:
+        except (AttributeError, ImportError, OSError, RuntimeError) as error:
             print(f"{name}: {error}"[:300], file=sys.stderr)
             continue
         *calls, clock = passes(solve, tensors, grad)

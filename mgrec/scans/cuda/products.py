@@ -10,11 +10,10 @@ import numpy as np
 
 from ...core.arrays.narrow import is_narrow
 from ...engines.cuda.compilation import kernel_text
-from ...engines.cuda.device import MULTIPROCESSORS
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ...engines.cuda.tracing.cpp import ctype, print_definitions
 
-_THREADS, _BLOCKS = 256, 16 * MULTIPROCESSORS
+_THREADS = 256
 _KERNEL = """
 typedef {stored} Stored;
 typedef {number} T;
@@ -26,30 +25,30 @@ extern "C" __global__ void __launch_bounds__(THREADS) products_kernel(
   // Elements of a row without a state before them, and those that the recurrence begins with.
   const long long row = steps * inners, bare = reverse ? row - inners : 0;
   const long long begin = reverse ? 0 : count - inners, shift = reverse ? inners : -inners;
-  const long long stride = gridDim.x * (long long)blockDim.x * N, moved = stride % row;
-  long long first = (blockIdx.x * (long long)blockDim.x + threadIdx.x) * N;
-  long long place = first % row;  // in its row
-  for (; first < count; first += stride) {{
-    const bool is_whole = first + N <= count;
-    long long next = place;
-    Word factor, product;
-    if (is_whole) factor = *reinterpret_cast<const Word*>(adjoint + first);
+  const long long first = (blockIdx.x * (long long)THREADS + threadIdx.x) * N;
+  if (first >= count) return;
+  const int length = count - first < N ? int(count - first) : N;
+  Word factor = {{}}, product;
+  if (length == N) factor = *reinterpret_cast<const Word*>(adjoint + first);
+  else
+    for (int r = 0; r < length; ++r) factor.v[r] = adjoint[first + r];
+  if (first + N > begin && first < begin + inners)
+    for (int r = 0; r < length; ++r)
+      if (first + r >= begin && first + r < begin + inners)
+        adjoint[first + r] = factor.v[r] = grad[first + r];
+  if (!of_s) return;
+  // The place in its row: a division of 64 bits would take as long as the loads.
+  long long place = first;
+  if (row < count) place = count >> 32 ? first % row : unsigned(first) % unsigned(row);
 #pragma unroll
-    for (int r = 0; r < N; ++r) {{
-      const long long k = first + r;
-      if (k >= count) break;
-      Stored value = is_whole ? factor.v[r] : adjoint[k];
-      if (k >= begin && k < begin + inners) adjoint[k] = value = grad[k];
-      if (!of_s) continue;
-      const bool is_bare = next >= bare && next < bare + inners;
-      product.v[r] = is_bare ? Stored(T(0)) : Stored(T(value) * T(w[k + shift]));
-      if (++next == row) next = 0;
-      if (!is_whole) of_s[k] = product.v[r];
-    }}
-    if (is_whole && of_s) *reinterpret_cast<Word*>(of_s + first) = product;
-    place += moved;
-    if (place >= row) place -= row;
+  for (int r = 0; r < N; ++r) {{
+    const bool is_bare = (place >= bare && place < bare + inners) || r >= length;
+    product.v[r] = is_bare ? Stored(T(0)) : Stored(T(factor.v[r]) * T(w[first + r + shift]));
+    if (++place == row) place = 0;
   }}
+  if (length == N) *reinterpret_cast<Word*>(of_s + first) = product;
+  else
+    for (int r = 0; r < length; ++r) of_s[first + r] = product.v[r];
 }}
 """
 
@@ -65,16 +64,17 @@ def multiply_by_states(
     step of w (at the first one with `reverse`); the kernel copies it to the adjoint of the last
     row (of the first one).
     """
-    launch = _prepare(dtype, device)
+    blocks = -(-prod(shape) * dtype.itemsize // (16 * _THREADS))
+    launch = _prepare(dtype, device, blocks)
     launch([grad, adjoint, w, of_s, prod(shape), shape[1], shape[2], int(reverse)])
 
 
-@lru_cache(maxsize=16)
-def _prepare(dtype: np.dtype[Any], device: int) -> LaunchByAddress:
-    return LaunchByAddress(PreparedLaunches(describe(dtype)))
+@lru_cache(maxsize=256)
+def _prepare(dtype: np.dtype[Any], device: int, blocks: int) -> LaunchByAddress:
+    return LaunchByAddress(PreparedLaunches(describe(dtype, blocks)))
 
 
-def describe(dtype: np.dtype[Any]) -> Launch:
+def describe(dtype: np.dtype[Any], blocks: int = 1) -> Launch:
     """Return the launch for arrays of a dtype."""
     headers = kernel_text("engines/cuda/scalar/numeric", "engines/cuda/scalar/half")
     number = np.dtype(np.float32) if is_narrow(dtype) else dtype
@@ -82,4 +82,4 @@ def describe(dtype: np.dtype[Any]) -> Launch:
     text += _KERNEL.format(stored=ctype(dtype), number=ctype(number))
     word = np.dtype(np.int64)
     arguments = (*map(Slot, range(4)), *(Slot(k, (), word, None) for k in range(4, 8)))
-    return Launch(text, "products_kernel", _BLOCKS, _THREADS, arguments)
+    return Launch(text, "products_kernel", blocks, _THREADS, arguments)

@@ -9,46 +9,48 @@ from typing import Any
 
 import numpy as np
 
-from ...engines.cuda.device import MULTIPROCESSORS, raise_if_capturing
+from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.device import raise_if_capturing
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
-from ...engines.cuda.tracing.cpp import ctype
+from ...engines.cuda.tracing.cpp import ctype, print_definitions
 from .window import UNCAPTURED, start_windows, tries_of
 
-_THREADS, _BLOCKS = 256, 16 * MULTIPROCESSORS
+_THREADS = 256
 _KERNEL = """
 typedef {number} T;
 constexpr int N = 16 / sizeof(T);
 struct alignas(16) Word {{ T v[N]; }};
-extern "C" __global__ void __launch_bounds__({threads}) products_kernel(
+DEVICE inline void store(T* to, const Word& word, int length) {{
+  if (!to) return;
+  if (length == N) *reinterpret_cast<Word*>(to) = word;
+  else
+    for (int r = 0; r < length; ++r) to[r] = word.v[r];
+}}
+extern "C" __global__ void __launch_bounds__(THREADS) products_kernel(
     const T* solution, const T* x, T* of_dl, T* of_d, T* of_du, long long count, long long steps) {{
-  const long long stride = gridDim.x * (long long)blockDim.x * N, moved = stride % steps;
-  long long first = (blockIdx.x * (long long)blockDim.x + threadIdx.x) * N, place = first % steps;
-  for (; first < count; first += stride) {{
-    const bool is_whole = first + N <= count;
-    long long step = place;
-    Word factor, below, middle, above;
-    if (is_whole) factor = *reinterpret_cast<const Word*>(solution + first);
+  const long long first = (blockIdx.x * (long long)THREADS + threadIdx.x) * N;
+  if (first >= count) return;
+  const int length = count - first < N ? int(count - first) : N;
+  Word factor = {{}}, below, middle, above;
+  if (length == N) factor = *reinterpret_cast<const Word*>(solution + first);
+  else
+    for (int r = 0; r < length; ++r) factor.v[r] = solution[first + r];
+  // A division of 64 bits would take as long as the loads.
+  long long step = first;
+  if (steps < count) step = count >> 32 ? first % steps : unsigned(first) % unsigned(steps);
 #pragma unroll
-    for (int r = 0; r < N; ++r) {{
-      const long long k = first + r;
-      if (k >= count) break;
-      const T minus = -(is_whole ? factor.v[r] : solution[k]);
-      below.v[r] = step > 0 ? minus * x[k - 1] : T(0);
-      middle.v[r] = minus * x[k];
-      above.v[r] = step < steps - 1 ? minus * x[k + 1] : T(0);
-      if (++step == steps) step = 0;
-      if (is_whole) continue;
-      if (of_dl) of_dl[k] = below.v[r];
-      if (of_d) of_d[k] = middle.v[r];
-      if (of_du) of_du[k] = above.v[r];
-    }}
-    place += moved;
-    if (place >= steps) place -= steps;
-    if (!is_whole) break;
-    if (of_dl) *reinterpret_cast<Word*>(of_dl + first) = below;
-    if (of_d) *reinterpret_cast<Word*>(of_d + first) = middle;
-    if (of_du) *reinterpret_cast<Word*>(of_du + first) = above;
+  for (int r = 0; r < N; ++r) {{
+    const long long k = first + r;
+    const bool is_there = r < length, has_before = step > 0, has_after = step < steps - 1;
+    const T minus = -factor.v[r];
+    below.v[r] = is_there && has_before ? minus * x[k - 1] : T(0);
+    middle.v[r] = is_there ? minus * x[k] : T(0);
+    above.v[r] = is_there && has_after ? minus * x[k + 1] : T(0);
+    if (++step == steps) step = 0;
   }}
+  store(of_dl ? of_dl + first : of_dl, below, length);
+  store(of_d ? of_d + first : of_d, middle, length);
+  store(of_du ? of_du + first : of_du, above, length);
 }}
 """
 
@@ -78,16 +80,18 @@ def differentiate(
     try:
         # While the windows run: they seldom fail.
         if tries and any(of_diagonals):
-            _prepare(dtype, device)([of_b, x, *of_diagonals, size, steps])
+            blocks = -(-size * dtype.itemsize // (16 * _THREADS))
+            _prepare(dtype, device, blocks)([of_b, x, *of_diagonals, size, steps])
     finally:
         is_solved = wait()
     return is_solved
 
 
-@lru_cache(maxsize=16)
-def _prepare(dtype: np.dtype[Any], device: int) -> LaunchByAddress:
+@lru_cache(maxsize=256)
+def _prepare(dtype: np.dtype[Any], device: int, blocks: int) -> LaunchByAddress:
     number = np.dtype(np.int64)
     arguments = (*map(Slot, range(5)), *(Slot(k, (), number, None) for k in (5, 6)))
-    text = _KERNEL.format(number=ctype(dtype), threads=_THREADS)
-    launch = Launch(text, "products_kernel", _BLOCKS, _THREADS, arguments)
+    text = print_definitions(kernel_text("engines/cuda/scalar/numeric"), {"THREADS": _THREADS})
+    text += _KERNEL.format(number=ctype(dtype))
+    launch = Launch(text, "products_kernel", blocks, _THREADS, arguments)
     return LaunchByAddress(PreparedLaunches(launch))
