@@ -54,7 +54,7 @@ def test_nothing_of_another_row_is_read(shape: Any, axis: int, reverse: bool) ->
         np.testing.assert_allclose(np.array(own), wanted, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
 @pytest.mark.parametrize(
     ("shape", "axis", "dtype"),
     [
