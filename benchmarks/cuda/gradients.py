@@ -97,6 +97,7 @@ def by_torchlpc(b: Any, a: Any, x: Any) -> Any:
     vars(np).setdefault("row_stack", np.vstack)
     from torchlpc import sample_wise_lpc
 
+    b, a = b / a[0], a / a[0]
     padded = torch.nn.functional.pad(x, (len(b) - 1, 0))[:, None]
     moving = torch.nn.functional.conv1d(padded, b.flip(0)[None, None])[:, 0]
     return sample_wise_lpc(moving, a[1:].expand(*x.shape, len(a) - 1))
