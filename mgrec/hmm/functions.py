@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.elements import part_of_numbers
+from ..core.arrays.elements import Part, part_of_numbers
 from ..core.contract.problem import Composed
-from ..solve import public_function, refuse_labelled, solve
+from ..solve import public_function, refuse_labelled, solve, solve_parts
 from .arguments import (
     Model,
     backward_problem,
@@ -69,7 +69,8 @@ def log_likelihood(
     def solve_passes() -> Any:
         if model.is_in_gpu_memory:
             return passes.forward_backward(model, has_posteriors=False).log_prob
-        return _log_prob(model, solve(forward_problem(model)))
+        (log_prob,) = solve_parts(forward_problem(model), _log_prob(model))
+        return log_prob
 
     return Composed("log_likelihood", solve_passes)
 
@@ -159,8 +160,8 @@ def forward_backward(
     def solve_passes() -> ForwardBackward:
         if model.is_in_gpu_memory:
             return passes.forward_backward(model)
-        filtered = solve(forward_problem(model))
-        return ForwardBackward(_log_prob(model, filtered), solve(backward_problem(model, filtered)))
+        log_prob, filtered = solve_parts(forward_problem(model), _log_prob(model), Part())
+        return ForwardBackward(log_prob, solve(backward_problem(model, filtered)))
 
     return Composed("forward_backward", solve_passes)
 
@@ -283,11 +284,12 @@ def sample(
     def solve_passes() -> Any:
         if model.is_in_gpu_memory:
             return passes.sample(model)
-        return part_of_numbers(solve(draw_problem(model)), ())
+        (states,) = solve_parts(draw_problem(model), Part(()))
+        return states
 
     return Composed("sample", solve_passes)
 
 
-def _log_prob(model: Model, filtered: Any) -> Any:
-    """Return the log-likelihood of each row, from the result of the pass "forward"."""
-    return part_of_numbers(filtered, (), model.count).sum(axis=model.axis)
+def _log_prob(model: Model) -> Part:
+    """Return the part of the numbers of the pass "forward" whose sum is the log-likelihood."""
+    return Part((), model.count, sum_axis=model.axis)

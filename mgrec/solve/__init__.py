@@ -8,6 +8,7 @@ from functools import partial, update_wrapper
 from typing import Any, ParamSpec
 
 from ..core.arrays.array_types import is_lazy
+from ..core.arrays.elements import Part
 from ..core.arrays.interop import NonNativeArray
 from ..core.contract.kernels import CacheMiss
 from ..core.contract.problem import Composed, Problem
@@ -26,6 +27,7 @@ __all__ = [
     "solve",
     "solve_labelled",
     "solve_pair",
+    "solve_parts",
     "solve_with_factors",
     "with_interop",
 ]
@@ -45,6 +47,16 @@ def solve(problem: Problem | Composed, call: Call | None = None) -> Any:
     from ..distributed.graph import build
 
     return problem.to_return_value(*build.solve(problem))
+
+
+def solve_parts(problem: Problem, *parts: Part) -> list[Any]:
+    """Solve a problem, and return parts of its result."""
+    if not problem.is_lazy:
+        result = local.solve(problem)
+        return [part.of(result) for part in parts]
+    from ..distributed.graph import build
+
+    return build.solve_parts(problem, parts)
 
 
 def aligned_operands(problem: Problem) -> list[Any]:

@@ -57,8 +57,10 @@ def plan(
         states `zf` of a filter are a NumPy array, which the next solve takes as `zi`. The score and
         the ends of an alignment are numbers. The method ``submit`` queues a solve and returns at
         once; ``map`` solves for many operands. In a plan of several recurrences ``submit`` waits
-        for the operations of Dask, and the last recurrence must give the results. Call ``close()``
-        at the end, or use the plan in a ``with`` statement.
+        for the operations of Dask, and recurrences must give the results. The log-likelihoods of
+        :mod:`mgrec.hmm` and :mod:`mgrec.statespace` are added up from those of chunks when they are
+        used, and keep the other results of their call in memory. Call ``close()`` at the end, or
+        use the plan in a ``with`` statement.
 
     Raises
     ------

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..core.arrays.array_types import cast
-from ..core.arrays.elements import part_of_numbers
+import numpy as np
+
+from ..core.arrays.elements import Part
 from ..core.contract.problem import Composed
-from ..solve import public_function, refuse_labelled, solve
-from .arguments import check_model, filter_problem, smooth_problem
+from ..solve import public_function, refuse_labelled, solve_parts
+from .arguments import Model, check_model, filter_problem, smooth_problem
 from .cuda import passes
 from .results import KalmanFilter, KalmanSmoother
 
@@ -129,11 +130,11 @@ def kalman_filter(
     def solve_passes() -> KalmanFilter:
         if model.is_in_gpu_memory:
             return passes.kalman_filter(model)
-        numbers, n = solve(filter_problem(model, "filter")), model.n
-        llf_obs = part_of_numbers(numbers, ())
-        predicted, filtered = _states(numbers, n, 1), _states(numbers, n, 1 + n + n * n)
-        narrow = [cast(array, model.dtype) for array in (llf_obs, *filtered, *predicted)]
-        return KalmanFilter(llf_obs.sum(axis=model.axis), *narrow)
+        n, dtype = model.n, model.dtype
+        predicted, filtered = _states(n, 1, dtype), _states(n, 1 + n + n * n, dtype)
+        llf_obs = Part((), dtype=dtype)
+        parts = _llf(model), llf_obs, *filtered, *predicted
+        return KalmanFilter(*solve_parts(filter_problem(model, "filter"), *parts))
 
     return Composed("kalman_filter", solve_passes)
 
@@ -205,11 +206,9 @@ obs_intercept, state_intercept, axis, reset, memory, square_root
     def solve_passes() -> KalmanSmoother:
         if model.is_in_gpu_memory:
             return passes.kalman_smoother(model)
-        filtered = solve(filter_problem(model, "roots" if model.square_root else "filter"))
-        smoothed = solve(smooth_problem(model, filtered))
-        return KalmanSmoother(
-            part_of_numbers(filtered, ()).sum(axis=model.axis), *_states(smoothed, model.n)
-        )
+        problem = filter_problem(model, "roots" if model.square_root else "filter")
+        llf, filtered = solve_parts(problem, _llf(model), Part())
+        return KalmanSmoother(llf, *solve_parts(smooth_problem(model, filtered), *_states(model.n)))
 
     return Composed("kalman_smoother", solve_passes)
 
@@ -279,11 +278,17 @@ obs_intercept, state_intercept, axis, reset, memory, square_root
     def solve_passes() -> Any:
         if model.is_in_gpu_memory:
             return passes.log_likelihood(model)
-        return part_of_numbers(solve(filter_problem(model, "llf")), ()).sum(axis=model.axis)
+        (llf,) = solve_parts(filter_problem(model, "llf"), _llf(model))
+        return llf
 
     return Composed("log_likelihood", solve_passes)
 
 
-def _states(numbers: Any, n: int, start: int = 0) -> tuple[Any, Any]:
+def _llf(model: Model) -> Part:
+    """Return the part of the filter's numbers whose sum is the log-likelihood."""
+    return Part((), sum_axis=model.axis)
+
+
+def _states(n: int, start: int = 0, dtype: np.dtype[Any] | None = None) -> tuple[Part, Part]:
     """Return means and covariances that begin at a place among the numbers of a step."""
-    return part_of_numbers(numbers, (n,), start), part_of_numbers(numbers, (n, n), start + n)
+    return Part((n,), start, dtype), Part((n, n), start + n, dtype)

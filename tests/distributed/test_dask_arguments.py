@@ -46,7 +46,7 @@ WRONG_TYPES = {
     ),
     "queued solves of several recurrences": (
         lambda: mgrec.plan(lambda x: 2 * ewm(x, span=3.0), LAZY).submit(),
-        "submit needs a function whose results are those of its last recurrence",
+        "submit needs a function whose results are those of its recurrences",
     ),
     "plan with a lazy zi": (
         lambda: mgrec.plan(lfilter, [1.0], [1.0, -0.5], LAZY, zi=LAZY[:1]),

@@ -105,6 +105,13 @@ def test_nothing_is_left_but_the_results_and_operands_that_were_persisted():
             np.testing.assert_array_equal(w[:3].compute(), [1, 1.5, 1.75])
 
 
+ONE = np.ones((1, 1))
+LEVEL = {
+    "design": ONE, "obs_cov": ONE, "transition": ONE, "state_cov": 0.5 * ONE,
+    "initial_state": np.zeros(1), "initial_state_cov": 10 * ONE,
+}  # fmt: skip
+
+
 def smooth(x, *, rate):
     forward = mgrec.linear_recurrence(rate, x)
     return 2 * mgrec.linear_recurrence(rate, forward + 1, reverse=True)
@@ -119,10 +126,26 @@ COMPOSED = {
     "scores of a hidden Markov model": (
         lambda x: mgrec.hmm.viterbi([0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], x.reshape(16, 2)), {},
     ),
+    "posteriors": (
+        lambda x: mgrec.hmm.forward_backward(
+            [0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], x.reshape(16, 2)
+        ),
+        {},
+    ),
+    "filtered states": (lambda x: mgrec.statespace.kalman_filter(x[:, None], **LEVEL), {}),
+    "smoothed states of rows": (
+        lambda x: mgrec.statespace.kalman_smoother(x.reshape(2, 16)[..., None], **LEVEL), {},
+    ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COMPOSED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.extended if name == "smoothed states of rows" else ())
+        for name in COMPOSED
+    ],
+)
 def test_a_function_may_solve_several_recurrences(client, name):
     function, options = COMPOSED[name]
     arrays = [da.from_array(np.random.default_rng(k).random(32), chunks=8) for k in range(2)]
@@ -136,6 +159,31 @@ def test_a_function_may_solve_several_recurrences(client, name):
         wanted = dask.compute(function(arrays[k], **options))[0]
         for one, other in zip(as_tuple(result), as_tuple(wanted), strict=True):
             np.testing.assert_array_equal(one.compute(), other)
+
+
+def test_solves_of_filters_of_states_are_queued(client):
+    """Their results are parts of those of a recurrence, and a sum over its chunks."""
+    x = da.from_array(np.random.default_rng(0).random((32, 1)), chunks=(8, 1)).persist()
+    wanted = mgrec.statespace.kalman_filter(x, **LEVEL)
+    with mgrec.plan(mgrec.statespace.kalman_filter, x, **LEVEL) as plan:
+        queued = [plan.submit() for _ in range(3)]
+        for result in queued:
+            assert result.filtered_state_cov.chunks == ((8, 8, 8, 8), (1,), (1,))
+            for one, other in zip(result, wanted, strict=True):
+                assert one.dtype == other.dtype
+                np.testing.assert_array_equal(one.compute(), other.compute())
+
+
+def test_a_sum_of_a_plan_is_an_operand(client):
+    """Workers have the results of its solve, but not the sum."""
+    x = da.from_array(np.random.default_rng(0).random((1, 8, 1)), chunks=-1).persist()
+    with mgrec.plan(mgrec.statespace.kalman_filter, x, **LEVEL) as plan:
+        first, later = plan(), plan()
+        operands = first.llf, first.filtered_state
+        with mgrec.plan(mgrec.linear_recurrence, *operands, axis=1) as of_results:
+            found = of_results(later.llf, later.filtered_state).compute()
+        wanted = mgrec.linear_recurrence(*operands, axis=1).compute()
+    np.testing.assert_array_equal(found, wanted)
 
 
 def as_tuple(result):

@@ -6,12 +6,14 @@ is in one chunk, and is not broadcast.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isnan, prod
 from typing import Any
 
 import numpy as np
 
-from .array_types import is_lazy
+from .array_types import cast, is_lazy
 
 Shape = tuple[int, ...]
 
@@ -55,6 +57,66 @@ def part_of_numbers(array: Any, shape: Shape, start: int = 0) -> Any:
         dtype=array.dtype,
         meta=np.empty_like(array._meta, shape=(0,) * len(chunks)),
     )
+
+
+@dataclass(frozen=True)
+class Part:
+    """Numbers of each step of a result, as an array of their own.
+
+    Attributes
+    ----------
+    shape : tuple of int, optional
+        Last axes of the array. None: the part is the whole result.
+    start : int
+        First of the numbers.
+    dtype : numpy.dtype, optional
+        Dtype of the array. None: that of the result.
+    sum_axis : int, optional
+        Axis of the steps, if the array is the sum over the steps.
+    """
+
+    shape: Shape | None = None
+    start: int = 0
+    dtype: np.dtype[Any] | None = None
+    sum_axis: int | None = None
+
+    def of(self, result: Any) -> Any:
+        """Return the part of a result."""
+        if self.shape is None:
+            return result
+        part = part_of_numbers(result, self.shape, self.start)
+        part = part if self.sum_axis is None else part.sum(axis=self.sum_axis)
+        return part if self.dtype is None else cast(part, self.dtype)
+
+    def of_chunk(self, block: Any) -> Any:
+        """Return the part of a chunk of a result, with an axis of length 1 for a sum."""
+        if self.shape is None:
+            return block
+        part = part_of_numbers(block, self.shape, self.start)
+        if self.sum_axis is not None:
+            return part.sum(axis=self.sum_axis, keepdims=True)
+        # A copy: a part would keep all numbers of the chunk in memory.
+        return cast(part.copy(), self.dtype or part.dtype)
+
+    def chunks(self, chunks: Sequence[Sequence[int]]) -> tuple[Sequence[int], ...]:
+        """Return the chunks of the array that `of_chunk` returns the blocks of."""
+        if self.shape is None:
+            return tuple(chunks)
+        lengths = list(chunks[:-1])
+        if self.sum_axis is not None:
+            lengths[self.sum_axis] = (1,) * len(lengths[self.sum_axis])
+        return *lengths, *((length,) for length in self.shape)
+
+    def meta(self, meta: Any) -> Any:
+        """Return an empty array of the type, the dtype and the axes of that array."""
+        if self.shape is None:
+            return meta
+        shape = (0,) * (meta.ndim - 1 + len(self.shape))
+        return np.empty_like(meta, self.dtype or meta.dtype, shape=shape)
+
+    def chunk_index(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the index of the part of a chunk."""
+        return index if self.shape is None else (*index[:-1], *(0,) * len(self.shape))
 
 
 def broadcast_shape(shapes: dict[str, tuple[Any, ...]], what: str) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..arrays.array_types import is_lazy
+from ..arrays.elements import Part
 from ..arrays.validation import is_one_of
 from ..backends import Backend, common_backend
 from .recurrence import Arrays, Recurrence
@@ -53,6 +54,8 @@ class Problem:
         Whether the result, and `out`, is a tuple.
     to_return_value : callable, ``(results, final_state) -> return value``
         Build the return value of the public function.
+    parts : tuple of Part
+        What a plan returns in place of the result, if the caller needs its parts alone.
     """
 
     recurrence: Any
@@ -63,6 +66,7 @@ class Problem:
     out: Any = None
     is_several: bool = False
     to_return_value: Callable[[Arrays, Any], Any] = first_result
+    parts: tuple[Part, ...] = ()
 
     def __post_init__(self) -> None:
         check_memory(self.memory)

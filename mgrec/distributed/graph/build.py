@@ -10,12 +10,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from dask.base import tokenize
 
 from ...core.algebra.variants import stacklevel_of_caller
+from ...core.arrays.elements import Part
 from ...core.contract.grid import Grid, Swept, Traceback
 from ...core.contract.problem import Problem
 from ...core.contract.recurrence import Overlapping
@@ -42,6 +44,16 @@ def solve(problem: Problem) -> Solved:
     solver = SOLVER.get()
     solved = solver(problem) if solver else None
     return _solve_by_graph(problem) if solved is None else solved
+
+
+def solve_parts(problem: Problem, parts: tuple[Part, ...]) -> list[Any]:
+    """Return parts of the result of a problem; lazy ones."""
+    if (solver := SOLVER.get()) is not None:
+        solved = solver(replace(problem, parts=parts))
+        if solved is not None:
+            return list(solved[0])
+    (result,), _ = _solve_by_graph(problem)
+    return [part.of(result) for part in parts]
 
 
 def solve_filter(

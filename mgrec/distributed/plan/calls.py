@@ -19,7 +19,7 @@ from ...core.contract.recurrence import AlongAxis, ChunkIndex, Overlapping
 from ..graph.aligned import AlignedProblem, chunk_indices_of, starts_of
 from ..graph.along_axis import groups_of
 from ..graph.persisted import is_persisted
-from .results import Solution, solution_of
+from .results import Solution, SolvedSum, solution_of
 
 # Seconds until the scheduler has told a client that data are lost.
 NOTIFICATION = 0.2
@@ -54,7 +54,8 @@ class Call:
         blocks, futures = [], []
         for block in aligned.blocks:
             solution = solution_of(block)
-            if solution is not None and accepts(solution):
+            is_result = not isinstance(block, SolvedSum)
+            if solution is not None and is_result and accepts(solution):
                 self.solutions.append(solution)
             elif not any(block is array for array in persisted):
                 block = block if is_persisted(block) else client.persist(block)

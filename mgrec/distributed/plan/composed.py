@@ -26,7 +26,8 @@ from .results import SolvedArray, solution_of
 class ComposedPlan:
     """The plans of the recurrences that a function solves, one after the other.
 
-    They are built in the first call. What the function does besides is a graph of Dask.
+    They are built in the first call. What the function does besides is a graph of Dask, but for the
+    parts of results that it asks for by :func:`mgrec.solve.solve_parts`.
     """
 
     def __init__(
@@ -56,13 +57,14 @@ class ComposedPlan:
     def submit(self, *operands: Any, **options: Any) -> Any:
         """Start one more solve, and return its results before they are computed.
 
-        As :meth:`Plan.submit`, for functions whose results are those of their last recurrence, such
-        as :func:`mgrec.signal.sosfiltfilt`. Others raise TypeError: operations of Dask wait.
+        As :meth:`Plan.submit`, for functions whose results are those of their recurrences, such as
+        :func:`mgrec.signal.sosfiltfilt` and :func:`mgrec.statespace.kalman_filter`. Others raise
+        TypeError: operations of Dask wait.
         """
         result = self._start(operands, options)
         if not all(isinstance(array, SolvedArray) for array in _arrays_of(result)):
             raise TypeError(
-                f"submit needs a function whose results are those of its last recurrence; {self!r} "
+                f"submit needs a function whose results are those of its recurrences; {self!r} "
                 f"computes more of them by a graph: call the plan, or use its map"
             )
         return result

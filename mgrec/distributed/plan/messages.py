@@ -21,6 +21,7 @@ from distributed import Client
 from distributed.comm import Comm, CommClosedError
 from distributed.protocol.pickle import dumps, loads
 
+from ...core.arrays.elements import Part
 from ...core.contract.grid import Grid
 from ...core.contract.recurrence import AlongAxis, ChunkIndex, Overlapping
 from .assignment import Shard
@@ -71,11 +72,14 @@ class Request:
     initial : dict, row of chunks -> list of arrays
     needs_last_summary : bool
         Whether the last chunk of a row is summarised, too.
+    parts : tuple of Part
+        What becomes of each result along an axis; empty for the result itself.
     """
 
     recurrence: AlongAxis | Overlapping | Grid
     initial: Mapping[ChunkIndex, list[Any]] = field(default_factory=dict)
     needs_last_summary: bool = False
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from dask.array.utils import meta_from_array
 from distributed import Client
 from distributed.protocol.pickle import dumps
 
+from ...core.arrays.elements import Part
 from ...core.backends import backend_of
 from ...core.contract.grid import Grid
 from ...core.contract.problem import Composed, Problem
@@ -86,7 +87,8 @@ class Plan:
         }
         ndim, dtype = len(aligned.chunks), recurrence.result_dtype
         meta = meta_from_array(aligned.blocks[0]._meta, ndim, dtype)
-        return Layout(chunk_indices, aligned.chunks, meta, recurrence.results)
+        parts = self._problem.parts or (Part(),) * recurrence.results
+        return Layout(chunk_indices, aligned.chunks, meta, parts)
 
     def _default_in_flight(self) -> int:
         most = LARGE if backend_of(self._layout.meta).is_asynchronous else SMALL
@@ -290,7 +292,10 @@ class Plan:
 
         request.on_end = end
         self._session.request(request, "solve", name, messages)
-        arrays = tuple(SolvedArray.of(solution, result) for result in self._layout.names(name))
+        arrays = tuple(
+            SolvedArray.of(solution, result, part)
+            for result, part in zip(self._layout.names(name), self._layout.parts, strict=True)
+        )
         return _Started(solution, arrays, problem, call, start)
 
     def _call(self, operands: Any, options: Any) -> tuple[Problem, Call, Messages]:
@@ -355,7 +360,9 @@ class Plan:
         for address, indices in chunk_indices.items():
             rows = {row_of(index, recurrence.axis) for index in indices}
             states = {row: initial[row] for row in rows}
-            requests[address] = Request(recurrence, states, aligned.needs_last_summary)
+            requests[address] = Request(
+                recurrence, states, aligned.needs_last_summary, self._problem.parts
+            )
         return requests
 
 

@@ -7,14 +7,18 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from math import prod
 from operator import getitem
 from typing import Any
 
 import dask.array.core as da
+import numpy as np
 from dask.highlevelgraph import HighLevelGraph
+from dask.task_spec import Alias
 from distributed import Future
 
+from ...core.arrays.elements import Part
 from ...core.contract.recurrence import ChunkIndex
 from .internals import array_without_graph, fail, register
 from .messages import WorkerLostError, result_name
@@ -35,14 +39,14 @@ class Layout:
     chunks : tuple of tuple of int
     meta : array
         An empty array of the type and dtype of each result.
-    count : int
-        Number of results of a solve.
+    parts : tuple of Part
+        The results of a solve, each of which may be a part of one with these chunks.
     """
 
     chunk_indices: Mapping[str, Sequence[ChunkIndex]]
     chunks: tuple[tuple[int, ...], ...]
     meta: Any
-    count: int
+    parts: tuple[Part, ...]
 
     @cached_property
     def owners(self) -> Mapping[ChunkIndex, str]:
@@ -53,7 +57,7 @@ class Layout:
     @property
     def largest(self) -> int:
         """The most bytes that a worker stores of a solve."""
-        if not self.count:
+        if not self.parts:
             return self.meta.itemsize * prod(map(sum, self.chunks))
         sizes = dict.fromkeys(self.chunk_indices, 0)
         for address, size in self.locate("").values():
@@ -61,18 +65,22 @@ class Layout:
         return max(sizes.values(), default=0)
 
     def names(self, solve: str) -> list[str]:
-        return [result_name(solve, k) for k in range(self.count)]
+        return [result_name(solve, k) for k in range(len(self.parts))]
 
     def locate(self, solve: str) -> dict[Any, tuple[str, int]]:
         """Return the worker and the bytes of each block of a solve, by keys."""
+        results = [
+            (name, part, part.chunks(self.chunks), part.meta(self.meta).itemsize)
+            for name, part in zip(self.names(solve), self.parts, strict=True)
+        ]
         return {
-            (name, *index): (
+            (name, *part.chunk_index(index)): (
                 address,
-                prod(map(getitem, self.chunks, index)) * self.meta.itemsize,
+                prod(map(getitem, chunks, part.chunk_index(index))) * itemsize,
             )
             for address, chunk_indices in self.chunk_indices.items()
             for index in chunk_indices
-            for name in self.names(solve)
+            for name, part, chunks, itemsize in results
         }
 
 
@@ -176,23 +184,52 @@ class SolvedArray(da.Array):  # type: ignore[misc]
     __slots__ = ()
 
     @classmethod
-    def of(cls, solution: Solution, name: str) -> da.Array:
-        array = array_without_graph(cls, name, solution.layout.chunks, solution.layout.meta)
+    def of(cls, solution: Solution, name: str, part: Part) -> da.Array:
+        chunks, meta = part.chunks(solution.layout.chunks), part.meta(solution.layout.meta)
+        array = array_without_graph(cls, name, chunks, meta)
         array.solution = solution
-        return array
+        return array if part.sum_axis is None else SolvedSum.of_chunks(array, part.sum_axis)
 
     @property
     def dask(self) -> HighLevelGraph:
         if (solution := self.__dict__.get("solution")) is not None:
             futures = solution.futures()
             if "graph" not in self.__dict__:
-                layer = {key: future for key, future in futures.items() if key[0] == self.name}
-                self.dask = HighLevelGraph({self.name: layer}, {self.name: set()})
+                self.dask = self._graph_of(futures)
         return self.__dict__["graph"]
 
     @dask.setter
     def dask(self, graph: HighLevelGraph) -> None:
         self.__dict__["graph"] = graph
+
+    def _graph_of(self, futures: Mapping[Any, Future]) -> HighLevelGraph:
+        layer = {key: future for key, future in futures.items() if key[0] == self.name}
+        return HighLevelGraph({self.name: layer}, {self.name: set()})
+
+
+class SolvedSum(SolvedArray):
+    """The sum of a result of a plan along an axis; Dask adds the sums of chunks when it is used."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of_chunks(cls, sums: Any, axis: int) -> da.Array:
+        """Return the sum of an array, which has the sums of chunks along an axis."""
+        chunks = (*sums.chunks[:axis], *sums.chunks[axis + 1 :])
+        meta = np.empty_like(sums._meta, shape=(0,) * len(chunks))
+        array = array_without_graph(cls, f"sum-{sums.name}", chunks, meta)
+        array.solution, array.sums, array.axis = sums.solution, sums, axis
+        return array
+
+    def _graph_of(self, futures: Mapping[Any, Future]) -> HighLevelGraph:
+        sums, axis = self.__dict__["sums"], self.__dict__["axis"]
+        total = sums.sum(axis=axis)
+        indices = product(*map(range, map(len, self.chunks)))
+        layer = {
+            (self.name, *index): Alias((self.name, *index), (total.name, *index))
+            for index in indices
+        }
+        return HighLevelGraph.from_collections(self.name, layer, dependencies=[total])
 
 
 def solution_of(array: object) -> Solution | None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.backends import common_backend
 from ...core.contract.grid import Grid
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Overlapping
 from ..tasks.phases import CarryIns, launch_summaries, propagate_group
@@ -125,12 +126,31 @@ class _Chain:
         carry_ins, launched = self._launch(chunks, summaries)
 
         determined = yield from self._results(launched)
+        if self.request.parts:
+            return self._parts(chunks, determined), None
         by_key = {
             (result_name(self.name, k), *index): array
             for index, arrays in zip(chunks, determined, strict=True)
             for k, array in enumerate(arrays if self.recurrence.results > 1 else [arrays])
         }
         return by_key, self._final_states(chunks, carry_ins)
+
+    def _parts(self, chunks: Iterable[ChunkIndex], results: list[Any]) -> dict[Any, Any]:
+        """Return the parts of the results of chunks by their keys."""
+        parts = self.request.parts
+
+        def parts_of(results: list[Any]) -> list[list[Any]]:
+            arrays = []
+            for result in results:
+                with common_backend((result,)).device_of((result,)):
+                    arrays.append([part.of_chunk(result) for part in parts])
+            return arrays
+
+        return {
+            (result_name(self.name, k), *part.chunk_index(index)): array
+            for index, arrays in zip(chunks, self.threads.map(parts_of, results), strict=True)
+            for k, (part, array) in enumerate(zip(parts, arrays, strict=True))
+        }
 
     def _summarise(
         self, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs]
