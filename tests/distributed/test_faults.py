@@ -45,9 +45,14 @@ def client(new_client):
 
 @pytest.fixture(scope="module")
 def undisturbed(new_client):
-    """The results of a cluster that nothing happens to."""
-    families = ("linear", "custom", "filter", "tridiagonal")
-    return {family: solved(family, "calm").compute() for family in families}
+    """The results of a cluster that nothing happens to, each computed when it is needed."""
+
+    class Results(dict):
+        def __missing__(self, family):
+            self[family] = solved(family, "calm").compute()
+            return self[family]
+
+    return Results()
 
 
 @pytest.fixture

@@ -238,7 +238,7 @@ def test_a_stopped_worker_is_lost_within_the_timeout(processes):
     wait(t)
     initial = np.zeros(100_000)
     wanted = mgrec.linear_recurrence(0.5, t, axis=0)[:2, -1].compute()
-    with mgrec.plan(mgrec.linear_recurrence, 0.5, t, axis=0, timeout=3.0) as solve:
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t, axis=0, timeout=1.0) as solve:
         solve(initial=initial)
         pids = client.run(os.getpid)
         victim = next(iter(solve._shards))
@@ -246,7 +246,7 @@ def test_a_stopped_worker_is_lost_within_the_timeout(processes):
         try:
             assert_is_lost(solve, victim, 6, initial=np.zeros((100_000,)))
             # The scheduler believes that the worker is there, until it does not answer us.
-            with mgrec.plan(mgrec.linear_recurrence, 0.5, t, axis=0, timeout=3.0) as rebuilt:
+            with mgrec.plan(mgrec.linear_recurrence, 0.5, t, axis=0, timeout=1.0) as rebuilt:
                 assert victim not in rebuilt._shards
                 np.testing.assert_array_equal(rebuilt()[:2, -1].compute(), wanted)
         finally:
@@ -264,7 +264,7 @@ def test_a_worker_out_of_file_descriptors_ends_nobodys_wait(processes):
         start = time.monotonic()
         with (
             Client(client.scheduler.address, set_as_default=False) as other,
-            mgrec.plan(mgrec.linear_recurrence, 0.5, t, client=other, timeout=3.0) as solve,
+            mgrec.plan(mgrec.linear_recurrence, 0.5, t, client=other, timeout=1.0) as solve,
         ):
             np.testing.assert_array_equal(other.compute(solve()[:2]).result(), [1, 1.5])
     except mgrec.dask.WorkerLostError:

@@ -33,9 +33,17 @@ def product(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "_shifted_product", lambda: multiply)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
-    ("shape", "axis"), [((5000,), 0), ((3, 2001), 1), ((2, 40, 3), 1), ((1, 3), 1), ((40, 2), 1)]
+    ("shape", "axis", "reverse"),
+    [
+        *(
+            pytest.param(*case, reverse, marks=pytest.mark.extended if reverse else ())
+            for case in [((5000,), 0), ((2, 40, 3), 1), ((1, 3), 1), ((40, 2), 1)]
+            for reverse in (False, True)
+        ),
+        pytest.param((3, 2001), 1, False, marks=pytest.mark.extended),
+        ((3, 2001), 1, True),
+    ],
 )
 def test_nothing_of_another_row_is_read(shape: Any, axis: int, reverse: bool) -> None:
     random = np.random.default_rng(5)

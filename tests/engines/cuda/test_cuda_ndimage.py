@@ -94,15 +94,15 @@ def test_every_dtype(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "shapes"),
+    ("size", "shapes", "modes"),
     [
-        (100, SHAPES[:4]),
-        *(pytest.param(k, SHAPES, marks=extended) for k in (1, 2, 3, 7, 16, 51, 100, 500)),
+        (100, SHAPES[:4], ["mirror", "constant"]),
+        *(pytest.param(k, SHAPES, MODES, marks=extended) for k in (1, 2, 3, 7, 16, 51, 100, 500)),
     ],
 )
-def test_averages_of_every_shape(size: int, shapes: Any) -> None:
+def test_averages_of_every_shape(size: int, shapes: Any, modes: list[str]) -> None:
     for shape, axis in shapes:
-        for mode in MODES:
+        for mode in modes:
             options = {"mode": mode, "origin": size // 3, "cval": 0.5}
             check(uniform_filter1d, numbers(shape), size, axis, ulps=size, **options)
             check(uniform_filter1d, numbers(shape, "u1"), size, axis, **options)

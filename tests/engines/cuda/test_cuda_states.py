@@ -22,7 +22,7 @@ STEPS = 40
 MARKS = np.arange(STEPS) % 17 == 5
 
 
-@pytest.fixture(params=[1, 7, STEPS], autouse=True)
+@pytest.fixture(params=[1, 7, pytest.param(STEPS, marks=pytest.mark.extended)], autouse=True)
 def shortest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of so many steps, in groups of 4."""
     monkeypatch.setattr(segments, "_SHORTEST", request.param)
