@@ -18,13 +18,17 @@ see :mod:`.cpu.root_smoothing`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..core.arrays.chunk import Chunk
+from ..core.arrays.elements import Part
 from ..core.contract.elements import ElementChain
+from ..core.contract.kernels import Backend
+from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from .roots import ROUNDING, triangular_root
 
 
@@ -100,6 +104,31 @@ class StateSpaceRecurrence(ElementChain):
     n: int
     p: int
     square_root: bool = False
+    is_split: bool = False
+    """Whether a GPU returns the numbers of a step in arrays of their own, by the first of them."""
+
+    def in_parts(self, parts: Sequence[Part]) -> StateSpaceRecurrence:
+        """Return the recurrence for callers that need parts of its result alone."""
+        has_all = any(part.shape is None for part in parts)
+        return self if has_all or self.phase != "filter" else replace(self, is_split=True)
+
+    def determine(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Any]:
+        """Return the results, and no carry-out."""
+        if not self.is_split or backend.is_host:
+            return super().determine(backend, inputs, shape, carry_in, out)
+        chunk, n = self.lay_out(inputs, shape), self.n
+        if carry_in is None:
+            carry_in = self.first_carry_in((), shape)
+        filtered = 1 + n + n * n
+        sizes = {0: 1, filtered: n, filtered + n: n * n, 1: n, 1 + n: n * n}
+        arrays = {
+            start: backend.empty((*shape[:-1], size), self.result_dtype)
+            for start, size in sizes.items()
+        }
+        backend.kernels(self.family).determine(self, chunk, carry_in, arrays)
+        return (arrays,), None
 
     @property
     def is_smoother(self) -> bool:

@@ -89,14 +89,22 @@ class Part:
         return part if self.dtype is None else cast(part, self.dtype)
 
     def of_chunk(self, block: Any) -> Any:
-        """Return the part of a chunk of a result, with an axis of length 1 for a sum."""
+        """Return the part of a chunk of a result, with an axis of length 1 for a sum.
+
+        The chunk may be a dict that has an array for each part, by the first of its numbers.
+        """
         if self.shape is None:
             return block
-        part = part_of_numbers(block, self.shape, self.start)
+        is_split = isinstance(block, dict)
+        part = (
+            part_of_numbers(block[self.start], self.shape)
+            if is_split
+            else part_of_numbers(block, self.shape, self.start)
+        )
         if self.sum_axis is not None:
             return part.sum(axis=self.sum_axis, keepdims=True)
         # A copy: a part would keep all numbers of the chunk in memory.
-        return cast(part.copy(), self.dtype or part.dtype)
+        return cast(part if is_split else part.copy(), self.dtype or part.dtype)
 
     def chunks(self, chunks: Sequence[Sequence[int]]) -> tuple[Sequence[int], ...]:
         """Return the chunks of the array that `of_chunk` returns the blocks of."""

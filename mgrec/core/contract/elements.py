@@ -10,6 +10,7 @@ import numpy as np
 
 from ..arrays.array_types import cast
 from ..arrays.chunk import Chunk, canonical_shape, lay_out_array, move_axis
+from ..arrays.elements import Part
 from .kernels import Backend, Kernels
 from .problem import varying
 from .recurrence import Arrays, ChunkInputs, Shape
@@ -52,6 +53,10 @@ class ElementChain(Chain):
         """Dtype of the results of kernels in host memory."""
         is_narrow = self.result_dtype == np.float32 and not self.reads_float32
         return _FLOAT64 if is_narrow else self.result_dtype
+
+    def in_parts(self, parts: Sequence[Part]) -> ElementChain:
+        """Return the recurrence for callers that need parts of its result alone."""
+        return self
 
     def first_state(self) -> Any:
         """Return the state before the first step, if the call has none."""

@@ -49,7 +49,8 @@ def solve(problem: Problem) -> Solved:
 def solve_parts(problem: Problem, parts: tuple[Part, ...]) -> list[Any]:
     """Return parts of the result of a problem; lazy ones."""
     if (solver := SOLVER.get()) is not None:
-        solved = solver(replace(problem, parts=parts))
+        recurrence = problem.recurrence.in_parts(parts)
+        solved = solver(replace(problem, recurrence=recurrence, parts=parts))
         if solved is not None:
             return list(solved[0])
     (result,), _ = _solve_by_graph(problem)

@@ -142,7 +142,8 @@ class _Chain:
         def parts_of(results: list[Any]) -> list[list[Any]]:
             arrays = []
             for result in results:
-                with common_backend((result,)).device_of((result,)):
+                first = (next(iter(result.values())) if isinstance(result, dict) else result,)
+                with common_backend(first).device_of(first):
                     arrays.append([part.of_chunk(result) for part in parts])
             return arrays
 

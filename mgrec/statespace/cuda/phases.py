@@ -29,8 +29,12 @@ def kernels(method: str) -> Kernels:
 def determine(
     recurrence: StateSpaceRecurrence, chunk: Chunk, carry_in: np.ndarray, result: Any
 ) -> None:
-    """Write the results of every step to `result` (outer, steps, inner, numbers)."""
-    if result.size == 0:
+    """Write the results of every step to `result` (outer, steps, inner, numbers).
+
+    The filter may also have a dict of its arrays in the order of the pass.
+    """
+    is_split = isinstance(result, dict)
+    if not is_split and result.size == 0:
         return
     n, solver = recurrence.n, Solver(chunk.shape, 1)
     if recurrence.is_smoother:
@@ -47,6 +51,9 @@ def determine(
     operands, solved = _of_filter(recurrence, chunk, solver, carry_in)
     if recurrence.phase == "llf":
         solver.solve(solved, operands, [result, None, None, None, None], sums=True)
+        return
+    if is_split:
+        solver.solve(solved, operands, list(result.values()), sums=True)
         return
     llf_obs, *parts = [solver.empty(result.dtype, size) for size in (1, n, n * n, n, n * n)]
     if recurrence.phase == "roots":

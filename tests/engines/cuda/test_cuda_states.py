@@ -394,20 +394,22 @@ def test_state_spaces_in_chunks(chunks: Any, varies: bool, reset: Any) -> None:
 
 @extended
 @pytest.mark.parametrize("square_root", [False, True])
-def test_plans_of_chunks(square_root: bool) -> None:
+@pytest.mark.parametrize("solved", [statespace.kalman_filter, statespace.kalman_smoother])
+def test_plans_of_chunks(solved: Any, square_root: bool) -> None:
     model = state_space(2, 1, False)
     arrays = {name: placed(array) for name, array in model.items() if name != "endog"}
-    function = partial(statespace.kalman_smoother, square_root=square_root)
-    endog = in_chunks(model["endog"], CHUNKS[0])
-    wanted = function(**model)
+    function = partial(solved, square_root=square_root)
+    endog, wanted = in_chunks(model["endog"], CHUNKS[0]), function(**model)
     with Client(
         processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None
     ) as client:
         mgrec.dask.warm_up(function, endog, client=client, **arrays)
         with mgrec.plan(function, endog, client=client, **arrays) as plan:
-            for result, exact in zip(plan(), wanted, strict=True):
+            graph = function(endog, **arrays)
+            for result, other, exact in zip(plan(), graph, wanted, strict=True):
                 values = result.map_blocks(np.array, meta=np.empty((0,) * result.ndim)).compute()
                 np.testing.assert_allclose(values, exact, rtol=1e-9, atol=1e-11)
+                np.testing.assert_array_equal(values, computed(other))
 
 
 @pytest.mark.parametrize("reset", [None, MARKS])
