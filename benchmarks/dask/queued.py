@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 from distributed import Client
+from scipy import signal
 
 import mgrec
 import mgrec.dask
-from mgrec.signal import lfilter
+from mgrec.signal import lfilter, sosfiltfilt
 
 from ..harness.clock import Times
 from ..harness.command import run
@@ -35,6 +36,8 @@ from .scaling import cluster as on
 QUEUED, ALONE, REPETITIONS = 20, 7, 5
 FILTER = np.array([[0.2, 0.3, 0.2], [1.0, -0.6, 0.2]], np.float32)
 S, T, SIDE, DIAGONAL = (-0.5, 0.5), (-1.0, 1.0), (-1.0, 1.0), (2.5, 3.5)
+CHANNELS, RATE = 384, 30_000
+BAND = signal.butter(5, [300, 6000], "bandpass", fs=RATE, output="sos")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,10 @@ class Row:
         Alone and queued: fractions, or seconds if `is_time`.
     in_flight : int, optional
         How many solves are in progress if they are queued. None: as many as a plan allows.
+    tails : tuple of tuple of int
+        Axes of each operand after that of the steps.
+    dtype : str
+        Dtype of the operands.
     """
 
     name: str
@@ -62,6 +69,12 @@ class Row:
     small: int = 1 << 14
     is_time: bool = False
     in_flight: int | None = 4
+    tails: tuple[tuple[int, ...], ...] = ()
+    dtype: str = "f4"
+
+    @property
+    def tails_of_operands(self) -> tuple[tuple[int, ...], ...]:
+        return self.tails or ((),) * len(self.ranges)
 
 
 def _linear(value: float) -> Callable[..., Any]:
@@ -84,6 +97,27 @@ def _tridiagonal(call: Callable[..., Any], *operands: Any) -> Any:
     return call(mgrec.solve_tridiagonal, *operands)
 
 
+def _recording(call: Callable[..., Any], x: Any) -> Any:
+    return call(sosfiltfilt, BAND, x, axis=0, dtype="f4")
+
+
+def _kalman(call: Callable[..., Any], y: Any) -> Any:
+    """A level and its slope."""
+    design, transition = on.like(y, [[1.0, 0.0]]), on.like(y, [[1.0, 1.0], [0.0, 1.0]])
+    return call(
+        mgrec.statespace.kalman_filter, y, design, on.like(y, [[0.5]]), transition,
+        on.like(y, np.diag([0.1, 0.01])), initial_state=on.like(y, np.zeros(2)),
+        initial_state_cov=on.like(y, np.eye(2)),
+    )  # fmt: skip
+
+
+def _posteriors(call: Callable[..., Any], x: Any) -> Any:
+    states = x.shape[-1]
+    transmat = np.full((states, states), 0.1 / states) + 0.9 * np.eye(states)
+    startprob = np.full(states, 1 / states)
+    return call(mgrec.hmm.forward_backward, on.like(x, startprob), on.like(x, transmat), x)
+
+
 ROWS = [
     Row("latency: two chunks of 1,000", _arrays, (S, T), 1000, 1, (2.0e-3, 0.15e-3), 1000,
         is_time=True, in_flight=None),
@@ -98,18 +132,27 @@ ROWS = [
         in_flight=2),
     Row("arrays, 2^32", _arrays, (S, T), 1 << 32, 4, (0.90, 0.96),
         in_flight=2),
+    Row("recording of 384 channels, 120 s in chunks of 10 s", _recording, ((-500.0, 500.0),),
+        120 * RATE, 12, (0.60, 0.85), 72_000, in_flight=None, tails=((CHANNELS,),), dtype="i2"),
+    Row("Kalman filter of 2 states, 8·10^7", _kalman, (T,), 80_000_000, 4, (0.60, 0.85),
+        in_flight=None, tails=((1,),), dtype="f8"),
+    Row("posteriors of 4 states, 8·10^7", _posteriors, ((-4.0, 0.0),), 80_000_000, 4,
+        (0.60, 0.85), in_flight=None, tails=((4,),), dtype="f8"),
 ]  # fmt: skip
 PARTS = [row.name for row in ROWS] + ["table", "pair"]
 
 
-def _solve(function: Callable[..., Any], *operands: Any) -> Any:
-    return function(*operands)
+def _solve(function: Callable[..., Any], *operands: Any, **options: Any) -> Any:
+    return function(*operands, **options)
 
 
 def one_call(kind: str, name: str, steps: int) -> list[float]:
     """Seconds of calls on one worker's part, in the memory of the worker."""
     row = next(row for row in ROWS if row.name == name)
-    operands = [on.fill(kind, (k,), (steps,), *ends) for k, ends in enumerate(row.ranges)]
+    operands = [
+        on.fill(kind, (k,), (steps, *tail), *ends, row.dtype)
+        for k, (ends, tail) in enumerate(zip(row.ranges, row.tails_of_operands, strict=True))
+    ]
     seconds = []
     try:
         for _ in range(ALONE + 1):
@@ -130,7 +173,10 @@ def measure_row(study: Study, client: Client, row: Row, arguments: Any, own: lis
     first = Times(tuple(client.submit(one_call, kind, row.name, steps, workers=own[:1]).result()))
     study.add(row.name, "one worker's part, one call", first, steps=steps)
     chunks = ((steps // row.chunks,) * (row.chunks * len(own)),)
-    operands = [on.operand(client, kind, chunks, own, *ends) for ends in row.ranges]
+    operands = [
+        on.operand(client, kind, chunks, own, *ends, tail=tail, dtype=row.dtype)
+        for ends, tail in zip(row.ranges, row.tails_of_operands, strict=True)
+    ]
 
     with row.call(partial(mgrec.plan, client=client), *operands) as plan:
         measure_plan(study, client, kind, row, plan, first)

@@ -31,47 +31,61 @@ def open_cluster(kind: str, workers: int | None) -> Any:
     return LocalCUDACluster(n_workers=workers, protocol="tcp", dashboard_address=None)
 
 
-def fill(kind: str, place: Any, shape: tuple[int, ...], low: float, high: float) -> Any:
+def fill(
+    kind: str, place: Any, shape: tuple[int, ...], low: float, high: float, dtype: str = "f4"
+) -> Any:
     """Random numbers of a chunk, in the memory of its worker."""
+    drawn = np.float64 if dtype == "f8" else np.float32
     if kind == "local":
-        values = np.random.default_rng(place).random(shape, np.float32)
+        values = np.random.default_rng(place).random(shape, drawn)
     else:
         import cupy
 
-        values = cupy.random.default_rng(list(place)).random(shape, cupy.float32)
+        values = cupy.random.default_rng(list(place)).random(shape, drawn)
     values *= high - low
     values += low
-    return values
+    return values.astype(dtype, copy=False)
 
 
 def operand(
     client: Client, kind: str, chunks: Sequence[tuple[int, ...]], addresses: Sequence[str],
-    low: float, high: float, seed: int = 0,
+    low: float, high: float, seed: int = 0, tail: tuple[int, ...] = (), dtype: str = "f4",
 ) -> da.Array:  # fmt: skip
-    """An array whose chunks along the last axis lie on the workers in turn, in runs."""
+    """An array whose chunks along an axis lie on the workers in turn, in runs.
+
+    That axis is the last one before those of `tail`, which are in one chunk.
+    """
     name, count = f"operand-{next(NUMBERS)}", len(chunks[-1])
-    meta = (
-        fill(kind, (0,), (0,) * len(chunks), low, high)
-        if kind == "local"
-        else _cupy_empty(len(chunks))
-    )
+    of_tail, ndim = (0,) * len(tail), len(chunks) + len(tail)
+    meta = np.empty((0,) * ndim, dtype) if kind == "local" else _cupy_empty(ndim, dtype)
     keys, futures = {}, []
     for place in itertools.product(*(range(len(lengths)) for lengths in chunks)):
-        shape = tuple(lengths[k] for lengths, k in zip(chunks, place, strict=True))
+        shape = tuple(lengths[k] for lengths, k in zip(chunks, place, strict=True)) + tail
         address = addresses[place[-1] * len(addresses) // count]
+        key = (name, *place, *of_tail)
         future = client.submit(
-            fill, kind, (seed, *place), shape, low, high, key=(name, *place), workers=[address]
+            fill, kind, (seed, *place), shape, low, high, dtype, key=key, workers=[address]
         )
-        keys[(name, *place)] = future
+        keys[key] = future
         futures.append(future)
     wait(futures)
-    return da.Array(keys, name, tuple(chunks), meta=meta)
+    return da.Array(keys, name, (*chunks, *((length,) for length in tail)), meta=meta)
 
 
-def _cupy_empty(ndim: int) -> Any:
+def _cupy_empty(ndim: int, dtype: str) -> Any:
     import cupy
 
-    return cupy.empty((0,) * ndim, cupy.float32)
+    return cupy.empty((0,) * ndim, dtype)
+
+
+def like(x: Any, array: Any) -> Any:
+    """A small array of float64 in the kind of memory of an array, or of a Dask array's chunks."""
+    block = x._meta if isinstance(x, da.Array) else x
+    if isinstance(block, np.ndarray):
+        return np.asarray(array, float)
+    import cupy
+
+    return cupy.asarray(array, float)
 
 
 def first_chunks(array: da.Array, count: int) -> da.Array:
@@ -201,7 +215,8 @@ def times(
         start = time.perf_counter()
         result = call()
         # Results of a plan are there when it returns; to wait for them would tell the scheduler.
-        if result is not None and solution_of(result) is None:
+        first = result[0] if isinstance(result, tuple) else result
+        if first is not None and solution_of(first) is None:
             wait(result)
         end = time.perf_counter()
         if kind != "local":
