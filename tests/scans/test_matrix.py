@@ -152,6 +152,22 @@ def test_cupy_arrays(algebra, n, structure):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
+def test_long_rows_of_cupy_arrays(algebra, reverse):
+    """More tiles of four states than a GPU has multiprocessors, twice in the same memory."""
+    matrix_map = map_of(4, algebra, "general")
+    operands = drawn(matrix_map, 150_001, rows=(2,))
+    options = {"axis": 1, "reverse": reverse}
+    wanted = mgrec.scan(matrix_map, *operands[:2], initial=operands[2], **options)
+    matrices, vectors, initial = map(on_gpu, operands)
+    states = mgrec.scan(matrix_map, matrices, vectors, initial=initial, **options)
+    np.testing.assert_allclose(from_gpu(states), wanted, rtol=1e-10, atol=1e-12)
+    repeated = mgrec.scan(matrix_map, matrices, vectors, initial=initial, **options)
+    np.testing.assert_array_equal(from_gpu(repeated), from_gpu(states))
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize(
     ("n", "structure"), [(2, "general"), (4, "general"), (7, "general"), (6, "diagonal")]
 )

@@ -133,9 +133,11 @@ def matrix(
     states. A step of a general matrix takes n² products, and one of a diagonal or a companion
     matrix n. Diagonal blocks are independent sequences: n/block small maps take the place of one
     large one, in the summary too. On a GPU contiguous rows of two states are read once, and larger
-    maps twice, in segments of at least 32 steps. Diagonals, and Dask arrays of CuPy arrays of up to
-    4 states, a block or a general matrix, run as maps of scalars. DataArrays, and on the CPU
-    ``method`` other than "auto", are not supported.
+    maps twice, in segments of at least 32 steps. The second reading of general float64 matrices of
+    four states is from the cache, in rows of at least 2,048 steps without `reset`, on GPUs of
+    compute capability 9.0. Diagonals, and Dask arrays of CuPy arrays of up to 4 states, a block or
+    a general matrix, run as maps of scalars. DataArrays, and on the CPU ``method`` other than
+    "auto", are not supported.
 
     Examples
     --------

@@ -21,7 +21,7 @@ from cuda_cases import (
     mobius_case,
     small_layout,
 )
-from cuda_on_host import DeviceArray, HostCompiler, as_device, poisoned, use_device
+from cuda_on_host import ROOMY, DeviceArray, HostCompiler, as_device, poisoned, use_device
 
 import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
@@ -34,6 +34,7 @@ from mgrec.scans.cuda import p_scheme, speculation
 from mgrec.scans.cuda.determine import prepare
 from mgrec.scans.cuda.phases import kernels
 from mgrec.scans.cuda.program import Layout
+from mgrec.scans.matrix.cuda import single_pass
 from mgrec.scans.policy import Configuration
 
 COMPILER = BlockCompiler
@@ -489,3 +490,43 @@ def test_maps_of_two_states_in_one_pass(on_host: HostCompiler) -> None:
         assert [name for name, *_ in on_host.launches] == ["determine_kernel"]
         on_host.launches.clear()
         np.testing.assert_allclose(states, wanted, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "reverse", "algebra"),
+    [
+        (1, 1000, False, ("+", "*")),
+        pytest.param(1, 9001, False, ("+", "*"), marks=pytest.mark.extended),
+        pytest.param(3, 9000, True, ("+", "*"), marks=pytest.mark.extended),
+        pytest.param(40, 33, False, ("max", "+"), marks=pytest.mark.extended),
+        pytest.param(1, 9000, True, ("min", "+"), marks=pytest.mark.extended),
+        pytest.param(2, 700, False, ("logsumexp", "+"), marks=pytest.mark.extended),
+    ],
+)
+def test_maps_of_four_states_in_one_pass(
+    on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch, rows: int, steps: int, reverse: bool,
+    algebra: tuple[str, str],
+) -> None:  # fmt: skip
+    """Tiles of 32 steps, groups of 16 tiles, and groups of 16 groups.
+
+    Products of all matrices vanish, and forwards that of some overflows.
+    """
+    monkeypatch.setattr(single_pass, "_LENGTH", 1)
+    monkeypatch.setattr(single_pass, "_FEWEST", 1)
+    use_device(monkeypatch, replace(ROOMY, multiprocessors=7))
+    generator = np.random.default_rng(0)
+    matrices = generator.uniform(-0.7, 0.7, size=(rows, steps, 4, 4))
+    operands = matrices, generator.normal(size=(rows, steps, 4))
+    initial = generator.normal(size=(rows, 4))
+    overflows = algebra == ("+", "*") and not reverse
+    if overflows:
+        matrices[:, 10:24] = np.repeat([1e60, 1e-60], 7)[:, None, None] * np.eye(4)
+        initial *= 1e-200
+        operands[1][:, :24] = 0.0
+    matrix_map, options = mgrec.maps.matrix(4, algebra), {"reverse": reverse, "axis": 1}
+    wanted = mgrec.scan(matrix_map, *operands, initial=initial, **options)
+    states = mgrec.scan(matrix_map, *map(as_gpu, operands), initial=as_gpu(initial), **options)
+    assert [name for name, *_ in on_host.launches] == ["single_pass_kernel"]
+    np.testing.assert_allclose(states, wanted, rtol=1e-11, atol=1e-13)
+    if overflows:
+        np.testing.assert_allclose(states[:, :24], wanted[:, :24], rtol=1e-11)

@@ -90,7 +90,7 @@ class Pass:
 @cache
 def print_pass(
     file: str, n: int, unrolled: int, constants: tuple[tuple[str, int], ...], *types: Any,
-    name: str = "Pass",
+    name: str = "Pass", kernels: str = _KERNELS,
 ) -> str:  # fmt: skip
     """Return the program of a pass over maps of n states, a struct of a file.
 
@@ -104,7 +104,7 @@ def print_pass(
     return (
         print_definitions(numeric, numbers, **dtypes)
         + kernel_text(file)
-        + _KERNELS.replace("Pass", name)
+        + kernels.replace("Pass", name)
     )
 
 
@@ -258,6 +258,15 @@ class Solver:
             maps.reshape(-1)[...] = memory[8 * offset :][: maps.nbytes].view(np.float64)
         return fetch(maps)
 
+    def words(
+        self, operands: Sequence[Operand], arrays: Sequence[Any], segments: tuple[int, int],
+        continues: bool = False,
+    ) -> list[int]:  # fmt: skip
+        """Return the struct of a pass, as words of 64 bits."""
+        words = [word for _, of_operand in operands for word in of_operand]
+        words += [0 if array is None else array.data.ptr for array in arrays]
+        return [*words, *self.shape, *segments, int(continues)]
+
     @property
     def rows(self) -> int:
         return self.shape[0] * self.shape[2]
@@ -275,9 +284,7 @@ class Solver:
 
         raise_if_capturing("a scan of matrices, or of hidden states,", SCRATCH_IS_SHARED)
         continues = carry_in is not None
-        words = [word for _, of_operand in operands for word in of_operand]
-        words += [0 if array is None else array.data.ptr for array in arrays]
-        words += [*self.shape, *segments, int(continues)]
+        words = self.words(operands, arrays, segments, continues)
         device = cupy.cuda.runtime.getDevice()
         launch, offset, size = _prepare(
             solved, len(words), self.shape, segments, continues, summarises, device
