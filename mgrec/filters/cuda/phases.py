@@ -231,7 +231,9 @@ def _launches(
     real_shape = (shape[0], shape[1], shape[2] * halves)
     stored = dtype if results is None else results
     real_stored = np.empty(0, stored).real.dtype if halves == 2 else stored
-    layout = choose_layout(cascade, real_shape, real, aligned, inputs=inputs)
+    layout = choose_layout(
+        cascade, real_shape, real, aligned, inputs=inputs, copies_words=is_bounded
+    )
     layout = replace(layout, results=real_stored, backward=backward, has_pieces=has_pieces)
     # With three channels, 30 lanes of a warp are busy: nine warps on some multiprocessors, and
     # eight on the others, ran at 0.73 of the floor.
@@ -255,10 +257,12 @@ def choose_layout(
     aligned: tuple[bool, bool],
     widened: bool = False,
     inputs: np.dtype[Any] | None = None,
+    copies_words: bool = False,
 ) -> FilterLayout:
     """Return the constants with which a filter is compiled.
 
-    `widened` treats real coefficients as complex, for complex signals.
+    `widened` treats real coefficients as complex, for complex signals. With `copies_words`, warps
+    copy columns of few states in words of 16 bytes, too.
     """
     outer, steps, inner = shape
     # Outputs of the dtype of the inputs take their place in shared memory, and need the same
@@ -272,8 +276,10 @@ def choose_layout(
     states = np.dtype(np.complex128 if cascade.is_complex or widened else np.float64)
     weight = cascade.states * (4 if states.kind == "c" else 1)
     # Copies of a warp have fewer instructions, and wait longer: over int16, 5 sections ran at 0.633
-    # of the floor, and at 0.606 without them; order 2 ran at 0.95 and at 0.98.
-    is_aligned[0] = is_aligned[0] or (aligned[0] and inner % 32 == 0 and weight > LIGHT)
+    # of the floor, and at 0.606 without them; order 2 ran at 0.95 and at 0.98. With float32 results,
+    # 1 to 4 sections took 31 to 33 us, and 35 to 38 without them.
+    has_words = aligned[0] and inner % 32 == 0 and (copies_words or weight > LIGHT)
+    is_aligned[0] = is_aligned[0] or has_words
     vector = 16 // dtype.itemsize
     # Filters of few states wait for memory and take long batches. Those of many wait for their
     # arithmetic and take more warps.
