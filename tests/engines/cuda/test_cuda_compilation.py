@@ -87,6 +87,10 @@ def filtered_twice(name: str, dtype: str, wanted: str | None) -> None:
     filtfilt(*FILTERS[name], on_gpu((500, 40), dtype), 0, None, dtype=wanted)
 
 
+def rounded_twice(columns: int) -> Any:
+    return filtfilt(*FILTERS["order 2"], lazy((500, columns), "i2"), 0, None, dtype="f4")
+
+
 TABLES = [
     ("f4", "f4"), ("f8", "f8"), ("c8", "c8"), ("c16", "c16"), ("u1", "i4"),
     ("u1", "u1"), ("u1", "c16"), ("i8", "i1"), ("f8", "f4"), ("?", "i8"), ("i2", "i8"),
@@ -313,7 +317,7 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
     "zero phase": [
         partial(filtered_twice, name, dtype, wanted)
         for name in ("order 2", "long memory") for dtype, wanted in (("i2", "f4"), ("f8", None))
-    ],
+    ] + [partial(rounded_twice, columns) for columns in (40, 64)],
     "decimation": [
         lambda dtype=dtype: decimate(on_gpu((500, 40), dtype), 5, ftype="fir", axis=0)
         for dtype in ("i2", *FLOATS)
