@@ -159,7 +159,7 @@ def _stored_blocks(x: Any) -> dict[Any, Any]:
 
     Tasks then contain them, because Dask spends as much time on a block as on a task: a call over
     600 chunks spent 68 us a chunk on the host of an H100, 29 of them before the first kernel, and
-    110 and 59 with tasks for blocks.
+    110 and 59 with blocks in the graph.
     """
     layer, array_type = x.dask.layers.get(x.name), type(x._meta)
     if not isinstance(layer, MaterializedLayer):
