@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arrays.array_types import to_host
 from ..core.backends import backend_of
 from .cuda import roots as cuda_roots
 
@@ -49,7 +50,7 @@ def state_root(covariance: np.ndarray, selection: Any = None) -> np.ndarray:
     root = selection.astype(_FLOAT64) @ root
     n, noises = root.shape[-2:]
     if noises > n:
-        return triangular_root(root)
+        return backend_of(root).from_host(triangular_root(to_host(root)), root)
     widths = [(0, 0)] * (root.ndim - 1) + [(0, n - noises)]
     return np.pad(root, widths)
 
