@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice, product
 from math import prod
 from typing import Any
 
@@ -18,7 +20,7 @@ from ...core.backends import backend_of
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import AlongAxis, ChunkInputs, Overlapping
 from ..graph.aligned import AlignedProblem, align_problem, chunk_indices_of
-from ..graph.along_axis import Group, groups_of
+from ..graph.along_axis import Group, chunk_at, groups_of
 from ..graph.build import SOLVER
 from ..tasks.phases import determine_block, precompute_block, propagate_group
 from ..tasks.speculation import determine_from_blocks
@@ -88,26 +90,28 @@ class WarmUp(OnEachWorker):
 class WarmUpFilter(OnEachWorker):
     """Filters groups of chunks of ones, with parts of their neighbours.
 
-    `chunks` are those of all groups, and `meta` is an empty array of their type and dtype.
+    `lengths` are those of all chunks along the axis, and `shapes` has the shapes of rows of chunks;
+    `meta` is an empty array of their type and dtype.
     """
 
     recurrence: Overlapping
     groups: list[Group]
-    chunks: tuple[tuple[int, ...], ...]
+    lengths: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
     meta: Any
     name: str
 
     def run(self) -> None:
         axis_filter, axis = self.recurrence.axis_filter, self.recurrence.axis
-        for group in self.groups:
-            parts = [axis_filter.part(self._chunk(k), axis, part) for k, part in group.parts]
-            members = [self._chunk(k) for k in group.chunks]
+        for shape, group in product(self.shapes, self.groups):
+            chunk = partial(self._chunk, shape)
+            parts = [axis_filter.part(chunk(k), axis, part) for k, part in group.parts]
+            members = [chunk(k) for k in group.chunks]
             members = members if group.is_joined else members[0]
             axis_filter.apply(members, axis, self.recurrence.dtype, group.recipe, parts)
 
-    def _chunk(self, number: int) -> Any:
-        shape = [lengths[0] for lengths in self.chunks]
-        shape[self.recurrence.axis] = self.chunks[self.recurrence.axis][number]
+    def _chunk(self, shape: tuple[int, ...], number: int) -> Any:
+        shape = chunk_at(shape, self.recurrence.axis, self.lengths[number])
         return np.full_like(self.meta, 1, shape=shape)
 
 
@@ -208,23 +212,22 @@ def _warm_up(client: Client, aligned: AlignedProblem) -> None:
 
 
 def _plugin_of_filter(recurrence: Overlapping, x: da.Array) -> WarmUpFilter:
-    axis, chunks = recurrence.axis, [(max(lengths),) for lengths in x.chunks]
-    chunks[axis] = x.chunks[axis]
+    axis, chunks = recurrence.axis, list(x.chunks)
     if not backend_of(x).compiles_shapes:
-        most = longest(x.chunksize, axis)
-        chunks = [
-            tuple([min(length, limit) for length in lengths])
-            for lengths, limit in zip(chunks, most, strict=True)
-        ]
+        for k, limit in enumerate(longest(x.chunksize, axis)):
+            chunks[k] = tuple([min(length, limit) for length in chunks[k]])
         # As many as an extension at the ends may need, and inner ones.
         needed = INNER + int(np.searchsorted(np.cumsum(chunks[axis]), LONGEST))
         chunks[axis] = chunks[axis][:needed]
-    shape = [sum(lengths) for lengths in chunks]
-    short = da.empty(shape, chunks=tuple(chunks), meta=x._meta)
+    short = da.empty([sum(lengths) for lengths in chunks], chunks=tuple(chunks), meta=x._meta)
     groups = groups_of(recurrence.axis_filter, short, axis) if x.size else []
     chosen = groups[:1] + groups[len(groups) // 2 :][:1] + groups[-1:]
-    token = tokenize(recurrence, chunks, str(type(x._meta)))
-    return WarmUpFilter(recurrence, chosen, tuple(chunks), x._meta, f"mgrec-warm-up-{token}")
+    lengths, chunks[axis] = chunks[axis], (1,)
+    unique = [dict.fromkeys(length for length in each if length) for each in chunks]
+    shapes = tuple(islice(product(*unique), SHAPES))
+    token = tokenize(recurrence, lengths, shapes, str(type(x._meta)))
+    name = f"mgrec-warm-up-{token}"
+    return WarmUpFilter(recurrence, chosen, lengths, shapes, x._meta, name)
 
 
 def _plugin_of_phases(aligned: AlignedProblem) -> WarmUp:

@@ -276,7 +276,7 @@ def choose_layout(
     states = np.dtype(np.complex128 if cascade.is_complex or widened else np.float64)
     weight = cascade.states * (4 if states.kind == "c" else 1)
     # Copies of a warp have fewer instructions, and wait longer: over int16, 5 sections ran at 0.633
-    # of the floor, and at 0.606 without them; order 2 ran at 0.95 and at 0.98. With float32 results,
+    # of the floor, and at 0.606 without them; order 2 ran at 0.95 and 0.98. With float32 results,
     # 1 to 4 sections took 31 to 33 us, and 35 to 38 without them.
     has_words = aligned[0] and inner % 32 == 0 and (copies_words or weight > LIGHT)
     is_aligned[0] = is_aligned[0] or has_words
