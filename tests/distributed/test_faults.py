@@ -76,11 +76,11 @@ def fresh(family, trouble=None):
 
 DEATHS = [
     ("linear", "precompute", 20, "executing"),
-    ("filter", "precompute", 5, "memory"),
     ("tridiagonal", "determine", 20, "executing"),
     *(
         pytest.param(*death, marks=pytest.mark.extended)
         for death in (
+            ("filter", "precompute", 5, "memory"),
             ("linear", "pack", 20, "memory"),
             ("linear", "propagate", 1, "executing"),
             ("linear", "determine", 35, "executing"),
