@@ -14,8 +14,8 @@ from typing import Any
 
 import dask.array.core as da
 import numpy as np
+from dask._task_spec import Alias
 from dask.highlevelgraph import HighLevelGraph
-from dask.task_spec import Alias
 from distributed import Future
 
 from ...core.arrays.elements import Part
