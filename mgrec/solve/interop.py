@@ -11,14 +11,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..core.algebra.coefficient import Coefficient
 from ..core.arrays.interop import FromNative, NonNativeArray, library_of, result_converter
 from ..distributed.expressions import leaves
 from .labelled import solve_labelled
 from .rules import qualified_name, rules
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_CONTAINERS = {tuple, list, dict, Coefficient}
 
 
 def with_interop(function: Function, labelled: Callable[..., Any] = solve_labelled) -> Function:
@@ -62,10 +60,7 @@ def call_native(
     labelled : callable, ``(function, operands, options) -> results``
         Calls the function if the arrays are DataArrays.
     """
-    values = [*operands, *options.values()]
-    if not _CONTAINERS.isdisjoint(map(type, values)):
-        values = [*leaves((operands, options))]
-    values = [value for value in values if library_of(value)]
+    values = [value for value in leaves((operands, options)) if library_of(value)]
     libraries = {library.name for library in map(library_of, values) if library}
     if libraries == {"xarray"}:
         return labelled(function, operands, options)

@@ -46,11 +46,15 @@ _LIFT = """\
     return Transfer::lift(step);
   }
 """
-_UNLIFTED = f"""{_LIFT}
-  DEVICE Transfer::Map map(const Items& items, int r) const {{ return lift(items, r); }}
-  DEVICE void lift_items(Items& items) const {{}}"""
+# Discarded branches are compiled, too, and cannot write to Pairs.
+_UNLIFTED = (
+    _LIFT
+    + """\
+  DEVICE Transfer::Map map(const Items& items, int r) const { return lift(items, r); }
+  DEVICE void lift_items(Items& items) const {}"""
+)
 _LIFTING = (
-    f"""{_LIFT}"""
+    _LIFT
     + """\
   DEVICE Transfer::Map map(const Items& items, int r) const {
     if constexpr (!LIFTED) return lift(items, r);
