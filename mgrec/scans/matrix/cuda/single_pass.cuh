@@ -36,17 +36,18 @@ typedef unsigned long long Unit;
 constexpr int UNITS = 2;
 union Halves { double number; unsigned half[2]; };
 DEVICE inline void publish(Unit* descriptors, long long place, double number, unsigned tag) {
+  constexpr int u = 0;
   Halves halves;
   halves.number = number;
   const Unit first = Unit(tag) << 32 | halves.half[0], second = Unit(tag) << 32 | halves.half[1];
   asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(
-                   descriptors + place * UNITS), "l"(first), "l"(second) : "memory");
+                   descriptors + place * UNITS + u), "l"(first), "l"(second) : "memory");
 }
 // A warp waits for `count` numbers; it requests all that are missing before it looks at the first.
 template <int MOST>
 DEVICE void receive(const Unit* descriptors, long long begin, int count, unsigned tag,
                     double* numbers) {
-  constexpr int EACH = (MOST + 31) / 32;
+  constexpr int EACH = (MOST + 31) / 32, u = 0;
   const int lane = threadIdx.x % 32;
   unsigned missing = 0;
 #pragma unroll
@@ -61,7 +62,7 @@ DEVICE void receive(const Unit* descriptors, long long begin, int count, unsigne
       asm volatile(
           "{.reg .pred asked;\nsetp.ne.b32 asked, %3, 0;\n"
           "@asked ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];\n}"
-          : "+l"(first), "+l"(second) : "l"(descriptors + place * UNITS), "r"(int(asked))
+          : "+l"(first), "+l"(second) : "l"(descriptors + place * UNITS + u), "r"(int(asked))
           : "memory");
       firsts[k] = first, seconds[k] = second;
     }
