@@ -6,9 +6,9 @@
 // from those that all blocks published. Meanwhile the block does the same for its next DEPTH tiles.
 // Then each lane filters its samples, from shared memory.
 #pragma once
+#include "engines/cuda/memory/exchange.cuh"
 #include "filters/cuda/propagate.cuh"
 
-typedef unsigned long long Unit;
 constexpr int UNITS = STATES * int(sizeof(S)) / 4;  // half data and half tag: see the look-ahead of scans
 constexpr int VECTOR = 16 / int(sizeof(E)), VECTORS = LENGTH / VECTOR, PITCH = VECTORS + 1 - VECTORS % 2;
 constexpr int TILE = THREADS * LENGTH, STAGE = THREADS * PITCH;
@@ -51,8 +51,7 @@ DEVICE inline void publish(Unit* descriptors, long long place, const State& stat
     constexpr int EACH = sizeof(S) / 4;
     const Unit first = Unit(tag) << 32 | words[u / EACH].word[u % EACH];
     const Unit second = Unit(tag) << 32 | words[u / EACH].word[u % EACH + 1];
-    asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(
-                     descriptors + place * UNITS + u), "l"(first), "l"(second) : "memory");
+    store_pair(descriptors + place * UNITS + u, first, second);
   }
 }
 DEVICE inline bool received(const Unit* descriptors, long long place, unsigned tag, State& state) {
@@ -62,8 +61,7 @@ DEVICE inline bool received(const Unit* descriptors, long long place, unsigned t
   for (int u = 0; u < UNITS; u += 2) {
     constexpr int EACH = sizeof(S) / 4;
     Unit first, second;
-    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
-                 : "=l"(first), "=l"(second) : "l"(descriptors + place * UNITS + u) : "memory");
+    load_pair(descriptors + place * UNITS + u, first, second);
     words[u / EACH].word[u % EACH] = unsigned(first);
     words[u / EACH].word[u % EACH + 1] = unsigned(second);
     complete = complete && unsigned(first >> 32) == tag && unsigned(second >> 32) == tag;
@@ -73,12 +71,6 @@ DEVICE inline bool received(const Unit* descriptors, long long place, unsigned t
 }
 
 DEVICE inline void synchronize() { asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory"); }
-DEVICE inline void arrive(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-DEVICE inline void meet(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
 DEVICE inline int resolved(int turn) { return 2 + turn % RING; }
 
 DEVICE inline State lane_state(const State& state, int lane) {

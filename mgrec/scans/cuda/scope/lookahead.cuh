@@ -4,9 +4,9 @@
 // so a span needs no fence, no flag of its own and no 128-bit access (.v4 accesses of 32 bits tear).
 // The tag distinguishes launches and turns of a ring, so that nothing must be cleared.
 #pragma once
+#include "engines/cuda/memory/exchange.cuh"
 #include "scans/cuda/scope/block.cuh"
 
-typedef unsigned long long Unit;
 constexpr int UNITS = WORDS + WORDS % 2;  // even, so that pairs are aligned to 16 bytes
 
 DEVICE inline void publish(Unit* descriptors, long long place, const Span& span, unsigned tag) {
@@ -17,8 +17,7 @@ DEVICE inline void publish(Unit* descriptors, long long place, const Span& span,
   for (int u = 0; u < UNITS; u += 2) {
     const Unit first = high | packed.word[u];
     const Unit second = high | (u + 1 < WORDS ? packed.word[u + 1] : 0);
-    asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(
-                     descriptors + place * UNITS + u), "l"(first), "l"(second) : "memory");
+    store_pair(descriptors + place * UNITS + u, first, second);
   }
 }
 
@@ -30,8 +29,7 @@ DEVICE inline bool received(const Unit* descriptors, long long place, unsigned t
 #pragma unroll
   for (int u = 0; u < UNITS; u += 2) {
     Unit first, second;
-    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
-                 : "=l"(first), "=l"(second) : "l"(descriptors + place * UNITS + u) : "memory");
+    load_pair(descriptors + place * UNITS + u, first, second);
     packed.word[u] = unsigned(first);
     if (u + 1 < WORDS) packed.word[u + 1] = unsigned(second);
     high = unsigned(first >> 32);
@@ -48,16 +46,8 @@ DEVICE inline bool received(const Unit* descriptors, long long place, unsigned t
 DEVICE inline void poll_if(bool asked, const Unit* descriptors, long long place,
                            Unit (&units)[UNITS]) {
 #pragma unroll
-  for (int u = 0; u < UNITS; u += 2) {
-    Unit first = 0, second = 0;
-    asm volatile(
-        "{.reg .pred asked;\nsetp.ne.b32 asked, %3, 0;\n"
-        "@asked ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];\n}"
-        : "+l"(first), "+l"(second) : "l"(descriptors + place * UNITS + u), "r"(int(asked))
-        : "memory");
-    units[u] = first;
-    units[u + 1] = second;
-  }
+  for (int u = 0; u < UNITS; u += 2)
+    load_pair_if(asked, descriptors + place * UNITS + u, units[u], units[u + 1]);
 }
 // Returns whether the requested span has arrived; else `span` is unchanged.
 DEVICE inline bool taken(const Unit (&units)[UNITS], unsigned tag, bool asked, Span& span) {
@@ -83,12 +73,6 @@ constexpr int RING = 4;  // carry-ins; a block's warps and its look-ahead are ne
 // may be some tiles ahead. Barrier 0 is that of the block, 1 that of the scanning threads.
 DEVICE inline int published(int turn) { return 2 + turn % RING; }
 DEVICE inline int resolved(int turn) { return 7 + turn % RING; }
-DEVICE inline void arrive(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-DEVICE inline void meet(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
 // The last warp of a block publishes its tile `turn`, for which the look-ahead warp waits.
 DEVICE inline void announce_published(int turn) { arrive(published(turn), 64); }
 DEVICE inline void await_published(int turn) { meet(published(turn), 64); }

@@ -10,6 +10,7 @@
 #pragma once
 #include "engines/cuda/memory/bulk.cuh"
 #include "engines/cuda/memory/copies.cuh"
+#include "engines/cuda/memory/exchange.cuh"
 #include "scans/matrix/cuda/matrix.cuh"
 
 constexpr int TILE = SEGMENTS * LENGTH, MATRIX = N * N;
@@ -31,23 +32,19 @@ struct Memory {
 };
 static_assert(sizeof(Memory) <= MEMORY, "single_pass.py counts the bytes");
 
-// Published numbers are words of 64 bits, half data and half tag, as in lookahead.cuh.
-typedef unsigned long long Unit;
-constexpr int UNITS = 2;
+constexpr int UNITS = 2;  // of a published number
 union Halves { double number; unsigned half[2]; };
 DEVICE inline void publish(Unit* descriptors, long long place, double number, unsigned tag) {
-  constexpr int u = 0;
   Halves halves;
   halves.number = number;
   const Unit first = Unit(tag) << 32 | halves.half[0], second = Unit(tag) << 32 | halves.half[1];
-  asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(
-                   descriptors + place * UNITS + u), "l"(first), "l"(second) : "memory");
+  store_pair(descriptors + place * UNITS, first, second);
 }
 // A warp waits for `count` numbers; it requests all that are missing before it looks at the first.
 template <int MOST>
 DEVICE void receive(const Unit* descriptors, long long begin, int count, unsigned tag,
                     double* numbers) {
-  constexpr int EACH = (MOST + 31) / 32, u = 0;
+  constexpr int EACH = (MOST + 31) / 32;
   const int lane = threadIdx.x % 32;
   unsigned missing = 0;
 #pragma unroll
@@ -56,14 +53,8 @@ DEVICE void receive(const Unit* descriptors, long long begin, int count, unsigne
     Unit firsts[EACH], seconds[EACH];
 #pragma unroll
     for (int k = 0; k < EACH; ++k) {
-      const bool asked = missing >> k & 1;
-      const long long place = begin + lane + 32 * k;
-      Unit first = 0, second = 0;
-      asm volatile(
-          "{.reg .pred asked;\nsetp.ne.b32 asked, %3, 0;\n"
-          "@asked ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];\n}"
-          : "+l"(first), "+l"(second) : "l"(descriptors + place * UNITS + u), "r"(int(asked))
-          : "memory");
+      Unit first, second;
+      load_pair_if(missing >> k & 1, descriptors + (begin + lane + 32 * k) * UNITS, first, second);
       firsts[k] = first, seconds[k] = second;
     }
 #pragma unroll
@@ -76,13 +67,6 @@ DEVICE void receive(const Unit* descriptors, long long begin, int count, unsigne
     }
   }
   __syncwarp();
-}
-
-DEVICE inline void arrive(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-DEVICE inline void meet(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 // Barriers 0 and 1 are those of the block and of the summarising warps.
 constexpr int SUMMARISED = 14, JOINED = 15;
