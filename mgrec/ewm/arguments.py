@@ -19,7 +19,7 @@ from ..core.arrays.validation import (
     as_real,
     is_one_of,
 )
-from ..core.backends import backend_of
+from ..core.backends import CPU, backend_of
 from ..filters.arguments import as_signal
 from .recurrence import PAIRS, STATISTICS, Weights
 
@@ -129,14 +129,23 @@ def as_gaps(times: Any, halflife: Any, x: Any, axis: int) -> Any:
     if times.ndim != 1 or not (times.size == x.shape[axis] or x.shape[axis] != x.shape[axis]):
         raise ValueError(f"times must have shape ({x.shape[axis]},); got {times.shape}")
     unit = _halflife_in_unit_of(times, halflife)
-    if times.dtype.kind == "M":
-        if not is_lazy(times) and np.isnat(times).any():
-            raise ValueError("times must not be missing; got NaT")
-        times = times.view(np.int64)
-    gaps = _differences(times, unit)
+    if backend_of(times) is CPU:
+        times = _without_missing(times)
+    # Differences of int8 would overflow, and those of float32 would be rounded.
+    gaps = _differences(times.astype(np.float64 if times.dtype.kind == "f" else np.int64), unit)
     index: list[Any] = [None] * x.ndim
     index[axis] = slice(None)
     return backend_of(x).from_host(gaps, x)[tuple(index)]
+
+
+def _without_missing(times: Any) -> Any:
+    """Return times; raise ValueError if one is missing, of a Dask array when it is computed."""
+    if is_lazy(times):
+        return times.map_blocks(_without_missing, dtype=times.dtype, meta=times._meta)
+    missing = times[~np.isfinite(times)]
+    if missing.size:
+        raise ValueError(f"times must not be missing or infinite; got {missing[0]}")
+    return times
 
 
 def _halflife_in_unit_of(times: Any, halflife: Any) -> float:
@@ -167,7 +176,10 @@ def _parsed(halflife: str) -> Any:
             f"halflife must be a numpy.timedelta64 where pandas is not installed, which would read "
             f"{halflife!r}"
         ) from error
-    return Timedelta(halflife).to_timedelta64()
+    try:
+        return Timedelta(halflife).to_numpy()
+    except ValueError as error:
+        raise ValueError(f"halflife must be a duration; got {halflife!r}: {error}") from error
 
 
 def _differences(times: Any, unit: float) -> Any:

@@ -111,6 +111,7 @@ REFUSED = [
     (HALF | {"min_periods": 1.5}, TypeError, "min_periods must be an integer"),
     (HALF | {"reset": np.ones(4, bool)}, ValueError, r"reset must have shape \(3,\)"),
     ({"times": np.arange(3)}, ValueError, "halflife must be given with times"),
+    ({"halflife": 1, "times": [0, np.nan, 2]}, ValueError, "missing or infinite; got nan"),
 ]
 REFUSED += [
     ({"halflife": DAY, **options}, error, words)
@@ -118,7 +119,9 @@ REFUSED += [
         ({"times": DAYS[:2]}, ValueError, r"times must have shape \(3,\); got \(2,\)"),
         ({"times": DAYS, "halflife": 2.0}, TypeError, "halflife must be a timedelta where times"),
         ({"times": DAYS, "halflife": 0 * DAY}, ValueError, "halflife must be above 0"),
-        ({"times": np.array(["NaT"] * 3, "M8[D]")}, ValueError, "must not be missing; got NaT"),
+        ({"times": np.array(["NaT"] * 3, "M8[D]")}, ValueError, "not be missing or infinite; got NaT"),
+        ({"times": DAYS, "halflife": "4 dogs"}, ValueError, "halflife must be a duration; got '4 "),
+        ({"times": DAYS, "halflife": "NaT"}, TypeError, "halflife must be a timedelta where times"),
         ({"times": DAYS, "alpha": 0.5, "adjust": False}, ValueError, "adjust must be True where"),
         ({"times": np.array(["a", "b", "c"])}, TypeError, "times must be datetime64, or numbers"),
     ]
@@ -136,6 +139,20 @@ def test_times_may_be_a_coordinate():
     time = pytest.importorskip("xarray").DataArray(days, dims="time", coords={"time": days})
     x, options = np.array([1.0, 2.0, 4.0]), {"halflife": "1D"}
     np.testing.assert_array_equal(ewm(x, times=time, **options), ewm(x, times=days, **options))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u8", "f2", "f4"])
+def test_differences_of_times_are_neither_rounded_nor_wrapped(dtype):
+    times = np.array([-100, 100, 90], "i1") if dtype == "i1" else np.array([0.1, 60000, 0.3], dtype)
+    wanted = ewm(np.arange(3.0), halflife=1e5, times=times.astype(np.float64))
+    np.testing.assert_array_equal(ewm(np.arange(3.0), halflife=1e5, times=times), wanted)
+
+
+def test_a_missing_time_of_a_dask_array_is_found_in_its_chunk():
+    x, times = (da.from_array(array, chunks=2) for array in (np.ones(3), np.array([0, 1, np.nan])))
+    lazy = ewm(x, halflife=1.0, times=times)
+    with pytest.raises(ValueError, match="times must not be missing or infinite; got nan"):
+        lazy.compute(scheduler="sync")
 
 
 def by_definition(x, alpha, times):
