@@ -53,7 +53,7 @@ def as_axes(axes: Any, name: str, shape: tuple[Any, ...], are_two: bool = False)
         raise ValueError(f"{name} must have two axes or more; got shape {shape}")
     if not isinstance(axes, (tuple, list)) or len(axes) < 2 or (are_two and len(axes) > 2):
         raise ValueError(f"axes must be two axes{'' if are_two else ' or more'}; got {axes!r}")
-    numbers = [as_axis(axis, shape) for axis in axes]
+    numbers = [as_axis(axis, shape, "each of axes") for axis in axes]
     if len(set(numbers)) < len(numbers):
         raise ValueError(f"axes must be different axes; got {axes!r}")
     return numbers

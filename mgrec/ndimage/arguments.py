@@ -109,7 +109,7 @@ def as_axes(axes: Any, x: Any) -> tuple[int, ...]:
         checked = tuple(range(x.ndim))
     else:
         values = axes if isinstance(axes, (tuple, list)) else (axes,)
-        checked = tuple(as_axis(axis, x.shape) for axis in values)
+        checked = tuple(as_axis(axis, x.shape, "each of axes") for axis in values)
         if len(set(checked)) < len(checked):
             raise ValueError(f"axes must be different; got {axes}")
     _check_known(x, checked)

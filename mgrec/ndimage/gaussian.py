@@ -28,6 +28,8 @@ from .kernels import gaussian_kernel
 
 # SciPy skips an axis with a smaller sigma.
 LEAST_SIGMA = 1e-15
+# Poles of a larger sigma are too close to 1 for float64.
+LARGEST_SIGMA = 1e9
 
 
 @partial(with_interop, labelled=partial(solve_labelled, by_value=("sigma",)))
@@ -75,7 +77,8 @@ def gaussian_filter1d(
     TypeError
         If the dtype of `input` or `output` is not supported.
     ValueError
-        If `sigma` is not positive, or `order`, `axis` or `mode` is not one of those above.
+        If `sigma` is not positive or above 1e9, or `order`, `axis` or `mode` is not one of those
+        above.
 
     Notes
     -----
@@ -158,7 +161,8 @@ def gaussian_filter(
     TypeError
         If the dtype of `input` or `output` is not supported.
     ValueError
-        If a `sigma` is negative, or an `order`, `axes` or a `mode` is not one of those above.
+        If a `sigma` is negative or above 1e9, or an `order`, `axes` or a `mode` is not one of those
+        above.
 
     Notes
     -----
@@ -220,7 +224,7 @@ def gaussian_laplace(
     TypeError
         If the dtype of `input` or `output` is not supported.
     ValueError
-        If a `sigma` is not positive, or `axes` or a `mode` is not one of those above.
+        If a `sigma` is not positive or above 1e9, or `axes` or a `mode` is not one of those above.
 
     Examples
     --------
@@ -268,8 +272,8 @@ def _smoothed(
 
 def _as_sigma(sigma: Any) -> float:
     value = as_real("sigma", sigma)
-    if not 0 <= value < np.inf:
-        raise ValueError(f"sigma must be at least 0 and finite; got {sigma}")
+    if not 0 <= value <= LARGEST_SIGMA:
+        raise ValueError(f"sigma must be from 0 to {LARGEST_SIGMA:g}; got {sigma}")
     return value
 
 

@@ -20,6 +20,7 @@ from ..solve.adjoint import (
     adjoint_function,
     along,
     as_operand,
+    as_required,
     as_result,
     at_start,
     conj,
@@ -107,7 +108,7 @@ def linear_recurrence(
     if isinstance(s, Coefficient) or isinstance(t, Coefficient):
         raise TypeError("s and t must be arrays or numbers; got a Coefficient, without gradients")
     grad, w = as_result("w", grad, w)
-    s, t, initial = as_operand("s", s), as_operand("t", t), as_operand("initial", initial)
+    s, t, initial = as_required("s", s), as_required("t", t), as_operand("initial", initial)
     names, operands = selected(of, {"s": s, "t": t, "initial": initial}), (s, t, initial)
     axis, forward = as_axis(axis, w.shape), 1 if not as_flag("reverse", reverse) else -1
     axis_of_s, marks = along(s, w.ndim, axis), marks_of(reset, w, axis, forward == -1)

@@ -13,7 +13,7 @@ from ..core.arrays.chunk import shape_of
 from ..core.arrays.validation import as_axis, as_flag
 from ..solve.adjoint import (
     adjoint_function,
-    as_operand,
+    as_required,
     as_result,
     following_marks,
     marks_of,
@@ -126,14 +126,14 @@ def scan(
     if transfer_map == mobius:
         return rational_recurrence.compose(grad, states, *operands, initial, **options)  # type: ignore[attr-defined]
     names = _check(transfer_map, operands)
-    operands = tuple(map(as_operand, names, operands))
+    operands = tuple(map(as_required, names, operands))
     is_several = isinstance(initial, tuple)
     of_states, states, firsts = (
         values if is_several else (values,) for values in (grad, states, initial)
     )
     pairs = [as_result("states", *pair) for pair in zip(of_states, states, strict=True)]
     of_states, states = zip(*pairs, strict=True)
-    firsts = tuple([as_operand("initial", first) for first in firsts])
+    firsts = tuple([as_required("initial", first) for first in firsts])
     wanted = selected(of, dict.fromkeys((*names, "initial"), True))
     axis, forward = as_axis(axis, states[0].shape), -1 if as_flag("reverse", reverse) else 1
     marks = marks_of(reset, states[0], axis, forward == -1)
@@ -276,7 +276,7 @@ def rational_recurrence(
     named = {"a": a, "b": b, "c": c, "d": d}
     coefficients, (grad, p) = _checked_coefficients(named), as_result("p", grad, p)
     a, b, c, d = coefficients
-    initial = as_operand("initial", initial)
+    initial = as_required("initial", initial)
     wanted = selected(of, {**named, "initial": initial})
     axis, forward = as_axis(axis, p.shape), -1 if as_flag("reverse", reverse) else 1
     marks = marks_of(reset, p, axis, forward == -1)
@@ -316,7 +316,7 @@ def rational_recurrence(
 def _checked_coefficients(named: dict[str, Any]) -> list[Any]:
     if any(isinstance(value, Coefficient) for value in named.values()):
         raise TypeError("a, b, c, d must be arrays or numbers; got a Coefficient")
-    return [as_operand(name, value) for name, value in named.items()]
+    return [as_required(name, value) for name, value in named.items()]
 
 
 def _outlines_of_rational(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:

@@ -53,16 +53,19 @@ def _without_empty_chunks(value: Any) -> Any:
     return without_empty_chunks(value) if is_lazy(value) else value
 
 
+def as_required(name: str, value: Any) -> Any:
+    """Return an operand as an array; numbers, and arrays of other libraries, unchanged."""
+    return value if library_of(value) else as_array(name, value, takes_bfloat16=True)
+
+
 def as_operand(name: str, value: Any) -> Any:
-    """Return an operand as an array; None, numbers, and arrays of other libraries unchanged."""
-    if value is None or library_of(value):
-        return value
-    return as_array(name, value, takes_bfloat16=True)
+    """Return an operand that may be None, as :func:`as_required` does."""
+    return None if value is None else as_required(name, value)
 
 
 def as_result(name: str, grad: Any, result: Any) -> tuple[Any, Any]:
     """Return the gradient of a result, and the result, as arrays; raise if their shapes differ."""
-    grad, result = as_operand("grad", grad), as_operand(name, result)
+    grad, result = as_required("grad", grad), as_required(name, result)
     shape, wanted = shape_of(grad), shape_of(result)
     if not (broadcasts_to(shape, wanted) and broadcasts_to(wanted, shape)):
         raise ValueError(f"grad must have the shape of {name}, {wanted}; got {shape}")
@@ -100,11 +103,13 @@ def along(values: Any, ndim: int, axis: int) -> int | None:
     return None if axis_of_array < 0 or shape[axis_of_array] == 1 else axis_of_array
 
 
-def with_axis(initial: Any, w: Any, axis: int) -> Any:
+def with_axis(initial: Any, w: Any, axis: int, name: str = "initial") -> Any:
     """Return states before the first step with an axis of length 1, where w has its `axis`."""
-    shape = shape_of(initial)
+    shape, rows_shape = shape_of(initial), (*w.shape[:axis], *w.shape[axis + 1 :])
     if not shape:
         return initial
+    if not broadcasts_to(shape, rows_shape):
+        raise ValueError(f"{name} must broadcast to {tuple(rows_shape)}, all rows; got {shape}")
     full_shape = (1,) * (w.ndim - 1 - len(shape)) + shape
     rows = initial.reshape((*full_shape[:axis], 1, *full_shape[axis:]))
     return rows if library_of(w) else backend_of(w).from_host(rows, w)
@@ -120,7 +125,7 @@ def as_gradient(name: str, grad: Any) -> Any:
         raise NotImplementedError(
             f"{name} has no second derivatives in {library.name}; mgrec.adjoint has first ones"
         )
-    return as_operand("grad", grad)
+    return as_required("grad", grad)
 
 
 def along_steps(grad: Any, model: Any, states: Any) -> tuple[Any, Any]:
@@ -135,7 +140,7 @@ def along_steps(grad: Any, model: Any, states: Any) -> tuple[Any, Any]:
     if model.marks is not None:
         first = (model.marks != 0) | first
     like = states[..., 0]
-    return full_like(like, 0) + with_axis(grad, like, axis), first
+    return full_like(like, 0) + with_axis(grad, like, axis, "grad"), first
 
 
 def marks_of(reset: Any, like: Any, axis: int, reverse: bool) -> Any:
@@ -294,7 +299,10 @@ def selected(of: Sequence[str] | None, arguments: dict[str, Any]) -> set[str]:
     present = {name for name, value in arguments.items() if value is not None}
     if of is None:
         return present
-    names = {of} if isinstance(of, str) else {*of}
+    try:
+        names = {of} if isinstance(of, str) else {*of}
+    except TypeError:  # not a sequence of names
+        names = {""}
     if not names <= {*arguments}:
         raise ValueError(f"of must be names among {', '.join(arguments)}; got {of!r}")
     return present & names

@@ -153,7 +153,9 @@ class _Call:
             return ()
         values = value if isinstance(value, (tuple, list)) and name == "axes" else (value,)
         if self.like is None:
-            axes = tuple(as_axis(axis, self.reference.shape) for axis in values)
+            shape = self.reference.shape
+            label = "each of axes" if name == "axes" else name
+            axes = tuple(as_axis(axis, shape, label) for axis in values)
         else:
             axes = tuple(self.dims.index(checked_dim(dim, self.dims)) for dim in values)
         self.bound.arguments[name] = axes if name == "axes" else axes[0]

@@ -9,12 +9,12 @@ import numpy as np
 
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.interop import library_of
-from ..core.arrays.validation import as_axis, as_flag, as_integer
+from ..core.arrays.validation import as_axis, as_flag
 from ..core.backends import Backend, backend_of
 from ..solve.adjoint import (
     adjoint_function,
     along,
-    as_operand,
+    as_required,
     as_result,
     conj,
     part,
@@ -85,7 +85,7 @@ def solve_tridiagonal(
     array([1.5, 2. , 1.5])
     """
     arguments = {"dl": dl, "d": d, "du": du, "b": b}
-    operands = {name: as_operand(name, value) for name, value in arguments.items()}
+    operands = {name: as_required(name, value) for name, value in arguments.items()}
     names, (grad, x) = selected(of, operands), as_result("x", grad, x)
     axis, is_periodic = as_axis(axis, x.shape), as_flag("periodic", periodic)
     options = {"axis": axis, "rhs_axis": rhs_axis, "periodic": is_periodic}
@@ -99,7 +99,9 @@ def solve_tridiagonal(
         return of_dl, of_d, of_du, None if of_b is None else sum_to(of_b, operands["b"])
     axis_of_diagonals, ndim = axis, x.ndim
     if rhs_axis is not None:
-        rhs_axis, ndim = as_integer("rhs_axis", rhs_axis) % x.ndim, ndim - 1
+        rhs_axis, ndim = as_axis(rhs_axis, x.shape, "rhs_axis"), ndim - 1
+        if rhs_axis == axis:
+            raise ValueError(f"rhs_axis must be another axis than axis={axis}; got {rhs_axis}")
         axis_of_diagonals -= rhs_axis < axis
     below, above = (
         _transposed(operands[name], ndim, axis_of_diagonals, step, is_periodic)

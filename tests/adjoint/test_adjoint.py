@@ -266,6 +266,45 @@ def test_gradients_of_another_shape_are_refused():
         adjoint.linear_recurrence(np.ma.ones(4), np.ones(4), 0.5, np.ones(4))
 
 
+FOUR = np.ones(4)
+HEADS = [0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], np.zeros((4, 2))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: adjoint.linear_recurrence(FOUR, FOUR, None, FOUR), TypeError, "s must be of an"),
+        (lambda: adjoint.linear_recurrence(None, FOUR, FOUR, FOUR), TypeError, "grad must be of"),
+        (
+            lambda: adjoint.linear_recurrence(FOUR, FOUR, FOUR, FOUR, FOUR),
+            ValueError, r"initial must broadcast to \(\), all rows; got \(4,\)",
+        ),
+        (
+            lambda: adjoint.rational_recurrence(FOUR, FOUR, 1.0, FOUR, 1.0, 1.0, FOUR),
+            ValueError, r"initial must broadcast to \(\), all rows; got \(4,\)",
+        ),
+        (
+            lambda: adjoint.rational_recurrence(FOUR, FOUR, 1.0, None, 1.0, 1.0, 1.0),
+            TypeError, "b must be of an",
+        ),
+        (
+            lambda: adjoint.solve_tridiagonal(FOUR, FOUR, 1.0, 4.0, 1.0, FOUR, rhs_axis=1),
+            ValueError, "rhs_axis must be from -1 to 0",
+        ),
+        (
+            lambda: adjoint.solve_tridiagonal(FOUR, FOUR, 1.0, 4.0, 1.0, FOUR, rhs_axis=0),
+            ValueError, "rhs_axis must be another axis than axis=0; got 0",
+        ),
+        (lambda: adjoint.hmm_log_likelihood(None, *HEADS), TypeError, "grad must be of an"),
+        (lambda: adjoint.hmm_log_likelihood(FOUR, *HEADS), ValueError, r"grad must broadcast to"),
+        (lambda: adjoint.hmm_log_likelihood(1.0, *HEADS, of=3), ValueError, "of must be names .* 3"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_argument(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
 def test_only_gradients_that_are_wanted():
     case = CASES["recurrence along axis 1"]
     w, g = case.function(*case.arrays), adjoint_cases.numbers(3, 9)

@@ -32,11 +32,11 @@ def as_integer(name: str, value: Any) -> int:
     raise TypeError(f"{name} must be an integer; got {value!r}")
 
 
-def as_axis(value: object, shape: tuple[Any, ...]) -> int:
+def as_axis(value: object, shape: tuple[Any, ...], name: str = "axis") -> int:
     """Return an axis of a shape, counted from the front."""
-    axis, ndim = as_integer("axis", value), len(shape)
+    axis, ndim = as_integer(name, value), len(shape)
     if not -ndim <= axis < ndim:
-        raise ValueError(f"axis must be from {-ndim} to {ndim - 1} for shape {shape}; got {axis}")
+        raise ValueError(f"{name} must be from {-ndim} to {ndim - 1} for shape {shape}; got {axis}")
     return axis % ndim
 
 

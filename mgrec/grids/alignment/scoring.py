@@ -111,7 +111,10 @@ def _as_matrix(matrix: Any) -> tuple[Alphabet, Table]:
     letters: Any = getattr(matrix, "alphabet", None)  # an array of Biopython has one
     if isinstance(matrix, tuple) and len(matrix) == 2 and isinstance(matrix[0], str):
         letters, matrix = matrix
-    array = np.asarray(matrix)
+    try:
+        array = np.asarray(matrix)
+    except ValueError as error:
+        raise ValueError(f"matrix must have rows of one length: {error}") from error
     if hasattr(matrix, "alphabet") and (array == np.floor(array)).all():
         array = array.astype(np.int64)  # Biopython has floats only
     size = len(array) if array.ndim else 0

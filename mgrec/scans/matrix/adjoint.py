@@ -11,7 +11,7 @@ from ...core.arrays.chunk import shape_of
 from ...core.arrays.validation import as_axis, as_flag
 from ...solve.adjoint import (
     adjoint_function,
-    as_operand,
+    as_required,
     as_result,
     following_marks,
     marks_of,
@@ -42,8 +42,8 @@ def matrix_gradients(
     """
     check_two_operands(matrix_map, operands)
     _check_structure(matrix_map)
-    M, b = (as_operand(name, value) for name, value in zip("Mb", operands, strict=True))
-    (grad, w), initial = as_result("states", grad, w), as_operand("initial", initial)
+    M, b = (as_required(name, value) for name, value in zip("Mb", operands, strict=True))
+    (grad, w), initial = as_result("states", grad, w), as_required("initial", initial)
     wanted = selected(of, {"M": M, "b": b, "initial": initial})
     axis, forward = as_axis(axis, w.shape[:-1]), -1 if as_flag("reverse", reverse) else 1
     marks = marks_of(reset, w[..., 0], axis, forward == -1)

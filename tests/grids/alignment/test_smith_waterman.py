@@ -281,6 +281,7 @@ ONES = {"matrix": None, "match": 1, "mismatch": -1, "extend": None}
         ({"matrix": ("AB", np.eye(3))}, ValueError, "alphabet of 3 different characters"),
         ({"matrix": ("AA", np.eye(2))}, ValueError, "alphabet of 2 different characters"),
         ({"matrix": [[np.nan]]}, ValueError, "finite scores"),
+        ({"matrix": [[1], [1, 2]]}, ValueError, "matrix must have rows of one length"),
         ({"matrix": np.eye(2)}, TypeError, r"matrix must be \(alphabet, numbers\) if query is"),
         ({"matrix": ("AC", np.eye(2))}, ValueError, "target must have .* got 'W' at index 2"),
         ({"matrix": np.eye(2), "query": [0, 2], "target": [0]}, ValueError, "codes from 0 to 1"),
