@@ -52,6 +52,10 @@ WRONG_TYPES = {
         lambda: mgrec.plan(lfilter, [1.0], [1.0, -0.5], LAZY, zi=LAZY[:1]),
         "and so must zi; got a Dask array",
     ),
+    "plan of half a solve": (
+        lambda: mgrec.plan(mgrec.linear_recurrence, 0.5, LAZY, in_flight=1.5),
+        "in_flight must be an integer; got 1.5",
+    ),
 }  # fmt: skip
 WRONG_VALUES = {
     "colocate other shapes": (
@@ -72,6 +76,13 @@ WRONG_VALUES = {
     ),
     "warm-up of unknown sizes": (
         lambda: mgrec.dask.warm_up(mgrec.linear_recurrence, 0.5, UNKNOWN), "compute_chunk_sizes"
+    ),
+    "plan without time": (
+        lambda: mgrec.plan(mgrec.linear_recurrence, 0.5, LAZY, timeout=0), "timeout must be above 0"
+    ),
+    "map of no solves at once": (
+        lambda: list(mgrec.plan(mgrec.linear_recurrence, 0.5, LAZY).map([], in_flight=0)),
+        "in_flight must be at least 1, or None; got 0",
     ),
     "plan of unknown sizes": (
         lambda: mgrec.plan(mgrec.linear_recurrence, 0.5, UNKNOWN), "compute_chunk_sizes"

@@ -10,6 +10,7 @@ import dask.array.core as da
 from distributed import Client, default_client
 
 from ...core.arrays.interop import require_native
+from ...core.arrays.validation import as_integer, as_real
 from ...core.contract.grid import Swept, Traceback
 from ...core.contract.problem import Composed, Problem
 from ..expressions import as_graphs
@@ -32,6 +33,18 @@ def name_of(function: Any) -> str:
 def check_dask_array(name: str, array: Any) -> None:
     if not isinstance(array, da.Array):
         raise TypeError(f"{name} must be a Dask array; got {type(array).__name__}")
+
+
+def check_timeout(timeout: Any) -> None:
+    """Raise unless a timeout is a number of seconds above 0."""
+    if not as_real("timeout", timeout) > 0:
+        raise ValueError(f"timeout must be above 0 seconds; got {timeout}")
+
+
+def check_in_flight(in_flight: Any) -> None:
+    """Raise unless the number of unfinished solves is None, or an integer above 0."""
+    if in_flight is not None and as_integer("in_flight", in_flight) < 1:
+        raise ValueError(f"in_flight must be at least 1, or None; got {in_flight}")
 
 
 def problem_of(

@@ -14,12 +14,12 @@ from distributed import Client, futures_of
 
 from ...core.contract.grid import Swept, Traceback
 from ...core.contract.problem import Problem
-from ..cluster.arguments import name_of
+from ..cluster.arguments import check_in_flight, name_of
 from ..expressions import accepts_expressions, mapped
 from ..graph.build import SOLVER, Solved
 from ..graph.persisted import is_persisted
 from .calls import wait_for
-from .plans import Arguments, Plan, check_positive
+from .plans import Arguments, Plan
 from .results import SolvedArray, solution_of
 
 
@@ -71,12 +71,12 @@ class ComposedPlan:
 
     def map(self, operands: Iterable[Any], *, in_flight: int | None = None) -> Iterator[Any]:
         """Solve for many operands, and return the results one by one, as :meth:`Plan.map`."""
+        check_in_flight(in_flight)
         started = deque[Any]()
         for arguments in operands:
             arguments = arguments if isinstance(arguments, tuple) else (arguments,)
             started.append(self._start(arguments, {}))
             most = in_flight or self._plans[-1].in_flight
-            check_positive("in_flight", most)
             while len(started) >= most or (started and _has_ended(started[0])):
                 yield _wait(started.popleft())
         while started:

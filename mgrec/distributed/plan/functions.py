@@ -9,10 +9,10 @@ from typing import Any
 from distributed import Client
 
 from ...core.contract.problem import Composed
-from ..cluster.arguments import client_of, problem_of
+from ..cluster.arguments import check_in_flight, check_timeout, client_of, problem_of
 from .composed import ComposedPlan
 from .messages import WorkerLostError
-from .plans import Plan, check_positive
+from .plans import Plan
 
 # As often as Dask retries a task whose workers die (distributed.scheduler.allowed-failures).
 ATTEMPTS = 4
@@ -27,8 +27,8 @@ def build_plan(
     in_flight: int | None = None,
 ) -> Plan | ComposedPlan:
     """Return the plan of a function of mgrec, or of one that calls such functions."""
-    check_positive("timeout", timeout)
-    check_positive("in_flight", 2 if in_flight is None else in_flight)
+    check_timeout(timeout)
+    check_in_flight(in_flight)
     problem = problem_of(recurrence, operands, options)
     client = client_of(client)
     if client.asynchronous:

@@ -23,7 +23,7 @@ from ...core.backends import backend_of
 from ...core.contract.grid import Grid
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import AlongAxis
-from ..cluster.arguments import name_of, problem_of
+from ..cluster.arguments import check_in_flight, name_of, problem_of
 from ..expressions import accepts_expressions
 from ..graph.aligned import AlignedProblem, align_problem
 from ..graph.build import Solved
@@ -223,8 +223,8 @@ class Plan:
             The results in order, each when it is computed. An error of a solve is raised instead
             of its results.
         """
+        check_in_flight(in_flight)
         in_flight, started = in_flight or self._in_flight, deque[_Started]()
-        check_positive("in_flight", in_flight)
         for arguments in operands:
             # Half of the solves start in one moment, so that their requests are sent together.
             most = in_flight // 2 if len(started) >= in_flight else in_flight
@@ -411,8 +411,3 @@ class _Started:
             return None
         states = {row: state for answer in present for row, state in answer.items()}
         return self.call.join_carry_outs(states)
-
-
-def check_positive(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ValueError(f"{name} must be a positive number; got {value!r}")
