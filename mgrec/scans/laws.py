@@ -72,7 +72,7 @@ def check_laws_once(
     chunk: Chunk,
     carry_in: Sequence[Any],
     results: Sequence[Any],
-    compile_compose: Callable[[TransferMap, Chunk], Any] | None = None,
+    compile_compose: Callable[[TransferMap, Chunk], Any] | None,
 ) -> None:
     """Raise ValueError if a map breaks a law on sampled steps of the first solved chunk.
 

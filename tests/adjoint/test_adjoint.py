@@ -297,7 +297,7 @@ HEADS = [0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], np.zeros((4, 2))
         ),
         (lambda: adjoint.hmm_log_likelihood(None, *HEADS), TypeError, "grad must be of an"),
         (lambda: adjoint.hmm_log_likelihood(FOUR, *HEADS), ValueError, r"grad must broadcast to"),
-        (lambda: adjoint.hmm_log_likelihood(1.0, *HEADS, of=3), ValueError, "of must be names .* 3"),
+        (lambda: adjoint.hmm_log_likelihood(1.0, *HEADS, of=3), ValueError, "of must be names"),
     ],
 )  # fmt: skip
 def test_errors_name_the_argument(call, error, message):

@@ -119,7 +119,11 @@ REFUSED += [
         ({"times": DAYS[:2]}, ValueError, r"times must have shape \(3,\); got \(2,\)"),
         ({"times": DAYS, "halflife": 2.0}, TypeError, "halflife must be a timedelta where times"),
         ({"times": DAYS, "halflife": 0 * DAY}, ValueError, "halflife must be above 0"),
-        ({"times": np.array(["NaT"] * 3, "M8[D]")}, ValueError, "not be missing or infinite; got NaT"),
+        (
+            {"times": np.array(["NaT"] * 3, "M8[D]")},
+            ValueError,
+            "missing or infinite; got NaT",
+        ),
         ({"times": DAYS, "halflife": "4 dogs"}, ValueError, "halflife must be a duration; got '4 "),
         ({"times": DAYS, "halflife": "NaT"}, TypeError, "halflife must be a timedelta where times"),
         ({"times": DAYS, "alpha": 0.5, "adjust": False}, ValueError, "adjust must be True where"),

@@ -31,7 +31,7 @@ Layer = dict[Any, Task]
 
 
 def group_size(
-    chunks: tuple[tuple[Any, ...], ...], recurrence: AlongAxis, is_persisted: bool = False
+    chunks: tuple[tuple[Any, ...], ...], recurrence: AlongAxis, is_persisted: bool
 ) -> int:
     """Return the number of chunks along the axis that one propagation takes.
 

@@ -208,7 +208,7 @@ def determine_block(
 
 
 def launch_determination(
-    recurrence: AlongAxis, inputs: ChunkInputs, carry_ins: CarryIns | None = None, number: int = 0
+    recurrence: AlongAxis, inputs: ChunkInputs, carry_ins: CarryIns | None, number: int
 ) -> Callable[[], Any]:
     """Launch a chunk; the returned function waits if it must, and returns the result."""
     with chunk_of("determine", recurrence, inputs) as (backend, shape):

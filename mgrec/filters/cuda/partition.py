@@ -40,7 +40,7 @@ class Decay:
 
 
 @lru_cache(maxsize=1024)
-def decay_within(cascade: Cascade, max_steps: int, negligible: float = NEGLIGIBLE) -> Decay:
+def decay_within(cascade: Cascade, max_steps: int, negligible: float) -> Decay:
     """Return the decay of the norm of A**n, for at most `max_steps` steps.
 
     If poles lie close to each other, states grow before they decay. The norm shows that, the
@@ -86,8 +86,8 @@ def partition_rows(
     shape: tuple[int, int, int],
     dtype: np.dtype[Any],
     items: int,
-    lanes: int = LANES,
-    negligible: float = NEGLIGIBLE,
+    lanes: int,
+    negligible: float,
 ) -> Partition:
     """Return the partition of a chunk's rows, a function of shape, dtype and filter only.
 

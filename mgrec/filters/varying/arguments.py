@@ -11,7 +11,14 @@ from ...core.arrays.array_types import cast, check_same_device, is_lazy
 from ...core.arrays.chunk import move_axis
 from ...core.arrays.elements import merge_numbers
 from ...core.arrays.resets import as_reset
-from ...core.arrays.validation import as_any_array, as_axis, check_dtype, check_out, is_one_of
+from ...core.arrays.validation import (
+    as_any_array,
+    as_axis,
+    broadcasts_to,
+    check_dtype,
+    check_out,
+    is_one_of,
+)
 from ...core.contract.elements import varying_operand
 from ...core.contract.problem import Composed, Problem
 from ...scans.matrix.arguments import along_rows, is_in_gpu_memory
@@ -36,7 +43,7 @@ def varies(b: Any, a: Any) -> bool:
 
 def check_varying(
     b: Any, a: Any, x: Any, axis: Any, zi: Any, form: Any, reset: Any, out: Any,
-    reverse: bool = False,
+    reverse: bool,
 ) -> Problem | Composed:  # fmt: skip
     """Return the problem of ``lfilter`` with coefficients that vary, validated."""
     if not is_one_of(form, FORMS):
@@ -60,22 +67,8 @@ def check_varying(
     b, a = (cast(c, _FLOAT64) if c.dtype.char not in "fdFD" else c for c in (b, a))
     marks = None if reset is None else as_reset(reset, x.shape, axis, reverse)
     results = () if any(map(is_lazy, (x, b, a))) else check_out(out, x.shape, dtype, [x, b, a])
-    recurrence = VaryingFilter(
-        dtype=dtype,
-        result_dtype=dtype,
-        varying=(),
-        block_dtypes=(),
-        axis=axis,
-        reverse=reverse,
-        state_dtype=np.result_type(dtype, _FLOAT64),
-        state_shape=(order,),
-        states=order,
-        returns_final_state=zi is not None,
-        counts=(b.shape[-1], a.shape[-1]),
-        form=form,
-        numbers=1,
-        state_numbers=order * (1 + (dtype.kind == "c")),
-    )
+    counts = b.shape[-1], a.shape[-1]
+    recurrence = _recurrence(dtype, axis, reverse, counts, form, zi is not None)
     states = None if zi is None else cast(move_axis(zi, axis, -1), recurrence.state_dtype)
     if is_in_gpu_memory([x, b, a]):
         return Composed(
@@ -95,6 +88,30 @@ def check_varying(
         () if states is None else (move_axis(states, -1, 0)[..., None],),
         (*x.shape, 1),
         out=results[0][..., None] if results else out,
+    )
+
+
+def _recurrence(
+    dtype: np.dtype[Any], axis: int, reverse: bool, counts: tuple[int, int], form: str,
+    returns_final_state: bool,
+) -> VaryingFilter:  # fmt: skip
+    """Return the recurrence of filters with so many coefficients, without its operands."""
+    order = max(counts) - 1
+    return VaryingFilter(
+        dtype=dtype,
+        result_dtype=dtype,
+        varying=(),
+        block_dtypes=(),
+        axis=axis,
+        reverse=reverse,
+        state_dtype=np.result_type(dtype, _FLOAT64),
+        state_shape=(order,),
+        states=order,
+        returns_final_state=returns_final_state,
+        counts=counts,
+        form=form,
+        numbers=1,
+        state_numbers=order * (1 + (dtype.kind == "c")),
     )
 
 
@@ -125,11 +142,7 @@ def _as_coefficients(name: str, values: Any, x: Any, axis: int) -> Any:
     array = as_any_array(name, values)
     check_dtype(name, array, values, "?")
     array = along_axes(array, x.ndim, axis)
-    fits = array.ndim == x.ndim + 1 and all(
-        length in (1, size) or length != length or size != size
-        for length, size in zip(array.shape, x.shape, strict=False)
-    )
-    if not fits:
+    if array.ndim != x.ndim + 1 or not broadcasts_to(array.shape[:-1], x.shape):
         raise ValueError(
             f"{name} must have shape (order + 1,), ({x.shape[axis]}, order + 1), with the steps "
             f"along axis {axis} of x, or leading axes that broadcast to {x.shape}; got "

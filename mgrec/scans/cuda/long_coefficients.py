@@ -81,10 +81,10 @@ def pieces(chunk: Chunk) -> Iterator[Piece]:
 def evaluated(transfer_map: TransferMap, chunk: Chunk) -> Callable[[Piece], Chunk]:
     """Return a function that returns a piece with arrays of the values of costly coefficients."""
     source = describe(chunk)
-    return partial(_evaluate, print_evaluation(transfer_map, chunk, source), chunk, source)
+    return partial(_evaluate, print_evaluation(transfer_map, source), chunk, source)
 
 
-def print_evaluation(transfer_map: TransferMap, chunk: Chunk, source: Source) -> str:
+def print_evaluation(transfer_map: TransferMap, source: Source) -> str:
     """Print the program that evaluates the costly coefficients of a chunk."""
     places = ", ".join(map(str, source.costly.values()))
     return print_program(

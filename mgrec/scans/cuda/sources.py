@@ -162,7 +162,7 @@ def describe(chunk: Chunk, stored: np.dtype[Any] | None = None) -> Source:
     return source
 
 
-def print_source(source: Source, shifts: Sequence[int], in_pairs: bool = False) -> str:
+def print_source(source: Source, shifts: Sequence[int], in_pairs: bool) -> str:
     """Print ``struct Source``; needs ``T``, ``Stored``, ``Transfer``, ``ITEMS`` and ``REVERSE``.
 
     `shifts` are those of streams that are copied in vectors, or empty. With `in_pairs` registers

@@ -179,7 +179,7 @@ def tries_of(
 
 def launch_tries(
     tries: tuple[Try, ...], operands: Sequence[int], result: int, flags: int,
-    neighbours: Neighbours = (0, 0),
+    neighbours: Neighbours,
 ) -> None:  # fmt: skip
     """Launch all tries; a later one stops if an earlier one has solved all systems.
 
