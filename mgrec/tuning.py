@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .core.arrays.validation import as_integer
+from .core.arrays.validation import as_integer, is_one_of
 from .scans.cuda import tuning
 from .scans.policy import Configuration, Constants, Measurement, predict_time
 
@@ -169,7 +169,10 @@ def report(n: int, dtype: Any = "float32", kind: str = "arrays") -> Report:
 
 
 def _check_dtype(dtype: Any) -> np.dtype[Any]:
-    checked: np.dtype[Any] = np.dtype(dtype)
+    try:
+        checked: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"dtype must be a NumPy dtype; got {dtype!r}") from error
     if checked.char not in _DTYPES:
         raise TypeError(
             f"dtype must be an integer, float32, float64, complex64 or complex128; got {checked}"
@@ -178,6 +181,6 @@ def _check_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def _check_kind(kind: str) -> str:
-    if kind not in _KINDS:
+    if not is_one_of(kind, _KINDS):
         raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}; got {kind!r}")
     return kind

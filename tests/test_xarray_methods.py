@@ -242,6 +242,22 @@ REFUSED = {
     "one for two": (
         lambda w: w.rain.mgrec.summed_area_table("time"), ValueError, "dims must be two or more"
     ),
+    "axes for dimensions": (
+        lambda w: w.rain.mgrec.summed_area_table(1), ValueError, "dims must be two or more .*; got 1"
+    ),
+    "an unknown one of two": (
+        lambda w: w.rain.mgrec.summed_area_table(("lat", "day")), ValueError, "each of dims must"
+    ),
+    "an array for a dimension": (
+        lambda w: w.rain.mgrec.ewm(dim=SHORT, span=3), ValueError, "dim must be one of"
+    ),
+    "an unknown one of right-hand sides": (
+        lambda w: w.rain.mgrec.solve_tridiagonal(1.0, 4.0, 1.0, dim="time", rhs_dim="day"),
+        ValueError, "rhs_dim must be one of the dimensions",
+    ),
+    "a name in a tuple": (
+        lambda w: w.rain.mgrec.linear_recurrence(("lat",), dim="time"), TypeError, "s must be a num"
+    ),
     "no dimensions": (
         lambda w: w.mgrec.summed_area_table(), ValueError, r"dims must be two or more .*; got \(\)"
     ),

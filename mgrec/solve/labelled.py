@@ -152,12 +152,12 @@ class _Call:
         if value is None and name != "axis":
             return ()
         values = value if isinstance(value, (tuple, list)) and name == "axes" else (value,)
+        label = "each of axes" if name == "axes" else name
         if self.like is None:
-            shape = self.reference.shape
-            label = "each of axes" if name == "axes" else name
-            axes = tuple(as_axis(axis, shape, label) for axis in values)
+            axes = tuple(as_axis(axis, self.reference.shape, label) for axis in values)
         else:
-            axes = tuple(self.dims.index(checked_dim(dim, self.dims)) for dim in values)
+            label = label.replace("axes", "dims").replace("axis", "dim")
+            axes = tuple(self.dims.index(checked_dim(dim, self.dims, label)) for dim in values)
         self.bound.arguments[name] = axes if name == "axes" else axes[0]
         return axes
 
@@ -303,11 +303,11 @@ class _Call:
         return DataArray(array, coords, self._order(dims), name=result.name, attrs=result.attrs)
 
 
-def checked_dim(dim: Hashable | None, dims: Dims) -> Hashable:
+def checked_dim(dim: Hashable | None, dims: Dims, name: str = "dim") -> Hashable:
     """Return `dim`; raise ValueError unless it is one of the dimensions."""
-    if dim is None or dim not in dims:
+    if dim is None or not isinstance(dim, Hashable) or dim not in dims:
         got = "none" if dim is None else repr(dim)
-        raise ValueError(f"dim must be one of the dimensions {dims}; got {got}")
+        raise ValueError(f"{name} must be one of the dimensions {dims}; got {got}")
     return dim
 
 

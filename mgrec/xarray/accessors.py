@@ -128,7 +128,7 @@ def as_operand(name: str, value: Any, known: xr.DataArray | xr.Dataset) -> Any:
     """Return a number, a DataArray, a Coefficient of these, or the variable with a name."""
     if isinstance(value, str):
         return named(name, value, known)
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and name in ("initial", "operands"):
         return tuple(as_operand(name, item, known) for item in value)
     arrays = value.arrays if isinstance(value, Coefficient) else (value,)
     for array in arrays:
@@ -137,7 +137,7 @@ def as_operand(name: str, value: Any, known: xr.DataArray | xr.Dataset) -> Any:
                 f"{name} must be a number, a DataArray or a name, so that its dimensions are "
                 f"known; got {type(value).__name__}: pass xarray.DataArray({name}, dims=...)"
             )
-    if isinstance(value, (list, dict, xr.Dataset)):
+    if isinstance(value, (tuple, list, dict, xr.Dataset)):
         raise TypeError(
             f"{name} must be a number, a DataArray or a name; got {type(value).__name__}"
         )
@@ -146,7 +146,7 @@ def as_operand(name: str, value: Any, known: xr.DataArray | xr.Dataset) -> Any:
 
 def check_dims(dims: Any, known: tuple[Any, ...]) -> None:
     """Raise unless a table has at least two dimensions."""
-    if isinstance(dims, str) or len(dims) < 2:
+    if not isinstance(dims, (tuple, list)) or len(dims) < 2:
         raise ValueError(f"dims must be two or more of the dimensions {known}; got {dims!r}")
 
 
@@ -191,7 +191,7 @@ class DatasetMethods:
             check_dims(arguments["axes"], known)
         dims = arguments["axes"] if "axes" in arguments else [arguments["axis"]]
         for dim in dims:
-            checked_dim(dim, known)
+            checked_dim(dim, known, "each of dims" if "axes" in arguments else "dim")
 
         def filtered(variable: xr.DataArray) -> xr.DataArray:
             if not set(dims) <= set(variable.dims):

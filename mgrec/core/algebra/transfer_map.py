@@ -142,6 +142,10 @@ class TransferMap:
             )
         if not isinstance(self.check_laws, bool):
             raise TypeError(f"check_laws must be True or False; got {self.check_laws!r}")
+        if not isinstance(self.name, str):
+            raise TypeError(f"name must be a string; got {self.name!r}")
+        if not (self.vjp is None or callable(self.vjp)):
+            raise TypeError(f"vjp must be a function or None; got {self.vjp!r}")
         if not self.name:
             name = self.lift.__name__.strip("_<>").removesuffix("_lift")
             object.__setattr__(self, "name", name)

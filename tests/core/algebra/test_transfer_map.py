@@ -45,9 +45,17 @@ def test_functions_must_be_plain(role):
         mgrec.TransferMap(**{**plain, role: parts[role]}, identity=(0,))
 
 
-def test_identity_must_be_a_tuple():
-    with pytest.raises(TypeError, match=r"identity must be a tuple of scalars.*got 0\.0"):
-        adding(identity=0.0)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"identity": 0.0}, r"identity must be a tuple of scalars.*got 0\.0"),
+        ({"name": 3}, "name must be a string; got 3"),
+        ({"vjp": "sum"}, "vjp must be a function or None; got 'sum'"),
+    ],
+)
+def test_what_is_refused(options, message):
+    with pytest.raises(TypeError, match=message):
+        adding(**options)
 
 
 def test_a_map_is_named_after_its_lift():
