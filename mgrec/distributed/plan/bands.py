@@ -2,7 +2,9 @@
 
 The kernels run at the same time. Each writes the last row of its bands, column by column, into
 memory of the next GPU, whose kernel waits for it. The hosts take no part in that, and no GPU waits
-for a whole tile. Each worker stores both sequences.
+for a whole tile. A kernel is launched after the one whose rows it waits for: a host that waits for
+its GPU may send no message that the launch of another kernel needs. Each worker stores both
+sequences.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from ..observability import in_chunk
 from .assignment import BandShard
 from .messages import Exchange, Program
 
-READY, BEST = "ready", "best"
-"""Names of messages: the memory of the next GPU, and the best cell so far."""
+READY, LAUNCHED, BEST = "ready", "launched", "best"
+"""Names of messages: the memory of the next GPU, that its rows are on their way, the best cell."""
 
 
 def assign_bands(
@@ -78,7 +80,8 @@ def solve_bands(
         with backend.device_of(first.blocks):
             memory = sharing.take(*recurrence.shared_by_bands)
         exchange.send(shard.number - 1, READY, (memory.handle, memory.tag))
-        yield ()  # The message goes out first.
+        yield (LAUNCHED,)
+        exchange.take(LAUNCHED)
     if not is_last and not exchange.has(READY):
         yield (READY,)
     with backend.device_of(first.blocks):
@@ -90,6 +93,8 @@ def solve_bands(
             bands = replace(bands, onward=sharing.open_shared(handle), onward_tag=tag)
         sequences = [_parts(inputs_of_chunks, axis) for axis in range(2)]
         launched = recurrence.launch_bands(backend, sequences, bands)
+    if not is_last:
+        exchange.send(shard.number + 1, LAUNCHED, None)
 
     def wait() -> Any:
         with (

@@ -18,6 +18,7 @@ from distributed.comm import Comm
 from distributed.protocol.pickle import dumps, loads
 
 from ...core.backends import common_backend
+from .assignment import BandShard
 from .internals import blocks_of, free, publish, store, wait_until_freed
 from .messages import (
     Abandoned,
@@ -379,7 +380,9 @@ class Session:
         solve = Solve(number, name, plan, stored, Exchange(stored.addresses, post))
         # Another request may need other kernels, which take seconds to compile.
         step, wait = self.seconds.get(plan, (inf, inf)) if request is None else (inf, inf)
-        solve.is_short = step < SHORT and self.plugin.owns_loop
+        # A step may wait for a kernel that waits for another GPU, until the loop abandons it.
+        may_wait = isinstance(stored.shard, BandShard)
+        solve.is_short = step < SHORT and self.plugin.owns_loop and not may_wait
         solve.waits_in_place = wait < BRIEF
         try:
             if request is not None:

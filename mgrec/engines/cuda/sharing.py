@@ -38,7 +38,7 @@ class SharedMemory:
 
 def take(size: int, tags: int) -> SharedMemory:
     """Return memory of at least so many bytes on the current device, for so many more tags."""
-    from cupy.cuda import runtime
+    from cupy.cuda import Stream, runtime
 
     device = runtime.getDevice()
     with _lock:
@@ -50,8 +50,10 @@ def take(size: int, tags: int) -> SharedMemory:
     if memory is None:
         size = 1 << (size - 1).bit_length()
         address = runtime.malloc(size)
-        runtime.memset(address, 0, size)
-        runtime.deviceSynchronize()
+        # Kernels of this device may wait for other GPUs.
+        stream = Stream(non_blocking=True)
+        runtime.memsetAsync(address, 0, size, stream.ptr)
+        stream.synchronize()
         memory = SharedMemory(device, address, size, bytes(runtime.ipcGetMemHandle(address)))
     memory.tag, memory.last_tag = memory.last_tag, memory.last_tag + tags
     return memory
