@@ -243,7 +243,7 @@ REFUSED = {
         lambda w: w.rain.mgrec.summed_area_table("time"), ValueError, "dims must be two or more"
     ),
     "axes for dimensions": (
-        lambda w: w.rain.mgrec.summed_area_table(1), ValueError, "dims must be two or more .*; got 1"
+        lambda w: w.rain.mgrec.summed_area_table(1), ValueError, "dims must be two or more .* got 1"
     ),
     "an unknown one of two": (
         lambda w: w.rain.mgrec.summed_area_table(("lat", "day")), ValueError, "each of dims must"
