@@ -17,7 +17,7 @@ import numpy as np
 from ..algebra.coefficient import Coefficient
 from ..backends import CPU, backend_of, common_backend
 from .array_types import as_native, cast, is_lazy
-from .chunk import shape_of
+from .elements import broadcast_shape as common_shape
 from .interop import require_native
 from .narrow import is_bfloat16
 
@@ -165,24 +165,16 @@ def broadcast_shape(operands: dict[str, Any]) -> tuple[Any, ...]:
     different = {shape for shape in shapes if shape}
     if len(different) == 1:
         return different.pop()
-    ndim = max(map(len, shapes), default=0)
-    if ndim == 0:
-        names = " and ".join(operands)
-        raise ValueError(f"{names} must have at least one array among them; got only scalars")
-    shape = []
-    for k in range(-ndim, 0):
-        lengths = {s[k] for s in shapes if len(s) >= -k and s[k] != 1}
-        known = {length for length in lengths if not math.isnan(length)}
-        if len(known) > 1:
-            got = ", ".join(f"{n}: {_describe_shape(v)}" for n, v in operands.items())
-            raise ValueError(f"shapes must broadcast; got {got}")
-        unknown = len(known) < len(lengths)
-        shape.append(math.nan if unknown else known.pop() if known else 1)
-    return tuple(shape)
-
-
-def _describe_shape(value: object) -> Any:
-    return list(map(shape_of, value.arrays)) if isinstance(value, Coefficient) else shape_of(value)
+    if not different:
+        raise ValueError(
+            f"{' and '.join(operands)} must have at least one array among them; got only scalars"
+        )
+    names = [
+        f"array {k} of {name}" if isinstance(operand, Coefficient) else name
+        for name, operand in operands.items()
+        for k in range(len(arrays_of([operand])))
+    ]
+    return common_shape(dict(zip(names, shapes, strict=True)), "shapes")
 
 
 def as_scalar(name: str, value: object, dtype: np.dtype[Any]) -> np.ndarray:
