@@ -329,7 +329,8 @@ def _solve_columns(
         p, k = indices[o], tile * TILE
         end = min(k + TILE, inner)
         down, up = down_buffer[: end - k], up_buffer[: end - k]
-        down[:], up[:] = b[o, 0, k:end], b[o, steps - 1, k:end]
+        for lane in range(end - k):
+            down[lane], up[lane] = b[o, 0, k + lane], b[o, steps - 1, k + lane]
         for i in range(middle):
             index, new, out = (p, i, k), b[o, i + 1, k:end], x[o, i, k:end]
             _eliminate_columns(factor, index, swaps, is_same, new, down, out)
