@@ -12,7 +12,7 @@ from functools import cache, lru_cache, partial
 from hashlib import sha256
 from itertools import dropwhile, takewhile
 from pathlib import Path
-from types import CellType, FunctionType, ModuleType
+from types import CellType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numba
@@ -20,6 +20,8 @@ import numpy as np
 from numba.core import config
 from numba.core.bytecode import FunctionIdentity
 from numba.core.caching import FunctionCache, NullCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
@@ -31,7 +33,36 @@ from ..code_on_disk import CodeFolder, log_not_stored
 
 OPTIONS = {"nogil": True, "error_model": "numpy"}
 """Without fastmath: a plain loop has the results of the same loop in NumPy scalars."""
-INNER = {**OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+class _LinkedCode(JITCodeLibrary):  # type: ignore[misc]
+    """LLVM code of a function that only kernels call, each with a copy of its own.
+
+    numba also generates machine code of every function, which is never called: a tenth of the time
+    to compile a kernel.
+    """
+
+    # numba stores the function's environment in the machine code. compile_kernel stores it in the
+    # kernel's.
+    codegen = SimpleNamespace(set_env=lambda name, environment: None)
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+
+class _LinkedCompiler(Compiler):  # type: ignore[misc]
+    def define_pipelines(self) -> Any:
+        state = self.state
+        state.library = _LinkedCode(state.targetctx.codegen(), state.func_id.func_qualname)
+        return super().define_pipelines()
+
+
+INNER: dict[str, Any] = {
+    **OPTIONS,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "pipeline_class": _LinkedCompiler,
+}
 """For functions that only kernels call: wrappers for Python and C take a third of the time."""
 INLINED = {**INNER, "forceinline": True}
 """For functions of many instructions that must be part of the loop that calls them."""
@@ -67,9 +98,13 @@ def compile_kernel(kernel: Callable[..., Any], *key: str) -> Any:
             raise TypeError("kernels must be given arrays in native byte order, and numbers")
         token = _IS_KERNEL.set(True)
         try:
-            return compile_signature(signature)
+            entry_point = compile_signature(signature)
         finally:
             _IS_KERNEL.reset(token)
+        compiled = dispatcher.overloads[signature]
+        for environment in compiled._find_referenced_environments():
+            compiled.codegen.set_env(environment.env_name, environment)
+        return entry_point
 
     dispatcher.compile = compile_for_kernel
 

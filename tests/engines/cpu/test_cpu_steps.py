@@ -12,7 +12,7 @@ from layouts import swapped
 import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.engines.cpu import compilation
-from mgrec.engines.cpu.compilation import compile_kernel, compile_step
+from mgrec.engines.cpu.compilation import IN_MEMORY, INNER, compile_kernel, compile_step
 
 cfg = ModuleType("cfg")
 cfg.K = 2.0
@@ -168,3 +168,19 @@ def test_kernels_refuse_another_byte_order():
     kernel = compile_kernel(lambda array: array.size)
     with pytest.raises(TypeError, match="arrays in native byte order"):
         kernel(swapped(np.ones(3)))
+
+
+def test_an_error_of_an_inner_function_has_the_numbers_that_it_reports():
+    @numba.njit(**INNER)
+    def positive(x):
+        if x < 0:
+            raise ValueError("negative", x)
+        return x
+
+    kernel = compile_kernel(lambda x: positive(x), IN_MEMORY)
+    with pytest.raises(ValueError, match=r"'negative', -2\.0"):
+        kernel(-2.0)
+    assert kernel(3.0) == 3.0
+    # The kernel's code contains the function, of which there is no other machine code.
+    (compiled,) = positive.overloads.values()
+    assert compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name) == 0
