@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import is_lazy
 from ..core.arrays.chunk import reversed_copy
 from ..core.arrays.interop import library_of
 from ..core.arrays.narrow import computed_dtype
 from ..core.arrays.validation import as_any_array, as_axis
-from ..core.backends import backend_of
 from ..solve.adjoint import (
     adjoint_function,
     as_operand,
@@ -33,6 +32,12 @@ from ..solve.functions import concatenate, flip, full_like, where
 from ..solve.rules import Rule, numpy_dtype
 from . import causal
 from .arguments import as_sections, as_signal, as_transfer_function, signal_dtype
+from .coefficient_adjoint import (
+    AdjointCoefficients,
+    differentiate_coefficients,
+    in_memory_of,
+    padded,
+)
 from .varying.adjoint import gradients_in_time
 from .varying.arguments import varies
 
@@ -113,55 +118,75 @@ def lfilter(
     if library_of(x) is None:
         x, (b, a) = as_signal(x, takes_bfloat16=True), as_transfer_function(b, a)
     names = selected(of, {"b": b, "a": a, "x": x, "zi": zi})
-    signal, states = x, zi
     grad, y = as_result("y", grad, y)
-    zi, grad_zf = as_operand("zi", zi), as_operand("grad_zf", grad_zf)
-    grad, y, x, zi = map(widened, (grad, y, x, zi))
-    axis, order = as_axis(axis, x.shape), max(len(b), len(a)) - 1
-    scale = 1 / conj(a[0])
-    numerator, denominator = (_padded(conj(c) * scale, order + 1) for c in (b, a))
-    backward, marks = _reversed(grad, axis), marks_of(reset, x, axis, False)
-    backward_marks = _reversed_marks(marks, axis)
-
-    def filtered(numerator: Any) -> Any:
-        result = None
-        if grad_zf is None or order == 0 or marks is not None:
-            result = causal.lfilter(numerator, denominator, backward, axis, reset=backward_marks)
-        if grad_zf is None or order == 0:
-            return result
-        states, zero = _states(numerator, denominator, grad_zf, axis), full_like(backward, 0)
-        if marks is None:
-            return causal.lfilter(numerator, denominator, backward, axis, states)[0]
-        # The last segment alone follows from the gradients of the final states.
-        response = causal.lfilter(numerator, denominator, zero, axis, states)[0]
-        return result + where((1 * backward_marks).cumsum(axis) == 0, response, zero)
-
-    grad_x = sum_to(_reversed(filtered(numerator), axis), signal) if "x" in names else None
+    operands = x, as_operand("zi", zi)
+    axis, grad_zf = as_axis(axis, x.shape), as_operand("grad_zf", grad_zf)
+    grad, y, x, zi = map(widened, (grad, y, *operands))
+    coefficients, marks = AdjointCoefficients(b, a), marks_of(reset, x, axis, False)
+    solve = _Backward(coefficients, _reversed(grad, axis), axis, grad_zf, marks)
+    grad_b = grad_a = grad_x = grad_zi = None
+    if "x" in names:
+        grad_x = sum_to(_reversed(solve(coefficients.numerator), axis), operands[0])
     if names <= {"x"}:
         return None, None, grad_x, None
-    # Correlations read a reversed view.
-    adjoint = flip(filtered(_padded(full_like(denominator[:1], 1), order + 1)), axis)
+    # Sums read a reversed view.
+    adjoint = flip(solve(coefficients.one), axis)
     if grad_zf is not None:
         adjoint = concatenate([adjoint, grad_zf], axis)
-    grad_zi = None
     if "zi" in names:
-        of_states = (
-            _first(adjoint, axis, order)
+        of_states = _of_states(adjoint, x.shape[axis], axis, coefficients.count - 1, marks)
+        grad_zi = sum_to(of_states, operands[1])
+    if names & {"b", "a"}:
+        of_b, of_a = (
+            differentiate_coefficients(adjoint, (x, y), axis, coefficients)
             if marks is None
-            else _sums_at_starts(adjoint, x.shape[axis], axis, order, marks)
+            else coefficients.gradients(_sums(adjoint, (x, y), axis, (len(b), len(a)), marks))
         )
-        grad_zi = sum_to(of_states, states)
-    if not names & {"b", "a"}:
-        return None, None, grad_x, grad_zi
-    of_numerator, of_denominator = _correlations(adjoint, (x, y), axis, (len(b), len(a)), marks)
-    of_denominator = -of_denominator
-    # The first entry of both is divided by itself, and divides all others.
-    scales = [_like(c, x) for c in (numerator[: len(b)], denominator[1 : len(a)], scale)]
-    of_first = -(of_numerator * scales[0]).sum() - (of_denominator[1:] * scales[1]).sum()
-    of_denominator = concatenate([of_first.reshape(1), of_denominator[1:]], 0)
-    grad_b = sum_to(of_numerator * scales[2], b) if "b" in names else None
-    grad_a = sum_to(of_denominator * scales[2], a) if "a" in names else None
+        grad_b = sum_to(of_b, b) if "b" in names else None
+        grad_a = sum_to(of_a, a) if "a" in names else None
     return grad_b, grad_a, grad_x, grad_zi
+
+
+@dataclass(frozen=True)
+class _Backward:
+    """The filter backward in time: it takes a numerator, and returns outputs in reversed order.
+
+    Attributes
+    ----------
+    backward : array
+        Gradient of y, in reversed order.
+    grad_zf : array or None
+        Gradient of the final states.
+    marks : array or None
+        First steps of segments, forward in time.
+    """
+
+    coefficients: AdjointCoefficients
+    backward: Any
+    axis: int
+    grad_zf: Any
+    marks: Any
+
+    def __call__(self, numerator: Any) -> Any:
+        axis, backward, denominator = self.axis, self.backward, self.coefficients.denominator
+        if self.grad_zf is None or self.coefficients.count == 1:
+            return self._filter(numerator)
+        states = _states(numerator, denominator, self.grad_zf, axis)
+        if self.marks is None:
+            return causal.lfilter(numerator, denominator, backward, axis, states)[0]
+        # The last segment alone follows from the gradients of the final states.
+        zero = full_like(backward, 0)
+        response = causal.lfilter(numerator, denominator, zero, axis, states)[0]
+        is_last = (1 * self._backward_marks).cumsum(axis) == 0
+        return self._filter(numerator) + where(is_last, response, zero)
+
+    def _filter(self, numerator: Any) -> Any:
+        denominator, marks = self.coefficients.denominator, self._backward_marks
+        return causal.lfilter(numerator, denominator, self.backward, self.axis, reset=marks)
+
+    @cached_property
+    def _backward_marks(self) -> Any:
+        return _reversed_marks(self.marks, self.axis)
 
 
 def _in_time(
@@ -295,19 +320,15 @@ def _lagged(array: Any, steps: int, axis: int, count: int, marks: Any) -> Iterat
         yield kept if is_other is None else where(is_other, full_like(kept, 0), kept)
 
 
-def _sums_at_starts(adjoint: Any, steps: int, axis: int, count: int, marks: Any) -> Any:
-    """Return the sums of the first `count` elements of all segments."""
+def _of_states(adjoint: Any, steps: int, axis: int, count: int, marks: Any) -> Any:
+    """Return the first `count` elements of the adjoint, with `marks` summed over all segments."""
+    if marks is None:
+        return _first(adjoint, axis, count)
     sums = [
         sum_at_starts(later, axis, 1, marks)[(slice(None),) * axis + (None,)]
         for later in _lagged(adjoint, steps, axis, count, marks)
     ]
     return concatenate(sums, axis)
-
-
-def _padded(coefficients: Any, length: int) -> Any:
-    """Return coefficients with zeros up to a length."""
-    missing = [full_like(coefficients[:1], 0)] * (length - len(coefficients))
-    return concatenate([coefficients, *missing], 0)
 
 
 def _first(adjoint: Any, axis: int, count: int) -> Any:
@@ -328,58 +349,25 @@ def _states(numerator: Any, denominator: Any, grad_zf: Any, axis: int) -> Any:
     order = len(numerator) - 1
     row, column = np.arange(order)[:, None], np.arange(order)
     toeplitz, hankel = np.where(row >= column, row - column, 2 * order), row + column + 1
-    b, a = (_padded(c, 2 * order + 1) for c in (numerator, denominator))
+    b, a = (padded(c, 2 * order + 1) for c in (numerator, denominator))
     matrix = a[toeplitz] @ b[hankel] - b[toeplitz] @ a[hankel]
     shape = (order,) + (1,) * (grad_zf.ndim - 1 - axis)
     terms = (
-        _like(matrix[:, k].reshape(shape), grad_zf) * part(grad_zf, axis, k, k + 1)
+        in_memory_of(grad_zf, matrix[:, k].reshape(shape)) * part(grad_zf, axis, k, k + 1)
         for k in range(order)
     )
     return sum_to(sum(terms), grad_zf)
 
 
-def _correlations(
+def _sums(
     adjoint: Any, signals: tuple[Any, Any], axis: int, counts: tuple[int, int], marks: Any
 ) -> list[Any]:
-    """Return Σ_n adjoint_{n+k}·conj(signal_n) for k below a count, for each signal.
-
-    With `marks` both are elements of one segment.
-    """
-    if marks is not None:
-        lagged = [*_lagged(adjoint, marks.shape[axis], axis, max(counts), marks)]
-        return [
-            concatenate([inner(later, signal).reshape(1) for later in lagged[:count]], 0)
-            for signal, count in zip(signals, counts, strict=True)
-        ]
-    correlate = None
-    if library_of(adjoint) is None and not any(map(is_lazy, (adjoint, *signals))):
-        correlate = backend_of(adjoint).kernels("filters").correlate
-    if correlate is not None and signals[0].dtype == signals[1].dtype:
-        sums = correlate(adjoint, signals, axis, max(counts))
-        return [values[:count] for values, count in zip(sums, counts, strict=True)]
+    """Return the sums of the adjoint and each signal at lags below a count, inside of segments."""
+    lagged = [*_lagged(adjoint, marks.shape[axis], axis, max(counts), marks)]
     return [
-        _correlation(adjoint, signal, axis, count)
-        if correlate is None
-        else correlate(adjoint, [signal], axis, count)[0]
+        concatenate([inner(later, signal).reshape(1) for later in lagged[:count]], 0)
         for signal, count in zip(signals, counts, strict=True)
     ]
-
-
-def _correlation(adjoint: Any, signal: Any, axis: int, count: int) -> Any:
-    steps, available = signal.shape[axis], adjoint.shape[axis]
-    sums = []
-    for k in range(count):
-        length = max(min(steps, available - k), 0)
-        shifted = part(adjoint, axis, k, k + length)
-        sums.append(inner(shifted, part(signal, axis, 0, length)).reshape(1))
-    return concatenate(sums, 0)
-
-
-def _like(coefficients: Any, array: Any) -> Any:
-    """Return coefficients in the memory of an array."""
-    if library_of(array) is not None:
-        return coefficients.to(array.device) if hasattr(coefficients, "to") else coefficients
-    return backend_of(array).from_host(coefficients, array)
 
 
 def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -405,6 +393,12 @@ def _compose(
     return public.compose(grad, y, **arguments, grad_zf=grad_zf, of=of)
 
 
+def _read_on_host(arguments: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of the coefficients of ``lfilter``, unless they vary."""
+    is_in_time = varies(arguments["b"], arguments["a"]) or arguments["form"] != "transposed"
+    return () if is_in_time else ("b", "a")
+
+
 _AXIS = {"axis": ("int", -1)}
 RULES = [
     Rule(
@@ -415,6 +409,7 @@ RULES = [
         _outlines,
         takes_bfloat16=True,
         constants=("reset",),
+        read_on_host=_read_on_host,
     ),
     Rule(
         causal.sosfilt,
@@ -424,5 +419,6 @@ RULES = [
         _outlines,
         takes_bfloat16=True,
         constants=("reset",),
+        read_on_host=lambda arguments: ("sos",),
     ),
 ]

@@ -60,6 +60,9 @@ class Rule:
         those of the gradient of the result, of the result, and of the arrays that are read;
         results are 0 for gradients that are not wanted, but for arrays that are `unread`. Return
         False if the kernels do not compute these gradients.
+    read_on_host : callable, ``(arguments) -> names``, optional
+        Return the names of the arrays whose numbers the function reads in host memory: those of
+        the coefficients of a filter.
     """
 
     function: Callable[..., Any]
@@ -74,6 +77,7 @@ class Rule:
     constants: tuple[str, ...] = ()
     check: Callable[[dict[str, Any]], None] | None = None
     differentiate_at: Callable[..., bool] | None = None
+    read_on_host: Callable[[dict[str, Any]], Sequence[str]] | None = None
 
     @cached_property
     def names(self) -> tuple[str, ...]:

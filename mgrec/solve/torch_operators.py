@@ -144,7 +144,8 @@ def _define(rule: Rule) -> Pair:
     parameters, keys = ", ".join([*arrays, *options]), (*rule.inputs, *rule.options)
     backward_pass = _define_backward(rule, name, parameters, keys)
 
-    def solve(*values: Any) -> list[Any]:
+    def solve(values: Sequence[Any], on_host: dict[str, Any]) -> list[Any]:
+        values = [on_host.get(key, x) for key, x in zip(keys, values, strict=True)]
         results = _solve_by_address(rule, keys, values)
         return results or _solve_native(
             keys, values, lambda native: rule.solve(dict(zip(keys, native, strict=True)))
@@ -166,19 +167,22 @@ def _define(rule: Rule) -> Pair:
         ctx.save_for_backward(output[0], *kept)
         ctx.options = inputs[len(kept) :]
 
-    def differentiate(backward_pass: Any, ctx: Any, grads: Any) -> Any:
+    def differentiate(backward_pass: Any, ctx: Any, grads: Any, **on_host: Any) -> Any:
         result, *kept = ctx.saved_tensors
         of = [key for key, needed in zip(rule.names, ctx.needs_input_grad, strict=False) if needed]
         grad, grad_zf = (*grads, None)[:2]
         grad = torch.zeros_like(result) if grad is None else grad
-        gradients = iter(backward_pass(grad, grad_zf, result, *kept, *ctx.options, of))
+        operands = grad, grad_zf, result, *kept, *ctx.options, of
+        gradients = iter(backward_pass(*operands, **on_host))
         of_arrays = [next(gradients) if key in of else None for key in rule.names]
         return (*of_arrays, *[None] * (len(rule.constants) + len(ctx.options)))
 
-    differentiated = Pair(
-        partial(differentiate, backward_pass.traced), partial(differentiate, backward_pass.eager)
-    )
-    return _pair(name, f"({parameters}) -> Tensor[]", solve, outline, save, differentiated)
+    def differentiate_eagerly(ctx: Any, grads: Any) -> Any:
+        return differentiate(backward_pass.eager, ctx, grads, on_host=ctx.on_host)
+
+    differentiated = Pair(partial(differentiate, backward_pass.traced), differentiate_eagerly)
+    read = partial(_copy_to_host, rule, keys)
+    return _pair(name, f"({parameters}) -> Tensor[]", read, solve, outline, save, differentiated)
 
 
 def _placeholder(tensor: Any, kept: Any) -> Any:
@@ -196,13 +200,15 @@ def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]
         named = dict(zip(rule.names, gradients, strict=True))
         return [named[key] for key in of]
 
-    def solve(*values: Any) -> list[Any]:
+    names = ("grad", "grad_zf", "result", *keys, "of")
+
+    def solve(values: Sequence[Any], on_host: dict[str, Any]) -> list[Any]:
         gradients = _differentiate_by_address(rule, keys, values)
         if gradients is not None:
             return gradients
         arrays = dict(zip(rule.names, values[3:], strict=False))
-        names = ("grad", "grad_zf", "result", *keys, "of")
-        gradients = _solve_native(names, values, lambda native: compose(*native))
+        operands = [on_host.get(name, x) for name, x in zip(names, values, strict=True)]
+        gradients = _solve_native(names, operands, lambda native: compose(*native))
         return [
             gradient.to(arrays[key].device)
             for key, gradient in zip(values[-1], gradients, strict=True)
@@ -242,18 +248,24 @@ def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]
 
     schema = f"(Tensor grad, Tensor? grad_zf, Tensor result, {parameters}, str[] of) -> Tensor[]"
     pair = Pair(differentiate, differentiate)
-    return _pair(f"{name}_backward", schema, solve, outline, save, pair)
+    read = partial(_copy_to_host, rule, names)
+    return _pair(f"{name}_backward", schema, read, solve, outline, save, pair)
 
 
 def _pair(
-    name: str, schema: str, solve: Callable[..., list[Any]], outline: Callable[..., Any],
-    save: Callable[..., Any], differentiate: Pair,
+    name: str, schema: str, read: Callable[..., dict[str, Any]], solve: Callable[..., list[Any]],
+    outline: Callable[..., Any], save: Callable[..., Any], differentiate: Pair,
 ) -> Pair:  # fmt: skip
     """Return the operator and the function of the same parts; those of `differentiate` are theirs.
 
-    ``save(ctx, inputs, outputs)`` saves what ``differentiate(ctx, grads)`` needs.
+    ``solve(values, read(values))`` computes the results. ``save(ctx, inputs, outputs)`` saves what
+    ``differentiate(ctx, grads)`` needs.
     """
-    operator = torch.library.custom_op(name, solve, mutates_args=(), schema=schema)
+
+    def solve_traced(*values: Any) -> list[Any]:
+        return solve(values, read(values))
+
+    operator = torch.library.custom_op(name, solve_traced, mutates_args=(), schema=schema)
     operator.register_fake(outline)
     operator.register_autograd(differentiate.traced, setup_context=save)
 
@@ -272,22 +284,42 @@ def _pair(
 
     class Function(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
-        def forward(ctx: Any, *values: Any) -> tuple[Any, ...]:
+        def forward(ctx: Any, *arguments: Any) -> tuple[Any, ...]:
             # A method setup_context, which torch.func needs, would take 50 us.
-            results = tuple(solve(*values))
+            *values, on_host = arguments
+            results = tuple(solve(values, on_host))
             ctx.set_materialize_grads(False)
+            ctx.on_host = on_host
             save(ctx, values, results)
             return results
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            return differentiate.eager(ctx, grads)
+            return *differentiate.eager(ctx, grads), None
 
-    def call_function(*values: Any) -> Any:
+    def call_function(*values: Any, on_host: dict[str, Any] | None = None) -> Any:
+        on_host = read(values) if on_host is None else on_host
         # Without a graph of the backward pass: recording one would take 60 us.
-        return Function.apply(*values) if torch.is_grad_enabled() else solve(*values)
+        is_recorded = torch.is_grad_enabled()
+        return Function.apply(*values, on_host) if is_recorded else solve(values, on_host)
 
     return Pair(operator, call_function)
+
+
+def _copy_to_host(rule: Rule, names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+    """Return NumPy arrays of the tensors that a function reads in host memory, for one on a GPU.
+
+    Reading them waits for the GPU. The backward pass therefore takes those of the forward pass.
+    """
+    if rule.read_on_host is None or _on_device(values).device.type == "cpu":
+        return {}
+    arguments = dict(zip(names, values, strict=True))
+    tensors = {name: arguments[name] for name in rule.read_on_host(arguments)}
+    # torch copies into pinned memory, without a wait for each copy.
+    copies = {name: _plain(x).to("cpu", non_blocking=True) for name, x in tensors.items()}
+    for device in {x.device for x in tensors.values() if x.is_cuda}:
+        torch.cuda.current_stream(device).synchronize()
+    return {name: to_native(name, copy) for name, copy in copies.items()}
 
 
 def _solve_native(
@@ -341,6 +373,8 @@ def _solve_by_address(rule: Rule, keys: Sequence[str], values: Sequence[Any]) ->
                 return None
             addresses.append(value.data_ptr())
             signature += (value.shape, value.dtype, addresses[-1] & 15)
+        elif isinstance(value, np.ndarray):
+            signature += (value.shape, value.dtype, value.tobytes())
         else:
             signature += (type(value), repr(value))
     cached = _prepared_call(tuple(signature))
@@ -380,7 +414,7 @@ def _prepare_call(
         results = rule.solve(arguments)
         call = None if reader is None else reader.read((), arguments)
         is_in_order = call is not None and [*map(id, call.arguments)] == [
-            id(x) for x in native if hasattr(x, "flags")
+            id(x) for x in native if hasattr(x, "flags") and not isinstance(x, np.ndarray)
         ]
         prepared.append(cache_entry(call.signature).prepared if call and is_in_order else None)
         return results

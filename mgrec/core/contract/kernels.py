@@ -132,10 +132,11 @@ class Kernels:
     launch_determine : callable, optional
         Of two-sided recurrences: launch `determine`; the returned function waits, and returns what
         `determine` returns.
-    correlate : callable, optional, ``(delayed, signals, axis, count) -> list of arrays``
-        Of filters: return for each signal, all of one shape and dtype, the sums over all steps n,
-        and all rows, of ``delayed[n + k]`` times the conjugate of ``signal[n]``, for k below
-        `count`. `delayed` continues with 0.
+    differentiate_coefficients : callable, optional
+        Of filters: ``(adjoint, signals, axis, coefficients) -> (grad_b, grad_a)``. Return the
+        gradients of b and a: sums over all steps n, and all rows, of ``adjoint[n + k]`` times the
+        conjugate of ``signal[n]``, with the coefficients of the adjoint. The signals are x and y;
+        `adjoint` continues with 0.
     respond : callable, optional, ``(taps, signal, start, q, dtype, results)``
         Of filters: write the finite response to a real signal (outer, steps, inner) at every q-th
         step from `start` on, summed in `dtype`.
@@ -167,7 +168,7 @@ class Kernels:
     part: Callable[[Any, Sequence[int], int], Part | None] = _no_part
     finds_nan: bool = False
     launch_determine: Callable[..., Callable[[], Any]] | None = None
-    correlate: Callable[[Any, Sequence[Any], int, int], list[Any]] | None = None
+    differentiate_coefficients: Callable[..., tuple[Any, Any]] | None = None
     respond: Callable[..., None] | None = None
     multiply_lags: Callable[..., Any] | None = None
     precompute_ends: Callable[[Any, Chunk, int], Summarise | None] | None = None

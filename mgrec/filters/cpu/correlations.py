@@ -11,6 +11,7 @@ import numpy as np
 from ...core.arrays.chunk import as_contiguous, canonical_shape
 from ...engines.cpu.compilation import INNER, compile_kernel, writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
+from ..coefficient_adjoint import AdjointCoefficients, of_one_dtype
 
 # Samples that stay in the first cache while they are read once for each lag.
 _BLOCK = 1 << 10
@@ -92,3 +93,13 @@ def correlate(delayed: Any, signals: Sequence[Any], axis: int, count: int) -> li
     parts = split_range(segments, threads_for(signals[0].size))
     run_in_threads([correlate_part(*part) for part in parts])
     return [*sums.sum(axis=0)]
+
+
+def differentiate_coefficients(
+    adjoint: Any, signals: Sequence[Any], axis: int, coefficients: AdjointCoefficients
+) -> tuple[Any, Any]:
+    """Return the gradients of b and a."""
+    sums: list[Any] = []
+    for group in of_one_dtype(signals):
+        sums += correlate(adjoint, group, axis, coefficients.count)
+    return coefficients.gradients(sums)

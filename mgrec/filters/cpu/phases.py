@@ -13,7 +13,7 @@ from ...engines.cpu.compilation import writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..cascade import Cascade
 from ..recurrence import CascadeSummary, FilterPrefix
-from .correlations import correlate
+from .correlations import differentiate_coefficients
 from .one_thread import (
     determine_filter,
     is_one_section_along_rows,
@@ -40,7 +40,7 @@ def kernels(method: str) -> Kernels:
         speculate=at_once(_speculate),
         correct=_correct,
         prepare_solver=_prepare_solver,
-        correlate=correlate,
+        differentiate_coefficients=differentiate_coefficients,
     )
 
 

@@ -1,11 +1,14 @@
 // Sums of the products of an array, at several lags, and conjugate signals, by all blocks.
 #pragma once
 
+#include "filters/cuda/block_sum.cuh"
+
 // All arrays are contiguous, with the axes (outer, steps, inner). The steps of the first one may run
 // against memory: step 0 is at `origin`.
 struct Extents {
   long long outers, steps, inners, available, origin, outer_stride, step_stride, first_lag;
   long long segments, length;  // of each outer row, a block for each segment
+  long long first_sum, block_stride, signal_stride;  // of the sums (blocks, signals, lags)
 };
 
 template <class U, class X, class S>
@@ -37,15 +40,12 @@ DEVICE void correlate(const U* delayed, const X* const (&signals)[SIGNALS], S* s
       }
     }
   }
+  sums += extents.first_sum + blockIdx.x * extents.block_stride;
 #pragma unroll
-  for (int k = 0; k < SIGNALS * LAGS; ++k) {
-    parts[threadIdx.x] = total[k];
-    __syncthreads();
-    for (int half = THREADS / 2; half > 0; half /= 2) {
-      if (threadIdx.x < half) parts[threadIdx.x] = parts[threadIdx.x] + parts[threadIdx.x + half];
-      __syncthreads();
+  for (int x = 0; x < SIGNALS; ++x)
+#pragma unroll
+    for (int lag = 0; lag < LAGS; ++lag) {
+      const S all = sum_of_block(total[x * LAGS + lag], parts);
+      if (threadIdx.x == 0) sums[x * extents.signal_stride + lag] = all;
     }
-    if (threadIdx.x == 0) sums[blockIdx.x * (SIGNALS * LAGS) + k] = parts[0];
-    __syncthreads();
-  }
 }

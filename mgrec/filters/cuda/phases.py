@@ -24,7 +24,7 @@ from ...engines.cuda.launches import LaunchByAddress
 from ..cascade import Cascade
 from ..recurrence import CascadeSummary, is_safe
 from .coefficients import is_direct
-from .correlations import correlate
+from .correlations import differentiate_coefficients
 from .launch import FilterLaunches
 from .one_pass import one_pass
 from .partition import LANES, NEGLIGIBLE, NEGLIGIBLE_IN_FLOAT32, partition_rows
@@ -49,7 +49,7 @@ def kernels(method: str) -> Kernels:
         prepare_solver=_prepare_solver,
         determine_backward=determine_backward,
         determine_bounded=determine_bounded,
-        correlate=correlate,
+        differentiate_coefficients=differentiate_coefficients,
         respond=write_responses,
     )
 

@@ -1,0 +1,109 @@
+"""Gradients of the coefficients of a filter, from sums of its adjoint and its signals at lags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..core.arrays.array_types import is_lazy
+from ..core.arrays.interop import library_of
+from ..core.backends import backend_of
+from ..solve.adjoint import conj, inner, part
+from ..solve.functions import concatenate, full_like
+
+
+@dataclass(frozen=True)
+class AdjointCoefficients:
+    """The coefficients of the adjoint of a filter: conjugate, and divided by the one of a_0.
+
+    Attributes
+    ----------
+    b, a : array
+        Coefficients of the filter, 1-d, of NumPy or of a library that differentiates.
+    """
+
+    b: Any
+    a: Any
+
+    @cached_property
+    def scale(self) -> Any:
+        return 1 / conj(self.a[0])
+
+    @cached_property
+    def numerator(self) -> Any:
+        return padded(conj(self.b) * self.scale, self.count)
+
+    @cached_property
+    def denominator(self) -> Any:
+        return padded(conj(self.a) * self.scale, self.count)
+
+    @cached_property
+    def one(self) -> Any:
+        """The numerator 1."""
+        return padded(full_like(self.denominator[:1], 1), self.count)
+
+    @property
+    def count(self) -> int:
+        """Length of the longer one of b and a."""
+        return max(len(self.b), len(self.a))
+
+    def gradients(self, sums: Sequence[Any]) -> tuple[Any, Any]:
+        """Return the gradients of b and a from the sums over x, and those over y.
+
+        The first coefficient of a is divided by itself, and divides all others.
+        """
+        of_x, of_y = sums[0][: len(self.b)], sums[1][1 : len(self.a)]
+        b, a, scale = (
+            in_memory_of(of_x, c)
+            for c in (self.numerator[: len(self.b)], self.denominator[1 : len(self.a)], self.scale)
+        )
+        of_first = (of_y * a).sum() - (of_x * b).sum()
+        return of_x * scale, concatenate([of_first.reshape(1), -of_y], 0) * scale
+
+
+def padded(coefficients: Any, length: int) -> Any:
+    """Return coefficients with zeros up to a length."""
+    missing = length - len(coefficients)
+    if not missing:
+        return coefficients
+    return concatenate([coefficients, *[full_like(coefficients[:1], 0)] * missing], 0)
+
+
+def in_memory_of(array: Any, coefficients: Any) -> Any:
+    """Return coefficients in the memory of an array."""
+    if library_of(array) is not None:
+        return coefficients.to(array.device) if hasattr(coefficients, "to") else coefficients
+    return backend_of(array).from_host(coefficients, array)
+
+
+def differentiate_coefficients(
+    adjoint: Any, signals: tuple[Any, Any], axis: int, coefficients: AdjointCoefficients
+) -> tuple[Any, Any]:
+    """Return the gradients of b and a, from the adjoint and the signals x and y."""
+    if library_of(adjoint) is None and not any(map(is_lazy, (adjoint, *signals))):
+        differentiate = backend_of(adjoint).kernels("filters").differentiate_coefficients
+        if differentiate is not None:
+            return differentiate(adjoint, signals, axis, coefficients)
+    return coefficients.gradients([
+        _correlation(adjoint, signal, axis, count)
+        for signal, count in zip(signals, (len(coefficients.b), len(coefficients.a)), strict=True)
+    ])  # fmt: skip
+
+
+def of_one_dtype(signals: Sequence[Any]) -> list[list[Any]]:
+    """Return all signals in one list if they have one dtype, otherwise each in a list."""
+    is_one = len({signal.dtype for signal in signals}) == 1
+    return [[*signals]] if is_one else [[signal] for signal in signals]
+
+
+def _correlation(adjoint: Any, signal: Any, axis: int, count: int) -> Any:
+    """Return Σ_n adjoint_{n+k}·conj(signal_n) for k below a count."""
+    steps, available = signal.shape[axis], adjoint.shape[axis]
+    sums = []
+    for k in range(count):
+        length = max(min(steps, available - k), 0)
+        lagging = part(adjoint, axis, k, k + length)
+        sums.append(inner(lagging, part(signal, axis, 0, length)).reshape(1))
+    return concatenate(sums, 0)
