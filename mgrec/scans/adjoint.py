@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from ..solve.adjoint import (
     widened,
     with_axis,
 )
-from ..solve.prepared import PreparedCall, cache_entry
+from ..solve.prepared import CacheEntry, PreparedSequence, cache_entry, prepare_sequence
 from ..solve.rules import Rule, broadcast_shapes, common_dtype
 from . import functions
 
@@ -201,49 +200,22 @@ def _solve_uncopied(s: Any, grad: Any, axis: int, is_forward: bool) -> Any:
         calls.append((functions.linear_recurrence, operands, options))
     for function, operands, options in calls:
         function(*operands, **options)
-    _remember(calls, (s, grad, adjoint), is_forward)
+    entry = _entry(s.shape, s.dtype, backend_of(s).device_number(s), is_forward)
+    if entry.prepared is None and _are_aligned(map(backend_of(s).address, (s, grad, adjoint))):
+        parts = [(call[0].rule.read(*call[1:]), call[2]["out"]) for call in calls]
+        entry.prepared = prepare_sequence(parts, (s, grad, adjoint))
     return adjoint.reshape(shape)
 
 
-@lru_cache(maxsize=256)
-def _prepared_calls(
+def _entry(
     layout: tuple[int, int, int], dtype: np.dtype[Any], device: int, is_forward: bool
-) -> list[tuple[PreparedCall, list[tuple[int, Any]], int]]:
-    """Return the prepared calls that solve a recurrence without a copy; empty until one is solved.
-
-    Each comes with its arguments, pairs of the index of an array (s, gradient, adjoint) and the
-    offset from it in bytes, or of -1 and a number, and with the offset of its result.
-    """
-    return []
+) -> CacheEntry[PreparedSequence]:
+    """Return the cache entry of the calls that solve a recurrence without a copy."""
+    return cache_entry((_solve_uncopied, layout, dtype, device, is_forward))
 
 
-def _remember(
-    calls: Sequence[tuple[Any, tuple[Any, ...], dict[str, Any]]], arrays: Sequence[Any],
-    is_forward: bool,
-) -> None:  # fmt: skip
-    """Cache the prepared calls for arrays of these shapes and dtypes."""
-    backend, (s, *_) = backend_of(arrays[0]), arrays
-    prepared = _prepared_calls(s.shape, s.dtype, backend.device_number(s), is_forward)
-    starts = [*map(backend.address, arrays)]
-    if prepared or any(start % 16 for start in starts):
-        return
-
-    def offset_of(argument: Any) -> tuple[int, Any]:
-        if not hasattr(argument, "flags"):
-            return -1, argument
-        address = backend.address(argument)
-        base = next(k for k, start in enumerate(starts) if 0 <= address - start < s.nbytes)
-        return base, address - starts[base]
-
-    solvers = []
-    for function, operands, options in calls:
-        call = function.rule.read(operands, options)
-        solver = None if call is None else cache_entry(call.signature).prepared
-        if call is None or solver is None:
-            return
-        result = backend.address(options["out"]) - starts[2]
-        solvers.append((solver, [*map(offset_of, call.arguments)], result))
-    prepared[:] = solvers
+def _are_aligned(addresses: Iterable[int]) -> bool:
+    return not any(address % 16 for address in addresses)
 
 
 def _differentiate_at(
@@ -254,18 +226,15 @@ def _differentiate_at(
 
     An array that is no result has the address 0.
     """
-    if len(addresses) != 3 or any(address % 16 for address in (*addresses, *results)):
+    if len(addresses) != 3 or not _are_aligned((*addresses, *results)):
         return False
     (grad, w, s), (of_s, adjoint, *_) = addresses, results
     layout, reverse = canonical_shape(shape, as_axis(options["axis"], shape)), options["reverse"]
-    prepared = _prepared_calls(layout, dtype, device, not reverse)
+    prepared = _entry(layout, dtype, device, not reverse).prepared
     multiply = backend.kernels("scans").multiply_by_states
-    if not prepared or multiply is None:
+    if prepared is None or multiply is None:
         return False
-    starts = (s, grad, adjoint)
-    for solver, offsets, result in prepared:
-        arguments = [number if k < 0 else starts[k] + number for k, number in offsets]
-        solver.solve_at(arguments, (adjoint + result,))
+    prepared.solve_at((s, grad, adjoint))
     multiply(layout, dtype, device, reverse, grad, adjoint, w, of_s)
     return True
 

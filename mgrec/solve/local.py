@@ -10,7 +10,7 @@ from ..core.contract.grid import Grid
 from ..core.contract.kernels import CacheMiss
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs
-from .prepared import CacheEntry, cache_entry, prepare
+from .prepared import CacheEntry, PreparedCall, cache_entry, prepare
 from .signature import Call
 
 
@@ -35,7 +35,7 @@ def solve(problem: Problem, call: Call | None = None) -> Any:
 
 
 def _prepare_and_solve(
-    entry: CacheEntry,
+    entry: CacheEntry[PreparedCall],
     call: Call,
     problem: Problem,
     backend: Backend,

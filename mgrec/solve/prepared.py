@@ -1,4 +1,8 @@
-"""Prepared calls: validated, laid out and compiled once, then used for all calls of a signature."""
+"""Prepared calls: validated, laid out and compiled once, then used for all calls of a signature.
+
+One cache has them all, by any signature: that of a call of NumPy or CuPy arrays (see
+``solve/signature.py``), that of the tensors of a call, or that of a step of an adjoint.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import prod
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -35,8 +39,8 @@ class PreparedCall:
         Bytes of each argument that is an array, by its index.
     new_results : callable, ``() -> results``
         Allocate the results.
-    size : int
-        Bytes of a result.
+    shape, dtype
+        Those of a result.
     to_return_value : callable, ``(results, carry_out) -> return value``
     """
 
@@ -45,7 +49,8 @@ class PreparedCall:
     positions: tuple[tuple[int, int], ...]
     sizes: dict[int, int]
     new_results: Callable[[], Arrays]
-    size: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
     to_return_value: Callable[[Arrays, Any], Any]
 
     def __call__(self, call: Call) -> Any:
@@ -70,7 +75,8 @@ class PreparedCall:
                 arguments[number] = arguments[number].data.ptr
             if call.out:
                 extents = [(arguments[k], arguments[k] + size) for k, size in self.sizes.items()]
-                result_extents = [(target, target + self.size) for target in targets]
+                size = prod(self.shape) * self.dtype.itemsize
+                result_extents = [(target, target + size) for target in targets]
                 check_memory(result_extents, extents, extents_overlap)
         return self.to_return_value(results, self.solve_at(arguments, targets))
 
@@ -82,19 +88,42 @@ class PreparedCall:
         return self.solve(operands, targets)
 
 
-class CacheEntry:
-    """The prepared call of a signature, if there is one yet.
+@dataclass(frozen=True)
+class PreparedSequence:
+    """Prepared calls, one after the other, of parts of the same arrays.
 
     Attributes
     ----------
-    prepared : PreparedCall, optional
+    steps : tuple of (PreparedCall, offsets, offset)
+        The offsets of the arguments, pairs of the index of an array and the bytes from its start,
+        or of -1 and a number; and the offset of the result from the start of the last array.
+    """
+
+    steps: tuple[tuple[PreparedCall, tuple[tuple[int, Any], ...], int], ...]
+
+    def solve_at(self, starts: Sequence[int]) -> None:
+        """Solve with arrays at these addresses."""
+        for call, offsets, result in self.steps:
+            arguments = [number if k < 0 else starts[k] + number for k, number in offsets]
+            call.solve_at(arguments, (starts[-1] + result,))
+
+
+Prepared = TypeVar("Prepared")
+
+
+class CacheEntry(Generic[Prepared]):
+    """What is prepared for the calls of a signature, if it is yet.
+
+    Attributes
+    ----------
+    prepared : PreparedCall or PreparedSequence, optional
     is_preparable : bool
         False once the family could not prepare a call.
     is_solved : bool
         Whether a call was solved without preparation.
     """
 
-    prepared: PreparedCall | None = None
+    prepared: Prepared | None = None
     is_preparable = True
     is_solved = False
 
@@ -108,9 +137,36 @@ class CacheEntry:
 
 
 @lru_cache(maxsize=1024)
-def cache_entry(signature: tuple[Any, ...]) -> CacheEntry:
+def cache_entry(signature: tuple[Any, ...]) -> CacheEntry[Any]:
     """Return the cache entry of a signature."""
     return CacheEntry()
+
+
+def prepare_sequence(
+    calls: Sequence[tuple[Call | None, Any]], arrays: Sequence[Any]
+) -> PreparedSequence | None:
+    """Return the prepared calls of parts of arrays on a GPU; None if one is not, or without calls.
+
+    Each call comes with its result, a part of the last array. The arrays are of one size.
+    """
+    backend = backend_of(arrays[0])
+    starts = [*map(backend.address, arrays)]
+
+    def offset_of(argument: Any) -> tuple[int, Any]:
+        if not hasattr(argument, "flags"):
+            return -1, argument
+        address = backend.address(argument)
+        base = next(k for k, start in enumerate(starts) if 0 <= address - start < arrays[0].nbytes)
+        return base, address - starts[base]
+
+    steps = []
+    for call, result in calls:
+        prepared = None if call is None else cache_entry(call.signature).prepared
+        if call is None or prepared is None:
+            return None
+        offset = backend.address(result) - starts[-1]
+        steps.append((prepared, tuple(map(offset_of, call.arguments)), offset))
+    return PreparedSequence(tuple(steps)) if steps else None
 
 
 def prepare(
@@ -144,7 +200,8 @@ def prepare(
         positions,
         {k: array.nbytes for k, array in arrays.items()},
         lambda: tuple([empty() for _ in range(count)]),
-        prod(shape) * recurrence.result_dtype.itemsize,
+        shape,
+        recurrence.result_dtype,
         _with_final_state(problem) if returns_final_state else problem.to_return_value,
     )
 

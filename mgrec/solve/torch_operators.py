@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial, reduce
+from functools import cache, partial, reduce
 from inspect import signature
 from typing import Any
 
@@ -21,7 +21,7 @@ from ..core.arrays.interop import has_tangent, library_of, result_converter, to_
 from ..core.arrays.narrow import has_bfloat16, is_bfloat16
 from ..core.arrays.validation import as_any_array
 from ..core.contract.kernels import CacheMiss
-from .prepared import cache_entry
+from .prepared import CacheEntry, PreparedCall, cache_entry
 from .rules import Redirect, Rule, numpy_dtype, rules
 
 _HAS_BFLOAT16 = has_bfloat16()
@@ -377,51 +377,38 @@ def _solve_by_address(rule: Rule, keys: Sequence[str], values: Sequence[Any]) ->
             signature += (value.shape, value.dtype, value.tobytes())
         else:
             signature += (type(value), repr(value))
-    cached = _prepared_call(tuple(signature))
-    if not cached:
-        return _prepare_call(rule, keys, values, cached)
-    call, shape, dtype = cached
-    if call is None:
-        return None
-    has_its_form = like.shape == shape and like.dtype == dtype
-    result = torch.empty_like(like) if has_its_form else like.new_empty(shape, dtype=dtype)
+    entry = cache_entry(tuple(signature))
+    if entry.prepared is None:
+        return _prepare_call(rule, keys, values, entry) if entry.is_preparable else None
+    prepared = entry.prepared
+    dtype = getattr(torch, prepared.dtype.name)
+    has_its_form = like.shape == prepared.shape and like.dtype == dtype
+    result = torch.empty_like(like) if has_its_form else like.new_empty(prepared.shape, dtype=dtype)
     with _on_stream_of(result):
         try:
-            call.solve_at(addresses, (result.data_ptr(),))
+            prepared.solve_at(addresses, (result.data_ptr(),))
         except (CacheMiss, OverflowError, TypeError):
             return None  # The public function raises, or solves it in general.
     return [result]
 
 
-@lru_cache(maxsize=1024)
-def _prepared_call(signature: tuple[Any, ...]) -> list[Any]:
-    """Return the prepared call of tensors, or None, and the shape and the dtype of its result.
-
-    The list is empty until a call of this signature is solved.
-    """
-    return []
-
-
 def _prepare_call(
-    rule: Rule, keys: Sequence[str], values: Sequence[Any], cached: list[Any]
+    rule: Rule, keys: Sequence[str], values: Sequence[Any], entry: CacheEntry[PreparedCall]
 ) -> list[Any]:
-    """Solve, and let `cached` have the prepared call of CuPy arrays, or None."""
-    prepared: list[Any] = []
+    """Solve, and give the entry of tensors the prepared call of CuPy arrays, if it takes these."""
     reader = getattr(rule.function, "rule", None)
 
     def solve(native: list[Any]) -> Any:
         arguments = dict(zip(keys, native, strict=True))
         results = rule.solve(arguments)
         call = None if reader is None else reader.read((), arguments)
-        is_in_order = call is not None and [*map(id, call.arguments)] == [
-            id(x) for x in native if hasattr(x, "flags") and not isinstance(x, np.ndarray)
-        ]
-        prepared.append(cache_entry(call.signature).prepared if call and is_in_order else None)
+        arrays = [x for x in native if hasattr(x, "flags") and not isinstance(x, np.ndarray)]
+        if call and len(results) == 1 and [*map(id, call.arguments)] == [*map(id, arrays)]:
+            entry.prepared = cache_entry(call.signature).prepared
         return results
 
     results = _solve_native(keys, values, solve)
-    (call,) = prepared
-    cached[:] = call if len(results) == 1 else None, results[0].shape, results[0].dtype
+    entry.is_preparable = entry.prepared is not None
     return results
 
 

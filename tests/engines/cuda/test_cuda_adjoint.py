@@ -14,6 +14,7 @@ from mgrec import adjoint
 from mgrec.core.backends import CPU
 from mgrec.engines.cuda import backend
 from mgrec.scans import adjoint as scans
+from mgrec.solve import prepared
 
 COMPILER = BlockCompiler
 pytestmark = pytest.mark.usefixtures("on_host")
@@ -78,7 +79,7 @@ def test_nothing_of_another_row_is_read(shape: Any, axis: int, reverse: bool) ->
 )  # fmt: skip
 def test_prepared_calls_of_addresses(shape: Any, axis: int, dtype: str, reverse: bool) -> None:
     """Gradients of tensors are computed so, after the first ones of their shape."""
-    scans._prepared_calls.cache_clear()
+    prepared.cache_entry.cache_clear()
     random = np.random.default_rng(7)
     options = {"axis": axis, "reverse": reverse}
     arrays, targets = [empty(shape, dtype) for _ in range(3)], [empty(shape, dtype) for _ in "st"]
@@ -95,7 +96,7 @@ def test_prepared_calls_of_addresses(shape: Any, axis: int, dtype: str, reverse:
         assert scans._differentiate_at(*given)
         for own, wanted in zip(targets, expected, strict=True):
             np.testing.assert_array_equal(np.array(own), np.array(wanted))
-    scans._prepared_calls.cache_clear()
+    prepared.cache_entry.cache_clear()
 
 
 def test_products_of_coefficients_overflow() -> None:
