@@ -13,6 +13,7 @@ from ..core.arrays.chunk import reversed_copy
 from ..core.arrays.interop import library_of
 from ..core.arrays.narrow import computed_dtype
 from ..core.arrays.validation import as_any_array, as_axis
+from ..core.backends import Backend
 from ..solve.adjoint import (
     adjoint_function,
     as_operand,
@@ -29,6 +30,7 @@ from ..solve.adjoint import (
     widened,
 )
 from ..solve.functions import concatenate, flip, full_like, where
+from ..solve.prepared import CacheEntry, PreparedCall, cache_entry
 from ..solve.rules import Rule, numpy_dtype
 from . import causal
 from .arguments import as_sections, as_signal, as_transfer_function, signal_dtype
@@ -38,6 +40,7 @@ from .coefficient_adjoint import (
     in_memory_of,
     padded,
 )
+from .kernels import kernels_of
 from .varying.adjoint import gradients_in_time
 from .varying.arguments import varies
 
@@ -370,6 +373,51 @@ def _sums(
     ]
 
 
+def _differentiate_at(
+    backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], device: int,
+    addresses: Sequence[int], results: Sequence[int], options: dict[str, Any],
+) -> bool:  # fmt: skip
+    """Write the gradients of ``lfilter`` along rows; return False if no calls are prepared.
+
+    Coefficients are options, as NumPy arrays. Calls are prepared if the same ones come again.
+    """
+    b, a, prepare = options.get("b"), options.get("a"), kernels_of(backend).prepare_adjoint
+    if prepare is None or b is None or a is None or not b.ndim == a.ndim == 1:
+        return False
+    is_along_rows = options["axis"] in (-1, len(shape) - 1) and shape[-1] * dtype.itemsize % 16 == 0
+    if not is_along_rows or 0 in shape or dtype.char not in "fdFD":
+        return False
+    if any(address % 16 for address in addresses) or results[-1] % 16:
+        return False
+    entry: CacheEntry[Any] = cache_entry((
+        _differentiate_at, shape, dtype, device, b.dtype, b.tobytes(), a.dtype, a.tobytes()
+    ))  # fmt: skip
+    if entry.prepared is None:
+        if not (entry.is_solved and entry.is_preparable):
+            entry.is_solved = True
+            return False
+        coefficients, like = AdjointCoefficients(b, a), backend.empty(shape, dtype)
+        calls = [
+            _prepared_filter(numerator, coefficients.denominator, like)
+            for numerator in (coefficients.numerator, coefficients.one)
+        ]
+        if None not in calls:
+            entry.prepared = prepare(shape, dtype, device, coefficients, calls)
+        entry.is_preparable = entry.prepared is not None
+        if entry.prepared is None:
+            return False
+    entry.prepared(addresses, results)
+    return True
+
+
+def _prepared_filter(numerator: Any, denominator: Any, like: Any) -> PreparedCall | None:
+    """Return the prepared call of a filter along rows, if it is cached."""
+    operands = numerator, denominator, like, like.ndim - 1
+    call = causal.lfilter.rule.read(operands, {"reset": None})  # type: ignore[attr-defined]
+    prepared: PreparedCall | None = None if call is None else cache_entry(call.signature).prepared
+    return prepared
+
+
 def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     x, zi = arguments["x"], arguments["zi"]
     coefficients = [arguments[name] for name in ("sos", "b", "a") if name in arguments]
@@ -409,6 +457,7 @@ RULES = [
         _outlines,
         takes_bfloat16=True,
         constants=("reset",),
+        differentiate_at=_differentiate_at,
         read_on_host=_read_on_host,
     ),
     Rule(

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.interop import library_of
 from ..core.backends import backend_of
 from ..solve.adjoint import conj, inner, part
 from ..solve.functions import concatenate, full_like
+from .kernels import kernels_of
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def differentiate_coefficients(
 ) -> tuple[Any, Any]:
     """Return the gradients of b and a, from the adjoint and the signals x and y."""
     if library_of(adjoint) is None and not any(map(is_lazy, (adjoint, *signals))):
-        differentiate = backend_of(adjoint).kernels("filters").differentiate_coefficients
+        differentiate = kernels_of(backend_of(adjoint)).differentiate_coefficients
         if differentiate is not None:
             return differentiate(adjoint, signals, axis, coefficients)
     return coefficients.gradients([
@@ -92,10 +95,10 @@ def differentiate_coefficients(
     ])  # fmt: skip
 
 
-def of_one_dtype(signals: Sequence[Any]) -> list[list[Any]]:
-    """Return all signals in one list if they have one dtype, otherwise each in a list."""
-    is_one = len({signal.dtype for signal in signals}) == 1
-    return [[*signals]] if is_one else [[signal] for signal in signals]
+def groups_of_one_dtype(dtypes: Sequence[np.dtype[Any]]) -> list[range]:
+    """Return the numbers of all dtypes as one range if they are equal, otherwise one by one."""
+    count = len(dtypes)
+    return [range(count)] if len({*dtypes}) == 1 else [range(k, k + 1) for k in range(count)]
 
 
 def _correlation(adjoint: Any, signal: Any, axis: int, count: int) -> Any:

@@ -21,6 +21,7 @@ from ..solve.labelled import checked_dim
 from .arguments import as_result_dtype, as_signal, result_dtype
 from .cascade import Cascade
 from .causal import lfilter_zi, sosfilt_zi
+from .kernels import kernels_of
 from .overlap import Ends, concatenate_steps, parts_between, starts_of
 from .zero_phase import DirectedFilter, padding_of_polynomials, padding_of_sections
 
@@ -241,7 +242,7 @@ class DecimatedResponse:
         shape = (*x.shape[:axis], len(results), *x.shape[axis + 1 :])
         result = backend.empty(shape, dtype)
         rows = result.reshape(canonical_shape(shape, axis))
-        respond = backend.kernels("filters").respond
+        respond = kernels_of(backend).respond
         if respond and self.dtype.char in "fd" and signal.dtype.kind in "iuf" and self.q < 1 << 24:
             start = results.start * self.q + self.delay - first
             respond(self.taps, signal, start, self.q, self.dtype, rows)

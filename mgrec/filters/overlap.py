@@ -25,6 +25,7 @@ from ..core.backends import CPU, Backend, backend_of
 from ..engines.cpu.threads import run_in_threads, split_range, threads_for
 from .cascade import Cascade
 from .extension import extended
+from .kernels import kernels_of
 
 NEGLIGIBLE = 2.0**-60
 """Part of the sum of an impulse response that is left out: 2^-7 of the rounding of one output."""
@@ -290,7 +291,7 @@ class _Block:
     ) -> None:
         self.overlapped, self.backend, self.recipe = overlapped, backend, recipe
         self.length, self.dtype = length, dtype
-        self.kernels = backend.kernels("filters")
+        self.kernels = kernels_of(backend)
         self.memory: list[Any] = [None, None]
 
     def filtered(self, pieces: Sequence[Any]) -> Any:

@@ -59,9 +59,9 @@ def call(name: str, operands: Sequence[Any], options: dict[str, Any]) -> Any:
     constants = {key: jnp.asarray(value) for key, value in constants.items()}
     if arguments.get("axis", -1) >= 0:
         # vmap adds axes in front.
-        arguments["axis"] -= rule.count_axes(
-            {**rule.defaults, **arrays, **_decoded(coefficients), **arguments}
-        )
+        count = rule.count_axes({**rule.defaults, **arrays, **_decoded(coefficients), **arguments})
+        if arguments["axis"] < count:  # otherwise an error names the axis
+            arguments["axis"] -= count
     solve = _differentiable(
         name, tuple(arrays), tuple(constants), (*arguments.items(), *coefficients.items())
     )

@@ -56,7 +56,8 @@ class Rule:
         Raises an error for arguments without gradients.
     differentiate_at : callable, optional
         ``(backend, shape, dtype, device, addresses, results, options) -> bool``: write the
-        gradients of all `arrays` if all are contiguous and have one shape and dtype. Addresses are
+        gradients of all `arrays` if all are contiguous and have one shape and dtype. Those that
+        are read in host memory are among the options, as NumPy arrays. Addresses are
         those of the gradient of the result, of the result, and of the arrays that are read;
         results are 0 for gradients that are not wanted, but for arrays that are `unread`. Return
         False if the kernels do not compute these gradients.

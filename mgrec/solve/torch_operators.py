@@ -203,12 +203,11 @@ def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]
     names = ("grad", "grad_zf", "result", *keys, "of")
 
     def solve(values: Sequence[Any], on_host: dict[str, Any]) -> list[Any]:
-        gradients = _differentiate_by_address(rule, keys, values)
-        if gradients is not None:
-            return gradients
+        gradients = _differentiate_by_address(rule, keys, values, on_host)
         arrays = dict(zip(rule.names, values[3:], strict=False))
-        operands = [on_host.get(name, x) for name, x in zip(names, values, strict=True)]
-        gradients = _solve_native(names, operands, lambda native: compose(*native))
+        if gradients is None:
+            operands = [on_host.get(name, x) for name, x in zip(names, values, strict=True)]
+            gradients = _solve_native(names, operands, lambda native: compose(*native))
         return [
             gradient.to(arrays[key].device)
             for key, gradient in zip(values[-1], gradients, strict=True)
@@ -270,6 +269,8 @@ def _pair(
     operator.register_autograd(differentiate.traced, setup_context=save)
 
     def solve_each(info: Any, in_dims: Sequence[Any], *values: Any) -> Any:
+        if not info.batch_size:
+            raise ValueError("vmap needs a batch of at least one element; got a batch of 0")
         calls = [
             operator(*[
                 value.select(dim, k) if isinstance(dim, int) else value
@@ -413,7 +414,7 @@ def _prepare_call(
 
 
 def _differentiate_by_address(
-    rule: Rule, keys: Sequence[str], values: Sequence[Any]
+    rule: Rule, keys: Sequence[str], values: Sequence[Any], on_host: dict[str, Any]
 ) -> list[Any] | None:
     """Return the gradients by kernels that take addresses; None if they do not compute them."""
     grad, _, result, *others = values
@@ -422,24 +423,25 @@ def _differentiate_by_address(
     arrays = dict(zip(rule.names, others, strict=False))
     shape, dtype, device = result.shape, result.dtype, result.get_device()
     present = [name for name in rule.names if arrays[name] is not None]
-    for x in (grad, *(arrays[name] for name in present)):
+    read = [name for name in present if name not in on_host]
+    for x in (grad, *(arrays[name] for name in read)):
         if x.shape != shape or x.dtype != dtype or x.get_device() != device:
             return None
-    read = [grad, result, *(arrays[name] for name in present if name not in rule.unread)]
-    is_plain = all(x.is_contiguous() and not x.is_neg() for x in read)
+    addressed = [grad, result, *(arrays[name] for name in read if name not in rule.unread)]
+    is_plain = all(x.is_contiguous() and not x.is_neg() for x in addressed)
     if not is_plain or any(x is not None for x in others[len(arrays) : len(rule.inputs)]):
         return None
     # The gradient of an array that is not read is the adjoint, which is solved first.
     gradients = {
-        name: torch.empty_like(result)
+        name: torch.empty(arrays[name].shape, dtype=arrays[name].dtype, device=result.device)
         for name in present if name in values[-1] or name in rule.unread
     }  # fmt: skip
     addresses = [gradients[name].data_ptr() if name in gradients else 0 for name in present]
+    options = dict(zip(keys[len(rule.inputs) :], others[len(rule.inputs) :], strict=False))
     with _on_stream_of(result):
         is_solved = rule.differentiate_at(
-            _backend(), tuple(shape), _numpy_dtype(dtype), device, [x.data_ptr() for x in read],
-            addresses,
-            dict(zip(keys[len(rule.inputs) :], others[len(rule.inputs) :], strict=False)),
+            _backend(), tuple(shape), _numpy_dtype(dtype), device,
+            [x.data_ptr() for x in addressed], addresses, options | on_host,
         )  # fmt: skip
     return [gradients[name] for name in values[-1]] if is_solved else None
 

@@ -325,6 +325,8 @@ def test_vmap():
     s, t = torch.rand(3), torch.rand(3, 5)
     found = torch.func.vmap(mgrec.linear_recurrence)(s[:, None], t)
     torch.testing.assert_close(found, mgrec.linear_recurrence(s[:, None], t))
+    with pytest.raises(ValueError, match="at least one element; got a batch of 0"):
+        torch.func.vmap(mgrec.linear_recurrence)(s[:0, None], t[:0])
 
 
 def test_labels_are_tensors_arrays_and_lists():
@@ -355,6 +357,25 @@ def test_a_map_without_a_derivative_is_refused():
     with pytest.raises(TypeError, match="must have a derivative for gradients; sums has no vjp"):
         mgrec.scan(plain, x, initial=0.0)
     assert mgrec.scan(plain, x.detach(), initial=0.0)[-1] == 3
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("on_host", [False, True])
+def test_gradients_of_filters_with_coefficients_that_come_again(on_host):
+    b, a = (
+        torch.tensor(x, device="cpu" if on_host else "cuda") for x in ([0.5, 0.2], [2, -0.8, 0.3])
+    )
+    for step in range(6):
+        if step == 3:
+            a.data.mul_(0.9)  # which torch does not count as a new version
+        x, grad = torch.randn(2, 3, 64, device="cuda")
+        tensors = [t.detach().requires_grad_() for t in (b, a, x)]
+        found = torch.autograd.grad(signal.lfilter(*tensors), tensors, grad)
+        wide = [t.detach().double().cpu().requires_grad_() for t in tensors]
+        expected = torch.autograd.grad(signal.lfilter(*wide), wide, grad.double().cpu())
+        for own, wanted, t in zip(found, expected, tensors, strict=True):
+            assert (own.dtype, own.device) == (t.dtype, t.device)
+            torch.testing.assert_close(own.double().cpu(), wanted, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.gpu

@@ -102,13 +102,6 @@ class Kernels:
         carry-in; `results` then have no meaning.
     correct : callable, ``(prefix, carry_in, results) -> results``
         Replace the results of `speculate` that the true carry-in changes. May run twice.
-    determine_backward : callable, optional, ``(cascade, chunk, carry_in, results)``
-        Of filters: determine a chunk from its last step to its first. The dtype of the results may
-        be another than that of the chunk.
-    determine_bounded : callable, optional, ``(cascade, chunk, carry_in, results)``
-        Of filters: determine a chunk of columns of real samples, in either direction, whose outputs
-        do not come near overflow, and round them to the dtype of the results, float32. Operands
-        of the chunk are consecutive steps of the samples.
     determine_pairs : callable, ``(scoring, queries, targets, dtype) -> array (pairs, 3)``
         Return score, query_end and target_end of many pairs of sequences.
     launch_bands : callable, optional, ``(scoring, sequences, carry_in, dtype, bands)``
@@ -132,14 +125,6 @@ class Kernels:
     launch_determine : callable, optional
         Of two-sided recurrences: launch `determine`; the returned function waits, and returns what
         `determine` returns.
-    differentiate_coefficients : callable, optional
-        Of filters: ``(adjoint, signals, axis, coefficients) -> (grad_b, grad_a)``. Return the
-        gradients of b and a: sums over all steps n, and all rows, of ``adjoint[n + k]`` times the
-        conjugate of ``signal[n]``, with the coefficients of the adjoint. The signals are x and y;
-        `adjoint` continues with 0.
-    respond : callable, optional, ``(taps, signal, start, q, dtype, results)``
-        Of filters: write the finite response to a real signal (outer, steps, inner) at every q-th
-        step from `start` on, summed in `dtype`.
     multiply_lags : callable, optional
         Of varying filters: return the gradients of coefficients in one pass over all lags, as
         ``Lags.times`` of their adjoint, or None for other coefficients.
@@ -159,8 +144,6 @@ class Kernels:
     propagate: Callable[..., Any] = _not_implemented
     speculate: Callable[[Any, Chunk, Any], Any] | None = None
     correct: Callable[..., Any] = _not_implemented
-    determine_backward: Callable[..., None] | None = None
-    determine_bounded: Callable[..., None] | None = None
     determine_pairs: Callable[..., Any] = _not_implemented
     launch_bands: Callable[..., Callable[..., tuple[Edges, int]]] | None = None
     lay_out_grids: Callable[..., Any] = _not_implemented
@@ -168,8 +151,6 @@ class Kernels:
     part: Callable[[Any, Sequence[int], int], Part | None] = _no_part
     finds_nan: bool = False
     launch_determine: Callable[..., Callable[[], Any]] | None = None
-    differentiate_coefficients: Callable[..., tuple[Any, Any]] | None = None
-    respond: Callable[..., None] | None = None
     multiply_lags: Callable[..., Any] | None = None
     precompute_ends: Callable[[Any, Chunk, int], Summarise | None] | None = None
     differentiate: Callable[..., bool] | None = None

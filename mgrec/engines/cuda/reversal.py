@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from .device import MULTIPROCESSORS
-from .launches import Launch, PreparedLaunches, Slot
+from .launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from .tracing.cpp import ctype
 
 _THREADS, _BLOCKS = 256, 16 * MULTIPROCESSORS
@@ -40,15 +42,24 @@ def reverse(array: Any, result: Any) -> None:
     """Write the rows of an array in reverse. CuPy took 0.33 ms for 2^26 float32 on an H100."""
     import cupy
 
-    words, count = array.shape[-1] * array.itemsize // 16, array.nbytes // 16
-    launch = _prepare(array.itemsize, cupy.cuda.runtime.getDevice())
-    launch((array, result, np.array(words), np.array(count)))
+    launch = prepare_reversal(array.shape, array.dtype, cupy.cuda.runtime.getDevice())
+    launch(array.data.ptr, result.data.ptr)
+
+
+def prepare_reversal(
+    shape: tuple[int, ...], dtype: np.dtype[Any], device: int
+) -> Callable[[int, int], None]:
+    """Return ``reverse(source, target)`` for rows at these addresses, multiples of 16."""
+    launch = _prepare(dtype.itemsize, device)
+    words, count = (n * dtype.itemsize // 16 for n in (shape[-1], prod(shape)))
+    return lambda source, target: launch([source, target, words, count])
 
 
 @lru_cache(maxsize=64)
-def _prepare(itemsize: int, device: int) -> PreparedLaunches:
+def _prepare(itemsize: int, device: int) -> LaunchByAddress:
     number = np.dtype(np.int64)
     arguments = (Slot(0), Slot(1), Slot(2, (), number, None), Slot(3, (), number, None))
     unsigned = ctype(np.dtype(f"u{itemsize}"))
     text = _KERNEL.format(unsigned=unsigned, length=16 // itemsize, threads=_THREADS)
-    return PreparedLaunches(Launch(text, "reverse_kernel", _BLOCKS, _THREADS, arguments))
+    launch = Launch(text, "reverse_kernel", _BLOCKS, _THREADS, arguments)
+    return LaunchByAddress(PreparedLaunches(launch))

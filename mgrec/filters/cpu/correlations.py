@@ -11,7 +11,7 @@ import numpy as np
 from ...core.arrays.chunk import as_contiguous, canonical_shape
 from ...engines.cpu.compilation import INNER, compile_kernel, writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
-from ..coefficient_adjoint import AdjointCoefficients, of_one_dtype
+from ..coefficient_adjoint import AdjointCoefficients, groups_of_one_dtype
 
 # Samples that stay in the first cache while they are read once for each lag.
 _BLOCK = 1 << 10
@@ -100,6 +100,6 @@ def differentiate_coefficients(
 ) -> tuple[Any, Any]:
     """Return the gradients of b and a."""
     sums: list[Any] = []
-    for group in of_one_dtype(signals):
-        sums += correlate(adjoint, group, axis, coefficients.count)
+    for numbers in groups_of_one_dtype([signal.dtype for signal in signals]):
+        sums += correlate(adjoint, [signals[k] for k in numbers], axis, coefficients.count)
     return coefficients.gradients(sums)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...core.contract.kernels import Kernels, PreparedSolver, at_once
+from ...core.contract.kernels import PreparedSolver, at_once
 from ...engines.cpu.compilation import writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..cascade import Cascade
+from ..kernels import FilterKernels
 from ..recurrence import CascadeSummary, FilterPrefix
 from .correlations import differentiate_coefficients
 from .one_thread import (
@@ -31,9 +32,9 @@ PIECE = 4096
 MAX_DECAY = 1 / 16
 
 
-def kernels(method: str) -> Kernels:
+def kernels(method: str) -> FilterKernels:
     """Return the phases: on all threads for the method "threads", otherwise on the calling one."""
-    return Kernels(
+    return FilterKernels(
         _determine_on_threads if method == "threads" else _determine,
         at_once(precompute_filter),
         propagate_filter,

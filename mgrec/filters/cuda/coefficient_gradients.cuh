@@ -14,6 +14,7 @@ template <class T, class S> DEVICE T gradient_of(S value) {
   else return cast<T>(value);
 }
 
+// A result at address 0 is not written.
 template <class B, class A, class S>
 DEVICE void differentiate_coefficients(const S* sums, long long blocks, B* of_b, A* of_a,
                                        const Coefficients<S>& coefficients) {
@@ -27,12 +28,12 @@ DEVICE void differentiate_coefficients(const S* sums, long long blocks, B* of_b,
     const int lag = k % COUNT;
     if (k < COUNT && lag < B_COUNT) {
       of_first = of_first - total * coefficients.numerator[lag];
-      if (threadIdx.x == 0) of_b[lag] = gradient_of<B>(scaled);
+      if (threadIdx.x == 0 && of_b) of_b[lag] = gradient_of<B>(scaled);
     } else if (k >= COUNT && lag > 0 && lag < A_COUNT) {
       of_first = of_first + total * coefficients.denominator[lag];
-      if (threadIdx.x == 0) of_a[lag] = gradient_of<A>(np_negative(scaled));
+      if (threadIdx.x == 0 && of_a) of_a[lag] = gradient_of<A>(np_negative(scaled));
     }
   }
   // a_0 is divided by itself, and divides all others.
-  if (threadIdx.x == 0) of_a[0] = gradient_of<A>(of_first * coefficients.scale);
+  if (threadIdx.x == 0 && of_a) of_a[0] = gradient_of<A>(of_first * coefficients.scale);
 }

@@ -12,7 +12,7 @@ import numpy as np
 from ...core.arrays.array_types import cast
 from ...core.arrays.chunk import Chunk
 from ...core.arrays.narrow import is_bfloat16
-from ...core.contract.kernels import Kernels, PreparedSolver
+from ...core.contract.kernels import PreparedSolver
 from ...engines.cuda.device import (
     SCRATCH_IS_SHARED,
     array_at,
@@ -22,9 +22,10 @@ from ...engines.cuda.device import (
 )
 from ...engines.cuda.launches import LaunchByAddress
 from ..cascade import Cascade
+from ..kernels import FilterKernels
 from ..recurrence import CascadeSummary, is_safe
 from .coefficients import is_direct
-from .correlations import differentiate_coefficients
+from .correlations import differentiate_coefficients, prepare_adjoint
 from .launch import FilterLaunches
 from .one_pass import one_pass
 from .partition import LANES, NEGLIGIBLE, NEGLIGIBLE_IN_FLOAT32, partition_rows
@@ -39,9 +40,9 @@ LIGHT, MEDIUM = 8, 16
 _CAST_IN_KERNELS = "bBhHiIlLqQefd"
 
 
-def kernels(method: str) -> Kernels:
+def kernels(method: str) -> FilterKernels:
     """Return the phases; filters have one method."""
-    return Kernels(
+    return FilterKernels(
         determine_filter,
         precompute_filter,
         speculate=partial(speculate, determine_filter),
@@ -50,6 +51,7 @@ def kernels(method: str) -> Kernels:
         determine_backward=determine_backward,
         determine_bounded=determine_bounded,
         differentiate_coefficients=differentiate_coefficients,
+        prepare_adjoint=prepare_adjoint,
         respond=write_responses,
     )
 
