@@ -38,6 +38,7 @@ from ..solve.adjoint import (
 from ..solve.prepared import CacheEntry, PreparedSequence, cache_entry, prepare_sequence
 from ..solve.rules import Rule, broadcast_shapes, common_dtype
 from . import functions
+from .kernels import kernels_of
 
 
 @adjoint_function
@@ -231,7 +232,7 @@ def _differentiate_at(
     (grad, w, s), (of_s, adjoint, *_) = addresses, results
     layout, reverse = canonical_shape(shape, as_axis(options["axis"], shape)), options["reverse"]
     prepared = _entry(layout, dtype, device, not reverse).prepared
-    multiply = backend.kernels("scans").multiply_by_states
+    multiply = kernels_of(backend).multiply_by_states
     if prepared is None or multiply is None:
         return False
     prepared.solve_at((s, grad, adjoint))

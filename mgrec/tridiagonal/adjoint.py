@@ -26,6 +26,7 @@ from ..solve.adjoint import (
 from ..solve.rules import Rule, broadcast_shapes, common_dtype
 from . import api
 from .arguments import insert_rhs_axis
+from .kernels import kernels_of
 
 _DIAGONALS = ("dl", "d", "du")
 
@@ -159,7 +160,7 @@ def _differentiate_at(
     """Write the gradients of contiguous arrays of one shape; return False if kernels do not."""
     is_along_rows = shape and options["axis"] in (-1, len(shape) - 1) and 0 not in shape
     is_plain = options["rhs_axis"] is None and not options["periodic"] and dtype.char in "fd"
-    differentiate = backend.kernels("tridiagonal").differentiate
+    differentiate = kernels_of(backend).differentiate
     if not (is_along_rows and is_plain) or differentiate is None:
         return False
     return differentiate(shape, dtype, device, addresses, results)

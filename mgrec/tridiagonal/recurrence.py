@@ -21,6 +21,7 @@ from .interface import (
     start_of_end,
     summarise_ends,
 )
+from .kernels import TridiagonalKernels, kernels_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +78,7 @@ class TridiagonalSystem(TwoSided):
         return None
 
     def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
-        kernels = backend.kernels(self.family)
+        kernels = kernels_of(backend)
 
         def launch(inputs: ChunkInputs, shape: Shape) -> Summarise:
             return kernels.precompute(self.ends(inputs, shape), self._chunk(inputs, shape))
@@ -100,7 +101,7 @@ class TridiagonalSystem(TwoSided):
         return wait_for_rows
 
     def _launch_ends(
-        self, kernels: Kernels, launch: Launch, inputs: ChunkInputs, shape: Shape
+        self, kernels: TridiagonalKernels, launch: Launch, inputs: ChunkInputs, shape: Shape
     ) -> Summarise | None:
         """Launch the reduction of a chunk's ends, both at once where kernels can do that."""
         steps = shape[self.axis]
@@ -131,7 +132,7 @@ class TridiagonalSystem(TwoSided):
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, None]:
         chunk, ends = self._chunk(inputs, shape), self.ends(inputs, shape)
-        kernels = backend.kernels(self.family)
+        kernels = kernels_of(backend)
         is_checked = not self.check_finite
         if not (is_checked or kernels.finds_nan or self.method in self.pivoting_methods):
             check_operands(self, inputs, shape)
@@ -147,7 +148,7 @@ class TridiagonalSystem(TwoSided):
     def launch_determine(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any
     ) -> Callable[[], Arrays]:
-        launch = backend.kernels(self.family).launch_determine
+        launch = kernels_of(backend).launch_determine
         if launch is None or carry_in is None:
             return super().launch_determine(backend, inputs, shape, carry_in)
         chunk, result = self._chunk(inputs, shape), backend.empty(shape, self.dtype)

@@ -18,9 +18,11 @@ from mgrec.core.arrays.array_types import cast
 from mgrec.core.backends import CPU, REGISTRY, Backend, backend_of, common_backend
 from mgrec.core.contract.kernels import Kernels, at_once
 from mgrec.filters.cpu import one_thread as filters
+from mgrec.filters.kernels import FilterKernels
 from mgrec.grids.table.cpu.phases import determine_table
 from mgrec.grids.table.recurrence import Sums
 from mgrec.scans.cpu import one_thread as scans
+from mgrec.scans.kernels import ScanKernels
 from mgrec.signal import ewm, lfilter
 
 pytestmark = pytest.mark.quick
@@ -129,10 +131,10 @@ def determine_tile(loop: Any, x: Any, edges: Any, table: Any) -> Sums:
 
 
 KERNELS = {
-    "scans": Kernels(
+    "scans": ScanKernels(
         determine_scan, at_once(lambda steps, chunk: scans.precompute(steps, plain(chunk)))
     ),
-    "filters": Kernels(
+    "filters": FilterKernels(
         determine_filter,
         at_once(lambda cascade, chunk: filters.precompute_filter(cascade, plain(chunk))),
     ),

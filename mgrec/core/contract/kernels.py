@@ -119,24 +119,9 @@ class Kernels:
         those of `determine`.
     part : callable, ``(algebra, shape, side) -> Part or None``
         Return how a tile (..., rows, columns) can be split along its rows (side 0) or columns.
-    finds_nan : bool
-        `determine` of tridiagonal systems returns whether all operands are finite, for every
-        method.
-    launch_determine : callable, optional
-        Of two-sided recurrences: launch `determine`; the returned function waits, and returns what
-        `determine` returns.
     multiply_lags : callable, optional
         Of varying filters: return the gradients of coefficients in one pass over all lags, as
         ``Lags.times`` of their adjoint, or None for other coefficients.
-    precompute_ends : callable, optional, ``(algebra, chunk, rows) -> (() -> summary) or None``
-        Of tridiagonal systems: launch the summaries of the first and of the last rows of a chunk of
-        one outer row, as those of two outer rows. None if the device cannot.
-    differentiate : callable, optional, ``(shape, dtype, device, addresses, results) -> bool``
-        Of real contiguous tridiagonal systems along the last axis: write the gradients, and return
-        whether that succeeded. Addresses are those of the gradient of x, of x, dl, d and du;
-        results those of the gradients of dl, d, du and b.
-    multiply_by_states : callable, optional
-        Of linear recurrences: write the gradients of the coefficients, from the adjoint.
     """
 
     determine: Callable[..., Any]
@@ -149,12 +134,7 @@ class Kernels:
     lay_out_grids: Callable[..., Any] = _not_implemented
     prepare_solver: Callable[..., PreparedSolver | None] | None = None
     part: Callable[[Any, Sequence[int], int], Part | None] = _no_part
-    finds_nan: bool = False
-    launch_determine: Callable[..., Callable[[], Any]] | None = None
     multiply_lags: Callable[..., Any] | None = None
-    precompute_ends: Callable[[Any, Chunk, int], Summarise | None] | None = None
-    differentiate: Callable[..., bool] | None = None
-    multiply_by_states: Callable[..., None] | None = None
 
 
 def at_once(phase: Callable[..., Any]) -> Callable[..., Summarise]:

@@ -10,8 +10,9 @@ import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk, CoefficientOperand
-from ...core.contract.kernels import Kernels, PreparedSolver, at_once
+from ...core.contract.kernels import PreparedSolver, at_once
 from ...engines.cpu.compilation import writable
+from ..kernels import ScanKernels
 from ..speculation import correct
 from .one_thread import LONG, determine, determine_direct, is_direct, precompute, propagate
 from .operands import Flat, flatten
@@ -19,9 +20,9 @@ from .speculation import speculate
 from .threads import determine_on_threads
 
 
-def kernels(method: str) -> Kernels:
+def kernels(method: str) -> ScanKernels:
     """Return the phases of a chunk, on the calling thread or, for method "threads", on all."""
-    return Kernels(
+    return ScanKernels(
         determine_on_threads if method == "threads" else determine,
         at_once(precompute),
         propagate,

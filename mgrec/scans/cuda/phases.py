@@ -8,9 +8,10 @@ from typing import Any
 
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk, is_uncopied
-from ...core.contract.kernels import Kernels, PreparedSolver
+from ...core.contract.kernels import PreparedSolver
 from ...engines.cuda.device import SCRATCH_IS_SHARED, on_device, raise_if_capturing
 from ...engines.cuda.launches import LaunchByAddress, prepare_cached, run_cached
+from ..kernels import ScanKernels
 from ..speculation import correct
 from . import p_scheme
 from .determine import broadcast_state, prepare, states_of
@@ -22,11 +23,11 @@ from .speculation import speculate
 Arrays = tuple[Any, ...]
 
 
-def kernels(method: str) -> Kernels:
+def kernels(method: str) -> ScanKernels:
     """Return the phases of a chunk, determined by the kernels of a method."""
     if method == "p-scheme":
-        return Kernels(_by_p_scheme, precompute)
-    return Kernels(
+        return ScanKernels(_by_p_scheme, precompute)
+    return ScanKernels(
         _in_a_single_pass, precompute, prepare_solver=prepare_solver, speculate=speculate,
         correct=partial(correct, _in_a_single_pass), multiply_by_states=multiply_by_states,
     )  # fmt: skip

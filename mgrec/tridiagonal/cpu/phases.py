@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...core.contract.kernels import CacheMiss, Kernels, PreparedSolver, at_once
+from ...core.contract.kernels import CacheMiss, PreparedSolver, at_once
 from ...engines.cpu.compilation import writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..errors import SingularSystemError
 from ..interface import Ends, InterfaceRows, solve_periodic_ends
+from ..kernels import TridiagonalKernels
 from . import batched, interface, serial
 from .partitions import (
     Layout,
@@ -37,13 +38,13 @@ MAX_BATCHED_STEPS = 1 << 17
 _SERIAL = {"cyclic-reduction": serial.solve_cyclic_reduction, "pcr": serial.solve_pcr}
 
 
-def kernels(method: str) -> Kernels:
+def kernels(method: str) -> TridiagonalKernels:
     """Return the phases of a chunk; with method "threads" all threads share a call."""
     if method == "threads":
         determine_chunk, precompute_chunk = _on_threads(determine), _on_threads(precompute)
     else:
         determine_chunk, precompute_chunk = determine, precompute
-    return Kernels(
+    return TridiagonalKernels(
         determine_chunk, at_once(precompute_chunk), propagate, prepare_solver=prepare_solver
     )
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...core.contract.kernels import CacheMiss, Kernels, PreparedSolver, Summarise
+from ...core.contract.kernels import CacheMiss, PreparedSolver, Summarise
 from ...engines.cuda.device import (
     Device,
     after_launches,
@@ -28,6 +28,7 @@ from ...engines.cuda.device import (
 from ...engines.cuda.launches import PreparedLaunches, RunLaunches
 from ..errors import SingularSystemError
 from ..interface import END_ROWS, Ends, InterfaceRows
+from ..kernels import TridiagonalKernels
 from .adjoint import differentiate
 from .nopivot import cyclic_reduction, pcr, solve_whole, thomas
 from .partitions import ADDRESSES, CELL, Memory, PartitionPlan, plan_partitions, strides_of
@@ -38,11 +39,11 @@ WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr
 IN_HOST_MEMORY = 64
 
 
-def kernels(method: str) -> Kernels:
+def kernels(method: str) -> TridiagonalKernels:
     """Return the phases of a chunk."""
     if method in WITHOUT_PIVOTING:
-        return Kernels(determine_without_pivoting, finds_nan=True)
-    return Kernels(
+        return TridiagonalKernels(determine_without_pivoting, finds_nan=True)
+    return TridiagonalKernels(
         determine, precompute, precompute_ends=precompute_ends, launch_determine=launch_determine,
         prepare_solver=prepare_solver, finds_nan=True, differentiate=differentiate,
     )  # fmt: skip
