@@ -121,15 +121,15 @@ def lfilter(
     if library_of(x) is None:
         x, (b, a) = as_signal(x, takes_bfloat16=True), as_transfer_function(b, a)
     names = selected(of, {"b": b, "a": a, "x": x, "zi": zi})
+    axis, signal, states = as_axis(axis, x.shape), x, zi
     grad, y = as_result("y", grad, y)
-    operands = x, as_operand("zi", zi)
-    axis, grad_zf = as_axis(axis, x.shape), as_operand("grad_zf", grad_zf)
-    grad, y, x, zi = map(widened, (grad, y, *operands))
+    zi, grad_zf = as_operand("zi", zi), as_operand("grad_zf", grad_zf)
+    grad, y, x, zi = map(widened, (grad, y, x, zi))
     coefficients, marks = AdjointCoefficients(b, a), marks_of(reset, x, axis, False)
     solve = _Backward(coefficients, _reversed(grad, axis), axis, grad_zf, marks)
     grad_b = grad_a = grad_x = grad_zi = None
     if "x" in names:
-        grad_x = sum_to(_reversed(solve(coefficients.numerator), axis), operands[0])
+        grad_x = sum_to(_reversed(solve(coefficients.numerator), axis), signal)
     if names <= {"x"}:
         return None, None, grad_x, None
     # Sums read a reversed view.
@@ -138,7 +138,7 @@ def lfilter(
         adjoint = concatenate([adjoint, grad_zf], axis)
     if "zi" in names:
         of_states = _of_states(adjoint, x.shape[axis], axis, coefficients.count - 1, marks)
-        grad_zi = sum_to(of_states, operands[1])
+        grad_zi = sum_to(of_states, states)
     if names & {"b", "a"}:
         of_b, of_a = (
             differentiate_coefficients(adjoint, (x, y), axis, coefficients)

@@ -201,14 +201,14 @@ def _solve_uncopied(s: Any, grad: Any, axis: int, is_forward: bool) -> Any:
         calls.append((functions.linear_recurrence, operands, options))
     for function, operands, options in calls:
         function(*operands, **options)
-    entry = _entry(s.shape, s.dtype, backend_of(s).device_number(s), is_forward)
-    if entry.prepared is None and _are_aligned(map(backend_of(s).address, (s, grad, adjoint))):
+    cached = _cached(s.shape, s.dtype, backend_of(s).device_number(s), is_forward)
+    if cached.prepared is None and _are_aligned(map(backend_of(s).address, (s, grad, adjoint))):
         parts = [(call[0].rule.read(*call[1:]), call[2]["out"]) for call in calls]
-        entry.prepared = prepare_sequence(parts, (s, grad, adjoint))
+        cached.prepared = prepare_sequence(parts, (s, grad, adjoint))
     return adjoint.reshape(shape)
 
 
-def _entry(
+def _cached(
     layout: tuple[int, int, int], dtype: np.dtype[Any], device: int, is_forward: bool
 ) -> CacheEntry[PreparedSequence]:
     """Return the cache entry of the calls that solve a recurrence without a copy."""
@@ -231,7 +231,7 @@ def _differentiate_at(
         return False
     (grad, w, s), (of_s, adjoint, *_) = addresses, results
     layout, reverse = canonical_shape(shape, as_axis(options["axis"], shape)), options["reverse"]
-    prepared = _entry(layout, dtype, device, not reverse).prepared
+    prepared = _cached(layout, dtype, device, not reverse).prepared
     multiply = kernels_of(backend).multiply_by_states
     if prepared is None or multiply is None:
         return False

@@ -112,7 +112,7 @@ Prepared = TypeVar("Prepared")
 
 
 class CacheEntry(Generic[Prepared]):
-    """What is prepared for the calls of a signature, if it is yet.
+    """The prepared call or sequence of a signature, if there is one yet.
 
     Attributes
     ----------

@@ -155,7 +155,7 @@ def _define(rule: Rule) -> Pair:
         arguments = dict(zip(keys, values, strict=True))
         like = _on_device(values)
         return [
-            like.new_empty(shape, dtype=getattr(torch, dtype.name))
+            like.new_empty(shape, dtype=_torch_dtype(dtype))
             for shape, dtype in rule.outlines(arguments)
         ]
 
@@ -382,7 +382,7 @@ def _solve_by_address(rule: Rule, keys: Sequence[str], values: Sequence[Any]) ->
     if entry.prepared is None:
         return _prepare_call(rule, keys, values, entry) if entry.is_preparable else None
     prepared = entry.prepared
-    dtype = getattr(torch, prepared.dtype.name)
+    dtype = _torch_dtype(prepared.dtype)
     has_its_form = like.shape == prepared.shape and like.dtype == dtype
     result = torch.empty_like(like) if has_its_form else like.new_empty(prepared.shape, dtype=dtype)
     with _on_stream_of(result):
@@ -428,12 +428,14 @@ def _differentiate_by_address(
         if x.shape != shape or x.dtype != dtype or x.get_device() != device:
             return None
     addressed = [grad, result, *(arrays[name] for name in read if name not in rule.unread)]
-    is_plain = all(x.is_contiguous() and not x.is_neg() for x in addressed)
+    is_plain = all(x.is_contiguous() and not (x.is_conj() or x.is_neg()) for x in addressed)
     if not is_plain or any(x is not None for x in others[len(arrays) : len(rule.inputs)]):
         return None
     # The gradient of an array that is not read is the adjoint, which is solved first.
     gradients = {
-        name: torch.empty(arrays[name].shape, dtype=arrays[name].dtype, device=result.device)
+        name: torch.empty_like(result)
+        if name in read
+        else result.new_empty(arrays[name].shape, dtype=arrays[name].dtype)
         for name in present if name in values[-1] or name in rule.unread
     }  # fmt: skip
     addresses = [gradients[name].data_ptr() if name in gradients else 0 for name in present]
@@ -488,6 +490,11 @@ def _as_cupy(backend: Any, tensor: Any) -> Any:
     tensor = tensor.resolve_conj().resolve_neg()
     strides = tuple([stride * dtype.itemsize for stride in tensor.stride()])
     return backend.view(tensor.data_ptr(), tuple(tensor.shape), strides, dtype, tensor, device)
+
+
+@cache
+def _torch_dtype(dtype: np.dtype[Any]) -> Any:
+    return getattr(torch, dtype.name)
 
 
 @cache

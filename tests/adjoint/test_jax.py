@@ -128,6 +128,11 @@ def test_vmap():
     np.testing.assert_allclose(found, np.array(expected), rtol=1e-12)
 
 
+def test_errors_name_the_axis_of_the_call():
+    with pytest.raises(Exception, match=r"axis must be from -2 to 1 for shape \(2, 3\); got 2"):
+        jax.jit(lambda t: mgrec.linear_recurrence(0.5, t, axis=2))(np.ones((2, 3)))
+
+
 def test_narrow_numbers_stay_narrow():
     x = jax.numpy.ones(5, np.float32)
     found = jax.grad(lambda x: signal.lfilter([0.5], [1, -0.5], x).sum())(x)

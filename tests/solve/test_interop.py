@@ -1,5 +1,7 @@
 """Every function takes arrays of other libraries, and gives back arrays of theirs."""
 
+from typing import NamedTuple
+
 import array_api_strict
 import foreign_cases as cases
 import numpy as np
@@ -68,6 +70,21 @@ def test_numpy_arrays_may_stand_beside():
     np.testing.assert_array_equal(
         STRICT.read(found), mgrec.linear_recurrence(cases.S, cases.T, np.float32(2))
     )
+
+
+def test_arrays_inside_of_named_tuples():
+    class State(NamedTuple):
+        p: object
+        q: object
+
+    entries = cases.T, 0.1, 0.2, 0.5, 0.0, 0.0
+    p, q = cases.T[:, 0], 2 * cases.T[:, 0]
+    state = State(STRICT.make(p), STRICT.make(q))
+    found = mgrec.scan(mgrec.maps.matrix2, *entries, initial=state)
+    expected = mgrec.scan(mgrec.maps.matrix2, *entries, initial=(p, q))
+    for array, wanted in zip(found, expected, strict=True):
+        assert isinstance(array, STRICT.kind)
+        np.testing.assert_array_equal(STRICT.read(array), wanted)
 
 
 def test_results_are_not_of_the_library_of_coefficients():

@@ -1,5 +1,7 @@
 """Public functions take DataArrays, aligned by name, and return DataArrays."""
 
+from collections import namedtuple
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -117,10 +119,11 @@ def test_steps_have_times_and_marks():
 @pytest.mark.extended
 def test_several_states_are_several_arrays():
     given = (0.1, 0.1, 0.5, 0.0, 0.0)
-    found = mgrec.scan(mgrec.maps.matrix2, RAIN, *given, initial=(KEPT, 1.0))
     wanted = mgrec.scan(mgrec.maps.matrix2, R, *given, initial=(KEPT.values, 1.0))
-    for own, values in zip(found, wanted, strict=True):
-        assert_like(own, values)
+    for initial in ((KEPT, 1.0), namedtuple("State", "p q")(KEPT, 1.0)):
+        found = mgrec.scan(mgrec.maps.matrix2, RAIN, *given, initial=initial)
+        for own, values in zip(found, wanted, strict=True):
+            assert_like(own, values)
 
 
 @pytest.mark.extended

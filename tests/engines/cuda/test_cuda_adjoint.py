@@ -13,7 +13,6 @@ import mgrec
 from mgrec import adjoint
 from mgrec.core.backends import CPU
 from mgrec.engines.cuda import backend
-from mgrec.filters import adjoint as filters
 from mgrec.scans import adjoint as scans
 from mgrec.solve import prepared
 
@@ -122,32 +121,3 @@ def test_rows_of_two_bytes(shape: Any) -> None:
         assert own.dtype == np.float16
         # λ is rounded, and then the product.
         np.testing.assert_allclose(np.array(own, np.float32), wanted, rtol=2e-3, atol=1e-6)
-
-
-def test_prepared_gradients_of_filters() -> None:
-    """Coefficients that come again have a prepared call, for other signals and some gradients."""
-    prepared.cache_entry.cache_clear()
-    b, a = np.array([0.5, 0.2]), np.array([2.0, -0.8, 0.3])
-    random, shape = np.random.default_rng(7), (2, 200)
-    arrays, targets = (
-        [empty(shape, "f8") for _ in range(3)],
-        [empty(n, "f8") for n in (2, 3, shape)],
-    )
-    addresses, results = ([x.data.ptr for x in some] for some in (arrays, targets))
-    if any(address % 16 for address in (*addresses, results[-1])):
-        pytest.skip("memory of NumPy is not aligned")
-    options = {"b": b, "a": a, "axis": -1}
-    call = backend.BACKEND, shape, np.dtype("f8"), 0, addresses
-    is_solved = []
-    for of in ((1, 1, 1), (1, 1, 1), (1, 1, 1), (0, 1, 0), (0, 0, 1)):
-        for array in (*arrays, *targets):
-            array[...] = random.uniform(-1, 1, array.shape)
-        grad, y, x = arrays
-        expected = adjoint.lfilter(grad, y, b, a, x)[:3]
-        wanted = [r if is_wanted else 0 for r, is_wanted in zip(results, of, strict=True)]
-        is_solved.append(filters._differentiate_at(*call, wanted, options))
-        for target, values, is_wanted in zip(targets, expected, of, strict=True):
-            if is_wanted and is_solved[-1]:
-                np.testing.assert_array_equal(np.array(target), np.array(values))
-    assert is_solved == [False, True, True, True, True]
-    prepared.cache_entry.cache_clear()

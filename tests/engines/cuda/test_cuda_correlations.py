@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_blocks_on_host import BlockCompiler
-from cuda_on_host import as_device
+from cuda_on_host import as_device, empty
 
+import mgrec
+from mgrec.engines.cuda import backend, reversal
+from mgrec.filters import adjoint
 from mgrec.filters.coefficient_adjoint import AdjointCoefficients
 from mgrec.filters.cuda import correlations
+from mgrec.solve import prepared
 
 COMPILER = BlockCompiler
 pytestmark = pytest.mark.usefixtures("on_host")
@@ -18,8 +22,9 @@ pytestmark = pytest.mark.usefixtures("on_host")
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(correlations, "_THREADS", 32)
-    monkeypatch.setattr(correlations, "_BLOCKS", 8)
+    for module in (correlations, reversal):
+        monkeypatch.setattr(module, "_THREADS", 32)
+        monkeypatch.setattr(module, "_BLOCKS", 8)
 
 
 def draw(kind: str, *shape: int) -> Any:
@@ -74,3 +79,28 @@ def test_gradients_of_coefficients(b: int, a: int, kinds: str) -> None:
             assert found.dtype.char == kind
         expected = expected if found.dtype.kind == "c" else expected.real
         np.testing.assert_allclose(found, expected, rtol=1e-3 if kind == "e" else 2e-5, atol=1e-4)
+
+
+def test_prepared_gradients() -> None:
+    """Coefficients that come again have a prepared call, for other signals and some gradients."""
+    prepared.cache_entry.cache_clear()
+    b, a, shape = np.array([0.5, 0.2]), np.array([2.0, -0.8, 0.3]), (2, 70)
+    arrays = [empty(shape, "f8") for _ in range(3)]
+    targets = [empty(n, "f8") for n in (2, 3, shape)]
+    addresses, results = ([x.data.ptr for x in some] for some in (arrays, targets))
+    if any(address % 16 for address in (*addresses, results[-1])):
+        pytest.skip("memory of NumPy is not aligned")
+    call = backend.BACKEND, shape, np.dtype("f8"), 0, addresses
+    random, is_solved = np.random.default_rng(7), []
+    for of in ((1, 1, 1), (1, 1, 1), (0, 1, 0)):
+        for array in (*arrays, *targets):
+            array[...] = random.uniform(-1, 1, array.shape)
+        grad, y, x = arrays
+        expected = mgrec.adjoint.lfilter(grad, y, b, a, x)[:3]
+        wanted = [r if is_wanted else 0 for r, is_wanted in zip(results, of, strict=True)]
+        is_solved.append(adjoint._differentiate_at(*call, wanted, {"b": b, "a": a, "axis": -1}))
+        for target, values, is_wanted in zip(targets, expected, of, strict=True):
+            if is_wanted and is_solved[-1]:
+                np.testing.assert_array_equal(np.array(target), np.array(values))
+    assert is_solved == [False, True, True]
+    prepared.cache_entry.cache_clear()
