@@ -63,6 +63,10 @@ class Cascade:
         sos = sos.astype(np.result_type(sos, np.float64))
         return cls(tuple(Section(tuple(row[:3]), tuple(row[3:])) for row in sos.tolist()))
 
+    def __reduce__(self) -> Any:
+        # Without cached properties: plans compare pickles.
+        return Cascade, (self.sections,)
+
     @property
     def order(self) -> int:
         """Order of each section."""
