@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from math import isnan
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -196,7 +196,6 @@ def _filtered(fir: DecimatedResponse, x: Any, axis: int, dtype: np.dtype[Any]) -
 class DecimatedResponse:
     """A finite response at every q-th sample: y_m = Σ_k taps_k·x_(m·q + delay − k)."""
 
-    joins_chunks: ClassVar[bool] = True
     taps: tuple[Any, ...]
     q: int
     is_centred: bool
@@ -224,6 +223,10 @@ class DecimatedResponse:
         first, last = max(first, 0), min(last, starts[-1])
         parts, before = parts_between(starts, chunk, first, last, count)
         return parts, (before, first, results)
+
+    def written_bytes(self, x: Any, axis: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes that a GPU writes for a sample of x, for results of a dtype."""
+        return int(x.dtype.itemsize + 2 * self.dtype.itemsize)
 
     def part(self, x: Any, axis: int, part: tuple[int, int]) -> Any:
         """Return samples of a chunk."""

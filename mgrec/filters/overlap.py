@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import isnan, prod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -174,7 +174,6 @@ class OverlappedFilter:
         Results are kept at every `step`-th sample.
     """
 
-    joins_chunks: ClassVar[bool] = True
     cascade: Cascade
     dtype: np.dtype[Any]
     reach: int
@@ -210,6 +209,13 @@ class OverlappedFilter:
         parts, before = parts_between(starts, chunk, first, last, count)
         kept = slice(-start % self.step, stop - start, self.step)
         return parts, Recipe(before, start - first, is_first, is_last, kept)
+
+    def written_bytes(self, x: Any, axis: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bytes that a GPU writes for a sample of x, for results of a dtype."""
+        outer, _, inner = canonical_shape(x.chunksize, axis)
+        if self.is_rounded(outer, inner, x, dtype):
+            return 2 * dtype.itemsize
+        return int(x.dtype.itemsize + 3 * self.dtype.itemsize)
 
     def part(self, x: Any, axis: int, part: tuple[int, int]) -> Any:
         """Return samples of a chunk."""
@@ -267,6 +273,11 @@ class OverlappedFilter:
         has_columns = type(x) is np.ndarray and target.shape[2] >= 2 * WIDE
         return has_columns and self.is_bounded(x)
 
+    def is_rounded(self, outer: int, inner: int, x: Any, dtype: np.dtype[Any]) -> bool:
+        """Return whether a GPU stores outputs of the forward pass over columns as float32."""
+        has_columns = outer == 1 and inner >= WIDE and x.dtype.kind != "b"
+        return dtype == np.float32 and has_columns and self.has_zero_phase and self.is_bounded(x)
+
     def is_bounded(self, x: Any) -> bool:
         """Return whether samples are integers, and real outputs cannot overflow."""
         is_real = self.dtype == np.float64 and not self.cascade.is_complex
@@ -297,7 +308,8 @@ class _Block:
     def filtered(self, pieces: Sequence[Any]) -> Any:
         """Return the kept results of a chunk, from the pieces (outer, steps, inner) it needs."""
         recipe, ends = self.recipe, self.overlapped.ends
-        if self._is_rounded(pieces[0]):
+        (outer, _, inner), has_kernels = pieces[0].shape, self.kernels.determine_bounded is not None
+        if has_kernels and self.overlapped.is_rounded(outer, inner, pieces[0], self.dtype):
             return self._filter_rounded(pieces)
         signal = self._joined(pieces)
         if ends.edge:
@@ -332,13 +344,6 @@ class _Block:
         assert self.kernels.determine_backward is not None
         self.kernels.determine_backward(cascade, chunk, carry_in, result)
         return result
-
-    def _is_rounded(self, piece: Any) -> bool:
-        """Return whether outputs of the forward pass are stored as float32."""
-        is_narrow = self.kernels.determine_bounded is not None and self.dtype == np.float32
-        has_columns = len(piece) == 1 and piece.shape[2] >= WIDE and piece.dtype.kind != "b"
-        is_twice = self.overlapped.has_zero_phase
-        return is_narrow and has_columns and is_twice and self.overlapped.is_bounded(piece)
 
     def _filter_rounded(self, pieces: Sequence[Any]) -> Any:
         """Filter columns of integers twice, without a copy of them, with float32 between."""

@@ -77,9 +77,10 @@ def plan(
 
     Notes
     -----
-    Results have the same bits as those of the graph, on any number of workers. :doc:`/how/plans`
-    explains this, and which worker computes which tile of a grid. :doc:`/clusters/index` compares
-    plans with graphs, and describes queued solves, messages and lost workers.
+    Results have the same bits as those of the graph, on any number of workers; those of zero-phase
+    filters and ``decimate`` on GPUs are equal but for rounding. :doc:`/how/plans` explains this,
+    and which worker computes which tile of a grid. :doc:`/clusters/index` compares plans with
+    graphs, and describes queued solves, messages and lost workers.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from faults import die, die_in
 import mgrec
 import mgrec.dask
 from mgrec.distributed.plan.assignment import BandShard
-from mgrec.signal import lfilter, sosfilt
+from mgrec.signal import lfilter, sosfilt, sosfiltfilt
 
 pytestmark = pytest.mark.gpu
 
@@ -106,6 +106,36 @@ def test_a_worker_that_dies_in_a_solve_costs_time_alone(client, arrays):
     w = mgrec.dask.solve(mgrec.linear_recurrence, *arrays)
     np.testing.assert_array_equal(fetched(w), wanted)
     assert victim not in client.nthreads()
+
+
+@pytest.mark.parametrize("columns", [3, 40])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_workers_filter_the_chunks_of_a_recording_together(client, columns, dtype):
+    import cupy
+
+    rng, addresses, name = np.random.default_rng(columns), sorted(client.nthreads()), uuid4().hex
+    x = rng.integers(-500, 500, (CHUNKS * CHUNK, columns), np.int16)
+    parts = np.split(x, CHUNKS)
+    futures = {
+        (name, k, 0): client.submit(
+            on_gpu, part, key=(name, k, 0), workers=addresses[2 * k // CHUNKS]
+        )
+        for k, part in enumerate(parts)
+    }
+    wait(list(futures.values()))
+    chunks = (CHUNK,) * CHUNKS, (columns,)
+    lazy = da.Array(futures, name, chunks, meta=cupy.empty((0, 0), np.int16))
+    wanted = sosfiltfilt(SOS, x, axis=0)
+    with mgrec.plan(sosfiltfilt, SOS, lazy, axis=0, dtype=dtype) as plan:
+        results = [plan(), *plan.map((() for _ in range(5)), in_flight=3)]
+        (shards,) = [plan._shards.values() for plan in plan._plans]
+    for shard in shards:
+        inner, outer = sorted(shard.groups, key=lambda group: -len(group.chunks))
+        assert (len(inner.chunks), len(outer.chunks)) == (CHUNKS // 2 - 1, 1)
+    tolerance = abs(wanted).max() * (1e-6 if dtype == "f4" else 1e-12)
+    for result in results:
+        assert result.dtype == dtype
+        np.testing.assert_allclose(*fetched(result), wanted, rtol=0, atol=tolerance)
 
 
 GRIDS = {

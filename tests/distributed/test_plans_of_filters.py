@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import mgrec
 import mgrec.dask
-from mgrec.distributed.graph import along_axis
+from mgrec.distributed.plan import assignment
 from mgrec.ndimage import gaussian_filter, spline_filter
 from mgrec.signal import decimate, filtfilt, sosfilt, sosfiltfilt
 
@@ -116,11 +116,12 @@ def test_a_worker_that_dies_in_a_solve():
 
 
 def test_chunks_that_are_filtered_together(client, monkeypatch):
-    """Workers with GPUs do so with small chunks; a group may be of chunks of both workers."""
-    monkeypatch.setattr(along_axis, "count_of_groups", lambda x, axis: 3)
-    function, _ = FILTERS["sosfiltfilt"]
+    """Workers with GPUs do so, each with its own chunks."""
+    function, of_scipy = FILTERS["sosfiltfilt"]
     x = on_workers(client, recording())
-    assert_array_equal(mgrec.dask.solve(function, x).compute(), function(x).compute())
+    monkeypatch.setattr(assignment, "most_together", lambda *_: 2)
+    found = mgrec.dask.solve(function, x).compute()
+    assert_allclose(found, of_scipy(recording()), rtol=1e-11, atol=1e-9)
 
 
 @pytest.mark.extended
@@ -153,6 +154,18 @@ def test_calls_like_and_unlike_that_of_the_plan(client):
         with pytest.raises(ValueError, match="chunks of a plan's solve must be"):
             plan(SOS, x[:500])
         assert_array_equal(plan().compute(), sosfiltfilt(SOS, x, axis=0).compute())
+
+
+def test_the_filter_of_a_plan_is_sent_once(client, monkeypatch):
+    x, sent = on_workers(client, recording()), []
+    with mgrec.plan(sosfiltfilt, SOS, x, axis=0) as plan:
+        plan()
+        send = plan._plans[0]._session.request
+        note = lambda *arguments: (sent.append(arguments[-1]), send(*arguments))  # noqa: E731
+        monkeypatch.setattr(plan._plans[0]._session, "request", note)
+        plan()
+        plan(SOS, x)
+    assert [message[-1] for messages in sent for message in messages.values()] == [None] * 4
 
 
 def test_floating_numbers_that_may_be_nan(client):

@@ -8,10 +8,9 @@ as one beside the other, whatever the other lengths are: the longest part counts
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import groupby, permutations
 from math import lcm, prod
 from typing import Any, TypeVar
 
@@ -20,7 +19,7 @@ from ...core.contract.grid import Grid
 from ...core.contract.kernels import Backend, Part
 from ...core.contract.recurrence import ChunkIndex, ChunkPosition, Overlapping
 from ..graph.aligned import AlignedProblem, chunk_indices_of
-from ..graph.along_axis import chunk_at, groups_of, kept_of
+from ..graph.along_axis import Group, chunk_at, group_of, kept_of, most_together, split
 
 Lengths = tuple[tuple[int, ...], ...]
 """The lengths of the parts of every chunk along an axis."""
@@ -29,6 +28,10 @@ Address = TypeVar("Address", bound=Hashable)
 # Parts along an axis of a whole grid. An H200 adds up a table of 2^31 cells in 5 ms, its host
 # launches a part and sends its edge in 0.4: it must be done with a part before the GPU is.
 PARTS = 8
+# Most bytes that a GPU writes while it filters chunks together; all results are in memory anyway. A
+# band-pass of 5 sections, in both directions over chunks of 300,000 steps of 384 columns of int16,
+# took 0.81 ms a chunk on an H100 for 2 chunks together, 0.71 for 4, 0.69 for 6 and 0.66 for 12.
+TOGETHER = 1 << 34
 
 
 @dataclass(frozen=True)
@@ -216,25 +219,23 @@ def _assign_chunks(
 def _assign_groups(
     aligned: AlignedProblem, workers: Mapping[ChunkIndex, str]
 ) -> dict[str, FilterShard]:
-    """Assign each group of chunks to the worker with most of its chunks."""
+    """Assign each group of chunks to the worker that has its chunks."""
     recurrence, (x,) = aligned.recurrence, aligned.blocks
     axis, counts = recurrence.axis, aligned.chunks[recurrence.axis]
-    groups, owners = groups_of(recurrence.axis_filter, x, axis), dict[ChunkIndex, str]()
     groups_by_worker: dict[str, list[ShardGroup]] = {}
-    first_chunks = (chunk_at(row, axis, 0) for row in chunk_indices_of(x.chunks) if not row[axis])
-    for row, group in product(first_chunks, groups):
-        members = tuple(chunk_at(row, axis, number) for number in group.chunks)
-        worker, _ = Counter(workers[index] for index in members).most_common(1)[0]
-        owners |= dict.fromkeys(members, worker)
-        parts, kept = tuple(group.part_indices(row, axis)), tuple(kept_of(group, counts))
-        shard_group = ShardGroup(members, parts, group.recipe, kept, group.is_joined)
-        groups_by_worker.setdefault(worker, []).append(shard_group)
+    for row in (index for index in chunk_indices_of(x.chunks) if not index[axis]):
+        owners = [workers[chunk_at(row, axis, number)] for number in range(len(counts))]
+        for group in _groups_of_row(recurrence, x, owners):
+            members = tuple(chunk_at(row, axis, number) for number in group.chunks)
+            parts, kept = tuple(group.part_indices(row, axis)), tuple(kept_of(group, counts))
+            shard_group = ShardGroup(members, parts, group.recipe, kept, group.is_joined)
+            groups_by_worker.setdefault(owners[group.chunks.start], []).append(shard_group)
     numbers = {worker: number for number, worker in enumerate(groups_by_worker)}
     # By the worker that has a part: the parts that each worker needs, in order and once.
     needed: dict[str, dict[int, dict[Any, None]]] = {worker: {} for worker in numbers}
     for worker, shard_groups in groups_by_worker.items():
         for key in (key for group in shard_groups for key in group.parts):
-            needed[owners[key[0]]].setdefault(numbers[worker], {})[key] = None
+            needed[workers[key[0]]].setdefault(numbers[worker], {})[key] = None
     shards = {}
     for worker, number in numbers.items():
         members = tuple(index for group in groups_by_worker[worker] for index in group.chunks)
@@ -248,6 +249,29 @@ def _assign_groups(
             tuple(k for other, k in numbers.items() if k != number and number in needed[other]),
         )
     return shards
+
+
+def _groups_of_row(recurrence: Overlapping, x: Any, owners: Sequence[str]) -> Iterator[Group]:
+    """Yield groups of the chunks along the axis, whose workers are `owners`.
+
+    A worker filters chunks together that need no part of another worker's: the larger a group, the
+    fewer samples are read twice.
+    """
+    axis_filter, axis, lengths = recurrence.axis_filter, recurrence.axis, x.chunks[recurrence.axis]
+    most = most_together(axis_filter, x, axis, recurrence.dtype, TOGETHER)
+    chunks = [group_of(axis_filter, lengths, range(k, k + 1), False) for k in range(len(lengths))]
+    if not most:
+        yield from chunks
+        return
+
+    def key_of(k: int) -> tuple[str, bool]:
+        return owners[k], any(owners[number] != owners[k] for number, _ in chunks[k].parts)
+
+    for _, numbers in groupby(range(len(lengths)), key_of):
+        first, *others = numbers
+        consecutive = range(first, first + 1 + len(others))
+        for part in split(consecutive, -(-len(consecutive) // most)):
+            yield group_of(axis_filter, lengths, part, True)
 
 
 def assign_tiles(

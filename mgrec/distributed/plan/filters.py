@@ -6,8 +6,9 @@ need no part of another shard's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ...core.backends import common_backend
@@ -15,7 +16,7 @@ from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Overlapping
 from ..graph.along_axis import part_of
 from ..observability import in_chunk
 from .assignment import FilterShard, ShardGroup
-from .messages import Exchange, Program
+from .messages import Exchange, Program, Wait
 
 if TYPE_CHECKING:
     from .shards import Threads
@@ -31,28 +32,32 @@ def solve_filter(
     exchange: Exchange,
     threads: Threads,
 ) -> Program[dict[ChunkIndex, Any]]:
-    """Return the results of a shard by the indices of their chunks."""
+    """Return the results of a shard by the indices of their chunks.
+
+    A GPU filters the chunks that need no part of another shard while parts are on their way.
+    """
     chunks = _Chunks(recurrence, inputs_of_chunks)
     chunks.check(shard.shapes)
     parts = dict(zip(shard.parts, _map(threads, chunks.part, shard.parts), strict=True))
-    for receiver, keys in shard.receivers.items():
-        sent = {key: parts[key] for key in keys}
-        exchange.send(receiver, shard.number, (yield partial(chunks.to_host, sent)))
-    if shard.receivers:
-        yield ()  # The messages go out first.
-    needs_others = [any(key not in parts for key in group.parts) for group in shard.groups]
+    inner, outer = list[ShardGroup](), list[ShardGroup]()
+    for group in shard.groups:
+        (inner if parts.keys() >= set(group.parts) else outer).append(group)
+    waits = {to: chunks.fetch([parts[key] for key in keys]) for to, keys in shard.receivers.items()}
     results: dict[ChunkIndex, Any] = {}
-    for is_after_others in (False, True):
-        if is_after_others and shard.senders:
-            yield shard.senders
-            for sender in shard.senders:
-                parts |= chunks.from_host(exchange.take(sender))
-        pairs = zip(shard.groups, needs_others, strict=True)
-        groups = [group for group, needs in pairs if needs is is_after_others]
-        filtered = _map(threads, partial(chunks.filtered, parts), groups)
-        for group, arrays in zip(groups, filtered, strict=True):
-            results |= zip(group.chunks, arrays, strict=True)
-    return results
+    if chunks.backend.is_asynchronous:
+        results |= chunks.filtered(inner, parts, threads)  # Behind the copies to the host.
+        inner = []
+    for receiver, wait in waits.items():
+        exchange.send(receiver, shard.number, shard.receivers[receiver], (yield wait))
+    if waits:
+        yield ()  # The messages go out first.
+    results |= chunks.filtered(inner, parts, threads)
+    if shard.senders:
+        yield shard.senders
+        for sender in shard.senders:
+            keys, arrays = exchange.take_with_arrays(sender)
+            parts |= zip(keys, chunks.from_host(arrays), strict=True)
+    return results | chunks.filtered(outer, parts, threads)
 
 
 class _Chunks:
@@ -83,17 +88,26 @@ class _Chunks:
         with self.backend.device_of((self.first,)), self._noted("parts", index):
             return self.axis_filter.part(self.inputs[index].blocks[0], self.axis, part)
 
-    def to_host(self, parts: Mapping[PartKey, Any]) -> dict[PartKey, Any]:
-        """Return parts in host memory."""
-        return {key: self.backend.to_host(part) for key, part in parts.items()}
+    def fetch(self, parts: Sequence[Any]) -> Wait:
+        """Start a copy of parts to host memory; the returned function waits for it."""
+        with self.backend.device_of((self.first,)):
+            waits = [self.backend.fetch(part) for part in parts]
+        return lambda: [wait() for wait in waits]
 
-    def from_host(self, parts: Mapping[PartKey, Any]) -> dict[PartKey, Any]:
+    def from_host(self, parts: Sequence[Any]) -> list[Any]:
         """Return parts of other shards in the memory of this one."""
         with self.backend.device_of((self.first,)):
-            return {key: self.backend.from_host(part, self.first) for key, part in parts.items()}
+            return [self.backend.from_host(part, self.first) for part in parts]
 
-    def filtered(self, parts: Mapping[PartKey, Any], group: ShardGroup) -> list[Any]:
-        """Return the results of the chunks of a group."""
+    def filtered(
+        self, groups: Sequence[ShardGroup], parts: Mapping[PartKey, Any], threads: Threads
+    ) -> dict[ChunkIndex, Any]:
+        """Return the results of the chunks of groups."""
+        arrays = _map(threads, partial(self._filter, parts), groups)
+        chunks = [index for group in groups for index in group.chunks]
+        return dict(zip(chunks, chain.from_iterable(arrays), strict=True))
+
+    def _filter(self, parts: Mapping[PartKey, Any], group: ShardGroup) -> list[Any]:
         recurrence, blocks = self.recurrence, [self.inputs[k].blocks[0] for k in group.chunks]
         x = blocks if group.is_joined else blocks[0]
         needed = [parts[key] for key in group.parts]

@@ -63,9 +63,9 @@ def solve(
     Returns
     -------
     dask.array.Array, or tuple of these
-        The return value of the recurrence, with the same bits, in the memory of the workers. The
-        states after the last sample, `zf` of a filter, are a NumPy array, and the score and the
-        ends of an alignment are numbers.
+        The return value of the recurrence, in the memory of the workers, with the bits that
+        :func:`mgrec.plan` promises. The states after the last sample, `zf` of a filter, are a NumPy
+        array, and the score and the ends of an alignment are numbers.
 
     Raises
     ------

@@ -11,14 +11,17 @@ from collections.abc import (
     Collection,
     Generator,
     Hashable,
+    Iterable,
     Mapping,
     Sequence,
 )
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import numpy as np
 from distributed import Client
 from distributed.comm import Comm, CommClosedError
+from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps, loads
 
 from ...core.arrays.elements import Part
@@ -39,8 +42,8 @@ Wait = Callable[[], Any]
 Program = Generator[Collection[Hashable] | Wait, Any, Result]
 """Yields names of messages, and is resumed when all of them have arrived; or yields a wait, and is
 resumed with what that returns. Other solves go on while a device is busy."""
-Post = Callable[[str, Hashable, bytes], None]
-"""``(address, name, message)``: sends a message to a worker; on any thread."""
+Post = Callable[..., None]
+"""``(address, name, *message)``: sends a message to a worker; on any thread."""
 
 
 class WorkerLostError(RuntimeError):
@@ -111,17 +114,19 @@ class Exchange:
     (``shards.py``, ``tiles.py``), which a worker steps on a thread. No thread waits for messages: a
     program that needs some yields their names, and the worker resumes it when they have arrived.
     The worker puts messages into `arrived`, by their names, and sets `is_abandoned` when the solve
-    fails.
+    fails. A message is a pickle, and arrays that are sent without a copy.
     """
 
     def __init__(self, addresses: Mapping[int, str], post: Post) -> None:
         self._addresses, self._post = addresses, post
-        self.arrived: dict[Hashable, bytes] = {}
+        self.arrived: dict[Hashable, Sequence[Any]] = {}
         self.is_abandoned = False
 
-    def send(self, receiver: int, name: Hashable, content: Any) -> None:
-        """Send a message to the shard with a number."""
-        self._post(self._addresses[receiver], name, dumps(content))
+    def send(
+        self, receiver: int, name: Hashable, content: Any, arrays: Iterable[np.ndarray] = ()
+    ) -> None:
+        """Send a message to the shard with a number. Do not write to `arrays` afterwards."""
+        self._post(self._addresses[receiver], name, dumps(content), *map(to_serialize, arrays))
 
     def has(self, name: Hashable) -> bool:
         """Return whether a message has arrived."""
@@ -129,7 +134,12 @@ class Exchange:
 
     def take(self, name: Hashable) -> Any:
         """Return the content of a message that has arrived, once."""
-        return loads(self.arrived.pop(name))
+        return self.take_with_arrays(name)[0]
+
+    def take_with_arrays(self, name: Hashable) -> tuple[Any, list[np.ndarray]]:
+        """Return the content and the arrays of a message that has arrived, once."""
+        content, *arrays = self.arrived.pop(name)
+        return loads(content), arrays
 
 
 def result_name(solve: str, number: int) -> str:

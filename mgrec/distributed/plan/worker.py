@@ -108,7 +108,7 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
                 self.sessions[session].take_carry(*carry)
 
     def send_carry(self, address: str, *carry: Any) -> None:
-        """Send a message to another worker: (session, solve, name, message)."""
+        """Send a message to another worker: (session, solve, name, *message)."""
         if address not in self.peers:
             rpc = self.worker.rpc(address)
 
@@ -117,9 +117,11 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
                     if session in self.sessions:
                         self.sessions[session].abandon(solve, WorkerLostError.of(address))
 
-            self.peers[address] = Sender(
-                lambda carries: rpc.mgrec_carries(carries=carries, reply=False), abandon
-            )
+            def write(carries: list[Any]) -> Any:
+                # Lists: Dask looks for arrays in no tuples.
+                return rpc.mgrec_carries(carries=list(map(list, carries)), reply=False)
+
+            self.peers[address] = Sender(write, abandon)
         self.peers[address].send(*carry)
 
 
@@ -249,7 +251,7 @@ class Session:
         self.seconds: dict[str, tuple[float, float]] = {}
         self.results: dict[str, list[Any]] = {}
         self.registered: set[str] = set()
-        self.carries: dict[int, dict[Hashable, bytes]] = {}
+        self.carries: dict[int, dict[Hashable, Sequence[Any]]] = {}
         self.abandoned: set[int] = set()
         self.task: asyncio.Task[None] | None = None
         # Solves in the order of their requests, until they are answered; and the last number.
@@ -309,7 +311,7 @@ class Session:
         elif number > self.last:
             self.abandoned.add(number)
 
-    def take_carry(self, number: int, name: Hashable, message: bytes) -> None:
+    def take_carry(self, number: int, name: Hashable, *message: Any) -> None:
         """Take a message of another shard of a solve."""
         if (solve := self.solves.get(number)) is not None:
             with self.lock:
