@@ -86,6 +86,12 @@ def _is_plain(flat: Flat, chunk: Chunk) -> bool:
     return not any(function for function, _ in flat.sources)
 
 
+def is_long(transfer_map: TransferMap, chunk: Chunk) -> bool:
+    """Return whether rows are those of w = s·w + t, and too long for the plain loop."""
+    is_real = transfer_map.capabilities.is_affine and chunk.dtype.kind == "f"
+    return is_real and chunk.steps >= LONG
+
+
 def is_direct(flat: Flat, chunk: Chunk, is_constant: bool = True) -> bool:
     """Return whether, also, t has a value for each step, as has s unless it may be constant."""
     s, t = flat.operands[:2]
@@ -162,8 +168,7 @@ def _determine_rows(
     flat = flatten(chunk)
     before = tuple(writable(np.ascontiguousarray(part[:, 0], chunk.dtype)) for part in carry_in)
     after = tuple(part[:, :, 0] for part in results)
-    is_affine = transfer_map.capabilities.is_affine
-    if is_affine and chunk.dtype.kind == "f" and chunk.steps >= LONG:
+    if is_long(transfer_map, chunk):
         if is_direct(flat, chunk):
             return determine_direct(flat, before[0], after[0])
         kernel = kernel_of(affine_rows.determine_filled, affine_map, flat.sources)

@@ -14,7 +14,8 @@ from ...core.contract.kernels import PreparedSolver, at_once
 from ...engines.cpu.compilation import writable
 from ..kernels import ScanKernels
 from ..speculation import correct
-from .one_thread import LONG, determine, determine_direct, is_direct, precompute, propagate
+from .kernels import determine_rows, kernel_of
+from .one_thread import determine, determine_direct, is_direct, is_long, precompute, propagate
 from .operands import Flat, flatten
 from .speculation import speculate
 from .threads import determine_on_threads
@@ -52,8 +53,10 @@ def prepare_solver(
     shape, dtype, reverse, states = chunk.shape, chunk.dtype, chunk.reverse, len(carry_in)
     layouts = [_lay_out_like(array) for array in (*_arrays_of(chunk), *carry_in)]
     is_plain = not any(functions)
-    if transfer_map.capabilities.is_affine and shape[1] >= LONG and shape[2] == 1:
+    if is_plain and shape[2] == 1:
         flat = flatten(chunk)
+        if not is_long(transfer_map, chunk):
+            return _prepare_rows(transfer_map, chunk, flat, states)
         if is_direct(flat, chunk):
             return _prepare_direct(flat, shape, dtype)
 
@@ -82,6 +85,25 @@ def _prepare_direct(
         operands = writable(lay_out_s(s)), writable(lay_out_t(t))
         carry_in = writable(lay_out_state(state))
         determine_direct(Flat(operands, flat.sources), carry_in, targets[0].reshape(row_shape))
+
+    return solve
+
+
+def _prepare_rows(
+    transfer_map: TransferMap, chunk: Chunk, flat: Flat, states: int
+) -> PreparedSolver:
+    """Return the solver for rows that the plain loop solves."""
+    row_shape, reverse = chunk.shape[:2], chunk.reverse
+    kernel = kernel_of(determine_rows, transfer_map, flat.sources, states > 1)
+    layouts = [*map(_lay_out_like, flat.operands)]
+    layouts += [_lay_out_like(np.empty(row_shape[0], chunk.dtype))] * states
+
+    def solve(arguments: Sequence[Any], targets: Sequence[Any]) -> None:
+        arrays = [
+            writable(lay_out(value)) for lay_out, value in zip(layouts, arguments, strict=True)
+        ]
+        after = tuple([target.reshape(row_shape) for target in targets])
+        kernel(tuple(arrays[:-states]), tuple(arrays[-states:]), after, reverse)
 
     return solve
 
