@@ -119,7 +119,8 @@ def test_chunks_that_are_filtered_together(client, monkeypatch):
     """Workers with GPUs do so, each with its own chunks."""
     function, of_scipy = FILTERS["sosfiltfilt"]
     x = on_workers(client, recording())
-    monkeypatch.setattr(assignment, "most_together", lambda *_: 2)
+    monkeypatch.setattr(assignment, "joins_chunks", lambda axis_filter, x: True)
+    monkeypatch.setattr(assignment, "TOGETHER", 31_000)  # bytes of three chunks
     found = mgrec.dask.solve(function, x).compute()
     assert_allclose(found, of_scipy(recording()), rtol=1e-11, atol=1e-9)
 

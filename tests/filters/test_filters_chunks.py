@@ -63,8 +63,9 @@ def chunked_recordings(draw):
 @pytest.mark.parametrize("axis", [0, 1])
 def test_chunks_that_a_task_filters_together(monkeypatch, name, axis):
     """Tasks of a GPU do so with small chunks."""
-    monkeypatch.setattr(along_axis, "most_together", lambda *_: 3)
-    monkeypatch.setattr(along_axis, "LEAST_TASKS", 1)
+    count = lambda x, axis: -(-x.numblocks[axis] // 3)  # noqa: E731
+    monkeypatch.setattr(along_axis, "count_of_groups", count)
+    monkeypatch.setattr(along_axis, "joins_chunks", lambda axis_filter, x: True)
     x = recording(600, 3) if axis == 0 else recording(3, 600)
     lengths = (50, 1, 1, 48, 100, 130, 70, 100, 1, 99)
     lazy = da.from_array(x, chunks=(lengths, (1, 2)) if axis == 0 else ((1, 2), lengths))

@@ -220,8 +220,7 @@ def _plugin_of_filter(recurrence: Overlapping, x: da.Array) -> WarmUpFilter:
         needed = INNER + int(np.searchsorted(np.cumsum(chunks[axis]), LONGEST))
         chunks[axis] = chunks[axis][:needed]
     short = da.empty([sum(lengths) for lengths in chunks], chunks=tuple(chunks), meta=x._meta)
-    axis_filter, dtype = recurrence.axis_filter, recurrence.dtype
-    groups = groups_of(axis_filter, short, axis, dtype) if x.size else []
+    groups = groups_of(recurrence.axis_filter, short, axis) if x.size else []
     chosen = groups[:1] + groups[len(groups) // 2 :][:1] + groups[-1:]
     lengths, chunks[axis] = chunks[axis], (1,)
     unique = [dict.fromkeys(length for length in each if length) for each in chunks]

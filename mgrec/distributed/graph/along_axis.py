@@ -31,12 +31,13 @@ from ...core.arrays.chunk import as_contiguous
 from ...core.backends import backend_of
 from ...core.contract.recurrence import ChunkIndex
 
-TOGETHER = 1 << 32
-"""Most bytes that a task of a GPU writes while it filters several chunks, results included. Each of
-some 90 segments of such a group is filtered with samples before it, but Dask takes longer to order
-larger groups, and starts the first one later. A band-pass of 5 sections, in both directions over
-600 chunks of 30,000 steps of 384 columns of int16, took 133 us a chunk on an H100 with 2^31 bytes,
-127 with 2^32 and 138 with 2^33, if a task makes each chunk; 109, 100 and 98 of chunks in memory."""
+TOGETHER = 1 << 28
+"""Most samples that a task of a GPU filters, of several chunks together. A band-pass of 5 sections,
+in both directions over chunks of 30,000 steps of 384 columns of int16, took 76 us a chunk on an
+H100 for 23 chunks together, 69 for 46 and 66 for 92, with 8 bytes of memory a sample; other filters
+take up to 26 bytes. Dask takes longer to order larger groups, and starts the first one later: if
+tasks make the chunks, 600 of them took 133 and 156 us each on two machines, and 127 and 184 in
+groups twice as large."""
 LEAST_TASKS = 4
 """The number of such tasks along the axis is a multiple of it: 2 or 4 workers with equal ranges of
 chunks then need no whole chunk of each other."""
@@ -73,14 +74,13 @@ def chunk_at(chunk_index: ChunkIndex, axis: int, number: int) -> ChunkIndex:
     return (*chunk_index[:axis], number, *chunk_index[axis + 1 :])
 
 
-def groups_of(axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any]) -> list[Group]:
-    """Return the groups of chunks along the axis, in order; the results have a dtype.
+def groups_of(axis_filter: Any, x: Any, axis: int) -> list[Group]:
+    """Return the groups of chunks along the axis, in order.
 
     Tasks of small chunks on a GPU take longer than their kernels.
     """
     chunks = range(x.numblocks[axis])
-    most = most_together(axis_filter, x, axis, dtype, TOGETHER)
-    count = count_of_groups(len(chunks), most)
+    count = count_of_groups(x, axis) if joins_chunks(axis_filter, x) else len(chunks)
     is_joined, lengths = count < len(chunks), x.chunks[axis]
     return [group_of(axis_filter, lengths, part, is_joined) for part in split(chunks, count)]
 
@@ -92,15 +92,9 @@ def group_of(axis_filter: Any, lengths: Any, chunks: range, is_joined: bool) -> 
     return Group(chunks, parts, recipe, is_joined)
 
 
-def most_together(axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any], limit: int) -> int:
-    """Return how many chunks of x may be filtered together; 0 if the filter takes one.
-
-    `limit` is the number of bytes that a GPU may write at once.
-    """
-    if not hasattr(axis_filter, "written_bytes") or backend_of(x).is_host or isnan(x.size):
-        return 0
-    size = prod(x.chunksize) * axis_filter.written_bytes(x, axis, dtype)
-    return max(1, limit // max(1, size))
+def joins_chunks(axis_filter: Any, x: Any) -> bool:
+    """Return whether several chunks of x may be filtered together: on GPUs, by some filters."""
+    return hasattr(axis_filter, "written_bytes") and not backend_of(x).is_host
 
 
 def split(chunks: range, count: int) -> list[range]:
@@ -109,11 +103,13 @@ def split(chunks: range, count: int) -> list[range]:
     return [chunks[size * k // count : size * (k + 1) // count] for k in range(count)]
 
 
-def count_of_groups(chunks: int, most: int) -> int:
-    """Return the number of groups of so many chunks, of which `most` are filtered together."""
-    if not most or chunks < 2 * LEAST_TASKS:
-        return chunks
-    return min(chunks, LEAST_TASKS * -(-chunks // (LEAST_TASKS * most)))
+def count_of_groups(x: Any, axis: int) -> int:
+    """Return the number of groups if the filter takes lists of chunks."""
+    size, count = prod(x.chunksize), x.numblocks[axis]
+    if count < 2 * LEAST_TASKS or isnan(size):
+        return count
+    most = LEAST_TASKS * max(1, TOGETHER // max(1, size))
+    return min(count, LEAST_TASKS * -(-count // most))
 
 
 def filter_chunks(
@@ -130,7 +126,7 @@ def filter_chunks(
     token = tokenize(axis_filter, x, axis, dtype)
     parts_name, name = f"parts-{token}", f"filtered-{token}"
     chunks = chunks_of_results(x, axis, counts)
-    groups = groups_of(axis_filter, x, axis, dtype)
+    groups = groups_of(axis_filter, x, axis)
     # The parts of each chunk along the axis, with their positions in the list of its task.
     positions: dict[int, dict[Any, int]] = {}
     for group in groups:

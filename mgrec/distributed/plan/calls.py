@@ -163,10 +163,7 @@ def _have_same_parts(first: AlignedProblem, other: AlignedProblem) -> bool:
         return True
     pairs = ((aligned.recurrence, aligned.blocks[0]) for aligned in (first, other))
     plans = [
-        [
-            (group.parts, dumps(group.recipe))
-            for group in groups_of(r.axis_filter, block, r.axis, r.dtype)
-        ]
+        [(group.parts, dumps(group.recipe)) for group in groups_of(r.axis_filter, block, r.axis)]
         for r, block in pairs
     ]
     return plans[0] == plans[1]
