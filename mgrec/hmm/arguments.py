@@ -22,7 +22,7 @@ from ..scans.matrix.arguments import (
     is_in_gpu_memory,
     result_dtype,
 )
-from .recurrence import HmmRecurrence
+from .recurrence import HmmRecurrence, PosteriorRecurrence
 
 LARGEST = 128
 """Largest number of states; pointers of one byte hold 254."""
@@ -174,6 +174,12 @@ def forward_problem(model: Model, phase: str = "forward") -> Problem:
     return _problem(model, phase, operands, model.count + 1, dtype)
 
 
+def posterior_problem(model: Model) -> Problem:
+    """Return the problem of both passes."""
+    operands = [model.log_frameprob, *_matrices_and_starts(model), *_marks(model)]
+    return _problem(model, "posteriors", operands, model.count + 1, _FLOAT64)
+
+
 def backward_problem(model: Model, filtered: Any) -> Problem:
     """Return the problem of the pass "backward", from the result of the pass "forward"."""
     matrices, _ = _matrices_and_starts(model)
@@ -206,7 +212,8 @@ def _problem(
     model: Model, phase: str, operands: list[Any], numbers: int, dtype: np.dtype[Any]
 ) -> Problem:
     arrays = tuple([merge_numbers(array, 1) for array in operands])
-    recurrence = HmmRecurrence(
+    of_phase = PosteriorRecurrence if phase == "posteriors" else HmmRecurrence
+    recurrence = of_phase(
         dtype=dtype,
         result_dtype=dtype,
         varying=tuple([varying_operand(array, model.shape) for array in arrays]),
@@ -216,7 +223,9 @@ def _problem(
         state_dtype=_FLOAT64,
         states=1,
         numbers=numbers,
-        state_numbers=1 if phase in ("follow", "draw") else model.count,
+        state_numbers={"follow": 1, "draw": 1, "posteriors": 2 * model.count}.get(
+            phase, model.count
+        ),
         phase=phase,
         count=model.count,
     )

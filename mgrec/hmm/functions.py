@@ -18,6 +18,7 @@ from .arguments import (
     draw_problem,
     follow_problem,
     forward_problem,
+    posterior_problem,
 )
 from .cuda import passes
 from .results import ForwardBackward, ViterbiPath
@@ -160,6 +161,10 @@ def forward_backward(
     def solve_passes() -> ForwardBackward:
         if model.is_in_gpu_memory:
             return passes.forward_backward(model)
+        problem = posterior_problem(model)
+        if problem.is_lazy:
+            posteriors = Part((model.count,), dtype=model.dtype)
+            return ForwardBackward(*solve_parts(problem, _log_prob(model), posteriors))
         log_prob, filtered = solve_parts(forward_problem(model), _log_prob(model), Part())
         return ForwardBackward(log_prob, solve(backward_problem(model, filtered)))
 

@@ -11,16 +11,22 @@ pass         direction  operands                                        state
                         log_startprob
 "draw"       forward    uniform, transmat, startprob, marks             one state
 ===========  =========  ==============================================  ========================
+
+:class:`PosteriorRecurrence` has both passes "forward" and "backward" over a chunk.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ..core.arrays.elements import Part
 from ..core.contract.elements import ElementChain
+from ..core.contract.kernels import Backend, Kernels
+from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from .underflow import BEFORE_FIRST, LOG_TINY, LOW
 
 FIRST_STATES = {"forward": BEFORE_FIRST, "score": np.inf, "follow": -1.0, "draw": -1.0}
@@ -41,11 +47,14 @@ class HmmSummary:
         Logarithms of the factors of the columns of "forward" and "backward".
     is_reset : array (outer, inner) of bool
         Whether a sequence starts in the chunk, so that all columns are the same.
+    backward : HmmSummary, optional
+        The states before the chunk for each state after it, if both are needed.
     """
 
     columns: np.ndarray
     log_scales: np.ndarray
     is_reset: np.ndarray
+    backward: HmmSummary | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +70,77 @@ class HmmRecurrence(ElementChain):
         """Return the state before the first step of a sequence."""
         first = FIRST_STATES.get(self.phase, 1.0 / self.count)
         return np.full(self.state_numbers, first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PosteriorRecurrence(HmmRecurrence):
+    """Both passes over the steps, which give the probabilities of the states.
+
+    The operands are those of "forward". The state of a chunk has the weights before its first step,
+    and those after its last. A result has the probabilities of a step and a number: the sum of
+    these numbers is the log-likelihood.
+
+    Attributes
+    ----------
+    is_split : bool
+        Whether a chunk's results are two arrays, by the first of their numbers. That of the
+        log-likelihood has one step.
+    """
+
+    is_two_sided: ClassVar[bool] = True
+    is_split: bool = False
+
+    def in_parts(self, parts: Sequence[Part]) -> PosteriorRecurrence:
+        """Return the recurrence for callers that need parts of its result alone."""
+        return replace(self, is_split=True)
+
+    @property
+    def passes(self) -> tuple[HmmRecurrence, HmmRecurrence]:
+        """The passes "forward" and "backward"."""
+        values = {field.name: getattr(self, field.name) for field in fields(HmmRecurrence)}
+        forward, backward = (
+            HmmRecurrence(**{**values, "phase": phase, "state_numbers": self.count})
+            for phase in ("forward", "backward")
+        )
+        return forward, backward
+
+    def first_state(self) -> Any:
+        """Return the weights before the first step of a sequence, and after the last one."""
+        return np.concatenate([direction.first_state() for direction in self.passes])
+
+    def propagate(
+        self, kernels: Kernels, summaries: Sequence[HmmSummary], carry_in: np.ndarray
+    ) -> list[np.ndarray]:
+        """Return the weights before and after each chunk, from those before and after all."""
+        (forward, backward), (before, after) = self.passes, np.split(carry_in, 2, axis=-1)
+        befores, afters = [before], [after]
+        for summary in summaries[:-1]:
+            befores.append(kernels.propagate(forward, summary, befores[-1]))
+        for summary in summaries[:0:-1]:
+            afters.append(kernels.propagate(backward, summary.backward, afters[-1]))
+        pairs = zip(befores, reversed(afters), strict=True)
+        return [np.concatenate(pair, axis=-1) for pair in pairs]
+
+    def determine(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Any]:
+        """Return the results, and no carry-out."""
+        chunk, count, axis = self.lay_out(inputs, shape), self.count, self.axis
+        if carry_in is None:
+            carry_in = self.first_carry_in((), shape)
+        posteriors = backend.empty((*shape[:-1], count), self.result_dtype)
+        log_prob = backend.kernels(self.family).determine(
+            self, chunk, carry_in, posteriors.reshape(*chunk.shape, count)
+        )
+        of_rows = log_prob.reshape(*shape[:axis], 1, *shape[axis + 1 : -1], 1)
+        if self.is_split:
+            return ({0: posteriors, count: of_rows},), None
+        result = out[0] if out else backend.empty(shape, self.result_dtype)
+        result[..., :count], result[..., count:] = posteriors, 0.0
+        first = (slice(None),) * axis + (slice(0, 1),)
+        if shape[axis]:
+            result[(*first, ..., slice(count, None))] = of_rows
+        return (result,), None
 
 
 def propagate(recurrence: HmmRecurrence, summary: HmmSummary, carry_in: np.ndarray) -> np.ndarray:
@@ -84,6 +164,15 @@ def _best(summary: HmmSummary, carry_in: np.ndarray) -> np.ndarray:
     scores = np.where(carry_in[..., :1] == np.inf, first, scores)
     most = scores.max(-1, keepdims=True)
     return scores - np.where(np.isfinite(most), most, 0.0)
+
+
+def scaled(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return columns of weights, tiny ones as logarithms, and the logarithms of their scales."""
+    most = logs.max(-1)
+    with np.errstate(invalid="ignore"):
+        logs = logs - np.where(np.isfinite(most), most, 0.0)[..., None]
+    is_tiny = (logs < LOG_TINY) & (logs > -np.inf)
+    return np.where(is_tiny, logs, np.exp(logs)), most
 
 
 def logarithms(weights: np.ndarray) -> np.ndarray:

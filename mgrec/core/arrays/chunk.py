@@ -49,12 +49,15 @@ class Chunk:
         Dtype of the states, the maps and the results.
     reverse : bool
         Whether the last step acts first.
+    kept : dict, optional
+        That of the chunk's :class:`mgrec.core.contract.recurrence.ChunkInputs`.
     """
 
     operands: tuple[Any, ...]
     shape: tuple[int, int, int]
     dtype: np.dtype[Any]
     reverse: bool = False
+    kept: dict[str, Any] | None = None
 
     @property
     def steps(self) -> int:

@@ -91,7 +91,7 @@ class ElementChain(Chain):
             )
             for block in inputs.blocks
         ]
-        return Chunk(tuple(operands), layout, self.dtype, self.reverse)
+        return Chunk(tuple(operands), layout, self.dtype, self.reverse, inputs.kept)
 
     def determine(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()

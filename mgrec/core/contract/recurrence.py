@@ -44,11 +44,18 @@ class ChunkInputs:
 
     Blocks become native in byte order and alignment: a block from another worker lies where its
     message left it.
+
+    Attributes
+    ----------
+    kept : dict, optional
+        What `precompute` keeps for `determine` on the same device, small beside the blocks; None
+        if it need not. It is not sent to other processes.
     """
 
     blocks: Arrays
     chunk_index: ChunkIndex
     starts: tuple[int, ...]
+    kept: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple([as_native(block) for block in self.blocks]))

@@ -70,7 +70,8 @@ def solve_shard(
     """
     starts = dict(shard.chunks)
     inputs_of_chunks = {
-        index: ChunkInputs(tuple(arrays), index, starts[index]) for index, arrays in blocks.items()
+        index: ChunkInputs(tuple(arrays), index, starts[index], {})
+        for index, arrays in blocks.items()
     }
     del blocks
     if isinstance(shard, BandShard):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ...engines.cpu.columns import flat_operands, kernels_of_columns, summarise
 from ...engines.cpu.compilation import writable
 from ...engines.cpu.sizes import as_lengths
 from ...engines.cpu.threads import call_in_parts, threads_for
-from ..recurrence import HmmRecurrence, HmmSummary, propagate
+from ..recurrence import HmmRecurrence, HmmSummary, PosteriorRecurrence, propagate
 from .forward import advance_backward, advance_forward, centre_frames
 from .paths import advance_scores, draw_states, follow_pointers
 
@@ -22,11 +23,38 @@ _BLOCK = 4096  # steps whose emissions stay in the L1 or L2 cache
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk: see :func:`kernels_of_columns`."""
-    return kernels_of_columns(method, _advance, precompute, propagate)
+    of_passes = kernels_of_columns(method, _advance, precompute, propagate)
+
+    def determine(
+        recurrence: HmmRecurrence, chunk: Chunk, carry_in: np.ndarray, result: np.ndarray
+    ) -> np.ndarray:
+        if not isinstance(recurrence, PosteriorRecurrence):
+            carry_out: np.ndarray = of_passes.determine(recurrence, chunk, carry_in, result)
+            return carry_out
+        (forward, backward), (before, after) = recurrence.passes, np.split(carry_in, 2, axis=-1)
+        filtered = np.empty((*chunk.shape, recurrence.count + 1))
+        of_passes.determine(forward, chunk, before, filtered)
+        of_passes.determine(backward, _with_filtered(chunk, filtered), after, result)
+        log_prob: np.ndarray = filtered[..., -1].sum(axis=1)
+        return log_prob
+
+    return replace(of_passes, determine=determine)
+
+
+def _with_filtered(chunk: Chunk, filtered: np.ndarray) -> Chunk:
+    """Return the chunk of the backward pass, from that of the forward pass and its result."""
+    frames, transmat, _, *marks = chunk.operands
+    return replace(chunk, operands=(filtered, frames, transmat, *marks))
 
 
 def precompute(recurrence: HmmRecurrence, chunk: Chunk) -> HmmSummary:
     """Return the summary of a chunk."""
+    if isinstance(recurrence, PosteriorRecurrence):
+        forward, backward = recurrence.passes
+        no_result = np.zeros((1, 1, 1, recurrence.count + 1))
+        # The forward map has the backward one, transposed, but its scales have too few digits.
+        of_backward = precompute(backward, _with_filtered(chunk, no_result))
+        return replace(precompute(forward, chunk), backward=of_backward)
     # "follow" has four operands, and no marks.
     marks = _MARKS + 1 if recurrence.phase == "follow" else _MARKS
     return HmmSummary(*summarise(_advance, recurrence, chunk, _starts(recurrence), marks))

@@ -110,6 +110,15 @@ struct Pass : Maps {
     store(w, has_started, lane, map);
     return true;
   }
+  // The map of a chunk is that of the weights after its first step.
+  DEVICE void enter(const Range& row, double* state) const {
+    Weights w;
+    double shift;
+    w.power = 0.0;
+    for (int j = 0; j < N; ++j) w.v[j] = state[j];
+    forward<true>(row, 0, is_start(row, 0), shift, w);
+    for (int j = 0; j < N; ++j) state[j] = w.v[j];
+  }
   DEVICE void apply_back(const double* memory, double* state) const {
     const Map& map = *reinterpret_cast<const Map*>(memory);
     Weights after, w;
@@ -201,7 +210,7 @@ struct Pass : Maps {
   template <bool LOG> DEVICE bool determine_backward(const Range& r, const double* after) const {
     Weights w;
     if (read<LOG>(after, w)) return false;
-    if (r.end == sizes.steps && !r.continues)
+    if (r.end == sizes.steps && !r.goes_on)
 #pragma unroll (LOG ? 1 : UNROLL)
       for (int j = 0; j < N; ++j) w.v[j] = LOG ? 0.0 : 1.0;
     for (long long step = r.end - 1; step >= r.begin; --step) {

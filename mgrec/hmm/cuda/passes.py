@@ -21,14 +21,15 @@ def forward_pass(
 ) -> Pass:  # fmt: skip
     """Return the forward and backward pass; weights of a step are in `row` numbers."""
     constants = (("BEST", False), ("ROW", row or count), ("NORMALISED", is_normalised))
-    text = print_pass("hmm/cuda/forward", count, _UNROLLED, constants, dtype)
-    return Pass(text, count * count + 3 * count + 1, count, count, directions)
+    text = print_pass("hmm/cuda/forward", count, _UNROLLED, constants, dtype, skips_first=True)
+    return Pass(text, count * count + 3 * count + 1, count, count, directions, enters="spread")
 
 
 def score_pass(count: int) -> Pass:
     """Return the pass that scores best paths."""
-    text = print_pass("hmm/cuda/score", count, _UNROLLED, (("BEST", True),))
-    return Pass(text, count * count + 3 * count + 1, count, count)
+    constants = (("BEST", True),)
+    text = print_pass("hmm/cuda/score", count, _UNROLLED, constants, skips_first=True)
+    return Pass(text, count * count + 3 * count + 1, count, count, enters="spread")
 
 
 def follow_pass(count: int) -> Pass:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
-from ...engines.cuda.device import on_device
-from ...scans.matrix.cuda.segments import Operand, Solver
-from ..recurrence import HmmRecurrence, HmmSummary, logarithms
-from ..underflow import LOG_TINY
+from ...engines.cuda.device import fetch, on_device
+from ...scans.matrix.cuda.segments import DIRECTIONS, Operand, Solver
+from ..recurrence import HmmRecurrence, HmmSummary, PosteriorRecurrence, logarithms, scaled
 from .passes import draw_pass, follow_pass, forward_pass, score_pass
 
 _LOG_2 = np.log(2.0)
@@ -23,80 +23,123 @@ def kernels(method: str) -> Kernels:
     return Kernels(determine, precompute)
 
 
-def determine(recurrence: HmmRecurrence, chunk: Chunk, carry_in: np.ndarray, result: Any) -> None:
-    """Write the results of every step to `result` (outer, steps, inner, numbers)."""
+def determine(recurrence: HmmRecurrence, chunk: Chunk, carry_in: np.ndarray, result: Any) -> Any:
+    """Write the results of every step to `result` (outer, steps, inner, numbers).
+
+    Return the log-likelihood of each row if the recurrence has both passes.
+    """
+    if isinstance(recurrence, PosteriorRecurrence):
+        return _determine_posteriors(recurrence, chunk, carry_in, result)
     if result.size == 0:
         return
     phase, count, solver = recurrence.phase, recurrence.count, Solver(chunk.shape, 1)
     arrays, operands = _laid_out(recurrence, chunk, solver)
     states = carry_in.reshape(-1, carry_in.shape[-1])
     if phase == "draw":
-        solver.solve(draw_pass(count), operands, [result], carry_in=states + 1)
+        solver.solve(draw_pass(count), operands, [result], before=states + 1)
     elif phase == "follow":
         path = solver.empty(np.int32)
         log_probs = solver.solve(
-            follow_pass(count), operands, [*arrays, path], sums=True, carry_in=states + 1
+            follow_pass(count), operands, [*arrays, path], sums=True, after=states + 1
         )
         result[..., 0] = path
         _write_sums(result[..., 1], log_probs)
     elif phase == "score":
-        carry_in_logs = None if _is_first(recurrence, states) else states
-        solver.solve(score_pass(count), operands, [result], carry_in=carry_in_logs)
+        before, solved = None if _is_first(recurrence, states) else states, score_pass(count)
+        maps = solver.maps_of(chunk, solved, operands, [None])
+        solver.solve(solved, operands, [result], before=before, maps=maps)
     elif phase == "forward":
-        carry_in_logs = None if _is_first(recurrence, states) else logarithms(states)
+        before = None if _is_first(recurrence, states) else logarithms(states)
         solved = forward_pass(count, row=count + 1)
-        log_prob = solver.solve(solved, operands, [result, None], sums=True, carry_in=carry_in_logs)
+        maps = solver.maps_of(chunk, solved, operands, [None] * 3)
+        log_prob = solver.solve(
+            solved, operands, [result, None], sums=True, before=before, maps=maps
+        )
         _write_sums(result[..., count], log_prob)
     else:
-        solved = forward_pass(count, result.dtype, ("spread_back",), count + 1)
-        carry_in_logs = logarithms(states)
-        solver.solve(solved, operands, [None, *arrays, result], carry_in=carry_in_logs)
+        solved, after = (
+            forward_pass(count, result.dtype, ("spread_back",), count + 1),
+            logarithms(states),
+        )
+        maps = solver.maps_of(chunk, solved, operands, [None] * 3)
+        solver.solve(solved, operands, [None, *arrays, result], after=after, maps=maps)
+
+
+def _determine_posteriors(
+    recurrence: HmmRecurrence, chunk: Chunk, carry_in: np.ndarray, posteriors: Any
+) -> Any:
+    """Write the probabilities of the states; return the log-likelihood of each row."""
+    count, solver = recurrence.count, Solver(chunk.shape, 1)
+    _, operands = _laid_out(recurrence, chunk, solver)
+    before, after = np.split(carry_in.reshape(-1, 2 * count), 2, axis=-1)
+    solved = forward_pass(count, posteriors.dtype, DIRECTIONS)
+    return solver.solve(
+        solved,
+        operands,
+        [solver.empty(np.float64, count), posteriors],
+        sums=True,
+        before=None if _is_first(recurrence, before) else logarithms(before),
+        after=logarithms(after),
+        maps=solver.maps_of(chunk, solved, operands, [None] * 3),
+    )
 
 
 def precompute(recurrence: HmmRecurrence, chunk: Chunk) -> Callable[[], HmmSummary]:
     """Launch the summary of a chunk; the returned function waits for it."""
     phase, count, solver = recurrence.phase, recurrence.count, Solver(chunk.shape, 1)
-    arrays, operands = _laid_out(recurrence, chunk, solver)
-    rows = chunk.row_shape
     if phase in ("follow", "draw"):
-        solved, arrays = (
-            (follow_pass(count), [None, *arrays, None])
-            if phase == "follow"
-            else (draw_pass(count), [None])
-        )
-        wait_for_states = solver.summarise(solved, operands, arrays)
-
-        def wait_for_columns() -> HmmSummary:
-            # The first one of a map is that after no state.
-            columns = np.roll(wait_for_states(), -1, axis=1) - 1
-            no_scales = np.zeros((*rows, count + 1))
-            return HmmSummary(columns.reshape(*rows, count + 1, 1), no_scales, np.zeros(rows, bool))
-
-        return wait_for_columns
+        return _precompute_states(recurrence, chunk, solver)
+    _, operands = _laid_out(recurrence, chunk, solver)
+    rows = chunk.row_shape
     solved, unit = (score_pass(count), 1.0) if phase == "score" else (forward_pass(count), _LOG_2)
     unused = [None] if phase == "score" else [None, None, None]
-    wait_for_maps = solver.summarise(solved, operands, unused)
-    # The sequence may start with this chunk.
-    wait_for_start = (
-        None if phase == "backward" else solver.summarise(solved, operands, unused, False)
-    )
+    maps = solver.maps(solved, operands, unused, chunk.kept).of_rows
+    wait_for_maps = fetch(solver.with_first_steps(solved, operands, unused, maps))
 
     def wait() -> HmmSummary:
-        logs, first, starts = _split(wait_for_maps(), count, unit)
+        maps = wait_for_maps()
+        logs, first, starts = _split(maps[:, 0], count, unit)
+        later = np.where(starts[:, None, None], first[:, None], logs.swapaxes(1, 2))
         if phase == "backward":
-            logs = np.where(starts[:, None, None], first[:, None], logs.swapaxes(1, 2))
-        if wait_for_start is not None:
-            logs = np.concatenate([logs, _split(wait_for_start(), count, unit)[0][:, :1]], axis=1)
-        columns, scales = (logs, np.zeros(logs.shape[:2])) if phase == "score" else _scaled(logs)
-        if not chunk.steps and phase != "backward":
-            columns[:, -1] = recurrence.first_state()
-        return HmmSummary(
-            columns.reshape(*rows, *columns.shape[1:]),
-            scales.reshape(*rows, -1),
-            starts.reshape(rows),
-        )
+            return _summary(*scaled(later), starts, rows)
+        # The sequence may start with this chunk.
+        logs = np.concatenate([logs, _split(maps[:, 1], count, unit)[0][:, :1]], axis=1)
+        columns, scales = (logs, np.zeros(logs.shape[:2])) if phase == "score" else scaled(logs)
+        if not chunk.steps:
+            columns[:, -1] = recurrence.first_state()[:count]
+        forward = _summary(columns, scales, starts, rows)
+        if phase != "posteriors":
+            return forward
+        return replace(forward, backward=_summary(*scaled(later), starts, rows))
 
     return wait
+
+
+def _precompute_states(
+    recurrence: HmmRecurrence, chunk: Chunk, solver: Solver
+) -> Callable[[], HmmSummary]:
+    """Launch the summary of a pass whose state is one of N, or none."""
+    count, rows, unused = recurrence.count, chunk.row_shape, list[Any]([None])
+    arrays, operands = _laid_out(recurrence, chunk, solver)
+    if recurrence.phase == "follow":
+        solved, unused = follow_pass(count), [None, *arrays, None]
+    else:
+        solved = draw_pass(count)
+    wait_for_states = fetch(solver.maps(solved, operands, unused).of_rows)
+
+    def wait() -> HmmSummary:
+        # The first one of a map is that after no state.
+        columns = np.roll(wait_for_states(), -1, axis=1) - 1
+        no_scales = np.zeros((*rows, count + 1))
+        return HmmSummary(columns.reshape(*rows, count + 1, 1), no_scales, np.zeros(rows, bool))
+
+    return wait
+
+
+def _summary(columns: Any, log_scales: Any, starts: Any, rows: tuple[int, int]) -> HmmSummary:
+    """Return the summary of rows (outer, inner), from columns of all rows."""
+    columns = columns.reshape(*rows, *columns.shape[1:])
+    return HmmSummary(columns, log_scales.reshape(*rows, -1), starts.reshape(rows))
 
 
 def _laid_out(
@@ -131,14 +174,9 @@ def _split(maps: np.ndarray, count: int, unit: float) -> tuple[np.ndarray, np.nd
     """
     ends = np.cumsum([count * count, count, count, count])
     matrices, powers, first, first_powers, starts = np.split(maps, ends, axis=1)
-    logs = matrices.reshape(-1, count, count) + unit * powers[..., None]
-    return logs, first + unit * first_powers, starts[:, 0] != 0
-
-
-def _scaled(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return columns of weights, tiny ones as logarithms, and the logarithms of their scales."""
-    most = logs.max(-1)
-    with np.errstate(invalid="ignore"):
-        logs = logs - np.where(np.isfinite(most), most, 0.0)[..., None]
-    is_tiny = (logs < LOG_TINY) & (logs > -np.inf)
-    return np.where(is_tiny, logs, np.exp(logs)), most
+    # Differences of powers are exact: a power of a long chunk would cost the logarithm digits.
+    powers = unit * (powers - powers.max(1, keepdims=True))
+    logs, is_reset = matrices.reshape(-1, count, count) + powers[..., None], starts != 0
+    first, first_powers = (np.where(is_reset, part, 0.0) for part in (first, first_powers))
+    first += unit * (first_powers - first_powers.max(1, keepdims=True))
+    return logs, first, is_reset[:, 0]

@@ -61,5 +61,13 @@ struct Pass : Maps {
         if (w.v[j] >= -TIE) of_step[N] = j;
     }
   }
+  DEVICE void enter(const Range& row, double* state) const {
+    Weights w;
+    w.power = 0.0;
+    for (int j = 0; j < N; ++j) w.v[j] = state[j];
+    advance(row, 0, is_start(row, 0), w, nullptr);
+    w.rescale<true>();
+    for (int j = 0; j < N; ++j) state[j] = w.v[j];
+  }
   DEVICE void apply_back(const double*, double*) const {}
 };

@@ -53,7 +53,7 @@ struct Follow : States {
   }
   DEVICE void determine(const Range& r, const double*, const double* after) const {
     if (r.begin == r.end) return;
-    int state = r.end == sizes.steps && !r.continues ? -1 : int(after[0]) - 1;
+    int state = r.end == sizes.steps && !r.goes_on ? -1 : int(after[0]) - 1;
     double sum = 0.0;
     bool is_checked = false, valid = true;
     for (long long step = r.end - 1; step >= r.begin; --step) {

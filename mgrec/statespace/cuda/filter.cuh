@@ -80,8 +80,7 @@ struct Pass {
 #pragma unroll UNROLL
     for (int i = 0; i < N; ++i) f.a[i] = d.eta[i] = 0.0;
     clear(f.C), clear(f.kept), clear(d.J), set_unit(d.A);
-    // The map of a row that continues is that of the states after its first observation.
-    for (long long step = r.begin + (r.continues && r.begin == 0); step < r.end; ++step) {
+    for (long long step = r.begin; step < r.end; ++step) {
       if (predict(r, step, f)) {
         starts = true;
       } else if (!starts) {
@@ -210,6 +209,17 @@ struct Pass {
   }
   INLINED void apply_back(const double*, double*) const {}
 
+  // The map of a chunk is that of the states after its first observation.
+  INLINED void enter(const Range& row, double* state) const {
+    Filter f;
+    bool seen[OBSERVED];
+    double w[OBSERVED];
+    clear(f.kept);
+    predict(row, 0, f);
+    observe(row, 0, f, seen, w, false);
+    write_state(f.a, f.C, state, state + N);
+  }
+
   // Replaces the state before a segment by that after it, step by step.
   INLINED void pass_over(const Range& r, double* state) const {
     bool is_known = false;
@@ -290,17 +300,17 @@ struct Pass {
 };
 
 // The states before the segments of a row, one after the other, if a map loses digits.
-extern "C" __global__ void repair_kernel(const Pass pass, double* memory, long long top,
-                                         long long groups, long long states) {
+extern "C" __global__ void repair_kernel(const Pass pass, double* of_levels, double* states,
+                                         long long top, long long groups, long long first) {
   const Sizes& sizes = pass.sizes;
   const long long row = index_of_thread();
   if (row >= sizes.outers * sizes.inners) return;
-  const Map* maps = reinterpret_cast<const Map*>(memory + top) + row * groups;
+  const Map* maps = reinterpret_cast<const Map*>(of_levels + top) + row * groups;
   double growth = 0.0;
   for (int k = 0; k < groups; ++k) growth = growth < maps[k].growth ? maps[k].growth : growth;
   if (growth < infinity<double>()) return;
-  maps = reinterpret_cast<const Map*>(memory) + row * sizes.segments;
-  double* state = memory + states + row * sizes.segments * Pass::STATE;
+  maps = reinterpret_cast<const Map*>(of_levels) + row * sizes.segments;
+  double* state = states + first + row * sizes.segments * Pass::STATE;
   for (long long k = 0; k + 1 < sizes.segments; ++k) {
     double next[Pass::STATE];
     for (int i = 0; i < Pass::STATE; ++i) next[i] = state[i];

@@ -27,8 +27,10 @@ def filter_pass(
     is_constant = not (square_root or varies)
     constants = (("OBSERVED", p), ("CONSTANT", is_constant), ("SQUARE_ROOT", square_root))
     unrolled = _unrolled(p, square_root)
-    text = print_pass("statespace/cuda/filter", n, unrolled, constants, dtype, dtype)
-    return Pass(text, 3 * n * n + 2 * n + 2, n + n * n, repairs=True)
+    text = print_pass(
+        "statespace/cuda/filter", n, unrolled, constants, dtype, dtype, skips_first=True
+    )
+    return Pass(text, 3 * n * n + 2 * n + 2, n + n * n, enters="spread", repairs=True)
 
 
 def smoother_pass(
@@ -36,8 +38,11 @@ def smoother_pass(
 ) -> Pass:
     """Return the pass that writes smoothed states of a dtype, or r and N before each step."""
     constants = (("OBSERVED", p), ("WRITES_SUMS", writes_sums), ("SQUARE_ROOT", square_root))
-    text = print_pass("statespace/cuda/smoother", n, _unrolled(p, square_root), constants, dtype)
-    return Pass(text, 2 * n * n + n + 1, n + n * n, directions=("spread_back",))
+    text = print_pass(
+        "statespace/cuda/smoother", n, _unrolled(p, square_root), constants, dtype, enters=True
+    )
+    enters = "spread_back" if square_root else ""
+    return Pass(text, 2 * n * n + n + 1, n + n * n, directions=("spread_back",), enters=enters)
 
 
 def _unrolled(p: int, square_root: bool) -> int:
@@ -74,9 +79,9 @@ class _Solver(Solver):
         dtype = _FLOAT64 if writes_sums else model.dtype
         results = [self.empty(dtype, n), self.empty(dtype, n, n)]
         solved = smoother_pass(n, model.p, dtype, writes_sums, model.square_root)
-        arrays = [*[filtered[name] for name in _STATES[2:]], *results]
+        predicted = [filtered[name].reshape(*self.shape, -1) for name in _STATES[2:]]
         operands = [*self.operands[:5], self.operands[6], self.laid_out(None), self.marks]
-        self.solve(solved, operands, arrays)
+        self.solve(solved, [*operands, *map(self.laid_out, predicted)], results)
         return results
 
 

@@ -39,26 +39,29 @@ def determine(
     n, solver = recurrence.n, Solver(chunk.shape, 1)
     if recurrence.is_smoother:
         states, roots = np.split(carry_in, [n + n * n], axis=-1)
-        operands, predicted = _of_smoother(recurrence, chunk, solver, roots)
         parts = [solver.empty(result.dtype, n), solver.empty(result.dtype, n * n)]
         solved = smoother_pass(
             n, recurrence.p, result.dtype, recurrence.phase == "sums", recurrence.square_root
         )
+        operands = _of_smoother(recurrence, chunk, solver, None)
+        maps = solver.maps_of(chunk, solved, operands, [None, None])
+        operands = _of_smoother(recurrence, chunk, solver, roots)
         states = states.reshape(-1, n + n * n)
-        solver.solve(solved, operands, [*predicted, *parts], carry_in=states)
+        solver.solve(solved, operands, parts, after=states, maps=maps)
         _join(parts, result)
         return
     operands, solved = _of_filter(recurrence, chunk, solver, carry_in)
+    maps = solver.maps_of(chunk, solved, operands, [None] * 6)
     if recurrence.phase == "llf":
-        solver.solve(solved, operands, [result, None, None, None, None], sums=True)
+        solver.solve(solved, operands, [result, *[None] * 4], sums=True, maps=maps)
         return
     if is_split:
-        solver.solve(solved, operands, list(result.values()), sums=True)
+        solver.solve(solved, operands, list(result.values()), sums=True, maps=maps)
         return
     llf_obs, *parts = [solver.empty(result.dtype, size) for size in (1, n, n * n, n, n * n)]
     if recurrence.phase == "roots":
         parts[:2] = None, None
-    solver.solve(solved, operands, [llf_obs, *parts], sums=True)
+    solver.solve(solved, operands, [llf_obs, *parts], sums=True, maps=maps)
     _join([part for part in (llf_obs, *parts[2:], *parts[:2]) if part is not None], result)
 
 
@@ -66,18 +69,18 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Callable[[], A
     """Launch the summary of a chunk; the returned function waits for it."""
     n, solver, rows = recurrence.n, Solver(chunk.shape, 1), chunk.row_shape
     if recurrence.is_smoother:
-        operands, predicted = _of_smoother(recurrence, chunk, solver, None)
+        operands = _of_smoother(recurrence, chunk, solver, None)
         solved = smoother_pass(
             n, recurrence.p, np.dtype(np.float64), square_root=recurrence.square_root
         )
-        wait_for_maps = solver.summarise(solved, operands, [*predicted, None, None])
+        wait_for_maps = fetch(solver.maps(solved, operands, [None, None], chunk.kept).of_rows)
         waits_for_roots = [_fetch(root) for root in _roots(recurrence, chunk)]
         return lambda: SmootherSummary(
             *_split(wait_for_maps(), rows, n, (2, 1, 2))[0],
             *(fetched().reshape(*rows, n, n) for fetched in waits_for_roots),
         )
     operands, solved = _of_filter(recurrence, chunk, solver, None)
-    wait_for_maps = solver.summarise(solved, operands, [None] * 6)
+    wait_for_maps = fetch(solver.maps(solved, operands, [None] * 6, chunk.kept).of_rows)
     steps = min(chunk.steps, 1)
     waits_for_first = [_fetch(array) for array in chunk.between(0, steps).operands]
     last = chunk.between(chunk.steps - steps, chunk.steps).operands[_FILTERED - 3 : _FILTERED]
@@ -135,13 +138,11 @@ def _of_filter(
 
 def _of_smoother(
     recurrence: StateSpaceRecurrence, chunk: Chunk, solver: Solver, roots: Any
-) -> tuple[list[Operand], list[Any]]:
-    """Return the operands of the smoother, and the predicted means and covariances.
+) -> list[Operand]:
+    """Return the operands of the smoother; the last are the predicted means and covariances.
 
     `roots` are those of the states after the chunk, in square-root form.
     """
-    import cupy
-
     n, (filtered, *arrays) = recurrence.n, map(on_device, chunk.operands)
     count = recurrence.smoothed - 1
     marks = arrays[count] if len(arrays) > count else None
@@ -149,9 +150,8 @@ def _of_smoother(
     is_known = recurrence.square_root and roots is not None
     later_root = on_device(np.ascontiguousarray(roots))[:, None] if is_known else None
     matrices = *arrays[:5], state_root, later_root
-    operands = [solver.laid_out(array) for array in (*matrices, marks)]
-    means, covariances = filtered[..., 1 : 1 + n], filtered[..., 1 + n : 1 + n + n * n]
-    return operands, [cupy.ascontiguousarray(means), cupy.ascontiguousarray(covariances)]
+    predicted = filtered[..., 1 : 1 + n], filtered[..., 1 + n : 1 + n + n * n]
+    return [solver.laid_out(array) for array in (*matrices, marks, *predicted)]
 
 
 def _roots(recurrence: StateSpaceRecurrence, chunk: Chunk) -> list[Any]:

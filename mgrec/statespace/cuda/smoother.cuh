@@ -13,7 +13,7 @@ struct Pass {
   Operand endog, design, obs_intercept, obs_cov, transition, state_cov;
   Operand later_root;  // of the state after a row that continues
   Marks marks;
-  const double *predicted, *predicted_cov;
+  Operand predicted, predicted_cov;
   E *smoothed, *smoothed_cov;
   Sizes sizes;
 
@@ -23,8 +23,7 @@ struct Pass {
 
   INLINED void load(const Range& range, long long step, Step& s) const {
     const long long x = range.outer, y = range.inner;
-    const double* a = predicted + place_of(range, step) * N;
-    const double* P = predicted_cov + place_of(range, step) * N * N;
+    const double *a = predicted.at(x, step, y), *P = predicted_cov.at(x, step, y);
 #pragma unroll UNROLL
     for (int i = 0; i < N; ++i) {
       s.a[i] = a[i];
@@ -40,7 +39,7 @@ struct Pass {
            (marks.first && *marks.at(range.outer, step, range.inner));
   }
   INLINED bool is_last(const Range& range) const {
-    return range.end == sizes.steps && !range.continues;
+    return range.end == sizes.steps && !range.goes_on;
   }
 
   // The map between a segment, whose last step is s, and the state after it.
@@ -50,7 +49,7 @@ struct Pass {
       return;
     }
     const double* later = later_root.first ? later_root.at(range.outer, 0, range.inner) : nullptr;
-    if (range.end < sizes.steps) later = predicted_cov + place_of(range, range.end) * N * N;
+    if (range.end < sizes.steps) later = predicted_cov.at(range.outer, range.end, range.inner);
     if (later) s.link(later, map);
   }
 
@@ -88,6 +87,18 @@ struct Pass {
       map.ends = map.ends || maps[k].ends;
     }
     *reinterpret_cast<Map*>(joined) = map;
+  }
+
+  // In square-root form the map of a chunk takes a state that refers to the chunk's own root.
+  INLINED void enter(const Range& row, double* state) const {
+    double r[N], C[N][N];
+    Map map;
+    Step s;
+    read_state(state, r, C);
+    set_unit(map);
+    load(row, sizes.steps - 1, s);
+    if (!is_last(row)) link(row, s, map), follow(map, r, C);
+    write_state(r, C, state, state + N);
   }
 
   INLINED void apply(const double*, double*) const {}

@@ -412,6 +412,25 @@ def test_plans_of_chunks(solved: Any, square_root: bool) -> None:
                 np.testing.assert_array_equal(values, computed(other))
 
 
+@pytest.mark.parametrize("shortest", [7], indirect=True)
+def test_plans_summarise_a_chunk_once(on_host: Any) -> None:
+    """Graphs do so twice, if it has several segments, and have the same bits."""
+    model = markov(3, False)
+    arrays = [*map(placed, model[:2]), in_chunks(model[2], (25, 15))]
+    options = {"processes": False, "n_workers": 2, "threads_per_worker": 1}
+    with (
+        Client(**options, dashboard_address=None) as client,
+        mgrec.plan(hmm.forward_backward, *arrays, client=client) as plan,
+    ):
+        on_host.launches.clear()
+        results = plan()
+        names = [name for name, *_ in on_host.launches]
+        assert names.count("summarise_kernel") == names.count("determine_kernel") == 2
+        for result, other in zip(results, hmm.forward_backward(*arrays), strict=True):
+            values = result.map_blocks(np.array, meta=np.empty((0,) * result.ndim)).compute()
+            np.testing.assert_array_equal(values, computed(other))
+
+
 @pytest.mark.parametrize("reset", [None, MARKS])
 @pytest.mark.parametrize("chunks", CHUNKS)
 @pytest.mark.parametrize("varies", [False, pytest.param(True, marks=extended)])

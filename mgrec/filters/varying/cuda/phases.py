@@ -10,7 +10,7 @@ import numpy as np
 from ....core.arrays.array_types import cast
 from ....core.arrays.chunk import Chunk
 from ....core.contract.kernels import Kernels
-from ....engines.cuda.device import on_device
+from ....engines.cuda.device import fetch, on_device
 from ....scans.matrix.cuda.phases import as_summary
 from ....scans.matrix.cuda.segments import Operand, Pass, Solver
 from ....scans.matrix.recurrence import MatrixSummary, propagate
@@ -27,13 +27,15 @@ def determine(recurrence: VaryingFilter, chunk: Chunk, carry_in: np.ndarray, res
     """Write the outputs to `result` (outer, steps, inner)."""
     solver, operands, solved = _laid_out(recurrence, chunk)
     states = carry_in.reshape(-1, recurrence.state_numbers)
-    solver.solve(solved, operands, [result, None], carry_in=states)
+    maps = solver.maps_of(chunk, solved, operands, [None, None])
+    solver.solve(solved, operands, [result, None], before=states, maps=maps)
 
 
 def precompute(recurrence: VaryingFilter, chunk: Chunk) -> Callable[[], MatrixSummary]:
     """Launch the summary of a chunk; the returned function waits for it."""
     solver, operands, solved = _laid_out(recurrence, chunk)
-    wait_for_maps, rows = solver.summarise(solved, operands, [None, None]), chunk.row_shape
+    maps = solver.maps(solved, operands, [None, None], chunk.kept)
+    wait_for_maps, rows = fetch(maps.of_rows), chunk.row_shape
     return lambda: as_summary(wait_for_maps(), recurrence.matrix_map, rows)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....core.arrays.chunk import Chunk
 from ....core.contract.kernels import Kernels
-from ....engines.cuda.device import on_device
+from ....engines.cuda.device import fetch, on_device
 from ..maps import MatrixMap
 from ..recurrence import MatrixRecurrence, MatrixSummary, propagate
 from .passes import matrix_pass
@@ -27,13 +27,15 @@ def determine(
     """Write the states after every step to `result` (outer, steps, inner, n)."""
     solver, operands, solved = _laid_out(recurrence, chunk, result.dtype)
     states = carry_in.reshape(-1, recurrence.matrix_map.n)
-    solver.solve(solved, operands, [result, None], carry_in=states)
+    maps = solver.maps_of(chunk, solved, operands, [None, None])
+    solver.solve(solved, operands, [result, None], before=states, maps=maps)
 
 
 def precompute(recurrence: MatrixRecurrence, chunk: Chunk) -> Callable[[], MatrixSummary]:
     """Launch the summary of a chunk; the returned function waits for it."""
     solver, operands, solved = _laid_out(recurrence, chunk, recurrence.dtype)
-    wait_for_maps, rows = solver.summarise(solved, operands, [None, None]), chunk.row_shape
+    maps = solver.maps(solved, operands, [None, None], chunk.kept)
+    wait_for_maps, rows = fetch(maps.of_rows), chunk.row_shape
     return lambda: as_summary(wait_for_maps(), recurrence.matrix_map, rows)
 
 

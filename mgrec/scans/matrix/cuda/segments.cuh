@@ -13,17 +13,26 @@
 //   void determine(const Range& range, const double* before, const double* after) const;
 // There is no state before a first step, or after a last one, unless rows continue: its segment must
 // not depend on it.
+//
+// A row may be a chunk, whose maps are computed before the states at its ends are known. If
+// SKIPS_FIRST, its map leads from the state after its first step, and
+//   void enter(const Range& row, double* state) const;
+// replaces the state before a row by that which the map of its first segment takes, or the state
+// after it by that which the map of its last segment takes.
 #pragma once
 
-// Steps begin..end-1 of the row (outer, inner), and the number of their segment among all. A row
-// `continues` if it is part of a longer one, and the state before it, or after it, is given.
-struct Range { long long outer, inner, begin, end, number; bool continues; };
+// Steps begin..end-1 of the row (outer, inner), and the number of their segment among all. A row is
+// part of a longer one if it `continues`, so that there is a state before it, or `goes_on`, so that
+// there is one after it.
+struct Range { long long outer, inner, begin, end, number; bool continues, goes_on; };
 struct Sizes {
-  long long outers, steps, inners, segments, length, continues;
+  long long outers, steps, inners, segments, length, continues, goes_on;
   DEVICE Range range(long long number) const {
-    const long long row = number / segments, begin = number % segments * length;
-    return {row / inners, row % inners, begin, begin + length < steps ? begin + length : steps,
-            number, continues != 0};
+    const long long begin = number % segments * length;
+    return part(number / segments, begin, begin + length < steps ? begin + length : steps, number);
+  }
+  DEVICE Range part(long long row, long long begin, long long end, long long number) const {
+    return {row / inners, row % inners, begin, end, number, continues != 0, goes_on != 0};
   }
 };
 // An operand with strides, of doubles or marks; `numbers` of a step are contiguous.
@@ -43,10 +52,35 @@ DEVICE inline long long index_of_thread() { return blockIdx.x * (long long)block
 template <class Pass> DEVICE constexpr int lanes_of_summary() {
   return SUMMARY_LANES > 0 ? SUMMARY_LANES : Pass::LANES;
 }
-template <class Pass> DEVICE void summarise(const Pass& pass, const Sizes& sizes, double* maps) {
+template <bool SKIPS, class Pass>
+DEVICE void summarise(const Pass& pass, const Sizes& sizes, double* maps) {
   const long long k = index_of_thread(), number = k / lanes_of_summary<Pass>();
-  if (number < sizes.outers * sizes.inners * sizes.segments)
-    pass.summarise(sizes.range(number), int(k % lanes_of_summary<Pass>()), maps + number * Pass::MAP);
+  if (number >= sizes.outers * sizes.inners * sizes.segments) return;
+  Range range = sizes.range(number);
+  if (SKIPS && range.begin == 0 && range.continues) range.begin = 1;
+  pass.summarise(range, int(k % lanes_of_summary<Pass>()), maps + number * Pass::MAP);
+}
+
+// The first step of each row, twice: as it is, and as the start of a sequence. Between these maps
+// there is room for another.
+template <class Pass>
+DEVICE void summarise_first_step(const Pass& pass, const Sizes& sizes, double* maps) {
+  const long long k = index_of_thread(), number = k / Pass::LANES, row = number / 2;
+  if (row >= sizes.outers * sizes.inners) return;
+  Range range = sizes.part(row, 0, sizes.steps > 0, row);
+  range.continues = number % 2 == 0;
+  pass.summarise(range, int(k % Pass::LANES), maps + 2 * number * Pass::MAP);
+}
+
+// The state at an end of each row, in front of the states or, for its other end, after it.
+template <class Pass>
+DEVICE void enter(const Pass& pass, const Sizes& sizes, const double* from, double* to) {
+  const long long row = index_of_thread();
+  if (row >= sizes.outers * sizes.inners) return;
+  double state[Pass::STATE];
+  for (int i = 0; i < Pass::STATE; ++i) state[i] = from[row * Pass::STATE + i];
+  pass.enter(sizes.part(row, 0, sizes.steps, row), state);
+  for (int i = 0; i < Pass::STATE; ++i) to[row * Pass::STATE + i] = state[i];
 }
 
 // `lower` maps of a row become `upper` maps, each of GROUP neighbours.
@@ -110,13 +144,19 @@ template <int WIDTH, int MOST = 107> struct Stage {
   }
 };
 
-// Blocks of 32 threads. Threads without a segment have an empty range.
+// Blocks of 32 threads. Threads without a segment have an empty range. `states` begin with those
+// before the rows, and those after them; from the others on there are those of segments.
 template <class Pass>
-DEVICE void determine(const Pass& pass, const Sizes& sizes, const double* before,
-                      const double* after) {
-  const long long number = index_of_thread(), count = sizes.outers * sizes.inners * sizes.segments;
-  const long long existing = number < count ? number : count - 1;
+DEVICE void determine(const Pass& pass, const Sizes& sizes, const double* states, long long before,
+                      long long after) {
+  const long long rows = sizes.outers * sizes.inners, count = rows * sizes.segments;
+  const long long number = index_of_thread(), existing = number < count ? number : count - 1;
+  const long long row = existing / sizes.segments;
   Range range = sizes.range(existing);
+  const double *of_before = states + before + existing * Pass::STATE,
+               *of_after = states + after + existing * Pass::STATE;
+  if (range.begin == 0 && range.continues) of_before = states + row * Pass::STATE;
+  if (range.end == sizes.steps && range.goes_on) of_after = states + (rows + row) * Pass::STATE;
   if (number >= count) range.end = range.begin;
-  pass.determine(range, before + existing * Pass::STATE, after + existing * Pass::STATE);
+  pass.determine(range, of_before, of_after);
 }

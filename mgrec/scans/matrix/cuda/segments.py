@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from ....core.arrays.array_types import cast
-from ....core.arrays.chunk import canonical_shape, lay_out_array
+from ....core.arrays.chunk import Chunk, canonical_shape, lay_out_array
 from ....engines.cuda.compilation import kernel_text
 from ....engines.cuda.device import (
     SCRATCH_IS_SHARED,
-    fetch,
     on_device,
     raise_if_capturing,
     scratch,
@@ -30,19 +29,20 @@ _SHORTEST = 32
 """Steps of a segment."""
 _MOST_MEMORY = 2**28
 """Bytes of the maps of all segments."""
-_THREADS = 128
+DIRECTIONS = "spread", "spread_back"
+"""From before the first step on, and back from after the last."""
 _KERNELS = """
 extern "C" __global__ void __launch_bounds__(128) summarise_kernel(
-    const Pass pass, double* memory) {
-  summarise(pass, pass.sizes, memory);
+    const Pass pass, double* maps, double*) {
+  summarise<SKIPS_FIRST>(pass, pass.sizes, maps);
 }
-#define LEVEL const Pass pass, double *memory, long long from, long long to, long long rows, \\
-  long long lower, long long upper
+#define LEVEL const Pass pass, double *maps, double *states, long long from, long long to, \\
+  long long rows, long long lower, long long upper
 extern "C" __global__ void __launch_bounds__(128) join_kernel(LEVEL) {
-  join(pass, memory + from, memory + to, rows, lower, upper);
+  join(pass, maps + from, maps + to, rows, lower, upper);
 }
-#define SPREAD spread<BACK>(pass, memory + from, groups < 0 ? nullptr : memory + groups, \\
-  memory + to, rows, lower, upper)
+#define SPREAD spread<BACK>(pass, maps + from, groups < 0 ? nullptr : states + groups, \\
+  states + to, rows, lower, upper)
 extern "C" __global__ void __launch_bounds__(128) spread_kernel(LEVEL, long long groups) {
   constexpr bool BACK = false;
   SPREAD;
@@ -52,8 +52,19 @@ extern "C" __global__ void __launch_bounds__(128) spread_back_kernel(LEVEL, long
   SPREAD;
 }
 extern "C" __global__ void __launch_bounds__(32) determine_kernel(
-    const Pass pass, double* memory, long long before, long long after) {
-  determine(pass, pass.sizes, memory + before, memory + after);
+    const Pass pass, double*, double* states, long long before, long long after) {
+  determine(pass, pass.sizes, states, before, after);
+}
+"""
+_ENTER = """
+extern "C" __global__ void enter_kernel(const Pass pass, double*, double* states, long long side,
+                                        long long to) {
+  enter(pass, pass.sizes, states + side, states + to);
+}
+"""
+_FIRST_STEP = """
+extern "C" __global__ void first_step_kernel(const Pass pass, double* maps, double*) {
+  summarise_first_step(pass, pass.sizes, maps);
 }
 """
 
@@ -74,6 +85,9 @@ class Pass:
         Threads that summarise a segment; 0 for `lanes`.
     directions : tuple of {"spread", "spread_back"}
         Directions in which states are needed.
+    enters : {"spread", "spread_back"}, optional
+        Direction in which the state of a chunk changes before the map of its first segment takes
+        it: see ``enter`` of ``segments.cuh``.
     repairs : bool
         Whether the program has a kernel that replaces states after maps that lose digits.
     """
@@ -84,23 +98,43 @@ class Pass:
     lanes: int = 1
     directions: tuple[str, ...] = ("spread",)
     summary_lanes: int = 0
+    enters: str = ""
     repairs: bool = False
+
+
+@dataclass(frozen=True)
+class Maps:
+    """The maps of the segments of a chunk, of groups of them, and of its rows.
+
+    Attributes
+    ----------
+    memory : array of float64
+        The maps level by level.
+    of_rows : array (rows, numbers)
+        The last level.
+    """
+
+    memory: Any
+    of_rows: Any
 
 
 @cache
 def print_pass(
     file: str, n: int, unrolled: int, constants: tuple[tuple[str, int], ...], *types: Any,
-    name: str = "Pass", kernels: str = _KERNELS,
+    name: str = "Pass", kernels: str = _KERNELS, enters: bool = False, skips_first: bool = False,
 ) -> str:  # fmt: skip
     """Return the program of a pass over maps of n states, a struct of a file.
 
     Loops over at most `unrolled` states are unrolled, so that arrays stay in registers. `types` are
-    the dtypes E and S of results.
+    the dtypes E and S of results. If the maps of a chunk lead from the state after its first step,
+    the pass `skips_first`.
     """
     numbers = {"N": n, "GROUP": GROUP, "UNROLL": 64 if n <= unrolled else 1, "SUMMARY_LANES": 0}
-    numbers |= dict(constants)
+    numbers |= {"SKIPS_FIRST": int(skips_first)} | dict(constants)
     numeric = kernel_text("engines/cuda/scalar/numeric")
     dtypes = dict(zip("ES", types, strict=False))
+    kernels += _ENTER if enters or skips_first else ""
+    kernels += _FIRST_STEP if skips_first else ""
     return (
         print_definitions(numeric, numbers, **dtypes)
         + kernel_text(file)
@@ -118,49 +152,102 @@ def segments_of(rows: int, steps: int, lanes: int, numbers: int) -> tuple[int, i
     return max(-(-steps // length), 1), length
 
 
-@lru_cache(maxsize=256)
-def _prepare(
-    solved: Pass, words: int, shape: tuple[int, int, int], segments: tuple[int, int],
-    continues: bool, summarises: bool, device: int,
-) -> tuple[LaunchByAddress, int, int]:  # fmt: skip
-    """Return the launches, the offset of the maps of rows or of the carry-in, and the doubles."""
-    rows, counts = shape[0] * shape[2], [segments[0]]
-    while counts[-1] > (1 if summarises else GROUP):
-        counts.append(-(-counts[-1] // GROUP))
-    maps = np.cumsum([0, *[rows * count * solved.numbers for count in counts]])
-    offset = size = int(maps[-1])
-    arguments = (Slot(0, (words,), np.dtype(np.int64), None), Slot(1))
-    launches = []
+class _Levels:
+    """The levels of a row: segments, groups of them, and so on up to the row.
 
-    def launch(kernel: str, count: int, *numbers: int, threads: int = _THREADS) -> None:
-        all_arguments = (*arguments, *map(np.int64, numbers))
-        launches.append(
-            Launch(solved.text, f"{kernel}_kernel", -(-count // threads), threads, all_arguments)
+    Attributes
+    ----------
+    counts : list of int
+        Number of maps of a row on each level.
+    maps : list of int
+        Offset of the maps of each level; the last one is their number of doubles.
+    top : int
+        The first level of at most GROUP maps.
+    """
+
+    def __init__(self, solved: Pass, rows: int, segments: int) -> None:
+        self.solved, self.rows, self.counts = solved, rows, [segments]
+        while self.counts[-1] > 1:
+            self.counts.append(-(-self.counts[-1] // GROUP))
+        self.maps = [
+            int(offset)
+            for offset in np.cumsum([0, *[rows * n * solved.numbers for n in self.counts]])
+        ]
+        self.top = next(k for k, count in enumerate(self.counts) if count <= GROUP)
+        self.launches: list[Launch] = []
+
+    def launch(self, words: int, kernel: str, count: int, *numbers: int, block: int = 128) -> None:
+        """Add a launch of `count` threads."""
+        arguments = (
+            Slot(0, (words,), np.dtype(np.int64), None), Slot(1), Slot(2), *map(np.int64, numbers)
+        )  # fmt: skip
+        text, blocks = self.solved.text, -(-count // block)
+        self.launches.append(Launch(text, f"{kernel}_kernel", blocks, block, arguments))
+
+    def prepared(self) -> LaunchByAddress:
+        return LaunchByAddress(PreparedLaunches(*self.launches))
+
+
+def _add_maps(levels: _Levels, words: int, last: int) -> None:
+    """Add the launches of the maps of all levels up to the `last` one."""
+    solved, rows, counts, maps = levels.solved, levels.rows, levels.counts, levels.maps
+    levels.launch(words, "summarise", rows * counts[0] * (solved.summary_lanes or solved.lanes))
+    for k in range(last):
+        lower, upper = counts[k : k + 2]
+        levels.launch(
+            words, "join", rows * upper * solved.lanes, maps[k], maps[k + 1], rows, lower, upper
         )
 
-    levels = list(zip(maps, maps[1:-1], counts, counts[1:], strict=False))
-    if counts[0] > 1 or summarises:
-        launch("summarise", rows * counts[0] * (solved.summary_lanes or solved.lanes))
-    for lower, upper, count, groups in levels:
-        launch("join", rows * groups * solved.lanes, lower, upper, rows, count, groups)
-    if summarises:
-        return LaunchByAddress(PreparedLaunches(*launches)), int(maps[-2]), size
-    states = {}
-    size += rows * solved.state_numbers
-    for direction in solved.directions:
-        groups, of_groups = 1, offset
-        for maps_of_level, count in reversed(list(zip(maps, counts, strict=False))):
-            if counts[0] > 1:
-                before = of_groups if continues or groups > 1 else -1
-                launch(direction, rows * groups, maps_of_level, size, rows, count, groups, before)
-                groups, of_groups = count, size
-                size += rows * count * solved.state_numbers
-        states[direction] = of_groups
-    if solved.repairs and counts[0] > 1:
-        launch("repair", rows, maps[-2], counts[-1], states["spread"], threads=32)
-    ends = [states.get(direction, 0) for direction in ("spread", "spread_back")]
-    launch("determine", rows * counts[0], *ends, threads=32)
-    return LaunchByAddress(PreparedLaunches(*launches)), offset, size
+
+@lru_cache(maxsize=256)
+def _prepare_maps(
+    solved: Pass, words: int, rows: int, segments: int, device: int
+) -> tuple[LaunchByAddress, tuple[int, ...]]:
+    """Return the launches of the maps of a chunk, and the offsets of the levels."""
+    levels = _Levels(solved, rows, segments)
+    _add_maps(levels, words, len(levels.counts) - 1)
+    return levels.prepared(), tuple(levels.maps)
+
+
+@lru_cache(maxsize=256)
+def _prepare(
+    solved: Pass, words: int, rows: int, segments: int, sides: tuple[bool, bool], has_maps: bool,
+    device: int,
+) -> tuple[LaunchByAddress, int, int]:  # fmt: skip
+    """Return the launches of a solve, and the doubles of its maps and of its states.
+
+    States begin with those before the rows, and those after them; `sides` says which are given.
+    """
+    levels = _Levels(solved, rows, segments)
+    of_rows, is_one = rows * solved.state_numbers, levels.counts[0] == 1
+    size, ends = 2 * of_rows, []
+    if not (has_maps or is_one):
+        _add_maps(levels, words, levels.top)
+    for side, (direction, is_given) in enumerate(zip(DIRECTIONS, sides, strict=True)):
+        groups, of_groups = 1, side * of_rows if is_given else -1
+        if direction in solved.directions and not is_one:
+            if has_maps and direction == solved.enters:
+                levels.launch(words, "enter", rows, side * of_rows, size, block=32)
+                of_groups, size = size, size + of_rows
+            for k in range(levels.top, -1, -1):
+                count, numbers = levels.counts[k], (rows, levels.counts[k], groups, of_groups)
+                levels.launch(words, direction, rows * groups, levels.maps[k], size, *numbers)
+                groups, of_groups, size = count, size, size + of_rows * count
+        ends.append(max(of_groups, 0))
+    if solved.repairs and not is_one:
+        top = levels.maps[levels.top], levels.counts[levels.top]
+        levels.launch(words, "repair", rows, *top, ends[0], block=32)
+    levels.launch(words, "determine", rows * levels.counts[0], *ends, block=32)
+    return levels.prepared(), levels.maps[-1], size
+
+
+@lru_cache(maxsize=256)
+def _prepare_first_steps(solved: Pass, words: int, rows: int, device: int) -> LaunchByAddress:
+    """Return the launches that join maps of first steps, and the maps (2·rows, 2) after them."""
+    levels, pairs = _Levels(solved, 2 * rows, 2), 4 * rows * solved.numbers
+    levels.launch(words, "first_step", 2 * rows * solved.lanes)
+    levels.launch(words, "join", 2 * rows * solved.lanes, 0, pairs, 2 * rows, 2, 1)
+    return levels.prepared()
 
 
 Operand = tuple[Any, list[int]]
@@ -225,47 +312,101 @@ class Solver:
 
     def solve(
         self, solved: Pass, operands: Sequence[Operand], arrays: Sequence[Any], sums: bool = False,
-        carry_in: Any = None,
+        before: Any = None, after: Any = None, maps: Maps | None = None,
     ) -> Any:  # fmt: skip
         """Launch a pass, whose struct has the operands, the arrays, which may be None, and sizes.
 
         With `sums` an array (rows, segments) comes before the others, and its sums are returned.
-        `carry_in` (rows, state_numbers) are the states before the first steps, or after the last.
+        `before` and `after` (rows, state_numbers) are the states before the first steps and after
+        the last. `maps` are those of a chunk.
         """
         import cupy
 
+        raise_if_capturing("a scan of matrices, or of hidden states,", SCRATCH_IS_SHARED)
         steps, segments = self.shape[1], self._segments(solved)
         count = segments[0] if steps else 0
         of_segments = [cupy.empty((self.rows, count), np.float64)] if sums else []
         if self.rows * steps:
-            self._launch(solved, operands, [*of_segments, *arrays], segments, carry_in)
+            sides, device = (before is not None, after is not None), cupy.cuda.runtime.getDevice()
+            words = self.words(operands, [*of_segments, *arrays], segments, sides)
+            launch, of_maps, of_states = _prepare(
+                solved, len(words), self.rows, segments[0], sides, maps is not None, device
+            )
+            memory = scratch(8 * (of_states + (0 if maps else of_maps)))
+            for number, states in enumerate((before, after)):
+                if states is not None:
+                    given = cupy.asarray(np.ascontiguousarray(states)).reshape(-1)
+                    memory[8 * number * given.size :][: given.nbytes].view(np.float64)[...] = given
+            of_maps_at = maps.memory.data.ptr if maps else memory.data.ptr + 8 * of_states
+            launch([words, of_maps_at, memory.data.ptr])
         rows_shape = self.full_shape[: self.axis] + self.full_shape[self.axis + 1 :]
         return of_segments[0].sum(1).reshape(rows_shape) if sums else None
 
-    def summarise(
+    def maps(
         self, solved: Pass, operands: Sequence[Operand], arrays: Sequence[Any],
-        continues: bool = True,
-    ) -> Callable[[], np.ndarray]:  # fmt: skip
-        """Launch the maps (rows, numbers) of whole rows; the returned function waits for them."""
+        kept: dict[str, Any] | None = None,
+    ) -> Maps:  # fmt: skip
+        """Launch the maps of a chunk, before the states at its ends are known.
+
+        They are kept for its `determine` if they are smaller than the operands.
+        """
         import cupy
 
-        maps = cupy.empty((self.rows, solved.numbers), np.float64)
+        raise_if_capturing("a scan of matrices, or of hidden states,", SCRATCH_IS_SHARED)
+        segments = self._segments(solved)
+        words, device = (
+            self.words(operands, arrays, segments, (True, True)),
+            cupy.cuda.runtime.getDevice(),
+        )
+        launch, offsets = _prepare_maps(solved, len(words), self.rows, segments[0], device)
+        memory = cupy.empty(offsets[-1], np.float64)
         if self.rows:
-            memory, offset = self._launch(
-                solved, operands, arrays, self._segments(solved), continues or None, True
-            )
-            # The next call on this stream takes the memory.
-            maps.reshape(-1)[...] = memory[8 * offset :][: maps.nbytes].view(np.float64)
-        return fetch(maps)
+            launch([words, memory.data.ptr, 0])
+        maps = Maps(memory, memory[offsets[-2] :].reshape(self.rows, solved.numbers))
+        size = sum(array.nbytes for array, _ in operands if array is not None)
+        if kept is not None and memory.nbytes <= size:
+            kept["maps"] = maps
+        return maps
+
+    def maps_of(
+        self, chunk: Chunk, solved: Pass, operands: Sequence[Operand], arrays: Sequence[Any]
+    ) -> Maps | None:
+        """Return the maps of a chunk that its summary has kept, or launch them.
+
+        None if they are not needed, since each row is one segment.
+        """
+        if chunk.kept:
+            return chunk.kept.pop("maps")
+        return None if self._segments(solved)[0] == 1 else self.maps(solved, operands, arrays)
+
+    def with_first_steps(
+        self, solved: Pass, operands: Sequence[Operand], arrays: Sequence[Any], maps: Any
+    ) -> Any:
+        """Return maps (rows, 2, numbers) of rows, from those without the first step.
+
+        The first of a row leads from the state before the first step; in the second a sequence
+        starts there.
+        """
+        import cupy
+
+        words = self.words(operands, arrays, self._segments(solved), (True, True))
+        memory = cupy.empty((6 * self.rows, solved.numbers), np.float64)
+        if self.rows:
+            pairs = memory[: 4 * self.rows].reshape(self.rows, 2, 2, solved.numbers)
+            pairs[:, :, 1] = maps[:, None]
+            device = cupy.cuda.runtime.getDevice()
+            launch = _prepare_first_steps(solved, len(words), self.rows, device)
+            launch([words, memory.data.ptr, 0])
+        return memory[4 * self.rows :].reshape(self.rows, 2, solved.numbers)
 
     def words(
         self, operands: Sequence[Operand], arrays: Sequence[Any], segments: tuple[int, int],
-        continues: bool = False,
+        sides: tuple[bool, bool] = (False, False),
     ) -> list[int]:  # fmt: skip
         """Return the struct of a pass, as words of 64 bits."""
         words = [word for _, of_operand in operands for word in of_operand]
         words += [0 if array is None else array.data.ptr for array in arrays]
-        return [*words, *self.shape, *segments, int(continues)]
+        return [*words, *self.shape, *segments, *map(int, sides)]
 
     @property
     def rows(self) -> int:
@@ -274,24 +415,3 @@ class Solver:
     def _segments(self, solved: Pass) -> tuple[int, int]:
         lanes = solved.summary_lanes or solved.lanes
         return segments_of(self.rows, self.shape[1], lanes, solved.numbers)
-
-    def _launch(
-        self, solved: Pass, operands: Sequence[Operand], arrays: Sequence[Any],
-        segments: tuple[int, int], carry_in: Any, summarises: bool = False,
-    ) -> tuple[Any, int]:  # fmt: skip
-        """Launch the kernels of a pass; return their memory, and an offset in it."""
-        import cupy
-
-        raise_if_capturing("a scan of matrices, or of hidden states,", SCRATCH_IS_SHARED)
-        continues = carry_in is not None
-        words = self.words(operands, arrays, segments, continues)
-        device = cupy.cuda.runtime.getDevice()
-        launch, offset, size = _prepare(
-            solved, len(words), self.shape, segments, continues, summarises, device
-        )
-        memory = scratch(8 * size)
-        if continues and not summarises:
-            states = cupy.asarray(np.ascontiguousarray(carry_in)).reshape(-1)
-            memory[8 * offset :][: states.nbytes].view(np.float64)[...] = states
-        launch([words, memory.data.ptr])
-        return memory, offset
