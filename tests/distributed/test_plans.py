@@ -166,6 +166,16 @@ def test_calls_with_other_values_are_not_taken_for_the_first_one(arrays):
                 np.testing.assert_array_equal(plan(given, s).compute(), wanted)
 
 
+def test_constants_of_a_function_are_persisted_once(client, arrays, values, monkeypatch):
+    def twice(t):
+        return mgrec.linear_recurrence(values[0], mgrec.linear_recurrence(0.5, t))
+
+    with mgrec.plan(twice, arrays[1]) as plan:
+        first = plan().compute()
+        monkeypatch.delattr(Client, "persist")
+        np.testing.assert_array_equal(plan().compute(), first)
+
+
 def test_operands_that_lie_elsewhere_are_fetched(client, arrays, values):
     s, t = arrays
     with mgrec.plan(mgrec.linear_recurrence, s, t) as solve:

@@ -299,6 +299,29 @@ struct Pass {
   }
 };
 
+// The operands of the first step of each row; and those of the transition after its last step.
+extern "C" __global__ void ends_kernel(const Pass pass, double* ends) {
+  const Sizes& sizes = pass.sizes;
+  const long long row = index_of_thread(), x = row / sizes.inners, y = row % sizes.inners;
+  if (row >= sizes.outers * sizes.inners) return;
+  constexpr int P = OBSERVED, WIDTH = P * (2 + N + P) + 2 * (N + 2 * N * N) + 1 + N + N * N;
+  double* to = ends + row * WIDTH;
+  const auto copy = [&](const Operand& operand, long long step, int count) {
+    if (operand.first)
+      for (int k = 0; k < count; ++k) to[k] = operand.at(x, step, y)[k];
+    to += count;
+  };
+  copy(pass.endog, 0, P), copy(pass.design, 0, P * N), copy(pass.obs_intercept, 0, P);
+  copy(pass.obs_cov, 0, P * P);
+  for (int k = 0; k < 2; ++k) {
+    const long long step = k * (sizes.steps - 1);
+    copy(pass.transition, step, N * N), copy(pass.state_intercept, step, N);
+    copy(pass.state_cov, step, N * N);
+  }
+  *to++ = pass.marks.first ? *pass.marks.at(x, 0, y) : 0.0;
+  copy(pass.initial_state, 0, N), copy(pass.initial_state_cov, 0, N * N);
+}
+
 // The states before the segments of a row, one after the other, if a map loses digits.
 extern "C" __global__ void repair_kernel(const Pass pass, double* of_levels, double* states,
                                          long long top, long long groups, long long first) {

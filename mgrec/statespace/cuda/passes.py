@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ...scans.matrix.cuda.segments import Operand, Pass, Solver, print_pass
 from ..arguments import MATRICES, Model
 from ..results import KalmanFilter, KalmanSmoother
@@ -31,6 +33,14 @@ def filter_pass(
         "statespace/cuda/filter", n, unrolled, constants, dtype, dtype, skips_first=True
     )
     return Pass(text, 3 * n * n + 2 * n + 2, n + n * n, enters="spread", repairs=True)
+
+
+@lru_cache(maxsize=256)
+def prepare_ends(solved: Pass, words: int, rows: int, device: int) -> LaunchByAddress:
+    """Return the launch of ``ends_kernel`` of the filter, for its struct and an array."""
+    arguments = Slot(0, (words,), np.dtype(np.int64), None), Slot(1)
+    launch = Launch(solved.text, "ends_kernel", -(-rows // 32), 32, arguments)
+    return LaunchByAddress(PreparedLaunches(launch))
 
 
 def smoother_pass(

@@ -15,7 +15,7 @@ from ...engines.cuda.device import fetch, on_device
 from ...scans.matrix.cuda.segments import Operand, Pass, Solver
 from ..recurrence import FilterSummary, SmootherSummary, StateSpaceRecurrence
 from ..roots import triangular_root
-from .passes import filter_pass, smoother_pass
+from .passes import filter_pass, prepare_ends, smoother_pass
 
 _FILTERED = 7
 """Number of matrices among the operands of the filter."""
@@ -81,16 +81,13 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Callable[[], A
         )
     operands, solved = _of_filter(recurrence, chunk, solver, None)
     wait_for_maps = fetch(solver.maps(solved, operands, [None] * 6, chunk.kept).of_rows)
-    steps = min(chunk.steps, 1)
-    waits_for_first = [_fetch(array) for array in chunk.between(0, steps).operands]
-    last = chunk.between(chunk.steps - steps, chunk.steps).operands[_FILTERED - 3 : _FILTERED]
-    waits_for_last = [_fetch(array) for array in last]
+    wait_for_ends = _launch_ends(recurrence, chunk, solver, operands, solved)
 
     def wait() -> FilterSummary:
         (A, a, P, eta, J, is_reset), (growth,) = _split(wait_for_maps(), rows, n, (2, 1, 2, 1, 2))
-        if not steps:
+        if not chunk.steps:
             return FilterSummary([], A, a, P, eta, J, is_reset)
-        T, c, Q = (fetched()[:, 0] for fetched in waits_for_last)
+        first, (T, c, Q) = wait_for_ends()
         T, Q = (matrix.reshape(*matrix.shape[:-1], n, n) for matrix in (T, Q))
         # The map leads to the last filtered state, the summary to the state predicted from it.
         if recurrence.square_root:
@@ -100,7 +97,7 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Callable[[], A
         else:
             covariance = T @ P @ T.swapaxes(-1, -2) + 0.5 * (Q + Q.swapaxes(-1, -2))
         return FilterSummary(
-            [fetched() for fetched in waits_for_first],
+            first,
             T @ A,
             (T @ a[..., None])[..., 0] + c,
             covariance,
@@ -111,6 +108,39 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Callable[[], A
         )
 
     return wait
+
+
+def _launch_ends(
+    recurrence: StateSpaceRecurrence,
+    chunk: Chunk,
+    solver: Solver,
+    operands: list[Operand],
+    solved: Pass,
+) -> Callable[[], tuple[list[np.ndarray], list[np.ndarray]]]:
+    """Fetch the operands of the first step (outer, 1, inner, numbers), and of the last transition.
+
+    By one kernel and one copy: a copy of each operand took 70 us of the host's time.
+    """
+    import cupy
+
+    n, p, (outer, inner) = recurrence.n, recurrence.p, chunk.row_shape
+    transition, marked = [n * n, n, n * n], [1, n + n * n]
+    sizes = [p, p * n, p, p * p, *transition, *transition, *marked]
+    ends = cupy.empty((outer * inner, sum(sizes)), np.float64)
+    words = solver.words(operands, [None] * 6, (1, chunk.steps), (True, True))
+    if ends.size and chunk.steps:
+        prepare_ends(solved, len(words), len(ends), cupy.cuda.runtime.getDevice())(
+            [words, ends.data.ptr]
+        )
+    wait = fetch(ends)
+
+    def split_ends() -> tuple[list[np.ndarray], list[np.ndarray]]:
+        parts = np.split(wait().reshape(outer, inner, -1), np.cumsum(sizes)[:-1], axis=-1)
+        first = [part[:, None] for part in (*parts[:_FILTERED], *parts[_FILTERED + 3 :])]
+        first[_FILTERED] = first[_FILTERED].astype(np.uint8)
+        return first[: len(chunk.operands)], parts[_FILTERED : _FILTERED + 3]
+
+    return split_ends
 
 
 def _of_filter(
