@@ -135,7 +135,8 @@ def forward_backward(
     *nan* in an argument gives nan. It does not mark a missing observation.
 
     *Cost.* One pass over the steps in each direction. A step with weights below 1e-290 takes up to
-    5 times as long. A chunk's matrix takes as many passes as there are states. A GPU solves
+    5 times as long. A chunk's matrix takes as many passes as there are states, and all matrices of
+    a row are computed before any of its posteriors. A GPU solves
     segments of at least 32 steps side by side; a segment with weights below 1e-290 is solved again
     in logarithms. A chunk of a Dask array of CuPy arrays is solved in the same way.
 

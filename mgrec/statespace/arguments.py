@@ -249,12 +249,12 @@ def common_shape(arrays: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def filter_problem(model: Model, phase: str) -> Problem:
-    """Return the problem of the pass "filter", "llf" or "roots"."""
+    """Return the problem of the pass "filter", "llf" or "predict"."""
     n = model.n
     states, operands = joined_initial_states(model), _operands(model, MATRICES)
     if model.marks is not None:
         operands += [model.marks[..., None], along_rows(states, model.shape, model.axis)]
-    width = 1 + {"llf": 0, "roots": 1, "filter": 2}[phase] * (n + n * n)
+    width = 1 + {"llf": 0, "predict": 1, "filter": 2}[phase] * (n + n * n)
     initial = (initial_states(states, model.shape),)
     return _problem(model, phase, operands, initial, width, _FLOAT64)
 

@@ -206,8 +206,7 @@ obs_intercept, state_intercept, axis, reset, memory, square_root
     def solve_passes() -> KalmanSmoother:
         if model.is_in_gpu_memory:
             return passes.kalman_smoother(model)
-        problem = filter_problem(model, "roots" if model.square_root else "filter")
-        llf, filtered = solve_parts(problem, _llf(model), Part())
+        llf, filtered = solve_parts(filter_problem(model, "predict"), _llf(model), Part())
         return KalmanSmoother(llf, *solve_parts(smooth_problem(model, filtered), *_states(model.n)))
 
     return Composed("kalman_smoother", solve_passes)

@@ -5,15 +5,15 @@ pass        direction  operands                                     state
 ==========  =========  ===========================================  ==============================
 "filter"    forward    the model's, marks and initial states        predicted mean and covariance
 "llf"       forward    the same                                     the same
-"roots"     forward    the same; writes predicted states            predicted mean and root
-"smooth"    backward   result of "filter", five of the model's,     r and N of Durbin and Koopman
+"predict"   forward    the same; writes predicted states            the same
+"smooth"    backward   result of "predict", five of the model's,    r and N of Durbin and Koopman
                        marks
 "sums"      backward   the same; writes r and N before each step    the same
 ==========  =========  ===========================================  ==============================
 
-In square-root form covariances and J are given by roots, S·S'. The pass "smooth" reads the result
-of "roots" and six operands of the model. Its states are u, W and the root S of the predicted state:
-see :mod:`.cpu.root_smoothing`.
+In square-root form covariances and J are given by roots, S·S', and "predict" writes roots. The pass
+"smooth" then reads six operands of the model. Its states are u, W and the root S of the predicted
+state: see :mod:`.cpu.root_smoothing`.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ class StateSpaceRecurrence(ElementChain):
     def in_parts(self, parts: Sequence[Part]) -> StateSpaceRecurrence:
         """Return the recurrence for callers that need parts of its result alone."""
         has_all = any(part.shape is None for part in parts)
-        return self if has_all or self.phase != "filter" else replace(self, is_split=True)
+        is_split = not has_all and self.phase in ("filter", "smooth")
+        return replace(self, is_split=True) if is_split else self
 
     def determine(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
@@ -123,6 +124,8 @@ class StateSpaceRecurrence(ElementChain):
             carry_in = self.first_carry_in((), shape)
         filtered = 1 + n + n * n
         sizes = {0: 1, filtered: n, filtered + n: n * n, 1: n, 1 + n: n * n}
+        if self.is_smoother:
+            sizes = {0: n, n: n * n}
         arrays = {
             start: backend.empty((*shape[:-1], size), self.result_dtype)
             for start, size in sizes.items()

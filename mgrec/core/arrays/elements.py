@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .array_types import cast, is_lazy
+from .chunk import as_contiguous
 
 Shape = tuple[int, ...]
 
@@ -102,8 +103,8 @@ class Part:
             else part_of_numbers(block, self.shape, self.start)
         )
         if self.sum_axis is not None:
-            # Of a copy: CuPy took 9 ms for a sum of 10^7 numbers with a stride, now 0.3 ms.
-            return part.copy().sum(axis=self.sum_axis, keepdims=True)
+            # CuPy took 9 ms for a sum of 10^7 numbers with a stride; now 0.3 ms.
+            return as_contiguous(part).sum(axis=self.sum_axis, keepdims=True)
         # A copy: a part would keep all numbers of the chunk in memory.
         return cast(part if is_split else part.copy(), self.dtype or part.dtype)
 

@@ -259,7 +259,10 @@ class AlongAxis(Recurrence):
 
     @abstractmethod
     def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
-        """Launch the summary of a chunk: numbers and arrays in host memory, no functions."""
+        """Launch the summary of a chunk: numbers and arrays in host memory, no functions.
+
+        What `determine` would compute again may be put into `inputs.kept`, if that is not None.
+        """
 
     @abstractmethod
     def propagate(

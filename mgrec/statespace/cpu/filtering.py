@@ -171,8 +171,9 @@ def _advance_mean(
         if width > 0:
             results[result] = -0.5 * (constant + square)
         if width > 1:
-            multiply_add(states, a, X, v, p, filtered)
             store(states, results, result + 1, a, P)
+        if width > 1 + n + n * n:
+            multiply_add(states, a, X, v, p, filtered)
             store(states, results, result + 1 + n + n * n, filtered, filtered_cov)
         # T·(a + X·v) would be a longer chain of dependent instructions.
         predict_mean(states, transition, t, state_intercept, c, a, after)
@@ -239,7 +240,7 @@ def _advance_row(
             is_steady = close_steps >= STEADY
         if width > 0:
             results[result] = -0.5 * (constant + square)
-        if width > 1:
+        if width > 1 + n + n * n:
             store(states, results, result + 1 + n + n * n, filtered, filtered_cov)
         if depends:
             multiply(states, transition, t, A, work)

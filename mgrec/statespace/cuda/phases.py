@@ -31,7 +31,7 @@ def determine(
 ) -> None:
     """Write the results of every step to `result` (outer, steps, inner, numbers).
 
-    The filter may also have a dict of its arrays in the order of the pass.
+    It may also be a dict of arrays in the order of the pass.
     """
     is_split = isinstance(result, dict)
     if not is_split and result.size == 0:
@@ -39,16 +39,18 @@ def determine(
     n, solver = recurrence.n, Solver(chunk.shape, 1)
     if recurrence.is_smoother:
         states, roots = np.split(carry_in, [n + n * n], axis=-1)
-        parts = [solver.empty(result.dtype, n), solver.empty(result.dtype, n * n)]
+        dtype = recurrence.result_dtype
+        parts = list(result.values()) if is_split else [solver.empty(dtype, k) for k in (n, n * n)]
         solved = smoother_pass(
-            n, recurrence.p, result.dtype, recurrence.phase == "sums", recurrence.square_root
+            n, recurrence.p, dtype, recurrence.phase == "sums", recurrence.square_root
         )
         operands = _of_smoother(recurrence, chunk, solver, None)
         maps = solver.maps_of(chunk, solved, operands, [None, None])
         operands = _of_smoother(recurrence, chunk, solver, roots)
         states = states.reshape(-1, n + n * n)
         solver.solve(solved, operands, parts, after=states, maps=maps)
-        _join(parts, result)
+        if not is_split:
+            _join(parts, result)
         return
     operands, solved = _of_filter(recurrence, chunk, solver, carry_in)
     maps = solver.maps_of(chunk, solved, operands, [None] * 6)
@@ -58,9 +60,11 @@ def determine(
     if is_split:
         solver.solve(solved, operands, list(result.values()), sums=True, maps=maps)
         return
-    llf_obs, *parts = [solver.empty(result.dtype, size) for size in (1, n, n * n, n, n * n)]
-    if recurrence.phase == "roots":
-        parts[:2] = None, None
+    llf_obs, *predicted = [solver.empty(result.dtype, size) for size in (1, n, n * n)]
+    filtered = [None, None]
+    if recurrence.phase == "filter":
+        filtered = [solver.empty(result.dtype, size) for size in (n, n * n)]
+    parts = [*filtered, *predicted]
     solver.solve(solved, operands, [llf_obs, *parts], sums=True, maps=maps)
     _join([part for part in (llf_obs, *parts[2:], *parts[:2]) if part is not None], result)
 
@@ -195,7 +199,7 @@ def _roots(recurrence: StateSpaceRecurrence, chunk: Chunk) -> list[Any]:
     predicted, *arrays, state_root = operands[: recurrence.smoothed]
     # The next root is that of a second step: the filter has the bits of the smoother.
     last = Chunk((*arrays, cupy.zeros((1, 1, 1, n)), state_root), (outer, 2, inner), chunk.dtype)
-    filter_recurrence = replace(recurrence, phase="roots", numbers=1 + n + n * n)
+    filter_recurrence = replace(recurrence, phase="predict", numbers=1 + n + n * n)
     states = cupy.broadcast_to(predicted[:, 0, :, 1:], (outer, inner, n + n * n))
     result = cupy.empty((outer, 2, inner, filter_recurrence.numbers), np.float64)
     determine(filter_recurrence, last, states, result)

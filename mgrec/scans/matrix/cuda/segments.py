@@ -21,8 +21,9 @@ from ....engines.cuda.device import (
 from ....engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ....engines.cuda.tracing.cpp import print_definitions
 
-GROUP = 16
-"""Neighbouring maps that a thread composes."""
+GROUP = 4
+"""Neighbouring maps that a thread composes. Posteriors of 4 states, four chunks of 10^7 steps, took
+16.6 ms on an H100, with 16 maps 18.9, and with 2 maps and twice as many launches 16.4."""
 _SEGMENTS = 2**16
 """Threads that solve segments. The order of the arithmetic must not depend on the GPU."""
 _SHORTEST = 32
