@@ -224,8 +224,8 @@ def _prepare(
     size, ends = 2 * of_rows, []
     if not (has_maps or is_one):
         _add_maps(levels, words, levels.top)
-    for side, (direction, is_given) in enumerate(zip(DIRECTIONS, sides, strict=True)):
-        groups, of_groups = 1, side * of_rows if is_given else -1
+    for side, (direction, has_side) in enumerate(zip(DIRECTIONS, sides, strict=True)):
+        groups, of_groups = 1, side * of_rows if has_side else -1
         if direction in solved.directions and not is_one:
             if has_maps and direction == solved.enters:
                 levels.launch(words, "enter", rows, side * of_rows, size, block=32)
@@ -336,8 +336,9 @@ class Solver:
             memory = scratch(8 * (of_states + (0 if maps else of_maps)))
             for number, states in enumerate((before, after)):
                 if states is not None:
-                    given = cupy.asarray(np.ascontiguousarray(states)).reshape(-1)
-                    memory[8 * number * given.size :][: given.nbytes].view(np.float64)[...] = given
+                    copied = cupy.asarray(np.ascontiguousarray(states)).reshape(-1)
+                    place = memory[8 * number * copied.size :][: copied.nbytes]
+                    place.view(np.float64)[...] = copied
             of_maps_at = maps.memory.data.ptr if maps else memory.data.ptr + 8 * of_states
             launch([words, of_maps_at, memory.data.ptr])
         rows_shape = self.full_shape[: self.axis] + self.full_shape[self.axis + 1 :]
