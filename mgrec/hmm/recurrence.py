@@ -113,12 +113,14 @@ class PosteriorRecurrence(HmmRecurrence):
     ) -> list[np.ndarray]:
         """Return the weights before and after each chunk, from those before and after all."""
         (forward, backward), (before, after) = self.passes, np.split(carry_in, 2, axis=-1)
-        befores, afters = [before], [after]
+        forward_weights, backward_weights = [before], [after]
         for summary in summaries[:-1]:
-            befores.append(kernels.propagate(forward, summary, befores[-1]))
+            forward_weights.append(kernels.propagate(forward, summary, forward_weights[-1]))
         for summary in summaries[:0:-1]:
-            afters.append(kernels.propagate(backward, summary.backward, afters[-1]))
-        pairs = zip(befores, reversed(afters), strict=True)
+            backward_weights.append(
+                kernels.propagate(backward, summary.backward, backward_weights[-1])
+            )
+        pairs = zip(forward_weights, reversed(backward_weights), strict=True)
         return [np.concatenate(pair, axis=-1) for pair in pairs]
 
     def determine(
