@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,16 @@ from internals import record_solved
 from mgrec.engines.cuda.compilation import OPTIONS
 
 
+@pytest.fixture(scope="session")
+def compiler_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[type[HostCompiler]], Any]:
+    """Return the compiler of a class, whose programs and compiled header all modules share."""
+    return cache(lambda kind: kind(tmp_path_factory.mktemp("kernels")))
+
+
 @pytest.fixture(scope="module")
-def compiler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def compiler(request: pytest.FixtureRequest, compiler_of: Callable[[type], Any]) -> Any:
     """Stands in for ``compile_kernel``; a test module may name another class."""
-    return getattr(request.module, "COMPILER", HostCompiler)(tmp_path_factory.mktemp("kernels"))
+    return compiler_of(getattr(request.module, "COMPILER", HostCompiler))
 
 
 @pytest.fixture

@@ -103,9 +103,10 @@ def test_a_decimated_response_has_the_bits_of_numpy(
 
 
 @pytest.fixture
-def in_one_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
+def in_one_pass(monkeypatch: pytest.MonkeyPatch, compiler_of: Any) -> Any:
     """Let rows of any length be filtered in one pass, by 4 blocks."""
-    compiler = BlockCompiler(tmp_path)
+    compiler = compiler_of(BlockCompiler)
+    compiler.launches.clear()
     run_on_host(monkeypatch, compiler, Device(90, 4, 227 * 1024))
     monkeypatch.setattr(one_pass, "LEAST_TILES", 1)
     yield compiler
