@@ -98,7 +98,7 @@ class HostCompiler:
     def _compile(self, *arguments: str) -> None:
         # Shared memory of an inline function would be one for all programs of this process.
         # Fibers jump from stack to stack, which _FORTIFY_SOURCE forbids.
-        options = "-std=c++17 -O1 -ffp-contract=off -fno-gnu-unique -U_FORTIFY_SOURCE -w -fPIC"
+        options = "-std=c++17 -O0 -ffp-contract=off -fno-gnu-unique -U_FORTIFY_SOURCE -w -fPIC"
         subprocess.run(["g++", *options.split(), *self.flags, *arguments], check=True)
 
     def translate(self, text: str) -> str:
