@@ -21,9 +21,11 @@ THREADS, LENGTH_BYTES, STAGES, DEPTH = 448, 144, 3, 1
 """Threads of a block that filter, bytes of the samples of each, tiles in shared memory, and those
 of them whose states are published ahead.
 
-On an H100, filters of order 4 run at 0.73 of the floor on float32, with 320 threads and 208 bytes
-at 0.61. Filters of order 2 ran, before other changes, at 0.82, with 256 threads and 208 bytes, 4
-and 2 tiles, at 0.67, and with 960 threads and 64 bytes, 2 tiles and 1, at 0.64.
+On an H100, filters of order 4 ran at 0.74 of the floor on float32, with 480 threads at 0.71, with
+384 threads and 176 bytes at 0.72, with 320 and 208 at 0.61, with responses of 12 samples at a time
+instead of all 36 at 0.71, and at 0.66 if tiles were found by divisions of 32 bits and copied
+without comparisons. Filters of order 2 ran, before other changes, at 0.82, with 256 threads and
+208 bytes, 4 and 2 tiles, at 0.67, and with 960 threads and 64 bytes, 2 tiles and 1, at 0.64.
 """
 RUN = 2
 """Tiles that a lane joins: a constant, so that results are the same on all devices. Their states
@@ -31,7 +33,7 @@ are in registers: filters of order 3 run at 0.83 of the floor with 2, at 0.81 wi
 with 8; those of order 6 at 0.49 with 2 and at 0.43 with 1."""
 MOST_STATES = 6
 """Most states of such a filter, whose constants take the 4 KB that a launch passes by value. On
-float32 and float64, filters of order 2 to 6 run at 0.90 and 0.95, 0.83 and 0.89, 0.73 and 0.78,
+float32 and float64, filters of order 2 to 6 run at 0.90 and 0.95, 0.83 and 0.89, 0.75 and 0.76,
 0.59 and 0.67, and 0.49 and 0.55 of the floor; in two walks at 0.54, 0.50, 0.47, 0.44 and 0.41.
 Those of order 8 gain nothing: 0.33 and 0.42, in two walks 0.34 and 0.37."""
 LEAST_TILES = 8 * MULTIPROCESSORS
