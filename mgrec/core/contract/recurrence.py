@@ -48,7 +48,7 @@ class ChunkInputs:
     Attributes
     ----------
     kept : dict, optional
-        What `precompute` keeps for `determine` on the same device, small beside the blocks; None
+        What `precompute` keeps for `determine` on the same device, smaller than the blocks; None
         if it need not. It is not sent to other processes.
     """
 

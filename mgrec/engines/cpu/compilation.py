@@ -98,13 +98,13 @@ def compile_kernel(kernel: Callable[..., Any], *key: str) -> Any:
             raise TypeError("kernels must be given arrays in native byte order, and numbers")
         token = _IS_KERNEL.set(True)
         try:
-            entry_point = compile_signature(signature)
+            address = compile_signature(signature)
         finally:
             _IS_KERNEL.reset(token)
         compiled = dispatcher.overloads[signature]
         for environment in compiled._find_referenced_environments():
             compiled.codegen.set_env(environment.env_name, environment)
-        return entry_point
+        return address
 
     dispatcher.compile = compile_for_kernel
 
