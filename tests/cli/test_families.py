@@ -201,7 +201,7 @@ def write_bad_inputs(folder):
         ("tridiagonal 1 4 1 2", ["array in a file"]),
         ("tridiagonal 1 4 1 t.npy --rhs-axis 1", ["--rhs-axis must be another axis"]),
         ("sat row.npy", ["two"]),
-        ("sat t.npy --axes 0 2", ["axis must be"]),
+        ("sat t.npy --axes 0 2", ["each of axes must be", "got 2"]),
         ("filter t.npy", ["--butter and --sos"]),
         ("filter t.npy --butter 2", ["--low, --high and --band"]),
         ("filter t.npy --butter 2 --low 0.7", ["--low", "below half of --rate"]),

@@ -174,6 +174,7 @@ def test_constants_of_a_function_are_persisted_once(client, arrays, values, monk
         first = plan().compute()
         monkeypatch.delattr(Client, "persist")
         np.testing.assert_array_equal(plan().compute(), first)
+    wait_until(lambda: _solved(client) == 0)
 
 
 def test_operands_that_lie_elsewhere_are_fetched(client, arrays, values):

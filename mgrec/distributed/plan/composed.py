@@ -110,6 +110,8 @@ class ComposedPlan:
         self._is_closed = True
         for plan in self._plans:
             plan.close()
+        # Tasks of the client's event loop have a copy of the context of a call, with its solves.
+        self._plans.clear()
 
 
 class _Solves:

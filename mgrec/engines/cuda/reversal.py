@@ -15,7 +15,7 @@ from .tracing.cpp import ctype
 
 _THREADS, _BLOCKS = 256, 16 * MULTIPROCESSORS
 _KERNEL = """
-struct alignas(16) Word {{ {unsigned} v[{length}]; }};
+struct alignas(16) Word {{ {unsigned} v[{length}][{parts}]; }};
 extern "C" __global__ void __launch_bounds__({threads}) reverse_kernel(
     const Word* from, Word* to, long long words, long long count) {{
   const long long stride = gridDim.x * (long long)blockDim.x;
@@ -24,7 +24,9 @@ extern "C" __global__ void __launch_bounds__({threads}) reverse_kernel(
     const Word earlier = from[row * words + words - 1 - (i - row * words)];
     Word word;
 #pragma unroll
-    for (int r = 0; r < {length}; ++r) word.v[r] = earlier.v[{length} - 1 - r];
+    for (int r = 0; r < {length}; ++r)
+#pragma unroll
+      for (int p = 0; p < {parts}; ++p) word.v[r][p] = earlier.v[{length} - 1 - r][p];
     to[i] = word;
   }}
 }}
@@ -35,7 +37,8 @@ def can_reverse(array: Any) -> bool:
     """Return whether the rows of a CuPy array are words of 16 bytes."""
     row_bytes = array.shape[-1] * array.itemsize if array.ndim else 0
     is_laid_out = array.flags.c_contiguous and array.data.ptr % 16 == 0
-    return bool(row_bytes and row_bytes % 16 == 0 and array.itemsize in (2, 4, 8) and is_laid_out)
+    has_words = row_bytes and row_bytes % 16 == 0 and array.itemsize in (2, 4, 8, 16)
+    return bool(has_words and is_laid_out)
 
 
 def reverse(array: Any, result: Any) -> None:
@@ -59,7 +62,10 @@ def prepare_reversal(
 def _prepare(itemsize: int, device: int) -> LaunchByAddress:
     number = np.dtype(np.int64)
     arguments = (Slot(0), Slot(1), Slot(2, (), number, None), Slot(3, (), number, None))
-    unsigned = ctype(np.dtype(f"u{itemsize}"))
-    text = _KERNEL.format(unsigned=unsigned, length=16 // itemsize, threads=_THREADS)
+    size = min(itemsize, 8)  # complex128 is two words of 8 bytes
+    text = _KERNEL.format(
+        unsigned=ctype(np.dtype(f"u{size}")), length=16 // itemsize, parts=itemsize // size,
+        threads=_THREADS,
+    )  # fmt: skip
     launch = Launch(text, "reverse_kernel", _BLOCKS, _THREADS, arguments)
     return LaunchByAddress(PreparedLaunches(launch))

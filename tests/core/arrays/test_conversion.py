@@ -79,7 +79,7 @@ REFUSED = {
     "shape of an array of a coefficient": (
         linear(s=mgrec.Coefficient(lambda i, x: x, np.ones(3))),
         ValueError,
-        r"must broadcast; got s: \[\(3,\)\], t: \(4,\)",
+        r"must broadcast; got array 0 of s: \(3,\), t: \(4,\)",
     ),
     "axis of a table": (linear(t=TABLE, axis=-3), ValueError, "axis must be from -2 to 1 .* -3"),
     "scalars": (linear(t=1.0), ValueError, "s and t must have at least one array among them"),

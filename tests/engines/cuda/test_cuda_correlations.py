@@ -81,20 +81,26 @@ def test_gradients_of_coefficients(b: int, a: int, kinds: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-3 if kind == "e" else 2e-5, atol=1e-4)
 
 
-def test_prepared_gradients() -> None:
+@pytest.mark.parametrize("dtype", ["f4", "c16"])
+def test_prepared_gradients(dtype: str) -> None:
     """Coefficients that come again have a prepared call, for other signals and some gradients."""
     prepared.cache_entry.cache_clear()
-    b, a, shape = np.array([0.5, 0.2]), np.array([2.0, -0.8, 0.3]), (2, 70)
-    arrays = [empty(shape, "f8") for _ in range(3)]
-    targets = [empty(n, "f8") for n in (2, 3, shape)]
+    b, a = np.array([0.5, 0.2]), np.array([2.0, -0.8, 0.3])
+    if dtype == "c16":
+        b, a = b + 0.1j, a - 0.3j
+    b, a, shape = b.astype(dtype), a.astype(dtype), (2, 72)
+    arrays = [empty(shape, dtype) for _ in range(3)]
+    targets = [empty(n, dtype) for n in (2, 3, shape)]
     addresses, results = ([x.data.ptr for x in some] for some in (arrays, targets))
     if any(address % 16 for address in (*addresses, results[-1])):
         pytest.skip("memory of NumPy is not aligned")
-    call = backend.BACKEND, shape, np.dtype("f8"), 0, addresses
+    call = backend.BACKEND, shape, np.dtype(dtype), 0, addresses
     random, is_solved = np.random.default_rng(7), []
     for of in ((1, 1, 1), (1, 1, 1), (0, 1, 0)):
         for array in (*arrays, *targets):
             array[...] = random.uniform(-1, 1, array.shape)
+            if dtype == "c16":
+                array.imag[...] = random.uniform(-1, 1, array.shape)
         grad, y, x = arrays
         expected = mgrec.adjoint.lfilter(grad, y, b, a, x)[:3]
         wanted = [r if is_wanted else 0 for r, is_wanted in zip(results, of, strict=True)]
