@@ -12,12 +12,12 @@ import numpy as np
 from ..core.arrays.chunk import reversed_copy
 from ..core.arrays.interop import library_of
 from ..core.arrays.narrow import computed_dtype
-from ..core.arrays.validation import as_any_array, as_axis
+from ..core.arrays.validation import as_any_array, as_axis, is_one_of
 from ..core.backends import Backend
 from ..solve.adjoint import (
     adjoint_function,
-    as_operand,
     as_result,
+    check_same_shape,
     conj,
     following_marks,
     inner,
@@ -33,7 +33,7 @@ from ..solve.functions import concatenate, flip, full_like, where
 from ..solve.prepared import CacheEntry, PreparedCall, cache_entry
 from ..solve.rules import Rule, numpy_dtype
 from . import causal
-from .arguments import as_sections, as_signal, as_transfer_function, signal_dtype
+from .arguments import as_sections, as_signal, as_states, as_transfer_function, signal_dtype
 from .coefficient_adjoint import (
     AdjointCoefficients,
     differentiate_coefficients,
@@ -42,7 +42,7 @@ from .coefficient_adjoint import (
 )
 from .kernels import kernels_of
 from .varying.adjoint import gradients_in_time
-from .varying.arguments import varies
+from .varying.arguments import FORMS, varies
 
 
 @adjoint_function
@@ -114,7 +114,7 @@ def lfilter(
     >>> grad_a
     array([-2.75, -2.  ])
     """
-    if varies(b, a) or form != "transposed":
+    if varies(b, a) or not (type(form) is str and form == "transposed"):
         if reset is not None:
             raise NotImplementedError("gradients of coefficients that vary with reset")
         return _in_time(grad, y, b, a, x, axis, zi, form, grad_zf, of)
@@ -123,7 +123,9 @@ def lfilter(
     names = selected(of, {"b": b, "a": a, "x": x, "zi": zi})
     axis, signal, states = as_axis(axis, x.shape), x, zi
     grad, y = as_result("y", grad, y)
-    zi, grad_zf = as_operand("zi", zi), as_operand("grad_zf", grad_zf)
+    if library_of(x) is None:
+        expected = (*x.shape[:axis], max(len(b), len(a)) - 1, *x.shape[axis + 1 :])
+        zi, grad_zf = _checked_states(y, x, expected, (axis,), zi, grad_zf)
     grad, y, x, zi = map(widened, (grad, y, x, zi))
     coefficients, marks = AdjointCoefficients(b, a), marks_of(reset, x, axis, False)
     solve = _Backward(coefficients, _reversed(grad, axis), axis, grad_zf, marks)
@@ -198,7 +200,10 @@ def _in_time(
 ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
     """Return the gradients of a filter whose coefficients vary."""
     if library_of(x) is None:
+        if not is_one_of(form, FORMS):
+            raise ValueError(f"form must be 'transposed' or 'direct'; got {form!r}")
         x, b, a = as_signal(x), as_any_array("b", b), as_any_array("a", a)
+        check_same_shape("y", y, "x", x)
     names = selected(of, {"b": b, "a": a, "x": x, "zi": zi})
     grad, y, *operands = map(widened, (grad, y, b, a, x, zi))
     gradients = gradients_in_time(grad, y, operands, as_axis(axis, x.shape), form, grad_zf, names)
@@ -267,7 +272,9 @@ def sosfilt(
     names, axis = selected(of, {"sos": sos, "x": x, "zi": zi}), as_axis(axis, x.shape)
     signal, before = x, zi
     grad, y = as_result("y", grad, y)
-    zi, grad_zf = as_operand("zi", zi), as_operand("grad_zf", grad_zf)
+    if library_of(x) is None:
+        expected = (len(sos), *x.shape[:axis], 2, *x.shape[axis + 1 :])
+        zi, grad_zf = _checked_states(y, x, expected, range(len(expected)), zi, grad_zf)
     grad, y, x, zi = map(widened, (grad, y, x, zi))
     if names <= {"x"} and grad_zf is None:
         marks = _reversed_marks(marks_of(reset, x, axis, False), axis)
@@ -295,6 +302,19 @@ def sosfilt(
     grad_sos = sum_to(concatenate(of_sections[::-1], 0), sos) if "sos" in names else None
     grad_zi = sum_to(concatenate(of_states[::-1], 0), before) if "zi" in names else None
     return grad_sos, sum_to(grad, signal) if "x" in names else None, grad_zi
+
+
+def _checked_states(
+    y: Any, x: Any, expected: tuple[Any, ...], fixed: Sequence[int], zi: Any, grad_zf: Any
+) -> tuple[Any, Any]:
+    """Return `zi` and `grad_zf`; raise unless they have the states' shape, and y that of x."""
+    check_same_shape("y", y, "x", x)
+    states = ("zi", zi), ("grad_zf", grad_zf)
+    before, after = (
+        None if array is None else as_states(array, x, expected, fixed, name)
+        for name, array in states
+    )
+    return before, after
 
 
 def _reversed(array: Any, axis: int) -> Any:

@@ -142,18 +142,22 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     return filter_problem(cascade, x, carry_in, axis, dtype, out)
 
 
-def as_states(zi: Any, x: Any, expected: tuple[Any, ...], fixed: Sequence[int]) -> Any:
+def as_states(
+    zi: Any, x: Any, expected: tuple[Any, ...], fixed: Sequence[int], name: str = "zi"
+) -> Any:
     """Return states of the shape `expected`; axes that are not `fixed` may have length 1."""
-    array = as_any_array("zi", zi)
-    check_dtype("zi", array, zi, "?", takes_bfloat16=True)
-    check_same_device([("x", x)], [("zi", array)])
+    array = as_any_array(name, zi)
+    check_dtype(name, array, zi, "?", takes_bfloat16=True)
+    check_same_device([("x", x)], [(name, array)])
     is_valid = array.ndim == len(expected) and all(
         length == size or size != size or (length == 1 and k not in fixed)
         for k, (length, size) in enumerate(zip(array.shape, expected, strict=True))
     )
     if not is_valid:
         # The first words are those of SciPy.
-        raise ValueError(f"Invalid zi shape: zi must have shape {expected}; got {array.shape}")
+        raise ValueError(
+            f"Invalid {name} shape: {name} must have shape {expected}; got {array.shape}"
+        )
     return array
 
 

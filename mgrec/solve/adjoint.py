@@ -66,10 +66,15 @@ def as_operand(name: str, value: Any) -> Any:
 def as_result(name: str, grad: Any, result: Any) -> tuple[Any, Any]:
     """Return the gradient of a result, and the result, as arrays; raise if their shapes differ."""
     grad, result = as_required("grad", grad), as_required(name, result)
-    shape, wanted = shape_of(grad), shape_of(result)
-    if not (broadcasts_to(shape, wanted) and broadcasts_to(wanted, shape)):
-        raise ValueError(f"grad must have the shape of {name}, {wanted}; got {shape}")
+    check_same_shape("grad", grad, name, result)
     return grad, result
+
+
+def check_same_shape(name: str, array: Any, other_name: str, other: Any) -> None:
+    """Raise ValueError unless two arrays have one shape."""
+    shape, wanted = shape_of(array), shape_of(other)
+    if not (broadcasts_to(shape, wanted) and broadcasts_to(wanted, shape)):
+        raise ValueError(f"{name} must have the shape of {other_name}, {wanted}; got {shape}")
 
 
 def widened(values: Any) -> Any:

@@ -266,7 +266,7 @@ def test_gradients_of_another_shape_are_refused():
         adjoint.linear_recurrence(np.ma.ones(4), np.ones(4), 0.5, np.ones(4))
 
 
-FOUR = np.ones(4)
+FOUR, POLE = np.ones(4), ([1.0], [1.0, -0.5])
 HEADS = [0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], np.zeros((4, 2))
 
 
@@ -294,6 +294,26 @@ HEADS = [0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], np.zeros((4, 2))
         (
             lambda: adjoint.solve_tridiagonal(FOUR, FOUR, 1.0, 4.0, 1.0, FOUR, rhs_axis=0),
             ValueError, "rhs_axis must be another axis than axis=0; got 0",
+        ),
+        (
+            lambda: adjoint.lfilter(FOUR, FOUR, *POLE, FOUR[:3]),
+            ValueError, r"y must have the shape of x, \(3,\); got \(4,\)",
+        ),
+        (
+            lambda: adjoint.lfilter(FOUR, FOUR, *POLE, FOUR, zi=FOUR),
+            ValueError, r"zi must have shape \(1,\); got \(4,\)",
+        ),
+        (
+            lambda: adjoint.lfilter(FOUR, FOUR, *POLE, FOUR, grad_zf=FOUR),
+            ValueError, r"grad_zf must have shape \(1,\); got \(4,\)",
+        ),
+        (
+            lambda: adjoint.lfilter(FOUR, FOUR, *POLE, FOUR, form="direct I"),
+            ValueError, "form must be 'transposed' or 'direct'; got 'direct I'",
+        ),
+        (
+            lambda: adjoint.sosfilt(FOUR, FOUR, [[1.0, 0, 0, 1, -0.5, 0]], FOUR, grad_zf=FOUR),
+            ValueError, r"grad_zf must have shape \(1, 2\); got \(4,\)",
         ),
         (lambda: adjoint.hmm_log_likelihood(None, *HEADS), TypeError, "grad must be of an"),
         (lambda: adjoint.hmm_log_likelihood(FOUR, *HEADS), ValueError, r"grad must broadcast to"),
