@@ -12,7 +12,7 @@ import numpy as np
 from ..core.arrays.chunk import reversed_copy
 from ..core.arrays.interop import library_of
 from ..core.arrays.narrow import computed_dtype
-from ..core.arrays.validation import as_any_array, as_axis, is_one_of
+from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import Backend
 from ..solve.adjoint import (
     adjoint_function,
@@ -42,7 +42,7 @@ from .coefficient_adjoint import (
 )
 from .kernels import kernels_of
 from .varying.adjoint import gradients_in_time
-from .varying.arguments import FORMS, varies
+from .varying.arguments import check_form, varies
 
 
 @adjoint_function
@@ -200,8 +200,7 @@ def _in_time(
 ) -> tuple[Any, Any, Any, Any]:  # fmt: skip
     """Return the gradients of a filter whose coefficients vary."""
     if library_of(x) is None:
-        if not is_one_of(form, FORMS):
-            raise ValueError(f"form must be 'transposed' or 'direct'; got {form!r}")
+        check_form(form)
         x, b, a = as_signal(x), as_any_array("b", b), as_any_array("a", a)
         check_same_shape("y", y, "x", x)
     names = selected(of, {"b": b, "a": a, "x": x, "zi": zi})

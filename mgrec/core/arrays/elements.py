@@ -103,7 +103,7 @@ class Part:
             else part_of_numbers(block, self.shape, self.start)
         )
         if self.sum_axis is not None:
-            # CuPy took 9 ms for a sum of 10^7 numbers with a stride; now 0.3 ms.
+            # CuPy sums 10^7 numbers with a stride in 9 ms, and contiguous ones in 0.3 ms.
             return as_contiguous(part).sum(axis=self.sum_axis, keepdims=True)
         # A copy: a part would keep all numbers of the chunk in memory.
         return cast(part if is_split else part.copy(), self.dtype or part.dtype)

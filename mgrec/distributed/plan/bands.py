@@ -2,9 +2,9 @@
 
 The kernels run at the same time. Each writes the last row of its bands, column by column, into
 memory of the next GPU, whose kernel waits for it. The hosts take no part in that, and no GPU waits
-for a whole tile. A kernel is launched after the one whose rows it waits for: a host that waits for
-its GPU may send no message that the launch of another kernel needs. Each worker stores both
-sequences.
+for a whole tile. A kernel is launched after the one whose rows it waits for. Otherwise a worker
+that waits for its GPU could hold back the message that starts the kernel for which the GPU waits.
+Each worker stores both sequences.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from .assignment import BandShard
 from .messages import Exchange, Program
 
 READY, LAUNCHED, BEST = "ready", "launched", "best"
-"""Names of messages: the memory of the next GPU, that its rows are on their way, the best cell."""
+"""Names of messages: the memory for rows of the GPU before, the launch of the kernel that writes
+them, and the best cell so far."""
 
 
 def assign_bands(

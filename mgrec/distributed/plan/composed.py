@@ -110,7 +110,7 @@ class ComposedPlan:
         self._is_closed = True
         for plan in self._plans:
             plan.close()
-        # Tasks of the client's event loop have a copy of the context of a call, with its solves.
+        # The list is also that of _Solves, which stays in the context of tasks of the event loop.
         self._plans.clear()
 
 

@@ -382,7 +382,8 @@ class Session:
         solve = Solve(number, name, plan, stored, Exchange(stored.addresses, post))
         # Another request may need other kernels, which take seconds to compile.
         step, wait = self.seconds.get(plan, (inf, inf)) if request is None else (inf, inf)
-        # A step may wait for a kernel that waits for another GPU, until the loop abandons it.
+        # A step of bands may wait for a kernel that waits for another GPU. The event loop must be
+        # free, to abandon the solve if that GPU's worker is lost.
         may_wait = isinstance(stored.shard, BandShard)
         solve.is_short = step < SHORT and self.plugin.owns_loop and not may_wait
         solve.waits_in_place = wait < BRIEF

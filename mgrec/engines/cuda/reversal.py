@@ -62,7 +62,7 @@ def prepare_reversal(
 def _prepare(itemsize: int, device: int) -> LaunchByAddress:
     number = np.dtype(np.int64)
     arguments = (Slot(0), Slot(1), Slot(2, (), number, None), Slot(3, (), number, None))
-    size = min(itemsize, 8)  # complex128 is two words of 8 bytes
+    size = min(itemsize, 8)  # A complex128 has two parts of 8 bytes.
     text = _KERNEL.format(
         unsigned=ctype(np.dtype(f"u{size}")), length=16 // itemsize, parts=itemsize // size,
         threads=_THREADS,

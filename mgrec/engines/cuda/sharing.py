@@ -50,7 +50,7 @@ def take(size: int, tags: int) -> SharedMemory:
     if memory is None:
         size = 1 << (size - 1).bit_length()
         address = runtime.malloc(size)
-        # Kernels of this device may wait for other GPUs.
+        # On a stream of its own: kernels of other streams may wait for other GPUs.
         stream = Stream(non_blocking=True)
         runtime.memsetAsync(address, 0, size, stream.ptr)
         stream.synchronize()

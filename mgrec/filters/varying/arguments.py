@@ -41,13 +41,18 @@ def varies(b: Any, a: Any) -> bool:
     )
 
 
+def check_form(form: Any) -> None:
+    """Raise ValueError unless a form is one of FORMS."""
+    if not is_one_of(form, FORMS):
+        raise ValueError(f"form must be 'transposed' or 'direct'; got {form!r}")
+
+
 def check_varying(
     b: Any, a: Any, x: Any, axis: Any, zi: Any, form: Any, reset: Any, out: Any,
     reverse: bool,
 ) -> Problem | Composed:  # fmt: skip
     """Return the problem of ``lfilter`` with coefficients that vary, validated."""
-    if not is_one_of(form, FORMS):
-        raise ValueError(f"form must be 'transposed' or 'direct'; got {form!r}")
+    check_form(form)
     x = as_signal(x)
     axis = as_axis(axis, x.shape)
     b, a = (_as_coefficients(name, c, x, axis) for name, c in (("b", b), ("a", a)))

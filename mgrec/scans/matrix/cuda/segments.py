@@ -356,10 +356,8 @@ class Solver:
 
         raise_if_capturing("a scan of matrices, or of hidden states,", SCRATCH_IS_SHARED)
         segments = self._segments(solved)
-        words, device = (
-            self.words(operands, arrays, segments, (True, True)),
-            cupy.cuda.runtime.getDevice(),
-        )
+        words = self.words(operands, arrays, segments, (True, True))
+        device = cupy.cuda.runtime.getDevice()
         launch, offsets = _prepare_maps(solved, len(words), self.rows, segments[0], device)
         memory = cupy.empty(offsets[-1], np.float64)
         if self.rows:
