@@ -46,6 +46,9 @@ class _LinkedCode(JITCodeLibrary):  # type: ignore[misc]
     # kernel's.
     codegen = SimpleNamespace(set_env=lambda name, environment: None)
 
+    def _optimize_final_module(self) -> None:
+        """Leave it to the kernels: LLVM inlines and optimizes the linked functions there."""
+
     def _finalize_final_module(self) -> None:
         self._finalized = True
 
