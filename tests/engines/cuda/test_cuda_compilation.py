@@ -418,13 +418,7 @@ def marked(name: str, architecture: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "architecture"),
-    # NVRTC takes minutes for these and architecture 100, as it does for "hidden states".
-    [
-        marked(*case)
-        for case in product(CALLS | MORE, DEVICES)
-        if not (case[0].startswith("square roots") and case[1] == 100)
-    ],
+    ("name", "architecture"), [marked(*case) for case in product(CALLS | MORE, DEVICES)]
 )
 def test_programs_compile(
     name: str, architecture: int, compile_text: Any, monkeypatch: pytest.MonkeyPatch
