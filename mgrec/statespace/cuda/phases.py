@@ -19,6 +19,8 @@ from .passes import filter_pass, prepare_ends, smoother_pass
 
 _FILTERED = 7
 """Number of matrices among the operands of the filter."""
+_LATER_ROOT = 6
+"""Index of the root after the chunk among the operands of the smoother."""
 
 
 def kernels(method: str) -> Kernels:
@@ -44,9 +46,11 @@ def determine(
         solved = smoother_pass(
             n, recurrence.p, dtype, recurrence.phase == "sums", recurrence.square_root
         )
-        operands = _of_smoother(recurrence, chunk, solver, None)
+        operands = _of_smoother(recurrence, chunk, solver)
         maps = solver.maps_of(chunk, solved, operands, [None, None])
-        operands = _of_smoother(recurrence, chunk, solver, roots)
+        if recurrence.square_root:
+            later_root = on_device(np.ascontiguousarray(roots))[:, None]
+            operands[_LATER_ROOT] = solver.laid_out(later_root)
         states = states.reshape(-1, n + n * n)
         solver.solve(solved, operands, parts, after=states, maps=maps)
         if not is_split:
@@ -73,7 +77,7 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Callable[[], A
     """Launch the summary of a chunk; the returned function waits for it."""
     n, solver, rows = recurrence.n, Solver(chunk.shape, 1), chunk.row_shape
     if recurrence.is_smoother:
-        operands = _of_smoother(recurrence, chunk, solver, None)
+        operands = _of_smoother(recurrence, chunk, solver)
         solved = smoother_pass(
             n, recurrence.p, np.dtype(np.float64), square_root=recurrence.square_root
         )
@@ -170,20 +174,16 @@ def _of_filter(
     return [*operands, *map(solver.laid_out, (*parts, marks))], solved
 
 
-def _of_smoother(
-    recurrence: StateSpaceRecurrence, chunk: Chunk, solver: Solver, roots: Any
-) -> list[Operand]:
+def _of_smoother(recurrence: StateSpaceRecurrence, chunk: Chunk, solver: Solver) -> list[Operand]:
     """Return the operands of the smoother; the last are the predicted means and covariances.
 
-    `roots` are those of the states after the chunk, in square-root form.
+    The root of the state after the chunk, in square-root form, is left out.
     """
     n, (filtered, *arrays) = recurrence.n, map(on_device, chunk.operands)
     count = recurrence.smoothed - 1
     marks = arrays[count] if len(arrays) > count else None
     state_root = arrays[5] if recurrence.square_root else None
-    is_known = recurrence.square_root and roots is not None
-    later_root = on_device(np.ascontiguousarray(roots))[:, None] if is_known else None
-    matrices = *arrays[:5], state_root, later_root
+    matrices = *arrays[:5], state_root, None
     predicted = filtered[..., 1 : 1 + n], filtered[..., 1 + n : 1 + n + n * n]
     return [solver.laid_out(array) for array in (*matrices, marks, *predicted)]
 
