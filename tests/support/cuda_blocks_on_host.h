@@ -2,11 +2,8 @@
 //
 // As in cuda_on_host.h fibers run in turns. Those of a warp wait equally often, so that shuffles meet;
 // those that wait at a named barrier all leave it in the turn after its last one has come.
+#include <pthread.h>
 #include <sched.h>
-
-#include <memory>
-#include <thread>
-#include <vector>
 #define SHARED_BY static thread_local
 #include "cuda_fibers_on_host.h"
 
@@ -78,10 +75,8 @@ inline void atomicMin(int* address, int value) {
 }
 
 static void run_block() {
-  const auto own = make_unique<Fiber[]>(blockDim.x);
-  const unique_ptr<char[]> memory(new char[size_t(blockDim.x) * STACK]);  // not written to
-  fibers = own.get();
-  stacks = memory.get();
+  fibers = static_cast<Fiber*>(calloc(blockDim.x, sizeof(Fiber)));
+  stacks = static_cast<char*>(malloc(size_t(blockDim.x) * STACK));  // not written to
   memset(named, 0, sizeof(named));
   memset(ended, 0, sizeof(ended));
   for (bool any = true; any; ++turn_of_block) {
@@ -93,26 +88,44 @@ static void run_block() {
     }
     sched_yield();
   }
+  free(stacks);
+  free(fibers);
+}
+
+struct Block {
+  int blocks, threads, index;
+  void** arguments;
+  void (*body)(void*);
+};
+static void* run_thread(void* block) {
+  const Block& own = *static_cast<Block*>(block);
+  gridDim.x = own.blocks;
+  blockDim.x = own.threads;
+  blockIdx.x = own.index;
+  body_arguments = own.arguments;
+  body = own.body;
+  run_block();
+  return nullptr;
+}
+static void run_blocks(int blocks, int threads, void** arguments, void (*body)(void*)) {
+  constexpr int AT_ONCE = 16;  // so many may wait for each other
+  pthread_t running[AT_ONCE];
+  Block all[AT_ONCE];
+  for (int first = 0; first < blocks; first += AT_ONCE) {
+    const int count = min(AT_ONCE, blocks - first);
+    for (int k = 0; k < count; ++k) {
+      all[k] = {blocks, threads, first + k, arguments, body};
+      if (pthread_create(&running[k], nullptr, run_thread, &all[k])) abort();
+    }
+    for (int k = 0; k < count; ++k) pthread_join(running[k], nullptr);
+  }
 }
 
 template <auto KERNEL, class... A>
 void launch_as(void (*)(A...), int blocks, int threads, void** arguments) {
-  constexpr int AT_ONCE = 16;  // so many may wait for each other
-  for (int first = 0; first < blocks; first += AT_ONCE) {
-    vector<thread> running;
-    for (int b = first; b < blocks && b < first + AT_ONCE; ++b)
-      running.emplace_back([=] {
-        gridDim.x = blocks;
-        blockDim.x = threads;
-        blockIdx.x = b;
-        body_arguments = arguments;
-        body = [](void* all) {
-          call(KERNEL, static_cast<void**>(all), index_sequence_for<A...>());
-        };
-        run_block();
-      });
-    for (thread& each : running) each.join();
-  }
+  run_blocks(blocks, threads, arguments, [](void* all) {
+    call(KERNEL, static_cast<void**>(all), index_sequence_for<A...>());
+  });
 }
 template <auto KERNEL> void launch(int blocks, int threads, void** arguments) {
   launch_as<KERNEL>(KERNEL, blocks, threads, arguments);
