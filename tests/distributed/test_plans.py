@@ -82,11 +82,11 @@ def test_plans_and_solves_have_the_bits_of_the_graph(arrays, name, monkeypatch):
     monkeypatch.setattr(internals, "gather_from_workers", gather)
     with CASES[name](mgrec.plan, *arrays) as plan:
         results = [CASES[name](mgrec.dask.solve, *arrays), *(plan() for _ in range(3))]
-    for result in results:
+    for result, found in zip(results, dask.compute(*results), strict=True):
         first = result[0] if isinstance(result, tuple) else result
         assert (first.chunks, first.dtype) == (arrays[1].chunks, arrays[1].dtype)
         assert len(first.dask) == CHUNKS
-        for got, own in zip(dask.compute(result)[0], wanted, strict=True):
+        for got, own in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(got, own)
 
 
