@@ -182,6 +182,16 @@ def test_every_length_of_sections(count, xp):
         assert_same(sosfilt(sections(count), xp.asarray(x), zi=zi), wanted, xp)
 
 
+@pytest.mark.parametrize("name", ["order 2", "order 12", "FIR"])
+def test_columns_and_integers_have_the_bits_of_rows(name):
+    """They are filtered by copies, tile by tile."""
+    x = (100 * draw((3, 40_003), float)).astype("i2")
+    rows = x.astype(float)
+    wanted = lfilter(*POLYNOMIALS[name], rows)
+    np.testing.assert_array_equal(lfilter(*POLYNOMIALS[name], x), wanted)
+    np.testing.assert_array_equal(lfilter(*POLYNOMIALS[name], rows.T.copy(), 0).T, wanted)
+
+
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_empty_arrays(shape, axis):

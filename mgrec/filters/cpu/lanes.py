@@ -38,11 +38,9 @@ def load_float64(width: int) -> Any:
 
 @intrinsic
 def store_rounded(_: Any, array: Any, index: Any, lanes: Any) -> Any:
-    """Set ``array[index:index + width] = lanes``, rounded to the dtype, unless `array` is None."""
+    """Set ``array[index:index + width] = lanes``, rounded to the dtype."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        if array == types.none:
-            return context.get_dummy_value()
         stored, value = Lanes(array.dtype, lanes.width), values[2]
         if stored.dtype.bitwidth < lanes.dtype.bitwidth:
             value = builder.fptrunc(value, context.get_value_type(stored))

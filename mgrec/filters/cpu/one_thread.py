@@ -14,10 +14,11 @@ from ...engines.cpu.compilation import writable
 from ..cascade import Cascade
 from ..recurrence import CascadeSummary, advance_states, is_safe
 from .lanes import WIDTH
-from .pipeline import pipeline_copied, pipeline_rows
-from .scipy_loops import scipy_columns, scipy_rows
+from .pipeline import pipeline_rows
+from .scipy_loops import MARKED_ROWS, scipy_columns, scipy_rows
 from .section import block_noise, block_table
-from .section_rows import BLOCKS, FORWARD, STEPS, compiled_order, section_copied, section_rows
+from .section_rows import BLOCKS, FORWARD, LEAD, STEPS, compiled_order, section_rows
+from .tiles import filter_in_tiles
 
 # Largest block_noise of a section that is computed in blocks. block_noise ignores that rounding of
 # the table shifts the poles: resonances near 0.05 of noise 1.7 to 1.9 had 3 to 13 times the errors
@@ -34,9 +35,9 @@ LARGEST = {
 }
 # Number of filters whose tables are cached, 1 to 5 KB each.
 _CACHED = 1024
-# Dtypes that the loop of one section casts to float64 as it copies samples: 10**7 samples of int16
-# took 20 to 35 ms by order, and 27 to 44 if cast first. Cascades gained a tenth, with other bits.
-_CAST_IN_LOOP = {"h", "f"}
+# Dtypes that one section casts to float64 tile by tile: 10**7 samples of int16 took 20 to 35 ms by
+# order, and 27 to 44 if cast first. Cascades gained a tenth, with other bits.
+_CAST_IN_TILES = {"h", "f"}
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,10 @@ def _non_finite(states: np.ndarray) -> np.ndarray:
 
 
 def _input(cascade: Cascade, chunk: Chunk) -> np.ndarray:
-    """Return x in the dtype of the results, or as it is if a loop casts it."""
+    """Return x in the dtype of the results, or as it is if tiles are cast."""
     x: np.ndarray = chunk.operands[0]
     _, steps, inner = chunk.shape
-    is_cast = chunk.dtype == np.float64 and x.dtype.char in _CAST_IN_LOOP
+    is_cast = chunk.dtype == np.float64 and x.dtype.char in _CAST_IN_TILES
     if is_cast and len(cascade.sections) == 1 and steps >= LONG and inner == 1:
         return x
     return x.astype(chunk.dtype, copy=False)
@@ -153,8 +154,9 @@ def _in_float64(
 
 
 def _by_scipy_loop(
-    cascade: Cascade, x: Any, carry_in: Any, result: Any, redo: Any, dtype: Any, limit: Any = None
-) -> np.ndarray:
+    cascade: Cascade, x: Any, carry_in: Any, result: Any, redo: Any, dtype: Any,
+    limit: Any = MARKED_ROWS,
+) -> np.ndarray:  # fmt: skip
     """Filter the rows in the mask `redo` by SciPy's loop in `dtype`, and return the carry-out.
 
     If the bits `limit` are given, filter all rows, and mark those with larger outputs.
@@ -173,8 +175,6 @@ def _filter_real(
     cascade: Cascade, x: np.ndarray, carry_in: np.ndarray, result: Any, dtype: Any
 ) -> Outcome:
     """Filter real numbers by the fastest loop. Nothing is written if `result` is None."""
-    write = result is not None
-    target = result if write else np.empty((1, 1, 1), dtype)
     states = np.array(carry_in, np.float64, order="C")
     redo = np.zeros(states.shape[1:], bool)
     limit_bits, x = LARGEST[dtype.char], writable(x)
@@ -182,24 +182,34 @@ def _filter_real(
         kernel = scipy_columns if x.shape[2] >= WIDE else scipy_rows
         by_section = states.reshape(len(cascade.sections), cascade.order, *redo.shape)
         b, a = cascade.float64_coefficients
+        write = result is not None
+        target = result if write else np.empty((1, 1, 1), dtype)
         kernel(x, target, by_section, b, a, limit_bits, redo, write)
     elif len(cascade.sections) > 1:
-        states = _filter_sections(cascade, x, target, states, limit_bits, redo, write)
+        states = _filter_sections(cascade, x, result, states, dtype, redo)
     else:
-        _filter_section(cascade, x, target, states, limit_bits, redo, write)
+        _filter_section(cascade, x, result, states, dtype, redo)
     return Outcome(states, redo)
 
 
 def _filter_section(
-    cascade: Cascade, x: Any, target: Any, states: Any, limit_bits: Any, redo: Any, write: bool
+    cascade: Cascade, x: Any, result: Any, states: Any, dtype: Any, redo: Any
 ) -> None:
-    if x.dtype == target.dtype and _has_one_column(x) and (not write or _has_one_column(target)):
-        views = x[:, :, 0], target[:, :, 0] if write else None, states[:, :, 0]
-        section_along_rows(cascade, x.dtype.char, write)(*views, redo[:, 0])
-    else:
-        loop, order, b, a, table = _section_of(cascade)
-        kernel = section_copied(loop, order)
-        kernel(*_as_rows(x, target), states, b, a, table, limit_bits, redo, write)
+    write = result is not None
+    if _are_rows(x, result, dtype):
+        y = result[:, :, 0] if write else None
+        filter_rows = section_along_rows(cascade, dtype.char)
+        filter_rows(x[:, :, 0], y, states[:, :, 0], redo[:, 0])
+        return
+    loop, order, *arrays = _section_of(cascade)
+    kernel = section_rows(loop, order, True)
+    limit_bits = LARGEST[dtype.char]
+
+    def filter_tile(x: Any, y: Any, states: Any, redo: Any, start: int) -> None:
+        kernel(x, y, states, *arrays, limit_bits, redo, start, True)
+
+    # Blocks start at the same samples as along rows: the same bits along either axis.
+    filter_in_tiles(filter_tile, x, result, states, redo, max(cascade.order, WIDTH), LEAD)
 
 
 def is_one_section_along_rows(cascade: Cascade, chunk: Chunk) -> bool:
@@ -210,30 +220,26 @@ def is_one_section_along_rows(cascade: Cascade, chunk: Chunk) -> bool:
 
 
 @lru_cache(maxsize=_CACHED)
-def section_along_rows(cascade: Cascade, char: str, write: bool) -> Callable[..., None]:
+def section_along_rows(cascade: Cascade, char: str) -> Callable[..., None]:
     """Return ``(x, y, states, redo) -> None``, which filters contiguous rows by one section.
 
-    `char` is that of the dtype of x and y: "f" or "d". y is None unless `write`.
+    `char` is that of the dtype of x and y: "f" or "d". Nothing is written if y is None.
     """
     loop, order, *arrays = _section_of(cascade)
-    kernel = section_rows(loop, order, char == "d", write)
+    kernel, unused = section_rows(loop, order, char == "d"), np.empty((1, 1), char)
 
     def run(x: np.ndarray, y: np.ndarray | None, states: np.ndarray, redo: np.ndarray) -> None:
-        kernel(x, y, states, *arrays, LARGEST[char], redo)
+        write = y is not None
+        kernel(x, y if write else unused, states, *arrays, LARGEST[char], redo, 0, write)
 
     return run
 
 
-def _has_one_column(array: np.ndarray) -> bool:
-    """Return whether the rows of an array are contiguous."""
-    return array.shape[2] == 1 and array.flags.c_contiguous
-
-
-def _as_rows(x: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return contiguous rows as arrays (outer, steps), which are copied twice as fast."""
-    if _has_one_column(x) and _has_one_column(target):
-        return x[:, :, 0], target[:, :, 0]
-    return x, target
+def _are_rows(x: np.ndarray, result: np.ndarray | None, dtype: np.dtype[Any]) -> bool:
+    """Return whether all rows are contiguous and of one dtype."""
+    arrays = (x,) if result is None else (x, result)
+    is_row = (array.shape[2] == 1 and array.flags.c_contiguous for array in arrays)
+    return x.dtype == dtype and all(is_row)
 
 
 @lru_cache(maxsize=_CACHED)
@@ -256,21 +262,28 @@ def _section_of(cascade: Cascade) -> tuple[str, int, np.ndarray, np.ndarray, np.
 
 
 def _filter_sections(
-    cascade: Cascade, x: Any, target: Any, states: Any, limit_bits: Any, redo: Any, write: bool
+    cascade: Cascade, x: Any, result: Any, states: Any, dtype: Any, redo: Any
 ) -> np.ndarray:
     width, b, a, table = _lane_coefficients(cascade)
-    count, groups = len(cascade.sections), len(b)
+    groups, kernel, limit_bits = len(b), pipeline_rows(width), LARGEST[dtype.char]
     # Sections that pass on their input are added in front: the last section is in the last lane.
-    z = np.zeros((groups * width, 2, *redo.shape))
-    z[groups * width - count :] = states.reshape(count, 2, *redo.shape)
-    grouped = z.reshape(groups, width, 2, *redo.shape)
-    if groups == 1 and _has_one_column(x) and (not write or _has_one_column(target)):
-        views = x[:, :, 0], target[:, :, 0] if write else None
-        pipeline_rows(width, write)(*views, grouped, b, a, table, limit_bits, redo)
+    z = np.zeros((groups * width * 2, *redo.shape))
+    z[len(z) - len(states) :] = states
+
+    def filter_tile(x: Any, y: Any, states: Any, redo: Any, start: int) -> None:
+        grouped = states.reshape(groups, width, 2, len(redo))
+        for g in range(groups):
+            arrays = y if g else x, y, grouped[g]
+            kernel(*arrays, b[g], a[g], table[g], limit_bits, redo, True)
+
+    if groups == 1 and _are_rows(x, result, dtype):
+        write = result is not None
+        y = result[:, :, 0] if write else np.empty((1, 1), dtype)
+        arrays = x[:, :, 0], y, z[:, :, 0].reshape(width, 2, len(redo))
+        kernel(*arrays, b[0], a[0], table[0], limit_bits, redo[:, 0], write)
     else:
-        arrays = _as_rows(x, target)
-        pipeline_copied(width)(*arrays, grouped, b, a, table, limit_bits, redo, write)
-    return z[groups * width - count :].reshape(states.shape)
+        filter_in_tiles(filter_tile, x, result, z, redo)
+    return z[len(z) - len(states) :]
 
 
 @lru_cache(maxsize=_CACHED)

@@ -59,7 +59,7 @@ def _prepare_solver(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) 
     has_carry_in = carry_in is not None
     along_rows = None
     if is_one_section_along_rows(cascade, chunk):
-        along_rows = section_along_rows(cascade, dtype.char, True)
+        along_rows = section_along_rows(cascade, dtype.char)
 
     def solve(operands: Sequence[Any], results: Sequence[Any]) -> np.ndarray:
         before = operands[1].reshape(zeros.shape).astype(zeros.dtype) if has_carry_in else zeros

@@ -25,18 +25,19 @@ from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.simd.arithmetic import extract_lane, shift_back
 from ...engines.cpu.simd.lanes import fma, multiply, store
 from .lanes import load_float64
-from .scipy_loops import copy_states, largest_bits, scipy_pair, scipy_row
+from .scipy_loops import copy_states, largest_bits, scipy_pair
 
 LAG = 4
-# Number of samples copied together, for strided rows and cascades of several groups of lanes.
-BLOCK = 8192
 # Number of outputs checked together, while they are in the L1 cache.
 CHECKED = 1024
 
 
 @cache
-def _steps(width: int, write: bool) -> Any:
-    """Return the loop of the full pipeline, which returns the largest bits of its outputs."""
+def _steps(width: int) -> Any:
+    """Return the loop of the full pipeline, which returns the largest bits of its outputs.
+
+    Unless `write`, `target` has CHECKED outputs, which the following ones overwrite.
+    """
     load = load_float64(width)
 
     @numba.njit(**INNER)
@@ -46,7 +47,7 @@ def _steps(width: int, write: bool) -> Any:
         return y, fma(b1, x, v1), multiply(b2, x)
 
     @numba.njit(**INNER)
-    def run(source: Any, target: Any, spare: Any, table: Any, lanes: Any) -> Any:
+    def run(source: Any, target: Any, table: Any, lanes: Any, write: bool) -> Any:
         b0, b1 = load(table, 0), load(table, width)
         b2, a1 = load(table, 2 * width), load(table, 3 * width)
         taps = b0, b1, b2, a1, load(table, 4 * width)
@@ -56,7 +57,7 @@ def _steps(width: int, write: bool) -> Any:
         largest = np.int64(0)
         for left in range(0, source.size, CHECKED):
             inputs = source[left : left + CHECKED]
-            outputs = (target[left:] if write else spare)[: inputs.size]
+            outputs = target[left if write else 0 :][: inputs.size]
             for t in range(0, inputs.size, LAG):
                 y4, v0, v1 = step(shift_back(y4, np.float64(inputs[t])), y1, y2, v0, v1, taps)
                 outputs[t] = extract_lane(y4, 0)
@@ -104,19 +105,18 @@ def _empty_lanes(data: Any, z: Any, a: Any, lanes: Any) -> None:
 
 
 @cache
-def _pipeline(width: int, write: bool) -> Any:
-    """Return the kernel of `width` sections for rows of 2·LAG·(width − 1) samples or more.
+def _pipeline(width: int) -> Any:
+    """Return the loop of `width` sections over a row of 2·LAG·(width − 1) samples or more.
 
-    z is (width, 2). `source` and `target` may be the same row of float64. Unless `write`,
-    `target` is None and `spare` takes the outputs. The ends of a row, where the pipeline fills and
-    drains, are filtered section by section.
+    z is (width, 2). `source` and `target` may be the same row of float64. The ends of a row, where
+    the pipeline fills and drains, are filtered section by section.
     """
-    delay, run = LAG * (width - 1), _steps(width, write)
+    delay, run = LAG * (width - 1), _steps(width)
 
     @numba.njit(**INNER)
     def advance(
         source: Any, target: Any, z: Any, b: Any, a: Any, table: Any, ends: Any, lanes: Any,
-        spare: Any,
+        write: bool,
     ) -> Any:  # fmt: skip
         size = source.size
         remainder = (size - delay) % LAG
@@ -131,8 +131,8 @@ def _pipeline(width: int, write: bool) -> Any:
             for n in range(remainder):
                 target[n] = first[n]
         inputs = source[remainder + delay :]
-        outputs = target[remainder : size - delay] if write else None
-        largest = max(largest_bits(first[:remainder]), run(inputs, outputs, spare, table, lanes))
+        outputs = target[remainder : size - delay] if write else target
+        largest = max(largest_bits(first[:remainder]), run(inputs, outputs, table, lanes, write))
         _empty_lanes(last, z, a, lanes)
         for s in range(1, width):
             part = last[delay - LAG * s :]
@@ -146,67 +146,24 @@ def _pipeline(width: int, write: bool) -> Any:
 
 
 @cache
-def pipeline_rows(width: int, write: bool) -> Any:
+def pipeline_rows(width: int) -> Any:
     """Return the kernel for contiguous rows of 64 samples or more, and at most `width` sections.
 
-    y is None unless `write`.
+    y may be x. Unless `write`, y is any array of two axes of the same dtype.
     """
-    advance = _pipeline(width, write)
-
-    def filter_rows(
-        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any
-    ) -> None:
-        ends, lanes, z = np.empty(LAG * width), np.empty((LAG + 2, width)), np.empty((width, 2))
-        spare = np.empty(0 if write else CHECKED)
-        for row in range(x.shape[0]):
-            copy_states(states[0, :, :, row, 0], z)
-            target = y[row] if write else None
-            largest = advance(x[row], target, z, b[0], a[0], table[0], ends, lanes, spare)
-            redo[row, 0] = largest > limit_bits
-            copy_states(z, states[0, :, :, row, 0])
-
-    return compile_kernel(filter_rows, str(width), str(write))
-
-
-@cache
-def pipeline_copied(width: int) -> Any:
-    """Return the kernel for rows of any dtype and stride, by `width` sections at a time."""
-    advance, shortest = _pipeline(width, True), 2 * LAG * (width - 1)
+    advance = _pipeline(width)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any,
         write: bool,
     ) -> None:  # fmt: skip
-        groups = b.shape[0]
-        data, z = np.empty(BLOCK), np.empty((groups, width, 2))
-        ends, lanes = np.empty(LAG * width), np.empty((LAG + 2, width))
-        for o in range(x.shape[0]):
-            for i in range(redo.shape[1]):
-                size, largest = x.shape[1], np.int64(0)
-                inputs = x[o] if x.ndim == 2 else x[o, :, i]
-                for g in range(groups):
-                    copy_states(states[g, :, :, o, i], z[g])
-                for left in range(0, size, BLOCK):
-                    count = min(BLOCK, size - left)
-                    part, row = data[:count], inputs[left : left + count]
-                    for n in range(count):
-                        part[n] = row[n]
-                    part_largest = np.int64(0)
-                    for g in range(groups):
-                        if count < shortest:
-                            scipy_row(part, part, z[g], b[g], a[g])
-                            part_largest = largest_bits(part)
-                            continue
-                        part_largest = advance(
-                            part, part, z[g], b[g], a[g], table[g], ends, lanes, part
-                        )
-                    largest = max(largest, part_largest)
-                    if write:
-                        result = (y[o] if y.ndim == 2 else y[o, :, i])[left : left + count]
-                        for n in range(count):
-                            result[n] = part[n]
-                redo[o, i] = largest > limit_bits
-                for g in range(groups):
-                    copy_states(z[g], states[g, :, :, o, i])
+        ends, lanes, z = np.empty(LAG * width), np.empty((LAG + 2, width)), np.empty((width, 2))
+        spare = np.empty(CHECKED, y.dtype)
+        for row in range(x.shape[0]):
+            copy_states(states[:, :, row], z)
+            target = y[row] if write else spare
+            largest = advance(x[row], target, z, b, a, table, ends, lanes, write)
+            redo[row] = largest > limit_bits
+            copy_states(z, states[:, :, row])
 
     return compile_kernel(filter_rows, str(width))

@@ -91,6 +91,8 @@ def largest_bits(y: Any) -> Any:
 
 # Number of samples of a row filtered together, in the L1 cache.
 BLOCK = 1024
+# In place of a limit: filter marked rows.
+MARKED_ROWS = -1
 
 
 def _scipy_rows(
@@ -98,14 +100,14 @@ def _scipy_rows(
 ) -> None:
     """Filter rows in the dtype of `states`, and update them.
 
-    Mark the rows in `redo` whose outputs are above the limit. If `limit_bits` is None, only filter
-    the marked rows instead.
+    Mark the rows in `redo` whose outputs are above the limit. If `limit_bits` is MARKED_ROWS, only
+    filter the marked rows instead.
     """
-    size = x.shape[1]
+    size, is_marked_only = x.shape[1], limit_bits == MARKED_ROWS
     data, z = np.empty(min(size, BLOCK), states.dtype), np.empty(states.shape[:2], states.dtype)
     for o in range(x.shape[0]):
         for i in range(x.shape[2]):
-            if limit_bits is None and not redo[o, i]:
+            if is_marked_only and not redo[o, i]:
                 continue
             largest = np.int64(0)
             copy_states(states[:, :, o, i], z)
@@ -114,14 +116,13 @@ def _scipy_rows(
                 for n in range(part.size):
                     part[n] = row[n]
                 scipy_row(part, part, z, b, a)
-                if limit_bits is not None:
-                    largest = max(largest, largest_bits(part))
+                largest = max(largest, largest_bits(part))
                 if write:
                     result = y[o, left : left + BLOCK, i]
                     for n in range(part.size):
                         result[n] = part[n]
             copy_states(z, states[:, :, o, i])
-            if limit_bits is not None:
+            if not is_marked_only:
                 redo[o, i] = largest > limit_bits
 
 

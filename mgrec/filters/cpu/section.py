@@ -22,7 +22,7 @@ import numpy as np
 
 from ...engines.cpu.compilation import INNER
 from ...engines.cpu.simd.checks import no_extremes, none_above, update_extremes
-from ...engines.cpu.simd.lanes import fma, splat_64_bytes, store
+from ...engines.cpu.simd.lanes import fma, splat_64_bytes, store, stream
 from ..cascade import Section
 from .lanes import WIDTH, add_columns, add_last_lanes, load_columns, load_float64, store_rounded
 
@@ -80,11 +80,12 @@ def one_by_one(v: Any, y: Any, a: Any, first: int, end: int) -> None:
 
 
 @cache
-def in_blocks(order: int, is_wide: bool, put: Any) -> Any:
-    """Return the loop that computes eight outputs at a time; `put` writes them.
+def in_blocks(order: int, is_wide: bool) -> Any:
+    """Return the loop that computes eight outputs at a time.
 
     `recent` holds the last eight outputs before and after the loop. The loop returns the index of
-    the next sample, and whether all outputs are at most `limit` in absolute value.
+    the next sample, and whether all outputs are at most `limit` in absolute value. Unless `write`,
+    following outputs overwrite those in y. Outputs of float64 may be stored past the caches.
 
     Unless `is_wide`, the inputs are float32 and cast WIDENED at a time; `wide` starts with the
     eight inputs before `first`. Casting each input for each product took twice the time at order 1,
@@ -95,7 +96,7 @@ def in_blocks(order: int, is_wide: bool, put: Any) -> Any:
     @numba.njit(**INNER)
     def run(
         x: Any, y: Any, first_x: int, first_y: int, count: int, matrices: Any, before: Any,
-        sizes: Any,
+        sizes: Any, past_caches: bool,
     ) -> Any:  # fmt: skip
         response, inputs, outputs = matrices
         zero = splat_64_bytes(0.0)
@@ -103,14 +104,18 @@ def in_blocks(order: int, is_wide: bool, put: Any) -> Any:
             total = add_columns(zero, response, x, first_x + n)
             total = add_columns(total, inputs, x, first_x + n - order)
             before = add_last_lanes(total, outputs, before)
-            put(y, first_y + n, before)
+            if is_wide and past_caches:
+                stream(y, first_y + n, before)
+            else:
+                store_rounded(y, first_y + n, before)
             sizes = update_extremes(sizes, before)
         return before, sizes
 
     @numba.njit(**INNER)
     def advance(
-        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, limit: float
-    ) -> Any:
+        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, limit: float, write: bool,
+        past_caches: bool,
+    ) -> Any:  # fmt: skip
         matrices = (
             load_response(table, 0),
             load_past(table, WIDTH * WIDTH),
@@ -119,13 +124,14 @@ def in_blocks(order: int, is_wide: bool, put: Any) -> Any:
         before = load_eight(recent, 0)
         sizes = no_extremes(before)
         full = first + (x.size - first) // WIDTH * WIDTH
-        if is_wide:
-            before, sizes = run(x, y, first, first, full - first, matrices, before, sizes)
-        else:
-            for left in range(first, full, WIDENED):
-                count = min(WIDENED, full - left)
+        part = WIDENED if not is_wide else full - first if write else y.size
+        for left in range(first, full, max(part, 1)):
+            count, to = min(part, full - left), left if write else 0
+            if is_wide:
+                before, sizes = run(x, y, left, to, count, matrices, before, sizes, past_caches)
+            else:
                 copy_values(x[left : left + count], wide[WIDTH:])
-                before, sizes = run(wide, y, WIDTH, left, count, matrices, before, sizes)
+                before, sizes = run(wide, y, WIDTH, to, count, matrices, before, sizes, False)
                 store(wide, 0, load_eight(wide, count))
         store(recent, 0, before)
         return full, none_above(sizes, limit)
@@ -137,8 +143,8 @@ def in_blocks(order: int, is_wide: bool, put: Any) -> Any:
 def in_steps(order: int) -> Any:
     """Return the loop over single outputs, which returns the number of outputs that it computed.
 
-    Outputs are written to `y`, after the `past` outputs before them, and to `target` unless it is
-    None. The last outputs are in registers.
+    Outputs are written to `y`, after the `past` outputs before them, and to `target`. The last
+    outputs are in registers.
     """
     near = min(order, NEAR)
     outputs = [f"y{j}" for j in range(1, near + 1)]  # latest first
@@ -155,8 +161,7 @@ def in_steps(order: int) -> Any:
         outputs.insert(0, outputs.pop())  # The oldest output makes room for the new one.
         lines.append(f"        {outputs[0]} = v[n + {step}]{terms}")
         lines.append(f"        output[n + {step}] = {outputs[0]}")
-        lines.append("        if target is not None:")
-        lines.append(f"            target[n + {step}] = {outputs[0]}")
+        lines.append(f"        target[n + {step}] = {outputs[0]}")
     lines.append("    return full")
     scope = {"subtract_far": _subtract_far}
     exec("\n".join(lines), scope)

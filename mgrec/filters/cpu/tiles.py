@@ -1,0 +1,91 @@
+"""Tiles of float64 for rows of any dtype and stride, which kernels for contiguous rows filter.
+
+A tile has some samples of some rows. Kernels then compile once, instead of for each dtype and
+layout of arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ...engines.cpu.compilation import writable
+from .lanes import WIDTH
+
+# Number of samples in a tile: its inputs and outputs stay in the L2 cache.
+TILE = 1 << 15
+
+FilterTile = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int], None]
+"""``(x, y, states, redo, start) -> None`` filters the samples of a tile from `start` on.
+
+x and y are (rows, steps), `states` (states, rows), and `redo` (rows,). Samples before `start` have
+been filtered.
+"""
+
+
+def filter_in_tiles(
+    filter_tile: FilterTile, x: np.ndarray, y: np.ndarray | None, states: np.ndarray,
+    redo: np.ndarray, past: int = 0, lead: int = 0,
+) -> None:  # fmt: skip
+    """Filter rows (outer, steps, inner), and update their `states` and `redo`.
+
+    Tiles start with the last `past` samples of the previous tile of their rows. The first tile of a
+    row has past + lead more samples than others, whose number is a multiple of WIDTH. There are
+    few columns (inner). Nothing is written if y is None.
+    """
+    outer, steps, inner = x.shape
+    rows = max(TILE // max(inner * steps, 1), 1)
+    for top in range(0, outer, rows):
+        part = slice(top, top + rows)
+        target = None if y is None else y[part]
+        _filter_rows(filter_tile, x[part], target, states[:, part], redo[part], past, lead)
+
+
+def _filter_rows(
+    filter_tile: FilterTile, x: np.ndarray, y: np.ndarray | None, states: np.ndarray,
+    redo: np.ndarray, past: int, lead: int,
+) -> None:  # fmt: skip
+    rows, steps, inner = x.shape
+    by_row = np.array(states, order="C").reshape(len(states), rows * inner)
+    redo_tile = np.zeros(rows * inner, bool)
+    previous = np.empty((rows, inner, 0))
+    length = TILE // max(inner, 1) // WIDTH * WIDTH
+    for left, right in _bounds(steps, length, past + lead):
+        start = previous.shape[2]
+        inputs = _contiguous(x[:, left - start : right])
+        outputs = None if y is None else _contiguous_view(y[:, left - start : right])
+        is_written = outputs is not None
+        if outputs is None:
+            outputs = np.empty(inputs.shape)
+            outputs[..., :start] = previous
+        tile = [array.reshape(rows * inner, array.shape[2]) for array in (inputs, outputs)]
+        filter_tile(tile[0], tile[1], by_row, redo_tile, start)
+        redo |= redo_tile.reshape(redo.shape)
+        previous = outputs[..., outputs.shape[2] - past :]
+        if y is not None and not is_written:
+            # NumPy would copy the columns of a step together, for each step.
+            for i in range(inner):
+                y[:, left:right, i] = outputs[:, i, start:]
+    states[...] = by_row.reshape(states.shape)
+
+
+def _contiguous(array: np.ndarray) -> np.ndarray:
+    """Return (rows, steps, inner) as contiguous (rows, inner, steps) of float64, maybe a view."""
+    return writable(np.ascontiguousarray(array.swapaxes(1, 2), np.float64))
+
+
+def _contiguous_view(array: np.ndarray) -> np.ndarray | None:
+    """Return the same as `_contiguous` if no copy is needed, and None otherwise."""
+    across = array.swapaxes(1, 2)
+    return across if across.dtype == np.float64 and across.flags.c_contiguous else None
+
+
+def _bounds(steps: int, length: int, first: int) -> Iterator[tuple[int, int]]:
+    """Yield the samples of each tile; the last has half a length more, or less."""
+    left, right = 0, first + length
+    while steps - right > length // 2:
+        yield left, right
+        left, right = right, right + length
+    if steps > left:
+        yield left, steps
