@@ -143,6 +143,8 @@ def check_identity(xp, name, case, in_memory=None):
         if "sosfilt" in name and k == 0:
             direction[:, 3] = 0  # is 1 in every section
         arrays = list(case.arrays)
+        if name.startswith("varying"):  # Kernels compile for each argument that is complex.
+            arrays = [array if array is None else array + 0j for array in arrays]
         arrays[k] = argument + 1j * step * direction
         tangents = [result.imag / step for result in as_tuple(function(*arrays))]
         expected = sum(map(inner, gradients, tangents))

@@ -98,6 +98,9 @@ def test_complex_numbers(order, form):
             assert result.dtype == of_chunks.dtype == np.complex128
             np.testing.assert_allclose(result, exact, rtol=1e-12, atol=1e-13)
             np.testing.assert_allclose(of_chunks, exact, rtol=1e-12, atol=1e-13)
+    parts = b.real, a.real, x.real
+    mixed = lfilter(1j * b.real, *parts[1:], form=form)
+    np.testing.assert_allclose(mixed, 1j * lfilter(*parts, form=form), rtol=1e-12, atol=1e-13)
     narrow = [array.astype(np.complex64) for array in (b, a, x)]
     result = lfilter(*narrow, form=form)
     assert result.dtype == np.complex64

@@ -41,7 +41,8 @@ def _advance(
     rows, order = len(states), recurrence.order
     exponents, failed = np.zeros(states.shape[:2], np.int64), np.zeros(1, bool)
     states = states.view(recurrence.state_dtype)
-    operands = flat_operands(chunk.operands, _MARKS, order)
+    *operands, initial, initial_strides = flat_operands(chunk.operands, _MARKS, order)
+    operands += [initial.astype(states.dtype, copy=False), initial_strides]
     kernel = advance_columns(recurrence.counts, recurrence.form, states.dtype.kind == "c")
 
     def advance(start: int, stop: int) -> None:
