@@ -60,7 +60,7 @@ def put_state(states: Any, index: Any, state: Any) -> None:
 def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
     """Return the kernel ``(x, y, gaps, marks, carry_in, out, weights)``.
 
-    `gaps` and `marks` may be None, and `carry_in` empty.
+    `gaps` may be None, `marks` (1, 0, 1) if there are none, and `carry_in` empty.
     """
     loop = row_loop(statistic, is_adjusted)
 
@@ -118,7 +118,8 @@ def precompute_kernel(statistic: str, is_adjusted: bool) -> Any:
                 y_part = row_part(y, outer, start, steps, inner)
                 gaps_part = row_part(gaps, outer, start, steps, inner)
                 if mark >= 0:
-                    state = loop(x_part, y_part, gaps_part, None, None, ZERO_STATE, weights)
+                    no_marks = row_part(marks, outer, 0, 0, inner)
+                    state = loop(x_part, y_part, gaps_part, no_marks, None, ZERO_STATE, weights)
                     put_state(after, (outer, inner), state)
                 else:
                     first, others = reduce(x_part, y_part, gaps_part, weights)
@@ -182,8 +183,6 @@ def _reduction(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
 @numba.njit(**INNER)
 def last_mark(marks: Any) -> int:
     """Return the last marked step of a row, or -1."""
-    if marks is None:
-        return -1
     last: int = marks.size - 1
     while last >= 0 and not marks[last]:
         last -= 1

@@ -16,6 +16,7 @@ from .chunks import determine_kernel, precompute_kernel, propagate_kernel
 
 # Dtypes that kernels read without a cast.
 _READ = "fdhilqBHILQb"
+_NO_MARKS = np.empty((1, 0, 1), np.uint8)
 
 
 def kernels(method: str) -> Kernels:
@@ -73,13 +74,15 @@ def _propagate(algebra: tuple[Weights, EwmSummary], carry_in: np.ndarray) -> np.
 
 
 def _series(recurrence: EwmRecurrence, chunk: Chunk) -> tuple[Any, Any, Any, Any]:
-    """Return x, y, gaps and marks of a chunk; gaps and marks may be None."""
+    """Return x, y, gaps and marks of a chunk; gaps may be None, and marks empty.
+
+    Kernels would compile again for None in place of marks.
+    """
     arrays = dict(zip(recurrence.roles, chunk.operands, strict=True))
     x = _readable(arrays["x"])
     y = _readable(arrays["y"]) if "y" in arrays else x
-    gaps, marks = (
-        _full(arrays[name], chunk) if name in arrays else None for name in ("gaps", "marks")
-    )
+    gaps = _full(arrays["gaps"], chunk) if "gaps" in arrays else None
+    marks = _full(arrays["marks"], chunk) if "marks" in arrays else _NO_MARKS
     return x, y, gaps, marks
 
 

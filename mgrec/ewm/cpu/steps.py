@@ -26,8 +26,8 @@ ZERO_STATE = (0.0,) * STATES
 def row_loop(statistic: str, is_adjusted: bool) -> Any:
     """Return the compiled loop ``(x, y, gaps, marks, out, state, weights) -> state`` over one row.
 
-    `gaps`, `marks` and `out` may be None, and `y` is `x` for statistics of one series. `weights`
-    are :attr:`mgrec.ewm.recurrence.Weights.kernel_arguments`.
+    `gaps` and `out` may be None, `marks` may be empty, and `y` is `x` for statistics of one series.
+    `weights` are :attr:`mgrec.ewm.recurrence.Weights.kernel_arguments`.
     """
     if statistic == "sum":
         return numba.njit(**INNER)(_sum)
@@ -47,7 +47,7 @@ def _loop(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
     def loop(x: Any, y: Any, gaps: Any, marks: Any, out: Any, state: Any, weights: Any) -> Any:
         decay, alpha, ignores, is_complement, min_count, is_biased, _ = weights
         for i in range(x.size):
-            if marks is not None and marks[i]:
+            if marks.size > 0 and marks[i]:
                 state = ZERO_STATE
             factor = decay_at(gaps, i, decay)
             if is_present(x, y, i, is_pair):
@@ -68,7 +68,7 @@ def _sum(x: Any, y: Any, gaps: Any, marks: Any, out: Any, state: Any, weights: A
     decay, _, ignores, _, min_count, _, _ = weights
     count, _, _, total, _, _, _, _ = state
     for i in range(x.size):
-        if marks is not None and marks[i]:
+        if marks.size > 0 and marks[i]:
             count, total = 0.0, 0.0
         is_new = is_present(x, y, i, False)
         factor = decay_at(gaps, i, decay)
@@ -88,7 +88,7 @@ def _adjusted_mean(careful: Any) -> Callable[..., Any]:
         count, weight, _, mean, _, _, _, _ = state
         total, is_finite = mean * weight, True
         for i in range(x.size):
-            if marks is not None and marks[i]:
+            if marks.size > 0 and marks[i]:
                 is_finite = is_finite and abs(total) < np.inf
                 count, weight, total = 0.0, 0.0, 0.0
             factor = decay_at(gaps, i, decay)
@@ -120,7 +120,7 @@ def _recursive_mean(careful: Any) -> Callable[..., Any]:
         count, weight, _, mean, _, _, _, _ = state
         gap, is_whole = 0, False
         for i in range(x.size):
-            if marks is not None and marks[i]:
+            if marks.size > 0 and marks[i]:
                 count, weight, gap, is_whole = 0.0, 0.0, 0, False
             if is_present(x, y, i, False):
                 if is_whole and gap < table.size:
