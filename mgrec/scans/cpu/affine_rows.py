@@ -198,10 +198,10 @@ LONG, HEAD = 2 * BLOCK, 48
 def _along_row(advance_steps: Any) -> Any:
     @numba.njit(**INNER)
     def advance(s: Any, t: Any, result: Any, initial: Any, setting: Any, is_large: bool) -> bool:
-        w, first, past_caches, has_no_sign = initial, 0, False, True
+        w, first, past_caches, has_no_sign = initial, np.int64(0), False, True
         if result.size >= LONG:
             first = HEAD // result.itemsize
-            w, _, has_no_sign = run_plain(s, t, result, initial, 0, first, initial)
+            w, _, has_no_sign = run_plain(s, t, result, initial, np.int64(0), first, initial)
             past_caches = is_large and (result.ctypes.data + HEAD) % CACHE_LINE == 0
         _, is_low, is_positive = advance_steps(
             s, t, result, w, first, result.size, setting, past_caches
@@ -283,7 +283,9 @@ def determine_filled(lift: Any, compose: Any, apply: Any) -> Callable[..., None]
             first = target.size - left - size if reverse else left
             fill(parts_of(operand, first, first + size), s, t, size, reverse)
             if is_tiled:
-                w, is_low, _ = advance_arrays(s, t, y, w, 0, size, limits, False)
+                w, is_low, _ = advance_arrays(
+                    s, t, y, w, np.int64(0), size, limits, np.bool_(False)
+                )
                 if not is_low:
                     return False
             else:
@@ -301,7 +303,9 @@ def determine_filled(lift: Any, compose: Any, apply: Any) -> Callable[..., None]
     def determine(operands: Any, carry_in: Any, result: Any, limits: Any, reverse: bool) -> None:
         for row in range(result.shape[0]):
             operand, target = rows_of(operands, row), result[row]
-            if not advance(operand, target, carry_in[row], limits, reverse, True):
-                advance(operand, target, carry_in[row], limits, reverse, False)
+            # numba would compile `advance` for the types of the constants True and False.
+            for is_tiled in (True, False):
+                if advance(operand, target, carry_in[row], limits, reverse, is_tiled):
+                    break
 
     return determine

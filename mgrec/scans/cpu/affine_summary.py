@@ -15,7 +15,6 @@ from typing import Any
 import numba
 import numpy as np
 from numba import types
-from numba.extending import register_jitable
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.simd.checks import no_extremes, none_above, none_below, update_extremes
@@ -46,12 +45,12 @@ def magnitude(x: Any) -> Any:
     return lambda x: abs(x)
 
 
-@register_jitable
+@numba.njit(**INNER)
 def scaled_log2(x: Any) -> Any:
     return math.log2(x) if x > 0 else -math.inf
 
 
-@register_jitable
+@numba.njit(**INNER)
 def most_rebound(bounds: Any) -> Any:
     return _REBOUND_32 if bounds.itemsize == 4 else _REBOUND_64
 
@@ -237,6 +236,14 @@ COLUMNS = 4096
 
 
 @numba.njit(**INNER)
+def _carry_of_no_steps(summary: Any) -> Any:
+    # numba would also compile functions for the types of the constants 0 and FINE.
+    product, offset = summary[0], summary[2]
+    zero, fine = np.int64(0), np.int64(FINE)
+    return product.dtype.type(1), zero, offset.dtype.type(0), 0.0, 1.0, fine
+
+
+@numba.njit(**INNER)
 def _write(summary: Any, index: Any, carry: Any) -> None:
     product, exponent, offset, growth, flag = summary
     product[index], exponent[index], offset[index] = carry[:3]
@@ -246,7 +253,7 @@ def _write(summary: Any, index: Any, carry: Any) -> None:
 def _precompute_constant(operands: Any, summary: Any, bounds: Any) -> None:
     offset = summary[2]
     powers = np.empty(FOLD, offset.dtype)
-    start = (1.0, 0, offset.dtype.type(0), 0.0, 1.0, FINE)
+    start = _carry_of_no_steps(summary)
     for row in range(offset.shape[0]):
         s, t = rows_of(operands, row)
         fill_powers(s, powers)
@@ -257,7 +264,7 @@ def _precompute_arrays(operands: Any, summary: Any, bounds: Any) -> None:
     offset = summary[2]
     for row in range(offset.shape[0]):
         s, t = rows_of(operands, row)
-        carry = (1.0, 0, offset.dtype.type(0), 0.0, 1.0, FINE)
+        carry = _carry_of_no_steps(summary)
         for left in range(0, t.size, BLOCK):
             right = min(left + BLOCK, t.size)
             carry = summarise_block(s[left:right], t[left:right], carry, bounds)
@@ -273,11 +280,11 @@ def precompute_filled(lift: Any, compose: Any, apply: Any) -> Callable[..., None
     fill = fill_block(lift)
 
     def precompute(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
-        product, offset = summary[0], summary[2]
+        offset = summary[2]
         s, t = np.empty(BLOCK, offset.dtype), np.empty(BLOCK, offset.dtype)
         for row in range(offset.shape[0]):
             operand = rows_of(operands, row)
-            carry = (product.dtype.type(1), 0, offset.dtype.type(0), 0.0, 1.0, FINE)
+            carry = _carry_of_no_steps(summary)
             for left in range(0, steps, BLOCK):
                 size = min(BLOCK, steps - left)
                 first = steps - left - size if reverse else left
@@ -291,15 +298,14 @@ def precompute_filled(lift: Any, compose: Any, apply: Any) -> Callable[..., None
 def precompute_columns(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
     """Build the kernel for rows along the slow axis: all columns of a step side by side.
 
-    It only flags a column whose coefficients or offsets leave the safe range;
-    :func:`retrack_columns` summarises it step by step.
+    The summary must be that of no steps. The kernel only flags a column whose coefficients or
+    offsets leave the safe range; :func:`retrack_columns` summarises it step by step.
     """
 
     def precompute(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
         product, exponent, offset, growth, flag = summary
         largest, rebound, low, high = np.empty(COLUMNS), np.empty(COLUMNS), 1 / HIGH, HIGH
         most = most_rebound(bounds)
-        product[:], exponent[:], offset[:], growth[:], flag[:] = 1, 0, 0, 0, FINE
         for row in range(offset.shape[0]):
             for left in range(0, offset.shape[1], COLUMNS):
                 right = min(left + COLUMNS, offset.shape[1])
@@ -310,7 +316,8 @@ def precompute_columns(lift: Any, compose: Any, apply: Any) -> Callable[..., Non
                 )
                 g, f = growth[row, left:right], flag[row, left:right]
                 top, back = largest[: right - left], rebound[: right - left]
-                top[:], back[:] = 0, 1
+                for j in range(right - left):
+                    top[j], back[j] = 0.0, 1.0
                 for step in range(steps):
                     index = steps - 1 - step if reverse else step
                     for j in range(right - left):
@@ -332,13 +339,13 @@ def retrack_columns(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
     """Build the kernel that summarises the flagged columns step by step."""
 
     def retrack(operands: Any, steps: int, summary: Any, bounds: Any, reverse: bool) -> None:
-        product, _, offset, _, flag = summary
+        offset, flag = summary[2], summary[4]
         s, t = np.empty(BLOCK, offset.dtype), np.empty(BLOCK, offset.dtype)
         for row in range(offset.shape[0]):
             for j in range(offset.shape[1]):
                 if flag[row, j] == FINE:
                     continue
-                carry = (product.dtype.type(1), 0, offset.dtype.type(0), 0.0, 1.0, FINE)
+                carry = _carry_of_no_steps(summary)
                 for left in range(0, steps, BLOCK):
                     size = min(BLOCK, steps - left)
                     for i in range(size):

@@ -14,6 +14,7 @@ from ...core.algebra.transfer_map import affine as affine_map
 from ...core.arrays.chunk import Chunk
 from ...engines.cpu.compilation import writable
 from ..summaries import (
+    FINE,
     NAN,
     AffineSummary,
     Maps,
@@ -61,6 +62,8 @@ def _precompute_affine(chunk: Chunk) -> AffineSummary:
     arguments = (flat.operands, chunk.steps, summary, bounds, chunk.reverse)
     s = flat.operands[0]
     if has_columns:
+        for array, value in zip(summary, (1, 0, 0, 0, FINE), strict=True):
+            array.fill(value)
         kernel_of(affine_summary.precompute_columns, affine_map, flat.sources)(*arguments)
         if summary[4].any():
             kernel_of(affine_summary.retrack_columns, affine_map, flat.sources)(*arguments)

@@ -199,7 +199,9 @@ def _advance_row(
     n, p = len(states), len(entries)
     _, steps, inner = shape
     is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == strides[6, 1] == 0
-    is_steady, constant, close_steps, step = False, 0.0, 0, 0
+    # numba would also compile functions for the type of the constant 0.
+    zero: Any = np.int64(0)
+    is_steady, constant, close_steps, step = False, 0.0, zero, zero
     assign(states, kept, P)
     while step < steps:
         locate(strides, x, step, y, indices)

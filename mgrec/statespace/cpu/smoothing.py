@@ -197,7 +197,8 @@ def _advance_row(
     is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == 0
     # Whether E and Y, and then also N, are those of the step after.
     is_kept = is_steady = False
-    close_steps, step = 0, steps - 1
+    zero: Any = np.int64(0)
+    close_steps, step = zero, steps - 1
     while step >= 0:
         locate(strides, x, step, y, indices)
         state = forward + step * state_stride

@@ -171,7 +171,8 @@ def align_strips(
     codes, letters = np.zeros(size, query.dtype), np.zeros(lanes, query.dtype)
     peak_steps = np.zeros(lanes, np.int32)
     h_steps = np.empty(STEPS * size, edge.dtype)
-    best = parameters[FLOOR], -1, -1
+    # numba would also compile functions for the type of the constants -1, 0 or 1.
+    best = parameters[FLOOR], np.int64(-1), np.int64(-1)
     for start in range(0, query.size, size):
         count = min(size, query.size - start)
         _scatter(query, start, count, codes, 0, lanes)
@@ -265,8 +266,8 @@ def _align_pairs(
                 last = i
         if not is_tile:
             edge[0] = zero
-            _fill_border(edge, 1, edge_gaps, m, mode, parameters, zero)
-            _fill_border(left, 0, left_gaps, n, mode, parameters, zero)
+            _fill_border(edge, np.int64(1), edge_gaps, m, mode, parameters, zero)
+            _fill_border(left, np.int64(0), left_gaps, n, mode, parameters, zero)
         query = queries[first : first + n]
         best = align_strips(
             query, target, edge, edge_gaps, left, left_gaps, parameters, lookup, h, base, m,

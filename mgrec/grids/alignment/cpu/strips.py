@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numba
+import numpy as np
 
 from ....engines.cpu.compilation import INLINED
 from ....engines.cpu.simd.arithmetic import (
@@ -115,7 +116,7 @@ def next_column(
 @numba.njit(**INLINED)
 def capped(h: Any, caps: Any, lanes: int) -> Any:
     """Return the rows of a column, each at most as large as in an array."""
-    rows = load_rows(caps, 0, lanes, h[0])
+    rows = load_rows(caps, np.int64(0), lanes, h[0])
     return (
         smaller(h[0], rows[0]),
         smaller(h[1], rows[1]),
@@ -184,8 +185,9 @@ def run_steps(
     extend = splat_register(parameters[EXTEND])
     is_whole = count == ROWS * lanes
     column = load_register(letters, 0)
-    rows = load_rows(codes, 0, lanes, column)
-    h, e = load_rows(state, 0, lanes, floor), load_rows(state, ROWS * lanes, lanes, floor)
+    start = np.int64(0)  # numba would also compile functions for the type of the constant 0.
+    rows = load_rows(codes, start, lanes, column)
+    h, e = load_rows(state, start, lanes, floor), load_rows(state, ROWS * lanes, lanes, floor)
     corner, f = load_register(state, CORNER * lanes), load_register(state, LEAVING * lanes)
     peak, peak_row = load_register(state, PEAK * lanes), load_register(state, PEAK_ROW * lanes)
     for step in range(first, stop):
@@ -215,7 +217,7 @@ def run_steps(
         if has_table:
             store_rows(h_steps, (step - first) * ROWS * lanes, lanes, h)
     store(letters, 0, column)
-    store_rows(state, 0, lanes, h)
+    store_rows(state, start, lanes, h)
     store_rows(state, ROWS * lanes, lanes, e)
     store(state, CORNER * lanes, corner)
     store(state, LEAVING * lanes, f)

@@ -58,7 +58,8 @@ def _copy(grid: Any, strips: Any, start: int, stop: int, is_back: bool | None) -
         for lane in range(0, lanes, width):
             row = q * lanes + lane
             first, last = _block_steps(rows - row, columns, lane, width)
-            _copy_steps(grid, strips, q, lane, 0, first, is_back)
+            # numba would also compile the function for the type of the constant 0.
+            _copy_steps(grid, strips, q, lane, np.int64(0), first, is_back)
             for t in range(first, last, width):
                 point, place = row * columns + t - lane, (q * steps + t) * lanes + lane
                 if is_back is None:
