@@ -55,7 +55,16 @@ def functions_of(transfer_map: TransferMap, sources: Sources) -> Functions:
     Raise RuntimeError if a variable that the functions read has changed.
     """
     transfer_map.require_unchanged()
-    scope: dict[str, Any] = {"__name__": "mgrec", "lift": compile_step(transfer_map.lift)}
+    lift = compile_step(transfer_map.lift)
+    if any(function for function, _ in sources):
+        lift = _with_coefficients(lift, sources)
+    compose, apply = compile_step(transfer_map.compose), compile_step(transfer_map.apply)
+    return Functions(lift, compose, apply, _key(transfer_map, sources))
+
+
+def _with_coefficients(lift: Any, sources: Sources) -> Any:
+    """Return ``lift`` of the flat operands, which calls the functions of the coefficients."""
+    scope: dict[str, Any] = {"__name__": "mgrec", "lift": lift}
     arguments, start = [], 0
     for number, (function, count) in enumerate(sources):
         operands = ", ".join(f"x{start + k}" for k in range(count))
@@ -68,9 +77,7 @@ def functions_of(transfer_map: TransferMap, sources: Sources) -> Functions:
         start += count
     flat = ", ".join(f"x{k}" for k in range(start))
     exec(f"def fused({flat}): return lift({', '.join(arguments)})", scope)
-    compose, apply = compile_step(transfer_map.compose), compile_step(transfer_map.apply)
-    lift = numba.njit(**INNER)(scope["fused"])
-    return Functions(lift, compose, apply, _key(transfer_map, sources))
+    return numba.njit(**INNER)(scope["fused"])
 
 
 def _key(transfer_map: TransferMap, sources: Sources) -> tuple[str, ...]:
