@@ -21,6 +21,9 @@ import mgrec
 LENGTHS = [0, 1, 2, 63, 64, 65, 127, 128, 129, 1000]
 SHAPES = [((7,), 0), *(((5, 4), k) for k in range(2)), *(((3, 70, 4), k) for k in range(-3, 0))]
 
+# The others are solved by the kernels and graphs of these.
+DISTINCT = [case for case in CASES if case.name not in ("scan, affine", "scan, mobius")]
+
 EMPTY = [(0,), (0, 3), (3, 0), (2, 0, 3), (0, 2, 2), (2, 2, 0), (0, 2, 25), (2, 0, 25)]
 
 
@@ -47,7 +50,7 @@ def test_every_dtype(case, dtype, place):
 
 
 @pytest.mark.parametrize("place", PLACES)
-@each(CASES)
+@each(DISTINCT)
 def test_every_length(case, place):
     for length in LENGTHS:
         operands, initial = case.draw(seeded(case.name, length), (length,), 0, "float64")
@@ -80,7 +83,7 @@ def test_every_method(case, shape, axis, method):
 
 @pytest.mark.quick
 @pytest.mark.parametrize("place", PLACES)
-@each(CASES)
+@each(DISTINCT)
 def test_empty_arrays(case, place):
     for shape, axis in [(empty, k) for empty in EMPTY for k in range(len(empty))]:
         operands, initial = case.draw(seeded(case.name), shape, axis, "float64")
@@ -88,13 +91,13 @@ def test_empty_arrays(case, place):
             assert state.shape == shape
 
 
-CHUNKS = [(300,), (1,) * 8 + (292,), (0, 100, 0, 0, 200, 0), (130, 1, 169), (7,) * 42 + (6,)]
+CHUNKS = [(300,), (1,) * 8 + (292,), (0, 100, 0, 0, 200, 0), (130, 1, 169), (20,) * 15]
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize("memory", ["stream", "two-pass"])
 @pytest.mark.parametrize("chunks", CHUNKS, ids=lambda chunks: f"{len(chunks)} chunks")
-@each(CASES)
+@each(DISTINCT)
 def test_any_chunks(case, chunks, memory, monkeypatch):
     few_chunks_a_task(monkeypatch, 3)
     operands, initial = case.draw(seeded(case.name, chunks), (300,), 0, "float64")
@@ -110,7 +113,7 @@ def test_any_chunks(case, chunks, memory, monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(70_001,), (2, 40_000), (3000, 25), (17_000, 2, 2)])
-@each(CASES)
+@each(DISTINCT)
 @pytest.mark.usefixtures("eager_threads")
 def test_any_number_of_threads(case, shape, monkeypatch):
     axis = int(np.argmax(shape))
@@ -144,7 +147,7 @@ LAYOUTS = [strided, backwards, read_only, unaligned, swapped, np.asfortranarray]
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
-@each(CASES)
+@each(DISTINCT)
 def test_every_layout_gives_the_same_bits_and_is_not_written(case, layout, place):
     def laid_out(operand):
         return layout(operand) if np.ndim(operand) else operand
@@ -162,7 +165,7 @@ def test_every_layout_gives_the_same_bits_and_is_not_written(case, layout, place
         np.testing.assert_array_equal(a, b)
 
 
-@each(CASES)
+@each(DISTINCT)
 def test_results_are_new_arrays(case):
     operands, initial = case.draw(seeded(case.name), (80,), 0, "float64")
     for state in as_tuple(case.solve(*operands, initial=initial)):
@@ -170,7 +173,7 @@ def test_results_are_new_arrays(case):
         assert not any(np.shares_memory(state, array) for array in expanded(operands, 0))
 
 
-@each(CASES)
+@each(DISTINCT)
 def test_the_bound_can_fail(case):
     # One wrong operand at one step, or one step left out, is seen.
     operands, initial = case.draw(seeded(case.name), (200,), 0, "float64")

@@ -98,7 +98,7 @@ def test_nan_and_inf_stand_where_the_loop_has_them() -> None:
 @pytest.mark.parametrize(
     ("dtype", "columns", "picked"),
     [
-        ("i4", 4, "compensation"), ("f8", 4, "tiles"),
+        ("i8", 4, "compensation"), ("f8", 4, "tiles"),
         pytest.param("i4", 600, "tiles", marks=pytest.mark.extended),
     ],
 )  # fmt: skip
@@ -109,7 +109,7 @@ def test_the_hybrid_says_what_it_picks(
     mgrec.wavefront(numbers((3, columns), dtype), weights=(1, 2, 3))
     shape, name = (3, columns), np.dtype(dtype)
     assert caplog.messages == [f"wavefront: {picked}, shape {shape}, {name}"]
-    mgrec.wavefront(numbers(shape, dtype), weights=(1, 2, 3), strategy="tiles")
+    mgrec.wavefront(numbers(shape, dtype), weights=(1, 2, 3), strategy=picked)
     assert len(caplog.messages) == 1
 
 

@@ -35,10 +35,10 @@ def test_a_coefficient_of_400_operations():
 
 
 def test_pickled_coefficients_stay_equal():
-    s = mgrec.Coefficient(lambda i, x: x * 0.5, X)
+    s, t = mgrec.Coefficient(lambda i, x: x * 0.5, X[:9]), T[:9]
     again = cloudpickle.loads(cloudpickle.dumps(s))
     assert again.function == s.function
-    np.testing.assert_array_equal(mgrec.linear_recurrence(again, T), mgrec.linear_recurrence(s, T))
+    np.testing.assert_array_equal(mgrec.linear_recurrence(again, t), mgrec.linear_recurrence(s, t))
 
 
 def test_what_cannot_be_a_coefficient_is_refused():

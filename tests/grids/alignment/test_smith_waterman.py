@@ -191,7 +191,7 @@ def test_every_matrix_is_that_of_parasail(name):
 @given(data=st.data())
 def test_any_chunks_give_the_same(mode, alphabet, scores, data):
     pair = [data.draw(texts(alphabet, 60)).encode() for _ in range(2)]
-    scores = data.draw(scores)
+    scores = LETTERS if mode != "local" and alphabet == "ACGT" else data.draw(scores)
     arrays = [np.frombuffer(text, np.uint8) for text in pair]
     lazy = [da.from_array(array, chunks=(data.draw(chunkings(array.size)),)) for array in arrays]
     best = mgrec.smith_waterman(*lazy, mode=mode, **scores)
