@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.algebra.transfer_map import affine
 from ..core.arrays.array_types import to_host
-from ..core.arrays.chunk import Chunk, write_contiguous
+from ..core.arrays.chunk import Chunk, as_contiguous, write_contiguous
 
 Arrays = tuple[Any, ...]
 
@@ -72,9 +72,8 @@ def _propagate_infinite(
     is_infinite, first = ~np.isfinite(state), prefix.first
     if not is_infinite.any() or not later.size:
         return
-    # Arrays, for which the kernels of the chunk itself are compiled.
-    no_terms = np.zeros_like(later, order="C")
-    s = no_terms + (prefix.s if prefix.s.shape[1] == 1 else _split(prefix.s, first)[1])
+    s = prefix.s if prefix.s.shape[1] == 1 else as_contiguous(_split(prefix.s, first)[1])
+    no_terms = np.zeros((1, 1, 1), later.dtype)
     chunk = Chunk((s, no_terms), later.shape, later.dtype, first.reverse)
     values = np.empty_like(later, order="C")
     determine(affine, chunk, (state,), (values,))
