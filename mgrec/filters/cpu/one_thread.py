@@ -195,9 +195,8 @@ def _filter_real(
 def _filter_section(
     cascade: Cascade, x: Any, result: Any, states: Any, dtype: Any, redo: Any
 ) -> None:
-    write = result is not None
     if _are_rows(x, result, dtype):
-        y = result[:, :, 0] if write else None
+        y = None if result is None else result[:, :, 0]
         filter_rows = section_along_rows(cascade, dtype.char)
         filter_rows(x[:, :, 0], y, states[:, :, 0], redo[:, 0])
         return

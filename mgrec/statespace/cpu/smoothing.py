@@ -197,6 +197,7 @@ def _advance_row(
     is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == 0
     # Whether E and Y, and then also N, are those of the step after.
     is_kept = is_steady = False
+    # numba would also compile functions for the type of the constant 0.
     zero: Any = np.int64(0)
     close_steps, step = zero, steps - 1
     while step >= 0:
