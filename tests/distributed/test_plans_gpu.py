@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from clusters import cluster_of_gpus, on_gpu, to_host
 from distributed import Client, wait
-from faults import die, die_in
+from faults import die, die_in, wait_until_started
 
 import mgrec
 import mgrec.dask
@@ -44,12 +44,19 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def client():
+def client_of_all():
     patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
     with patient, cluster_of_gpus() as cluster, Client(cluster) as client:
         client.wait_for_workers(2, timeout=120)
         mgrec.dask.pin_operands(client)
         yield client
+
+
+@pytest.fixture
+def client(client_of_all):
+    """A client of two workers, once one that died in another test has started again."""
+    wait_until_started(client_of_all, 2)
+    return client_of_all
 
 
 @pytest.fixture
