@@ -9,9 +9,11 @@ from internals import run_command
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """Handle SIGINT, which a shell lets its background jobs and their children ignore."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Handle SIGINT and SIGHUP, which background jobs of a shell and those of nohup ignore."""
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    for number, handler in handlers.items():
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
