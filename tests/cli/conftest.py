@@ -9,11 +9,14 @@ from internals import run_command
 
 @pytest.fixture(autouse=True)
 def interruptible():
-    """Handle SIGINT and SIGHUP, which background jobs of a shell and those of nohup ignore."""
+    """Handle SIGINT, which background jobs of a shell ignore, and SIGHUP, which nohup ignores."""
     handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
-    for number, handler in handlers.items():
-        if signal.getsignal(number) == signal.SIG_IGN:
-            signal.signal(number, handler)
+    ignored = [number for number in handlers if signal.getsignal(number) == signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, handlers[number])
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session")
