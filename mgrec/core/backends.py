@@ -215,12 +215,15 @@ def _backend_of_type(array_type: Any) -> Backend | None:
 
 @cache
 def kernels_of(engine: str, family: str, method: str = "auto") -> Kernels:
-    """Return ``kernels(method)`` of the module ``phases`` in the family's folder of an engine.
+    """Return ``kernels(method)`` of a family's module of an engine, or of ``phases`` in its folder.
 
     `family` is a folder of this package, such as "scans" or "grids.table". On a CPU, the method
     "threads" divides a call among all threads; any other runs on the caller's thread.
     """
-    kernels: Kernels = import_module(f"{_PACKAGE}.{family}.{engine}.phases").kernels(method)
+    module = import_module(f"{_PACKAGE}.{family}.{engine}")
+    if hasattr(module, "__path__"):
+        module = import_module(".phases", module.__name__)
+    kernels: Kernels = module.kernels(method)
     return kernels
 
 

@@ -12,8 +12,8 @@ from ..solve.adjoint import adjoint_function, as_library_of, as_result, shifted,
 from ..solve.functions import full_like, where
 from ..solve.rules import Rule, numpy_dtype
 from . import statistics
-from .arguments import check
 from .by_recurrences import Recurrences
+from .statistics import check
 
 
 @adjoint_function

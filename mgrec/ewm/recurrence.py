@@ -20,7 +20,7 @@ PAIRS = ("cov", "corr")
 # Number of gaps for which kernels take the decay of a mean from a table.
 _GAPS = 64
 
-# A state has the scalars count, weight, divisor, x, y, xx, yy and xy: see the CPU's ``steps``.
+# A state has the scalars count, weight, divisor, x, y, xx, yy and xy: see ``cpu.py``.
 STATES = 8
 # The summary of a row without a reset has FIRST scalars for its first observation: the decay up to
 # it, or along the whole row if it has none; the number of observations; x and y of the first one;

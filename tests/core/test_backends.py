@@ -144,7 +144,7 @@ KERNELS = {
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register the backend; its modules are those that its folders would contain."""
+    """Register the backend with a module for each family."""
 
     def add(name: str, **content: Any) -> None:
         module: Any = ModuleType(name)
@@ -154,8 +154,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
     add("mgrec.engines.wrapped.backend", BACKEND=WrappedBackend())
     for family, kernels in KERNELS.items():
-        add(f"mgrec.{family}.wrapped")
-        add(f"mgrec.{family}.wrapped.phases", kernels=lambda method, kernels=kernels: kernels)
+        add(f"mgrec.{family}.wrapped", kernels=lambda method, kernels=kernels: kernels)
     monkeypatch.setitem(REGISTRY, "wrapped", ("wrapped", "__wrapped_array__"))
     CALLS.clear()
 

@@ -1,1 +1,0 @@
-"""Exponentially weighted statistics on the CPU, in one pass over the series."""
