@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from .pipeline import pipeline_rows
 from .scipy_loops import MARKED_ROWS, scipy_columns, scipy_rows
 from .section import block_noise, block_table
 from .section_rows import BLOCKS, FORWARD, LEAD, STEPS, compiled_order, section_rows
-from .tiles import filter_in_tiles
+from .tiles import TILE, FilterRows, filter_in_copies, filter_in_tiles
 
 # Largest block_noise of a section that is computed in blocks. block_noise ignores that rounding of
 # the table shifts the poles: resonances near 0.05 of noise 1.7 to 1.9 had 3 to 13 times the errors
@@ -115,7 +115,7 @@ def _after_zeros(cascade: Cascade, states: np.ndarray, steps: int) -> np.ndarray
 
 def _non_finite(states: np.ndarray) -> np.ndarray:
     """Return nan, inf and -inf as they are, and 0 for finite states."""
-    parts = _as_real(states)
+    parts = as_real(states)
     return np.where(np.isfinite(parts), 0, parts)
 
 
@@ -129,7 +129,7 @@ def _input(cascade: Cascade, chunk: Chunk) -> np.ndarray:
     return x.astype(chunk.dtype, copy=False)
 
 
-def _as_real(array: np.ndarray) -> np.ndarray:
+def as_real(array: np.ndarray) -> np.ndarray:
     """Return complex columns as twice as many real columns."""
     if array.dtype.kind != "c":
         return array
@@ -145,8 +145,8 @@ def _in_float64(
         redo, limit = np.zeros(x.shape[::2], bool), LARGEST[real.char]
         states = _by_scipy_loop(cascade, x, carry_in, result, redo, np.complex128, limit)
         return Outcome(states, redo)
-    target = None if result is None else _as_real(result)
-    outcome = _filter_real(cascade, _as_real(x), _as_real(carry_in), target, real)
+    target = None if result is None else as_real(result)
+    outcome = _filter_real(cascade, as_real(x), as_real(carry_in), target, real)
     if carry_in.dtype.kind != "c":
         return outcome
     redo = np.asarray(outcome.redo.reshape(*carry_in.shape[1:], 2).any(-1))
@@ -177,61 +177,26 @@ def _filter_real(
     """Filter real numbers by the fastest loop. Nothing is written if `result` is None."""
     states = np.array(carry_in, np.float64, order="C")
     redo = np.zeros(states.shape[1:], bool)
-    limit_bits, x = LARGEST[dtype.char], writable(x)
+    x = writable(x)
     if x.shape[2] >= WIDE or x.shape[1] < LONG:
         kernel = scipy_columns if x.shape[2] >= WIDE else scipy_rows
         by_section = states.reshape(len(cascade.sections), cascade.order, *redo.shape)
         b, a = cascade.float64_coefficients
         write = result is not None
         target = result if write else np.empty((1, 1, 1), dtype)
-        kernel(x, target, by_section, b, a, limit_bits, redo, write)
-    elif len(cascade.sections) > 1:
-        states = _filter_sections(cascade, x, result, states, dtype, redo)
+        kernel(x, target, by_section, b, a, LARGEST[dtype.char], redo, write)
+    elif _are_rows(x, result, dtype) and _is_one_pass(cascade):
+        _filter_contiguous(rows_filter(cascade, dtype.char, dtype.char), x, result, states, redo)
     else:
-        _filter_section(cascade, x, result, states, dtype, redo)
+        filter_tile = rows_filter(cascade, "d", dtype.char)
+        if x.size <= TILE:
+            filter_in_copies(filter_tile, x, result, states, redo)
+        else:
+            # Blocks of one section start at the same samples as along rows: the same bits along
+            # either axis.
+            past, lead = (0, 0) if len(cascade.sections) > 1 else (max(cascade.order, WIDTH), LEAD)
+            filter_in_tiles(filter_tile, x, result, states, redo, past, lead)
     return Outcome(states, redo)
-
-
-def _filter_section(
-    cascade: Cascade, x: Any, result: Any, states: Any, dtype: Any, redo: Any
-) -> None:
-    if _are_rows(x, result, dtype):
-        y = None if result is None else result[:, :, 0]
-        filter_rows = section_along_rows(cascade, dtype.char)
-        filter_rows(x[:, :, 0], y, states[:, :, 0], redo[:, 0])
-        return
-    loop, order, *arrays = _section_of(cascade)
-    kernel = section_rows(loop, order, True)
-    limit_bits = LARGEST[dtype.char]
-
-    def filter_tile(x: Any, y: Any, states: Any, redo: Any, start: int) -> None:
-        kernel(x, y, states, *arrays, limit_bits, redo, start, True)
-
-    # Blocks start at the same samples as along rows: the same bits along either axis.
-    filter_in_tiles(filter_tile, x, result, states, redo, max(cascade.order, WIDTH), LEAD)
-
-
-def is_one_section_along_rows(cascade: Cascade, chunk: Chunk) -> bool:
-    """Return whether :func:`section_along_rows` filters a chunk of contiguous rows."""
-    is_real = chunk.dtype.char in LARGEST and chunk.operands[0].dtype == chunk.dtype
-    is_long = chunk.steps >= LONG and chunk.shape[2] == 1
-    return is_real and is_long and len(cascade.sections) == 1 and not cascade.is_complex
-
-
-@lru_cache(maxsize=_CACHED)
-def section_along_rows(cascade: Cascade, char: str) -> Callable[..., None]:
-    """Return ``(x, y, states, redo) -> None``, which filters contiguous rows by one section.
-
-    `char` is that of the dtype of x and y: "f" or "d". Nothing is written if y is None.
-    """
-    loop, order, *arrays = _section_of(cascade)
-    kernel, unused = section_rows(loop, order, char == "d"), np.empty((1, 1), char)
-
-    def run(x: np.ndarray, y: np.ndarray | None, states: np.ndarray, redo: np.ndarray) -> None:
-        write = y is not None
-        kernel(x, y if write else unused, states, *arrays, LARGEST[char], redo, 0, write)
-
-    return run
 
 
 def _are_rows(x: np.ndarray, result: np.ndarray | None, dtype: np.dtype[Any]) -> bool:
@@ -239,6 +204,84 @@ def _are_rows(x: np.ndarray, result: np.ndarray | None, dtype: np.dtype[Any]) ->
     arrays = (x,) if result is None else (x, result)
     is_row = (array.shape[2] == 1 and array.flags.c_contiguous for array in arrays)
     return x.dtype == dtype and all(is_row)
+
+
+def _filter_contiguous(
+    filter_rows: FilterRows, x: np.ndarray, y: np.ndarray | None, states: np.ndarray,
+    redo: np.ndarray,
+) -> None:  # fmt: skip
+    target = None if y is None else y[:, :, 0]
+    filter_rows(x[:, :, 0], target, states[:, :, 0], redo[:, 0])
+
+
+def filter_of_similar(cascade: Cascade, chunk: Chunk) -> Callable[..., None] | None:
+    """Return ``(x, y, states, redo) -> None`` for contiguous chunks of the same shape and dtype.
+
+    Complex columns are passed as twice as many real columns. Return None if a chunk needs more than
+    one run of a kernel.
+    """
+    x, char, steps = chunk.operands[0], np.empty(0, chunk.dtype).real.dtype.char, chunk.steps
+    inner = chunk.shape[2] * (1 + (chunk.dtype.kind == "c"))
+    if cascade.is_complex or steps < LONG or inner >= WIDE:
+        return None
+    is_cast = x.dtype != chunk.dtype
+    if inner == 1 and not is_cast and _is_one_pass(cascade):
+        return partial(_filter_contiguous, rows_filter(cascade, char, char))
+    # Copies are float64: other dtypes may be cast to these at once.
+    if x.size * inner // chunk.shape[2] <= TILE and (not is_cast or chunk.dtype == np.float64):
+        return partial(filter_in_copies, rows_filter(cascade, "d", char))
+    return None
+
+
+def _is_one_pass(cascade: Cascade) -> bool:
+    """Return whether one kernel filters rows by all sections."""
+    return len(cascade.sections) == 1 or len(_lane_coefficients(cascade)[1]) == 1
+
+
+@lru_cache(maxsize=_CACHED)
+def rows_filter(cascade: Cascade, char: str, result_char: str) -> FilterRows:
+    """Return the filter of contiguous rows whose dtype has the character `char`: "f" or "d".
+
+    `result_char` is the character of the dtype of the results, which decides what overflows.
+    """
+    limit_bits, unused = LARGEST[result_char], np.empty((1, 1), char)
+    if len(cascade.sections) > 1:
+        return _rows_filter_of_sections(cascade, limit_bits, unused)
+    loop, table = choose_loop(cascade)
+    b, a = (part[0] for part in cascade.float64_coefficients)
+    kernel = section_rows(loop, compiled_order(loop, cascade.order), char == "d")
+
+    def filter_rows(
+        x: np.ndarray, y: np.ndarray | None, states: np.ndarray, redo: np.ndarray, start: int = 0
+    ) -> None:
+        write = y is not None
+        kernel(x, y if write else unused, states, b, a, table, limit_bits, redo, start, write)
+
+    return filter_rows
+
+
+def _rows_filter_of_sections(
+    cascade: Cascade, limit_bits: np.int64, unused: np.ndarray
+) -> FilterRows:
+    width, b, a, table = _lane_coefficients(cascade)
+    groups, kernel = len(b), pipeline_rows(width)
+
+    def filter_rows(
+        x: np.ndarray, y: np.ndarray | None, states: np.ndarray, redo: np.ndarray, start: int = 0
+    ) -> None:
+        # Sections that pass on their input are added in front: the last one is in the last lane.
+        z = np.zeros((groups * width * 2, len(redo)))
+        z[len(z) - len(states) :] = states
+        if y is None and groups > 1:
+            y = np.empty(x.shape)
+        write = y is not None
+        target = y if write else unused
+        for group, part in enumerate(z.reshape(groups, width, 2, len(redo))):
+            arrays = target if group else x, target, part
+            kernel(*arrays, b[group], a[group], table[group], limit_bits, redo, write)
+        states[...] = z[len(z) - len(states) :]
+
+    return filter_rows
 
 
 @lru_cache(maxsize=_CACHED)
@@ -250,39 +293,6 @@ def choose_loop(cascade: Cascade) -> tuple[str, np.ndarray]:
     if section.order <= WIDTH and block_noise(section) <= NOISE:
         return BLOCKS, block_table(section)
     return STEPS, np.zeros(0)
-
-
-@lru_cache(maxsize=_CACHED)
-def _section_of(cascade: Cascade) -> tuple[str, int, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the loop for one section, the order it is compiled for, b, a and its table."""
-    loop, table = choose_loop(cascade)
-    b, a = (part[0] for part in cascade.float64_coefficients)
-    return loop, compiled_order(loop, cascade.order), b, a, table
-
-
-def _filter_sections(
-    cascade: Cascade, x: Any, result: Any, states: Any, dtype: Any, redo: Any
-) -> np.ndarray:
-    width, b, a, table = _lane_coefficients(cascade)
-    groups, kernel, limit_bits = len(b), pipeline_rows(width), LARGEST[dtype.char]
-    # Sections that pass on their input are added in front: the last section is in the last lane.
-    z = np.zeros((groups * width * 2, *redo.shape))
-    z[len(z) - len(states) :] = states
-
-    def filter_tile(x: Any, y: Any, states: Any, redo: Any, start: int) -> None:
-        grouped = states.reshape(groups, width, 2, len(redo))
-        for g in range(groups):
-            arrays = y if g else x, y, grouped[g]
-            kernel(*arrays, b[g], a[g], table[g], limit_bits, redo, True)
-
-    if groups == 1 and _are_rows(x, result, dtype):
-        write = result is not None
-        y = result[:, :, 0] if write else np.empty((1, 1), dtype)
-        arrays = x[:, :, 0], y, z[:, :, 0].reshape(width, 2, len(redo))
-        kernel(*arrays, b[0], a[0], table[0], limit_bits, redo[:, 0], write)
-    else:
-        filter_in_tiles(filter_tile, x, result, z, redo)
-    return z[len(z) - len(states) :]
 
 
 @lru_cache(maxsize=_CACHED)

@@ -16,11 +16,11 @@ from ..kernels import FilterKernels
 from ..recurrence import CascadeSummary, FilterPrefix
 from .correlations import differentiate_coefficients
 from .one_thread import (
+    as_real,
     determine_filter,
-    is_one_section_along_rows,
+    filter_of_similar,
     precompute_filter,
     propagate_filter,
-    section_along_rows,
     zero_states,
 )
 
@@ -57,20 +57,19 @@ def _prepare_solver(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) 
     """
     shape, dtype, zeros = chunk.shape, chunk.dtype, zero_states(cascade, chunk)
     has_carry_in = carry_in is not None
-    along_rows = None
-    if is_one_section_along_rows(cascade, chunk):
-        along_rows = section_along_rows(cascade, dtype.char)
+    filter_similar = filter_of_similar(cascade, chunk)
 
     def solve(operands: Sequence[Any], results: Sequence[Any]) -> np.ndarray:
         before = operands[1].reshape(zeros.shape).astype(zeros.dtype) if has_carry_in else zeros
-        if along_rows is not None:
-            carry_out, redo = before.copy(), np.empty(shape[0], bool)
-            x, y = (array.reshape(shape[:2]) for array in (operands[0], results[0]))
-            along_rows(writable(x), y, carry_out[:, :, 0], redo)
+        x, y = operands[0].reshape(shape), results[0].reshape(shape)
+        if filter_similar is not None:
+            carry_out = before.copy()
+            states = as_real(carry_out)
+            redo = np.empty(states.shape[1:], bool)
+            filter_similar(writable(as_real(x)), as_real(y), states, redo)
             if not redo.any():
                 return carry_out
-        part = Chunk((operands[0].reshape(shape),), shape, dtype)
-        return determine_filter(cascade, part, before, results[0].reshape(shape)).carry_out
+        return determine_filter(cascade, Chunk((x,), shape, dtype), before, y).carry_out
 
     return solve
 

@@ -6,7 +6,8 @@ layout of arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 
@@ -14,18 +15,45 @@ from ...engines.cpu.compilation import writable
 from .lanes import WIDTH
 
 # Number of samples in a tile: its inputs and outputs stay in the L2 cache.
-TILE = 1 << 15
+TILE = 1 << 16
 
-FilterTile = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int], None]
-"""``(x, y, states, redo, start) -> None`` filters the samples of a tile from `start` on.
 
-x and y are (rows, steps), `states` (states, rows), and `redo` (rows,). Samples before `start` have
-been filtered.
-"""
+class FilterRows(Protocol):
+    """A filter of contiguous rows x (rows, steps), whose states (states, rows) it updates.
+
+    It writes the outputs to y, unless y is None, and marks in `redo` (rows,) the rows whose outputs
+    are too large. Samples before `start` have been filtered: x and y contain them.
+    """
+
+    def __call__(
+        self, x: np.ndarray, y: np.ndarray | None, states: np.ndarray, redo: np.ndarray,
+        start: int = ..., /,
+    ) -> None: ...  # fmt: skip
+
+
+def filter_in_copies(
+    filter_rows: FilterRows, x: np.ndarray, y: np.ndarray | None, states: np.ndarray,
+    redo: np.ndarray,
+) -> None:  # fmt: skip
+    """Filter few short columns (outer, steps, inner) as contiguous rows of float64.
+
+    `states` (states, outer, inner) and `redo` (outer, inner) are contiguous.
+    """
+    inputs = _contiguous(x)
+    outputs = None if y is None else np.empty(inputs.shape)
+    rows = redo.size, x.shape[1]
+    filter_rows(
+        inputs.reshape(rows),
+        None if outputs is None else outputs.reshape(rows),
+        states.reshape(len(states), redo.size),
+        redo.reshape(redo.size),
+    )
+    if y is not None and outputs is not None:
+        _write(outputs, y)
 
 
 def filter_in_tiles(
-    filter_tile: FilterTile, x: np.ndarray, y: np.ndarray | None, states: np.ndarray,
+    filter_rows: FilterRows, x: np.ndarray, y: np.ndarray | None, states: np.ndarray,
     redo: np.ndarray, past: int = 0, lead: int = 0,
 ) -> None:  # fmt: skip
     """Filter rows (outer, steps, inner), and update their `states` and `redo`.
@@ -39,11 +67,11 @@ def filter_in_tiles(
     for top in range(0, outer, rows):
         part = slice(top, top + rows)
         target = None if y is None else y[part]
-        _filter_rows(filter_tile, x[part], target, states[:, part], redo[part], past, lead)
+        _filter_rows(filter_rows, x[part], target, states[:, part], redo[part], past, lead)
 
 
 def _filter_rows(
-    filter_tile: FilterTile, x: np.ndarray, y: np.ndarray | None, states: np.ndarray,
+    filter_rows: FilterRows, x: np.ndarray, y: np.ndarray | None, states: np.ndarray,
     redo: np.ndarray, past: int, lead: int,
 ) -> None:  # fmt: skip
     rows, steps, inner = x.shape
@@ -60,19 +88,24 @@ def _filter_rows(
             outputs = np.empty(inputs.shape)
             outputs[..., :start] = previous
         tile = [array.reshape(rows * inner, array.shape[2]) for array in (inputs, outputs)]
-        filter_tile(tile[0], tile[1], by_row, redo_tile, start)
+        filter_rows(tile[0], tile[1], by_row, redo_tile, start)
         redo |= redo_tile.reshape(redo.shape)
         previous = outputs[..., outputs.shape[2] - past :]
         if y is not None and not is_written:
-            # NumPy would copy the columns of a step together, for each step.
-            for i in range(inner):
-                y[:, left:right, i] = outputs[:, i, start:]
+            _write(outputs[..., start:], y[:, left:right])
     states[...] = by_row.reshape(states.shape)
 
 
 def _contiguous(array: np.ndarray) -> np.ndarray:
     """Return (rows, steps, inner) as contiguous (rows, inner, steps) of float64, maybe a view."""
     return writable(np.ascontiguousarray(array.swapaxes(1, 2), np.float64))
+
+
+def _write(outputs: np.ndarray, y: np.ndarray) -> None:
+    """Write outputs (rows, inner, steps) to y (rows, steps, inner)."""
+    # NumPy would copy the columns of a step together, for each step.
+    for i in range(y.shape[2]):
+        y[:, :, i] = outputs[:, i]
 
 
 def _contiguous_view(array: np.ndarray) -> np.ndarray | None:
