@@ -183,13 +183,27 @@ def test_every_length_of_sections(count, xp):
 
 
 @pytest.mark.parametrize("name", ["order 2", "order 12", "FIR"])
-def test_columns_and_integers_have_the_bits_of_rows(name):
-    """They are filtered by copies, tile by tile."""
-    x = (100 * draw((3, 40_003), float)).astype("i2")
+@pytest.mark.parametrize("steps", [1_003, 140_003])
+def test_columns_and_integers_have_the_bits_of_rows(name, steps):
+    """They are filtered by copies, at once or tile by tile."""
+    x = (100 * draw((3, steps), float)).astype("i2")
     rows = x.astype(float)
+    rows[1, 70] = 1e300  # SciPy's loop decides what overflows
+    rows[2, 90] = np.inf
+    columns, integers = rows.T.copy(), x[:1]
     wanted = lfilter(*POLYNOMIALS[name], rows)
-    np.testing.assert_array_equal(lfilter(*POLYNOMIALS[name], x), wanted)
-    np.testing.assert_array_equal(lfilter(*POLYNOMIALS[name], rows.T.copy(), 0).T, wanted)
+    for _ in range(3):  # later calls are prepared
+        np.testing.assert_array_equal(lfilter(*POLYNOMIALS[name], columns, 0).T, wanted)
+        np.testing.assert_array_equal(lfilter(*POLYNOMIALS[name], integers), wanted[:1])
+
+
+@pytest.mark.parametrize("count", [4, 9])
+def test_repeated_calls_of_complex_columns(count):
+    x = draw((90, 2), complex)
+    zi = draw((count, 2, 2), complex, seed=8)
+    wanted = signal.sosfilt(sections(count), x, 0, zi=zi)
+    for _ in range(3):
+        assert_same(sosfilt(sections(count), x, 0, zi=zi), wanted)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
