@@ -433,7 +433,7 @@ class _Columns:
 
     def fill(self, pieces: Sequence[np.ndarray], target: np.ndarray, inner: slice) -> None:
         """Write results of columns, from all samples (steps, columns) that the chunk needs."""
-        from .cpu.columns import ColumnFilter
+        from .cpu.scipy_loops import ColumnFilter
 
         recipe, kept = self.recipe, range(self.length)[self.recipe.kept]
         first, count, step = inner.start, inner.stop - inner.start, self.overlapped.step

@@ -17,7 +17,7 @@ from mgrec.engines.cpu import sizes, threads
 from mgrec.engines.cpu.simd.arithmetic import FOUR_REGISTERS
 from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
 from mgrec.filters import recurrence as filters
-from mgrec.filters.cpu.section_rows import LEAD, section_rows
+from mgrec.filters.cpu.section import LEAD, section_rows
 from mgrec.grids.loops.cpu import phases as loops
 from mgrec.grids.recurrence import Wavefront
 from mgrec.grids.sor.cpu import phases as sweeps

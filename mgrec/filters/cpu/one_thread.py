@@ -16,8 +16,16 @@ from ..recurrence import CascadeSummary, advance_states, is_safe
 from .lanes import WIDTH
 from .pipeline import pipeline_rows
 from .scipy_loops import MARKED_ROWS, scipy_columns, scipy_rows
-from .section import block_noise, block_table
-from .section_rows import BLOCKS, FORWARD, LEAD, STEPS, compiled_order, section_rows
+from .section import (
+    BLOCKS,
+    FORWARD,
+    LEAD,
+    STEPS,
+    block_noise,
+    block_table,
+    compiled_order,
+    section_rows,
+)
 from .tiles import TILE, FilterRows, filter_in_copies, filter_in_tiles
 
 # Largest block_noise of a section that is computed in blocks. block_noise ignores that rounding of
