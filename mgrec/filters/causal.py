@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -248,7 +248,19 @@ def lfilter_zi(b: Any, a: Any) -> np.ndarray:
     >>> lfilter(b, a, np.ones(3), zi=lfilter_zi(b, a))[0]
     array([1., 1., 1.])
     """
-    b, a = _as_vector("b", b), _as_vector("a", a)
+    return _lfilter_zi(*_as_key(_as_vector("b", b)), *_as_key(_as_vector("a", a))).copy()
+
+
+def _as_key(array: np.ndarray) -> tuple[bytes, np.dtype[Any]]:
+    return array.tobytes(), array.dtype
+
+
+@lru_cache(maxsize=256)
+def _lfilter_zi(
+    bytes_of_b: bytes, dtype_of_b: np.dtype[Any], bytes_of_a: bytes, dtype_of_a: np.dtype[Any]
+) -> np.ndarray:
+    """Return ``lfilter_zi(b, a)``: filters of the same coefficients are called many times."""
+    b, a = np.frombuffer(bytes_of_b, dtype_of_b), np.frombuffer(bytes_of_a, dtype_of_a)
     nonzero = np.flatnonzero(a)
     if nonzero.size == 0:
         raise ValueError("There must be at least one nonzero `a` coefficient.")
@@ -300,6 +312,12 @@ def sosfilt_zi(sos: Any) -> np.ndarray:
     if sos.ndim != 2 or sos.shape[1] != 6:
         raise ValueError(f"sos must be shape (n_sections, 6); got {sos.shape}")
     sos = sos.astype(np.result_type(sos, np.float32)) if sos.dtype.kind in "iub" else sos
+    return _sosfilt_zi(*_as_key(sos)).copy()
+
+
+@lru_cache(maxsize=256)
+def _sosfilt_zi(bytes_of_sos: bytes, dtype: np.dtype[Any]) -> np.ndarray:
+    sos = np.frombuffer(bytes_of_sos, dtype).reshape(-1, 6)
     states, scale = np.empty((len(sos), 2), sos.dtype), 1.0
     for number, section in enumerate(sos):
         b, a = section[:3], section[3:]
