@@ -20,7 +20,7 @@ from numba.extending import overload
 from ..core.arrays.chunk import Chunk
 from ..core.contract.kernels import Kernels, at_once
 from ..engines.cpu.compilation import INLINED, INNER, compile_kernel, writable
-from ..engines.cpu.simd.lanes import fma
+from ..engines.cpu.lanes import fma
 from ..engines.cpu.threads import run_in_threads, split_range, threads_for
 from .recurrence import FIRST, PAIRS, PARTS, STATES, EwmRecurrence, EwmSummary, Weights
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arrays.array_types import computed_dtype
 from ..core.arrays.chunk import reversed_copy
 from ..core.arrays.interop import library_of
-from ..core.arrays.narrow import computed_dtype
 from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import Backend
 from ..solve.adjoint import (

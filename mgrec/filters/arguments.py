@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import check_same_device, to_host
+from ..core.arrays.array_types import (
+    check_same_device,
+    computed_dtype,
+    is_bfloat16,
+    is_narrow,
+    result_type,
+    to_host,
+)
 from ..core.arrays.chunk import move_axis
 from ..core.arrays.interop import to_native
-from ..core.arrays.narrow import computed_dtype, is_bfloat16, is_narrow, result_type
 from ..core.arrays.validation import as_any_array, as_axis, check_dtype
 from ..core.contract.problem import Problem
 from .cascade import Cascade

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core.algebra.exact import exact_product, exact_sum
-from ..core.arrays.array_types import cast
+from ..core.arrays.array_types import cast, computed_dtype
 from ..core.arrays.chunk import Chunk, as_result, canonical_shape, is_uncopied
-from ..core.arrays.narrow import computed_dtype
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape

@@ -13,8 +13,8 @@ from ..core.arrays.elements import broadcast_shape, merge_numbers
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import common_backend
-from ..core.contract.elements import varying_operand
 from ..core.contract.problem import Problem, check_memory
+from ..core.contract.scan import varying_operand
 from ..scans.matrix.arguments import (
     along_rows,
     as_vectors,

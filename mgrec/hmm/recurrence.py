@@ -24,9 +24,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core.arrays.elements import Part
-from ..core.contract.elements import ElementChain
 from ..core.contract.kernels import Backend, Kernels
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
+from ..core.contract.scan import ElementChain
 from .underflow import BEFORE_FIRST, LOG_TINY, LOW
 
 FIRST_STATES = {"forward": BEFORE_FIRST, "score": np.inf, "follow": -1.0, "draw": -1.0}

@@ -9,10 +9,9 @@ import numpy as np
 
 from ..core.algebra.coefficient import Coefficient
 from ..core.algebra.transfer_map import TransferMap, affine
-from ..core.arrays.array_types import is_lazy
+from ..core.arrays.array_types import is_lazy, is_narrow
 from ..core.arrays.chunk import canonical_shape, shape_of
 from ..core.arrays.interop import library_of
-from ..core.arrays.narrow import is_narrow
 from ..core.arrays.validation import as_axis, as_flag
 from ..core.backends import Backend, backend_of
 from ..solve.adjoint import (

@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 
 from ..core.algebra.coefficient import Coefficient
-from ..core.algebra.segmented_map import segmented
-from ..core.algebra.transfer_map import TransferMap, affine, signed_affine
-from ..core.arrays.array_types import cast, check_same_device, is_lazy
+from ..core.algebra.transfer_map import TransferMap, affine, segmented, signed_affine
+from ..core.arrays.array_types import (
+    cast,
+    check_same_device,
+    computed_dtype,
+    is_lazy,
+    is_narrow,
+    result_type,
+)
 from ..core.arrays.chunk import canonical_shape
-from ..core.arrays.narrow import computed_dtype, is_narrow, result_type
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import (
     arrays_of,

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.algebra.segmented_map import SegmentedMap
-from ..core.algebra.transfer_map import Map, TransferMap
+from ..core.algebra.transfer_map import Map, SegmentedMap, TransferMap
 from ..core.arrays.array_types import to_host
 from ..core.arrays.chunk import Chunk, CoefficientOperand
 from ..core.arrays.validation import as_integer, as_real

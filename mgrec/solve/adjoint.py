@@ -9,10 +9,15 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from ..core.arrays.array_types import cast, chunked_like, is_lazy, without_empty_chunks
+from ..core.arrays.array_types import (
+    cast,
+    chunked_like,
+    computed_dtype,
+    is_lazy,
+    without_empty_chunks,
+)
 from ..core.arrays.chunk import shape_of
 from ..core.arrays.interop import library_of, require_native, result_converter
-from ..core.arrays.narrow import computed_dtype
 from ..core.arrays.resets import as_reset, with_all_axes
 from ..core.arrays.validation import as_array, broadcasts_to
 from ..core.backends import backend_of

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.arrays.narrow import bfloat16
+from ..core.arrays.array_types import bfloat16
 
 _SIZE: list[Any] = [("struct_size", c_size_t), ("extension", c_void_p)]
 _METADATA, _EXECUTE, _INTERNAL = 1, 3, 13

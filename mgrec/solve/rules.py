@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core.algebra.coefficient import Coefficient
-from ..core.arrays.narrow import bfloat16, is_narrow, result_type
+from ..core.arrays.array_types import bfloat16, is_narrow, result_type
 
 _PACKAGE = __package__.partition(".")[0]
 _MODULES = (

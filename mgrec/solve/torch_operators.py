@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..core.arrays.array_types import has_bfloat16, is_bfloat16
 from ..core.arrays.interop import has_tangent, library_of, result_converter, to_native
-from ..core.arrays.narrow import has_bfloat16, is_bfloat16
 from ..core.arrays.validation import as_any_array
 from ..core.contract.kernels import CacheMiss
 from .prepared import CacheEntry, PreparedCall, cache_entry

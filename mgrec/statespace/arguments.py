@@ -12,8 +12,8 @@ from ..core.arrays.elements import broadcast_shape, merge_numbers, part_of_numbe
 from ..core.arrays.interop import without_labels
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis, as_flag
-from ..core.contract.elements import initial_states, varying_operand
 from ..core.contract.problem import Problem, check_memory
+from ..core.contract.scan import initial_states, varying_operand
 from ..scans.matrix.arguments import (
     along_rows,
     as_vectors,

@@ -26,9 +26,9 @@ import numpy as np
 
 from ..core.arrays.chunk import Chunk
 from ..core.arrays.elements import Part
-from ..core.contract.elements import ElementChain
 from ..core.contract.kernels import Backend
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
+from ..core.contract.scan import ElementChain
 from .roots import ROUNDING, triangular_root
 
 

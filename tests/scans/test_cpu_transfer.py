@@ -5,13 +5,12 @@ import pytest
 from numba.core import event
 
 import mgrec
-from mgrec.core.algebra.fingerprint import StepFunction
+from mgrec.core.algebra.fingerprint import MAX_VARIANTS, StepFunction
 from mgrec.core.algebra.transfer_map import affine
-from mgrec.core.algebra.variants import MAX_VARIANTS
 from mgrec.engines.cpu import compilation as numba_compilation
 from mgrec.engines.cpu.compilation import IN_MEMORY
 from mgrec.engines.cuda import compilation
-from mgrec.engines.cuda.tracing import functions as tracing
+from mgrec.engines.cuda import tracing as tracing
 from mgrec.scans.cpu.kernels import functions_of, kernel_of
 from mgrec.scans.cuda import sources
 

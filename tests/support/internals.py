@@ -13,9 +13,9 @@ from mgrec.core.contract.kernels import Part
 from mgrec.distributed.graph import build, chains, packed
 from mgrec.distributed.observability import phase_of
 from mgrec.distributed.plan.messages import Exchange
-from mgrec.engines.cpu import sizes, threads
-from mgrec.engines.cpu.simd.arithmetic import FOUR_REGISTERS
-from mgrec.engines.cpu.simd.lanes import MIN_STREAMED_BYTES
+from mgrec.engines.cpu import columns, threads
+from mgrec.engines.cpu.lanes import MIN_STREAMED_BYTES
+from mgrec.engines.cpu.simd import FOUR_REGISTERS
 from mgrec.filters import recurrence as filters
 from mgrec.filters.cpu.section import LEAD, section_rows
 from mgrec.grids.loops.cpu import phases as loops
@@ -61,7 +61,7 @@ def divide_among_threads(patch: pytest.MonkeyPatch, least: int, many: int | None
 
 def compile_for_sizes(patch: pytest.MonkeyPatch, least: int) -> None:
     """Compile kernels of small matrices for their sizes in calls of so many steps."""
-    patch.setattr(sizes, "MIN_STEPS_FOR_SIZES", least)
+    patch.setattr(columns, "MIN_STEPS_FOR_SIZES", least)
 
 
 def divide_into_segments(patch: pytest.MonkeyPatch, shortest: int) -> None:

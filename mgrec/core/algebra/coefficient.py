@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .fingerprint import StepFunction
-from .variants import warn_of_variants
+from .fingerprint import StepFunction, warn_of_variants
 
 
 class Coefficient:

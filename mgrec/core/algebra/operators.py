@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .fingerprint import StepFunction
-from .variants import warn_of_variants
+from .fingerprint import StepFunction, warn_of_variants
 
 _NAMES = ("+", "*", "max", "min")
 _TRIALS = 100

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import REGISTRY, backend_of
-from .narrow import bfloat16, has_bfloat16, is_bfloat16
+from .array_types import bfloat16, has_bfloat16, is_bfloat16
 
 FromNative = Callable[[Any], Any]
 """Function that converts a native array to an array of another library."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..algebra.variants import stacklevel_of_caller
+from ..algebra.fingerprint import stacklevel_of_caller
 from ..backends import CPU, backend_of
 from .array_types import is_lazy
 from .chunk import has_unknown_sizes

@@ -16,10 +16,9 @@ import numpy as np
 
 from ..algebra.coefficient import Coefficient
 from ..backends import CPU, backend_of, common_backend
-from .array_types import as_native, cast, is_lazy
+from .array_types import as_native, cast, is_bfloat16, is_lazy
 from .elements import broadcast_shape as common_shape
 from .interop import require_native
-from .narrow import is_bfloat16
 
 
 def as_integer(name: str, value: Any) -> int:

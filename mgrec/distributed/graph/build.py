@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from dask.base import tokenize
 
-from ...core.algebra.variants import stacklevel_of_caller
+from ...core.algebra.fingerprint import stacklevel_of_caller
 from ...core.arrays.elements import Part
 from ...core.contract.grid import Grid, Swept, Traceback
 from ...core.contract.problem import Problem

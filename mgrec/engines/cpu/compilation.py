@@ -27,8 +27,7 @@ from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.np.ufunc.dufunc import DUFunc
 
-from ...core.algebra.fingerprint import StepFunction
-from ...core.algebra.reads import library_name, read_values
+from ...core.algebra.fingerprint import StepFunction, library_name, read_values
 from ..code_on_disk import CodeFolder, log_not_stored
 
 OPTIONS = {"nogil": True, "error_model": "numpy"}

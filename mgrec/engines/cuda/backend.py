@@ -1,20 +1,22 @@
-"""The backend of CuPy arrays: memory of a GPU, and copies from and to it."""
+"""The backend of CuPy arrays: memory of a GPU, copies from and to it, and reversed copies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.arrays.array_types import is_lazy
-from ...core.arrays.narrow import is_narrow
+from ...core.arrays.array_types import is_lazy, is_narrow
 from ...core.arrays.validation import extents_overlap
 from ...core.backends import CPU, Backend, backend_of
-from .device import fetch, is_capturing, raise_if_capturing
+from .cpp import ctype
+from .device import MULTIPROCESSORS, fetch, is_capturing, raise_if_capturing
+from .launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 
 
 def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -130,8 +132,6 @@ class CudaBackend(Backend):
     def reversed_copy(self, array: Any, view: Any) -> Any:
         import cupy
 
-        from .reversal import can_reverse, reverse
-
         if not array.size or view.strides[-1] != -array.itemsize or not can_reverse(array):
             return super().reversed_copy(array, view)
         result = cupy.empty(array.shape, array.dtype)
@@ -244,3 +244,61 @@ def _extent(array: Any) -> tuple[int, int]:
         extent = (length - 1) * stride
         start, stop = start + min(0, extent), stop + max(0, extent)
     return start, stop + array.dtype.itemsize
+
+
+_THREADS, _BLOCKS = 256, 16 * MULTIPROCESSORS
+_REVERSAL = """
+struct alignas(16) Word {{ {unsigned} v[{length}][{parts}]; }};
+extern "C" __global__ void __launch_bounds__({threads}) reverse_kernel(
+    const Word* from, Word* to, long long words, long long count) {{
+  const long long stride = gridDim.x * (long long)blockDim.x;
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count; i += stride) {{
+    const long long row = i / words;
+    const Word earlier = from[row * words + words - 1 - (i - row * words)];
+    Word word;
+#pragma unroll
+    for (int r = 0; r < {length}; ++r)
+#pragma unroll
+      for (int p = 0; p < {parts}; ++p) word.v[r][p] = earlier.v[{length} - 1 - r][p];
+    to[i] = word;
+  }}
+}}
+"""
+
+
+def can_reverse(array: Any) -> bool:
+    """Return whether the rows of a CuPy array are words of 16 bytes."""
+    row_bytes = array.shape[-1] * array.itemsize if array.ndim else 0
+    is_laid_out = array.flags.c_contiguous and array.data.ptr % 16 == 0
+    has_words = row_bytes and row_bytes % 16 == 0 and array.itemsize in (2, 4, 8, 16)
+    return bool(has_words and is_laid_out)
+
+
+def reverse(array: Any, result: Any) -> None:
+    """Write the rows of an array in reverse. CuPy took 0.33 ms for 2^26 float32 on an H100."""
+    import cupy
+
+    launch = prepare_reversal(array.shape, array.dtype, cupy.cuda.runtime.getDevice())
+    launch(array.data.ptr, result.data.ptr)
+
+
+def prepare_reversal(
+    shape: tuple[int, ...], dtype: np.dtype[Any], device: int
+) -> Callable[[int, int], None]:
+    """Return ``reverse(source, target)`` for rows at these addresses, multiples of 16."""
+    launch = _prepare_reversal(dtype.itemsize, device)
+    words, count = (n * dtype.itemsize // 16 for n in (shape[-1], prod(shape)))
+    return lambda source, target: launch([source, target, words, count])
+
+
+@lru_cache(maxsize=64)
+def _prepare_reversal(itemsize: int, device: int) -> LaunchByAddress:
+    number = np.dtype(np.int64)
+    arguments = (Slot(0), Slot(1), Slot(2, (), number, None), Slot(3, (), number, None))
+    size = min(itemsize, 8)  # A complex128 has two parts of 8 bytes.
+    text = _REVERSAL.format(
+        unsigned=ctype(np.dtype(f"u{size}")), length=16 // itemsize, parts=itemsize // size,
+        threads=_THREADS,
+    )  # fmt: skip
+    launch = Launch(text, "reverse_kernel", _BLOCKS, _THREADS, arguments)
+    return LaunchByAddress(PreparedLaunches(launch))

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ...engines.cpu.simd.lanes import (
+from ...engines.cpu.lanes import (
     Lanes,
     call_llvm,
     in_every_lane,

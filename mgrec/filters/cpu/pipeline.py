@@ -22,8 +22,8 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
-from ...engines.cpu.simd.arithmetic import extract_lane, shift_back
-from ...engines.cpu.simd.lanes import fma, multiply, store
+from ...engines.cpu.lanes import fma, multiply, store
+from ...engines.cpu.simd import extract_lane, shift_back
 from .lanes import load_float64
 from .scipy_loops import copy_states, largest_bits, scipy_pair
 

@@ -24,8 +24,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
-from ...engines.cpu.simd.checks import no_extremes, none_above, update_extremes
-from ...engines.cpu.simd.lanes import (
+from ...engines.cpu.lanes import (
     CACHE_LINE,
     MIN_STREAMED_BYTES,
     fence,
@@ -34,6 +33,7 @@ from ...engines.cpu.simd.lanes import (
     store,
     stream,
 )
+from ...engines.cpu.simd import no_extremes, none_above, update_extremes
 from ..cascade import Section
 from .lanes import WIDTH, add_columns, add_last_lanes, load_columns, load_float64, store_rounded
 from .scipy_loops import largest_bits, scipy_section

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.arrays.chunk import as_contiguous, canonical_shape
+from ...engines.cuda.backend import prepare_reversal
 from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.cpp import ctype, print_definitions
 from ...engines.cuda.device import MULTIPROCESSORS
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
-from ...engines.cuda.reversal import prepare_reversal
-from ...engines.cuda.tracing.cpp import ctype, print_definitions
 from ...solve.prepared import PreparedCall
 from ..coefficient_adjoint import AdjointCoefficients, groups_of_one_dtype
 

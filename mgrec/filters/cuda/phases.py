@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import cast
+from ...core.arrays.array_types import cast, is_bfloat16
 from ...core.arrays.chunk import Chunk
-from ...core.arrays.narrow import is_bfloat16
 from ...core.contract.kernels import PreparedSolver
 from ...engines.cuda.device import (
     SCRATCH_IS_SHARED,

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from ...engines.cuda.compilation import kernel_text
-from ...engines.cuda.tracing.cpp import print_definitions
+from ...engines.cuda.cpp import print_definitions
 
 # From WIDE columns on, neighbouring lanes read neighbouring columns. Fewer columns are copied
 # through shared memory.

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.device import pack_words
 from ...engines.cuda.launches import Launch, run_launches
-from ...engines.cuda.tracing.cpp import print_definitions
 from .coefficients import on_device
 
 RESULTS, THREADS = 8, 128

@@ -19,8 +19,8 @@ from ...core.arrays.validation import (
     check_out,
     is_one_of,
 )
-from ...core.contract.elements import varying_operand
 from ...core.contract.problem import Composed, Problem
+from ...core.contract.scan import varying_operand
 from ...scans.matrix.arguments import along_rows, is_in_gpu_memory
 from ..arguments import as_signal, as_states, result_dtype
 from .cuda.passes import solve_on_gpu

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.contract.elements import ElementChain
 from ...core.contract.recurrence import Shape
+from ...core.contract.scan import ElementChain
 from ...scans.matrix.maps import MatrixMap
 
 

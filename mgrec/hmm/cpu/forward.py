@@ -10,7 +10,7 @@ A weight below TINY times the sum is replaced by its logarithm, which is negativ
 that could have lost such weights, or to which a tiny probability contributes, is computed in
 logarithms. Columns that have logarithms have a sum of 1.
 
-`states` is a sequence with one entry for each state: see :mod:`mgrec.engines.cpu.sizes`.
+`states` is a sequence with one entry for each state: see :mod:`mgrec.engines.cpu.columns`.
 """
 
 from __future__ import annotations

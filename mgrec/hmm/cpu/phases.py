@@ -9,9 +9,8 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
-from ...engines.cpu.columns import flat_operands, kernels_of_columns, summarise
+from ...engines.cpu.columns import as_lengths, flat_operands, kernels_of_columns, summarise
 from ...engines.cpu.compilation import writable
-from ...engines.cpu.sizes import as_lengths
 from ...engines.cpu.threads import call_in_parts, threads_for
 from ..recurrence import HmmRecurrence, HmmSummary, PosteriorRecurrence, propagate
 from .forward import advance_backward, advance_forward, centre_frames

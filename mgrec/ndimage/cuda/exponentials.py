@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.device import pack_words, scratch
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
-from ...engines.cuda.tracing.cpp import print_definitions
 from ..borders import (
     FIRST,
     FIRST_INNER,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.device import Device, pack_words
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
-from ...engines.cuda.tracing.cpp import print_definitions
 
 LEAST_ROW = 128
 """Steps of a contiguous line from which neighbouring threads average it; shorter lines are averaged

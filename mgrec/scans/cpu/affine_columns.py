@@ -15,8 +15,7 @@ import numpy as np
 from numba import types
 
 from ...engines.cpu.compilation import INNER, compile_kernel
-from ...engines.cpu.simd.arithmetic import plus
-from ...engines.cpu.simd.lanes import (
+from ...engines.cpu.lanes import (
     CACHE_LINE,
     MIN_STREAMED_BYTES,
     fence,
@@ -26,6 +25,7 @@ from ...engines.cpu.simd.lanes import (
     store,
     stream,
 )
+from ...engines.cpu.simd import plus
 from .operands import compiled_only, rows_of, value_at
 
 # The steps of wide arrays are solved one by one: with groups of two to eight steps, 1,000 columns

@@ -21,8 +21,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
-from ...engines.cpu.simd.checks import no_extremes, none_above, none_below, update_extremes
-from ...engines.cpu.simd.lanes import (
+from ...engines.cpu.lanes import (
     CACHE_LINE,
     MIN_STREAMED_BYTES,
     SCAN,
@@ -36,6 +35,7 @@ from ...engines.cpu.simd.lanes import (
     store,
     stream,
 )
+from ...engines.cpu.simd import no_extremes, none_above, none_below, update_extremes
 from .affine_tiles import TILE, tiles_into_caches, tiles_past_caches
 from .operands import parts_of, rows_of, value_at, values_at
 

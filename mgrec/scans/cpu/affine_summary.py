@@ -17,8 +17,8 @@ import numpy as np
 from numba import types
 
 from ...engines.cpu.compilation import INNER, compile_kernel
-from ...engines.cpu.simd.checks import no_extremes, none_above, none_below, update_extremes
-from ...engines.cpu.simd.lanes import SCAN, fma, load, load_64_bytes, splat, store
+from ...engines.cpu.lanes import SCAN, fma, load, load_64_bytes, splat, store
+from ...engines.cpu.simd import no_extremes, none_above, none_below, update_extremes
 from ..summaries import FINE, NAN, REDO
 from ..validity import SAFE_BLOCK, SAFE_GROWTH, SAFE_HIGH, SAFE_LOW, SAFE_TERM, margins
 from .affine_rows import fill_block, fill_powers

@@ -19,17 +19,7 @@ from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 
 from ...engines.cpu.compilation import INNER
-from ...engines.cpu.simd.arithmetic import plus
-from ...engines.cpu.simd.checks import (
-    all_above,
-    all_below_two,
-    all_finite,
-    no_bits,
-    none_negative,
-    or_bits,
-    update_least,
-)
-from ...engines.cpu.simd.lanes import (
+from ...engines.cpu.lanes import (
     SCAN,
     Lanes,
     fma,
@@ -39,6 +29,16 @@ from ...engines.cpu.simd.lanes import (
     splat,
     store,
     stream,
+)
+from ...engines.cpu.simd import (
+    all_above,
+    all_below_two,
+    all_finite,
+    no_bits,
+    none_negative,
+    or_bits,
+    plus,
+    update_least,
 )
 
 _I32 = ir.IntType(32)

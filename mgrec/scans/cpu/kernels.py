@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import numba
 
-from ...core.algebra.fingerprint import StepFunction
+from ...core.algebra.fingerprint import StepFunction, is_within_limit
 from ...core.algebra.transfer_map import TransferMap
-from ...core.algebra.variants import is_within_limit
 from ...engines.cpu.compilation import CACHE_SIZE, IN_MEMORY, INNER, compile_kernel, compile_step
 from .operands import Sources, are_same, cast, cell_at, cells_at, rows_of, store_each, values_at
 

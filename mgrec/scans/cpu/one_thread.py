@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.algebra.segmented_map import SegmentedMap
-from ...core.algebra.transfer_map import TransferMap
+from ...core.algebra.transfer_map import SegmentedMap, TransferMap
 from ...core.algebra.transfer_map import affine as affine_map
 from ...core.arrays.chunk import Chunk
 from ...engines.cpu.compilation import writable

@@ -17,7 +17,7 @@ from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk, CoefficientOperand
 from ...engines.cuda.device import MULTIPROCESSORS, SCRATCH_IS_SHARED, raise_if_capturing
 from ...engines.cuda.launches import Launch, is_value, run_launches
-from ...engines.cuda.tracing.functions import state_count
+from ...engines.cuda.tracing import state_count
 from .program import Layout, print_program
 from .sources import Source, describe, is_costly
 

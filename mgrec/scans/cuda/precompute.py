@@ -14,7 +14,7 @@ from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
 from ...engines.cuda.device import MULTIPROCESSORS, Device, fetch, on_device
 from ...engines.cuda.launches import Launch, PreparedLaunches, Slot, run_cached
-from ...engines.cuda.tracing.functions import state_count
+from ...engines.cuda.tracing import state_count
 from ..summaries import NAN, AffineSummary, Maps, rows_to_redo
 from ..validity import guarded_affine
 from .determine import shared_bytes

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.narrow import is_narrow
+from ...core.arrays.array_types import is_narrow
 from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.cpp import ctype, print_definitions
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
-from ...engines.cuda.tracing.cpp import ctype, print_definitions
 
 _THREADS = 256
 _KERNEL = """

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...core.algebra.transfer_map import TransferMap
 from ...engines.cuda.compilation import kernel_text
-from ...engines.cuda.tracing.cpp import ctype, print_definitions
-from ...engines.cuda.tracing.functions import trace_transfer_map
+from ...engines.cuda.cpp import ctype, print_definitions
+from ...engines.cuda.tracing import trace_transfer_map
 from .sources import Source, print_source
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from ...core.algebra.fingerprint import StepFunction
 from ...core.arrays.chunk import Chunk, CoefficientOperand
+from ...engines.cuda.cpp import ctype
 from ...engines.cuda.launches import as_argument, is_value
-from ...engines.cuda.tracing.cpp import ctype
-from ...engines.cuda.tracing.functions import trace_coefficient, trace_fast_coefficient
+from ...engines.cuda.tracing import trace_coefficient, trace_fast_coefficient
 
 _CHEAP = 8
 """Most statements of a coefficient that is computed twice a step, not stored in a register."""

@@ -10,8 +10,8 @@ import numpy as np
 from ...core.arrays.array_types import cast, is_lazy, to_host
 from ...core.arrays.elements import merge_numbers
 from ...core.backends import common_backend
-from ...core.contract.elements import initial_states, varying_operand
 from ...core.contract.problem import Composed, Problem
+from ...core.contract.scan import initial_states, varying_operand
 from ...solve.functions import concatenate
 from ..arguments import check
 from .arguments import MatrixScan, along_rows, is_in_gpu_memory

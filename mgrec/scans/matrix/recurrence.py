@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.contract.elements import ElementChain
+from ...core.contract.scan import ElementChain
 from .maps import MatrixMap
 
 

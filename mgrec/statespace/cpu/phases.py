@@ -9,8 +9,7 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
-from ...engines.cpu.columns import flat_operands, is_reset, kernels_of_columns
-from ...engines.cpu.sizes import as_lengths
+from ...engines.cpu.columns import as_lengths, flat_operands, is_reset, kernels_of_columns
 from ...engines.cpu.threads import call_in_parts, threads_for
 from ..recurrence import (
     FilterSummary,

@@ -4,7 +4,7 @@ With the Cholesky factor L of the variance F = Z·P·Z' + H of an observation, X
 w = L⁻¹·v, the update is a + X·w and P − X·X'. Rows of missing observations are left out.
 
 `states` and `entries` are sequences as long as a state and an observation: see
-:mod:`mgrec.engines.cpu.sizes`.
+:mod:`mgrec.engines.cpu.columns`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.launches import Launch, run_launches
-from ...engines.cuda.tracing.cpp import print_definitions
 
 _THREADS = 128
 

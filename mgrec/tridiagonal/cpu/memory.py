@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import overload
 
-from ...engines.cpu.simd.lanes import in_every_lane, shuffle_mask, transposed
+from ...engines.cpu.lanes import in_every_lane, shuffle_mask, transposed
 from .vectors import BYTES, Numbers, Vectors, emitted, value_of, vectors_of
 
 # Numbers from a load to its prefetch: 2,000 systems of 4,095 took 3.4 ns an unknown without, 2.4

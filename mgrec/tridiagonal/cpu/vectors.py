@@ -18,8 +18,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
-from ...engines.cpu.simd.lanes import any_lane, filled, in_every_lane, integers_like
-from ...engines.cpu.simd.lanes import magnitude as magnitude_bits
+from ...engines.cpu.lanes import any_lane, filled, in_every_lane, integers_like
+from ...engines.cpu.lanes import magnitude as magnitude_bits
 
 BYTES = 64
 

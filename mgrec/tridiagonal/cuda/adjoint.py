@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.cpp import ctype, print_definitions
 from ...engines.cuda.device import raise_if_capturing
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
-from ...engines.cuda.tracing.cpp import ctype, print_definitions
 from .window import UNCAPTURED, start_windows, tries_of
 
 _THREADS = 256

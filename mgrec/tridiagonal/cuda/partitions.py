@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.device import Device, fetch, pack_words
 from ...engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
-from ...engines.cuda.tracing.cpp import print_definitions
 
 Shape = tuple[int, int, int]
 # Threads of a block that merges, solves and opens parts.

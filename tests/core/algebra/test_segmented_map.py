@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec.core.algebra.segmented_map import segmented
-from mgrec.core.algebra.transfer_map import affine, signed_affine
+from mgrec.core.algebra.transfer_map import affine, segmented, signed_affine
 
 pytestmark = pytest.mark.quick
 

@@ -17,7 +17,7 @@ from cuda_without_gpu import programs_of
 import mgrec
 import mgrec.ndimage as images
 from mgrec import linear_recurrence, maps, scan
-from mgrec.core.arrays.narrow import bfloat16, has_bfloat16
+from mgrec.core.arrays.array_types import bfloat16, has_bfloat16
 from mgrec.scans.cuda import products
 from mgrec.signal import decimate, filtfilt, lfilter, sosfilt
 

@@ -10,7 +10,7 @@ from cuda_blocks_on_host import BlockCompiler
 from cuda_on_host import as_device, empty
 
 import mgrec
-from mgrec.engines.cuda import backend, reversal
+from mgrec.engines.cuda import backend
 from mgrec.filters import adjoint
 from mgrec.filters.coefficient_adjoint import AdjointCoefficients
 from mgrec.filters.cuda import correlations
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("on_host")
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (correlations, reversal):
+    for module in (correlations, backend):
         monkeypatch.setattr(module, "_THREADS", 32)
         monkeypatch.setattr(module, "_BLOCKS", 8)
 

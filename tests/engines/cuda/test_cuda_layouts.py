@@ -22,7 +22,7 @@ from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.engines.cuda.backend import BACKEND
 from mgrec.engines.cuda.device import Device
 from mgrec.engines.cuda.launches import Launch
-from mgrec.engines.cuda.tracing.functions import state_count
+from mgrec.engines.cuda.tracing import state_count
 from mgrec.grids.alignment.cuda.layout import choose_launch
 from mgrec.grids.loops.cuda import choice
 from mgrec.grids.loops.cuda.layout import Signature, Variation

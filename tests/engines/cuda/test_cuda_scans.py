@@ -25,8 +25,7 @@ from cuda_on_host import ROOMY, DeviceArray, HostCompiler, as_device, poisoned, 
 
 import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
-from mgrec.core.algebra.segmented_map import segmented
-from mgrec.core.algebra.transfer_map import TransferMap, affine, signed_affine
+from mgrec.core.algebra.transfer_map import TransferMap, affine, segmented, signed_affine
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.engines.cuda.device import Device
 from mgrec.scans import maps, recurrence

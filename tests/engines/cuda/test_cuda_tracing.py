@@ -15,14 +15,14 @@ import pytest
 import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import TransferMap
-from mgrec.engines.cuda.tracing.cpp import ctype
-from mgrec.engines.cuda.tracing.functions import (
+from mgrec.engines.cuda.cpp import ctype
+from mgrec.engines.cuda.tracing import (
+    WAVE,
     operand_count,
     trace_coefficient,
     trace_fast_coefficient,
     trace_transfer_map,
 )
-from mgrec.engines.cuda.tracing.intervals import WAVE
 from mgrec.scans import maps
 
 KERNELS = Path(mgrec.__file__).parent

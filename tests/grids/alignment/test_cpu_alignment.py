@@ -6,7 +6,7 @@ import pytest
 from alignments import assert_right, by_the_loop
 
 import mgrec
-from mgrec.engines.cpu.simd.arithmetic import REGISTER
+from mgrec.engines.cpu.simd import REGISTER
 from mgrec.grids.alignment.cpu import striped, tile
 from mgrec.grids.alignment.cpu.encoding import encodings_for
 from mgrec.grids.alignment.scoring import Scoring

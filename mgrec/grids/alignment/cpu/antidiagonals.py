@@ -47,14 +47,8 @@ import numba
 import numpy as np
 
 from ....engines.cpu.compilation import INNER, compile_kernel
-from ....engines.cpu.simd.arithmetic import (
-    REGISTER,
-    add_saturated,
-    load_register,
-    shift_in,
-    splat_register,
-)
-from ....engines.cpu.simd.lanes import store
+from ....engines.cpu.lanes import store
+from ....engines.cpu.simd import REGISTER, add_saturated, load_register, shift_in, splat_register
 from .profiles import ROWS, fill_profiles, shear
 from .strips import CEILING, CORNER, EXTEND, FLOOR, GAP, PEAK, PEAK_ROW, STATE, run_steps
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cpu.simd.arithmetic import REGISTER
+from ....engines.cpu.simd import REGISTER
 from ....engines.cpu.threads import run_in_threads, threads_for
 from ..scoring import MODES, Scoring
 from ..sequences import Sequences

@@ -21,8 +21,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from ....engines.cpu.compilation import INLINED, INNER
-from ....engines.cpu.simd.arithmetic import choose, constant_index, load_like
-from ....engines.cpu.simd.lanes import Lanes, pointer_to, shuffle_mask, store
+from ....engines.cpu.lanes import Lanes, pointer_to, shuffle_mask, store
+from ....engines.cpu.simd import choose, constant_index, load_like
 
 ROWS = 4
 """Rows of a lane. Only the last row is shifted from lane to lane. GCUPS in int16 and int8: 11 and

@@ -16,7 +16,8 @@ import numba
 import numpy as np
 
 from ....engines.cpu.compilation import INLINED, INNER, compile_kernel
-from ....engines.cpu.simd.arithmetic import (
+from ....engines.cpu.lanes import last, store
+from ....engines.cpu.simd import (
     REGISTER,
     add_saturated,
     any_true,
@@ -32,7 +33,6 @@ from ....engines.cpu.simd.arithmetic import (
     splat_register,
     store_scalar,
 )
-from ....engines.cpu.simd.lanes import last, store
 from ..scoring import Scoring
 from ..tiles import Edges
 from .antidiagonals import SATURATED

@@ -11,7 +11,8 @@ import numba
 import numpy as np
 
 from ....engines.cpu.compilation import INLINED
-from ....engines.cpu.simd.arithmetic import (
+from ....engines.cpu.lanes import last, store
+from ....engines.cpu.simd import (
     REGISTER,
     add_saturated,
     all_true,
@@ -34,7 +35,6 @@ from ....engines.cpu.simd.arithmetic import (
     store_scalar,
     store_where,
 )
-from ....engines.cpu.simd.lanes import last, store
 from .profiles import ROWS, rows_of_pieces
 
 

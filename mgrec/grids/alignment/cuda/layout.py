@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ....engines.cuda.cpp import ctype
 from ....engines.cuda.device import Device
-from ....engines.cuda.tracing.cpp import ctype
 
 LANES = 32
 _SOURCES = ("EQUAL", "BYTES", "TABLE")

@@ -9,10 +9,10 @@ import numpy as np
 
 from ....core.algebra.fingerprint import StepFunction
 from ....engines.cuda.compilation import kernel_text
+from ....engines.cuda.cpp import print_definitions
 from ....engines.cuda.device import Device
 from ....engines.cuda.launches import Launch, PreparedLaunches
-from ....engines.cuda.tracing.cpp import print_definitions
-from ....engines.cuda.tracing.functions import trace_operator
+from ....engines.cuda.tracing import trace_operator
 from ...cuda.strips import Shape
 from .choice import choose_partition
 from .layout import Layout, Partition, Signature

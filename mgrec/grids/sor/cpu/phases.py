@@ -11,7 +11,7 @@ import numpy as np
 
 from ....core.contract.kernels import Kernels
 from ....engines.cpu.compilation import writable
-from ....engines.cpu.simd.arithmetic import FOUR_REGISTERS
+from ....engines.cpu.simd import FOUR_REGISTERS
 from ....engines.cpu.threads import (
     MIN_STEPS_FOR_THREADS,
     call_in_parts,

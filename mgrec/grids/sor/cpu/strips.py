@@ -14,8 +14,8 @@ import numba
 import numpy as np
 
 from ....engines.cpu.compilation import INNER, compile_kernel
-from ....engines.cpu.simd.arithmetic import FOUR_REGISTERS
-from ....engines.cpu.simd.lanes import BLOCK_BYTES, transpose_block
+from ....engines.cpu.lanes import BLOCK_BYTES, transpose_block
+from ....engines.cpu.simd import FOUR_REGISTERS
 
 
 @numba.njit(**INNER)

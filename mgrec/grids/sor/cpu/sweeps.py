@@ -16,7 +16,8 @@ from typing import Any
 import numba
 
 from ....engines.cpu.compilation import INNER, compile_kernel
-from ....engines.cpu.simd.arithmetic import (
+from ....engines.cpu.lanes import multiply, store
+from ....engines.cpu.simd import (
     FOUR_REGISTERS,
     both,
     choose,
@@ -30,7 +31,6 @@ from ....engines.cpu.simd.arithmetic import (
     shift_in,
     splat_four,
 )
-from ....engines.cpu.simd.lanes import multiply, store
 from ....engines.cpu.threads import split_range
 from ...recurrence import Side, antidiagonals
 

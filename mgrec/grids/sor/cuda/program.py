@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ....engines.cuda.compilation import kernel_text
+from ....engines.cuda.cpp import print_definitions
 from ....engines.cuda.device import Device
 from ....engines.cuda.launches import Launch, PreparedLaunches
-from ....engines.cuda.tracing.cpp import print_definitions
 from ...cuda.strips import Shape
 from .layout import Partition, choose_partition
 

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ....engines.cpu.simd.lanes import (
+from ....engines.cpu.lanes import (
     BLOCK_BYTES,
     bits_of,
     in_every_lane,

@@ -12,6 +12,7 @@ import numpy as np
 from ....core.arrays.array_types import cast
 from ....core.arrays.chunk import Chunk, canonical_shape, lay_out_array
 from ....engines.cuda.compilation import kernel_text
+from ....engines.cuda.cpp import print_definitions
 from ....engines.cuda.device import (
     SCRATCH_IS_SHARED,
     on_device,
@@ -19,7 +20,6 @@ from ....engines.cuda.device import (
     scratch,
 )
 from ....engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
-from ....engines.cuda.tracing.cpp import print_definitions
 
 GROUP = 4
 """Neighbouring maps that a thread composes. Posteriors of 4 states, four chunks of 10^7 steps, took

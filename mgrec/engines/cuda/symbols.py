@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ....core.algebra.exact import exponent_gap, inverse_power, power_of_two
+from ...core.algebra.exact import exponent_gap, inverse_power, power_of_two
 from .cpp import FUNCTIONS, Statement, ctype, literal, names_without
 
 Operand = Any

@@ -1,1 +1,0 @@
-"""Transfer maps, coefficients and operators, and the fingerprints of their functions."""

@@ -1,1 +1,0 @@
-"""Validation of arrays, their types and layouts, and the chunk that each backend receives."""

@@ -1,1 +1,0 @@
-"""SIMD registers in numba."""

@@ -1,1 +1,0 @@
-"""Python functions recorded by symbols and printed as C++."""
