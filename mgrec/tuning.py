@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .core.arrays.validation import as_integer, is_one_of
-from .scans.cuda import tuning
+from .scans.cuda import p_scheme
 from .scans.policy import Configuration, Constants, Measurement, predict_time
 
 __all__ = ["Configuration", "Constants", "Measurement", "Report", "measure", "report"]
@@ -130,7 +130,7 @@ def measure(dtype: Any = "float32", kind: str = "arrays") -> Constants:
     The first call takes about two seconds, most of it for compilation. ``method="p-scheme"`` itself
     uses constants that were measured once, because its results must not depend on timing.
     """
-    return tuning.measure(_check_dtype(dtype), _check_kind(kind))
+    return p_scheme.measure(_check_dtype(dtype), _check_kind(kind))
 
 
 def report(n: int, dtype: Any = "float32", kind: str = "arrays") -> Report:
@@ -160,11 +160,11 @@ def report(n: int, dtype: Any = "float32", kind: str = "arrays") -> Report:
     if n < 1:
         raise ValueError(f"n must be at least 1; got {n}")
     dtype = _check_dtype(dtype)
-    constants = tuning.measure(dtype, _check_kind(kind))
-    chosen = tuning.choose(n, constants)
+    constants = p_scheme.measure(dtype, _check_kind(kind))
+    chosen = p_scheme.choose(n, constants)
     return Report(
-        tuning.name_device(), n, dtype, kind, constants, chosen,
-        tuning.sweep(n, dtype, kind, chosen), tuning.copy_bandwidth(),
+        p_scheme.name_device(), n, dtype, kind, constants, chosen,
+        p_scheme.sweep(n, dtype, kind, chosen), p_scheme.copy_bandwidth(),
     )  # fmt: skip
 
 

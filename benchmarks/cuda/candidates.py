@@ -13,8 +13,8 @@ import numpy as np
 import mgrec
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.scans import maps
+from mgrec.scans.cuda.coefficients import is_ahead
 from mgrec.scans.cuda.determine import prepare
-from mgrec.scans.cuda.long_coefficients import is_ahead
 from mgrec.scans.cuda.phases import kernels
 
 from ..harness.clock import Times

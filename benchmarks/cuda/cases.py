@@ -12,7 +12,7 @@ from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import TransferMap
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.scans import maps
-from mgrec.scans.validity import guarded_affine
+from mgrec.scans.summaries import guarded_affine
 
 
 @dataclass

@@ -19,8 +19,7 @@ import numpy as np
 from mgrec import tuning
 from mgrec.core.algebra.transfer_map import affine
 from mgrec.scans.cuda.determine import prepare
-from mgrec.scans.cuda.p_scheme import Phases
-from mgrec.scans.cuda.tuning import build, seconds_of
+from mgrec.scans.cuda.p_scheme import Phases, build, seconds_of
 
 from .clock import copy_bandwidth, record_of, store
 

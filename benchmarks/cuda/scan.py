@@ -22,8 +22,8 @@ from mgrec.engines.cuda.device import Device
 from mgrec.scans import maps
 from mgrec.scans.cuda.determine import prepare
 from mgrec.scans.cuda.layouts import column_layout, row_layout
-from mgrec.scans.cuda.precompute import prepare_precompute
-from mgrec.scans.cuda.sources import describe
+from mgrec.scans.cuda.phases import prepare_precompute
+from mgrec.scans.cuda.program import describe
 
 from .cases import CASES, Case, build, residual
 from .clock import copy_bandwidth, median_time, queued_time, record_of, store

@@ -18,9 +18,8 @@ from ..core.contract.recurrence import Arrays
 from ..solve import prepared_function
 from .arguments import as_rows, check
 from .maps import mobius
-from .matrix.arguments import check_matrix_scan
+from .matrix.arguments import check_matrix_scan, matrix_problem
 from .matrix.maps import MatrixMap
-from .matrix.problems import matrix_problem
 
 
 @partial(prepared_function, by_numbers=False)

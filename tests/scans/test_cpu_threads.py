@@ -8,7 +8,7 @@ import pytest
 
 import mgrec
 from mgrec.engines.cpu import threads
-from mgrec.scans.cpu import threads as local
+from mgrec.scans.cpu import phases as local
 
 pytestmark = pytest.mark.usefixtures("eager_threads")
 

@@ -12,7 +12,7 @@ from mgrec.engines.cpu.compilation import IN_MEMORY
 from mgrec.engines.cuda import compilation
 from mgrec.engines.cuda import tracing as tracing
 from mgrec.scans.cpu.kernels import functions_of, kernel_of
-from mgrec.scans.cuda import sources
+from mgrec.scans.cuda import program
 
 
 def adding(amount):
@@ -45,7 +45,7 @@ def test_further_coefficients_of_one_code_stay_in_memory():
     "held",
     [
         numba_compilation._compile_step, functions_of, kernel_of, tracing.trace_transfer_map,
-        tracing.trace_coefficient, sources._statements, compilation._compile,
+        tracing.trace_coefficient, program._statements, compilation._compile,
     ],
     ids=lambda held: held.__name__,
 )  # fmt: skip

@@ -7,9 +7,8 @@ from cases import from_gpu, on_gpu
 from internals import divide_among_threads
 
 import mgrec
-from mgrec.scans.matrix.arguments import MatrixScan
-from mgrec.scans.matrix.problems import scalar_problem
-from mgrec.scans.matrix.scalar_maps import scalar_map, scalar_operands
+from mgrec.scans.matrix.arguments import MatrixScan, scalar_problem
+from mgrec.scans.matrix.recurrence import scalar_map, scalar_operands
 from mgrec.solve import solve
 
 ALGEBRAS = [("+", "*"), ("max", "+"), ("min", "+"), ("logsumexp", "+")]

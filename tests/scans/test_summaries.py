@@ -9,15 +9,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracles import linear, loop
 
-from mgrec.scans.summaries import FINE, NAN, REDO, AffineSummary, propagate_affine
-from mgrec.scans.validity import (
+from mgrec.scans.summaries import (
+    FINE,
+    NAN,
+    REDO,
     SAFE_BLOCK,
     SAFE_GROWTH,
     SAFE_HIGH,
     SAFE_LOW,
     SAFE_TERM,
+    AffineSummary,
     guarded_affine,
     margins,
+    propagate_affine,
 )
 
 ENTRIES = [0.0, 1.0, -3.5, 1e-30, 2e30]

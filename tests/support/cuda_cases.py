@@ -12,7 +12,7 @@ from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.engines.cuda.device import Device
 from mgrec.engines.cuda.launches import Slot
 from mgrec.scans import maps
-from mgrec.scans.matrix.scalar_maps import scalar_map
+from mgrec.scans.matrix.recurrence import scalar_map
 
 # By ten times the compute capability; Turing has the least shared memory.
 DEVICES = {

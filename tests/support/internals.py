@@ -23,11 +23,10 @@ from mgrec.grids.recurrence import Wavefront
 from mgrec.grids.sor.cpu import phases as sweeps
 from mgrec.scans import laws
 from mgrec.scans import recurrence as scans
-from mgrec.scans.cpu import threads as scan_threads
-from mgrec.scans.cpu.affine_rows import BLOCK, LONG, safe_limits
-from mgrec.scans.cpu.affine_tiles import TILE
+from mgrec.scans.cpu import phases as scan_threads
+from mgrec.scans.cpu.affine_rows import BLOCK, LONG, TILE, safe_limits
 from mgrec.scans.cpu.reference import Judge
-from mgrec.scans.cuda import speculation
+from mgrec.scans.cuda import phases
 from mgrec.scans.matrix.cuda import segments
 from mgrec.solve import local, prepared
 from mgrec.tridiagonal import factor_api
@@ -124,7 +123,7 @@ def begin_filters_on_gpu(patch: pytest.MonkeyPatch) -> None:
 
 def begin_scans_on_gpu(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(scans, "LARGE_ON_GPU", 1)
-    patch.setattr(speculation, "_PREFIX_FRACTION", 8)
+    patch.setattr(phases, "_PREFIX_FRACTION", 8)
 
 
 def record_solved(patch: pytest.MonkeyPatch):

@@ -1,6 +1,6 @@
 """Summaries of rows and columns of w = s·w + t in floating point.
 
-A row goes block by block. A block is *safe* (:mod:`mgrec.scans.validity`) if its products are 0 or
+A row goes block by block. A block is *safe* (:mod:`mgrec.scans.summaries`) if its products are 0 or
 normal numbers, none can exceed the largest so far, and its offsets stay far from overflow: then
 groups of steps are composed. Any other block is tracked step by step.
 """
@@ -19,8 +19,17 @@ from numba import types
 from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.lanes import SCAN, fma, load, load_64_bytes, splat, store
 from ...engines.cpu.simd import no_extremes, none_above, none_below, update_extremes
-from ..summaries import FINE, NAN, REDO
-from ..validity import SAFE_BLOCK, SAFE_GROWTH, SAFE_HIGH, SAFE_LOW, SAFE_TERM, margins
+from ..summaries import (
+    FINE,
+    NAN,
+    REDO,
+    SAFE_BLOCK,
+    SAFE_GROWTH,
+    SAFE_HIGH,
+    SAFE_LOW,
+    SAFE_TERM,
+    margins,
+)
 from .affine_rows import fill_block, fill_powers
 from .operands import cells_at, compiled_only, parts_of, rows_of, value_at
 

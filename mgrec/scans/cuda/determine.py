@@ -31,8 +31,7 @@ from .layouts import (
     ring_of,
     steps_of_tile,
 )
-from .program import Layout, print_program
-from .sources import Source, describe
+from .program import Layout, Source, describe, print_program
 
 Arrays = tuple[Any, ...]
 

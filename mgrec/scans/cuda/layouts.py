@@ -20,7 +20,7 @@ from .program import Layout
 if TYPE_CHECKING:
     from ...core.arrays.chunk import Chunk
     from ...engines.cuda.device import Device
-    from .sources import Source
+    from .program import Source
 
 
 _BULK_CAPABILITY = 90

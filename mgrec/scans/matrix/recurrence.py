@@ -1,13 +1,16 @@
-"""The recurrence of matrix maps, and the summary of a chunk."""
+"""The recurrence of matrix maps, the summary of a chunk, and the maps as maps of scalars."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ...core.algebra.transfer_map import TransferMap, affine
 from ...core.contract.scan import ElementChain
+from ..maps import max_plus, min_plus
 from .maps import MatrixMap
 
 
@@ -69,3 +72,108 @@ def log_sum_exp(terms: Any, axis: int) -> Any:
         most = terms.max(axis, keepdims=True)
         shift = np.where(np.isfinite(most), most, 0.0)
         return np.log(np.exp(terms - shift).sum(axis)) + shift.squeeze(axis)
+
+
+LARGEST = 4
+"""Largest number of states whose map, n² + n numbers, fits in the registers of a thread."""
+
+
+def has_scalar_map(matrix_map: MatrixMap) -> bool:
+    """Return whether :func:`scalar_map` has an equivalent of these maps."""
+    is_small = matrix_map.structure == "general" and 2 <= matrix_map.n <= LARGEST
+    is_simple = is_small or matrix_map.structure == "diagonal"
+    return is_simple and matrix_map.algebra != ("logsumexp", "+")
+
+
+@lru_cache
+def scalar_map(matrix_map: MatrixMap) -> TransferMap:
+    """Return the map whose operands are the entries of M, row by row, and those of b.
+
+    For diagonals it is the map of one state.
+    """
+    if matrix_map.structure == "diagonal":
+        return {"+": affine, "max": max_plus, "min": min_plus}[matrix_map.algebra[0]]
+    indices = range(matrix_map.n)
+    earlier = [[f"a{i}{j}" for j in indices] for i in indices], [f"b{i}" for i in indices]
+    later = [[f"c{i}{j}" for j in indices] for i in indices], [f"d{i}" for i in indices]
+    return _compiled(matrix_map, earlier, later)
+
+
+Names = tuple[list[list[str]], list[str]]
+"""Names of the entries of M and of b."""
+
+
+def _compiled(matrix_map: MatrixMap, earlier: Names, later: Names) -> TransferMap:
+    """Return the map of functions that are written out, without loops over entries."""
+    indices = range(matrix_map.n)
+
+    def total(row: list[str], column: list[str], last: str | None) -> str:
+        terms = [_product(matrix_map, *pair) for pair in zip(row, column, strict=True)]
+        return _sum(matrix_map, terms if last is None else [*terms, last])
+
+    columns = [[row[j] for row in earlier[0]] for j in indices]
+    composed = [total(row, column, None) for row in later[0] for column in columns]
+    composed += [total(later[0][i], earlier[1], later[1][i]) for i in indices]
+    states = [f"w{i}" for i in indices]
+    applied = [total(earlier[0][i], states, earlier[1][i]) for i in indices]
+    first, second = _flat(earlier), _flat(later)
+    code = f"""
+def lift({first}):
+    return {first}
+
+def compose(earlier, later):
+    {first} = earlier
+    {second} = later
+    return {", ".join(composed)}
+
+def apply(step, state):
+    {first} = step
+    {", ".join(states)} = state
+    return {", ".join(applied)}
+"""
+    scope: dict[str, Any] = {"np": np, "__name__": "mgrec"}
+    exec(code, scope)
+    identity = np.full((matrix_map.n, matrix_map.n), matrix_map.zero)
+    np.fill_diagonal(identity, matrix_map.one)
+    return TransferMap(
+        scope["lift"],
+        scope["compose"],
+        scope["apply"],
+        (*identity.ravel().tolist(), *[matrix_map.zero] * matrix_map.n),
+        matrix_map.name.replace("(", "").replace(")", ""),
+        check_laws=False,
+    )
+
+
+def _flat(names: Names) -> str:
+    return ", ".join([name for row in names[0] for name in row] + names[1])
+
+
+def _product(matrix_map: MatrixMap, x: str, y: str) -> str:
+    return f"{x} * {y}" if matrix_map.algebra == ("+", "*") else f"({x} + {y})"
+
+
+def _sum(matrix_map: MatrixMap, terms: list[str]) -> str:
+    if matrix_map.algebra[0] == "+":
+        return " + ".join(terms)
+    function = {"max": "np.maximum", "min": "np.minimum"}[matrix_map.algebra[0]]
+    result = terms[0]
+    for term in terms[1:]:
+        result = f"{function}({result}, {term})"
+    return result
+
+
+def scalar_operands(matrix_map: MatrixMap, matrices: Any, vectors: Any) -> list[Any]:
+    """Return the operands of the map, from arrays of matrices and vectors."""
+    if matrix_map.structure == "diagonal":
+        return [matrices, vectors]
+    indices = range(matrix_map.n)
+    entries = [matrices[..., i, j] for i in indices for j in indices]
+    return entries + [vectors[..., i] for i in indices]
+
+
+def scalar_states(matrix_map: MatrixMap, vectors: Any) -> Any:
+    """Return a state of the map, from an array of vectors."""
+    if matrix_map.structure == "diagonal":
+        return vectors
+    return tuple([vectors[..., i] for i in range(matrix_map.n)])

@@ -18,7 +18,7 @@ import mgrec
 import mgrec.ndimage as images
 from mgrec import linear_recurrence, maps, scan
 from mgrec.core.arrays.array_types import bfloat16, has_bfloat16
-from mgrec.scans.cuda import products
+from mgrec.scans.cuda import coefficients
 from mgrec.signal import decimate, filtfilt, lfilter, sosfilt
 
 extended = pytest.mark.extended
@@ -434,7 +434,7 @@ def test_programs_compile(
 @pytest.mark.parametrize("architecture", DEVICES)
 @pytest.mark.parametrize("dtype", [*FLOATS, *NARROW])
 def test_products_of_addresses_compile(dtype: Any, architecture: int, compile_text: Any) -> None:
-    compile_text(products.describe(np.dtype(dtype)).text, architecture)
+    compile_text(coefficients.describe_product(np.dtype(dtype)).text, architecture)
 
 
 def test_a_broken_kernel_is_noticed(compile_text: Any) -> None:

@@ -34,11 +34,10 @@ from mgrec.grids.table.cuda import phases as tables
 from mgrec.grids.table.cuda.layout import choose_partition
 from mgrec.grids.table.cuda.program import build_launch
 from mgrec.grids.table.recurrence import Sums
-from mgrec.scans.cuda import long_coefficients
+from mgrec.scans.cuda import coefficients
 from mgrec.scans.cuda.determine import launch_single_pass, launch_walk
 from mgrec.scans.cuda.layouts import choose_layout, choose_precompute
-from mgrec.scans.cuda.program import Layout
-from mgrec.scans.cuda.sources import describe
+from mgrec.scans.cuda.program import Layout, describe
 
 H100 = cuda_cases.DEVICES[90]
 DEVICES = [
@@ -268,7 +267,7 @@ def short_formula(i: Any) -> Any:
 def test_only_long_formulas_are_evaluated_ahead(function: Any, expected: bool) -> None:
     operand = CoefficientOperand(StepFunction(function), 0)
     chunk = Chunk((operand, np.ones((1, 9, 1))), (1, 9, 1), np.dtype("f8"))
-    assert long_coefficients.is_ahead(chunk) == expected
+    assert coefficients.is_ahead(chunk) == expected
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -276,9 +275,9 @@ def test_only_long_formulas_are_evaluated_ahead(function: Any, expected: bool) -
 def test_pieces_cover_every_step_once_in_time_order(
     shape: Any, reverse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_coefficients, "PIECE", 256)
+    monkeypatch.setattr(coefficients, "PIECE", 256)
     seen = np.zeros(shape, int)
-    pieces = long_coefficients.pieces(Chunk((), shape, np.dtype("f8"), reverse))
+    pieces = coefficients.pieces(Chunk((), shape, np.dtype("f8"), reverse))
     for time, piece in enumerate(pieces, start=1):
         first = seen[piece.outers, slice(-1, None) if reverse else slice(0, 1)]
         assert piece.begins == bool((first == 0).all())

@@ -48,7 +48,7 @@ def launch_scans() -> None:
 
     from mgrec.core.arrays.chunk import Chunk
     from mgrec.scans import maps
-    from mgrec.scans.cuda.precompute import precompute
+    from mgrec.scans.cuda.phases import precompute
 
     rng = np.random.default_rng(14)
     for kind in KINDS:

@@ -30,12 +30,10 @@ from mgrec.core.algebra.transfer_map import TransferMap, affine
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.engines.cuda.device import reserve_descriptors
 from mgrec.scans import maps
-from mgrec.scans.cuda import long_coefficients
-from mgrec.scans.cuda.phases import kernels
-from mgrec.scans.cuda.precompute import compose, prepare_precompute
+from mgrec.scans.cuda import coefficients
+from mgrec.scans.cuda.phases import compose, kernels, prepare_precompute
 from mgrec.scans.cuda.program import Layout
-from mgrec.scans.summaries import FINE, NAN
-from mgrec.scans.validity import guarded_affine
+from mgrec.scans.summaries import FINE, NAN, guarded_affine
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 pytestmark = [
@@ -532,7 +530,7 @@ def loop_of_pieces(operands: Any, chunk: Chunk, carry_in: Any) -> Any:
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("shape", LONG_SHAPES, ids=str)
 def test_pieces_are_the_whole(shape: Any, reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_coefficients, "PIECE", 256)
+    monkeypatch.setattr(coefficients, "PIECE", 256)
     operands = operands_of(shape, 11)
     chunk = Chunk(operands, shape, np.dtype("f8"), reverse)
     carry_in = np.random.default_rng(1).normal(size=chunk.row_shape)

@@ -14,7 +14,7 @@ import numpy as np
 from numba.cpython.unsafe.tuple import tuple_setitem
 
 from ....engines.cpu.compilation import INNER, compile_kernel
-from ....scans.matrix.cpu.kernels import rescale
+from ....scans.matrix.cpu import rescale
 
 _BLOCK = 256
 """Steps whose coefficients stay in the L1 cache while all rows pass them."""

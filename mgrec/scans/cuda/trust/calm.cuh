@@ -1,6 +1,6 @@
 // The steps of a thread of w = s·w + t by plain numbers, if these are safe.
 //
-// Guarded maps (scans/validity.py) take some 100 instructions to compose, plain numbers 12. *Tame*
+// Guarded maps (scans/summaries.py) take some 100 instructions to compose, plain numbers 12. *Tame*
 // steps are safe: all products of first or last coefficients stay far from overflow and underflow, and
 // their guarded map is made once, from the products. *Calm* steps also have |s| <= 1: no product grows
 // and no state returns from 0, so that mantissa, exponent and offset suffice, also for whole tiles.

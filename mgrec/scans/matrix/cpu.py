@@ -1,7 +1,8 @@
-"""The kernel of matrix maps: it advances columns of states step by step.
+"""The kernel of matrix maps in host memory, and the phases of a chunk.
 
-One column is the states of a sequence. To summarise a chunk, the kernel advances the images of n
-unit vectors, without the vectors b, and a last column from the zero of the algebra.
+The kernel advances columns of states step by step. One column is the states of a sequence. To
+summarise a chunk, the kernel advances the images of n unit vectors, without the vectors b, and a
+last column from the zero of the algebra.
 """
 
 from __future__ import annotations
@@ -12,8 +13,13 @@ from typing import Any
 import numba
 import numpy as np
 
-from ....engines.cpu.compilation import INNER, compile_kernel
-from ..maps import STRUCTURES
+from ...core.arrays.chunk import Chunk
+from ...core.contract.kernels import Kernels
+from ...engines.cpu.columns import flat_operands, kernels_of_columns, summarise
+from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.threads import call_in_parts, threads_for
+from .maps import STRUCTURES
+from .recurrence import MatrixRecurrence, MatrixSummary, propagate
 
 # Columns are scaled once their largest number leaves 2**±256: the product with the next matrix then
 # neither overflows nor vanishes, unless its entries exceed 2**±700.
@@ -133,3 +139,41 @@ def advance(
 
 
 advance_columns = compile_kernel(advance, "matrix-advance")
+
+
+_MARKS = 2
+
+
+def kernels(method: str) -> Kernels:
+    """Return the phases of a chunk: see :func:`kernels_of_columns`."""
+    return kernels_of_columns(method, _advance, precompute, propagate)
+
+
+def precompute(recurrence: MatrixRecurrence, chunk: Chunk) -> MatrixSummary:
+    """Return the summary of a chunk."""
+    matrix_map, n = recurrence.matrix_map, recurrence.matrix_map.n
+    starts = np.full((n + 1, n), matrix_map.zero)
+    starts[range(n), range(n)] = matrix_map.one
+    return MatrixSummary(*summarise(_advance, recurrence, chunk, starts, _MARKS))
+
+
+def _advance(
+    recurrence: MatrixRecurrence,
+    chunk: Chunk,
+    states: np.ndarray,
+    results: np.ndarray,
+    is_threaded: bool,
+) -> np.ndarray:
+    """Advance states through a chunk, and return the exponents of their columns."""
+    matrix_map, rows = recurrence.matrix_map, len(states)
+    exponents = np.zeros(states.shape[:2], np.int64)
+    operands = flat_operands(chunk.operands, _MARKS, matrix_map.n)
+
+    def advance(start: int, stop: int) -> None:
+        advance_columns(
+            *operands, states, exponents, results, start, stop, chunk.shape, chunk.reverse,
+            matrix_map.algebra_number, STRUCTURES.index(matrix_map.structure), matrix_map.zero,
+        )  # fmt: skip
+
+    call_in_parts(advance, rows, threads_for(rows * chunk.steps * matrix_map.n, is_threaded))
+    return exponents
