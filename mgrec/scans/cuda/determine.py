@@ -101,7 +101,7 @@ def launch_single_pass(
             threads, published = layout.threads, 0
     files, outcomes = [f"scans/cuda/{kernel}/determine"], () if outcome is None else (outcome,)
     if outcomes:
-        files, call = [*files, "scans/cuda/speculation/signs"], _SPECULATION
+        files, call = [*files, "scans/cuda/signs"], _SPECULATION
     launch = Launch(
         print_program(
             transfer_map, states, source, layout, files, _KERNEL, tuple(map(is_value, carry_in)),

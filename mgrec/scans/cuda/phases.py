@@ -146,7 +146,6 @@ def launch_reduction(
     kernels = (
         "scans/cuda/trust/calm" if layout.guarded else "scans/cuda/trust/steady",
         "scans/cuda/rows/precompute" if inners == 1 else "scans/cuda/columns/precompute",
-        "scans/cuda/rows/finish",
     )
     call = _ROWS if inners == 1 else _COLUMNS
     text = print_program(
@@ -307,7 +306,7 @@ def prepare_speculation(
     single_pass = prepare(transfer_map, chunk, (state,), (result,), outcome=watched)
     layout = replace(_LAYOUT, reverse=chunk.reverse)
     text = print_program(
-        affine, 1, describe(chunk), layout, ("scans/cuda/speculation/evidence",), _EVIDENCE_KERNELS,
+        affine, 1, describe(chunk), layout, ("scans/cuda/evidence",), _EVIDENCE_KERNELS,
         prefix_steps="head" if is_constant else "(long long)told->steps",
     )  # fmt: skip
     rows, threads = math.prod(chunk.row_shape), layout.threads

@@ -7,7 +7,7 @@
 // neighbouring threads neighbouring channels. To store them in registers in between would leave too few
 // for the look-ahead warps.
 #pragma once
-#include "scans/cuda/scope/block.cuh"
+#include "scans/cuda/spans.cuh"
 #include "engines/cuda/memory/bulk.cuh"
 #include "engines/cuda/memory/copies.cuh"
 

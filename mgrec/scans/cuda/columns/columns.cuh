@@ -5,7 +5,7 @@
 // the floor, 128 at 0.73. Loads go through shared memory as an extension of the registers: every
 // thread copies and reads its own slots only, so that the copies need no barrier.
 #pragma once
-#include "scans/cuda/scope/block.cuh"
+#include "scans/cuda/spans.cuh"
 #include "engines/cuda/memory/copies.cuh"
 
 constexpr int SIZE = int(sizeof(T)), WORD = STAGED ? 16 : BULK && SIZE < 8 ? 8 : SIZE;

@@ -4,7 +4,7 @@
 // thread is an odd number of 16-byte vectors, so that blocked access to shared memory has no bank
 // conflicts without padding.
 #pragma once
-#include "scans/cuda/scope/block.cuh"
+#include "scans/cuda/spans.cuh"
 #include "engines/cuda/memory/bulk.cuh"
 #include "engines/cuda/memory/copies.cuh"
 

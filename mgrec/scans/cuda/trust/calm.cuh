@@ -5,7 +5,7 @@
 // their guarded map is made once, from the products. *Calm* steps also have |s| <= 1: no product grows
 // and no state returns from 0, so that mantissa, exponent and offset suffice, also for whole tiles.
 #pragma once
-#include "scans/cuda/scope/block.cuh"
+#include "scans/cuda/spans.cuh"
 
 struct Calm {
   T mantissa;

@@ -1,6 +1,6 @@
 // The composed tiles of a block whose threads compose their steps one by one.
 #pragma once
-#include "scans/cuda/scope/block.cuh"
+#include "scans/cuda/spans.cuh"
 
 struct Calm {};  // unused
 

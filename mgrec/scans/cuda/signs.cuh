@@ -4,7 +4,6 @@
 // by a coefficient of 0: the summary of the row needs the signs.
 #pragma once
 #include "scans/cuda/rows/determine.cuh"
-#include "scans/cuda/speculation/outcome.cuh"
 
 // Bits of which the first is the sign; and bits that are 0 if the number is 0.
 DEVICE inline int sign_bits(float x) { return bits_of(x); }

@@ -209,3 +209,53 @@ DEVICE inline Span exclusive(const Span& inclusive, int lane) {
   if (lane == 0) below.kind = EMPTY;
   return below;
 }
+
+constexpr int WARPS = THREADS / 32;
+static_assert(THREADS % 32 == 0 && WARPS <= 32, "a block is one to 32 whole warps");
+
+// Barrier of the scanning threads; other warps of the block do not take part.
+DEVICE inline void synchronize() { asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory"); }
+
+struct BlockScan {
+  Span before;  // join of all earlier threads of the block
+  Span total;   // join of the whole block, in every thread
+};
+
+// Scans spans across the threads of a block. Contains one barrier; `totals` may be reused after the
+// caller's next one. With ALL_MAPS every thread has a map.
+template <bool ALL_MAPS = false>
+DEVICE inline BlockScan block_scan(const Span& mine, Span (&totals)[WARPS]) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const Span inclusive = warp_scan<ALL_MAPS>(mine, lane);
+  if (lane == 31) totals[warp] = inclusive;
+  synchronize();
+  const Span warps =
+      warp_scan<ALL_MAPS>(lane < WARPS ? totals[lane] : empty_span(), lane, WARPS);
+  const Span earlier_warps = from_lane(warps, warp > 0 ? warp - 1 : 0);
+  Span before = exclusive(inclusive, lane);
+  if (warp > 0) before = join(earlier_warps, before);
+  return {before, from_lane(warps, WARPS - 1)};
+}
+
+// Joins the pieces of each row to one map, by a warp for each row, in fixed order.
+DEVICE void finish(const Span* spans, long long rows, long long pieces,
+                   T* const (&maps)[Transfer::WIDTH]) {
+  const int lane = threadIdx.x % 32;
+  const long long row = (blockIdx.x * (long long)blockDim.x + threadIdx.x) / 32;
+  if (row >= rows) return;
+  const long long run = (pieces + 31) / 32, begin = lane * run;
+  Span span = empty_span();
+  for (long long k = begin; k < begin + run && k < pieces; ++k)
+    span = join(span, spans[row * pieces + k]);
+  span = warp_reduce(span, lane);
+  if (lane == 0)
+    for (int k = 0; k < Transfer::WIDTH; ++k) maps[k][row] = span.v[k];
+}
+
+// The outcome of a speculation on w = s·w + t, which determines a chunk from a state of 0.
+struct Told {
+  double steps;        // of the prefix, after which no carry-in has an effect; 0 if not contractive
+  double growth;       // log2 of the largest product of their first coefficients
+  unsigned is_turned;  // whether an odd number of all coefficients is negative
+  unsigned has_zero;   // whether one of them is 0
+};

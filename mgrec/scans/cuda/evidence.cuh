@@ -6,10 +6,9 @@
 // not predict such a prefix. Logarithms neither overflow nor underflow; coefficients below 2^-250
 // count as 2^-250, so that the product of four does not underflow.
 #pragma once
-#include "scans/cuda/scope/spans.cuh"
-#include "scans/cuda/speculation/outcome.cuh"
+#include "scans/cuda/spans.cuh"
 
-constexpr int WARPS = THREADS / 32, STRETCH = THREADS * ITEMS;
+constexpr int STRETCH = THREADS * ITEMS;
 constexpr double FORGOTTEN = sizeof(T) == 4 ? -279 : -2100;  // log2
 static_assert(STRETCH == 4096 && ITEMS <= 4, "a stretch is the shortest head");
 
