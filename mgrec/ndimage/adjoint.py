@@ -18,8 +18,7 @@ from ..core.arrays.validation import as_axis
 from ..solve.adjoint import from_host, sum_to
 from ..solve.rules import Redirect, Rule, numpy_dtype
 from . import gaussian, splines, uniform
-from .arguments import as_axes, as_mode
-from .borders import SPLINE_MODES, SYNONYMS
+from .arguments import SPLINE_MODES, SYNONYMS, as_axes, as_mode
 
 
 def _adjoint(filtered: Callable[[Any], Any], grad: Any, axis: int, extension: str, x: Any) -> Any:

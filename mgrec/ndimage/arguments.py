@@ -12,6 +12,28 @@ from ..core.arrays.validation import as_any_array, as_axis, is_one_of
 from ..core.backends import backend_of
 
 _DTYPES = "?bhilqBHILQfdFD"
+SYNONYMS = {
+    "reflect": "reflect",
+    "grid-mirror": "reflect",
+    "mirror": "mirror",
+    "nearest": "nearest",
+    "constant": "constant",
+    "grid-constant": "constant",
+    "wrap": "wrap",
+    "grid-wrap": "wrap",
+}
+"""Modes of ``scipy.ndimage`` for filters."""
+SPLINE_MODES = {
+    "mirror": "mirror",
+    "constant": "mirror",
+    "grid-constant": "mirror",
+    "wrap": "mirror",
+    "reflect": "reflect",
+    "grid-mirror": "reflect",
+    "nearest": "reflect",
+    "grid-wrap": "wrap",
+}
+"""Modes of ``scipy.ndimage`` for splines, which extends the coefficients and not the samples."""
 
 
 def as_input(value: Any) -> Any:

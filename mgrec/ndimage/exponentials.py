@@ -6,7 +6,7 @@ The result is the sum of two recurrences for each pole p with the weight w:
     y[n] = h[0]·x[n] + Re Σ w·p·(v[n − 1] + u[n + 1]).
 
 The states before and after a chunk are sums over its neighbours and over the extension of the
-row: see :mod:`.borders`. Both recurrences read the same samples, so that a chunk needs the two
+row: see :mod:`.kernels`. Both recurrences read the same samples, so that a chunk needs the two
 states at once, and chunks at a distance of :attr:`.ExponentialSum.reach` do not depend on each
 other.
 """
@@ -33,8 +33,7 @@ from .axes import (
     new_rows,
     real_dtype,
 )
-from .borders import Part, state_after, state_before
-from .kernels import ExponentialSum
+from .kernels import ExponentialSum, Part, state_after, state_before
 
 FEW = 4
 """Parts whose sum is rounded at each step; those of a whole array are at most four. Gaussians of
@@ -132,7 +131,7 @@ class ExponentialFilter:
     def _filter_on_gpu(
         self, rows: Any, dtype: np.dtype[Any], is_complex: bool, left: Any = None, right: Any = None
     ) -> Any:
-        from .cuda.exponentials import filter_rows
+        from .cuda import filter_rows
 
         constants = constants_of(self.cval, is_complex)
         return filter_rows(self.kernel, self.mode, constants, rows, dtype, left, right)
@@ -163,7 +162,7 @@ class ExponentialFilter:
         out: np.ndarray,
         is_threaded: bool,
     ) -> None:
-        from .cpu.exponentials import filter_rows
+        from .cpu import filter_rows
 
         behind = _beside(self.kernel)
         ahead = -behind if self.kernel.is_odd else behind

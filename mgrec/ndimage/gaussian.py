@@ -12,6 +12,7 @@ from ..core.arrays.validation import as_integer, as_real
 from ..distributed.expressions import accepts_expressions
 from ..solve import solve_labelled, with_interop
 from .arguments import (
+    SYNONYMS,
     as_axes,
     as_cval,
     as_input,
@@ -22,7 +23,6 @@ from .arguments import (
     written,
 )
 from .axes import filter_axes
-from .borders import SYNONYMS
 from .exponentials import ExponentialFilter
 from .kernels import gaussian_kernel
 

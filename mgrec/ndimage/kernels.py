@@ -1,8 +1,13 @@
-"""Symmetric and antisymmetric kernels that are sums of exponentials."""
+"""Symmetric and antisymmetric kernels that are sums of exponentials, and states beyond the ends.
+
+A row of n samples is extended by a period: 2n samples for "reflect", 2n − 2 for "mirror" and n
+for "wrap"; or by a constant. The states there are sums over the samples of chunks.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -11,6 +16,69 @@ import numpy as np
 
 NEGLIGIBLE = 2.0**-60
 """Decay after which samples change no digit of a result in float64."""
+SPLINES = {
+    2: ((-0.1715728752538099, 1.4142135623730951),),
+    3: ((-0.2679491924311227, 1.7320508075688772),),
+    4: (
+        (-0.36134122590022016, 2.2883164111860386),
+        (-0.013725429297339121, -0.07558614591671702),
+    ),
+    5: (
+        (-0.4305753470999738, 3.0949864986866533),
+        (-0.04309628820326465, -0.252815576665031),
+    ),
+}
+"""Poles and weights of the inverse of the sampled B-spline of each order (M. Unser, 1993).
+
+The inverse g·Π_k 1/((1 − z_k/z)·(1 − z_k·z)) in partial fractions, rounded from 60 digits: in
+float64 the formulas of the poles lose 9 of 53 bits to cancellation.
+"""
+RATES = (
+    2.213563256015 + 0.476599141717j,
+    2.205071729571 + 1.44419569846j,
+    2.180323318476 + 2.467429440464j,
+    2.124093422973 + 3.645740751084j,
+)
+"""The numbers r_k of the fit Re Σ_k w_k·exp(−r_k·t) to exp(−t²/2) and its derivatives, t ≥ 0.
+
+The fit is that of Deriche (1993) with four pairs of poles instead of two. Nonlinear least squares
+gave the rates. Linear ones gave the weights, whose first moments are those of the Gaussian.
+"""
+GAUSSIAN_WEIGHTS = (
+    (
+        3.863631899375 + 6.873814972653j,
+        -3.148402057724 - 0.18274847479j,
+        0.284130879742 - 0.336216332329j,
+        0.000639258685 + 0.013238410837j,
+    ),
+    (
+        -5.276902577389 - 17.056429811409j,
+        6.679023448643 + 4.950245941201j,
+        -1.448965310028 + 0.031726671567j,
+        0.046844438774 - 0.030467111687j,
+    ),
+    (
+        3.55184513614 + 40.27029766555j,
+        -7.578736956705 - 20.561595738808j,
+        3.237443879855 + 3.506127614301j,
+        -0.210555327046 - 0.106059800614j,
+    ),
+)
+"""The weights of exp(−t²/2), of its first and of its second derivative."""
+# Parts of a chunk that its neighbours need. FIRST is Σ_j p^j·x[j], where the first sample is the
+# nearest; LAST is the same from the other end. Without its end sample, or that sample alone:
+FIRST, LAST = ("first", 0), ("last", 0)
+FIRST_INNER, LAST_INNER = ("first", 1), ("last", 1)
+FIRST_SAMPLE, LAST_SAMPLE = ("first sample", 0), ("last sample", 0)
+Part = tuple[str, int]
+_OPPOSITE = {
+    FIRST: LAST,
+    LAST: FIRST,
+    FIRST_INNER: LAST_INNER,
+    LAST_INNER: FIRST_INNER,
+    FIRST_SAMPLE: LAST_SAMPLE,
+    LAST_SAMPLE: FIRST_SAMPLE,
+}
 
 
 @dataclass(frozen=True)
@@ -60,64 +128,11 @@ def powers_of(pole: complex, exponents: np.ndarray) -> np.ndarray:
     return np.power(base, exponents.astype(np.float64)).astype(np.complex128)
 
 
-SPLINES = {
-    2: ((-0.1715728752538099, 1.4142135623730951),),
-    3: ((-0.2679491924311227, 1.7320508075688772),),
-    4: (
-        (-0.36134122590022016, 2.2883164111860386),
-        (-0.013725429297339121, -0.07558614591671702),
-    ),
-    5: (
-        (-0.4305753470999738, 3.0949864986866533),
-        (-0.04309628820326465, -0.252815576665031),
-    ),
-}
-"""Poles and weights of the inverse of the sampled B-spline of each order (M. Unser, 1993).
-
-The inverse g·Π_k 1/((1 − z_k/z)·(1 − z_k·z)) in partial fractions, rounded from 60 digits: in
-float64 the formulas of the poles lose 9 of 53 bits to cancellation.
-"""
-
-
 @cache
 def spline_kernel(order: int) -> ExponentialSum:
     """Return the inverse of the sampled B-spline of an order."""
     poles, weights = zip(*SPLINES[order], strict=True)
     return ExponentialSum(tuple(map(complex, poles)), tuple(map(complex, weights)))
-
-
-RATES = (
-    2.213563256015 + 0.476599141717j,
-    2.205071729571 + 1.44419569846j,
-    2.180323318476 + 2.467429440464j,
-    2.124093422973 + 3.645740751084j,
-)
-"""The numbers r_k of the fit Re Σ_k w_k·exp(−r_k·t) to exp(−t²/2) and its derivatives, t ≥ 0.
-
-The fit is that of Deriche (1993) with four pairs of poles instead of two. Nonlinear least squares
-gave the rates. Linear ones gave the weights, whose first moments are those of the Gaussian.
-"""
-GAUSSIAN_WEIGHTS = (
-    (
-        3.863631899375 + 6.873814972653j,
-        -3.148402057724 - 0.18274847479j,
-        0.284130879742 - 0.336216332329j,
-        0.000639258685 + 0.013238410837j,
-    ),
-    (
-        -5.276902577389 - 17.056429811409j,
-        6.679023448643 + 4.950245941201j,
-        -1.448965310028 + 0.031726671567j,
-        0.046844438774 - 0.030467111687j,
-    ),
-    (
-        3.55184513614 + 40.27029766555j,
-        -7.578736956705 - 20.561595738808j,
-        3.237443879855 + 3.506127614301j,
-        -0.210555327046 - 0.106059800614j,
-    ),
-)
-"""The weights of exp(−t²/2), of its first and of its second derivative."""
 
 
 @lru_cache(maxsize=1024)
@@ -151,3 +166,64 @@ def _gaussian_sums(sigma: float) -> tuple[float, float]:
     squares = (np.arange(-40, 41) / sigma) ** 2
     samples = np.exp(-squares / 2)
     return float(samples.sum()), float(((squares - 1) * samples).sum())
+
+
+def state_before(
+    kernel: ExponentialSum, lengths: Sequence[int], chunk: int, mode: str, cval: float
+) -> tuple[dict[tuple[int, Part], np.ndarray], np.ndarray]:
+    """Return the state before a chunk as weights of parts of chunks, and a constant.
+
+    The state of a pole p is Σ_j p^j·x[−1 − j] over the samples before the chunk.
+    """
+    weights: dict[tuple[int, Part], np.ndarray] = {}
+    zero = np.zeros(len(kernel.poles), complex)
+    distance, poles = 0, np.array(kernel.poles)
+
+    def add(source: int, part: Part, factor: Any = 1.0) -> None:
+        key = source, part
+        weights[key] = weights.get(key, zero) + kernel.power(distance) * factor
+
+    for source in range(chunk - 1, -1, -1):
+        if distance >= kernel.reach:
+            return weights, zero
+        add(source, LAST)
+        distance += lengths[source]
+    if mode == "constant":
+        return weights, kernel.power(distance) * cval / (1 - poles)
+    if mode == "nearest":
+        add(0, FIRST_SAMPLE, 1 / (1 - poles))
+        return weights, zero
+    parts = list(_period(lengths, mode))
+    factor = 1 / (1 - kernel.power(sum(length for *_, length in parts)))
+    for source, part, length in parts:
+        if distance >= kernel.reach:
+            break
+        add(source, part, factor)
+        distance += length
+    return weights, zero
+
+
+def state_after(
+    kernel: ExponentialSum, lengths: Sequence[int], chunk: int, mode: str, cval: float
+) -> tuple[dict[tuple[int, Part], np.ndarray], np.ndarray]:
+    """Return the state after a chunk, Σ_j p^j·x[j] over the samples after it."""
+    last = len(lengths) - 1
+    weights, constant = state_before(kernel, lengths[::-1], last - chunk, mode, cval)
+    opposite = {(last - k, _OPPOSITE[part]): value for (k, part), value in weights.items()}
+    return opposite, constant
+
+
+def _period(lengths: Sequence[int], mode: str) -> Iterator[tuple[int, Part, int]]:
+    """Yield chunk, part and length of one period before the first sample, nearest first."""
+    last = len(lengths) - 1
+    if mode == "wrap":
+        for k in range(last, -1, -1):
+            yield k, LAST, lengths[k]
+        return
+    skipped = 1 if mode == "mirror" and sum(lengths) > 1 else 0
+    yield 0, ("first", skipped), lengths[0] - skipped
+    for k in range(1, last + 1):
+        yield k, FIRST, lengths[k]
+    yield last, ("last", skipped), lengths[last] - skipped
+    for k in range(last - 1, -1, -1):
+        yield k, LAST, lengths[k]

@@ -9,9 +9,8 @@ import numpy as np
 from ..core.arrays.validation import as_integer
 from ..distributed.expressions import accepts_expressions
 from ..solve import with_interop
-from .arguments import as_axes, as_input, as_known_axis, as_mode, as_output, written
+from .arguments import SPLINE_MODES, as_axes, as_input, as_known_axis, as_mode, as_output, written
 from .axes import filter_axes
-from .borders import SPLINE_MODES
 from .exponentials import ExponentialFilter
 from .kernels import SPLINES, spline_kernel
 

@@ -1,14 +1,20 @@
-"""Box filters by running sums."""
+"""Box filters: averages over windows along an axis."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ..core.arrays.validation import as_integer
+from ..core.backends import backend_of
 from ..distributed.expressions import accepts_expressions
 from ..solve import solve_labelled, with_interop
 from .arguments import (
+    SYNONYMS,
     as_axes,
     as_cval,
     as_input,
@@ -18,11 +24,23 @@ from .arguments import (
     for_each_axis,
     written,
 )
-from .axes import filter_axes
-from .borders import SYNONYMS
-from .windows import WindowAverage
+from .axes import (
+    Block,
+    as_float64,
+    as_rows,
+    cast_like_scipy,
+    constants_of,
+    dtype_like,
+    fill_rows,
+    filter_axes,
+    from_rows,
+    new_rows,
+    real_dtype,
+)
 
 _MOST = 2**31
+Piece = tuple[int, int, int]
+"""A run of neighbouring samples of a chunk: the first, the number, and the step: −1, 0 or 1."""
 
 
 @partial(with_interop, labelled=partial(solve_labelled, by_value=("size",)))
@@ -184,3 +202,164 @@ def _window(size: Any, origin: Any, mode: Any, cval: complex) -> WindowAverage:
             f"{origin}"
         )
     return WindowAverage(size, before, as_mode(mode, SYNONYMS), cval)
+
+
+@dataclass(frozen=True)
+class WindowAverage:
+    """Average of `size` samples, from `before` samples before; see :class:`.axes.AxisFilter`."""
+
+    size: int
+    before: int
+    mode: str
+    cval: complex = 0.0
+
+    def plan(
+        self, lengths: Sequence[int], chunk: int
+    ) -> tuple[list[tuple[int, Piece]], tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Return the pieces next to a chunk; the recipe has their numbers, −count for `cval`."""
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        first, stop = starts[chunk], starts[chunk + 1]
+        wanted: list[tuple[int, Piece]] = []
+        recipe = []
+        after = self.size - 1 - self.before
+        for positions in (np.arange(first - self.before, first), np.arange(stop, stop + after)):
+            inside = _extended_positions(positions, int(starts[-1]), self.mode)
+            order: list[int] = []
+            for source, piece in _pieces(inside, starts):
+                order.append(-piece[1] if source < 0 else len(wanted))
+                if source >= 0:
+                    wanted.append((source, piece))
+            recipe.append(tuple(order))
+        return wanted, (recipe[0], recipe[1])
+
+    def part(self, x: Any, axis: int, part: Piece) -> Any:
+        """Return a piece of a chunk."""
+        first, count, step = part
+        before = (slice(None),) * axis
+        if step == 0:
+            return x[(*before, slice(first, first + 1))].repeat(count, axis)
+        start = first if step > 0 else first - count + 1
+        samples = x[(*before, slice(start, start + count))]
+        # A copy, so that a worker does not keep the whole chunk.
+        return samples.copy() if step > 0 else samples[(*before, slice(None, None, -1))].copy()
+
+    def apply(
+        self,
+        x: Any,
+        axis: int,
+        dtype: np.dtype[Any],
+        recipe: tuple[tuple[int, ...], tuple[int, ...]],
+        parts: Sequence[Any],
+        is_threaded: bool = False,
+        into: Any = None,
+    ) -> Any:
+        """Return the filtered chunk; `parts` are those of its plan."""
+
+        def pieces(order: tuple[int, ...]) -> list[Any]:
+            return [parts[k] if k >= 0 else self._constant(x, axis, -k) for k in order]
+
+        joined = [*pieces(recipe[0]), x, *pieces(recipe[1])]
+        target = dtype_like(x, dtype)
+        rows = as_rows(np.concatenate(joined, axis), axis)
+        if not backend_of(x).is_host:
+            averages = self._averages_on_gpu(rows, 0, "inside", target)
+            if averages is None:
+                averages = by_prefix_sums(as_float64(rows), self.size)
+                averages = cast_like_scipy(averages, real_dtype(target))
+            return from_rows(averages, x.shape, target)
+        from .cpu import average_rows
+
+        shape = rows.shape[0], x.shape[axis], rows.shape[2]
+        out = new_rows(shape, real_dtype(target), into, axis)
+
+        def filter_block(block: Block, samples: Any, at: Any, averages: Any, out_at: Any) -> None:
+            average_rows(
+                samples, averages, at, out_at, block.count, block.are_contiguous, self.size
+            )
+
+        fill_rows(filter_block, rows, out, cast_like_scipy, is_threaded)
+        return from_rows(out, x.shape, target)
+
+    def apply_on_gpu(self, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
+        """Return the filtered CuPy array, which is a whole one: the kernel extends its lines."""
+        target = dtype_like(x, dtype)
+        averages = self._averages_on_gpu(as_rows(x, axis), self.before, self.mode, target)
+        if averages is not None:
+            return from_rows(averages, x.shape, target)
+        wanted, recipe = self.plan((x.shape[axis],), 0)
+        parts = [self.part(x, axis, part) for _, part in wanted]
+        return self.apply(x, axis, dtype, recipe, parts)
+
+    def _averages_on_gpu(self, rows: Any, before: int, mode: str, dtype: np.dtype[Any]) -> Any:
+        from .cuda import average_rows
+
+        constants = constants_of(self.cval, dtype.kind == "c")
+        return average_rows(rows, self.size, before, mode, constants, real_dtype(dtype))
+
+    def _constant(self, x: Any, axis: int, count: int) -> Any:
+        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+        value = self.cval if x.dtype.kind == "c" else self.cval.real
+        # As float64 or complex128: SciPy does not cast the constant to integers.
+        dtype = np.result_type(x.dtype, np.float64)
+        return np.full_like(x, value, dtype, shape=shape)
+
+
+def _extended_positions(positions: np.ndarray, length: int, mode: str) -> np.ndarray:
+    """Return the sample of a row at each position, which may be outside; −1 for the constant."""
+    if mode == "nearest":
+        return np.clip(positions, 0, length - 1)
+    if mode == "constant":
+        return np.where((positions >= 0) & (positions < length), positions, -1)
+    if mode == "wrap":
+        return positions % length
+    if mode == "mirror" and length > 1:
+        period = 2 * length - 2
+        inside = positions % period
+        return np.minimum(inside, period - inside)
+    inside = positions % (2 * length)
+    return np.minimum(inside, 2 * length - 1 - inside)
+
+
+def _pieces(positions: np.ndarray, starts: np.ndarray) -> list[tuple[int, Piece]]:
+    """Return chunk and piece of runs of positions; the chunk is −1 for the constant."""
+    if positions.size == 0:
+        return []
+    sources = np.where(positions < 0, -1, np.searchsorted(starts, positions, "right") - 1)
+    steps = np.diff(positions)
+    # A run ends where the chunk or the step changes.
+    result = []
+    start = 0
+    while start < positions.size:
+        step = int(steps[start]) if start < steps.size else 1
+        stop = start + 1
+        if abs(step) <= 1:
+            changes = np.flatnonzero(
+                (steps[start:] != step) | (sources[start + 1 :] != sources[start])
+            )
+            stop = start + 1 + (int(changes[0]) if changes.size else steps.size - start)
+        source = int(sources[start])
+        local = int(positions[start] - starts[source]) if source >= 0 else 0
+        result.append((source, (local, stop - start, step if abs(step) <= 1 else 1)))
+        start = stop
+    return result
+
+
+def by_prefix_sums(x: Any, size: int) -> Any:
+    """Return averages of rows (outer, steps, inner) over windows, by operations of whole arrays.
+
+    It averages over windows that do not fit into the memory of a block of a GPU. Sums
+    start at each multiple of `size`, as in the kernel for CPUs.
+    """
+    outer, steps, inner = x.shape
+    blocks = -(-steps // size)
+    padded = np.zeros_like(x, shape=(outer, blocks * size, inner))
+    padded[:, :steps] = x
+    in_blocks = padded.reshape(outer, blocks, size, inner)
+    prefixes = in_blocks.cumsum(axis=2).reshape(padded.shape)
+    ends = in_blocks[:, :, ::-1].cumsum(axis=2)[:, :, ::-1].reshape(padded.shape)
+    count = steps - size + 1
+    sums = ends[:, :count].copy()
+    # A window that starts with a block is that block.
+    has_prefix = backend_of(x).from_host(np.arange(count) % size > 0, x)
+    sums += np.where(has_prefix[:, None], prefixes[:, size - 1 : steps], 0.0)
+    return sums / size

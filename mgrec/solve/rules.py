@@ -15,7 +15,7 @@ from ..core.arrays.array_types import bfloat16, is_narrow, result_type
 
 _PACKAGE = __package__.partition(".")[0]
 _MODULES = (
-    "ewm.adjoint", "filters.adjoint", "filters.zero_phase_adjoint", "grids.table.adjoint",
+    "ewm.adjoint", "filters.adjoint", "filters.zero_phase_adjoint", "grids.table.api",
     "hmm.adjoint", "ndimage.adjoint", "scans.adjoint", "scans.map_adjoint",
     "scans.matrix.adjoint", "statespace.adjoint", "tridiagonal.adjoint",
 )  # fmt: skip

@@ -25,8 +25,8 @@ from ..solve.adjoint import (
 )
 from ..solve.rules import Rule, broadcast_shapes, common_dtype
 from . import api
-from .arguments import insert_rhs_axis
-from .kernels import kernels_of
+from .api import insert_rhs_axis
+from .recurrence import kernels_of
 
 _DIAGONALS = ("dl", "d", "du")
 

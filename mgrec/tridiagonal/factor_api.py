@@ -17,7 +17,7 @@ from ..core.contract.problem import Problem
 from ..core.contract.recurrence import ChunkInputs, Shape
 from ..distributed.expressions import accepts_expressions
 from ..solve import solve, solve_with_factors, with_interop
-from .arguments import check_system
+from .api import check_system
 from .factors import factor_chunk, solve_chunk
 
 

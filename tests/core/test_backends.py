@@ -19,8 +19,8 @@ from mgrec.core.backends import CPU, REGISTRY, Backend, backend_of, common_backe
 from mgrec.core.contract.kernels import Kernels, at_once
 from mgrec.filters.cpu import one_thread as filters
 from mgrec.filters.kernels import FilterKernels
-from mgrec.grids.table.cpu.phases import determine_table
-from mgrec.grids.table.recurrence import Sums
+from mgrec.grids.table.api import Sums
+from mgrec.grids.table.cpu import determine_table
 from mgrec.scans.cpu import one_thread as scans
 from mgrec.scans.kernels import ScanKernels
 from mgrec.signal import ewm, lfilter

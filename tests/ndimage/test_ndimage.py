@@ -20,7 +20,7 @@ from mgrec.ndimage import (
     uniform_filter,
     uniform_filter1d,
 )
-from mgrec.ndimage.windows import by_prefix_sums
+from mgrec.ndimage.uniform import by_prefix_sums
 
 MODES = ["reflect", "constant", "nearest", "mirror", "wrap"]
 SYNONYMS = {"grid-mirror": "reflect", "grid-constant": "constant", "grid-wrap": "wrap"}

@@ -18,9 +18,9 @@ from mgrec.engines.cpu.lanes import MIN_STREAMED_BYTES
 from mgrec.engines.cpu.simd import FOUR_REGISTERS
 from mgrec.filters import recurrence as filters
 from mgrec.filters.cpu.section import LEAD, section_rows
-from mgrec.grids.loops.cpu import phases as loops
+from mgrec.grids.loops import cpu as loops
 from mgrec.grids.recurrence import Wavefront
-from mgrec.grids.sor.cpu import phases as sweeps
+from mgrec.grids.sor import cpu as sweeps
 from mgrec.scans import laws
 from mgrec.scans import recurrence as scans
 from mgrec.scans.cpu import phases as scan_threads

@@ -16,7 +16,7 @@ A backend implements two phases:
 
 ``determine(scoring, (query, target), carry_in, origin, dtype, table=None) -> Edges``
     Determine one tile. `query` and `target` are arrays (n,) and (m,) of one integer dtype: uint8
-    codes if the scoring has a table. The :class:`.tiles.Edges` are in host memory or on the
+    codes if the scoring has a table. The :class:`.recurrence.Edges` are in host memory or on the
     device. `origin` is the tile's first row and column in the whole grid; the best cell is
     counted from there. `dtype` is that of H, int64 or float64. H is written to `table`, an array
     (n, m) of `dtype` with contiguous rows, if given. A tile without rows or columns returns its
@@ -24,12 +24,12 @@ A backend implements two phases:
     these need the best cell.
 ``determine_pairs(scoring, queries, targets, dtype) -> array (pairs, 3)``
     Return score, query_end and target_end of pairs in two :class:`.sequences.Sequences`, in host
-    memory. One sequence on a side is paired with all on the other. The kernel computes the
-    borders of :func:`.tiles.carry_in_from`. Among equal scores the smallest target_end wins, then
-    the smallest query_end. Candidates are all cells of a local alignment (0, −1, −1 if none is
-    above 0), and the last row and column of a semi-global one. A global alignment ends in the
-    last cell. If a sequence is empty, a global alignment scores one gap, others 0; the ends are
-    n − 1 and m − 1, or −1 and −1 for local alignments.
+    memory. One sequence on a side is paired with all on the other. The kernel computes the borders
+    of :func:`.recurrence.carry_in_from`. Among equal scores the smallest target_end wins, then the
+    smallest query_end. Candidates are all cells of a local alignment (0, −1, −1 if none is above
+    0), and the last row and column of a semi-global one. A global alignment ends in the last cell.
+    If a sequence is empty, a global alignment scores one gap, others 0; the ends are n − 1 and m −
+    1, or −1 and −1 for local alignments.
 
 Codes are below len(table). An integer `dtype` represents every score of the whole grid exactly.
 Kernels may compute in a narrower one that represents all scores of a tile.

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.arrays.array_types import to_host
+from .recurrence import Best
 from .sequences import Alphabet
-from .tiles import Best
 
 _LINE_WIDTH = 60
 

@@ -23,11 +23,10 @@ from ...core.arrays.array_types import to_host
 from ...core.contract.grid import Traceback
 from ...core.contract.kernels import Backend
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
-from .recurrence import AlignmentGrid
+from .recurrence import AlignmentGrid, Edges, Range, Tiling, carry_in_from, ranges
 from .results import Columns, TracedAlignment, columns_of, join_columns
 from .scoring import Scoring
 from .sequences import Alphabet
-from .tiles import Edges, Range, Tiling, carry_in_from, ranges
 
 # Cells of the largest tile whose H is stored.
 LARGEST_TABLE = 1 << 18

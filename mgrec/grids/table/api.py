@@ -1,23 +1,88 @@
-"""Summed-area tables."""
+"""Summed-area tables, the edges of their tiles, and their adjoint."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.arrays.array_types import is_lazy
+from ...core.arrays.array_types import is_lazy, to_host
 from ...core.arrays.chunk import as_contiguous
 from ...core.arrays.validation import as_any_array, check_out
+from ...core.contract.kernels import Backend, PreparedSolver
 from ...core.contract.problem import Composed, Problem
+from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ...scans.functions import linear_recurrence
 from ...solve import prepared_function, solve
-from ..recurrence import as_axes
-from .recurrence import SummedAreaTable
+from ...solve.adjoint import sum_to
+from ...solve.functions import flip
+from ...solve.rules import Rule, numpy_dtype
+from ..recurrence import Wavefront, as_axes
 
 _DTYPES = "?bhilqBHILQfdFD"
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Edges of a tile: its last row of S, and its last column of R.
+
+    `right` is None if the tile is the whole array and no other tile needs it.
+    """
+
+    below: Any
+    right: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummedAreaTable(Wavefront):
+    """Prefix sums along two axes: S[i, j] = S[i-1, j] + R[i, j], R[i, j] = R[i, j-1] + x[i, j].
+
+    S crosses the lower border of a tile, and R the right border. So every sum is added up in the
+    order of ``numpy.cumsum`` along the second axis, then the first: the same bits.
+    """
+
+    family: ClassVar[str] = "grids.table"
+    is_asynchronous: ClassVar[bool] = True
+
+    def determine(
+        self,
+        backend: Backend,
+        inputs: ChunkInputs,
+        shape: Shape,
+        above: Any,
+        left: Any,
+        out: Arrays = (),
+    ) -> tuple[Arrays, Sums]:
+        result = out[0] if out else backend.empty(shape, self.dtype)
+        tile, table = map(self.with_axes_last, (*inputs.blocks, result))
+        before = None if above is None else above.below, None if left is None else left.right
+        return (result,), backend.kernels(self.family).determine(self, tile, before, table)
+
+    def prepare_solver(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> PreparedSolver | None:
+        prepare = backend.kernels(self.family).prepare_solver
+        tile, table = map(self.with_axes_last, (*inputs.blocks, *results))
+        return None if prepare is None else prepare(self, tile, (None, None), table)
+
+    def export_edges(self, edges: Sums) -> Sums:
+        return Sums(to_host(edges.below), to_host(edges.right))
+
+    def retain_edges(self, edges: Sums) -> Sums:
+        return edges
+
+    def start_export(
+        self, backend: Backend, edges: Sums, axes: Collection[int]
+    ) -> Callable[[], Sums]:
+        down, right = self.axes
+        waits = (
+            backend.fetch(edges.below) if down in axes else None,
+            backend.fetch(edges.right) if right in axes else None,
+        )
+        return lambda: Sums(*(wait and wait() for wait in waits))
 
 
 @partial(prepared_function, is_on_host=False)
@@ -168,3 +233,25 @@ def _parts(table: Any) -> Any:
 def _joined(parts: Any) -> Any:
     """Return complex numbers from their parts along the last axis."""
     return as_contiguous(parts).view(np.result_type(parts.dtype, np.complex64))[..., 0]
+
+
+def _compose(
+    grad: Any, grad_zf: Any, table: Any, arguments: dict[str, Any], of: Sequence[str]
+) -> tuple[Any]:
+    axes = tuple(arguments["axes"])
+    sums = summed_area_table(_reversed(grad, axes), axes)
+    return (sum_to(_reversed(sums, axes), arguments["x"]),)
+
+
+def _reversed(array: Any, axes: Sequence[int]) -> Any:
+    for axis in axes:
+        array = flip(array, axis)
+    return array
+
+
+def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    x = arguments["x"]
+    return [(x.shape, np.cumsum(np.empty(0, numpy_dtype(x))).dtype)]
+
+
+RULES = [Rule(summed_area_table, _compose, ("x",), {"axes": ("int[]", (-2, -1))}, _outlines)]

@@ -1,5 +1,8 @@
 """Gaussian elimination of many systems side by side, one in each lane: with and without pivoting.
 
+Systems may lie in memory one after the other or side by side, or share diagonals: kernels always
+solve a tile, some rows of as many systems as there are lanes, side by side in a buffer.
+
 A pending row, with the coefficients of an unknown and of the next one, is carried from row to row.
 A method consists of two functions, whose states are tuples of numbers::
 
@@ -12,32 +15,274 @@ if nan was seen, and `nan_seen` is added to all unknowns.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 from .elimination import scale_row
-from .memory import lane_count, load, row_loader, store
-from .tiles import (
-    CARRIED,
-    HALVES,
-    RESULT,
-    ROW_SPACING,
-    ROWS,
-    STORED,
-    load_tile,
-    locate_systems,
-    operand_start,
-    pointers_of,
-    select_systems,
-    store_tile,
-    tile_start,
-    view_of,
-    work_of_group,
+from .memory import (
+    advance_pointer,
+    gather,
+    lane_count,
+    load,
+    load_broadcast,
+    load_contiguous,
+    load_transposed,
+    pointer_to,
+    prefetch,
+    row_loader,
+    scatter,
+    store,
+    store_contiguous,
+    store_transposed,
 )
+from .partitions import lanes_of
 from .vectors import constant, magnitude, select
+
+# Rows of a tile at most: 80 KB of numbers with the unknowns. 2,000 systems of 4,095 took 3.1 ns an
+# unknown of float64 with 32, 2.6 with 64, 2.3 with 128. Operands are a few rows more apart,
+# since addresses 4 KB apart compete for the same lines of the cache.
+ROWS, ROW_SPACING = 128, 133
+# Registers solved at once: a row waits for the one before. The elimination took 0.7 ns an unknown
+# with one, 0.4 with two.
+HALVES = 2
+# Largest number of groups whose tiles are solved alternately, and of bytes stored for all of them.
+MAX_GROUPS, MAX_GROUP_BYTES = 4, 1 << 25
+# Numbers of a system that are carried from row to row, and stored for each row.
+CARRIED, STORED = 5, 3
+# Rows of a table of offsets: dl, d, du, b and the result, for each half.
+RESULT, OFFSET_ROWS = 4, 5
+# Access to the numbers of a row, one for each lane: one after the other; the same for all; from
+# rows of a lane each, which are transposed; or any other way.
+CONTIGUOUS, BROADCAST, TRANSPOSED, SCATTERED = range(4)
+_load_carried, _load_stored, _load_tile_row = map(row_loader, (CARRIED, STORED, RESULT))
+
+
+class Work(NamedTuple):
+    """Memory of one thread for several groups of systems: flat arrays or pointers."""
+
+    systems: Any  # the systems of a group, HALVES * lanes
+    offsets: Any  # of their first rows in dl, d, du, b and the result, for each half
+    accesses: Any  # CONTIGUOUS, BROADCAST, TRANSPOSED or SCATTERED, HALVES * OFFSET_ROWS
+    tile: Any  # dl, d, du, b and x, for each half; one tile for all groups
+    carried: Any  # CARRIED numbers for each half, from a row to the next
+    pivots: Any  # STORED numbers of each row for each half, for back substitution
+    flags: Any  # the outcome for each system, real
+
+
+class View(NamedTuple):
+    """The arrays of a call as pointers, and their layout; strides are (4, 3) numbers."""
+
+    operands: Any
+    strides: Any
+    result: Any
+    outer: int
+    steps: int
+    inner: int
+
+
+def concurrent_groups(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> int:
+    """Return the number of groups whose tiles are solved alternately.
+
+    The rows of systems side by side are pages apart: with one group 2,000 systems of 4,095 took
+    4.5 ns an unknown of float64, with four 3.5.
+    """
+    _, steps, inner = shape
+    width = HALVES * lanes_of(dtype)
+    fit = MAX_GROUP_BYTES // (STORED * (steps + 1) * width * dtype.itemsize)
+    return max(1, min(fit, MAX_GROUPS, inner // width))
+
+
+def empty_work(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> Work:
+    """Return the memory of one thread."""
+    count, width = concurrent_groups(shape, dtype), HALVES * lanes_of(dtype)
+    systems = np.empty(count * width, np.int64)
+    offsets = np.empty(count * OFFSET_ROWS * width, np.int64)
+    accesses = np.empty(count * HALVES * OFFSET_ROWS, np.int64)
+    tile = np.empty(OFFSET_ROWS * ROW_SPACING * width, dtype)
+    carried = np.empty(count * CARRIED * width, dtype)
+    pivots = np.empty(count * STORED * (shape[1] + 1) * width, dtype)
+    flags = np.empty(count * width, dtype.char.lower())
+    return Work(systems, offsets, accesses, tile, carried, pivots, flags)
+
+
+def group_count(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> int:
+    """Return the number of groups of systems that are solved side by side."""
+    outer, _, inner = shape
+    lanes = HALVES * lanes_of(dtype)
+    if inner >= lanes:
+        return outer * -(-inner // lanes)
+    return -(-outer * inner // lanes)
+
+
+@numba.njit(**INNER)
+def view_of(operands: Any, layout: Any, result: Any) -> View:
+    """Return the arrays of a call as pointers."""
+    dl, d, du, b = operands
+    pointers = pointer_to(dl), pointer_to(d), pointer_to(du), pointer_to(b)
+    strides = pointer_to(layout.strides)
+    return View(pointers, strides, pointer_to(result), *layout.shape)
+
+
+@numba.njit(**INNER)
+def pointers_of(work: Any) -> Work:
+    """Return the memory of a thread as pointers."""
+    systems, offsets, accesses, tile, carried, pivots, flags = work
+    indices = pointer_to(systems), pointer_to(offsets), pointer_to(accesses)
+    numbers = pointer_to(tile), pointer_to(carried), pointer_to(pivots)
+    return Work(*indices, *numbers, pointer_to(flags))
+
+
+@numba.njit(**INNER)
+def work_of_group(number: int, work: Any, steps: int) -> Work:
+    """Return the part of a thread's memory for one of its groups."""
+    systems, offsets, accesses, tile, carried, pivots, flags = work
+    first = number * HALVES * lane_count(tile)
+    indices = advance_pointer(systems, first), advance_pointer(offsets, OFFSET_ROWS * first)
+    numbers = (
+        advance_pointer(carried, CARRIED * first),
+        advance_pointer(pivots, STORED * (steps + 1) * first),
+    )
+    accesses = advance_pointer(accesses, number * HALVES * OFFSET_ROWS)
+    return Work(*indices, accesses, tile, *numbers, advance_pointer(flags, first))
+
+
+@numba.njit(**INNER)
+def select_systems(group: int, view: Any, work: Any) -> None:
+    """Write the systems of a group, some of them twice if there are not enough."""
+    lanes = HALVES * lane_count(work.tile)
+    first, inner = group * lanes, view.inner
+    if inner >= lanes:
+        row, part = divmod(group, -(-inner // lanes))
+        first = row * inner + min(part * lanes, inner - lanes)
+    for lane in range(lanes):
+        work.systems[lane] = min(first + lane, view.outer * inner - 1)
+
+
+@numba.njit(**INNER)
+def locate_systems(view: Any, work: Any) -> None:
+    """Write the offsets of the selected systems, and how their rows are accessed."""
+    lanes, inner = lane_count(work.tile), view.inner
+    outer, column, before = 0, -1, -1
+    for index in range(HALVES * lanes):
+        system = work.systems[index]
+        # A division takes as long as a row.
+        if system == before + 1 and column + 1 < inner:
+            column += 1
+        elif system != before:
+            outer, column = divmod(system, inner)
+        before = system
+        table_row = index // lanes * OFFSET_ROWS
+        position = table_row * lanes + index % lanes
+        for k in range(RESULT):
+            offset = outer * view.strides[3 * k] + column * view.strides[3 * k + 2]
+            work.offsets[position + k * lanes] = offset
+        work.offsets[position + RESULT * lanes] = outer * view.steps * inner + column
+    for table_row in range(HALVES * OFFSET_ROWS):
+        k = table_row % OFFSET_ROWS
+        stride = inner if k == RESULT else view.strides[3 * k + 1]
+        work.accesses[table_row] = _access(
+            work.offsets, table_row * lanes, lanes, stride, view.steps
+        )
+
+
+@numba.njit(**INNER)
+def _access(offsets: Any, start: int, lanes: int, stride: int, steps: int) -> int:
+    is_same, is_contiguous, first = True, True, offsets[start]
+    for lane in range(lanes):
+        is_same &= offsets[start + lane] == first
+        is_contiguous &= offsets[start + lane] == first + lane
+    if is_same:
+        return BROADCAST
+    if is_contiguous:
+        return CONTIGUOUS
+    return TRANSPOSED if stride == 1 and steps >= lanes else SCATTERED
+
+
+@numba.njit(**INNER)
+def tile_start(tile: int, steps: int) -> int:
+    """Return the first row of a tile: all tiles have nearly one length."""
+    return tile * steps // -(-steps // ROWS)
+
+
+@numba.njit(**INNER)
+def operand_start(half: int, k: int, lanes: int) -> int:
+    """Return the index in a tile where an operand starts."""
+    return (half * OFFSET_ROWS + k) * ROW_SPACING * lanes
+
+
+@numba.njit(**INNER)
+def load_tile(view: Any, work: Any, start: int, stop: int) -> None:
+    """Load the rows from `start` to `stop` of all operands."""
+    lanes = lane_count(work.tile)
+    zero = constant(load(work.tile, 0), 0.0)
+    for half in range(HALVES):
+        for k in range(RESULT):
+            stride = view.strides[3 * k + 1]
+            _load_operand(view.operands[k], work, half * OFFSET_ROWS + k, stride, start, stop)
+        if start == 0:
+            store(work.tile, operand_start(half, 0, lanes), zero)
+        if stop == view.steps:
+            store(work.tile, operand_start(half, 2, lanes) + (stop - start - 1) * lanes, zero)
+
+
+@numba.njit(**INNER)
+def _load_operand(
+    operand: Any, work: Any, table_row: int, stride: int, start: int, stop: int
+) -> None:
+    tile, offsets, lanes = work.tile, work.offsets, lane_count(work.tile)
+    access = work.accesses[table_row]
+    target, source = table_row * ROW_SPACING * lanes, offsets[table_row * lanes] + start * stride
+    if access == CONTIGUOUS:
+        for row in range(stop - start):
+            store(tile, target + row * lanes, load_contiguous(operand, source + row * stride))
+            prefetch(operand, source + (row + ROWS) * stride)
+    elif access == BROADCAST:
+        for row in range(stop - start):
+            store(tile, target + row * lanes, load_broadcast(operand, source + row * stride))
+    elif access == TRANSPOSED:
+        for row in range(0, stop - start, lanes):
+            # The last block starts early enough to be whole.
+            first = min(row, stop - start - lanes)
+            load_transposed(
+                tile, target + first * lanes, operand, offsets, table_row, start + first
+            )
+    else:
+        for row in range(stop - start):
+            numbers = gather(operand, offsets, table_row, (start + row) * stride)
+            store(tile, target + row * lanes, numbers)
+
+
+@numba.njit(**INNER)
+def store_tile(view: Any, work: Any, start: int, stop: int) -> None:
+    """Write the unknowns from `start` to `stop`."""
+    for half in range(HALVES):
+        _store_result(view.result, work, half * OFFSET_ROWS + RESULT, view.inner, start, stop)
+
+
+@numba.njit(**INNER)
+def _store_result(
+    result: Any, work: Any, table_row: int, stride: int, start: int, stop: int
+) -> None:
+    tile, offsets, lanes = work.tile, work.offsets, lane_count(work.tile)
+    access = work.accesses[table_row]
+    source, target = table_row * ROW_SPACING * lanes, offsets[table_row * lanes] + start * stride
+    if access == CONTIGUOUS:
+        for row in range(stop - start):
+            store_contiguous(result, target + row * stride, load(tile, source + row * lanes))
+            prefetch(result, target + (row - ROWS) * stride)
+    elif access == TRANSPOSED:
+        for row in range(0, stop - start, lanes):
+            first = min(row, stop - start - lanes)
+            store_transposed(
+                tile, source + first * lanes, result, offsets, table_row, start + first
+            )
+    else:
+        for row in range(stop - start):
+            numbers = load(tile, source + row * lanes)
+            scatter(result, offsets, table_row, (start + row) * stride, numbers)
 
 
 @numba.njit(**INNER)
@@ -45,9 +290,6 @@ def _store_all(pointer: Any, index: int, numbers: Any) -> None:
     lanes = lane_count(pointer)
     for k in range(len(numbers)):
         store(pointer, index + k * lanes, numbers[k])
-
-
-_load_carried, _load_stored, _load_tile_row = map(row_loader, (CARRIED, STORED, RESULT))
 
 
 @numba.njit(**INNER)

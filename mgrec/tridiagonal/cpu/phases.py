@@ -14,9 +14,9 @@ from ...core.contract.kernels import CacheMiss, PreparedSolver, at_once
 from ...engines.cpu.compilation import writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..errors import SingularSystemError
-from ..interface import Ends, InterfaceRows, solve_periodic_ends
-from ..kernels import TridiagonalKernels
-from . import batched, interface, serial
+from ..recurrence import Ends, InterfaceRows, TridiagonalKernels, solve_periodic_ends
+from . import batched, partitions, serial
+from .batched import concurrent_groups, empty_work, group_count
 from .partitions import (
     Layout,
     Partitions,
@@ -28,7 +28,6 @@ from .partitions import (
     reduce,
     substitute,
 )
-from .tiles import concurrent_groups, empty_work, group_count
 
 Call = Callable[[], Any]
 
@@ -197,7 +196,7 @@ def _whole_calls(
 def _merge(cells: np.ndarray, parts: int, row_shape: tuple[int, ...]) -> np.ndarray:
     """Return the interface rows of systems from those of their parts; overwrite the first cells."""
     if parts > 1:
-        interface.merge(cells, parts)
+        partitions.merge(cells, parts)
     return cells.reshape(*row_shape, parts + 1, 2, 5)[:, :, 0].transpose(2, 3, 0, 1)
 
 
@@ -210,7 +209,9 @@ def _solve_interface(
         known = np.zeros(4 * (cells.size // (10 * (parts + 1))), cells.dtype)
     arguments = cells, known, is_whole, parts
     systems = split_range(known.size // 4, threads)
-    _check(_run([partial(interface.solve, *arguments, *part) for part in systems], threads))
+    _check(
+        _run([partial(partitions.solve_reduced, *arguments, *part) for part in systems], threads)
+    )
 
 
 def _check(outcomes: list[int]) -> None:

@@ -1,6 +1,6 @@
 // The reduced system: the interface rows of the parts of a system, partitions or runs of them.
 //
-// tridiagonal/cpu/interface.py has the same steps. A cut is the pair of unknowns (last[k-1],
+// tridiagonal/cpu/partitions.py has the same steps. A cut is the pair of unknowns (last[k-1],
 // first[k]). A line is one system; a line of n parts has n + 1 cuts.
 #pragma once
 #include "engines/cuda/memory/copies.cuh"

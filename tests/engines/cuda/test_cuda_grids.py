@@ -22,12 +22,10 @@ from grid_arrays import (
 
 import mgrec
 from mgrec.engines.cuda.device import Device
-from mgrec.grids.loops.cuda import choice
+from mgrec.grids.loops.cuda import layout as choice
 from mgrec.grids.loops.cuda import phases as loops
-from mgrec.grids.sor.cuda import layout as sweeps_layout
-from mgrec.grids.sor.cuda import phases as sweeps_phases
-from mgrec.grids.table.cuda import layout as table_layout
-from mgrec.grids.table.cuda import phases as table_phases
+from mgrec.grids.sor import cuda as sweeps
+from mgrec.grids.table import cuda as tables
 
 extended = pytest.mark.extended
 PAIRS = [("+", "*"), ("max", "+"), ("min", "+"), ("+", "+")]
@@ -39,7 +37,7 @@ def _on_host(on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     # several strips.
     monkeypatch.setattr(choice, "_ROWS_OF_A_LANE", (2,))
     monkeypatch.setattr(choice, "_WARPS_OF_A_BLOCK", (1,))
-    monkeypatch.setattr(sweeps_layout, "_MOST_WARPS", 4)
+    monkeypatch.setattr(sweeps, "_MOST_WARPS", 4)
 
 
 def on_device(value: Any) -> Any:
@@ -94,7 +92,7 @@ TABLES = [
 def use_blocks(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 << 10) -> None:
     """Pretend that a device has room for one block, or for all: they run one after the other."""
     if blocks == 1:
-        for partition in (table_layout.Partition, sweeps_layout.Partition):
+        for partition in (tables.Partition, sweeps.Partition):
             monkeypatch.setattr(partition, "blocks", lambda *given: 1)
     use_device(monkeypatch, Device(90, blocks, shared_bytes))
 
@@ -146,13 +144,13 @@ def test_the_bits_do_not_depend_on_the_device_or_on_addresses(
 @extended
 def test_groups_of_strips_and_long_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(table_layout, "_GROUPS", (2,))
+        patch.setattr(tables, "_GROUPS", (2,))
         for blocks in (1, 1000):
             use_blocks(patch, blocks)
             for shape in [(3, 2000), (2, 20, 1100), (2000, 200), (16000, 3), (1, 20, 640)]:
                 check_table(numbers(shape, "i2", 0, 90), dtype="i4")
     use_blocks(monkeypatch, 1000)
-    monkeypatch.setattr(table_phases, "_MOST_STRIPS", 7)
+    monkeypatch.setattr(tables, "_MOST_STRIPS", 7)
     check_table(numbers((20, 5, 6), "u1", 0, 90))
     check_table(numbers((5, 65, 385), "f4", 0, 90))
 
@@ -160,13 +158,13 @@ def test_groups_of_strips_and_long_batches(monkeypatch: pytest.MonkeyPatch) -> N
 @extended
 def test_strips_of_every_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """Narrow ones, and wide ones of high tiles."""
-    monkeypatch.setattr(table_layout, "_MULTIPROCESSORS", 4)
-    monkeypatch.setattr(table_layout, "_MANY", 1)
+    monkeypatch.setattr(tables, "_MULTIPROCESSORS", 4)
+    monkeypatch.setattr(tables, "_MANY", 1)
     device = Device(90, 4, 227 * 1024)
     use_device(monkeypatch, device)
     for dtype, summed, tile in [("f4", "f4", (128, 64)), ("u1", "i4", (96, 128))]:
         for rows, columns in [(300, 512), (300, 448)]:
-            partition = table_layout.choose_partition(
+            partition = tables.choose_partition(
                 (1, rows, columns), np.dtype(dtype), np.dtype(summed), True, device
             )
             assert partition.layout.tile == tile
@@ -228,8 +226,8 @@ def test_sweeps_on_devices_of_other_sizes(monkeypatch: pytest.MonkeyPatch) -> No
 @extended
 @pytest.mark.parametrize("blocks", [1, 1000])
 def test_strips_pass_on_edges_in_turns(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps_layout, "MOST_WORDS", 100)
-    monkeypatch.setattr(sweeps_layout, "_WARPS", 1)
+    monkeypatch.setattr(sweeps, "MOST_WORDS", 100)
+    monkeypatch.setattr(sweeps, "_WARPS", 1)
     use_blocks(monkeypatch, blocks)
     for _ in range(2):
         check_sweeps(numbers((390, 9), "f4"), omega=1.3, sweeps=2)
@@ -237,7 +235,7 @@ def test_strips_pass_on_edges_in_turns(blocks: int, monkeypatch: pytest.MonkeyPa
 
 @extended
 def test_low_grids_are_one_strip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps_layout, "_MOST_WARPS", 8)
+    monkeypatch.setattr(sweeps, "_MOST_WARPS", 8)
     check_sweeps(numbers((200, 9), "f4"), omega=1.3)
 
 
@@ -256,8 +254,8 @@ def test_batches_of_sweeps_are_launched_in_pieces(
     x = numbers((5, 130, 9), "f4")
     x[::2] *= 1e-3
     counts = []
-    for most in (sweeps_phases.MOST_WORDS, 900):
-        monkeypatch.setattr(sweeps_phases, "MOST_WORDS", most)
+    for most in (sweeps.MOST_WORDS, 900):
+        monkeypatch.setattr(sweeps, "MOST_WORDS", most)
         on_host.launches.clear()
         check_sweeps(x, omega=1.3, sweeps=6, tol=3e-3, check_every=3)
         counts.append(len(on_host.launches))
@@ -266,7 +264,7 @@ def test_batches_of_sweeps_are_launched_in_pieces(
 
 @extended
 def test_too_many_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps_phases, "_MOST", 20)
+    monkeypatch.setattr(sweeps, "_MOST", 20)
     with pytest.raises(ValueError, match=r"x must have at most 20 rows .* got shape \(3, 21\)"):
         check_sweeps(numbers((3, 21)))
 

@@ -24,16 +24,13 @@ from mgrec.engines.cuda.device import Device
 from mgrec.engines.cuda.launches import Launch
 from mgrec.engines.cuda.tracing import state_count
 from mgrec.grids.alignment.cuda.layout import choose_launch
-from mgrec.grids.loops.cuda import choice
+from mgrec.grids.loops.cuda import layout as choice
 from mgrec.grids.loops.cuda.layout import Signature, Variation
 from mgrec.grids.recurrence import part_of_gpu
-from mgrec.grids.sor.cuda.layout import group_counts, split_sweeps
-from mgrec.grids.table.api import check_table
-from mgrec.grids.table.cuda import layout as table_layout
-from mgrec.grids.table.cuda import phases as tables
-from mgrec.grids.table.cuda.layout import choose_partition
-from mgrec.grids.table.cuda.program import build_launch
-from mgrec.grids.table.recurrence import Sums
+from mgrec.grids.sor.cuda import group_counts, split_sweeps
+from mgrec.grids.table import cuda as tables
+from mgrec.grids.table.api import Sums, check_table
+from mgrec.grids.table.cuda import build_launch, choose_partition
 from mgrec.scans.cuda import coefficients
 from mgrec.scans.cuda.determine import launch_single_pass, launch_walk
 from mgrec.scans.cuda.layouts import choose_layout, choose_precompute
@@ -226,8 +223,8 @@ def test_alignments_are_cut_into_few_parts(columns: int, count: int) -> None:
 def test_parts_have_the_bits_of_the_whole(
     dtype: str, on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_layout, "_MANY", 2)
-    monkeypatch.setattr(table_layout, "_GROUP_BYTES", 1 << 16)
+    monkeypatch.setattr(tables, "_MANY", 2)
+    monkeypatch.setattr(tables, "_GROUP_BYTES", 1 << 16)
     monkeypatch.setattr(tables, "_CELLS", 1 << 16)
     x, left = numbers((2, 700, 520), dtype), Sums(None, numbers((2, 700), dtype, 1))
     recurrence = check_table(x, (-2, -1), None, None)[0].recurrence

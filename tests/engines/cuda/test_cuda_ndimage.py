@@ -10,6 +10,7 @@ from cuda_on_host import DeviceArray, use_device
 
 from mgrec.engines.cuda.device import Device
 from mgrec.ndimage import (
+    cuda,
     gaussian_filter,
     gaussian_filter1d,
     spline_filter,
@@ -18,10 +19,9 @@ from mgrec.ndimage import (
     uniform_filter1d,
 )
 from mgrec.ndimage.axes import filter_axis
-from mgrec.ndimage.cuda import exponentials, windows
 from mgrec.ndimage.exponentials import ExponentialFilter
 from mgrec.ndimage.kernels import gaussian_kernel, spline_kernel
-from mgrec.ndimage.windows import WindowAverage
+from mgrec.ndimage.uniform import WindowAverage
 
 # Rows of one segment, of several, of a last one of one sample; columns of as many; short lines.
 SHAPES = [
@@ -162,7 +162,7 @@ def test_calls_of_a_signature_are_prepared_once() -> None:
     for _ in range(3):
         gaussian_filter(x, 2)
         uniform_filter(x, 3)
-    assert exponentials._prepare.cache_info().misses == 2
-    assert windows._prepare.cache_info().misses == 2
+    assert cuda._prepare.cache_info().misses == 2
+    assert cuda._prepare_windows.cache_info().misses == 2
     gaussian_filter(x, 3)
-    assert exponentials._prepare.cache_info().misses == 4
+    assert cuda._prepare.cache_info().misses == 4

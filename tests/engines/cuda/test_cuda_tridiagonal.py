@@ -17,7 +17,7 @@ from tridiagonal_matrices import dominant
 import mgrec
 from mgrec.engines.cuda.device import Device
 from mgrec.tridiagonal.cuda import nopivot, phases
-from mgrec.tridiagonal.cuda.adjoint import differentiate
+from mgrec.tridiagonal.cuda.phases import differentiate
 
 pytestmark = pytest.mark.extended
 

@@ -7,8 +7,8 @@ from alignments import assert_right, by_the_loop
 
 import mgrec
 from mgrec.engines.cpu.simd import REGISTER
-from mgrec.grids.alignment.cpu import striped, tile
-from mgrec.grids.alignment.cpu.encoding import encodings_for
+from mgrec.grids.alignment.cpu import phases, striped
+from mgrec.grids.alignment.cpu.profiles import encodings_for
 from mgrec.grids.alignment.scoring import Scoring
 
 # Other tests of the public functions compile fewer kernels.
@@ -82,8 +82,8 @@ def test_a_wrong_score_is_found():
 @pytest.mark.parametrize("mode", ["local", "global"])
 def test_threads_and_parts_give_the_whole(monkeypatch, mode):
     pair, scores = draw(np.random.default_rng(3), 300, 400), by_table(-3, -1, mode=mode)
-    monkeypatch.setattr(tile, "_LEAST_CELLS", 1)
-    monkeypatch.setattr(tile, "_LEAST_SIDES", (50, 50))
+    monkeypatch.setattr(phases, "_LEAST_CELLS", 1)
+    monkeypatch.setattr(phases, "_LEAST_SIDES", (50, 50))
     monkeypatch.setenv("MGREC_NUM_THREADS", "3")
     check(pair, scores, (300, 400))
 
@@ -125,7 +125,9 @@ def results(monkeypatch):
     """Results of stripes for every tile that they may take, of any size."""
     found, run = [], striped.run_striped
     monkeypatch.setattr(striped, "_SEGMENTS", 0)
-    monkeypatch.setattr(tile, "run_striped", lambda *given: found.append(run(*given)) or found[-1])
+    monkeypatch.setattr(
+        phases, "run_striped", lambda *given: found.append(run(*given)) or found[-1]
+    )
     return found
 
 

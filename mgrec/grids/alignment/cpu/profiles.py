@@ -1,10 +1,12 @@
-"""Profiles: scores of the query with each letter, sheared for lanes that are columns apart.
+"""Scores of letters as kernels read them: narrow encodings, and profiles of the query.
 
-A column's scores of all rows of a strip are a part of the query's profile (Rognes & Seeberg 2000),
-one load a register. But lane r is r columns behind the first one: it takes the profile of the
-letter r columns before. Groups of lanes are loaded from the profiles of their own letters. Inside
-a group the binary digits of r are the number of columns by which a lane is late: for each digit,
-lanes are chosen from the registers of this column and of one, two or four columns before.
+An encoding has the narrowest dtype, so that a register holds most scores. A profile has the scores
+of the query with each letter, sheared for lanes that are columns apart. A column's scores of all
+rows of a strip are a part of the query's profile (Rognes & Seeberg 2000), one load a register. But
+lane r is r columns behind the first one: it takes the profile of the letter r columns before.
+Groups of lanes are loaded from the profiles of their own letters. Inside a group the binary digits
+of r are the number of columns by which a lane is late: for each digit, lanes are chosen from the
+registers of this column and of one, two or four columns before.
 
 A column's scores of a strip are `ROWS` registers. A piece is as large as a register, but has all
 rows of one or two groups of lanes: the scores that one letter loads are contiguous.
@@ -12,6 +14,9 @@ rows of one or two groups of lanes: the scores that one letter loads are contigu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numba
@@ -23,12 +28,135 @@ from numba.extending import intrinsic
 from ....engines.cpu.compilation import INLINED, INNER
 from ....engines.cpu.lanes import Lanes, pointer_to, shuffle_mask, store
 from ....engines.cpu.simd import choose, constant_index, load_like
+from ..recurrence import Edges
+from ..scoring import Scoring, Table
 
 ROWS = 4
 """Rows of a lane. Only the last row is shifted from lane to lane. GCUPS in int16 and int8: 11 and
 21 with two rows, 13 and 26 with four, 14 and 26 with eight."""
 # Most lanes in a group: a lane is up to seven columns behind, which takes three choices.
 _GROUP = 8
+LATE = 7
+"""Registers of earlier columns that a shear stores for each row."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How scores are stored: as score − `base`, in int8, int16, int32, int64 or float64.
+
+    `floor` and `ceiling` are stored values: the least of a score, which is a score of 0 in local
+    alignments, and the largest one, to which a larger score may have saturated.
+    """
+
+    dtype: np.dtype[Any]
+    base: float
+    floor: float
+    ceiling: float
+
+    def parameters(self, scoring: Scoring) -> np.ndarray:
+        """Return the scores that kernels need, in the order of MATCH, MISMATCH, ... there."""
+        scores = scoring.match, scoring.mismatch, scoring.gap, scoring.extend
+        return np.array([*scores, self.floor, self.ceiling], self.dtype)
+
+    def encode(self, scores: np.ndarray, size: int) -> np.ndarray:
+        """Return the scores of an edge, followed by zeros up to a size."""
+        array = np.zeros(size, self.dtype)
+        # Scores of gaps may be below the floor; they never become a maximum.
+        array[: scores.size] = np.maximum(scores - self.base, self.floor)
+        return array
+
+    def decode(self, stored: np.ndarray, dtype: Any) -> np.ndarray:
+        """Return stored values as scores of a dtype."""
+        scores = stored.astype(dtype)
+        scores += np.dtype(dtype).type(self.base)
+        return scores
+
+
+def encodings_for(
+    scoring: Scoring, extremes: tuple[Any, Any, Any], shape: tuple[Any, Any],
+    dtype: np.dtype[Any], everywhere: Any = True,
+) -> Iterator[tuple[Encoding, Any]]:  # fmt: skip
+    """Yield the encodings to try, and which tiles each may represent; the last one fits all.
+
+    `extremes` and `shape`, as in `_score_bounds`, are numbers of one tile, or arrays of many;
+    `everywhere` is true for each of these.
+    """
+    if dtype.kind == "f":
+        yield Encoding(dtype, 0.0, 0.0 if scoring.is_local else -np.inf, np.inf), everywhere
+        return
+    lowest, highest = _score_bounds(scoring, *extremes, shape)
+    for bits in (8, 16, 32, 64):
+        limit, base, fits = 2 ** (bits - 1), 0, everywhere
+        if bits < 64 and not _can_encode_steps(bits, scoring):
+            continue
+        if scoring.is_local and bits < 32:
+            # Scores saturate at both ends of the range. A best score at the ceiling may be too low.
+            base, fits = limit, everywhere & (extremes[2] < 2 * limit - 1)
+        elif bits == 8:
+            continue
+        elif bits < 64:
+            # Scores of one global tile may be stored as their differences from the lowest one.
+            base = int(lowest) + limit if everywhere is True and not scoring.is_local else 0
+            fits = (highest - base < limit) & (scoring.is_local | (lowest - base >= -limit))
+        floor = -base if scoring.is_local else -limit
+        yield Encoding(np.dtype(f"i{bits // 8}"), base, floor, limit - 1), fits
+
+
+def _can_encode_steps(bits: int, scoring: Scoring) -> bool:
+    """Return whether the scores of single columns fit; 32 bits do not saturate."""
+    most = 2 ** (bits - 1 if bits < 32 else bits - 4)
+    steps = scoring.highest, scoring.lowest, scoring.gap, scoring.extend
+    return all(-most <= score < most for score in steps)
+
+
+def extremes_of(carry_in: Edges) -> tuple[int, int, int]:
+    """Return the least of the row above, the least of the left column, and the most of all."""
+    arrays = [carry_in.row, carry_in.column]
+    arrays += [] if carry_in.row_gaps is None else [carry_in.row_gaps, carry_in.column_gaps]
+    most = max(int(array.max()) for array in arrays)
+    return int(carry_in.row.min()), int(carry_in.column.min()), most
+
+
+def _score_bounds(
+    scoring: Scoring, above: Any, left: Any, most: Any, shape: tuple[Any, Any]
+) -> tuple[Any, Any]:
+    """Return bounds of all values computed in a tile, from the extremes of its edges.
+
+    A cell scores at least as much as a gap from the edge above or to the left. It scores at most
+    as much as an edge and as many matches as fit.
+    """
+    n, m = shape
+    highest = most + np.minimum(n, m) * max(scoring.highest, 0)
+    down = above + scoring.gap + n * scoring.extend
+    right = left + scoring.gap + m * scoring.extend
+    lowest = np.minimum(np.maximum(down, right), np.minimum(above, left))
+    # E and F are at most a gap lower, and are extended by another character.
+    return lowest + 2 * (scoring.gap + scoring.extend) + min(scoring.lowest, 0), highest
+
+
+def narrow_codes(query: np.ndarray, target: np.ndarray, bits: int) -> Any:
+    """Return both sequences as integers of so many bits, equal where they were equal.
+
+    None if there are too many different letters.
+    """
+    dtype = f"i{bits // 8}"
+    if query.itemsize * 8 <= bits:
+        return query.astype(dtype), target.astype(dtype)
+    least = min(query.min(), target.min())
+    if int(max(query.max(), target.max())) - int(least) < 2**bits:
+        return (query - least).astype(dtype), (target - least).astype(dtype)
+    letters, ranks = np.unique(np.concatenate([query, target]), return_inverse=True)
+    if letters.size > 2**bits:
+        return None
+    return ranks[: query.size].astype(dtype), ranks[query.size :].astype(dtype)
+
+
+@lru_cache(maxsize=64)
+def encode_table(table: Table, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return the scores of letters in int8 if it holds them, else in a dtype."""
+    scores = np.array(table)
+    is_small = dtype.kind == "i" and scores.min() >= -128 and scores.max() < 128
+    return scores.astype(np.int8 if is_small else dtype)
 
 
 @numba.njit(**INLINED)
@@ -124,10 +252,6 @@ def rows_of_pieces(_: Any, pieces: Any) -> Any:
         return context.make_tuple(builder, signature.return_type, rows)
 
     return pieces(pieces), code
-
-
-LATE = 7
-"""Registers of earlier columns that a shear stores for each row."""
 
 
 @numba.njit(**INNER)

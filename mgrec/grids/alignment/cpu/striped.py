@@ -33,10 +33,10 @@ from ....engines.cpu.simd import (
     splat_register,
     store_scalar,
 )
+from ..recurrence import Edges
 from ..scoring import Scoring
-from ..tiles import Edges
 from .antidiagonals import SATURATED
-from .encoding import Encoding, encode_table
+from .profiles import Encoding, encode_table
 
 # Number of columns at the start whose F may be carried any distance.
 _FREE = 64

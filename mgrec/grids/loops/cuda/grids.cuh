@@ -1,6 +1,6 @@
 // The arguments of a wavefront loop over grids, and its cell.
 #pragma once
-#include "grids/cuda/words.cuh"
+#include "grids/words.cuh"
 #include "engines/cuda/memory/copies.cuh"
 
 // An operand is one number a row, the same row everywhere, or a whole array.

@@ -1,34 +1,43 @@
-"""Wavefront loops of CuPy arrays."""
+"""Wavefront loops of CuPy arrays: operands by address and strides, programs and launches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from ....core.algebra.fingerprint import StepFunction
 from ....core.backends import CPU, backend_of
 from ....core.contract.kernels import Kernels, Part, PreparedSolver
-from ....engines.cuda.device import pack_words
-from ....engines.cuda.launches import LaunchByAddress, PreparedLaunches
-from ...cuda.transposition import assign, is_transposed, prepare_copy
+from ....engines.cuda.compilation import kernel_text
+from ....engines.cuda.cpp import print_definitions
+from ....engines.cuda.device import Device, on_device, pack_words
+from ....engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches
+from ....engines.cuda.tracing import trace_operator
+from ...cuda import Shape, assign, contiguous, is_transposed, prepare_copy
 from ...recurrence import part_of_gpu
 from ..recurrence import Borders, Loop, is_compensable, log_strategy
-from .choice import Traversal, choose_traversal
-from .layout import Signature, Variation
-from .operands import (
-    KernelOperand,
-    as_kernel_operand,
-    as_kernel_table,
-    empty_skewed,
-    skew,
-    unskew,
-    variation_of,
+from .layout import (
+    Hyperplanes,
+    Layout,
+    Partition,
+    Signature,
+    Traversal,
+    Variation,
+    choose_partition,
+    choose_traversal,
 )
-from .program import prepare_launch
 
+Strides = tuple[int, int, int]
+LANES = Hyperplanes.threads
+# The smallest normal number, and 32 times its rounding.
+_LIMITS = {4: ("0x1p-126", "0x1p-19"), 8: ("0x1p-1022", "0x1p-48")}
+_NAMES = {"+": "np_add", "*": "np_multiply", "max": "np_maximum", "min": "np_minimum"}
 # Positions of the operands of the loop over transposed arrays among those of the loop.
 _TRANSPOSED = 0, 2, 1, 3, 5, 4, 6
 # Words of an operand in the kernel's struct, and the position of the table there.
@@ -38,6 +47,193 @@ _WORDS, _TABLE = 4, 28
 def kernels(method: str) -> Kernels:
     """Return the phases of a tile."""
     return Kernels(determine_loop, prepare_solver=prepare_loop, part=_part)
+
+
+@dataclass(frozen=True)
+class KernelOperand:
+    """An array on the device, and its strides in numbers: over grids, rows and columns."""
+
+    array: Any
+    strides: Strides
+
+    @property
+    def variation(self) -> Variation:
+        _, row, column = self.strides
+        if column == 0:
+            return Variation.CONSTANT
+        return Variation.ROW if row == 0 else Variation.ARRAY
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        return (self.array.data.ptr, *self.strides)
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether all rows start at multiples of 16 bytes."""
+        size = self.array.dtype.itemsize
+        grid, row, _ = self.strides
+        return not any(n % 16 for n in (self.array.data.ptr, grid * size, row * size))
+
+
+def as_kernel_operand(operand: Any, batch: Sequence[int], is_border: bool = False) -> KernelOperand:
+    """Return an operand (..., rows, columns) of a batch of grids, copied only if necessary.
+
+    Lengths of 1 are broadcast. Columns must be contiguous, except those of borders.
+    """
+    import cupy
+
+    array = on_device(operand)
+    if array.size == 1:
+        return KernelOperand(array, (0, 0, 0))
+    strides = _strides(array, batch, is_border)
+    if strides is None:
+        array = contiguous(array)
+        strides = _strides(array, batch, is_border)
+    if strides is None:
+        array = cupy.ascontiguousarray(cupy.broadcast_to(array, (*batch, *array.shape[-2:])))
+        strides = _strides(array, batch, is_border)
+    assert strides is not None
+    return KernelOperand(array, strides)
+
+
+def variation_of(operand: Any) -> Variation:
+    """Return how an operand (..., rows, columns) varies, if it is not a broadcast view."""
+    rows, columns = operand.shape[-2:]
+    if columns == 1:
+        return Variation.CONSTANT
+    return Variation.ROW if rows == 1 else Variation.ARRAY
+
+
+def as_kernel_table(table: Any, batch: Sequence[int]) -> KernelOperand | None:
+    """Return a table that kernels can write, or None if its columns are not contiguous."""
+    strides = _strides(table, batch, is_border=False)
+    is_writable = strides is not None and (strides[2] == 1 or table.shape[-1] == 1)
+    return KernelOperand(table, strides) if strides is not None and is_writable else None
+
+
+def _strides(array: Any, batch: Sequence[int], is_border: bool) -> Strides | None:
+    """Return strides in numbers; None if grids have no single stride, or columns are apart."""
+    size, byte_strides = array.dtype.itemsize, array.strides
+    if array.data.ptr % size or any(stride % size for stride in byte_strides):
+        return None
+    strides = [0 if n == 1 else s // size for n, s in zip(array.shape, byte_strides, strict=True)]
+    *outer, row, column = strides
+    if not (is_border or column in (0, 1)):
+        return None
+    if not any(outer):
+        return 0, row, column
+    outer = [0] * (len(batch) - len(outer)) + outer
+    grids = [(n, stride) for n, stride in zip(batch, outer, strict=True) if n > 1]
+    is_even = all(stride == n * inner for (_, stride), (n, inner) in pairwise(grids))
+    return (grids[-1][1], row, column) if is_even else None
+
+
+def skew(operand: Any, shape: tuple[int, ...]) -> KernelOperand:
+    """Return a skewed copy of an operand that broadcasts to grids of this shape.
+
+    The antidiagonals of a strip of 32 rows follow each other in memory, and the strips as well.
+    """
+    import cupy
+
+    copy = empty_skewed(shape, operand.dtype)
+    for view, rows in _strip_views(copy.array, shape):
+        view[...] = cupy.broadcast_to(operand, shape)[..., rows, :].reshape(view.shape)
+    return copy
+
+
+def empty_skewed(shape: tuple[int, ...], dtype: Any) -> KernelOperand:
+    """Allocate a skewed copy of grids: each strip has 31 columns more than the grids."""
+    import cupy
+
+    strips, size = _strip_sizes(shape)
+    return KernelOperand(cupy.empty(strips * size, dtype), (size, LANES + 1, LANES))
+
+
+def unskew(copy: KernelOperand, table: Any) -> None:
+    """Write grids (..., rows, columns) from a skewed copy."""
+    for view, rows in _strip_views(copy.array, table.shape):
+        part = table[..., rows, :]
+        part[...] = view.reshape(part.shape)
+
+
+def _strip_sizes(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return the number of strips, and the numbers in each."""
+    *batch, rows, columns = shape
+    return prod(batch) * -(-rows // LANES), (columns + LANES - 1) * LANES
+
+
+def _strip_views(copy: Any, shape: tuple[int, ...]) -> Iterator[tuple[Any, slice]]:
+    """Yield views (grids, strips, rows, columns) of the whole strips, and of the last one."""
+    from cupy.lib.stride_tricks import as_strided
+
+    grids, rows, columns = prod(shape[:-2]), shape[-2], shape[-1]
+    strips, size = -(-rows // LANES), _strip_sizes(shape)[1]
+    strides = [n * copy.itemsize for n in (strips * size, size, LANES + 1, LANES)]
+    whole, remaining = divmod(rows, LANES)
+    if whole:
+        yield as_strided(copy, (grids, whole, LANES, columns), strides), slice(whole * LANES)
+    if remaining:
+        last = copy[whole * size :]
+        yield as_strided(last, (grids, 1, remaining, columns), strides), slice(whole * LANES, rows)
+
+
+def _print_operator(name: str, operator: str | StepFunction, dtype: np.dtype[Any]) -> str:
+    """Return ◇ or ∘ as a C++ function of two numbers."""
+    if isinstance(operator, StepFunction):
+        return trace_operator(operator, name, dtype)
+    return f"DEVICE inline T {name}(T a, T b) {{ return {_NAMES[operator]}(a, b); }}\n"
+
+
+def _flags(signature: Signature) -> dict[str, int]:
+    """Return the flags of a signature; the last four are the errors of a scan that are corrected.
+
+    Sums and products modulo 2**bits are exact in any order. Products of weights lose digits
+    below the smallest normal number, and nothing is known about functions of the user.
+    """
+    operators, is_custom = signature.operators, bool(signature.operators.functions)
+    return {
+        "ALIGNED": signature.is_aligned,
+        "FLOORED": signature.is_floored,
+        "TURNED": signature.is_transposed,
+        "SAME": operators.accumulate == operators.distribute,
+        "CHECKED": signature.dtype.kind == "f" or is_custom or operators.accumulate != "+",
+        "LOSES": operators.distribute == "*" or is_custom,
+        "ALWAYS_LOSES": is_custom,
+    }
+
+
+def _print_loop(layout: Layout) -> str:
+    signature = layout.signature
+    operators, dtype = signature.operators, signature.dtype
+    kinds = " : ".join(f"o == {o} ? {int(v)}" for o, v in enumerate(signature.variations))
+    smallest, tolerance = _LIMITS[dtype.itemsize]
+    numeric = kernel_text("engines/cuda/scalar/numeric")
+    text = print_definitions(numeric, _flags(signature) | layout.constants, T=dtype)
+    text += f"constexpr double SMALLEST = {smallest}, TOLERANCE = {tolerance};\n"
+    text += f"DEVICE constexpr int kind_of(int o) {{ return {kinds} : 0; }}\n"
+    text += _print_operator("accumulate", operators.accumulate, dtype)
+    text += _print_operator("distribute", operators.distribute, dtype)
+    return text + kernel_text(f"grids/loops/cuda/{layout.strategy}")
+
+
+def build_launch(partition: Partition, device: Device) -> Launch:
+    """Return the launch over grids.
+
+    Products are rounded before they are added, as in the plain loop.
+    """
+    layout = partition.layout
+    text, function = _print_loop(layout), f"run_{layout.strategy}"
+    return partition.launch(device, text, "loop_kernel", function, layout.most_blocks, words=36)
+
+
+@lru_cache(maxsize=1024)
+def prepare_launch(
+    strategy: str, signature: Signature, shape: Shape, device_id: int
+) -> tuple[Partition, PreparedLaunches]:
+    """Return how grids are divided into strips, and the launch of their loop on a device."""
+    device = Device.current()
+    partition = choose_partition(strategy, signature, shape, device)
+    return partition, PreparedLaunches(build_launch(partition, device), units=partition.words)
 
 
 def _part(loop: Loop, shape: Sequence[int], side: int) -> Part | None:

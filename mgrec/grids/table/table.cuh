@@ -15,7 +15,7 @@
 // group before, so it reads no more than one group. Several threads share a line. Their loads
 // overlap other work.
 #pragma once
-#include "grids/table/cuda/tile.cuh"
+#include "grids/table/tile.cuh"
 
 constexpr int LINES = DOWN ? H : W;
 // Threads that share a line.

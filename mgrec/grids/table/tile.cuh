@@ -7,7 +7,7 @@
 // A thread writes a word of up to 16 bytes of each row of the table. If rows start anywhere, lanes
 // exchange numbers, so that all words but the first and the last are whole.
 #pragma once
-#include "grids/cuda/words.cuh"
+#include "grids/words.cuh"
 #include "engines/cuda/memory/copies.cuh"
 #include "engines/cuda/memory/stores.cuh"
 

@@ -10,7 +10,7 @@
 // the runs of a warp. A segment of columns is the runs of a block, whose lanes have neighbouring
 // lines. All states are doubles, and complex for complex poles.
 #pragma once
-#include "ndimage/cuda/results.cuh"
+#include "ndimage/results.cuh"
 
 constexpr unsigned ALL = 0xffffffff;
 

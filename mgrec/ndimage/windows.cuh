@@ -6,7 +6,7 @@
 // A block has its samples in shared memory, and the sum of each run.
 #pragma once
 #include "engines/cuda/memory/copies.cuh"
-#include "ndimage/cuda/results.cuh"
+#include "ndimage/results.cuh"
 
 constexpr int NEAREST = 0, REFLECT = 1, MIRROR = 2, WRAP = 3, CONSTANT = 4;
 

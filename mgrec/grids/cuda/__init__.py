@@ -1,1 +1,0 @@
-"""Transposed copies and messages between blocks, for all recurrences over grids on a GPU."""

@@ -1,1 +1,0 @@
-"""Wavefront loops of any weights and operators in host memory."""

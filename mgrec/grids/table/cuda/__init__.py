@@ -1,1 +1,0 @@
-"""Kernels of summed-area tables on a GPU."""

@@ -1,1 +1,0 @@
-"""Kernels over rows of arrays in host memory."""

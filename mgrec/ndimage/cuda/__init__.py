@@ -1,1 +1,0 @@
-"""CUDA kernels over rows of CuPy arrays."""
