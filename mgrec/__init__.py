@@ -42,7 +42,7 @@ _HOMES = {
     "check_laws": ".scans.laws",
     "factor_tridiagonal": ".tridiagonal.factor_api",
     "linear_recurrence": ".scans.functions",
-    "plan": ".solve.plan",
+    "plan": ".distributed.plan.functions",
     "rational_recurrence": ".scans.functions",
     "scan": ".scans.functions",
     "smith_waterman": ".grids.alignment.api",

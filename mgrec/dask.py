@@ -16,11 +16,11 @@ WorkerLostError
     Exception of a plan that lost a worker, and of solve after four losses in a row.
 """
 
-from .distributed.cluster.placement import colocate, persist_in_stages, pin_operands
-from .distributed.cluster.progress import progress
-from .distributed.cluster.warm_up import warm_up
+from .distributed.observability import progress
+from .distributed.placement import colocate, persist_in_stages, pin_operands
 from .distributed.plan.functions import solve
 from .distributed.plan.messages import WorkerLostError
+from .distributed.warm_up import warm_up
 
 __all__ = [
     "WorkerLostError",

@@ -16,7 +16,7 @@ from mgrec.core.contract.grid import Grid, Swept, Traceback
 from mgrec.core.contract.problem import Problem
 from mgrec.core.contract.recurrence import Overlapping, Recurrence, TwoSided
 from mgrec.core.contract.scan import Chain
-from mgrec.distributed.cluster.arguments import problem_of
+from mgrec.distributed.arguments import problem_of
 from mgrec.engines.cuda.backend import BACKEND
 from mgrec.signal import decimate, ewm, filtfilt, lfilter, sosfilt, sosfiltfilt
 

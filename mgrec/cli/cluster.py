@@ -20,7 +20,7 @@ from distributed.security import Security
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from ..distributed.cluster import progress as dask_progress
+from ..distributed import observability
 from ..engines.cpu.threads import processor_count
 from . import signals
 from .failure import BadInput
@@ -153,7 +153,7 @@ def follow(
     client: Client, futures: Sequence[Future], sizes: Sequence[int], progress: Progress, bar: TaskID
 ) -> None:
     """Advance a bar by the size of each finished chunk; raise the exception of a failed one."""
-    with closing(dask_progress.follow(client, futures, sizes)) as finished:
+    with closing(observability.follow(client, futures, sizes)) as finished:
         for size in finished:
             progress.advance(bar, size)
             signals.check()

@@ -1,4 +1,11 @@
-"""``mgrec demo``: solve, check, time and plot a long recurrence over real data."""
+"""``mgrec demo``: solve, check, time and plot a long recurrence over real data.
+
+The series is one thread of air, wound round the Earth from pole to pole. ``earth.npz`` has land and
+sea of the GLOBE digital elevation model (NOAA National Geophysical Data Center, 1999, 30 arc
+seconds, public domain): each tenth parallel, 2,160 parallels of 43,200 places, 93,312,000 steps.
+They were read from the mask of the package global-land-mask 1.0.0 (MIT), rows 5, 15, 25, ..., from
+180° W to 180° E, and are stored as lengths of their runs, sea first.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +13,8 @@ import importlib.util
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +35,91 @@ from ..engines.cpu.threads import thread_count
 from ..scans.cpu.reference import Judge, loop
 from ..scans.functions import linear_recurrence
 from . import cluster as clusters
-from . import earth, machine, picture
+from . import machine, picture
 from .failure import EXIT_CODES, BadInput, Failure, in_one_line
 from .files import check_output
 
-STEPS_A_CHUNK = 40 * earth.PLACES
+PARALLELS = 2160
+PLACES = 43_200
+RADIUS = 6371.0  # km
+# Distances in km after which 1 - 1/e of the air has changed, over sea and over land.
+DISTANCES = np.array([500.0, 1000.0])
+STEPS_A_CHUNK = 40 * PLACES
 BYTES_A_STEP = 3 * 8  # s and t are read, w is written
 EVERY = 20  # of these places is drawn
 TRIES = 3
 OUTSIDE = "the result is outside its stated error bound: please report this"
 # At most the number that fits into half of the memory.
-TURNS = max(1, min(earth.PARALLELS, MEMORY_LIMIT // (2 * BYTES_A_STEP * earth.PLACES)))
+TURNS = max(1, min(PARALLELS, MEMORY_LIMIT // (2 * BYTES_A_STEP * PLACES)))
+
+
+@dataclass(frozen=True)
+class MaritimeAir:
+    """Coefficients of w_i = s_i·w_{i-1} + t_i, the share of maritime air in a west wind.
+
+    Over sea the share relaxes towards 1 within about L = 500 km, over land towards 0 within about
+    1000 km; dx is the distance between two places, shorter nearer to the poles::
+
+        s_i = exp(-dx_i / L_i),   t_i = 1 - s_i over sea, 0 over land
+
+    At 180° the thread continues one parallel further south: one recurrence from pole to pole.
+    `turns` is the number of parallels; fewer than all start at 60° N.
+
+    Examples
+    --------
+    >>> s, t = MaritimeAir(2160)[40_000_000:40_000_002]
+    >>> s
+    array([0.99819498, 0.99819498])
+    """
+
+    turns: int
+
+    @property
+    def first(self) -> int:
+        """The first parallel."""
+        return 0 if self.turns > PARALLELS - 360 else 360
+
+    @property
+    def steps(self) -> int:
+        return self.turns * PLACES
+
+    def latitude(self) -> np.ndarray:
+        """Return degrees north of every turn."""
+        return 90.0 - (5 + 10 * np.arange(self.first, self.first + self.turns)) / 120
+
+    def is_sea(self, start: int, stop: int) -> np.ndarray:
+        """Return whether there is sea, for the steps from `start` to `stop`."""
+        ends, north = _ends(), self.first * PLACES
+        start, stop = north + start, north + stop
+        spans = slice(np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop) + 1)
+        lengths = np.diff(np.clip(ends[spans], start, stop), prepend=start)
+        return np.repeat(np.arange(spans.start, spans.start + lengths.size) % 2 == 0, lengths)
+
+    def __getitem__(self, steps: slice) -> np.ndarray:
+        """Return s and t of steps."""
+        start, stop, _ = steps.indices(self.steps)
+        sea = self.is_sea(start, stop)
+        coefficients = np.empty((2, sea.size))
+        # One exponential for each parallel and surface, not for each step.
+        for parallel in range(start // PLACES, -(-stop // PLACES)):
+            part = slice(max(parallel * PLACES - start, 0), (parallel + 1) * PLACES - start)
+            dx = 2 * np.pi * RADIUS / PLACES * np.cos(np.radians(self.latitude()[parallel]))
+            coefficients[0, part] = np.where(sea[part], *np.exp(-dx / DISTANCES))
+            coefficients[1, part] = sea[part] * -np.expm1(-dx / DISTANCES[0])
+        return coefficients
+
+
+@cache
+def _ends() -> np.ndarray:
+    with files(__package__).joinpath("earth.npz").open("rb") as file:
+        return np.cumsum(np.load(file)["lengths"], dtype=np.int64)
 
 
 @dataclass
 class Report:
     """The results and times of a demo."""
 
-    air: earth.MaritimeAir
+    air: MaritimeAir
     workers: int = 0
     threads: int = 0
     judge: Judge = field(default_factory=lambda: Judge(np.dtype(np.float64)))
@@ -69,7 +145,7 @@ class Report:
     type=click.Path(path_type=Path, dir_okay=False), help="The picture.",
 )  # fmt: skip
 @click.option(
-    "--turns", type=click.IntRange(1, earth.PARALLELS), default=TURNS, show_default=True,
+    "--turns", type=click.IntRange(1, PARALLELS), default=TURNS, show_default=True,
     help="Turns round the Earth; by default what fits into half of the memory.",
 )  # fmt: skip
 @click.option("--cluster", default="auto", show_default=True, help=clusters.HELP)
@@ -89,7 +165,7 @@ def demo(out: Path, turns: int, cluster: str) -> None:
         check_output(out, overwrite=True)
         with console.status("Measuring how fast this machine copies memory"):
             copy = machine.copy_bandwidth()
-        report = Report(earth.MaritimeAir(turns))
+        report = Report(MaritimeAir(turns))
         with console.status("Solving one array by a loop and by one call"):
             _solve_one_array(report)
         _solve_and_verify(report, cluster, console)
@@ -156,7 +232,7 @@ def _load(report: Report, client: Client, progress: Progress) -> list[da.Array]:
     return _halves(series)
 
 
-def _load_chunk(air: earth.MaritimeAir, block_info: Any = None) -> np.ndarray:
+def _load_chunk(air: MaritimeAir, block_info: Any = None) -> np.ndarray:
     start, stop = block_info[None]["array-location"][0]
     return air[start // 2 : stop // 2].ravel()
 
@@ -222,7 +298,7 @@ def _verify(report: Report, futures: list[Future], progress: Progress) -> None:
         start = report.judge.steps
         s, t = report.air[start : start + w.size]
         report.judge.add(s, t, w)
-        pieces.append(w.reshape(-1, earth.PLACES)[:, ::EVERY].copy())
+        pieces.append(w.reshape(-1, PLACES)[:, ::EVERY].copy())
         future.release()
         progress.advance(bar, w.size)
     report.shown = np.concatenate(pieces)

@@ -17,8 +17,8 @@ from distributed import Client, performance_report
 from distributed.client import futures_of
 from rich.console import Console
 
-from ..distributed.cluster.progress import steps_of
-from ..distributed.cluster.warm_up import warm_up
+from ..distributed.observability import steps_of
+from ..distributed.warm_up import warm_up
 from ..filters.causal import sosfilt
 from ..filters.zero_phase import sosfiltfilt
 from ..grids.table.api import summed_area_table

@@ -14,7 +14,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Dask imports the first module only if query planning is on; the second is a package of its own.
 _DASK, _DASK_ARRAY = "dask.array._array_expr", "dask_array"
-_HOMES = {_DASK: ".graph.dask_expressions", _DASK_ARRAY: ".graph.dask_array_expressions"}
+# Functions of NumPy for Dask arrays with graphs, also where ``dask.array`` makes expressions.
+_FUNCTIONS = {
+    "apply_gufunc": "gufunc", "broadcast_to": "core", "concatenate": "core",
+    "full_like": "creation", "where": "routines",
+}  # fmt: skip
 
 
 def accepts_expressions(function: Function) -> Function:
@@ -35,13 +39,17 @@ def accepts_expressions(function: Function) -> Function:
     return called  # type: ignore[return-value]
 
 
+def function_of_graphs(name: str) -> Any:
+    """Return the function of NumPy of this name for Dask arrays with graphs."""
+    return getattr(import_module(f"dask.array.{_FUNCTIONS[name]}"), name)
+
+
 def _libraries() -> dict[str, Any]:
     """Return the libraries of expression arrays that this process has imported."""
-    return {
-        name: import_module(home, __package__).LIBRARY
-        for name, home in _HOMES.items()
-        if name in sys.modules
-    }
+    from .graph.expressions import library_of
+
+    names = {_DASK: "dask", _DASK_ARRAY: "dask_array"}
+    return {name: library_of(package) for name, package in names.items() if name in sys.modules}
 
 
 def _library_of_results(arguments: Any) -> Any:

@@ -1,11 +1,22 @@
-"""What users see of tasks: names of phases, notes in errors, lines in the log."""
+"""What users see of tasks: names of phases, notes in errors, lines in the log, and progress."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from importlib import import_module
 from typing import Any
+
+import dask.array.core as da
+import numpy as np
+from dask.core import flatten
+from distributed import Client, Future, as_completed
+from distributed.client import futures_of
+
+from .arguments import check_dask_array, client_of
+from .expressions import accepts_expressions
 
 logger = logging.getLogger("mgrec")
 
@@ -80,3 +91,114 @@ def log_planned(arrays: Sequence[Any], workers: int, seconds: float) -> None:
 def _description(array: Any) -> str:
     longest = tuple(max(lengths) for lengths in array.chunks)
     return f"shape {array.shape}, chunks {array.numblocks} of up to {longest}, {array.dtype}"
+
+
+def follow(
+    client: Client, futures: Sequence[Future], sizes: Sequence[int]
+) -> Generator[int, None, None]:
+    """Yield the steps of every chunk as it finishes; one future and one size a chunk.
+
+    Raise the error of the first chunk that failed, with a note that names the chunk; cancel the
+    other chunks.
+    """
+    steps: dict[Any, int] = {f.key: size for f, size in zip(futures, sizes, strict=True)}
+    try:
+        for future in as_completed(futures, loop=client.loop):
+            if future.status != "finished":
+                _raise(future)
+            yield steps[future.key]
+    except BaseException:
+        client.cancel(list(futures), force=True)
+        raise
+
+
+def _raise(future: Future) -> None:
+    try:
+        future.result()
+    except Exception as error:
+        if not hasattr(error, "__notes__"):
+            error.add_note(f"mgrec: in chunk {tuple(future.key[1:])}")
+        raise
+
+
+def steps_of(array: da.Array, futures: Sequence[Future]) -> list[int]:
+    """Return the steps of the chunk of each future of a persisted array."""
+    chunk_indices = [future.key[1:] for future in futures]
+    return [
+        int(np.prod([lengths[k] for lengths, k in zip(array.chunks, index, strict=True)]))
+        for index in chunk_indices
+    ]
+
+
+@accepts_expressions
+def progress(array: Any, name: str = "Solving", client: Client | None = None) -> None:
+    """Show in a notebook or a terminal how many steps are done, until all are.
+
+    Parameters
+    ----------
+    array : dask.array.Array
+        A persisted array with known chunk sizes.
+    name : str, optional
+        Text before the bar.
+    client : distributed.Client, optional
+        Default: the default client.
+
+    Raises
+    ------
+    TypeError
+        `array` is not a Dask array.
+    ValueError
+        `array` is not persisted, even if its operands are.
+    Exception
+        The error of the first chunk that failed, with a note that names the chunk. The other
+        chunks are cancelled.
+
+    Examples
+    --------
+    >>> import dask.array as da, mgrec.dask
+    >>> from distributed import Client
+    >>> with Client(processes=False, n_workers=1, dashboard_address=None):
+    ...     w = mgrec.linear_recurrence(0.5, da.ones(1000, chunks=100)).persist()
+    ...     mgrec.dask.progress(w)
+    """
+    check_dask_array("array", array)
+    keys = set(flatten(array.__dask_keys__()))
+    # Futures of its graph may also be those of a persisted operand.
+    futures = [future for future in futures_of(array) if future.key in keys]
+    if len(futures) < array.npartitions:
+        raise ValueError("array must be persisted: its chunks are tasks; call persist() on it")
+    client = client_of(client)
+    show, done = _display(name), 0
+    show(0, array.size)
+    with closing(follow(client, futures, steps_of(array, futures))) as finished:
+        for steps in finished:
+            done += steps
+            show(done, array.size)
+
+
+def _display(name: str) -> Callable[[int, int], None]:
+    """Return a function that shows a bar in a notebook, or a line on a terminal."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if hasattr(shell, "kernel"):
+        return _in_notebook(name)
+    return _on_terminal(name) if sys.stderr.isatty() else lambda done, total: None
+
+
+def _in_notebook(name: str) -> Callable[[int, int], None]:
+    notebook = import_module("IPython.display")
+
+    def bar(done: int, total: int) -> Any:
+        text = f"{name}: {done:,} of {total:,} steps"
+        return notebook.HTML(f'<progress value="{done}" max="{max(total, 1)}"></progress> {text}')
+
+    handle = notebook.display(bar(0, 0), display_id=True)
+    return lambda done, total: handle.update(bar(done, total))
+
+
+def _on_terminal(name: str) -> Callable[[int, int], None]:
+    def show(done: int, total: int) -> None:
+        end = "\n" if done == total else ""
+        sys.stderr.write(f"\r{name}: {done:,} of {total:,} steps{end}")
+        sys.stderr.flush()
+
+    return show

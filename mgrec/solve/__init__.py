@@ -13,11 +13,10 @@ from ..core.arrays.interop import NonNativeArray
 from ..core.contract.kernels import CacheMiss
 from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import accepts_expressions
-from . import local
+from . import prepared
 from .interop import call_native, call_traced, is_traced_by_torch, with_interop
 from .labelled import refuse_labelled, solve_labelled, solve_pair, solve_with_factors
-from .prepared import cache_entry
-from .signature import Call, SignatureRule
+from .prepared import Call, SignatureRule, cache_entry
 
 __all__ = [
     "aligned_operands",
@@ -43,7 +42,7 @@ def solve(problem: Problem | Composed, call: Call | None = None) -> Any:
     if isinstance(problem, Composed):
         return problem.solve()
     if not problem.is_lazy:
-        return local.solve(problem, call)
+        return prepared.solve(problem, call)
     from ..distributed.graph import build
 
     return problem.to_return_value(*build.solve(problem))
@@ -52,7 +51,7 @@ def solve(problem: Problem | Composed, call: Call | None = None) -> Any:
 def solve_parts(problem: Problem, *parts: Part) -> list[Any]:
     """Solve a problem, and return parts of its result."""
     if not problem.is_lazy:
-        result = local.solve(problem)
+        result = prepared.solve(problem)
         return [part.of(result) for part in parts]
     from ..distributed.graph import build
 

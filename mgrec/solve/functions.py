@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.interop import namespace_of
+from ..distributed.expressions import function_of_graphs
 
 
 def concatenate(arrays: Sequence[Any], axis: int) -> Any:
@@ -66,6 +67,4 @@ def flip(array: Any, axis: int) -> Any:
 def _function(name: str, *arrays: Any) -> Any:
     if not any(map(is_lazy, arrays)):
         return getattr(namespace_of(arrays[-1], np), name)
-    from ..distributed.graph import functions
-
-    return getattr(functions, name)
+    return function_of_graphs(name)

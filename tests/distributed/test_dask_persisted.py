@@ -8,7 +8,7 @@ from graphs import check_graph
 
 import mgrec
 import mgrec.dask
-from mgrec.distributed.graph import persisted
+from mgrec.distributed.graph import packed
 from mgrec.signal import lfilter
 
 X = np.linspace(-1, 1, 120)
@@ -36,7 +36,7 @@ def test_runs_of_chunks_that_lie_elsewhere_have_other_names(client, monkeypatch)
     keys = list(t.dask.layers[t.name])
 
     def phases(chunk_indices):
-        monkeypatch.setattr(persisted, "_locate", lambda aligned: (chunk_indices, {"a": 1, "b": 1}))
+        monkeypatch.setattr(packed, "_locate", lambda aligned: (chunk_indices, {"a": 1, "b": 1}))
         return set(mgrec.linear_recurrence(0.5, t).__dask_graph__()) - set(keys)
 
     one = phases(dict.fromkeys(keys, ("a",)))

@@ -10,7 +10,7 @@ from distributed import Client
 
 import mgrec
 import mgrec.dask
-from mgrec.distributed.cluster import warm_up
+from mgrec.distributed import warm_up
 from mgrec.signal import lfilter, sosfiltfilt
 
 

@@ -28,7 +28,7 @@ from mgrec.scans.cpu.affine_rows import BLOCK, LONG, TILE, safe_limits
 from mgrec.scans.cpu.reference import Judge
 from mgrec.scans.cuda import phases
 from mgrec.scans.matrix.cuda import segments
-from mgrec.solve import local, prepared
+from mgrec.solve import prepared
 from mgrec.tridiagonal import factor_api
 
 __all__ = [
@@ -129,8 +129,8 @@ def begin_scans_on_gpu(patch: pytest.MonkeyPatch) -> None:
 def record_solved(patch: pytest.MonkeyPatch):
     """Return a list to which calls are added that are solved without a prepared call."""
     found = []
-    solve = local.solve
-    patch.setattr(local, "solve", lambda *call: found.append(call) or solve(*call))
+    solve = prepared.solve
+    patch.setattr(prepared, "solve", lambda *call: found.append(call) or solve(*call))
     prepared.cache_entry.cache_clear()
     return found
 
@@ -142,7 +142,7 @@ def solve_nothing(patch: pytest.MonkeyPatch, taken) -> None:
         def device_of(self, arrays):
             taken()
 
-    patch.setattr(local, "common_backend", lambda *arguments: Takes())
+    patch.setattr(prepared, "common_backend", lambda *arguments: Takes())
     patch.setattr(factor_api, "factor_chunk", lambda *arguments, **options: taken())
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from mgrec.distributed.graph.chains import LARGEST_PERSISTED
-from mgrec.distributed.graph.persisted import FEW, batch_size
+from mgrec.distributed.graph.packed import FEW, batch_size
 
 WORST = 0.25
 """Median relative error above which a model predicts nothing."""

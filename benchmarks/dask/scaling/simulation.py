@@ -17,9 +17,9 @@ from dask.task_spec import List, Task, TaskRef
 from distributed import Scheduler, Status
 from distributed.scheduler import ClientState, WorkerState
 
-from mgrec.distributed.cluster.placement import PinOperands
 from mgrec.distributed.graph.chains import LARGEST_PERSISTED as GROUP
-from mgrec.distributed.graph.persisted import batch_size
+from mgrec.distributed.graph.packed import batch_size
+from mgrec.distributed.placement import PinOperands
 
 from ..tasks import nothing
 

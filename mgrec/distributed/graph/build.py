@@ -27,8 +27,7 @@ from .aligned import AlignedProblem, align_problem
 from .along_axis import filter_chunks
 from .chains import ChainLayers, group_size
 from .grids import has_several_tiles, solve_sweeps, solve_tiles, solve_traceback
-from .packed import PackedLayers, solve_whole
-from .persisted import PersistedLayers, is_persisted
+from .packed import PackedLayers, PersistedLayers, is_persisted, solve_whole
 
 # Number of chunks from which Dask takes seconds to order a graph: the time grows with its square.
 MANY_CHUNKS = 2000

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
 from typing import Any
 
 from dask._task_spec import Alias, convert_legacy_graph
@@ -25,7 +26,11 @@ from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 from distributed import Future
 
-__all__ = ["Array", "Awaited", "Library", "SolvedExpression"]
+_HOMES = {
+    "dask": [f"dask.array._array_expr.{name}" for name in ("_collection", "_expr", "_io")],
+    "dask_array": [f"dask_array.{name}" for name in ("_collection", "_expr", "io._from_graph")],
+}
+"""Modules of arrays, of expressions, and of expressions of persisted arrays."""
 
 
 class Awaited(Layer):  # type: ignore[misc]
@@ -186,3 +191,22 @@ class Library:
         parameters = layers, array.name, array.chunks, array._meta, tuple(awaited)
         expressions = [layer.expression for layer in awaited.values()]
         return self.array(self.solved(*parameters, *expressions))
+
+
+@cache
+def library_of(package: str) -> Library:
+    """Return the library of the package "dask" or "dask_array", of which private parts are used."""
+    array, expression, from_graph = map(import_module, _HOMES[package])
+
+    class Solved(SolvedExpression, expression.ArrayExpr):  # type: ignore[misc, name-defined]
+        """An array of a solve."""
+
+    Solved.__qualname__ = f"{package}_solved"  # processes unpickle the attribute of this module
+    return Library(array.Array, from_graph.FromGraph, Solved)
+
+
+def __getattr__(name: str) -> Any:
+    package = name.removesuffix("_solved")
+    if package not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return library_of(package).solved

@@ -18,7 +18,7 @@ from ...core.backends import common_backend
 from ...core.contract.recurrence import AlongAxis, ChunkIndex, Overlapping
 from ..graph.aligned import AlignedProblem, chunk_indices_of, starts_of
 from ..graph.along_axis import groups_of
-from ..graph.persisted import is_persisted
+from ..graph.packed import is_persisted
 from .results import Solution, SolvedSum, solution_of
 
 # Seconds until the scheduler has told a client that data are lost.

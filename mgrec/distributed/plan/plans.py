@@ -23,14 +23,14 @@ from ...core.backends import backend_of
 from ...core.contract.grid import Grid
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import AlongAxis
-from ..cluster.arguments import check_in_flight, name_of, problem_of
+from ..arguments import check_in_flight, name_of, problem_of
 from ..expressions import accepts_expressions
 from ..graph.aligned import AlignedProblem, align_problem
 from ..graph.build import Solved
 from ..observability import log_planned
 from .assignment import Shard, assign, row_of
-from .bands import assign_bands
 from .calls import Call
+from .grids import assign_bands
 from .messages import PlanShard, Request, WorkerLostError
 from .results import REGISTERING, Layout, Solution, SolvedArray, register_if_alive, solution_of
 from .session import FIRST, PATIENCE, Messages, PendingRequest, session_of

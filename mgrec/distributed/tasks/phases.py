@@ -1,4 +1,4 @@
-"""The tasks over chunks along an axis: precompute, propagate and determine.
+"""The tasks over chunks along an axis (precompute, propagate, determine) and over tiles of grids.
 
 They know families by their contract only, in lazy graphs, graphs of persisted chunks and plans.
 """
@@ -17,7 +17,8 @@ import numpy as np
 
 from ...core.arrays.array_types import to_host
 from ...core.backends import CPU, backend_of, common_backend
-from ...core.contract.kernels import Backend, Summary
+from ...core.contract.grid import Grid, Swept, Traceback
+from ...core.contract.kernels import Backend, Edges, Summary
 from ...core.contract.recurrence import AlongAxis, ChunkInputs, ChunkPosition, Recurrence, Shape
 from ..observability import in_chunk
 from .memory import check_chunk, register
@@ -264,3 +265,70 @@ def final_state_block(recurrence: AlongAxis, carry_ins: CarryIns, like: Any) -> 
     """Return the states after the last chunk of a row, as an array of the type of `like`."""
     carry_out = carry_ins.final_state(recurrence)
     return backend_of(like).from_host(carry_out, like)
+
+
+def determine_tile(
+    recurrence: Grid, position: ChunkPosition, above: Edges | None, left: Edges | None, *blocks: Any
+) -> Any:
+    """Return the result and the edges of a tile, or only its edges if it has no result."""
+    inputs = ChunkInputs(blocks, *position)
+    with chunk_of("determine", recurrence, inputs) as (backend, shape):
+        results, edges = recurrence.determine(backend, inputs, shape, above, left)
+        edges = recurrence.export_edges(edges)
+    return (*results, edges) if results else edges
+
+
+def final_result_block(recurrence: Grid, edges: Edges) -> Any:
+    """Return the result of the whole grid from the edges of its last tile."""
+    return recurrence.final_result(edges)
+
+
+def start_tile(
+    recurrence: Swept, position: ChunkPosition, around: tuple[bool, ...], *blocks: Any
+) -> tuple[Any, Any]:
+    """Return the state of a tile before the first sweep, and its sides."""
+    inputs = ChunkInputs(blocks, *position)
+    with chunk_of("determine", recurrence, inputs) as (backend, shape):
+        return recurrence.start_tile(backend, inputs, shape, around)
+
+
+def sweep_tile(
+    recurrence: Swept, position: ChunkPosition, is_last: bool, previous: Any, around: Any, done: Any
+) -> tuple[Any, Any]:
+    """Return the state of a tile after one more sweep, and its sides, from the `previous` pair."""
+    with in_chunk("determine", *position):
+        return recurrence.sweep(previous[0], tuple(around), is_last, done)
+
+
+def write_tile(recurrence: Swept, last: Any) -> Any:
+    """Return a tile from its state and sides after the last sweep."""
+    return recurrence.tile(last[0])
+
+
+def are_done(recurrence: Swept, previous: Any, sides: list[Any]) -> Any:
+    """Return whether tiles need no more sweeps."""
+    return recurrence.is_done(previous, sides)
+
+
+def start_path(recurrence: Traceback, last: Edges) -> Any:
+    """Return the path before the first tile of the traceback, and no piece of it."""
+    return recurrence.start_path(last), None
+
+
+def follow_path(
+    recurrence: Traceback,
+    position: ChunkPosition,
+    previous: Sequence[Any],
+    above: Edges | None,
+    left: Edges | None,
+    *blocks: Any,
+) -> tuple[Any, Any]:
+    """Return the path where it leaves a tile, and its piece in the tile."""
+    inputs = ChunkInputs(blocks, *position)
+    with chunk_of("traceback", recurrence, inputs) as (backend, _):
+        return recurrence.follow(backend, inputs, above, left, [path for path, _ in previous])
+
+
+def join_path(recurrence: Traceback, last: Edges, paths: Sequence[Any]) -> Any:
+    """Return the result, from the edges of the last tile and the path and piece of every tile."""
+    return recurrence.join(last, paths[0][0], [piece for _, piece in paths])

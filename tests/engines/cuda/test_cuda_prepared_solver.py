@@ -16,9 +16,9 @@ from cuda_without_gpu import Recorder, on_device, without_gpu
 import mgrec
 from mgrec.engines.cuda import launches
 from mgrec.filters.cuda import phases as filters
-from mgrec.grids.sor.cuda import program as relaxation
+from mgrec.grids.sor import cuda as relaxation
 from mgrec.signal import lfilter, sosfilt
-from mgrec.solve import local, prepared
+from mgrec.solve import prepared
 
 
 @pytest.fixture
@@ -30,14 +30,14 @@ def solved(recorder: Recorder) -> list[Any]:
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     recorder = without_gpu(monkeypatch)
-    solve = local.solve
+    solve = prepared.solve
 
     def solve_twice(problem: Any, call: Any = None) -> Any:
         recorder.solved.append(problem)
         solve(problem)
         return solve(problem, call)
 
-    monkeypatch.setattr(local, "solve", solve_twice)
+    monkeypatch.setattr(prepared, "solve", solve_twice)
     yield recorder
     for cached in (launches._prepare_cached, prepared.cache_entry, relaxation.prepare_launch):
         cached.cache_clear()

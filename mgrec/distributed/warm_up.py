@@ -16,15 +16,15 @@ from dask.base import tokenize
 from distributed import Client, Worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from ...core.backends import backend_of
-from ...core.contract.problem import Composed, Problem
-from ...core.contract.recurrence import AlongAxis, ChunkInputs, Overlapping
-from ..graph.aligned import AlignedProblem, align_problem, chunk_indices_of
-from ..graph.along_axis import Group, chunk_at, groups_of
-from ..graph.build import SOLVER
-from ..tasks.phases import determine_block, precompute_block, propagate_group
-from ..tasks.speculation import determine_from_blocks
+from ..core.backends import backend_of
+from ..core.contract.problem import Composed, Problem
+from ..core.contract.recurrence import AlongAxis, ChunkInputs, Overlapping
 from .arguments import client_of, name_of, problem_of
+from .graph.aligned import AlignedProblem, align_problem, chunk_indices_of
+from .graph.along_axis import Group, chunk_at, groups_of
+from .graph.build import SOLVER
+from .tasks.phases import determine_block, precompute_block, propagate_group
+from .tasks.speculation import determine_from_blocks
 
 # Most shapes of chunks: the first, the last, and those that a rechunk may leave between.
 SHAPES = 4

@@ -14,11 +14,11 @@ from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future, Scheduler, wait
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from ...core.arrays.chunk import has_unknown_sizes
-from ...core.arrays.validation import as_axis, as_integer
-from ..expressions import accepts_expressions
-from ..observability import phase_of
+from ..core.arrays.chunk import has_unknown_sizes
+from ..core.arrays.validation import as_axis, as_integer
 from .arguments import check_dask_array, client_of
+from .expressions import accepts_expressions
+from .observability import phase_of
 
 
 @accepts_expressions

@@ -1,4 +1,29 @@
-"""The accessor ``.mgrec`` of DataArrays and Datasets; public functions define its methods."""
+"""Methods for xarray: ``import mgrec.xarray`` adds ``.mgrec`` to each DataArray and Dataset.
+
+Public functions take DataArrays too, but count axes. Methods take the name of a dimension, `dim`.
+Operands, and `initial`, `other`, `times`, `reset` and `zi`, are numbers, DataArrays or names of
+coordinates (for a Dataset, also of variables). DataArrays are aligned exactly and broadcast by
+their dimensions, which costs no memory: an `s` of (y, x) broadcasts against data of (time, y, x).
+
+Results have the dimensions of the data in their order, and the coordinates, the name and the chunks
+of the data. Lazy data stay lazy. Results also have the attributes of the data, unless
+``xarray.set_options(keep_attrs=False)`` is set. :ref:`guide-xarray` has more examples, among them
+:func:`xarray.apply_ufunc`.
+
+Examples
+--------
+>>> import numpy as np, xarray as xr, mgrec.xarray
+>>> rain = xr.DataArray(
+...     [[8.0, 0.0, 2.0], [4.0, 4.0, 0.0]], {"place": ["Oslo", "Rome"]}, ("place", "day")
+... )
+>>> kept = xr.DataArray([0.5, 0.25], {"place": ["Oslo", "Rome"]}, "place")
+>>> rain.mgrec.linear_recurrence(kept, dim="day").values
+array([[8.  , 4.  , 4.  ],
+       [4.  , 5.  , 1.25]])
+>>> weather = xr.Dataset({"rain": rain, "kept": kept})
+>>> weather.mgrec.linear_recurrence("kept", "rain", dim="day").sel(place="Rome").values
+array([4.  , 5.  , 1.25])
+"""
 
 from __future__ import annotations
 
@@ -8,13 +33,15 @@ from typing import Any
 
 import xarray as xr
 
-from .. import ndimage, signal
-from ..core.algebra.coefficient import Coefficient
-from ..grids.table.api import summed_area_table
-from ..scans.functions import linear_recurrence, rational_recurrence, scan
-from ..scans.weighted import weighted_scan
-from ..solve.labelled import checked_dim
-from ..tridiagonal.api import solve_tridiagonal
+from . import ndimage, signal
+from .core.algebra.coefficient import Coefficient
+from .grids.table.api import summed_area_table
+from .scans.functions import linear_recurrence, rational_recurrence, scan
+from .scans.weighted import weighted_scan
+from .solve.labelled import checked_dim
+from .tridiagonal.api import solve_tridiagonal
+
+__all__ = ["DataArrayMethods", "DatasetMethods"]
 
 RECURRENCES: dict[Any, str] = {
     linear_recurrence: "t",

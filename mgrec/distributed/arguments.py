@@ -9,11 +9,11 @@ from typing import Any
 import dask.array.core as da
 from distributed import Client, default_client
 
-from ...core.arrays.interop import require_native
-from ...core.arrays.validation import as_integer, as_real
-from ...core.contract.grid import Swept, Traceback
-from ...core.contract.problem import Composed, Problem
-from ..expressions import as_graphs
+from ..core.arrays.interop import require_native
+from ..core.arrays.validation import as_integer, as_real
+from ..core.contract.grid import Swept, Traceback
+from ..core.contract.problem import Composed, Problem
+from .expressions import as_graphs
 
 
 def client_of(client: Any) -> Client:

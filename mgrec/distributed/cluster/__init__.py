@@ -1,1 +1,0 @@
-"""Functions for users of a cluster: warm up, place, persist, show progress."""
