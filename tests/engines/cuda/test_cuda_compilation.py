@@ -381,7 +381,10 @@ MORE: dict[str, list[Callable[[], Any]]] = {
             *traversals(dtype, weights_of(dtype)),
             *traversals(dtype, (1, 1, 1), operators=("max", "+"), floor=0),
             *traversals(dtype, weights_of(dtype), operators=("+", "+")),
-            *traversals(dtype, weights_of(dtype), operators=(lambda a, b: np.maximum(a, b), "+")),
+            *traversals(
+                dtype, weights_of(dtype), operators=(lambda a, b: np.maximum(a, b), "+"),
+                above=0, left=0, corner=0,
+            ),
         ]
         for dtype in ("f4", "f8", "i4", "i8")
     },
