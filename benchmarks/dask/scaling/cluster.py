@@ -15,7 +15,7 @@ from dask.utils import key_split
 from distributed import Client, LocalCluster, wait
 
 from mgrec.distributed.plan import worker as plan_worker
-from mgrec.distributed.plan.results import solution_of
+from mgrec.distributed.plan.calls import solution_of
 
 from ..tasks import nothing
 

@@ -19,10 +19,9 @@ from ..arguments import check_in_flight, check_timeout, client_of, name_of, prob
 from ..expressions import accepts_expressions, mapped
 from ..graph.build import SOLVER, Solved
 from ..graph.packed import is_persisted
-from .calls import wait_for
+from .calls import SolvedArray, solution_of, wait_for
 from .messages import WorkerLostError
 from .plans import Arguments, Plan
-from .results import SolvedArray, solution_of
 
 # As often as Dask retries a task whose workers die (distributed.scheduler.allowed-failures).
 ATTEMPTS = 4

@@ -29,10 +29,9 @@ from ..graph.aligned import AlignedProblem, align_problem
 from ..graph.build import Solved
 from ..observability import log_planned
 from .assignment import Shard, assign, row_of
-from .calls import Call
+from .calls import REGISTERING, Call, Layout, Solution, SolvedArray, register_if_alive, solution_of
 from .grids import assign_bands
 from .messages import PlanShard, Request, WorkerLostError
-from .results import REGISTERING, Layout, Solution, SolvedArray, register_if_alive, solution_of
 from .session import FIRST, PATIENCE, Messages, PendingRequest, session_of
 
 # The default number of unfinished solves: at least 2, and at most 64, as many as have this many

@@ -20,7 +20,7 @@ from ...core.contract.kernels import Kernels, Part
 from ...engines.cpu.compilation import CACHE_SIZE, INNER, compile_kernel, compile_step, writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..recurrence import antidiagonals, part_of_host
-from .recurrence import Borders, Loop, is_compensable, log_strategy
+from .api import Borders, Loop, is_compensable, log_strategy
 
 # Rows and columns of a skewed tile: its copies stay in the second-level cache.
 _HEIGHT, _WIDTH = 64, 512

@@ -49,7 +49,7 @@ from ...engines.cpu.threads import (
     thread_count,
 )
 from ..recurrence import Side, antidiagonals
-from .recurrence import LaidOutGrids, Sweeps
+from .api import LaidOutGrids, Sweeps
 
 # Steps of a strip before those of the next strip: 64 to 256 take the same time. 512 take 1.3 times
 # as long in float64, because 16 sweeps no longer fit into 2 MB.

@@ -18,7 +18,7 @@ from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.device import Device, on_device, pack_words, raise_if_capturing
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches
 from ..cuda import Shape, StripPartition
-from .recurrence import LaidOutGrids, Sweeps
+from .api import LaidOutGrids, Sweeps
 
 LANES = 32
 _TILE_BYTES = 128

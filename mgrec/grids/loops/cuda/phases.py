@@ -21,7 +21,7 @@ from ....engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches
 from ....engines.cuda.tracing import trace_operator
 from ...cuda import Shape, assign, contiguous, is_transposed, prepare_copy
 from ...recurrence import part_of_gpu
-from ..recurrence import Borders, Loop, is_compensable, log_strategy
+from ..api import Borders, Loop, is_compensable, log_strategy
 from .layout import (
     Hyperplanes,
     Layout,
