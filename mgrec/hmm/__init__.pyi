@@ -1,7 +1,7 @@
 from typing import Any
 
 from ..types import Kind, Memory, Operand
-from .results import ForwardBackward, ViterbiPath
+from .recurrence import ForwardBackward, ViterbiPath
 
 def log_likelihood(
     startprob: Operand | Kind,

@@ -26,9 +26,9 @@ from ..solve.adjoint import (
 from ..solve.functions import full_like, where
 from ..solve.rules import broadcast_shapes, rule_of_rows
 from .arguments import Model, backward_problem, check_model, forward_problem
-from .cuda import passes
+from .cuda import phases
 from .functions import log_likelihood
-from .underflow import TINY
+from .recurrence import TINY
 
 _FLOAT64 = np.dtype(np.float64)
 _LARGEST = 1e300
@@ -127,7 +127,7 @@ def hmm_log_likelihood(
 def _posteriors(model: Model) -> tuple[Any, Any]:
     """Return the probabilities of the states given all observations, and given those so far."""
     if model.is_in_gpu_memory:
-        return passes.forward_backward(model).posteriors, passes.weights(model)
+        return phases.forward_backward(model).posteriors, phases.weights(model)
     filtered = solve(forward_problem(model))
     return solve(backward_problem(model, filtered)), _decoded(model, filtered)
 
@@ -135,7 +135,7 @@ def _posteriors(model: Model) -> tuple[Any, Any]:
 def _weights(model: Model) -> Any:
     """Return the weights of the states given the observations so far, with a sum of 1."""
     if model.is_in_gpu_memory:
-        return reversed_copy(passes.weights(model), model.axis)
+        return reversed_copy(phases.weights(model), model.axis)
     return reversed_copy(_decoded(model, solve(forward_problem(model))), model.axis)
 
 

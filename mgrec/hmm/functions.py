@@ -20,8 +20,8 @@ from .arguments import (
     forward_problem,
     posterior_problem,
 )
-from .cuda import passes
-from .results import ForwardBackward, ViterbiPath
+from .cuda import phases
+from .recurrence import ForwardBackward, ViterbiPath
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -69,7 +69,7 @@ def log_likelihood(
 
     def solve_passes() -> Any:
         if model.is_in_gpu_memory:
-            return passes.forward_backward(model, has_posteriors=False).log_prob
+            return phases.forward_backward(model, has_posteriors=False).log_prob
         (log_prob,) = solve_parts(forward_problem(model), _log_prob(model))
         return log_prob
 
@@ -161,7 +161,7 @@ def forward_backward(
 
     def solve_passes() -> ForwardBackward:
         if model.is_in_gpu_memory:
-            return passes.forward_backward(model)
+            return phases.forward_backward(model)
         problem = posterior_problem(model)
         if problem.is_lazy:
             posteriors = Part((model.count,), dtype=model.dtype)
@@ -230,7 +230,7 @@ def viterbi(
     def solve_passes() -> ViterbiPath:
         in_logarithms = model.in_logarithms()
         if model.is_in_gpu_memory:
-            return passes.viterbi(in_logarithms)
+            return phases.viterbi(in_logarithms)
         pointers = solve(forward_problem(in_logarithms, "score"))
         steps = solve(follow_problem(in_logarithms, pointers))
         states, log_probs = (part_of_numbers(steps, (), start) for start in (0, 1))
@@ -289,7 +289,7 @@ def sample(
 
     def solve_passes() -> Any:
         if model.is_in_gpu_memory:
-            return passes.sample(model)
+            return phases.sample(model)
         (states,) = solve_parts(draw_problem(model), Part(()))
         return states
 

@@ -13,13 +13,17 @@ pass         direction  operands                                        state
 ===========  =========  ==============================================  ========================
 
 :class:`PosteriorRecurrence` has both passes "forward" and "backward" over a chunk.
+
+Weights are probabilities, and their logarithms below LOG_TINY are negative: one array holds both.
+Zero is the weight of a state that cannot be reached.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,7 +31,20 @@ from ..core.arrays.elements import Part
 from ..core.contract.kernels import Backend, Kernels
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import ElementChain
-from .underflow import BEFORE_FIRST, LOG_TINY, LOW
+
+TINY = 1e-290
+"""A smaller weight is replaced by its logarithm."""
+LOG_TINY = math.log(TINY)
+LOW = 1e-250
+"""Sums of at least this size are not changed by weights below TINY."""
+HIDDEN = 45.0
+"""128 terms whose logarithms are smaller by more do not change a sum in float64."""
+BEFORE_FIRST = -1.0
+"""First weight of a column before the first step of a sequence; no weight is this logarithm."""
+TIE = 1e-10
+"""Scores (logarithms) that differ by less are ties. Chunks change the rounding of scores, and
+would otherwise break ties in another way than the loop over the whole sequence."""
+
 
 FIRST_STATES = {"forward": BEFORE_FIRST, "score": np.inf, "follow": -1.0, "draw": -1.0}
 """States before the first step of a sequence, for each entry."""
@@ -42,7 +59,7 @@ class HmmSummary:
     columns : array (outer, inner, columns, numbers)
         Column i is the result of state i. The last column of all passes but "backward" is that of
         a sequence that starts with the chunk. Weights that are tiny are logarithms: see
-        :mod:`.underflow`.
+        above.
     log_scales : array (outer, inner, columns)
         Logarithms of the factors of the columns of "forward" and "backward".
     is_reset : array (outer, inner) of bool
@@ -209,3 +226,33 @@ def _combined(recurrence: HmmRecurrence, summary: HmmSummary, carry_in: np.ndarr
         is_first = carry_in[..., :1] == BEFORE_FIRST
         scaled = np.where(is_first, summary.columns[..., -1, :], scaled)
     return scaled
+
+
+class ForwardBackward(NamedTuple):
+    """Result of :func:`mgrec.hmm.forward_backward`.
+
+    Attributes
+    ----------
+    log_prob : array
+        Logarithm of the probability of all observations of each row, in float64.
+    posteriors : array (..., steps, states)
+        Probability of each state at each step, given all observations.
+    """
+
+    log_prob: Any
+    posteriors: Any
+
+
+class ViterbiPath(NamedTuple):
+    """Result of :func:`mgrec.hmm.viterbi`.
+
+    Attributes
+    ----------
+    log_prob : array
+        Logarithm of the probability of the observations and the states of each row, in float64.
+    states : array (..., steps) of int32
+        The most probable sequence of states.
+    """
+
+    log_prob: Any
+    states: Any

@@ -1,7 +1,7 @@
 from typing import Any
 
 from ..types import Kind, Memory, Operand
-from .results import KalmanFilter, KalmanSmoother, Sample
+from .recurrence import KalmanFilter, KalmanSmoother, Sample
 
 def kalman_filter(
     endog: Operand | Kind,

@@ -24,7 +24,7 @@ from ..solve.adjoint import (
 from ..solve.functions import apply, full_like, where
 from ..solve.rules import broadcast_shapes, rule_of_rows
 from .arguments import Model, check_model, filter_problem, leading_axes, smooth_problem
-from .cuda import passes
+from .cuda import phases
 from .functions import log_likelihood
 
 _FLOAT64 = np.dtype(np.float64)
@@ -178,7 +178,7 @@ def _outer(vectors: Any) -> Any:
 def _predicted_and_sums(model: Model) -> list[Any]:
     """Return the predicted states and their covariances, and r and N before each step."""
     if model.is_in_gpu_memory:
-        return passes.predicted_and_sums(model)
+        return phases.predicted_and_sums(model)
     filtered, n = solve(filter_problem(model, "filter")), model.n
     sums = solve(smooth_problem(model, filtered, "sums"))
     return [

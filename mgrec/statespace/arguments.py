@@ -22,8 +22,7 @@ from ..scans.matrix.arguments import (
     result_dtype,
 )
 from ..solve.functions import apply, broadcast_to, concatenate
-from .recurrence import StateSpaceRecurrence
-from .roots import lower_root, state_root
+from .recurrence import StateSpaceRecurrence, lower_root, state_root
 
 LARGEST = 16
 """Largest number of states, and of entries of an observation."""

@@ -11,8 +11,8 @@ from ..core.arrays.elements import Part
 from ..core.contract.problem import Composed
 from ..solve import public_function, refuse_labelled, solve_parts
 from .arguments import Model, check_model, filter_problem, smooth_problem
-from .cuda import passes
-from .results import KalmanFilter, KalmanSmoother
+from .cuda import phases
+from .recurrence import KalmanFilter, KalmanSmoother
 
 
 @partial(public_function, labelled=refuse_labelled)
@@ -129,7 +129,7 @@ def kalman_filter(
 
     def solve_passes() -> KalmanFilter:
         if model.is_in_gpu_memory:
-            return passes.kalman_filter(model)
+            return phases.kalman_filter(model)
         n, dtype = model.n, model.dtype
         predicted, filtered = _states(n, 1, dtype), _states(n, 1 + n + n * n, dtype)
         llf_obs = Part((), dtype=dtype)
@@ -205,7 +205,7 @@ obs_intercept, state_intercept, axis, reset, memory, square_root
 
     def solve_passes() -> KalmanSmoother:
         if model.is_in_gpu_memory:
-            return passes.kalman_smoother(model)
+            return phases.kalman_smoother(model)
         llf, filtered = solve_parts(filter_problem(model, "predict"), _llf(model), Part())
         return KalmanSmoother(llf, *solve_parts(smooth_problem(model, filtered), *_states(model.n)))
 
@@ -276,7 +276,7 @@ obs_intercept, state_intercept, axis, reset, memory, square_root
 
     def solve_passes() -> Any:
         if model.is_in_gpu_memory:
-            return passes.log_likelihood(model)
+            return phases.log_likelihood(model)
         (llf,) = solve_parts(filter_problem(model, "llf"), _llf(model))
         return llf
 

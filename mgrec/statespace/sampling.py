@@ -18,7 +18,7 @@ from ..scans.matrix.maps import matrix
 from ..solve import public_function, refuse_labelled
 from ..solve.functions import broadcast_to, concatenate
 from .arguments import check_in_memory, common_shape, optional_arrays, sizes_of
-from .results import Sample
+from .recurrence import Sample
 
 _FLOAT64 = np.dtype(np.float64)
 

@@ -22,7 +22,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INLINED, INNER, compile_kernel
-from ..underflow import BEFORE_FIRST, HIDDEN, LOG_TINY, LOW, TINY
+from ..recurrence import BEFORE_FIRST, HIDDEN, LOG_TINY, LOW, TINY
 
 LEAST_TOTAL, MOST_TOTAL = 1e-10, 1e10
 

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INLINED, INNER, compile_kernel
-from ..ties import TIE
+from ..recurrence import TIE
 
 NO_STATE = 255
 """Pointer of the first step of a sequence."""

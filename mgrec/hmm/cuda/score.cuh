@@ -2,7 +2,7 @@
 #pragma once
 #include "hmm/cuda/weights.cuh"
 
-constexpr double TIE = 1e-10;  // see hmm/ties.py
+constexpr double TIE = 1e-10;  // see hmm/recurrence.py
 constexpr unsigned char NO_STATE = 255;
 
 struct Pass : Maps {

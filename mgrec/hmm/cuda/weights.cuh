@@ -4,7 +4,7 @@
 #pragma once
 #include "scans/matrix/cuda/segments.cuh"
 
-constexpr double TINY = 1e-290, LOW = 1e-250, LOG_2 = 0.6931471805599453;  // see hmm/underflow.py
+constexpr double TINY = 1e-290, LOW = 1e-250, LOG_2 = 0.6931471805599453;  // see hmm/recurrence.py
 // Powers count logarithms of this size, so that their differences are exact.
 constexpr double UNIT = BEST ? 1.0 : LOG_2;
 constexpr double NEVER = -1e30;  // power of numbers that are all 0

@@ -24,8 +24,7 @@ from ..recurrence import (
     with_root,
 )
 from .filtering import advance_filter
-from .root_filtering import advance_root_filter
-from .root_smoothing import advance_root_smoother
+from .roots import advance_root_filter, advance_root_smoother
 from .smoothing import advance_smoother
 
 _LARGEST_EIGENVALUE, _LARGEST_GROWTH = 100.0, 1e8
@@ -174,7 +173,7 @@ def _after_root_filter(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the predicted state after a chunk, from the state after its first observation.
 
-    The summary is a step of a model with n entries of an observation: see :mod:`.root_filtering`.
+    The summary is a step of a model with n entries of an observation: see :mod:`.roots`.
     """
     n, (outer, inner, _) = recurrence.n, carry_in.shape
     J, unit = summary.information.swapaxes(-1, -2), np.eye(n).reshape(1, 1, 1, -1)

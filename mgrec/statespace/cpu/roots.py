@@ -1,4 +1,4 @@
-"""The square-root form of the update of a state, which the kernels of both passes share.
+"""The kernels of both passes in square-root form.
 
 A covariance is S·S', with a lower triangular S whose diagonal is not negative. Reflections of
 columns, which keep A·A' of an array A, make arrays triangular:
@@ -12,6 +12,16 @@ difference, and none is inverted.
 
 The smoother needs the reflections themselves. Rows of a unit matrix below these arrays become, in
 the same columns, K and V with X = S·K and U = S·V, and F and G with T·U = S·F' and F·F' + G·G' = 1.
+
+The observations of a chunk say about an earlier state x what n numbers z = J'·x with noise of
+variance 1 say (Yaghoobi and others 2022). Observations add whitened numbers, w = Y·x, to them.
+
+The smoother runs from the last step to the first. The smoothed state is a + S·u with the covariance
+S·W·W'·S', for the predicted state a and its root S. With these K, V, F and G a step is
+
+    u = K·w + V·F·u,    W·W' = V·(F·W·W'·F' + G·G')·V'.
+
+All factors are parts of orthogonal matrices: nothing is inverted, whatever is singular.
 """
 
 from __future__ import annotations
@@ -22,7 +32,23 @@ from typing import Any
 import numba
 
 from ...engines.cpu.compilation import INLINED
-from ..roots import ROUNDING
+from ..recurrence import ROUNDING
+from .filtering import filter_kernel, multiply, predict_mean, project
+from .smoothing import smoother_kernel
+from .update import (
+    assign,
+    clear,
+    copy,
+    forget,
+    largest,
+    load,
+    locate,
+    log_determinant,
+    multiply_add,
+    observe,
+    store,
+    whiten,
+)
 
 _SMALLEST = 1e-301
 """Square of a row that becomes 0. Those of smaller ones lose digits."""
@@ -204,3 +230,163 @@ def product(
             for k in range(n):
                 total += A[row + i, column + k] * B[from_row + k, from_column + j]
             C[i, j] = total
+
+
+@numba.njit(**INLINED)
+def _inform(states: Any, Y: Any, w: Any, m: int, z: Any, J: Any, array: Any) -> None:
+    """Add numbers w = Y·x to the numbers z = J'·x."""
+    n = len(states)
+    for i in range(n + 1):
+        for j in range(n):
+            array[i, j] = J[i, j] if i < n else z[j]
+        for k in range(m):
+            array[i, n + k] = Y[k, i] if i < n else w[k]
+    triangularise(array, n, n + 1, n + m)
+    for j in range(n):
+        z[j] = array[n, j]
+        for i in range(n):
+            J[i, j] = array[i, j]
+
+
+@numba.njit(**INLINED)
+def _write(
+    states: Any, has_covariances: bool, mean: Any, S: Any, P: Any, results: Any, result: int
+) -> None:
+    """Write a mean and a covariance, or its root S."""
+    if has_covariances:
+        square(states, S, P)
+        store(states, results, result, mean, P)
+    else:
+        store(states, results, result, mean, S)
+
+
+@numba.njit(**INLINED)
+def _filter_row(
+    states: Any, entries: Any, operands: Any, strides: Any, x: int, y: int, marks: Any, mark: int,
+    mark_stride: int, initial: Any, first: int, row_states: Any, depends: bool, growths: Any,
+    row: int, buffers: Any, results: Any, width: int, shape: Any,
+) -> None:  # fmt: skip
+    """Advance the state `row_states` of one row through all steps."""
+    endog, design, obs_intercept, obs_root, transition, state_intercept, state_root = operands
+    indices, observed, v, filtered, L, X, Y, work, _, U, array = buffers
+    a, S, A, eta, J = row_states
+    n = len(states)
+    _, steps, inner = shape
+    has_covariances = width > 1 + n + n * n
+    for step in range(steps):
+        locate(strides, x, step, y, indices)
+        z, t = indices[1], indices[4]
+        if marks[mark + step * mark_stride]:
+            load(states, initial, first, a, S)
+            if depends:
+                clear(states, A)
+        m = observe(
+            states, entries, endog, indices[0], design, z, obs_intercept, indices[2], a, observed, v
+        )
+        result = ((x * steps + step) * inner + y) * width
+        if width > 1:
+            _write(states, has_covariances, a, S, work, results, result + 1)
+        update_root(
+            states, entries, design, z, obs_root, indices[3], S, observed, m, array, False, L, X, U
+        )
+        square_of_v = whiten(L, m, v)
+        if depends:
+            project(states, design, z, observed, m, L, X, A, Y)
+            _inform(states, Y, v, m, eta, J, array)
+        multiply_add(states, a, X, v, m, filtered)
+        predict_mean(states, transition, t, state_intercept, indices[5], filtered, a)
+        if width > 0:
+            results[result] = -0.5 * (log_determinant(L, m) + square_of_v)
+        if has_covariances:
+            _write(states, True, filtered, U, work, results, result + 1 + n + n * n)
+        predict_root(states, transition, t, state_root, indices[6], U, array, False, S)
+        if depends:
+            multiply(states, transition, t, A, work)
+            size = largest(states, A)
+            if not size <= growths[row]:
+                growths[row] = size
+            depends = not forget(states, A, size, 1e-300)
+
+
+advance_root_filter = filter_kernel(_filter_row, "statespace-root-filter")
+"""As :func:`.filtering.advance_filter`, with square roots in place of obs_cov, state_cov and the
+covariances of states. Results have covariances, or for a width of 1 + n + n² only the predicted
+state with its root."""
+
+
+@numba.njit(**INLINED)
+def _add_later(
+    states: Any, K: Any, row: int, v: Any, m: int, M: Any, G: Any, u: Any, W: Any, array: Any,
+    after: Any,
+) -> None:  # fmt: skip
+    """Replace u and W by those of the step before."""
+    n = len(states)
+    copy(states, after, u)
+    for i in range(n):
+        u[i] = 0.0
+        for k in range(m):
+            u[i] += K[row + i, k] * v[k]
+        for j in range(n):
+            u[i] += M[i, j] * after[j]
+    product(states, M, 0, 0, W, 0, 0, array)
+    for i in range(n):
+        for j in range(n):
+            array[i, n + j] = G[i, j]
+    triangularise(array, n, n, 2 * n)
+    assign(states, W, array)
+
+
+@numba.njit(**INLINED)
+def _smooth_row(
+    states: Any, entries: Any, filtered: Any, forward: int, state_stride: int, operands: Any,
+    strides: Any, x: int, y: int, marks: Any, mark: int, mark_stride: int, u: Any, W: Any, M: Any,
+    is_summary: bool, buffers: Any, results: Any, writes_sums: bool, shape: Any,
+) -> None:  # fmt: skip
+    """Advance u and W of one row from the last step to the first."""
+    endog, design, obs_intercept, obs_root, transition, state_root = operands
+    (
+        indices, observed, v, a, mean, L, X, _, S, U, step_M, step_G, work, _, update, prediction,
+        array,
+    ) = buffers  # fmt: skip
+    n = len(states)
+    _, steps, inner = shape
+    for step in range(steps - 1, -1, -1):
+        locate(strides, x, step, y, indices)
+        state = forward + step * state_stride
+        load(states, filtered, state, a, S)
+        m = observe(
+            states, entries, endog, indices[0], design, indices[1], obs_intercept, indices[2], a,
+            observed, v,
+        )  # fmt: skip
+        update_root(
+            states, entries, design, indices[1], obs_root, indices[3], S, observed, m, update, True,
+            L, X, U,
+        )  # fmt: skip
+        predict_root(
+            states, transition, indices[4], state_root, indices[5], U, prediction, True, work
+        )
+        product(states, update, m + n, m, prediction, n, 0, step_M)
+        product(states, update, m + n, m, prediction, n, n, step_G)
+        whiten(L, m, v)
+        _add_later(states, update, m + n, v, m, step_M, step_G, u, W, array, mean)
+        if is_summary:
+            product(states, step_M, 0, 0, M, 0, 0, work)
+            assign(states, M, work)
+        if len(results):
+            multiply_add(states, a, S, u, n, mean)
+            product(states, S, 0, 0, W, 0, 0, work)
+            square(states, work, array)
+            store(states, results, ((x * steps + step) * inner + y) * (n + n * n), mean, array)
+        if marks[mark + step * mark_stride]:
+            clear(states, M)
+            # Nothing is known of the states of an earlier sequence.
+            for i in range(n):
+                u[i] = 0.0
+                for j in range(n):
+                    W[i, j] = 1.0 if i == j else 0.0
+
+
+advance_root_smoother = smoother_kernel(_smooth_row, "statespace-root-smoother")
+"""As :func:`.smoothing.advance_smoother`, with u and W in place of r and N, with square roots in
+place of obs_cov and of the covariances in `filtered`, and with that of state_cov as the last
+operand. `writes_sums` is not used."""

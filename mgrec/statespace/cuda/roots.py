@@ -1,4 +1,4 @@
-"""Roots of covariances on a GPU."""
+"""Lower triangular roots of the symmetric parts of covariances on a GPU."""
 
 from __future__ import annotations
 
@@ -12,10 +12,35 @@ from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.launches import Launch, run_launches
 
 _THREADS = 128
+_KERNEL = """
+extern "C" __global__ void root_kernel(const double* P, double* S, long long count, double least) {
+  const long long number = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  if (number >= count) return;
+  P += number * N * N;
+  S += number * N * N;
+  for (int j = 0; j < N; ++j) {
+    double column = 0.0;
+    for (int i = 0; i < N; ++i) {
+      if (i < j) {
+        S[i * N + j] = 0.0;
+        continue;
+      }
+      double remainder = 0.5 * (P[i * N + j] + P[j * N + i]);
+      for (int k = 0; k < j; ++k) remainder -= S[i * N + k] * S[j * N + k];
+      if (i == j) {
+        const double scale = N * P[j * N + j];
+        if (remainder < -least * scale) column = not_a_number<double>();
+        else column = remainder <= 0x1p-52 * scale ? 0.0 : 1.0 / sqrt(remainder);
+      }
+      S[i * N + j] = remainder * column;
+    }
+  }
+}
+"""
 
 
 def lower_root(covariance: Any, least: float) -> Any:
-    """Return what :func:`mgrec.statespace.roots.lower_root` does, by one launch.
+    """Return what :func:`mgrec.statespace.recurrence.lower_root` does, by one launch.
 
     Eigenvalues below ``-least``, relative to the variances, are not rounding. CuPy's functions took
     0.5 ms for a matrix (H100).
@@ -37,4 +62,4 @@ def lower_root(covariance: Any, least: float) -> Any:
 @cache
 def _program(size: int) -> str:
     definitions = print_definitions(kernel_text("engines/cuda/scalar/numeric"), {"N": size})
-    return definitions + kernel_text("statespace/cuda/lower_root")
+    return definitions + _KERNEL

@@ -1,10 +1,251 @@
-// The pass that smooths: r and N of statespace/cpu/smoothing.py, or u and W of root_smoothing.py.
+// The pass that smooths: r and N of statespace/cpu/smoothing.py, or u and W of cpu/roots.py.
 //
 // The state before a step is a map of that after it. E is the dtype of results. If WRITES_SUMS, the
 // results are r and N themselves.
 #pragma once
 #include "scans/matrix/cuda/segments.cuh"
-#include "statespace/cuda/smoother_steps.cuh"
+#include "statespace/cuda/update.cuh"
+
+// The steps of both forms of the smoother, from the state after a step to that before it.
+
+// A map of states after some steps to those before: M·r + a and M·N·M' + P.
+struct SmootherMap { double M[N][N], r[N], N_[N][N], ends; };
+
+INLINED void clear_state(double (&r)[N], double (&C)[N][N]) {
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i) r[i] = 0.0;
+  clear(C);
+}
+
+template <bool IS_ROOT> struct Step;
+
+// r and N of Durbin and Koopman.
+template <> struct Step<false> {
+  double a[N], P[N][N], E_[N][N], Y[OBSERVED][N], w[OBSERVED];
+
+  INLINED void load(const double* y, const double* Z, const double* d, const double* H,
+                    const double* T, const double*) {
+    set_unit(E_);
+    bool seen[OBSERVED];
+    differences(y, Z, d, a, seen, w);
+    Gain<OBSERVED> gain;
+    gain.factor(Z, H, P, seen);
+    gain.whiten(w);
+    gain.whiten(Z, seen, E_, Y);
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j)
+#pragma unroll UNROLL
+        for (int k = 0; k < OBSERVED; ++k) E_[i][j] -= gain.X[i][k] * Y[k][j];
+    multiply(T, E_);
+  }
+
+  INLINED void back(double (&r)[N], double (&C)[N][N]) const {
+    transfer(E_, r, C);
+#pragma unroll UNROLL
+    for (int k = 0; k < OBSERVED; ++k)
+#pragma unroll UNROLL
+      for (int i = 0; i < N; ++i) {
+        r[i] += Y[k][i] * w[k];
+#pragma unroll UNROLL
+        for (int j = 0; j < N; ++j) C[i][j] += Y[k][i] * Y[k][j];
+      }
+  }
+
+  // E'·M.
+  INLINED void depend(double (&M)[N][N]) const {
+    double transposed[N * N];
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) transposed[j * N + i] = E_[i][j];
+    multiply(transposed, M);
+  }
+
+  INLINED void smooth(const double (&r)[N], const double (&C)[N][N], double (&mean)[N],
+                      double (&covariance)[N][N]) const {
+    double later[N], added[N][N];
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) later[i] = r[i];
+    copy(C, added);
+    transfer(P, later, added);
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+      mean[i] = WRITES_SUMS ? r[i] : a[i] + later[i];
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j)
+        covariance[i][j] = WRITES_SUMS ? C[i][j] : P[i][j] - added[i][j];
+    }
+  }
+
+  // Replaces r by F'·r and C by F'·C·F.
+  INLINED static void transfer(const double (&F)[N][N], double (&r)[N], double (&C)[N][N]) {
+    double before[N], transposed[N * N], zero[N * N], after[N][N];
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+      before[i] = 0.0;
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) {
+        before[i] += F[j][i] * r[j];
+        transposed[i * N + j] = F[j][i];
+        zero[i * N + j] = 0.0;
+      }
+    }
+    predict_covariance(transposed, zero, C, after);
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) r[i] = before[i];
+    copy(after, C);
+  }
+
+  INLINED static void follow(const SmootherMap& map, double (&r)[N], double (&C)[N][N]) {
+    double F[N][N];
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) F[i][j] = map.M[j][i];
+    transfer(F, r, C);
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+      r[i] += map.r[i];
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) C[i][j] += map.N_[i][j];
+    }
+  }
+
+  INLINED static void know_nothing(double (&r)[N], double (&C)[N][N]) { clear_state(r, C); }
+  INLINED void link(const double*, SmootherMap&) const {}
+};
+
+// Removes from x its part along a unit vector.
+INLINED void remove_part(const double (&unit)[N], double (&x)[N]) {
+  double total = 0.0;
+  for (int j = 0; j < N; ++j) total += unit[j] * x[j];
+  for (int j = 0; j < N; ++j) x[j] -= total * unit[j];
+}
+
+// u and W for the root S, from those for another root `later` of its covariance, are Q·u and a root
+// of Q·W·W'·Q' + rest·rest': see with_root of statespace/recurrence.py.
+DEVICE __attribute__((noinline)) inline void with_root(double (&S)[N][N], double (&later)[N][N],
+                                                       double (&Q)[N][N], double (&rest)[N][N]) {
+  double known[N][N], later_known[N][N];
+  clear(Q), set_unit(rest);
+  for (int i = 0; i < N; ++i) {
+    double size = 0.0;
+    for (int j = 0; j < N; ++j) size += S[i][j] * S[i][j];
+    size = size == 0.0 ? 1.0 : sqrt(size);
+    for (int j = 0; j < N; ++j) S[i][j] /= size, later[i][j] /= size;
+  }
+#pragma unroll 1
+  for (int count = 0; count < N; ++count) {
+    int pivot = 0;
+    double largest = -1.0;
+    for (int i = 0; i < N; ++i) {
+      double size = 0.0;
+      for (int j = 0; j < N; ++j) size += S[i][j] * S[i][j];
+      if (size > largest) largest = size, pivot = i;
+    }
+    double length = 0.0, later_length = 0.0;
+    for (int j = 0; j < N; ++j)
+      known[count][j] = S[pivot][j], later_known[count][j] = later[pivot][j];
+    for (int i = 0; i < count; ++i)
+      remove_part(known[i], known[count]), remove_part(later_known[i], later_known[count]);
+    for (int j = 0; j < N; ++j) {
+      length += known[count][j] * known[count][j];
+      later_length += later_known[count][j] * later_known[count][j];
+    }
+    length = sqrt(length), later_length = sqrt(later_length);
+    if (length < ROUNDING || later_length < ROUNDING) return;
+    for (int j = 0; j < N; ++j) known[count][j] /= length, later_known[count][j] /= later_length;
+    for (int i = 0; i < N; ++i) {
+      remove_part(known[count], S[i]), remove_part(later_known[count], later[i]);
+      for (int j = 0; j < N; ++j) {
+        Q[i][j] += known[count][i] * later_known[count][j];
+        rest[i][j] -= known[count][i] * known[count][j];
+      }
+    }
+  }
+}
+
+// u and W of statespace/cpu/roots.py, for the roots P and `next` of predicted states.
+template <> struct Step<true> {
+  double a[N], P[N][N], next[N][N], M[N][N], G[N][N], k[N];
+
+  INLINED void load(const double* y, const double* Z, const double* d, const double* R,
+                    const double* T, const double* Q) {
+    bool seen[OBSERVED];
+    double w[OBSERVED], updated[OBSERVED + 2 * N][OBSERVED + N], predicted[2 * N][2 * N], U[N][N];
+    differences(y, Z, d, a, seen, w);
+    Gain<OBSERVED> gain;
+    update_root(Z, R, P, seen, updated, gain, U);
+    gain.whiten(w);
+    predict_root(T, Q, U, predicted, next);
+    constexpr int ROW = OBSERVED + N;
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) {
+      k[i] = 0.0;
+#pragma unroll UNROLL
+      for (int j = 0; j < OBSERVED; ++j) k[i] += updated[ROW + i][j] * w[j];
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) {
+        M[i][j] = G[i][j] = 0.0;
+#pragma unroll UNROLL
+        for (int l = 0; l < N; ++l) {
+          M[i][j] += updated[ROW + i][OBSERVED + l] * predicted[N + l][j];
+          G[i][j] += updated[ROW + i][OBSERVED + l] * predicted[N + l][N + j];
+        }
+      }
+    }
+  }
+
+  INLINED void back(double (&u)[N], double (&W)[N][N]) const { transfer(&M[0][0], k, G, u, W); }
+  INLINED void depend(double (&A)[N][N]) const { multiply(&M[0][0], A); }
+  INLINED void smooth(const double (&u)[N], const double (&W)[N][N], double (&mean)[N],
+                      double (&covariance)[N][N]) const {
+    double SW[N][N];
+    copy(W, SW);
+    multiply(&P[0][0], SW);
+    square(SW, covariance);
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) mean[i] = u[i];
+    predict_mean(&P[0][0], a, mean);
+  }
+
+  // Replaces u by A·u + b and W by a root of A·W·W'·A' + G·G'.
+  INLINED static void transfer(const double* A, const double (&b)[N], const double (&G)[N][N],
+                               double (&u)[N], double (&W)[N][N]) {
+    double array[N][2 * N];
+    predict_mean(A, b, u);
+    multiply(A, W);
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) array[i][j] = W[i][j], array[i][N + j] = G[i][j];
+    triangularise<N>(array);
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+      for (int j = 0; j < N; ++j) W[i][j] = array[i][j];
+  }
+  INLINED static void follow(const SmootherMap& map, double (&u)[N], double (&W)[N][N]) {
+    transfer(&map.M[0][0], map.r, map.N_, u, W);
+  }
+  INLINED static void know_nothing(double (&u)[N], double (&W)[N][N]) {
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i) u[i] = 0.0;
+    set_unit(W);
+  }
+
+  // The state after the step may refer to another root of the same covariance, which differs by
+  // rounding from `next`: that of the next segment.
+  INLINED void link(const double* later, SmootherMap& map) const {
+    double S[N][N], other[N][N], Q[N][N], rest[N][N];
+    copy(next, S);
+    for (int i = 0; i < N * N; ++i) other[i / N][i % N] = later[i];
+    with_root(S, other, Q, rest);
+    copy(Q, map.M), copy(rest, map.N_);
+  }
+};
 
 struct Pass {
   typedef SmootherMap Map;
