@@ -16,9 +16,8 @@ from ..core.contract.kernels import Backend, Kernels, PreparedSolver
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import LARGE_ON_GPU, Chain
-from .cascade import Cascade
+from .cascade import Cascade, power
 from .overlap import OverlappedFilter, reach_over_chunks
-from .power import power
 
 # Above these a summary carries the chunk itself, since overflow depends on each step. The radius
 # allows for the rounding of poles that coincide on the unit circle.

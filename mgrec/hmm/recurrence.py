@@ -58,8 +58,7 @@ class HmmSummary:
     ----------
     columns : array (outer, inner, columns, numbers)
         Column i is the result of state i. The last column of all passes but "backward" is that of
-        a sequence that starts with the chunk. Weights that are tiny are logarithms: see
-        above.
+        a sequence that starts with the chunk. Weights that are tiny are logarithms.
     log_scales : array (outer, inner, columns)
         Logarithms of the factors of the columns of "forward" and "backward".
     is_reset : array (outer, inner) of bool

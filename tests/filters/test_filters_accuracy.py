@@ -8,8 +8,7 @@ import pytest
 from chunkings import with_extended
 from scipy import signal
 
-from mgrec.filters.cascade import Cascade
-from mgrec.filters.power import doubled_powers, power
+from mgrec.filters.cascade import Cascade, doubled_powers, power
 from mgrec.signal import lfilter, sosfilt
 
 # As the docstring of lfilter says.

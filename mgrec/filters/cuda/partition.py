@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...engines.cuda.device import MULTIPROCESSORS
-from ..cascade import Cascade
-from ..power import power
+from ..cascade import Cascade, power
 from ..recurrence import is_safe
 
 # Eight warps on each multiprocessor. A constant, so that results are the same on all devices.

@@ -1,36 +1,39 @@
-"""The phases of a chunk of CuPy arrays: precompute, determine, and prepared solvers."""
+"""The phases of a chunk of CuPy arrays: precompute, determine, and prepared solvers.
+
+A chunk of a contractive filter is filtered from states of 0. After its *prefix* the response to any
+finite states is below the smallest number of the dtype: the prefix alone is filtered again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import lru_cache, partial
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...core.arrays.array_types import cast, is_bfloat16
-from ...core.arrays.chunk import Chunk
+from ...core.arrays.chunk import Chunk, write_contiguous
 from ...core.contract.kernels import PreparedSolver
+from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.device import (
     SCRATCH_IS_SHARED,
     array_at,
     fetch,
+    pack_words,
     raise_if_capturing,
     scratch,
 )
-from ...engines.cuda.launches import LaunchByAddress
-from ..cascade import Cascade
+from ...engines.cuda.launches import Launch, LaunchByAddress, run_launches
+from ..cascade import Cascade, power
 from ..kernels import FilterKernels
 from ..recurrence import CascadeSummary, is_safe
-from .coefficients import is_direct
 from .correlations import differentiate_coefficients, prepare_adjoint
-from .launch import FilterLaunches
-from .one_pass import one_pass
+from .launch import FilterLaunches, one_pass
 from .partition import LANES, NEGLIGIBLE, NEGLIGIBLE_IN_FLOAT32, partition_rows
-from .program import WIDE, FilterLayout
-from .response import write_responses
-from .speculation import correct, speculate
+from .program import WIDE, FilterLayout, is_direct, on_device
 
 # A light filter has at most LIGHT states. A lane takes many samples at a time up to MEDIUM states.
 # A complex state counts as four.
@@ -313,3 +316,128 @@ def choose_layout(
         direct=direct,
         runs=max(1, dtype.itemsize // inputs.itemsize) if inputs and inner < WIDE else 1,
     )
+
+
+# The prefix is at most this part of a chunk.
+PREFIX_FRACTION = 8
+
+Determine = Callable[[Cascade, Chunk, Any, Any], Any]
+"""As :func:`mgrec.filters.cuda.phases.determine_filter`."""
+
+
+@dataclass(frozen=True)
+class DevicePrefix:
+    """The samples of a chunk (outer, steps, inner) on which its states have an effect."""
+
+    cascade: Cascade
+    first: Chunk
+    operand_bytes: ClassVar[int] = 0  # The samples are a copy.
+
+
+def speculate(
+    determine: Determine, cascade: Cascade, chunk: Chunk, results: tuple[Any, ...]
+) -> Callable[[], tuple[CascadeSummary, DevicePrefix] | None] | None:
+    """Launch the filter of a chunk from states of 0.
+
+    Return a function that waits for it and returns the summary and the prefix, or None if a state
+    is not finite. Return None if the prefix is too long.
+    """
+    longest = chunk.steps // PREFIX_FRACTION
+    if 2 * (cascade.decay - 1) > longest:  # The prefix is longer, whatever the powers of A are.
+        return None
+    steps = prefix_steps(cascade, chunk.dtype)
+    if not 0 < steps <= longest:
+        return None
+    states = np.zeros((cascade.states, *chunk.row_shape), cascade.state_dtype(chunk.dtype))
+    wait = fetch(determine(cascade, chunk, states, results[0]))
+    x = chunk.operands[0][:, :steps].copy()
+    prefix = DevicePrefix(cascade, Chunk((x,), x.shape, chunk.dtype))
+
+    def outcome() -> tuple[CascadeSummary, DevicePrefix] | None:
+        carry_out = wait()
+        if not np.isfinite(carry_out).all():  # A state that is not finite stays so to the end.
+            return None
+        return CascadeSummary(cascade, chunk.steps, np.array(carry_out)), prefix
+
+    return outcome
+
+
+@lru_cache(maxsize=256)
+def prefix_steps(cascade: Cascade, dtype: np.dtype[Any]) -> int:
+    """Return after how many steps finite states have no effect on outputs; 0 if after too many."""
+    limits = np.finfo(dtype)
+    bits = limits.maxexp - limits.minexp + limits.nmant + cascade.states
+    if not np.isfinite(cascade.decay):
+        return 0
+    # A**(2 k) is as small as the square of A**k, whose entries float64 holds.
+    half = max(1, int(cascade.decay))
+    while half < 1 << 40:
+        high, _ = power(cascade, half)
+        if np.abs(high).max(initial=0.0) <= 2.0 ** -(bits / 2):
+            return 2 * half
+        half *= 2
+    return 0
+
+
+def correct(
+    determine: Determine, prefix: DevicePrefix, carry_in: np.ndarray, results: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Filter the prefix of a chunk from the states before it. May run twice."""
+    (result,), first = results, prefix.first
+    part = result[:, : first.steps]
+    write_contiguous(lambda y: determine(prefix.cascade, first, carry_in, y), part)
+    if not np.isfinite(carry_in).all():
+        _write_infinite(determine, prefix, carry_in, result)
+    return results
+
+
+def _write_infinite(
+    determine: Determine, prefix: DevicePrefix, carry_in: np.ndarray, result: Any
+) -> None:
+    """Write the outputs after the prefix that states before the chunk make infinite or nan."""
+    import cupy
+
+    response, zeros = cupy.empty(result.shape, result.dtype), cupy.zeros(result.shape, result.dtype)
+    determine(prefix.cascade, Chunk((zeros,), result.shape, result.dtype), carry_in, response)
+    later, response = result[:, prefix.first.steps :], response[:, prefix.first.steps :]
+    cupy.copyto(later, response, where=~cupy.isfinite(response))
+
+
+RESULTS, THREADS = 8, 128
+"""Results of a thread, and threads of a block."""
+_KERNEL = """
+extern "C" __global__ void __launch_bounds__(THREADS) respond_kernel(
+    const Arrays arrays, const E* taps, const Shape shape) {
+  respond(arrays, taps, shape, blockIdx.x * (long long)THREADS + threadIdx.x);
+}
+"""
+
+
+@cache
+def _print_program(inputs: Any, dtype: Any, results: Any) -> str:
+    header = kernel_text("engines/cuda/scalar/numeric", "engines/cuda/scalar/half")
+    numbers = {"RESULTS": RESULTS, "THREADS": THREADS}
+    text = print_definitions(header, numbers, X=inputs, E=dtype, Y=results)
+    return text + kernel_text("filters/cuda/response") + _KERNEL
+
+
+def write_responses(
+    taps: tuple[float, ...], x: Any, start: int, q: int, dtype: np.dtype[Any], results: Any
+) -> None:
+    """Write results (outer, count, inner) from samples (outer, steps, inner), computed in `dtype`.
+
+    Result j is the sum of taps k times sample start + j·q − k, each rounded as in NumPy.
+    """
+    outer, steps, inner = x.shape
+    count = results.shape[1]
+    blocks = -(-outer * -(-count // RESULTS) * inner // THREADS)
+    if not blocks:
+        return
+    arguments = (
+        pack_words([x.data.ptr, results.data.ptr]),
+        on_device(np.array, taps, dtype),
+        pack_words([outer, steps, inner, count, start, q, len(taps)]),
+    )
+    text = _print_program(x.dtype, dtype, results.dtype)
+    # Products and sums are rounded one by one.
+    run_launches(Launch(text, "respond_kernel", blocks, THREADS, arguments, is_fused=False))

@@ -23,7 +23,7 @@ from ...core.contract.problem import Composed, Problem
 from ...core.contract.scan import varying_operand
 from ...scans.matrix.arguments import along_rows, is_in_gpu_memory
 from ..arguments import as_signal, as_states, result_dtype
-from .cuda.passes import solve_on_gpu
+from .cuda import solve_on_gpu
 from .recurrence import VaryingFilter
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)

@@ -11,7 +11,7 @@ from cuda_on_host import DeviceArray, forget_launches, run_on_host
 from scipy import signal
 
 from mgrec.engines.cuda.device import Device
-from mgrec.filters.cuda import one_pass
+from mgrec.filters.cuda import launch
 from mgrec.signal import decimate, lfilter, sosfilt, sosfiltfilt
 
 pytestmark = pytest.mark.usefixtures("on_host")
@@ -108,7 +108,7 @@ def in_one_pass(monkeypatch: pytest.MonkeyPatch, compiler_of: Any) -> Any:
     compiler = compiler_of(BlockCompiler)
     compiler.launches.clear()
     run_on_host(monkeypatch, compiler, Device(90, 4, 227 * 1024))
-    monkeypatch.setattr(one_pass, "LEAST_TILES", 1)
+    monkeypatch.setattr(launch, "LEAST_TILES", 1)
     yield compiler
     forget_launches()
 

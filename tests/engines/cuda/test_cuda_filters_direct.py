@@ -11,8 +11,8 @@ from scipy import signal
 
 from mgrec.engines.cuda.compilation import kernel_text
 from mgrec.filters.cascade import Cascade
-from mgrec.filters.cuda.coefficients import coefficients, direct_coefficients, gains, is_direct
 from mgrec.filters.cuda.phases import choose_layout
+from mgrec.filters.cuda.program import coefficients, direct_coefficients, gains, is_direct
 
 FILTERS = {
     "8 sections": np.array([[1, 0.5, 0.1, 1, -0.5, 0.2]] * 8),

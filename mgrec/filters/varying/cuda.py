@@ -1,16 +1,20 @@
-"""Filters whose coefficients vary in time, of CuPy arrays."""
+"""Filters whose coefficients vary in time, of CuPy arrays, and the phases of a chunk."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ....core.arrays.chunk import as_contiguous, move_axis
-from ....engines.cuda.device import on_device
-from ....scans.matrix.cuda.segments import Pass, Solver, print_pass
-from ..recurrence import VaryingFilter
+from ...core.arrays.array_types import cast
+from ...core.arrays.chunk import Chunk, as_contiguous, move_axis
+from ...core.contract.kernels import Kernels
+from ...engines.cuda.device import fetch, on_device
+from ...scans.matrix.cuda.phases import as_summary
+from ...scans.matrix.cuda.segments import Operand, Pass, Solver, print_pass
+from ...scans.matrix.recurrence import MatrixSummary, propagate
+from .recurrence import VaryingFilter
 
 _SMALL = 4
 """Largest number of states whose maps a thread summarises alone."""
@@ -37,9 +41,7 @@ def filter_pass(recurrence: VaryingFilter, read: np.dtype[Any]) -> Pass:
         "IS_DIRECT": recurrence.form == "direct",
     }
     written = np.dtype(recurrence.dtype.char.lower())
-    text = print_pass(
-        "filters/varying/cuda/filter", n, _UNROLLED, tuple(flags.items()), written, read
-    )
+    text = print_pass("filters/varying/filter", n, _UNROLLED, tuple(flags.items()), written, read)
     return Pass(text, (n + 1) * n + n + 1, n, n + 1, summary_lanes=is_small)
 
 
@@ -76,3 +78,35 @@ def solve_on_gpu(
 def as_numbers(states: Any) -> Any:
     """Return states (..., order) as numbers of float64; complex ones are pairs."""
     return states if states.dtype.kind == "f" else as_contiguous(states).view(np.float64)
+
+
+def kernels(method: str) -> Kernels:
+    """Return the phases of a chunk; carry-ins are those of the CPU's phases."""
+    return Kernels(determine, precompute, propagate)
+
+
+def determine(recurrence: VaryingFilter, chunk: Chunk, carry_in: np.ndarray, result: Any) -> None:
+    """Write the outputs to `result` (outer, steps, inner)."""
+    solver, operands, solved = _laid_out(recurrence, chunk)
+    states = carry_in.reshape(-1, recurrence.state_numbers)
+    maps = solver.maps_of(chunk, solved, operands, [None, None])
+    solver.solve(solved, operands, [result, None], before=states, maps=maps)
+
+
+def precompute(recurrence: VaryingFilter, chunk: Chunk) -> Callable[[], MatrixSummary]:
+    """Launch the summary of a chunk; the returned function waits for it."""
+    solver, operands, solved = _laid_out(recurrence, chunk)
+    maps = solver.maps(solved, operands, [None, None], chunk.kept)
+    wait_for_maps, rows = fetch(maps.of_rows), chunk.row_shape
+    return lambda: as_summary(wait_for_maps(), recurrence.matrix_map, rows)
+
+
+def _laid_out(recurrence: VaryingFilter, chunk: Chunk) -> tuple[Solver, list[Operand], Pass]:
+    """Return a solver, its operands, and the pass."""
+    solver = Solver(chunk.shape, 1, chunk.reverse)
+    x, b, a, *resets = map(on_device, chunk.operands)
+    marks, initial = (resets[0], as_numbers(resets[1])) if resets else (None, None)
+    read = read_dtype((x, b, a))
+    x, b, a = (cast(array, read) for array in (x, b, a))
+    operands = [*map(solver.laid_out, (b, a, x, initial, marks))]
+    return solver, operands, filter_pass(recurrence, read)

@@ -1,1 +1,0 @@
-"""Kernels for CuPy arrays."""
