@@ -15,9 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from .contract.kernels import Kernels
 
-REGISTRY = {
-    "cupy": ("cuda", "__cuda_array_interface__"),
-}
+REGISTRY = {"cupy": ("cuda", "__cuda_array_interface__")}
 """For the library of each backend but the CPU's: its engine, and the attribute of its arrays' type.
 
 The module ``engines/<engine>/backend.py`` has the backend as ``BACKEND``. It is imported when the

@@ -17,14 +17,7 @@ from ..core.arrays.array_types import (
     without_empty_chunks,
 )
 from ..core.arrays.resets import as_reset
-from ..core.arrays.validation import (
-    as_any_array,
-    as_axis,
-    as_flag,
-    as_integer,
-    as_real,
-    is_one_of,
-)
+from ..core.arrays.validation import as_any_array, as_axis, as_flag, as_integer, as_real, is_one_of
 from ..core.backends import CPU, backend_of
 from ..distributed.expressions import accepts_expressions
 from ..filters.arguments import as_signal

@@ -464,10 +464,7 @@ class _Columns:
 
 
 def extension_of(
-    pieces: Sequence[Any],
-    overlapped: OverlappedFilter,
-    recipe: Recipe,
-    inner: slice = slice(None),
+    pieces: Sequence[Any], overlapped: OverlappedFilter, recipe: Recipe, inner: slice = slice(None)
 ) -> tuple[Any, Any]:
     """Return the samples before the start and after the end of a signal (steps, columns)."""
     ends, nothing = overlapped.ends, pieces[0][:0, inner]

@@ -261,5 +261,5 @@ RULES = [
         constants=("reset",),
         takes_bfloat16=True,
         differentiate_at=_differentiate_at,
-    ),
+    )
 ]

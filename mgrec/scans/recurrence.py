@@ -12,14 +12,7 @@ import numpy as np
 
 from ..core.algebra.coefficient import Coefficient
 from ..core.algebra.transfer_map import TransferMap
-from ..core.arrays.chunk import (
-    Chunk,
-    as_result,
-    is_number,
-    is_uncopied,
-    lay_out,
-    lay_out_carry_in,
-)
+from ..core.arrays.chunk import Chunk, as_result, is_number, is_uncopied, lay_out, lay_out_carry_in
 from ..core.arrays.validation import arrays_of
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape

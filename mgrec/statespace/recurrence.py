@@ -236,10 +236,7 @@ def after_filter(
     difference = summary.eta - (J @ mean[..., None])[..., 0]
     x = mean + (updated @ difference[..., None])[..., 0]
     after = A @ updated @ _transposed(A) + summary.covariance
-    return (
-        (A @ x[..., None])[..., 0] + summary.mean,
-        np.where(is_valid, after, np.nan),
-    )
+    return ((A @ x[..., None])[..., 0] + summary.mean, np.where(is_valid, after, np.nan))
 
 
 def before_smoother(

@@ -147,10 +147,7 @@ struct Transfer {{
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def trace_coefficient(
-    step: StepFunction,
-    name: str,
-    operands: tuple[np.dtype[Any], ...],
-    dtype: np.dtype[Any],
+    step: StepFunction, name: str, operands: tuple[np.dtype[Any], ...], dtype: np.dtype[Any]
 ) -> str:
     """Return ``step.function(index, *operands)`` as a C++ function `name`."""
     step.require_unchanged()
@@ -168,10 +165,7 @@ def trace_coefficient(
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def trace_fast_coefficient(
-    step: StepFunction,
-    name: str,
-    operands: tuple[np.dtype[Any], ...],
-    dtype: np.dtype[Any],
+    step: StepFunction, name: str, operands: tuple[np.dtype[Any], ...], dtype: np.dtype[Any]
 ) -> str:
     """Return the fast version ``<name>_quickly`` of a coefficient, otherwise "".
 

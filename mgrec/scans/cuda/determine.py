@@ -15,14 +15,7 @@ from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk
 from ...core.backends import CPU, backend_of
 from ...engines.cuda.device import Device, raise_if_capturing
-from ...engines.cuda.launches import (
-    EPOCH,
-    SPACE,
-    Launch,
-    PreparedLaunches,
-    as_argument,
-    is_value,
-)
+from ...engines.cuda.launches import EPOCH, SPACE, Launch, PreparedLaunches, as_argument, is_value
 from .layouts import (
     MOST_BLOCKS,
     SHIFTED_BYTES,

@@ -127,9 +127,7 @@ def _without_first_observation(chunk: Chunk) -> Chunk:
 
 
 def propagate(
-    recurrence: StateSpaceRecurrence,
-    summary: FilterSummary | SmootherSummary,
-    carry_in: np.ndarray,
+    recurrence: StateSpaceRecurrence, summary: FilterSummary | SmootherSummary, carry_in: np.ndarray
 ) -> np.ndarray:
     """Return the states after a chunk, from those before it."""
     n = recurrence.n

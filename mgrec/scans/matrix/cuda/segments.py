@@ -13,12 +13,7 @@ from ....core.arrays.array_types import cast
 from ....core.arrays.chunk import Chunk, canonical_shape, lay_out_array
 from ....engines.cuda.compilation import kernel_text
 from ....engines.cuda.cpp import print_definitions
-from ....engines.cuda.device import (
-    SCRATCH_IS_SHARED,
-    on_device,
-    raise_if_capturing,
-    scratch,
-)
+from ....engines.cuda.device import SCRATCH_IS_SHARED, on_device, raise_if_capturing, scratch
 from ....engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 
 GROUP = 4
