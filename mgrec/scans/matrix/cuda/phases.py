@@ -20,30 +20,40 @@ if TYPE_CHECKING:
     from ..arguments import MatrixScan
 
 
+_SMALL = 4
+"""Most states of a map that a thread keeps in registers."""
+
+
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk; carry-ins are those of the CPU's phases."""
+    return kernels_of_maps(_lay_out)
+
+
+def kernels_of_maps(
+    lay_out: Callable[[Any, Chunk, Any], tuple[Solver, list[Operand], Pass]],
+) -> Kernels:
+    """Return the phases of a chunk whose maps are matrix maps.
+
+    ``lay_out(recurrence, chunk, dtype)`` returns a solver, its operands, and the pass that writes
+    results of a dtype.
+    """
+
+    def determine(recurrence: Any, chunk: Chunk, carry_in: np.ndarray, result: Any) -> None:
+        solver, operands, solved = lay_out(recurrence, chunk, result.dtype)
+        states = carry_in.reshape(-1, carry_in.shape[-1])
+        maps = solver.maps_of(chunk, solved, operands, [None, None])
+        solver.solve(solved, operands, [result, None], before=states, maps=maps)
+
+    def precompute(recurrence: Any, chunk: Chunk) -> Callable[[], MatrixSummary]:
+        solver, operands, solved = lay_out(recurrence, chunk, recurrence.dtype)
+        maps = solver.maps(solved, operands, [None, None], chunk.kept)
+        wait_for_maps, rows = fetch(maps.of_rows), chunk.row_shape
+        return lambda: _as_summary(wait_for_maps(), recurrence.matrix_map, rows)
+
     return Kernels(determine, precompute, propagate)
 
 
-def determine(
-    recurrence: MatrixRecurrence, chunk: Chunk, carry_in: np.ndarray, result: Any
-) -> None:
-    """Write the states after every step to `result` (outer, steps, inner, n)."""
-    solver, operands, solved = _laid_out(recurrence, chunk, result.dtype)
-    states = carry_in.reshape(-1, recurrence.matrix_map.n)
-    maps = solver.maps_of(chunk, solved, operands, [None, None])
-    solver.solve(solved, operands, [result, None], before=states, maps=maps)
-
-
-def precompute(recurrence: MatrixRecurrence, chunk: Chunk) -> Callable[[], MatrixSummary]:
-    """Launch the summary of a chunk; the returned function waits for it."""
-    solver, operands, solved = _laid_out(recurrence, chunk, recurrence.dtype)
-    maps = solver.maps(solved, operands, [None, None], chunk.kept)
-    wait_for_maps, rows = fetch(maps.of_rows), chunk.row_shape
-    return lambda: as_summary(wait_for_maps(), recurrence.matrix_map, rows)
-
-
-def as_summary(maps: np.ndarray, matrix_map: MatrixMap, rows: tuple[int, ...]) -> MatrixSummary:
+def _as_summary(maps: np.ndarray, matrix_map: MatrixMap, rows: tuple[int, ...]) -> MatrixSummary:
     """Return the summary of a chunk from the maps of its rows: see ``struct Map``."""
     n = matrix_map.n
     images, power, starts = np.split(maps, np.cumsum([(n + 1) * n, n]), axis=1)
@@ -57,23 +67,15 @@ def as_summary(maps: np.ndarray, matrix_map: MatrixMap, rows: tuple[int, ...]) -
     )
 
 
-def _laid_out(
+def _lay_out(
     recurrence: MatrixRecurrence, chunk: Chunk, dtype: Any
 ) -> tuple[Solver, list[Operand], Pass]:
-    """Return a solver, its operands, and the pass."""
     solver = Solver(chunk.shape, 1, chunk.reverse)
     matrices, vectors, *resets = map(on_device, chunk.operands)
     marks, initial = resets or (None, None)
     operands = [*map(solver.laid_out, (matrices, vectors, initial, marks))]
-    return (
-        solver,
-        operands,
-        matrix_pass(recurrence.matrix_map, matrices, vectors, chunk.reverse, dtype),
-    )
-
-
-_SMALL = 4
-"""Most states of a map that a thread keeps in registers."""
+    solved = matrix_pass(recurrence.matrix_map, matrices, vectors, chunk.reverse, dtype)
+    return solver, operands, solved
 
 
 def solve_on_gpu(scan: MatrixScan) -> Any:
@@ -96,13 +98,9 @@ def solve_on_gpu(scan: MatrixScan) -> Any:
         if single_pass.applies(solver, operands, states):
             flags = _flags(matrix_map, M, b, reverse) | single_pass.constants()
             text = print_pass(
-                "scans/matrix/cuda/single_pass",
-                n,
-                _SMALL,
-                tuple(flags.items()),
-                scan.dtype,
+                "scans/matrix/cuda/single_pass", n, _SMALL, tuple(flags.items()), scan.dtype,
                 kernels="",
-            )
+            )  # fmt: skip
             single_pass.solve(solver, text, operands, states)
             return states
     solver.solve(matrix_pass(matrix_map, M, b, reverse, scan.dtype), operands, [states, None])
