@@ -31,8 +31,14 @@ from ..cascade import Cascade, power
 from ..kernels import FilterKernels
 from ..recurrence import CascadeSummary, is_safe
 from .correlations import differentiate_coefficients, prepare_adjoint
-from .launch import FilterLaunches, one_pass
-from .partition import LANES, NEGLIGIBLE, NEGLIGIBLE_IN_FLOAT32, partition_rows
+from .launch import (
+    LANES,
+    NEGLIGIBLE,
+    NEGLIGIBLE_IN_FLOAT32,
+    FilterLaunches,
+    one_pass,
+    partition_rows,
+)
 from .program import WIDE, FilterLayout, is_direct, on_device
 
 # A light filter has at most LIGHT states. A lane takes many samples at a time up to MEDIUM states.

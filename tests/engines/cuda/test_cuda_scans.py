@@ -33,7 +33,7 @@ from mgrec.scans.cuda import p_scheme, phases
 from mgrec.scans.cuda.determine import prepare
 from mgrec.scans.cuda.phases import kernels
 from mgrec.scans.cuda.program import Layout
-from mgrec.scans.matrix.cuda import single_pass
+from mgrec.scans.matrix.cuda import phases as matrix_phases
 from mgrec.scans.policy import Configuration
 
 COMPILER = BlockCompiler
@@ -510,8 +510,8 @@ def test_maps_of_four_states_in_one_pass(
 
     Products of all matrices vanish, and forwards that of some overflows.
     """
-    monkeypatch.setattr(single_pass, "_LENGTH", 1)
-    monkeypatch.setattr(single_pass, "_FEWEST", 1)
+    monkeypatch.setattr(matrix_phases, "_LENGTH", 1)
+    monkeypatch.setattr(matrix_phases, "_FEWEST", 1)
     use_device(monkeypatch, replace(ROOMY, multiprocessors=7))
     generator = np.random.default_rng(0)
     matrices = generator.uniform(-0.7, 0.7, size=(rows, steps, 4, 4))

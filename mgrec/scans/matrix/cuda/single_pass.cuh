@@ -30,7 +30,7 @@ struct Memory {
   double maps[RING][MAPS][MAP], entries[RING][N];
   Spine spines[SPINES];
 };
-static_assert(sizeof(Memory) <= MEMORY, "single_pass.py counts the bytes");
+static_assert(sizeof(Memory) <= MEMORY, "phases.py counts the bytes");
 
 constexpr int UNITS = 2;  // of a published number
 union Halves { double number; unsigned half[2]; };
