@@ -231,7 +231,7 @@ class LaunchByAddress:
 
         `values` has for each slot the address of an array, a number, or the numbers of a struct.
         """
-        stream = _cuda().get_current_stream()
+        stream = sys.modules["cupy"].cuda.get_current_stream()
         if self._units:
             space, epoch = reserve_words(self._units, stream)
             values = [*values, space.data.ptr, epoch]
@@ -245,10 +245,6 @@ class LaunchByAddress:
         for launch, sizes, position in self._steps:
             launch(memories[position].address, pointer, *sizes)
         self._free.append(memories)
-
-
-def _cuda() -> Any:
-    return sys.modules["cupy"].cuda
 
 
 class _ArgumentMemory:

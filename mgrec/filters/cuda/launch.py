@@ -185,7 +185,9 @@ def one_pass(
     is_real = layout.states == np.float64 and layout.inputs is None
     applies = partition.is_propagated and is_real and layout.bulk and inner == 1
     is_small = 0 < layout.order * layout.sections <= MOST_STATES
-    if not (applies and is_small) or outer * tiles < LEAST_TILES or not _has_memory():
+    if not (applies and is_small) or outer * tiles < LEAST_TILES:
+        return None
+    if Device.current().shared_bytes < _shared_bytes() + 8192:
         return None
     return replace(partition, segments=tiles, length=tile)
 
@@ -193,10 +195,6 @@ def one_pass(
 def _shared_bytes() -> int:
     vectors = LENGTH_BYTES // 16
     return STAGES * THREADS * 16 * (vectors + 1 - vectors % 2)
-
-
-def _has_memory() -> bool:
-    return Device.current().shared_bytes >= _shared_bytes() + 8192
 
 
 def units(layout: FilterLayout, tiles: int) -> int:

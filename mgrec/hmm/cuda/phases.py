@@ -24,6 +24,9 @@ from ..recurrence import (
 )
 
 _LOG_2 = np.log(2.0)
+_FLOAT64 = np.dtype(np.float64)
+_UNROLLED = 8
+"""Most states whose loops are unrolled."""
 
 
 def kernels(method: str) -> Kernels:
@@ -65,12 +68,10 @@ def determine(recurrence: HmmRecurrence, chunk: Chunk, carry_in: np.ndarray, res
         )
         _write_sums(result[..., count], log_prob)
     else:
-        solved, after = (
-            forward_pass(count, result.dtype, ("spread_back",), count + 1),
-            logarithms(states),
-        )
+        solved = forward_pass(count, result.dtype, ("spread_back",), count + 1)
         maps = solver.maps_of(chunk, solved, operands, [None] * 3)
-        solver.solve(solved, operands, [None, *arrays, result], after=after, maps=maps)
+        outputs = [None, *arrays, result]
+        solver.solve(solved, operands, outputs, after=logarithms(states), maps=maps)
 
 
 def _determine_posteriors(
@@ -188,11 +189,6 @@ def _split(maps: np.ndarray, count: int, unit: float) -> tuple[np.ndarray, np.nd
     first, first_powers = (np.where(is_reset, part, 0.0) for part in (first, first_powers))
     first += unit * (first_powers - first_powers.max(1, keepdims=True))
     return logs, first, is_reset[:, 0]
-
-
-_FLOAT64 = np.dtype(np.float64)
-_UNROLLED = 8
-"""Most states whose loops are unrolled."""
 
 
 def forward_pass(

@@ -196,12 +196,6 @@ def default_configuration(chunk: Chunk, source: Source, device: Device) -> Confi
     return choose_configuration(rows * chunk.steps, constants, device.multiprocessors, rows)
 
 
-def print_p_scheme(transfer_map: TransferMap, source: Source, states: int, layout: Layout) -> str:
-    """Print the program of the three phases and of the repair."""
-    kernels = ("scans/cuda/p_scheme/phases",)
-    return print_program(transfer_map, states, source, layout, kernels, _KERNELS)
-
-
 class Phases:
     """The launches of one solution, and their workspace.
 
@@ -237,7 +231,8 @@ class Phases:
         self.guarded = transfer_map.redoes_rows_of(chunk.dtype)
         configuration = configuration or default_configuration(chunk, source, Device.current())
         layout = choose_layout(chunk, source, configuration.threads, guarded=self.guarded)
-        self.text = print_p_scheme(transfer_map, source, len(carry_in), layout)
+        kernels = ("scans/cuda/p_scheme/phases",)
+        self.text = print_program(transfer_map, len(carry_in), source, layout, kernels, _KERNELS)
         self.configuration = configuration
         self.partition = partition = Partition.of(chunk.shape, configuration.processors)
         self.is_rearranged = is_rearranged and chunk.shape[2] == 1

@@ -71,7 +71,9 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> FilterSummary 
         of_rows(eta),
         of_rows(information),
         is_reset(chunk, _FILTERED, 1),
-        _own_chunk(chunk) if _grows(dependence, information, growth) else None,
+        chunk.map_arrays(np.array, chunk.shape)
+        if _grows(dependence, information, growth)
+        else None,
     )
 
 
@@ -100,11 +102,6 @@ def _grows(dependence: np.ndarray, information: np.ndarray, growth: np.ndarray) 
         return True
     suspect = dependence[growth * dependence.shape[-1] > _LARGEST_EIGENVALUE]
     return bool((abs(np.linalg.eigvals(suspect)) > _LARGEST_EIGENVALUE).any())
-
-
-def _own_chunk(chunk: Chunk) -> Chunk:
-    operands = tuple([np.array(array) for array in chunk.operands])
-    return Chunk(operands, chunk.shape, chunk.dtype, chunk.reverse)
 
 
 def _own(array: np.ndarray) -> np.ndarray:

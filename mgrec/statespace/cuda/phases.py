@@ -25,6 +25,12 @@ from ..recurrence import (
     triangular_root,
 )
 
+_FLOAT64 = np.dtype(np.float64)
+_UNROLLED = 4
+"""Most states whose loops are unrolled."""
+_CONSTANT = ("design", "obs_cov", "transition", "state_cov")
+"""Matrices that are constant if there is a steady state."""
+_STATES = ("filtered_state", "filtered_state_cov", "predicted_state", "predicted_state_cov")
 _FILTERED = 7
 """Number of matrices among the operands of the filter."""
 _LATER_ROOT = 6
@@ -90,7 +96,7 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Callable[[], A
             n, recurrence.p, np.dtype(np.float64), square_root=recurrence.square_root
         )
         wait_for_maps = fetch(solver.maps(solved, operands, [None, None], chunk.kept).of_rows)
-        waits_for_roots = [_fetch(root) for root in _roots(recurrence, chunk)]
+        waits_for_roots = [fetch(root.copy(order="C")) for root in _roots(recurrence, chunk)]
         return lambda: SmootherSummary(
             *_split(wait_for_maps(), rows, n, (2, 1, 2))[0],
             *(fetched().reshape(*rows, n, n) for fetched in waits_for_roots),
@@ -234,18 +240,6 @@ def _split(
         start = stop
     starts, *others = maps[:, start:].T
     return [*parts, (starts != 0).reshape(rows)], others
-
-
-def _fetch(array: Any) -> Callable[[], np.ndarray]:
-    return fetch(array.copy(order="C"))
-
-
-_FLOAT64 = np.dtype(np.float64)
-_UNROLLED = 4
-"""Most states whose loops are unrolled."""
-_CONSTANT = ("design", "obs_cov", "transition", "state_cov")
-"""Matrices that are constant if there is a steady state."""
-_STATES = ("filtered_state", "filtered_state_cov", "predicted_state", "predicted_state_cov")
 
 
 def filter_pass(
