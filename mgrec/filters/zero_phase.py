@@ -158,22 +158,11 @@ def sosfiltfilt(
     ----------
     sos : array_like (sections, 6)
         Coefficients b_0, b_1, b_2, 1, a_1, a_2 of each section.
-    x : array_like, CuPy or dask.array.Array
-        Signal, longer than `padlen` along `axis`.
-    axis : int, optional
-        Axis along which to filter. The default is the last.
-    padtype : {"odd", "even", "constant", None}, optional
-        Extension of the signal at its ends.
     padlen : int, optional
         Number of samples by which each end is extended. The default is 3·(2·sections + 1 − the
         number of trailing zeros that b and a have in common), as in SciPy.
-    dtype : dtype, optional
-        Dtype of the result, which is computed in that of SciPy, and then cast. The default is
-        SciPy's: float64 for a signal of integers. float32 halves the memory of the result. On a
-        GPU it also rounds outputs of the forward pass: see the notes.
-    assume_finite : bool, optional
-        Whether a Dask array of floating numbers contains neither nan nor inf, as integers do. Its
-        chunks then depend on their neighbours only. See the notes.
+    x, axis, padtype, dtype, assume_finite
+        As for :func:`filtfilt`.
 
     Returns
     -------
@@ -182,27 +171,12 @@ def sosfiltfilt(
 
     Raises
     ------
-    RuntimeError
-        If a CUDA graph is being captured: the initial states are copied to the device.
-    ValueError
-        If `padtype` is unknown, `x` is not longer than `padlen`, or its chunks have unknown sizes.
-    TypeError
-        If `dtype` is neither float32 nor float64, or complex for a complex result.
+    RuntimeError, TypeError, ValueError
+        As for :func:`filtfilt`.
 
     Notes
     -----
-    *Memory.* NumPy arrays of many rows or columns are filtered block by block. Others need one more
-    array of the size of the result.
-
-    *Dask arrays.* A chunk of integers is filtered with as many samples of its neighbours as change
-    its results, and with no others: the results of a recording larger than memory are written while
-    it is read. This applies if the response decays within two chunks; otherwise all chunks are kept
-    in memory. So are chunks of floating numbers, because a nan or inf changes all samples of a row;
-    with `assume_finite`, it changes its chunk and the neighbours.
-
-    *Rounding.* On a GPU, the forward pass over 16 or more columns of integers stores its outputs as
-    float32 if `dtype` is float32. This adds an error of at most 2⁻²⁴·Σ|h| times the largest of
-    these outputs, where h is the impulse response.
+    The notes of :func:`filtfilt` on memory, Dask arrays and rounding hold here too.
 
     Examples
     --------
