@@ -108,7 +108,7 @@ def print_program(program: Program) -> str:
         "IS_SPLIT": program.is_complex,
     }  # fmt: skip
     states = np.dtype(np.complex128 if program.is_complex else np.float64)
-    numeric = kernel_text("engines/cuda/scalar/numeric")
+    numeric = kernel_text("engines/cuda/numeric")
     text = print_definitions(numeric, numbers, X=program.inputs, E=program.results, S=states)
     kernels = _KERNELS.format(
         layout="rows" if program.are_rows else "columns",
@@ -296,7 +296,7 @@ def print_windows(program: WindowProgram) -> str:
         "THREADS": program.threads, "STAGES": 1, "IS_SAME": program.inputs == program.samples,
     }  # fmt: skip
     types = {"X": program.inputs, "E": program.results, "T": program.samples}
-    text = print_definitions(kernel_text("engines/cuda/scalar/numeric"), numbers, **types)
+    text = print_definitions(kernel_text("engines/cuda/numeric"), numbers, **types)
     return text + kernel_text("ndimage/windows") + _WINDOW_KERNEL.format(blocks=program.blocks)
 
 

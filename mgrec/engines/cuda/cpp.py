@@ -1,6 +1,6 @@
 """C++ text of traced functions: dtypes, numbers and ufuncs, and branches around ``np.where``.
 
-The functions that the text calls are in ``engines/cuda/scalar/numeric.cuh``.
+The functions that the text calls are in ``engines/cuda/numeric.cuh``.
 """
 
 from __future__ import annotations

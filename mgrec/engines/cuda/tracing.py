@@ -27,7 +27,7 @@ from .cpp import ctype, print_statements
 from .symbols import Record, Symbol, cast, merge_branches, record_powers
 
 WAVE = 2.0**-30
-"""Relative error of ``engines/cuda/scalar/numeric.cuh``."""
+"""Relative error of ``engines/cuda/numeric.cuh``."""
 ALLOWED = 2.0**-27
 """Largest relative error of a result: an eighth of the rounding error of float32."""
 

@@ -231,6 +231,6 @@ def print_gradients(
 
 
 def _print(constants: dict[str, int], name: str, kernel: str) -> str:
-    numeric = kernel_text("engines/cuda/scalar/numeric")
+    numeric = kernel_text("engines/cuda/numeric")
     header = print_definitions(numeric, {"THREADS": _THREADS, **constants})
     return header + kernel_text(f"filters/cuda/{name}") + kernel

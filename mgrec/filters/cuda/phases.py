@@ -421,7 +421,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) respond_kernel(
 
 @cache
 def _print_program(inputs: Any, dtype: Any, results: Any) -> str:
-    header = kernel_text("engines/cuda/scalar/numeric", "engines/cuda/scalar/half")
+    header = kernel_text("engines/cuda/numeric")
     numbers = {"RESULTS": RESULTS, "THREADS": THREADS}
     text = print_definitions(header, numbers, X=inputs, E=dtype, Y=results)
     return text + kernel_text("filters/cuda/response") + _KERNEL

@@ -88,7 +88,7 @@ class FilterLayout:
         }  # fmt: skip
         types = {"E": self.dtype, "S": self.states, "X": self.inputs or self.dtype}
         types["Y"] = self.results or self.dtype
-        numeric = kernel_text("engines/cuda/scalar/numeric", "engines/cuda/scalar/half")
+        numeric = kernel_text("engines/cuda/numeric")
         return print_definitions(numeric, numbers | flags, **types)
 
     @property

@@ -268,7 +268,7 @@ def build_launch(partition: Partition, device: Device) -> Launch:
         "DOWN": layout.goes_down, "ALONE": layout.is_single_strip, "ALIGNED": layout.is_aligned,
         "IN_WORDS": layout.reads_words, "PACKED": layout.is_packed,
     }  # fmt: skip
-    numeric = kernel_text("engines/cuda/scalar/numeric")
+    numeric = kernel_text("engines/cuda/numeric")
     text = print_definitions(numeric, constants, X=layout.x_dtype, T=layout.dtype)
     text += kernel_text("grids/table/table")
     function = "add_up_alone" if layout.is_single_strip else "add_up"

@@ -224,7 +224,7 @@ def _prepare(dtype: np.dtype[Any], device: int, blocks: int) -> LaunchByAddress:
 
 def describe_product(dtype: np.dtype[Any], blocks: int = 1) -> Launch:
     """Return the launch for arrays of a dtype."""
-    headers = kernel_text("engines/cuda/scalar/numeric", "engines/cuda/scalar/half")
+    headers = kernel_text("engines/cuda/numeric")
     number = np.dtype(np.float32) if is_narrow(dtype) else dtype
     text = print_definitions(headers, {"THREADS": _PRODUCT_THREADS})
     text += _PRODUCT_KERNEL.format(stored=ctype(dtype), number=ctype(number))

@@ -64,11 +64,8 @@ def print_program(
     values = values or [False] * states
     arrays = _print_arrays(source, values, len(transfer_map.identity))
     constants = {field.name.upper(): getattr(layout, field.name) for field in fields(layout)}
-    headers = ["engines/cuda/scalar/numeric"]
-    if source.stored != source.dtype:
-        headers.append("engines/cuda/scalar/half")
     parts = (
-        print_definitions(kernel_text(*headers), constants),
+        print_definitions(kernel_text("engines/cuda/numeric"), constants),
         trace_transfer_map(transfer_map, source.dtype, states),
         f"typedef Transfer::T T;\ntypedef {ctype(source.stored)} Stored;\n",
         _print_carry_in(values),

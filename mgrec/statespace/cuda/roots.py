@@ -61,5 +61,5 @@ def lower_root(covariance: Any, least: float) -> Any:
 
 @cache
 def _program(size: int) -> str:
-    definitions = print_definitions(kernel_text("engines/cuda/scalar/numeric"), {"N": size})
+    definitions = print_definitions(kernel_text("engines/cuda/numeric"), {"N": size})
     return definitions + _KERNEL

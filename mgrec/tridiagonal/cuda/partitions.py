@@ -30,7 +30,7 @@ ADDRESSES = np.array([0, 4, 8, 12, 16, 17, 18])
 @cache
 def print_program(name: str, dtype: np.dtype[np.generic], STAGES: int = 1, **constants: int) -> str:
     """Return a program of tridiagonal systems, whose constants are numbers and flags."""
-    numeric = kernel_text("engines/cuda/scalar/numeric")
+    numeric = kernel_text("engines/cuda/numeric")
     text = print_definitions(numeric, {"STAGES": STAGES, **constants}, T=dtype)
     return text + kernel_text(f"tridiagonal/cuda/{name}")
 

@@ -362,7 +362,7 @@ def differentiate(
 def _prepare(dtype: np.dtype[Any], device: int, blocks: int) -> LaunchByAddress:
     number = np.dtype(np.int64)
     arguments = (*map(Slot, range(5)), *(Slot(k, (), number, None) for k in (5, 6)))
-    text = print_definitions(kernel_text("engines/cuda/scalar/numeric"), {"THREADS": _THREADS})
+    text = print_definitions(kernel_text("engines/cuda/numeric"), {"THREADS": _THREADS})
     text += _KERNEL.format(number=ctype(dtype))
     launch = Launch(text, "products_kernel", blocks, _THREADS, arguments)
     return LaunchByAddress(PreparedLaunches(launch))

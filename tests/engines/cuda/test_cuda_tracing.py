@@ -59,7 +59,7 @@ PRELUDE = """
 #include <cmath>
 using namespace std;
 #define DEVICE
-#include "engines/cuda/scalar/numeric.cuh"
+#include "engines/cuda/numeric.cuh"
 """
 
 

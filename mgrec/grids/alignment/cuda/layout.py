@@ -197,7 +197,7 @@ def choose_launch(
 def _print(layout: AlignmentLayout, constants: str, name: str) -> str:
     text = (
         "\n#define DEVICE __device__\n"
-        + kernel_text("engines/cuda/scalar/numeric")
+        + kernel_text("engines/cuda/numeric")
         + layout.print()
         + constants
     )

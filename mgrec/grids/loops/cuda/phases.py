@@ -207,7 +207,7 @@ def _print_loop(layout: Layout) -> str:
     operators, dtype = signature.operators, signature.dtype
     kinds = " : ".join(f"o == {o} ? {int(v)}" for o, v in enumerate(signature.variations))
     smallest, tolerance = _LIMITS[dtype.itemsize]
-    numeric = kernel_text("engines/cuda/scalar/numeric")
+    numeric = kernel_text("engines/cuda/numeric")
     text = print_definitions(numeric, _flags(signature) | layout.constants, T=dtype)
     text += f"constexpr double SMALLEST = {smallest}, TOLERANCE = {tolerance};\n"
     text += f"DEVICE constexpr int kind_of(int o) {{ return {kinds} : 0; }}\n"

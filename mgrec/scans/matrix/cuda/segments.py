@@ -127,7 +127,7 @@ def print_pass(
     """
     numbers = {"N": n, "GROUP": GROUP, "UNROLL": 64 if n <= unrolled else 1, "SUMMARY_LANES": 0}
     numbers |= {"SKIPS_FIRST": int(skips_first)} | dict(constants)
-    numeric = kernel_text("engines/cuda/scalar/numeric")
+    numeric = kernel_text("engines/cuda/numeric")
     dtypes = dict(zip("ES", types, strict=False))
     kernels += _ENTER if enters or skips_first else ""
     kernels += _FIRST_STEP if skips_first else ""
