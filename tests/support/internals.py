@@ -23,7 +23,7 @@ from mgrec.grids.recurrence import Wavefront
 from mgrec.grids.sor import cpu as sweeps
 from mgrec.scans import laws
 from mgrec.scans import recurrence as scans
-from mgrec.scans.cpu import phases as scan_threads
+from mgrec.scans.cpu import phases as scan_phases
 from mgrec.scans.cpu.affine_rows import BLOCK, LONG, TILE, safe_limits
 from mgrec.scans.cpu.reference import Judge
 from mgrec.scans.cuda import phases
@@ -55,7 +55,7 @@ def divide_among_threads(patch: pytest.MonkeyPatch, least: int, many: int | None
     """Divide calls of so many steps among threads; rows are cut from `many` threads a row on."""
     patch.setattr(threads, "MIN_STEPS_FOR_THREADS", least)
     if many is not None:
-        patch.setattr(scan_threads, "MANY_THREADS", many)
+        patch.setattr(scan_phases, "MANY_THREADS", many)
 
 
 def compile_for_sizes(patch: pytest.MonkeyPatch, least: int) -> None:
@@ -71,7 +71,7 @@ def divide_into_segments(patch: pytest.MonkeyPatch, shortest: int) -> None:
 def divide_scans(patch: pytest.MonkeyPatch) -> None:
     """Divide scans of 32 steps among threads, and chains of two chunks among tasks."""
     divide_among_threads(patch, 32)
-    patch.setattr(scan_threads, "SHORT", 8)
+    patch.setattr(scan_phases, "SHORT", 8)
     few_chunks_a_task(patch, 2)
 
 
