@@ -9,8 +9,7 @@ from mgrec.core.algebra.fingerprint import MAX_VARIANTS, StepFunction
 from mgrec.core.algebra.transfer_map import affine
 from mgrec.engines.cpu import compilation as numba_compilation
 from mgrec.engines.cpu.compilation import IN_MEMORY
-from mgrec.engines.cuda import compilation
-from mgrec.engines.cuda import tracing as tracing
+from mgrec.engines.cuda import compilation, tracing
 from mgrec.scans.cpu.kernels import functions_of, kernel_of
 from mgrec.scans.cuda import program
 
