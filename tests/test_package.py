@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from chunkings import with_extended
 from packaging.requirements import Requirement
 
 import mgrec
@@ -65,7 +66,9 @@ def test_the_names_of_modules_are_the_public_ones():
     assert dir(mgrec.maps) == sorted(mgrec.maps.__all__)
 
 
-@pytest.mark.parametrize("name", ["maps", "ndimage", "scan", "signal"])
+@pytest.mark.parametrize(
+    "name", with_extended(["maps", "ndimage", "scan", "signal"], "maps", "ndimage", "scan")
+)
 def test_a_public_name_is_there_where_nothing_else_was_imported(name):
     """Names are imported when they are first used."""
     script = f"import sys, mgrec; assert 'numba' not in sys.modules; mgrec.{name}"

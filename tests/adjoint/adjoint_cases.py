@@ -49,14 +49,19 @@ def shape_of(axis, steps=STEPS):
 
 def recurrence(axis, reverse, *arrays, marks=None):
     options = {"axis": axis, "reverse": reverse, "reset": marks}
+    as_scan = scan(
+        maps.affine, lambda s, t, w: (s * w + t,), axis, reverse, arrays[:2], arrays[2:],
+        marks=marks,
+    )  # fmt: skip
     return Case(
         partial(mgrec.linear_recurrence, **options),
         lambda g, y, *arrays: adjoint.linear_recurrence(*g, *y, *arrays, **options),
         arrays,
+        lambda s, t, initial: as_scan.loop(s, t, 0.0 if initial is None else initial),
     )
 
 
-def lfilter(axis, b, a, x, zi=None, marks=None, form="transposed"):
+def lfilter(axis, b, a, x, zi=None, marks=None, form="transposed", loop=None):
     return Case(
         lambda b, a, x, zi: signal.lfilter(b, a, x, axis, zi, form=form, reset=marks),
         lambda g, y, *arrays: adjoint.lfilter(
@@ -70,6 +75,7 @@ def lfilter(axis, b, a, x, zi=None, marks=None, form="transposed"):
             grad_zf=(*g, None)[1],
         ),
         (b, a, x, zi),
+        loop,
     )
 
 
@@ -85,10 +91,26 @@ def sosfilt(axis, sos, x, zi=None, marks=None):
 
 def tridiagonal(axis, periodic, *arrays, rhs_axis=None):
     options = {"axis": axis, "periodic": periodic, "rhs_axis": rhs_axis}
+
+    def dense(*arrays):
+        diagonals, b = arrays[:3], np.moveaxis(arrays[3], axis, -1)
+        below, diagonal, above = (
+            np.broadcast_to(x if np.ndim(x) < 2 else np.moveaxis(x, axis, -1), b.shape)
+            for x in diagonals
+        )
+        matrix = np.zeros((*b.shape, b.shape[-1]), np.result_type(*arrays))
+        k = np.arange(b.shape[-1])
+        matrix[..., k, k] = diagonal
+        matrix[..., k[1:], k[:-1]], matrix[..., k[:-1], k[1:]] = below[..., 1:], above[..., :-1]
+        if periodic:
+            matrix[..., 0, -1], matrix[..., -1, 0] = below[..., 0], above[..., -1]
+        return np.moveaxis(np.linalg.solve(matrix, b[..., None])[..., 0], -1, axis)
+
     return Case(
         partial(mgrec.solve_tridiagonal, **options),
         lambda g, y, *arrays: adjoint.solve_tridiagonal(*g, *y, *arrays, **options),
         arrays,
+        dense,
     )
 
 
@@ -348,7 +370,7 @@ def likelihoods(smallest=0.0, has_gaps=True, marks=None):
 
 QUICK_LIKELIHOODS = ("hidden states along axis 1", "state space along axis 1")
 QUICK_SCANS = (
-    "rational along axis 1 in reverse", "products along axis 0", "pairs along axis 1",
+    "rational along axis 1 in reverse", "products along axis 1", "pairs along axis 1",
     "general matrix (+) along axis 0 in reverse", "general matrix of all steps (+) along axis 1",
 )  # fmt: skip
 """Scans of the short run of tests."""
@@ -422,6 +444,36 @@ def segments(marks):
 QUICK_SEGMENTS = ("recurrence along axis 1 in reverse", "lfilter with states along axis 1")
 
 
+def varying_loop(axis, form):
+    """Return a filter of coefficients that vary in time, for complex arrays."""
+
+    def by_steps(coefficients, order):
+        missing = order + 1 - coefficients.shape[-1]
+        padded = np.pad(coefficients, [(0, 0)] * (coefficients.ndim - 1) + [(0, missing)])
+        if padded.ndim < 3:
+            return np.broadcast_to(padded, (STEPS, order + 1))[:, None]
+        return np.moveaxis(padded, axis, 0)
+
+    def loop(b, a, x, zi):
+        order, results = max(b.shape[-1], a.shape[-1]) - 1, []
+        b, a, x = by_steps(b, order), by_steps(a, order), np.moveaxis(x, axis, 0)
+        z = np.zeros((ROWS, order)) if zi is None else np.moveaxis(zi, axis, -1)
+        for taps, poles, samples in zip(b / a[..., :1], a / a[..., :1], x, strict=True):
+            if form == "direct":
+                latest = samples - (poles[..., 1:] * z).sum(-1)
+                y = taps[..., 0] * latest + (taps[..., 1:] * z).sum(-1)
+                z = np.concatenate([latest[:, None], z[:, :-1]], -1)
+            else:
+                y = z[:, 0] + taps[..., 0] * samples
+                z = np.concatenate([z[:, 1:], np.zeros((ROWS, 1))], -1)
+                z = z + taps[..., 1:] * samples[:, None] - poles[..., 1:] * y[:, None]
+            results.append(y)
+        y = np.stack(results, axis)
+        return y if zi is None else (y, np.moveaxis(z, -1, axis))
+
+    return loop
+
+
 def varying_filters(is_complex=False):
     """Filters whose coefficients vary in time, or are constant in the direct form."""
     draw, found = partial(numbers, is_complex=is_complex), {}
@@ -449,9 +501,11 @@ def varying_filters(is_complex=False):
         for form in ("transposed", "direct"):
             for kind, arrays in operands.items():
                 name = f"varying {form} filter {kind} along axis {axis}"
-                found[name] = lfilter(axis, *arrays, form=form)
+                found[name] = lfilter(axis, *arrays, form=form, loop=varying_loop(axis, form))
     constant = (np.array([0.2, 0.4]), np.array([1.25, -0.6, 0.3]), draw(*shape_of(1)))
-    found["varying direct filter of constants"] = lfilter(1, *constant, form="direct")
+    found["varying direct filter of constants"] = lfilter(
+        1, *constant, form="direct", loop=varying_loop(1, "direct")
+    )
     return found
 
 

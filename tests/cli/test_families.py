@@ -343,8 +343,8 @@ def written_at(folder):
 @pytest.mark.parametrize(
     ("number", "out", "cluster", "is_computing", "code", "word"),
     [
-        (signal.SIGINT, "w.npy", "local", True, 130, "interrupted"),
-        pytest.param(signal.SIGINT, "w.npy", "threads", True, 130, "interrupted", marks=LONG),
+        (signal.SIGINT, "w.npy", "threads", True, 130, "interrupted"),
+        pytest.param(signal.SIGINT, "w.npy", "local", True, 130, "interrupted", marks=LONG),
         pytest.param(signal.SIGINT, "w.zarr", "local", False, 130, "interrupted", marks=LONG),
         pytest.param(signal.SIGTERM, "w.zarr", "local", True, 143, "terminated", marks=LONG),
         pytest.param(signal.SIGHUP, "w.npy", "local", False, 129, "hung up", marks=LONG),

@@ -9,16 +9,18 @@ import dask.array as da
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, chunked, map_arrays
+from chunkings import with_extended
 from dask._task_spec import Alias
 from graphs import check_graph
 from internals import few_tasks_a_graph
+from oracles import linear, loop
 
 import mgrec
 from mgrec.signal import lfilter
 
 T = np.linspace(-1, 1, 50)
 S = np.linspace(0.1, 0.9, 50)
-W = mgrec.linear_recurrence(S, T, 2.0)
+W = loop(linear, (S, T), 2.0, float)
 
 
 def lazy(array, *sizes):
@@ -277,7 +279,7 @@ LIARS = {
 @pytest.mark.parametrize(
     "dtype", ["f4", *(pytest.param(d, marks=pytest.mark.extended) for d in ("i8", "c16"))]
 )
-@pytest.mark.parametrize("name", LIARS)
+@pytest.mark.parametrize("name", with_extended(LIARS, "constant", "scan"))
 def test_chunks_of_another_dtype_than_their_array_tells_are_refused(name, dtype):
     t = da.ones(30, chunks=10)
     liar = t.map_blocks(lambda block: block.astype(dtype), meta=np.empty(0))

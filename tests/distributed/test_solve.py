@@ -8,6 +8,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 from clusters import two_workers, wait_until, workers_of
 from distributed import wait
 
@@ -141,11 +142,11 @@ COMPOSED = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.extended if name == "smoothed states of rows" else ())
-        for name in COMPOSED
-    ],
-)
+    with_extended(
+        COMPOSED, "posteriors", "filtered states", "smoothed states of rows",
+        "scores of a hidden Markov model",
+    ),
+)  # fmt: skip
 def test_a_function_may_solve_several_recurrences(client, name):
     function, options = COMPOSED[name]
     arrays = [da.from_array(np.random.default_rng(k).random(32), chunks=8) for k in range(2)]

@@ -152,6 +152,7 @@ def test_differences_of_times_are_neither_rounded_nor_wrapped(dtype):
     np.testing.assert_array_equal(ewm(np.arange(3.0), halflife=1e5, times=times), wanted)
 
 
+@pytest.mark.extended
 def test_a_missing_time_of_a_dask_array_is_found_in_its_chunk():
     x, times = (da.from_array(array, chunks=2) for array in (np.ones(3), np.array([0, 1, np.nan])))
     lazy = ewm(x, halflife=1.0, times=times)
@@ -263,10 +264,15 @@ def test_weights_too_small_to_fall():
         np.testing.assert_allclose(ewm(x, alpha=alpha, adjust=False)[-1], x[0], rtol=1e-12)
 
 
-@pytest.mark.parametrize("adjust", [True, False])
 @pytest.mark.parametrize("alpha", [1.0, 1 - 2.0**-40, 0.9])
-@pytest.mark.parametrize("statistic", ["mean", "var"])
-def test_weights_that_vanish_before_a_chunk_ends(alpha, adjust, statistic):
+@pytest.mark.parametrize(
+    ("statistic", "adjust"),
+    [
+        ("mean", True), ("mean", False), ("var", True),
+        pytest.param("var", False, marks=pytest.mark.extended),
+    ],
+)  # fmt: skip
+def test_weights_that_vanish_before_a_chunk_ends(statistic, adjust, alpha):
     """Observations keep the ratio of their weights where missing values decay all to 0."""
     x = np.r_[1.0, 2.0, np.full(400, np.nan), np.nan, 5.0]
     options = {"alpha": alpha, "adjust": adjust, "statistic": statistic}

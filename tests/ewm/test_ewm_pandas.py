@@ -7,6 +7,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+from chunkings import with_extended
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from internals import Backend
@@ -155,16 +156,8 @@ def move(request, monkeypatch):
 
 
 HAS_KERNELS = Backend.has_kernels
-HOST = [("cov", False)]
-
-
-def weighting(device, *case):
-    marks = pytest.mark.gpu if device == "gpu" else () if case in HOST else pytest.mark.extended
-    return pytest.param(device, *case, marks=marks)
-
-
 EVERY_WEIGHTING = [
-    weighting(*case)
+    pytest.param(*case, marks=pytest.mark.gpu if case[0] == "gpu" else pytest.mark.extended)
     for case in product(["as a GPU", "gpu"], ["mean", "sum", "var", "std", "cov"], [True, False])
 ]
 
@@ -203,7 +196,7 @@ SHARES = [1 / 3.0934119885611606, 0.9, 1e-3]
 LESS_OFTEN = [pytest.param(name, marks=pytest.mark.extended) for name in ("std", "cov")]
 
 
-@pytest.mark.parametrize("adjust", [True, False])
+@pytest.mark.parametrize("adjust", with_extended([True, False], False))
 @pytest.mark.parametrize("statistic", ["var", *LESS_OFTEN])
 def test_variance_of_one_value(statistic, adjust, move):
     """Exactly 0, biased, and nan otherwise, also after gaps: pandas divides rounding errors."""
@@ -219,7 +212,7 @@ def test_variance_of_one_value(statistic, adjust, move):
         np.testing.assert_array_equal(to_numpy(result), wanted)
 
 
-@pytest.mark.parametrize("adjust", [True, False])
+@pytest.mark.parametrize("adjust", with_extended([True, False], False))
 def test_variance_of_two_values(adjust, move):
     """Unbiased (x − y)²/2, whatever little the first one still weighs; pandas has nan there."""
     for gap, share in product((1, 40), SHARES):

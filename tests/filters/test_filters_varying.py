@@ -98,6 +98,13 @@ def test_complex_numbers(order, form):
             assert result.dtype == of_chunks.dtype == np.complex128
             np.testing.assert_allclose(result, exact, rtol=1e-12, atol=1e-13)
             np.testing.assert_allclose(of_chunks, exact, rtol=1e-12, atol=1e-13)
+
+
+@extended
+@pytest.mark.parametrize("form", ["transposed", "direct"])
+@pytest.mark.parametrize("order", [1, 2, 12])
+def test_complex_numbers_beside_real_ones_and_of_single_precision(order, form):
+    b, a, x, _ = drawn(order, is_complex=True)
     parts = b.real, a.real, x.real
     mixed = lfilter(1j * b.real, *parts[1:], form=form)
     np.testing.assert_allclose(mixed, 1j * lfilter(*parts, form=form), rtol=1e-12, atol=1e-13)

@@ -56,8 +56,9 @@ def test_every_number_of_sweeps_on_a_gpu(sweeps, dtype):
     same(on_cupy(mgrec.sor)(*given, omega=1.8, sweeps=sweeps), wanted)
 
 
-def test_many_sweeps():
-    x, rhs = numbers((150, 70), "f4"), numbers((150, 70), "f4", 1)
+@each_dtype
+def test_many_sweeps(dtype):
+    x, rhs = numbers((150, 70), dtype), numbers((150, 70), dtype, 1)
     same(mgrec.sor(x, rhs, omega=1.9, sweeps=45), by_sweeps(x, rhs, omega=1.9, sweeps=45))
 
 

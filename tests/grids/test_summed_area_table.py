@@ -19,8 +19,8 @@ each_place = pytest.mark.parametrize("place", PLACES, ids=["numpy", "dask"])
 
 
 @each_place
-# u4 is widened to the dtype of sums as u1 is.
-@pytest.mark.parametrize("dtype", with_extended(DTYPES, "u4"))
+# Others are widened to the dtype of sums as u1 is, and compiled for themselves.
+@pytest.mark.parametrize("dtype", with_extended(DTYPES, "?", "i2", "u4", "i8"))
 def test_every_dtype(dtype, place):
     x = numbers((3, 17, 23), dtype, scale=90)
     same(place(x), cumsum_twice(x))

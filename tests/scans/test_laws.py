@@ -119,9 +119,14 @@ def test_functions_that_raise_in_python_alone():
     ("given", "x"),
     [
         (tank(-128, 127), np.random.default_rng(1).integers(-90, 90, 300).astype(np.int16)),
-        (total(), np.random.default_rng(2).normal(size=3000).astype(np.float32) * 1e6),
-        (total(), np.full(300, 2**62)),  # modulo 2**64
-        (total(identity=(-np.inf,), compose=lambda f, g: (f[0] + g[0],)), np.arange(9)),
+        *(
+            pytest.param(*case, marks=pytest.mark.extended)
+            for case in [
+                (total(), np.random.default_rng(2).normal(size=3000).astype(np.float32) * 1e6),
+                (total(), np.full(300, 2**62)),  # modulo 2**64
+                (total(identity=(-np.inf,), compose=lambda f, g: (f[0] + g[0],)), np.arange(9)),
+            ]
+        ),
         (
             mgrec.TransferMap(  # fixed point, rounded by every product
                 lambda x: (230, x),

@@ -7,6 +7,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 
 import mgrec
 from mgrec.signal import filtfilt, lfilter, sosfilt
@@ -73,7 +74,7 @@ def test_numbers_and_integers_do_not_promote_bfloat16() -> None:
     t = np.ones((2, 4), dtype)
     for s in (0.5, 1, np.ones(4, np.int64)):
         assert mgrec.linear_recurrence(s, t, 1.0).dtype == dtype
-    for s, wanted in ((np.ones(4, "f2"), "f4"), (np.float32(1), "f4"), (1j, "c8"), (t[0], dtype)):
+    for s, wanted in ((np.ones(4, "f2"), "f4"), (np.float32(1), "f4"), (t[0], dtype)):
         assert mgrec.linear_recurrence(s, t).dtype == np.dtype(wanted)
     with pytest.raises(TypeError, match="got bfloat16"):
         mgrec.solve_tridiagonal(1, 4, 1, t)
@@ -86,7 +87,7 @@ FILTERS: dict[str, Any] = {
 
 
 @narrow
-@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("name", with_extended(FILTERS, "sosfilt"))
 def test_filters(name: str, dtype: Any) -> None:
     function, x = FILTERS[name], draw(dtype, (2, 300))[1]
     y = function(x)

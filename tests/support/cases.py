@@ -304,30 +304,17 @@ CASES = [
         law_state=lambda generator: tuple(generator.normal(size=2)),
     ),
 ]
-# Each is compiled for itself: these say what the others of their kind and size say again.
-AGAIN = {np.dtype(char).name for char in "bhiBHI"}
-# The array of s has them in the short run.
-SINGLE = {"linear, s row", "linear, s columns", "linear, s scalar", "linear, coefficients"}
-LONG = {
-    *((name, "float32") for name in (*SINGLE, "scan, max_plus")),
-    ("linear, s array", "complex64"),
-    ("rational, positive", "float32"),
-    ("scan, matrix2", "int32"),
-    ("scan, matrix2", "complex128"),
-    ("scan, a user's own", "int64"),
-}
-CASES_OF_ALL_DTYPES = [
-    pytest.param(
-        case,
-        dtype,
-        id=f"{case.name}-{dtype}",
-        marks=pytest.mark.extended
-        if (dtype in AGAIN and case.dtypes == EVERY_DTYPE) or (case.name, dtype) in LONG
-        else (),
-    )
-    for case in CASES
-    for dtype in case.dtypes
-]
+# Compiled for themselves, they say again what others of their kind say.
+REPEATED = {"linear, s row", "linear, s columns", "scan, affine", "scan, mobius", "scan, min_plus"}
+# In the short run other cases have float64 alone, and the array of s these where nothing is lazy.
+SHORT_DTYPES = {"float32", "float64", "int64", "complex128"}
+
+
+def parameter(case, *others, is_short=True, name="", more_marks=()):
+    """Return a case, and what comes with it, as a parameter: in the short run, or extended."""
+    is_short = is_short and case.name not in REPEATED
+    marks = [] if is_short else [pytest.mark.extended]
+    return pytest.param(case, *others, id=f"{case.name}{name}", marks=[*marks, *more_marks])
 
 
 # --- kinds of arrays ------------------------------------------------------------------------------
@@ -406,4 +393,25 @@ PLACES = [
     *HOST_PLACES,
     pytest.param(on_cupy, id="cupy", marks=pytest.mark.gpu),
     pytest.param(on_dask_of_cupy, id="dask of cupy", marks=pytest.mark.gpu),
+]
+
+
+def is_short_dtype(case, dtype, place):
+    is_lazy = place in (on_dask, on_dask_of_cupy)
+    is_compared = case.name == "linear, s array" and dtype in SHORT_DTYPES and not is_lazy
+    return dtype == "float64" or is_compared
+
+
+CASES_OF_ALL_DTYPES = [
+    parameter(
+        case,
+        dtype,
+        *place.values,
+        name=f"-{dtype}-{place.id}",
+        is_short=is_short_dtype(case, dtype, *place.values),
+        more_marks=place.marks,
+    )
+    for case in CASES
+    for dtype in case.dtypes
+    for place in PLACES
 ]

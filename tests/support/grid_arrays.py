@@ -36,7 +36,7 @@ def by_sweeps(x, rhs=None, *, omega=1.0, sweeps=1, tol=None, check_every=10):
     """Successive over-relaxation by the plain loop."""
     dtype = x.dtype.type
     result = np.array(x)
-    sides = np.broadcast_to(0 if rhs is None else rhs, x.shape).astype(dtype)
+    sides = np.broadcast_to(0 if rhs is None else rhs, x.shape).astype(dtype, "C")
     for k in np.ndindex(x.shape[:-2]):
         for sweep in range(1, sweeps + 1):
             update = sweep_rows(result[k], sides[k], dtype(1 - omega), dtype(omega / 4))

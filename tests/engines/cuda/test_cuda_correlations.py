@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chunkings import with_extended
 from cuda_blocks_on_host import BlockCompiler
 from cuda_on_host import as_device, empty
 
@@ -18,6 +19,7 @@ from mgrec.solve import prepared
 
 COMPILER = BlockCompiler
 pytestmark = pytest.mark.usefixtures("on_host")
+extended = pytest.mark.extended
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +45,11 @@ def sums_at_lags(delayed: Any, signals: Any, axis: int, count: int) -> Any:
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])
-@pytest.mark.parametrize(("shape", "axis"), [((3, 70), 1), ((2, 70, 5), 1)])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((3, 70), 1), pytest.param((2, 70, 5), 1, marks=extended)]
+)
 @pytest.mark.parametrize("available", [60, 70, 73])
-@pytest.mark.parametrize("kinds", ["fff", "FFF"])
+@pytest.mark.parametrize("kinds", with_extended(["fff", "FFF"], "FFF"))
 def test_correlations(shape: Any, axis: int, is_reversed: bool, available: int, kinds: str) -> None:
     longer = (*shape[:axis], available, *shape[axis + 1 :])
     delayed = draw(kinds[0], *longer)
@@ -58,7 +62,14 @@ def test_correlations(shape: Any, axis: int, is_reversed: bool, available: int, 
 
 
 @pytest.mark.parametrize(
-    ("b", "a", "kinds"), [(3, 3, "fffff"), (1, 4, "ddfed"), (9, 2, "DDDDf"), (70, 3, "fffff")]
+    ("b", "a", "kinds"),
+    [
+        (3, 3, "fffff"),
+        *(
+            pytest.param(*case, marks=extended)
+            for case in [(1, 4, "ddfed"), (9, 2, "DDDDf"), (70, 3, "fffff")]
+        ),
+    ],
 )
 def test_gradients_of_coefficients(b: int, a: int, kinds: str) -> None:
     adjoint, x, y = (draw(kind, k, 80)[:1] for k, kind in enumerate(kinds[:3], 1))
@@ -81,7 +92,7 @@ def test_gradients_of_coefficients(b: int, a: int, kinds: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-3 if kind == "e" else 2e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("dtype", ["f4", "c16"])
+@pytest.mark.parametrize("dtype", with_extended(["f4", "c16"], "c16"))
 def test_prepared_gradients(dtype: str) -> None:
     """Coefficients that come again have a prepared call, for other signals and some gradients."""
     prepared.cache_entry.cache_clear()

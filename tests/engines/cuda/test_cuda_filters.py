@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chunkings import with_extended
 from cuda_blocks_on_host import BlockCompiler
 from cuda_on_host import DeviceArray, forget_launches, run_on_host
 from scipy import signal
@@ -15,6 +16,7 @@ from mgrec.filters.cuda import launch
 from mgrec.signal import decimate, lfilter, sosfilt, sosfiltfilt
 
 pytestmark = pytest.mark.usefixtures("on_host")
+extended = pytest.mark.extended
 
 
 def band_pass(order: int, low: float = 1e-3) -> Any:
@@ -25,8 +27,8 @@ def samples(*shape: int) -> Any:
     return np.random.default_rng(1).integers(-500, 500, shape).astype("i2")
 
 
-@pytest.mark.parametrize("columns", [1, 3, 40])
-@pytest.mark.parametrize("order", [1, 5])
+@pytest.mark.parametrize("columns", with_extended([1, 3, 40], 1, 3))
+@pytest.mark.parametrize("order", with_extended([1, 5], 1))
 def test_states_of_long_filters_are_propagated(columns: int, order: int) -> None:
     x = samples(5000, columns)
     result = sosfilt(band_pass(order), x.view(DeviceArray), axis=0)
@@ -35,7 +37,13 @@ def test_states_of_long_filters_are_propagated(columns: int, order: int) -> None
     np.testing.assert_allclose(np.asarray(result), wanted, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("shape, axis", [((2000, 20), 0), ((1500, 3), 0), ((2, 1500, 17), 1)])
+@pytest.mark.parametrize(
+    "shape, axis",
+    [
+        ((2000, 20), 0),
+        *(pytest.param(*case, marks=extended) for case in [((1500, 3), 0), ((2, 1500, 17), 1)]),
+    ],
+)
 @pytest.mark.parametrize("padtype, count", [("odd", 400), (None, 130)])
 def test_chunks_are_filtered_forward_and_backward(
     monkeypatch: pytest.MonkeyPatch, shape: Any, axis: int, padtype: Any, count: int
@@ -89,7 +97,10 @@ def test_samples_of_chunks_are_read_where_they_are(
 @pytest.mark.parametrize(
     "shape, axis", [((1003, 20), 0), ((3, 700), 1), ((2, 300, 3), 1), ((5,), 0)]
 )
-@pytest.mark.parametrize("dtype, computed", [("i2", "f8"), ("f4", "f4"), ("f8", "f8")])
+@pytest.mark.parametrize(
+    "dtype, computed",
+    [("i2", "f8"), ("f4", "f4"), pytest.param("f8", "f8", marks=extended)],
+)
 def test_a_decimated_response_has_the_bits_of_numpy(
     shape: Any, axis: int, dtype: str, computed: str
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chunkings import with_extended
 from cuda_blocks_on_host import BlockCompiler
 from cuda_on_host import DeviceArray
 
@@ -37,7 +38,7 @@ def assert_same(found: Any, wanted: Any) -> None:
     np.testing.assert_array_equal(np.array(found, np.float32), wanted.astype(np.float32))
 
 
-@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("name", with_extended(DTYPES, "bfloat16"))
 def test_numbers_are_read_and_rounded_once(name: str) -> None:
     """A product of two numbers is exact in float32, and often halfway between two numbers."""
     dtype = narrow(name)

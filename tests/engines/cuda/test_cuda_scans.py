@@ -9,6 +9,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 from cuda_blocks_on_host import BlockCompiler
 from cuda_cases import (
     HOSTILE,
@@ -77,7 +78,7 @@ def on_device(operand: Any) -> Any:
 
 @pytest.mark.parametrize("channels", [3, pytest.param(2, marks=pytest.mark.extended)])
 @pytest.mark.parametrize(
-    "steps", [1, 23, 24, 25, 24 * 33, pytest.param(24 * 70 + 5, marks=pytest.mark.extended)]
+    "steps", with_extended([1, 23, 24, 25, 24 * 33, 24 * 70 + 5], 1, 23, 24, 24 * 70 + 5)
 )
 @pytest.mark.parametrize("reverse", [False, True])
 def test_arrays(channels: int, steps: int, reverse: bool) -> None:
@@ -91,7 +92,7 @@ def test_arrays(channels: int, steps: int, reverse: bool) -> None:
     assert_close(maps.affine, solve(maps.affine, operands, carry_in, shape, layout), wanted)
 
 
-@pytest.mark.parametrize("steps", [1, 792, pytest.param(1685, marks=pytest.mark.extended)])
+@pytest.mark.parametrize("steps", with_extended([1, 792, 1685], 1, 1685))
 @pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
 @pytest.mark.parametrize("inners", [16, pytest.param(24, marks=pytest.mark.extended)])
 def test_lines_of_columns(inners: int, steps: int, reverse: bool) -> None:
@@ -171,7 +172,7 @@ def test_bits_do_not_depend_on_the_grid_nor_on_the_way_into_shared_memory(channe
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
-@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("kind", with_extended(HOSTILE, *HOSTILE[3:8]))
 def test_special_values_stand_where_the_loop_has_them(kind: str, reverse: bool) -> None:
     shape = (2, 24 * 40, 3)
     s, t, carry_in = hostile(np.random.default_rng(6), shape, kind)
@@ -241,7 +242,13 @@ MOBIUS_SHAPES = [(1, 5 * TILE + 5, 1), (1, 3 * TILE, 1), (3, 2500, 1)]
 )
 @pytest.mark.parametrize("reverse", [True, pytest.param(False, marks=pytest.mark.extended)])
 @pytest.mark.parametrize(
-    "name", ["plain", "scaled", "poles", "nan", "fixed at 0", "fixed at infinity"]
+    "name",
+    with_extended(
+        ["plain", "scaled", "poles", "nan", "fixed at 0", "fixed at infinity"],
+        "scaled",
+        "fixed at 0",
+        "fixed at infinity",
+    ),
 )
 def test_mobius_maps(name: str, shape: Any, reverse: bool) -> None:
     """The scan of a whole tile asks for no kinds of maps."""
@@ -478,7 +485,7 @@ def test_maps_of_two_states_in_one_pass(on_host: HostCompiler) -> None:
     """Tiles that are whole, and the last one of each row, which is not."""
     generator = np.random.default_rng(0)
     matrix_map = mgrec.maps.matrix(2)
-    for rows, steps, reverse in ((1, 20_011, False), (3, 5001, True)):
+    for rows, steps, reverse in ((1, 10_011, False), (3, 2001, True)):
         matrices = generator.uniform(-0.7, 0.7, size=(rows, steps, 2, 2))
         operands = matrices, generator.normal(size=(rows, steps, 2))
         initial = generator.normal(size=(rows, 2))

@@ -7,6 +7,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 from cuda_on_host import DeviceArray
 
 import mgrec
@@ -19,7 +20,7 @@ MARKS = np.arange(STEPS) % 17 == 5
 extended = pytest.mark.extended
 
 
-@pytest.fixture(params=[1, pytest.param(7, marks=extended), STEPS], autouse=True)
+@pytest.fixture(params=with_extended([1, 7, STEPS], 1, STEPS), autouse=True)
 def shortest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments of so many steps, in groups of 4."""
     monkeypatch.setattr(segments, "_SHORTEST", request.param)
@@ -86,8 +87,17 @@ def test_out_and_constant_coefficients() -> None:
     constant = b[0]  # in host memory
     assert lfilter(constant, placed(a), placed(x[0, :, 0]), out=out) is out
     np.testing.assert_allclose(out, lfilter(constant, a, x[0, :, 0]), rtol=1e-12, atol=1e-13)
-    narrow = [array.astype(np.float32) for array in (b, a, x[0, :, 0])]
-    np.testing.assert_allclose(lfilter(*map(placed, narrow)), lfilter(*narrow), rtol=1e-6)
+
+
+@extended
+def test_float32() -> None:
+    generator = np.random.default_rng(2)
+    x, b = (generator.normal(size=size).astype(np.float32) for size in (STEPS, (STEPS, 3)))
+    a = generator.uniform(-0.4, 0.4, (STEPS, 3)).astype(np.float32)
+    a[:, 0] = 1.0
+    np.testing.assert_allclose(
+        lfilter(*map(placed, (b, a, x))), lfilter(b, a, x), rtol=1e-6, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("form", ["transposed", pytest.param("direct", marks=extended)])
