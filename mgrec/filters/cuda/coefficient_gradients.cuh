@@ -1,8 +1,6 @@
 // The gradients of b and a from the sums of all blocks, (blocks, 2, COUNT): those over x and over y.
 #pragma once
 
-#include "filters/cuda/block_sum.cuh"
-
 // Conjugate coefficients, divided by the one of a_0.
 template <class S> struct Coefficients {
   S numerator[COUNT], denominator[COUNT], scale;

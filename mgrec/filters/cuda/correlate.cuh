@@ -1,8 +1,6 @@
 // Sums of the products of an array, at several lags, and conjugate signals, by all blocks.
 #pragma once
 
-#include "filters/cuda/block_sum.cuh"
-
 // All arrays are contiguous, with the axes (outer, steps, inner). The steps of the first one may run
 // against memory: step 0 is at `origin`.
 struct Extents {

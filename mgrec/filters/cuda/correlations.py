@@ -22,6 +22,20 @@ _THREADS, _MOST_LAGS, _BLOCKS = 256, 8, 8 * MULTIPROCESSORS
 # Coefficients that a kernel takes by value: 2 KB of complex numbers.
 _MOST_COEFFICIENTS = 64
 _FLOATS = "fdFD"
+_SUM_OF_BLOCK = """
+// Return the sum of the values of all threads of a block, to each thread.
+template <class S> DEVICE S sum_of_block(S value, S (&parts)[THREADS]) {
+  parts[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = THREADS / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) parts[threadIdx.x] = parts[threadIdx.x] + parts[threadIdx.x + half];
+    __syncthreads();
+  }
+  const S total = parts[0];
+  __syncthreads();
+  return total;
+}
+"""
 _CORRELATE = """
 extern "C" __global__ void __launch_bounds__(THREADS) correlate_kernel(
     const {delayed}* delayed, {parameters}, {sums}* sums, const Extents extents) {{
@@ -233,4 +247,4 @@ def print_gradients(
 def _print(constants: dict[str, int], name: str, kernel: str) -> str:
     numeric = kernel_text("engines/cuda/numeric")
     header = print_definitions(numeric, {"THREADS": _THREADS, **constants})
-    return header + kernel_text(f"filters/cuda/{name}") + kernel
+    return header + _SUM_OF_BLOCK + kernel_text(f"filters/cuda/{name}") + kernel

@@ -101,7 +101,7 @@ class Partition:
 def print_rearrangement(itemsize: int) -> str:
     """Print the program of the transpositions, which move words of any dtype."""
     prelude = f"#define DEVICE __device__\ntypedef {_WORDS[itemsize]} Word;\n"
-    return prelude + kernel_text("scans/cuda/p_scheme/rearrange") + _REARRANGE_KERNELS
+    return prelude + kernel_text("scans/cuda/p_scheme/parts") + _REARRANGE_KERNELS
 
 
 def rearrange(array: Any, partition: Partition, out: Any, *, reverse: bool = False) -> None:
