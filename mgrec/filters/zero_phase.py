@@ -126,16 +126,10 @@ def filtfilt(
         return cast(result, as_result_dtype(dtype, result.dtype))
     cascade, states = Cascade.of_polynomials(b, a), lfilter_zi(b, a)
     computed = result_dtype(b, a, x, states)
-    directed = DirectedFilter(
-        cascade,
-        Ends(
-            padtype, edge_of(padtype, padlen, padding_of_polynomials(b, a)), tuple(states.tolist())
-        ),
-        computed,
-        as_result_dtype(dtype, computed),
-        is_finite,
-    )
-    return directed.solve(x, axis)
+    edge = edge_of(padtype, padlen, padding_of_polynomials(b, a))
+    wanted = as_result_dtype(dtype, computed)
+    ends = Ends(padtype, edge, tuple(states.tolist()))
+    return DirectedFilter(cascade, ends, computed, wanted, is_finite).solve(x, axis)
 
 
 @partial(with_interop, labelled=partial(solve_labelled, by_value=("sos",)))
@@ -188,18 +182,12 @@ def sosfiltfilt(
     (x, axis), sos = _check_signal(x, axis), as_sections(sos)
     states = sosfilt_zi(sos)
     computed = result_dtype(sos, x, states)
-    directed = DirectedFilter(
-        Cascade.of_sections(sos),
-        Ends(
-            padtype,
-            edge_of(padtype, padlen, padding_of_sections(sos)),
-            tuple(states.ravel().tolist()),
-        ),
-        computed,
-        as_result_dtype(dtype, computed),
-        as_flag("assume_finite", assume_finite),
+    edge = edge_of(padtype, padlen, padding_of_sections(sos))
+    ends = Ends(padtype, edge, tuple(states.ravel().tolist()))
+    wanted, is_finite = as_result_dtype(dtype, computed), as_flag("assume_finite", assume_finite)
+    return DirectedFilter(Cascade.of_sections(sos), ends, computed, wanted, is_finite).solve(
+        x, axis
     )
-    return directed.solve(x, axis)
 
 
 def _check_signal(x: Any, axis: Any) -> tuple[Any, int]:
