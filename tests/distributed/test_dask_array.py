@@ -5,6 +5,7 @@ import pickle
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 from clusters import two_workers
 from distributed import wait
 
@@ -35,7 +36,7 @@ def lazy(array):
     return dask_array.from_array(array, chunks=tuple(max(1, n // 3) for n in array.shape))
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", with_extended(CALLS, "scan", "coefficient"))
 def test_results_are_of_the_same_package(name):
     function, *arrays = CALLS[name]
     wanted = function(*arrays)

@@ -205,7 +205,7 @@ FILTERS = {
 }
 
 
-@pytest.mark.parametrize("chunks", [2, 40])
+@pytest.mark.parametrize("chunks", with_extended([2, 40], 2))
 @pytest.mark.parametrize("name", with_extended(FILTERS, "sections", "lazy states"))
 def test_held_signals_need_no_pack(client, rng, name, chunks):
     lazy = da.from_array(rng.standard_normal(400), chunks=400 // chunks)

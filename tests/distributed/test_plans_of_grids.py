@@ -44,7 +44,7 @@ PLACES = {
     "one": scattered(1), "two": scattered(2), "three": scattered(3), "four": scattered(4),
     "columns": halves(-1), "rows": halves(0),
 }  # fmt: skip
-each_place = pytest.mark.parametrize("place", with_extended(PLACES, *list(PLACES)[:3], "columns"))
+each_place = pytest.mark.parametrize("place", with_extended(PLACES, *set(PLACES) - {"four"}))
 
 
 def held(client, lazy, place):

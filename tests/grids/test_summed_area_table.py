@@ -53,7 +53,9 @@ def test_every_pair_of_axes(axes, place):
 
 @each_place
 @pytest.mark.parametrize("dtype", ["u1", "f8", pytest.param("c16", marks=pytest.mark.extended)])
-@pytest.mark.parametrize("axes", [(0, 1, 2), (2, 0, 1), (3, 1, 0, 2)])
+@pytest.mark.parametrize(
+    "axes", with_extended([(0, 1, 2), (2, 0, 1), (3, 1, 0, 2)], (2, 0, 1), (3, 1, 0, 2))
+)
 def test_integral_volumes(axes, dtype, place):
     x = numbers((4, 5, 6, 3), dtype, scale=90)
     wanted, size = x, abs(x)
@@ -65,6 +67,7 @@ def test_integral_volumes(axes, dtype, place):
     assert (abs(found - wanted) <= bound).all()
 
 
+@pytest.mark.extended
 @each_place
 @pytest.mark.parametrize("special", [np.inf, np.nan])
 def test_special_values_of_complex_volumes_stand_where_cumsum_has_them(special, place):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from chunkings import with_extended
 from distributed import Client
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from internals import Judge, begin_chunks, begin_scans_on_gpu, divide_among_threads
 from oracles import linear, loop
@@ -53,7 +53,9 @@ def two_threads(monkeypatch, request):
 def recurrences(draw):
     """Coefficients, terms and an entry: (s, t, initial)."""
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    # Each dtype is compiled for itself.
+    dtypes = [np.float32, np.float64] if settings().max_examples > 25 else [np.float64]
+    dtype = draw(st.sampled_from(dtypes))
     # 1.01 to the power of all steps is beyond float32.
     top = draw(
         st.sampled_from([0.5, 0.9, 0.99, 0.999, 1.0, 1.01 if dtype is np.float64 else 1.003])
@@ -116,7 +118,8 @@ def test_any_recurrence_stays_within_the_bound(recurrence, count, reverse):
 
 
 @pytest.mark.parametrize(
-    "dtype", [np.float32, np.float64, pytest.param(np.complex128, marks=pytest.mark.extended)]
+    "dtype",
+    with_extended([np.float32, np.float64, np.complex128], np.float32, np.complex128),
 )
 def test_threads_guess_their_entries(dtype, caplog):
     s, t = np.random.default_rng(0).uniform(0, 0.9, (2, STEPS)).astype(dtype)
@@ -227,7 +230,7 @@ def test_chunks_of_any_recurrence_stay_within_the_bound(data, recurrence, revers
 
 
 @each_place
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", with_extended([np.float32, np.float64], np.float32))
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("initial", with_extended([0.0, -1e30], 0.0))
 def test_chunks_that_forget_are_begun(place, steps, dtype, reverse, initial, caplog):

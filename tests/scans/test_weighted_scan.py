@@ -3,6 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 from graphs import check_graph
 
 import mgrec
@@ -58,7 +59,7 @@ def check(place, x, weights, operators, **options):
 
 
 each_place = pytest.mark.parametrize("place", [mgrec.weighted_scan, on_dask], ids=["numpy", "dask"])
-each_pair = pytest.mark.parametrize("operators", PAIRS, ids="".join)
+each_pair = pytest.mark.parametrize("operators", with_extended(PAIRS, PAIRS[2]), ids="".join)
 
 
 @each_place
@@ -89,7 +90,7 @@ def test_small_and_empty(shape, operators, place):
 
 
 @each_place
-@pytest.mark.parametrize("operators", PAIRS[1:3], ids="".join)
+@pytest.mark.parametrize("operators", with_extended(PAIRS[1:3], PAIRS[2]), ids="".join)
 def test_the_first_weight_of_integers_does_not_wrap_around(operators, place):
     for first in (-90, 90):
         check(place, np.array([-100, 3, 5], "i1"), np.array([first, 1, 1], "i1"), operators)
