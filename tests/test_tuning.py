@@ -25,11 +25,11 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         other = Measurement(Configuration(132, 128), 1e-3, 3e-3)
         return Measurement(chosen, 2e-3, 4e-3), other
 
-    monkeypatch.setattr(tuning.tuning, "measure", lambda dtype, kind: constants)
-    monkeypatch.setattr(tuning.tuning, "choose", lambda n, constants: Configuration(132, 64))
-    monkeypatch.setattr(tuning.tuning, "sweep", sweep)
-    monkeypatch.setattr(tuning.tuning, "name_device", lambda: "Tested GPU")
-    monkeypatch.setattr(tuning.tuning, "copy_bandwidth", lambda: 3e12)
+    monkeypatch.setattr(tuning.p_scheme, "measure", lambda dtype, kind: constants)
+    monkeypatch.setattr(tuning.p_scheme, "choose", lambda n, constants: Configuration(132, 64))
+    monkeypatch.setattr(tuning.p_scheme, "sweep", sweep)
+    monkeypatch.setattr(tuning.p_scheme, "name_device", lambda: "Tested GPU")
+    monkeypatch.setattr(tuning.p_scheme, "copy_bandwidth", lambda: 3e12)
     return asked
 
 
