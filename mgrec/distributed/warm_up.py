@@ -23,8 +23,8 @@ from .arguments import client_of, name_of, problem_of
 from .graph.aligned import AlignedProblem, align_problem, chunk_indices_of
 from .graph.along_axis import Group, chunk_at, groups_of
 from .graph.build import SOLVER
-from .tasks.phases import determine_block, precompute_block, propagate_group
-from .tasks.speculation import determine_from_blocks
+from .speculation import determine_from_blocks
+from .tasks import determine_block, precompute_block, propagate_group
 
 # Most shapes of chunks: the first, the last, and those that a rechunk may leave between.
 SHAPES = 4

@@ -96,9 +96,9 @@ def public_function(
                 return result
         try:
             call = None if rule is None else rule.read(operands, options)
-            if call is not None and (prepared := cache_entry(call.signature).prepared):
+            if call is not None and (known := cache_entry(call.signature).prepared):
                 try:
-                    return prepared(call)
+                    return known(call)
                 except (CacheMiss, OverflowError, TypeError):
                     pass  # Validation raises, or the general solution does.
             return solve(build(*operands, **options), call)
@@ -123,7 +123,7 @@ def prepared_function(
 ) -> Callable[Arguments, Any]:
     """Turn a function that builds a problem into a public function with prepared calls.
 
-    The parameters are those of :class:`.signature.SignatureRule`.
+    The parameters are those of :class:`.prepared.SignatureRule`.
     """
     rule = SignatureRule(build, by_value, by_numbers, is_on_host)
     return public_function(build, partial(solve_labelled, by_value=by_value), rule)

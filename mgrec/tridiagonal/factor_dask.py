@@ -13,7 +13,7 @@ from ..core.contract.problem import Problem
 from ..core.contract.recurrence import ChunkInputs
 from ..distributed.graph.aligned import align_problem
 from ..distributed.graph.packed import blockwise_arguments
-from ..distributed.tasks.phases import chunk_of, inputs_of_blocks
+from ..distributed.tasks import chunk_of, inputs_of_blocks
 from .api import insert_axis
 from .factors import Factors, factor_chunk, solve_chunk
 

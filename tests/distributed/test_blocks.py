@@ -11,8 +11,8 @@ from distributed.protocol import deserialize, serialize
 from distributed.protocol.pickle import dumps, loads
 
 import mgrec
-from mgrec.distributed.tasks import phases as blocks
-from mgrec.distributed.tasks.phases import (
+from mgrec.distributed import tasks
+from mgrec.distributed.tasks import (
     CarryIns,
     SummaryBatch,
     precompute_persisted,
@@ -82,7 +82,7 @@ def test_chunks_are_launched_before_the_first_is_waited_for(
         return lambda: events.append("W")
 
     monkeypatch.setattr(type(recurrence), "precompute", launch)
-    monkeypatch.setattr(blocks, "ROWS", most)
+    monkeypatch.setattr(tasks, "ROWS", most)
     count = len(recurrence.varying)
     recurrence = dataclasses.replace(recurrence, block_dtypes=(block.dtype,) * count)
     batch = precompute_persisted(

@@ -18,8 +18,8 @@ from mgrec.core.backends import Backend
 from mgrec.core.contract.kernels import Speculation
 from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.distributed.graph import chains
-from mgrec.distributed.tasks.memory import check_chunk, check_chunks
-from mgrec.distributed.tasks.speculation import PendingChunk
+from mgrec.distributed.memory import check_chunk, check_chunks
+from mgrec.distributed.speculation import PendingChunk
 from mgrec.signal import lfilter
 
 

@@ -15,9 +15,9 @@ from distributed import wait
 import mgrec
 import mgrec.dask
 import mgrec.hmm
+from mgrec.distributed import speculation, tasks
 from mgrec.distributed.plan import functions as dask_plans
 from mgrec.distributed.plan import shards as plan_shards
-from mgrec.distributed.tasks import phases, speculation
 from mgrec.filters import recurrence as filter_recurrence
 from mgrec.scans import recurrence as transfer_recurrence
 from mgrec.signal import ewm, lfilter
@@ -71,7 +71,7 @@ def test_speculation_is_repeated_on_another_worker(monkeypatch):
     chunks = tuple(((k,), (20_000 * k,)) for k in range(2))
     run = speculation.speculate_persisted(problem.recurrence, chunks, list(t))
     assert all(chunk.speculation for chunk in run.chunks)
-    entries = phases.propagate_group(problem.recurrence, run.summaries, problem.initial)
+    entries = tasks.propagate_group(problem.recurrence, run.summaries, problem.initial)
     given = problem.recurrence, chunks[1], entries, 1
     travelled = pickle.loads(pickle.dumps(run))
     assert not hasattr(travelled, "chunks")

@@ -21,8 +21,8 @@ from ...core.arrays.elements import Part
 from ...core.contract.grid import Grid, Swept, Traceback
 from ...core.contract.problem import Problem
 from ...core.contract.recurrence import Overlapping
+from ..memory import check_chunks
 from ..observability import log_solve
-from ..tasks.memory import check_chunks
 from .aligned import AlignedProblem, align_problem
 from .along_axis import filter_chunks
 from .chains import ChainLayers, group_size

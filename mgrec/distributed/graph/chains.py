@@ -15,7 +15,7 @@ from dask.task_spec import List, Task, TaskRef
 
 from ...core.arrays.chunk import has_unknown_sizes
 from ...core.contract.recurrence import AlongAxis, ChunkIndex
-from ..tasks.phases import final_state_block
+from ..tasks import final_state_block
 from .aligned import AlignedProblem, align, broadcast_index, chunk_indices_of
 
 # A group keeps its chunks' operands until it has propagated. With 32 small chunks in a group, its

@@ -42,7 +42,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import List, Task, TaskRef
 
 from ...core.contract.recurrence import ChunkIndex
-from ..tasks.phases import (
+from ..tasks import (
     are_done,
     determine_tile,
     final_result_block,

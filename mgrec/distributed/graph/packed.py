@@ -55,7 +55,16 @@ from distributed import Future, Scheduler
 
 from ...core.backends import common_backend
 from ...core.contract.recurrence import ChunkIndex
-from ..tasks.phases import (
+from ..speculation import (
+    correct_block,
+    correct_persisted,
+    determine_from_blocks,
+    precompute_from_blocks,
+    speculate_block,
+    speculate_persisted,
+    summarise_block,
+)
+from ..tasks import (
     determine_block,
     determine_persisted,
     determine_whole,
@@ -65,15 +74,6 @@ from ..tasks.phases import (
     propagate_group,
     propagate_inputs,
     propagate_persisted,
-)
-from ..tasks.speculation import (
-    correct_block,
-    correct_persisted,
-    determine_from_blocks,
-    precompute_from_blocks,
-    speculate_block,
-    speculate_persisted,
-    summarise_block,
 )
 from .aligned import AlignedProblem, chunk_indices_of, read_again, starts_of
 from .chains import ChainLayers, Layer, extended, split_results

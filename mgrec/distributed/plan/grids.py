@@ -33,7 +33,7 @@ from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Shape
 from ...engines.cuda import sharing
 from ..graph.aligned import AlignedProblem
 from ..observability import in_chunk
-from ..tasks.phases import chunk_of
+from ..tasks import chunk_of
 from .assignment import BandShard, GridShard, neighbour
 from .messages import Exchange, Program, Wait
 

@@ -30,13 +30,8 @@ from ...core.contract.grid import Grid
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Overlapping
 from ..graph.along_axis import part_of
 from ..observability import in_chunk
-from ..tasks.phases import CarryIns, launch_summaries, propagate_group
-from ..tasks.speculation import (
-    PendingChunk,
-    correct_block,
-    launch_correction,
-    launch_speculation,
-)
+from ..speculation import PendingChunk, correct_block, launch_correction, launch_speculation
+from ..tasks import CarryIns, launch_summaries, propagate_group
 from .assignment import BandShard, ChainShard, FilterShard, GridShard, Shard, ShardGroup, row_of
 from .grids import solve_bands, solve_tiles
 from .messages import Exchange, Program, Request, Wait, result_name

@@ -243,7 +243,7 @@ class AlignmentGrid(Wavefront):
     def shared_by_bands(self) -> tuple[int, int]:
         """Bytes of the memory in which bands of two GPUs pass on a row, and the largest tag.
 
-        See ``cuda/tile.cuh``: up to four words a column, a tag for each band of 64 rows or more.
+        See ``tile.cuh``: up to four words a column, a tag for each band of 64 rows or more.
         """
         return 32 * self.lengths[1], self.lengths[0] // 64 + 2
 

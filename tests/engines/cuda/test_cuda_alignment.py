@@ -13,7 +13,7 @@ from cuda_on_host import DeviceArray, HostCompiler, forget_launches, use_device
 import mgrec
 from mgrec.core.contract.grid import Bands
 from mgrec.engines.cuda.device import Device
-from mgrec.grids.alignment.cuda import layout, phases
+from mgrec.grids.alignment import cuda, layout
 from mgrec.grids.alignment.recurrence import best_cell, carry_in_from
 from mgrec.grids.alignment.scoring import Scoring
 
@@ -43,7 +43,7 @@ def use_rows(monkeypatch: pytest.MonkeyPatch, rows: int, strips: int = 4) -> Non
     """Let lanes have so many rows: little grids have several strips and bands then."""
     monkeypatch.setattr(layout, "_ROWS", (rows,))
     monkeypatch.setattr(layout, "_STRIPS", (strips,))
-    monkeypatch.setattr(phases, "_rows", lambda *given: rows)
+    monkeypatch.setattr(cuda, "_rows", lambda *given: rows)
     forget_launches()
 
 
@@ -206,8 +206,8 @@ def test_pairs_of_every_dtype(scores: Any, letter: str, mode: str) -> None:
 def test_long_pairs_are_tiles(
     mode: str, launch: int, kernels: Any, on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(phases, "_SLOWER", 0)
-    monkeypatch.setattr(phases, "_LAUNCH", launch)
+    monkeypatch.setattr(cuda, "_SLOWER", 0)
+    monkeypatch.setattr(cuda, "_LAUNCH", launch)
     check_pairs(AFFINE | {"mode": mode}, ([40, 50, 5, 30], [20, 60, 90, 70]))
     assert {name for name, *_ in on_host.launches} == kernels
 
@@ -222,7 +222,7 @@ def run_of_bands(scoring: Scoring, pair: Any, dtype: str, bands: Bands) -> Any:
     sizes = tuple(len(sequence) for sequence in pair)
     carry_in = carry_in_from(scoring, None, None, (0, 0), sizes, np.dtype(dtype))
     parts = [np.array_split(on_device(sequence), 3) for sequence in pair]
-    return phases.launch_bands(scoring, parts, carry_in, dtype, bands)
+    return cuda.launch_bands(scoring, parts, carry_in, dtype, bands)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_gpus_share_a_grid(scoring: Scoring, dtype: str, count: int) -> None:
 
 
 def test_a_gpu_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phases, "PATIENCE", 1000)
+    monkeypatch.setattr(cuda, "PATIENCE", 1000)
     words = np.zeros(4 * 20, np.uint64)
     bands = Bands(1, 2, words.ctypes.data)
     wait = run_of_bands(Scoring(-2, -2, 3, -1), (draw(1, 900), draw(2, 20)), "i8", bands)

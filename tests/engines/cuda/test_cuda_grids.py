@@ -22,8 +22,8 @@ from grid_arrays import (
 
 import mgrec
 from mgrec.engines.cuda.device import Device
-from mgrec.grids.loops.cuda import layout as choice
-from mgrec.grids.loops.cuda import phases as loops
+from mgrec.grids.loops import cuda as loops
+from mgrec.grids.loops import layout as choice
 from mgrec.grids.sor import cuda as sweeps
 from mgrec.grids.table import cuda as tables
 
@@ -344,7 +344,7 @@ def test_strides_and_alignment(strategy: str) -> None:
 @extended
 @each_strategy
 def test_one_block_for_all_strips(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgrec.grids.loops.cuda.layout.Partition.blocks", lambda *given: 1)
+    monkeypatch.setattr("mgrec.grids.loops.layout.Partition.blocks", lambda *given: 1)
     for shape in [(140, 70), (2, 40, 600)]:
         weights = weights_of(shape, "f4")
         check_loop(numbers(shape, "f4", 0, 5), strategy, weights=weights)

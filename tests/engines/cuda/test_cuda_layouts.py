@@ -23,9 +23,9 @@ from mgrec.engines.cuda.backend import BACKEND
 from mgrec.engines.cuda.device import Device
 from mgrec.engines.cuda.launches import Launch
 from mgrec.engines.cuda.tracing import state_count
-from mgrec.grids.alignment.cuda.layout import choose_launch
-from mgrec.grids.loops.cuda import layout as choice
-from mgrec.grids.loops.cuda.layout import Signature, Variation
+from mgrec.grids.alignment.layout import choose_launch
+from mgrec.grids.loops import layout as choice
+from mgrec.grids.loops.layout import Signature, Variation
 from mgrec.grids.recurrence import part_of_gpu
 from mgrec.grids.sor.cuda import group_counts, split_sweeps
 from mgrec.grids.table import cuda as tables

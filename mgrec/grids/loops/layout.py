@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ....core.algebra.operators import Operators
-from ....engines.cuda.device import Device
-from ...cuda import Shape, StripPartition
+from ...core.algebra.operators import Operators
+from ...engines.cuda.device import Device
+from ..cuda import Shape, StripPartition
 
 Constants = dict[str, int]
 # Bits must not depend on the device. What they depend on is chosen for an H100, but so that three

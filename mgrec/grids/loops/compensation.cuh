@@ -10,7 +10,7 @@
 // column goes to the next strip by words in memory: there is no barrier over all blocks, and no row
 // waits for another strip.
 #pragma once
-#include "grids/loops/cuda/grids.cuh"
+#include "grids/loops/grids.cuh"
 
 constexpr int WIDTH = THREADS * ITEMS, WARPS = THREADS / 32;
 constexpr int ROW_BYTES = WIDTH * int(sizeof(T)), PACKS = ITEMS / V;

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import to_host
-from ...core.backends import CPU, backend_of, common_backend
-from ...core.contract.grid import Grid, Swept, Traceback
-from ...core.contract.kernels import Backend, Edges, Summary
-from ...core.contract.recurrence import AlongAxis, ChunkInputs, ChunkPosition, Recurrence, Shape
-from ..observability import in_chunk
+from ..core.arrays.array_types import to_host
+from ..core.backends import CPU, backend_of, common_backend
+from ..core.contract.grid import Grid, Swept, Traceback
+from ..core.contract.kernels import Backend, Edges, Summary
+from ..core.contract.recurrence import AlongAxis, ChunkInputs, ChunkPosition, Recurrence, Shape
 from .memory import check_chunk, register
+from .observability import in_chunk
 
 register(ChunkInputs, lambda inputs: inputs.blocks)
 

@@ -5,7 +5,7 @@
 // step reads and writes whole lines. Lane r is r columns behind lane 0. A shuffle brings the row
 // above from the step before. The last row goes to the next strip by words in memory.
 #pragma once
-#include "grids/loops/cuda/grids.cuh"
+#include "grids/loops/grids.cuh"
 
 constexpr int LANES = 32;
 static_assert(LANES % AHEAD == 0, "steps to the next numbers from above are whole runs");

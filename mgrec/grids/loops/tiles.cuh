@@ -6,7 +6,7 @@
 // steps. The rows of a tile come to shared memory by whole lines, each as far behind as its lane.
 // Results overwrite `local` there. The last row goes to the next strip by words in memory.
 #pragma once
-#include "grids/loops/cuda/grids.cuh"
+#include "grids/loops/grids.cuh"
 
 constexpr int STEPS = 8, WIDTH = STEPS * V, HEIGHT = 32 * ROWS;
 constexpr int PITCH = WIDTH * int(sizeof(T)) + 16;        // without bank conflicts of lanes

@@ -1,4 +1,4 @@
-"""Layouts of alignments on a GPU (rows of lanes, strips, bands), their programs and launches."""
+"""Layouts of alignments on a GPU (rows of lanes, strips, bands), and their programs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ....engines.cuda.compilation import kernel_text
-from ....engines.cuda.cpp import ctype
-from ....engines.cuda.device import Device, pack_words
-from ....engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
-from ..scoring import MODES, Scoring, Table
+from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.cpp import ctype
+from ...engines.cuda.device import Device
+from ...engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
+from .scoring import MODES, Scoring
 
 LANES = 32
 _SOURCES = ("EQUAL", "BYTES", "TABLE")
@@ -201,7 +201,7 @@ def _print(layout: AlignmentLayout, constants: str, name: str) -> str:
         + layout.print()
         + constants
     )
-    return text + kernel_text(f"grids/alignment/cuda/{name}")
+    return text + kernel_text(f"grids/alignment/{name}")
 
 
 @cache
@@ -252,38 +252,3 @@ def source_of(scoring: Scoring, score: np.dtype[Any]) -> str:
         return "EQUAL"
     is_narrow = score.itemsize == 4 and scoring.lowest >= -128 and scoring.highest <= 127
     return "BYTES" if is_narrow and len(scoring.table) <= _MOST_LETTERS else "TABLE"
-
-
-@lru_cache(maxsize=256)
-def _packed_scores(scoring: Scoring, score: np.dtype[Any]) -> np.ndarray:
-    """Return the scores as one struct, which a kernel takes by value."""
-    numbers = [scoring.gap, scoring.extend, scoring.gap, scoring.match, scoring.mismatch]
-    return np.array(numbers, score).view(f"V{len(numbers) * score.itemsize}")
-
-
-@lru_cache(maxsize=32)
-def _on_device(table: Table, dtype: np.dtype[Any], device: int) -> Any:
-    import cupy
-
-    copy = cupy.asarray(np.array(table, dtype))
-    # Any stream may read the copy from now on.
-    cupy.cuda.get_current_stream().synchronize()
-    return copy
-
-
-def run_kernel(
-    name: str, scoring: Scoring, layout: AlignmentLayout, blocks: int, per_processor: int,
-    shared: int, before: list[int], after: list[int],
-) -> None:  # fmt: skip
-    """Launch a kernel whose struct has the words `before`, the alphabet, and the words `after`."""
-    import cupy
-
-    device, table = cupy.cuda.runtime.getDevice(), None
-    alphabet = [0, 0, 0]  # addresses of bytes and of another table, and the number of letters
-    if scoring.table is not None:
-        is_bytes = layout.source == "BYTES"
-        table = _on_device(scoring.table, np.dtype(np.int8) if is_bytes else layout.score, device)
-        alphabet = [table.data.ptr, 0] if is_bytes else [0, table.data.ptr]
-        alphabet.append(len(table))
-    run = prepare_launch(name, layout, blocks, per_processor, shared, device)
-    run((pack_words([*before, *alphabet, *after]), _packed_scores(scoring, layout.score)))

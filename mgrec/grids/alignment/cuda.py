@@ -5,27 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from ....core.contract.grid import Bands
-from ....core.contract.kernels import Kernels
-from ....engines.cuda.device import Device, on_device
-from ...recurrence import part_of_gpu
-from ..recurrence import Best, Edges, best_of_edges, carry_in_from, edges_of_empty
-from ..scoring import Scoring
-from ..sequences import Sequences
+from ...core.contract.grid import Bands
+from ...core.contract.kernels import Kernels
+from ...engines.cuda.device import Device, on_device, pack_words
+from ..recurrence import part_of_gpu
 from .layout import (
     LANES,
     AlignmentLayout,
     TileLaunch,
     choose_launch,
-    run_kernel,
+    prepare_launch,
     score_dtype,
     source_of,
 )
+from .recurrence import Best, Edges, best_of_edges, carry_in_from, edges_of_empty
+from .scoring import Scoring, Table
+from .sequences import Sequences
 
 # Kernels count rows and columns of a tile with 32 bits.
 _LARGEST_SIDE = 2**31 - 2**12
@@ -318,3 +318,38 @@ def _rows(n: np.ndarray, m: np.ndarray) -> int:
     strips = -(-n // (LANES * rows))
     steps = strips * (m + LANES - 1) * (24 + 4 * rows)
     return int(rows[steps.sum(1).argmin(), 0])
+
+
+@lru_cache(maxsize=256)
+def _packed_scores(scoring: Scoring, score: np.dtype[Any]) -> np.ndarray:
+    """Return the scores as one struct, which a kernel takes by value."""
+    numbers = [scoring.gap, scoring.extend, scoring.gap, scoring.match, scoring.mismatch]
+    return np.array(numbers, score).view(f"V{len(numbers) * score.itemsize}")
+
+
+@lru_cache(maxsize=32)
+def _on_device(table: Table, dtype: np.dtype[Any], device: int) -> Any:
+    import cupy
+
+    copy = cupy.asarray(np.array(table, dtype))
+    # Any stream may read the copy from now on.
+    cupy.cuda.get_current_stream().synchronize()
+    return copy
+
+
+def run_kernel(
+    name: str, scoring: Scoring, layout: AlignmentLayout, blocks: int, per_processor: int,
+    shared: int, before: list[int], after: list[int],
+) -> None:  # fmt: skip
+    """Launch a kernel whose struct has the words `before`, the alphabet, and the words `after`."""
+    import cupy
+
+    device, table = cupy.cuda.runtime.getDevice(), None
+    alphabet = [0, 0, 0]  # addresses of bytes and of another table, and the number of letters
+    if scoring.table is not None:
+        is_bytes = layout.source == "BYTES"
+        table = _on_device(scoring.table, np.dtype(np.int8) if is_bytes else layout.score, device)
+        alphabet = [table.data.ptr, 0] if is_bytes else [0, table.data.ptr]
+        alphabet.append(len(table))
+    run = prepare_launch(name, layout, blocks, per_processor, shared, device)
+    run((pack_words([*before, *alphabet, *after]), _packed_scores(scoring, layout.score)))

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
-from ...core.backends import common_backend
-from ...core.contract.kernels import Speculation
-from ...core.contract.recurrence import AlongAxis, Arrays, ChunkInputs, ChunkPosition, Shape
-from ..observability import in_chunk
+from ..core.backends import common_backend
+from ..core.contract.kernels import Speculation
+from ..core.contract.recurrence import AlongAxis, Arrays, ChunkInputs, ChunkPosition, Shape
 from .memory import register
-from .phases import (
+from .observability import in_chunk
+from .tasks import (
     CarryIns,
     SummaryBatch,
     chunk_of,

@@ -3,7 +3,7 @@
 // A strip passes its last row to the strip below through device memory, one row for each warp. The
 // results do not depend on the warp.
 #pragma once
-#include "grids/alignment/cuda/strip.cuh"
+#include "grids/alignment/strip.cuh"
 
 enum { IS_LOCAL, IS_GLOBAL, IS_SEMI_GLOBAL };
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ....core.algebra.fingerprint import StepFunction
-from ....core.backends import CPU, backend_of
-from ....core.contract.kernels import Kernels, Part, PreparedSolver
-from ....engines.cuda.compilation import kernel_text
-from ....engines.cuda.cpp import print_definitions
-from ....engines.cuda.device import Device, on_device, pack_words
-from ....engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches
-from ....engines.cuda.tracing import trace_operator
-from ...cuda import Shape, assign, contiguous, is_transposed, prepare_copy
-from ...recurrence import part_of_gpu
-from ..api import Borders, Loop, is_compensable, log_strategy
+from ...core.algebra.fingerprint import StepFunction
+from ...core.backends import CPU, backend_of
+from ...core.contract.kernels import Kernels, Part, PreparedSolver
+from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.cpp import print_definitions
+from ...engines.cuda.device import Device, on_device, pack_words
+from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches
+from ...engines.cuda.tracing import trace_operator
+from ..cuda import Shape, assign, contiguous, is_transposed, prepare_copy
+from ..recurrence import part_of_gpu
+from .api import Borders, Loop, is_compensable, log_strategy
 from .layout import (
     Hyperplanes,
     Layout,
@@ -213,7 +213,7 @@ def _print_loop(layout: Layout) -> str:
     text += f"DEVICE constexpr int kind_of(int o) {{ return {kinds} : 0; }}\n"
     text += _print_operator("accumulate", operators.accumulate, dtype)
     text += _print_operator("distribute", operators.distribute, dtype)
-    return text + kernel_text(f"grids/loops/cuda/{layout.strategy}")
+    return text + kernel_text(f"grids/loops/{layout.strategy}")
 
 
 def build_launch(partition: Partition, device: Device) -> Launch:

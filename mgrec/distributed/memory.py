@@ -17,7 +17,7 @@ import numpy as np
 from distributed.protocol import dask_deserialize, dask_serialize, deserialize, serialize
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 
-from ...core.backends import backend_of, common_backend
+from ..core.backends import backend_of, common_backend
 
 # Largest part of a GPU's memory for the result of a chunk. The rest is for the operands, and for
 # those of the next chunk.

@@ -9,7 +9,7 @@
 // of the host, is not 0, a band no longer waits, and scores have no meaning. It becomes 1 when a word
 // was read `patience` times in vain.
 #pragma once
-#include "grids/alignment/cuda/strip.cuh"
+#include "grids/alignment/strip.cuh"
 #include "engines/cuda/memory/stores.cuh"
 
 // Edges have the grid's dtype, B. Null edges above and to the left: H is 0, and gaps start there.

@@ -1,1 +1,0 @@
-"""The functions that tasks and plans run: pure functions of blocks in memory."""

@@ -1,1 +1,0 @@
-"""Wavefront loops of any weights and operators on a GPU."""
