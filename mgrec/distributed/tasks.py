@@ -244,11 +244,9 @@ def precompute_persisted(
 
 
 def propagate_persisted(
-    recurrence: AlongAxis,
-    order: Sequence[tuple[int, int]],
-    batches: list[SummaryBatch],
+    recurrence: AlongAxis, order: Sequence[tuple[int, int]], batches: list[SummaryBatch],
     previous: Any,
-) -> CarryIns:
+) -> CarryIns:  # fmt: skip
     """Return the carry-ins of a group; `order` has each chunk's batch and its place in there."""
     summaries = [batches[batch].summaries[number] for batch, number in order]
     return propagate_group(recurrence, summaries, previous)
@@ -316,13 +314,9 @@ def start_path(recurrence: Traceback, last: Edges) -> Any:
 
 
 def follow_path(
-    recurrence: Traceback,
-    position: ChunkPosition,
-    previous: Sequence[Any],
-    above: Edges | None,
-    left: Edges | None,
-    *blocks: Any,
-) -> tuple[Any, Any]:
+    recurrence: Traceback, position: ChunkPosition, previous: Sequence[Any], above: Edges | None,
+    left: Edges | None, *blocks: Any,
+) -> tuple[Any, Any]:  # fmt: skip
     """Return the path where it leaves a tile, and its piece in the tile."""
     inputs = ChunkInputs(blocks, *position)
     with chunk_of("traceback", recurrence, inputs) as (backend, _):

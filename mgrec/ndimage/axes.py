@@ -33,15 +33,9 @@ class AxisFilter(Protocol):
         """Return a part of a chunk."""
 
     def apply(
-        self,
-        x: Any,
-        axis: int,
-        dtype: np.dtype[Any],
-        recipe: Any,
-        parts: Sequence[Any],
-        is_threaded: bool = False,
-        into: Any = None,
-    ) -> Any:
+        self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any, parts: Sequence[Any],
+        is_threaded: bool = False, into: Any = None,
+    ) -> Any:  # fmt: skip
         """Return the filtered chunk, written to the memory of `into` if that is passed."""
 
     def apply_on_gpu(self, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
@@ -155,12 +149,9 @@ class Block:
 
 
 def fill_rows(
-    kernel: Callable[..., None],
-    rows: np.ndarray,
-    out: np.ndarray,
-    cast_results: Callable[[Any, np.dtype[Any]], Any],
-    is_threaded: bool,
-) -> None:
+    kernel: Callable[..., None], rows: np.ndarray, out: np.ndarray,
+    cast_results: Callable[[Any, np.dtype[Any]], Any], is_threaded: bool,
+) -> None:  # fmt: skip
     """Call ``kernel(block, x, x_at, filtered, out_at)`` for all blocks of rows, on all threads.
 
     Kernels compute in float64. The arrays x and `filtered` contain the block at x_at and `out_at`.

@@ -98,15 +98,9 @@ class ExponentialFilter:
             return sums[:, :poles] + 1j * sums[:, poles:]
 
     def apply(
-        self,
-        x: Any,
-        axis: int,
-        dtype: np.dtype[Any],
-        recipe: Recipe,
-        parts: Sequence[Any],
-        is_threaded: bool = False,
-        into: Any = None,
-    ) -> Any:
+        self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Recipe, parts: Sequence[Any],
+        is_threaded: bool = False, into: Any = None,
+    ) -> Any:  # fmt: skip
         """Return the filtered chunk; `parts` are those of its plan."""
         is_complex, rows = x.dtype.kind == "c", as_rows(x, axis)
         left, right = (
@@ -155,13 +149,9 @@ class ExponentialFilter:
         return state
 
     def _fill(
-        self,
-        rows: np.ndarray,
-        left: np.ndarray,
-        right: np.ndarray,
-        out: np.ndarray,
+        self, rows: np.ndarray, left: np.ndarray, right: np.ndarray, out: np.ndarray,
         is_threaded: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         from .cpu import filter_rows
 
         behind = _beside(self.kernel)

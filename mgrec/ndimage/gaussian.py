@@ -250,14 +250,9 @@ def gaussian_laplace(
 
 
 def _smoothed(
-    x: Any,
-    sigma: Any,
-    order: Any,
-    dtype: np.dtype[Any],
-    mode: Any,
-    cval: complex,
+    x: Any, sigma: Any, order: Any, dtype: np.dtype[Any], mode: Any, cval: complex,
     axes: Sequence[int],
-) -> Any:
+) -> Any:  # fmt: skip
     sigmas = [_as_sigma(value) for value in for_each_axis("sigma", sigma, axes)]
     orders, modes = for_each_axis("order", order, axes), for_each_axis("mode", mode, axes)
     filters = [

@@ -244,15 +244,10 @@ class WindowAverage:
         return samples.copy() if step > 0 else samples[(*before, slice(None, None, -1))].copy()
 
     def apply(
-        self,
-        x: Any,
-        axis: int,
-        dtype: np.dtype[Any],
-        recipe: tuple[tuple[int, ...], tuple[int, ...]],
-        parts: Sequence[Any],
-        is_threaded: bool = False,
-        into: Any = None,
-    ) -> Any:
+        self, x: Any, axis: int, dtype: np.dtype[Any],
+        recipe: tuple[tuple[int, ...], tuple[int, ...]], parts: Sequence[Any],
+        is_threaded: bool = False, into: Any = None,
+    ) -> Any:  # fmt: skip
         """Return the filtered chunk; `parts` are those of its plan."""
 
         def pieces(order: tuple[int, ...]) -> list[Any]:

@@ -115,12 +115,9 @@ def public_function(
 
 
 def prepared_function(
-    build: Callable[Arguments, Problem | Composed],
-    *,
-    by_value: Sequence[str] = (),
-    by_numbers: bool = True,
-    is_on_host: bool = True,
-) -> Callable[Arguments, Any]:
+    build: Callable[Arguments, Problem | Composed], *, by_value: Sequence[str] = (),
+    by_numbers: bool = True, is_on_host: bool = True,
+) -> Callable[Arguments, Any]:  # fmt: skip
     """Turn a function that builds a problem into a public function with prepared calls.
 
     The parameters are those of :class:`.prepared.SignatureRule`.

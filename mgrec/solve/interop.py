@@ -42,12 +42,9 @@ def with_interop(function: Function, labelled: Callable[..., Any] = solve_labell
 
 
 def call_native(
-    function: Callable[..., Any],
-    operands: Sequence[Any],
-    options: dict[str, Any],
-    refusal: NonNativeArray,
-    labelled: Callable[..., Any],
-) -> Any:
+    function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any],
+    refusal: NonNativeArray, labelled: Callable[..., Any],
+) -> Any:  # fmt: skip
     """Call a function with native arrays, and convert its results to the arguments' library.
 
     Arrays of NumPy and CuPy may be mixed with arrays of one other library.

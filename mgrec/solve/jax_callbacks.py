@@ -248,11 +248,9 @@ def _decoded(options: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _differentiable(
-    name: str,
-    names: tuple[str, ...],
-    constants: tuple[str, ...],
+    name: str, names: tuple[str, ...], constants: tuple[str, ...],
     options: tuple[tuple[str, Any], ...],
-) -> Callable[..., Any]:
+) -> Callable[..., Any]:  # fmt: skip
     """Return a function of the named arrays, which returns a tuple of results.
 
     The arrays `constants`, the last ones, have no gradients.

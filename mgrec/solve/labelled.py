@@ -29,13 +29,9 @@ _NOT_BROADCAST = {"initial", "zi", "times", "reset", "above", "left", "corner"}
 
 
 def solve_labelled(
-    function: Callable[..., Any],
-    operands: Sequence[Any],
-    options: Mapping[str, Any],
-    *,
-    by_value: Sequence[str] = (),
-    like: DataArray | None = None,
-) -> Any:
+    function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any], *,
+    by_value: Sequence[str] = (), like: DataArray | None = None,
+) -> Any:  # fmt: skip
     """Call a public function of arrays with DataArrays, and return DataArrays.
 
     DataArrays are aligned exactly and broadcast by the names of their dimensions. The result has
@@ -115,12 +111,9 @@ class _Call:
     """A call with DataArrays, at least one of which has a dimension."""
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        bound: BoundArguments,
-        by_argument: dict[str, list[Any]],
-        like: DataArray | None,
-    ) -> None:
+        self, function: Callable[..., Any], bound: BoundArguments,
+        by_argument: dict[str, list[Any]], like: DataArray | None,
+    ) -> None:  # fmt: skip
         self.function, self.bound, self.like = function, bound, like
         self.states = by_argument.pop("zi", [])
         self.by_argument = by_argument

@@ -431,13 +431,9 @@ def solve(problem: Problem, call: Call | None = None) -> Any:
 
 
 def _prepare_and_solve(
-    entry: CacheEntry[PreparedCall],
-    call: Call,
-    problem: Problem,
-    backend: Backend,
-    inputs: ChunkInputs,
-    out: Arrays,
-) -> Any:
+    entry: CacheEntry[PreparedCall], call: Call, problem: Problem, backend: Backend,
+    inputs: ChunkInputs, out: Arrays,
+) -> Any:  # fmt: skip
     """Prepare calls of the signature, and solve the first; raise CacheMiss if that fails."""
     count, dtype = problem.recurrence.results, problem.recurrence.result_dtype
     results = out or tuple([backend.empty(problem.shape, dtype) for _ in range(count)])

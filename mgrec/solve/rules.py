@@ -133,11 +133,9 @@ class Rule:
 
 
 def rule_of_rows(
-    function: Callable[..., Any],
-    adjoint: Any,
-    arrays: tuple[str, ...],
+    function: Callable[..., Any], adjoint: Any, arrays: tuple[str, ...],
     steps_shape: Callable[[dict[str, Any]], tuple[Any, ...]],
-) -> Rule:
+) -> Rule:  # fmt: skip
     """Return the rule of a function with one number of float64 for each row, and resets.
 
     ``steps_shape(arguments)`` returns the shape of steps and rows.

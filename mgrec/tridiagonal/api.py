@@ -138,18 +138,9 @@ def solve_tridiagonal(
 
 
 def check_system(
-    dl: Any,
-    d: Any,
-    du: Any,
-    b: Any,
-    axis: Any,
-    rhs_axis: Any,
-    memory: str,
-    method: str,
-    periodic: Any,
-    check_finite: Any,
-    out: Any,
-) -> Problem:
+    dl: Any, d: Any, du: Any, b: Any, axis: Any, rhs_axis: Any, memory: str, method: str,
+    periodic: Any, check_finite: Any, out: Any,
+) -> Problem:  # fmt: skip
     """Return the problem of the arguments of ``solve_tridiagonal``; raise if one is invalid."""
     arguments = {"dl": dl, "d": d, "du": du, "b": b}
     operands = {name: as_array(name, value) for name, value in arguments.items()}

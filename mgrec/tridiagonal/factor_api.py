@@ -143,13 +143,7 @@ def _copied(operands: Any) -> tuple[Any, Any, Any]:
 @with_interop
 @accepts_expressions
 def factor_tridiagonal(
-    dl: Any,
-    d: Any,
-    du: Any,
-    *,
-    axis: int = -1,
-    periodic: bool = False,
-    check_finite: bool = True,
+    dl: Any, d: Any, du: Any, *, axis: int = -1, periodic: bool = False, check_finite: bool = True
 ) -> TridiagonalFactor:
     """Factor tridiagonal matrices for repeated right-hand sides, as in implicit time steps.
 

@@ -113,11 +113,7 @@ def count_of_groups(x: Any, axis: int) -> int:
 
 
 def filter_chunks(
-    axis_filter: Any,
-    x: Any,
-    axis: int,
-    dtype: np.dtype[Any],
-    counts: tuple[int, ...] | None = None,
+    axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any], counts: tuple[int, ...] | None = None
 ) -> Any:
     """Return the lazy results of a filter, such as those of ``mgrec.ndimage``, in x's chunks.
 
@@ -212,14 +208,9 @@ def _parts_of(axis_filter: Any, x: Any, axis: int, parts: Sequence[Any]) -> list
 
 
 def _apply(
-    axis_filter: Any,
-    x: Any,
-    axis: int,
-    dtype: np.dtype[Any],
-    recipe: Any,
-    parts_of_chunks: Sequence[list[Any]],
-    positions: Sequence[int],
-) -> Any:
+    axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any,
+    parts_of_chunks: Sequence[list[Any]], positions: Sequence[int],
+) -> Any:  # fmt: skip
     """Filter a chunk, or a list of chunks, with one part of each list."""
     parts = list(map(getitem, parts_of_chunks, positions))
     return axis_filter.apply(x, axis, dtype, recipe, parts)

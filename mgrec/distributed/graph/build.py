@@ -57,11 +57,7 @@ def solve_parts(problem: Problem, parts: tuple[Part, ...]) -> list[Any]:
 
 
 def solve_filter(
-    axis_filter: Any,
-    x: Any,
-    axis: int,
-    dtype: np.dtype[Any],
-    counts: tuple[int, ...] | None = None,
+    axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any], counts: tuple[int, ...] | None = None
 ) -> Any:
     """Return the lazy results of a filter along an axis: see ``filter_chunks``."""
     if (solver := SOLVER.get()) is not None:

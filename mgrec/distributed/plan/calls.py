@@ -257,12 +257,10 @@ class Call:
     """
 
     def __init__(
-        self,
-        aligned: AlignedProblem,
-        client: Client,
+        self, aligned: AlignedProblem, client: Client,
         accepts: Callable[[Solution], bool] = lambda solution: False,
         persisted: Sequence[da.Array] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         if aligned.has_unknown_sizes:
             raise ValueError(
                 "a plan needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"

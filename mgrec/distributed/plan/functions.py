@@ -169,13 +169,9 @@ def _in_memory(result: Any, client: Client) -> Any:
 
 
 def build_plan(
-    recurrence: Callable[..., Any],
-    operands: Any,
-    options: Any,
-    client: Client | None,
-    timeout: float = 10.0,
-    in_flight: int | None = None,
-) -> Plan | ComposedPlan:
+    recurrence: Callable[..., Any], operands: Any, options: Any, client: Client | None,
+    timeout: float = 10.0, in_flight: int | None = None,
+) -> Plan | ComposedPlan:  # fmt: skip
     """Return the plan of a function of mgrec, or of one that calls such functions."""
     check_timeout(timeout)
     check_in_flight(in_flight)

@@ -67,11 +67,9 @@ class Tile:
 
 
 def solve_tiles(
-    recurrence: Grid,
-    shard: GridShard,
-    inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
+    recurrence: Grid, shard: GridShard, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
     exchange: Exchange,
-) -> Program[tuple[dict[ChunkIndex, Any], Any]]:
+) -> Program[tuple[dict[ChunkIndex, Any], Any]]:  # fmt: skip
     """Return the results of all chunks, and the final result of a shard that has the last tile.
 
     There are no results, or there is no final result: it is None then.
@@ -92,12 +90,9 @@ class _Tiles:
     """
 
     def __init__(
-        self,
-        recurrence: Grid,
-        shard: GridShard,
-        inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
-        exchange: Exchange,
-    ) -> None:
+        self, recurrence: Grid, shard: GridShard,
+        inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs], exchange: Exchange,
+    ) -> None:  # fmt: skip
         self.recurrence, self.shard, self.inputs_of_chunks = recurrence, shard, inputs_of_chunks
         self.exchange, self.axes = exchange, recurrence.axes
         self.tiles = {tile.index: tile for tile in _tiles_of(shard, recurrence.axes)}
@@ -317,11 +312,9 @@ def _are_connected(client: Client, addresses: Sequence[str]) -> bool:
 
 
 def solve_bands(
-    recurrence: Any,
-    shard: BandShard,
-    inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
+    recurrence: Any, shard: BandShard, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
     exchange: Exchange,
-) -> Program[tuple[dict[ChunkIndex, Any], Any]]:
+) -> Program[tuple[dict[ChunkIndex, Any], Any]]:  # fmt: skip
     """Return no results, and the final result if the shard has the last bands."""
     is_first, is_last = shard.number == 0, shard.number == shard.count - 1
     first = next(iter(inputs_of_chunks.values()))

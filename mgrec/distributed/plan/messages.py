@@ -186,9 +186,7 @@ class Sender:
     """
 
     def __init__(
-        self,
-        write: Callable[[list[Any]], Awaitable[Any]],
-        on_error: Callable[[list[Any]], None],
+        self, write: Callable[[list[Any]], Awaitable[Any]], on_error: Callable[[list[Any]], None]
     ) -> None:
         self._write, self._on_error = write, on_error
         self._messages: list[Any] = []

@@ -46,13 +46,9 @@ class Plan:
     """A recurrence over one shape, ready on the workers: see :func:`mgrec.plan`."""
 
     def __init__(
-        self,
-        problem: Problem,
-        arguments: Arguments,
-        client: Client,
-        timeout: float,
+        self, problem: Problem, arguments: Arguments, client: Client, timeout: float,
         in_flight: int | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._problem, self._arguments, self.client = problem, arguments, client
         self._name, self._numbers = uuid4().hex[:16], count(1)
         self._timeout, self._state = float(timeout), _State()
@@ -263,12 +259,9 @@ class Plan:
         return self._in_flight
 
     def _start(
-        self,
-        problem: Problem,
-        call: Call,
-        messages: Messages,
+        self, problem: Problem, call: Call, messages: Messages,
         slots: BoundedSemaphore | None = None,
-    ) -> _Started:
+    ) -> _Started:  # fmt: skip
         start = time.perf_counter()
         while slots and not slots.acquire(timeout=1.0):
             self._check_open()

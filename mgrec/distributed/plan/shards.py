@@ -42,12 +42,9 @@ Blocks = Mapping[ChunkIndex, list[Any]]
 
 
 def solve_filter(
-    recurrence: Overlapping,
-    shard: FilterShard,
-    inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
-    exchange: Exchange,
-    threads: Threads,
-) -> Program[dict[ChunkIndex, Any]]:
+    recurrence: Overlapping, shard: FilterShard, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
+    exchange: Exchange, threads: Threads,
+) -> Program[dict[ChunkIndex, Any]]:  # fmt: skip
     """Return the results of a shard by the indices of their chunks.
 
     A GPU filters the chunks that need no part of another shard while parts are on their way.
@@ -159,12 +156,7 @@ class Threads:
 
 
 def solve_shard(
-    request: Request,
-    name: str,
-    shard: Shard,
-    blocks: Blocks,
-    exchange: Exchange,
-    threads: Threads,
+    request: Request, name: str, shard: Shard, blocks: Blocks, exchange: Exchange, threads: Threads
 ) -> Program[tuple[dict[Any, Any], Any]]:
     """Return the results of a shard by their keys, and its answer to the client.
 

@@ -109,14 +109,9 @@ class WavefrontLoop(Wavefront):
         return self.loop
 
     def determine(
-        self,
-        backend: Backend,
-        inputs: ChunkInputs,
-        shape: Shape,
-        above: Any,
-        left: Any,
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any,
         out: Arrays = (),
-    ) -> tuple[Arrays, Any]:
+    ) -> tuple[Arrays, Any]:  # fmt: skip
         determine = backend.kernels(self.family).determine
         result = out[0] if out else backend.empty(shape, self.dtype)
         local, weights, array_borders, table = self._tile(inputs, result)

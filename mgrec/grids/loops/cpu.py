@@ -329,13 +329,9 @@ def _part(loop: Loop, shape: Sequence[int], side: int) -> Part | None:
 
 
 def determine_loop(
-    loop: Loop,
-    local: np.ndarray,
-    weights: Sequence[np.ndarray],
-    borders: Borders,
-    table: np.ndarray,
-    is_threaded: bool,
-) -> None:
+    loop: Loop, local: np.ndarray, weights: Sequence[np.ndarray], borders: Borders,
+    table: np.ndarray, is_threaded: bool,
+) -> None:  # fmt: skip
     """Write the table of a tile. Weights broadcast to it; they have as many axes."""
     if table.size == 0:
         return

@@ -149,14 +149,9 @@ class Relaxation(Swept):
         return self.loop.sweep_counts
 
     def determine(
-        self,
-        backend: Backend,
-        inputs: ChunkInputs,
-        shape: Shape,
-        above: Any,
-        left: Any,
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any,
         out: Arrays = (),
-    ) -> tuple[Arrays, Any]:
+    ) -> tuple[Arrays, Any]:  # fmt: skip
         """Return whole grids after all sweeps; call the callback after each checked sweep."""
         *rhs, x = inputs.blocks
         result = out[0] if out else backend.empty(shape, self.dtype)

@@ -48,14 +48,9 @@ class SummedAreaTable(Wavefront):
     is_asynchronous: ClassVar[bool] = True
 
     def determine(
-        self,
-        backend: Backend,
-        inputs: ChunkInputs,
-        shape: Shape,
-        above: Any,
-        left: Any,
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any,
         out: Arrays = (),
-    ) -> tuple[Arrays, Sums]:
+    ) -> tuple[Arrays, Sums]:  # fmt: skip
         result = out[0] if out else backend.empty(shape, self.dtype)
         tile, table = map(self.with_axes_last, (*inputs.blocks, result))
         before = None if above is None else above.below, None if left is None else left.right

@@ -208,12 +208,9 @@ _kernel, _kernel_of_squares = compile_kernel(_add_up), compile_kernel(_add_up_sq
 
 
 def determine_table(
-    recurrence: Any,
-    x: np.ndarray,
-    edges: tuple[np.ndarray | None, np.ndarray | None],
-    table: np.ndarray,
-    is_threaded: bool,
-) -> Sums:
+    recurrence: Any, x: np.ndarray, edges: tuple[np.ndarray | None, np.ndarray | None],
+    table: np.ndarray, is_threaded: bool,
+) -> Sums:  # fmt: skip
     """Write the table of a tile (..., rows, columns), and return its edges.
 
     `edges` are the table in the row above and the sums along the rows to the left; None for 0.

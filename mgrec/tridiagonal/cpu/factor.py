@@ -84,13 +84,9 @@ def is_faster(systems: int, threads: int) -> bool:
 
 
 def solve_factored(
-    lu: LUFactors,
-    outer: np.ndarray,
-    inner: np.ndarray,
-    b: np.ndarray,
-    x: np.ndarray,
+    lu: LUFactors, outer: np.ndarray, inner: np.ndarray, b: np.ndarray, x: np.ndarray,
     threads: int = 1,
-) -> None:
+) -> None:  # fmt: skip
     """Solve for right-hand sides `b`, and write `x`: arrays (outer, steps, inner), C-contiguous.
 
     `outer` and `inner` have, for each outer and inner index of `b`, the index in the factors.

@@ -168,15 +168,9 @@ def _reduce(
 
 
 def _substitute(
-    operands: Any,
-    layout: Any,
-    cells: Any,
-    scratch: Any,
-    group: Any,
-    start: int,
-    stop: int,
+    operands: Any, layout: Any, cells: Any, scratch: Any, group: Any, start: int, stop: int,
     result: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Write the unknowns of the partitions `start` to `stop`, whose cells have the values at cuts.
 
     The elimination of `_reduce` is done again, bit for bit, and its pivots stay in a buffer of a

@@ -133,13 +133,9 @@ def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: np.ndarray)
 
 
 def _determine(
-    method: str,
-    operands: tuple[np.ndarray, ...],
-    layout: Layout,
-    carry_in: np.ndarray | None,
-    result: np.ndarray,
-    threads: int,
-) -> bool:
+    method: str, operands: tuple[np.ndarray, ...], layout: Layout, carry_in: np.ndarray | None,
+    result: np.ndarray, threads: int,
+) -> bool:  # fmt: skip
     """Do the same as :func:`determine`; the operands are 1-d."""
     flat, dtype = result.reshape(-1), result.dtype
     if carry_in is None and not _uses_partitions(method, layout, dtype):
