@@ -10,6 +10,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def violations(source: Path) -> list[str]:
 def imports(path: Path, source: Path) -> Iterator[tuple[int, str]]:
     """Yield line and absolute name of whatever a file imports, wherever in it."""
     parent = ".".join(("mgrec", *path.relative_to(source).parts[:-1]))
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path.read_text()):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -93,6 +94,13 @@ def imports(path: Path, source: Path) -> Iterator[tuple[int, str]]:
                 for argument in node.args[:1]
                 if isinstance(argument, ast.Constant)
             )
+
+
+@cache
+def nodes_of(text: str) -> list[ast.AST]:
+    """Return the imports, calls and conditions of a file."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Call, ast.If)
+    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
 
 
 def called(node: ast.Call) -> str:
@@ -147,7 +155,7 @@ def loaded(path: Path, source: Path, modules: dict[str, Path]) -> Iterator[str]:
     """Modules of this package that a file imports, apart from those for types alone."""
     later = {
         line
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path.read_text())
         if is_for_types(node)
         for line in range(node.lineno, (node.end_lineno or 0) + 1)
     }

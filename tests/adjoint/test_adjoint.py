@@ -192,7 +192,9 @@ def chunked(array):
 
 
 QUICK = ("recurrence along axis 1 in reverse", "lfilter with states along axis 1",
-         "tridiagonal periodic along axis 0", "ewm adjusted", *SHORT)  # fmt: skip
+         "tridiagonal periodic along axis 0", "ewm adjusted", "rational along axis 1 in reverse",
+         "general matrix (+) along axis 0 in reverse", *adjoint_cases.QUICK_LIKELIHOODS,
+         *adjoint_cases.QUICK_FILTERS)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", marked([*CASES, *MEANS], QUICK))

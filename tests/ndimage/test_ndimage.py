@@ -7,6 +7,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import xarray as xr
+from chunkings import with_extended
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import ndimage
@@ -128,7 +129,7 @@ def test_distance_to_the_gaussian(feed, sigma, order, bound):
         assert abs(result.sum() - 1) < 1e-12
 
 
-@pytest.mark.parametrize("mode", [*MODES, *SYNONYMS])
+@pytest.mark.parametrize("mode", with_extended([*MODES, *SYNONYMS], *SYNONYMS))
 def test_borders_of_gaussians(feed, mode):
     cases = ((30,), 0, 2), ((7, 40), 1, 1.5), ((3, 4), 0, 6), ((2, 9, 3), 1, 3), ((30,), 0, 0.001)
     for shape, axis, sigma in cases:
@@ -170,7 +171,7 @@ def test_gaussians_along_several_axes(feed):
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("mode", [*MODES, *SYNONYMS])
+@pytest.mark.parametrize("mode", with_extended([*MODES, *SYNONYMS], *SYNONYMS))
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_averages_are_those_of_scipy(feed, dtype, mode):
     for shape, axis, size, origin in (((40,), 0, 7, 0), ((5, 9), 0, 4, -2), ((2, 6, 3), 1, 25, 3)):

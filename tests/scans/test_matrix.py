@@ -4,6 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from cases import from_gpu, on_gpu
+from chunkings import with_extended
 from internals import divide_among_threads
 
 import mgrec
@@ -77,7 +78,7 @@ def in_chunks(array, axis=0, size=7):
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
 @pytest.mark.parametrize("place", [as_numpy, in_chunks])
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("reverse", with_extended([False, True], False))
 def test_states_are_those_of_the_loop(algebra, structure, place, reverse):
     for n in (1, 3, 16):
         matrix_map = map_of(n, algebra, structure)
@@ -115,7 +116,7 @@ def test_maps_of_scalars_have_the_states_of_the_loop(algebra, n):
     np.testing.assert_allclose(scalars.apply(composed, tuple(initial)), wanted[-1], rtol=1e-12)
 
 
-@pytest.mark.parametrize("structure", ["general", "diagonal"])
+@pytest.mark.parametrize("structure", with_extended(["general", "diagonal"], "diagonal"))
 def test_problems_of_scalars_have_the_states_of_the_loop(structure):
     matrix_map = mgrec.maps.matrix(2, structure=structure)
     matrices, vectors, initial = drawn(matrix_map, 12)
