@@ -1,8 +1,8 @@
 """Build the lazy results of a problem over Dask arrays.
 
-Along an axis there are four graphs: packed.py if operands are yet to be loaded, persisted.py if
-the workers store them, one task a chunk if every row is in one chunk, and along_axis.py for filters
-whose chunks depend on their neighbours only. grids.py has the graphs of grids.
+Along an axis there are four graphs: two in packed.py, for operands that are yet to be loaded and
+for those that the workers store, one task a chunk if every row is in one chunk, and along_axis.py
+for filters whose chunks depend on their neighbours only. grids.py has the graphs of grids.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class GridShard:
 
 @dataclass(frozen=True)
 class BandShard:
-    """A run of bands of a grid that GPUs of one machine share; see ``bands.py``.
+    """A run of bands of a grid that GPUs of one machine share; see ``grids.py``.
 
     Attributes
     ----------

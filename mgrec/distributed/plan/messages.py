@@ -111,7 +111,7 @@ class Exchange:
     """The messages of one shard in one solve, from worker to worker by Dask's comms.
 
     A shard is the part of a solve that one worker computes. Its program is a generator
-    (``shards.py``, ``tiles.py``), which a worker steps on a thread. No thread waits for messages: a
+    (``shards.py``, ``grids.py``), which a worker steps on a thread. No thread waits for messages: a
     program that needs some yields their names, and the worker resumes it when they have arrived.
     The worker puts messages into `arrived`, by their names, and sets `is_abandoned` when the solve
     fails. A message is a pickle, and arrays that are sent without a copy.

@@ -118,9 +118,11 @@ struct Desk {  // of a block, in shared memory
 DEVICE inline void relay(const Source& source, const Run& run, const Line& line, Stored* result,
                          int first, Desk& desk) {
   const int lane = threadIdx.x % 32;
+  // Volatile: other warps would read it while this one writes it, and ignore what they read.
+  const volatile long long& next = desk.next;
   for (int warp = first / 32; warp < WARPS; ++warp) {
     synchronize();
-    if (threadIdx.x / 32 != warp || desk.next < run.time - lane * ITEMS) continue;
+    if (threadIdx.x / 32 != warp || next < run.time - lane * ITEMS) continue;
     Span state = span_of(desk.state);
     int turn = warp == first / 32 ? first % 32 : 0;
     for (bool ended = false; turn < 32 && !ended; ++turn) {
