@@ -138,6 +138,13 @@ def test_an_error_of_a_chunk_surfaces_at_once_and_the_plan_goes_on(client, t, mo
     wait_until(lambda: not any(session.results for session in sessions_of(client)))
 
 
+@pytest.mark.timeout(60)
+def test_solves_on_a_busy_event_loop_are_resumed(client, t, monkeypatch):
+    """Even if it always reaches them after the time for their steps has passed."""
+    monkeypatch.setattr(plan_worker, "SHORT", -1.0)
+    assert_solves(mgrec.plan(mgrec.linear_recurrence, 0.5, t))
+
+
 def test_an_interrupted_solve_leaves_nothing_on_the_workers(client, t, monkeypatch):
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
     slow = HeldPhase(monkeypatch)

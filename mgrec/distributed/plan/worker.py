@@ -426,7 +426,8 @@ class Session:
     def _resume(self) -> None:
         """Step the programs that are ready, here or on a thread, unless one is stepped."""
         deadline, stepped = time.monotonic() + SHORT, set[Solve]()
-        while time.monotonic() < deadline:
+        # At least once, however late: without a step, nothing resumes the programs again.
+        while not stepped or time.monotonic() < deadline:
             with self.lock:
                 solve = None if self.is_stepping else self._next(stepped)
                 if solve is None:
