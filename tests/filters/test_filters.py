@@ -206,10 +206,12 @@ def test_repeated_calls_of_complex_columns(count):
         assert_same(sosfilt(sections(count), x, 0, zi=zi), wanted)
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (100, 0)])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_empty_arrays(shape, axis):
     x = np.empty(shape)
+    for _ in range(3):  # later calls are prepared
+        assert lfilter([1.0], [1.0, 0.5], x, axis).shape == shape
     of_states = list(shape)
     of_states[axis] = 2
     zi = np.ones(of_states)

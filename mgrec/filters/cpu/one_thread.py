@@ -229,14 +229,15 @@ def filter_of_similar(cascade: Cascade, chunk: Chunk) -> Callable[..., None] | N
     one run of a kernel.
     """
     x, char, steps = chunk.operands[0], np.empty(0, chunk.dtype).real.dtype.char, chunk.steps
-    inner = chunk.shape[2] * (1 + (chunk.dtype.kind == "c"))
+    parts = 2 if chunk.dtype.kind == "c" else 1
+    inner = chunk.shape[2] * parts
     if cascade.is_complex or steps < LONG or inner >= WIDE:
         return None
     is_cast = x.dtype != chunk.dtype
     if inner == 1 and not is_cast and _is_one_pass(cascade):
         return partial(_filter_contiguous, rows_filter(cascade, char, char))
     # Copies are float64: other dtypes may be cast to these at once.
-    if x.size * inner // chunk.shape[2] <= TILE and (not is_cast or chunk.dtype == np.float64):
+    if x.size * parts <= TILE and (not is_cast or chunk.dtype == np.float64):
         return partial(filter_in_copies, rows_filter(cascade, "d", char))
     return None
 
