@@ -259,7 +259,7 @@ def _as_key(array: np.ndarray) -> tuple[bytes, np.dtype[Any]]:
 def _lfilter_zi(
     bytes_of_b: bytes, dtype_of_b: np.dtype[Any], bytes_of_a: bytes, dtype_of_a: np.dtype[Any]
 ) -> np.ndarray:
-    """Return ``lfilter_zi(b, a)``: filters of the same coefficients are called many times."""
+    """Return ``lfilter_zi(b, a)``, cached: programs call filters of the same coefficients often."""
     b, a = np.frombuffer(bytes_of_b, dtype_of_b), np.frombuffer(bytes_of_a, dtype_of_a)
     nonzero = np.flatnonzero(a)
     if nonzero.size == 0:

@@ -185,9 +185,8 @@ def sosfiltfilt(
     edge = edge_of(padtype, padlen, padding_of_sections(sos))
     ends = Ends(padtype, edge, tuple(states.ravel().tolist()))
     wanted, is_finite = as_result_dtype(dtype, computed), as_flag("assume_finite", assume_finite)
-    return DirectedFilter(Cascade.of_sections(sos), ends, computed, wanted, is_finite).solve(
-        x, axis
-    )
+    cascade = Cascade.of_sections(sos)
+    return DirectedFilter(cascade, ends, computed, wanted, is_finite).solve(x, axis)
 
 
 def _check_signal(x: Any, axis: Any) -> tuple[Any, int]:

@@ -222,11 +222,11 @@ def _filter_contiguous(
     filter_rows(x[:, :, 0], target, states[:, :, 0], redo[:, 0])
 
 
-def filter_of_similar(cascade: Cascade, chunk: Chunk) -> Callable[..., None] | None:
-    """Return ``(x, y, states, redo) -> None`` for contiguous chunks of the same shape and dtype.
+def chunk_filter(cascade: Cascade, chunk: Chunk) -> Callable[..., None] | None:
+    """Return the filter ``(x, y, states, redo) -> None`` of chunks of the same shape and dtype.
 
-    Complex columns are passed as twice as many real columns. Return None if a chunk needs more than
-    one run of a kernel.
+    The chunks are contiguous. Complex columns are passed as twice as many real columns. Return None
+    if one kernel does not filter the whole chunk.
     """
     x, char, steps = chunk.operands[0], np.empty(0, chunk.dtype).real.dtype.char, chunk.steps
     parts = 2 if chunk.dtype.kind == "c" else 1

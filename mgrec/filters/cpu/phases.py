@@ -17,8 +17,8 @@ from ..recurrence import CascadeSummary, FilterPrefix
 from .correlations import differentiate_coefficients
 from .one_thread import (
     as_real,
+    chunk_filter,
     determine_filter,
-    filter_of_similar,
     precompute_filter,
     propagate_filter,
     zero_states,
@@ -57,16 +57,16 @@ def _prepare_solver(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) 
     """
     shape, dtype, zeros = chunk.shape, chunk.dtype, zero_states(cascade, chunk)
     has_carry_in = carry_in is not None
-    filter_similar = filter_of_similar(cascade, chunk)
+    filter_chunk = chunk_filter(cascade, chunk)
 
     def solve(operands: Sequence[Any], results: Sequence[Any]) -> np.ndarray:
         before = operands[1].reshape(zeros.shape).astype(zeros.dtype) if has_carry_in else zeros
         x, y = operands[0].reshape(shape), results[0].reshape(shape)
-        if filter_similar is not None:
+        if filter_chunk is not None:
             carry_out = before.copy()
             states = as_real(carry_out)
             redo = np.empty(states.shape[1:], bool)
-            filter_similar(writable(as_real(x)), as_real(y), states, redo)
+            filter_chunk(writable(as_real(x)), as_real(y), states, redo)
             if not redo.any():
                 return carry_out
         return determine_filter(cascade, Chunk((x,), shape, dtype), before, y).carry_out

@@ -118,7 +118,7 @@ struct Desk {  // of a block, in shared memory
 DEVICE inline void relay(const Source& source, const Run& run, const Line& line, Stored* result,
                          int first, Desk& desk) {
   const int lane = threadIdx.x % 32;
-  // Volatile: other warps would read it while this one writes it, and ignore what they read.
+  // Volatile: the compiler would load it before the test of the warp, while another warp writes it.
   const volatile long long& next = desk.next;
   for (int warp = first / 32; warp < WARPS; ++warp) {
     synchronize();
