@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ..distributed import observability
+from ..distributed.versions import check_workers
 from ..engines.cpu.threads import processor_count
 from . import signals
 from .failure import BadInput
@@ -62,6 +63,10 @@ def open_cluster(name: str, workers: int = 1, without_gpus: str = "threads") -> 
             client.wait_for_workers(workers)
         if not client.nthreads():
             raise BadInput(f"the cluster at {name} has no workers: start one first")
+        try:
+            client.sync(check_workers, client)
+        except RuntimeError as error:
+            raise BadInput(f"the cluster at {name} cannot be used: {error}") from error
         yield client
 
 

@@ -25,6 +25,7 @@ from .graph.along_axis import Group, chunk_at, groups_of
 from .graph.build import SOLVER
 from .speculation import determine_from_blocks
 from .tasks import determine_block, precompute_block, propagate_group
+from .versions import check_workers
 
 # Most shapes of chunks: the first, the last, and those that a rechunk may leave between.
 SHAPES = 4
@@ -157,6 +158,8 @@ def warm_up(
         No recurrence along an axis is solved, or no operand is a Dask array.
     ValueError
         Sizes of chunks are unknown.
+    RuntimeError
+        A worker has no mgrec, or another version than the client.
 
     Notes
     -----
@@ -180,6 +183,7 @@ def warm_up(
             f"linear_recurrence, scan or lfilter; got {name_of(recurrence)}"
         )
     client = client_of(client)
+    client.sync(check_workers, client)
     for problem in problems:
         _warm_up(client, align_problem(problem))
 

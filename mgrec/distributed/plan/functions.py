@@ -22,6 +22,7 @@ from ..graph.packed import is_persisted
 from .calls import SolvedArray, solution_of, wait_for
 from .messages import WorkerLostError
 from .plans import Arguments, Plan
+from .session import session_of
 
 # As often as Dask retries a task whose workers die (distributed.scheduler.allowed-failures).
 ATTEMPTS = 4
@@ -179,6 +180,7 @@ def build_plan(
     client = client_of(client)
     if client.asynchronous:
         raise TypeError("a plan needs a client that waits; got an asynchronous one")
+    session_of(client)  # workers without mgrec are an error before operands are persisted
     call = recurrence, operands, options
     if isinstance(problem, Composed):
         return ComposedPlan(call, client, timeout, in_flight)
@@ -220,6 +222,8 @@ def solve(
         is a Dask array, or `initial` or `zi` is one.
     ValueError
         Sizes of chunks are unknown.
+    RuntimeError
+        A worker has no mgrec, or another version than the client.
     mgrec.dask.WorkerLostError
         Workers were lost in four solves in a row.
 
@@ -317,7 +321,8 @@ def plan(
         If a worker is lost while the plan is built or in a solve. It is a RuntimeError, and each
         later call raises it too. Results of a lost worker are not computed again: build a new plan.
     RuntimeError
-        If the plan or its client is closed.
+        If the plan or its client is closed, or a worker has no mgrec or another version than the
+        client.
 
     Notes
     -----

@@ -14,6 +14,7 @@ from distributed import Client
 from distributed.comm import Comm, CommClosedError
 from distributed.protocol.pickle import loads
 
+from ..versions import check_workers
 from .internals import remove_worker
 from .messages import Abandoned, Calls, ClientComm, Sender, WorkerLostError
 from .worker import install
@@ -33,6 +34,8 @@ _opening = threading.Lock()
 
 def session_of(client: Client) -> Session:
     """Return the session of a client, which lasts as long as the client."""
+    if NAME not in client.extensions:
+        client.sync(check_workers, client)
     with _opening:
         if NAME not in client.extensions:
             client.extensions[NAME] = Session(client)
@@ -124,6 +127,7 @@ class Session:
         raise WorkerLostError.of(address) from failure
 
     async def _open(self, address: str, is_direct: bool) -> Any:
+        await check_workers(self.client, [address])  # it may have joined later
         await self.client.run(install, workers=[address])
         comm = ClientComm(self.client, address, self.name)
         if is_direct:
