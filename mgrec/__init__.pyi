@@ -2,7 +2,7 @@
 # that return NumPy arrays and for arrays of another type. A test compares them with the functions.
 # fmt: off
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Literal, TypeVar, overload
 
 from numpy.typing import NDArray
@@ -50,15 +50,15 @@ def linear_recurrence(
 ) -> NDArray[Any]: ...
 @overload
 def linear_recurrence(
-    s: A, t: Operand, initial: Numbers | Kind | None = None, *, axis: int = -1,
-    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: A | None = None
+    s: A, t: Operand, initial: Numbers | Kind | None = None, *, axis: int | str = -1,
+    reverse: bool = False, reset: Any = None, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: A | None = None, dim: Hashable = ...
 ) -> A: ...
 @overload
 def linear_recurrence(
-    s: Operand | Kind, t: A, initial: Numbers | Kind | None = None, *, axis: int = -1,
-    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: A | None = None
+    s: Operand | Kind, t: A, initial: Numbers | Kind | None = None, *, axis: int | str = -1,
+    reverse: bool = False, reset: Any = None, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: A | None = None, dim: Hashable = ...
 ) -> A: ...
 @overload
 def rational_recurrence(
@@ -69,8 +69,8 @@ def rational_recurrence(
 @overload
 def rational_recurrence(
     a: Operand | A, b: Operand | A, c: Operand | A, d: Operand | A, initial: Numbers | Kind, *,
-    axis: int = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: A | None = None
+    axis: int | str = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ...
 ) -> A: ...
 @overload
 def scan(
@@ -87,14 +87,14 @@ def scan(
 @overload
 def scan(
     transfer_map: TransferMap, *operands: Operand | A, initial: tuple[Numbers | Kind, ...],
-    axis: int = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: tuple[A, ...] | None = None
+    axis: int | str = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: tuple[A, ...] | None = None, dim: Hashable = ...
 ) -> tuple[A, ...]: ...
 @overload
 def scan(
     transfer_map: TransferMap | MatrixMap, *operands: Operand | A, initial: Numbers | Kind,
-    axis: int = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: A | None = None
+    axis: int | str = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ...
 ) -> A: ...
 @overload
 def weighted_scan(
@@ -103,13 +103,13 @@ def weighted_scan(
 ) -> NDArray[Any]: ...
 @overload
 def weighted_scan(
-    x: Numbers, weights: A, *, operators: WeightedOperators = ("+", "*"), axis: int = -1,
-    inclusive: bool = False, out: A | None = None
+    x: Numbers, weights: A, *, operators: WeightedOperators = ("+", "*"), axis: int | str = -1,
+    inclusive: bool = False, out: A | None = None, dim: Hashable = ...
 ) -> A: ...
 @overload
 def weighted_scan(
-    x: A, weights: Numbers | Kind, *, operators: WeightedOperators = ("+", "*"), axis: int = -1,
-    inclusive: bool = False, out: A | None = None
+    x: A, weights: Numbers | Kind, *, operators: WeightedOperators = ("+", "*"),
+    axis: int | str = -1, inclusive: bool = False, out: A | None = None, dim: Hashable = ...
 ) -> A: ...
 @overload
 def solve_tridiagonal(
@@ -119,19 +119,19 @@ def solve_tridiagonal(
 ) -> NDArray[Any]: ...
 @overload
 def solve_tridiagonal(
-    dl: Numbers | A, d: Numbers | A, du: Numbers | A, b: Numbers, *, axis: int = -1,
+    dl: Numbers | A, d: Numbers | A, du: Numbers | A, b: Numbers, *, axis: int | str = -1,
     rhs_axis: int | None = None, memory: Memory = "stream", method: TridiagonalMethod = "auto",
-    periodic: bool = False, check_finite: bool = True, out: A | None = None
+    periodic: bool = False, check_finite: bool = True, out: A | None = None, dim: Hashable = ...
 ) -> A: ...
 @overload
 def solve_tridiagonal(
-    dl: Numbers | Kind, d: Numbers | Kind, du: Numbers | Kind, b: A, *, axis: int = -1,
+    dl: Numbers | Kind, d: Numbers | Kind, du: Numbers | Kind, b: A, *, axis: int | str = -1,
     rhs_axis: int | None = None, memory: Memory = "stream", method: TridiagonalMethod = "auto",
-    periodic: bool = False, check_finite: bool = True, out: A | None = None
+    periodic: bool = False, check_finite: bool = True, out: A | None = None, dim: Hashable = ...
 ) -> A: ...
 def factor_tridiagonal(
-    dl: Numbers | Kind, d: Numbers | Kind, du: Numbers | Kind, *, axis: int = -1,
-    periodic: bool = False, check_finite: bool = True
+    dl: Numbers | Kind, d: Numbers | Kind, du: Numbers | Kind, *, axis: int | str = -1,
+    periodic: bool = False, check_finite: bool = True, dim: Hashable = ...
 ) -> TridiagonalFactor: ...
 @overload
 def summed_area_table(

@@ -1,6 +1,7 @@
 # As in the stub of mgrec, functions have overloads for NumPy arrays and for arrays of another type.
 # fmt: off
 
+from collections.abc import Hashable
 from typing import Any, Literal, TypeVar, overload
 
 from numpy.typing import NDArray
@@ -25,13 +26,13 @@ def lfilter(
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @overload
 def lfilter(
-    b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int = -1, zi: None = None, *,
-    form: _Form = "transposed", reset: Any = None, out: A | None = None
+    b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int | str = -1, zi: None = None, *,
+    form: _Form = "transposed", reset: Any = None, out: A | None = None, dim: Hashable = ...
 ) -> A: ...
 @overload
 def lfilter(
-    b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int = -1, *, zi: Numbers | A,
-    form: _Form = "transposed", reset: Any = None, out: A | None = None
+    b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int | str = -1, *, zi: Numbers | A,
+    form: _Form = "transposed", reset: Any = None, out: A | None = None, dim: Hashable = ...
 ) -> tuple[A, Any]: ...
 @overload
 def sosfilt(
@@ -45,13 +46,13 @@ def sosfilt(
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @overload
 def sosfilt(
-    sos: Numbers | Kind, x: A, axis: int = -1, zi: None = None, *, reset: Any = None,
-    out: A | None = None
+    sos: Numbers | Kind, x: A, axis: int | str = -1, zi: None = None, *, reset: Any = None,
+    out: A | None = None, dim: Hashable = ...
 ) -> A: ...
 @overload
 def sosfilt(
-    sos: Numbers | Kind, x: A, axis: int = -1, *, zi: Numbers | A, reset: Any = None,
-    out: A | None = None
+    sos: Numbers | Kind, x: A, axis: int | str = -1, *, zi: Numbers | A, reset: Any = None,
+    out: A | None = None, dim: Hashable = ...
 ) -> tuple[A, Any]: ...
 @overload
 def filtfilt(
@@ -61,9 +62,9 @@ def filtfilt(
 ) -> NDArray[Any]: ...
 @overload
 def filtfilt(
-    b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int = -1, padtype: Padding | None = "odd",
-    padlen: int | None = None, method: FilterMethod = "pad", irlen: int | None = None, *,
-    dtype: Any = None, assume_finite: bool = False
+    b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int | str = -1,
+    padtype: Padding | None = "odd", padlen: int | None = None, method: FilterMethod = "pad",
+    irlen: int | None = None, *, dtype: Any = None, assume_finite: bool = False, dim: Hashable = ...
 ) -> A: ...
 @overload
 def sosfiltfilt(
@@ -72,8 +73,9 @@ def sosfiltfilt(
 ) -> NDArray[Any]: ...
 @overload
 def sosfiltfilt(
-    sos: Numbers | Kind, x: A, axis: int = -1, padtype: Padding | None = "odd",
-    padlen: int | None = None, *, dtype: Any = None, assume_finite: bool = False
+    sos: Numbers | Kind, x: A, axis: int | str = -1, padtype: Padding | None = "odd",
+    padlen: int | None = None, *, dtype: Any = None, assume_finite: bool = False,
+    dim: Hashable = ...
 ) -> A: ...
 @overload
 def decimate(
@@ -82,8 +84,8 @@ def decimate(
 ) -> NDArray[Any]: ...
 @overload
 def decimate(
-    x: A, q: int, n: int | None = None, ftype: Any = "iir", axis: int = -1,
-    zero_phase: bool = True, *, dtype: Any = None, assume_finite: bool = False
+    x: A, q: int, n: int | None = None, ftype: Any = "iir", axis: int | str = -1,
+    zero_phase: bool = True, *, dtype: Any = None, assume_finite: bool = False, dim: Hashable = ...
 ) -> A: ...
 @overload
 def ewm(
@@ -95,7 +97,8 @@ def ewm(
 @overload
 def ewm(
     x: A, *, alpha: float | None = None, span: float | None = None, halflife: Any = None,
-    com: float | None = None, adjust: bool = True, axis: int = -1, statistic: Statistic = "mean",
-    other: Any = None, min_periods: int | None = 0, ignore_na: bool = False, times: Any = None,
-    bias: bool = False, reset: Any = None
+    com: float | None = None, adjust: bool = True, axis: int | str = -1,
+    statistic: Statistic = "mean", other: Any = None, min_periods: int | None = 0,
+    ignore_na: bool = False, times: Any = None, bias: bool = False, reset: Any = None,
+    dim: Hashable = ...
 ) -> A: ...

@@ -1,9 +1,9 @@
 """Methods for xarray: ``import mgrec.xarray`` adds ``.mgrec`` to each DataArray and Dataset.
 
-Public functions take DataArrays too, but count axes. Methods take the name of a dimension, `dim`.
-Operands, and `initial`, `other`, `times`, `reset` and `zi`, are numbers, DataArrays or names of
-coordinates (for a Dataset, also of variables). DataArrays are aligned exactly and broadcast by
-their dimensions, which costs no memory: an `s` of (y, x) broadcasts against data of (time, y, x).
+Public functions take DataArrays and `dim`, the name of a dimension, too. Operands of methods, and
+`initial`, `other`, `times`, `reset` and `zi`, are numbers, DataArrays or names of coordinates (for
+a Dataset, also of variables). DataArrays are aligned exactly and broadcast by their dimensions,
+which costs no memory: an `s` of (y, x) broadcasts against data of (time, y, x).
 
 Results have the dimensions of the data in their order, and the coordinates, the name and the chunks
 of the data. Lazy data stay lazy. Results also have the attributes of the data, unless

@@ -71,7 +71,8 @@ def ewm(
         If True, divide by the sum of the weights. If False, the first value represents all values
         before it: y_i = (1 − α)·y_{i−1} + α·x_i.
     axis : int, optional
-        Axis along which to compute. The default is the last, while that of pandas is 0.
+        Axis along which to compute. The default is the last, or the index of a DataFrame. `dim`
+        names one of a DataArray.
     statistic : {"mean", "sum", "var", "std", "cov", "corr"}, optional
         Statistic to compute.
     other : array_like, optional

@@ -45,7 +45,7 @@ def lfilter(
     x : array_like, CuPy or dask.array.Array
         Signal.
     axis : int, optional
-        Axis along which to filter. The default is the last.
+        Axis along which to filter. The default is the last, or the index of a DataFrame.
     zi : array_like, CuPy or dask.array.Array, optional
         States before the first sample, by default 0, as ``lfilter_zi`` and ``lfiltic`` return them:
         the shape of `x` with max(len(a), len(b)) − 1 along `axis`; other axes may have length 1.
@@ -142,7 +142,7 @@ def sosfilt(
     x : array_like, CuPy or dask.array.Array
         Signal.
     axis : int, optional
-        Axis along which to filter. The default is the last.
+        Axis along which to filter. The default is the last, or the index of a DataFrame.
     zi : array_like or dask.array.Array, optional
         States before the first sample (sections, ..., 2, ...): the shape of `x` with 2 in place of
         `axis`. The default is 0.

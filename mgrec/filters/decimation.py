@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from inspect import signature
 from math import isnan
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..core.arrays.validation import as_axis, as_flag, as_integer
 from ..core.backends import backend_of
 from ..distributed.expressions import accepts_expressions
 from ..solve import with_interop
-from ..solve.labelled import checked_dim
+from ..solve.labelled import axis_of, bind, default_axis
 from .arguments import as_result_dtype, as_signal, result_dtype
 from .cascade import Cascade
 from .causal import lfilter_zi, sosfilt_zi
@@ -41,14 +40,18 @@ def _decimate_labelled(
 
     `like` is the data of a method, whose axis is the name of a dimension.
     """
-    bound = signature(function).bind(*operands, **options)
-    bound.apply_defaults()
+    bound, by_name = bind(function, operands, options)
     arguments = bound.arguments
-    x, q, axis = arguments["x"], as_integer("q", arguments["q"]), arguments["axis"]
-    dim = x.dims[as_axis(axis, x.shape)] if like is None else checked_dim(axis, x.dims)
-    arguments["x"], arguments["axis"] = x.data, x.dims.index(dim)
+    x, q = arguments["x"], as_integer("q", arguments["q"])
+    is_name = bool(by_name) or like is not None
+    if "axis" in arguments:
+        label = "dim" if is_name else "axis"
+        axis = axis_of(arguments["axis"], x.dims, x.shape, label, is_name)
+    else:
+        axis = default_axis(x.dims)
+    arguments["x"], arguments["axis"] = x.data, axis
     data = function(*bound.args, **bound.kwargs)
-    return x.isel({dim: slice(None, None, q)}).copy(data=data)
+    return x.isel({x.dims[axis]: slice(None, None, q)}).copy(data=data)
 
 
 @partial(with_interop, labelled=_decimate_labelled)
@@ -81,7 +84,7 @@ def decimate(
     ftype : {"iir", "fir"} or scipy.signal.dlti, optional
         Chebyshev filter of type I, or window of Hamming; or a filter.
     axis : int, optional
-        Axis along which to decimate. The default is the last.
+        Axis along which to decimate. The default is the last, or the index of a DataFrame.
     zero_phase : bool, optional
         Whether the phase is not shifted. An infinite response is then applied forward and backward.
     dtype : dtype, optional

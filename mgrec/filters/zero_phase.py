@@ -56,7 +56,7 @@ def filtfilt(
     x : array_like, CuPy or dask.array.Array
         Signal, longer than `padlen` along `axis`.
     axis : int, optional
-        Axis along which to filter. The default is the last.
+        Axis along which to filter. The default is the last, or the index of a DataFrame.
     padtype : {"odd", "even", "constant", None}, optional
         Extension of the signal at its ends.
     padlen : int, optional

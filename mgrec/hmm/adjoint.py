@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..core.arrays.array_types import chunked_like, is_lazy
 from ..core.arrays.chunk import reversed_copy
 from ..core.arrays.elements import part_of_numbers
 from ..core.backends import common_backend
-from ..solve import solve
+from ..solve import refuse_labelled, solve
 from ..solve.adjoint import (
     adjoint_function,
     along,
@@ -35,7 +36,7 @@ _LARGEST = 1e300
 """Largest ρ of a state that is not possible, so that its product with 0 is 0."""
 
 
-@adjoint_function
+@partial(adjoint_function, labelled=refuse_labelled)
 def hmm_log_likelihood(
     grad: Any,
     startprob: Any,

@@ -1,7 +1,7 @@
 # As in the stub of mgrec, functions have overloads for NumPy arrays and for arrays of another type.
 # fmt: off
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, TypeVar, overload
 
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ def spline_filter1d(
 ) -> NDArray[Any]: ...
 @overload
 def spline_filter1d(
-    input: A, order: int = 3, axis: int = -1, output: Any = ..., mode: str = "mirror"
+    input: A, order: int = 3, axis: int | str = -1, output: Any = ..., mode: str = "mirror", *,
+    dim: Hashable = ...
 ) -> A: ...
 @overload
 def spline_filter(
@@ -31,8 +32,8 @@ def gaussian_filter1d(
 ) -> NDArray[Any]: ...
 @overload
 def gaussian_filter1d(
-    input: A, sigma: float, axis: int = -1, order: int = 0, output: Any = None,
-    mode: str = "reflect", cval: complex = 0.0
+    input: A, sigma: float, axis: int | str = -1, order: int = 0, output: Any = None,
+    mode: str = "reflect", cval: complex = 0.0, *, dim: Hashable = ...
 ) -> A: ...
 @overload
 def gaussian_filter(
@@ -65,8 +66,8 @@ def uniform_filter1d(
 ) -> NDArray[Any]: ...
 @overload
 def uniform_filter1d(
-    input: A, size: int, axis: int = -1, output: Any = None, mode: str = "reflect",
-    cval: complex = 0.0, origin: int = 0
+    input: A, size: int, axis: int | str = -1, output: Any = None, mode: str = "reflect",
+    cval: complex = 0.0, origin: int = 0, *, dim: Hashable = ...
 ) -> A: ...
 @overload
 def uniform_filter(

@@ -55,7 +55,7 @@ def gaussian_filter1d(
     sigma : float
         Standard deviation of the Gaussian, in samples.
     axis : int, optional
-        Axis along which to filter. The default is the last.
+        Axis along which to filter. The default is the last, or the index of a DataFrame.
     order : {0, 1, 2}, optional
         Order of the derivative of the Gaussian.
     output : dtype or array, optional

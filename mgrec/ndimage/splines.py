@@ -31,7 +31,7 @@ def spline_filter1d(
     order : {2, 3, 4, 5}, optional
         Order of the spline. Orders 0 and 1 return the samples.
     axis : int, optional
-        Axis along which to filter. The default is the last.
+        Axis along which to filter. The default is the last, or the index of a DataFrame.
     output : dtype or array, optional
         Dtype of the coefficients, or an array to write them to (not for Dask arrays). Those of
         complex samples are complex.

@@ -65,7 +65,7 @@ def uniform_filter1d(
     size : int
         Number of samples of a window.
     axis : int, optional
-        Axis along which to filter. The default is the last.
+        Axis along which to filter. The default is the last, or the index of a DataFrame.
     output : dtype or array, optional
         Dtype of the result, or an array to write it to (not for Dask arrays). The default is the
         dtype of `input`; integers are truncated, as in SciPy.

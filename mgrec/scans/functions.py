@@ -49,7 +49,8 @@ def linear_recurrence(
         w before the first step: a scalar, or an array of the shape of the result without `axis`.
         The default is 0.
     axis : int, optional
-        Axis of the broadcast operands along which the recurrence runs. The default is the last.
+        Axis of the broadcast operands along which the recurrence runs. The default is the last, or
+        the index of a DataFrame. `dim` names one of a DataArray.
     reverse : bool, optional
         If True, solve w_i = s_i·w_{i+1} + t_i, from the last step to the first.
     reset : array_like, optional

@@ -58,7 +58,8 @@ def weighted_scan(
         distribute over ◇, and each weight is added once:
         B_j = x_0 + … + x_{j−1} + w_1 + … + w_j.
     axis : int, optional
-        Axis of the broadcast operands along which to accumulate. The default is the last.
+        Axis of the broadcast operands along which to accumulate. The default is the last, or the
+        index of a DataFrame.
     inclusive : bool, optional
         If True, return C_j = B_j ◇ x_j.
     out : array, optional

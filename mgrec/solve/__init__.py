@@ -9,12 +9,11 @@ from typing import Any, ParamSpec
 
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.elements import Part
-from ..core.arrays.interop import NonNativeArray
 from ..core.contract.kernels import CacheMiss
 from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import accepts_expressions
 from . import prepared
-from .interop import call_native, call_traced, is_traced_by_torch, with_interop
+from .interop import call_native, call_traced, is_traced_by_torch, needs_interop, with_interop
 from .labelled import refuse_labelled, solve_labelled, solve_pair, solve_with_factors
 from .prepared import Call, SignatureRule, cache_entry
 
@@ -102,7 +101,9 @@ def public_function(
                 except (CacheMiss, OverflowError, TypeError):
                     pass  # Validation raises, or the general solution does.
             return solve(build(*operands, **options), call)
-        except NonNativeArray as error:
+        except TypeError as error:
+            if not needs_interop(error, operands, options):
+                raise
             refusal = error
         return call_native(recurrence, operands, options, refusal, labelled)
 

@@ -29,11 +29,18 @@ from .labelled import refuse_labelled
 Arguments = ParamSpec("Arguments")
 
 
-def adjoint_function(compose: Callable[Arguments, Any]) -> Callable[Arguments, Any]:
+def _refuse(function: Any, operands: Sequence[Any], options: Any) -> Any:
+    """Raise TypeError for DataArrays; DataFrames have the axes of the data."""
+    return refuse_labelled(function, operands, options)
+
+
+def adjoint_function(
+    compose: Callable[Arguments, Any], labelled: Callable[..., Any] = _refuse
+) -> Callable[Arguments, Any]:
     """Make a public function of native arrays, and of other arrays without differentiation.
 
     `compose` also computes with arrays of torch and jax that are being differentiated; it is the
-    attribute ``compose`` of the public function.
+    attribute ``compose`` of the public function. `labelled` is called with DataArrays.
     """
 
     @accepts_expressions
@@ -44,7 +51,7 @@ def adjoint_function(compose: Callable[Arguments, Any]) -> Callable[Arguments, A
         operands, options = _without_empty_chunks((operands, options))
         return compose(*operands, **options)
 
-    public = with_interop(native, refuse_labelled)
+    public = with_interop(native, labelled)
     public.compose = compose  # type: ignore[attr-defined]
     return public
 

@@ -11,9 +11,22 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..core.arrays.interop import FromNative, NonNativeArray, library_of, result_converter
+from ..core.arrays.interop import (
+    FromNative,
+    NonNativeArray,
+    is_table,
+    library_of,
+    result_converter,
+)
+from ..core.arrays.series import check_labels
 from ..distributed.expressions import leaves
-from .labelled import solve_labelled
+from .labelled import (
+    has_labels,
+    naming_parameters,
+    refuse_labelled,
+    solve_labelled,
+    with_table_axis,
+)
 from .rules import qualified_name, rules
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -33,7 +46,9 @@ def with_interop(function: Function, labelled: Callable[..., Any] = solve_labell
                 return result
         try:
             return function(*operands, **options)
-        except NonNativeArray as error:
+        except TypeError as error:
+            if not needs_interop(error, operands, options):
+                raise
             refusal = error
         return call_native(function, operands, options, refusal, labelled)
 
@@ -41,9 +56,17 @@ def with_interop(function: Function, labelled: Callable[..., Any] = solve_labell
     return public  # type: ignore[return-value]
 
 
+def needs_interop(error: TypeError, operands: Sequence[Any], options: dict[str, Any]) -> bool:
+    """Return whether a call that failed is repeated with native arrays.
+
+    Names of dimensions raise other errors than arrays.
+    """
+    return isinstance(error, NonNativeArray) or has_labels((operands, options))
+
+
 def call_native(
     function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any],
-    refusal: NonNativeArray, labelled: Callable[..., Any],
+    refusal: TypeError, labelled: Callable[..., Any],
 ) -> Any:  # fmt: skip
     """Call a function with native arrays, and convert its results to the arguments' library.
 
@@ -51,7 +74,7 @@ def call_native(
 
     Parameters
     ----------
-    refusal : NonNativeArray
+    refusal : TypeError
         The exception of the function for these arguments. It is raised again if no argument that
         can be converted is such an array.
     labelled : callable, ``(function, operands, options) -> results``
@@ -72,20 +95,27 @@ def call_native(
 
         if qualified_name(function) in rules() and jax_callbacks.is_traced(values):
             return jax_callbacks.call(qualified_name(function), operands, options)
+    by_value = getattr(labelled, "keywords", {}).get("by_value", ())
+    if labelled is not refuse_labelled and any(map(is_table, values)):
+        options = with_table_axis(function, operands, options, by_value)
     adapter = Adapter()
     names = _names(function, len(operands))
     native = [adapter.to_native(name, x) for name, x in zip(names, operands, strict=True)]
-    count = len(adapter.arrays)
     native_options = {name: adapter.to_native(name, value) for name, value in options.items()}
-    if not adapter.arrays:
+    if not adapter.arguments:
         raise refusal
-    for library in map(library_of, adapter.arrays):
+    arrays = [value for _, value in adapter.arguments]
+    for library in map(library_of, arrays):
         if library and (cast := library.cast_list):
             native = [cast(x) if isinstance(x, list) else x for x in native]
             native_options = {
                 k: cast(x) if isinstance(x, list) else x for k, x in native_options.items()
             }
-    convert = result_converter(adapter.arrays, adapter.arrays[: count or None])
+    data = [(name, value) for name, value in adapter.arguments if name not in by_value]
+    check_labels(data)
+    naming = naming_parameters(function)
+    named = [value for name, value in data if name in naming]
+    convert = result_converter([value for _, value in data] or arrays, named or arrays)
     return adapter.from_native(convert, function(*native, **native_options))
 
 
@@ -121,13 +151,13 @@ class Adapter:
 
     Attributes
     ----------
-    arrays : list
-        The converted arrays of other libraries.
+    arguments : list of (str, array)
+        The arrays of other libraries, before their conversion, with the names of their parameters.
     outs : list of (array, array)
         Arrays for results: the native array and the caller's array.
     """
 
-    arrays: list[Any] = field(default_factory=list)
+    arguments: list[tuple[str, Any]] = field(default_factory=list)
     outs: list[tuple[Any, Any]] = field(default_factory=list)
 
     def to_native(self, name: str, value: Any) -> Any:
@@ -145,7 +175,7 @@ class Adapter:
         array, library = value, library_of(value)
         if library is not None:
             array = library.to_native(name, value, name == "out")
-            self.arrays.append(value)
+            self.arguments.append((name, value))
         if name == "out":
             self.outs.append((array, value))
         return array

@@ -1,6 +1,7 @@
 """Call public functions with DataArrays: align operands by name, label the results.
 
-Functions import xarray: their caller has passed a DataArray, and so has imported it.
+Functions import xarray: their caller has passed a DataArray, and so has imported it. The default
+axis of DataFrames is also here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.arrays.interop import library_of, to_native
+from ..core.arrays.interop import is_table, library_of, to_native
 from ..core.arrays.validation import as_axis
 from ..distributed.expressions import leaves, mapped
 
@@ -26,6 +27,9 @@ _STATES = {"b": ("state",), "sos": ("section", "state")}
 
 _NOT_BROADCAST = {"initial", "zi", "times", "reset", "above", "left", "corner"}
 """Arguments that do not determine the shape of the result."""
+
+_DIMS = {"axis": "dim", "axes": "dims", "rhs_axis": "rhs_dim"}
+"""Axes of public functions, and the arguments that name dimensions instead."""
 
 
 def solve_labelled(
@@ -44,10 +48,11 @@ def solve_labelled(
         Parameters whose dimensions are not those of the data: coefficients of a filter.
     like : DataArray, optional
         Data of a method. Axes are then names of dimensions, and the result has the name, the
-        attributes and the chunks of the data. Otherwise axes are numbers that count the dimensions
-        of the reference, and the result has the name and attributes that all operands share.
+        attributes and the chunks of the data. Otherwise axes are names, or numbers that count the
+        dimensions of the reference, and the result has the name and attributes that all operands
+        share.
     """
-    bound = _bound(function, operands, options)
+    bound, by_name = bind(function, operands, options)
     arguments = bound.arguments
     for name in by_value:
         arguments[name] = to_native(name, arguments[name])
@@ -57,8 +62,10 @@ def solve_labelled(
     if by_argument.get("out"):
         raise TypeError("out must be an array without names of dimensions; got a DataArray")
     if like is None and not any(leaf.dims for leaf in _operands(by_argument)):
+        if by_name:
+            raise ValueError(f"{by_name[0]} must name a dimension of an operand; got none with any")
         return _unlabelled(function, bound)
-    return _Call(function, bound, by_argument, like).solve()
+    return _Call(function, bound, by_argument, like, by_name).solve()
 
 
 def refuse_labelled(
@@ -86,12 +93,75 @@ def _is_labelled(value: Any) -> bool:
     return library is not None and library.name == "xarray"
 
 
-def _bound(
-    function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
-) -> BoundArguments:
+def has_labels(arguments: Any) -> bool:
+    """Return whether there are DataArrays among arguments."""
+    return any(map(_is_labelled, leaves(arguments)))
+
+
+def with_table_axis(
+    function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any],
+    by_value: Sequence[str],
+) -> dict[str, Any]:  # fmt: skip
+    """Return the options of a call; the default axis of DataFrames is their index.
+
+    `by_value` are parameters whose axes are not those of the data.
+    """
+    others = {*_NOT_BROADCAST, *by_value}
     bound = _signature(function).bind(*operands, **options)
+    data = [value for name, value in bound.arguments.items() if name not in others]
+    is_default = "axis" in _signature(function).parameters and "axis" not in bound.arguments
+    return {**options, "axis": -2} if is_default and any(map(is_table, leaves(data))) else options
+
+
+@lru_cache(maxsize=256)
+def naming_parameters(function: Callable[..., Any]) -> set[str]:
+    """Return the parameters whose arrays give the result its name: operands, but not states."""
+    return {
+        name
+        for name, parameter in _signature(function).parameters.items()
+        if name == "other"
+        or (
+            name != "initial"
+            and parameter.kind is not Parameter.KEYWORD_ONLY
+            and parameter.default is Parameter.empty
+        )
+    }
+
+
+def bind(
+    function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
+) -> tuple[BoundArguments, list[str]]:
+    """Return the arguments of a call, and those among `dim`, `dims` and `rhs_dim` that are given.
+
+    These replace axes. The arguments have no `axis` if neither is given.
+    """
+    by_name = [dim for axis, dim in _DIMS.items() if dim in options]
+    axes = {dim: axis for axis, dim in _DIMS.items() if axis in _signature(function).parameters}
+    renamed = {axes.get(name, name): value for name, value in options.items()}
+    if len(renamed) < len(options):
+        raise TypeError(f"{by_name[0]} must not be given together with the axis that it replaces")
+    bound = _signature(function).bind(*operands, **renamed)
+    has_axis = "axis" in bound.arguments
     bound.apply_defaults()
-    return bound
+    if not has_axis:
+        bound.arguments.pop("axis", None)
+    return bound, by_name
+
+
+def axis_of(value: Any, dims: Dims, shape: tuple[int, ...], label: str, is_name: bool) -> int:
+    """Return the axis of a dimension, by its name or, unless `is_name`, by its number."""
+    if is_name or isinstance(value, str):
+        return dims.index(checked_dim(value, dims, label))
+    return as_axis(value, shape, label)
+
+
+def default_axis(dims: Dims) -> int:
+    """Return the axis of the only dimension; raise ValueError if there are several."""
+    if len(dims) != 1:
+        raise ValueError(
+            f"dim must be one of the dimensions {dims}, since there is more than one; got none"
+        )
+    return 0
 
 
 @lru_cache(maxsize=256)
@@ -112,7 +182,7 @@ class _Call:
 
     def __init__(
         self, function: Callable[..., Any], bound: BoundArguments,
-        by_argument: dict[str, list[Any]], like: DataArray | None,
+        by_argument: dict[str, list[Any]], like: DataArray | None, by_name: Sequence[str],
     ) -> None:  # fmt: skip
         self.function, self.bound, self.like = function, bound, like
         self.states = by_argument.pop("zi", [])
@@ -126,33 +196,38 @@ class _Call:
         self.dims: Dims = tuple(
             dict.fromkeys(dim for leaf in self.labelled.values() for dim in leaf.dims)
         )
-        if like is None and len(self.dims) > self.reference.ndim:
-            raise ValueError(
-                f"one DataArray must have all dimensions, {self.dims}, so that axes can be "
-                f"counted; got {self.reference.dims} at most: call xarray.broadcast first, or the "
-                f"methods of mgrec.xarray, which take dimensions by name"
-            )
         self.axes = {
-            name: self._to_axes(name, bound.arguments[name])
-            for name in ("axis", "axes", "rhs_axis")
-            if name in bound.arguments
+            name: self._to_axes(name, dim, like is not None or dim in by_name)
+            for name, dim in _DIMS.items()
+            if name in _signature(function).parameters
         }
         self.missing_axes = self._missing_axes()
         self._check()
 
-    def _to_axes(self, name: str, value: Any) -> tuple[int, ...]:
-        """Replace names of dimensions in an argument by axes, 0 or more; return the axes."""
+    def _to_axes(self, name: str, dim: str, is_name: bool) -> tuple[int, ...]:
+        """Replace an argument by axes, 0 or more, and return them; `dim` is its name in methods."""
+        if name not in self.bound.arguments:
+            self.bound.arguments[name] = default_axis(self.dims)
+        value = self.bound.arguments[name]
         if value is None and name != "axis":
             return ()
         values = value if isinstance(value, (tuple, list)) and name == "axes" else (value,)
-        label = "each of axes" if name == "axes" else name
-        if self.like is None:
-            axes = tuple(as_axis(axis, self.reference.shape, label) for axis in values)
-        else:
-            label = label.replace("axes", "dims").replace("axis", "dim")
-            axes = tuple(self.dims.index(checked_dim(dim, self.dims, label)) for dim in values)
+        if not is_name and not all(isinstance(value, str) for value in values):
+            self._check_reference()
+        label = dim if is_name else name
+        label = f"each of {label}" if name == "axes" else label
+        axes = tuple(axis_of(v, self.dims, self.reference.shape, label, is_name) for v in values)
         self.bound.arguments[name] = axes if name == "axes" else axes[0]
         return axes
+
+    def _check_reference(self) -> None:
+        """Raise ValueError unless axes can be counted."""
+        if len(self.dims) > self.reference.ndim:
+            raise ValueError(
+                f"one DataArray must have all dimensions, {self.dims}, so that axes can be "
+                f"counted; got {self.reference.dims} at most: name dimensions, or call "
+                f"xarray.broadcast first"
+            )
 
     def _missing_axes(self) -> dict[str, tuple[int, ...]]:
         """Return for each argument the axes of the result that it must not have."""
@@ -246,12 +321,12 @@ class _Call:
 
     def _named_operands(self) -> list[Any]:
         """Return the DataArrays that give the result its name and attributes."""
+        naming = naming_parameters(self.function)
         operands = [
             leaf
-            for name, parameter in _signature(self.function).parameters.items()
-            if name != "initial" and parameter.kind is not Parameter.KEYWORD_ONLY
-            if parameter.default is Parameter.empty
-            for leaf in self.by_argument.get(name, ())
+            for name, labelled in self.by_argument.items()
+            if name in naming
+            for leaf in labelled
         ]
         return operands or [self.reference]
 
@@ -344,7 +419,7 @@ def solve_with_factors(
     """Call a method of labelled factors, ``function(factors, b)``, with a DataArray `b`."""
     import xarray as xr
 
-    bound = _bound(function, operands, options)
+    bound, _ = bind(function, operands, options)
     factors, b = bound.args[:2]
     if factors.labels is None:
         return solve_labelled(function, operands, options)
@@ -373,7 +448,7 @@ def solve_pair(
     """Call a function of two sequences; a result of two axes has the dimensions of both."""
     from xarray import DataArray
 
-    bound = _bound(function, operands, options)
+    bound, _ = bind(function, operands, options)
     sequences = dict(list(bound.arguments.items())[:2])
     result = _unlabelled(function, bound)
     if getattr(result, "ndim", 0) != 2:

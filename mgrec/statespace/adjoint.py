@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from ..core.arrays.array_types import cast
 from ..core.arrays.elements import part_of_numbers
 from ..core.backends import backend_of
-from ..solve import solve
+from ..solve import refuse_labelled, solve
 from ..solve.adjoint import (
     adjoint_function,
     along_steps,
@@ -36,7 +37,7 @@ _OF_OBSERVATIONS = ("endog", "design", "obs_cov", "transition", "obs_intercept")
 _SIGNATURE = "(p),(p,n),(p),(p,p),(n,n),(n),(n,n),(n),(n,n)->(w)"
 
 
-@adjoint_function
+@partial(adjoint_function, labelled=refuse_labelled)
 def statespace_log_likelihood(
     grad: Any,
     endog: Any,

@@ -53,7 +53,8 @@ def solve_tridiagonal(
     b : array_like, scalar or dask.array.Array
         Right-hand sides. All four operands broadcast; other axes contain separate systems.
     axis : int, optional
-        Axis of the unknowns in the broadcast operands.
+        Axis of the unknowns in the broadcast operands. The default is the last, or the index of
+        a DataFrame.
     rhs_axis : int, optional
         Axis of `b`, and of the result, along which right-hand sides of the same matrix lie. The
         diagonals do not have this axis. SciPy's ``b`` (n, k) with diagonals (n,) is

@@ -53,10 +53,12 @@ def of_jax(a: jax.Array) -> jax.Array:
 def of_pandas(a: pd.Series, b: pd.DataFrame) -> pd.DataFrame:
     """Series and tables."""
     assert_type(ewm(a, span=3), pd.Series)
-    return mgrec.linear_recurrence(0.5, b, axis=0)
+    return mgrec.linear_recurrence(0.5, b)
 
 
 def of_xarray(a: xr.DataArray, b: xr.DataArray) -> xr.DataArray:
     """DataArrays, and numbers beside them."""
     assert_type(ewm(a, span=3), xr.DataArray)
+    assert_type(ewm(a, span=3, dim="time"), xr.DataArray)
+    assert_type(lfilter([1.0], [1.0], a, axis="time"), xr.DataArray)
     return mgrec.linear_recurrence(b, a, initial=b[0])

@@ -18,6 +18,13 @@ import numpy as np
 
 from ..backends import REGISTRY, backend_of
 from .array_types import bfloat16, has_bfloat16, is_bfloat16
+from .series import (
+    dask_series_converter,
+    dask_series_to_native,
+    is_series,
+    series_converter,
+    series_to_native,
+)
 
 FromNative = Callable[[Any], Any]
 """Function that converts a native array to an array of another library."""
@@ -79,9 +86,9 @@ def _library_of(array_type: type) -> Library | None:
         # A result without a dimension of the operands stays an array: see solve/labelled.py.
         return Library("xarray", lambda name, x, is_written: x.data, lambda x, named: _unchanged)
     if hasattr(array_type, "to_dask_array") and hasattr(array_type, "divisions"):
-        return Library(root, _dask_series_to_native, _dask_series_converter)
+        return Library(root, dask_series_to_native, dask_series_converter)
     if all(hasattr(array_type, name) for name in ("iloc", "index", "to_numpy")):
-        return Library(root, _series_to_native, _series_converter)
+        return Library(root, series_to_native, series_converter)
     if not hasattr(array_type, "__dlpack__"):
         return None
     if _is_jax(array_type):
@@ -111,6 +118,11 @@ def require_native(name: str, value: object) -> None:
         )
 
 
+def is_table(value: object) -> bool:
+    """Return whether a value is a DataFrame of pandas, cuDF or Dask."""
+    return library_of(value) is not None and is_series(value) and value.ndim == 2  # type: ignore[attr-defined]
+
+
 def to_native(name: str, value: object) -> Any:
     """Return the native array of an array of another library; return other values unchanged."""
     library = library_of(value)
@@ -138,8 +150,6 @@ def result_converter(values: Sequence[Any], named: Sequence[Any]) -> FromNative:
     ------
     TypeError
         If they belong to several libraries.
-    ValueError
-        If they are series of different indices.
     """
     libraries = {library.name: library for library in map(library_of, values) if library}
     if len(libraries) > 1:
@@ -162,104 +172,6 @@ def _unchanged(array: Any) -> Any:
 def _is_data_array(array_type: type) -> bool:
     names = ((base.__module__.partition(".")[0], base.__name__) for base in array_type.__mro__)
     return ("xarray", "DataArray") in names
-
-
-# Series and DataFrames with an index: those of pandas and cuDF, and lazy ones of Dask.
-
-
-def _series_to_native(name: str, value: Any, is_written: bool) -> Any:
-    """Return the numbers of a Series, or of a DataFrame, whose axes are (rows, columns)."""
-    _require_read_only(name, value, is_written)
-    if hasattr(value, "to_cupy"):
-        return _convert_numbers(name, value, value.to_cupy)
-    if value.ndim == 1 and not isinstance(value.dtype, np.dtype):
-        return _extension_to_numpy(name, value)
-    return value.to_numpy()
-
-
-def _dask_series_to_native(name: str, value: Any, is_written: bool) -> Any:
-    """Return a Dask array with one chunk a partition, of unknown length."""
-    _require_read_only(name, value, is_written)
-    return value.to_dask_array()
-
-
-def _require_read_only(name: str, value: object, is_written: bool) -> None:
-    if is_written:
-        raise TypeError(f"{name} must be an array; got a {type(value).__name__}")
-
-
-def _convert_numbers(name: str, value: Any, convert: Callable[..., Any]) -> Any:
-    try:
-        return convert()
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"{name} must contain numbers of a NumPy dtype, and missing values only of floats; got "
-            f"{value.dtype if value.ndim == 1 else type(value).__name__}: fill or cast it first"
-        ) from error
-
-
-def _extension_to_numpy(name: str, value: Any) -> Any:
-    """Return the numbers of a nullable dtype, with nan for missing floats; strings as NumPy's.
-
-    Labels keep their dtype: the validation of `reset` compares those of any dtype.
-    """
-    if name == "reset" and value.dtype.kind not in "biuf":
-        return value.array
-    is_text = value.dtype.type is str
-    dtype = np.dtype(str) if is_text else getattr(value.dtype, "numpy_dtype", np.dtype(object))
-    missing = {"na_value": np.nan} if dtype.kind == "f" else {}
-    return _convert_numbers(name, value, partial(value.to_numpy, dtype=dtype, **missing))
-
-
-def _series_converter(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
-    """Return the function that gives results of the same shape the common index."""
-    first = values[0]
-    for other in values[1:]:
-        if other.ndim != first.ndim or not other.index.equals(first.index):
-            raise ValueError(
-                f"series must have the same index, and cannot be combined with tables; got "
-                f"{_describe_series(first)} and {_describe_series(other)}: reindex one, or pass "
-                f"its values"
-            )
-    return partial(_as_series, first, _result_names(named))
-
-
-def _describe_series(value: Any) -> str:
-    return f"a {type(value).__name__} of {len(value.index)} rows"
-
-
-def _result_names(named: Sequence[Any]) -> dict[str, Any]:
-    """Return the common name of series, or None, as pandas does; the columns of a DataFrame."""
-    if named[0].ndim > 1:
-        return {"columns": named[0].columns}
-    names = [value.name for value in named]
-    return {"name": names[0] if all(name == names[0] for name in names) else None}
-
-
-def _as_series(first: Any, names: dict[str, Any], array: Any) -> Any:
-    if array.shape != first.shape:
-        return array
-    return type(first)(array, index=first.index, **names)
-
-
-def _dask_series_converter(values: Sequence[Any], named: Sequence[Any]) -> Callable[[Any], Any]:
-    """Return the function that gives lazy results the index and the divisions."""
-    first = values[0]
-    for other in values[1:]:
-        if other.ndim != first.ndim or other.divisions != first.divisions:
-            raise ValueError(
-                f"series of Dask must have the same divisions; got {first.divisions} and "
-                f"{other.divisions}: repartition one"
-            )
-    names = _result_names(named)
-    return partial(_as_dask_series, first, names.get("columns", names.get("name")))
-
-
-def _as_dask_series(first: Any, columns: Any, array: Any) -> Any:
-    if array.ndim != first.ndim:
-        return array
-    frames = sys.modules["dask.dataframe"]
-    return frames.from_dask_array(array, columns=columns, index=first.index)
 
 
 # Arrays of torch, jax and any library of the array API, by DLPack.

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 import mgrec
-from mgrec.signal import ewm, filtfilt, lfilter, sosfilt
+from mgrec.ndimage import gaussian_filter1d
+from mgrec.signal import decimate, ewm, filtfilt, lfilter, sosfilt
 
 DAYS = pd.date_range("2026-01-01", periods=40)
 RAIN = pd.Series(np.random.default_rng(1).gamma(0.3, 10.0, 40), index=DAYS, name="rain")
@@ -44,7 +45,8 @@ def test_the_name_is_kept_where_all_have_it():
     found = mgrec.linear_recurrence(KEPT.rename("rain"), RAIN)
     expected = mgrec.linear_recurrence(KEPT.to_numpy(), RAIN.to_numpy())
     pd.testing.assert_series_equal(found, pd.Series(expected, index=DAYS, name="rain"))
-    assert mgrec.weighted_scan(RAIN, weights=KEPT).name == "rain"  # Options do not count.
+    assert ewm(RAIN, span=3, statistic="corr", other=KEPT).name is None
+    assert mgrec.linear_recurrence(0.5, t=RAIN, reset=KEPT > 0.7).name == "rain"
 
 
 GROUPS = ["b", "b", "a", "a", "a", "c"]
@@ -99,11 +101,62 @@ def test_states_are_arrays():
     assert isinstance(zf, np.ndarray)
 
 
-@pytest.mark.extended
-def test_a_table_has_rows_and_columns():
-    found = mgrec.linear_recurrence(0.5, TABLE, axis=0)
-    expected = mgrec.linear_recurrence(0.5, TABLE.to_numpy(), axis=0)
-    pd.testing.assert_frame_equal(found, pd.DataFrame(expected, DAYS, TABLE.columns))
+DOWN = {
+    "linear_recurrence": lambda x, **axis: mgrec.linear_recurrence(0.5, x, **axis),
+    "scan": lambda x, **axis: mgrec.scan(mgrec.maps.max_plus, x, 0.0, initial=0.0, **axis),
+    "weighted_scan": lambda x, **axis: mgrec.weighted_scan(x, 0.5, **axis),
+    "lfilter": lambda x, **axis: lfilter([0.2], [1.0, -0.8], x, **axis),
+    "sosfilt": lambda x, **axis: sosfilt(SOS, x, **axis),
+    "filtfilt": lambda x, **axis: filtfilt([0.2], [1.0, -0.8], x, padlen=1, **axis),
+    "ewm": lambda x, **axis: ewm(x, span=5, **axis),
+    "solve_tridiagonal": lambda x, **axis: mgrec.solve_tridiagonal(x, x + 90.0, x, x, **axis),
+    "gaussian_filter1d": lambda x, **axis: gaussian_filter1d(x, 2.0, **axis),
+    "adjoint": lambda x, **axis: mgrec.adjoint.linear_recurrence(x, x, x, x, **axis)[1],
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ewm", *(pytest.param(name, marks=pytest.mark.extended) for name in DOWN if name != "ewm")],
+)
+def test_the_axis_of_a_table_is_its_index(name):
+    call = DOWN[name]
+    for axis in ({}, {"axis": 0}, {"axis": 1}):
+        expected = call(TABLE.to_numpy(), **(axis or {"axis": 0}))
+        found = call(TABLE, **axis)
+        pd.testing.assert_frame_equal(found, pd.DataFrame(expected, DAYS, TABLE.columns))
+
+
+def test_tables_of_ewm_are_those_of_pandas():
+    pd.testing.assert_frame_equal(ewm(TABLE, span=5), TABLE.ewm(span=5).mean())
+    pd.testing.assert_frame_equal(TABLE.pipe(ewm, span=5), TABLE.ewm(span=5).mean())
+    assert decimate(TABLE, 2, 2, zero_phase=False).shape == (20, 2)
+
+
+def test_a_table_of_coefficients_is_no_data():
+    x = np.ones((3, 4))
+    found = sosfilt(pd.DataFrame(SOS), x)
+    np.testing.assert_array_equal(found, sosfilt(SOS, x))
+
+
+def test_series_beside_a_table_have_its_columns_and_marks_its_rows():
+    kept = pd.Series([0.5, 0.25], TABLE.columns, name="kept")
+    marks, days = RAIN > 5, pd.Series(DAYS, DAYS)
+    found = mgrec.linear_recurrence(kept, TABLE, 10 * kept, reset=marks)
+    wanted = {
+        name: mgrec.linear_recurrence(kept[name], TABLE[name], 10 * kept[name], reset=marks)
+        for name in TABLE
+    }
+    pd.testing.assert_frame_equal(found, pd.DataFrame(wanted))
+    found = ewm(TABLE, halflife="2D", times=days)
+    pd.testing.assert_frame_equal(found, TABLE.ewm(halflife="2D", times=days).mean())
+
+
+def test_a_series_beside_a_dask_array_stays_lazy():
+    found = mgrec.linear_recurrence(KEPT, da.from_array(RAIN.to_numpy(), chunks=15))
+    assert isinstance(found, da.Array)
+    expected = mgrec.linear_recurrence(KEPT.to_numpy(), RAIN.to_numpy())
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
 
 
 @pytest.mark.extended
@@ -164,10 +217,30 @@ REFUSED = {
     "another index": (
         lambda: mgrec.linear_recurrence(KEPT.iloc[::-1], RAIN),
         ValueError,
-        "series must have the same index, .*; got a Series of 40 rows and a Series of 40 rows",
+        "s and t must have the same index; got the same labels in another order, first .* at 0",
     ),
-    "a table beside a series": (
-        lambda: mgrec.linear_recurrence(KEPT, TABLE, axis=0), ValueError, "cannot be combined"
+    "a shorter index": (
+        lambda: mgrec.linear_recurrence(KEPT.iloc[:9], RAIN), ValueError, "got 9 and 40 labels"
+    ),
+    "other labels": (
+        lambda: mgrec.linear_recurrence(RAIN, RAIN.rename(index={DAYS[7]: DAYS[0]})),
+        ValueError,
+        r"got different labels, first Timestamp\('2026-01-08.* and .*01-01.* at 7: reindex one",
+    ),
+    "other columns": (
+        lambda: mgrec.linear_recurrence(TABLE, TABLE[["twice", "rain"]]),
+        ValueError,
+        "must have the same columns; got the same labels .* order, first 'rain' and 'twice'",
+    ),
+    "a series beside a table": (
+        lambda: mgrec.linear_recurrence(KEPT, TABLE),
+        ValueError,
+        r"s must have the columns of t as its index; got .*: for one number a row, pass .*Frame\(",
+    ),
+    "correlations with a series": (
+        lambda: ewm(TABLE, span=3, statistic="corr", other=RAIN),
+        ValueError,
+        r"pass other as a DataFrame .*pandas\.DataFrame\(\{column: other for column in x\}\)",
     ),
     "out": (
         lambda: mgrec.linear_recurrence(0.5, RAIN, out=RAIN), TypeError, "out must be an array; got"
@@ -206,8 +279,8 @@ def test_a_column_of_a_dask_table_stays_lazy(frames, call):
 
 @pytest.mark.extended
 def test_a_table_of_dask(frames):
-    found = mgrec.linear_recurrence(0.5, frames.from_pandas(TABLE, npartitions=3), axis=0)
-    expected = mgrec.linear_recurrence(0.5, TABLE, axis=0)
+    found = mgrec.linear_recurrence(0.5, frames.from_pandas(TABLE, npartitions=3))
+    expected = mgrec.linear_recurrence(0.5, TABLE)
     pd.testing.assert_frame_equal(found.compute(), expected, check_freq=False)
 
 
