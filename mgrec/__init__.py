@@ -25,9 +25,9 @@ factor_tridiagonal
     Factor tridiagonal matrices for many right-hand sides.
 plan
     Prepare a recurrence for repeated solves of one shape on a cluster.
-signal, ndimage, hmm, statespace, adjoint, dask, tuning
+signal, ndimage, hmm, statespace, adjoint, dask, collective, tuning
     Filters as in SciPy; filters of images as in SciPy; hidden Markov models; Kalman filters;
-    gradients; functions for Dask clusters; constants of P-scheme/G.
+    gradients; functions for Dask clusters; groups of processes; constants of P-scheme/G.
 types, xarray
     Types for annotations; methods of DataArrays and Datasets, available after their import.
 """
@@ -56,6 +56,7 @@ _HOMES = {
 """The module of each public function and class."""
 _MODULES = {
     "adjoint": ".adjoint",
+    "collective": ".collective",
     "hmm": ".hmm",
     "maps": ".scans.maps",
     "ndimage": ".ndimage",

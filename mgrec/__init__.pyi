@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar, overload
 from numpy.typing import NDArray
 
 from . import adjoint as adjoint
+from . import collective as collective
 from . import dask as dask
 from . import hmm as hmm
 from . import ndimage as ndimage
@@ -17,6 +18,7 @@ from . import tuning as tuning
 from . import types as types
 from .core.algebra.coefficient import Coefficient as Coefficient
 from .core.algebra.transfer_map import TransferMap as TransferMap
+from .distributed.groups.group import Group
 from .distributed.plan.plans import Plan
 from .grids.alignment.results import Alignment, TracedAlignment
 from .grids.alignment.sequences import Sequences as Sequences
@@ -46,55 +48,59 @@ A = TypeVar("A", bound=Kind)
 def linear_recurrence(
     s: Operand, t: Operand, initial: Numbers | None = None, *, axis: int = -1,
     reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: NDArray[Any] | None = None
+    method: GpuMethod = "auto", out: NDArray[Any] | None = None, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def linear_recurrence(
     s: A, t: Operand, initial: Numbers | Kind | None = None, *, axis: int | str = -1,
     reverse: bool = False, reset: Any = None, memory: Memory = "stream", method: GpuMethod = "auto",
-    out: A | None = None, dim: Hashable = ...
+    out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def linear_recurrence(
     s: Operand | Kind, t: A, initial: Numbers | Kind | None = None, *, axis: int | str = -1,
     reverse: bool = False, reset: Any = None, memory: Memory = "stream", method: GpuMethod = "auto",
-    out: A | None = None, dim: Hashable = ...
+    out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def rational_recurrence(
     a: Operand, b: Operand, c: Operand, d: Operand, initial: Numbers, *, axis: int = -1,
     reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: NDArray[Any] | None = None
+    method: GpuMethod = "auto", out: NDArray[Any] | None = None, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def rational_recurrence(
     a: Operand | A, b: Operand | A, c: Operand | A, d: Operand | A, initial: Numbers | Kind, *,
     axis: int | str = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ...
+    method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def scan(
     transfer_map: TransferMap, *operands: Operand, initial: tuple[Numbers, ...], axis: int = -1,
     reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: tuple[NDArray[Any], ...] | None = None
+    method: GpuMethod = "auto", out: tuple[NDArray[Any], ...] | None = None,
+    group: Group | None = None
 ) -> tuple[NDArray[Any], ...]: ...
 @overload
 def scan(
     transfer_map: TransferMap | MatrixMap, *operands: Operand, initial: Numbers, axis: int = -1,
     reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: NDArray[Any] | None = None
+    method: GpuMethod = "auto", out: NDArray[Any] | None = None, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def scan(
     transfer_map: TransferMap, *operands: Operand | A, initial: tuple[Numbers | Kind, ...],
     axis: int | str = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: tuple[A, ...] | None = None, dim: Hashable = ...
+    method: GpuMethod = "auto", out: tuple[A, ...] | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> tuple[A, ...]: ...
 @overload
 def scan(
     transfer_map: TransferMap | MatrixMap, *operands: Operand | A, initial: Numbers | Kind,
     axis: int | str = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ...
+    method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def weighted_scan(
@@ -115,19 +121,22 @@ def weighted_scan(
 def solve_tridiagonal(
     dl: Numbers, d: Numbers, du: Numbers, b: Numbers, *, axis: int = -1,
     rhs_axis: int | None = None, memory: Memory = "stream", method: TridiagonalMethod = "auto",
-    periodic: bool = False, check_finite: bool = True, out: NDArray[Any] | None = None
+    periodic: bool = False, check_finite: bool = True, out: NDArray[Any] | None = None,
+    group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def solve_tridiagonal(
     dl: Numbers | A, d: Numbers | A, du: Numbers | A, b: Numbers, *, axis: int | str = -1,
     rhs_axis: int | None = None, memory: Memory = "stream", method: TridiagonalMethod = "auto",
-    periodic: bool = False, check_finite: bool = True, out: A | None = None, dim: Hashable = ...
+    periodic: bool = False, check_finite: bool = True, out: A | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def solve_tridiagonal(
     dl: Numbers | Kind, d: Numbers | Kind, du: Numbers | Kind, b: A, *, axis: int | str = -1,
     rhs_axis: int | None = None, memory: Memory = "stream", method: TridiagonalMethod = "auto",
-    periodic: bool = False, check_finite: bool = True, out: A | None = None, dim: Hashable = ...
+    periodic: bool = False, check_finite: bool = True, out: A | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 def factor_tridiagonal(
     dl: Numbers | Kind, d: Numbers | Kind, du: Numbers | Kind, *, axis: int | str = -1,

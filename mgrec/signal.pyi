@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from numpy.typing import NDArray
 
+from .distributed.groups.group import Group
 from .filters.causal import lfilter_zi as lfilter_zi
 from .filters.causal import lfiltic as lfiltic
 from .filters.causal import sosfilt_zi as sosfilt_zi
@@ -17,42 +18,46 @@ _Form = Literal["transposed", "direct"]
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: Numbers, axis: int = -1, zi: None = None, *,
-    form: _Form = "transposed", reset: Any = None, out: NDArray[Any] | None = None
+    form: _Form = "transposed", reset: Any = None, out: NDArray[Any] | None = None,
+    group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: Numbers, axis: int = -1, *, zi: Numbers,
-    form: _Form = "transposed", reset: Any = None, out: NDArray[Any] | None = None
+    form: _Form = "transposed", reset: Any = None, out: NDArray[Any] | None = None,
+    group: Group | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int | str = -1, zi: None = None, *,
-    form: _Form = "transposed", reset: Any = None, out: A | None = None, dim: Hashable = ...
+    form: _Form = "transposed", reset: Any = None, out: A | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int | str = -1, *, zi: Numbers | A,
-    form: _Form = "transposed", reset: Any = None, out: A | None = None, dim: Hashable = ...
+    form: _Form = "transposed", reset: Any = None, out: A | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> tuple[A, Any]: ...
 @overload
 def sosfilt(
     sos: Numbers | Kind, x: Numbers, axis: int = -1, zi: None = None, *, reset: Any = None,
-    out: NDArray[Any] | None = None
+    out: NDArray[Any] | None = None, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def sosfilt(
     sos: Numbers | Kind, x: Numbers, axis: int = -1, *, zi: Numbers, reset: Any = None,
-    out: NDArray[Any] | None = None
+    out: NDArray[Any] | None = None, group: Group | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @overload
 def sosfilt(
     sos: Numbers | Kind, x: A, axis: int | str = -1, zi: None = None, *, reset: Any = None,
-    out: A | None = None, dim: Hashable = ...
+    out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def sosfilt(
     sos: Numbers | Kind, x: A, axis: int | str = -1, *, zi: Numbers | A, reset: Any = None,
-    out: A | None = None, dim: Hashable = ...
+    out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> tuple[A, Any]: ...
 @overload
 def filtfilt(

@@ -50,11 +50,12 @@ CPU, CUDA = "*/cpu", "*/cuda"
 OWNERS = {
     "dask.array": ("distributed", "tridiagonal/factor_dask.py", "cli"),
     # Memory of a GPU from other libraries is taken as CuPy's.
-    "cupy": ("engines/cuda", "core/arrays/interop.py", CUDA),
+    "cupy": ("engines/cuda", "core/arrays/interop.py", "distributed/groups/nccl.py", CUDA),
     "cupyx": ("engines/cuda", CUDA),
     "numba": ("engines/cpu", CPU),
     "llvmlite": ("engines/cpu", CPU),
-    "torch": ("solve/torch_operators.py",),
+    "torch": ("solve/torch_operators.py", "distributed/groups/torch.py"),
+    "mpi4py": ("distributed/groups/mpi.py",),
     "jax": ("solve/jax_callbacks.py",),
     # A caller who passes a DataArray has imported it.
     "xarray": ("xarray", "solve/labelled.py", "cli"),

@@ -18,7 +18,7 @@ from .segments import with_marks
 from .varying.arguments import check_varying, varies, without_numbers
 
 
-@partial(prepared_function, by_value=("b", "a"))
+@partial(prepared_function, by_value=("b", "a"), takes_group=True)
 def lfilter(
     b: Any,
     a: Any,
@@ -57,6 +57,9 @@ def lfilter(
     out : array, optional
         C-contiguous array of the shape and dtype of the result, into which y is written. It must
         not share memory with `x` or `zi`. Not supported for Dask arrays.
+    group : mgrec.collective.Group, optional
+        Processes that call the function together, each with its part of the axis. See
+        :ref:`guide-groups`.
 
     Returns
     -------
@@ -126,7 +129,7 @@ def lfilter(
     return _segmented(check_polynomials(b, a, x, axis, zi, out), reset, is_sections=False)
 
 
-@partial(prepared_function, by_value=("sos",))
+@partial(prepared_function, by_value=("sos",), takes_group=True)
 def sosfilt(
     sos: Any, x: Any, axis: int = -1, zi: Any = None, *, reset: Any = None, out: Any = None
 ) -> Problem:
@@ -150,6 +153,8 @@ def sosfilt(
         As for :func:`lfilter`.
     out : array, optional
         Array into which y is written, as for :func:`lfilter`.
+    group : mgrec.collective.Group, optional
+        As for :func:`lfilter`.
 
     Returns
     -------

@@ -22,7 +22,7 @@ from .matrix.arguments import check_matrix_scan, matrix_problem
 from .matrix.maps import MatrixMap
 
 
-@partial(prepared_function, by_numbers=False)
+@partial(prepared_function, by_numbers=False, takes_group=True)
 def linear_recurrence(
     s: Any,
     t: Any,
@@ -66,6 +66,9 @@ def linear_recurrence(
     out : array, optional
         C-contiguous NumPy or CuPy array of the shape and dtype of the result, into which w is
         written. It must not share memory with an operand. Not supported for Dask arrays.
+    group : mgrec.collective.Group, optional
+        Processes that call the function together, each with its part of the axis. See
+        :ref:`guide-groups`.
 
     Returns
     -------
@@ -125,7 +128,7 @@ def linear_recurrence(
     return check(affine, {"s": s, "t": t}, start, axis, reverse, **options)
 
 
-@partial(prepared_function, by_numbers=False)
+@partial(prepared_function, by_numbers=False, takes_group=True)
 def rational_recurrence(
     a: Any,
     b: Any,
@@ -148,7 +151,7 @@ def rational_recurrence(
         Real coefficients, which broadcast against each other.
     initial : scalar or array_like
         p before the first step. ``numpy.inf`` is a valid state.
-    axis, reverse, reset, memory, method, out
+    axis, reverse, reset, memory, method, out, group
         See :func:`mgrec.linear_recurrence`.
 
     Returns
@@ -202,7 +205,7 @@ def rational_recurrence(
     return check(mobius, operands, as_rows(initial), axis, reverse, "f", **options)
 
 
-@partial(prepared_function, by_numbers=False)
+@partial(prepared_function, by_numbers=False, takes_group=True)
 def scan(
     transfer_map: TransferMap | MatrixMap,
     *operands: Any,
@@ -226,7 +229,7 @@ def scan(
     initial : scalar or array_like, or tuple of these
         State before the first step; a tuple if the state is a tuple. Each element is a scalar, or
         an array of the shape of the result without `axis`.
-    axis, reverse, reset, memory, method, out
+    axis, reverse, reset, memory, method, out, group
         See :func:`mgrec.linear_recurrence`. `out` is a tuple if the state is a tuple.
 
     Returns

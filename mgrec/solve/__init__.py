@@ -12,6 +12,7 @@ from ..core.arrays.elements import Part
 from ..core.contract.kernels import CacheMiss
 from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import accepts_expressions
+from ..distributed.groups.calls import CALL, as_group, call_on_group
 from . import prepared
 from .interop import call_native, call_traced, is_traced_by_torch, needs_interop, with_interop
 from .labelled import refuse_labelled, solve_labelled, solve_pair, solve_with_factors
@@ -38,8 +39,15 @@ def solve(problem: Problem | Composed, call: Call | None = None) -> Any:
 
     The prepared call of the problem is cached if it is that of a `call`.
     """
+    group_call = CALL.get()
     if isinstance(problem, Composed):
+        if group_call is not None:
+            group_call.is_composed = True
         return problem.solve()
+    if group_call is not None:
+        from ..distributed.groups import chains
+
+        return chains.solve(problem, group_call)
     if not problem.is_lazy:
         return prepared.solve(problem, call)
     from ..distributed.graph import build
@@ -74,6 +82,7 @@ def public_function(
     build: Callable[Arguments, Problem | Composed],
     labelled: Callable[..., Any] = solve_labelled,
     rule: SignatureRule | None = None,
+    takes_group: bool = False,
 ) -> Callable[Arguments, Any]:
     """Turn a function that builds a problem into a public function.
 
@@ -85,16 +94,21 @@ def public_function(
         Calls the public function with DataArrays, as :func:`.labelled.solve_labelled` does.
     rule : SignatureRule, optional
         Calls that it gives a signature are prepared once.
+    takes_group : bool
+        Whether the function has a parameter `group`, which `build` does not get.
     """
 
     @accepts_expressions
     def recurrence(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
+        if takes_group and (group := as_group(options.pop("group", None))) is not None:
+            return call_on_group(group, recurrence, *operands, **options)
         if is_traced_by_torch():
             result = call_traced(recurrence, operands, options)
             if result is not NotImplemented:
                 return result
         try:
-            call = None if rule is None else rule.read(operands, options)
+            is_alone = CALL.get() is None
+            call = rule.read(operands, options) if rule is not None and is_alone else None
             if call is not None and (known := cache_entry(call.signature).prepared):
                 try:
                     return known(call)
@@ -109,19 +123,29 @@ def public_function(
 
     public: Any = update_wrapper(recurrence, build)
     del public.__wrapped__
-    public.__signature__ = inspect.signature(build).replace(return_annotation="Any")
+    public.__signature__ = _signature(build, takes_group)
     public.__annotations__ = {**build.__annotations__, "return": "Any"}
     public.build, public.labelled, public.rule = build, labelled, rule
     return recurrence
 
 
+def _signature(build: Callable[..., Any], takes_group: bool) -> inspect.Signature:
+    signature = inspect.signature(build)
+    parameters = [*signature.parameters.values()]
+    if takes_group:
+        group = inspect.Parameter("group", inspect.Parameter.KEYWORD_ONLY, default=None)
+        parameters.append(group.replace(annotation="Any"))
+    return signature.replace(parameters=parameters, return_annotation="Any")
+
+
 def prepared_function(
     build: Callable[Arguments, Problem | Composed], *, by_value: Sequence[str] = (),
-    by_numbers: bool = True, is_on_host: bool = True,
+    by_numbers: bool = True, is_on_host: bool = True, takes_group: bool = False,
 ) -> Callable[Arguments, Any]:  # fmt: skip
     """Turn a function that builds a problem into a public function with prepared calls.
 
     The parameters are those of :class:`.prepared.SignatureRule`.
     """
     rule = SignatureRule(build, by_value, by_numbers, is_on_host)
-    return public_function(build, partial(solve_labelled, by_value=by_value), rule)
+    labelled = partial(solve_labelled, by_value=by_value)
+    return public_function(build, labelled, rule, takes_group)

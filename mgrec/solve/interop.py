@@ -20,6 +20,7 @@ from ..core.arrays.interop import (
 )
 from ..core.arrays.series import check_labels
 from ..distributed.expressions import leaves
+from ..distributed.groups.calls import refuse_derivatives
 from .labelled import (
     has_labels,
     naming_parameters,
@@ -89,11 +90,13 @@ def call_native(
 
         operator = torch_operators.OPERATORS.get(qualified_name(function))
         if operator is not None and torch_operators.needs_operator(values):
+            refuse_derivatives()
             return torch_operators.call(operator, operands, options)
     if "jax" in libraries:
         from . import jax_callbacks
 
         if qualified_name(function) in rules() and jax_callbacks.is_traced(values):
+            refuse_derivatives()
             return jax_callbacks.call(qualified_name(function), operands, options)
     by_value = getattr(labelled, "keywords", {}).get("by_value", ())
     if labelled is not refuse_labelled and any(map(is_table, values)):
@@ -131,6 +134,7 @@ def call_traced(
     """Call the operator of a function; return NotImplemented if it has no operator."""
     from . import torch_operators
 
+    refuse_derivatives()
     operator = torch_operators.OPERATORS.get(qualified_name(function))
     return NotImplemented if operator is None else torch_operators.call(operator, operands, options)
 

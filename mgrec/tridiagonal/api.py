@@ -27,7 +27,7 @@ from .recurrence import TridiagonalSystem
 _COMPUTED = "fdFD"
 
 
-@prepared_function
+@partial(prepared_function, takes_group=True)
 def solve_tridiagonal(
     dl: Any,
     d: Any,
@@ -77,6 +77,9 @@ def solve_tridiagonal(
     out : array, optional
         C-contiguous array of the shape and dtype of the result, into which x is written. It must
         not share memory with an operand. Not supported for Dask arrays.
+    group : mgrec.collective.Group, optional
+        Processes that call the function together, each with its part of the axis. See
+        :ref:`guide-groups`.
 
     Returns
     -------

@@ -230,6 +230,9 @@ class TridiagonalSystem(TwoSided):
     def indexed_by(self) -> str:
         return "a tridiagonal system"
 
+    def of_length(self, steps: int) -> TridiagonalSystem:
+        return replace(self, length=steps)
+
     def example_value(self, number: int) -> float:
         return 2.0 if number == 1 else 0.5
 

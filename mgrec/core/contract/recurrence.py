@@ -234,6 +234,10 @@ class AlongAxis(Recurrence):
         """Return a value for block `number` with which every chunk can be solved."""
         return 0.5
 
+    def of_length(self, steps: int) -> AlongAxis:
+        """Return the recurrence over an axis of so many steps, for operands of a part of them."""
+        return self
+
     def zero_state(self) -> Arrays:
         """Return states of zero before the first step, in the form of `initial`."""
         return ()

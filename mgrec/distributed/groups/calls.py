@@ -1,0 +1,155 @@
+"""A call of a public function on all ranks of a group: messages that carry errors, too.
+
+A rank that raises an error sends it in place of its message. So every rank raises it, and no rank
+waits for a message that never comes.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from .group import Group
+
+
+class OtherRankError(Exception):
+    """Another rank has raised an error; this rank raises it as its own."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class GroupCall:
+    """The messages of one call of a public function.
+
+    Attributes
+    ----------
+    group : Group
+    function : str
+        Name of the public function.
+    is_composed : bool
+        The call solves several recurrences. Errors between them are sent, too.
+    has_ended : bool
+        No rank waits for a further message of this call.
+    """
+
+    def __init__(self, group: Group, function: str) -> None:
+        self.group, self.function = group, function
+        self.is_composed = self.has_ended = False
+
+    def all_gather(self, stage: str, options: Mapping[str, Any], message: Any) -> list[Any]:
+        """Return the messages of all ranks.
+
+        Parameters
+        ----------
+        stage : str
+            What is sent.
+        options : mapping of str to object
+            What has to be the same on all ranks, by names for messages.
+
+        Raises
+        ------
+        OtherRankError
+            If another rank sends an error.
+        ValueError
+            If ranks call different functions, or with different options.
+        """
+        compared = {"the function": self.function, "the exchange": stage, **options}
+        answers = self._exchange((None, compared, message))
+        _check_same([compared for _, compared, _ in answers])
+        return [message for _, _, message in answers]
+
+    def raise_everywhere(self, error: Exception) -> None:
+        """Send an error in place of the next message."""
+        self._exchange((_as_pickled(error), {}, None))
+
+    def _exchange(self, message: tuple[Any, ...]) -> list[Any]:
+        answers = [pickle.loads(row) for row in self.group.all_gather_bytes(pickle.dumps(message))]
+        self.has_ended = not self.is_composed
+        for rank, (pickled, *_) in enumerate(answers):
+            if pickled is not None:
+                self.has_ended = True
+                if rank != self.group.rank and message[0] is None:
+                    error = pickle.loads(pickled)
+                    error.add_note(f"raised by rank {rank} of the group")
+                    raise OtherRankError(error)
+        return answers
+
+
+CALL: ContextVar[GroupCall | None] = ContextVar("call", default=None)
+"""The call that a public function of this context is part of."""
+
+
+def as_group(group: Any) -> Group | None:
+    """Return a group of several ranks, or None; raise TypeError for another object."""
+    if group is not None and not isinstance(group, Group):
+        raise TypeError(
+            f"group must be a group of mgrec.collective, as from_mpi returns; got "
+            f"{type(group).__name__}"
+        )
+    return group if group is not None and group.size > 1 else None
+
+
+def refuse_derivatives() -> None:
+    """Raise NotImplementedError in a call on a group, whose derivatives would lack other ranks'."""
+    if CALL.get() is not None:
+        raise NotImplementedError(
+            "group must be None where a result is differentiated or traced: derivatives across "
+            "ranks are not implemented"
+        )
+
+
+def call_on_group(
+    group: Group, function: Callable[..., Any], *operands: Any, **options: Any
+) -> Any:
+    """Call a public function, whose solves then exchange messages with the other ranks."""
+    call = GroupCall(group, function.__name__)
+    token = CALL.set(call)
+    try:
+        _check_reset(options.get("reset"))
+        result = function(*operands, **options)
+        if call.is_composed:
+            call.is_composed = False
+            call.all_gather("the end", {}, None)
+        return result
+    except OtherRankError as other:
+        raise other.error from None
+    except Exception as error:
+        if not call.has_ended:
+            call.raise_everywhere(error)
+        raise
+    finally:
+        CALL.reset(token)
+
+
+def _check_reset(reset: Any) -> None:
+    if reset is not None and getattr(reset, "dtype", np.asarray(reset).dtype).kind != "b":
+        raise NotImplementedError(
+            "reset must be a mask of bool with a group: a label of the previous rank may differ "
+            "from the first one of this rank"
+        )
+
+
+def _check_same(options_of_ranks: list[dict[str, Any]]) -> None:
+    first = options_of_ranks[0]
+    for rank, options in enumerate(options_of_ranks):
+        for name, value in first.items():
+            if options.get(name) != value:
+                raise ValueError(
+                    f"{name} must be the same on all ranks of the group; rank 0 has "
+                    f"{value}, rank {rank} has {options.get(name)}"
+                )
+
+
+def _as_pickled(error: Exception) -> bytes:
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)
+    except Exception:
+        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+    return pickled

@@ -1,0 +1,75 @@
+"""The group of a process group of torch.distributed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from ...core.backends import backend_of
+from ..plan.messages import WorkerLostError
+from .group import Group
+
+
+class TorchGroup(Group):
+    """The ranks of a process group, over gloo in host memory or over NCCL on GPUs."""
+
+    def __init__(self, process_group: Any = None) -> None:
+        self.process_group = process_group
+        self.rank = dist.get_rank(process_group)
+        self.size = dist.get_world_size(process_group)
+        self.is_on_gpu = "nccl" in dist.get_backend(process_group)
+
+    def all_gather(self, array: Any) -> Any:
+        sent = self._sent(array)
+        received = sent.new_empty((self.size, sent.numel()))
+        self._run(dist.all_gather, list(received), sent)
+        return self._taken(received, array, (self.size, *array.shape))
+
+    def exchange(self, to_left: Any, to_right: Any) -> tuple[Any, Any]:
+        operations: list[Any] = []
+        received: list[Any] = []
+        for array, step in ((to_left, -1), (to_right, 1)):
+            received.append(None)
+            if not 0 <= self.rank + step < self.size:
+                continue
+            peer, sent = self._global_rank(self.rank + step), self._sent(array)
+            received[-1] = torch.empty_like(sent)
+            operations.append(dist.P2POp(dist.isend, sent, peer, self.process_group))
+            operations.append(dist.P2POp(dist.irecv, received[-1], peer, self.process_group))
+        for request in dist.batch_isend_irecv(operations) if operations else ():
+            self._run(request.wait)
+        left, right = (
+            None if x is None else self._taken(x, to_left, to_left.shape) for x in received
+        )
+        return left, right
+
+    def abort(self) -> None:
+        dist.destroy_process_group(self.process_group)
+
+    def _global_rank(self, rank: int) -> int:
+        if self.process_group is None:
+            return rank
+        return dist.get_global_rank(self.process_group, rank)
+
+    def _sent(self, array: Any) -> Any:
+        """Return the bytes of an array as a tensor in the memory that the process group sends."""
+        backend = backend_of(array)
+        if self.is_on_gpu and not backend.is_host:
+            return torch.from_dlpack(array.reshape(-1).view(np.uint8))
+        host = np.ascontiguousarray(backend.to_host(array)).reshape(-1).view(np.uint8)
+        tensor = torch.from_numpy(host if host.flags.writeable else host.copy())
+        return tensor.cuda() if self.is_on_gpu else tensor
+
+    def _taken(self, received: Any, like: Any, shape: tuple[int, ...]) -> Any:
+        """Return received bytes as an array of the library and the dtype of `like`."""
+        host = received.cpu().numpy().view(like.dtype).reshape(shape)
+        return backend_of(like).from_host(host, like)
+
+    def _run(self, operation: Any, *arguments: Any) -> None:
+        try:
+            operation(*arguments, **({"group": self.process_group} if arguments else {}))
+        except RuntimeError as error:
+            raise WorkerLostError(f"a rank of the process group left it: {error}") from error

@@ -1,0 +1,73 @@
+"""A rank of a group of two: solves its halves, and prints its rank if all are right.
+
+usage: group_program.py mpi | gloo RANK FILE | nccl RANK FILE | cupy RANK FILE
+"""
+
+import pickle
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import mgrec
+import mgrec.collective
+
+
+def group_of(library, rank, file):
+    """Return the group, and the function that moves an array to where it computes."""
+    if library == "mpi":
+        return mgrec.collective.from_mpi(), np.asarray
+    if library == "cupy":
+        import cupy
+        from cupy.cuda import nccl
+
+        cupy.cuda.Device(rank).use()
+        if rank == 0:
+            Path(file + ".part").write_bytes(pickle.dumps(nccl.get_unique_id()))
+            Path(file + ".part").rename(file)
+        while not Path(file).exists():
+            time.sleep(0.01)
+        unique_id = pickle.loads(Path(file).read_bytes())
+        return mgrec.collective.from_nccl(unique_id, rank, 2, timeout=60), cupy.asarray
+    import torch
+    import torch.distributed as dist
+
+    if library == "nccl":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(library, init_method=f"file://{file}", rank=rank, world_size=2)
+    device = "cuda" if library == "nccl" else "cpu"
+    return mgrec.collective.from_torch(), lambda array: torch.asarray(array, device=device)
+
+
+def main():
+    library, rank, file = (*sys.argv[1:], "0", "")[:3]
+    group, move = group_of(library, int(rank), file)
+    generator = np.random.default_rng(1)
+    s, t = generator.uniform(-0.9, 0.9, 1000), generator.random(1000)
+    part = slice(*((0, 400), (400, 1000))[group.rank])
+    w = mgrec.linear_recurrence(move(s[part]), move(t[part]), 2.0, group=group)
+    assert type(w) is type(move(t))
+    expected = mgrec.linear_recurrence(s, t, 2.0)[part]
+    np.testing.assert_allclose(w.tolist(), expected, rtol=1e-12, atol=1e-14)
+
+    array = move(t)[group.rank : group.rank + 3]
+    if library in ("mpi", "cupy"):
+        left, right = group.exchange(array, 2 * array)
+        assert (left is None) == (group.rank == 0)
+        assert (right is None) == (group.rank == 1)
+        received = right if left is None else left / 2
+        np.testing.assert_array_equal(received.tolist(), t[1 - group.rank :][:3])
+    else:
+        try:
+            mgrec.linear_recurrence(0.5, array.requires_grad_(), group=group)
+        except NotImplementedError as error:
+            assert "group must be None where a result is differentiated" in str(error)
+        else:
+            raise AssertionError("a derivative without the other rank's part")
+    sys.stdout.write(f"{group.rank}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

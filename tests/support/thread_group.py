@@ -1,0 +1,46 @@
+"""A group whose ranks are threads of this process."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from mgrec.distributed.groups.group import Group
+
+
+class ThreadGroup(Group):
+    def __init__(self, rank, size, shared):
+        self.rank, self.size, (self.barrier, self.arrays) = rank, size, shared
+
+    def _share(self, value):
+        self.arrays[self.rank] = value
+        self.barrier.wait(60)
+        values = [*self.arrays]
+        self.barrier.wait(60)
+        return values
+
+    def all_gather(self, array):
+        return np.stack(self._share(array))
+
+    def exchange(self, to_left, to_right):
+        sent = self._share((to_left, to_right))
+        left = sent[self.rank - 1][1] if self.rank else None
+        right = sent[self.rank + 1][0] if self.rank + 1 < self.size else None
+        return left, right
+
+    def abort(self):
+        self.barrier.abort()
+
+
+def run_on_ranks(size, function):
+    """Return what ``function(rank, group)`` returns or raises on each rank."""
+    shared = threading.Barrier(size), [None] * size
+
+    def run(rank):
+        try:
+            return function(rank, ThreadGroup(rank, size, shared))
+        except Exception as error:
+            return error
+
+    with ThreadPoolExecutor(size) as pool:
+        return [*pool.map(run, range(size))]
