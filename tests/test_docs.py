@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from sybil import Sybil
-from sybil.parsers.markdown import PythonCodeBlockParser
+from markdown_examples import parse_markdown
 
 import mgrec
 
@@ -70,7 +69,7 @@ def test_public_docstrings_have_at_most_90_lines(value):
 def test_a_wrong_result_in_readme_is_found(tmp_path):
     wrong = tmp_path / "README.md"
     wrong.write_text("```python\n>>> 1 + 1\n3\n```\n")
-    (example,) = Sybil([PythonCodeBlockParser()]).parse(wrong)
+    (example,) = parse_markdown(wrong)
     with pytest.raises(AssertionError, match="Expected"):
         example.evaluate()
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import scipy.signal
-from sybil import Sybil
-from sybil.parsers.markdown import PythonCodeBlockParser
+from markdown_examples import parse_markdown
 
 import mgrec
 import mgrec.dask
@@ -49,8 +48,7 @@ def as_case(page):
 def test_python_blocks_of_a_page(page, tmp_path, monkeypatch):
     """They share one namespace, from top to bottom."""
     monkeypatch.chdir(tmp_path)
-    parser = PythonCodeBlockParser(doctest_optionflags=doctest.NORMALIZE_WHITESPACE)
-    for example in Sybil([parser]).parse(page):
+    for example in parse_markdown(page, doctest.NORMALIZE_WHITESPACE):
         example.evaluate()
 
 

@@ -1,10 +1,8 @@
 """Summed-area tables: ``numpy.cumsum`` along one axis, then the other, to the bit."""
 
-import cv2
 import dask.array as da
 import numpy as np
 import pytest
-import skimage
 from chunkings import with_extended
 from grid_arrays import cumsum_twice, in_thirds, numbers, same
 
@@ -139,6 +137,7 @@ def test_what_is_refused(x, options, error, message):
 @each_place
 @pytest.mark.parametrize("name", ["astronaut", "camera", "coins"])
 def test_images_as_in_scikit_image_and_opencv(name, place):
+    cv2, skimage = map(pytest.importorskip, ("cv2", "skimage"))
     image = getattr(skimage.data, name)()
     # scikit-image sums over the colours too, OpenCV one by one and with a border.
     whole = place(image, tuple(range(image.ndim))).astype("f8")

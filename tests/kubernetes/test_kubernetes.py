@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import dask
-import jsonschema
 import pytest
 import yaml
 
@@ -44,7 +43,12 @@ def closed(schema):
 
 
 @pytest.fixture(scope="module")
-def schema():
+def jsonschema():
+    return pytest.importorskip("jsonschema", reason="needs jsonschema: pip install '.[test]'")
+
+
+@pytest.fixture(scope="module")
+def schema(jsonschema):
     with gzip.open(Path(__file__).with_name("daskjob.json.gz")) as file:
         own = json.load(file)
     own["properties"] |= {name: {} for name in ("apiVersion", "kind", "metadata")}
@@ -65,7 +69,7 @@ def test_the_manifest_fits_the_schema_of_the_operator(manifests, schema):
         ("spec.cluster.spec.scheduler.spec.volumes", [{"secret": {"secretName": "mgrec-tls"}}]),
     ],
 )
-def test_a_manifest_that_does_not_fit_is_seen(manifests, schema, path, value):
+def test_a_manifest_that_does_not_fit_is_seen(manifests, jsonschema, schema, path, value):
     *ahead, last = path.split(".")
     place = manifests[1]
     for name in ahead:

@@ -1,5 +1,6 @@
 """Alignments of CuPy arrays, against those of NumPy arrays."""
 
+from importlib.util import find_spec
 from itertools import product
 
 import dask.array as da
@@ -15,12 +16,19 @@ LINEAR = {"match": 2, "mismatch": -1, "gap": -2}
 AFFINE = {"match": 5, "mismatch": -4, "gap": -10, "extend": -1}
 HALVES = {"match": 1.5, "mismatch": -0.75, "gap": -2.25, "extend": -0.5}
 BLOSUM = {"matrix": "BLOSUM62", "gap": -11, "extend": -1}
-SCORES = [LINEAR, AFFINE, HALVES, BLOSUM]
-IDS = ["linear", "affine", "halves", "BLOSUM62"]
+NEEDS_BIOPYTHON = pytest.mark.skipif(
+    find_spec("Bio") is None, reason="needs Biopython: pip install 'mgrec[align]'"
+)
+SCORES = [
+    pytest.param(LINEAR, id="linear"),
+    pytest.param(AFFINE, id="affine"),
+    pytest.param(HALVES, id="halves"),
+    pytest.param(BLOSUM, id="BLOSUM62", marks=NEEDS_BIOPYTHON),
+]
 MODES = ["local", "global", "semi-global"]
 LETTERS = np.frombuffer(b"ARNDCQEGHILKMFPSTWYV", np.uint8)
 each_mode = pytest.mark.parametrize("mode", MODES)
-each_scoring = pytest.mark.parametrize("scores", SCORES, ids=IDS)
+each_scoring = pytest.mark.parametrize("scores", SCORES)
 
 
 def letters(seed, n, scores=LINEAR):
