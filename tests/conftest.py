@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from halves import half_of, is_slow
 from hypothesis import HealthCheck, settings
 
 # numba keeps what it compiles: collections find nothing, and take an eighth of the time of a run.
@@ -15,13 +16,11 @@ gc.set_threshold(100_000, 50, 100)
 
 # A first example may compile a kernel, which says nothing about the time of the others.
 PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("quick", max_examples=25, **PATIENT)
-settings.register_profile("ci", max_examples=25, derandomize=True, **PATIENT)
+# Only "thorough" draws other examples in each run: the suite finds the same each time.
+settings.register_profile("quick", max_examples=25, derandomize=True, **PATIENT)
 settings.register_profile("long", max_examples=200, derandomize=True, **PATIENT)
 settings.register_profile("thorough", max_examples=5_000, **PATIENT)
-settings.load_profile(
-    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick")
-)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_addoption(parser):
@@ -32,6 +31,12 @@ def pytest_addoption(parser):
     )
     parser.addoption(
         "--extended", action="store_true", help="run the tests that say again what shorter ones say"
+    )
+    parser.addoption(
+        "--half",
+        type=int,
+        choices=(1, 2),
+        help="run half of the tests with -m gpu --dist worksteal",
     )
 
 
@@ -64,6 +69,7 @@ def pytest_report_header(config):
     return [f"left out: tests marked {name}: {why}" for name, why in left_out(config).items()]
 
 
+@pytest.hookimpl(trylast=True)  # -m and -k come before
 def pytest_collection_modifyitems(config, items):
     """Files with slow tests, or many, first: at the end no process is left alone with one."""
     # Skipped one by one, thousands of tests take seconds.
@@ -71,11 +77,20 @@ def pytest_collection_modifyitems(config, items):
     deselected = [item for item in items if any(map(item.get_closest_marker, names))]
     config.hook.pytest_deselected(items=deselected)
     items[:] = [item for item in items if not any(map(item.get_closest_marker, names))]
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    if number := config.getoption("half"):
+        half = half_of(items, number, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)))
+        config.hook.pytest_deselected(items=[*{*items} - {*half}])
+        items[:] = half
+    elif not config.pluginmanager.hasplugin("randomly"):
+        items[:] = in_order_of_files(items)
+
+
+def in_order_of_files(items):
+    slow = {item.path for item in items if is_slow(item)}
     count = Counter(item.path for item in items)
     # Examples call kernels of all families. Early, both processes would compile these.
     count.update({path: 20 - count[path] for path in count if path.name == "test_docs.py"})
-    items.sort(key=lambda item: (item.path not in slow, -count[item.path]))
+    return sorted(items, key=lambda item: (item.path not in slow, -count[item.path]))
 
 
 def pytest_runtest_setup(item):

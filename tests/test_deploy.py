@@ -29,10 +29,10 @@ def environment(**more):
     return {**os.environ, "PATH": path, "PYTHONPATH": python, **more}
 
 
-def run(*command, timeout=120, **options):
+def run(*command, **options):
     options = {"env": environment(), "cwd": ROOT, **options}
     return subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, timeout=timeout, **options
+        [str(part) for part in command], capture_output=True, text=True, **options
     )
 
 
@@ -70,12 +70,12 @@ def test_a_cluster_is_started_and_ended_by_a_signal(tmp_path):
     command = [sys.executable, DEPLOY / "cluster.py", "auto", "--scheduler-file", file]
     with subprocess.Popen(command, env=environment(), cwd=ROOT) as running:
         try:
-            wait_until(lambda: file.exists() or running.poll() is not None, 60)
+            wait_until(lambda: file.exists() or running.poll() is not None)
             options = ["--cluster", file, "--workers", 1, "--folder", tmp_path, *SIZE]
             job = run(sys.executable, DEPLOY / "job.py", *options)
         finally:
             running.send_signal(signal.SIGTERM)
-        assert running.wait(60) == 0
+        assert running.wait() == 0
     assert job.returncode == 0, job.stderr
     assert "4 chunks on" in job.stdout
     assert f"from file to file in {tmp_path}" in job.stdout
@@ -152,7 +152,7 @@ def test_dask_jobqueue_against_its_own_stand_in(jobqueue):
     plain = {"worker_command": "dask worker", "job_extra_directives": [], "memory": "2GiB"}
     with jobqueue.jobs(LocalCluster, **plain) as cluster, jobqueue.Client(cluster) as client:
         cluster.scale(jobs=2)
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2)
         assert jobqueue.solve(client, 4, 1000) > 0
 
 

@@ -59,7 +59,7 @@ def errors_of(command, path):
     """The lines of a file in which a type checker finds errors, and all that it says."""
     found = subprocess.run(
         [sys.executable, "-m", *command, str(path)],
-        cwd=ROOT, capture_output=True, text=True, timeout=240,
+        cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     text = found.stdout + found.stderr
     assert found.returncode < 2, text

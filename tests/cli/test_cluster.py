@@ -50,7 +50,7 @@ def test_cuda_without_gpu_or_dask_cuda_is_refused(monkeypatch, gpus, expected):
 def test_no_client_is_started_without_a_scheduler(monkeypatch, scheduler, expected):
     # A client that fails to start hangs for 20 s when it is thrown away.
     monkeypatch.setattr(cluster, "Client", lambda *_, **__: pytest.fail("a client was started"))
-    monkeypatch.setattr(cluster, "PATIENCE", 0.2)
+    monkeypatch.setattr(cluster, "PATIENCE", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         scheduler = scheduler or f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(failure.BadInput, match=expected), cluster.open_cluster(scheduler):

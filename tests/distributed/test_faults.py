@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
-from clusters import two_workers, wait_until
+from clusters import scaled, two_workers, wait_until, wait_until_started
 from distributed import Client, KilledWorker, wait
 from distributed.client import futures_of
 from faults import (
@@ -20,7 +20,6 @@ from faults import (
     claimed,
     die,
     solved,
-    wait_until_started,
 )
 
 from mgrec import Coefficient, linear_recurrence
@@ -223,12 +222,12 @@ def test_a_worker_that_joins_late_takes_its_part(client, undisturbed, tmp_path, 
     result = fresh(family, Trouble(str(tmp_path), "wait", range(4, CHUNKS), CHUNKS)).persist()
     try:
         wait_until(lambda: claimed(tmp_path, "wait") == WORKERS)
-        client.cluster.scale(WORKERS + 1)
-        wait_until(lambda: claimed(tmp_path, "wait") == WORKERS + 1)
+        with scaled(client, WORKERS + 1):
+            wait_until(lambda: claimed(tmp_path, "wait") == WORKERS + 1)
+            (tmp_path / "open").touch()
+            wait(result)
     finally:
         (tmp_path / "open").touch()
-        wait(result)
-        client.cluster.scale(WORKERS)
     assert_same_bits(result.compute(), undisturbed[family])
 
 

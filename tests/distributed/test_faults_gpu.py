@@ -9,9 +9,9 @@ import uuid
 import dask
 import numpy as np
 import pytest
-from clusters import cluster_of_gpus, on_gpu, to_host
+from clusters import cluster_of_gpus, on_gpu, to_host, wait_until_started
 from distributed import Client
-from faults import DieAt, Trouble, assert_same_bits, claimed, solved, wait_until_started
+from faults import DieAt, Trouble, assert_same_bits, claimed, solved
 
 pytestmark = pytest.mark.gpu
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 from contextlib import suppress
 
 import dask
@@ -12,7 +11,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from chunkings import with_extended
-from clusters import two_workers, wait_until
+from clusters import two_workers, wait_until, wait_until_started
 from distributed import Client, wait
 from faults import die_in
 from scipy import signal
@@ -230,7 +229,7 @@ def test_carries_do_not_go_through_the_scheduler(client, arrays):
     with mgrec.plan(mgrec.linear_recurrence, *arrays) as solve:
         held = [solve()]
         wait(held)
-        before = _settled(client)
+        before = _settled(client, *arrays, *held)
         held += [solve() for _ in range(5)]
         wait(held)
         assert client.run_on_scheduler(_transitions) == before
@@ -239,13 +238,17 @@ def test_carries_do_not_go_through_the_scheduler(client, arrays):
         assert client.run_on_scheduler(_transitions) > before
 
 
-def _settled(client):
-    """The count of transitions, once what tests before this one held is forgotten."""
+def _settled(client, *arrays):
+    """The count of transitions, once workers hold and compute nothing but these arrays."""
     gc.collect()
-    found = -1
-    while found != (found := client.run_on_scheduler(_transitions)):
-        time.sleep(0.3)
-    return found
+    wanted = {str(key) for array in arrays for key in array.__dask_keys__()}
+    wait_until(lambda: client.run_on_scheduler(_held_keys) == wanted)
+    return client.run_on_scheduler(_transitions)
+
+
+def _held_keys(dask_scheduler):
+    tasks = dask_scheduler.tasks.values()
+    return {str(task.key) for task in tasks if task.state != "released"}
 
 
 def _transitions(dask_scheduler):
@@ -336,7 +339,7 @@ def test_a_process_that_dies_ends_a_plan_and_costs_a_solve_time_alone(values, ph
             for _ in range(2):
                 with pytest.raises(mgrec.dask.WorkerLostError, match=f"{victim}.*Build a new plan"):
                     plan()
-        client.wait_for_workers(2, timeout=60)
+        wait_until_started(client, 2)
         wait(arrays)
         victims = []
 

@@ -4,7 +4,6 @@ One worker a GPU with dask-cuda; where it is not installed, or there is one GPU,
 share a GPU.
 """
 
-import time
 from threading import Timer
 from uuid import uuid4
 
@@ -12,9 +11,9 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from clusters import cluster_of_gpus, on_gpu, to_host
+from clusters import cluster_of_gpus, on_gpu, to_host, wait_until_started
 from distributed import Client, wait
-from faults import die, die_in, wait_until_started
+from faults import die, die_in
 
 import mgrec
 import mgrec.dask
@@ -47,7 +46,7 @@ CASES = {
 def client_of_all():
     patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
     with patient, cluster_of_gpus() as cluster, Client(cluster) as client:
-        client.wait_for_workers(2, timeout=120)
+        client.wait_for_workers(2)
         mgrec.dask.pin_operands(client)
         yield client
 
@@ -246,14 +245,12 @@ def test_a_worker_that_dies_in_a_shared_alignment_leaves_the_other_gpu_free(clie
         wanted = plan()
         victim, other = sorted(plan._shards, key=lambda own: plan._shards[own].number != number)
         client.run(lambda: Timer(0.05, die).start(), workers=[victim])
-        start = time.monotonic()
         with pytest.raises(mgrec.dask.WorkerLostError):
             for _ in range(20):
                 plan()
-        assert time.monotonic() - start < 10
         on_other = client.submit(lambda: int(cupy.arange(10).sum()), workers=[other], pure=False)
-        assert on_other.result(timeout=30) == 45
-    client.wait_for_workers(2, timeout=60)
+        assert on_other.result() == 45
+    wait_until_started(client, 2)
     assert (
         mgrec.dask.solve(mgrec.smith_waterman, query, target, match=2, mismatch=-3, gap=-2)
         == wanted

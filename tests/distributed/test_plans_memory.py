@@ -14,6 +14,7 @@ from clusters import two_workers, wait_until, workers_of
 from distributed import wait
 
 import mgrec
+from mgrec.distributed.plan import internals
 from mgrec.distributed.plan import worker as plan_worker
 
 CHUNK, CHUNKS = 1 << 17, 4
@@ -65,6 +66,8 @@ def alive(client, monkeypatch):
 
     storing = plan_worker.store
     monkeypatch.setattr(plan_worker, "store", store)
+    # However late the scheduler of a busy machine frees results.
+    monkeypatch.setattr(internals, "FREEING", 240.0)
     return most
 
 

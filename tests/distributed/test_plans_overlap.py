@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from clusters import wait_until
 from distributed import wait
-from faults import HeldPhase, no_results_left, sessions_of
+from faults import SOON, HeldPhase, no_results_left, sessions_of
 
 import mgrec
 from mgrec.core.backends import Backend
@@ -62,7 +62,7 @@ def test_solves_begin_while_one_waits_for_carries(client, t, monkeypatch):
         assert phase.indices.count((0,)) == 1
         assert not last_speculation(phase, 4)
         phase.may_end.set()
-        loop.join(10)
+        loop.join()
         for w, own in zip(results, others, strict=True):
             np.testing.assert_allclose(w.compute(), solved(own), rtol=1e-14)
     results.clear()
@@ -85,7 +85,7 @@ class OnDevice(HeldPhase):
         return [partial(self.wait, wait, is_first and has_first) for wait in waits]
 
     def wait(self, wait, fails):
-        assert self.may_end.wait(30)
+        assert self.may_end.wait(SOON)
         if fails:
             raise ZeroDivisionError("a kernel")
         return wait()
@@ -121,7 +121,7 @@ def test_all_chunks_of_a_solve_that_fails_or_is_abandoned_are_waited_for(client,
 
         def wait():
             if index == (0,):
-                assert may_fail.wait(30)
+                assert may_fail.wait(SOON)
                 raise ZeroDivisionError("chunk 0")
             waited.add(index)
             return ready()
@@ -179,7 +179,7 @@ def test_small_solves_are_queued_without_waiting(client, t, monkeypatch):
         blocked.join(0.1)
         assert blocked.is_alive()
         phase.may_end.set()
-        blocked.join(10)
+        blocked.join()
         assert len(held) == 3
 
 
@@ -191,7 +191,7 @@ def test_a_solve_is_not_blamed_for_the_time_of_another_plan(client, t, monkeypat
         with mgrec.plan(mgrec.linear_recurrence, 0.25, t, **own) as compiling:
             phase = HeldPhase(monkeypatch, *FIRST)
             first = compiling.submit()
-            assert phase.has_begun.wait(10)
+            assert phase.has_begun.wait(SOON)
             second = quick.submit()
             time.sleep(2.0)
             phase.may_end.set()

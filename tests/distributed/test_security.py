@@ -46,7 +46,7 @@ def test_solves_over_tls_open_no_ports(cluster, security, t):
         np.testing.assert_array_equal(
             client.compute(mgrec.linear_recurrence(0.5, t)).result(), wanted
         )
-        before = client.run(listening), listening()
+        before = listening().union(*client.run(listening).values())
         with mgrec.plan(mgrec.linear_recurrence, 0.5, t, client=client) as solve:
             results = [solve(), solve.submit(0.5, t), mgrec.linear_recurrence(0.5, t)]
             assert len(solve._shards) == 2
@@ -54,7 +54,9 @@ def test_solves_over_tls_open_no_ports(cluster, security, t):
                 np.testing.assert_array_equal(client.compute(result).result(), wanted)
             comms = [stream.comm for stream in solve._session.streams.values()]
             assert all(comm.peer_address.startswith("tls://") for comm in comms)
-            assert (client.run(listening), listening()) == before
+            # Clusters of earlier tests may close theirs.
+            assert listening() <= before
+            assert all(ports <= before for ports in client.run(listening).values())
 
 
 def test_a_plan_over_web_sockets_is_encrypted(security, t):

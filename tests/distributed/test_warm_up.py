@@ -5,7 +5,7 @@ from __future__ import annotations
 import dask.array as da
 import numpy as np
 import pytest
-from clusters import two_workers
+from clusters import scaled, two_workers
 from distributed import Client
 
 import mgrec
@@ -42,14 +42,12 @@ def test_a_solve_compiles_nothing_after_it_and_late_workers_warm_up_too(client):
     warm = compiled(client)
     mgrec.linear_recurrence(s, t, 1.0).compute()
     assert cold < warm == compiled(client)
-    client.cluster.scale(2)
-    client.wait_for_workers(2)
-    warm = compiled(client)
-    assert min(warm) > cold[0]
-    for address in client.nthreads():
-        mgrec.linear_recurrence(s, t, 1.0).compute(workers=[address])
-    assert compiled(client) == warm
-    client.cluster.scale(1)
+    with scaled(client, 2):
+        warm = compiled(client)
+        assert min(warm) > cold[0]
+        for address in client.nthreads():
+            mgrec.linear_recurrence(s, t, 1.0).compute(workers=[address])
+        assert compiled(client) == warm
 
 
 def test_filters_with_samples_of_neighbours_compile_nothing_after_it(client):

@@ -16,7 +16,7 @@ NEEDED = (
 # As docs/develop/index.md says it.
 COMMAND = ["-W", "--keep-going", "docs"]
 
-pytestmark = [pytest.mark.extended, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.extended, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

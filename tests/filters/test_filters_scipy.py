@@ -29,7 +29,6 @@ test_lfilter_notimplemented_input TestLFilterZI TestFiltFilt TestSOSFiltFilt Tes
 
 @pytest.mark.extended
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("kind", "names", "least"),
     [

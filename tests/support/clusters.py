@@ -2,14 +2,18 @@
 
 import importlib.util
 import os
+import random
+import socket
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, get_context
 from pathlib import Path
 from unittest import mock
 
 import dask
+import psutil
 from distributed import Client, LocalCluster
+from distributed.core import Status
 
 OPTIONS = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
 
@@ -59,11 +63,59 @@ def to_host(block):
     return block.get()
 
 
-def wait_until(is_so, seconds=30):
+def wait_until(is_so, seconds=240):
+    """Wait for what always comes, on a busy machine late."""
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, f"it was not so for {seconds} s"
         time.sleep(0.01)
+
+
+def wait_until_started(client, workers):
+    """Until all workers are there and their nannies know it, and no others.
+
+    A worker that dies before its nanny has seen it start is not started again (Dask 2026.7).
+    """
+
+    def has_started():
+        known = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.workers))
+        nannies = list(client.cluster.workers.values())  # the cluster's own thread changes it
+        return len(known) == len(nannies) == workers and all(is_up(n, known) for n in nannies)
+
+    wait_until(has_started)
+
+
+def is_up(nanny, known):
+    """Its process lives, and both the nanny and the scheduler know."""
+    process = nanny.process
+    if process is None or process.status != Status.running or process.worker_address not in known:
+        return False
+    try:
+        return psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@contextmanager
+def scaled(client, workers):
+    """Change the number of workers; the next test finds the old number, and none that leaves."""
+    before = len(client.cluster.workers)
+    client.cluster.scale(workers)
+    try:
+        wait_until_started(client, workers)
+        yield
+    finally:
+        client.cluster.scale(before)
+        wait_until_started(client, before)
+
+
+def free_port():
+    """A port that no connection gets by chance: below those that the system chooses."""
+    for port in random.Random(os.urandom(8)).sample(range(10_000, 30_000), 100):
+        with socket.socket() as own, suppress(OSError):
+            own.bind(("127.0.0.1", port))
+            return port
+    raise OSError("there is no free port")
 
 
 def workers_of(client):
