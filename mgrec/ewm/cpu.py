@@ -204,8 +204,6 @@ def observe(state: Any, factor: float, new: float, x: float, y: float, is_adjust
     count, weight, divisor, mean_x, mean_y, xx, yy, xy = state
     old = weight * factor
     total = old + new
-    # The total weight may be 0: new observations have the weight 1 − 1 if is_complement.
-    total = total if total > 0 else 1.0
     kept, gain = old / total, new / total
     off_x, off_y = x - mean_x, y - mean_y
     mean_x, mean_y = fma(gain, off_x, mean_x), fma(gain, off_y, mean_y)

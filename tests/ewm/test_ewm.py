@@ -152,6 +152,12 @@ def test_differences_of_times_are_neither_rounded_nor_wrapped(dtype):
     np.testing.assert_array_equal(ewm(np.arange(3.0), halflife=1e5, times=times), wanted)
 
 
+def test_times_of_a_dask_array():
+    x, times = draw(20), np.cumsum(np.random.default_rng(1).integers(0, 3, 20))
+    result = ewm(da.from_array(x, chunks=7), halflife=3, times=da.from_array(times, chunks=7))
+    np.testing.assert_allclose(result, ewm(x, halflife=3, times=times), rtol=1e-12)
+
+
 @pytest.mark.extended
 def test_a_missing_time_of_a_dask_array_is_found_in_its_chunk():
     x, times = (da.from_array(array, chunks=2) for array in (np.ones(3), np.array([0, 1, np.nan])))
@@ -188,6 +194,19 @@ def test_variances_by_time_and_by_group():
     for data in (x, da.from_array(x, chunks=17)):
         result = ewm(data, times=times, reset=groups, **options)
         np.testing.assert_allclose(result, wanted, rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "adjust"), [("mean", True), ("mean", False), ("sum", True), ("var", True)]
+)
+def test_statistics_start_again_at_marks(statistic, adjust):
+    x, marks = draw(40), np.zeros(40, bool)
+    x[[3, 9, 10, 25]], marks[[9, 10, 24]] = np.nan, True
+    options = {"alpha": 0.3, "statistic": statistic, "adjust": adjust, "min_periods": 2}
+    parts = np.split(x, np.flatnonzero(marks))
+    wanted = np.concatenate([ewm(part, **options) for part in parts])
+    for data in (x, da.from_array(x, chunks=7)):
+        np.testing.assert_allclose(ewm(data, reset=marks, **options), wanted, rtol=1e-12)
 
 
 def in_wide_precision(x, alpha, adjust):

@@ -134,6 +134,14 @@ def test_each_statistic_is_pandas(statistic):
     assert_close(ewm(x, **chosen, **other), wanted, x, statistic)
 
 
+@pytest.mark.parametrize("statistic", ["cov", "corr"])
+def test_results_have_the_chunks_of_x(statistic):
+    x, y = np.random.default_rng(8).normal(size=(2, 20))
+    lazy, other = da.from_array(x, chunks=7), da.from_array(y, chunks=9)
+    result = ewm(lazy, alpha=0.3, statistic=statistic, other=other)
+    assert result.chunks == ((7, 7, 6),)
+
+
 def test_a_statistic_without_its_factor_is_noticed():
     x = np.random.default_rng(9).normal(size=50)
     chosen = {"statistic": "var", "adjust": True, "bias": False, "span": 9}
@@ -164,6 +172,18 @@ EVERY_WEIGHTING = [
 
 def to_numpy(array):
     return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+@pytest.mark.parametrize("move", ["as a GPU", GPU], indirect=True)
+@pytest.mark.parametrize(("statistic", "adjust"), [("mean", True), ("mean", False), ("corr", True)])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_values_without_gaps_on_a_gpu_are_pandas(statistic, adjust, move):
+    x, y = np.random.default_rng(8).normal(size=(2, 200))
+    chosen = {"statistic": statistic, "adjust": adjust, "bias": False, "span": 9}
+    other = {"other": move(y)} if statistic == "corr" else {}
+    result = to_numpy(ewm(move(x), **chosen, **other))
+    wanted = by_pandas(x, y, None, chosen)
+    np.testing.assert_allclose(result[1:], wanted[1:], rtol=1e-9)
 
 
 @pytest.mark.parametrize(("move", "statistic", "adjust"), EVERY_WEIGHTING, indirect=["move"])

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from chunkings import with_extended
 from grid_arrays import cumsum_twice, in_thirds, numbers, same
+from internals import divide_among_threads
 
 import mgrec
 
@@ -27,7 +28,8 @@ def test_every_dtype(dtype, place):
 @pytest.mark.parametrize("dtype", ["u1", "f4"])
 @pytest.mark.parametrize("shape", [(401, 503), (3, 301, 202), (1, 2, 70_000), (70_000, 1)])
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threads_add_up_in_the_same_order(threads, shape, dtype, eager_threads, monkeypatch):
+def test_threads_add_up_in_the_same_order(threads, shape, dtype, monkeypatch):
+    divide_among_threads(monkeypatch, 1 << 12)
     monkeypatch.setenv("MGREC_NUM_THREADS", str(threads))
     x = numbers(shape, dtype, scale=90)
     same(mgrec.summed_area_table(x), cumsum_twice(x))
@@ -50,7 +52,7 @@ def test_every_pair_of_axes(axes, place):
 
 
 @each_place
-@pytest.mark.parametrize("dtype", ["u1", "f8", pytest.param("c16", marks=pytest.mark.extended)])
+@pytest.mark.parametrize("dtype", ["u1", "f8", "c16"])
 @pytest.mark.parametrize(
     "axes", with_extended([(0, 1, 2), (2, 0, 1), (3, 1, 0, 2)], (2, 0, 1), (3, 1, 0, 2))
 )
@@ -95,12 +97,16 @@ def test_the_dtype_of_sums():
     same(PLACES[1](x, dtype=np.float32), cumsum_twice(x, dtype=np.float32))
 
 
-def test_volumes_into_out():
-    x, out = numbers((3, 5, 6), "i8", scale=90), np.full((3, 5, 6), -1)
+@pytest.mark.parametrize("dtype", ["i8", "c16"])
+def test_volumes_into_out(dtype):
+    x = numbers((3, 5, 6), dtype, scale=90).round()
+    out = np.full_like(x, -1)
     assert mgrec.summed_area_table(x, (1, 0, 2), out=out) is out
     same(out, cumsum_twice(x).cumsum(0))
     with pytest.raises(ValueError, match="out must have shape"):
         mgrec.summed_area_table(x, (1, 0, 2), out=out[1:])
+    with pytest.raises(ValueError, match="share memory"):
+        mgrec.summed_area_table(x, (1, 0, 2), out=x)
 
 
 def test_a_tile_waits_for_its_neighbours_alone():

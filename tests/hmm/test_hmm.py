@@ -255,10 +255,24 @@ def test_paths_of_small_scores(place):
     np.testing.assert_array_equal(states, wanted[1])
 
 
+def test_paths_of_large_scores():
+    """Scores grow past the digits of the frames, unless the highest one is subtracted."""
+    startprob, transmat, log_frameprob = drawn(300, 4)
+    log_frameprob = np.round(log_frameprob * 1024) / 1024
+    wanted = mgrec.hmm.viterbi(startprob, transmat, log_frameprob).states
+    found = mgrec.hmm.viterbi(startprob, transmat, log_frameprob - 2.0**40).states
+    np.testing.assert_array_equal(found, wanted)
+
+
 def models_that_underflow():
     """Sequences whose probabilities, divided by the largest one of a step, underflow."""
     unreachable = np.array([[-800.0, 0.0], [0.0, 0.0]])
     yield np.array([1.0, 0.0]), np.array([[0.9, 0.1], [0.0, 1.0]]), unreachable
+    # The only observable state is unreachable: two others share a sum below every normal number.
+    between_two = np.zeros((8, 3))
+    between_two[:, :2] = -800 - np.arange(16).reshape(8, 2) % 5
+    matrix = np.array([[0.9, 0.1, 0.0], [0.2, 0.8, 0.0], [0.0, 0.0, 1.0]])
+    yield np.array([0.3, 0.7, 0.0]), matrix, between_two
     # The state that is less probable for 30 steps is the more probable one in the end.
     overtaken = np.zeros((60, 2))
     overtaken[:30, 1], overtaken[30:, 0] = -40, -60
