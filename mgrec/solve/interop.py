@@ -28,7 +28,7 @@ from .labelled import (
     solve_labelled,
     with_table_axis,
 )
-from .rules import qualified_name, rules
+from .rules import Rule, qualified_name, rules
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -108,18 +108,26 @@ def call_native(
     if not adapter.arguments:
         raise refusal
     arrays = [value for _, value in adapter.arguments]
-    for library in map(library_of, arrays):
-        if library and (cast := library.cast_list):
-            native = [cast(x) if isinstance(x, list) else x for x in native]
-            native_options = {
-                k: cast(x) if isinstance(x, list) else x for k, x in native_options.items()
-            }
+    casts = (library.cast for library in map(library_of, arrays) if library)
+    cast = next(filter(None, casts), None)
+    if cast is not None:
+        numbers = _numbers(function, by_value)
+        native = [cast(x) if n in numbers else x for n, x in zip(names, native, strict=True)]
+        native_options = {n: cast(x) if n in numbers else x for n, x in native_options.items()}
     data = [(name, value) for name, value in adapter.arguments if name not in by_value]
     check_labels(data)
     naming = naming_parameters(function)
     named = [value for name, value in data if name in naming]
     convert = result_converter([value for _, value in data] or arrays, named or arrays)
     return adapter.from_native(convert, function(*native, **native_options))
+
+
+def _numbers(function: Callable[..., Any], by_value: Sequence[str]) -> set[str]:
+    """Return the parameters whose dtype a library determines: those that a rule has as arrays."""
+    rule = rules().get(qualified_name(function))
+    if isinstance(rule, Rule):
+        return {*rule.inputs} - {"reset"}
+    return (naming_parameters(function) | {"initial"}) - {*by_value}
 
 
 def is_traced_by_torch() -> bool:

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..core.arrays.array_types import bfloat16
+from ..core.arrays.interop import jax_dtype
 from .rules import Redirect, Rule, common_dtype, rules
 
 _SIZE: list[Any] = [("struct_size", c_size_t), ("extension", c_void_p)]
@@ -267,7 +268,8 @@ def _differentiable(
         }
 
     def outline(arrays: Sequence[Any]) -> list[Any]:
-        return [jax.ShapeDtypeStruct(*result) for result in rule.outlines(named(arrays))]
+        outlines = rule.outlines(named(arrays))
+        return [jax.ShapeDtypeStruct(shape, jax_dtype(dtype)) for shape, dtype in outlines]
 
     def compose(grads: Sequence[Any], result: Any, arrays: Sequence[Any]) -> tuple[Any, ...]:
         return _gradients(rule, grads, result, named(arrays), names)
@@ -364,7 +366,8 @@ def _compute(key: str, arrays: list[Any], results: list[Any]) -> None:
         **_decoded(dict(options)),
     }
     if part == "solve":
-        if "out" in signature(rule.function).parameters:
+        has_out = "out" in signature(rule.function).parameters
+        if has_out and rule.outlines(arguments)[0][1] == results[0].dtype:
             arguments["out"] = results[0]
         computed = rule.solve(arguments)
     else:

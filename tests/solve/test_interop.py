@@ -9,8 +9,9 @@ import pytest
 import mgrec
 from mgrec.core.arrays.interop import NonNativeArray, library_of
 from mgrec.core.arrays.validation import as_any_array
+from mgrec.ndimage import spline_filter
 from mgrec.scans.arguments import check
-from mgrec.signal import lfilter
+from mgrec.signal import ewm, filtfilt, lfilter, sosfilt
 from mgrec.solve import with_interop
 
 STRICT = cases.strict(pytest.importorskip("array_api_strict"))
@@ -128,13 +129,55 @@ def test_an_error_of_the_call_is_that_of_numpy_arrays():
         mgrec.linear_recurrence(0.5, STRICT.make(cases.T > 0))
 
 
+HALVES = np.full(5, 0.5)
+CHANGES = np.array([[0.9, 0.1], [0.1, 0.9]])
+OF_JAX = {
+    "linear_recurrence": lambda x: mgrec.linear_recurrence(HALVES, x),
+    "a number and a state of NumPy": lambda x: mgrec.linear_recurrence(HALVES[0], x, HALVES[0]),
+    "integers": lambda x: mgrec.linear_recurrence(np.ones(5, int), x.astype(int)),
+    "lfilter": lambda x: lfilter(HALVES[:1], np.array([1, -0.5]), x),
+    "sosfilt": lambda x: sosfilt(np.array([[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]), x),
+    "filtfilt": lambda x: filtfilt(HALVES[:1], np.array([1, -0.5]), x, padlen=1),
+    "solve_tridiagonal": lambda x: mgrec.solve_tridiagonal(HALVES, 4.0, HALVES, x),
+    "spline_filter": lambda x: spline_filter(x),
+    "an option": lambda x: ewm(x, alpha=HALVES[0]),
+    "hmm": lambda x: mgrec.hmm.log_likelihood(HALVES[:2], CHANGES, x[:, None] * np.ones(2, "f4")),
+    "statespace": lambda x: mgrec.statespace.log_likelihood(
+        x[:, None], **dict.fromkeys(("design", "obs_cov", "transition", "state_cov"), np.eye(1)),
+        initial_state=np.zeros(1), initial_state_cov=np.eye(1),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "linear_recurrence", "lfilter", "hmm",
+        *(
+            pytest.param(name, marks=pytest.mark.extended)
+            for name in OF_JAX if name not in ("linear_recurrence", "lfilter", "hmm")
+        ),
+    ],
+)  # fmt: skip
+def test_numbers_of_numpy_have_the_dtypes_of_jax(name):
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.linspace(0.1, 0.9, 5)
+    found = OF_JAX[name](x)
+    assert found.dtype == (np.int32 if name == "integers" else np.float32)
+    compiled = jax.jit(OF_JAX[name])(x)
+    assert compiled.dtype == found.dtype
+    np.testing.assert_allclose(compiled, found, rtol=1e-6)
+
+
 @pytest.mark.extended
 def test_results_are_of_a_dtype_that_jax_has():
-    numpy = pytest.importorskip("jax.numpy")
-    with pytest.raises(TypeError, match=r"dtype that jax supports; got float64, .* jax_enable_x64"):
-        mgrec.linear_recurrence(np.full(4, 0.5), numpy.ones(4))
-    with pytest.raises(TypeError, match=r"got int64, .* jax_enable_x64"):
-        mgrec.summed_area_table(numpy.ones((2, 2), numpy.int32))
+    jax = pytest.importorskip("jax")
+    codes = jax.numpy.ones((2, 2), np.int32)
+    for call in (mgrec.summed_area_table, jax.jit(mgrec.summed_area_table)):
+        with pytest.raises(TypeError, match=r"got int64, .* jax_enable_x64"):
+            call(codes)
+    path = mgrec.hmm.viterbi(HALVES[:2], CHANGES, jax.numpy.ones((5, 2)))
+    assert path[0].dtype == np.float32
 
 
 def test_lists_beside_jax_are_of_its_dtypes():
@@ -142,8 +185,6 @@ def test_lists_beside_jax_are_of_its_dtypes():
     found = lfilter([0.5], [1, -0.5], numpy.ones(3))
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, [0.5, 0.75, 0.875])
-    with pytest.raises(TypeError, match=r"dtype that jax supports; got float64, .* jax_enable_x64"):
-        lfilter(np.array([0.5]), [1, -0.5], numpy.ones(3))
 
 
 @pytest.mark.extended

@@ -55,14 +55,15 @@ class Library:
         of the library's own, gradients, and missing integers.
     result_converter : callable, ``(arrays, named) -> FromNative``
         As :func:`result_converter`.
-    cast_list : callable, ``(list) -> list``, optional
-        Convert numbers of a list to the library's dtype, if it is not NumPy's.
+    cast : callable, ``(value) -> value``, optional
+        Convert native arrays and numbers of lists to a dtype of the library, if it has not all of
+        NumPy's.
     """
 
     name: str
     to_native: Callable[[str, Any, bool], Any]
     result_converter: Callable[[Sequence[Any], Sequence[Any]], FromNative]
-    cast_list: Callable[[list[Any]], list[Any]] | None = None
+    cast: Callable[[Any], Any] | None = None
 
 
 def library_of(array: object) -> Library | None:
@@ -92,7 +93,7 @@ def _library_of(array_type: type) -> Library | None:
     if not hasattr(array_type, "__dlpack__"):
         return None
     if _is_jax(array_type):
-        return Library("jax", _tensor_to_native, _tensor_converter, _cast_list_for_jax)
+        return Library("jax", _tensor_to_native, _tensor_converter, _cast_for_jax)
     module = _module_of(array_type)
     if module is None and not hasattr(array_type, "__array_namespace__"):
         return None
@@ -273,15 +274,43 @@ def _module_of(array_type: type) -> Any:
     return next((module for module in modules if hasattr(module, "from_dlpack")), None)
 
 
-def _cast_list_for_jax(values: list[Any]) -> list[Any]:
-    """Convert floats and complex numbers to the dtype of jax: 32 bits unless 64 are enabled."""
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError):
-        return values
-    if array.dtype.kind not in "fc":
-        return values
-    return list(array.astype(sys.modules["jax"].dtypes.canonicalize_dtype(array.dtype)))
+def _cast_for_jax(value: Any) -> Any:
+    """Convert numbers to a dtype of jax, as jax does: to 32 bits unless 64 are enabled."""
+    if isinstance(value, list):
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError):
+            return value
+        return list(_cast_for_jax(array)) if array.dtype.kind in "fc" else value
+    if isinstance(value, tuple):
+        items = map(_cast_for_jax, value)
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if hasattr(type(value), "map_arrays"):
+        return value.map_arrays(_cast_for_jax)
+    dtype = getattr(value, "dtype", None)
+    if getattr(dtype, "kind", "") not in (*"iufc",):
+        return value
+    wanted = _canonical_dtype(dtype)
+    return value if wanted == dtype else value.astype(wanted)
+
+
+def _canonical_dtype(dtype: Any) -> np.dtype[Any]:
+    canonical: np.dtype[Any] = sys.modules["jax"].dtypes.canonicalize_dtype(dtype)
+    return canonical
+
+
+def jax_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of results in jax: 32 bits unless 64 are enabled.
+
+    TypeError is raised for integers, which would overflow.
+    """
+    canonical = _canonical_dtype(dtype)
+    if canonical != dtype and dtype.kind not in "fc":
+        raise TypeError(
+            f"results must be of a dtype that jax supports; got {dtype}, which it supports if "
+            f"jax_enable_x64 is set: set it, or cast operands to floats"
+        )
+    return canonical
 
 
 def _as_tensor(namespace: Any, array: Any) -> Any:
@@ -302,12 +331,10 @@ def _as_tensor(namespace: Any, array: Any) -> Any:
 
 
 def _as_jax_array(namespace: Any, array: Any) -> Any:
-    # Without this check jax would convert float64 to float32.
-    if sys.modules["jax"].dtypes.canonicalize_dtype(array.dtype) != array.dtype:
-        raise TypeError(
-            f"results must be of a dtype that jax supports; got {array.dtype}, which it supports "
-            f"if jax_enable_x64 is set: set it, or cast operands and coefficients to 32 bits"
-        )
+    wanted = jax_dtype(array.dtype)
+    if wanted != array.dtype:
+        with np.errstate(over="ignore"):  # as in jax
+            array = array.astype(wanted)
     return _as_tensor(namespace, array)
 
 
