@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import sys
 import zlib
 from collections.abc import Sequence
@@ -82,7 +83,8 @@ def read(path: Path) -> list[tuple[str, str]]:
         raise BadInput(f"{source} cannot be read as {file_format.upper()}: {reason}") from error
     if not records:
         raise BadInput(f"{source} has no sequences")
-    return records
+    # Control characters would be commands of a terminal.
+    return [(re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", name), letters) for name, letters in records]
 
 
 def _opened(path: Path) -> Any:

@@ -21,6 +21,8 @@ from .machine import require
 
 # A worker stores several chunks at a time, in addition to a group of 64 MiB.
 CHUNK_BYTES = 32 << 20
+# numba compiles for no more axes, and NumPy broadcasts no more.
+MOST_AXES = 32
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,12 @@ def open_array(source: str) -> Any:
     if "://" not in source and not path.exists():
         raise BadInput(f"{source} does not exist")
     try:
-        return _open_zarr(source) if is_zarr else _open_npy(str(path))
+        array = _open_zarr(source) if is_zarr else _open_npy(str(path))
+        if len(array.shape) > MOST_AXES:
+            raise ValueError(f"it must have at most {MOST_AXES} axes; got {len(array.shape)}")
     except Exception as error:  # damaged files, and each package that opens a URL
         raise BadInput(f"{source} cannot be read as an array: {error}") from error
+    return array
 
 
 def _open_npy(path: str) -> NpyFile:
@@ -98,6 +103,8 @@ def _open_zarr(source: str) -> Any:
     if isinstance(opened, zarr.Group):
         names = ", ".join(sorted(opened.array_keys())) or "no arrays"
         raise ValueError(f"it is a group of {names}: name one of them, as in {source}/NAME")
+    if 0 in opened.chunks and 0 not in opened.shape:
+        raise ValueError(f"its chunks must not be empty; got {opened.chunks}")
     return opened
 
 

@@ -31,8 +31,9 @@ from .machine import require
 
 EPILOG = f"""Arrays are .npy files, .zarr stores, arrays within these (weather.zarr/rain), or URLs
 of zarr stores. They are read, and the output is written, chunk by chunk: none has to fit into
-memory. The output appears when it is complete, and not before. On a cluster of several machines
-all paths must lie on a file system that every worker sees.
+memory. Chunks that a store lacks have its fill value, as zarr defines it. The output appears when
+it is complete, and not before. On a cluster of several machines all paths must lie on a file
+system that every worker sees.
 
 {EXIT_CODES}"""
 

@@ -31,9 +31,10 @@ class CodeFolder:
         try:
             if not self._is_private():
                 return None
-            with (self.path / name).open("rb") as file:
+            with open(self.path / name, "rb", opener=_open_without_waiting) as file:
                 # Another process may have replaced the folder meanwhile.
-                if not _is_private(os.fstat(file.fileno())):
+                status = os.fstat(file.fileno())
+                if not _is_private(status) or not stat.S_ISREG(status.st_mode):
                     return None
                 content = file.read()
         except OSError:
@@ -82,6 +83,11 @@ def log_not_stored(variable: str, reason: str) -> None:
 
 def _is_private(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file; opening a pipe would wait for its writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _digest(code: bytes, key: str) -> bytes:

@@ -52,6 +52,13 @@ def test_alignments_of_compressed_genes(mgrec):
         assert line == [name, name, str(2 * len(text)), n, n, "1", "1", f"{n}="]
 
 
+def test_names_send_no_commands_to_a_terminal(mgrec):
+    Path("a.fa").write_text(">\x1b[2Ja\x07\x9bb\nACGT\n")
+    result = mgrec("align", "a.fa", "a.fa", *LETTERS)
+    assert result.exit_code == 0, result.output
+    assert rows(result.stdout)[1][:2] == ["?[2Ja??b"] * 2
+
+
 def test_standard_input(mgrec):
     Path("b.fa").write_text(">b\nACGT\n")
     result = mgrec("align", "-", "b.fa", *LETTERS, input=">a\nacgt\n")

@@ -171,6 +171,11 @@ def write_bad_inputs(folder):
     (folder / "torn.npy").write_bytes((folder / "t.npy").read_bytes()[:300])
     (folder / "noise.npy").write_bytes(b"no array")
     (folder / "empty.zarr").mkdir()
+    np.save("axes.npy", np.ones((1,) * 33))
+    store("zero.zarr", np.ones((3, 200)))
+    metadata = json.loads((folder / "zero.zarr/zarr.json").read_text())
+    metadata["chunk_grid"]["configuration"]["chunk_shape"] = [2, 0]
+    (folder / "zero.zarr/zarr.json").write_text(json.dumps(metadata))
 
 
 @pytest.mark.parametrize(
@@ -189,6 +194,8 @@ def write_bad_inputs(folder):
         ("linear 0.5 torn.npy", ["torn.npy cannot be read"]),
         ("linear 0.5 noise.npy", ["noise.npy cannot be read"]),
         ("linear 0.5 empty.zarr", ["empty.zarr cannot be read"]),
+        ("linear 0.5 axes.npy", ["axes.npy cannot be read", "at most 32 axes; got 33"]),
+        ("linear 0.5 zero.zarr", ["zero.zarr cannot be read", "chunks", "(2, 0)"]),
         ("linear 0.5 t.npy --axis 2", ["axis", "2"]),
         ("linear 0.5 t.npy --initial five.npy", ["initial", "(5,)", "(3,)"]),
         ("linear 0.5 t.npy -o w.csv", ["w.csv must end in .npy or .zarr"]),

@@ -96,6 +96,15 @@ def test_a_file_that_others_may_write_is_not_loaded(folder):
     assert folder.load("one", "key") is None
 
 
+def test_a_pipe_in_place_of_a_file_is_missing_code(folder):
+    folder.store("one", "key", b"code")
+    (folder.path / "one").unlink()
+    os.mkfifo(folder.path / "one", 0o600)
+    assert folder.load("one", "key") is None
+    folder.store("one", "key", b"code")
+    assert folder.load("one", "key") == b"code"
+
+
 def test_a_link_to_a_folder_is_not_followed(folder, tmp_path):
     folder.store("one", "key", b"code")
     folder.path.rename(tmp_path / "elsewhere")
