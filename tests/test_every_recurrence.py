@@ -1,5 +1,6 @@
 """What holds for every recurrence, on every kind of array."""
 
+import dask.array as da
 import numpy as np
 import pytest
 from cases import (
@@ -13,6 +14,7 @@ from cases import (
     on_cupy,
     parameter,
 )
+from chunkings import CHUNKS_SOME_EMPTY, EMPTY_CHUNKS
 from graphs import check_graph
 from internals import few_chunks_a_task
 from layouts import read_only, swapped, unaligned
@@ -106,6 +108,32 @@ def test_empty_arrays(case, place):
         operands, initial = case.draw(seeded(case.name), shape, axis, "float64")
         for state in as_tuple(place(case, operands, initial, axis)):
             assert state.shape == shape
+
+
+@pytest.mark.parametrize(
+    "case", [parameter(case, is_short=case.name in IN_COLUMNS) for case in DISTINCT]
+)
+def test_chunks_without_rows_or_steps(case):
+    for chunks in CHUNKS_SOME_EMPTY + EMPTY_CHUNKS:
+        shape = tuple(map(sum, chunks))
+
+        def lazy(array, chunks=chunks, shape=shape):
+            if np.ndim(array) == 0:
+                return array
+            offset = len(shape) - array.ndim
+            sizes = [
+                chunks[offset + k] if size == shape[offset + k] else (size,)
+                for k, size in enumerate(array.shape)
+            ]
+            return da.from_array(array, chunks=tuple(sizes))
+
+        operands, initial = case.draw(seeded(case.name, chunks), shape, 1, "float64")
+        for memory in ("stream", "two-pass"):
+            moved = [map_arrays(lazy, operand) for operand in operands]
+            result = case.solve(*moved, initial=initial, axis=1, memory=memory)
+            solved = da.compute(*as_tuple(result), scheduler="sync")
+            solved = solved if isinstance(result, tuple) else solved[0]
+            case.check(solved, operands, initial, "float64", 1)
 
 
 CHUNKS = [(300,), (1,) * 8 + (292,), (0, 100, 0, 0, 200, 0), (130, 1, 169), (20,) * 15]

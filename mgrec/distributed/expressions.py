@@ -17,7 +17,7 @@ _DASK, _DASK_ARRAY = "dask.array._array_expr", "dask_array"
 # Functions of NumPy for Dask arrays with graphs, also where ``dask.array`` makes expressions.
 _FUNCTIONS = {
     "apply_gufunc": "gufunc", "broadcast_to": "core", "concatenate": "core",
-    "full_like": "creation", "where": "routines",
+    "from_array": "core", "full_like": "creation", "where": "routines",
 }  # fmt: skip
 
 

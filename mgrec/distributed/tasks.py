@@ -162,7 +162,7 @@ def _launch(
 ) -> tuple[Shape, Callable[[], tuple[Any, Shape]]]:
     """Return the shape of a chunk, and a function that waits for its summary."""
     with chunk_of("precompute", recurrence, inputs) as (backend, shape):
-        summarise = recurrence.precompute(backend, inputs, shape)
+        summarise = recurrence.summarise(backend, inputs, shape)
 
     def wait() -> tuple[Any, Shape]:
         with (
@@ -190,7 +190,7 @@ def propagate_group(recurrence: AlongAxis, summaries: list[Summary], previous: A
         return CarryIns([first], is_initial)
     carry_in = recurrence.first_carry_in(first, summaries[0][1]) if is_initial else first
     kernels = CPU.kernels(recurrence.family)
-    states = recurrence.propagate(kernels, [summary for summary, _ in summaries], carry_in)
+    states = recurrence.carry_ins(kernels, [summary for summary, _ in summaries], carry_in)
     return CarryIns(states, shape=summaries[-1][1])
 
 
@@ -214,7 +214,7 @@ def launch_determination(
     """Launch a chunk; the returned function waits if it must, and returns the result."""
     with chunk_of("determine", recurrence, inputs) as (backend, shape):
         carry_in = carry_ins and carry_ins.carry_in(number, recurrence, shape)
-        launched = recurrence.launch_determine(backend, inputs, shape, carry_in)
+        launched = recurrence.launch(backend, inputs, shape, carry_in)
 
     def wait() -> Any:
         with (

@@ -358,7 +358,9 @@ def _first(adjoint: Any, axis: int, count: int) -> Any:
     first = part(adjoint, axis, 0, count)
     missing = count - first.shape[axis]
     if missing > 0:
-        first = concatenate([first, *[full_like(part(first, axis, 0, 1), 0)] * missing], axis)
+        # There may be no element to take the rows from.
+        zero = full_like(first.sum(axis), 0)[(slice(None),) * axis + (None,)]
+        first = concatenate([first, *[zero] * missing], axis)
     return first
 
 

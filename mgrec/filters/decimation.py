@@ -14,6 +14,7 @@ from ..core.arrays.array_types import is_lazy, without_empty_chunks
 from ..core.arrays.chunk import as_contiguous, canonical_shape
 from ..core.arrays.validation import as_axis, as_flag, as_integer
 from ..core.backends import backend_of
+from ..core.contract.recurrence import filter_chunk
 from ..distributed.expressions import accepts_expressions
 from ..solve import with_interop
 from ..solve.labelled import axis_of, bind, default_axis
@@ -192,7 +193,7 @@ def _filtered(fir: DecimatedResponse, x: Any, axis: int, dtype: np.dtype[Any]) -
         return without_empty_chunks(solve_filter(fir, x, axis, dtype, counts))
     _, recipe = fir.plan((x.shape[axis],), 0)
     with backend_of(x).device_of((x,)):
-        return fir.apply(x, axis, dtype, recipe, ())
+        return filter_chunk(fir, x, axis, dtype, recipe, ())
 
 
 @dataclass(frozen=True)
@@ -226,6 +227,10 @@ class DecimatedResponse:
         first, last = max(first, 0), min(last, starts[-1])
         parts, before = parts_between(starts, chunk, first, last, count)
         return parts, (before, first, results)
+
+    def count(self, length: int, recipe: Any) -> int:
+        """Return the number of results of a chunk."""
+        return len(recipe[2])
 
     def written_bytes(self, x: Any, axis: int, dtype: np.dtype[Any]) -> int:
         """Return the most bytes that a GPU writes for a sample of x, for results of a dtype."""

@@ -210,6 +210,10 @@ class OverlappedFilter:
         kept = slice(-start % self.step, stop - start, self.step)
         return parts, Recipe(before, start - first, is_first, is_last, kept)
 
+    def count(self, length: int, recipe: Recipe) -> int:
+        """Return the number of results of chunks of `length` samples."""
+        return len(range(length)[recipe.kept])
+
     def written_bytes(self, x: Any, axis: int, dtype: np.dtype[Any]) -> int:
         """Return the most bytes that a GPU writes for a sample of x, for results of a dtype."""
         outer, _, inner = canonical_shape(x.chunksize, axis)
@@ -240,8 +244,7 @@ class OverlappedFilter:
         backend = backend_of(x)
         pieces = (*parts[: recipe.before], *chunks, *parts[recipe.before :])
         rows = [as_contiguous(p).reshape(canonical_shape(p.shape, axis)) for p in pieces]
-        count = len(range(length)[recipe.kept])
-        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+        shape = (*x.shape[:axis], self.count(length, recipe), *x.shape[axis + 1 :])
         with backend.device_of((x,)):
             if not backend.is_host:
                 block = _Block(self, backend, recipe, length, dtype)

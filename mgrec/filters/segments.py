@@ -126,9 +126,6 @@ class SegmentedFilter(FilterRecurrence):
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
         samples, marks, reset_states = self._rows(inputs)
-        if not samples.size:
-            signal = replace(inputs, blocks=inputs.blocks[-1:])
-            return super().determine(backend, signal, shape, carry_in, out)
         outer, steps, inner = canonical_shape(shape, self.axis)
         before = np.zeros_like(reset_states) if carry_in is None else to_host(carry_in)
         before = before.reshape(reset_states.shape)

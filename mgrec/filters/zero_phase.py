@@ -13,6 +13,7 @@ from ..core.arrays.array_types import cast, chunked_like, is_lazy, without_empty
 from ..core.arrays.chunk import as_contiguous, has_unknown_sizes, reversed_copy
 from ..core.arrays.validation import as_axis, as_flag, as_integer, is_one_of
 from ..core.backends import backend_of
+from ..core.contract.recurrence import filter_chunk
 from ..distributed.expressions import accepts_expressions
 from ..solve import solve, solve_labelled, with_interop
 from .arguments import (
@@ -257,7 +258,7 @@ class DirectedFilter:
             result = solve_filter(overlapped, x, axis, self.dtype, counts)
         else:
             _, recipe = overlapped.plan((x.shape[axis],), 0)
-            return overlapped.apply(x, axis, self.dtype, recipe, (), True)
+            return filter_chunk(overlapped, x, axis, self.dtype, recipe, (), True)
         return chunked_like(result, chunks_like) if self.step == 1 else without_empty_chunks(result)
 
     def _check_length(self, x: Any, axis: int) -> None:
@@ -269,9 +270,7 @@ class DirectedFilter:
                 f"x must be in chunks of known sizes to be {purpose}: call compute_chunk_sizes() "
                 "on it"
             )
-        if not self.has_zero_phase and length == 0:
-            raise ValueError(f"x must have a sample to be decimated; got none along axis {axis}")
-        if not length > edge:
+        if self.has_zero_phase and not length > edge:
             raise ValueError(
                 f"The length of the input vector x must be greater than padlen, which is {edge}; "
                 f"got {length} along axis {axis}."

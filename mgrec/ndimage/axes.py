@@ -12,6 +12,7 @@ import numpy as np
 from ..core.arrays.array_types import cast, is_lazy
 from ..core.arrays.chunk import as_contiguous, canonical_shape
 from ..core.backends import backend_of
+from ..core.contract.recurrence import filter_chunk
 from ..engines.cpu.compilation import writable
 from ..engines.cpu.threads import run_in_threads, split_range, threads_for
 
@@ -28,6 +29,9 @@ class AxisFilter(Protocol):
 
     def plan(self, lengths: Sequence[int], chunk: int) -> tuple[list[tuple[int, Any]], Any]:
         """Return the parts (chunk, part) that a chunk needs, and what `apply` does with them."""
+
+    def count(self, length: int, recipe: Any) -> int:
+        """Return the number of results of chunks that have `length` samples along the axis."""
 
     def part(self, x: Any, axis: int, part: Any) -> Any:
         """Return a part of a chunk."""
@@ -60,7 +64,7 @@ def filter_axis(
     wanted, recipe = axis_filter.plan((x.shape[axis],), 0)
     with backend.device_of((x,)):
         parts = [axis_filter.part(x, axis, part) for _, part in wanted]
-        return axis_filter.apply(x, axis, dtype, recipe, parts, True, into)
+        return filter_chunk(axis_filter, x, axis, dtype, recipe, parts, True, into)
 
 
 def filter_axes(filters: Sequence[tuple[int, AxisFilter]], x: Any, dtype: np.dtype[Any]) -> Any:

@@ -75,6 +75,10 @@ class ExponentialFilter:
         )
         return wanted, Recipe(left, right, np.array([constant for _, constant in states]))
 
+    def count(self, length: int, recipe: Recipe) -> int:
+        """Return the number of results of `length` samples."""
+        return length
+
     def part(self, x: Any, axis: int, part: Part) -> Any:
         """Return the states (outer, poles, inner) of a chunk at an end, as complex128."""
         (end, skipped), length = part, x.shape[axis]

@@ -232,6 +232,10 @@ class WindowAverage:
             recipe.append(tuple(order))
         return wanted, (recipe[0], recipe[1])
 
+    def count(self, length: int, recipe: Any) -> int:
+        """Return the number of results of `length` samples."""
+        return length
+
     def part(self, x: Any, axis: int, part: Piece) -> Any:
         """Return a piece of a chunk."""
         first, count, step = part

@@ -238,8 +238,8 @@ def _magnitude(values: np.ndarray) -> np.ndarray:
     return np.abs(values)
 
 
-Maps = tuple[np.ndarray, ...] | None
-"""The composed map of every row, an array (outer, inner) for each scalar; None for no steps."""
+Maps = tuple[np.ndarray, ...]
+"""The composed map of every row, an array (outer, inner) for each scalar."""
 
 
 @dataclass(frozen=True)

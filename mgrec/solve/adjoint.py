@@ -16,12 +16,12 @@ from ..core.arrays.array_types import (
     is_lazy,
     without_empty_chunks,
 )
-from ..core.arrays.chunk import shape_of
+from ..core.arrays.chunk import has_unknown_sizes, shape_of
 from ..core.arrays.interop import library_of, require_native, result_converter
 from ..core.arrays.resets import as_reset, with_all_axes
 from ..core.arrays.validation import as_array, broadcasts_to
 from ..core.backends import backend_of
-from ..distributed.expressions import accepts_expressions, leaves
+from ..distributed.expressions import accepts_expressions, function_of_graphs, leaves
 from .functions import broadcast_to, concatenate, full_like, where
 from .interop import with_interop
 from .labelled import refuse_labelled
@@ -57,12 +57,20 @@ def adjoint_function(
 
 
 def _without_empty_chunks(value: Any) -> Any:
-    """Return arguments without empty chunks of Dask arrays, which Dask may reverse to nothing."""
+    """Return arguments without empty chunks of Dask arrays, which Dask may reverse to nothing.
+
+    Arrays without elements have one chunk: Dask (2026.7) does not sum several that are all empty.
+    """
     if isinstance(value, tuple):
         return tuple(map(_without_empty_chunks, value))
     if isinstance(value, dict):
         return {name: _without_empty_chunks(item) for name, item in value.items()}
-    return without_empty_chunks(value) if is_lazy(value) else value
+    if not is_lazy(value):
+        return value
+    if 0 in value.shape and not has_unknown_sizes([value.shape]):
+        nothing = np.empty_like(value._meta, shape=value.shape)
+        return function_of_graphs("from_array")(nothing, chunks=-1)
+    return without_empty_chunks(value)
 
 
 def as_required(name: str, value: Any) -> Any:

@@ -455,7 +455,10 @@ def _determine(
         results, edges = recurrence.determine(backend, inputs, shape, None, None, out)
         return out or results, recurrence.final_result(edges)
     carry_in = recurrence.whole_carry_in(backend, initial, shape) if initial else None
-    results, carry_out = recurrence.determine(backend, inputs, shape, carry_in, out)
+    if 0 in shape:
+        results, carry_out = out or recurrence.no_results(backend, shape), carry_in
+    else:
+        results, carry_out = recurrence.determine(backend, inputs, shape, carry_in, out)
     returns_final_state = recurrence.returns_final_state
     final_state = recurrence.final_state(carry_out, shape) if returns_final_state else None
     for array, values in zip(out, results, strict=False):

@@ -86,4 +86,4 @@ def determine_factored(factors: Factors, b: Any, *values: Any, recurrence: Any) 
     with chunk_of("determine", recurrence, inputs) as (backend, shape):
         factor_shape = (1,) * (len(shape) - len(factor_shape)) + factor_shape
         x = solve_chunk(factors, factor_shape, recurrence.axis, shape, b)
-        return recurrence.determine(backend, inputs, shape, None)[0][0] if x is None else x
+        return recurrence.launch(backend, inputs, shape, None)()[0] if x is None else x

@@ -49,16 +49,15 @@ class InterfaceRows:
 
     Attributes
     ----------
-    rows : array (2, 5, outer, inner), or None
+    rows : array (2, 5, outer, inner)
         Axis 1: the coefficients of x before the chunk, of its first x, of its last x and of the
         x after it, and the right-hand side. nan if the chunk's operands contain nan or inf. 0 if
-        its inner columns depend on each other, so that the system is singular. None for a chunk
-        of no rows.
+        its inner columns depend on each other, so that the system is singular.
     starts, shape : tuple of int
         Start of the chunk and its shape, for messages.
     """
 
-    rows: np.ndarray | None
+    rows: np.ndarray
     starts: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()
 
@@ -265,7 +264,7 @@ class TridiagonalSystem(TwoSided):
             rows = wait_for_ends() if wait_for_ends else None
             if rows is None:
                 rows = (wait_for_all or launch(inputs, shape))().rows
-                if self.check_finite and rows is not None and not is_all_finite(rows):
+                if self.check_finite and not is_all_finite(rows):
                     check_operands(self, inputs, shape)
             return InterfaceRows(rows, inputs.starts, shape)
 
@@ -279,7 +278,7 @@ class TridiagonalSystem(TwoSided):
         count = rows_at_ends(steps)
         if not count:
             return None
-        is_one_row = prod(shape[: self.axis]) == 1 and 0 not in shape
+        is_one_row = prod(shape[: self.axis]) == 1
         is_in_place = all(block.flags.c_contiguous for block in inputs.blocks)
         wait = None
         if kernels.precompute_ends is not None and is_one_row and is_in_place:
@@ -312,7 +311,7 @@ class TridiagonalSystem(TwoSided):
         with name_singular_system(self, inputs.starts, shape):
             if self.is_periodic and carry_in is None:
                 rows = self.precompute(backend, inputs, shape)().rows
-                carry_in = None if rows is None else solve_periodic_ends(rows)
+                carry_in = solve_periodic_ends(rows)
             is_finite = kernels.determine(ends, chunk, carry_in, result.reshape(chunk.shape))
         return self._checked(inputs, shape, result, is_checked or is_finite), None
 

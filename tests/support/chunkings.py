@@ -1,9 +1,18 @@
-"""Chunks that hypothesis draws: of any sizes, empty ones among them."""
+"""Chunks that hypothesis draws: of any sizes, empty ones among them; and a list of empty ones."""
 
 from itertools import pairwise
 
 import pytest
 from hypothesis import strategies as st
+
+CHUNKS_SOME_EMPTY = [
+    ((0, 3), (4, 4)),
+    ((1, 0, 2), (8,)),
+    ((3,), (0, 5, 0, 3)),
+    ((3, 0), (5, 3, 0)),
+]
+EMPTY_CHUNKS = [((0,), (5, 3)), ((0, 0), (8,)), ((3,), (0, 0)), ((0, 3), (0,)), ((0, 0), (0, 0))]
+"""Chunks of rows and steps without any of either."""
 
 
 @st.composite

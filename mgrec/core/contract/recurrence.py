@@ -14,12 +14,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from ..arrays.array_types import as_native
+from ..backends import backend_of
 from .kernels import (
     Backend,
     CarryIn,
@@ -196,9 +198,16 @@ def read_recurrence(pickled: bytes) -> Recurrence:
     return cls(**attributes)
 
 
+def _no_summary() -> None:
+    return None
+
+
 @dataclass(frozen=True, kw_only=True)
 class AlongAxis(Recurrence):
     """A recurrence along one axis, whose chunks have summaries.
+
+    Callers use `summarise`, `carry_ins` and `launch`, which do nothing for chunks without rows or
+    steps. `precompute`, `propagate` and `determine` are those of a family, whose chunks have both.
 
     Attributes
     ----------
@@ -245,6 +254,34 @@ class AlongAxis(Recurrence):
     def for_warm_up(self) -> AlongAxis:
         """Return the recurrence for chunks of `example_value`, whose results are not used."""
         return self
+
+    def summarise(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
+        """Launch `precompute`; the summary of a chunk without results is None."""
+        return _no_summary if 0 in shape else self.precompute(backend, inputs, shape)
+
+    def carry_ins(
+        self, kernels: Kernels, summaries: Sequence[Summary | None], carry_in: CarryIn
+    ) -> list[CarryIn]:
+        """Return what `propagate` returns; chunks without results do not change the state."""
+        solved = [summary for summary in summaries if summary is not None]
+        states = self.propagate(kernels, solved, carry_in) if solved else [carry_in]
+        if len(solved) == len(summaries):
+            return states
+        counts = accumulate((summary is not None for summary in summaries), initial=0)
+        return [states[min(count, len(states) - 1)] for count in counts]
+
+    def launch(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: CarryIn
+    ) -> Callable[[], Arrays]:
+        """Launch `launch_determine`, unless the chunk has no results."""
+        if 0 in shape:
+            results = self.no_results(backend, shape)
+            return lambda: results
+        return self.launch_determine(backend, inputs, shape, carry_in)
+
+    def no_results(self, backend: Backend, shape: Shape) -> Arrays:
+        """Return the results of a chunk without rows or steps: empty arrays of this shape."""
+        return tuple([backend.empty(shape, self.result_dtype) for _ in range(self.results)])
 
     @abstractmethod
     def first_carry_in(self, initial: Sequence[Any], shape: Shape) -> Any:
@@ -350,6 +387,25 @@ class Overlapping(Recurrence):
     axis_filter: Any
     axis: int
     counts: tuple[int, ...] | None = None
+
+
+def filter_chunk(
+    axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any, parts: Sequence[Any],
+    *options: Any,
+) -> Any:  # fmt: skip
+    """Return ``axis_filter.apply(x, ...)`` of a chunk or a list of chunks.
+
+    Chunks without results are not filtered.
+    """
+    chunks = x if type(x) is list else [x]
+    first, length = chunks[0], sum(chunk.shape[axis] for chunk in chunks)
+    count = axis_filter.count(length, recipe)
+    shape = (*first.shape[:axis], count, *first.shape[axis + 1 :])
+    if 0 in shape:
+        backend = backend_of(first)
+        with backend.device_of((first,)):
+            return backend.empty(shape, dtype)
+    return axis_filter.apply(x, axis, dtype, recipe, parts, *options)
 
 
 @dataclass(frozen=True, kw_only=True)

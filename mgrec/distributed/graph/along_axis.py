@@ -29,7 +29,7 @@ from dask.task_spec import List, Task, TaskRef
 
 from ...core.arrays.chunk import as_contiguous
 from ...core.backends import backend_of
-from ...core.contract.recurrence import ChunkIndex
+from ...core.contract.recurrence import ChunkIndex, filter_chunk
 
 TOGETHER = 1 << 28
 """Most samples that a task of a GPU filters, of several chunks together. A band-pass of 5 sections,
@@ -213,4 +213,4 @@ def _apply(
 ) -> Any:  # fmt: skip
     """Filter a chunk, or a list of chunks, with one part of each list."""
     parts = list(map(getitem, parts_of_chunks, positions))
-    return axis_filter.apply(x, axis, dtype, recipe, parts)
+    return filter_chunk(axis_filter, x, axis, dtype, recipe, parts)

@@ -27,7 +27,7 @@ import numpy as np
 
 from ...core.backends import common_backend
 from ...core.contract.grid import Grid
-from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Overlapping
+from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Overlapping, filter_chunk
 from ..graph.along_axis import part_of
 from ..observability import in_chunk
 from ..speculation import PendingChunk, correct_block, launch_correction, launch_speculation
@@ -125,7 +125,9 @@ class _Chunks:
         x = blocks if group.is_joined else blocks[0]
         needed = [parts[key] for key in group.parts]
         with self.backend.device_of((self.first,)), self._noted("filter", group.chunks[0]):
-            result = self.axis_filter.apply(x, self.axis, recurrence.dtype, group.recipe, needed)
+            result = filter_chunk(
+                self.axis_filter, x, self.axis, recurrence.dtype, group.recipe, needed
+            )
             if not group.is_joined:
                 return [result]
             return [part_of(result, self.axis, kept) for kept in group.kept]

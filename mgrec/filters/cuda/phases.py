@@ -120,8 +120,6 @@ def determine_filter(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any)
     """
     raise_if_capturing("a filter", SCRATCH_IS_SHARED)
     carry_in = _states_on_device(cascade, chunk, carry_in)
-    if chunk.steps == 0 or chunk.operands[0].size == 0:
-        return carry_in
     launches, x = _launches_of(cascade, chunk, result)
     memory = launches(x, carry_in, result)
     return None if carry_in is None else launches.carry_out(memory)
@@ -131,9 +129,6 @@ def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSum
     """Launch the summary of a chunk; the returned function waits for it."""
     import cupy
 
-    if chunk.steps == 0 or chunk.operands[0].size == 0:
-        offset = np.zeros((cascade.states, *chunk.row_shape), cascade.state_dtype(chunk.dtype))
-        return lambda: CascadeSummary(cascade, chunk.steps, offset)
     launches, x = _launches_of(cascade, chunk, None)
     memory = launches(x, None, None)
     # A copy, so that the next launch of the stream can use the memory.

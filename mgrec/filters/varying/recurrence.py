@@ -48,7 +48,7 @@ class VaryingFilter(ElementChain):
     def first_carry_in(self, initial: Sequence[Any], shape: Shape) -> np.ndarray:
         if self.dtype.kind == "c":
             parts = [np.stack([states.real, states.imag], axis=1) for states in initial]
-            initial = [pairs.reshape(-1, *pairs.shape[2:]) for pairs in parts]
+            initial = [pairs.reshape(self.state_numbers, *pairs.shape[2:]) for pairs in parts]
         return super().first_carry_in(initial, shape)
 
     def final_state(self, carry_out: Any, shape: Shape) -> Any:

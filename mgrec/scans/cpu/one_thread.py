@@ -51,8 +51,6 @@ def precompute(transfer_map: TransferMap, chunk: Chunk) -> Summary:
         return _precompute_segments(transfer_map, chunk)
     if transfer_map.redoes_rows_of(chunk.dtype):
         return _precompute_affine(chunk)
-    if chunk.steps == 0:
-        return None
     flat = flatten(chunk)
     rows = chunk.row_shape if chunk.shape[2] != 1 else chunk.row_shape[:1]
     maps = tuple(np.empty(rows, chunk.dtype) for _ in transfer_map.identity)
@@ -134,8 +132,6 @@ def propagate(
             determine(affine_map, chunk, (carry_in[0][row].reshape(1, 1),), results)
             carry_out[row] = results[0][0, 0 if chunk.reverse else -1, 0]
         return (carry_out,)
-    if summary is None:
-        return carry_in
     kernel = kernel_of(kernels.propagate_maps, transfer_map, ((None, 1),), len(carry_in) > 1)
     maps = tuple(np.ascontiguousarray(part).reshape(-1) for part in summary)
     before = tuple(np.ascontiguousarray(part).reshape(-1) for part in carry_in)

@@ -188,14 +188,11 @@ def compose(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], Maps]:
     """Launch the composition of every row of a chunk; the returned function waits for the maps."""
     import cupy
 
-    if chunk.steps == 0:
-        return lambda: None
-    if math.prod(chunk.shape) and is_ahead(chunk):
+    if is_ahead(chunk):
         composed = compose_in_pieces(compose, transfer_map, chunk)
         return lambda: composed
     maps = cupy.empty((len(transfer_map.identity), *chunk.row_shape), chunk.dtype)
-    if maps.size:
-        run_cached(prepare_precompute, transfer_map, chunk, (), (maps,))
+    run_cached(prepare_precompute, transfer_map, chunk, (), (maps,))
     wait = fetch(maps)
     return lambda: tuple(wait())
 
@@ -212,9 +209,7 @@ def precompute(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], AffineSu
     return lambda: _summary_of(chunk, composed())
 
 
-def _summary_of(chunk: Chunk, maps: Maps) -> AffineSummary | None:
-    if maps is None:
-        return None
+def _summary_of(chunk: Chunk, maps: Maps) -> AffineSummary:
     mantissa, _, offset, *_ = maps
     _, exponent, _, growth, more, _, _, flag = (part.real for part in maps)
     offset[flag == NAN] = np.nan

@@ -63,27 +63,20 @@ def _run(calls: Sequence[Call], threads: int) -> list[Any]:
 
 def precompute(ends: Ends, chunk: Chunk, threads: int = 1) -> InterfaceRows:
     """Return the two interface rows of every system of a chunk, whose operands are dl, d, du, b."""
-    if chunk.steps == 0:
-        return InterfaceRows(None)
     operands, layout = _layout_of(ends, chunk)
     cells = _empty_cells(layout, chunk.dtype)
     _run(_calls(reduce, operands, layout, cells, threads), threads)
     return InterfaceRows(np.ascontiguousarray(_merge(cells, layout.parts, chunk.row_shape)))
 
 
-def propagate(
-    summaries: Sequence[InterfaceRows], is_periodic: bool = False
-) -> list[np.ndarray | None]:
+def propagate(summaries: Sequence[InterfaceRows], is_periodic: bool = False) -> list[np.ndarray]:
     """Return the values at the ends of every chunk of a system, from the summaries in order.
 
     Unless `is_periodic`, the coefficients of x before the first chunk and of x after the last chunk
     are ignored. The result has for each chunk an array (4, outer, inner) of the x before it, its
-    first, its last and the x after it, or None for a chunk of no rows. Raise SingularSystemError if
-    a system is singular.
+    first, its last and the x after it. Raise SingularSystemError if a system is singular.
     """
-    rows = [summary.rows for summary in summaries if summary.rows is not None]
-    if not rows:
-        return [None] * len(summaries)
+    rows = [summary.rows for summary in summaries]
     row_shape, parts = rows[0].shape[2:], len(rows)
     flat = empty_cells(row_shape[0] * row_shape[1], parts, rows[0].dtype)
     cells = flat.reshape(*row_shape, parts + 1, 2, 5)
@@ -97,8 +90,7 @@ def propagate(
         cells[:, :, 0, :, 0] = cells[:, :, parts - 1, :, 3] = 0
     _solve_interface(flat, known, parts)
     values = cells[..., 4].transpose(2, 3, 0, 1)
-    carry_ins = (np.concatenate(values[k : k + 2]) for k in range(parts))
-    return [None if summary.rows is None else next(carry_ins) for summary in summaries]
+    return [np.concatenate(values[k : k + 2]) for k in range(parts)]
 
 
 def determine(
@@ -107,11 +99,9 @@ def determine(
     """Write the unknowns of a chunk; return whether all operands are finite.
 
     A system that contains nan or inf becomes nan. `carry_in` is an array of `propagate`, or None
-    for whole systems and for no rows. `result` (outer, steps, inner) is C-contiguous. Raise
+    for whole systems. `result` (outer, steps, inner) is C-contiguous. Raise
     SingularSystemError if a system is singular.
     """
-    if result.size == 0:
-        return True
     return _determine(ends.method, *_layout_of(ends, chunk), carry_in, result, threads)
 
 

@@ -102,10 +102,6 @@ def precompute(ends: Ends, chunk: Chunk) -> Summarise:
     The operands of the chunk are dl, d, du and b. The returned function waits for the kernels, and
     returns the rows in host memory.
     """
-    if chunk.steps == 0:
-        return lambda: InterfaceRows(None)
-    if 0 in chunk.shape:
-        return lambda: InterfaceRows(np.empty((2, CELL // 2, *chunk.row_shape), chunk.dtype))
     chunk = chunk.map_arrays(on_device, chunk.shape)
     return _reduce(_allocator(ends, chunk, None)(_addresses(chunk), 0))
 
@@ -177,8 +173,6 @@ def determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> bool:
 
 def launch_determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> Callable[[], bool]:
     """Launch `determine`; the returned function waits, and returns what that returns."""
-    if result.size == 0:
-        return lambda: True
     raise_if_capturing(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
     known = None if carry_in is None else _readable(carry_in, chunk.dtype)
@@ -249,8 +243,6 @@ def determine_without_pivoting(ends: Ends, chunk: Chunk, carry_in: None, result:
     Return whether all operands are finite; a system that contains nan or inf becomes nan. Raise
     SingularSystemError if a pivot is 0, or overflows.
     """
-    if result.size == 0:
-        return True
     raise_if_capturing(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
     return solve_whole(WITHOUT_PIVOTING[ends.method], chunk, result)
