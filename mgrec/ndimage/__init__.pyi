@@ -1,7 +1,7 @@
 # As in the stub of mgrec, functions have overloads for NumPy arrays and for arrays of another type.
 # fmt: off
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, TypeVar, overload
 
 from numpy.typing import NDArray
@@ -39,25 +39,25 @@ def gaussian_filter1d(
 def gaussian_filter(
     input: Numbers, sigma: float | Sequence[float], order: int | Sequence[int] = 0,
     output: Any = None, mode: str | Sequence[str] = "reflect", cval: complex = 0.0, *,
-    axes: int | Sequence[int] | None = None
+    axes: int | Iterable[int] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def gaussian_filter(
     input: A, sigma: float | Sequence[float], order: int | Sequence[int] = 0,
     output: Any = None, mode: str | Sequence[str] = "reflect", cval: complex = 0.0, *,
-    axes: int | Sequence[int] | None = None
+    axes: int | Iterable[int] | None = None
 ) -> A: ...
 @overload
 def gaussian_laplace(
     input: Numbers, sigma: float | Sequence[float], output: Any = None,
     mode: str | Sequence[str] = "reflect", cval: complex = 0.0, *,
-    axes: int | Sequence[int] | None = None
+    axes: int | Iterable[int] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def gaussian_laplace(
     input: A, sigma: float | Sequence[float], output: Any = None,
     mode: str | Sequence[str] = "reflect", cval: complex = 0.0, *,
-    axes: int | Sequence[int] | None = None
+    axes: int | Iterable[int] | None = None
 ) -> A: ...
 @overload
 def uniform_filter1d(
@@ -73,11 +73,11 @@ def uniform_filter1d(
 def uniform_filter(
     input: Numbers, size: int | Sequence[int] = 3, output: Any = None,
     mode: str | Sequence[str] = "reflect", cval: complex = 0.0, origin: int | Sequence[int] = 0,
-    *, axes: int | Sequence[int] | None = None
+    *, axes: int | Iterable[int] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def uniform_filter(
     input: A, size: int | Sequence[int] = 3, output: Any = None,
     mode: str | Sequence[str] = "reflect", cval: complex = 0.0, origin: int | Sequence[int] = 0,
-    *, axes: int | Sequence[int] | None = None
+    *, axes: int | Iterable[int] | None = None
 ) -> A: ...

@@ -134,7 +134,8 @@ def _gaussian_laplace(
     axes = as_axes(axes, input)
     orders = [[2 * (k == n) for k in range(len(axes))] for n in range(len(axes))]
     return sum(
-        _gaussian_filter(input, sigma, order, None, mode, cval, axes=axes) for order in orders
+        _gaussian_filter(input, sigma, order, None, mode_of_term, cval, axes=axes)
+        for order, mode_of_term in zip(orders, _for_each_axis(mode, axes), strict=True)
     )
 
 
@@ -146,9 +147,10 @@ def _uniform_filter(
     axes, named = as_axes(axes, input), (size, mode, origin)
     values = [_for_each_axis(value, axes) for value in named]
     for axis, size_of_axis, mode_of_axis, origin_of_axis in zip(axes, *values, strict=True):
-        input = uniform.uniform_filter1d(
-            input, size_of_axis, axis, mode=mode_of_axis, cval=cval, origin=origin_of_axis
-        )
+        if (size_of_axis := uniform.as_size(size_of_axis)) > 1:
+            input = uniform.uniform_filter1d(
+                input, size_of_axis, axis, mode=mode_of_axis, cval=cval, origin=origin_of_axis
+            )
     return input
 
 

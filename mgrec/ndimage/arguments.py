@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,14 +126,18 @@ def as_known_axis(axis: Any, x: Any) -> int:
 
 
 def as_axes(axes: Any, x: Any) -> tuple[int, ...]:
-    """Return axes counted from the front, whose chunks are of known sizes; all for None."""
+    """Return axes counted from the front, whose chunks are of known sizes; all for None.
+
+    As in SciPy, they are an integer or any iterable of integers, such as a range or an array.
+    """
     if axes is None:
         checked = tuple(range(x.ndim))
     else:
-        values = axes if isinstance(axes, (tuple, list)) else (axes,)
+        is_several = isinstance(axes, Iterable) and getattr(axes, "ndim", 1) > 0
+        values = tuple(axes) if is_several else (axes,)
         checked = tuple(as_axis(axis, x.shape, "each of axes") for axis in values)
         if len(set(checked)) < len(checked):
-            raise ValueError(f"axes must be different; got {axes}")
+            raise ValueError(f"axes must be different; got {values}")
     _check_known(x, checked)
     return checked
 

@@ -56,8 +56,9 @@ def spline_filter1d(
     *Accuracy.* At most 4 units in the last place of the largest coefficient of a line from
     SciPy's, in any chunks. All borders are exact.
 
-    *Special values.* A nan or inf makes all coefficients of its line nan, as in SciPy; of a Dask
-    array only those of its chunk and of chunks within 50 samples.
+    *Special values.* A nan makes all coefficients of its line nan, as in SciPy. An inf leaves no
+    finite coefficient in its line: those of SciPy are nan or inf, here most are nan. Of a Dask
+    array this holds for its chunk and for chunks within 50 samples.
 
     *Cost.* One reading and one writing on a CPU; two readings and one writing on a GPU. Over Dask
     each chunk is loaded once, and its neighbours get some numbers for each line.

@@ -136,7 +136,8 @@ def uniform_filter(
     input : array_like, cupy.ndarray or dask.array.Array
         Samples: bool, integers, float32, float64 or complex.
     size : int or sequence of int, optional
-        Number of samples of a box, along all axes or along each.
+        Number of samples of a box, along all axes or along each. As in SciPy, a size below 2 leaves
+        an axis, and a float such as 3.0 is an integer.
     output : dtype or array, optional
         Dtype of the result, or an array to write it to (not for Dask arrays). The default is the
         dtype of `input`; integers are truncated after each axis, as in SciPy.
@@ -146,7 +147,7 @@ def uniform_filter(
         Value outside of the array if `mode` is "constant".
     origin : int or sequence of int, optional
         Shift of the box, for all axes or for each.
-    axes : int or tuple of int, optional
+    axes : int or iterable of int, optional
         Axes along which to average. The default is all.
 
     Returns
@@ -159,8 +160,8 @@ def uniform_filter(
     TypeError
         If the dtype of `input` or `output` is not supported.
     ValueError
-        If a `size` is below 1, a box does not contain its result, or `axes` or a `mode` is not one
-        of those above.
+        If a box does not contain its result, a `size` is 2**31 or more, or `axes` or a `mode` is
+        not one of those above.
 
     Notes
     -----
@@ -184,11 +185,17 @@ def uniform_filter(
     windows = [
         (axis, _window(size_of_axis, origin_of_axis, mode_of_axis, cval))
         for axis, size_of_axis, origin_of_axis, mode_of_axis in zip(
-            axes, sizes, origins, modes, strict=True
+            axes, map(as_size, sizes), origins, modes, strict=True
         )
+        if size_of_axis > 1
     ]
-    filters = [(axis, window) for axis, window in windows if window.size > 1]
-    return written(filter_axes(filters, x, dtype), output)
+    return written(filter_axes(windows, x, dtype), output)
+
+
+def as_size(size: Any) -> int:
+    """Return the size of a box along an axis, which SciPy also takes as a float."""
+    is_whole = isinstance(size, (float, np.floating)) and float(size).is_integer()
+    return as_integer("size", int(size) if is_whole else size)
 
 
 def _window(size: Any, origin: Any, mode: Any, cval: complex) -> WindowAverage:

@@ -129,6 +129,73 @@ def test_distance_to_the_gaussian(feed, sigma, order, bound):
         assert abs(result.sum() - 1) < 1e-12
 
 
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("order", "narrow", "wide"), [(0, 8e-7, 4e-7), (1, 4e-7, 4e-7), (2, 4.3e-6, 4.3e-6)]
+)
+def test_distance_to_the_gaussian_for_any_sigma(order, narrow, wide):
+    for sigma in np.geomspace(0.02, 20, 400).tolist():
+        half = int(9 * max(sigma, 1)) + 2
+        impulse = np.zeros(2 * half + 1)
+        impulse[half] = 1
+        t = np.arange(-half, half + 1) / sigma
+        scale = 1 / gaussian(t, 0).sum()
+        result = gaussian_filter1d(impulse, sigma, order=order, mode="constant") * sigma**order
+        error = abs(result - scale * gaussian(t, order)).max() / scale
+        assert error <= (narrow if sigma < 0.5 else wide), sigma
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("cval", [np.nan, np.inf])
+@pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "wrap"])
+def test_only_the_mode_constant_uses_cval(feed, mode, cval):
+    x = numbers((7, 6))
+    for function in (gaussian_filter, gaussian_laplace, uniform_filter):
+        wanted = feed(function, x, 2, mode=mode)
+        np.testing.assert_array_equal(feed(function, x, 2, mode=mode, cval=cval), wanted)
+        assert not np.isfinite(feed(function, x, 2, mode="constant", cval=cval)[0]).any()
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_an_inf_leaves_nothing_finite_in_its_line(feed, value):
+    for place in (0, 1, 30, 58, 59):
+        x = numbers((2, 60))
+        x[0, place] = value
+        for function, argument in ((gaussian_filter1d, 2.0), (spline_filter1d, 3)):
+            result = feed(function, x, argument)
+            assert not np.isfinite(result[0]).any()
+            assert np.isfinite(result[1]).all()
+
+
+@pytest.mark.quick
+def test_axes_are_any_integers_as_in_scipy():
+    x = numbers((6, 4, 5))
+    functions = (uniform_filter, 3), (gaussian_filter, 1.0), (gaussian_laplace, 1.0)
+    for function, argument in functions:
+        wanted = function(x, argument, axes=(0, 2))
+        for axes in (np.array([0, 2]), range(0, 3, 2), iter((0, 2)), [np.int8(0), -1]):
+            np.testing.assert_array_equal(function(x, argument, axes=axes), wanted)
+        wanted = function(x, argument, axes=(1,))
+        for axis in (1, np.int64(1), np.array(1)):
+            np.testing.assert_array_equal(function(x, argument, axes=axis), wanted)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("size", [0, 1, -1, 3.0, (0, 3), (3.0, 0)])
+def test_sizes_of_boxes_as_in_scipy(feed, size):
+    x = numbers((7, 6))
+    result = feed(uniform_filter, x, size)
+    np.testing.assert_allclose(result, ndimage.uniform_filter(x, size), rtol=0, atol=1e-14)
+
+
+def test_a_laplacian_has_the_mode_of_each_derivative_in_all_axes(feed):
+    x = numbers((40, 50))
+    for modes in (("reflect", "wrap"), ("nearest", "mirror")):
+        wanted = ndimage.gaussian_laplace(x, 1.5, mode=modes, truncate=8)
+        result = feed(gaussian_laplace, x, 1.5, mode=modes)
+        np.testing.assert_allclose(result, wanted, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("mode", with_extended([*MODES, *SYNONYMS], *SYNONYMS))
 def test_borders_of_gaussians(feed, mode):
     cases = ((30,), 0, 2), ((7, 40), 1, 1.5), ((3, 4), 0, 6), ((2, 9, 3), 1, 3), ((30,), 0, 0.001)
@@ -399,11 +466,12 @@ REFUSED = [
     (lambda: gaussian_filter(X, 1, axes=(0, 0.5)), TypeError, "each of axes must be an integer"),
     (lambda: gaussian_filter(X, 1, cval="a"), TypeError, "cval must be a number; got 'a'"),
     (lambda: gaussian_laplace(X, 0), ValueError, "sigma must be positive; got 0"),
-    (lambda: uniform_filter(X, 0), ValueError, "size must be at least 1 .*; got 0"),
+    (lambda: uniform_filter1d(X, 0), ValueError, "size must be at least 1 .*; got 0"),
     (lambda: uniform_filter(X, 10**40), ValueError, "size must be at least 1 and below"),
     (lambda: uniform_filter(X, 3, cval=10**400), TypeError, "cval must be a number"),
     (lambda: gaussian_filter(X, da.ones(2)), TypeError, "sigma must be numbers in memory"),
-    (lambda: uniform_filter(X, 3.0), TypeError, "size must be an integer"),
+    (lambda: uniform_filter(X, 2.5), TypeError, "size must be an integer"),
+    (lambda: gaussian_filter(X, 1, axes="0"), TypeError, "each of axes must be an integer"),
     (lambda: uniform_filter1d(X, 3, origin=2), ValueError, "origin must be from -1 to 1"),
     (lambda: uniform_filter(X, mode=("wrap",)), ValueError, "mode must be one value or 2"),
 ]  # fmt: skip
