@@ -5,6 +5,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.signal
+from internals import divide_among_threads, record_threads
 
 import mgrec
 from mgrec import adjoint, signal
@@ -148,6 +149,20 @@ def check_identity(xp, name, case, in_memory=None):
         expected = sum(map(inner, gradients, tangents))
         size = sum(inner(abs(g), abs(v)) for g, v in zip(gradients, tangents, strict=True))
         assert abs(inner(found[k], direction) - expected) <= 1e-12 * size, k
+
+
+@pytest.mark.parametrize("name", [*adjoint_cases.QUICK_FILTERS, "lfilter with states along axis 1"])
+def test_threads_give_the_gradients_of_one(name, monkeypatch):
+    divide_among_threads(monkeypatch, 4)
+    counts, found = record_threads(monkeypatch), []
+    for count in (1, 3):
+        monkeypatch.setenv("MGREC_NUM_THREADS", str(count))
+        found.append(
+            [gradient for gradient in solve(np, name, CASES[name])[1] if gradient is not None]
+        )
+    assert set(counts) == {3}
+    for one, several in zip(*found, strict=True):
+        np.testing.assert_allclose(several, one, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.extended

@@ -58,6 +58,13 @@ def divide_among_threads(patch: pytest.MonkeyPatch, least: int, many: int | None
         patch.setattr(scan_phases, "MANY_THREADS", many)
 
 
+def record_threads(patch: pytest.MonkeyPatch):
+    """Return a list to which the number of threads is added whenever a call starts some."""
+    found, pool = [], threads._pool
+    patch.setattr(threads, "_pool", lambda count, *key: found.append(count) or pool(count, *key))
+    return found
+
+
 def compile_for_sizes(patch: pytest.MonkeyPatch, least: int) -> None:
     """Compile kernels of small matrices for their sizes in calls of so many steps."""
     patch.setattr(columns, "MIN_STEPS_FOR_SIZES", least)
