@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..core.arrays.interop import to_native
+from ..core.arrays.interop import is_differentiated, to_native
 from ..scans.functions import linear_recurrence
 from ..solve.adjoint import adjoint_function, as_library_of, as_result, shifted, sum_to
 from ..solve.functions import full_like, where
 from ..solve.rules import Rule, numpy_dtype
 from . import statistics
-from .by_recurrences import Recurrences
-from .statistics import check
+from .by_recurrences import Recurrences, delayed
+from .statistics import RATES, check
 
 
 @adjoint_function
@@ -65,6 +67,39 @@ def ewm(
     array([1.75, 0.75, 0.5 ])
     """
     rates = {"alpha": alpha, "span": span, "halflife": halflife, "com": com}
+    return _solve(grad, x, rates, adjust, axis, min_periods, ignore_na, times, reset).of_x(x)
+
+
+@dataclass(frozen=True)
+class _Adjoint:
+    """The solution λ of the adjoint of a mean, and the recurrences and the values of the mean.
+
+    λ and the weights are arrays of the library of the gradient.
+    """
+
+    adjoint: Any
+    gain: Any
+    recurrences: Recurrences
+    values: Any
+
+    def of_x(self, x: Any) -> Any:
+        """Return the gradient of x."""
+        return sum_to(self.gain * self.adjoint, x)
+
+    def of_alpha(self) -> Any:
+        """Return the gradient of α, the sum of λ_i·(x_i − y_{i−1})·dk_i/d(1 − α)."""
+        recurrences = self.recurrences
+        zero = full_like(self.adjoint, 0)
+        values = where(recurrences.is_present, self.values, zero)
+        before = delayed(recurrences.mean(values), recurrences.axis)
+        slopes = recurrences.slope_of_kept() * (values - before)
+        return where(recurrences.is_present, self.adjoint * slopes, zero).sum()
+
+
+def _solve(
+    grad: Any, x: Any, rates: dict[str, Any], adjust: Any, axis: Any, min_periods: Any,
+    ignore_na: Any, times: Any, reset: Any,
+) -> _Adjoint:  # fmt: skip
     # The weights are constants of the differentiation.
     values = to_native("x", x.detach() if hasattr(x, "detach") else x)
     reset = to_native("reset", reset)
@@ -78,7 +113,7 @@ def ewm(
     kept, gain, is_result = (as_library_of(grad, array) for array in (kept, gain, is_result))
     gradient = where(is_result != 0, grad, full_like(grad, 0))
     adjoint = linear_recurrence(shifted(kept, axis, 1), gradient, axis=axis, reverse=True)
-    return sum_to(gain * adjoint, x)
+    return _Adjoint(adjoint, gain, recurrences, series["x"])
 
 
 def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -87,11 +122,26 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     return [(x.shape, np.dtype(np.float32 if is_narrow else np.float64))]
 
 
-def _compose(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Any) -> tuple[Any]:
-    return (ewm.compose(grad, **arguments),)  # type: ignore[attr-defined]
+def _compose(
+    grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]
+) -> list[Any]:
+    others = {name: value for name, value in arguments.items() if name not in ("x", *RATES)}
+    rates = {name: arguments[name] for name in RATES if arguments[name] is not None}
+    for name, rate in rates.items():
+        if is_differentiated(rate):
+            raise NotImplementedError(f"ewm has no second derivatives where {name} has a gradient")
+    rates = {name: float(rate) for name, rate in rates.items()}
+    adjoint = _solve(grad, arguments["x"], dict.fromkeys(RATES) | rates, times=None, **others)
+    gradients = dict.fromkeys(("x", *RATES))
+    for name in of:
+        gradients[name] = (
+            adjoint.of_x(arguments["x"])
+            if name == "x"
+            else sum_to(adjoint.of_alpha() * RATES[name].slope(rates[name]), arguments[name])
+        )
+    return [*gradients.values()]
 
 
-_RATES = dict.fromkeys(("alpha", "span", "halflife", "com"), ("float?", None))
 _OPTIONS = {
     "adjust": ("bool", True),
     "axis": ("int", -1),
@@ -99,5 +149,13 @@ _OPTIONS = {
     "ignore_na": ("bool", False),
 }
 RULES = [
-    Rule(statistics.ewm, _compose, ("x",), {**_RATES, **_OPTIONS}, _outlines, constants=("reset",))
+    Rule(
+        statistics.ewm,
+        _compose,
+        ("x", *(f"{name}?" for name in RATES)),
+        _OPTIONS,
+        _outlines,
+        constants=("reset",),
+        numbers=tuple(RATES),
+    )
 ]

@@ -78,10 +78,10 @@ class Recurrences:
         if name == "sum":
             return self._accumulate(self.decays, self._where_present(x))
         self._compute_weights()
-        mean = self._mean(x)
+        mean = self.mean(x)
         if name == "mean":
             return mean
-        other = self._mean(y) if y is not x else mean
+        other = self.mean(y) if y is not x else mean
         # Distances to the means before each step: those after it lose all digits if the gain is 1.
         off_x = x - delayed(mean, self.axis)
         off_y = y - delayed(other, self.axis) if y is not x else off_x
@@ -100,6 +100,24 @@ class Recurrences:
         if self.marks is not None:
             kept = where(self.marks, _ZERO, kept)
         return kept, self._where_present(self.gain)
+
+    def slope_of_kept(self) -> Any:
+        """Return the derivative of the weight of the previous mean by the decay of one step.
+
+        The steps have no gaps in time. The weights after missing values jump at α = 1/2; there
+        it is the limit of the derivative.
+        """
+        weights, last = self.weights, self.is_after_value
+        slope = self._where_present(_ONE) if weights.ignores_missing else _ONE
+        added = where(last, slope, _ZERO)
+        kept_slope = slope if weights.is_adjusted else where(last, _ZERO, slope)
+        added = added + kept_slope * delayed(self.old_weight, self.axis)
+        if self.marks is not None:
+            added = where(self.marks, _ZERO, added)
+        old_slope = self._accumulate(self.kept_weights, added)
+        new, new_slope = (_ONE, _ZERO) if weights.is_adjusted else (weights.alpha, -_ONE)
+        total = self.old_weight + new
+        return (old_slope * new - self.old_weight * new_slope) / (total * total)
 
     def count(self) -> Any:
         """Return the number of observations so far."""
@@ -122,9 +140,11 @@ class Recurrences:
         if weights.is_complement:
             new_weight = _ONE - old_weight
         total = old_weight + new_weight
+        self.is_after_value, self.kept_weights, self.old_weight = last, kept, old_weight
         self.kept, self.gain = old_weight / total, new_weight / total
 
-    def _mean(self, x: Any) -> Any:
+    def mean(self, x: Any) -> Any:
+        """Return the mean after each step, once the weights are computed; x is 0 at gaps."""
         return self._average(self.kept, self.gain * x)
 
     def _moment(self, off_x: Any, off_y: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -155,15 +156,49 @@ def _by_other_kernels(
     return chunked_like(by_recurrences(weights, without_empty, axis, dtype), x)
 
 
-# For each rate its range, as text and as a test, and α.
-_RATES: dict[str, tuple[str, Callable[[float], bool], Callable[[float], float]]] = {
-    "alpha": ("0 < alpha <= 1", lambda rate: 0 < rate <= 1, lambda rate: rate),
-    "span": ("span >= 1", lambda rate: rate >= 1, lambda rate: 2 / (rate + 1)),
-    "halflife": (
-        "halflife > 0", lambda rate: rate > 0, lambda rate: -math.expm1(-math.log(2) / rate)
+@dataclass(frozen=True)
+class Rate:
+    """A parameter of ``ewm`` that determines α.
+
+    Attributes
+    ----------
+    wanted : str
+        Its range.
+    is_valid : callable, ``(rate) -> bool``
+    alpha : callable, ``(rate) -> float``
+    slope : callable, ``(rate) -> float``
+        Return the derivative of α.
+    """
+
+    wanted: str
+    is_valid: Callable[[float], bool]
+    alpha: Callable[[float], float]
+    slope: Callable[[float], float]
+
+
+RATES = {
+    "alpha": Rate(
+        "0 < alpha <= 1", lambda rate: 0 < rate <= 1, lambda rate: rate, lambda rate: 1.0
     ),
-    "com": ("com >= 0", lambda rate: rate >= 0, lambda rate: 1 / (1 + rate)),
-}  # fmt: skip
+    "span": Rate(
+        "span >= 1",
+        lambda rate: rate >= 1,
+        lambda rate: 2 / (rate + 1),
+        lambda rate: -2 / (rate + 1) ** 2,
+    ),
+    "halflife": Rate(
+        "halflife > 0",
+        lambda rate: rate > 0,
+        lambda rate: -math.expm1(-math.log(2) / rate),
+        lambda rate: -math.log(2) / rate**2 * math.exp2(-1 / rate),
+    ),
+    "com": Rate(
+        "com >= 0",
+        lambda rate: rate >= 0,
+        lambda rate: 1 / (1 + rate),
+        lambda rate: -1 / (1 + rate) ** 2,
+    ),
+}
 
 
 def check(
@@ -227,14 +262,14 @@ def _alpha(rates: dict[str, Any], has_times: bool, is_adjusted: bool) -> float:
 
 
 def _alpha_of(name: str, rate: Any) -> float:
-    wanted, is_valid, alpha = _RATES[name]
-    wanted = f"a finite number, {wanted}"
+    parameter = RATES[name]
+    wanted = f"a finite number, {parameter.wanted}"
     if name == "halflife" and isinstance(rate, (str, datetime.timedelta, np.timedelta64)):
         raise TypeError(f"halflife must be {wanted}; got {rate!r}, without times")
     value = as_real(name, rate, wanted)
-    if not is_valid(value) or math.isinf(value):
+    if not parameter.is_valid(value) or math.isinf(value):
         raise ValueError(f"{name} must be {wanted}; got {value}")
-    return alpha(value)
+    return parameter.alpha(value)
 
 
 def as_series(x: Any, other: Any, statistic: str) -> dict[str, Any]:

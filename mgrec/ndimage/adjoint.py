@@ -4,6 +4,12 @@ A symmetric kernel is its own adjoint, and an antisymmetric one the negative, ov
 periodic, reflected about the edge of the last sample, or continued by 0. About the centre of the
 last sample (mode "mirror") the filter F is W⁻¹·Fᵀ·W with the weights W = diag(½, 1, …, 1, ½): the
 adjoint of each row is W·F·W⁻¹.
+
+The derivative of a Gaussian G, sampled at integers with the sum 1, by its deviation σ is
+
+    dG[n]/dσ = G[n]·(n² − m)/σ³ = σ·G″[n] + G[n]·(1/σ − m/σ³)
+
+with the variance m of the samples, and the second derivative G″ that the filter of order 2 samples.
 """
 
 from __future__ import annotations
@@ -14,11 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arrays.interop import is_differentiated
 from ..core.arrays.validation import as_axis
-from ..solve.adjoint import from_host, sum_to
+from ..solve.adjoint import from_host, inner, sum_to
 from ..solve.rules import Redirect, Rule, numpy_dtype
 from . import gaussian, splines, uniform
 from .arguments import SPLINE_MODES, SYNONYMS, as_axes, as_mode
+from .kernels import sampled_variance
 
 
 def _adjoint(filtered: Callable[[Any], Any], grad: Any, axis: int, extension: str, x: Any) -> Any:
@@ -47,11 +55,29 @@ def _of_gaussian(
 ) -> Any:
     options = {name: arguments[name] for name in ("sigma", "axis", "order", "mode")}
     sign, extension = (-1) ** options["order"], as_mode(options["mode"], SYNONYMS)
+    of_input = of_sigma = None
 
     def filtered(values: Any) -> Any:
         return sign * gaussian.gaussian_filter1d(values, **options)
 
-    return _adjoint(filtered, grad, options["axis"], extension, arguments["input"])
+    if "input" in of:
+        (of_input,) = _adjoint(filtered, grad, options["axis"], extension, arguments["input"])
+    if "sigma" in of:
+        of_sigma = sum_to(inner(_slope_by_sigma(arguments), grad), arguments["sigma"])
+    return of_input, of_sigma
+
+
+def _slope_by_sigma(arguments: dict[str, Any]) -> Any:
+    """Return the derivative of a filtered input by sigma."""
+    if is_differentiated(arguments["sigma"]):
+        raise NotImplementedError("Gaussians have no second derivatives where sigma has a gradient")
+    sigma = float(arguments["sigma"])
+    options = {name: arguments[name] for name in ("axis", "mode", "cval")}
+    smooth, curved = (
+        gaussian.gaussian_filter1d(arguments["input"], sigma, order=order, **options)
+        for order in (0, 2)
+    )
+    return sigma * curved + (1 - sampled_variance(sigma)) / sigma * smooth
 
 
 def _of_uniform(
@@ -73,6 +99,11 @@ def _check(arguments: dict[str, Any]) -> None:
         wanted = "an odd size and origin 0"
     else:
         is_symmetric, wanted = arguments["order"] % 2 == 0, "order 0 or 2"
+        if arguments["order"] != 0 and is_differentiated(arguments["sigma"]):
+            raise NotImplementedError(
+                f"sigma has a gradient for order 0 alone; got order {arguments['order']}: in torch "
+                f"pass sigma.detach()"
+            )
     if extension == "nearest":
         raise NotImplementedError("gradients need another mode; got 'nearest'")
     if not is_symmetric and extension in ("reflect", "mirror"):
@@ -119,7 +150,7 @@ def _gaussian_filter(
     axes, named = as_axes(axes, input), (sigma, order, mode)
     values = [_for_each_axis(value, axes) for value in named]
     for axis, deviation, order_of_axis, mode_of_axis in zip(axes, *values, strict=True):
-        if deviation > gaussian.LEAST_SIGMA:
+        if is_differentiated(deviation) or deviation > gaussian.LEAST_SIGMA:
             input = gaussian.gaussian_filter1d(
                 input, deviation, axis, order_of_axis, mode=mode_of_axis, cval=cval
             )
@@ -166,10 +197,11 @@ RULES = [
     Rule(
         gaussian.gaussian_filter1d,
         _of_gaussian,
-        ("input",),
-        {"sigma": ("float", 1.0), "order": ("int", 0), **_OPTIONS},
+        ("input", "sigma"),
+        {"order": ("int", 0), **_OPTIONS},
         _outlines,
         check=_check,
+        numbers=("sigma",),
     ),
     Rule(
         uniform.uniform_filter1d,

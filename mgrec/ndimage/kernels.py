@@ -153,6 +153,18 @@ def _exponential_sum(poles: np.ndarray, weights: np.ndarray, *options: Any) -> E
     return ExponentialSum(tuple(poles.tolist()), tuple(weights.tolist()), *options)
 
 
+def sampled_variance(sigma: float) -> float:
+    """Return the variance of a Gaussian that is sampled at integers, in units of sigma².
+
+    Examples
+    --------
+    >>> sampled_variance(3.5)
+    1.0
+    """
+    total, second = _gaussian_sums(sigma)
+    return 1 + second / total
+
+
 def _gaussian_sums(sigma: float) -> tuple[float, float]:
     """Return Σ_n exp(−t²/2) and Σ_n (t² − 1)·exp(−t²/2) for t = n/sigma."""
     if sigma > 3:  # The sums are the integrals up to exp(−2·π²·sigma²).

@@ -14,7 +14,14 @@ from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import accepts_expressions
 from ..distributed.groups.calls import CALL, as_group, call_on_group
 from . import prepared
-from .interop import call_native, call_traced, is_traced_by_torch, needs_interop, with_interop
+from .interop import (
+    call_native,
+    call_traced,
+    has_differentiated,
+    is_traced_by_torch,
+    needs_interop,
+    with_interop,
+)
 from .labelled import refuse_labelled, solve_labelled, solve_pair, solve_with_factors
 from .prepared import Call, SignatureRule, cache_entry
 
@@ -106,19 +113,22 @@ def public_function(
             result = call_traced(recurrence, operands, options)
             if result is not NotImplemented:
                 return result
-        try:
-            is_alone = CALL.get() is None
-            call = rule.read(operands, options) if rule is not None and is_alone else None
-            if call is not None and (known := cache_entry(call.signature).prepared):
-                try:
-                    return known(call)
-                except (CacheMiss, OverflowError, TypeError):
-                    pass  # Validation raises, or the general solution does.
-            return solve(build(*operands, **options), call)
-        except TypeError as error:
-            if not needs_interop(error, operands, options):
-                raise
-            refusal = error
+        refusal: TypeError | None = None
+        is_alone = CALL.get() is None
+        call = rule.read(operands, options) if rule is not None and is_alone else None
+        if call is not None and (known := cache_entry(call.signature).prepared):
+            try:
+                return known(call)
+            except (CacheMiss, OverflowError, TypeError):
+                pass  # Validation raises, or the general solution does.
+        # No signature has a tensor.
+        if call is not None or not has_differentiated(operands, options):
+            try:
+                return solve(build(*operands, **options), call)
+            except TypeError as error:
+                if not needs_interop(error, operands, options):
+                    raise
+                refusal = error
         return call_native(recurrence, operands, options, refusal, labelled)
 
     public: Any = update_wrapper(recurrence, build)

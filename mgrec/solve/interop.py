@@ -11,9 +11,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..core.arrays.array_types import is_lazy
 from ..core.arrays.interop import (
     FromNative,
     NonNativeArray,
+    check_one_library,
+    is_differentiated,
     is_table,
     library_of,
     result_converter,
@@ -45,12 +48,14 @@ def with_interop(function: Function, labelled: Callable[..., Any] = solve_labell
             result = call_traced(public, operands, options)
             if result is not NotImplemented:
                 return result
-        try:
-            return function(*operands, **options)
-        except TypeError as error:
-            if not needs_interop(error, operands, options):
-                raise
-            refusal = error
+        refusal: TypeError | None = None
+        if not has_differentiated(operands, options):
+            try:
+                return function(*operands, **options)
+            except TypeError as error:
+                if not needs_interop(error, operands, options):
+                    raise
+                refusal = error
         return call_native(function, operands, options, refusal, labelled)
 
     public.labelled = labelled  # type: ignore[attr-defined]
@@ -65,9 +70,19 @@ def needs_interop(error: TypeError, operands: Sequence[Any], options: dict[str, 
     return isinstance(error, NonNativeArray) or has_labels((operands, options))
 
 
+def has_differentiated(operands: Sequence[Any], options: dict[str, Any]) -> bool:
+    """Return whether torch or jax differentiates by an argument of a call.
+
+    Validation reads such numbers as others, and their gradients would be lost.
+    """
+    if "torch" not in sys.modules and "jax" not in sys.modules:
+        return False
+    return any(map(is_differentiated, leaves((operands, options))))
+
+
 def call_native(
     function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any],
-    refusal: TypeError, labelled: Callable[..., Any],
+    refusal: TypeError | None, labelled: Callable[..., Any],
 ) -> Any:  # fmt: skip
     """Call a function with native arrays, and convert its results to the arguments' library.
 
@@ -75,13 +90,13 @@ def call_native(
 
     Parameters
     ----------
-    refusal : TypeError
+    refusal : TypeError, optional
         The exception of the function for these arguments. It is raised again if no argument that
-        can be converted is such an array.
+        can be converted is such an array. None if an argument is differentiated.
     labelled : callable, ``(function, operands, options) -> results``
         Calls the function if the arrays are DataArrays.
     """
-    values = [value for value in leaves((operands, options)) if library_of(value)]
+    values = [*leaves((operands, options))]
     libraries = {library.name for library in map(library_of, values) if library}
     if libraries == {"xarray"}:
         return labelled(function, operands, options)
@@ -91,12 +106,14 @@ def call_native(
         operator = torch_operators.OPERATORS.get(qualified_name(function))
         if operator is not None and torch_operators.needs_operator(values):
             refuse_derivatives()
+            check_one_library(values)
             return torch_operators.call(operator, operands, options)
     if "jax" in libraries:
         from . import jax_callbacks
 
         if qualified_name(function) in rules() and jax_callbacks.is_traced(values):
             refuse_derivatives()
+            check_one_library(values)
             return jax_callbacks.call(qualified_name(function), operands, options)
     by_value = getattr(labelled, "keywords", {}).get("by_value", ())
     if labelled is not refuse_labelled and any(map(is_table, values)):
@@ -105,7 +122,7 @@ def call_native(
     names = _names(function, len(operands))
     native = [adapter.to_native(name, x) for name, x in zip(names, operands, strict=True)]
     native_options = {name: adapter.to_native(name, value) for name, value in options.items()}
-    if not adapter.arguments:
+    if not adapter.arguments and refusal is not None:
         raise refusal
     arrays = [value for _, value in adapter.arguments]
     casts = (library.cast for library in map(library_of, arrays) if library)
@@ -115,6 +132,7 @@ def call_native(
         native = [cast(x) if n in numbers else x for n, x in zip(names, native, strict=True)]
         native_options = {n: cast(x) if n in numbers else x for n, x in native_options.items()}
     data = [(name, value) for name, value in adapter.arguments if name not in by_value]
+    check_one_library([*filter(is_lazy, values), *(value for _, value in data)])
     check_labels(data)
     naming = naming_parameters(function)
     named = [value for name, value in data if name in naming]

@@ -27,6 +27,7 @@ import numpy as np
 
 from ..core.arrays.array_types import bfloat16
 from ..core.arrays.interop import jax_dtype
+from ..core.arrays.validation import as_real
 from .rules import Redirect, Rule, common_dtype, rules
 
 _SIZE: list[Any] = [("struct_size", c_size_t), ("extension", c_void_p)]
@@ -193,7 +194,15 @@ def call(name: str, operands: Sequence[Any], options: dict[str, Any]) -> Any:
         return rule.call(*operands, **options)
     named = zip(signature(rule.function).parameters, operands, strict=False)
     arguments = rule.bind({**dict(named), **options}, "traced arrays of jax")
-    arrays = {key: arguments.pop(key) for key in rule.names if arguments[key] is not None}
+    for key in rule.numbers:
+        if arguments[key] is not None and not isinstance(arguments[key], jax.core.Tracer):
+            arguments[key] = as_real(key, arguments[key])
+    options_of_floats = [key for key in rule.numbers if isinstance(arguments[key], float)]
+    arrays = {
+        key: arguments.pop(key)
+        for key in rule.names
+        if arguments[key] is not None and key not in options_of_floats
+    }
     numbers = [value for value in arrays.values() if isinstance(value, (int, float, complex))]
     known = [common_dtype(jnp.asarray(x)) for x in arrays.values() if hasattr(x, "dtype")]
     dtype = jnp.result_type(*known, *numbers)

@@ -12,6 +12,8 @@ import numpy as np
 
 from ..core.algebra.coefficient import Coefficient
 from ..core.arrays.array_types import bfloat16, is_narrow, result_type
+from ..core.arrays.interop import is_differentiated
+from ..distributed.expressions import leaves
 
 _PACKAGE = __package__.partition(".")[0]
 _MODULES = (
@@ -52,6 +54,9 @@ class Rule:
         Whether the function and its adjoint take bfloat16; tensors of torch are cast otherwise.
     constants : tuple of str
         Arguments that are arrays without gradients, or None: masks, labels and coefficients.
+    numbers : tuple of str
+        Those of `arrays` that are one real number each, which the function reads in host memory in
+        float64: a smoothing factor. They do not promote the dtype of the results.
     check : callable, ``(arguments) -> None``, optional
         Raises an error for arguments without gradients.
     differentiate_at : callable, optional
@@ -76,6 +81,7 @@ class Rule:
     axes: Callable[[dict[str, Any]], int] | None = None
     takes_bfloat16: bool = False
     constants: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
     check: Callable[[dict[str, Any]], None] | None = None
     differentiate_at: Callable[..., bool] | None = None
     read_on_host: Callable[[dict[str, Any]], Sequence[str]] | None = None
@@ -121,6 +127,12 @@ class Rule:
                 raise TypeError(
                     f"{name} is not supported for {context}; got a {type(value).__name__}: "
                     f"leave it out, or compute without gradients"
+                )
+        for name in self.options:
+            if any(map(is_differentiated, leaves(kept[name]))):
+                raise TypeError(
+                    f"{name} has no gradient; got a {type(kept[name]).__name__} that is "
+                    f"differentiated: pass a number, in torch {name}.detach()"
                 )
         if self.check is not None:
             self.check(kept)

@@ -18,9 +18,16 @@ import numpy as np
 import torch
 
 from ..core.arrays.array_types import has_bfloat16, is_bfloat16
-from ..core.arrays.interop import has_tangent, library_of, result_converter, to_native
-from ..core.arrays.validation import as_any_array
+from ..core.arrays.interop import (
+    has_tangent,
+    is_differentiated,
+    library_of,
+    result_converter,
+    to_native,
+)
+from ..core.arrays.validation import as_any_array, as_real
 from ..core.contract.kernels import CacheMiss
+from ..distributed.expressions import leaves
 from .prepared import CacheEntry, PreparedCall, cache_entry
 from .rules import Redirect, Rule, numpy_dtype, rules
 
@@ -62,8 +69,9 @@ def needs_operator(values: Sequence[Any]) -> bool:
     Autograd and the transformations of torch.func record calls.
     """
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    is_recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return is_recorded or any(x.dtype == torch.bfloat16 or _is_transformed(x) for x in tensors)
+    return any(
+        x.dtype == torch.bfloat16 or is_differentiated(x) or _is_transformed(x) for x in tensors
+    )
 
 
 def _is_transformed(tensor: Any) -> bool:
@@ -71,31 +79,89 @@ def _is_transformed(tensor: Any) -> bool:
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
+def _is_in_grad(tensor: Any) -> bool:
+    """Return whether ``torch.func.grad``, or a function that calls it, transforms a tensor."""
+    while _is_transformed(tensor):
+        if torch._C._functorch.is_gradtrackingtensor(tensor):
+            return True
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return False
+
+
 def call(operator: Operator | Redirect, operands: Sequence[Any], options: dict[str, Any]) -> Any:
     """Call an operator with the arguments of the public function."""
     if isinstance(operator, Redirect):
+        first = next(iter(signature(operator.function).parameters))
+        _refuse_list(first, operands[0] if operands else options.get(first))
         return operator.call(*operands, **options)
     rule, named = operator.rule, zip(operator.parameters, operands, strict=False)
     arguments = rule.bind({**dict(named), **options}, _CONTEXT)
-    tensors = [x for x in map(arguments.get, rule.names) if isinstance(x, torch.Tensor)]
-    dtypes = [tensor.dtype for tensor in tensors if tensor.ndim] or [tensors[0].dtype]
+    _refuse_without_gradient(rule, arguments)
+    named_tensors = [(key, arguments[key]) for key in rule.names]
+    named_tensors = [(key, x) for key, x in named_tensors if isinstance(x, torch.Tensor)]
+    tensors = [x for _, x in named_tensors]
+    is_compiled = torch.compiler.is_compiling()
+    if not is_compiled:
+        _refuse_transformations(rule.function.__name__, tensors)
+    dtypes = [x.dtype for key, x in named_tensors if x.ndim and key not in rule.numbers]
+    dtypes = dtypes or [tensors[0].dtype]
     dtype = dtypes[0] if len({*dtypes}) == 1 else reduce(torch.promote_types, dtypes)
     wide = torch.float32 if tensors[0].dtype == torch.bfloat16 else tensors[0].dtype
     is_cast = not (rule.takes_bfloat16 and _HAS_BFLOAT16)
     for key in rule.names:
-        arguments[key] = _as_tensor(arguments[key], wide, is_cast)
+        is_number, value = key in rule.numbers, arguments[key]
+        arguments[key] = _as_number(key, value) if is_number else _as_tensor(value, wide, is_cast)
     for key in rule.constants:
         arguments[key] = _as_constant(key, arguments[key], tensors)
-    is_compiled = torch.compiler.is_compiling()
-    if not is_compiled and any(map(has_tangent, tensors)):
-        # torch would drop the tangent.
-        raise NotImplementedError(f"{rule.function.__name__} has no derivatives in forward mode")
     is_traced = is_compiled or any(map(_is_transformed, tensors))
     function = operator.pair.traced if is_traced else operator.pair.eager
     results = function(*arguments.values())
     if dtype == torch.bfloat16 and not results[0].is_complex():
         results = [results[0].to(dtype), *results[1:]]
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def _refuse_transformations(name: str, tensors: Sequence[Any]) -> None:
+    """Raise NotImplementedError for derivatives that torch would drop, or not describe."""
+    if any(map(has_tangent, tensors)):
+        raise NotImplementedError(f"{name} has no derivatives in forward mode")
+    if any(map(_is_in_grad, tensors)):
+        raise NotImplementedError(
+            f"{name} has no derivatives in torch.func: call torch.autograd.grad, or backward() of "
+            f"the result"
+        )
+
+
+def _refuse_without_gradient(rule: Rule, arguments: dict[str, Any]) -> None:
+    """Raise TypeError for tensors that require gradients in lists, or without a derivative."""
+    for name in rule.names:
+        _refuse_list(name, arguments[name])
+    for name in rule.constants:
+        if any(map(is_differentiated, leaves(arguments[name]))):
+            raise TypeError(
+                f"{name} must not require gradients, which are not computed: pass {name}.detach()"
+            )
+
+
+def _refuse_list(name: str, value: Any) -> None:
+    """Raise TypeError for a list of tensors that require gradients."""
+    if isinstance(value, (tuple, list)) and any(map(is_differentiated, leaves(value))):
+        raise TypeError(
+            f"{name} must be one tensor, since its numbers require gradients; got a "
+            f"{type(value).__name__} of tensors: join them by torch.stack"
+        )
+
+
+def _as_number(name: str, value: Any) -> Any:
+    """Return a number as a tensor of float64 without axes, in host memory; torch records it."""
+    if value is None:
+        return value
+    if not isinstance(value, torch.Tensor):
+        is_float = isinstance(value, float)  # perhaps a symbol of torch.compile
+        return torch.zeros((), dtype=torch.float64) + (value if is_float else as_real(name, value))
+    if value.numel() != 1 or value.is_complex():
+        raise TypeError(f"{name} must be a real number; got a tensor of {value.numel()}")
+    return value.reshape(()).to("cpu", torch.float64)
 
 
 def _as_tensor(value: Any, dtype: Any, is_cast: bool) -> Any:
@@ -119,10 +185,6 @@ def _as_tensor(value: Any, dtype: Any, is_cast: bool) -> Any:
 def _as_constant(name: str, value: Any, tensors: Sequence[Any]) -> Any:
     """Return coefficients as a tensor, a mask or labels as one on the device of others."""
     if value is None or isinstance(value, torch.Tensor):
-        if value is not None and value.requires_grad and torch.is_grad_enabled():
-            raise TypeError(
-                f"{name} must not require gradients, which are not computed: pass {name}.detach()"
-            )
         return value
     try:
         tensor = torch.as_tensor(np.asarray(value))

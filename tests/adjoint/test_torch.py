@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec import ndimage, signal
+from mgrec import ndimage, signal, statespace
 
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'mgrec[torch]')")
 
@@ -305,9 +305,36 @@ def test_coefficients_alone_are_differentiated():
 
 def test_arrays_that_torch_does_not_take():
     s, t = np.arange(4) / 4, torch.ones(4, requires_grad=True)
-    for array in (s.astype(">f8"), s[::-1].copy()[::-1], da.from_array(s)):
+    for array in (s.astype(">f8"), s[::-1].copy()[::-1]):
         found = mgrec.linear_recurrence(array, t).detach()
         np.testing.assert_array_equal(found, mgrec.linear_recurrence(s, t.detach()))
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_tensors_beside_dask_arrays_are_refused(requires_grad):
+    tensor, array = torch.ones(4, requires_grad=requires_grad), da.ones(4)
+    matrix, rows = torch.ones(1, 1, requires_grad=requires_grad), da.ones((4, 1))
+    calls = [
+        lambda: mgrec.linear_recurrence(tensor, array),
+        lambda: mgrec.solve_tridiagonal(tensor, tensor + 2, tensor, array),
+        lambda: statespace.log_likelihood(
+            rows, matrix, matrix, matrix, matrix, initial_state=np.zeros(1),
+            initial_state_cov=np.eye(1), axis=0,
+        ),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(
+            TypeError, match=r"must be of one library.*Tensor of torch and Array of"
+        ):
+            call()
+
+
+def test_lists_of_tensors_that_require_gradients_are_refused():
+    p, x = torch.tensor(0.5, requires_grad=True), torch.ones(4)
+    with pytest.raises(TypeError, match=r"b must be one tensor.* a list of .* torch\.stack"):
+        signal.lfilter([1 - p], [1, -p], x)
+    with pytest.raises(TypeError, match=r"input must be one tensor.* a list of .* torch\.stack"):
+        ndimage.gaussian_filter([p, p], 1.0)
 
 
 def test_forward_mode_is_refused():
@@ -316,9 +343,29 @@ def test_forward_mode_is_refused():
         torch.func.jvp(lambda t: mgrec.linear_recurrence(0.5, t), (t,), (t,))
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(t, t)
-        with pytest.raises(TypeError, match="t must not require gradients"):
-            mgrec.linear_recurrence(0.5, dual)
+        for call in (
+            lambda: mgrec.linear_recurrence(0.5, dual),
+            lambda: signal.lfilter([1.0], [1.0, -0.5], dual, form="direct"),
+            lambda: signal.ewm(t, alpha=dual[0] / 2),
+        ):
+            with pytest.raises(NotImplementedError, match="has no derivatives in forward mode"):
+                call()
+        with pytest.raises(TypeError, match="x must not have a tangent, since derivatives in forw"):
+            mgrec.weighted_scan(dual, 0.5)
         assert mgrec.linear_recurrence(0.5, dual.detach())[1] == 1.5
+
+
+def test_gradients_of_torch_func_are_refused():
+    t = torch.ones(5)
+    for function in (
+        lambda s: mgrec.linear_recurrence(s, t),
+        lambda s: signal.ewm(t, alpha=s),
+        torch.func.vmap(lambda t: mgrec.linear_recurrence(t, t)),
+    ):
+        with pytest.raises(
+            NotImplementedError, match=r"no derivatives in torch\.func: call torch\.a"
+        ):
+            torch.func.grad(lambda s, f=function: f(s).sum())(torch.full((), 0.5).expand(5))
 
 
 def test_vmap():

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import REGISTRY, backend_of
-from .array_types import bfloat16, has_bfloat16, is_bfloat16
+from .array_types import bfloat16, has_bfloat16, is_bfloat16, is_lazy
 from .series import (
     dask_series_converter,
     dask_series_to_native,
@@ -152,18 +152,26 @@ def result_converter(values: Sequence[Any], named: Sequence[Any]) -> FromNative:
     TypeError
         If they belong to several libraries.
     """
-    libraries = {library.name: library for library in map(library_of, values) if library}
-    if len(libraries) > 1:
-        types = {library_of(value): type(value).__name__ for value in values}
-        got = " and ".join(
-            f"{name} of {library.name}" for library, name in types.items() if library
-        )
+    check_one_library(values)
+    (library,) = {library.name: library for library in map(library_of, values) if library}.values()
+    return library.result_converter(values, named)
+
+
+def check_one_library(values: Sequence[Any]) -> None:
+    """Raise TypeError if arrays belong to several libraries; NumPy and CuPy do not count.
+
+    Dask counts together with libraries whose arrays are in memory.
+    """
+    types = {library.name: type(x).__name__ for x in values if (library := library_of(x))}
+    is_in_memory = any(x.to_native is _tensor_to_native for x in map(library_of, values) if x)
+    if is_in_memory and any(map(is_lazy, values)):
+        types["Dask"] = "Array"
+    if len(types) > 1:
+        got = " and ".join(f"{name} of {library}" for library, name in types.items())
         raise TypeError(
             f"arrays must be of one library, in addition to NumPy and CuPy; got {got}: convert "
             f"them to one array type, which the results have"
         )
-    (library,) = libraries.values()
-    return library.result_converter(values, named)
 
 
 def _unchanged(array: Any) -> Any:
@@ -184,14 +192,18 @@ def _tensor_to_native(name: str, value: Any, is_written: bool) -> Any:
     CuPy's current stream waits for the pending work of the library's own stream.
     """
     if hasattr(value, "requires_grad"):
-        is_recorded = value.requires_grad and sys.modules["torch"].is_grad_enabled()
-        if is_recorded or has_tangent(value):
+        if is_recorded(value):
             raise NonNativeArray(
                 f"{name} must not require gradients, which are not computed; got a "
                 f"{_describe_tensor(value)} that does: pass {name}.detach()"
             )
+        if has_tangent(value):
+            raise NonNativeArray(
+                f"{name} must not have a tangent, since derivatives in forward mode are not "
+                f"computed; got a {_describe_tensor(value)} that has one"
+            )
         value = value.detach() if value.requires_grad else value
-    if type(value).__name__.endswith("Tracer"):
+    if _is_tracer(value):
         raise NonNativeArray(
             f"{name} must be an array; got a tracer, which represents one while jax traces a "
             f"function: call mgrec outside of jit, grad and vmap"
@@ -210,6 +222,24 @@ def _tensor_to_native(name: str, value: Any, is_written: bool) -> Any:
         ) from error
     is_checked = is_written and isinstance(array, np.ndarray)
     return _require_writeable(name, value, array) if is_checked else array
+
+
+def is_differentiated(value: object) -> bool:
+    """Return whether torch differentiates by a tensor, or jax traces an array."""
+    if value is None or isinstance(value, _NATIVE):
+        return False
+    if hasattr(type(value), "requires_grad"):
+        return is_recorded(value) or has_tangent(value)
+    return _is_tracer(value)
+
+
+def is_recorded(tensor: Any) -> bool:
+    """Return whether torch records operations on a tensor."""
+    return bool(tensor.requires_grad and sys.modules["torch"].is_grad_enabled())
+
+
+def _is_tracer(value: object) -> bool:
+    return type(value).__name__.endswith("Tracer")
 
 
 def has_tangent(tensor: Any) -> bool:

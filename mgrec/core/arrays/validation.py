@@ -143,8 +143,8 @@ def as_plain_array(name: str, value: object) -> Any:
         raise TypeError(f"{name} must be a NumPy or Dask array; got a lazy {type_name}: {instead}")
     try:
         return as_native(np.asarray(value))
-    except (TypeError, ValueError) as error:
-        error_type = TypeError if isinstance(error, TypeError) else ValueError
+    except (RuntimeError, TypeError, ValueError) as error:  # torch raises RuntimeError
+        error_type = ValueError if isinstance(error, ValueError) else TypeError
         raise error_type(
             f"{name} must be convertible to a NumPy array; got {type(value).__name__}: {error}"
         ) from error
