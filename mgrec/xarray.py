@@ -202,7 +202,8 @@ class DatasetMethods:
     """Recurrences of variables of a Dataset, by name, and filters of all its variables.
 
     Recurrences take names, DataArrays or numbers, and return a DataArray. Filters return a Dataset;
-    variables without the dimension are unchanged.
+    variables without the dimension are unchanged, and the others are left out if they are not
+    numbers, as in xarray's reductions.
     """
 
     def __init__(self, dataset: xr.Dataset) -> None:
@@ -212,7 +213,7 @@ class DatasetMethods:
         return solve_by_name(function, RECURRENCES[function], arguments, self._dataset)
 
     def _filter_variables(self, function: Any, arguments: dict[str, Any]) -> xr.Dataset:
-        """Filter every variable that has the dimensions."""
+        """Filter every variable of numbers that has the dimensions."""
         known = tuple(self._dataset.dims)
         if "axes" in arguments:
             check_dims(arguments["axes"], known)
@@ -220,13 +221,19 @@ class DatasetMethods:
         for dim in dims:
             checked_dim(dim, known, "each of dims" if "axes" in arguments else "dim")
 
+        data = FILTERS[function]
+        others = [
+            name
+            for name, variable in self._dataset.data_vars.items()
+            if set(dims) <= set(variable.dims) and variable.dtype.kind in "OSUMm"
+        ]
+
         def filtered(variable: xr.DataArray) -> xr.DataArray:
             if not set(dims) <= set(variable.dims):
                 return variable
-            data = FILTERS[function]
             return solve_by_name(function, data, {**arguments, data: variable}, self._dataset)
 
-        return self._dataset.map(filtered, keep_attrs=True)
+        return self._dataset.drop_vars(others).map(filtered, keep_attrs=True)
 
 
 for _function, _data in {**RECURRENCES, **FILTERS}.items():

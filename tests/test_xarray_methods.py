@@ -226,6 +226,20 @@ def test_a_filter_of_every_variable_that_has_the_dimension(weather, method):
     xr.testing.assert_identical(found, weather.assign(rain=expected))
 
 
+def test_filters_leave_out_variables_that_are_not_numbers(weather):
+    names = np.array(["a"] * DAYS)
+    table = weather[["rain", "kept"]].assign(
+        name=("time", names),
+        when=weather.time.variable,
+        wet=weather.rain > 1,
+        place=("lat", ["x"] * LAT),
+    )
+    found = table.mgrec.ewm(dim="time", span=3)
+    assert set(found) == {"rain", "kept", "wet", "place"}
+    assert found.rain.equals(weather.rain.mgrec.ewm(dim="time", span=3))
+    assert found.place.equals(table.place)
+
+
 SHORT = xr.DataArray([0.5, 0.6], dims="lon", coords={"lon": [0.0, 100.0]})
 REFUSED = {
     "no dimension": (

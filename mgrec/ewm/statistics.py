@@ -285,7 +285,9 @@ def as_series(x: Any, other: Any, statistic: str) -> dict[str, Any]:
             raise ValueError(f"other must have the shape of x, {shapes[0]}; got {shapes[1]}")
         check_same_device([("x", series["x"]), ("other", series["y"])], [])
     for name, values in series.items():
-        if values.dtype.kind not in "iuf":
+        if values.dtype.kind == "b":
+            series[name] = cast(values, np.dtype(np.int8))
+        elif values.dtype.kind not in "iuf":
             raise TypeError(f"{'other' if name == 'y' else name} must be real; got {values.dtype}")
     return series
 

@@ -184,7 +184,9 @@ def _promoted(name: str, value: Any, dtype: np.dtype[Any], is_cast: bool) -> Any
         return as_scalar(name, value, dtype)
     if is_cast:
         return cast(value, dtype)
-    return cast(value, computed_dtype(value.dtype))
+    return cast(
+        value, np.dtype(np.int8) if value.dtype.kind == "b" else computed_dtype(value.dtype)
+    )
 
 
 def _slots(operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

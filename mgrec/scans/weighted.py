@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.algebra.operators import MAX_PLUS, PLUS_PLUS, PLUS_TIMES, Operators, as_operators
-from ..core.arrays.array_types import check_same_device, is_lazy
+from ..core.arrays.array_types import cast, check_same_device, is_lazy, result_type
 from ..core.arrays.validation import (
     as_array,
     as_axis,
@@ -128,12 +128,16 @@ def _checked(pair: Operators, x: Any, weights: Any) -> list[Any]:
     """Return both operands as arrays whose dtypes promote to that of the result."""
     named = {"x": as_array("x", x), "weights": as_array("weights", weights)}
     check_same_device(list(named.items()), [])
-    dtype = np.result_type(*(getattr(value, "dtype", value) for value in named.values()))
+    dtype = result_type([getattr(value, "dtype", value) for value in named.values()])
     if dtype.kind == "c" and pair.accumulate != "+":
         names = pair.accumulate, pair.distribute
         raise TypeError(f"x and weights must be real for operators {names}; got {dtype}")
     return [
-        value if hasattr(value, "dtype") else as_scalar(name, value, dtype)
+        as_scalar(name, value, dtype)
+        if not hasattr(value, "dtype")
+        else cast(value, dtype)
+        if value.dtype.kind == "b"
+        else value
         for name, value in named.items()
     ]
 

@@ -75,7 +75,11 @@ def _without_empty_chunks(value: Any) -> Any:
 
 def as_required(name: str, value: Any) -> Any:
     """Return an operand as an array; numbers, and arrays of other libraries, unchanged."""
-    return value if library_of(value) else as_array(name, value, takes_bfloat16=True)
+    if library_of(value):
+        return value
+    array = as_array(name, value, takes_bfloat16=True)
+    is_bool = getattr(array, "dtype", None) == np.bool_
+    return cast(array, np.dtype(np.int8)) if is_bool else array
 
 
 def as_operand(name: str, value: Any) -> Any:

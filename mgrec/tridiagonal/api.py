@@ -203,7 +203,7 @@ def _common_dtype(operands: dict[str, Any]) -> np.dtype[Any]:
     dtypes = [getattr(value, "dtype", value) for value in operands.values()]
     is_one = isinstance(dtypes[0], np.dtype) and dtypes.count(dtypes[0]) == len(dtypes)
     dtype = dtypes[0] if is_one else np.result_type(*dtypes)
-    if dtype.kind in "iu":
+    if dtype.kind in "biu":
         return np.dtype(np.float64)
     if dtype.char not in _COMPUTED:
         raise TypeError(f"dl, d, du and b must be of 32 bits a component or more; got {dtype}")

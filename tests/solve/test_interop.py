@@ -125,8 +125,8 @@ def test_a_plan_wants_them_at_home():
 def test_an_error_of_the_call_is_that_of_numpy_arrays():
     with pytest.raises(ValueError, match=r"shapes must broadcast; got s: \(3,\), t: \(3, 40\)"):
         mgrec.linear_recurrence(np.ones(3), STRICT.make(cases.T))
-    with pytest.raises(TypeError, match=r"t must be of an integer, .*; got bool"):
-        mgrec.linear_recurrence(0.5, STRICT.make(cases.T > 0))
+    with pytest.raises(TypeError, match="a, b, c, d must be real; got complex64"):
+        mgrec.rational_recurrence(STRICT.make(1j * cases.T), 1.0, 1.0, 0.0, 1.0)
 
 
 HALVES = np.full(5, 0.5)

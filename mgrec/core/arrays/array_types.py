@@ -145,10 +145,12 @@ def computed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def result_type(values: Sequence[Any]) -> np.dtype[Any]:
     """Return the dtype that NumPy promotes dtypes, and numbers of Python, to.
 
-    Integers and numbers do not promote bfloat16, as in torch and jax; NumPy has no rule for them.
+    Bools alone are promoted to int64, as in sums. Integers and numbers do not promote bfloat16, as
+    in torch and jax; NumPy has no rule for them.
     """
     if not any(isinstance(value, np.dtype) and is_bfloat16(value) for value in values):
-        return np.result_type(*values)
+        dtype = np.result_type(*values)
+        return np.dtype(np.int64) if dtype.kind == "b" else dtype
     others = [value for value in values if not _is_weak(value)]
     return np.result_type(WIDE, *others) if others else bfloat16()
 

@@ -71,13 +71,16 @@ _SUPPORTED = "bhilqBHILQfdFDe"
 
 
 def as_array(name: str, value: object, takes_bfloat16: bool = False) -> Any:
-    """Return a Python scalar unchanged (it promotes weakly), or an array of a supported dtype."""
+    """Return a Python scalar unchanged (it promotes weakly), or an array of a supported dtype.
+
+    Arrays of bool are operands, numbers that are bool are not.
+    """
     if type(value) in (int, float, complex):
         return value
-    if isinstance(value, bool):
+    if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be a number; got a bool")
     array = as_any_array(name, value)
-    check_dtype(name, array, value, takes_bfloat16=takes_bfloat16)
+    check_dtype(name, array, value, "?", takes_bfloat16)
     return array
 
 

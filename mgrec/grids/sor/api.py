@@ -360,7 +360,7 @@ def _as_callback(callback: Any, operands: Any, shape: tuple[Any, ...]) -> Any:
 
 def _common_dtype(arrays: dict[str, Any]) -> np.dtype[Any]:
     dtype = np.result_type(*(getattr(value, "dtype", value) for value in arrays.values()))
-    dtype = np.dtype(np.float64) if dtype.kind in "iu" else dtype
+    dtype = np.dtype(np.float64) if dtype.kind in "biu" else dtype
     if dtype.char not in "fd":
         names = " and ".join(arrays)
         raise TypeError(f"{names} must be of integers, float32 or float64; got {dtype}")

@@ -131,14 +131,14 @@ def check_two_operands(matrix_map: MatrixMap, operands: Sequence[Any]) -> None:
 def as_vectors(name: str, value: Any, numbers: Shape) -> Any:
     """Return an array whose last axes have the shape `numbers`, of real numbers."""
     array = as_any_array(name, value)
-    check_dtype(name, array, value)
+    check_dtype(name, array, value, "?")
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must be real; got {array.dtype}")
     count = len(numbers)
     if array.ndim < count or array.shape[array.ndim - count :] != numbers:
         wanted = ", ".join(map(str, numbers))
         raise ValueError(f"{name} must have shape (..., {wanted}); got {array.shape}")
-    return cast(array, _FLOAT64) if array.dtype.kind in "iu" else array
+    return cast(array, _FLOAT64) if array.dtype.kind in "biu" else array
 
 
 def result_dtype(*arrays: Any) -> np.dtype[Any]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mgrec
+from mgrec.signal import ewm
 
 ONES = np.ones(4)
 TABLE = np.ones((2, 4))
@@ -25,9 +26,7 @@ def scan(*operands, transfer_map=mgrec.maps.max_plus, initial=0.0, **options):
 
 REFUSED = {
     "bool": (linear(s=True), TypeError, "s must be a number; got a bool"),
-    "bool array": (linear(t=ONES > 0), TypeError, "t must be of an integer, .*; got bool"),
-    "bool of NumPy": (linear(s=np.True_), TypeError, "s must be of an integer, .*; got bool"),
-    "bool in Dask": (linear(t=da.ones(4, dtype=bool)), TypeError, "t must be .*; got bool"),
+    "bool of NumPy": (linear(s=np.True_), TypeError, "s must be a number; got a bool"),
     "object": (linear(t=np.array([1, None])), TypeError, "t must be of .*; got object"),
     "None": (linear(t=None), TypeError, r"t must be of .*; got object \(None\)"),
     "a function": (linear(s=lambda i: i), TypeError, "a function: wrap it in mgrec.Coefficient"),
@@ -60,9 +59,9 @@ REFUSED = {
         "initial must be of .* got object",
     ),
     "array of a coefficient": (
-        linear(s=mgrec.Coefficient(lambda i, x: x, ONES > 0)),
+        linear(s=mgrec.Coefficient(lambda i, x: x, ONES.astype("M8[s]"))),
         TypeError,
-        "array 0 of s must be of .* got bool",
+        "array 0 of s must be of .* got datetime64",
     ),
     "too large for int8": (
         linear(s=300, t=np.ones(4, np.int8)),
@@ -110,7 +109,11 @@ REFUSED = {
         r"lift of max_plus takes 2 operands \('s', 'c'\); got 1",
     ),
     "too many operands": (scan(ONES, 0, 0), ValueError, "takes 2 operands .*; got 3"),
-    "named as in lift": (scan(ONES, ONES > 0), TypeError, "c must be of .* got bool"),
+    "named as in lift": (
+        scan(ONES, ONES.astype("M8[s]")),
+        TypeError,
+        "c must be of .* got datetime64",
+    ),
     "a state of one scalar for two": (
         scan(ONES, 1, 1, 0, 0, 0, transfer_map=mgrec.maps.matrix2),
         ValueError,
@@ -172,9 +175,49 @@ def test_a_lazy_dataset_says_how_to_pass_it():
         mgrec.linear_recurrence(0.5, lazy)
 
 
+BITS = np.array([True, False, True, True])
+TAKE_BOOL = {
+    "linear_recurrence": lambda t: mgrec.linear_recurrence(0.5, t),
+    "sums": lambda t: mgrec.linear_recurrence(1, t),
+    "coefficients": lambda s: mgrec.linear_recurrence(s, ONES.astype("f4")),
+    "states": lambda t: mgrec.linear_recurrence(0.5, ONES, t[0:1].reshape(())),
+    "a Coefficient": lambda t: mgrec.linear_recurrence(mgrec.Coefficient(lambda i, x: x, t), ONES),
+    "scan": lambda t: mgrec.scan(mgrec.maps.max_plus, t, t, initial=0),
+    "weighted_scan": lambda t: mgrec.weighted_scan(t, t, operators=("+", "+")),
+    "solve_tridiagonal": lambda t: mgrec.solve_tridiagonal(t, 4, t, t),
+    "wavefront": lambda t: mgrec.wavefront(t[None], weights=(1, 1, 0), above=0, left=0, corner=0),
+    "sor": lambda t: mgrec.sor(t[None], sweeps=1),
+    "ewm": lambda t: ewm(t, span=3),
+    "adjoint": lambda t: mgrec.adjoint.linear_recurrence(ONES, ONES, t, t)[1],
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sums", "coefficients", "ewm"),
+        *(
+            pytest.param(name, marks=pytest.mark.extended)
+            for name in TAKE_BOOL
+            if name not in ("sums", "coefficients", "ewm")
+        ),
+    ],
+)
+@pytest.mark.parametrize("place", [np.asarray, lambda t: da.from_array(t, chunks=2)])
+def test_bools_are_integers(name, place):
+    """They promote as in NumPy; alone they are computed in int64."""
+    call = TAKE_BOOL[name]
+    found, expected = call(place(BITS)), call(BITS.astype(np.int64))
+    is_narrow = name == "coefficients"
+    assert found.dtype == (np.float32 if is_narrow else expected.dtype)
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-13)
+
+
 @pytest.mark.parametrize(
     ("s", "t", "initial", "dtype"),
     [
+        (np.ones(3, bool), np.ones(3, np.float32), None, "f4"),
+        (np.ones(3, bool), np.ones(3, np.uint8), None, "u1"),
         (0.5, np.ones(3, np.float32), None, "f4"),
         (np.float64(0.5), np.ones(3, np.float32), None, "f8"),
         (0.5, np.ones(3, np.float32), np.float64(1), "f8"),
