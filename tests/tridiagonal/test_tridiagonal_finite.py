@@ -95,6 +95,8 @@ def test_indices_are_those_of_the_operands_as_they_were_given():
 
 def test_scalars_of_systems_of_one_unknown_do_not_count():
     assert mgrec.solve_tridiagonal(np.nan, 2.0, np.inf, np.ones((3, 1))).tolist() == [[0.5]] * 3
+    with pytest.raises(ValueError, match=r"^b must hold no"):
+        mgrec.solve_tridiagonal(np.nan, 2.0, np.inf, np.array([np.nan]))
 
 
 @pytest.mark.parametrize("count", [1, 2])
