@@ -5,8 +5,8 @@ floor of memory traffic. The floor reads each operand once and writes each resul
 pass, at the bandwidth of a device-to-device copy measured in the same run; the gradient of a
 recurrence has two passes. *fraction* is floor time over measured time: of the public call alone,
 and of each of 20 calls in a row. Peers run in the same run, if they are installed:
-accelerated-scan, torchaudio, torchlpc and philtorch inside torch, and jax under jit. The faster one
-of accelerated-scan's kernels is that of Triton.
+both kernels of accelerated-scan, torchaudio, torchlpc and philtorch inside torch, and jax under
+jit.
 
 usage: python -m benchmarks.cuda.gradients [CASE ...] [--out FILE]
 """
@@ -86,6 +86,12 @@ def by_triton(s: Any, t: Any) -> Any:
     return scan(s[None], t[None])[0]
 
 
+def by_warp(s: Any, t: Any) -> Any:
+    from accelerated_scan.warp import scan
+
+    return scan(s[None], t[None])[0]
+
+
 def by_torchaudio(b: Any, a: Any, x: Any) -> Any:
     from torchaudio.functional import lfilter
 
@@ -116,7 +122,10 @@ def by_jax(dl: Any, d: Any, du: Any, b: Any) -> Any:
 
 
 ROWS, FEW_ROWS = (2048, 32_768), (64, 32_768)
-SCANS = (("mgrec", mgrec.linear_recurrence), ("accelerated-scan", by_triton))
+SCANS = (
+    ("mgrec", mgrec.linear_recurrence), ("accelerated-scan Triton", by_triton),
+    ("accelerated-scan warp", by_warp),
+)  # fmt: skip
 FILTERS = (
     ("mgrec", signal.lfilter), ("torchaudio", by_torchaudio), ("torchlpc", by_torchlpc),
     ("philtorch", by_philtorch),
