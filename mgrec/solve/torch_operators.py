@@ -240,6 +240,8 @@ def _define(rule: Rule) -> Pair:
         return (*of_arrays, *[None] * (len(rule.constants) + len(ctx.options)))
 
     def differentiate_eagerly(ctx: Any, grads: Any) -> Any:
+        # The gradient of a sum is expanded, with strides of 0, for which no call is prepared.
+        grads = [None if grad is None else grad.contiguous() for grad in grads]
         return differentiate(backward_pass.eager, ctx, grads, on_host=ctx.on_host)
 
     differentiated = Pair(partial(differentiate, backward_pass.traced), differentiate_eagerly)

@@ -282,6 +282,17 @@ def test_only_needed_gradients_are_computed():
     torch.testing.assert_close(t.grad, torch.tensor([1.875, 1.75, 1.5, 1.0]))
 
 
+def test_the_gradient_of_a_sum_takes_prepared_calls(monkeypatch):
+    """It is expanded, with strides of 0."""
+    unprepared, solve = [], mgrec.solve.solve
+    monkeypatch.setattr(mgrec.solve, "solve", lambda *x: unprepared.append(x) or solve(*x))
+    s, t = torch.rand(2, 2, 9, dtype=torch.float64).requires_grad_()
+    for _ in range(3):
+        unprepared.clear()
+        mgrec.linear_recurrence(s, t).sum().backward()
+    assert not unprepared
+
+
 def test_a_state_alone_is_differentiated():
     x, zi = torch.ones(4, requires_grad=True), torch.zeros(1, requires_grad=True)
     _, zf = signal.lfilter([1.0], [1.0, -0.5], x, zi=zi)
