@@ -112,7 +112,7 @@ def test_a_worker_that_dies_in_a_solve():
         # Not on certain workers: Dask computes chunks again on any.
         x = client.persist(da.from_array(recording(), chunks=(50, 3)))
         wanted = sosfiltfilt(SOS, x, axis=0).compute()
-        with mgrec.plan(sosfiltfilt, SOS, x, axis=0, timeout=3.0) as plan:
+        with mgrec.plan(sosfiltfilt, SOS, x, axis=0) as plan:
             assert_array_equal(plan().compute(), wanted)
             client.run(die_in, "solve_filter", workers=[sorted(client.nthreads())[0]])
             for _ in range(2):
