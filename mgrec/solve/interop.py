@@ -144,7 +144,7 @@ def _numbers(function: Callable[..., Any], by_value: Sequence[str]) -> set[str]:
     """Return the parameters whose dtype a library determines: those that a rule has as arrays."""
     rule = rules().get(qualified_name(function))
     if isinstance(rule, Rule):
-        return {*rule.inputs} - {"reset"}
+        return {*rule.inputs} - {*rule.numbers, "reset"}
     return (naming_parameters(function) | {"initial"}) - {*by_value}
 
 

@@ -140,7 +140,7 @@ OF_JAX = {
     "filtfilt": lambda x: filtfilt(HALVES[:1], np.array([1, -0.5]), x, padlen=1),
     "solve_tridiagonal": lambda x: mgrec.solve_tridiagonal(HALVES, 4.0, HALVES, x),
     "spline_filter": lambda x: spline_filter(x),
-    "an option": lambda x: ewm(x, alpha=HALVES[0]),
+    "an option": lambda x: ewm(x, halflife=1e-50 * HALVES[0]),
     "hmm": lambda x: mgrec.hmm.log_likelihood(HALVES[:2], CHANGES, x[:, None] * np.ones(2, "f4")),
     "statespace": lambda x: mgrec.statespace.log_likelihood(
         x[:, None], **dict.fromkeys(("design", "obs_cov", "transition", "state_cov"), np.eye(1)),
