@@ -164,7 +164,7 @@ def _log(probabilities: Any) -> Any:
     if is_lazy(probabilities):
         return probabilities.map_blocks(_log, dtype=_FLOAT64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.log(probabilities.astype(_FLOAT64))
+        return np.log(cast(probabilities, _FLOAT64))
 
 
 def forward_problem(model: Model, phase: str = "forward") -> Problem:

@@ -346,6 +346,21 @@ def test_negative_probabilities_are_refused():
         mgrec.hmm.log_likelihood(startprob, lazy, log_frameprob).compute()
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("function", ["viterbi", "forward_backward"])
+def test_probabilities_that_are_subnormal_in_float32(function):
+    """CuPy's own casts and logarithms of float32 make them 0."""
+    startprob = np.array([1.0, 0.0], np.float32)
+    transmat = np.array([[1.0, 1e-40], [1e-40, 1.0]], np.float32)
+    frames = np.array([[0.0, -np.inf], [-np.inf, 0.0], [-np.inf, -1.0]], np.float32)
+    model = startprob, transmat, frames
+    wanted = getattr(mgrec.hmm, function)(*model)
+    assert np.isfinite(wanted.log_prob)
+    results = getattr(mgrec.hmm, function)(*map(on_gpu, model))
+    for values, others in zip(results, wanted, strict=True):
+        np.testing.assert_allclose(from_gpu(values), others, rtol=1e-6)
+
+
 def test_paths_are_best_up_to_a_tie_at_each_step():
     """Differences below a tie add up: state 1 is the better one at each step."""
     log_frameprob = np.zeros((1000, 2))
