@@ -9,6 +9,7 @@ from contextlib import suppress
 import dask
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 from chunkings import with_extended
 from clusters import two_workers, wait_until, wait_until_started
@@ -292,6 +293,27 @@ def test_what_a_chunk_raises_is_raised_and_the_plan_goes_on(client, arrays):
                 mgrec.dask.solve(mgrec.linear_recurrence, s, wrong)
             np.testing.assert_array_equal(solve().compute(), wanted)
         wait_until(lambda: _solved(client) == 0)
+
+
+WRONG_CHUNKS = {
+    "list": (list, TypeError, r"chunks that are arrays; chunk \(\d,\) is a builtins.list"),
+    "nothing": (lambda block: None, TypeError, "chunks that are arrays; .* is a builtins.NoneType"),
+    "Series": (pd.Series, TypeError, "chunks that are arrays; .* is a pandas.*Series"),
+    "scalar": (lambda block: block[0], TypeError, "chunks that are arrays; .* numpy.float64"),
+    "rows": (lambda block: block[None], ValueError, r"declares, 1; .* has the shape \(1, 10\)"),
+}
+
+
+@pytest.mark.parametrize(("function", "error", "message"), WRONG_CHUNKS.values(), ids=WRONG_CHUNKS)
+def test_chunks_must_be_arrays_of_as_many_axes_as_declared(
+    client, arrays, function, error, message
+):
+    s, t = arrays
+    wrong = t.map_blocks(function, dtype=float, meta=t._meta)
+    with pytest.raises(error, match=message):
+        mgrec.linear_recurrence(s, wrong).compute()
+    with pytest.raises(error, match=message):
+        mgrec.dask.solve(mgrec.linear_recurrence, s, wrong)
 
 
 def test_other_shapes_are_refused(arrays):

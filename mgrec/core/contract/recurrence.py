@@ -137,11 +137,17 @@ class Recurrence(ABC):
         return self is other or self._pickled == other._pickled
 
     def check(self, inputs: ChunkInputs) -> None:
-        """Raise TypeError unless each block has the dtype that its array declares.
+        """Raise TypeError unless each block is an array of the dtype that its array declares.
 
         The dtype selects the kernels, and Dask does not verify what ``map_blocks`` declares.
         """
         for block, dtype in zip(inputs.blocks, self.block_dtypes, strict=True):
+            if not hasattr(block, "__array_function__"):
+                raise TypeError(
+                    f"operands must have chunks that are arrays; chunk {inputs.chunk_index} is a "
+                    f"{type(block).__module__}.{type(block).__qualname__}. Pass a function that "
+                    f"returns arrays to map_blocks, or to the function that made the array"
+                )
             if block.dtype != dtype:
                 raise TypeError(
                     f"operands must have chunks of the dtype that their array declares, {dtype}; "
@@ -162,6 +168,11 @@ class Recurrence(ABC):
             return first
         lengths: list[set[int]] = [set() for _ in range(ndim)]
         for block, varying in zip(inputs.blocks, self.varying, strict=True):
+            if block.ndim != len(varying):
+                raise ValueError(
+                    f"operands must have chunks with as many axes as their array declares, "
+                    f"{len(varying)}; chunk {inputs.chunk_index} has the shape {block.shape}"
+                )
             for k, length, is_varying in zip(
                 range(ndim - block.ndim, ndim), block.shape, varying, strict=True
             ):
