@@ -35,16 +35,22 @@ def check_dask_array(name: str, array: Any) -> None:
         raise TypeError(f"{name} must be a Dask array; got {type(array).__name__}")
 
 
-def check_timeout(timeout: Any) -> None:
-    """Raise unless a timeout is a number of seconds above 0."""
-    if not as_real("timeout", timeout) > 0:
+def as_timeout(timeout: Any) -> float:
+    """Return a number of seconds above 0."""
+    seconds = float(as_real("timeout", timeout))
+    if not seconds > 0:
         raise ValueError(f"timeout must be above 0 seconds; got {timeout}")
+    return seconds
 
 
-def check_in_flight(in_flight: Any) -> None:
-    """Raise unless the number of unfinished solves is None, or an integer above 0."""
-    if in_flight is not None and as_integer("in_flight", in_flight) < 1:
+def as_in_flight(in_flight: Any) -> int | None:
+    """Return the number of unfinished solves: None, or an integer above 0."""
+    if in_flight is None:
+        return None
+    number = as_integer("in_flight", in_flight)
+    if number < 1:
         raise ValueError(f"in_flight must be at least 1, or None; got {in_flight}")
+    return number
 
 
 def problem_of(

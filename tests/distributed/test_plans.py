@@ -6,6 +6,7 @@ import asyncio
 import gc
 from contextlib import suppress
 
+import cloudpickle
 import dask
 import dask.array as da
 import numpy as np
@@ -314,6 +315,26 @@ def test_chunks_must_be_arrays_of_as_many_axes_as_declared(
         mgrec.linear_recurrence(s, wrong).compute()
     with pytest.raises(error, match=message):
         mgrec.dask.solve(mgrec.linear_recurrence, s, wrong)
+
+
+def test_a_plan_takes_integers_of_numpy(arrays):
+    in_flight = np.array(2)
+    with mgrec.plan(mgrec.linear_recurrence, *arrays, in_flight=in_flight) as solve:
+        results = [solve.submit() for _ in range(4)]
+        results += solve.map([arrays] * 4, in_flight=np.array(3))
+        wanted = solve().compute()
+        assert in_flight == solve.in_flight == 2
+    for w in results:
+        np.testing.assert_array_equal(w.compute(), wanted)
+
+
+@pytest.mark.parametrize("function", [mgrec.linear_recurrence, lambda *a: lfilter(B, A, a[1])])
+def test_a_plan_in_a_task_is_an_error_that_says_what_to_do(arrays, function):
+    with (
+        mgrec.plan(function, *arrays) as solve,
+        pytest.raises(TypeError, match=r"cannot be pickled: .* Pass its results"),
+    ):
+        cloudpickle.dumps(solve)
 
 
 def test_other_shapes_are_refused(arrays):

@@ -17,6 +17,7 @@ from clusters import free_port, two_workers, wait_until, workers_of
 from distributed import Client, Worker, wait
 from distributed.client import FutureCancelledError
 from faults import HeldPhase, no_results_left, sessions_of
+from proxies import workers_behind_proxies
 
 import mgrec
 import mgrec.dask
@@ -199,23 +200,102 @@ def test_a_client_that_is_closed_in_a_solve_says_so_and_leaves_nothing(client, t
     del held
 
 
-def test_a_worker_that_hangs_is_lost_and_removed(client, t, monkeypatch):
+def test_a_worker_that_hangs_is_lost_and_stays_in_the_cluster(client, t, monkeypatch):
     """A thread of it never ends, though its event loop answers."""
+    kept = client.persist(da.ones(4, chunks=1) + 1)
+    wait(kept)
+    stored = client.who_has(kept)
     monkeypatch.setattr(dask_plans, "PATIENCE", 1.0)
     solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t, timeout=SHORT)
-    solve()
+    other = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
+    for _ in range(3):  # the first one may compile
+        solve()
     slow = HeldPhase(monkeypatch)
     assert_is_lost(solve)
     monkeypatch.setattr(plan_shards, "launch_correction", slow.phase)
+    assert_solves(mgrec.plan(mgrec.linear_recurrence, 0.5, t))  # while that thread hangs
+    assert_is_lost(other)
     slow.may_end.set()
-    wait_until(lambda: len(client.cluster.scheduler.workers) < 2)
+    assert len(client.cluster.scheduler.workers) == 2
+    assert client.who_has(kept) == stored
 
 
-def test_a_first_solve_may_take_its_time(client, t, monkeypatch):
-    slow = HeldPhase(monkeypatch)
+SLOW = pytest.mark.parametrize(
+    ("phase", "chunk_index"), [("launch_correction", None), ("launch_summaries", (0,))]
+)
+
+
+@SLOW
+def test_a_first_solve_may_take_its_time(client, t, monkeypatch, phase, chunk_index):
+    """Of all workers, or of one while the other waits for its message."""
+    slow = HeldPhase(monkeypatch, phase, chunk_index)
     threading.Timer(1.5 * SHORT, slow.may_end.set).start()
     with mgrec.plan(mgrec.linear_recurrence, 0.5, t, timeout=SHORT) as solve:
         assert_solves(solve)
+
+
+@SLOW
+def test_a_later_solve_that_may_compile_takes_its_time(client, t, monkeypatch, phase, chunk_index):
+    with mgrec.plan(mgrec.linear_recurrence, 0.25, t, timeout=SHORT) as solve:
+        for _ in range(3):  # the first one may compile
+            solve()
+        slow = HeldPhase(monkeypatch, phase, chunk_index)
+        threading.Timer(1.5 * SHORT, slow.may_end.set).start()
+        assert_solves(solve, 0.5, t)
+    assert len(client.cluster.scheduler.workers) == 2
+
+
+def test_solves_wait_for_a_slow_one_of_another_plan(client, t, monkeypatch):
+    slow = HeldPhase(monkeypatch, "launch_summaries", (0,))
+    first = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
+    second = mgrec.plan(mgrec.linear_recurrence, 0.5, t, timeout=SHORT, in_flight=1)
+    results = [first.submit(), second.submit()]
+    time.sleep(1.5 * SHORT)
+    slow.may_end.set()
+    for w in results:
+        np.testing.assert_array_equal(w[:2].compute(), [1, 1.5])
+
+
+def test_a_message_that_a_connection_loses_ends_the_solves_of_its_plan():
+    """As many as may be in flight: they keep no places, and a new plan connects again."""
+    with workers_behind_proxies() as (client, lose_next_messages):
+        t = client.persist(da.ones(40, chunks=10))
+        wait(t)
+        other = mgrec.plan(mgrec.linear_recurrence, 0.5, t)
+        assert_solves(other)
+        with mgrec.plan(mgrec.linear_recurrence, 0.5, t, timeout=SHORT, in_flight=2) as solve:
+            assert "2 workers" in repr(solve)
+            assert_solves(solve)
+            assert lose_next_messages()
+            start = time.monotonic()
+            queued = [solve.submit() for _ in range(2)]
+            for w in queued:
+                with pytest.raises(mgrec.dask.WorkerLostError, match=BROKEN):
+                    w.compute()
+            assert_is_lost(solve, BROKEN)
+            assert time.monotonic() - start < LONG / 10
+        assert_solves(other)
+        assert_solves(mgrec.plan(mgrec.linear_recurrence, 0.5, t))
+
+
+BROKEN = "a message between workers of the plan was lost: .*tcp.*Build a new plan"
+
+
+def test_a_closed_plan_abandons_the_solves_whose_results_nothing_needs(client, t, monkeypatch):
+    solve = mgrec.plan(mgrec.linear_recurrence, 0.5, t, in_flight=5)
+    solve()
+    slow = HeldPhase(monkeypatch, "launch_summaries", (0,))
+    needed = solve.submit(0.5, solve.submit(0.5, t))
+    slow.has_begun.wait()
+    for _ in range(3):
+        solve.submit()
+    solve.close()
+    wait_until(lambda: len(solve._session.requests) == 2)
+    slow.may_end.set()
+    np.testing.assert_array_equal(needed[:2].compute(), [1, 2])
+    assert slow.indices.count((0,)) == 2
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as other:
+        assert_solves(other)
 
 
 @PHASES
@@ -260,12 +340,14 @@ def test_a_stopped_worker_is_lost_within_the_timeout(processes):
         os.kill(pids[victim], signal.SIGSTOP)
         try:
             assert_is_lost(solve, victim, initial=np.zeros((100_000,)))
-            # The scheduler believes that the worker is there, until it does not answer us.
-            with mgrec.plan(mgrec.linear_recurrence, 0.5, t, axis=0, timeout=SHORT) as rebuilt:
-                assert victim not in rebuilt._shards
-                np.testing.assert_array_equal(rebuilt()[:2, -1].compute(), wanted)
+            # Dask has not removed the worker, and only Dask does.
+            with pytest.raises(mgrec.dask.WorkerLostError, match=f"{victim}.* not answered for"):
+                mgrec.plan(mgrec.linear_recurrence, 0.5, t, axis=0, timeout=SHORT)
         finally:
             os.kill(pids[victim], signal.SIGCONT)
+        with mgrec.plan(mgrec.linear_recurrence, 0.5, t, axis=0) as rebuilt:
+            assert victim in rebuilt._shards
+            np.testing.assert_array_equal(rebuilt()[:2, -1].compute(), wanted)
 
 
 def test_a_worker_out_of_file_descriptors_ends_nobodys_wait(processes):

@@ -14,6 +14,7 @@ from clusters import two_workers, wait_until, workers_of
 from distributed import wait
 
 import mgrec
+import mgrec.dask
 from mgrec.distributed.plan import internals
 from mgrec.distributed.plan import worker as plan_worker
 
@@ -27,6 +28,10 @@ MEMORY = {
     "distributed.worker.memory.terminate": False,
 }
 LIMIT = int(4.5 * SIZE / 0.6)
+
+
+def tenfold(s, t):
+    return 10 * mgrec.linear_recurrence(s, t)
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +124,67 @@ def test_solves_in_progress_have_as_many_results_as_are_in_flight(client, arrays
     with mgrec.plan(mgrec.linear_recurrence, 0.5, arrays[1]) as plan:
         deque(plan.map([(0.5, arrays[1])] * 10, in_flight=2), maxlen=0)
     assert alive[0] <= 3  # two, and that to which the program refers
+
+
+@pytest.mark.parametrize("function", [mgrec.linear_recurrence, tenfold])
+def test_a_closed_plan_keeps_no_operands(client, function):
+    """Nor does the client, as long as the program refers to the plan."""
+    t = da.ones(CHUNK, chunks=CHUNK // 4) + 0
+    plan = mgrec.plan(function, 0.5, t, client=client)
+    w = plan()
+    del t
+    plan.close()
+    (worker,) = workers_of(client)
+    wait_until(lambda: {key[0] for key in worker.data} == {w.name})
+    assert repr(plan)
+    with pytest.raises(RuntimeError, match="closed"):
+        plan()
+
+
+def test_operands_and_results_that_do_not_fit_are_refused(client):
+    t = da.ones(4 * CHUNK * CHUNKS, chunks=CHUNK)
+    for call in (mgrec.plan, mgrec.dask.solve):
+        with pytest.raises(MemoryError, match=r"needs 16.00 MiB for operands .* 30.00 MiB\. Use"):
+            call(mgrec.linear_recurrence, 0.5, t)
+
+
+def test_the_error_of_a_worker_that_stops_says_what_it_stored():
+    t = da.ones(2 * CHUNK, chunks=CHUNK)
+    with two_workers(processes=False, memory_limit=4 * CHUNK * 8) as own:
+        with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as plan:
+            kept = plan()
+            own.sync(workers_of(own)[0].close)
+            with pytest.raises(
+                mgrec.dask.WorkerLostError,
+                match=r"keep 1.00 MiB of operands and 1.00 MiB of results of 1 solves .* 4.00 MiB",
+            ):
+                plan()
+        del kept
+
+
+class Memory(dict):
+    """The data of a worker, which has no room for results that return to memory."""
+
+    is_full = False
+
+    def __getitem__(self, key):
+        if Memory.is_full and "solved-" in str(key):
+            raise MemoryError("no room")
+        return super().__getitem__(key)
+
+
+def test_results_that_do_not_fit_into_memory_are_no_lost_worker():
+    with (
+        two_workers(n_workers=1, processes=False, data=Memory),
+        mgrec.plan(mgrec.linear_recurrence, 0.5, da.ones(40, chunks=10)) as plan,
+    ):
+        w = plan()
+        Memory.is_full = True
+        try:
+            with pytest.raises(MemoryError, match="no room") as raised:
+                w.compute()
+        finally:
+            Memory.is_full = False
+        (note,) = raised.value.__notes__
+        assert "keep 320 B of operands and 320 B of results of 1 solves" in note
+        np.testing.assert_array_equal(plan()[:2].compute(), [1, 1.5])

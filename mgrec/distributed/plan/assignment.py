@@ -170,6 +170,23 @@ def _worker_of(aligned: AlignedProblem, chunk_index: ChunkIndex, where: Mapping[
     return max(sorted(sizes), key=lambda address: (sum(sizes[address]), sizes[address]))
 
 
+def operand_sizes(
+    aligned: AlignedProblem, chunk_indices: Mapping[str, Sequence[ChunkIndex]]
+) -> dict[str, int]:
+    """Return the bytes of the operands of each worker's chunks, by addresses."""
+    sizes = {}
+    for address, indices in chunk_indices.items():
+        blocks = {
+            key: prod(shape) * block.dtype.itemsize
+            for index in indices
+            for key, shape, block in zip(
+                aligned.keys(index), aligned.shapes(index), aligned.blocks, strict=True
+            )
+        }
+        sizes[address] = sum(blocks.values())
+    return sizes
+
+
 def row_of(chunk_index: ChunkIndex, axis: int) -> ChunkIndex:
     """Return the row of chunks along the axis to which a chunk belongs."""
     return chunk_index[:axis] + chunk_index[axis + 1 :]

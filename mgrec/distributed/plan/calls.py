@@ -22,7 +22,7 @@ from distributed import Client, Future, wait
 
 from ...core.arrays.array_types import to_host
 from ...core.arrays.elements import Part
-from ...core.backends import common_backend
+from ...core.backends import backend_of, common_backend
 from ...core.contract.recurrence import AlongAxis, ChunkIndex, Overlapping
 from ..graph.aligned import AlignedProblem, chunk_indices_of, starts_of
 from ..graph.along_axis import groups_of
@@ -34,7 +34,7 @@ from .session import PendingRequest, Session
 # Seconds after a solve until results that the client still refers to are registered with the
 # scheduler. Results that only their own plan uses until then, as in time stepping, cost it nothing.
 REGISTERING = 0.25
-# Seconds until the scheduler has told a client that data are lost.
+# Seconds until the scheduler knows that a worker is lost, and notified clients that data are.
 NOTIFICATION = 0.2
 
 
@@ -63,15 +63,20 @@ class Layout:
         pairs = self.chunk_indices.items()
         return {index: address for address, indices in pairs for index in indices}
 
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """The bytes of the results of a solve on each worker."""
+        sizes = dict.fromkeys(self.chunk_indices, 0)
+        for address, size in self.locate("").values():
+            sizes[address] += size
+        return sizes
+
     @property
     def largest(self) -> int:
         """The most bytes that a worker stores of a solve."""
         if not self.parts:
             return self.meta.itemsize * prod(map(sum, self.chunks))
-        sizes = dict.fromkeys(self.chunk_indices, 0)
-        for address, size in self.locate("").values():
-            sizes[address] += size
-        return max(sizes.values(), default=0)
+        return max(self.sizes.values(), default=0)
 
     def names(self, solve: str) -> list[str]:
         return [result_name(solve, k) for k in range(len(self.parts))]
@@ -108,6 +113,8 @@ class Solution:
         self._futures: dict[Any, Future] = {}
         self._registration: asyncio.Task[None] | None = None
         self._use = {"outside": False}
+        if backend_of(layout.meta).is_host:
+            session.stored[name] = layout.sizes
         arguments = session, name, [*layout.chunk_indices], self._use
         weakref.finalize(self, session.call, _free, *arguments).atexit = False
 
@@ -162,16 +169,17 @@ class Solution:
         session = self.session
         for address, stream in self._streams.items():
             if session.streams.get(address) is not stream:
-                raise WorkerLostError.of(address)
+                raise WorkerLostError.of(address, session.reasons[address])
         self._create_futures()
         request = PendingRequest(self._streams, self.request.timeout, self.request.limit)
         session.send(request, "register", self.name, dict.fromkeys(self._streams, ()))
         await asyncio.wrap_future(request.done)
         if lost := await register(session.client, self.layout.locate(self.name)):
-            raise WorkerLostError.of(lost[0])
+            raise WorkerLostError.of(lost[0], "the scheduler has removed it")
 
 
 def _free(session: Session, name: str, addresses: list[str], use: dict[str, bool]) -> None:
+    session.stored.pop(name, None)
     session.send_later(addresses, "free", name, use["outside"])
 
 

@@ -15,13 +15,13 @@ from distributed import Client, futures_of
 
 from ...core.contract.grid import Swept, Traceback
 from ...core.contract.problem import Composed, Problem
-from ..arguments import check_in_flight, check_timeout, client_of, name_of, problem_of
+from ..arguments import as_in_flight, as_timeout, client_of, name_of, problem_of
 from ..expressions import accepts_expressions, mapped
 from ..graph.build import SOLVER, Solved
 from ..graph.packed import is_persisted
 from .calls import SolvedArray, solution_of, wait_for
 from .messages import WorkerLostError
-from .plans import Arguments, Plan
+from .plans import Arguments, Plan, refuse_to_pickle
 from .session import session_of
 
 # As often as Dask retries a task whose workers die (distributed.scheduler.allowed-failures).
@@ -39,13 +39,15 @@ class ComposedPlan:
         self, arguments: Arguments, client: Client, timeout: float, in_flight: int | None
     ) -> None:
         # Each call reads the operands in the memory of the workers.
-        self._arguments: Arguments = mapped(arguments, da.Array, partial(_persisted, client))
-        self.client = client
+        self._arguments: Arguments | None = mapped(arguments, da.Array, partial(_persisted, client))
+        self.client, self._function = client, name_of(arguments[0])
         self._limits, self._plans = (timeout, in_flight), list[Plan]()
-        self._lock, self._is_closed = Lock(), False
+        self._lock = Lock()
 
     def __repr__(self) -> str:
-        return f"<mgrec.plan of {name_of(self._arguments[0])}: {self._plans}>"
+        return f"<mgrec.plan of {self._function}: {self._plans}>"
+
+    __reduce__ = refuse_to_pickle
 
     def __enter__(self) -> ComposedPlan:
         return self
@@ -76,12 +78,11 @@ class ComposedPlan:
 
     def map(self, operands: Iterable[Any], *, in_flight: int | None = None) -> Iterator[Any]:
         """Solve for many operands, and return the results one by one, as :meth:`Plan.map`."""
-        check_in_flight(in_flight)
-        started = deque[Any]()
+        most, started = as_in_flight(in_flight), deque[Any]()
         for arguments in operands:
             arguments = arguments if isinstance(arguments, tuple) else (arguments,)
             started.append(self._start(arguments, {}))
-            most = in_flight or self._plans[-1].in_flight
+            most = most or self._plans[-1].in_flight
             while len(started) >= most or (started and _has_ended(started[0])):
                 yield _wait(started.popleft())
         while started:
@@ -89,10 +90,10 @@ class ComposedPlan:
 
     def _start(self, operands: Any, options: Any) -> Any:
         """Return the result of the function, whose last solve may be unfinished."""
-        recurrence, first, first_options = self._arguments
         with self._lock:
-            if self._is_closed:
+            if self._arguments is None:
                 raise RuntimeError("the plan is closed")
+            recurrence, first, first_options = self._arguments
             solves = _Solves(self._plans, self.client, self._limits)
             token = SOLVER.set(solves)
             try:
@@ -102,7 +103,7 @@ class ComposedPlan:
             if not self._plans:
                 raise TypeError(
                     f"recurrence must be a function that solves recurrences over the chunks of "
-                    f"Dask arrays; {name_of(recurrence)} solved none: persist what it returns. "
+                    f"Dask arrays; {self._function} solved none: persist what it returns. "
                     f"Filters in both directions, such as sosfiltfilt, need a signal of integers "
                     f"or assume_finite=True, and chunks of at least half the length of their "
                     f"response"
@@ -111,8 +112,8 @@ class ComposedPlan:
             return result if is_planned else _in_memory(result, self.client)
 
     def close(self) -> None:
-        """Release the operands of all plans; results stay."""
-        self._is_closed = True
+        """Release the operands of all plans; results stay, as :meth:`Plan.close` says."""
+        self._arguments = None
         for plan in self._plans:
             plan.close()
         # The list is also that of _Solves, which stays in the context of tasks of the event loop.
@@ -174,8 +175,7 @@ def build_plan(
     timeout: float = 10.0, in_flight: int | None = None,
 ) -> Plan | ComposedPlan:  # fmt: skip
     """Return the plan of a function of mgrec, or of one that calls such functions."""
-    check_timeout(timeout)
-    check_in_flight(in_flight)
+    timeout, in_flight = as_timeout(timeout), as_in_flight(in_flight)
     problem = problem_of(recurrence, operands, options)
     client = client_of(client)
     if client.asynchronous:
@@ -224,6 +224,8 @@ def solve(
         Sizes of chunks are unknown.
     RuntimeError
         A worker has no mgrec, or another version than the client.
+    MemoryError
+        Operands and results exceed the memory limit of a worker.
     mgrec.dask.WorkerLostError
         Workers were lost in four solves in a row.
 
@@ -287,9 +289,9 @@ def plan(
     client : distributed.Client, optional
         Client of the cluster. The default is Dask's default client.
     timeout : float, optional
-        Seconds after which a worker that does not answer is lost. A worker that answers, but still
-        computes, is lost after ten times the duration of the plan's fastest solve, and not before
-        `timeout`. The first solve, which may compile, has thirty times `timeout`.
+        Seconds after which a worker that does not answer, or a message between workers, is lost. A
+        worker that computes is lost after ten times the duration of the fastest solve, and not
+        before `timeout`; after thirty times `timeout` in the first solve and those with options.
     in_flight : int, optional
         Number of solves of `submit` and `map` that may be unfinished at the same time. Workers need
         memory for this number of results in addition to those that the program refers to. The
@@ -318,18 +320,18 @@ def plan(
     ValueError
         If the sizes of chunks are unknown.
     mgrec.dask.WorkerLostError
-        If a worker is lost while the plan is built or in a solve. It is a RuntimeError, and each
-        later call raises it too. Results of a lost worker are not computed again: build a new plan.
+        If a worker or a message is lost. It is a RuntimeError, and each later call raises it too.
+        Results of a lost worker are not computed again: build a new plan.
+    MemoryError
+        If operands and results exceed the memory limit of a worker.
     RuntimeError
-        If the plan or its client is closed, or a worker has no mgrec or another version than the
-        client.
+        If the plan or its client is closed, or a worker has another version of mgrec, or none.
 
     Notes
     -----
     Results have the same bits as those of the graph, on any number of workers; those of zero-phase
-    filters and ``decimate`` on GPUs are equal but for rounding. :doc:`/how/plans` explains this,
-    and which worker computes which tile of a grid. :doc:`/clusters/index` compares plans with
-    graphs, and describes queued solves, messages and lost workers.
+    filters and ``decimate`` on GPUs are equal but for rounding: see :doc:`/how/plans`.
+    :doc:`/clusters/index` describes queued solves, messages, memory and lost workers.
 
     Examples
     --------

@@ -66,10 +66,10 @@ def fail(futures: Iterable[Future], error: BaseException) -> None:
         future._state.set_error(error, None)
 
 
-async def remove_worker(client: Client, address: str) -> None:
-    """Make the scheduler remove a worker, as if it had sent no heartbeats."""
-    with suppress(OSError, AttributeError):
-        await client.scheduler.unregister(address=address, stimulus_id=f"mgrec-lost-{time.time()}")
+def memory_limit_of(worker: Worker) -> int | None:
+    """Return the bytes of memory that a worker may use, if that has a limit."""
+    limit: int | None = worker.memory_manager.memory_limit
+    return limit
 
 
 def store(worker: Worker, results: dict[Any, Any]) -> None:
@@ -83,7 +83,8 @@ def store(worker: Worker, results: dict[Any, Any]) -> None:
 
 def publish(worker: Worker, keys: Iterable[Any]) -> None:
     """Add results to a worker's state, before the scheduler knows them."""
-    worker.update_data({key: worker.data[key] for key in keys})
+    for key in keys:  # One by one: they may be on disk, and not fit into memory together.
+        worker.update_data({key: worker.data[key]})
 
 
 def free(worker: Worker, keys: Sequence[Any]) -> None:

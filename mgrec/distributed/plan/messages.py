@@ -47,15 +47,15 @@ Post = Callable[..., None]
 
 
 class WorkerLostError(RuntimeError):
-    """A worker of a plan is lost, with the operands and results in its memory.
+    """A plan has lost a worker, with its operands and results there, or a message between workers.
 
     Every later call of the plan raises it again: build a new plan.
     """
 
     @classmethod
-    def of(cls, address: Any) -> WorkerLostError:
+    def of(cls, address: Any, why: str) -> WorkerLostError:
         return cls(
-            f"the plan lost its worker {address}, with the operands and results in its memory. "
+            f"the plan lost its worker {address}, with its operands and results there: {why}. "
             f"Build a new plan with mgrec.plan, from operands that are still in memory or can "
             f"be computed again"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 import weakref
 from collections import deque
@@ -15,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from dask.array.utils import meta_from_array
+from dask.utils import format_bytes
 from distributed import Client
 from distributed.protocol.pickle import dumps
 
@@ -23,13 +25,22 @@ from ...core.backends import backend_of
 from ...core.contract.grid import Grid
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import AlongAxis
-from ..arguments import check_in_flight, name_of, problem_of
+from ..arguments import as_in_flight, name_of, problem_of
 from ..expressions import accepts_expressions
 from ..graph.aligned import AlignedProblem, align_problem
 from ..graph.build import Solved
 from ..observability import log_planned
-from .assignment import Shard, assign, row_of
-from .calls import REGISTERING, Call, Layout, Solution, SolvedArray, register_if_alive, solution_of
+from .assignment import Shard, assign, operand_sizes, row_of
+from .calls import (
+    NOTIFICATION,
+    REGISTERING,
+    Call,
+    Layout,
+    Solution,
+    SolvedArray,
+    register_if_alive,
+    solution_of,
+)
 from .grids import assign_bands
 from .messages import PlanShard, Request, WorkerLostError
 from .session import FIRST, PATIENCE, Messages, PendingRequest, session_of
@@ -42,6 +53,23 @@ SMALL, LARGE, MOST = 1 << 22, 1 << 31, 64
 Arguments = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
+@dataclass(frozen=True)
+class _Built:
+    """What a plan was built with, until it is closed."""
+
+    problem: Problem
+    arguments: Arguments
+    first: Call
+
+
+def refuse_to_pickle(plan: object) -> Any:
+    """Raise TypeError, in place of ``__reduce__``."""
+    raise TypeError(
+        f"{plan!r} cannot be pickled: it belongs to the client of this process. Pass its results, "
+        f"which are Dask arrays; a task may build a plan itself, with distributed.get_client()"
+    )
+
+
 class Plan:
     """A recurrence over one shape, ready on the workers: see :func:`mgrec.plan`."""
 
@@ -49,52 +77,82 @@ class Plan:
         self, problem: Problem, arguments: Arguments, client: Client, timeout: float,
         in_flight: int | None,
     ) -> None:  # fmt: skip
-        self._problem, self._arguments, self.client = problem, arguments, client
+        self.client, self._function = client, name_of(arguments[0])
         self._name, self._numbers = uuid4().hex[:16], count(1)
-        self._timeout, self._state = float(timeout), _State()
+        self._timeout, self._state = timeout, _State()
         self._session = session_of(self.client)
         for attempt in range(2):
-            self._first = Call(align_problem(self._problem), self.client)
-            self._shards = self._assign()
+            first = Call(align_problem(problem), self.client)
+            self._shards = self._assign(first)
             try:
                 self.client.sync(self._session.connect, self._shards, self._timeout)
                 break
-            except WorkerLostError:  # Dask may compute the worker's blocks again.
-                if attempt:
+            except WorkerLostError:
+                time.sleep(NOTIFICATION)
+                if attempt or client.nthreads().keys() >= self._shards.keys():
                     raise
-        self._layout = self._lay_out()
+                # Dask has removed the worker, and may compute its blocks again.
+        self._built: _Built | None = _Built(problem, arguments, first)
+        self._parts = problem.parts
+        self._layout = self._lay_out(first.aligned)
         self._in_flight = in_flight or self._default_in_flight()
         self._slots = BoundedSemaphore(self._in_flight)
-        self._added = self._add_to_workers()
+        self._session.stored[self._name] = self._check_memory(first)
+        self._added = self._add_to_workers(first)
 
-    def _assign(self) -> Mapping[str, Shard]:
-        aligned = self._first.aligned
-        shards = assign(aligned, self._first.locate(self.client))
+    def _assign(self, first: Call) -> Mapping[str, Shard]:
+        aligned = first.aligned
+        shards = assign(aligned, first.locate(self.client))
         if not isinstance(aligned.recurrence, Grid):
             return shards
         return assign_bands(aligned, list(shards), self.client) or shards
 
-    def _lay_out(self) -> Layout:
-        aligned, recurrence = self._first.aligned, self._first.aligned.recurrence
+    def _lay_out(self, aligned: AlignedProblem) -> Layout:
+        recurrence = aligned.recurrence
         chunk_indices = {
             address: tuple(index for index, _ in shard.chunks)
             for address, shard in self._shards.items()
         }
         ndim, dtype = len(aligned.chunks), recurrence.result_dtype
         meta = meta_from_array(aligned.blocks[0]._meta, ndim, dtype)
-        parts = self._problem.parts or (Part(),) * recurrence.results
+        parts = self._parts or (Part(),) * recurrence.results
         return Layout(chunk_indices, aligned.chunks, meta, parts)
 
     def _default_in_flight(self) -> int:
         most = LARGE if backend_of(self._layout.meta).is_asynchronous else SMALL
         return max(2, min(MOST, most // max(1, self._layout.largest)))
 
-    def _add_to_workers(self) -> PendingRequest:
+    def _check_memory(self, first: Call) -> Mapping[str, int]:
+        """Return the bytes of operands by workers; raise MemoryError if a worker has no room.
+
+        Operands do not spill while the plan keeps them. They are not counted if all of them and
+        the results of a solve take a quarter of the memory of one worker, or are on GPUs.
+        """
+        streams, results = self._session.streams, self._layout.sizes
+        limits = {
+            to: streams[to].memory_limit or sys.maxsize for to in self._shards if to in streams
+        }
+        total = sum(block.nbytes for block in first.aligned.blocks) + sum(results.values())
+        is_host = backend_of(self._layout.meta).is_host
+        if not is_host or total < min(limits.values(), default=0) / 4:
+            return {}
+        sizes = operand_sizes(first.aligned, self._layout.chunk_indices)
+        for address, limit in limits.items():
+            if sizes[address] + results[address] > limit:
+                raise MemoryError(
+                    f"a plan of {self._function} needs {format_bytes(sizes[address])} for operands "
+                    f"and {format_bytes(results[address])} for results in the memory of {address}, "
+                    f"whose limit is {format_bytes(limit)}. Use more workers, or the graph that "
+                    f"{self._function} returns, which needs memory for a few chunks at once"
+                )
+        return sizes
+
+    def _add_to_workers(self, first: Call) -> PendingRequest:
         """Make the workers keep their shards and operands, which Dask may drop otherwise."""
         addresses = {shard.number: address for address, shard in self._shards.items()}
         messages = {}
-        for address, solve_request in self._requests(self._first).items():
-            shard, keys_of = self._shards[address], self._first.aligned.keys
+        for address, solve_request in self._requests(first).items():
+            shard, keys_of = self._shards[address], first.aligned.keys
             keys = {index: keys_of(index) for index in self._layout.chunk_indices[address]}
             messages[address] = (
                 dumps(PlanShard(shard, addresses, keys, solve_request, self._in_flight)),
@@ -102,7 +160,7 @@ class Plan:
         session, request = self._session, self._pending()
         session.request(request, "add_plan", self._name, messages)
         self._remove = weakref.finalize(
-            self, session.call, session.send_later, list(messages), "remove_plan", self._name
+            self, session.call, session.remove_plan, self._name, list(messages)
         )
         self._remove.atexit = False
         return request
@@ -113,15 +171,16 @@ class Plan:
         return self
 
     def __repr__(self) -> str:
-        function = name_of(self._arguments[0])
-        chunks = self._first.aligned.chunks
+        chunks = self._layout.chunks
         largest, number = tuple(map(max, chunks)), prod(map(len, chunks))
         error = self._state.error
         state = "lost" if isinstance(error, WorkerLostError) else "closed" if error else "open"
         return (
-            f"<mgrec.plan of {function}: results of shape {tuple(map(sum, chunks))} in {number} "
-            f"chunks of up to {largest}, {len(self._shards)} workers, {state}>"
+            f"<mgrec.plan of {self._function}: results of shape {tuple(map(sum, chunks))} in "
+            f"{number} chunks of up to {largest}, {len(self._shards)} workers, {state}>"
         )
+
+    __reduce__ = refuse_to_pickle
 
     def __enter__(self) -> Plan:
         return self
@@ -193,7 +252,7 @@ class Plan:
         ...         float(u[-1].compute())
         1024.0
         """
-        recurrence = self._first.aligned.recurrence
+        recurrence = self._open().first.aligned.recurrence
         if not recurrence.results or getattr(recurrence, "returns_final_state", False):
             raise TypeError(
                 f"submit needs a function that returns only Dask arrays; {self!r} also returns "
@@ -218,8 +277,7 @@ class Plan:
             The results in order, each when it is computed. An error of a solve is raised instead
             of its results.
         """
-        check_in_flight(in_flight)
-        in_flight, started = in_flight or self._in_flight, deque[_Started]()
+        in_flight, started = as_in_flight(in_flight) or self._in_flight, deque[_Started]()
         for arguments in operands:
             # Half of the solves start in one moment, so that their requests are sent together.
             most = in_flight // 2 if len(started) >= in_flight else in_flight
@@ -235,19 +293,23 @@ class Plan:
         return started.result()
 
     def close(self) -> None:
-        """Release the plan's operands; its results stay."""
-        self._remove()
+        """Release the plan's operands; its results stay.
+
+        Solves that have not ended are abandoned if the program does not refer to their results.
+        """
         self._state.error = self._state.error or RuntimeError("the plan is closed")
+        self._remove()
+        self._built = None
 
     def solve(self, problem: Problem) -> Solved:
         """Solve a problem like that of the plan; return the results and the final states.
 
         If it has no final states, results are returned before they are computed.
         """
-        self._check_open()
-        is_first = problem is self._problem
-        call = self._call((), {}) if is_first else self._call_of(problem)
-        recurrence = self._first.aligned.recurrence
+        built = self._open()
+        is_first = problem is built.problem
+        call = self._call((), {}) if is_first else self._call_of(built, problem)
+        recurrence = built.first.aligned.recurrence
         if recurrence.results and not getattr(recurrence, "returns_final_state", False):
             return self._start(*call, self._slots).arrays, None
         started = self._start(*call)
@@ -264,18 +326,16 @@ class Plan:
     ) -> _Started:  # fmt: skip
         start = time.perf_counter()
         while slots and not slots.acquire(timeout=1.0):
-            self._check_open()
-        name, state, request = (
-            f"solved-{self._name}-{next(self._numbers)}",
-            self._state,
-            self._pending(),
-        )
+            self._open()
+        name, state = f"solved-{self._name}-{next(self._numbers)}", self._state
+        # Kernels for another recurrence or for other initial states may be compiled first.
+        request = self._pending(any(message[2] is not None for message in messages.values()))
         solutions = call.solutions
         request.dependencies = self._added, *(operand.request for operand in solutions)
         request.operands = tuple(map(weakref.ref, solutions))
         request.retained = [b for b in call.aligned.blocks if solution_of(b) not in solutions]
         solution = Solution(self._session, name, request, self._layout)
-        reference = weakref.ref(solution)
+        reference = request.result = weakref.ref(solution)
 
         def end(error: BaseException | None) -> None:
             state.end(error, start, slots)
@@ -292,11 +352,11 @@ class Plan:
 
     def _call(self, operands: Any, options: Any) -> tuple[Problem, Call, Messages]:
         """Return the problem and the operands of a call, and its message to each worker."""
-        self._check_open()
-        recurrence, first, first_options = self._arguments
+        built = self._open()
+        recurrence, first, first_options = built.arguments
         if not operands and not options:
-            return self._problem, self._first, dict.fromkeys(self._shards, (self._name, None, None))
-        aligned = None if options else self._first.with_operands(first, operands)
+            return built.problem, built.first, dict.fromkeys(self._shards, (self._name, None, None))
+        aligned = None if options else built.first.with_operands(first, operands)
         if aligned is None:
             options = {**first_options, **options}
             problem = problem_of(recurrence, operands or first, options)
@@ -305,22 +365,22 @@ class Plan:
                     f"operands of a plan must be like those it was built with; got operands for "
                     f"which {problem.name} is several recurrences: build a plan with them"
                 )
-            return self._call_of(problem)
-        call, names = self._with_names(aligned)
-        return self._problem, call, dict.fromkeys(self._shards, (self._name, names, None))
+            return self._call_of(built, problem)
+        call, names = self._with_names(built, aligned)
+        return built.problem, call, dict.fromkeys(self._shards, (self._name, names, None))
 
-    def _call_of(self, problem: Problem) -> tuple[Problem, Call, Messages]:
+    def _call_of(self, built: _Built, problem: Problem) -> tuple[Problem, Call, Messages]:
         """Return what `_call` returns for a call that may differ in more than its Dask arrays."""
-        call, names = self._with_names(align_problem(problem))
-        call.check_like(self._first)
-        has_initial = problem.initial or self._problem.initial
-        if not has_initial and problem.recurrence.is_same(self._problem.recurrence):
+        call, names = self._with_names(built, align_problem(problem))
+        call.check_like(built.first)
+        has_initial = problem.initial or built.problem.initial
+        if not has_initial and problem.recurrence.is_same(built.problem.recurrence):
             return problem, call, dict.fromkeys(self._shards, (self._name, names, None))
         requests = self._requests(call).items()
         return problem, call, {to: (self._name, names, dumps(request)) for to, request in requests}
 
-    def _with_names(self, aligned: AlignedProblem) -> tuple[Call, list[str]]:
-        call = Call(aligned, self.client, self._accepts, self._first.aligned.blocks)
+    def _with_names(self, built: _Built, aligned: AlignedProblem) -> tuple[Call, list[str]]:
+        call = Call(aligned, self.client, self._accepts, built.first.aligned.blocks)
         return call, [block.name for block in call.aligned.blocks]
 
     def _accepts(self, solution: Solution) -> bool:
@@ -331,16 +391,21 @@ class Plan:
         is_here = solution.session is self._session
         return is_here and solution.layout.owners == self._layout.owners
 
-    def _check_open(self) -> None:
+    def _open(self) -> _Built:
+        """Return what the plan was built with; raise if it is closed or lost."""
+        built = self._built
         if self.client.status != "running":
             raise RuntimeError("the client of the plan is closed: build a plan with another client")
         if self._state.error is not None:
             raise type(self._state.error)(*self._state.error.args)
+        assert built is not None
+        return built
 
-    def _pending(self) -> PendingRequest:
-        shortest = self._state.shortest
-        limit = FIRST * self._timeout if shortest is None else PATIENCE * shortest
-        return PendingRequest(self._shards, self._timeout, max(self._timeout, limit))
+    def _pending(self, may_compile: bool = True) -> PendingRequest:
+        timeout, shortest = self._timeout, self._state.shortest
+        is_first = may_compile or shortest is None
+        limit = FIRST * timeout if is_first else max(timeout, PATIENCE * (shortest or 0.0))
+        return PendingRequest(self._shards, timeout, limit, self._name)
 
     def _requests(self, call: Call) -> dict[str, Request]:
         """Return the arguments of a call except for its operands, by addresses."""
@@ -352,9 +417,7 @@ class Plan:
         for address, indices in chunk_indices.items():
             rows = {row_of(index, recurrence.axis) for index in indices}
             states = {row: initial[row] for row in rows}
-            requests[address] = Request(
-                recurrence, states, aligned.needs_last_summary, self._problem.parts
-            )
+            requests[address] = Request(recurrence, states, aligned.needs_last_summary, self._parts)
         return requests
 
 

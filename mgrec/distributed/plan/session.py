@@ -10,12 +10,12 @@ from itertools import count
 from typing import Any
 from uuid import uuid4
 
+from dask.utils import format_bytes
 from distributed import Client
 from distributed.comm import Comm, CommClosedError
 from distributed.protocol.pickle import loads
 
 from ..versions import check_workers
-from .internals import remove_worker
 from .messages import Abandoned, Calls, ClientComm, Sender, WorkerLostError
 from .worker import install
 
@@ -45,13 +45,23 @@ def session_of(client: Client) -> Session:
 class Stream:
     """The comm to a worker: ordered messages both ways.
 
-    `received` counts its messages; `busy` is the number of the request that it computes, and for
-    how many seconds.
+    Attributes
+    ----------
+    memory_limit : int or None
+        The worker's, in bytes.
+    received : int
+        Number of its messages.
+    busy : (int, float)
+        The number of the request that it computes, and for how many seconds.
+    steps : int or None
+        How many steps of programs the worker has run, if all it does is wait for messages.
     """
 
-    def __init__(self, address: str, comm: Comm) -> None:
+    def __init__(self, address: str, comm: Comm, memory_limit: int | None) -> None:
         self.address, self.comm, self.sender = address, comm, Sender.on(comm)
+        self.memory_limit = memory_limit
         self.received, self.busy = 0, (0, 0.0)
+        self.steps: int | None = None
 
 
 class PendingRequest:
@@ -64,6 +74,12 @@ class PendingRequest:
     unanswered : dict, address -> (messages received at the last check, checks without one since)
     limit : float
         Seconds that a shard may compute.
+    plan : str
+        The name of the plan; empty for requests without one.
+    waits : tuple of (steps, int)
+        The steps of the unanswered workers at the last check, and the checks without a step since.
+    result : weakref to Solution, optional
+        The results of a solve.
     dependencies : tuple of PendingRequest
         Requests whose results this one reads: it fails with their errors.
     operands : tuple of weakref to Solution
@@ -75,11 +91,15 @@ class PendingRequest:
         Called with the error, or None, before `done` is.
     """
 
-    def __init__(self, addresses: Iterable[str], timeout: float, limit: float) -> None:
+    def __init__(
+        self, addresses: Iterable[str], timeout: float, limit: float, plan: str = ""
+    ) -> None:
         self.done: Future[dict[str, Any]] = Future()
         self.answers: dict[str, Any] = {}
         self.unanswered = dict.fromkeys(addresses, (-1, 0))
-        self.timeout, self.limit = timeout, limit
+        self.timeout, self.limit, self.plan = timeout, limit, plan
+        self.waits: tuple[Any, int] = None, 0
+        self.result: Callable[[], Any] | None = None
         self.number, self.dependencies = 0, tuple[PendingRequest, ...]()
         self.operands: tuple[Any, ...] = ()
         self.retained: list[Any] = []
@@ -98,6 +118,10 @@ class Session:
         self.call = Calls(client.loop.asyncio_loop).add
         self.streams: dict[str, Stream] = {}
         self.requests: dict[int, PendingRequest] = {}
+        # Bytes on each worker of the operands of a plan, or of the results of a solve, by its name.
+        self.stored: dict[str, Mapping[str, int]] = {}
+        # Why workers were lost last.
+        self.reasons: dict[str, str] = {}
         self._numbers = count(1)
         self._connecting = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -109,22 +133,20 @@ class Session:
             await asyncio.gather(*(self._connect(address, timeout) for address in missing))
 
     async def _connect(self, address: str, timeout: float) -> None:
-        """Connect to a worker directly, or else by way of the scheduler.
-
-        The scheduler removes a worker that answers neither way.
-        """
+        """Connect to a worker directly, or else by way of the scheduler."""
         for is_direct in (True, False):
             try:
                 async with asyncio.timeout(timeout / 2):
-                    comm = await self._open(address, is_direct)
+                    comm, memory_limit = await self._open(address, is_direct)
             except OSError as error:  # A timeout is one.
                 failure = error
             else:
-                stream = self.streams[address] = Stream(address, comm)
+                stream = self.streams[address] = Stream(address, comm, memory_limit)
                 self.start(self._read(stream))
                 return
-        await remove_worker(self.client, address)
-        raise WorkerLostError.of(address) from failure
+        is_silent = isinstance(failure, TimeoutError)
+        why = f"it has not answered for {timeout:g} s" if is_silent else f"no connection, {failure}"
+        raise WorkerLostError.of(address, why) from failure
 
     async def _open(self, address: str, is_direct: bool) -> Any:
         await check_workers(self.client, [address])  # it may have joined later
@@ -133,8 +155,8 @@ class Session:
         if is_direct:
             comm = await self.client.rpc.connect(address)
             await comm.write({"op": "mgrec_session", "session": self.name, "reply": False})
-        await comm.read()
-        return comm
+        ((_, memory_limit),) = await comm.read()
+        return comm, memory_limit
 
     def start(self, coroutine: Any) -> None:
         """Run a coroutine on the event loop."""
@@ -176,7 +198,7 @@ class Session:
             if (solution := operand()) is not None and solution.is_registered:
                 request.retained.append(solution)
         for address in messages.keys() - self.streams.keys():
-            self._fail(request, WorkerLostError.of(address))
+            self._fail(request, WorkerLostError.of(address, self.reasons[address]))
             return
         for address, message in messages.items():
             self.streams[address].sender.send(op, request.number, name, *message)
@@ -187,21 +209,62 @@ class Session:
         request.timer = loop.call_later(request.timeout / PINGS, self._check, request)
 
     def _check(self, request: PendingRequest) -> None:
-        """Check whether workers are silent or compute too long."""
-        for address, (received, misses) in list(request.unanswered.items()):
+        """Check whether workers are silent, compute too long, or wait for lost messages."""
+        lost = dict[Stream, str]()
+        for address, (received, misses) in request.unanswered.items():
             stream = self.streams[address]
             # Pings are counted, not seconds: this event loop may be late, too.
             misses = misses + 1 if stream.received == received else 0
             number, seconds = stream.busy
-            is_hung = seconds > self.requests.get(number, request).limit
-            if misses >= PINGS - 1 or is_hung:
-                if is_hung:  # It would be assigned the same chunks again.
-                    self.start(remove_worker(self.client, address))
-                self._lose(stream)
-                return
+            limit = self.requests.get(number, request).limit
+            if misses >= PINGS - 1:
+                lost[stream] = f"it has not answered for {request.timeout:g} s"
+            elif seconds > limit:
+                lost[stream] = f"it has computed for {seconds:.1f} s, longer than {limit:.1f} s"
             request.unanswered[address] = stream.received, misses
             stream.sender.send("ping")
-        self._check_later(request)
+        for stream, why in lost.items():
+            self._lose(stream, why)
+        if not lost and self._has_lost_message(request):
+            self._fail_plan(request)
+        elif not lost:
+            self._check_later(request)
+
+    def _has_lost_message(self, request: PendingRequest) -> bool:
+        """Return whether all that workers have done since some checks is wait for messages.
+
+        Only for the first request: later ones may wait for those before them.
+        """
+        if any(misses for _, misses in request.unanswered.values()):
+            return False  # It is not known what the worker does.
+        steps, checks = request.waits
+        now = [self.streams[address].steps for address in request.unanswered]
+        is_first = request.number == min(self.requests)
+        request.waits = now, checks + 1 if is_first and None not in now and now == steps else 0
+        return request.waits[1] >= PINGS - 1
+
+    def _fail_plan(self, request: PendingRequest) -> None:
+        """Fail all requests of a plan one of whose messages was lost: others went with it."""
+        workers = ", ".join(request.unanswered)
+        error = WorkerLostError(
+            f"a message between workers of the plan was lost: all that {workers} did for "
+            f"{request.timeout:g} s was wait for it. Build a new plan with mgrec.plan"
+        )
+        for other in list(self.requests.values()):
+            if other is request or other.plan == request.plan:
+                self._fail(other, error)
+
+    def remove_plan(self, plan: str, addresses: Iterable[str]) -> None:
+        """Release a plan's operands, and abandon the solves whose results nothing needs."""
+        needed = set[PendingRequest]()
+        for request in reversed(list(self.requests.values())):
+            is_unused = request.result is not None and request.result() is None
+            if request.plan == plan and is_unused and request not in needed:
+                self._fail(request, RuntimeError("the plan is closed"))
+            else:
+                needed.update(request.dependencies)
+        self.stored.pop(plan, None)
+        self.send_later(addresses, "remove_plan", plan)
 
     async def _read(self, stream: Stream) -> None:
         try:
@@ -209,7 +272,8 @@ class Session:
                 for op, *content in await stream.comm.read():
                     stream.received += 1
                     if op == "pong":
-                        stream.busy = tuple(content)
+                        *busy, stream.steps = content
+                        stream.busy = tuple(busy)
                     elif op == "answer":
                         if stream.busy[0] == content[0]:  # It has ended since the last pong.
                             stream.busy = (0, 0.0)
@@ -217,7 +281,7 @@ class Session:
                     else:  # The worker has opened another session, without plans.
                         raise CommClosedError
         except OSError:
-            self._lose(stream)
+            self._lose(stream, "its connection has ended")
 
     def _take_answer(self, address: str, number: int, answer: bytes | None) -> None:
         """Take an answer; drop those to requests that have failed."""
@@ -263,12 +327,27 @@ class Session:
             if any(operand() is solution for operand in request.operands):
                 request.retained.append(solution)
 
-    def _lose(self, stream: Stream) -> None:
+    def _lose(self, stream: Stream, why: str) -> None:
         """Close the comm to a worker, and fail all requests that wait for the worker."""
         if self.streams.get(stream.address) is not stream:
             return
         del self.streams[stream.address]
         stream.comm.abort()
+        self.reasons[stream.address] = why + self._fullness(stream)
+        error = WorkerLostError.of(stream.address, self.reasons[stream.address])
         for request in list(self.requests.values()):
             if stream.address in request.unanswered:
-                self._fail(request, WorkerLostError.of(stream.address))
+                self._fail(request, error)
+
+    def _fullness(self, stream: Stream) -> str:
+        """Return what a worker stores of this client's plans, if that may be too much."""
+        sizes = [(name, size.get(stream.address, 0)) for name, size in list(self.stored.items())]
+        results = [size for name, size in sizes if name.startswith("solved-")]
+        total = sum(size for _, size in sizes)
+        if stream.memory_limit is None or total < stream.memory_limit / 4:
+            return ""
+        return (
+            f"; plans keep {format_bytes(total - sum(results))} of operands and "
+            f"{format_bytes(sum(results))} of results of {len(results)} solves there, and Dask "
+            f"stops a worker that exceeds its memory limit, {format_bytes(stream.memory_limit)}"
+        )

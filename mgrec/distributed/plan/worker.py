@@ -13,13 +13,14 @@ from math import inf
 from operator import itemgetter
 from typing import Any
 
+from dask.utils import format_bytes
 from distributed import Worker, WorkerPlugin
 from distributed.comm import Comm
 from distributed.protocol.pickle import dumps, loads
 
 from ...core.backends import common_backend
 from .assignment import BandShard
-from .internals import blocks_of, free, publish, store, wait_until_freed
+from .internals import blocks_of, free, memory_limit_of, publish, store, wait_until_freed
 from .messages import (
     Abandoned,
     Calls,
@@ -41,6 +42,8 @@ DEVICE_WAITS = 8
 SHORT = 0.003
 # Seconds of a wait for a device that no other thread need take over.
 BRIEF = 0.0002
+# Most seconds that a step waits for those of other clients: one of them may never end.
+LONGEST_WAIT = 1.0
 logger = logging.getLogger("mgrec")
 
 
@@ -110,12 +113,13 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
     def send_carry(self, address: str, *carry: Any) -> None:
         """Send a message to another worker: (session, solve, name, *message)."""
         if address not in self.peers:
-            rpc = self.worker.rpc(address)
+            worker, rpc = self.worker, self.worker.rpc(address)
 
             def abandon(carries: list[Any]) -> None:
                 for session, solve, *_ in carries:
                     if session in self.sessions:
-                        self.sessions[session].abandon(solve, WorkerLostError.of(address))
+                        error = WorkerLostError.of(address, f"{worker.address} cannot reach it")
+                        self.sessions[session].abandon(solve, error)
 
             def write(carries: list[Any]) -> Any:
                 # Lists: Dask looks for arrays in no tuples.
@@ -249,7 +253,8 @@ class Session:
         self.plans: dict[str, tuple[PlanShard, dict[Any, Any]]] = {}
         # Seconds of the longest step and of the longest wait of each plan's last solve.
         self.seconds: dict[str, tuple[float, float]] = {}
-        self.results: dict[str, list[Any]] = {}
+        # The keys of each solve's results, and their bytes.
+        self.results: dict[str, dict[Any, int]] = {}
         self.registered: set[str] = set()
         self.carries: dict[int, dict[Hashable, Sequence[Any]]] = {}
         self.abandoned: set[int] = set()
@@ -259,14 +264,16 @@ class Session:
         self.last, self.has_room = 0, asyncio.Event()
         # Guards everything on which `Solve.is_ready` depends.
         self.lock = threading.Lock()
-        self.is_stepping = False
+        self.is_stepping = self.is_fetching = False
+        # Number of steps so far.
+        self.steps = 0
         # Solves that threads step or wait for, by numbers, and since when.
         self.busy: dict[int, float] = {}
 
     async def run(self) -> None:
         """Read messages until the comm ends."""
         working = asyncio.create_task(self._work())
-        self.sender.send("ready")
+        self.sender.send("ready", memory_limit_of(self.worker))
         try:
             while True:
                 for op, *arguments in await self.comm.read():
@@ -291,16 +298,28 @@ class Session:
 
     def _take_ping(self, op: str) -> None:
         number, since = min(list(self.busy.items()), key=itemgetter(1), default=(0, 0.0))
-        self.sender.send("pong", number, time.monotonic() - since if number else 0.0)
+        seconds = time.monotonic() - since if number else 0.0
+        self.sender.send("pong", number, seconds, None if self._has_work() else self.steps)
+
+    def _has_work(self) -> bool:
+        """Return whether the session does more than to wait for messages."""
+        with self.lock:
+            is_on_device = any(solve.wait is not None for solve in self.solves.values())
+            is_busy = self.is_stepping or self.is_fetching or bool(self.busy)
+            return is_on_device or is_busy or self._next() is not None
 
     def _take_abandon(self, op: str, number: int) -> None:
         self.abandon(number, Abandoned())
 
     def _take_register(self, op: str, number: int, name: str) -> None:
         """Add results of a solve to the worker's state."""
-        publish(self.worker, self.results[name])
-        self.registered.add(name)
-        self.sender.send("answer", number, None)
+        try:
+            publish(self.worker, self.results[name])
+        except Exception as error:
+            self._answer(number, error)
+        else:
+            self.registered.add(name)
+            self._answer(number)
 
     def abandon(self, number: int, error: Exception) -> None:
         """Make a solve fail, now or when it starts."""
@@ -336,7 +355,7 @@ class Session:
         try:
             plan = loads(message)
             keys = {key for keys in plan.keys.values() for key in keys}
-            self.plans[name] = plan, await blocks_of(self.worker, keys)
+            self.plans[name] = plan, await self._fetch(keys)
         except Exception as error:
             self._answer(number, error)
         else:
@@ -356,7 +375,7 @@ class Session:
         """
         for solve in self.solves.values():
             solve.is_freed = solve.is_freed or solve.name == name
-        keys, is_registered = self.results.pop(name, []), name in self.registered
+        keys, is_registered = list(self.results.pop(name, ())), name in self.registered
         self.registered.discard(name)
         if is_used and is_registered:
             await wait_until_freed(self.worker, keys)
@@ -367,10 +386,11 @@ class Session:
         self, number: int, name: str, plan: str, names: Sequence[str] | None, request: bytes | None
     ) -> None:
         """Solve the shard of a plan, for operands with these names."""
-        if plan not in self.plans:  # Its operands were lost; the client has the error.
+        if plan not in self.plans:  # If it was not added, the client has the error.
             self.last = number
             self.carries.pop(number, None)
-            return self._answer(number, Abandoned())
+            error = WorkerLostError.of(self.worker.address, "its connection has ended")
+            return self._answer(number, error)
         stored, blocks = self.plans[plan]
         while len(self.solves) >= stored.in_flight:
             self.has_room.clear()
@@ -418,10 +438,18 @@ class Session:
                 solve.sources.setdefault(source, []).append(key)
             else:
                 others.append(key)
-        solve.blocks |= await blocks_of(self.worker, others)
+        solve.blocks |= await self._fetch(others)
         with self.lock:
             for source in [source for source in solve.sources if source.has_ended]:
                 solve.take_results(source)
+
+    async def _fetch(self, keys: Collection[Any]) -> dict[Any, Any]:
+        """Return blocks by their keys, those of other workers as well."""
+        self.is_fetching = True
+        try:
+            return await blocks_of(self.worker, keys)
+        finally:
+            self.is_fetching = False
 
     def _resume(self) -> None:
         """Step the programs that are ready, here or on a thread, unless one is stepped."""
@@ -468,8 +496,10 @@ class Session:
                 self.is_stepping = solve is not None
             if solve is None:
                 return
-            with self.plugin.stepping:
-                self._step(solve)
+            has_permit = self.plugin.stepping.acquire(timeout=LONGEST_WAIT)
+            self._step(solve)
+            if has_permit:
+                self.plugin.stepping.release()
             if solve.wait is not None:
                 with self.lock:
                     self.is_stepping = False
@@ -493,6 +523,7 @@ class Session:
         solve.step(self.plugin.threads)
         solve.seconds = max(solve.seconds, time.monotonic() - start)
         del self.busy[solve.number]
+        self.steps += 1
         with self.lock:
             solve.missing = {name for name in solve.missing if not solve.exchange.has(name)}
             for later in self.solves.values() if solve.has_ended else ():
@@ -515,7 +546,9 @@ class Session:
                 raise solve.error or Abandoned()
             if not solve.is_freed:
                 store(self.worker, solve.results)
-                self.results[solve.name] = list(solve.results)
+                self.results[solve.name] = {
+                    key: result.nbytes for key, result in solve.results.items()
+                }
         except BaseException as error:
             self._answer(solve.number, error)
         else:
@@ -524,8 +557,21 @@ class Session:
     def _answer(self, number: int, answer: Any = None) -> None:
         """Send the result or the error of a request."""
         is_error = isinstance(answer, BaseException)
+        if isinstance(answer, MemoryError):
+            answer.add_note(self._fullness())
         message = _pickled(answer) if is_error else dumps((True, answer))
         self.sender.send("answer", number, None if answer is None else message)
+
+    def _fullness(self) -> str:
+        """Return how many bytes the client's plans store here."""
+        sizes = [size for keys in self.results.values() for size in keys.values()]
+        blocks = {key: block for _, blocks in self.plans.values() for key, block in blocks.items()}
+        operands = sum(block.nbytes for block in blocks.values())
+        return (
+            f"The memory of {self.worker.address} is full. Plans of this client keep "
+            f"{format_bytes(operands)} of operands and {format_bytes(sum(sizes))} of results of "
+            f"{len(self.results)} solves there, to which the program refers"
+        )
 
 
 def _pickled(error: BaseException) -> bytes:
@@ -534,5 +580,8 @@ def _pickled(error: BaseException) -> bytes:
         pickled = dumps((False, error))
         loads(pickled)
     except Exception:
-        return dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
+        other = RuntimeError(f"{type(error).__name__}: {error}")
+        for note in getattr(error, "__notes__", ()):
+            other.add_note(note)
+        return dumps((False, other))
     return pickled
