@@ -12,8 +12,8 @@ import numpy as np
 
 from ..core.arrays.array_types import (
     cast,
-    check_same_device,
     chunked_like,
+    in_one_memory,
     is_lazy,
     without_empty_chunks,
 )
@@ -213,8 +213,7 @@ def check(
     if times is not None:
         series["gaps"] = as_gaps(times, rates["halflife"], x, axis)
     if reset is not None:
-        check_same_device([("x", x), ("reset", reset)], [])
-        series["marks"] = as_reset(reset, x.shape, axis, False)
+        series["marks"] = as_reset(reset, x.shape, axis, False, [("x", x)])
     return weights, series, axis
 
 
@@ -283,7 +282,7 @@ def as_series(x: Any, other: Any, statistic: str) -> dict[str, Any]:
         if series["y"].shape != series["x"].shape:
             shapes = series["x"].shape, series["y"].shape
             raise ValueError(f"other must have the shape of x, {shapes[0]}; got {shapes[1]}")
-        check_same_device([("x", series["x"]), ("other", series["y"])], [])
+        in_one_memory([("x", series["x"]), ("other", series["y"])])
     for name, values in series.items():
         if values.dtype.kind == "b":
             series[name] = cast(values, np.dtype(np.int8))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.array_types import (
-    check_same_device,
     computed_dtype,
+    in_one_memory,
     is_bfloat16,
     is_narrow,
     result_type,
@@ -154,7 +154,7 @@ def as_states(
     """Return states of the shape `expected`; axes that are not `fixed` may have length 1."""
     array = as_any_array(name, zi)
     check_dtype(name, array, zi, "?", takes_bfloat16=True)
-    check_same_device([("x", x)], [(name, array)])
+    in_one_memory([("x", x)], states=[(name, array)])
     is_valid = array.ndim == len(expected) and all(
         length == size or size != size or (length == 1 and k not in fixed)
         for k, (length, size) in enumerate(zip(array.shape, expected, strict=True))

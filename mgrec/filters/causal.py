@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import check_same_device, without_empty_chunks
+from ..core.arrays.array_types import without_empty_chunks
 from ..core.arrays.resets import as_reset
 from ..core.contract.problem import Composed, Problem
 from ..core.contract.recurrence import Arrays
@@ -209,8 +209,8 @@ def filtered_in_time(
 def _segmented(problem: Problem, reset: Any, is_sections: bool) -> Problem:
     """Return the problem with states that are reset at marks, and final states if it has any."""
     if reset is not None:
-        check_same_device([("x", problem.operands[0]), ("reset", reset)], [])
-        marks = as_reset(reset, problem.shape, problem.recurrence.axis, False)
+        data = [("x", problem.operands[0])]
+        marks = as_reset(reset, problem.shape, problem.recurrence.axis, False, data)
         problem = with_marks(problem, marks)
     return _with_final_states(problem, is_sections)
 

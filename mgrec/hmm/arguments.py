@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import cast, check_same_device, is_lazy
+from ..core.arrays.array_types import cast, in_one_memory, is_lazy
 from ..core.arrays.elements import broadcast_shape, merge_numbers
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis
@@ -107,15 +107,14 @@ def _checked(
     reset: Any, memory: str,
 ) -> Model:  # fmt: skip
     starts = as_vectors("startprob", startprob, (matrices.shape[-1],))
-    resets = [] if reset is None else [("reset", reset)]
-    named = [(name, frames), ("transmat", matrices), *resets]
-    check_same_device(named, [("startprob", starts)])
     starts = _checked_values("startprob", starts, _check_probabilities)
     matrices = _checked_values("transmat", matrices, _check_probabilities)
+    data = [(name, frames)]
+    matrices, starts = in_one_memory(data, [("transmat", matrices), ("startprob", starts)])
     shape = broadcast_shape(shapes, "the axes of steps and rows")
     axis = as_axis(axis, shape)
     check_rows("startprob", starts.shape[:-1], shape, axis)
-    marks = None if reset is None else as_reset(reset, shape, axis, False)
+    marks = None if reset is None else as_reset(reset, shape, axis, False, data)
     check_memory(memory)
     return Model(starts, matrices, frames, shape, axis, marks, memory)
 

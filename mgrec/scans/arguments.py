@@ -11,8 +11,8 @@ from ..core.algebra.coefficient import Coefficient
 from ..core.algebra.transfer_map import TransferMap, affine, segmented, signed_affine
 from ..core.arrays.array_types import (
     cast,
-    check_same_device,
     computed_dtype,
+    in_one_memory,
     is_lazy,
     is_narrow,
     result_type,
@@ -52,7 +52,7 @@ def check(
     Error messages use the names of the operands. `kinds` are the kinds of dtype to compute in;
     integers become floats unless "i" is one of them.
     """
-    checked, states = _checked(operands, initial, reset)
+    checked, states = _checked(operands, initial)
     shape = broadcast_shape(checked)
     axis = as_axis(axis, shape)
     result_dtype = _result_dtype(checked, states, kinds)
@@ -72,11 +72,13 @@ def check(
     reverse = as_flag("reverse", reverse)
     checks_laws = transfer_map.check_laws
     if reset is not None:
-        backend = common_backend([*arrays_of(promoted), *initial_states, reset])
+        backend = common_backend([*arrays_of(promoted), *initial_states])
         if transfer_map is affine and not backend.repairs_segments and dtype.kind == "f":
             transfer_map = signed_affine  # kernels of segments cannot redo rows
         transfer_map = segmented(transfer_map, len(states), len(operands))
-        promoted = [*_reset_operands(reset, initial_states, shape, axis, reverse), *promoted]
+        marks = as_reset(reset, shape, axis, reverse, _named(checked))
+        states_after = [_along_rows(state, shape, axis, marks) for state in initial_states]
+        promoted = [marks, *states_after, *promoted]
     slots, arrays = _slots(promoted)
     recurrence = TransferRecurrence(
         dtype=dtype,
@@ -96,27 +98,19 @@ def check(
     return Problem(recurrence, arrays, initial_states, shape, memory, out, is_several)
 
 
-def _checked(
-    operands: dict[str, Any], initial: Any, reset: Any
-) -> tuple[dict[str, Any], tuple[Any, ...]]:
+def _checked(operands: dict[str, Any], initial: Any) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """Return operands and states as arrays and numbers, or raise if they cannot be combined."""
     checked = {name: _operand(name, value) for name, value in operands.items()}
     states = initial if isinstance(initial, tuple) else (initial,)
     if isinstance(initial, tuple) and len(initial) < 2:
         raise ValueError("initial must be a scalar where the state is one; got a tuple of 1")
     states = tuple([as_array("initial", state, takes_bfloat16=True) for state in states])
-    named = [(name, array) for name, value in checked.items() for array in arrays_of([value])]
-    resets = [] if reset is None else [("reset", reset)]
-    check_same_device([*named, *resets], [("initial", state) for state in states])
+    in_one_memory(_named(checked), states=[("initial", state) for state in states])
     return checked, states
 
 
-def _reset_operands(
-    reset: Any, states: Sequence[Any], shape: tuple[Any, ...], axis: int, reverse: bool
-) -> list[Any]:
-    """Return the first operands of a segmented map: the marks, and the states after a reset."""
-    marks = as_reset(reset, shape, axis, reverse)
-    return [marks, *(_along_rows(state, shape, axis, marks) for state in states)]
+def _named(operands: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [(name, array) for name, value in operands.items() for array in arrays_of([value])]
 
 
 def _along_rows(state: Any, shape: tuple[Any, ...], axis: int, like: Any) -> Any:

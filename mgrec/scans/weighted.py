@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.algebra.operators import MAX_PLUS, PLUS_PLUS, PLUS_TIMES, Operators, as_operators
-from ..core.arrays.array_types import cast, check_same_device, is_lazy, result_type
+from ..core.arrays.array_types import cast, in_one_memory, is_lazy, result_type
 from ..core.arrays.validation import (
     as_array,
     as_axis,
@@ -127,7 +127,7 @@ def weighted_scan(
 def _checked(pair: Operators, x: Any, weights: Any) -> list[Any]:
     """Return both operands as arrays whose dtypes promote to that of the result."""
     named = {"x": as_array("x", x), "weights": as_array("weights", weights)}
-    check_same_device(list(named.items()), [])
+    in_one_memory(list(named.items()))
     dtype = result_type([getattr(value, "dtype", value) for value in named.values()])
     if dtype.kind == "c" and pair.accumulate != "+":
         names = pair.accumulate, pair.distribute

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from inspect import Parameter, signature
+from itertools import takewhile
 from math import prod
 from typing import Any, ParamSpec
 
@@ -13,6 +15,7 @@ from ..core.arrays.array_types import (
     cast,
     chunked_like,
     computed_dtype,
+    in_one_memory,
     is_lazy,
     without_empty_chunks,
 )
@@ -20,13 +23,15 @@ from ..core.arrays.chunk import has_unknown_sizes, shape_of
 from ..core.arrays.interop import library_of, require_native, result_converter
 from ..core.arrays.resets import as_reset, with_all_axes
 from ..core.arrays.validation import as_array, broadcasts_to
-from ..core.backends import backend_of
+from ..core.backends import CPU, backend_of
 from ..distributed.expressions import accepts_expressions, function_of_graphs, leaves
 from .functions import broadcast_to, concatenate, full_like, where
 from .interop import with_interop
 from .labelled import refuse_labelled
 
 Arguments = ParamSpec("Arguments")
+VAR_POSITIONAL = Parameter.VAR_POSITIONAL
+_STATES = ("initial", "zi", "grad_zf")
 
 
 def _refuse(function: Any, operands: Sequence[Any], options: Any) -> Any:
@@ -42,6 +47,8 @@ def adjoint_function(
     `compose` also computes with arrays of torch and jax that are being differentiated; it is the
     attribute ``compose`` of the public function. `labelled` is called with DataArrays.
     """
+    parameters = signature(compose).parameters
+    fixed = list(takewhile(lambda name: parameters[name].kind != VAR_POSITIONAL, parameters))
 
     @accepts_expressions
     @wraps(compose)
@@ -49,11 +56,30 @@ def adjoint_function(
         for value in leaves((operands, options)):
             require_native("an argument", value)
         operands, options = _without_empty_chunks((operands, options))
+        if operands and backend_of(operands[0]) is not CPU:
+            return compose(*_with_states(fixed, operands), **_moved_states(operands[0], options))
         return compose(*operands, **options)
 
     public = with_interop(native, labelled)
     public.compose = compose  # type: ignore[attr-defined]
     return public
+
+
+def _with_states(names: Sequence[str], operands: Any) -> Any:
+    """Return operands with states in the memory of the first one; `names` are the first names."""
+    named = dict(zip(names, operands, strict=False))
+    return *_moved_states(operands[0], named).values(), *operands[len(named) :]
+
+
+def _moved_states(grad: Any, arguments: Any) -> Any:
+    """Return arguments with states in the memory of `grad`."""
+
+    def moved(name: str, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple([moved(name, state) for state in value])
+        return in_one_memory([("grad", grad)], [(name, value)])[0]
+
+    return {k: moved(k, value) if k in _STATES else value for k, value in arguments.items()}
 
 
 def _without_empty_chunks(value: Any) -> Any:
@@ -180,8 +206,7 @@ def marks_of(reset: Any, like: Any, axis: int, reverse: bool) -> Any:
     if reset is None:
         return None
     if library_of(reset) is None:
-        marks = as_reset(reset, like.shape, axis, reverse) != 0
-        marks = marks if is_lazy(marks) else backend_of(like).from_host(marks, like)
+        marks = as_reset(reset, like.shape, axis, reverse, [("the result", like)]) != 0
     else:
         marks = with_all_axes(reset, like.shape, axis)
         if "bool" not in str(marks.dtype):

@@ -18,6 +18,7 @@ from ..solve.adjoint import (
     along_steps,
     as_gradient,
     as_operand,
+    from_host,
     selected,
     shifted,
     sum_to,
@@ -137,7 +138,10 @@ obs_intercept, state_intercept, axis, reset
     if not wanted.isdisjoint(("state_cov", "selection")):
         of_noise = gradients["state_cov"] = 0.5 * (_outer(later_r) - later_N)
         if selection is not None:
-            R, Q = (cast(as_operand("matrix", x), _FLOAT64) for x in (selection, state_cov))
+            R, Q = (
+                from_host(cast(as_operand("matrix", x), _FLOAT64), of_noise)
+                for x in (selection, state_cov)
+            )
             gradients["selection"] = of_noise @ R @ (Q + Q.swapaxes(-1, -2))
             gradients["state_cov"] = R.swapaxes(-1, -2) @ of_noise @ R
     return tuple([

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import cast, check_same_device, is_lazy, to_host
+from ..core.arrays.array_types import cast, in_one_memory, is_lazy, to_host
 from ..core.arrays.elements import broadcast_shape, merge_numbers, part_of_numbers
 from ..core.arrays.interop import without_labels
 from ..core.arrays.resets import as_reset
@@ -126,9 +126,10 @@ def check_model(
     optional, noises = optional_arrays(selection, obs_intercept, state_intercept, p, n)
     operands["state_cov"] = as_vectors("state_cov", state_cov, (noises, noises))
     operands |= optional
-    resets = [] if reset is None else [("reset", reset)]
     initial = [(name, operands.pop(name)) for name in ("initial_state", "initial_state_cov")]
-    check_same_device([*operands.items(), *resets], initial)
+    data, parameters = [("endog", operands["endog"])], [*operands.items()][1:]
+    names = [name for name, _ in parameters]
+    operands |= zip(names, in_one_memory(data, parameters, initial), strict=True)
     for name, array in initial:
         check_in_memory(name, array)
     dtype = result_dtype(*operands.values(), *(array for _, array in initial))
@@ -137,7 +138,7 @@ def check_model(
     axis = as_axis(axis, shape)
     for name, array in initial:
         check_rows(name, leading_axes(name, array), shape, axis)
-    marks = None if reset is None else as_reset(reset, shape, axis, False)
+    marks = None if reset is None else as_reset(reset, shape, axis, False, data)
     everything = [*arrays.values(), *(array for _, array in initial)]
     check_memory(memory)
     mean, covariance = (cast(array, _FLOAT64) for _, array in initial)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import cast, check_same_device, is_lazy
+from ..core.arrays.array_types import cast, in_one_memory, is_lazy
 from ..core.arrays.interop import without_labels
 from ..core.arrays.validation import as_axis
 from ..core.backends import backend_of
@@ -84,7 +84,10 @@ def sample(
     arrays["state_shocks"] = as_vectors("state_shocks", state_shocks, (noises,))
     arrays |= optional
     initial = as_vectors("initial_state", initial_state, (n,))
-    check_same_device(list(arrays.items()), [("initial_state", initial)])
+    data = [(name, arrays[name]) for name in ("measurement_shocks", "state_shocks")]
+    parameters = [(name, array) for name, array in arrays.items() if "shocks" not in name]
+    *moved, initial = in_one_memory(data, [*parameters, ("initial_state", initial)])
+    arrays |= zip([name for name, _ in parameters], moved, strict=True)
     check_in_memory("initial_state", initial)
     check_memory(memory)
     shape = common_shape(arrays)

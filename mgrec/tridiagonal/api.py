@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import cast, check_same_device
+from ..core.arrays.array_types import cast, in_one_memory
 from ..core.arrays.chunk import shape_of
 from ..core.arrays.validation import (
     as_array,
@@ -148,7 +148,8 @@ def check_system(
     """Return the problem of the arguments of ``solve_tridiagonal``; raise if one is invalid."""
     arguments = {"dl": dl, "d": d, "du": du, "b": b}
     operands = {name: as_array(name, value) for name, value in arguments.items()}
-    check_same_device(list(operands.items()), [])
+    *diagonals, b_pair = operands.items()
+    operands |= zip(("dl", "d", "du"), in_one_memory([b_pair], diagonals), strict=True)
     dtype = _common_dtype(operands)
     if rhs_axis is not None:
         operands, rhs_axis = insert_rhs_axis(operands, axis, rhs_axis)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import mgrec
+from mgrec import adjoint
 from mgrec.core.arrays.array_types import cast
 from mgrec.core.backends import CPU, REGISTRY, Backend, backend_of, common_backend
 from mgrec.core.contract.kernels import Kernels, at_once
@@ -164,6 +165,15 @@ FUNCTIONS = {
     "linear": (lambda x: mgrec.linear_recurrence(0.5, x, 2.0), "scans"),
     "columns": (lambda x: mgrec.linear_recurrence(x, x, axis=0, reverse=True), "scans"),
     "reset": (lambda x: mgrec.linear_recurrence(0.5, x, reset=x > 1), "scans"),
+    "reset in host memory": (lambda x: mgrec.linear_recurrence(0.5, x, reset=X > 1), "scans"),
+    "labels in host memory": (
+        lambda x: mgrec.linear_recurrence(0.5, x, reset=np.repeat(["a", "b"], 25)),
+        "scans",
+    ),
+    "adjoint": (
+        lambda x: adjoint.linear_recurrence(x, x, 0.5, x, X[:, 0], reset=X > 1)[2],
+        "scans",
+    ),
     "scan": (lambda x: mgrec.scan(mgrec.maps.max_plus, 0.5, x, initial=0.0), "scans"),
     "lfilter": (lambda x: lfilter([0.1], [1, -0.9], x), "filters"),
     "ewm": (lambda x: ewm(x, alpha=0.5), "filters"),

@@ -155,6 +155,11 @@ class DeviceArray(HostArray):
     def data(self) -> Any:
         return types.SimpleNamespace(ptr=self.ctypes.data, device_id=0)
 
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        result = super().__array_function__(function, types, args, options)
+        # ``like=``
+        return np.array(result).view(DeviceArray) if function is np.asarray else result
+
 
 DeviceArray.__module__ = "cupy"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -33,32 +34,67 @@ def _is_lazy_type(array_type: Any) -> bool:
     return hasattr(array_type, "dask")
 
 
-def check_same_device(named: Sequence[tuple[str, Any]], rows: Sequence[tuple[str, Any]]) -> None:
-    """Raise unless all arrays are in host memory, or all on one GPU.
+Named = Sequence[tuple[str, Any]]
 
-    Host scalars and 0-d arrays may be combined with any array, and so may `rows`, initial states in
-    host memory.
+
+def in_one_memory(data: Named, parameters: Named = (), states: Named = ()) -> list[Any]:
+    """Return the parameters of a call in the memory of its data.
+
+    Parameters
+    ----------
+    data : sequence of (name, array)
+        Arrays that are all in host memory or all on one GPU.
+    parameters : sequence of (name, array)
+        Coefficients, matrices and marks. NumPy arrays are copied to the GPU that has the data.
+    states : sequence of (name, array)
+        Initial states. Kernels read those in host memory.
+
+    Raises
+    ------
+    TypeError
+        If data are in host memory and other arrays on a GPU. Numbers and 0-d arrays may be combined
+        with any array.
+    ValueError
+        If arrays are on several GPUs.
+    RuntimeError
+        If a parameter is copied while a CUDA graph is captured.
     """
-    first = next((pair for pair in (*named, *rows) if backend_of(pair[1]) is not CPU), None)
+    moved = [array for _, array in parameters]
+    first = next((x for x in (*data, *parameters, *states) if backend_of(x[1]) is not CPU), None)
     if first is None:
-        return
-    name, backend = first[0], backend_of(first[1])
-    for other, array in ((n, a) for n, a in named if hasattr(a, "dtype")):
-        if (other_backend := backend_of(array)) is not backend and array.ndim > 0:
+        return moved
+    name, like = first
+    backend = backend_of(like)
+    is_moved = [_is_host_array(array) and not is_lazy(array) for array in moved]
+    others = [pair for pair, skip in zip(parameters, is_moved, strict=True) if not skip]
+    for other, array in (*data, *others):
+        if _is_host_array(array):
             raise TypeError(
                 f"arrays must all be {backend.place} or all in host memory; got {name} "
-                f"{backend.place} and {other} {other_backend.place}: move one with "
+                f"{backend.place} and {other} {CPU.place}: move one with "
                 f"{backend.library}.asarray({other}) or {backend.library}.asnumpy({name}), a Dask "
                 f"array with map_blocks"
             )
     devices = {
         backend.device_number(array): name
-        for name, array in (*named, *rows)
+        for name, array in (*data, *parameters, *states)
         if backend_of(array) is backend and not hasattr(type(array), "_meta")
     }
     if len(devices) > 1:
         got = ", ".join(f"{name} on {device}" for device, name in devices.items())
         raise ValueError(f"arrays must be on one device; got {got}")
+    if any(is_moved):
+        backend.raise_if_capturing("a call with parameters in host memory", "they are copied once")
+    with nullcontext() if is_lazy(like) else backend.device_of([like]):
+        return [
+            backend.from_host(array, like) if skip else array
+            for array, skip in zip(moved, is_moved, strict=True)
+        ]
+
+
+def _is_host_array(value: Any) -> bool:
+    """Return whether a value is an array in host memory, or of chunks there, with axes."""
+    return hasattr(value, "dtype") and backend_of(value) is CPU and value.ndim > 0
 
 
 def as_native(array: Any) -> Any:

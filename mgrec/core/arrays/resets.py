@@ -10,7 +10,7 @@ import numpy as np
 
 from ..algebra.fingerprint import stacklevel_of_caller
 from ..backends import CPU, backend_of
-from .array_types import is_lazy
+from .array_types import Named, in_one_memory, is_lazy
 from .chunk import has_unknown_sizes
 from .interop import require_native
 from .validation import as_any_array, broadcasts_to
@@ -20,8 +20,8 @@ _COMPARED = 4096
 """Number of segments whose labels are compared to find recurring ones."""
 
 
-def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool) -> Any:
-    """Return the marks of the steps at which the state is reset, as uint8.
+def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool, data: Named = ()) -> Any:
+    """Return the marks of the steps at which the state is reset, as uint8, in the data's memory.
 
     Parameters
     ----------
@@ -32,6 +32,7 @@ def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool) -> An
     axis : int
         Axis of the recurrence, 0 or more.
     reverse : bool
+    data : sequence of (name, array)
 
     Returns
     -------
@@ -46,7 +47,8 @@ def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool) -> An
         is_in_memory = not is_lazy(reset) and backend_of(reset) is CPU
         if is_in_memory and 0 < reset.size == reset.shape[axis]:
             _warn_of_recurring(reset.reshape(-1), marks.reshape(-1), reverse)
-    return marks.astype(np.uint8) if is_lazy(marks) else marks.view(np.uint8)
+    marks = marks.astype(np.uint8) if is_lazy(marks) else marks.view(np.uint8)
+    return in_one_memory(data, [("reset", marks)])[0]
 
 
 def _as_labels(reset: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import cast, check_same_device, is_lazy
+from ...core.arrays.array_types import cast, in_one_memory, is_lazy
 from ...core.arrays.chunk import move_axis
 from ...core.arrays.elements import merge_numbers
 from ...core.arrays.resets import as_reset
@@ -61,16 +61,15 @@ def check_varying(
         raise ValueError(
             f"the order of coefficients that vary must be from 1 to {LARGEST_ORDER}; got {order}"
         )
-    in_time = [(name, c) for name, c in (("b", b), ("a", a)) if set(c.shape[:-1]) != {1}]
-    resets = [] if reset is None else [("reset", reset)]
-    check_same_device([("x", x), *in_time, *resets], [])
+    data = [("x", x)]
+    b, a = in_one_memory(data, [("b", b), ("a", a)])
     if zi is not None:
         zi = as_states(zi, x, (*x.shape[:axis], order, *x.shape[axis + 1 :]), fixed=(axis,))
     dtype = result_dtype(b, a, x, zi)
     if x.dtype.char in "?e":
         x = cast(x, _FLOAT32)
     b, a = (cast(c, _FLOAT64) if c.dtype.char not in "fdFD" else c for c in (b, a))
-    marks = None if reset is None else as_reset(reset, x.shape, axis, reverse)
+    marks = None if reset is None else as_reset(reset, x.shape, axis, reverse, data)
     results = () if any(map(is_lazy, (x, b, a))) else check_out(out, x.shape, dtype, [x, b, a])
     counts = b.shape[-1], a.shape[-1]
     recurrence = _recurrence(dtype, axis, reverse, counts, form, zi is not None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import as_native, check_same_device, is_lazy, without_empty_chunks
+from ...core.arrays.array_types import as_native, in_one_memory, is_lazy, without_empty_chunks
 from ...core.arrays.validation import is_one_of
 from ...core.backends import backend_of
 from ...core.contract.problem import Composed, Problem, varying
@@ -44,7 +44,7 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
         "query": _as_one("query", query, alphabet),
         "target": _as_one("target", target, alphabet),
     }
-    check_same_device(list(sequences.items()), [])
+    in_one_memory(list(sequences.items()))
     codes, code_dtype = _encoded(sequences, alphabet)
     (n,), (m,) = (array.shape for array in codes)
     dtype = _dtype_for(scoring, n, m)
@@ -79,7 +79,7 @@ def check_batch(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
         name: _joined(name, side, alphabet)
         for name, side in (("query", queries), ("target", targets))
     }
-    check_same_device([(name, side.codes) for name, side in joined.items()], [])
+    in_one_memory([(name, side.codes) for name, side in joined.items()])
     codes, code_dtype = _encoded({name: side.codes for name, side in joined.items()}, alphabet)
     longest = (int(side.lengths.max(initial=0)) for side in joined.values())
     dtype = _dtype_for(scoring, *longest)

@@ -19,7 +19,7 @@ from ...core.algebra.operators import (
     check_composes,
     check_distributes,
 )
-from ...core.arrays.array_types import cast, check_same_device, result_type, to_host
+from ...core.arrays.array_types import cast, in_one_memory, result_type, to_host
 from ...core.arrays.chunk import shape_of
 from ...core.arrays.validation import as_array, as_real, as_scalar, broadcasts_to, is_one_of
 from ...core.contract.kernels import Backend, PreparedSolver
@@ -283,7 +283,7 @@ def _check_loop(
         for name, value in arguments.items()
         if not (name in borders and value is None)
     }
-    check_same_device(list(arrays.items()), [])
+    in_one_memory(list(arrays.items()))
     shape = shape_of(arrays["local"])
     down, right = as_axes(axes, "local", shape, are_two=True)
     dtype = _common_dtype(arrays, floor)

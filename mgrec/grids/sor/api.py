@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.arrays.array_types import cast, check_same_device, is_lazy, to_host
+from ...core.arrays.array_types import cast, in_one_memory, is_lazy, to_host
 from ...core.arrays.chunk import shape_of
 from ...core.arrays.validation import as_array, as_integer, as_real, as_scalar, broadcasts_to
 from ...core.contract.grid import Swept
@@ -320,7 +320,7 @@ def _check_relaxation(
     """Return the problem of a call of ``sor``, validated."""
     arguments = {"x": x} if rhs is None else {"x": x, "rhs": rhs}
     arrays = {name: as_array(name, value) for name, value in arguments.items()}
-    check_same_device(list(arrays.items()), [])
+    in_one_memory(list(arrays.items()))
     shape = shape_of(arrays["x"])
     if len(shape) < 2:
         raise ValueError(f"x must have two axes or more; got shape {shape}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import cast, check_same_device, is_lazy, to_host
+from ...core.arrays.array_types import cast, in_one_memory, is_lazy, to_host
 from ...core.arrays.elements import broadcast_shape, merge_numbers
 from ...core.arrays.resets import as_reset
 from ...core.arrays.validation import as_any_array, as_axis, as_flag, check_dtype, check_out
@@ -107,15 +107,15 @@ def check_matrix_scan(
     n, matrix_shape = matrix_map.n, matrix_map.matrix_shape
     M, b = as_vectors("M", operands[0], matrix_shape), as_vectors("b", operands[1], (n,))
     before = as_vectors("initial", initial, (n,))
-    resets = [] if reset is None else [("reset", reset)]
-    check_same_device([("M", M), ("b", b), *resets], [("initial", before)])
+    data = [("b", b)]
+    M, before = in_one_memory(data, [("M", M), ("initial", before)])
     shapes = {"M": M.shape[: -len(matrix_shape)], "b": b.shape[:-1]}
     shape = broadcast_shape(shapes, "the axes of steps and rows")
     if not shape:
         raise ValueError(f"M or b must have an axis of steps; got shapes {M.shape} and {b.shape}")
     axis, reverse = as_axis(axis, shape), as_flag("reverse", reverse)
     check_rows("initial", before.shape[:-1], shape, axis)
-    marks = None if reset is None else as_reset(reset, shape, axis, reverse)
+    marks = None if reset is None else as_reset(reset, shape, axis, reverse, data)
     scan = MatrixScan(matrix_map, M, b, before, shape, axis, reverse, marks, memory, method, out)
     if out is not None:
         check_out(out, (*shape, n), scan.dtype, scan.arrays)
