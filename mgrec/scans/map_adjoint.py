@@ -78,6 +78,8 @@ def scan(
 
     Raises
     ------
+    NotImplementedError
+        If `transfer_map` is a matrix map of companion or block-diagonal matrices.
     TypeError
         If the map has no ``vjp``, an operand is a :class:`mgrec.Coefficient`, or as for
         :func:`mgrec.scan`.
@@ -86,8 +88,8 @@ def scan(
 
     Notes
     -----
-    Maps of the module :mod:`mgrec.maps` have derivatives. At equal operands of a maximum each one
-    has half of the gradient. States that are tuples must be real.
+    Other maps of the module :mod:`mgrec.maps` have derivatives. At equal operands of a maximum each
+    one has half of the gradient. States that are tuples must be real.
 
     *Cost.* States that are scalars take one linear recurrence, and others one scan of
     :func:`mgrec.maps.matrix`. The derivative is computed for all steps at once, by array
