@@ -110,7 +110,7 @@ def _checked(
     starts = _checked_values("startprob", starts, _check_probabilities)
     matrices = _checked_values("transmat", matrices, _check_probabilities)
     data = [(name, frames)]
-    matrices, starts = in_one_memory(data, [("transmat", matrices), ("startprob", starts)])
+    (matrices,) = in_one_memory(data, [("transmat", matrices)], [("startprob", starts)])
     shape = broadcast_shape(shapes, "the axes of steps and rows")
     axis = as_axis(axis, shape)
     check_rows("startprob", starts.shape[:-1], shape, axis)

@@ -108,7 +108,7 @@ def check_matrix_scan(
     M, b = as_vectors("M", operands[0], matrix_shape), as_vectors("b", operands[1], (n,))
     before = as_vectors("initial", initial, (n,))
     data = [("b", b)]
-    M, before = in_one_memory(data, [("M", M), ("initial", before)])
+    (M,) = in_one_memory(data, [("M", M)], [("initial", before)])
     shapes = {"M": M.shape[: -len(matrix_shape)], "b": b.shape[:-1]}
     shape = broadcast_shape(shapes, "the axes of steps and rows")
     if not shape:
