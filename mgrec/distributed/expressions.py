@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from ..core.algebra.coefficient import Coefficient
+from ..core.arrays.interop import is_traced_by_torch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,7 +30,8 @@ def accepts_expressions(function: Function) -> Function:
 
     @wraps(function)
     def called(*operands: Any, **options: Any) -> Any:
-        if _DASK not in sys.modules and _DASK_ARRAY not in sys.modules:
+        has_expressions = _DASK in sys.modules or _DASK_ARRAY in sys.modules
+        if not has_expressions or is_traced_by_torch():
             return function(*operands, **options)
         library = _library_of_results((operands, options))
         operands, options = as_graphs((operands, options))

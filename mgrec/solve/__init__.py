@@ -9,6 +9,7 @@ from typing import Any, ParamSpec
 
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.elements import Part
+from ..core.arrays.interop import is_traced_by_torch
 from ..core.contract.kernels import CacheMiss
 from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import accepts_expressions
@@ -18,7 +19,6 @@ from .interop import (
     call_native,
     call_traced,
     has_differentiated,
-    is_traced_by_torch,
     needs_interop,
     with_interop,
 )
@@ -107,9 +107,10 @@ def public_function(
 
     @accepts_expressions
     def recurrence(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
-        if takes_group and (group := as_group(options.pop("group", None))) is not None:
+        is_traced = is_traced_by_torch()
+        if takes_group and (group := as_group(options.pop("group", None), is_traced)) is not None:
             return call_on_group(group, recurrence, *operands, **options)
-        if is_traced_by_torch():
+        if is_traced:
             result = call_traced(recurrence, operands, options)
             if result is not NotImplemented:
                 return result

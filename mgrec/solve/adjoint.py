@@ -105,7 +105,9 @@ def as_required(name: str, value: Any) -> Any:
         return value
     array = as_array(name, value, takes_bfloat16=True)
     is_bool = getattr(array, "dtype", None) == np.bool_
-    return cast(array, np.dtype(np.int8)) if is_bool else array
+    array = cast(array, np.dtype(np.int8)) if is_bool else array
+    # CuPy combines its arrays with NumPy's numbers, but not with 0-d arrays.
+    return array[()] if type(array) is np.ndarray and not array.ndim else array
 
 
 def as_operand(name: str, value: Any) -> Any:

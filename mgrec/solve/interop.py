@@ -18,6 +18,7 @@ from ..core.arrays.interop import (
     check_one_library,
     is_differentiated,
     is_table,
+    is_traced_by_torch,
     library_of,
     result_converter,
 )
@@ -148,19 +149,12 @@ def _numbers(function: Callable[..., Any], by_value: Sequence[str]) -> set[str]:
     return (naming_parameters(function) | {"initial"}) - {*by_value}
 
 
-def is_traced_by_torch() -> bool:
-    """Return whether ``torch.compile`` traces a call, and reads the code of this package."""
-    torch = sys.modules.get("torch")
-    return torch is not None and torch.compiler.is_compiling()
-
-
 def call_traced(
     function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any]
 ) -> Any:
     """Call the operator of a function; return NotImplemented if it has no operator."""
     from . import torch_operators
 
-    refuse_derivatives()
     operator = torch_operators.OPERATORS.get(qualified_name(function))
     return NotImplemented if operator is None else torch_operators.call(operator, operands, options)
 

@@ -461,6 +461,8 @@ def _determine(
         results, carry_out = recurrence.determine(backend, inputs, shape, carry_in, out)
     returns_final_state = recurrence.returns_final_state
     final_state = recurrence.final_state(carry_out, shape) if returns_final_state else None
+    if 0 in shape and final_state is not None:
+        final_state = backend.from_host(final_state, problem.operands[0])
     for array, values in zip(out, results, strict=False):
         if array.dtype != recurrence.dtype and not backend.may_share_memory(array, values):
             array[...] = values  # computed in another dtype

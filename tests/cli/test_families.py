@@ -11,7 +11,6 @@ from functools import wraps
 
 import numpy as np
 import pytest
-import zarr
 from clusters import wait_until
 from distributed import LocalCluster
 from internals import few_chunks_a_graph
@@ -19,6 +18,8 @@ from scipy.signal import butter, sosfilt, sosfiltfilt
 
 from mgrec import linear_recurrence, solve_tridiagonal
 from mgrec.cli import files, solve
+
+zarr = pytest.importorskip("zarr")
 
 COMMAND = [sys.executable, "-m", "mgrec"]
 SECTIONS = butter(2, 0.4, output="sos")

@@ -10,7 +10,6 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-import zarr
 from chunkings import with_extended
 from clusters import two_workers, wait_until
 from dask.utils import key_split
@@ -19,6 +18,8 @@ from distributed import Client, stealing, wait
 import mgrec
 import mgrec.dask
 from mgrec.signal import lfilter, sosfilt
+
+zarr = pytest.importorskip("zarr")
 
 STEPS, CHUNKS = 6_000_000, 24
 

@@ -5,7 +5,6 @@ import uuid
 import dask.array as da
 import numpy as np
 import pytest
-import zarr
 from click.testing import CliRunner
 from clusters import scaled, two_workers, wait_until, wait_until_started
 from distributed import Client, KilledWorker, wait
@@ -25,6 +24,8 @@ from faults import (
 from mgrec import Coefficient, linear_recurrence
 from mgrec.cli.command import main
 from mgrec.cli.solve import fill
+
+zarr = pytest.importorskip("zarr")
 
 WORKERS = 2
 

@@ -233,6 +233,12 @@ def is_differentiated(value: object) -> bool:
     return _is_tracer(value)
 
 
+def is_traced_by_torch() -> bool:
+    """Return whether ``torch.compile`` traces a call, and reads the code of this package."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_compiling()
+
+
 def is_recorded(tensor: Any) -> bool:
     """Return whether torch records operations on a tensor."""
     return bool(tensor.requires_grad and sys.modules["torch"].is_grad_enabled())

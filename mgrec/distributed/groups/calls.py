@@ -81,27 +81,32 @@ class GroupCall:
         return answers
 
 
+_NO_DERIVATIVES = (
+    "group must be None where a result is differentiated or traced: derivatives across ranks are "
+    "not implemented"
+)
 CALL: ContextVar[GroupCall | None] = ContextVar("call", default=None)
 """The call that a public function of this context is part of."""
 
 
-def as_group(group: Any) -> Group | None:
+def as_group(group: Any, is_traced: bool) -> Group | None:
     """Return a group of several ranks, or None; raise TypeError for another object."""
     if group is not None and not isinstance(group, Group):
         raise TypeError(
             f"group must be a group of mgrec.collective, as from_mpi returns; got "
             f"{type(group).__name__}"
         )
-    return group if group is not None and group.size > 1 else None
+    if group is None or group.size == 1:
+        return None
+    if is_traced:
+        raise NotImplementedError(_NO_DERIVATIVES)
+    return group
 
 
 def refuse_derivatives() -> None:
     """Raise NotImplementedError in a call on a group, whose derivatives would lack other ranks'."""
     if CALL.get() is not None:
-        raise NotImplementedError(
-            "group must be None where a result is differentiated or traced: derivatives across "
-            "ranks are not implemented"
-        )
+        raise NotImplementedError(_NO_DERIVATIVES)
 
 
 def call_on_group(
