@@ -28,6 +28,7 @@ from ..solve.rules import broadcast_shapes, rule_of_rows
 from .arguments import Model, check_model, filter_problem, leading_axes, smooth_problem
 from .cuda import phases
 from .functions import log_likelihood
+from .recurrence import NOT_ROUNDING, ROUNDING
 
 _FLOAT64 = np.dtype(np.float64)
 _NAMES = (
@@ -198,13 +199,12 @@ def _gradients_of_steps(
 ) -> Any:
     """Return u, and the gradients of design, obs_cov and transition, as one vector a step."""
     with np.errstate(invalid="ignore"):
-        seen = y == y
         eye = backend_of(a).from_host(np.eye(y.shape[-1]), a)
-        v = np.where(seen, y - d - _apply(Z, a), 0.0)
-        # Entries that are missing observe nothing, with noise of variance 1.
-        Z = np.where(seen[..., None], Z, 0.0)
+        v = y - d - _apply(Z, a)
+        observed = _of_seen(y == y, Z, H, eye)
+        seen = (y == y) & _has_variance(P, *observed)
+        v, (Z, H) = np.where(seen, v, 0.0), _of_seen(seen, *observed, eye)
         both = seen[..., :, None] & seen[..., None, :]
-        H = np.where(both, 0.5 * (H + _transposed(H)), eye)
         ZP = Z @ P
         inverse = np.linalg.inv(ZP @ _transposed(Z) + H)
         K = _transposed(inverse @ ZP)
@@ -222,6 +222,27 @@ def _gradients_of_steps(
     widths = [prod(part.shape[u.ndim - 1 :]) for part in parts]
     vectors = [part.reshape(*u.shape[:-1], n) for part, n in zip(parts, widths, strict=True)]
     return np.concatenate(vectors, axis=-1)
+
+
+def _of_seen(seen: Any, Z: Any, H: Any, eye: Any) -> tuple[Any, Any]:
+    """Return design and obs_cov of entries; others observe nothing, with noise of variance 1."""
+    both = seen[..., :, None] & seen[..., None, :]
+    return np.where(seen[..., None], Z, 0.0), np.where(both, 0.5 * (H + _transposed(H)), eye)
+
+
+def _has_variance(P: Any, Z: Any, H: Any) -> Any:
+    """Return which entries have a variance, given those before them: see :mod:`.cpu.update`."""
+    remainder, noise = Z @ P @ _transposed(Z) + H, np.diagonal(H, axis1=-2, axis2=-1)
+    variance = np.diagonal(remainder, axis1=-2, axis2=-1)
+    bound = Z.shape[-1] * _apply(Z**2, np.diagonal(P, axis1=-2, axis2=-1))
+    least = np.where(noise == 0.0, ROUNDING * bound, NOT_ROUNDING * variance)
+    results = []
+    for k in range(Z.shape[-2]):
+        pivot = remainder[..., k, k]
+        results.append(~(pivot - least[..., k] <= 0.0))
+        column = remainder[..., k] / np.where(results[-1], pivot, np.inf)[..., None]
+        remainder = remainder - column[..., :, None] * remainder[..., k, None, :]
+    return np.stack(results, axis=-1)
 
 
 def _apply(matrices: Any, vectors: Any) -> Any:

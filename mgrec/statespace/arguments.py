@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import cast, in_one_memory, is_lazy, to_host
+from ..core.arrays.array_types import (
+    cast,
+    in_one_memory,
+    is_lazy,
+    to_host,
+    without_empty_chunks,
+)
 from ..core.arrays.elements import broadcast_shape, merge_numbers, part_of_numbers
 from ..core.arrays.interop import without_labels
 from ..core.arrays.resets import as_reset
@@ -207,10 +213,12 @@ def _complete_roots(given: dict[str, Any], p: int, n: int) -> dict[str, Any]:
     arrays = dict(given)
     selection = arrays.pop("selection", None)
     noises = [arrays["state_cov"]] if selection is None else [arrays["state_cov"], selection]
-    signature = "(r,r)->(w)" if selection is None else "(r,r),(n,r)->(w)"
+    noises = list(map(without_empty_chunks, noises))
+    # Letters of their own: the axes of a matrix may have different chunks.
+    signature = "(p,q)->(w)" if selection is None else "(p,q),(n,r)->(w)"
     roots = apply(_flat_state_root, signature, n * n, *noises)
     arrays["state_cov"] = part_of_numbers(roots, (n, n))
-    roots = apply(_flat_root, "(p,p)->(w)", p * p, arrays["obs_cov"])
+    roots = apply(_flat_root, "(p,q)->(w)", p * p, without_empty_chunks(arrays["obs_cov"]))
     arrays["obs_cov"] = part_of_numbers(roots, (p, p))
     return _with_intercepts(arrays, p, n)
 

@@ -88,17 +88,19 @@ def kalman_filter(
     after a variance of 1e6, by 1e-7 after 1e10, and by 1e-3 after 1e14. So does noise of
     observations that is small: of three exact states whose two observed sums differ by a part d of
     one state, and noise of variance d², states are off by 1e-6 of their deviations for d = 1e-5, by
-    1e-2 for 1e-7, and are nan for 1e-9. With `square_root=True` these errors are 3e-14, 2e-12 and
+    1e-2 for 1e-7, and by all for 1e-9. With `square_root=True` these errors are 3e-14, 2e-12 and
     3e-10, and 1e-10, 1e-8 and 1e-6. No variance is negative then, a step takes 3 to 6 times as
     long (on a GPU up to 2.3 times), and given covariances with negative eigenvalues lead to nan.
+
+    *Exact observations.* An entry that has no variance but rounding, given all entries before it,
+    counts as missing: :doc:`/guide/states` has the bounds. A negative `obs_cov` gives nan.
 
     *Constant matrices* lead to a steady state. Once each entry of the covariance has changed by 4
     roundings at most in 16 steps, relative to the deviations of its states, the covariance is kept
     until an observation is missing.
 
     *Unstable states* without noise grow in a chunk by more than its summary holds. The states after
-    such a chunk are computed step by step, one chunk after the other, and so are those after a
-    chunk in which the variance of an observation, given an earlier state, is singular.
+    it are computed step by step, as after an entry without a variance, given an earlier state.
 
     *Forecasts.* Rows of nan after the last observation have predicted states and no likelihood.
 

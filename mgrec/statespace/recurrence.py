@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..core.arrays.array_types import to_host
+from ..core.arrays.array_types import cast, to_host
 from ..core.arrays.chunk import Chunk
 from ..core.arrays.elements import Part
 from ..core.backends import backend_of
@@ -35,6 +35,10 @@ from .cuda import roots as cuda_roots
 
 ROUNDING = 2.0**-46
 """Error of a row of a root after some reflections, relative to the row."""
+NOT_ROUNDING = 2.0**-48
+"""A smaller part of a variance that remains after an elimination is rounding: it becomes 0."""
+INVALID = 2.0**-20
+"""A larger negative part of a variance is not rounding: results become nan."""
 _FLOAT64 = np.dtype(np.float64)
 
 
@@ -49,7 +53,7 @@ def lower_root(covariance: Any, dtype: Any = None) -> Any:
     least = float(np.finfo(dtype).eps)
     if not backend_of(covariance).is_host:
         return cuda_roots.lower_root(covariance, least)
-    P = covariance.astype(_FLOAT64)
+    P = cast(covariance, _FLOAT64)
     P = 0.5 * (P + P.swapaxes(-1, -2))
     S, size = np.zeros_like(P), P.shape[-1]
     with np.errstate(all="ignore"):
@@ -57,7 +61,7 @@ def lower_root(covariance: Any, dtype: Any = None) -> Any:
             row = S[..., j, :j]
             remainder = P[..., j:, j] - (S[..., j:, :j] @ row[..., None])[..., 0]
             pivot, scale = remainder[..., 0], size * P[..., j, j]
-            is_zero = pivot <= np.finfo(_FLOAT64).eps * scale
+            is_zero = pivot <= 4 * np.finfo(_FLOAT64).eps * scale
             is_negative = pivot < -least * scale
             root = np.sqrt(np.where(is_negative, np.nan, np.where(is_zero, 1.0, pivot)))
             column = np.where(is_zero & ~is_negative, 0.0, 1.0 / root)
@@ -70,7 +74,7 @@ def state_root(covariance: np.ndarray, selection: Any = None) -> np.ndarray:
     root = lower_root(covariance)
     if selection is None:
         return root
-    root = selection.astype(_FLOAT64) @ root
+    root = cast(selection, _FLOAT64) @ root
     n, noises = root.shape[-2:]
     if noises > n:
         return backend_of(root).from_host(triangular_root(to_host(root)), root)
@@ -236,6 +240,12 @@ def after_filter(
     difference = summary.eta - (J @ mean[..., None])[..., 0]
     x = mean + (updated @ difference[..., None])[..., 0]
     after = A @ updated @ _transposed(A) + summary.covariance
+    # Without noise of its own, a state may be known exactly, as after a single step.
+    bound = A.shape[-1] * (A**2 @ np.diagonal(updated, axis1=-2, axis2=-1)[..., None])
+    variances = np.diagonal(after, axis1=-2, axis2=-1)[..., None]
+    noise = np.diagonal(summary.covariance, axis1=-2, axis2=-1)[..., None]
+    is_known = (noise == 0.0) & (variances <= ROUNDING * bound)
+    after = np.where(is_known | _transposed(is_known), 0.0, after)
     return ((A @ x[..., None])[..., 0] + summary.mean, np.where(is_valid, after, np.nan))
 
 

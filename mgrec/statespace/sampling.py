@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import cast, in_one_memory, is_lazy
+from ..core.arrays.array_types import cast, in_one_memory, is_lazy, without_empty_chunks
 from ..core.arrays.interop import without_labels
 from ..core.arrays.validation import as_axis
 from ..core.backends import backend_of
@@ -96,7 +96,7 @@ def sample(
 
     def solve_passes() -> Sample:
         dtype = result_dtype(*arrays.values(), initial)
-        wide = {name: cast(array, _FLOAT64) for name, array in arrays.items()}
+        wide = {name: cast(without_empty_chunks(array), _FLOAT64) for name, array in arrays.items()}
         states = scan(
             matrix(n),
             _before_each_step(wide["transition"], shape, axis),

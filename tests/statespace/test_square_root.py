@@ -331,7 +331,7 @@ def test_all_arguments(place, varies):
 
 @pytest.mark.extended
 @pytest.mark.parametrize("place", PLACES)
-def test_unstable_states_and_singular_variances(place):
+def test_unstable_states_and_negative_variances(place):
     model = diffuse(1.0)
     model.update(transition=np.diag([3.0, 0.5]), state_cov=np.zeros((2, 2)))
     wanted = mgrec.statespace.kalman_smoother(**model, square_root=True)
@@ -339,10 +339,23 @@ def test_unstable_states_and_singular_variances(place):
         values = mgrec.statespace.kalman_smoother(**placed(model, place, chunk), square_root=True)
         for value, other in zip(in_host_memory(values, place), wanted, strict=True):
             np.testing.assert_allclose(value, other, rtol=1e-9, atol=1e-11)
-    for variance in (0.0, -1.0):
-        model["obs_cov"] = np.full((1, 1), variance)
-        llf = mgrec.statespace.log_likelihood(**placed(model, place), square_root=True)
-        assert np.isnan(in_host_memory((llf,), place)).all()
+    model["obs_cov"] = np.full((1, 1), -1.0)
+    llf = mgrec.statespace.log_likelihood(**placed(model, place), square_root=True)
+    assert np.isnan(in_host_memory((llf,), place)).all()
+
+
+def test_axes_of_a_matrix_in_different_chunks():
+    model = drawn_from(
+        np.random.default_rng(0), 4, design=np.ones((1, 3)), obs_cov=[[1.0]], transition=np.eye(3),
+        state_cov=np.eye(3), initial_state_cov=np.eye(3),
+    )  # fmt: skip
+    wanted = mgrec.statespace.log_likelihood(**model, square_root=True)
+    del model["selection"]
+    state_cov = np.tile(model["state_cov"], (4, 1, 1))
+    model["state_cov"] = da.from_array(state_cov, chunks=(2, (1, 1, 1), (2, 1)))
+    model["endog"] = da.from_array(model["endog"], chunks=(2, 1))
+    llf = mgrec.statespace.log_likelihood(**model, square_root=True)
+    np.testing.assert_allclose(llf, wanted, rtol=1e-13)
 
 
 def test_wrong_arguments_are_refused():

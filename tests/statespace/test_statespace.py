@@ -303,9 +303,9 @@ def test_exact_observations_of_states_without_noise(size):
     np.testing.assert_allclose(filtered.filtered_state, wanted.filtered_state, rtol=1e-9)
 
 
-def test_singular_variances_give_nan_and_no_error():
+def test_negative_variances_give_nan_and_no_error():
     model = local_linear_trend(30)
-    model.update(obs_cov=np.zeros((1, 1)), state_cov=np.zeros((2, 2)))
+    model.update(obs_cov=np.full((1, 1), -1.0), state_cov=np.zeros((2, 2)))
     for place in (as_numpy, in_chunks):
         llf = mgrec.statespace.log_likelihood(**placed(model, place, False))
         assert np.isnan(np.asarray(llf))
@@ -634,6 +634,29 @@ def test_defaults_and_empty_arrays():
     )
     assert smoothed.smoothed_state.compute().shape == (5, 1)
     np.testing.assert_array_equal(smoothed.smoothed_state, 0.0)
+
+
+def test_no_steps_in_two_chunks():
+    noise = da.zeros((0, 1, 2), chunks=((0, 0), 1, 2))
+    drawn = mgrec.statespace.sample(
+        np.eye(2), np.eye(2), noise, noise, initial_state=[0, 0], axis=0
+    )
+    assert drawn.endog.compute().shape == (0, 1, 2)
+    endog, selection = noise[:, 0], da.zeros((0, 2, 2), chunks=((0, 0), 2, 2))
+    filtered = mgrec.statespace.kalman_filter(
+        endog, *[np.eye(2)] * 4, selection=selection, square_root=True,
+        initial_state=[0.0, 0.0], initial_state_cov=np.eye(2),
+    )  # fmt: skip
+    assert filtered.filtered_state.compute().shape == (0, 2)
+
+
+@pytest.mark.gpu
+def test_no_rows_on_a_gpu():
+    model = {name: on_gpu(array) for name, array in drawn(4, rows=(0,)).items()}
+    for square_root in (False, True):
+        smoothed = mgrec.statespace.kalman_smoother(**model, square_root=square_root)
+        assert smoothed.smoothed_state.shape == (0, 4, 3)
+        assert smoothed.smoothed_state_cov.shape == (0, 4, 3, 3)
 
 
 def test_wrong_arguments_are_refused():

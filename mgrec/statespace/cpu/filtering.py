@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INLINED, compile_kernel
+from ..recurrence import ROUNDING
 from .update import (
     STEADY,
     assign,
@@ -16,6 +18,7 @@ from .update import (
     count_close,
     factor,
     forget,
+    has_exact_observation,
     largest,
     load,
     locate,
@@ -60,16 +63,35 @@ def _inform(states: Any, Y: Any, w: Any, m: int, eta: Any, J: Any) -> None:
 
 
 @numba.njit(**INLINED)
+def _forget_state(states: Any, P: Any, i: int) -> None:
+    """Set the covariances of a state to 0."""
+    for j in range(len(states)):
+        P[i, j] = P[j, i] = 0.0
+
+
+@numba.njit(**INLINED)
+def _is_rounding(
+    states: Any, transition: Any, row: int, filtered_cov: Any, variance: float
+) -> bool:
+    """Return whether the variance of T·x is only rounding of the terms of its sum."""
+    scale, n = 0.0, len(states)
+    for k in range(n):
+        scale += transition[row + k] * transition[row + k] * filtered_cov[k, k]
+    return variance - ROUNDING * n * scale <= 0.0
+
+
+@numba.njit(**INLINED)
 def _predict_covariance(
-    states: Any, transition: Any, t: int, state_cov: Any, q: int, P: Any, work: Any
-) -> None:
-    """Replace P by T·P·T' + Q."""
+    states: Any, transition: Any, t: int, state_cov: Any, q: int, filtered_cov: Any, P: Any,
+    work: Any,
+) -> None:  # fmt: skip
+    """Write T·filtered_cov·T' + Q to P."""
     n = len(states)
     for i in range(n):
         for j in range(n):
             total = 0.0
             for k in range(n):
-                total += transition[t + i * n + k] * P[k, j]
+                total += transition[t + i * n + k] * filtered_cov[k, j]
             work[i, j] = total
     for i in range(n):
         for j in range(i + 1):
@@ -77,6 +99,12 @@ def _predict_covariance(
             for k in range(n):
                 total += work[i, k] * transition[t + j * n + k]
             P[i, j] = P[j, i] = total
+    for i in range(n):
+        # Without noise of its own, a state may be known exactly.
+        if state_cov[q + i * n + i] == 0.0 and _is_rounding(
+            states, transition, t + i * n, filtered_cov, P[i, i]
+        ):
+            _forget_state(states, P, i)
 
 
 @numba.njit(**INLINED)
@@ -93,14 +121,24 @@ def multiply(states: Any, transition: Any, t: int, A: Any, work: Any) -> None:
 
 
 @numba.njit(**INLINED)
-def _correct(states: Any, P: Any, X: Any, m: int) -> None:
-    """Replace P by P − X·X'."""
-    for i in range(len(states)):
+def _correct(
+    states: Any, entries: Any, obs_cov: Any, h: int, observed: Any, P: Any, X: Any, m: int,
+    filtered_cov: Any,
+) -> None:  # fmt: skip
+    """Write P − X·X' to `filtered_cov`."""
+    n, p = len(states), len(entries)
+    for i in range(n):
         for j in range(i + 1):
             total = P[i, j]
             for k in range(m):
                 total -= X[i, k] * X[j, k]
-            P[i, j] = P[j, i] = total
+            filtered_cov[i, j] = filtered_cov[j, i] = total
+    for i in range(n):
+        # What remains after an exact observation is rounding.
+        if filtered_cov[i, i] <= ROUNDING * P[i, i] and has_exact_observation(
+            entries, obs_cov, h, observed, m, np.empty((p, p))
+        ):
+            _forget_state(states, filtered_cov, i)
 
 
 @numba.njit(**INLINED)
@@ -225,8 +263,13 @@ def _advance_row(
         if width > 1:
             store(states, results, result + 1, a, P)
         if not is_steady:
-            factor(states, entries, design, z, obs_cov, indices[3], P, observed, m, L, X)
+            count, m = m, factor(
+                states, entries, design, z, obs_cov, indices[3], P, observed, v, m, L, X
+            )  # fmt: skip
             constant = log_determinant(L, m)
+            if depends and m < count and largest(states, A) > 0.0:
+                # An entry without a variance may still depend on the first state.
+                growths[row] = math.inf
         square = whiten(L, m, v)
         if depends:
             project(states, design, z, observed, m, L, X, A, Y)
@@ -234,11 +277,11 @@ def _advance_row(
         multiply_add(states, a, X, v, m, filtered)
         predict_mean(states, transition, t, state_intercept, indices[5], filtered, a)
         if not is_steady:
-            _correct(states, P, X, m)
-            assign(states, filtered_cov, P)
-            _predict_covariance(states, transition, t, state_cov, indices[6], P, work)
-            is_full = is_constant and m == p
-            close_steps = count_close(states, P, kept, close_steps) if is_full else 0
+            _correct(states, entries, obs_cov, indices[3], observed, P, X, m, filtered_cov)
+            _predict_covariance(states, transition, t, state_cov, indices[6], filtered_cov, P, work)
+            close_steps = (
+                count_close(states, P, kept, close_steps) if is_constant and m == p else zero
+            )
             is_steady = close_steps >= STEADY
         if width > 0:
             results[result] = -0.5 * (constant + square)

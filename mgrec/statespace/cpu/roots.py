@@ -113,14 +113,28 @@ def _move_to_diagonal(array: Any, rows: int, all_rows: int, count: int) -> None:
 
 
 @numba.njit(**INLINED)
-def update_root(
-    states: Any, entries: Any, design: Any, z: int, root: Any, h: int, S: Any, observed: Any,
-    m: int, array: Any, with_unit: bool, L: Any, X: Any, U: Any,
-) -> None:  # fmt: skip
-    """Write the factors L and X of the update of a state of root S, and the root U after it.
+def _size_of_product(
+    states: Any, matrix: Any, row: int, root: Any, noise_root: Any, noise_row: int, size: int
+) -> float:
+    """Return a bound of the square of a row of A·S, whose terms may cancel; with noise 0."""
+    scale, n = 0.0, len(states)
+    for j in range(size):
+        if noise_root[noise_row + j] != 0.0:
+            return 0.0
+    for k in range(n):
+        total = 0.0
+        for j in range(k + 1):
+            total += root[k, j] * root[k, j]
+        scale += matrix[row + k] * matrix[row + k] * total
+    return n * scale
 
-    With `with_unit`, the rows of `array` from m + n on have K in their first m columns, and then V.
-    """
+
+@numba.njit(**INLINED)
+def _fill_update(
+    states: Any, entries: Any, design: Any, z: int, root: Any, h: int, S: Any, observed: Any,
+    m: int, all_rows: int, array: Any,
+) -> None:  # fmt: skip
+    """Write [R  Z·S] and [0  S] to an array, and rows of a unit matrix below."""
     n, p = len(states), len(entries)
     for k in range(m):
         for j in range(p):
@@ -134,21 +148,59 @@ def update_root(
             for i in range(j, n):
                 total += design[z + observed[k] * n + i] * S[i, j]
             array[k, m + j] = total
-    all_rows = m + 2 * n if with_unit else m + n
     for i in range(all_rows - m):
         for j in range(m):
             array[m + i, j] = 0.0
         for j in range(n):
             array[m + i, m + j] = S[i, j] if i < n else (1.0 if i == n + j else 0.0)
-    triangularise(array, m + n, all_rows, m + n)
+
+
+@numba.njit(**INLINED)
+def _first_without_variance(
+    states: Any, entries: Any, design: Any, z: int, root: Any, h: int, S: Any, observed: Any,
+    m: int, array: Any,
+) -> int:  # fmt: skip
+    """Return the first entry whose pivot is only rounding, or m."""
+    n, p = len(states), len(entries)
     for k in range(m):
+        row = z + observed[k] * n
         size = 0.0
         for j in range(k + 1):
-            L[k, j] = array[k, j]
             size += array[k, j] * array[k, j]
-        # An entry without a variance of its own: results are nan.
-        if L[k, k] * L[k, k] <= ROUNDING * ROUNDING * size:
-            L[k, k] = 0.0
+        size = max(size, _size_of_product(states, design, row, S, root, h + observed[k] * p, p))
+        # A difference: that of inf is nan, which is no rounding.
+        if array[k, k] * array[k, k] - ROUNDING * ROUNDING * size <= 0.0:
+            return k
+    return m
+
+
+@numba.njit(**INLINED)
+def update_root(
+    states: Any, entries: Any, design: Any, z: int, root: Any, h: int, S: Any, observed: Any,
+    v: Any, m: int, array: Any, with_unit: bool, L: Any, X: Any, U: Any,
+) -> int:  # fmt: skip
+    """Write the factors L and X of the update of a state of root S, and the root U after it.
+
+    With `with_unit`, the rows of `array` from m + n on have K in their first m columns, and then V.
+    Entries without a variance of their own are removed from `observed` and `v`, as if they were
+    missing. Return the number m of the others.
+    """
+    n, is_regular = len(states), False
+    while not is_regular:
+        all_rows = m + 2 * n if with_unit else m + n
+        _fill_update(states, entries, design, z, root, h, S, observed, m, all_rows, array)
+        triangularise(array, m + n, all_rows, m + n)
+        without = _first_without_variance(
+            states, entries, design, z, root, h, S, observed, m, array
+        )
+        is_regular = without == m
+        if not is_regular:
+            m -= 1
+            for k in range(without, m):
+                observed[k], v[k] = observed[k + 1], v[k + 1]
+    for k in range(m):
+        for j in range(k + 1):
+            L[k, j] = array[k, j]
     for i in range(n):
         for k in range(m):
             X[i, k] = array[m + i, k]
@@ -161,6 +213,7 @@ def update_root(
         if remainder <= ROUNDING * ROUNDING * size:
             for j in range(n):
                 U[i, j] = 0.0
+    return m
 
 
 @numba.njit(**INLINED)
@@ -186,6 +239,14 @@ def predict_root(
             for k in range(j, n):
                 total += transition[t + i * n + k] * U[k, j]
             array[i, j], array[i, n + j] = total, root[q + i * n + j]
+        size = 0.0
+        for j in range(n):
+            size += array[i, j] * array[i, j]
+        # Without noise of its own, a state may be known exactly.
+        bound = _size_of_product(states, transition, t + i * n, U, root, q + i * n, n)
+        if size - ROUNDING * ROUNDING * bound <= 0.0:
+            for j in range(n):
+                array[i, j] = 0.0
     all_rows = 2 * n if with_unit else n
     for i in range(n, all_rows):
         for j in range(n):
@@ -286,11 +347,15 @@ def _filter_row(
         result = ((x * steps + step) * inner + y) * width
         if width > 1:
             _write(states, has_covariances, a, S, work, results, result + 1)
-        update_root(
-            states, entries, design, z, obs_root, indices[3], S, observed, m, array, False, L, X, U
-        )
+        count, m = m, update_root(
+            states, entries, design, z, obs_root, indices[3], S, observed, v, m, array, False, L,
+            X, U,
+        )  # fmt: skip
         square_of_v = whiten(L, m, v)
         if depends:
+            if m < count and largest(states, A) > 0.0:
+                # An entry without a variance may still depend on the first state.
+                growths[row] = math.inf
             project(states, design, z, observed, m, L, X, A, Y)
             _inform(states, Y, v, m, eta, J, array)
         multiply_add(states, a, X, v, m, filtered)
@@ -358,9 +423,9 @@ def _smooth_row(
             states, entries, endog, indices[0], design, indices[1], obs_intercept, indices[2], a,
             observed, v,
         )  # fmt: skip
-        update_root(
-            states, entries, design, indices[1], obs_root, indices[3], S, observed, m, update, True,
-            L, X, U,
+        m = update_root(
+            states, entries, design, indices[1], obs_root, indices[3], S, observed, v, m, update,
+            True, L, X, U,
         )  # fmt: skip
         predict_root(
             states, transition, indices[4], state_root, indices[5], U, prediction, True, work

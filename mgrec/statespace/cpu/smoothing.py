@@ -222,7 +222,7 @@ def _advance_row(
             continue
         if not is_kept:
             z, t = indices[1], indices[4]
-            factor(states, entries, design, z, obs_cov, indices[3], P, observed, m, L, X)
+            m = factor(states, entries, design, z, obs_cov, indices[3], P, observed, v, m, L, X)
             _transfer(states, design, z, transition, t, observed, m, L, X, Y, E, work)
         whiten(L, m, v)
         _add_later(states, Y, v, m, E, r, mean)

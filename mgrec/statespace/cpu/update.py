@@ -1,7 +1,8 @@
 """The update of a state by an observation, which the kernels of both passes share.
 
 With the Cholesky factor L of the variance F = Z·P·Z' + H of an observation, X = P·Z'·L⁻ᵀ and
-w = L⁻¹·v, the update is a + X·w and P − X·X'. Rows of missing observations are left out.
+w = L⁻¹·v, the update is a + X·w and P − X·X'. Rows of missing observations are left out. So are
+rows of F whose pivot is rounding: their entries have no variance, given the entries before them.
 
 `states` and `entries` are sequences as long as a state and an observation: see
 :mod:`mgrec.engines.cpu.columns`.
@@ -15,6 +16,7 @@ from typing import Any
 import numba
 
 from ...engines.cpu.compilation import INLINED
+from ..recurrence import INVALID, NOT_ROUNDING, ROUNDING
 
 LOG_2_PI = math.log(2 * math.pi)
 _CLOSE = 4 * 2.0**-52
@@ -68,37 +70,91 @@ def observe_all(
 
 
 @numba.njit(**INLINED)
-def factor(
-    states: Any, entries: Any, design: Any, z: int, obs_cov: Any, h: int, P: Any, observed: Any,
-    m: int, L: Any, X: Any,
-) -> None:  # fmt: skip
-    """Write the factors L (m, m) and X (n, m) of the update of a state of covariance P."""
-    n, p = len(states), len(entries)
-    for k in range(m):
-        row = z + observed[k] * n
+def has_variance(
+    states: Any, design: Any, row: int, noise: float, P: Any, variance: float, remainder: float
+) -> bool:
+    """Return whether the variance of an entry, given those before it, is more than rounding.
+
+    `variance` is that before the elimination, and `row` the index of the entry in `design`. Without
+    noise it is rounding of terms that n·Σ Z²·P bounds. A negative variance that is no rounding
+    counts, so that results are nan.
+    """
+    scale, n = 0.0, len(states)
+    # Differences: those of inf are nan, which is no rounding.
+    if noise != 0.0:
+        if not remainder - NOT_ROUNDING * variance <= 0.0:
+            return True
         for i in range(n):
-            total = 0.0
-            for j in range(n):
-                total += P[i, j] * design[row + j]
-            X[i, k] = total
+            scale += design[row + i] * design[row + i] * abs(P[i, i])
+        return remainder < -INVALID * (abs(noise) + n * scale)
+    for i in range(n):
+        scale += design[row + i] * design[row + i] * P[i, i]
+    return not remainder - ROUNDING * n * scale <= 0.0
+
+
+@numba.njit(**INLINED)
+def has_exact_observation(
+    entries: Any, obs_cov: Any, h: int, observed: Any, m: int, work: Any
+) -> bool:
+    """Return whether an entry has no noise of its own, given the noise of those before it."""
+    p = len(entries)
     for k in range(m):
-        row = z + observed[k] * n
+        noise = obs_cov[h + observed[k] * (p + 1)]
         for c in range(k + 1):
             total = 0.5 * (
                 obs_cov[h + observed[k] * p + observed[c]]
                 + obs_cov[h + observed[c] * p + observed[k]]
             )
+            for j in range(c):
+                total -= work[k, j] * work[c, j]
+            if c == k and total <= NOT_ROUNDING * noise:
+                return True
+            work[k, c] = math.sqrt(total) if c == k else total / work[c, c]
+    return False
+
+
+@numba.njit(**INLINED)
+def factor(
+    states: Any, entries: Any, design: Any, z: int, obs_cov: Any, h: int, P: Any, observed: Any,
+    v: Any, m: int, L: Any, X: Any,
+) -> int:  # fmt: skip
+    """Write the factors L (m, m) and X (n, m) of the update of a state of covariance P.
+
+    Entries without a variance of their own are removed from `observed` and `v`, as if they were
+    missing. Return the number of the others.
+    """
+    n, p, count = len(states), len(entries), 0
+    for k in range(m):
+        observed[count], v[count] = observed[k], v[k]
+        row = z + observed[k] * n
+        for i in range(n):
+            total = 0.0
+            for j in range(n):
+                total += P[i, j] * design[row + j]
+            X[i, count] = total
+        variance = 0.0
+        for c in range(count + 1):
+            total = 0.5 * (
+                obs_cov[h + observed[count] * p + observed[c]]
+                + obs_cov[h + observed[c] * p + observed[count]]
+            )
             for i in range(n):
                 total += design[row + i] * X[i, c]
+            variance = total
             for j in range(c):
-                total -= L[k, j] * L[c, j]
-            L[k, c] = math.sqrt(total) if k == c else total / L[c, c]
+                total -= L[count, j] * L[c, j]
+            L[count, c] = total if c == count else total / L[c, c]
+        noise, remainder = obs_cov[h + observed[count] * (p + 1)], L[count, count]
+        if has_variance(states, design, row, noise, P, variance, remainder):
+            L[count, count] = math.sqrt(remainder)
+            count += 1
     for i in range(n):
-        for k in range(m):
+        for k in range(count):
             total = X[i, k]
             for j in range(k):
                 total -= X[i, j] * L[k, j]
             X[i, k] = total / L[k, k]
+    return count
 
 
 @numba.njit(**INLINED)

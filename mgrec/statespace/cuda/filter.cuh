@@ -55,21 +55,25 @@ struct Pass {
     return false;
   }
 
-  // Observes a step; writes the whitened differences.
-  INLINED void observe(const Range& r, long long step, Filter& f, bool (&seen)[OBSERVED],
+  // Observes a step; writes the whitened differences. Returns whether an entry has no variance.
+  INLINED bool observe(const Range& r, long long step, Filter& f, bool (&seen)[OBSERVED],
                       double (&w)[OBSERVED], bool measures) const {
     const long long x = r.outer, y = r.inner;
     const double* Z = design.at(x, step, y);
-    const bool full = differences(endog.at(x, step, y), Z, obs_intercept.at(x, step, y), f.a, seen, w);
+    bool full = differences(endog.at(x, step, y), Z, obs_intercept.at(x, step, y), f.a, seen, w);
+    bool removes = false;
     f.is_steady = f.is_steady && full;
     if (!f.is_steady) {
-      update(Z, obs_cov.at(x, step, y), f.P, seen, f.gain, f.C);
+      removes = update(Z, obs_cov.at(x, step, y), f.P, seen, f.gain, f.C);
+      full = full && !removes;
+      clear_unseen(seen, w);
       if (measures) f.gain.measure();
       f.is_steady = CONSTANT && full && f.close >= STEADY_STEPS;
     }
     f.was_full = full;
     f.gain.whiten(w);
     f.gain.add(w, f.a);
+    return removes;
   }
 
   INLINED void summarise(const Range& r, int, double* memory) const {
@@ -89,8 +93,11 @@ struct Pass {
       }
       bool seen[OBSERVED];
       double w[OBSERVED];
-      observe(r, step, f, seen, w, false);
-      if (!starts) d.observe(f.gain, design.at(r.outer, step, r.inner), seen, w);
+      const bool removes = observe(r, step, f, seen, w, false);
+      if (starts) continue;
+      // An entry without a variance may still depend on the first state.
+      if (removes && growth_of(d.A, 0.0) > 0.0) growth = infinity<double>();
+      d.observe(f.gain, design.at(r.outer, step, r.inner), seen, w);
     }
     store(f.a, f.C, d, starts, starts ? 0.0 : growth, memory);
   }
@@ -160,10 +167,12 @@ struct Pass {
     double w[N], P[N][N];
     Gain<N> gain;
     differences(z, Z, d0, a, seen, w);
-    update(Z, H, C, seen, gain, P);
+    const bool removes = update(Z, H, C, seen, gain, P);
+    clear_unseen(seen, w);
     gain.whiten(w);
     gain.add(w, a);
     if (DEPENDS) d.observe(gain, Z, seen, w);
+    if (DEPENDS && removes) d.J[0][0] = infinity<double>();
     predict_mean(&map.A[0][0], map.a, a);
     ::predict(&map.A[0][0], &map.P[0][0], P, C);
     if (DEPENDS) multiply(&map.A[0][0], d.A);

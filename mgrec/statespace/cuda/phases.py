@@ -310,7 +310,8 @@ class _Solver(Solver):
         dtype = _FLOAT64 if writes_sums else model.dtype
         results = [self.empty(dtype, n), self.empty(dtype, n, n)]
         solved = smoother_pass(n, model.p, dtype, writes_sums, model.square_root)
-        predicted = [filtered[name].reshape(*self.shape, -1) for name in _STATES[2:]]
+        sizes = zip(_STATES[2:], (n, n * n), strict=True)
+        predicted = [filtered[name].reshape(*self.shape, size) for name, size in sizes]
         operands = [*self.operands[:5], self.operands[6], self.laid_out(None), self.marks]
         self.solve(solved, [*operands, *map(self.laid_out, predicted)], results)
         return results

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.arrays.array_types import cast
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.launches import Launch, run_launches
@@ -30,7 +31,7 @@ extern "C" __global__ void root_kernel(const double* P, double* S, long long cou
       if (i == j) {
         const double scale = N * P[j * N + j];
         if (remainder < -least * scale) column = not_a_number<double>();
-        else column = remainder <= 0x1p-52 * scale ? 0.0 : 1.0 / sqrt(remainder);
+        else column = remainder <= 0x1p-50 * scale ? 0.0 : 1.0 / sqrt(remainder);
       }
       S[i * N + j] = remainder * column;
     }
@@ -48,7 +49,7 @@ def lower_root(covariance: Any, least: float) -> Any:
     import cupy
 
     size = covariance.shape[-1]
-    P = cupy.ascontiguousarray(covariance.astype(np.float64))
+    P = cupy.ascontiguousarray(cast(covariance, np.dtype(np.float64)))
     S = cupy.empty(P.shape, np.float64)
     count = P.size // size**2
     if count:

@@ -30,6 +30,7 @@ template <> struct Step<false> {
     differences(y, Z, d, a, seen, w);
     Gain<OBSERVED> gain;
     gain.factor(Z, H, P, seen);
+    clear_unseen(seen, w);
     gain.whiten(w);
     gain.whiten(Z, seen, E_, Y);
 #pragma unroll UNROLL
@@ -178,6 +179,7 @@ template <> struct Step<true> {
     differences(y, Z, d, a, seen, w);
     Gain<OBSERVED> gain;
     update_root(Z, R, P, seen, updated, gain, U);
+    clear_unseen(seen, w);
     gain.whiten(w);
     predict_root(T, Q, U, predicted, next);
     constexpr int ROW = OBSERVED + N;

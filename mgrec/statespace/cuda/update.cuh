@@ -11,6 +11,7 @@
 #define INLINED DEVICE __attribute__((always_inline)) inline
 
 constexpr double ROUNDING = 0x1p-46, SMALLEST = 1e-301, NEGLIGIBLE = 1e-40;
+constexpr double NOT_ROUNDING = 0x1p-48, INVALID = 0x1p-20;  // see statespace/recurrence.py
 
 // Reflects the columns from `free` on, so that row i has only the first of them, also in all rows
 // below. Returns false if the row has none.
@@ -100,11 +101,52 @@ INLINED void triangularise(double (&A)[ROWS][COLUMNS], bool has_zeros = false) {
 constexpr double LOG_2_PI = 1.8378770664093453, CLOSE = 4 * 0x1p-52;
 constexpr int STEADY_STEPS = 16;
 
+// Whether the variance of an entry, given those before it, is more than rounding: see
+// statespace/cpu/update.py.
+INLINED bool has_variance(const double* Z, double noise, const double (&P)[N][N],
+                          double variance, double remainder) {
+  // Differences: those of inf are nan, which is no rounding.
+  if (noise != 0.0 && !(remainder - NOT_ROUNDING * variance <= 0.0)) return true;
+  double scale = 0.0;
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i) scale += Z[i] * Z[i] * (noise != 0.0 ? fabs(P[i][i]) : P[i][i]);
+  if (noise != 0.0) return remainder < -INVALID * (fabs(noise) + N * scale);
+  return !(remainder - ROUNDING * N * scale <= 0.0);
+}
+
+// Whether an entry has no noise of its own, given the noise of those before it. Entries that are
+// seen are bits of a number: the address of an array would move it out of registers.
+template <int M>
+DEVICE __attribute__((noinline)) bool has_exact_observation(const double* H, unsigned seen) {
+  double L[M][M];
+  for (int k = 0; k < M; ++k) {
+    if (!(seen >> k & 1)) continue;
+    for (int c = 0; c <= k; ++c) {
+      if (!(seen >> c & 1)) continue;
+      double total = 0.5 * (H[k * M + c] + H[c * M + k]);
+      for (int j = 0; j < c; ++j)
+        if (seen >> j & 1) total -= L[k][j] * L[c][j];
+      if (c == k && total <= NOT_ROUNDING * H[k * M + k]) return true;
+      L[k][c] = c == k ? sqrt(total) : total / L[c][c];
+    }
+  }
+  return false;
+}
+
+// Sets the covariances of a state to 0.
+INLINED void forget_state(double (&P)[N][N], int state) {
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i)
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j)
+      if (i == state || j == state) P[i][j] = 0.0;
+}
+
 // The update of a state by M entries of an observation. Those that are not `seen` have no effect.
+// Those without a variance of their own are removed from `seen`.
 template <int M> struct Gain {
   double L[M][M], X[N][M], log_determinant;
-  INLINED void factor(const double* Z, const double* H, const double (&P)[N][N],
-                     const bool (&seen)[M]) {
+  INLINED void factor(const double* Z, const double* H, const double (&P)[N][N], bool (&seen)[M]) {
 #pragma unroll UNROLL
     for (int i = 0; i < N; ++i)
 #pragma unroll UNROLL
@@ -124,9 +166,18 @@ template <int M> struct Gain {
 #pragma unroll UNROLL
         for (int i = 0; i < N; ++i) total += Z[k * N + i] * X[i][c];
         if (!seen[k] || !seen[c]) total = k == c ? 1.0 : 0.0;
+        const double variance = total;
 #pragma unroll UNROLL
         for (int j = 0; j < M; ++j)
           if (j < c) total -= L[k][j] * L[c][j];
+        if (k == c && seen[k] && !has_variance(Z + k * N, H[k * M + k], P, variance, total)) {
+          seen[k] = false, total = 1.0;
+#pragma unroll UNROLL
+          for (int j = 0; j < M; ++j)
+            if (j < k) L[k][j] = 0.0;
+#pragma unroll UNROLL
+          for (int i = 0; i < N; ++i) X[i][k] = 0.0;
+        }
         L[k][c] = k == c ? sqrt(total) : total / L[c][c];
       }
     }
@@ -173,7 +224,8 @@ template <int M> struct Gain {
         Y[k][i] = total / L[k][k];
       }
   }
-  INLINED void correct(const double (&P)[N][N], double (&filtered)[N][N]) const {
+  INLINED void correct(const double* H, const bool (&seen)[M], const double (&P)[N][N],
+                       double (&filtered)[N][N]) const {
 #pragma unroll UNROLL
     for (int i = 0; i < N; ++i)
 #pragma unroll UNROLL
@@ -184,6 +236,14 @@ template <int M> struct Gain {
         for (int k = 0; k < M; ++k) total -= X[i][k] * X[j][k];
         filtered[i][j] = filtered[j][i] = total;
       }
+    unsigned of_seen = 0;
+#pragma unroll UNROLL
+    for (int k = 0; k < M; ++k) of_seen |= unsigned(seen[k]) << k;
+    // What remains after an exact observation is rounding.
+#pragma unroll UNROLL
+    for (int i = 0; i < N; ++i)
+      if (filtered[i][i] <= ROUNDING * P[i][i] && has_exact_observation<M>(H, of_seen))
+        forget_state(filtered, i);
   }
   INLINED void add(const double (&w)[M], double (&a)[N]) const {
 #pragma unroll UNROLL
@@ -273,14 +333,34 @@ INLINED void predict_covariance(const double* T, const double* Q, const double (
       for (int k = 0; k < N; ++k) total += work[i][k] * T[j * N + k];
       P[i][j] = P[j][i] = total;
     }
+  // Without noise of its own, a state may be known exactly.
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i) {
+    if (Q[i * N + i] != 0.0) continue;
+    double scale = 0.0;
+#pragma unroll UNROLL
+    for (int k = 0; k < N; ++k) scale += T[i * N + k] * T[i * N + k] * C[k][k];
+    if (P[i][i] - ROUNDING * N * scale <= 0.0) forget_state(P, i);
+  }
 }
 
-// The factors of the update of a state of root S, and the root U after it. A has M + N rows, or N
-// more, which are those of a unit matrix at first.
+// A bound of the square of a row of A·S, whose terms may cancel.
+INLINED double size_of_product(const double* row, const double (&S)[N][N]) {
+  double scale = 0.0;
+#pragma unroll UNROLL
+  for (int k = 0; k < N; ++k) {
+    double total = 0.0;
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) total = fma(S[k][j], S[k][j], total);
+    scale = fma(row[k] * row[k], total, scale);
+  }
+  return N * scale;
+}
+
+// Writes [R  Z·S] and [0  S] to A, and rows of a unit matrix below.
 template <int M, int ROWS>
-INLINED void update_root(const double* Z, const double* root, const double (&S)[N][N],
-                         const bool (&seen)[M], double (&A)[ROWS][M + N], Gain<M>& gain,
-                         double (&U)[N][N]) {
+INLINED void fill_update(const double* Z, const double* root, const double (&S)[N][N],
+                         const bool (&seen)[M], double (&A)[ROWS][M + N]) {
   double noise[M][M];
   bool all = true;
 #pragma unroll UNROLL
@@ -310,19 +390,46 @@ INLINED void update_root(const double* Z, const double* root, const double (&S)[
 #pragma unroll UNROLL
     for (int j = 0; j < N; ++j) A[M + i][M + j] = i < N ? S[i % N][j] : i == N + j ? 1.0 : 0.0;
   }
-  triangularise<M + N>(A);
+}
+
+// Removes the first entry whose pivot is only rounding from `seen`; returns whether there is one.
+template <int M, int ROWS>
+INLINED bool remove_without_variance(const double* Z, const double* root, const double (&S)[N][N],
+                          const double (&A)[ROWS][M + N], bool (&seen)[M]) {
+  bool removes = false;
 #pragma unroll UNROLL
   for (int k = 0; k < M; ++k) {
     double size = 0.0;
+    bool is_exact = true;
 #pragma unroll UNROLL
     for (int j = 0; j < M; ++j) {
-      if (j > k) continue;
-      gain.L[k][j] = A[k][j];
-      size = fma(A[k][j], A[k][j], size);
+      if (j <= k) size = fma(A[k][j], A[k][j], size);
+      is_exact = is_exact && root[k * M + j] == 0.0;
     }
-    // An entry without a variance of its own: results are nan.
-    if (A[k][k] * A[k][k] <= ROUNDING * ROUNDING * size) gain.L[k][k] = 0.0;
+    if (is_exact) size = fmax(size, size_of_product(Z + k * N, S));
+    if (!removes && seen[k] && A[k][k] * A[k][k] - ROUNDING * ROUNDING * size <= 0.0)
+      seen[k] = false, removes = true;
   }
+  return removes;
+}
+
+// The factors of the update of a state of root S, and the root U after it. A has M + N rows, or N
+// more, which are those of a unit matrix at first. Entries without a variance of their own are
+// removed from `seen`.
+template <int M, int ROWS>
+INLINED void update_root(const double* Z, const double* root, const double (&S)[N][N],
+                         bool (&seen)[M], double (&A)[ROWS][M + N], Gain<M>& gain,
+                         double (&U)[N][N]) {
+#pragma unroll 1
+  do {
+    fill_update(Z, root, S, seen, A);
+    triangularise<M + N>(A);
+  } while (remove_without_variance(Z, root, S, A, seen));
+#pragma unroll UNROLL
+  for (int k = 0; k < M; ++k)
+#pragma unroll UNROLL
+    for (int j = 0; j < M; ++j)
+      if (j <= k) gain.L[k][j] = A[k][j];
 #pragma unroll UNROLL
   for (int i = 0; i < N; ++i) {
 #pragma unroll UNROLL
@@ -356,6 +463,22 @@ INLINED void predict_root(const double* T, const double* root, const double (&U)
       A[i][j] = total;
       A[i][N + j] = i < N ? root[i * N + j] : 0.0;
     }
+#pragma unroll UNROLL
+  for (int i = 0; i < N; ++i) {
+    double size = 0.0;
+    bool is_exact = true;
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j) {
+      size = fma(A[i][j], A[i][j], size);
+      is_exact = is_exact && root[i * N + j] == 0.0;
+    }
+    // Without noise of its own, a state may be known exactly.
+    const bool is_known =
+        is_exact && size - ROUNDING * ROUNDING * size_of_product(T + i * N, U) <= 0.0;
+#pragma unroll UNROLL
+    for (int j = 0; j < N; ++j)
+      if (is_known) A[i][j] = 0.0;
+  }
   triangularise<N>(A);
 #pragma unroll UNROLL
   for (int i = 0; i < N; ++i)
@@ -378,16 +501,29 @@ INLINED void square(const double (&S)[N][N], double (&P)[N][N]) {
 }
 
 // The update of a covariance, or of its root, by entries of an observation.
+// Returns whether it removes entries without a variance of their own from `seen`.
 template <int M>
-INLINED void update(const double* Z, const double* H, const double (&P)[N][N],
-                    const bool (&seen)[M], Gain<M>& gain, double (&filtered)[N][N]) {
+INLINED bool update(const double* Z, const double* H, const double (&P)[N][N], bool (&seen)[M],
+                    Gain<M>& gain, double (&filtered)[N][N]) {
+  bool was_seen[M], removes = false;
+#pragma unroll UNROLL
+  for (int k = 0; k < M; ++k) was_seen[k] = seen[k];
   if (SQUARE_ROOT) {
     double A[M + N][M + N];
     update_root(Z, H, P, seen, A, gain, filtered);
   } else {
     gain.factor(Z, H, P, seen);
-    gain.correct(P, filtered);
+    gain.correct(H, seen, P, filtered);
   }
+#pragma unroll UNROLL
+  for (int k = 0; k < M; ++k) removes = removes || seen[k] != was_seen[k];
+  return removes;
+}
+
+// Sets the differences of entries without a variance of their own to 0.
+template <int M> INLINED void clear_unseen(const bool (&seen)[M], double (&v)[M]) {
+#pragma unroll UNROLL
+  for (int k = 0; k < M; ++k) v[k] = seen[k] ? v[k] : 0.0;
 }
 
 // The covariance after a transition, or its root.

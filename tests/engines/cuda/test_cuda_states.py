@@ -225,6 +225,36 @@ def test_unstable_states_without_noise(factor: Any, reset: int | None) -> None:
     assert (abs(smoothed.smoothed_state - exact) / deviations).max() < 1e-7
 
 
+@pytest.mark.parametrize("square_root", [False, pytest.param(True, marks=extended)])
+def test_exact_observations(square_root: bool) -> None:
+    """The second entry observes the sum of states that the first one observes, without noise.
+
+    The states exchange places without noise, so that all of them are known after two steps.
+    """
+    endog = np.ones((STEPS, 2))
+    endog[3] = endog[5, 0] = np.nan
+    endog[8:] = [2.0, 2.5]
+    for state_cov in (np.zeros((2, 2)), np.diag([0.0, 1.0])):
+        model = {
+            "endog": endog, "design": np.array([[1.0, 2.0], [1.0, 2.0]]),
+            "obs_cov": np.diag([0.0, 0.5]), "transition": np.array([[0.0, 1.0], [1.0, 0.0]]),
+            "state_cov": state_cov, "initial_state": np.zeros(2), "initial_state_cov": np.eye(2),
+        }  # fmt: skip
+        arrays = {name: placed(array) for name, array in model.items()}
+        for function in (statespace.kalman_filter, statespace.kalman_smoother):
+            wanted = function(**model, square_root=square_root)
+            results = function(**arrays, square_root=square_root)
+            assert np.isfinite(wanted.llf)
+            for result, other in zip(results, wanted, strict=True):
+                np.testing.assert_allclose(result, other, rtol=1e-9, atol=1e-12)
+
+
+def test_no_rows() -> None:
+    model = state_space(2, 1, False, rows=(0,))
+    smoothed = statespace.kalman_smoother(**{name: placed(array) for name, array in model.items()})
+    assert smoothed.smoothed_state_cov.shape == (0, STEPS, 2, 2)
+
+
 def markov(count: int, varies: bool = False) -> tuple[Any, Any, Any]:
     generator = np.random.default_rng(count)
     return (
