@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.arrays.array_types import in_one_memory
 from ...core.arrays.chunk import shape_of
+from ...core.arrays.interop import library_of
 from ...core.arrays.validation import as_axis, as_flag
 from ...solve.adjoint import (
     adjoint_function,
@@ -45,7 +46,8 @@ def matrix_gradients(
     _check_structure(matrix_map)
     M, b = (as_required(name, value) for name, value in zip("Mb", operands, strict=True))
     (grad, w), initial = as_result("states", grad, w), as_required("initial", initial)
-    (M,) = in_one_memory([("grad", grad), ("b", b)], [("M", M)])
+    if library_of(grad) is None:
+        (M,) = in_one_memory([("grad", grad), ("b", b)], [("M", M)])
     wanted = selected(of, {"M": M, "b": b, "initial": initial})
     axis, forward = as_axis(axis, w.shape[:-1]), -1 if as_flag("reverse", reverse) else 1
     marks = marks_of(reset, w[..., 0], axis, forward == -1)
