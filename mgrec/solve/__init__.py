@@ -122,15 +122,15 @@ def public_function(
                 return known(call)
             except (CacheMiss, OverflowError, TypeError):
                 pass  # Validation raises, or the general solution does.
-        # No signature has a tensor.
-        if call is not None or not has_differentiated(operands, options):
+        is_recorded = has_differentiated(operands, options) if call is None else call.is_recorded
+        if not is_recorded:
             try:
                 return solve(build(*operands, **options), call)
             except TypeError as error:
                 if not needs_interop(error, operands, options):
                     raise
                 refusal = error
-        return call_native(recurrence, operands, options, refusal, labelled)
+        return call_native(recurrence, operands, options, refusal, labelled, call)
 
     public: Any = update_wrapper(recurrence, build)
     del public.__wrapped__

@@ -32,6 +32,7 @@ from .labelled import (
     solve_labelled,
     with_table_axis,
 )
+from .prepared import Call
 from .rules import Rule, qualified_name, rules
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -83,7 +84,7 @@ def has_differentiated(operands: Sequence[Any], options: dict[str, Any]) -> bool
 
 def call_native(
     function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any],
-    refusal: TypeError | None, labelled: Callable[..., Any],
+    refusal: TypeError | None, labelled: Callable[..., Any], call: Call | None = None,
 ) -> Any:  # fmt: skip
     """Call a function with native arrays, and convert its results to the arguments' library.
 
@@ -96,6 +97,8 @@ def call_native(
         can be converted is such an array. None if an argument is differentiated.
     labelled : callable, ``(function, operands, options) -> results``
         Calls the function if the arrays are DataArrays.
+    call : Call, optional
+        The call with its signature, if torch records it.
     """
     values = [*leaves((operands, options))]
     libraries = {library.name for library in map(library_of, values) if library}
@@ -108,7 +111,7 @@ def call_native(
         if operator is not None and torch_operators.needs_operator(values):
             refuse_derivatives()
             check_one_library(values)
-            return torch_operators.call(operator, operands, options)
+            return torch_operators.call(operator, operands, options, call)
     if "jax" in libraries:
         from . import jax_callbacks
 

@@ -56,12 +56,15 @@ class Call(NamedTuple):
     out : tuple of arrays
         Where to write the results; empty if the call has no `out`.
     is_on_host : bool
+    is_recorded : bool
+        Whether torch records the call, whose arrays are tensors.
     """
 
     signature: tuple[Any, ...]
     arguments: list[Any]
     out: tuple[Any, ...]
     is_on_host: bool
+    is_recorded: bool = False
 
 
 class SignatureRule:
@@ -94,12 +97,8 @@ class SignatureRule:
 
     def read(self, operands: Sequence[Any], options: dict[str, Any]) -> Call | None:
         """Return the call with its signature, or None if the call cannot be cached."""
-        cupy, types = sys.modules.get("cupy"), {*map(type, operands), *map(type, options.values())}
-        if cupy is not None and cupy.ndarray in types:
-            reader = _Reader(cupy.ndarray, cupy.cuda.runtime.getDevice())
-        elif self._is_on_host and np.ndarray in types:
-            reader = _Reader(np.ndarray, None)
-        else:
+        reader = self._reader({*map(type, operands), *map(type, options.values())})
+        if reader is None:
             return None
         names, by_value, by_type = tuple(options), self._by_value, self._by_type
         reader.signature += (self._build, names, reader.device)
@@ -114,14 +113,26 @@ class SignatureRule:
                 value, is_value = options[name], name in by_value
                 if not (reader.add_value(value) if is_value else reader.add(value, by_type)):
                     return None
-        except RecursionError:  # a list that contains itself
+        except RuntimeError:  # a list that contains itself, or a tensor without memory
             return None
         if results:
             if {*map(type, results)} != {reader.array}:
                 return None
             if reader.device is None:
                 reader.signature += [array.flags.writeable for array in results]
-        return Call(tuple(reader.signature), reader.arguments, results, reader.device is None)
+        if reader.is_recorded is False:
+            return None
+        is_on_host, is_recorded = reader.device is None, bool(reader.is_recorded)
+        return Call(tuple(reader.signature), reader.arguments, results, is_on_host, is_recorded)
+
+    def _reader(self, types: set[type]) -> _Reader | None:
+        cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+        if cupy is not None and cupy.ndarray in types:
+            return _Reader(cupy.ndarray, cupy.cuda.runtime.getDevice())
+        if torch is not None and not types.isdisjoint((torch.Tensor, torch.nn.Parameter)):
+            is_forward = getattr(torch.autograd.forward_ad, "_current_level", 0) >= 0
+            return _TensorReader(torch) if torch.is_grad_enabled() and not is_forward else None
+        return _Reader(np.ndarray, None) if self._is_on_host and np.ndarray in types else None
 
 
 class _Reader:
@@ -135,7 +146,11 @@ class _Reader:
         Type of the arrays whose values are not part of the signature.
     device : int or None
         Device of these arrays; None for NumPy.
+    is_recorded : bool, optional
+        Whether torch records operations on an array; None for other libraries.
     """
+
+    is_recorded: bool | None = None
 
     def __init__(self, array: Any, device: int | None) -> None:
         self.array, self.device = array, device
@@ -187,6 +202,33 @@ class _Reader:
         else:
             return False
         return True
+
+
+class _TensorReader(_Reader):
+    """A signature of tensors that are contiguous in their memory, and of the values of the rest."""
+
+    def __init__(self, torch: Any) -> None:
+        super().__init__(None, None)
+        self.types = torch.Tensor, torch.nn.Parameter
+        self.is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
+        self.is_recorded = False
+
+    def add(self, value: Any, by_type: bool) -> bool:
+        if type(value) in self.types:
+            if self.is_transformed(value) or not value.is_contiguous():
+                return False
+            device, needs_gradient = value.get_device(), value.requires_grad
+            self.signature += (value.shape, value.dtype, device, needs_gradient)
+            self.signature.append(value.data_ptr() & 15)
+            self.arguments.append(value)
+            self.is_recorded = self.is_recorded or needs_gradient
+            return not (value.is_conj() or value.is_neg())
+        # Numbers of operands are not of the signature, and would be of a prepared call.
+        is_number = type(value) in _NUMBERS or isinstance(value, np.generic)
+        return not (by_type and is_number) and super().add_value(value)
+
+    def add_value(self, value: Any) -> bool:
+        return self.add(value, False)
 
 
 def _is_numpy(value: Any) -> bool:

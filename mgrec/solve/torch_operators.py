@@ -9,6 +9,7 @@ of the host's time, on a machine with an H100.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 from inspect import signature
@@ -28,7 +29,7 @@ from ..core.arrays.interop import (
 from ..core.arrays.validation import as_any_array, as_real
 from ..core.contract.kernels import CacheMiss
 from ..distributed.expressions import leaves
-from .prepared import CacheEntry, PreparedCall, cache_entry
+from .prepared import CacheEntry, Call, PreparedCall, cache_entry
 from .rules import Redirect, Rule, numpy_dtype, rules
 
 _HAS_BFLOAT16 = has_bfloat16()
@@ -88,8 +89,14 @@ def _is_in_grad(tensor: Any) -> bool:
     return False
 
 
-def call(operator: Operator | Redirect, operands: Sequence[Any], options: dict[str, Any]) -> Any:
-    """Call an operator with the arguments of the public function."""
+def call(
+    operator: Operator | Redirect, operands: Sequence[Any], options: dict[str, Any],
+    recorded: Call | None = None,
+) -> Any:  # fmt: skip
+    """Call an operator with the arguments of the public function.
+
+    A call with a signature is prepared for repetition, if it is computed with its own tensors.
+    """
     if isinstance(operator, Redirect):
         first = next(iter(signature(operator.function).parameters))
         _refuse_list(first, operands[0] if operands else options.get(first))
@@ -118,7 +125,57 @@ def call(operator: Operator | Redirect, operands: Sequence[Any], options: dict[s
     results = function(*arguments.values())
     if dtype == torch.bfloat16 and not results[0].is_complex():
         results = [results[0].to(dtype), *results[1:]]
+    elif recorded is not None and not is_traced:
+        _prepare_recorded(operator, recorded, [*arguments.values()])
     return results[0] if len(results) == 1 else tuple(results)
+
+
+@dataclass(frozen=True)
+class RecordedCall:
+    """A function for calls of one signature that torch records.
+
+    Attributes
+    ----------
+    function : callable
+        See :attr:`Pair.eager`.
+    values : tuple
+        Arguments of the function; None for tensors of a call.
+    positions : tuple of (int, int)
+        Pairs of the index of a value and the index of the tensor of a call that it is.
+    cached_solver : CacheEntry, optional
+        That of the addresses of the tensors, on a GPU.
+    """
+
+    function: Callable[..., Sequence[Any]]
+    values: tuple[Any, ...]
+    positions: tuple[tuple[int, int], ...]
+    cached_solver: CacheEntry[PreparedCall] | None
+
+    def __call__(self, call: Call) -> Any:
+        """Return the result of a call."""
+        values = [*self.values]
+        for position, number in self.positions:
+            values[position] = call.arguments[number]
+        results = self.function(*values, cached_solver=self.cached_solver)
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _prepare_recorded(operator: Operator, call: Call, values: Sequence[Any]) -> None:
+    """Cache the arguments of an operator for calls of a signature, unless tensors are converted."""
+    numbers = {id(tensor): number for number, tensor in enumerate(call.arguments)}
+    positions = [(k, numbers[id(x)]) for k, x in enumerate(values) if id(x) in numbers]
+    if sorted(number for _, number in positions) != [*range(len(call.arguments))]:
+        return
+    constants = [None if id(x) in numbers else x for x in values]
+    # Another stream would not wait for a constant of a GPU.
+    if any(isinstance(x, torch.Tensor) and x.device.type != "cpu" for x in constants):
+        return
+    by_address = None if operator.rule.read_on_host else _tensor_signature(operator.rule, values)
+    cached_solver = None if by_address is None else cache_entry(by_address[0])
+    # Copies, since the caller may write into the memory of an array that has become a tensor.
+    copies = tuple(map(deepcopy, constants))
+    recorded = RecordedCall(operator.pair.eager, copies, tuple(positions), cached_solver)
+    cache_entry(call.signature).prepared = recorded
 
 
 def _refuse_transformations(name: str, tensors: Sequence[Any]) -> None:
@@ -229,9 +286,13 @@ def _define(rule: Rule) -> Pair:
         ctx.save_for_backward(output[0], *kept)
         ctx.options = inputs[len(kept) :]
 
+    @cache
+    def wanted(needs: tuple[bool, ...]) -> list[str]:
+        return [key for key, needed in zip(rule.names, needs, strict=False) if needed]
+
     def differentiate(backward_pass: Any, ctx: Any, grads: Any, **on_host: Any) -> Any:
         result, *kept = ctx.saved_tensors
-        of = [key for key, needed in zip(rule.names, ctx.needs_input_grad, strict=False) if needed]
+        of = wanted(ctx.needs_input_grad)
         grad, grad_zf = (*grads, None)[:2]
         grad = torch.zeros_like(result) if grad is None else grad
         operands = grad, grad_zf, result, *kept, *ctx.options, of
@@ -246,7 +307,8 @@ def _define(rule: Rule) -> Pair:
 
     differentiated = Pair(partial(differentiate, backward_pass.traced), differentiate_eagerly)
     read = partial(_copy_to_host, rule, keys)
-    return _pair(name, f"({parameters}) -> Tensor[]", read, solve, outline, save, differentiated)
+    schema, count = f"({parameters}) -> Tensor[]", len(rule.inputs)
+    return _pair(name, schema, read, solve, outline, save, differentiated, count)
 
 
 def _placeholder(tensor: Any, kept: Any) -> Any:
@@ -268,6 +330,8 @@ def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]
 
     def solve(values: Sequence[Any], on_host: dict[str, Any]) -> list[Any]:
         gradients = _differentiate_by_address(rule, keys, values, on_host)
+        if gradients is not None and not on_host:
+            return gradients
         arrays = dict(zip(rule.names, values[3:], strict=False))
         if gradients is None:
             operands = [on_host.get(name, x) for name, x in zip(names, values, strict=True)]
@@ -312,15 +376,16 @@ def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]
     schema = f"(Tensor grad, Tensor? grad_zf, Tensor result, {parameters}, str[] of) -> Tensor[]"
     pair = Pair(differentiate, differentiate)
     read = partial(_copy_to_host, rule, names)
-    return _pair(f"{name}_backward", schema, read, solve, outline, save, pair)
+    return _pair(f"{name}_backward", schema, read, solve, outline, save, pair, count)
 
 
 def _pair(
     name: str, schema: str, read: Callable[..., dict[str, Any]], solve: Callable[..., list[Any]],
-    outline: Callable[..., Any], save: Callable[..., Any], differentiate: Pair,
+    outline: Callable[..., Any], save: Callable[..., Any], differentiate: Pair, inputs: int,
 ) -> Pair:  # fmt: skip
     """Return the operator and the function of the same parts; those of `differentiate` are theirs.
 
+    The first `inputs` arguments are tensors or None.
     ``solve(values, read(values))`` computes the results. ``save(ctx, inputs, outputs)`` saves what
     ``differentiate(ctx, grads)`` needs.
     """
@@ -351,8 +416,14 @@ def _pair(
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> tuple[Any, ...]:
             # A method setup_context, which torch.func needs, would take 50 us.
-            *values, on_host = arguments
-            results = tuple(solve(values, on_host))
+            *operands, options, on_host, cached_solver = arguments
+            results: Any = None
+            values = [*operands, *options]
+            if cached_solver is not None and cached_solver.prepared is not None:
+                tensors = [x for x in operands if x is not None]
+                addresses = [x.data_ptr() for x in tensors]
+                results = _solve_prepared(cached_solver.prepared, tensors[0], addresses)
+            results = tuple(results or solve(values, on_host))
             ctx.set_materialize_grads(False)
             ctx.on_host = on_host
             save(ctx, values, results)
@@ -360,13 +431,17 @@ def _pair(
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            return *differentiate.eager(ctx, grads), None
+            return *differentiate.eager(ctx, grads)[:inputs], None, None, None
 
-    def call_function(*values: Any, on_host: dict[str, Any] | None = None) -> Any:
+    def call_function(
+        *values: Any, on_host: dict[str, Any] | None = None,
+        cached_solver: CacheEntry[PreparedCall] | None = None,
+    ) -> Any:  # fmt: skip
         on_host = read(values) if on_host is None else on_host
         # Without a graph of the backward pass: recording one would take 60 us.
-        is_recorded = torch.is_grad_enabled()
-        return Function.apply(*values, on_host) if is_recorded else solve(values, on_host)
+        if not torch.is_grad_enabled():
+            return solve(values, on_host)
+        return Function.apply(*values[:inputs], values[inputs:], on_host, cached_solver)
 
     return Pair(operator, call_function)
 
@@ -425,8 +500,22 @@ def _solve_by_address(rule: Rule, keys: Sequence[str], values: Sequence[Any]) ->
 
     Arrays of CuPy in place of tensors, and their results, took half of the host's time.
     """
+    by_address = _tensor_signature(rule, values)
+    if by_address is None:
+        return None
+    signature, addresses = by_address
+    entry = cache_entry(signature)
+    if entry.prepared is None:
+        return _prepare_call(rule, keys, values, entry) if entry.is_preparable else None
     like = next(value for value in values if isinstance(value, torch.Tensor))
-    device = like.get_device()
+    return _solve_prepared(entry.prepared, like, addresses)
+
+
+def _tensor_signature(
+    rule: Rule, values: Sequence[Any]
+) -> tuple[tuple[Any, ...], list[int]] | None:
+    """Return the signature and addresses of contiguous tensors of a GPU; None for others."""
+    device = next(value for value in values if isinstance(value, torch.Tensor)).get_device()
     if device < 0:
         return None
     signature: list[Any] = [rule.function, device]
@@ -442,10 +531,13 @@ def _solve_by_address(rule: Rule, keys: Sequence[str], values: Sequence[Any]) ->
             signature += (value.shape, value.dtype, value.tobytes())
         else:
             signature += (type(value), repr(value))
-    entry = cache_entry(tuple(signature))
-    if entry.prepared is None:
-        return _prepare_call(rule, keys, values, entry) if entry.is_preparable else None
-    prepared = entry.prepared
+    return tuple(signature), addresses
+
+
+def _solve_prepared(
+    prepared: PreparedCall, like: Any, addresses: Sequence[int]
+) -> list[Any] | None:
+    """Run a prepared call on the current stream; return None if it does not solve it."""
     dtype = _torch_dtype(prepared.dtype)
     has_its_form = like.shape == prepared.shape and like.dtype == dtype
     result = torch.empty_like(like) if has_its_form else like.new_empty(prepared.shape, dtype=dtype)
@@ -484,26 +576,31 @@ def _differentiate_by_address(
     grad, _, result, *others = values
     if rule.differentiate_at is None or not result.is_cuda:
         return None
-    arrays = dict(zip(rule.names, others, strict=False))
     shape, dtype, device = result.shape, result.dtype, result.get_device()
-    present = [name for name in rule.names if arrays[name] is not None]
-    read = [name for name in present if name not in on_host]
-    for x in (grad, *(arrays[name] for name in read)):
+    arrays = {name: x for name, x in zip(rule.names, others, strict=False) if x is not None}
+    addressed = [grad, result]
+    for name, x in arrays.items():
+        if name in on_host:
+            continue
         if x.shape != shape or x.dtype != dtype or x.get_device() != device:
             return None
-    addressed = [grad, result, *(arrays[name] for name in read if name not in rule.unread)]
-    is_plain = all(x.is_contiguous() and not (x.is_conj() or x.is_neg()) for x in addressed)
-    if not is_plain or any(x is not None for x in others[len(arrays) : len(rule.inputs)]):
+        if name not in rule.unread:
+            addressed.append(x)
+    for x in addressed:
+        if not x.is_contiguous() or x.is_conj() or x.is_neg() or x.get_device() != device:
+            return None
+    first, count = len(rule.names), len(rule.inputs)
+    if any(x is not None for x in others[first:count]):
         return None
     # The gradient of an array that is not read is the adjoint, which is solved first.
     gradients = {
-        name: torch.empty_like(result)
-        if name in read
-        else result.new_empty(arrays[name].shape, dtype=arrays[name].dtype)
-        for name in present if name in values[-1] or name in rule.unread
+        name: result.new_empty(x.shape, dtype=x.dtype)
+        if name in on_host
+        else torch.empty_like(result)
+        for name, x in arrays.items() if name in values[-1] or name in rule.unread
     }  # fmt: skip
-    addresses = [gradients[name].data_ptr() if name in gradients else 0 for name in present]
-    options = dict(zip(keys[len(rule.inputs) :], others[len(rule.inputs) :], strict=False))
+    addresses = [gradients[name].data_ptr() if name in gradients else 0 for name in arrays]
+    options = dict(zip(keys[count:], others[count:], strict=False))
     with _on_stream_of(result):
         is_solved = rule.differentiate_at(
             _backend(), tuple(shape), _numpy_dtype(dtype), device,

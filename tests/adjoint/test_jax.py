@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import mgrec
-from mgrec import signal
+from mgrec import ndimage, signal
 
 jax = pytest.importorskip("jax", reason="jax is not installed (pip install 'mgrec[dev]')")
 pytestmark = pytest.mark.extended
@@ -53,6 +53,15 @@ def call_of(name):
         return case.function(*arguments)
 
     return call, [case.arrays[k] for k in places]
+
+
+def test_gradients_by_parameters():
+    from jax.test_util import check_grads
+
+    x = jax.numpy.asarray(np.random.default_rng(0).normal(size=9))
+    means, smooth = (lambda rate: signal.ewm(x, alpha=rate)), ndimage.gaussian_filter1d
+    check_grads(means, (0.3,), order=1, modes=["rev"])
+    check_grads(lambda sigma: smooth(x, sigma), (1.5,), order=1, modes=["rev"], atol=1e-4)
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -293,6 +293,48 @@ def test_the_gradient_of_a_sum_takes_prepared_calls(monkeypatch):
     assert not unprepared
 
 
+def test_repeated_calls_are_bound_once(monkeypatch):
+    from mgrec.solve import torch_operators
+
+    s, t, other = torch.rand(3, 2, 9, dtype=torch.float64)
+    mgrec.linear_recurrence(s.clone().requires_grad_(), t, reverse=True)
+    monkeypatch.setattr(torch_operators, "call", None)
+    s.requires_grad_()
+    mgrec.linear_recurrence(s, other, reverse=True).sum().backward()
+    w, ones = mgrec.linear_recurrence(s.detach(), other, reverse=True), torch.ones_like(t)
+    expected = mgrec.adjoint.linear_recurrence(ones, w, s.detach(), other, reverse=True)
+    torch.testing.assert_close(s.grad, expected[0])
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        w = mgrec.linear_recurrence(s, other, reverse=True)
+        w.mul_(2).sum().backward()
+
+
+def test_repeated_calls_see_which_tensors_are_one_and_which_require_gradients():
+    s, t = torch.rand(2, 2, 9, dtype=torch.float64)
+    for _ in range(2):
+        for flags in ((True, False), (False, True), (True, True)):
+            x, y = (a.detach().requires_grad_(flag) for a, flag in zip((s, t), flags, strict=True))
+            w = mgrec.linear_recurrence(x, y)
+            w.sum().backward()
+            assert [a.grad is not None for a in (x, y)] == [*flags]
+            with torch.no_grad():
+                assert not mgrec.linear_recurrence(x, y).requires_grad
+        twice = s.clone().requires_grad_()
+        w = mgrec.linear_recurrence(twice, twice)
+        torch.testing.assert_close(w.detach(), mgrec.linear_recurrence(s, s))
+        expected = mgrec.adjoint.linear_recurrence(torch.ones_like(w), w.detach(), s, s)
+        w.sum().backward()
+        torch.testing.assert_close(twice.grad, expected[0] + expected[1])
+
+
+def test_repeated_calls_keep_no_memory_of_coefficients():
+    x, a = torch.rand(7, dtype=torch.float64).requires_grad_(), np.array([1.0, -0.5])
+    y = signal.lfilter([1.0], a, x)
+    a[1] = 0.25
+    assert not torch.equal(signal.lfilter([1.0], a, x), y)
+    torch.testing.assert_close(signal.lfilter([1.0], np.array([1.0, -0.5]), x), y)
+
+
 def test_a_state_alone_is_differentiated():
     x, zi = torch.ones(4, requires_grad=True), torch.zeros(1, requires_grad=True)
     _, zf = signal.lfilter([1.0], [1.0, -0.5], x, zi=zi)
