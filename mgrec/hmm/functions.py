@@ -97,7 +97,7 @@ def forward_backward(
     transmat : array_like (..., states, states)
         Probability of each transition: ``transmat[i, j]`` from state i to state j. An array
         (..., steps, states, states) has those from the step before to each step; the first is not
-        used. Probabilities need not sum to 1, but for :func:`mgrec.hmm.sample`.
+        used. Rows may sum to less than 1: the rest is the probability that the sequence ends.
     log_frameprob : array_like (..., steps, states)
         Logarithm of the probability, or of the density, of each observation in each state. At most
         128 states. A missing observation has 0 in each state.
@@ -123,7 +123,8 @@ def forward_backward(
         If an argument is not real, or `reset` is of another dtype.
     ValueError
         If shapes do not match, `axis` is out of range, or there are too many states. If a
-        probability in host memory is negative; that of a chunk raises when the chunk is computed.
+        probability in host memory is negative, or those of a row have a sum of more than 1, by more
+        than 1e-5 (2⁻⁸ in narrower dtypes); those of a chunk raise when the chunk is computed.
 
     Notes
     -----

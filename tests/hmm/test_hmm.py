@@ -231,11 +231,12 @@ def test_long_sequences_do_not_underflow():
         np.testing.assert_allclose(posteriors, wanted[1], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("factor", [1e-4, 1e4])
+@pytest.mark.parametrize(("factor", "offset"), [(1e-4, 0.0), (1.0, 200.0)])
 @pytest.mark.parametrize("place", [as_numpy, in_chunks])
-def test_weights_that_grow_or_shrink(factor, place):
+def test_weights_that_grow_or_shrink(factor, offset, place):
+    """Rows of less than 1 shrink the weights; densities of more than 1 let them grow."""
     startprob, transmat, log_frameprob = drawn(40, 3)
-    transmat = factor * transmat
+    transmat, log_frameprob = factor * transmat, log_frameprob + offset
     reset = np.arange(40) == 17
     wanted = forward_backward_loop(startprob, transmat, log_frameprob, reset)
     frames = place(log_frameprob)
@@ -285,7 +286,7 @@ def models_that_underflow():
     for seed in range(6):
         startprob, transmat, log_frameprob = drawn(50, 4, seed=seed)
         transmat[generator.random((4, 4)) < 0.5] = 0.0
-        yield startprob, transmat + 0.1 * np.eye(4), 100 * (log_frameprob + 100)
+        yield startprob, (transmat + 0.1 * np.eye(4)) / 1.1, 100 * (log_frameprob + 100)
 
 
 @pytest.mark.parametrize("model", list(models_that_underflow()))
@@ -361,6 +362,31 @@ def test_probabilities_that_are_subnormal_in_float32(function):
         np.testing.assert_allclose(from_gpu(values), others, rtol=1e-6)
 
 
+def test_sums_of_more_than_1_are_refused():
+    startprob, transmat, log_frameprob = drawn(10, 3)
+    for function in (mgrec.hmm.forward_backward, mgrec.hmm.log_likelihood, mgrec.hmm.viterbi):
+        with pytest.raises(ValueError, match=r"transmat\[1\] must have .* at most 1; got 1.2"):
+            function(startprob, transmat * [[1.0], [1.2], [1.0]], log_frameprob)
+        with pytest.raises(ValueError, match=r"startprob must have .* at most 1; got 1.0999"):
+            function(1.1 * startprob, transmat, log_frameprob)
+        function(1.000009 * startprob, 0.5 * transmat, log_frameprob)
+    with pytest.raises(ValueError, match=r"transmat\[\d\] must have .* at most 1"):
+        mgrec.hmm.sample(startprob, transmat.T, np.full(3, 0.5))
+    with pytest.raises(ValueError, match=r"startprob must have .* at most 1"):
+        mgrec.adjoint.hmm_log_likelihood(1.0, 1.1 * startprob, transmat, log_frameprob)
+    lazy = in_chunks(1.1 * np.broadcast_to(transmat, (10, 3, 3)), size=5)
+    with pytest.raises(ValueError, match=r"a chunk of transmat\[0, 0\] must have"):
+        np.asarray(mgrec.hmm.log_likelihood(startprob, lazy, log_frameprob))
+
+
+def test_rounding_of_bfloat16_is_no_sum_of_more_than_1():
+    torch = pytest.importorskip("torch")
+    startprob, transmat, _ = [torch.tensor(array).to(torch.bfloat16) for array in drawn(10, 3)]
+    assert transmat.double().sum(-1).max() > 1.00005
+    frames = torch.zeros(10, 3, dtype=torch.bfloat16)
+    assert torch.isfinite(mgrec.hmm.log_likelihood(startprob, transmat, frames))
+
+
 def test_paths_are_best_up_to_a_tie_at_each_step():
     """Differences below a tie add up: state 1 is the better one at each step."""
     log_frameprob = np.zeros((1000, 2))
@@ -421,7 +447,8 @@ def test_empty_arrays():
         )
         assert posteriors.shape == shape
         np.testing.assert_array_equal(log_prob, np.zeros(shape[:-2]))
-        assert mgrec.hmm.viterbi(np.ones(3), np.eye(3), np.zeros(shape)).states.shape == shape[:-1]
+        path = mgrec.hmm.viterbi(np.ones(3) / 3, np.eye(3), np.zeros(shape))
+        assert path.states.shape == shape[:-1]
 
 
 def test_wrong_arguments_are_refused():
@@ -470,6 +497,6 @@ def test_arrays_of_other_libraries():
 def test_the_loop_of_these_tests_can_fail():
     startprob, transmat, log_frameprob = drawn(20, 3)
     wanted = forward_backward_loop(startprob, transmat, log_frameprob)
-    log_prob = mgrec.hmm.log_likelihood(startprob, transmat * 1.001, log_frameprob)
+    log_prob = mgrec.hmm.log_likelihood(startprob, transmat * 0.999, log_frameprob)
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(log_prob, wanted[0], rtol=1e-13)

@@ -385,6 +385,7 @@ def test_gradients_of_hidden_states(reset: Any) -> None:
     generator = np.random.default_rng(0)
     matrix = generator.random((3, 3))
     matrix[0, 2] = matrix[2, 0] = 0.0
+    matrix /= matrix.sum(1, keepdims=True)
     frames = generator.normal(size=(2, STEPS, 3))
     frames[0, 20] = [-800.0, -700.0, 0.0]
     arrays = (np.array([0.5, 0.5, 0.0]), matrix, frames)
