@@ -87,16 +87,16 @@ def leaves(value: object, parents: tuple[int, ...] = ()) -> Iterator[Any]:
 
     `parents` are the identities of the containers of `value`: a list may contain itself.
     """
-    if id(value) in parents:
-        return
-    inside = (*parents, id(value))
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (list, dict)):
+        if id(value) not in parents:
+            inside = (*parents, id(value))
+            yield from leaves(tuple(value.values() if isinstance(value, dict) else value), inside)
+    elif isinstance(value, tuple):
+        # torch.compile has no identities of tuples and numbers.
         for item in value:
-            yield from leaves(item, inside)
-    elif isinstance(value, dict):
-        yield from leaves([*value.values()], inside)
+            yield from leaves(item, parents)
     elif isinstance(value, Coefficient):
-        yield from leaves(value.arrays, inside)
+        yield from leaves(value.arrays, parents)
     else:
         yield value
 

@@ -52,14 +52,12 @@ def lfilter(
     form : {"transposed", "direct"}, optional
         Form of a filter whose coefficients vary. See :ref:`guide-varying`.
     reset : array_like, optional
-        Mask or labels that divide the axis into segments. Each segment is filtered as by a call of
-        its own, from the states `zi`. See :ref:`guide-reset`.
+        Mask or labels of segments, each filtered from the states `zi`. See :ref:`guide-reset`.
     out : array, optional
         C-contiguous array of the shape and dtype of the result, into which y is written. It must
         not share memory with `x` or `zi`. Not supported for Dask arrays.
     group : mgrec.collective.Group, optional
-        Processes that call the function together, each with its part of the axis. See
-        :ref:`guide-groups`.
+        Processes that each have a part of the axis. See :ref:`guide-groups`.
 
     Returns
     -------
@@ -99,9 +97,8 @@ def lfilter(
     by SciPy's loop, so that an unstable filter returns what SciPy returns. :doc:`/how/filters` has
     two exceptions for complex filters.
 
-    *Cost.* A filter reads memory once, and `x` twice if its response is long on a GPU, or over Dask
-    chunks unless its response is short. float64 coefficients make a float32 signal's result
-    float64, as in SciPy: cast them to float32 to halve the memory of the result.
+    *Cost.* A filter reads memory once, and `x` twice if its response is long on a GPU or over Dask
+    chunks. float64 coefficients make a float32 signal's result float64, as in SciPy.
 
     *Other arrays and repeated calls.* See :ref:`guide-dlpack`, :ref:`guide-tables`,
     :ref:`guide-xarray` and :ref:`guide-prepared-calls`.

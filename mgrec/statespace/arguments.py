@@ -14,6 +14,7 @@ from ..core.arrays.array_types import (
     to_host,
     without_empty_chunks,
 )
+from ..core.arrays.chunk import as_contiguous
 from ..core.arrays.elements import broadcast_shape, merge_numbers, part_of_numbers
 from ..core.arrays.interop import without_labels
 from ..core.arrays.resets import as_reset
@@ -202,8 +203,12 @@ def _complete(given: dict[str, Any], p: int, n: int) -> dict[str, Any]:
     arrays = dict(given)
     selection = arrays.pop("selection", None)
     if selection is not None:
-        selection = cast(selection, _FLOAT64)
-        covariance = np.matmul(selection, cast(arrays["state_cov"], _FLOAT64))
+        # CuPy (14.2) multiplies no matrices of negative strides.
+        selection, covariance = (
+            array if is_lazy(array) else as_contiguous(array)
+            for array in (cast(selection, _FLOAT64), cast(arrays["state_cov"], _FLOAT64))
+        )
+        covariance = np.matmul(selection, covariance)
         arrays["state_cov"] = np.matmul(covariance, selection.swapaxes(-1, -2))
     return _with_intercepts(arrays, p, n)
 

@@ -346,6 +346,11 @@ def state_space_arrays(axis, steps=(), has_gaps=False):
     )  # fmt: skip
 
 
+def below_one(weights):
+    """Return weights whose sums along the last axis are below 1."""
+    return weights / (1.25 * weights.sum(-1, keepdims=True))
+
+
 def likelihoods(smallest=0.0, has_gaps=True, marks=None):
     """Log-likelihoods of models whose last state has the probability `smallest` at first."""
     found = {}
@@ -353,12 +358,12 @@ def likelihoods(smallest=0.0, has_gaps=True, marks=None):
         shape = shape_of(axis)
         start, matrix = abs(numbers(3)), abs(numbers(3, 3)) * np.tri(3)[::-1]
         start[2] = matrix[0, 2] = 0
-        start, matrix = (np.maximum(x, smallest) for x in (start, matrix))
+        start, matrix = (np.maximum(below_one(x), smallest) for x in (start, matrix))
         frames = numbers(*shape, 3)
         name = f"along axis {axis}"
         found[f"hidden states {name}"] = hidden_states(axis, marks, start, matrix, frames)
-        matrices = abs(numbers(*shape, 3, 3)) * (matrix > 0)
-        starts = abs(numbers(ROWS, 3)) * (start > 0)
+        matrices = below_one(abs(numbers(*shape, 3, 3)) * (matrix > 0))
+        starts = below_one(abs(numbers(ROWS, 3)) * (start > 0))
         found[f"hidden states of matrices {name}"] = hidden_states(
             axis, marks, starts, matrices, frames
         )
