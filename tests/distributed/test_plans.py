@@ -297,7 +297,7 @@ def test_what_a_chunk_raises_is_raised_and_the_plan_goes_on(client, arrays):
 
 
 WRONG_CHUNKS = {
-    "list": (list, TypeError, r"chunks that are arrays; chunk \(\d,\) is a builtins.list"),
+    "list": (list, TypeError, r"chunks that are arrays; chunk \(\d+,\) is a builtins.list"),
     "nothing": (lambda block: None, TypeError, "chunks that are arrays; .* is a builtins.NoneType"),
     "Series": (pd.Series, TypeError, "chunks that are arrays; .* is a pandas.*Series"),
     "scalar": (lambda block: block[0], TypeError, "chunks that are arrays; .* numpy.float64"),

@@ -192,13 +192,12 @@ def lazy(client, values):
     import cupy
 
     parts, addresses, name = np.array_split(values, 4), sorted(client.nthreads()), uuid4().hex
-    futures = {
-        (name, k): client.submit(
-            on_gpu, part, key=(name, k), workers=addresses[k // 2], allow_other_workers=True
-        )
-        for k, part in enumerate(parts)
-    }
-    wait(list(futures.values()))
+    futures = {}
+    for k, part in enumerate(parts):
+        key, where = (name, k), addresses[k // 2]
+        futures[key] = client.submit(on_gpu, part, key=key, workers=where, allow_other_workers=True)
+        # One at a time: an idle worker steals a task that waits for another.
+        wait(futures[key])
     where = client.who_has(list(futures.values()))
     assert [where[key] for key in futures] == [(addresses[k // 2],) for k in range(4)]
     return da.Array(futures, name, (tuple(map(len, parts)),), meta=cupy.empty(0, np.uint8))
