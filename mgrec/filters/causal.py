@@ -57,7 +57,7 @@ def lfilter(
         C-contiguous array of the shape and dtype of the result, into which y is written. It must
         not share memory with `x` or `zi`. Not supported for Dask arrays.
     group : mgrec.collective.Group, optional
-        Processes that each have a part of the axis. See :ref:`guide-groups`.
+        Processes that each have a part of the axis. See :ref:`guide-ranks`.
 
     Returns
     -------

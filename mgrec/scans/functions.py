@@ -68,7 +68,7 @@ def linear_recurrence(
         written. It must not share memory with an operand. Not supported for Dask arrays.
     group : mgrec.collective.Group, optional
         Processes that call the function together, each with its part of the axis. See
-        :ref:`guide-groups`.
+        :ref:`guide-ranks`.
 
     Returns
     -------

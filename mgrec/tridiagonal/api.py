@@ -79,7 +79,7 @@ def solve_tridiagonal(
         not share memory with an operand. Not supported for Dask arrays.
     group : mgrec.collective.Group, optional
         Processes that call the function together, each with its part of the axis. See
-        :ref:`guide-groups`.
+        :ref:`guide-ranks`.
 
     Returns
     -------
