@@ -42,15 +42,19 @@ class GroupCall:
         self.group, self.function = group, function
         self.is_composed = self.has_ended = False
 
-    def all_gather(self, stage: str, options: Mapping[str, Any], message: Any) -> list[Any]:
+    def all_gather(
+        self, stage: str, options: Mapping[str, Any], message: Any, is_last: bool = True
+    ) -> list[Any]:
         """Return the messages of all ranks.
 
         Parameters
         ----------
         stage : str
-            What is sent.
+            Name of the messages.
         options : mapping of str to object
-            What has to be the same on all ranks, by names for messages.
+            Values that must be the same on all ranks, by names for messages.
+        is_last : bool
+            The solve needs no further messages. Otherwise later errors are sent, too.
 
         Raises
         ------
@@ -60,7 +64,7 @@ class GroupCall:
             If ranks call different functions, or with different options.
         """
         compared = {"the function": self.function, "the exchange": stage, **options}
-        answers = self._exchange((None, compared, message))
+        answers = self._exchange((None, compared, message), is_last)
         _check_same([compared for _, compared, _ in answers])
         return [message for _, _, message in answers]
 
@@ -68,9 +72,9 @@ class GroupCall:
         """Send an error in place of the next message."""
         self._exchange((_as_pickled(error), {}, None))
 
-    def _exchange(self, message: tuple[Any, ...]) -> list[Any]:
+    def _exchange(self, message: tuple[Any, ...], is_last: bool = True) -> list[Any]:
         answers = [pickle.loads(row) for row in self.group.all_gather_bytes(pickle.dumps(message))]
-        self.has_ended = not self.is_composed
+        self.has_ended = is_last and not self.is_composed
         for rank, (pickled, *_) in enumerate(answers):
             if pickled is not None:
                 self.has_ended = True

@@ -59,7 +59,7 @@ def _divided(problem: Problem, call: GroupCall) -> tuple[Any, ChunkInputs]:
     index, starts = [0] * len(shape), [0] * len(shape)
     index[axis] = call.group.rank
     if recurrence.indexed_by:
-        lengths = call.all_gather("the lengths", {}, shape[axis])
+        lengths = call.all_gather("the lengths", {}, shape[axis], is_last=False)
         chunks = [(length,) for length in shape]
         chunks[axis] = tuple(lengths)
         recurrence.check_chunks(chunks)
@@ -69,7 +69,7 @@ def _divided(problem: Problem, call: GroupCall) -> tuple[Any, ChunkInputs]:
 
 
 def _options(problem: Problem) -> dict[str, Any]:
-    """Return what has to be the same on all ranks, by names for messages."""
+    """Return values that must be the same on all ranks, by names for messages."""
     recurrence, axis = problem.recurrence, problem.recurrence.axis
     return {
         "axis": axis,
