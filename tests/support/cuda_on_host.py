@@ -157,8 +157,10 @@ class DeviceArray(HostArray):
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         result = super().__array_function__(function, types, args, options)
-        # ``like=``
-        return np.array(result).view(DeviceArray) if function is np.asarray else result
+        if function is np.asarray:  # with ``like=``
+            result = np.array(result)
+        # Where an argument is in the memory of a device, the result is, too.
+        return result.view(DeviceArray) if isinstance(result, np.ndarray) else result
 
 
 DeviceArray.__module__ = "cupy"
