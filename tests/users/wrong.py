@@ -13,7 +13,7 @@ def mistaken(a: da.Array) -> None:
     """Every call here is wrong."""
     mgrec.linear_recurrence(0.5, x, memory="nonsense")  # wrong
     mgrec.linear_recurrence(0.5, a, memory="nonsense")  # wrong
-    mgrec.linear_recurrence(0.5, x, axis="time")  # wrong
+    mgrec.linear_recurrence(0.5, x, axis=1.5)  # wrong
     mgrec.linear_recurrence(0.5, x, revers=True)  # wrong
     mgrec.linear_recurrence(0.5, {1.0})  # wrong
     mgrec.linear_recurrence(0.5, x, out=[0.0])  # wrong
