@@ -352,13 +352,13 @@ def below_one(weights):
 
 
 def likelihoods(smallest=0.0, has_gaps=True, marks=None):
-    """Log-likelihoods of models whose last state has the probability `smallest` at first."""
+    """Log-likelihoods of models whose last state has a probability near `smallest` at first."""
     found = {}
     for axis in (0, 1):
         shape = shape_of(axis)
         start, matrix = abs(numbers(3)), abs(numbers(3, 3)) * np.tri(3)[::-1]
         start[2] = matrix[0, 2] = 0
-        start, matrix = (np.maximum(below_one(x), smallest) for x in (start, matrix))
+        start, matrix = (below_one(np.maximum(below_one(x), smallest)) for x in (start, matrix))
         frames = numbers(*shape, 3)
         name = f"along axis {axis}"
         found[f"hidden states {name}"] = hidden_states(axis, marks, start, matrix, frames)
