@@ -8,6 +8,8 @@ pin_operands
     Run each phase on the worker that stores the operands of its chunk.
 progress
     Show how many steps of a persisted result are done.
+run
+    Call a function as one program on each worker, with the chunks there.
 solve
     Solve at once over operands that workers store, without a graph.
 warm_up
@@ -20,6 +22,7 @@ from .distributed.observability import progress
 from .distributed.placement import colocate, persist_in_stages, pin_operands
 from .distributed.plan.functions import solve
 from .distributed.plan.messages import WorkerLostError
+from .distributed.run import run
 from .distributed.warm_up import warm_up
 
 __all__ = [
@@ -28,6 +31,7 @@ __all__ = [
     "persist_in_stages",
     "pin_operands",
     "progress",
+    "run",
     "solve",
     "warm_up",
 ]

@@ -13,6 +13,7 @@ from thread_group import run_on_ranks
 
 import mgrec
 import mgrec.collective
+from mgrec.distributed.groups import chains
 from mgrec.signal import lfilter, sosfilt
 
 # The parts of three ranks: one of them is empty.
@@ -161,6 +162,23 @@ def test_ranks_must_agree(name, options, wanted):
         assert kind is ValueError
         assert name in message
         assert message.endswith(wanted)
+
+
+def test_an_error_between_two_exchanges_is_raised_on_all(monkeypatch):
+    """After the lengths of the parts, and before their summaries."""
+
+    def fail_once(chunk, recurrence):
+        if chunk.inputs.chunk_index == (1,):
+            raise MemoryError("of rank 1")
+        return summarise(chunk, recurrence)
+
+    summarise = chains.summarise_block
+    monkeypatch.setattr(chains, "summarise_block", fail_once)
+    s = mgrec.Coefficient(lambda i: 0.5 + 0.4 * np.sin(0.001 * i))
+    results = run_on_ranks(
+        3, lambda rank, group: mgrec.linear_recurrence(s, np.ones(5), group=group)
+    )
+    assert [str(error) for error in results] == ["of rank 1"] * 3
 
 
 def test_ranks_must_call_the_same_function():

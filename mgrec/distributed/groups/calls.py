@@ -73,6 +73,7 @@ class GroupCall:
         self._exchange((_as_pickled(error), {}, None))
 
     def _exchange(self, message: tuple[Any, ...], is_last: bool = True) -> list[Any]:
+        self.has_ended = True  # If the group fails here, no rank gets a further message.
         answers = [pickle.loads(row) for row in self.group.all_gather_bytes(pickle.dumps(message))]
         self.has_ended = is_last and not self.is_composed
         for rank, (pickled, *_) in enumerate(answers):

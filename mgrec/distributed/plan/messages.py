@@ -47,9 +47,10 @@ Post = Callable[..., None]
 
 
 class WorkerLostError(RuntimeError):
-    """A plan has lost a worker, with its operands and results there, or a message between workers.
+    """A worker is lost, with its operands and results there, or a message between workers.
 
-    Every later call of the plan raises it again: build a new plan.
+    Every later call of a plan raises it again: build a new plan. In a group of ranks, all ranks
+    raise it.
     """
 
     @classmethod
