@@ -107,12 +107,14 @@ class AlignmentLayout:
         return letters * LANES * words * 4
 
     @property
+    def pitch(self) -> int:
+        """Numbers between rows of staged scores; lanes, K columns apart, have no bank conflicts."""
+        return 3 * self.columns + (1 if self.step_columns % 2 == 0 else 2)
+
+    @property
     def staged_bytes(self) -> int:
         """Shared memory of one strip's scores before they are written."""
-        if not self.has_matrix:
-            return 0
-        pitch = 3 * self.columns + (1 if self.step_columns % 2 == 0 else 2)
-        return self.strip_rows * pitch * self.score.itemsize
+        return self.strip_rows * self.pitch * self.score.itemsize if self.has_matrix else 0
 
     def print(self) -> str:
         """Return the constants and types in C++."""
@@ -120,6 +122,7 @@ class AlignmentLayout:
             "R": self.rows, "K": self.step_columns, "C": self.columns, "N": self.store_size,
             "SOURCE": _SOURCES.index(self.source), "AFFINE": self.is_affine,
             "LOCAL": self.mode == "local", "MATRIX": self.has_matrix, "SHORT": self.is_chain_short,
+            "PITCH": self.pitch,
         }  # fmt: skip
         types = {"X": self.letter, "T": self.score, "B": self.dtype}
         lines = [

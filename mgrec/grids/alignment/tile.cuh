@@ -115,8 +115,7 @@ DEVICE inline void feed(const Tile& tile, const Scores& s, int band, int round, 
 // stores the columns of a strip. While a round is computed, C complete columns of every row are
 // written, as whole lines of memory. (Writing parts of lines took twice as long.)
 
-constexpr int KEPT = 3 * C;                          // columns: a round, and up to a line more
-constexpr int PITCH = KEPT + (K % 2 == 0 ? 1 : 2);  // no bank conflicts of lanes, which are K columns apart
+constexpr int KEPT = 3 * C;  // columns: a round, and up to a line more
 DEVICE inline T* staged_of(const Tile& tile) {
   const int profiles = SOURCE == BYTES ? W * int(tile.alphabet.kinds) * 32 * int(sizeof(Profile)) : 0;
   return (T*)(shared_bytes + profiles) + strip_of_warp() * (ROWS * PITCH);
