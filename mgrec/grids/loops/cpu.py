@@ -154,7 +154,7 @@ def rows_by_tiles(cell: Any) -> tuple[Any, Any]:
     @numba.njit(**INNER)
     def run_rows(grid: Any, borders: Any, operands: Any, rows: Any, start: int, stop: int) -> None:
         first, last = rows
-        fours = first + (last - first) // 4 * 4 if stop - start >= 4 else first
+        fours = last - (last - first) % 4 if stop - start >= 4 else first
         for i in range(first, fours, 4):
             run_four(grid, borders, operands, i, start, stop)
         for i in range(fours, last):

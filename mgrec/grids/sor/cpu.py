@@ -168,14 +168,14 @@ def _sweep(grid: Any, peaks: Any, codes: Any, q: int, start: int, stop: int) -> 
     offset = (q * (columns + lanes - 1) + start) * lanes
     over, under = offset - columns * lanes + lanes - 1, offset + columns * lanes
     left, center = load_four(strips, offset - lanes), load_four(strips, offset)
-    for t in range(start, stop):
+    for _ in range(start, stop):
         right = load_four(strips, offset + lanes)
         if codes is None:
             above, below = shift_in(left, strips[over]), shift_back(right, strips[under])
             left = _relaxed(center, above, left, below, right, rhs, offset, weights)
             peak = magnitude_bits(minus(left, center))
         else:
-            above = shift_in(left, strips[over] if q > 0 and t < columns else zero)
+            above = shift_in(left, strips[over] if q > 0 else zero)
             below = shift_back(right, strips[under] if under < strips.size else zero)
             new = _relaxed(center, above, left, below, right, rhs, offset, weights)
             is_inside = both(is_row, is_index(column, width))
@@ -319,8 +319,8 @@ class Strips:
         self.values, self.threads, self.size = values, threads, (*shape, values.shape[-1])
         weights = np.array([1 - omega, omega / 4], values.dtype)
         self.codes = np.arange(values.shape[-1], dtype=f"i{values.itemsize}")
-        rhs_values = None if rhs is None else rhs.reshape(-1)
-        self.arguments = values.reshape(-1), rhs_values, weights, self.size, self.codes
+        rhs_values = None if rhs is None else rhs.ravel()
+        self.arguments = values.ravel(), rhs_values, weights, self.size, self.codes
 
     def sweep(self, sweeps: int, is_checked: bool) -> float:
         """Sweep; return the largest update of the last sweep, or nan if it is not checked."""

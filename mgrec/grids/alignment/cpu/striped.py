@@ -211,4 +211,4 @@ def _striped(values: np.ndarray, skipped: int, lanes: int, fill: Any) -> np.ndar
     """Return the values of rows as (register, lane)."""
     rows = np.full(skipped + values.size, fill, values.dtype)
     rows[skipped:] = values
-    return np.ascontiguousarray(rows.reshape(lanes, -1).T).reshape(-1)
+    return rows.reshape(lanes, -1).T.ravel()
