@@ -135,6 +135,15 @@ def test_nan_and_inf_stand_where_the_loop_has_them(place):
             same(result, by_the_loop(local, (0.5, -0.5, 1), operators, floor))
 
 
+@each_place
+@pytest.mark.parametrize("name", with_extended(["max", "min"], "min"))
+def test_of_equal_zeros_the_first_is_taken(name, place):
+    left, local = (np.copysign(0.0, numbers(n, seed=k)) for k, n in enumerate((20, (20, 27))))
+    result = place(local, weights=(-0.0,) * 3, operators=(name, "+"), left=left)
+    assert len(set(np.signbit(left))) == 2
+    same(np.signbit(result), np.broadcast_to(np.signbit(left)[:, None], result.shape))
+
+
 def test_the_order_of_operations_shows():
     """What same() compares tells the loop from the paper's compensation: rows, then a scan."""
     local, (b0, b1, b2) = numbers((20, 20)), (0.3, 0.2, 0.1)

@@ -43,7 +43,6 @@ def test_compensation_keeps_within_its_bound(operators: Any, place: Any) -> None
     assert not is_near(result * (1 + 1e-9), wanted, size)
 
 
-@pytest.mark.extended
 @each_pair
 def test_hyperplanes_have_the_bits_of_the_loop(operators: Any) -> None:
     """Over several tiles of their own, and odd rests of them."""

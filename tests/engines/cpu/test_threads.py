@@ -4,8 +4,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from internals import divide_among_threads, record_threads
+from internals import divide_among_threads, divide_sweeps, record_threads
 
+from mgrec import sor
 from mgrec.ndimage import gaussian_filter1d, uniform_filter1d
 from mgrec.signal import ewm, lfilter
 
@@ -20,12 +21,14 @@ CALLS = {
         for axis in (0, 1)
     },
     "varying filter": partial(lfilter, np.ones((60, 1)), np.stack([1 + X, Y / 9], -1)[0], X),
+    "sweeps over several grids": partial(sor, np.stack([X, Y, X + Y]), sweeps=2),
 }
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_results_are_those_of_one_thread(name, monkeypatch):
     divide_among_threads(monkeypatch, 4)
+    divide_sweeps(monkeypatch)
     counts, results = record_threads(monkeypatch), []
     for count in (1, 3):
         monkeypatch.setenv("MGREC_NUM_THREADS", str(count))

@@ -7,7 +7,7 @@ from alignments import assert_right, by_the_loop
 
 import mgrec
 from mgrec.engines.cpu.simd import REGISTER
-from mgrec.grids.alignment.cpu import phases, striped
+from mgrec.grids.alignment.cpu import phases
 from mgrec.grids.alignment.cpu.profiles import encodings_for
 from mgrec.grids.alignment.scoring import Scoring
 
@@ -118,38 +118,3 @@ def test_narrow_numbers_are_used_only_where_they_hold_every_score(start, scores,
     found = encodings_for(Scoring(**scores), (start,) * 3, (90, 90), np.dtype(np.int64))
     found = [8 * encoding.dtype.itemsize for encoding, fits in found if fits]
     assert found == [int(kind) for kind in kinds.split()]
-
-
-@pytest.fixture
-def results(monkeypatch):
-    """Results of stripes for every tile that they may take, of any size."""
-    found, run = [], striped.run_striped
-    monkeypatch.setattr(striped, "_SEGMENTS", 0)
-    monkeypatch.setattr(
-        phases, "run_striped", lambda *given: found.append(run(*given)) or found[-1]
-    )
-    return found
-
-
-@pytest.mark.parametrize(("gap", "extend"), [(-3, -1), (-4, 0), (-11, -2)])
-def test_stripes_of_any_size_are_those_of_the_loop(results, gap, extend):
-    generator = np.random.default_rng(0)
-    for n in (1, 2, REGISTER - 1, REGISTER, REGISTER + 1, 3 * REGISTER + 20):
-        for m in (1, 7, 90):
-            pair = draw(generator, n, m, kinds=5)
-            check(pair, by_table(gap, extend), (n // 3 + 1, m // 2 + 1))
-    assert any(found is not None for found in results)
-
-
-def test_tiles_that_stripes_leave_to_antidiagonals(results):
-    """A gap that costs nothing to extend reaches all rows below; a score is beyond a byte."""
-    zeros = np.zeros(20 * REGISTER, np.uint8)
-    far = np.append(4, zeros), np.array([4] + [1] * 300), by_table(-1, 0)
-    large = zeros[: 3 * REGISTER], zeros[: 3 * REGISTER], by_table(-11, -1)
-    for query, target, scores in (far, large):
-        results.clear()
-        pair = query.astype(np.uint8), target.astype(np.uint8)
-        end = mgrec.smith_waterman(*pair, **scores)
-        assert [result is None for result in results] == [scores is far[2]]
-        assert end == by_the_loop(pair, scores)[1]
-    assert end[0] > 255
