@@ -222,6 +222,8 @@ def _problem(
 ) -> Problem:
     arrays = tuple([merge_numbers(array, 1) for array in operands])
     of_phase = PosteriorRecurrence if phase == "posteriors" else HmmRecurrence
+    of_other_phases = {"follow": 1, "draw": 1, "posteriors": 2 * model.count}
+    state_numbers = of_other_phases.get(phase, model.count)
     recurrence = of_phase(
         dtype=dtype,
         result_dtype=dtype,
@@ -230,11 +232,9 @@ def _problem(
         axis=model.axis,
         reverse=phase in ("backward", "follow"),
         state_dtype=_FLOAT64,
-        states=1,
+        states=state_numbers,
         numbers=numbers,
-        state_numbers={"follow": 1, "draw": 1, "posteriors": 2 * model.count}.get(
-            phase, model.count
-        ),
+        state_numbers=state_numbers,
         phase=phase,
         count=model.count,
     )

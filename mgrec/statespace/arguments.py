@@ -317,7 +317,7 @@ def _problem(
         reverse=phase in ("smooth", "sums"),
         state_dtype=_FLOAT64,
         state_shape=(state_numbers,),
-        states=1,
+        states=state_numbers,
         numbers=width,
         state_numbers=state_numbers,
         phase=phase,

@@ -12,7 +12,7 @@ from cases import CASES, as_tuple, chunked, map_arrays
 from chunkings import with_extended
 from dask._task_spec import Alias
 from graphs import check_graph
-from internals import few_tasks_a_graph
+from internals import few_tasks_a_graph, phase_of
 from oracles import linear, loop
 
 import mgrec
@@ -195,6 +195,17 @@ def test_very_many_small_chunks_take_two_tasks_each(name, monkeypatch):
         assert any(str(layer).startswith("precompute") for layer in wanted[0].dask.layers)
         for result, other in zip(dask.compute(*found), dask.compute(*wanted), strict=True):
             np.testing.assert_array_equal(result, other)
+
+
+@pytest.mark.parametrize(("rows", "count"), [(1, 2), (60, 40)])
+def test_large_states_are_sent_to_few_chunks(rows, count):
+    """A state of 16 means and their covariances has 2 KB a row; at most 64 KiB are sent."""
+    one, start = np.ones((1, 1)), {"initial_state": np.zeros(16), "initial_state_cov": np.eye(16)}
+    endog = da.zeros((rows, 40, 1), chunks=(rows, 1, 1))
+    llf = mgrec.statespace.log_likelihood(
+        endog, np.ones((1, 16)), one, np.eye(16), np.eye(16), **start
+    )
+    assert sum(phase_of(key) == "propagate" for key in dict(llf.dask)) == count
 
 
 def test_operands_of_large_chunks_do_not_travel():

@@ -44,8 +44,10 @@ def group_size(
     if has_unknown_sizes(chunks):
         return LARGEST
     axis, arrays = recurrence.axis, sum(map(bool, recurrence.varying))
-    rows = prod(max(lengths) for k, lengths in enumerate(chunks) if k != axis)
-    operands = max(1, rows * max(chunks[axis]) * recurrence.dtype.itemsize * arrays)
+    largest = list(map(max, chunks))
+    operands = max(1, prod(largest) * recurrence.dtype.itemsize * arrays)
+    last = len(largest) - recurrence.number_axes
+    rows = prod(largest[:axis]) * prod(largest[axis + 1 : last])
     carry_in = max(1, rows * recurrence.state_dtype.itemsize * recurrence.states)
     by_memory = GROUP_BYTES // operands
     by_transfer = max(CARRY_IN_BYTES, operands // 8) // carry_in

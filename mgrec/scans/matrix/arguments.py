@@ -253,7 +253,7 @@ def _problem_of_chunks(scan: MatrixScan) -> Problem:
         reverse=scan.reverse,
         state_dtype=_FLOAT64,
         state_shape=(n,),
-        states=1,
+        states=n,
         numbers=n,
         state_numbers=n,
         matrix_map=matrix_map,
