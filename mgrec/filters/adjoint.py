@@ -335,10 +335,6 @@ def _lagged(array: Any, steps: int, axis: int, count: int, marks: Any) -> Iterat
             later = shifted(marks if later is None else later, axis, 1)
             is_other = later if is_other is None else is_other | later
         kept = part(array, axis, 0, steps)
-        missing = steps - kept.shape[axis]
-        if missing > 0:
-            zero = full_like(part(kept, axis, 0, 1), 0)
-            kept = concatenate([kept, *[zero] * missing], axis)
         yield kept if is_other is None else where(is_other, full_like(kept, 0), kept)
 
 

@@ -60,7 +60,8 @@ class HmmSummary:
         Column i is the result of state i. The last column of all passes but "backward" is that of
         a sequence that starts with the chunk. Weights that are tiny are logarithms.
     log_scales : array (outer, inner, columns)
-        Logarithms of the factors of the columns of "forward" and "backward".
+        Logarithms of the factors of the columns of "forward" and "backward". Those of rows in which
+        a sequence starts have no effect.
     is_reset : array (outer, inner) of bool
         Whether a sequence starts in the chunk, so that all columns are the same.
     backward : HmmSummary, optional

@@ -255,8 +255,9 @@ def section_rows(loop: str, order: int, is_wide: bool) -> Any:
                 if write:
                     for n in range(first):
                         target[n] = wide_y[n]
-                copy_values(wide_x[max(first - past, 0) : first], wide_x)
-                copy_values(wide_y[max(first - past, 0) : first], wide_y)
+                # The last `past` ones, if there are more samples.
+                copy_values(wide_x[LEAD:first], wide_x)
+                copy_values(wide_y[LEAD:first], wide_y)
             else:
                 copy_values(source[start - past : start], wide_x)
                 copy_values(target[start - past : start], wide_y)

@@ -322,8 +322,6 @@ def forward(
             log_scale = math.log(totals[0]) if is_marked else 0.0
             for column in range(columns):
                 is_first = is_marked or w[column, 0] == BEFORE_FIRST
-                if is_marked:
-                    scales[column] = 0.0
                 for j in range(count):
                     before[j] = w[column, j]
                 total = -1.0
@@ -453,7 +451,7 @@ def backward(
                     _write_posteriors_of_logarithms(filtered, index, w, results, result)
             if marks[mark + step * mark_strides[1]]:
                 for column in range(columns):
-                    scales[column], totals[column], is_encoded[column] = 0.0, 1.0, False
+                    totals[column], is_encoded[column] = 1.0, False
                     for j in range(count):
                         w[column, j] = 1.0 / count
                 continue
