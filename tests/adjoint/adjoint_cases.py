@@ -90,7 +90,9 @@ def sosfilt(axis, sos, x, zi=None, marks=None):
 
 
 def tridiagonal(axis, periodic, *arrays, rhs_axis=None):
-    options = {"axis": axis, "periodic": periodic, "rhs_axis": rhs_axis}
+    options = {"periodic": periodic, "rhs_axis": rhs_axis}
+    if axis != 1:  # the default
+        options["axis"] = axis
 
     def dense(*arrays):
         diagonals, b = arrays[:3], np.moveaxis(arrays[3], axis, -1)

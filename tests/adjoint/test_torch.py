@@ -1,5 +1,7 @@
 """Public functions inside torch: autograd, ``torch.compile``, ``vmap``, devices and streams."""
 
+from functools import partial
+
 import adjoint_cases
 import dask.array as da
 import numpy as np
@@ -131,6 +133,17 @@ def test_linear_functions_of_signals_and_images(name, device):
         torch.autograd.grad(loss, x)[0] for loss in (loss_of(function, x), compiled(x))
     )
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("function", [
+    partial(ndimage.gaussian_filter, sigma=1.0, mode="constant"),
+    partial(ndimage.gaussian_laplace, sigma=1.0, mode="constant"),
+    partial(ndimage.uniform_filter, mode="constant"),
+    ndimage.spline_filter,
+])  # fmt: skip
+def test_defaults_are_those_without_gradients(function):
+    x = torch.tensor(adjoint_cases.numbers(7, 6), requires_grad=True)
+    torch.testing.assert_close(function(x).detach(), function(x.detach()), rtol=0, atol=0)
 
 
 def test_signals_of_float32_and_complex_numbers_keep_their_dtype():

@@ -79,13 +79,15 @@ def test_every_kind_of_chunk_is_solved(client, monkeypatch):
     mgrec.dask.warm_up(mgrec.linear_recurrence, s, t, axis=1, client=client)
     mgrec.dask.warm_up(lfilter, [0.2, 0.3], [1.0, -0.9, 0.5], t, axis=1, client=client)
     linear, of_filter = kinds
+    b = da.ones((2, 8), chunks=(1, 8))
+    mgrec.dask.warm_up(mgrec.solve_tridiagonal, b, b, b, b, periodic=True, client=client)
     assert linear.shapes == (((4, 1), (5, 4, 3)), ((2, 1), (5, 2, 3)))
     assert of_filter.shapes == (((5, 4, 3),), ((5, 2, 3),))
     phases = []
     monkeypatch.setattr(warm_up, "determine_block", lambda *given: phases.append(given))
     for plugin in kinds:
         plugin.run()
-    assert len(phases) == 4
+    assert len(phases) == 5
 
 
 def test_long_chunks_are_not_filled_on_a_cpu():

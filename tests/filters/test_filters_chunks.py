@@ -362,3 +362,13 @@ def test_chunks_of_unknown_sizes_are_refused():
             decimate(x[x > 0], 2, ftype=ftype)
     with pytest.raises(ValueError, match="known sizes to be decimated"):
         decimate(x[x > 0], 2, zero_phase=False)
+
+
+def test_an_overflow_by_the_states_before_a_chunk_reaches_later_chunks():
+    """The second chunk alone has finite outputs, near the largest float64."""
+    x = np.zeros(28)
+    x[6:8] = 1.7e308, 1.2e308
+    with np.errstate(all="ignore"):
+        wanted = signal.lfilter([1.0], [1.0, -0.5], x)
+    assert np.isinf(wanted[7:]).all()
+    np.testing.assert_array_equal(lfilter([1.0], [1.0, -0.5], da.from_array(x, chunks=7)), wanted)

@@ -1,5 +1,6 @@
 """Filters of images against SciPy, and against kernels and splines computed by definition."""
 
+import pickle
 from functools import partial
 
 import dask
@@ -343,6 +344,15 @@ def test_chunks_are_loaded_once_and_do_not_wait_for_distant_ones():
     (part,) = dask.optimize(gaussian_filter1d(spline_filter1d(x, axis=0), 2, 0)[:500, :10])
     part.compute(scheduler="synchronous")
     assert set(loaded) == {(0, 0), (1, 0), (2, 0)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_graphs_of_wide_windows_are_as_small_as_those_of_narrow_ones(mode):
+    x = da.ones(4000, chunks=500)
+    narrow, wide = (
+        len(pickle.dumps(dict(uniform_filter1d(x, size, mode=mode).dask))) for size in (5, 401)
+    )
+    assert abs(wide - narrow) < 100
 
 
 def test_sums_of_whole_arrays_on_this_machine():

@@ -240,7 +240,7 @@ def test_steady_states_and_diffuse_starts(size):
 def test_steady_states_end_at_gaps_and_marks(monkeypatch, compiles_sizes):
     if compiles_sizes:
         compile_for_sizes(monkeypatch, 1)
-    for n, p in [(2, 1), (3, 2)] if compiles_sizes else [(2, 2)]:
+    for n, p in [(2, 1), (3, 2)] if compiles_sizes else [(3, 2)]:
         model = drawn(300, n=n, p=p)
         generator = np.random.default_rng(1)
         # Intercepts may vary in a steady state.
@@ -259,6 +259,20 @@ def test_steady_states_end_at_gaps_and_marks(monkeypatch, compiles_sizes):
         filtered = mgrec.statespace.kalman_filter(**model, reset=reset)
         smoothed = mgrec.statespace.kalman_smoother(**model, reset=reset)
         assert_equal_to_the_loop(filtered, smoothed, loop(model, reset))
+
+
+@pytest.mark.parametrize("square_root", [False, True])
+def test_matrices_that_vary_end_no_steady_state(square_root):
+    """The covariances are constant, and signs of the design change."""
+    model = plain(80, state_cov=np.eye(1))
+    signs = np.where(np.random.default_rng(1).random((80, 1, 1)) < 0.5, 1.0, -1.0)
+    every = {name: np.ones((80, 1, 1)) for name in ("obs_cov", "transition")}
+    turned = {**model, **every, "design": signs, "endog": signs[:, 0] * model["endog"]}
+    wanted, found = (
+        mgrec.statespace.kalman_smoother(**arguments, square_root=square_root)
+        for arguments in (model, turned)
+    )
+    np.testing.assert_allclose(found.smoothed_state, wanted.smoothed_state, rtol=1e-12)
 
 
 def test_models_without_noise_of_observations():
@@ -397,6 +411,18 @@ def test_unstable_states_without_noise_in_chunks(factor, size):
     filtered = mgrec.statespace.kalman_filter(**chunked)
     np.testing.assert_allclose(filtered.llf, wanted.llf, rtol=1e-11)
     np.testing.assert_allclose(filtered.filtered_state, wanted.filtered_state, rtol=1e-7, atol=1e-9)
+
+
+def test_sums_of_states_that_grow_in_chunks():
+    """The map of a chunk has the eigenvalue 1000, and no entry above 63."""
+    mean = np.full((16, 16), 1 / 16)
+    model = plain(70, design=np.ones((1, 16)), transition=1.64 * mean + 0.5 * (np.eye(16) - mean))
+    model.update(state_cov=np.zeros((16, 16)), initial_state_cov=np.eye(16))
+    model.update(endog=np.random.default_rng(0).normal(size=(70, 1)), initial_state=np.zeros(16))
+    llf = mgrec.statespace.log_likelihood(
+        **placed(model, lambda array: in_chunks(array, size=14), False)
+    )
+    np.testing.assert_allclose(llf, mgrec.statespace.log_likelihood(**model), rtol=1e-12)
 
 
 @pytest.mark.gpu

@@ -49,8 +49,8 @@ def test_every_length(n):
 SHAPES = [
     # Of dl, d, du; of b; axis of the diagonals; rhs_axis
     ((30,), (30,), -1, None), ((30,), (4, 30), -1, None), ((30,), (30, 4), -1, 1),
-    ((30,), (30, 40), 0, -1), ((30,), (40, 30), 0, 0), ((4, 30), (4, 30), 1, None),
-    ((30, 40), (30, 40), 0, None), ((4, 30), (4, 30, 20), -1, 2), ((4, 30), (2, 4, 30), -1, 0),
+    ((30,), (30, 300), 0, -1), ((30,), (40, 30), 0, 0), ((4, 30), (4, 30), 1, None),
+    ((30, 300), (30, 300), 0, None), ((4, 30), (4, 30, 20), -1, 2), ((4, 30), (2, 4, 30), -1, 0),
     ((4, 30), (4, 2, 30), -1, 1), ((4, 30), (30, 20), -1, -1), ((30, 3), (30, 3, 20), 0, 2),
     ((30, 3), (30, 20, 3), 0, 1), ((2, 30, 3), (2, 30, 3), 1, None),
     ((2, 30, 1), (5, 2, 30, 20), 1, None), ((2, 30), (5, 3, 2, 30), 1, 0),
@@ -58,8 +58,10 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("own", "shape", "axis", "rhs_axis"), SHAPES)
-def test_every_shape(own, shape, axis, rhs_axis):
+@pytest.mark.parametrize("larger", [0.0, 9.0])  # No rows are exchanged if d is large.
+def test_every_shape(own, shape, axis, rhs_axis, larger):
     dl, d, du, b = draw(own, own, own, shape)
+    d += larger
     factor = mgrec.factor_tridiagonal(dl, d, du, axis=axis)
     assert (factor.shape, factor.dtype) == (own, d.dtype)
     x = factor.solve(b, rhs_axis=rhs_axis)

@@ -161,6 +161,15 @@ def test_a_pivot_of_0_raises_where_pivoting_would_help(method):
         mgrec.solve_tridiagonal(1.0, 0.0, 1.0, b, method=method)
 
 
+@pytest.mark.parametrize("method", WITHOUT_PIVOTING)
+def test_a_pivot_of_inf_raises(method):
+    """Divided by it, the other unknowns would be finite."""
+    b = np.array([1.0, 0.0])
+    assert mgrec.solve_tridiagonal(1e200, 1.0, 1e200, b).tolist() == [0.0, 1e-200]
+    with pytest.raises(np.linalg.LinAlgError, match=f"method '{method}' does not pivot"):
+        mgrec.solve_tridiagonal(1e200, 1.0, 1e200, b, method=method)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_chunks_along_the_systems(method):
     operands = dominant((MANY, 130))
