@@ -353,12 +353,15 @@ def test_gradients(shape: tuple[int, ...], dtype: str) -> None:
     x, grad = mgrec.solve_tridiagonal(dl, d, du, b), b[..., ::-1].copy()
     expected = mgrec.adjoint.solve_tridiagonal(grad, x, dl, d, du, b)
     dl[..., 0] = du[..., -1] = np.nan
-    found = mgrec.adjoint.solve_tridiagonal(*on_device([grad, x, dl, d, du, b]))
-    for gradient, wanted in zip(found, expected, strict=True):
-        assert isinstance(gradient, DeviceArray)
-        np.testing.assert_allclose(
-            np.asarray(gradient), wanted, rtol=2e-4 if dtype == "f4" else 1e-11, atol=1e-6
-        )
+    arrays = on_device([grad, x, dl, d, du, b])
+    transposed = [np.asarray(x).T.copy().view(DeviceArray).T, *arrays[2:]]
+    for given in (arrays, [arrays[0], *transposed]):
+        found = mgrec.adjoint.solve_tridiagonal(*given)
+        for gradient, wanted in zip(found, expected, strict=True):
+            assert isinstance(gradient, DeviceArray)
+            np.testing.assert_allclose(
+                np.asarray(gradient), wanted, rtol=2e-4 if dtype == "f4" else 1e-11, atol=1e-6
+            )
 
 
 def test_windows_do_not_differentiate_systems_that_need_pivoting() -> None:
