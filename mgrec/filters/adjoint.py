@@ -14,6 +14,7 @@ from ..core.arrays.chunk import reversed_copy
 from ..core.arrays.interop import library_of
 from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import Backend
+from ..distributed.groups.ends import backward_in_time, beyond, gradient_call, is_first_part
 from ..solve.adjoint import (
     adjoint_function,
     as_result,
@@ -114,7 +115,10 @@ def lfilter(
     >>> grad_a
     array([-2.75, -2.  ])
     """
-    if varies(b, a) or not (type(form) is str and form == "transposed"):
+    is_in_time = varies(b, a) or not (type(form) is str and form == "transposed")
+    if gradient_call() is not None and (is_in_time or reset is not None):
+        raise NotImplementedError("gradients on a group with reset, or coefficients that vary")
+    if is_in_time:
         if reset is not None:
             raise NotImplementedError("gradients of coefficients that vary with reset")
         return _in_time(grad, y, b, a, x, axis, zi, form, grad_zf, of)
@@ -136,11 +140,11 @@ def lfilter(
         return None, None, grad_x, None
     # Sums read a reversed view.
     adjoint = flip(solve(coefficients.one), axis)
-    if grad_zf is not None:
-        adjoint = concatenate([adjoint, grad_zf], axis)
+    if (after := _after(adjoint, axis, coefficients.count - 1, grad_zf)) is not None:
+        adjoint = concatenate([adjoint, after], axis)
     if "zi" in names:
         of_states = _of_states(adjoint, x.shape[axis], axis, coefficients.count - 1, marks)
-        grad_zi = sum_to(of_states, states)
+        grad_zi = sum_to(of_states if is_first_part(1) else 0 * of_states, states)
     if names & {"b", "a"}:
         of_b, of_a = (
             differentiate_coefficients(adjoint, (x, y), axis, coefficients)
@@ -173,6 +177,10 @@ class _Backward:
     marks: Any
 
     def __call__(self, numerator: Any) -> Any:
+        with backward_in_time():
+            return self._solve(numerator)
+
+    def _solve(self, numerator: Any) -> Any:
         axis, backward, denominator = self.axis, self.backward, self.coefficients.denominator
         if self.grad_zf is None or self.coefficients.count == 1:
             return self._filter(numerator)
@@ -277,7 +285,8 @@ def sosfilt(
     grad, y, x, zi = map(widened, (grad, y, x, zi))
     if names <= {"x"} and grad_zf is None:
         marks = _reversed_marks(marks_of(reset, x, axis, False), axis)
-        backward = causal.sosfilt(flip(conj(sos), 0), _reversed(grad, axis), axis, reset=marks)
+        with backward_in_time():
+            backward = causal.sosfilt(flip(conj(sos), 0), _reversed(grad, axis), axis, reset=marks)
         return None, sum_to(_reversed(backward, axis), signal), None
     sections = [(section[:3], section[3:]) for section in sos]
     states = [None] * len(sections) if zi is None else list(zi)
@@ -314,6 +323,16 @@ def _checked_states(
         for name, array in states
     )
     return before, after
+
+
+def _after(adjoint: Any, axis: int, count: int, grad_zf: Any) -> Any:
+    """Return the elements of the adjoint that follow the part of this rank, or None."""
+    if gradient_call() is None:
+        return grad_zf
+    following = beyond(adjoint, axis, 1, count)
+    if grad_zf is not None:
+        following = concatenate([following, grad_zf], axis)
+    return part(following, axis, 0, count)
 
 
 def _reversed(array: Any, axis: int) -> Any:
@@ -476,6 +495,7 @@ RULES = [
         constants=("reset",),
         differentiate_at=_differentiate_at,
         read_on_host=_read_on_host,
+        takes_group=True,
     ),
     Rule(
         causal.sosfilt,
@@ -486,5 +506,6 @@ RULES = [
         takes_bfloat16=True,
         constants=("reset",),
         read_on_host=lambda arguments: ("sos",),
+        takes_group=True,
     ),
 ]

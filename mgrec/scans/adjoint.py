@@ -14,6 +14,7 @@ from ..core.arrays.chunk import canonical_shape, shape_of
 from ..core.arrays.interop import library_of
 from ..core.arrays.validation import as_axis, as_flag
 from ..core.backends import Backend, backend_of
+from ..distributed.groups.ends import gradient_call
 from ..solve.adjoint import (
     adjoint_function,
     along,
@@ -134,7 +135,7 @@ def linear_recurrence(
         grad_initial = sum_to(row, operands[2])
     elif "initial" in names:
         first_s = conj(s) if axis_of_s is None else part(conj(s), axis_of_s, *first)
-        of_first = at_start(first_s * part(adjoint, axis, *first), axis, 1)
+        of_first = at_start(first_s * part(adjoint, axis, *first), axis, forward)
         grad_initial = sum_to(of_first, operands[2])
     return grad_s, sum_to(adjoint, operands[1]) if "t" in names else None, grad_initial
 
@@ -166,6 +167,8 @@ def _is_uncopied(s: Any, grad: Any) -> bool:
     Sums of narrow rows over axes are computed in float32, after a cast.
     """
     if library_of(grad) or is_lazy(grad) or is_lazy(s) or backend_of(grad).is_host:
+        return False
+    if gradient_call() is not None:
         return False
     is_real = grad.dtype.char in "fd" or is_narrow(grad.dtype)
     has_same_form = shape_of(s) == grad.shape and s.dtype == grad.dtype and is_real
@@ -261,5 +264,6 @@ RULES = [
         constants=("reset",),
         takes_bfloat16=True,
         differentiate_at=_differentiate_at,
+        takes_group=True,
     )
 ]

@@ -436,6 +436,7 @@ RULES = [
         _OPTIONS,
         _outlines_of_rational,
         constants=("reset",),
+        takes_group=True,
     ),
     Rule(
         scan_of_map,
@@ -444,5 +445,6 @@ RULES = [
         {"transfer_map": ("str", ""), **_OPTIONS},
         _outlines_of_map,
         constants=("reset",),
+        takes_group=True,
     ),
 ]

@@ -17,6 +17,7 @@ from ..distributed.groups.calls import CALL, as_group, call_on_group
 from . import prepared
 from .interop import (
     call_native,
+    call_on_group_untraced,
     call_traced,
     has_differentiated,
     needs_interop,
@@ -108,8 +109,9 @@ def public_function(
     @accepts_expressions
     def recurrence(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
         is_traced = is_traced_by_torch()
-        if takes_group and (group := as_group(options.pop("group", None), is_traced)) is not None:
-            return call_on_group(group, recurrence, *operands, **options)
+        if takes_group and (group := as_group(options.pop("group", None))) is not None:
+            call_ranks = call_on_group_untraced if is_traced else call_on_group
+            return call_ranks(group, recurrence, *operands, **options)
         if is_traced:
             result = call_traced(recurrence, operands, options)
             if result is not NotImplemented:

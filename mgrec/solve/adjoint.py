@@ -25,6 +25,7 @@ from ..core.arrays.resets import as_reset, with_all_axes
 from ..core.arrays.validation import as_array, broadcasts_to
 from ..core.backends import CPU, backend_of
 from ..distributed.expressions import accepts_expressions, function_of_graphs, leaves
+from ..distributed.groups.ends import edge_of, is_constant, is_first_part
 from .functions import broadcast_to, concatenate, full_like, where
 from .interop import with_interop
 from .labelled import refuse_labelled
@@ -157,7 +158,7 @@ def along(values: Any, ndim: int, axis: int) -> int | None:
     """Return the axis of an operand that is `axis` of `ndim` axes; None if it is constant there."""
     shape = shape_of(values)
     axis_of_array = axis - ndim + len(shape)
-    return None if axis_of_array < 0 or shape[axis_of_array] == 1 else axis_of_array
+    return None if axis_of_array < 0 or is_constant(shape[axis_of_array]) else axis_of_array
 
 
 def with_axis(initial: Any, w: Any, axis: int, name: str = "initial") -> Any:
@@ -242,8 +243,9 @@ def sum_at_starts(values: Any, axis: int, forward: int, marks: Any) -> Any:
     total = at_start(values, axis, forward)
     if marks is None:
         return total
-    others = (1, None) if forward == 1 else (None, -1)
-    values, marks = part(values, axis, *others), part(marks, axis, *others)
+    if is_first_part(forward):
+        others = (1, None) if forward == 1 else (None, -1)
+        values, marks = part(values, axis, *others), part(marks, axis, *others)
     return total + where(marks, values, full_like(values, 0)).sum(axis)
 
 
@@ -255,19 +257,22 @@ def part(values: Any, axis: int, start: int | None, stop: int | None) -> Any:
 def at_start(values: Any, axis: int, forward: int) -> Any:
     """Return the elements of the first step, or of the last one if `forward` is -1.
 
-    They are 0 if there are no steps.
+    They are 0 if there are no steps, or if that step is of another rank.
     """
     if not values.shape[axis]:
         return values.sum(axis)
+    if not is_first_part(forward):
+        values = full_like(values, 0)
     return values[(slice(None),) * axis + (0 if forward == 1 else -1,)]
 
 
 def shifted(values: Any, axis: int, step: int, edge: Any = None) -> Any:
     """Return the element `step` (1 or -1) further along an axis, for each element.
 
-    `edge` has length 1 along the axis, and is the element after the last, or before the first. The
-    default is 0.
+    `edge` has length 1 along the axis, and is the element after the last, or before the first, of
+    all ranks. The default is 0.
     """
+    edge = edge_of(values, axis, step, edge)
     kept = part(values, axis, 1, None) if step == 1 else part(values, axis, None, -1)
     zero = full_like(part(values, axis, 0, 1), 0)
     edge = zero if edge is None else zero + edge
@@ -279,6 +284,7 @@ def times_shifted(factor: Any, values: Any, axis: int, step: int, edge: Any = No
     """Return ``factor * conj(shifted(values, axis, step, edge))``, without a shifted copy."""
     if is_lazy(factor) or is_lazy(values) or library_of(factor) is not None:
         return factor * conj(shifted(values, axis, step, edge))
+    edge = edge_of(values, axis, step, edge)
     product = np.empty_like(factor, dtype=np.result_type(factor, values), order="C")
     kept, sources, last = (
         ((None, -1), (1, None), (-1, None)) if step == 1 else ((1, None), (None, -1), (0, 1))

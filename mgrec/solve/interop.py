@@ -109,14 +109,15 @@ def call_native(
 
         operator = torch_operators.OPERATORS.get(qualified_name(function))
         if operator is not None and torch_operators.needs_operator(values):
-            refuse_derivatives()
+            if not torch_operators.takes_group(operator):
+                refuse_derivatives(function.__name__)
             check_one_library(values)
             return torch_operators.call(operator, operands, options, call)
     if "jax" in libraries:
         from . import jax_callbacks
 
         if qualified_name(function) in rules() and jax_callbacks.is_traced(values):
-            refuse_derivatives()
+            refuse_derivatives(function.__name__)
             check_one_library(values)
             return jax_callbacks.call(qualified_name(function), operands, options)
     by_value = getattr(labelled, "keywords", {}).get("by_value", ())
@@ -160,6 +161,13 @@ def call_traced(
 
     operator = torch_operators.OPERATORS.get(qualified_name(function))
     return NotImplemented if operator is None else torch_operators.call(operator, operands, options)
+
+
+def call_on_group_untraced(*operands: Any, **options: Any) -> Any:
+    """Call a function on a group, in code that ``torch.compile`` traces."""
+    from . import torch_operators
+
+    return torch_operators.call_on_group_untraced(*operands, **options)
 
 
 @lru_cache(maxsize=256)

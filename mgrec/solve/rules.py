@@ -69,6 +69,8 @@ class Rule:
     read_on_host : callable, ``(arguments) -> names``, optional
         Return the names of the arrays whose numbers the function reads in host memory: those of
         the coefficients of a filter.
+    takes_group : bool
+        Whether `compose` computes gradients over the ranks of a group.
     """
 
     function: Callable[..., Any]
@@ -85,6 +87,7 @@ class Rule:
     check: Callable[[dict[str, Any]], None] | None = None
     differentiate_at: Callable[..., bool] | None = None
     read_on_host: Callable[[dict[str, Any]], Sequence[str]] | None = None
+    takes_group: bool = False
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ of the host's time, on a machine with an H100.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -29,10 +30,14 @@ from ..core.arrays.interop import (
 from ..core.arrays.validation import as_any_array, as_real
 from ..core.contract.kernels import CacheMiss
 from ..distributed.expressions import leaves
+from ..distributed.groups.calls import CALL, call_on_group
+from ..distributed.groups.ends import begin_gradients
 from .prepared import CacheEntry, Call, PreparedCall, cache_entry
 from .rules import Redirect, Rule, numpy_dtype, rules
 
 _HAS_BFLOAT16 = has_bfloat16()
+# torch destroys the operators of a thread if another one defines them, too.
+_DEFINING = threading.Lock()
 _CONTEXT = "tensors that require gradients, nor inside of torch.compile"
 
 
@@ -62,6 +67,11 @@ class Operator:
     pair: Pair
     rule: Rule
     parameters: tuple[str, ...]
+
+
+def takes_group(operator: Operator | Redirect) -> bool:
+    """Return whether the gradients of a function are computed over the ranks of a group."""
+    return isinstance(operator, Redirect) or operator.rule.takes_group
 
 
 def needs_operator(values: Sequence[Any]) -> bool:
@@ -261,6 +271,7 @@ def _define(rule: Rule) -> Pair:
     # Without defaults: torch leaves out values that are defaults.
     options = [f"{schema} {key}" for key, (schema, _) in rule.options.items()]
     parameters, keys = ", ".join([*arrays, *options]), (*rule.inputs, *rule.options)
+    count = len(rule.inputs)
     backward_pass = _define_backward(rule, name, parameters, keys)
 
     def solve(values: Sequence[Any], on_host: dict[str, Any]) -> list[Any]:
@@ -303,11 +314,27 @@ def _define(rule: Rule) -> Pair:
     def differentiate_eagerly(ctx: Any, grads: Any) -> Any:
         # The gradient of a sum is expanded, with strides of 0, for which no call is prepared.
         grads = [None if grad is None else grad.contiguous() for grad in grads]
+        if ctx.group is not None and CALL.get() is None:
+            return call_on_group(ctx.group, differentiate_on_group, ctx, grads)
         return differentiate(backward_pass.eager, ctx, grads, on_host=ctx.on_host)
+
+    def differentiate_on_group(ctx: Any, grads: Sequence[Any]) -> Any:
+        """Compute the gradients of this rank's arguments, which are parts of those of all ranks."""
+        result, *kept = ctx.saved_tensors
+        arguments = dict(zip(keys, [*kept, *ctx.options], strict=True))
+        axis = arguments["axis"] % rule.count_axes(arguments)
+        grad, grad_zf = (*grads, None)[:2]
+        native = None if grad_zf is None else to_native("grad_zf", grad_zf)
+        native = begin_gradients(result.shape[axis], native)
+        if native is not None:
+            grad_zf = result_converter([result], [result])(native)
+        return differentiate(backward_pass.eager, ctx, [grad, grad_zf], on_host=ctx.on_host)
+
+    differentiate_on_group.__name__ = f"the gradient of {name}"
 
     differentiated = Pair(partial(differentiate, backward_pass.traced), differentiate_eagerly)
     read = partial(_copy_to_host, rule, keys)
-    schema, count = f"({parameters}) -> Tensor[]", len(rule.inputs)
+    schema = f"({parameters}) -> Tensor[]"
     return _pair(name, schema, read, solve, outline, save, differentiated, count)
 
 
@@ -350,6 +377,8 @@ def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]
         ctx.options = inputs[count:]
 
     def differentiate(ctx: Any, grads: Any) -> Any:
+        if getattr(ctx, "group", None) is not None:
+            raise NotImplementedError("gradients on a group have no derivatives")
         with torch.enable_grad():
             # Views, so that a result is differentiated as an argument of its own.
             inputs: list[Any] = [None if x is None else x.view_as(x) for x in ctx.saved_tensors]
@@ -425,7 +454,8 @@ def _pair(
                 results = _solve_prepared(cached_solver.prepared, tensors[0], addresses)
             results = tuple(results or solve(values, on_host))
             ctx.set_materialize_grads(False)
-            ctx.on_host = on_host
+            ctx.on_host, group_call = on_host, CALL.get()
+            ctx.group = None if group_call is None else group_call.group
             save(ctx, values, results)
             return results
 
@@ -574,7 +604,7 @@ def _differentiate_by_address(
 ) -> list[Any] | None:
     """Return the gradients by kernels that take addresses; None if they do not compute them."""
     grad, _, result, *others = values
-    if rule.differentiate_at is None or not result.is_cuda:
+    if rule.differentiate_at is None or not result.is_cuda or CALL.get() is not None:
         return None
     shape, dtype, device = result.shape, result.dtype, result.get_device()
     arrays = {name: x for name, x in zip(rule.names, others, strict=False) if x is not None}
@@ -683,15 +713,27 @@ def _on_device(values: Sequence[Any]) -> Any:
     return next((tensor for tensor in tensors if tensor.device.type != "cpu"), tensors[0])
 
 
-def __getattr__(name: str) -> Any:
-    # Defined when they are first used: also ``torch.compile`` runs this function, untraced.
-    if name != "OPERATORS":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    operators = {
+def _operators() -> dict[str, Operator | Redirect]:
+    return {
         name: rule
         if isinstance(rule, Redirect)
         else Operator(_define(rule), rule, tuple(signature(rule.function).parameters))
         for name, rule in rules().items()
     }
-    globals()[name] = operators
-    return operators
+
+
+_LATER: dict[str, Callable[[], Any]] = {
+    "OPERATORS": _operators,
+    # The graphs of torch.compile end before a call on a group. This imports what takes 3 s.
+    "call_on_group_untraced": lambda: torch.compiler.disable(call_on_group),
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Defined when they are first used: also ``torch.compile`` runs this function, untraced.
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with _DEFINING:
+        if name not in globals():
+            globals()[name] = _LATER[name]()
+    return globals()[name]

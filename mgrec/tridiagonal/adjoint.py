@@ -11,13 +11,13 @@ from ..core.arrays.array_types import is_lazy
 from ..core.arrays.interop import library_of
 from ..core.arrays.validation import as_axis, as_flag
 from ..core.backends import Backend, backend_of
+from ..distributed.groups.ends import first_of_all, gradient_call
 from ..solve.adjoint import (
     adjoint_function,
     along,
     as_required,
     as_result,
     conj,
-    part,
     selected,
     shifted,
     sum_to,
@@ -138,6 +138,8 @@ def _by_kernels(arrays: Sequence[Any], options: dict[str, Any]) -> list[Any] | N
     x = arrays[1]
     if library_of(x) is not None or any(map(is_lazy, arrays)) or backend_of(x).is_host:
         return None
+    if gradient_call() is not None:
+        return None
     backend, device = backend_of(x), backend_of(x).device_number(x)
     for array in arrays:
         is_like = type(array) is type(x) and array.shape == x.shape and array.dtype == x.dtype
@@ -177,7 +179,7 @@ def _transposed(diagonal: Any, ndim: int, axis: int, step: int, is_periodic: boo
 
 def _edge(array: Any, axis: int, step: int) -> Any:
     """Return the element beyond the end of an array whose ends meet."""
-    return part(array, axis, 0, 1) if step == 1 else part(array, axis, -1, None)
+    return first_of_all(array, axis, step)
 
 
 def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -202,5 +204,6 @@ RULES = [
         _outlines,
         unread=("b",),
         differentiate_at=_differentiate_at,
+        takes_group=True,
     )
 ]

@@ -248,12 +248,16 @@ def test_mpi():
 
 @pytest.mark.parametrize(
     "library",
-    ["gloo", *(pytest.param(name, marks=pytest.mark.gpu) for name in ("nccl", "cupy"))],
+    [
+        "gloo",
+        pytest.param("gloo compiled", marks=pytest.mark.extended),
+        *(pytest.param(name, marks=pytest.mark.gpu) for name in ("nccl", "cupy")),
+    ],
 )
 def test_two_processes(library, tmp_path):
     """Two processes of torch.distributed over gloo or NCCL, or of CuPy's NCCL."""
     pytest.importorskip("cupy" if library == "cupy" else "torch")
-    if library != "gloo":
+    if "gloo" not in library:
         import cupy
 
         if cupy.cuda.runtime.getDeviceCount() < 2:

@@ -36,11 +36,14 @@ class GroupCall:
         The call solves several recurrences. Errors between them are sent, too.
     has_ended : bool
         No rank waits for a further message of this call.
+    lengths : list of int, optional
+        In a call that computes gradients: the lengths of the parts of all ranks.
     """
 
     def __init__(self, group: Group, function: str) -> None:
         self.group, self.function = group, function
         self.is_composed = self.has_ended = False
+        self.lengths: list[int] | None = None
 
     def all_gather(
         self, stage: str, options: Mapping[str, Any], message: Any, is_last: bool = True
@@ -86,32 +89,27 @@ class GroupCall:
         return answers
 
 
-_NO_DERIVATIVES = (
-    "group must be None where a result is differentiated or traced: derivatives across ranks are "
-    "not implemented"
-)
 CALL: ContextVar[GroupCall | None] = ContextVar("call", default=None)
 """The call that a public function of this context is part of."""
 
 
-def as_group(group: Any, is_traced: bool) -> Group | None:
+def as_group(group: Any) -> Group | None:
     """Return a group of several ranks, or None; raise TypeError for another object."""
     if group is not None and not isinstance(group, Group):
         raise TypeError(
             f"group must be a group of mgrec.collective, as from_mpi returns; got "
             f"{type(group).__name__}"
         )
-    if group is None or group.size == 1:
-        return None
-    if is_traced:
-        raise NotImplementedError(_NO_DERIVATIVES)
-    return group
+    return None if group is None or group.size == 1 else group
 
 
-def refuse_derivatives() -> None:
+def refuse_derivatives(name: str) -> None:
     """Raise NotImplementedError in a call on a group, whose derivatives would lack other ranks'."""
     if CALL.get() is not None:
-        raise NotImplementedError(_NO_DERIVATIVES)
+        raise NotImplementedError(
+            f"group must be None where {name} is differentiated or traced: its derivatives across "
+            f"ranks are not implemented"
+        )
 
 
 def call_on_group(
@@ -138,7 +136,10 @@ def call_on_group(
 
 
 def _check_reset(reset: Any) -> None:
-    if reset is not None and getattr(reset, "dtype", np.asarray(reset).dtype).kind != "b":
+    if reset is None:
+        return
+    dtype = reset.dtype if hasattr(reset, "dtype") else np.asarray(reset).dtype
+    if "bool" not in str(dtype):  # torch's have no kind
         raise NotImplementedError(
             "reset must be a mask of bool with a group: a label of the previous rank may differ "
             "from the first one of this rank"

@@ -1,0 +1,141 @@
+"""Elements beyond the ends of a rank's part, for gradients over a group.
+
+A function without a group has no other parts: what lies beyond its ends is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.array_types import to_host
+from ...core.backends import backend_of
+from .calls import CALL, GroupCall
+from .group import Group
+
+
+def gradient_call() -> GroupCall | None:
+    """Return the call on a group that computes gradients in this context, or None."""
+    call = CALL.get()
+    return None if call is None or call.lengths is None else call
+
+
+def beyond(values: Any, axis: int, step: int, count: int = 1) -> Any:
+    """Return elements of other ranks that follow a part along an axis, in the array's order.
+
+    Parameters
+    ----------
+    values : array
+        The part of this rank.
+    step : {1, -1}
+        Whether they follow the end of the part, or precede its start.
+    count : int
+        Most elements. There are fewer at the end of all parts.
+    """
+    call = CALL.get()
+    assert call is not None
+    own = slice(0, count) if step == 1 else slice(max(values.shape[axis] - count, 0), None)
+    sent = to_host(values[(slice(None),) * axis + (own,)])
+    parts = call.all_gather("elements at the ends of parts", {}, sent, is_last=False)
+    rank = call.group.rank
+    following = parts[rank + 1 :] if step == 1 else parts[:rank]
+    joined = np.concatenate([*following, sent[(slice(None),) * axis + (slice(0, 0),)]], axis)
+    kept = slice(0, count) if step == 1 else slice(max(joined.shape[axis] - count, 0), None)
+    return backend_of(values).from_host(joined[(slice(None),) * axis + (kept,)], values)
+
+
+def edge_of(values: Any, axis: int, step: int, edge: Any) -> Any:
+    """Return the element beyond an end of a part; `edge` at the end of all parts."""
+    if gradient_call() is None:
+        return edge
+    following = beyond(values, axis, step)
+    return following if following.shape[axis] else edge
+
+
+def first_of_all(values: Any, axis: int, step: int) -> Any:
+    """Return the first element along an axis of all parts, or with -1 the last one."""
+    call, own = gradient_call(), slice(0, 1) if step == 1 else slice(-1, None)
+    element = values[(slice(None),) * axis + (own,)]
+    if call is None:
+        return element
+    parts = call.all_gather("the ends", {}, to_host(element), is_last=False)
+    found = next((x for x in parts[::step] if x.shape[axis]), parts[0])
+    return backend_of(values).from_host(found, values)
+
+
+def is_first_part(forward: int) -> bool:
+    """Return whether the first step is in this part, or with -1 the last step."""
+    call = gradient_call()
+    if call is None:
+        return True
+    ranks = [rank for rank, length in enumerate(call.lengths or ()) if length]
+    return call.group.rank == (ranks or [0])[0 if forward == 1 else -1]
+
+
+def is_constant(length: int) -> bool:
+    """Return whether an operand with so many elements along the axis is the same at all steps.
+
+    One element is also a part of one step.
+    """
+    call = gradient_call()
+    if call is None:
+        return length == 1
+    lengths = call.all_gather("the lengths of an operand", {}, length, is_last=False)
+    pairs = zip(lengths, call.lengths or (), strict=True)
+    return any(length == 1 and steps != 1 for length, steps in pairs)
+
+
+def begin_gradients(length: int, grad_zf: Any) -> Any:
+    """Begin a call that computes gradients, and return the gradient of the final states.
+
+    Parameters
+    ----------
+    length : int
+        The length of this rank's part along the axis.
+    grad_zf : array or None
+        The gradient of the final states, which all ranks return: those of ranks are added.
+    """
+    call = CALL.get()
+    assert call is not None
+    call.is_composed = True
+    sent = None if grad_zf is None else to_host(grad_zf)
+    messages = call.all_gather("the lengths", {}, (length, sent), is_last=False)
+    call.lengths = [length for length, _ in messages]
+    gradients = [gradient for _, gradient in messages if gradient is not None]
+    return sum(gradients[1:], gradients[0]) if gradients else None
+
+
+@contextmanager
+def backward_in_time() -> Iterator[None]:
+    """Reverse the order of ranks in a gradient, for a recurrence over reversed parts."""
+    call = gradient_call()
+    if call is None:
+        yield
+        return
+    group, call.group = call.group, _Reversed(call.group)
+    try:
+        yield
+    finally:
+        call.group = group
+
+
+class _Reversed(Group):
+    """A group whose ranks are in the other order."""
+
+    def __init__(self, group: Group) -> None:
+        self.group, self.size, self.rank = group, group.size, group.size - 1 - group.rank
+
+    def all_gather(self, array: Any) -> Any:
+        return self.group.all_gather(array)[::-1]
+
+    def all_gather_bytes(self, message: bytes) -> list[bytes]:
+        return self.group.all_gather_bytes(message)[::-1]
+
+    def exchange(self, to_left: Any, to_right: Any) -> tuple[Any, Any]:
+        return self.group.exchange(to_right, to_left)[::-1]
+
+    def abort(self) -> None:
+        self.group.abort()

@@ -1,0 +1,177 @@
+"""Gradients of tensors over a group of ranks: each has those of its part, from all parts."""
+
+import numpy as np
+import pytest
+from thread_group import run_on_ranks
+
+import mgrec
+from mgrec.signal import lfilter, sosfilt
+
+torch = pytest.importorskip("torch")
+
+# The parts of four ranks: one is empty, and one has a single step.
+BOUNDS = (0, 13, 13, 14, 30)
+STEPS, RANKS = BOUNDS[-1], len(BOUNDS) - 1
+SOS = np.array([[0.1, 0.2, 0.1, 1, -1.2, 0.5], [1, 0, -1, 1, -0.9, 0.4]])
+
+
+def signals(*shapes, low=-0.9, high=0.9):
+    generator = np.random.default_rng(1)
+    return [generator.uniform(low, high, shape) for shape in shapes]
+
+
+def of_scan(transfer_map, **given):
+    def scan(*operands, **options):
+        *operands, initial = operands
+        return mgrec.scan(transfer_map, *operands, initial=initial, **given, **options)
+
+    return scan
+
+
+def filtered(b, a, x, zi, **options):
+    """The output and the final states, whose gradients of all ranks are added."""
+    y, zf = lfilter(b, a, x, zi=zi, **options)
+    return y, zf / RANKS if "group" in options else zf
+
+
+MARKS = np.arange(STEPS) % 7 == 3
+CASES = {
+    "arrays": (mgrec.linear_recurrence, signals(STEPS, STEPS, ())),
+    "constant": (mgrec.linear_recurrence, signals((), STEPS, ())),
+    "array of one coefficient": (mgrec.linear_recurrence, signals((1, 1), (STEPS, 2), 2)),
+    "rows": (mgrec.linear_recurrence, signals((STEPS, 1), (STEPS, 2), 2)),
+    "maximum": (of_scan(mgrec.maps.max_plus), signals(STEPS, STEPS, ())),
+    "affine": (of_scan(mgrec.maps.affine), signals(STEPS, STEPS, ())),
+    "rational": (
+        mgrec.rational_recurrence, signals(STEPS, STEPS, STEPS, STEPS, (), low=0.5, high=1.5),
+    ),
+    "two states": (
+        lambda s, t, u, v, **options: torch.stack(mgrec.scan(
+            mgrec.maps.matrix2, s, 0.5, 0.25, 0.5, t, 0.0, initial=(u, v), **options
+        ))[..., :],
+        signals(STEPS, STEPS, (), ()),
+    ),
+    "tridiagonal": (
+        lambda dl, d, du, b, **options: mgrec.solve_tridiagonal(dl, 3 + d, du, b, **options),
+        signals(STEPS, STEPS, STEPS, STEPS),
+    ),
+    "lfilter": (lfilter, [np.array([0.5, 0.2, 0.1]), np.array([1.0, -0.6, 0.2]), *signals(STEPS)]),
+    "lfilter with states": (
+        filtered, [np.array([0.5, 0.2, 0.1]), np.array([2.0, -0.6, 0.2]), *signals(STEPS, 2)],
+    ),
+    "sosfilt": (sosfilt, [SOS, *signals(STEPS)]),
+}  # fmt: skip
+
+
+def gradients(function, arrays, weights, **options):
+    """The gradients of a loss of the results of one rank, or of the whole axis."""
+    leaves = [torch.tensor(array, requires_grad=True) for array in arrays]
+    results = function(*leaves, **options)
+    results = results if isinstance(results, tuple) else (results,)
+    loss = (weights * results[0]).sum() + sum(result.sum() for result in results[1:])
+    return [result.detach() for result in results], torch.autograd.grad(loss, leaves)
+
+
+def part_of(array, rank, axis=0):
+    if not array.ndim or array.shape[axis] != STEPS:
+        return array
+    return array[(slice(None),) * (axis % array.ndim) + (slice(*BOUNDS[rank : rank + 2]),)]
+
+
+def check(function, arrays, axis=0, **options):
+    """Gradients of ranks are parts of those of the whole axis; those of constants are summands."""
+    shape = function(*map(torch.tensor, arrays), axis=axis, **options)
+    shape = (shape[0] if isinstance(shape, tuple) else shape).shape
+    weights = torch.tensor(np.random.default_rng(2).normal(size=shape))
+    _, expected = gradients(function, arrays, weights, axis=axis, **options)
+
+    def call(rank, group):
+        given = {
+            name: part_of(value, rank) if isinstance(value, np.ndarray) else value
+            for name, value in options.items()
+        }
+        parts = [part_of(array, rank) for array in arrays]
+        steps_axis = weights.ndim - 1 if weights.shape[-1] == STEPS else 0
+        of_part = weights.movedim(steps_axis, 0)[slice(*BOUNDS[rank : rank + 2])]
+        of_part = of_part.movedim(0, steps_axis)
+        return gradients(function, parts, of_part, axis=axis, group=group, **given)
+
+    found = run_on_ranks(RANKS, call)
+    for answer in found:
+        if isinstance(answer, Exception):
+            raise answer
+    for k, (array, wanted) in enumerate(zip(arrays, expected, strict=True)):
+        of_ranks = [of_rank[k] for _, of_rank in found]
+        is_part = array.ndim and array.shape[0] == STEPS
+        whole = torch.cat(of_ranks) if is_part else sum(of_ranks)
+        np.testing.assert_allclose(whole, wanted, rtol=1e-9, atol=1e-11, err_msg=f"argument {k}")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients(name):
+    check(*CASES[name])
+
+
+@pytest.mark.parametrize("name", ["arrays", "rows", "maximum", "rational"])
+def test_gradients_in_reverse_and_of_segments(name):
+    function, arrays = CASES[name]
+    check(function, arrays, reverse=True)
+    if name != "rational":
+        check(function, arrays, reset=MARKS)
+        check(function, arrays, reset=MARKS, reverse=True)
+
+
+def test_gradients_of_a_periodic_system():
+    check(*CASES["tridiagonal"], periodic=True)
+
+
+def test_bfloat16():
+    s, t = (torch.tensor(array).bfloat16() for array in signals(STEPS, STEPS))
+    leaves = [x.clone().requires_grad_() for x in (s, t)]
+    expected = torch.autograd.grad(mgrec.linear_recurrence(*leaves).float().sum(), leaves)
+
+    def call(rank, group):
+        parts = [part_of(x, rank).clone().requires_grad_() for x in (s, t)]
+        w = mgrec.linear_recurrence(*parts, group=group)
+        assert w.dtype == torch.bfloat16
+        return torch.autograd.grad(w.float().sum(), parts)
+
+    found = run_on_ranks(RANKS, call)
+    for k, wanted in enumerate(expected):
+        whole = torch.cat([of_rank[k] for of_rank in found])
+        torch.testing.assert_close(whole, wanted, rtol=2**-6, atol=2**-6)
+
+
+def second_derivative(t, group):
+    w = mgrec.linear_recurrence(t, t, group=group)
+    (gradient,) = torch.autograd.grad(w.sum(), t, create_graph=True)
+    gradient.sum().backward()
+
+
+REFUSED = {
+    "second derivatives": (second_derivative, "gradients on a group have no derivatives"),
+    "matrices": (
+        lambda t, group: mgrec.scan(
+            mgrec.maps.matrix(2), torch.eye(2), t.reshape(-1, 2), initial=0.0, axis=0, group=group
+        ),
+        "group must be None where scan_of_matrices is differentiated",
+    ),
+    "segments of a filter": (
+        lambda t, group: (
+            lfilter([1.0], [1.0, -0.5], t, reset=t.detach() > 0, group=group).sum().backward()
+        ),
+        "gradients on a group with reset",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_derivatives_that_are_refused(name):
+    function, message = REFUSED[name]
+
+    def call(rank, group):
+        return function(torch.ones(4, dtype=torch.float64, requires_grad=True), group)
+
+    for error in run_on_ranks(2, call):
+        assert isinstance(error, NotImplementedError)
+        assert message in str(error)
