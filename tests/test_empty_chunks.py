@@ -143,3 +143,11 @@ def test_arrays_without_rows_or_steps_have_the_axes_of_others(name):
         for result, wanted in zip(computed(function(np.ones((rows, steps)))), full, strict=True):
             assert np.shape(result) == tuple([sizes.get(n, n) for n in np.shape(wanted)])
             assert np.asarray(result).dtype == np.asarray(wanted).dtype
+
+
+@pytest.mark.quick
+def test_gradients_of_broadcast_operands_without_steps():
+    x, s = np.ones((ROWS, 0)), np.ones((ROWS, 1))
+    for array in (x, da.from_array(x)):
+        (grad,) = computed(adjoint.linear_recurrence(array, array, s, array, of="s"))
+        np.testing.assert_array_equal(grad, np.zeros((ROWS, 1)))

@@ -121,6 +121,18 @@ def test_labels_of_segments_are_masks(is_mask, reverse):
     np.testing.assert_allclose(found[2], of_initial, rtol=1e-13)
 
 
+def test_likelihoods_of_as_many_sequences_as_steps():
+    """A mask of first steps along the wrong axis would broadcast too."""
+    frames = adjoint_cases.numbers(3, 3, 2)
+    model = np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.2, 0.8]])
+    gradients = adjoint.hmm_log_likelihood(np.ones(3), *model, frames, axis=0)
+    transposed = adjoint.hmm_log_likelihood(np.ones(3), *model, frames.swapaxes(0, 1), axis=1)
+    for gradient, wanted in zip(
+        gradients, (*transposed[:2], transposed[2].swapaxes(0, 1)), strict=True
+    ):
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-13)
+
+
 @pytest.mark.extended
 @pytest.mark.parametrize("name", adjoint_cases.likelihoods())
 def test_adjoint_identity_of_segments_of_likelihoods(xp, name):

@@ -445,13 +445,17 @@ def test_vmap():
 def test_labels_are_tensors_arrays_and_lists():
     s, t = (torch.rand(2, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
     mask, labels = torch.tensor([False, True, False, True]), [3, 1, 1, 2]
+
+    def gradients(w):
+        first = torch.autograd.grad(w.sum(), (s, t), create_graph=True)
+        return *first, *torch.autograd.grad(first[0].square().sum(), (s, t))
+
     w = mgrec.linear_recurrence(s, t, reset=mask)
-    expected = torch.autograd.grad(w.sum(), (s, t))
+    expected = gradients(w)
     for reset in (labels, np.array(labels), torch.tensor(labels)):
         found = mgrec.linear_recurrence(s, t, reset=reset)
         torch.testing.assert_close(found, w, rtol=0, atol=0)
-        found = torch.autograd.grad(found.sum(), (s, t))
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        torch.testing.assert_close(gradients(found), expected, rtol=0, atol=0)
     with pytest.raises(TypeError, match="reset must be numbers, a mask of bool or labels that are"):
         mgrec.linear_recurrence(s, t, reset=["a", "b", "b", "c"])
 

@@ -174,6 +174,10 @@ FUNCTIONS = {
         lambda x: adjoint.linear_recurrence(x, x, 0.5, x, X[:, 0], reset=X > 1)[2],
         "scans",
     ),
+    "adjoint by keywords": (
+        lambda x: adjoint.linear_recurrence(x, w=x, s=0.5, t=x, initial=X[:, 0], reset=X > 1)[2],
+        "scans",
+    ),
     "scan": (lambda x: mgrec.scan(mgrec.maps.max_plus, 0.5, x, initial=0.0), "scans"),
     "lfilter": (lambda x: lfilter([0.1], [1, -0.9], x), "filters"),
     "ewm": (lambda x: ewm(x, alpha=0.5), "filters"),

@@ -149,6 +149,18 @@ def test_the_check_can_be_left_out():
         total(check_laws=1)
 
 
+def test_integers_are_checked_modulo_their_range():
+    """A sum of int32 numbers wraps around, which changes the larger of two numbers."""
+    largest = mgrec.TransferMap(
+        lift=lambda s, t: (s, t),
+        compose=lambda f, g: (f[0] + g[0], np.maximum(f[1] + g[0], g[1])),
+        apply=lambda f, w: np.maximum(w + f[0], f[1]),
+        identity=(0, -(2**31)),
+    )
+    with pytest.raises(ValueError, match="must keep the law"):
+        mgrec.scan(largest, np.full(12, 2**29, "i4"), np.full(12, -5, "i4"), initial=0)
+
+
 def test_only_first_calls_are_checked(checked):
     for steps in (10, 10, 20, 200, 3000):
         mgrec.scan(total(), np.ones(steps), initial=0.0)
