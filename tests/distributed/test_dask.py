@@ -300,3 +300,9 @@ def test_chunks_of_another_dtype_than_their_array_tells_are_refused(name, dtype)
     # Who tells the truth is served; a coefficient does not make a recurrence complex.
     if (name, dtype) != ("coefficient", "c16"):
         assert LIARS[name](t.astype(dtype)).compute(scheduler="sync").shape == (30,)
+
+
+def test_a_coefficient_without_axes():
+    t = np.arange(1.0, 9.0)
+    w = mgrec.linear_recurrence(da.from_array(np.array(0.5)), da.from_array(t, chunks=4))
+    np.testing.assert_array_equal(w.compute(), mgrec.linear_recurrence(0.5, t))
