@@ -63,34 +63,39 @@ def sosfilt(
 def filtfilt(
     b: Numbers | Kind, a: Numbers | Kind, x: Numbers, axis: int = -1,
     padtype: Padding | None = "odd", padlen: int | None = None, method: FilterMethod = "pad",
-    irlen: int | None = None, *, dtype: Any = None, assume_finite: bool = False
+    irlen: int | None = None, *, dtype: Any = None, assume_finite: bool = False,
+    group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def filtfilt(
     b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int | str = -1,
     padtype: Padding | None = "odd", padlen: int | None = None, method: FilterMethod = "pad",
-    irlen: int | None = None, *, dtype: Any = None, assume_finite: bool = False, dim: Hashable = ...
+    irlen: int | None = None, *, dtype: Any = None, assume_finite: bool = False,
+    dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def sosfiltfilt(
     sos: Numbers | Kind, x: Numbers, axis: int = -1, padtype: Padding | None = "odd",
-    padlen: int | None = None, *, dtype: Any = None, assume_finite: bool = False
+    padlen: int | None = None, *, dtype: Any = None, assume_finite: bool = False,
+    group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def sosfiltfilt(
     sos: Numbers | Kind, x: A, axis: int | str = -1, padtype: Padding | None = "odd",
     padlen: int | None = None, *, dtype: Any = None, assume_finite: bool = False,
-    dim: Hashable = ...
+    dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def decimate(
     x: Numbers, q: int, n: int | None = None, ftype: Any = "iir", axis: int = -1,
-    zero_phase: bool = True, *, dtype: Any = None, assume_finite: bool = False
+    zero_phase: bool = True, *, dtype: Any = None, assume_finite: bool = False,
+    group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def decimate(
     x: A, q: int, n: int | None = None, ftype: Any = "iir", axis: int | str = -1,
-    zero_phase: bool = True, *, dtype: Any = None, assume_finite: bool = False, dim: Hashable = ...
+    zero_phase: bool = True, *, dtype: Any = None, assume_finite: bool = False, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def ewm(

@@ -16,6 +16,8 @@ from ..core.arrays.validation import as_axis, as_flag, as_integer
 from ..core.backends import backend_of
 from ..core.contract.recurrence import filter_chunk
 from ..distributed.expressions import accepts_expressions
+from ..distributed.groups.calls import CALL
+from ..distributed.groups.halos import filter_part
 from ..solve import with_interop
 from ..solve.labelled import axis_of, bind, default_axis
 from .arguments import as_result_dtype, as_signal, result_dtype
@@ -55,7 +57,7 @@ def _decimate_labelled(
     return x.isel({x.dims[axis]: slice(None, None, q)}).copy(data=data)
 
 
-@partial(with_interop, labelled=_decimate_labelled)
+@partial(with_interop, labelled=_decimate_labelled, takes_group=True)
 @accepts_expressions
 def decimate(
     x: Any,
@@ -92,6 +94,8 @@ def decimate(
         Dtype of the result, as for :func:`filtfilt`.
     assume_finite : bool, optional
         Whether `x` contains neither nan nor inf, as for :func:`filtfilt`.
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the axis. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -180,6 +184,8 @@ def design(x: Any, q: int, n: int | None, ftype: Any) -> tuple[str, tuple[np.nda
 
 def _filtered(fir: DecimatedResponse, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
     """Return the kept results of a finite response."""
+    if (call := CALL.get()) is not None:
+        return filter_part(call, fir, x, axis, dtype)
     if is_lazy(x):
         from ..distributed.graph.build import solve_filter
 

@@ -15,7 +15,11 @@ from ..core.arrays.validation import as_axis, as_flag, as_integer, is_one_of
 from ..core.backends import backend_of
 from ..core.contract.recurrence import filter_chunk
 from ..distributed.expressions import accepts_expressions
+from ..distributed.groups.calls import CALL, GroupCall
+from ..distributed.groups.ends import backward_in_time, outermost
+from ..distributed.groups.halos import filter_part
 from ..solve import solve, solve_labelled, with_interop
+from ..solve.functions import concatenate
 from .arguments import (
     as_coefficients,
     as_result_dtype,
@@ -31,7 +35,7 @@ from .overlap import Ends, OverlappedFilter, has_many_rows, reach_over_chunks
 from .recurrence import filter_problem
 
 
-@partial(with_interop, labelled=partial(solve_labelled, by_value=("b", "a")))
+@partial(with_interop, labelled=partial(solve_labelled, by_value=("b", "a")), takes_group=True)
 @accepts_expressions
 def filtfilt(
     b: Any,
@@ -75,6 +79,8 @@ def filtfilt(
     assume_finite : bool, optional
         Whether a Dask array of floating numbers contains neither nan nor inf, as integers do. Its
         chunks then depend on their neighbours only. See the notes.
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the axis. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -120,6 +126,8 @@ def filtfilt(
     is_finite = as_flag("assume_finite", assume_finite)
     (x, axis), (b, a) = _check_signal(x, axis), as_transfer_function(b, a)
     if method == "gust":
+        if CALL.get() is not None:
+            raise NotImplementedError("method must be 'pad' with a group; got 'gust'")
         length = None if irlen is None else as_integer("irlen", irlen)
         if length is not None and length < 1:
             raise ValueError(f"irlen must be at least 1; got {irlen}")
@@ -133,7 +141,7 @@ def filtfilt(
     return DirectedFilter(cascade, ends, computed, wanted, is_finite).solve(x, axis)
 
 
-@partial(with_interop, labelled=partial(solve_labelled, by_value=("sos",)))
+@partial(with_interop, labelled=partial(solve_labelled, by_value=("sos",)), takes_group=True)
 @accepts_expressions
 def sosfiltfilt(
     sos: Any,
@@ -158,6 +166,8 @@ def sosfiltfilt(
         number of trailing zeros that b and a have in common), as in SciPy.
     x, axis, padtype, dtype, assume_finite
         As for :func:`filtfilt`.
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the axis. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -246,6 +256,8 @@ class DirectedFilter:
 
     def solve(self, x: Any, axis: int) -> Any:
         """Return the filtered signal, in the chunks of x."""
+        if (call := CALL.get()) is not None:
+            return self._solve_on_group(call, x, axis)
         chunks_like, x = x, without_empty_chunks(x)
         self._check_length(x, axis)
         overlapped = self._overlapped(x, axis)
@@ -261,6 +273,54 @@ class DirectedFilter:
             return filter_chunk(overlapped, x, axis, self.dtype, recipe, (), True)
         return chunked_like(result, chunks_like) if self.step == 1 else without_empty_chunks(result)
 
+    def _solve_on_group(self, call: GroupCall, x: Any, axis: int) -> Any:
+        """Return the filtered signal for the part of this rank."""
+        call.is_composed = True
+        is_finite = self.is_finite or x.dtype.kind in "biu" or bool(np.isfinite(x).all())
+        parts = call.all_gather("the lengths", {}, (x.shape[axis], is_finite), is_last=False)
+        lengths = [length for length, _ in parts]
+        self._check_total(sum(lengths), axis)
+        known = [length for length in lengths if length]
+        reach = reach_over_chunks(self.cascade, known, all(finite for _, finite in parts))
+        if reach is not None:
+            return filter_part(call, self._of_reach(reach), x, axis, self.dtype)
+        start = sum(lengths[: call.group.rank])
+        is_first, is_last = (start == 0, start + x.shape[axis] == sum(lengths))
+        if not x.shape[axis]:
+            is_first = is_last = False
+        return cast(self._of_all_parts(x, axis, start, is_first, is_last), self.dtype)
+
+    def _of_all_parts(self, x: Any, axis: int, start: int, is_first: bool, is_last: bool) -> Any:
+        """Filter the samples of all ranks forward, then all backward: see `_of_all_samples`.
+
+        The part of this rank begins at sample `start`, and may be the first and the last one.
+        """
+        edge, padtype, dtype = self.ends.edge, self.ends.padtype, self.computed
+        kept = slice(-start % self.step, None, self.step)
+        if not self.has_zero_phase:
+            return _every(solve(filter_problem(self.cascade, x, None, axis, dtype)), axis, kept)
+        first, last = outermost(x, axis, edge + 1)
+        before = along(extended(first, axis, padtype, edge, dtype, True, False), axis, slice(edge))
+        after = extended(last, axis, padtype, edge, dtype, False, True)
+        after = along(after, axis, slice(after.shape[axis] - edge, None))
+        pieces = [*[before] * is_first, x, *[after] * is_last]
+        signal = concatenate([cast(piece, dtype) for piece in pieces], axis)
+        states = np.array(self.ends.states).reshape(-1, *[1] * (x.ndim - 1))
+        states = backend_of(x).from_host(states, x)
+
+        def filtered(data: Any, end: Any) -> Any:
+            carry_in = states * along(end, axis, 0)
+            return solve(filter_problem(self.cascade, data, carry_in, axis, dtype))
+
+        forward = filtered(signal, before if edge else first)
+        del signal
+        last_output = outermost(forward, axis, 1)[1]
+        with backward_in_time():
+            backward = filtered(reversed_copy(forward, axis), last_output)
+        backward = along(backward, axis, slice(None, None, -1))
+        stop = backward.shape[axis] - edge * is_last
+        return _every(along(backward, axis, slice(edge * is_first, stop)), axis, kept)
+
     def _check_length(self, x: Any, axis: int) -> None:
         """Raise ValueError unless x is longer than its extension at either end."""
         length, edge = x.shape[axis], self.ends.edge
@@ -270,10 +330,14 @@ class DirectedFilter:
                 f"x must be in chunks of known sizes to be {purpose}: call compute_chunk_sizes() "
                 "on it"
             )
-        if self.has_zero_phase and not length > edge:
+        self._check_total(length, axis)
+
+    def _check_total(self, length: int, axis: int) -> None:
+        """Raise ValueError unless a signal of this length can be extended."""
+        if self.has_zero_phase and not length > self.ends.edge:
             raise ValueError(
-                f"The length of the input vector x must be greater than padlen, which is {edge}; "
-                f"got {length} along axis {axis}."
+                f"The length of the input vector x must be greater than padlen, which is "
+                f"{self.ends.edge}; got {length} along axis {axis}."
             )
 
     def _overlapped(self, x: Any, axis: int) -> OverlappedFilter | None:
@@ -283,8 +347,9 @@ class DirectedFilter:
             reach = reach_over_chunks(self.cascade, x.chunks[axis], is_finite)
         else:
             reach = 0 if has_many_rows(x, axis) or not backend_of(x).is_host else None
-        if reach is None:
-            return None
+        return None if reach is None else self._of_reach(reach)
+
+    def _of_reach(self, reach: int) -> OverlappedFilter:
         return OverlappedFilter(
             self.cascade, self.computed, reach, self.has_zero_phase, self.ends, self.step
         )

@@ -6,18 +6,21 @@ from typing import Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
+from ..distributed.groups.group import Group
 from ..types import Kind, Numbers
 
 A = TypeVar("A", bound=Kind)
 
 @overload
 def spline_filter1d(
-    input: Numbers, order: int = 3, axis: int = -1, output: Any = ..., mode: str = "mirror"
+    input: Numbers, order: int = 3, axis: int = -1, output: Any = ..., mode: str = "mirror", *,
+    group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def spline_filter1d(
     input: A, order: int = 3, axis: int | str = -1, output: Any = ..., mode: str = "mirror", *,
-    dim: Hashable = ...
+    dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def spline_filter(
@@ -28,12 +31,14 @@ def spline_filter(input: A, order: int = 3, output: Any = ..., mode: str = "mirr
 @overload
 def gaussian_filter1d(
     input: Numbers, sigma: float, axis: int = -1, order: int = 0, output: Any = None,
-    mode: str = "reflect", cval: complex = 0.0
+    mode: str = "reflect", cval: complex = 0.0, *,
+    group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def gaussian_filter1d(
     input: A, sigma: float, axis: int | str = -1, order: int = 0, output: Any = None,
-    mode: str = "reflect", cval: complex = 0.0, *, dim: Hashable = ...
+    mode: str = "reflect", cval: complex = 0.0, *, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def gaussian_filter(
@@ -62,12 +67,14 @@ def gaussian_laplace(
 @overload
 def uniform_filter1d(
     input: Numbers, size: int, axis: int = -1, output: Any = None, mode: str = "reflect",
-    cval: complex = 0.0, origin: int = 0
+    cval: complex = 0.0, origin: int = 0, *,
+    group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def uniform_filter1d(
     input: A, size: int, axis: int | str = -1, output: Any = None, mode: str = "reflect",
-    cval: complex = 0.0, origin: int = 0, *, dim: Hashable = ...
+    cval: complex = 0.0, origin: int = 0, *, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def uniform_filter(

@@ -13,6 +13,8 @@ from ..core.arrays.array_types import cast, is_lazy
 from ..core.arrays.chunk import as_contiguous, canonical_shape
 from ..core.backends import backend_of
 from ..core.contract.recurrence import filter_chunk
+from ..distributed.groups.calls import CALL
+from ..distributed.groups.halos import filter_part
 from ..engines.cpu.compilation import writable
 from ..engines.cpu.threads import run_in_threads, split_range, threads_for
 
@@ -50,6 +52,8 @@ def filter_axis(
     axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any], into: Any = None
 ) -> Any:
     """Filter a NumPy, CuPy or Dask array along an axis; return the results in a dtype."""
+    if (call := CALL.get()) is not None:
+        return filter_part(call, axis_filter, x, axis, dtype)
     if x.size == 0:
         return cast(x, dtype)
     backend = backend_of(x)

@@ -32,7 +32,7 @@ LEAST_SIGMA = 1e-15
 LARGEST_SIGMA = 1e9
 
 
-@partial(with_interop, labelled=partial(solve_labelled, by_value=("sigma",)))
+@partial(with_interop, labelled=partial(solve_labelled, by_value=("sigma",)), takes_group=True)
 @accepts_expressions
 def gaussian_filter1d(
     input: Any,
@@ -66,6 +66,8 @@ def gaussian_filter1d(
         "grid-constant", "nearest", "mirror", "wrap" or "grid-wrap".
     cval : number, optional
         Value outside of the array if `mode` is "constant".
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the axis. See :ref:`guide-ranks`.
 
     Returns
     -------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..core.arrays.validation import as_integer
 from ..distributed.expressions import accepts_expressions
+from ..distributed.groups.ends import total_length
 from ..solve import with_interop
 from .arguments import SPLINE_MODES, as_axes, as_input, as_known_axis, as_mode, as_output, written
 from .axes import filter_axes
@@ -15,7 +17,7 @@ from .exponentials import ExponentialFilter
 from .kernels import SPLINES, spline_kernel
 
 
-@with_interop
+@partial(with_interop, takes_group=True)
 @accepts_expressions
 def spline_filter1d(
     input: Any, order: int = 3, axis: int = -1, output: Any = np.float64, mode: str = "mirror"
@@ -38,6 +40,8 @@ def spline_filter1d(
     mode : str, optional
         Extension of the lines: "mirror", "reflect" or "grid-wrap". As in SciPy, "constant",
         "grid-constant" and "wrap" mean "mirror", and "nearest" and "grid-mirror" mean "reflect".
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the axis. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -136,5 +140,5 @@ def _filtered(x: Any, order: Any, axes: tuple[int, ...], output: Any, mode: Any)
     filters = []
     if order in SPLINES:
         spline = ExponentialFilter(spline_kernel(order), mode)
-        filters = [(axis, spline) for axis in axes if x.shape[axis] > 1]
+        filters = [(axis, spline) for axis in axes if total_length(x.shape[axis]) > 1]
     return written(filter_axes(filters, x, dtype), output)

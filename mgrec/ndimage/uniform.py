@@ -43,7 +43,7 @@ Piece = tuple[int, int, int]
 """A run of neighbouring samples of a chunk: the first, the number, and the step: −1, 0 or 1."""
 
 
-@partial(with_interop, labelled=partial(solve_labelled, by_value=("size",)))
+@partial(with_interop, labelled=partial(solve_labelled, by_value=("size",)), takes_group=True)
 @accepts_expressions
 def uniform_filter1d(
     input: Any,
@@ -76,6 +76,8 @@ def uniform_filter1d(
         Value outside of the array if `mode` is "constant".
     origin : int, optional
         Shift of the window: it starts size // 2 + origin samples before its result.
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the axis. See :ref:`guide-ranks`.
 
     Returns
     -------

@@ -21,6 +21,7 @@ from .interop import (
     call_traced,
     has_differentiated,
     needs_interop,
+    with_group,
     with_interop,
 )
 from .labelled import refuse_labelled, solve_labelled, solve_pair, solve_with_factors
@@ -144,11 +145,8 @@ def public_function(
 
 def _signature(build: Callable[..., Any], takes_group: bool) -> inspect.Signature:
     signature = inspect.signature(build)
-    parameters = [*signature.parameters.values()]
-    if takes_group:
-        group = inspect.Parameter("group", inspect.Parameter.KEYWORD_ONLY, default=None)
-        parameters.append(group.replace(annotation="Any"))
-    return signature.replace(parameters=parameters, return_annotation="Any")
+    signature = with_group(signature) if takes_group else signature
+    return signature.replace(return_annotation="Any")
 
 
 def prepared_function(

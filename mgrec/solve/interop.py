@@ -24,7 +24,7 @@ from ..core.arrays.interop import (
 )
 from ..core.arrays.series import check_labels
 from ..distributed.expressions import leaves
-from ..distributed.groups.calls import refuse_derivatives
+from ..distributed.groups.calls import as_group, call_on_group, refuse_derivatives
 from .labelled import (
     has_labels,
     naming_parameters,
@@ -38,15 +38,26 @@ from .rules import Rule, qualified_name, rules
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def with_interop(function: Function, labelled: Callable[..., Any] = solve_labelled) -> Function:
+def with_interop(
+    function: Function, labelled: Callable[..., Any] = solve_labelled, takes_group: bool = False
+) -> Function:
     """Let a function whose validation raises NonNativeArray take arrays of other libraries.
 
-    `labelled` calls the function with DataArrays, as :func:`.labelled.solve_labelled` does.
+    Parameters
+    ----------
+    labelled : callable
+        Calls the function with DataArrays, as :func:`.labelled.solve_labelled` does.
+    takes_group : bool
+        Whether the public function has a parameter `group`, which `function` does not get.
     """
 
     @wraps(function)
     def public(*operands: Any, **options: Any) -> Any:
-        if is_traced_by_torch():
+        is_traced = is_traced_by_torch()
+        if takes_group and (group := as_group(options.pop("group", None))) is not None:
+            call_ranks = call_on_group_untraced if is_traced else call_on_group
+            return call_ranks(group, public, *operands, **options)
+        if is_traced:
             result = call_traced(public, operands, options)
             if result is not NotImplemented:
                 return result
@@ -61,7 +72,17 @@ def with_interop(function: Function, labelled: Callable[..., Any] = solve_labell
         return call_native(function, operands, options, refusal, labelled)
 
     public.labelled = labelled  # type: ignore[attr-defined]
+    if takes_group:
+        public.__signature__ = with_group(inspect.signature(function))  # type: ignore[attr-defined]
     return public  # type: ignore[return-value]
+
+
+def with_group(signature: inspect.Signature) -> inspect.Signature:
+    """Return a signature with the parameter `group`."""
+    group = inspect.Parameter("group", inspect.Parameter.KEYWORD_ONLY, default=None)
+    return signature.replace(
+        parameters=[*signature.parameters.values(), group.replace(annotation="Any")]
+    )
 
 
 def needs_interop(error: TypeError, operands: Sequence[Any], options: dict[str, Any]) -> bool:

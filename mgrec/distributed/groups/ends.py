@@ -66,6 +66,29 @@ def first_of_all(values: Any, axis: int, step: int) -> Any:
     return backend_of(values).from_host(found, values)
 
 
+def outermost(values: Any, axis: int, count: int) -> tuple[Any, Any]:
+    """Return the first and the last `count` elements along an axis of all parts."""
+    call = CALL.get()
+    assert call is not None
+    index: Any = (slice(None),) * axis
+    first, last = slice(0, count), slice(max(values.shape[axis] - count, 0), None)
+    sent = to_host(values[(*index, first)]), to_host(values[(*index, last)])
+    parts = call.all_gather("the ends", {}, sent, is_last=False)
+    firsts = np.concatenate([part for part, _ in parts], axis)[(*index, first)]
+    lasts = np.concatenate([part for _, part in parts], axis)
+    lasts = lasts[(*index, slice(max(lasts.shape[axis] - count, 0), None))]
+    backend = backend_of(values)
+    return backend.from_host(firsts, values), backend.from_host(lasts, values)
+
+
+def total_length(length: int) -> int:
+    """Return the length of all parts along an axis; that of this one without a group."""
+    call = CALL.get()
+    if call is None:
+        return length
+    return sum(call.all_gather("the lengths", {}, length, is_last=False))
+
+
 def is_first_part(forward: int) -> bool:
     """Return whether the first step is in this part, or with -1 the last step."""
     call = gradient_call()
@@ -110,8 +133,8 @@ def begin_gradients(length: int, grad_zf: Any) -> Any:
 
 @contextmanager
 def backward_in_time() -> Iterator[None]:
-    """Reverse the order of ranks in a gradient, for a recurrence over reversed parts."""
-    call = gradient_call()
+    """Reverse the order of ranks, for a recurrence over reversed parts."""
+    call = CALL.get()
     if call is None:
         yield
         return
