@@ -102,7 +102,8 @@ def ewm(
     x: Numbers, *, alpha: float | None = None, span: float | None = None, halflife: Any = None,
     com: float | None = None, adjust: bool = True, axis: int = -1, statistic: Statistic = "mean",
     other: Any = None, min_periods: int | None = 0, ignore_na: bool = False, times: Any = None,
-    bias: bool = False, reset: Any = None
+    bias: bool = False, reset: Any = None,
+    group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def ewm(
@@ -110,5 +111,6 @@ def ewm(
     com: float | None = None, adjust: bool = True, axis: int | str = -1,
     statistic: Statistic = "mean", other: Any = None, min_periods: int | None = 0,
     ignore_na: bool = False, times: Any = None, bias: bool = False, reset: Any = None,
-    dim: Hashable = ...
+    dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...

@@ -14,6 +14,8 @@ import numpy as np
 from ..core.arrays.array_types import cast, chunked_like
 from ..core.arrays.chunk import has_unknown_sizes
 from ..core.backends import backend_of
+from ..distributed.groups.calls import CALL
+from ..distributed.groups.ends import beyond
 from ..filters.cascade import Cascade
 from ..filters.causal import lfilter
 from ..filters.recurrence import filter_problem
@@ -181,5 +183,8 @@ def delayed(values: Any, axis: int) -> Any:
         return previous > 0 if is_bool else previous
     all_before = (slice(None),) * axis
     zero = full_like(values[(*all_before, slice(0, 1))], 0)
+    if CALL.get() is not None:
+        before = beyond(values, axis, -1)
+        zero = before if before.shape[axis] and values.shape[axis] else zero
     joined = concatenate([zero, values[(*all_before, slice(0, -1))]], axis)
     return chunked_like(joined, values)

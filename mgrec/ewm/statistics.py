@@ -6,6 +6,7 @@ import datetime
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,15 @@ from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis, as_flag, as_integer, as_real, is_one_of
 from ..core.backends import CPU, backend_of
 from ..distributed.expressions import accepts_expressions
+from ..distributed.groups.calls import CALL
+from ..distributed.groups.ends import beyond
 from ..filters.arguments import as_signal
 from ..solve import solve, with_interop
 from .by_recurrences import by_recurrences, largest_size, mean_without_gaps
 from .recurrence import PAIRS, STATISTICS, Weights, ewm_problem
 
 
-@with_interop
+@partial(with_interop, takes_group=True)
 @accepts_expressions
 def ewm(
     x: Any,
@@ -90,6 +93,8 @@ def ewm(
         If False, divide variances and covariances by 1 − Σw²/(Σw)².
     reset : array_like, optional
         Mask or labels at which the statistic is reset; see :ref:`guide-reset`.
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the axis. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -134,10 +139,14 @@ def ewm(
     x = series["x"]
     is_narrow = all(series[name].dtype.char == "f" for name in ("x", "y") if name in series)
     dtype = np.dtype(np.float32 if is_narrow else np.float64)
-    if 0 in x.shape:
+    call = CALL.get()
+    if 0 in x.shape and call is None:
         return x.astype(dtype)
     if backend_of(x).has_kernels("ewm"):
         return solve(ewm_problem(weights, series, axis, dtype))
+    if call is not None:
+        call.is_composed = True
+        return by_recurrences(weights, series, axis, dtype)
     return _by_other_kernels(weights, series, axis, dtype)
 
 
@@ -300,7 +309,12 @@ def as_gaps(times: Any, halflife: Any, x: Any, axis: int) -> Any:
     if backend_of(times) is CPU:
         times = _without_missing(times)
     # Differences of int8 would overflow, and those of float32 would be rounded.
-    gaps = _differences(times.astype(np.float64 if times.dtype.kind == "f" else np.int64), unit)
+    times = times.astype(np.float64 if times.dtype.kind == "f" else np.int64)
+    before = times[:0] if CALL.get() is None else beyond(times, 0, -1)
+    if before.size:
+        gaps = _differences(np.concatenate([before, times]), unit)[1:]
+    else:
+        gaps = _differences(times, unit)
     index: list[Any] = [None] * x.ndim
     index[axis] = slice(None)
     return backend_of(x).from_host(gaps, x)[tuple(index)]

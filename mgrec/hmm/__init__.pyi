@@ -1,5 +1,6 @@
 from typing import Any
 
+from ..distributed.groups.group import Group
 from ..types import Kind, Memory, Operand
 from .recurrence import ForwardBackward, ViterbiPath
 
@@ -11,6 +12,7 @@ def log_likelihood(
     axis: int = -1,
     reset: Any = None,
     memory: Memory = "stream",
+    group: Group | None = None,
 ) -> Any: ...
 def forward_backward(
     startprob: Operand | Kind,
@@ -20,6 +22,7 @@ def forward_backward(
     axis: int = -1,
     reset: Any = None,
     memory: Memory = "stream",
+    group: Group | None = None,
 ) -> ForwardBackward: ...
 def viterbi(
     startprob: Operand | Kind,
@@ -29,6 +32,7 @@ def viterbi(
     axis: int = -1,
     reset: Any = None,
     memory: Memory = "stream",
+    group: Group | None = None,
 ) -> ViterbiPath: ...
 def sample(
     startprob: Operand | Kind,

@@ -15,6 +15,7 @@ from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import common_backend
 from ..core.contract.problem import Problem, check_memory
 from ..core.contract.scan import varying_operand
+from ..distributed.groups.calls import CALL
 from ..scans.matrix.arguments import (
     along_rows,
     as_vectors,
@@ -67,8 +68,9 @@ class Model:
 
     @property
     def is_in_gpu_memory(self) -> bool:
-        """Whether the arrays are on a GPU, and none is a Dask array."""
-        return is_in_gpu_memory((self.log_frameprob, self.transmat, self.startprob))
+        """Whether the arrays are on one GPU: none is a Dask array, or a part of a rank."""
+        arrays = self.log_frameprob, self.transmat, self.startprob
+        return CALL.get() is None and is_in_gpu_memory(arrays)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.arrays.elements import Part, part_of_numbers
 from ..core.contract.problem import Composed
+from ..distributed.groups.ends import sum_over_ranks
 from ..solve import public_function, refuse_labelled, solve, solve_parts
 from .arguments import (
     Model,
@@ -26,7 +27,7 @@ from .recurrence import ForwardBackward, ViterbiPath
 _FLOAT64 = np.dtype(np.float64)
 
 
-@partial(public_function, labelled=refuse_labelled)
+@partial(public_function, labelled=refuse_labelled, takes_group=True)
 def log_likelihood(
     startprob: Any,
     transmat: Any,
@@ -42,6 +43,8 @@ def log_likelihood(
     ----------
     startprob, transmat, log_frameprob, axis, reset, memory
         See :func:`mgrec.hmm.forward_backward`.
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the steps. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def log_likelihood(
     return Composed("log_likelihood", solve_passes)
 
 
-@partial(public_function, labelled=refuse_labelled)
+@partial(public_function, labelled=refuse_labelled, takes_group=True)
 def forward_backward(
     startprob: Any,
     transmat: Any,
@@ -108,6 +111,8 @@ def forward_backward(
         :func:`mgrec.linear_recurrence` and :func:`mgrec.starts`.
     memory : {"stream", "two-pass"}, optional
         See :func:`mgrec.linear_recurrence`.
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the steps. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -173,7 +178,7 @@ def forward_backward(
     return Composed("forward_backward", solve_passes)
 
 
-@partial(public_function, labelled=refuse_labelled)
+@partial(public_function, labelled=refuse_labelled, takes_group=True)
 def viterbi(
     startprob: Any,
     transmat: Any,
@@ -189,6 +194,8 @@ def viterbi(
     ----------
     startprob, transmat, log_frameprob, axis, reset, memory
         See :func:`mgrec.hmm.forward_backward`.
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the steps. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -235,7 +242,8 @@ def viterbi(
         pointers = solve(forward_problem(in_logarithms, "score"))
         steps = solve(follow_problem(in_logarithms, pointers))
         states, log_probs = (part_of_numbers(steps, (), start) for start in (0, 1))
-        return ViterbiPath(log_probs.sum(axis=model.axis), states.astype(np.int32))
+        log_prob = sum_over_ranks(log_probs.sum(axis=model.axis))
+        return ViterbiPath(log_prob, states.astype(np.int32))
 
     return Composed("viterbi", solve_passes)
 

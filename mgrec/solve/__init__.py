@@ -14,6 +14,7 @@ from ..core.contract.kernels import CacheMiss
 from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import accepts_expressions
 from ..distributed.groups.calls import CALL, as_group, call_on_group
+from ..distributed.groups.ends import sum_over_ranks
 from . import prepared
 from .interop import (
     call_native,
@@ -66,6 +67,13 @@ def solve(problem: Problem | Composed, call: Call | None = None) -> Any:
 
 def solve_parts(problem: Problem, *parts: Part) -> list[Any]:
     """Solve a problem, and return parts of its result."""
+    if CALL.get() is not None:
+        result = solve(problem)
+        values = [part.of(result) for part in parts]
+        return [
+            value if part.sum_axis is None else sum_over_ranks(value)
+            for part, value in zip(parts, values, strict=True)
+        ]
     if not problem.is_lazy:
         result = prepared.solve(problem)
         return [part.of(result) for part in parts]

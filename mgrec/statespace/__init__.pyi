@@ -1,5 +1,6 @@
 from typing import Any
 
+from ..distributed.groups.group import Group
 from ..types import Kind, Memory, Operand
 from .recurrence import KalmanFilter, KalmanSmoother, Sample
 
@@ -19,6 +20,7 @@ def kalman_filter(
     reset: Any = None,
     memory: Memory = "stream",
     square_root: bool = False,
+    group: Group | None = None,
 ) -> KalmanFilter: ...
 def kalman_smoother(
     endog: Operand | Kind,
@@ -36,6 +38,7 @@ def kalman_smoother(
     reset: Any = None,
     memory: Memory = "stream",
     square_root: bool = False,
+    group: Group | None = None,
 ) -> KalmanSmoother: ...
 def log_likelihood(
     endog: Operand | Kind,
@@ -53,6 +56,7 @@ def log_likelihood(
     reset: Any = None,
     memory: Memory = "stream",
     square_root: bool = False,
+    group: Group | None = None,
 ) -> Any: ...
 def sample(
     design: Operand | Kind,

@@ -15,7 +15,7 @@ from .cuda import phases
 from .recurrence import KalmanFilter, KalmanSmoother
 
 
-@partial(public_function, labelled=refuse_labelled)
+@partial(public_function, labelled=refuse_labelled, takes_group=True)
 def kalman_filter(
     endog: Any,
     design: Any,
@@ -64,6 +64,8 @@ def kalman_filter(
         See :func:`mgrec.linear_recurrence`.
     square_root : bool, optional
         Whether to compute with roots of covariances, for ill-conditioned models.
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the steps. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -141,7 +143,7 @@ def kalman_filter(
     return Composed("kalman_filter", solve_passes)
 
 
-@partial(public_function, labelled=refuse_labelled)
+@partial(public_function, labelled=refuse_labelled, takes_group=True)
 def kalman_smoother(
     endog: Any,
     design: Any,
@@ -166,6 +168,8 @@ def kalman_smoother(
     endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection, \
 obs_intercept, state_intercept, axis, reset, memory, square_root
         See :func:`mgrec.statespace.kalman_filter`.
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the steps. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -214,7 +218,7 @@ obs_intercept, state_intercept, axis, reset, memory, square_root
     return Composed("kalman_smoother", solve_passes)
 
 
-@partial(public_function, labelled=refuse_labelled)
+@partial(public_function, labelled=refuse_labelled, takes_group=True)
 def log_likelihood(
     endog: Any,
     design: Any,
@@ -239,6 +243,8 @@ def log_likelihood(
     endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection, \
 obs_intercept, state_intercept, axis, reset, memory, square_root
         See :func:`mgrec.statespace.kalman_filter`.
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the steps. See :ref:`guide-ranks`.
 
     Returns
     -------

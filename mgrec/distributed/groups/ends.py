@@ -131,6 +131,15 @@ def begin_gradients(length: int, grad_zf: Any) -> Any:
     return sum(gradients[1:], gradients[0]) if gradients else None
 
 
+def sum_over_ranks(values: Any) -> Any:
+    """Return the sum of the arrays of all ranks, in their order; without a group the array."""
+    call = CALL.get()
+    if call is None:
+        return values
+    arrays = call.all_gather("sums over steps", {}, to_host(values), is_last=False)
+    return backend_of(values).from_host(sum(arrays[1:], arrays[0]), values)
+
+
 @contextmanager
 def backward_in_time() -> Iterator[None]:
     """Reverse the order of ranks, for a recurrence over reversed parts."""

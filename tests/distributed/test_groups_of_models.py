@@ -1,0 +1,116 @@
+"""Statistics and models of sequences that are divided among the ranks of a group."""
+
+import numpy as np
+import pytest
+from thread_group import run_on_ranks
+
+from mgrec import hmm, statespace
+from mgrec.core.backends import CPU
+from mgrec.signal import ewm
+
+# One part is empty, the first one too, and one has a single step.
+BOUNDS = (0, 0, 13, 13, 14, 40)
+STEPS, RANKS = BOUNDS[-1], len(BOUNDS) - 1
+MARKS = np.arange(STEPS) % 17 == 5
+
+
+def part_of(value, rank, axis=0):
+    if not isinstance(value, np.ndarray) or value.ndim <= axis or value.shape[axis] != STEPS:
+        return value
+    return value[(slice(None),) * axis + (slice(*BOUNDS[rank : rank + 2]),)]
+
+
+def check(function, *operands, **options):
+    """Arrays of steps are joined; other results are the same on all ranks."""
+    expected = function(*operands, **options)
+
+    def call(rank, group):
+        given = {name: part_of(value, rank) for name, value in options.items()}
+        return function(*(part_of(x, rank) for x in operands), group=group, **given)
+
+    answers = run_on_ranks(RANKS, call)
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+    is_tuple = isinstance(expected, tuple)
+    columns = zip(*answers, strict=True) if is_tuple else [answers]
+    for values, wanted in zip(columns, expected if is_tuple else (expected,), strict=True):
+        if np.ndim(wanted) and wanted.shape[0] == STEPS:
+            values = [np.concatenate(values)]
+        for value in values:
+            assert np.asarray(value).dtype == wanted.dtype
+            np.testing.assert_allclose(value, wanted, rtol=1e-9, atol=1e-12)
+
+
+def series(seed=1):
+    x = np.random.default_rng(seed).normal(size=STEPS)
+    x[[0, 5, 13, 14, 20, 21]] = np.nan
+    return x
+
+
+TIMES = np.datetime64("2026-01-01") + np.cumsum(
+    np.random.default_rng(2).integers(1, 5, STEPS)
+).astype("m8[h]")
+MEANS = {
+    "mean": {"span": 5},
+    "mean, recursive": {"alpha": 0.3, "adjust": False, "ignore_na": True},
+    "std": {"com": 3.0, "statistic": "std", "min_periods": 3},
+    "sum of segments": {"halflife": 2.0, "statistic": "sum", "reset": MARKS},
+    "times": {"halflife": np.timedelta64(5, "h"), "times": TIMES},
+}
+
+
+@pytest.mark.parametrize("by_recurrences", [False, True])
+@pytest.mark.parametrize("name", MEANS)
+def test_statistics(name, by_recurrences, monkeypatch):
+    """By kernels, and by linear recurrences as on a GPU."""
+    if by_recurrences:
+        monkeypatch.setattr(type(CPU), "has_kernels", lambda self, family: family != "ewm")
+    check(ewm, series(), **MEANS[name])
+
+
+def test_correlation():
+    check(ewm, series(), span=5, statistic="corr", other=series(seed=2))
+
+
+def markov_model(is_varying):
+    generator = np.random.default_rng(3)
+    start = np.array([0.6, 0.4, 0.0])
+    shape = (STEPS, 3, 3) if is_varying else (3, 3)
+    matrix = generator.random(shape)
+    matrix /= matrix.sum(-1, keepdims=True)
+    return start, matrix, generator.normal(size=(STEPS, 3))
+
+
+@pytest.mark.parametrize("is_varying", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(hmm.log_likelihood, marks=pytest.mark.extended),
+        hmm.forward_backward,
+        hmm.viterbi,
+    ],
+)
+def test_markov_models(function, is_varying):
+    model = markov_model(is_varying)
+    check(function, *model)
+    check(function, *model, reset=MARKS)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(statespace.log_likelihood, marks=pytest.mark.extended),
+        pytest.param(statespace.kalman_filter, marks=pytest.mark.extended),
+        statespace.kalman_smoother,
+    ],
+)
+def test_kalman_filters(function):
+    generator = np.random.default_rng(4)
+    endog = generator.normal(size=(STEPS, 1))
+    endog[[3, 13, 30]] = np.nan
+    transition = 0.9 * np.eye(2) + 0.05 * generator.normal(size=(STEPS, 2, 2))
+    system = endog, np.array([[1.0, 0.5]]), np.eye(1), transition, 0.1 * np.eye(2)
+    initial = {"initial_state": np.ones(2), "initial_state_cov": np.eye(2)}
+    check(function, *system, **initial)
+    check(function, *system, **initial, reset=MARKS)
