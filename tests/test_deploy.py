@@ -156,9 +156,20 @@ def test_dask_jobqueue_against_its_own_stand_in(jobqueue):
         assert jobqueue.solve(client, 4, 1000) > 0
 
 
-@pytest.mark.parametrize("name", ["cluster.py", "job.py", "jobqueue.py", "mpi.py"])
+@pytest.mark.parametrize("name", ["cluster.py", "job.py", "jobqueue.py"])
 def test_scripts_compile(name):
     compile((DEPLOY / name).read_text(), name, "exec")
+
+
+def test_the_program_of_mpi():
+    pytest.importorskip("mpi4py")
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    if not mpiexec.exists():
+        pytest.skip("there is no mpiexec beside Python: pip install mpich")
+    options = "--size", "1000", "--count", "2"
+    result = run(mpiexec, "-n", "2", sys.executable, DEPLOY / "mpi.py", *options)
+    assert result.returncode == 0, result.stderr
+    assert re.fullmatch(r"1000 steps on each of 2 ranks: \S+ steps/s\n", result.stdout)
 
 
 def test_the_dockerfile_copies_and_installs_what_there_is():
