@@ -105,17 +105,20 @@ def scan(
 @overload
 def weighted_scan(
     x: Numbers, weights: Numbers, *, operators: WeightedOperators = ("+", "*"), axis: int = -1,
-    inclusive: bool = False, out: NDArray[Any] | None = None
+    inclusive: bool = False, out: NDArray[Any] | None = None,
+    group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def weighted_scan(
     x: Numbers, weights: A, *, operators: WeightedOperators = ("+", "*"), axis: int | str = -1,
-    inclusive: bool = False, out: A | None = None, dim: Hashable = ...
+    inclusive: bool = False, out: A | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def weighted_scan(
     x: A, weights: Numbers | Kind, *, operators: WeightedOperators = ("+", "*"),
-    axis: int | str = -1, inclusive: bool = False, out: A | None = None, dim: Hashable = ...
+    axis: int | str = -1, inclusive: bool = False, out: A | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def solve_tridiagonal(

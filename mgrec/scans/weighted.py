@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from ..core.arrays.validation import (
     check_out,
 )
 from ..distributed.expressions import accepts_expressions
+from ..distributed.groups.calls import CALL
+from ..distributed.groups.ends import beyond, outermost, start_of_part
 from ..solve import with_interop
 from ..solve.functions import broadcast_to, concatenate, full_like
 from .functions import linear_recurrence, scan
@@ -25,7 +28,7 @@ from .maps import max_plus, min_plus
 Index = tuple[slice, ...]
 
 
-@with_interop
+@partial(with_interop, takes_group=True)
 @accepts_expressions
 def weighted_scan(
     x: Any,
@@ -65,6 +68,8 @@ def weighted_scan(
     out : array, optional
         C-contiguous array of the shape and dtype of the result, into which the result is written.
         It must not share memory with an operand. Not supported for Dask arrays.
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the axis. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -115,6 +120,10 @@ def weighted_scan(
     >>> mgrec.weighted_scan(scores, -2, operators=("max", "+"), inclusive=True)
     array([0, 5, 3, 1, 7, 5])
     """
+    if (call := CALL.get()) is not None:
+        call.is_composed = True
+        if out is not None:
+            raise TypeError("out must be None with a group: results are new arrays")
     pair = as_operators(operators)
     x, weights = _checked(pair, x, weights)
     shape = broadcast_shape({"x": x, "weights": weights})
@@ -158,7 +167,8 @@ def _with_first(terms: Any, x: Any, axis: int, shape: Any) -> Any:
     if is_lazy(terms):
         before = broadcast_to(x, shape)[first]
         return _joined(before, terms[_steps(1, None, axis, shape)], axis, terms.chunks)
-    terms[first] = _part(x, first, shape)
+    if start_of_part(shape[axis]) == 0:
+        terms[first] = _part(x, first, shape)
     return terms
 
 
@@ -178,6 +188,8 @@ def _start(pair: Operators, x: Any, w: Any, axis: int, shape: Any) -> Any:
     first = _steps(0, 1, axis, shape)
     x_0, w_0 = (_part(operand, first, shape).astype(dtype) for operand in (x, w))
     start = x_0 - w_0
+    if CALL.get() is not None:
+        start, _ = outermost(start, axis, 1)
     if start.shape[axis] == 0:
         return np.zeros(shape[:axis] + shape[axis + 1 :], dtype)
     return start[(slice(None),) * axis + (0,)]
@@ -188,15 +200,32 @@ def _exclusive(pair: Operators, x: Any, w: Any, axis: int, shape: Any, out: Any)
     before, after = _steps(0, -1, axis, shape), _steps(1, None, axis, shape)
     distribute = np.multiply if pair.distribute == "*" else np.add
     c = _inclusive(pair, x, w, axis, shape, None)
+    identity = pair.identity(c.dtype)
+    if CALL.get() is not None:
+        return _delayed_on_group(distribute, c, w, identity, axis, shape)
     result = _target(c, (x, w), out)
     factors = _part(w, after, shape)
-    identity = pair.identity(c.dtype)
     if is_lazy(c):
         moved = distribute(c[before], factors)
         first = full_like(c[_steps(0, 1, axis, shape)], identity)
         return _joined(first, moved, axis, c.chunks)
     distribute(c[before], factors, out=result[after], casting="same_kind")
     result[_steps(0, 1, axis, shape)] = identity
+    return result
+
+
+def _delayed_on_group(distribute: Any, c: Any, w: Any, identity: Any, axis: int, shape: Any) -> Any:
+    """Return C of a rank delayed by one step, whose first one is the last one of other ranks."""
+    edge, first = beyond(c, axis, -1), _steps(0, 1, axis, shape)
+    if not shape[axis]:
+        return c
+    before = edge if edge.shape[axis] else full_like(c[first], identity)
+    result = concatenate([before, c[_steps(0, -1, axis, shape)]], axis)
+    distribute(
+        result, _part(w, _steps(0, None, axis, shape), shape), out=result, casting="same_kind"
+    )
+    if not edge.shape[axis]:
+        result[first] = identity
     return result
 
 

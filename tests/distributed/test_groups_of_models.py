@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from thread_group import run_on_ranks
 
+import mgrec
 from mgrec import hmm, statespace
 from mgrec.core.backends import CPU
 from mgrec.signal import ewm
@@ -114,3 +115,22 @@ def test_kalman_filters(function):
     initial = {"initial_state": np.ones(2), "initial_state_cov": np.eye(2)}
     check(function, *system, **initial)
     check(function, *system, **initial, reset=MARKS)
+
+
+@pytest.mark.parametrize("inclusive", [False, True])
+@pytest.mark.parametrize("pair", [("+", "*"), ("max", "+"), ("+", "+")])
+def test_weighted_scans(pair, inclusive):
+    generator = np.random.default_rng(5)
+    options = {"operators": pair, "inclusive": inclusive, "axis": 0}
+    check(mgrec.weighted_scan, generator.normal(size=(STEPS, 2)), 0.5, **options)
+    x, weights = generator.integers(-50, 50, (2, STEPS))
+    check(mgrec.weighted_scan, x, weights, **options)
+
+
+def test_a_weighted_scan_without_room_for_out():
+    def call(rank, group):
+        return mgrec.weighted_scan(np.ones(3), 0.5, out=np.empty(3), group=group)
+
+    for error in run_on_ranks(2, call):
+        with pytest.raises(TypeError, match="out must be None with a group"):
+            raise error

@@ -89,6 +89,15 @@ def total_length(length: int) -> int:
     return sum(call.all_gather("the lengths", {}, length, is_last=False))
 
 
+def start_of_part(length: int) -> int:
+    """Return the number of steps before a part of this length; 0 without a group."""
+    call = CALL.get()
+    if call is None:
+        return 0
+    lengths = call.all_gather("the lengths", {}, length, is_last=False)
+    return sum(lengths[: call.group.rank])
+
+
 def is_first_part(forward: int) -> bool:
     """Return whether the first step is in this part, or with -1 the last step."""
     call = gradient_call()
