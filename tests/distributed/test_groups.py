@@ -122,6 +122,29 @@ def test_resets_by_a_mask():
     np.testing.assert_allclose(joined(results), mgrec.linear_recurrence(0.9, t, 2.0, reset=marks))
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("kind", ["integers", "text", "rows", "one label"])
+def test_resets_by_labels(kind, reverse):
+    """A label of another rank goes on in this one, or ends there."""
+    t = np.random.default_rng(10).random((2, STEPS))
+    labels = {
+        "integers": np.arange(STEPS) // 65,  # one ends where a part does
+        "text": np.repeat(["a", "bb", "c"], [100, 30, 170]),
+        "rows": np.arange(2 * STEPS).reshape(2, STEPS) // 70,
+        "one label": np.zeros(STEPS, int),
+    }[kind]
+    options = {"initial": 2.0, "reverse": reverse, "axis": 1}
+
+    def call(rank, group):
+        reset = part_of(labels, rank)
+        reset = reset.tolist() if kind == "text" and reset.size else reset
+        return mgrec.linear_recurrence(0.9, part_of(t, rank), reset=reset, group=group, **options)
+
+    expected = mgrec.linear_recurrence(0.9, t, reset=labels, **options)
+    results = run_on_ranks(3, call)
+    np.testing.assert_allclose(np.concatenate(results, 1), expected)
+
+
 def raised_on(call):
     """Return the types and messages of the errors of all ranks."""
     return [(type(error), str(error)) for error in run_on_ranks(3, call)]
@@ -205,7 +228,7 @@ def test_refused_arguments():
     t = np.ones(6)
     refused(TypeError, "group must be None for Dask arrays", 0.5, da.ones(6, chunks=2))
     refused(TypeError, "out must be None with a group", 0.5, t, out=t.copy())
-    refused(NotImplementedError, "reset must be a mask of bool", 0.5, t, reset=np.arange(6))
+    refused(TypeError, "reset must be a mask of bool, or labels", 0.5, t, reset=np.ones(6))
     with pytest.raises(TypeError, match=r"group must be a group of mgrec.collective.*got int"):
         mgrec.linear_recurrence(0.5, t, group=3)
 

@@ -39,11 +39,11 @@ def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool, data:
     array or dask.array.Array
         Marks, with as many axes as `shape` has.
     """
-    reset = with_all_axes(_as_labels(reset), shape, axis)
+    reset = with_all_axes(as_labels(reset), shape, axis)
     if reset.dtype.kind == "b":
         marks = reset
     else:
-        marks = _changes(reset, axis, reverse)
+        marks = changes_of(reset, axis, reverse)
         is_in_memory = not is_lazy(reset) and backend_of(reset) is CPU
         if is_in_memory and 0 < reset.size == reset.shape[axis]:
             _warn_of_recurring(reset.reshape(-1), marks.reshape(-1), reverse)
@@ -51,7 +51,7 @@ def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool, data:
     return in_one_memory(data, [("reset", marks)])[0]
 
 
-def _as_labels(reset: Any) -> Any:
+def as_labels(reset: Any) -> Any:
     """Return a mask or labels as an array whose elements can be compared."""
     is_index = hasattr(type(reset), "factorize")
     reset = _codes(reset) if is_index else as_any_array("reset", reset)
@@ -119,7 +119,7 @@ def with_all_axes(reset: Any, shape: tuple[Any, ...], axis: int) -> Any:
     return full
 
 
-def _changes(labels: Any, axis: int, reverse: bool) -> Any:
+def changes_of(labels: Any, axis: int, reverse: bool) -> Any:
     """Return whether each label differs from that of the previous step."""
     if labels.shape[axis] == 1:
         return np.zeros_like(labels, dtype=bool)

@@ -9,10 +9,14 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
+from ...core.arrays.array_types import to_host
+from ...core.arrays.resets import as_labels, changes_of
+from ...core.arrays.validation import as_axis, as_flag
 from .group import Group
 
 
@@ -119,8 +123,7 @@ def call_on_group(
     call = GroupCall(group, function.__name__)
     token = CALL.set(call)
     try:
-        _check_reset(options.get("reset"))
-        result = function(*operands, **options)
+        result = function(*operands, **_with_mask(call, function, operands, options))
         if call.is_composed:
             call.is_composed = False
             call.all_gather("the end", {}, None)
@@ -135,15 +138,34 @@ def call_on_group(
         CALL.reset(token)
 
 
-def _check_reset(reset: Any) -> None:
+def _with_mask(
+    call: GroupCall, function: Callable[..., Any], operands: Any, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Return options with a mask as `reset` in place of labels.
+
+    The first label of a part is compared with the last one before it.
+    """
+    reset = options.get("reset")
     if reset is None:
-        return
-    dtype = reset.dtype if hasattr(reset, "dtype") else np.asarray(reset).dtype
-    if "bool" not in str(dtype):  # torch's have no kind
-        raise NotImplementedError(
-            "reset must be a mask of bool with a group: a label of the previous rank may differ "
-            "from the first one of this rank"
-        )
+        return options
+    reset = reset if hasattr(reset, "dtype") else np.asarray(reset)
+    if "bool" in str(reset.dtype):  # torch's have no kind
+        return options
+    arguments = signature(function).bind_partial(*operands, **options).arguments
+    labels = as_labels(np.asarray(to_host(reset.cpu() if hasattr(reset, "cpu") else reset)))
+    axis = 0 if labels.ndim == 1 else as_axis(arguments.get("axis", -1), labels.shape)
+    reverse = as_flag("reverse", arguments.get("reverse", False))
+    start, end = slice(0, 1), slice(-1, None)
+    first, last = (end, start) if reverse else (start, end)
+    index: Any = (slice(None),) * axis
+    sent = labels[(*index, last)] if labels.shape[axis] else None
+    parts = call.all_gather("the labels", {"reverse": reverse}, sent, is_last=False)
+    earlier = parts[call.group.rank + 1 :] if reverse else parts[: call.group.rank][::-1]
+    mask = changes_of(labels, axis, reverse)
+    before = next((part for part in earlier if part is not None), None)
+    if sent is not None and before is not None:
+        mask[(*index, first)] = labels[(*index, first)] != before
+    return {**options, "reset": mask}
 
 
 def _check_same(options_of_ranks: list[dict[str, Any]]) -> None:
