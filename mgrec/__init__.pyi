@@ -148,11 +148,13 @@ def factor_tridiagonal(
 @overload
 def summed_area_table(
     x: Numbers, axes: tuple[int, ...] = (-2, -1), *, dtype: Any = None,
-    out: NDArray[Any] | None = None
+    out: NDArray[Any] | None = None,
+    group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def summed_area_table(
-    x: A, axes: tuple[int, ...] = (-2, -1), *, dtype: Any = None, out: A | None = None
+    x: A, axes: tuple[int, ...] = (-2, -1), *, dtype: Any = None, out: A | None = None,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def wavefront(
@@ -160,7 +162,8 @@ def wavefront(
     operators: tuple[Operator, Operator] = ("+", "*"), above: Numbers | None = None,
     left: Numbers | None = None, corner: Numbers | None = None, floor: float | None = None,
     strategy: Strategy = "hybrid", axes: tuple[int, int] = (-2, -1),
-    out: NDArray[Any] | None = None
+    out: NDArray[Any] | None = None,
+    group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def wavefront(
@@ -168,7 +171,8 @@ def wavefront(
     operators: tuple[Operator, Operator] = ("+", "*"), above: Numbers | Kind | None = None,
     left: Numbers | Kind | None = None, corner: Numbers | Kind | None = None,
     floor: float | None = None, strategy: Strategy = "hybrid", axes: tuple[int, int] = (-2, -1),
-    out: A | None = None
+    out: A | None = None,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def sor(
@@ -186,19 +190,22 @@ def sor(
 def smith_waterman(
     query: Sequences | Numbers | Kind, target: Sequences | Numbers | Kind, *,
     match: float | None = None, mismatch: float | None = None, gap: float, matrix: Any = None,
-    extend: float | None = None, mode: Mode = "local", output: Literal["score"] = "score"
+    extend: float | None = None, mode: Mode = "local", output: Literal["score"] = "score",
+    group: Group | None = None
 ) -> Alignment: ...
 @overload
 def smith_waterman(
     query: Numbers | Kind, target: Numbers | Kind, *, match: float | None = None,
     mismatch: float | None = None, gap: float, matrix: Any = None, extend: float | None = None,
-    mode: Mode = "local", output: Literal["matrix"]
+    mode: Mode = "local", output: Literal["matrix"],
+    group: Group | None = None
 ) -> Any: ...
 @overload
 def smith_waterman(
     query: Sequences | Numbers | Kind, target: Sequences | Numbers | Kind, *,
     match: float | None = None, mismatch: float | None = None, gap: float, matrix: Any = None,
-    extend: float | None = None, mode: Mode = "local", output: Literal["alignment"]
+    extend: float | None = None, mode: Mode = "local", output: Literal["alignment"],
+    group: Group | None = None
 ) -> TracedAlignment | list[TracedAlignment]: ...
 def plan(
     recurrence: Callable[..., Any], *operands: Any, client: Any = None, timeout: float = 10.0,

@@ -55,11 +55,9 @@ def kalman_filter(
     obs_intercept, state_intercept : array_like (p,) and (n,), optional
         The default is 0.
     axis : int, optional
-        Axis of the steps among the axes before those of vectors and matrices. The default is the
-        last.
+        Axis of the steps, without those of vectors and matrices. The default is the last.
     reset : array_like, optional
-        Marks of bool at the first step of each further sequence, which starts with `initial_state`,
-        or labels that change there: see :func:`mgrec.linear_recurrence`.
+        Marks or labels of sequences that start with `initial_state`: see :func:`mgrec.starts`.
     memory : {"stream", "two-pass"}, optional
         See :func:`mgrec.linear_recurrence`.
     square_root : bool, optional

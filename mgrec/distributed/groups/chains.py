@@ -7,10 +7,12 @@ from typing import Any
 
 from ...core.arrays.array_types import to_host
 from ...core.backends import backend_of
+from ...core.contract.grid import Grid
 from ...core.contract.problem import Problem
-from ...core.contract.recurrence import AlongAxis, ChunkInputs
+from ...core.contract.recurrence import ChunkInputs
 from ..speculation import PendingChunk, correct_block, launch_speculation, summarise_block
 from ..tasks import propagate_group
+from . import grids
 from .calls import GroupCall
 
 
@@ -21,6 +23,8 @@ def solve(problem: Problem, call: GroupCall) -> Any:
     determines its results.
     """
     _check(problem)
+    if isinstance(problem.recurrence, Grid):
+        return grids.solve(problem, call)
     group = call.group
     recurrence, inputs = _divided(problem, call)
     launched = launch_speculation(inputs, recurrence)
@@ -49,8 +53,6 @@ def _check(problem: Problem) -> None:
         raise TypeError("group must be None for Dask arrays: their chunks are on Dask's workers")
     if problem.out is not None:
         raise TypeError("out must be None with a group: results are new arrays")
-    if not isinstance(problem.recurrence, AlongAxis):
-        raise NotImplementedError("group must be None: groups solve recurrences along one axis")
 
 
 def _divided(problem: Problem, call: GroupCall) -> tuple[Any, ChunkInputs]:

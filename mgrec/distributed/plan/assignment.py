@@ -336,7 +336,7 @@ def _parts(
             crossed.add(chunk_index[axis])
     total = sum(aligned.chunks[axis])
     return tuple(
-        _lengths(length, total, _common_part(aligned, backend, shapes[k], axis))
+        lengths_of_parts(length, total, _common_part(aligned, backend, shapes[k], axis))
         if k in crossed
         else (length,)
         for k, length in enumerate(aligned.chunks[axis])
@@ -354,7 +354,7 @@ def _common_part(
     return Part(lcm(*(part.unit for part in parts)), max(part.least for part in parts))
 
 
-def _lengths(length: int, total: int, part: Part | None) -> tuple[int, ...]:
+def lengths_of_parts(length: int, total: int, part: Part | None) -> tuple[int, ...]:
     """Return nearly equal lengths, of whole units but for the last."""
     if part is None:
         return (length,)

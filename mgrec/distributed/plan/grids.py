@@ -187,23 +187,8 @@ class _Tiles:
             if tile.chunk not in self.results:
                 self.results[tile.chunk] = backend.empty(shape, recurrence.result_dtype)
             out = (self.results[tile.chunk][tile.slices],)
-        blocks = tuple(
-            block[
-                tuple(
-                    part if is_varying else slice(None)
-                    for part, is_varying in zip(
-                        tile.slices[len(shape) - block.ndim :], varying, strict=True
-                    )
-                )
-            ]
-            for block, varying in zip(inputs.blocks, recurrence.varying, strict=True)
-        )
-        starts, lengths = list(inputs.starts), list(shape)
-        for axis in self.axes:
-            part = tile.slices[axis]
-            starts[axis] += part.start
-            lengths[axis] = part.stop - part.start
-        return replace(inputs, blocks=blocks, starts=tuple(starts)), tuple(lengths), out
+        part, lengths = part_of_tile(recurrence, inputs, shape, tile.slices)
+        return part, lengths, out
 
     def _pop_edges(self, index: ChunkIndex, axis: int) -> Any:
         """Return the edges of the tile before one, or None; the last reader drops them."""
@@ -251,6 +236,27 @@ class _Tiles:
         for axis, parts in zip(self.axes, self.shard.parts, strict=True):
             index[axis] = sum(map(len, parts)) - 1
         return tuple(index)
+
+
+def part_of_tile(
+    recurrence: Grid, inputs: ChunkInputs, shape: Shape, slices: Sequence[slice]
+) -> tuple[ChunkInputs, Shape]:
+    """Return the inputs and the shape of a part of a tile, by slices of its axes."""
+    blocks = tuple(
+        block[
+            tuple(
+                part if is_varying else slice(None)
+                for part, is_varying in zip(slices[len(shape) - block.ndim :], varying, strict=True)
+            )
+        ]
+        for block, varying in zip(inputs.blocks, recurrence.varying, strict=True)
+    )
+    starts, lengths = list(inputs.starts), list(shape)
+    for axis in recurrence.axes:
+        part = slices[axis]
+        starts[axis] += part.start
+        lengths[axis] = part.stop - part.start
+    return replace(inputs, blocks=blocks, starts=tuple(starts)), tuple(lengths)
 
 
 def _tiles_of(shard: GridShard, axes: tuple[int, int]) -> Iterator[Tile]:

@@ -14,6 +14,8 @@ from ...core.arrays.validation import is_one_of
 from ...core.backends import backend_of
 from ...core.contract.problem import Composed, Problem, varying
 from ...core.contract.recurrence import Arrays
+from ...distributed.groups.calls import CALL
+from ...distributed.groups.ends import total_length
 from ...solve import public_function, solve_pair
 from .recurrence import AlignmentGrid, PairsGrid
 from .results import Alignment, TracedAlignment
@@ -47,7 +49,8 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
     in_one_memory(list(sequences.items()))
     codes, code_dtype = _encoded(sequences, alphabet)
     (n,), (m,) = (array.shape for array in codes)
-    dtype = _dtype_for(scoring, n, m)
+    all_rows = total_length(n)
+    dtype = _dtype_for(scoring, all_rows, m)
     has_letters = output == "alignment" and alphabet
     blocks = [*codes, *sequences.values()] if has_letters else codes
     operands = [block[:, None] if k % 2 == 0 else block[None] for k, block in enumerate(blocks)]
@@ -64,7 +67,7 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
         axes=(0, 1),
         result_size=3,
         scoring=scoring,
-        lengths=(n, m),
+        lengths=(all_rows, m),
     )
     return Problem(recurrence, tuple(operands), (), (n, m))
 
@@ -162,7 +165,7 @@ def _dtype_for(scoring: Scoring, n: Any, m: Any) -> np.dtype[Any]:
     return np.dtype(np.int64)
 
 
-@partial(public_function, labelled=solve_pair)
+@partial(public_function, labelled=solve_pair, takes_group=True)
 def smith_waterman(
     query: Any,
     target: Any,
@@ -204,6 +207,8 @@ def smith_waterman(
         gaps at the ends.
     output : {"score", "matrix", "alignment"}
         Return the score and its position, the matrix H of all scores, or the alignment itself.
+    group : mgrec.collective.Group, optional
+        Processes that each have a part of the query, for scores. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -258,6 +263,8 @@ def smith_waterman(
         "match": match, "mismatch": mismatch, "gap": gap, "matrix": matrix, "extend": extend,
         "mode": mode,
     }  # fmt: skip
+    if CALL.get() is not None:
+        _check_on_group(query, target, output)
     if is_several(query) or is_several(target):
         problem = check_batch(query, target, output, **scores)
         if output == "alignment":
@@ -271,6 +278,17 @@ def smith_waterman(
     if output == "alignment":
         return replace(problem, to_return_value=lambda _, alignment: alignment)
     return replace(problem, to_return_value=_alignment)
+
+
+def _check_on_group(query: Any, target: Any, output: Any) -> None:
+    if is_several(query) or is_several(target):
+        raise NotImplementedError(
+            "query and target must be one sequence each with a group; got lists"
+        )
+    if output == "alignment":
+        raise NotImplementedError(
+            "output must be 'score' or 'matrix' with a group; got 'alignment'"
+        )
 
 
 def _alignment(results: Arrays, carry_out: Any) -> Alignment:

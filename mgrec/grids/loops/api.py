@@ -164,7 +164,7 @@ def _tile_borders(array_borders: Borders, above: Edges | None, left: Edges | Non
     return Borders(over, beside, corner)
 
 
-@partial(prepared_function, is_on_host=False)
+@partial(prepared_function, is_on_host=False, takes_group=True)
 def wavefront(
     local: Any,
     *,
@@ -220,6 +220,8 @@ def wavefront(
     out : array, optional
         C-contiguous array of the shape and dtype of the result, into which A is written. It must
         not share memory with an operand. Not supported for Dask arrays.
+    group : mgrec.collective.Group, optional
+        Processes that each have some of the rows. See :ref:`guide-ranks`.
 
     Returns
     -------

@@ -15,6 +15,7 @@ from ...core.arrays.validation import as_any_array, check_out
 from ...core.contract.kernels import Backend, PreparedSolver
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
+from ...distributed.groups.calls import CALL
 from ...scans.functions import linear_recurrence
 from ...solve import prepared_function, solve
 from ...solve.adjoint import sum_to
@@ -80,7 +81,7 @@ class SummedAreaTable(Wavefront):
         return lambda: Sums(*(wait and wait() for wait in waits))
 
 
-@partial(prepared_function, is_on_host=False)
+@partial(prepared_function, is_on_host=False, takes_group=True)
 def summed_area_table(
     x: Any, axes: tuple[int, ...] = (-2, -1), *, dtype: Any = None, out: Any = None
 ) -> Problem | Composed:
@@ -103,6 +104,8 @@ def summed_area_table(
     out : array, optional
         C-contiguous array of the shape and dtype of the result, into which the table is written.
         Not supported for Dask arrays.
+    group : mgrec.collective.Group, optional
+        Processes that each have some of the rows. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -150,6 +153,8 @@ def summed_area_table(
     problem, other_axes = check_table(x, axes, dtype, out)
     if not other_axes:
         return problem
+    if CALL.get() is not None:
+        raise NotImplementedError(f"axes must be two, rows and columns, with a group; got {axes}")
     name = "summed_area_table over more than two axes"
     return Composed(name, partial(_sum_along_axes, problem, other_axes))
 
