@@ -263,7 +263,7 @@ def test_mpi():
         pytest.skip("there is no mpiexec beside Python: pip install mpich")
     done = subprocess.run(
         [mpiexec, "-n", "2", sys.executable, PROGRAM, "mpi"],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split()) == ["0", "1"]
@@ -293,6 +293,6 @@ def test_two_processes(library, tmp_path):
         for rank in range(2)
     ]  # fmt: skip
     for rank, process in enumerate(processes):
-        output, errors = process.communicate(timeout=120)
+        output, errors = process.communicate(timeout=240)
         assert process.returncode == 0, errors
         assert output.split() == [str(rank)]

@@ -248,7 +248,7 @@ def test_a_worker_stops_and_one_dies():
                 os.kill(pid, signal.SIGCONT)
             wait_until_started(client, 2)
         (placed,) = halves(client, [x], (200, 100))
-        result = mgrec.dask.run(steps_of, placed, count=1, what=0, pid=0)
+        result = mgrec.dask.run(steps_of, placed, count=1, what=0, pid=0, timeout=60)
         np.testing.assert_allclose(result.compute(), mgrec.linear_recurrence(0.5, x))
 
 
@@ -258,7 +258,7 @@ def test_chunks_on_gpus():
     with cluster_of_gpus() as cluster, Client(cluster) as client:
         (placed,) = halves(client, [x], (200, 100))
         placed = placed.map_blocks(on_gpu).persist()
-        result = mgrec.dask.run(steps_of, placed, count=1, what=0, pid=0)
+        result = mgrec.dask.run(steps_of, placed, count=1, what=0, pid=0, timeout=60)
         assert type(result._meta).__module__.startswith("cupy")
         expected = mgrec.linear_recurrence(0.5, x)
         np.testing.assert_allclose(result.compute().get(), expected, rtol=1e-12)

@@ -14,9 +14,9 @@ class ThreadGroup(Group):
 
     def _share(self, value):
         self.arrays[self.rank] = value
-        self.barrier.wait(60)
+        self.barrier.wait(240)
         values = [*self.arrays]
-        self.barrier.wait(60)
+        self.barrier.wait(240)
         return values
 
     def all_gather(self, array):
