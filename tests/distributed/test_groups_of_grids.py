@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from thread_group import run_on_ranks
+from thread_group import fetched, moved, run_on_ranks
 
 import mgrec
 
@@ -15,7 +15,7 @@ def rows_of(array, rank):
 
 
 def on_ranks(function):
-    results = run_on_ranks(RANKS, function)
+    results = [*map(fetched, run_on_ranks(RANKS, function))]
     for result in results:
         if isinstance(result, Exception):
             raise result
@@ -23,9 +23,11 @@ def on_ranks(function):
 
 
 @pytest.mark.parametrize("dtype", ["i2", "f8"])
-def test_summed_area_tables(dtype):
+def test_summed_area_tables(xp, dtype):
     x = (100 * np.random.default_rng(1).normal(size=(ROWS, 53))).astype(dtype)
-    parts = on_ranks(lambda rank, group: mgrec.summed_area_table(rows_of(x, rank), group=group))
+    parts = on_ranks(
+        lambda rank, group: mgrec.summed_area_table(moved(xp, rows_of(x, rank)), group=group)
+    )
     table = np.concatenate(parts)
     assert table.dtype == mgrec.summed_area_table(x).dtype
     np.testing.assert_allclose(table, x.cumsum(0).cumsum(1), rtol=1e-12, atol=1e-9)
@@ -41,14 +43,18 @@ def test_tables_of_a_batch():
     np.testing.assert_allclose(np.concatenate(parts, 1), x.cumsum(1).cumsum(2), atol=1e-9)
 
 
-def test_wavefronts():
+def test_wavefronts(xp):
     generator = np.random.default_rng(3)
     local, left = generator.normal(size=(ROWS, 53)), generator.normal(size=ROWS)
     weights, options = (0.3, 0.2, 0.4), {"operators": ("+", "*")}
 
     def call(rank, group):
         return mgrec.wavefront(
-            rows_of(local, rank), weights=weights, left=rows_of(left, rank), group=group, **options
+            moved(xp, rows_of(local, rank)),
+            weights=weights,
+            left=moved(xp, rows_of(left, rank)),
+            group=group,
+            **options,
         )
 
     expected = mgrec.wavefront(local, weights=weights, left=left, **options)
@@ -84,13 +90,17 @@ def test_what_groups_do_not_solve(function, message):
 
 @pytest.mark.parametrize("output", ["score", "matrix"])
 @pytest.mark.parametrize("mode", ["local", "global"])
-def test_alignments(mode, output):
+def test_alignments(xp, mode, output):
     generator = np.random.default_rng(4)
     query, target = ("".join(generator.choice([*"ACGT"], n)) for n in (ROWS, 61))
     scores = {"match": 3, "mismatch": -2, "gap": -2, "mode": mode, "output": output}
 
     def call(rank, group):
-        return mgrec.smith_waterman(rows_of(query, rank), target, group=group, **scores)
+        part, other = (
+            moved(xp, np.frombuffer(text.encode(), np.uint8))
+            for text in (rows_of(query, rank), target)
+        )
+        return mgrec.smith_waterman(part, other, group=group, **scores)
 
     expected = mgrec.smith_waterman(query, target, **scores)
     if output == "score":

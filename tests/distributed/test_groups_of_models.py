@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from thread_group import run_on_ranks
+from thread_group import fetched, moved, run_on_ranks
 
 import mgrec
 from mgrec import hmm, statespace
@@ -21,13 +21,14 @@ def part_of(value, rank, axis=0):
     return value[(slice(None),) * axis + (slice(*BOUNDS[rank : rank + 2]),)]
 
 
-def check(function, *operands, **options):
+def check(xp, function, *operands, **options):
     """Arrays of steps are joined; other results are the same on all ranks."""
     expected = function(*operands, **options)
 
     def call(rank, group):
-        given = {name: part_of(value, rank) for name, value in options.items()}
-        return function(*(part_of(x, rank) for x in operands), group=group, **given)
+        given = {name: moved(xp, part_of(value, rank)) for name, value in options.items()}
+        parts = [moved(xp, part_of(x, rank)) for x in operands]
+        return fetched(function(*parts, group=group, **given))
 
     answers = run_on_ranks(RANKS, call)
     for answer in answers:
@@ -61,17 +62,20 @@ MEANS = {
 }
 
 
-@pytest.mark.parametrize("by_recurrences", [False, True])
 @pytest.mark.parametrize("name", MEANS)
-def test_statistics(name, by_recurrences, monkeypatch):
-    """By kernels, and by linear recurrences as on a GPU."""
-    if by_recurrences:
-        monkeypatch.setattr(type(CPU), "has_kernels", lambda self, family: family != "ewm")
-    check(ewm, series(), **MEANS[name])
+def test_statistics(xp, name):
+    check(xp, ewm, series(), **MEANS[name])
 
 
-def test_correlation():
-    check(ewm, series(), span=5, statistic="corr", other=series(seed=2))
+@pytest.mark.parametrize("name", MEANS)
+def test_statistics_by_recurrences(name, monkeypatch):
+    """As on a GPU."""
+    monkeypatch.setattr(type(CPU), "has_kernels", lambda self, family: family != "ewm")
+    check(np, ewm, series(), **MEANS[name])
+
+
+def test_correlation(xp):
+    check(xp, ewm, series(), span=5, statistic="corr", other=series(seed=2))
 
 
 def markov_model(is_varying):
@@ -92,10 +96,10 @@ def markov_model(is_varying):
         hmm.viterbi,
     ],
 )
-def test_markov_models(function, is_varying):
+def test_markov_models(xp, function, is_varying):
     model = markov_model(is_varying)
-    check(function, *model)
-    check(function, *model, reset=MARKS)
+    check(xp, function, *model)
+    check(xp, function, *model, reset=MARKS)
 
 
 @pytest.mark.parametrize(
@@ -106,25 +110,25 @@ def test_markov_models(function, is_varying):
         statespace.kalman_smoother,
     ],
 )
-def test_kalman_filters(function):
+def test_kalman_filters(xp, function):
     generator = np.random.default_rng(4)
     endog = generator.normal(size=(STEPS, 1))
     endog[[3, 13, 30]] = np.nan
     transition = 0.9 * np.eye(2) + 0.05 * generator.normal(size=(STEPS, 2, 2))
     system = endog, np.array([[1.0, 0.5]]), np.eye(1), transition, 0.1 * np.eye(2)
     initial = {"initial_state": np.ones(2), "initial_state_cov": np.eye(2)}
-    check(function, *system, **initial)
-    check(function, *system, **initial, reset=MARKS)
+    check(xp, function, *system, **initial)
+    check(xp, function, *system, **initial, reset=MARKS)
 
 
 @pytest.mark.parametrize("inclusive", [False, True])
 @pytest.mark.parametrize("pair", [("+", "*"), ("max", "+"), ("+", "+")])
-def test_weighted_scans(pair, inclusive):
+def test_weighted_scans(xp, pair, inclusive):
     generator = np.random.default_rng(5)
     options = {"operators": pair, "inclusive": inclusive, "axis": 0}
-    check(mgrec.weighted_scan, generator.normal(size=(STEPS, 2)), 0.5, **options)
+    check(xp, mgrec.weighted_scan, generator.normal(size=(STEPS, 2)), 0.5, **options)
     x, weights = generator.integers(-50, 50, (2, STEPS))
-    check(mgrec.weighted_scan, x, weights, **options)
+    check(xp, mgrec.weighted_scan, x, weights, **options)
 
 
 def test_a_weighted_scan_without_room_for_out():

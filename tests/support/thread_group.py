@@ -44,3 +44,16 @@ def run_on_ranks(size, function):
 
     with ThreadPoolExecutor(size) as pool:
         return [*pool.map(run, range(size))]
+
+
+def moved(xp, value):
+    """Return an array of numbers in the memory of `xp`; other values unchanged."""
+    is_numbers = isinstance(value, np.ndarray) and value.dtype.kind in "biufc"
+    return xp.asarray(value) if is_numbers else value
+
+
+def fetched(result):
+    """Return a result of a function in host memory: an array, or a tuple."""
+    if isinstance(result, tuple):
+        return tuple(map(fetched, result))
+    return result.get() if hasattr(result, "get") else result
