@@ -31,7 +31,7 @@ from ..core.arrays.validation import as_any_array, as_real
 from ..core.contract.kernels import CacheMiss
 from ..distributed.expressions import leaves
 from ..distributed.groups.calls import CALL, call_on_group
-from ..distributed.groups.ends import begin_gradients
+from ..distributed.groups.ends import start_gradients
 from .prepared import CacheEntry, Call, PreparedCall, cache_entry
 from .rules import Redirect, Rule, numpy_dtype, rules
 
@@ -325,7 +325,7 @@ def _define(rule: Rule) -> Pair:
         axis = arguments["axis"] % rule.count_axes(arguments)
         grad, grad_zf = (*grads, None)[:2]
         native = None if grad_zf is None else to_native("grad_zf", grad_zf)
-        native = begin_gradients(result.shape[axis], native)
+        native = start_gradients(result.shape[axis], native)
         if native is not None:
             grad_zf = result_converter([result], [result])(native)
         return differentiate(backward_pass.eager, ctx, [grad, grad_zf], on_host=ctx.on_host)

@@ -37,8 +37,8 @@ def beyond(values: Any, axis: int, step: int, count: int = 1) -> Any:
     """
     call = CALL.get()
     assert call is not None
-    own = slice(0, count) if step == 1 else slice(max(values.shape[axis] - count, 0), None)
-    sent = to_host(values[(slice(None),) * axis + (own,)])
+    end = slice(0, count) if step == 1 else slice(max(values.shape[axis] - count, 0), None)
+    sent = to_host(values[(slice(None),) * axis + (end,)])
     parts = call.all_gather("elements at the ends of parts", {}, sent, is_last=False)
     rank = call.group.rank
     following = parts[rank + 1 :] if step == 1 else parts[:rank]
@@ -57,13 +57,10 @@ def edge_of(values: Any, axis: int, step: int, edge: Any) -> Any:
 
 def first_of_all(values: Any, axis: int, step: int) -> Any:
     """Return the first element along an axis of all parts, or with -1 the last one."""
-    call, own = gradient_call(), slice(0, 1) if step == 1 else slice(-1, None)
-    element = values[(slice(None),) * axis + (own,)]
-    if call is None:
-        return element
-    parts = call.all_gather("the ends", {}, to_host(element), is_last=False)
-    found = next((x for x in parts[::step] if x.shape[axis]), parts[0])
-    return backend_of(values).from_host(found, values)
+    if gradient_call() is not None:
+        return outermost(values, axis, 1)[0 if step == 1 else 1]
+    end = slice(0, 1) if step == 1 else slice(-1, None)
+    return values[(slice(None),) * axis + (end,)]
 
 
 def outermost(values: Any, axis: int, count: int) -> tuple[Any, Any]:
@@ -120,8 +117,8 @@ def is_constant(length: int) -> bool:
     return any(length == 1 and steps != 1 for length, steps in pairs)
 
 
-def begin_gradients(length: int, grad_zf: Any) -> Any:
-    """Begin a call that computes gradients, and return the gradient of the final states.
+def start_gradients(length: int, grad_zf: Any) -> Any:
+    """Start a call that computes gradients, and return the gradient of the final states.
 
     Parameters
     ----------

@@ -37,18 +37,18 @@ def solve(problem: Problem, call: GroupCall) -> Any:
     starts[down], index[down] = sum(lengths[: call.group.rank]), call.group.rank
     inputs = ChunkInputs(problem.operands, tuple(index), tuple(starts), {})
     backend = common_backend(problem.operands, recurrence.method)
-    # Ranks without rows pass nothing on; the first one stands for all if there are no rows.
+    # Ranks without rows send no edges. If no rank has rows, the first one determines the grid.
     ranks = [rank for rank, length in enumerate(lengths) if length] or [0]
     parts = _columns(recurrence, backend, shape, [lengths[rank] for rank in ranks])
-    own = ranks.index(call.group.rank) if call.group.rank in ranks else None
+    position = ranks.index(call.group.rank) if call.group.rank in ranks else None
     tiles = _Rows(recurrence, inputs, parts)
     above, count = None, len(ranks) + len(parts) - 1
     for step in range(count):
         sent = None
-        if own is not None and 0 <= step - own < len(parts):
-            sent = tiles.determine(step - own, above)
+        if position is not None and 0 <= step - position < len(parts):
+            sent = tiles.determine(step - position, above)
         messages = call.all_gather("the edges", {}, sent, is_last=step == count - 1)
-        above = messages[ranks[own - 1]] if own else None
+        above = messages[ranks[position - 1]] if position else None
     if not recurrence.results:
         return problem.to_return_value((), recurrence.final_result(messages[ranks[-1]]))
     result = backend.empty(shape, recurrence.result_dtype) if tiles.result is None else tiles.result

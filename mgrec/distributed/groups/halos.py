@@ -37,16 +37,16 @@ def filter_part(call: GroupCall, axis_filter: Any, x: Any, axis: int, dtype: np.
     plans = [
         axis_filter.plan([lengths[rank] for rank in ranks], number) for number in range(len(ranks))
     ]
-    backend, own = backend_of(x), call.group.rank
+    backend, this = backend_of(x), call.group.rank
     sent = {}
     with backend.device_of((x,)):
         for needed, _ in plans:
             for number, part in needed:
-                if ranks[number] == own and part not in sent:
+                if ranks[number] == this and part not in sent:
                     sent[part] = to_host(axis_filter.part(x, axis, part))
         received = call.all_gather("samples of neighbours", {}, sent)
-        if own not in ranks:
+        if this not in ranks:
             return backend.empty(x.shape, dtype)
-        needed, recipe = plans[ranks.index(own)]
+        needed, recipe = plans[ranks.index(this)]
         parts = [backend.from_host(received[ranks[number]][part], x) for number, part in needed]
         return filter_chunk(axis_filter, x, axis, dtype, recipe, parts)
