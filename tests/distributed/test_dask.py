@@ -16,6 +16,7 @@ from internals import few_tasks_a_graph, phase_of
 from oracles import linear, loop
 
 import mgrec
+import mgrec.dask
 from mgrec.signal import lfilter
 
 T = np.linspace(-1, 1, 50)
@@ -306,3 +307,12 @@ def test_a_coefficient_without_axes():
     t = np.arange(1.0, 9.0)
     w = mgrec.linear_recurrence(da.from_array(np.array(0.5)), da.from_array(t, chunks=4))
     np.testing.assert_array_equal(w.compute(), mgrec.linear_recurrence(0.5, t))
+
+
+def test_without_a_client_there_is_nowhere_to_go():
+    with pytest.raises(ValueError, match="No clients found"):
+        mgrec.dask.persist_in_stages(lazy(T, 10))
+    with pytest.raises(ValueError, match="No clients found"):
+        mgrec.dask.solve(mgrec.linear_recurrence, 0.5, lazy(T, 10))
+    with pytest.raises(TypeError, match="needs a Dask array among its operands; got none"):
+        mgrec.plan(mgrec.linear_recurrence, 0.5, T)

@@ -94,15 +94,6 @@ REFUSED = [
 ]
 
 
-def test_without_a_client_there_is_nowhere_to_go():
-    with pytest.raises(ValueError, match="No clients found"):
-        mgrec.dask.persist_in_stages(LAZY)
-    with pytest.raises(ValueError, match="No clients found"):
-        mgrec.dask.solve(mgrec.linear_recurrence, 0.5, LAZY)
-    with pytest.raises(TypeError, match="needs a Dask array among its operands; got none"):
-        mgrec.plan(mgrec.linear_recurrence, 0.5, np.ones(6))
-
-
 @pytest.fixture(scope="module")
 def client():
     with two_workers(n_workers=1, processes=False) as client:

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_cases import long_formula
-from cuda_on_host import DeviceArray, empty
+from cuda_on_host import DeviceArray, empty, forget_launches
 from cuda_without_gpu import Recorder, on_device, without_gpu
 
 import mgrec
-from mgrec.engines.cuda import launches
 from mgrec.filters.cuda import phases as filters
-from mgrec.grids.sor import cuda as relaxation
 from mgrec.signal import lfilter, sosfilt
 from mgrec.solve import prepared
 
@@ -38,9 +36,9 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
         return solve(problem, call)
 
     monkeypatch.setattr(prepared, "solve", solve_twice)
+    forget_launches()
     yield recorder
-    for cached in (launches._prepare_cached, prepared.cache_entry, relaxation.prepare_launch):
-        cached.cache_clear()
+    forget_launches()
 
 
 def launches_of(recorder: Recorder, call: Callable[[], Any]) -> list[Any]:
