@@ -472,6 +472,12 @@ def test_gradients_of_states_before_no_steps(chunks):
         np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
 
 
+def test_arrays_whose_chunks_are_all_empty():
+    nothing = da.zeros(0, chunks=((0, 0, 0),))
+    for found in adjoint.linear_recurrence(nothing, nothing, nothing, nothing):
+        assert found is None or found.compute().shape == (0,)
+
+
 def test_structures_without_gradients_are_refused():
     companion, vectors = mgrec.maps.matrix(2, structure="companion"), np.ones((5, 2))
     with pytest.raises(NotImplementedError, match="got a companion matrix"):
