@@ -133,7 +133,11 @@ FILTERS = (
 SYSTEMS = (("mgrec", mgrec.solve_tridiagonal), ("jax", by_jax))
 CASES = [
     Case("rows, float32", ROWS, FEW_ROWS, (3, 6), draw_recurrence, SCANS),
-    Case("rows, bfloat16", ROWS, FEW_ROWS, (3, 6), draw_recurrence, SCANS, torch.bfloat16, 2e-2),
+    # Tuples of bfloat16 in the warp kernel of accelerated-scan 0.3.1 are aligned to twice their
+    # size: it reads and writes beyond its arrays.
+    Case(
+        "rows, bfloat16", ROWS, FEW_ROWS, (3, 6), draw_recurrence, SCANS[:2], torch.bfloat16, 2e-2
+    ),
     Case("one row", (2**28,), (2**22,), (3, 6), draw_recurrence, SCANS[:1]),
     Case("tridiagonal systems", (10_000, 1024), (50, 1024), (5, 9), draw_systems, SYSTEMS),
     # Sums over all samples.
