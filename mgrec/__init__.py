@@ -58,7 +58,7 @@ _MODULES = {
     "adjoint": ".adjoint",
     "collective": ".collective",
     "hmm": ".hmm",
-    "maps": ".scans.maps",
+    "maps": ".maps",
     "ndimage": ".ndimage",
     "signal": ".signal",
     "statespace": ".statespace",

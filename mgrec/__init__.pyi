@@ -11,6 +11,7 @@ from . import adjoint as adjoint
 from . import collective as collective
 from . import dask as dask
 from . import hmm as hmm
+from . import maps as maps
 from . import ndimage as ndimage
 from . import signal as signal
 from . import statespace as statespace
@@ -22,7 +23,6 @@ from .distributed.groups.group import Group
 from .distributed.plan.plans import Plan
 from .grids.alignment.results import Alignment, TracedAlignment
 from .grids.alignment.sequences import Sequences as Sequences
-from .scans import maps as maps
 from .scans.functions import starts as starts
 from .scans.laws import check_laws as check_laws
 from .scans.matrix.maps import MatrixMap

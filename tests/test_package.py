@@ -1,5 +1,6 @@
 """What is packed and published: versions agree, archives have what they need."""
 
+import importlib
 import json
 import os
 import re
@@ -73,6 +74,13 @@ def test_a_public_name_is_there_where_nothing_else_was_imported(name):
     """Names are imported when they are first used."""
     script = f"import sys, mgrec; assert 'numba' not in sys.modules; mgrec.{name}"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_every_public_module_is_imported_by_its_name():
+    for name in (*mgrec._MODULES, "dask", "xarray"):
+        pytest.importorskip("xarray" if name == "xarray" else "mgrec")
+        module = importlib.import_module(f"mgrec.{name}")
+        assert name == "xarray" or module is getattr(mgrec, name)
 
 
 def test_functions_of_scipy_are_named():

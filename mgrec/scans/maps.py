@@ -1,17 +1,4 @@
-"""Transfer maps ready for use with :func:`mgrec.scan`.
-
-==============  =====================================  ==================  ==========
-map             one step                               operands            state
-==============  =====================================  ==================  ==========
-``affine``      w = s·w + t                            s, t                w
-``mobius``      p = (a·p + b) / (c·p + d)              a, b, c, d          p
-``max_plus``    w = max(w + s, c)                      s, c                w
-``min_plus``    w = min(w + s, c)                      s, c                w
-``matrix2``     x, y = a·x + b·y + e, c·x + d·y + f    a, b, c, d, e, f    x, y
-==============  =====================================  ==================  ==========
-
-:func:`matrix` returns maps of n states, whose operands are arrays of matrices and vectors.
-"""
+"""The transfer maps of :mod:`mgrec.maps`."""
 
 from __future__ import annotations
 
