@@ -38,7 +38,7 @@ from .core.algebra.coefficient import Coefficient
 from .grids.table.api import summed_area_table
 from .scans.functions import linear_recurrence, rational_recurrence, scan
 from .scans.weighted import weighted_scan
-from .solve.labelled import checked_dim
+from .solve.labelled import by_value_of, checked_dim
 from .tridiagonal.api import solve_tridiagonal
 
 __all__ = ["DataArrayMethods", "DatasetMethods"]
@@ -119,7 +119,7 @@ def solve_by_name(
     uses; axes are names of dimensions. Operands may name coordinates and variables of `known`.
     """
     labelled = function.labelled
-    by_value = getattr(labelled, "keywords", {}).get("by_value", ())
+    by_value = by_value_of(labelled)
     parameters = signature(function).parameters
     bound = signature(function).bind_partial()
     for name, parameter in parameters.items():

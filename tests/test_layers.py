@@ -58,7 +58,7 @@ OWNERS = {
     "mpi4py": ("distributed/groups/mpi.py",),
     "jax": ("solve/jax_callbacks.py",),
     # A caller who passes a DataArray has imported it.
-    "xarray": ("xarray", "solve/labelled.py", "cli"),
+    "xarray": ("xarray", "solve/labelled.py", "solve/steps.py", "cli"),
     "Bio": ("cli", "grids/alignment/scoring.py"),
     "click": ("cli",),
     "rich": ("cli",),

@@ -10,7 +10,7 @@ import numpy as np
 from ..core.arrays.elements import Part, part_of_numbers
 from ..core.contract.problem import Composed
 from ..distributed.groups.ends import sum_over_ranks
-from ..solve import public_function, refuse_labelled, solve, solve_parts
+from ..solve import StepLabels, public_function, solve, solve_parts
 from .arguments import (
     Model,
     backward_problem,
@@ -24,10 +24,15 @@ from .arguments import (
 from .cuda import phases
 from .recurrence import ForwardBackward, ViterbiPath
 
-_FLOAT64 = np.dtype(np.float64)
+_MODEL = "startprob", "transmat"
+_OF_ROWS: tuple[str, ...] = ()
+_LOG_LIKELIHOOD = StepLabels(_MODEL, (_OF_ROWS,))
+_FORWARD_BACKWARD = StepLabels(_MODEL, (_OF_ROWS, ("steps", "entries")))
+_VITERBI = StepLabels(_MODEL, (_OF_ROWS, ("steps",)))
+_STATES_OF_CHAIN = StepLabels(_MODEL, (("steps",),), vectors=0)
 
 
-@partial(public_function, labelled=refuse_labelled, takes_group=True)
+@partial(public_function, labelled=_LOG_LIKELIHOOD, takes_group=True)
 def log_likelihood(
     startprob: Any,
     transmat: Any,
@@ -79,7 +84,7 @@ def log_likelihood(
     return Composed("log_likelihood", solve_passes)
 
 
-@partial(public_function, labelled=refuse_labelled, takes_group=True)
+@partial(public_function, labelled=_FORWARD_BACKWARD, takes_group=True)
 def forward_backward(
     startprob: Any,
     transmat: Any,
@@ -103,7 +108,8 @@ def forward_backward(
         used. Rows may sum to less than 1: the rest is the probability that the sequence ends.
     log_frameprob : array_like (..., steps, states)
         Logarithm of the probability, or of the density, of each observation in each state. At most
-        128 states. A missing observation has 0 in each state.
+        128 states. A missing observation has 0 in each state. Results of a DataFrame or a DataArray
+        keep its labels: see :ref:`guide-step-labels`.
     axis : int, optional
         Axis of the steps among the axes before that of the states. The default is the last.
     reset : array_like, optional
@@ -178,7 +184,7 @@ def forward_backward(
     return Composed("forward_backward", solve_passes)
 
 
-@partial(public_function, labelled=refuse_labelled, takes_group=True)
+@partial(public_function, labelled=_VITERBI, takes_group=True)
 def viterbi(
     startprob: Any,
     transmat: Any,
@@ -248,7 +254,7 @@ def viterbi(
     return Composed("viterbi", solve_passes)
 
 
-@partial(public_function, labelled=refuse_labelled)
+@partial(public_function, labelled=_STATES_OF_CHAIN)
 def sample(
     startprob: Any,
     transmat: Any,

@@ -27,8 +27,10 @@ from .interop import (
 )
 from .labelled import refuse_labelled, solve_labelled, solve_pair, solve_with_factors
 from .prepared import Call, SignatureRule, cache_entry
+from .steps import StepLabels
 
 __all__ = [
+    "StepLabels",
     "aligned_operands",
     "prepared_function",
     "public_function",

@@ -22,10 +22,11 @@ from ..core.arrays.interop import (
     library_of,
     result_converter,
 )
-from ..core.arrays.series import check_labels
+from ..core.arrays.series import check_labels, check_steps, is_series
 from ..distributed.expressions import leaves
 from ..distributed.groups.calls import as_group, call_on_group, refuse_derivatives
 from .labelled import (
+    by_value_of,
     has_labels,
     naming_parameters,
     refuse_labelled,
@@ -34,6 +35,7 @@ from .labelled import (
 )
 from .prepared import Call
 from .rules import Rule, qualified_name, rules
+from .steps import StepLabels
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -141,8 +143,10 @@ def call_native(
             refuse_derivatives(function.__name__)
             check_one_library(values)
             return jax_callbacks.call(qualified_name(function), operands, options)
-    by_value = getattr(labelled, "keywords", {}).get("by_value", ())
-    if labelled is not refuse_labelled and any(map(is_table, values)):
+    of_steps = labelled if isinstance(labelled, StepLabels) else None
+    by_value = by_value_of(labelled)
+    has_table_axis = labelled is not refuse_labelled and not (of_steps and of_steps.vectors)
+    if has_table_axis and any(map(is_table, values)):
         options = with_table_axis(function, operands, options, by_value)
     adapter = Adapter()
     names = _names(function, len(operands))
@@ -159,11 +163,14 @@ def call_native(
         native_options = {n: cast(x) if n in numbers else x for n, x in native_options.items()}
     data = [(name, value) for name, value in adapter.arguments if name not in by_value]
     check_one_library([*filter(is_lazy, values), *(value for _, value in data)])
-    check_labels(data)
+    (check_steps if of_steps else check_labels)(data)
     naming = naming_parameters(function)
     named = [value for name, value in data if name in naming]
     convert = result_converter([value for _, value in data] or arrays, named or arrays)
-    return adapter.from_native(convert, function(*native, **native_options))
+    results = function(*native, **native_options)
+    if of_steps and any(map(is_series, arrays)):
+        return of_steps.label_rows([value for _, value in data], results)
+    return adapter.from_native(convert, results)
 
 
 def _numbers(function: Callable[..., Any], by_value: Sequence[str]) -> set[str]:

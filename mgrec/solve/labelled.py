@@ -57,7 +57,7 @@ def solve_labelled(
     for name in by_value:
         arguments[name] = to_native(name, arguments[name])
     by_argument = {
-        name: list(filter(_is_labelled, leaves(value))) for name, value in arguments.items()
+        name: list(filter(is_labelled, leaves(value))) for name, value in arguments.items()
     }
     if by_argument.get("out"):
         raise TypeError("out must be an array without names of dimensions; got a DataArray")
@@ -88,14 +88,21 @@ def _operands(by_argument: Mapping[str, list[Any]]) -> list[Any]:
     ]
 
 
-def _is_labelled(value: Any) -> bool:
+def is_labelled(value: Any) -> bool:
     library = library_of(value)
     return library is not None and library.name == "xarray"
 
 
+def by_value_of(labelled: Callable[..., Any]) -> Sequence[str]:
+    """Return the parameters of a function whose axes are not those of its data."""
+    of_partial: dict[str, Any] = getattr(labelled, "keywords", {})
+    by_value: Sequence[str] = getattr(labelled, "by_value", of_partial.get("by_value", ()))
+    return by_value
+
+
 def has_labels(arguments: Any) -> bool:
     """Return whether there are DataArrays among arguments."""
-    return any(map(_is_labelled, leaves(arguments)))
+    return any(map(is_labelled, leaves(arguments)))
 
 
 def with_table_axis(
@@ -453,7 +460,7 @@ def solve_pair(
     result = _unlabelled(function, bound)
     if getattr(result, "ndim", 0) != 2:
         return result
-    named = {name: leaf for name, leaf in sequences.items() if _is_labelled(leaf)}
+    named = {name: leaf for name, leaf in sequences.items() if is_labelled(leaf)}
     dims = {name: leaf.dims[0] for name, leaf in named.items()}
     if len(set(dims.values())) < len(sequences):
         return DataArray(result, dims=tuple(sequences))

@@ -122,6 +122,9 @@ obs_intercept, state_intercept, axis, reset
         obs_intercept, state_intercept,
     ), strict=True))  # fmt: skip
     wanted, grad = selected(of, arrays), as_gradient("statespace.log_likelihood", grad)
+    observations = as_operand("endog", endog)
+    if observations.ndim == 1:
+        arrays["endog"] = observations[:, None]
     model = check_model(**arrays, axis=axis, reset=reset, memory="stream")
     a, P, r, N = _predicted_and_sums(model)
     weight, first = along_steps(grad, model, a)
@@ -145,10 +148,13 @@ obs_intercept, state_intercept, axis, reset
             )
             gradients["selection"] = of_noise @ R @ (Q + Q.swapaxes(-1, -2))
             gradients["state_cov"] = R.swapaxes(-1, -2) @ of_noise @ R
-    return tuple([
-        _summed(gradients[name], weight, first, model.axis, name, array) if name in wanted else None
-        for name, array in arrays.items()
-    ])  # fmt: skip
+    results = {
+        name: _summed(gradients[name], weight, first, model.axis, name, arrays[name])
+        for name in wanted
+    }
+    if "endog" in wanted and observations.ndim == 1:
+        results["endog"] = results["endog"][:, 0]
+    return tuple(map(results.get, arrays))
 
 
 def _of_observations(model: Model, a: Any, P: Any, r: Any, N: Any) -> dict[str, Any]:

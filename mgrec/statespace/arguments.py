@@ -16,7 +16,6 @@ from ..core.arrays.array_types import (
 )
 from ..core.arrays.chunk import as_contiguous
 from ..core.arrays.elements import broadcast_shape, merge_numbers, part_of_numbers
-from ..core.arrays.interop import without_labels
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis, as_flag
 from ..core.contract.problem import Problem, check_memory
@@ -39,10 +38,18 @@ MATRICES = (
     "endog", "design", "obs_intercept", "obs_cov", "transition", "state_intercept", "state_cov",
 )  # fmt: skip
 """Operands of the filter, in the order of its kernels. `state_cov` includes the selection."""
+_OF_STEPS = ("endog", "measurement_shocks", "state_shocks")
+"""Arguments that may have one axis, of steps with one number each."""
 _VECTORS = (
     "endog", "obs_intercept", "state_intercept", "initial_state", "measurement_shocks",
     "state_shocks",
 )  # fmt: skip
+
+PARAMETERS = (
+    "design", "obs_cov", "transition", "state_cov", "initial_state", "initial_state_cov",
+    "selection", "obs_intercept", "state_intercept",
+)  # fmt: skip
+"""Arguments whose axes are not those of the data."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +128,8 @@ def check_model(
     """Return the validated arguments; raise if one is invalid."""
     square_root = as_flag("square_root", square_root)
     p, n = sizes_of(design)
-    # Labels of observations would be wrong for states.
-    endog, reset = without_labels("endog", endog), without_labels("reset", reset)
     operands = {
-        "endog": as_vectors("endog", endog, (p,)),
+        "endog": as_steps("endog", endog, p),
         "design": as_vectors("design", design, (p, n)),
         "obs_cov": as_vectors("obs_cov", obs_cov, (p, p)),
         "transition": as_vectors("transition", transition, (n, n)),
@@ -156,6 +161,12 @@ def check_model(
     if square_root:
         covariance = lower_root(covariance, dict(initial)["initial_state_cov"].dtype)
     return Model(arrays, mean, covariance, shape, axis, marks, memory, dtype, square_root)
+
+
+def as_steps(name: str, value: Any, size: int) -> Any:
+    """Return an array (..., steps, size); an array of one axis has one number a step."""
+    array = as_any_array(name, value)
+    return as_vectors(name, array[:, None] if array.ndim == size == 1 else value, (size,))
 
 
 def sizes_of(design: Any) -> tuple[int, int]:
@@ -247,6 +258,8 @@ def _with_intercepts(arrays: dict[str, Any], p: int, n: int) -> dict[str, Any]:
 
 def leading_axes(name: str, array: Any) -> tuple[Any, ...]:
     """Return the shape of an argument without the axes of its vectors or matrices."""
+    if name in _OF_STEPS and array.ndim == 1:
+        return tuple(array.shape)
     return tuple(array.shape[: array.ndim - (1 if name in _VECTORS else 2)])
 
 

@@ -9,13 +9,21 @@ import numpy as np
 
 from ..core.arrays.elements import Part
 from ..core.contract.problem import Composed
-from ..solve import public_function, refuse_labelled, solve_parts
-from .arguments import Model, check_model, filter_problem, smooth_problem
+from ..solve import StepLabels, public_function, solve_parts
+from .arguments import PARAMETERS, Model, check_model, filter_problem, smooth_problem
 from .cuda import phases
 from .recurrence import KalmanFilter, KalmanSmoother
 
+_OF_ROWS: tuple[str, ...] = ()
+_MEAN, _COVARIANCE = ("steps", "state"), ("steps", "state", "other_state")
+_KALMAN_FILTER = StepLabels(
+    PARAMETERS, (_OF_ROWS, ("steps",), _MEAN, _COVARIANCE, _MEAN, _COVARIANCE)
+)
+_KALMAN_SMOOTHER = StepLabels(PARAMETERS, (_OF_ROWS, _MEAN, _COVARIANCE))
+_LOG_LIKELIHOOD = StepLabels(PARAMETERS, (_OF_ROWS,))
 
-@partial(public_function, labelled=refuse_labelled, takes_group=True)
+
+@partial(public_function, labelled=_KALMAN_FILTER, takes_group=True)
 def kalman_filter(
     endog: Any,
     design: Any,
@@ -43,7 +51,7 @@ def kalman_filter(
     Parameters
     ----------
     endog : array_like (..., steps, p)
-        Observations y. Entries that are nan are missing. Results of a DataFrame are arrays.
+        Observations y; nan is missing. p = 1 needs no axis. Labels: :ref:`guide-step-labels`.
     design, obs_cov, transition, state_cov : array_like
         Matrices (p, n), (p, p), (n, n) and (r, r), with n states and r noises: those of all steps,
         or (..., steps, p, n) and so on. n and p are at most 16.
@@ -141,7 +149,7 @@ def kalman_filter(
     return Composed("kalman_filter", solve_passes)
 
 
-@partial(public_function, labelled=refuse_labelled, takes_group=True)
+@partial(public_function, labelled=_KALMAN_SMOOTHER, takes_group=True)
 def kalman_smoother(
     endog: Any,
     design: Any,
@@ -216,7 +224,7 @@ obs_intercept, state_intercept, axis, reset, memory, square_root
     return Composed("kalman_smoother", solve_passes)
 
 
-@partial(public_function, labelled=refuse_labelled, takes_group=True)
+@partial(public_function, labelled=_LOG_LIKELIHOOD, takes_group=True)
 def log_likelihood(
     endog: Any,
     design: Any,

@@ -8,22 +8,29 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.array_types import cast, in_one_memory, is_lazy, without_empty_chunks
-from ..core.arrays.interop import without_labels
 from ..core.arrays.validation import as_axis
 from ..core.backends import backend_of
 from ..core.contract.problem import Composed, check_memory
 from ..scans.functions import scan
 from ..scans.matrix.arguments import as_vectors, check_rows, result_dtype
 from ..scans.matrix.maps import matrix
-from ..solve import public_function, refuse_labelled
+from ..solve import StepLabels, public_function
 from ..solve.functions import broadcast_to, concatenate
-from .arguments import check_in_memory, common_shape, optional_arrays, sizes_of
+from .arguments import (
+    PARAMETERS,
+    as_steps,
+    check_in_memory,
+    common_shape,
+    optional_arrays,
+    sizes_of,
+)
 from .recurrence import Sample
 
 _FLOAT64 = np.dtype(np.float64)
+_SIMULATION = StepLabels(PARAMETERS, (("steps", "entries"), ("steps", "state")))
 
 
-@partial(public_function, labelled=refuse_labelled)
+@partial(public_function, labelled=_SIMULATION)
 def sample(
     design: Any,
     transition: Any,
@@ -44,7 +51,8 @@ def sample(
     design, transition, selection, obs_intercept, state_intercept, axis, memory
         See :func:`mgrec.statespace.kalman_filter`.
     measurement_shocks : array_like (..., steps, p)
-        Noise of each observation, drawn with the covariance `obs_cov`.
+        Noise of each observation, drawn with the covariance `obs_cov`. An array of one axis has one
+        number a step, as `state_shocks` may.
     state_shocks : array_like (..., steps, r)
         Noise between each step and the next, drawn with the covariance `state_cov`; the last one is
         not used.
@@ -73,15 +81,13 @@ def sample(
     array([3. , 4. , 2. , 2.5])
     """
     p, n = sizes_of(design)
-    measurement_shocks = without_labels("measurement_shocks", measurement_shocks)
-    state_shocks = without_labels("state_shocks", state_shocks)
     arrays = {
-        "measurement_shocks": as_vectors("measurement_shocks", measurement_shocks, (p,)),
+        "measurement_shocks": as_steps("measurement_shocks", measurement_shocks, p),
         "design": as_vectors("design", design, (p, n)),
         "transition": as_vectors("transition", transition, (n, n)),
     }
     optional, noises = optional_arrays(selection, obs_intercept, state_intercept, p, n)
-    arrays["state_shocks"] = as_vectors("state_shocks", state_shocks, (noises,))
+    arrays["state_shocks"] = as_steps("state_shocks", state_shocks, noises)
     arrays |= optional
     initial = as_vectors("initial_state", initial_state, (n,))
     data = [(name, arrays[name]) for name in ("measurement_shocks", "state_shocks")]

@@ -490,8 +490,30 @@ def test_arrays_of_other_libraries():
     strict = pytest.importorskip("array_api_strict")
     found = mgrec.hmm.log_likelihood(startprob, transmat, strict.asarray(log_frameprob))
     assert isinstance(found, type(strict.asarray(0.0)))
-    with pytest.raises(TypeError, match="got a DataArray"):
-        mgrec.hmm.viterbi(startprob, transmat, xarray.DataArray(log_frameprob))
+    path = mgrec.hmm.viterbi(startprob, transmat, log_frameprob)
+    found = mgrec.hmm.viterbi(pandas.Series(startprob), pandas.DataFrame(transmat), frame)
+    pandas.testing.assert_series_equal(found.states, pandas.Series(path.states, index))
+    data = xarray.DataArray(log_frameprob, {"day": index, "state": [*frame]}, ("day", "state"))
+    found = mgrec.hmm.viterbi(startprob, transmat, data)
+    assert (found.states.dims, found.states.name) == (("day",), "states")
+    np.testing.assert_array_equal(found.states, path.states)
+    _, posteriors = mgrec.hmm.forward_backward(startprob, transmat, data.chunk(day=4))
+    assert posteriors.dims == ("day", "state")
+    assert posteriors.chunks == ((4, 4, 2), (3,))
+    assert list(posteriors.state) == [*frame]
+
+
+def test_samples_of_tables_run_along_the_index():
+    pandas, xarray = pytest.importorskip("pandas"), pytest.importorskip("xarray")
+    startprob, transmat, _ = drawn(10, 3)
+    uniform = np.random.default_rng(0).random((40, 2))
+    transmat = transmat / transmat.sum(-1, keepdims=True)
+    wanted = mgrec.hmm.sample(startprob, transmat, uniform, axis=0)
+    frame = pandas.DataFrame(uniform, range(1, 41), ["a", "b"])
+    found = mgrec.hmm.sample(startprob, transmat, frame)
+    pandas.testing.assert_frame_equal(found, pandas.DataFrame(wanted, frame.index, frame.columns))
+    data = xarray.DataArray(uniform, dims=("day", "place"))
+    np.testing.assert_array_equal(mgrec.hmm.sample(startprob, transmat, data, dim="day"), wanted)
 
 
 def test_the_loop_of_these_tests_can_fail():

@@ -714,27 +714,113 @@ def test_wrong_arguments_are_refused():
     refuses(ValueError, "memory must be", memory="none")
 
 
+def of_two_series(n=2):
+    """Two series of ones, the matrices of a model of n states, and the first state."""
+    others = np.ones((2, n)), np.eye(2), np.eye(n), np.eye(n)
+    return np.ones((4, 2)), others, {"initial_state": np.zeros(n), "initial_state_cov": np.eye(n)}
+
+
 @pytest.mark.parametrize("n", [1, 2])
-def test_tables_give_arrays_without_labels(n):
+def test_tables_give_tables_with_the_index(n):
     """The columns are those of observations, and would be wrong for states."""
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(np.ones((4, 2)), columns=["gdp", "rate"])
-    others = np.ones((2, n)), np.eye(2), np.eye(n), np.eye(n)
-    start = {"initial_state": np.zeros(n), "initial_state_cov": np.eye(n)}
-    wanted = mgrec.statespace.kalman_smoother(frame.to_numpy(), *others, **start)
-    marks = pandas.Series([False] * 4)
-    smoothed = mgrec.statespace.kalman_smoother(frame, *others, **start, reset=marks)
-    assert type(smoothed.smoothed_state) is np.ndarray
-    np.testing.assert_array_equal(smoothed.smoothed_state, wanted.smoothed_state)
-    lazy = pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=2)
-    smoothed = mgrec.statespace.kalman_smoother(lazy, *others, **start)
-    assert isinstance(smoothed.smoothed_state, da.Array)
-    np.testing.assert_allclose(smoothed.smoothed_state, wanted.smoothed_state, rtol=1e-12)
-    shocks = pandas.DataFrame(np.ones((4, n)))
+    values, others, start = of_two_series(n)
+    frame = pandas.DataFrame(values, list("abcd"), columns=["gdp", "rate"])
+    wanted = mgrec.statespace.kalman_filter(values, *others, **start)
+    marks = pandas.Series([False] * 4, frame.index)
+    filtered = mgrec.statespace.kalman_filter(frame, *others, **start, reset=marks)
+    pandas.testing.assert_series_equal(filtered.llf_obs, pandas.Series(wanted.llf_obs, frame.index))
+    pandas.testing.assert_frame_equal(
+        filtered.filtered_state, pandas.DataFrame(wanted.filtered_state, frame.index)
+    )
+    assert {type(filtered.llf), type(filtered.filtered_state_cov)} == {np.float64, np.ndarray}
+    with pytest.raises(ValueError, match="endog and reset must have the same index"):
+        mgrec.statespace.kalman_filter(frame, *others, **start, reset=marks[::-1])
+    shocks = pandas.DataFrame(np.ones((4, n)), frame.index)
     drawn = mgrec.statespace.sample(
         np.ones((2, n)), np.eye(n), frame, shocks, initial_state=start["initial_state"]
     )
-    assert {type(array) for array in drawn} == {np.ndarray}
+    assert drawn.endog.index.equals(frame.index)
+    assert list(drawn.endog.columns) == ["gdp", "rate"]
+    assert list(drawn.states.columns) == [*range(n)]
+
+
+def test_tables_of_dask_stay_lazy():
+    pandas, frames = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    values, others, start = of_two_series()
+    frame = pandas.DataFrame(values, range(1, 5), columns=["gdp", "rate"])
+    wanted = mgrec.statespace.kalman_smoother(values, *others, **start).smoothed_state
+    lazy = frames.from_pandas(frame, npartitions=2)
+    smoothed = mgrec.statespace.kalman_smoother(lazy, *others, **start).smoothed_state
+    assert smoothed.divisions == lazy.divisions
+    pandas.testing.assert_frame_equal(smoothed.compute(), pandas.DataFrame(wanted, frame.index))
+
+
+def test_data_arrays_keep_names_and_coordinates():
+    xarray = pytest.importorskip("xarray")
+    values, others, start = of_two_series()
+    rows = np.stack([values, 2 * values, values])
+    coords = {"place": list("xyz"), "year": range(2000, 2004), "series": ["gdp", "rate"]}
+    data = xarray.DataArray(rows, coords, ("place", "year", "series"))
+    wanted = mgrec.statespace.kalman_filter(rows, *others, **start)
+    design = xarray.DataArray(others[0], dims=("series", "state"))
+    marks = xarray.DataArray([False] * 4, {"year": coords["year"]}, "year")
+    for dim in ({"dim": "year"}, {"axis": "year"}, {"axis": 1}):
+        filtered = mgrec.statespace.kalman_filter(
+            data, design, *others[1:], **start, reset=marks, **dim
+        )
+        for name, values in zip(wanted._fields, wanted, strict=True):
+            np.testing.assert_array_equal(getattr(filtered, name), values)
+        assert filtered.llf.dims == ("place",)
+        assert filtered.llf_obs.dims == ("place", "year")
+        assert filtered.filtered_state.dims == ("place", "year", "state")
+        assert filtered.filtered_state.year.equals(data.year)
+        assert filtered.filtered_state_cov.dims == ("place", "year", "state", "other_state")
+    with pytest.raises(ValueError, match=r"dim must be one of the dimensions \('place', 'year'\)"):
+        mgrec.statespace.kalman_filter(data, *others, **start)
+    with pytest.raises(ValueError, match="exact"):
+        mgrec.statespace.kalman_filter(data, *others, **start, reset=marks[1:], dim="year")
+
+
+SINGLE = {"array": np.asarray, "list": list, "dask": lambda y: da.from_array(y, chunks=7)}
+
+
+@pytest.mark.parametrize("make", SINGLE.values(), ids=SINGLE)
+def test_observations_of_one_number_need_no_axis(make):
+    model = drawn(20, 2, 1)
+    wanted = mgrec.statespace.kalman_filter(**model)
+    model["endog"] = make(model["endog"][:, 0])
+    for found, values in zip(mgrec.statespace.kalman_filter(**model), wanted, strict=True):
+        np.testing.assert_allclose(found, values, rtol=1e-12)
+
+
+def test_a_series_of_observations_gives_series():
+    pandas = pytest.importorskip("pandas")
+    model = drawn(20, 2, 1)
+    wanted = mgrec.statespace.kalman_filter(**model)
+    series = pandas.Series(model["endog"][:, 0], range(5, 25), name="level")
+    filtered = mgrec.statespace.kalman_filter(**{**model, "endog": series})
+    pandas.testing.assert_frame_equal(
+        filtered.filtered_state, pandas.DataFrame(wanted.filtered_state, series.index)
+    )
+    assert filtered.llf_obs.index.equals(series.index)
+
+
+def test_gradients_of_observations_of_one_number():
+    torch = pytest.importorskip("torch")
+    model = drawn(20, 2, 1, gaps=False)
+    gradients = []
+    for endog in (model["endog"], model["endog"][:, 0]):
+        tensor = torch.tensor(endog, requires_grad=True)
+        mgrec.statespace.log_likelihood(**{**model, "endog": tensor}).backward()
+        gradients.append(tensor.grad.numpy())
+    np.testing.assert_array_equal(gradients[1], gradients[0][:, 0])
+
+
+def test_one_axis_is_not_enough_for_several_numbers():
+    model = drawn(20, 2, 2)
+    with pytest.raises(ValueError, match=r"endog must have shape \(..., 2\); got \(20,\)"):
+        mgrec.statespace.log_likelihood(**{**model, "endog": np.ones(20)})
 
 
 def test_the_loop_of_these_tests_can_fail():

@@ -130,13 +130,6 @@ def to_native(name: str, value: object) -> Any:
     return value if library is None else library.to_native(name, value, False)
 
 
-def without_labels(name: str, value: Any) -> Any:
-    """Return the numbers of a Series or of a DataFrame; return other values unchanged."""
-    library = library_of(value)
-    is_table = library is not None and hasattr(value, "iloc")
-    return library.to_native(name, value, False) if library and is_table else value
-
-
 def result_converter(values: Sequence[Any], named: Sequence[Any]) -> FromNative:
     """Return the function that converts results to arrays of the library of all arguments.
 

@@ -83,16 +83,27 @@ def check_labels(arguments: Sequence[tuple[str, Any]]) -> None:
     for name, value in series:
         if value.ndim < first.ndim and name not in _OF_STEPS:
             _check_columns(name, value, first_name, first)
-        elif hasattr(first, "divisions"):
-            if value.divisions != first.divisions:
-                raise ValueError(
-                    f"series of Dask must have the same divisions; got {first.divisions} and "
-                    f"{value.divisions}: repartition one"
-                )
         else:
-            _check_same(f"{first_name} and {name}", "index", first.index, value.index)
+            _check_index(first_name, first, name, value)
         if first.ndim == value.ndim > 1:
             _check_same(f"{first_name} and {name}", "columns", first.columns, value.columns)
+
+
+def check_steps(arguments: Sequence[tuple[str, Any]]) -> None:
+    """Raise ValueError if Series and DataFrames, whose rows are steps, differ in their index."""
+    series = [(name, value) for name, value in arguments if is_series(value)]
+    for name, value in series[1:]:
+        _check_index(*series[0], name, value)
+
+
+def _check_index(first_name: str, first: Any, name: str, value: Any) -> None:
+    if not hasattr(first, "divisions"):
+        _check_same(f"{first_name} and {name}", "index", first.index, value.index)
+    elif value.divisions != first.divisions:
+        raise ValueError(
+            f"series of Dask must have the same divisions; got {first.divisions} and "
+            f"{value.divisions}: repartition one"
+        )
 
 
 def _check_same(names: str, what: str, index: Any, other: Any) -> None:
@@ -162,3 +173,30 @@ def _as_dask_series(first: Any, columns: Any, array: Any) -> Any:
         return array
     frames = sys.modules["dask.dataframe"]
     return frames.from_dask_array(array, columns=columns, index=first.index)
+
+
+def label_rows(first: Any, array: Any, has_columns: bool) -> Any:
+    """Return a result with one row a step as a Series or a DataFrame with an index.
+
+    Parameters
+    ----------
+    first : Series or DataFrame
+        Its index is that of the result.
+    array : array
+        One with more than two axes is returned unchanged.
+    has_columns : bool
+        Whether the result has the columns of `first`, if this is a DataFrame.
+    """
+    is_of_dask = hasattr(first, "divisions")
+    if array.ndim > 2 or is_lazy(array) != is_of_dask:
+        return array
+    columns = first.columns if has_columns and first.ndim == array.ndim == 2 else None
+    if is_of_dask:
+        frames = sys.modules["dask.dataframe"]
+        if array.ndim == 2 and columns is None:
+            columns = range(array.shape[1])
+        return frames.from_dask_array(array, columns=columns, index=first.index)
+    library = sys.modules[type(first).__module__.partition(".")[0]]
+    if array.ndim == 1:
+        return library.Series(array, index=first.index)
+    return library.DataFrame(array, index=first.index, columns=columns)

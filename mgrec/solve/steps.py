@@ -1,0 +1,121 @@
+"""Labels of functions whose data are vectors along an axis of steps, and of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.arrays.interop import to_native
+from ..core.arrays.series import is_series, label_rows
+from .labelled import Dims, axis_of, bind, default_axis, is_labelled
+
+_STEPS, _ENTRIES = "steps", "entries"
+Axes = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StepLabels:
+    """How data with labels are passed to a function of :mod:`mgrec.hmm` or :mod:`mgrec.statespace`.
+
+    Data have the axes (..., steps, entries), or (..., steps) with `vectors` of 0. An instance calls
+    the function with DataArrays, as :func:`.labelled.solve_labelled` does.
+
+    Attributes
+    ----------
+    by_value : tuple of str
+        Parameters whose axes are not those of the data: the matrices of the model.
+    results : tuple of tuple of str
+        For each result, the axes that it has in addition to the rows: "steps", "entries" (those of
+        the data), and names of further axes.
+    vectors : int
+        Number of axes of a step of the data, 0 or 1.
+    """
+
+    by_value: tuple[str, ...]
+    results: tuple[Axes, ...]
+    vectors: int = 1
+
+    def __call__(
+        self, function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
+    ) -> Any:
+        """Call the function with DataArrays, and return DataArrays of its results."""
+        bound, by_name = bind(function, operands, options)
+        arguments = bound.arguments
+        for name in self.by_value:
+            arguments[name] = to_native(name, arguments[name])
+        reset = arguments.pop("reset", None)
+        data = {name: value for name, value in arguments.items() if is_labelled(value)}
+        labels = max(data.values(), key=lambda value: value.ndim, default=None)
+        if labels is None:
+            arguments["reset"] = to_native("reset", reset)
+            return function(*bound.args, **bound.kwargs)
+        dims = labels.dims[: max(1, labels.ndim - self.vectors)]
+        label = "dim" if by_name else "axis"
+        axis = (
+            axis_of(arguments["axis"], dims, labels.shape[: len(dims)], label, bool(by_name))
+            if "axis" in arguments
+            else default_axis(dims)
+        )
+        arguments["axis"] = axis
+        for name, value in data.items():
+            arguments[name] = _aligned(name, value, labels, dims).data
+        if reset is not None:
+            arguments["reset"] = _marks_along(reset, labels, dims) if is_labelled(reset) else reset
+        results = function(*bound.args, **bound.kwargs)
+        return self._converted(results, lambda *of: _labelled(labels, dims, axis, *of))
+
+    def label_rows(self, data: Sequence[Any], results: Any) -> Any:
+        """Return results with the index of Series or DataFrames, and their columns as entries."""
+        series = max(filter(is_series, data), key=lambda value: value.ndim, default=None)
+        if series is None:
+            return results
+
+        def labelled(axes: Axes, name: str | None, array: Any) -> Any:
+            has_entries = axes[1:] == (_ENTRIES,) or not self.vectors
+            return label_rows(series, array, has_entries) if axes else array
+
+        return self._converted(results, labelled)
+
+    def _converted(self, results: Any, convert: Callable[[Axes, str | None, Any], Any]) -> Any:
+        if not isinstance(results, tuple):
+            return convert(self.results[0], None, results)
+        names = type(results)._fields  # type: ignore[attr-defined]
+        return type(results)(*map(convert, self.results, names, results))
+
+
+def _aligned(name: str, value: Any, labels: Any, dims: Dims) -> Any:
+    """Return data that have the dimensions and the labels of the first ones."""
+    import xarray as xr
+
+    if value.dims[: len(dims)] != dims:
+        raise ValueError(f"{name} must have the dimensions {dims} first; got {value.dims}")
+    known = [labels.coords[dim] for dim in dims if dim in labels.coords]
+    return xr.align(value, *known, join="exact", copy=False)[0]
+
+
+def _marks_along(reset: Any, labels: Any, dims: Dims) -> Any:
+    """Return marks or labels of steps as an array with the dimensions of steps and rows."""
+    import xarray as xr
+
+    if not {*reset.dims} <= {*dims}:
+        raise ValueError(f"reset must have dimensions of {dims}; got {reset.dims}")
+    known = [labels.coords[dim] for dim in dims if dim in labels.coords]
+    reset = xr.align(reset, *known, join="exact", copy=False)[0].transpose(
+        *dims, missing_dims="ignore"
+    )
+    return reset.data[tuple([slice(None) if dim in reset.dims else None for dim in dims])]
+
+
+def _labelled(labels: Any, dims: Dims, axis: int, axes: Axes, name: str | None, array: Any) -> Any:
+    """Return a result as a DataArray; numbers stay numbers."""
+    from xarray import DataArray
+
+    own: list[Hashable] = [dim for k, dim in enumerate(dims) if k != axis or _STEPS in axes]
+    entries = labels.dims[len(dims) :] or (_ENTRIES,)
+    for other in axes:
+        own += entries if other == _ENTRIES else [other] * (other != _STEPS)
+    if not own:
+        return array
+    coords = {key: value for key, value in labels.coords.items() if {*value.dims} <= {*own}}
+    return DataArray(array, coords, own, name)
