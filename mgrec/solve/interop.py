@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..core.arrays.array_types import is_lazy
+from ..core.arrays.array_types import is_lazy, result_type
 from ..core.arrays.interop import (
     FromNative,
     NonNativeArray,
     check_one_library,
     is_differentiated,
     is_table,
+    is_tensor,
     is_traced_by_torch,
     library_of,
     result_converter,
@@ -34,7 +35,7 @@ from .labelled import (
     with_table_axis,
 )
 from .prepared import Call
-from .rules import Rule, qualified_name, rules
+from .rules import Rule, numpy_dtype, qualified_name, rules
 from .steps import StepLabels
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -127,6 +128,7 @@ def call_native(
     libraries = {library.name for library in map(library_of, values) if library}
     if libraries == {"xarray"}:
         return labelled(function, operands, options)
+    operands, options = with_lists_as_arrays(function, labelled, operands, options)
     if "torch" in libraries:
         from . import torch_operators
 
@@ -158,7 +160,7 @@ def call_native(
     casts = (library.cast for library in map(library_of, arrays) if library)
     cast = next(filter(None, casts), None)
     if cast is not None:
-        numbers = _numbers(function, by_value)
+        numbers = _numbers(function, labelled)
         native = [cast(x) if n in numbers else x for n, x in zip(names, native, strict=True)]
         native_options = {n: cast(x) if n in numbers else x for n, x in native_options.items()}
     data = [(name, value) for name, value in adapter.arguments if name not in by_value]
@@ -173,12 +175,65 @@ def call_native(
     return adapter.from_native(convert, results)
 
 
-def _numbers(function: Callable[..., Any], by_value: Sequence[str]) -> set[str]:
+def _numbers(function: Callable[..., Any], labelled: Callable[..., Any]) -> set[str]:
     """Return the parameters whose dtype a library determines: those that a rule has as arrays."""
     rule = rules().get(qualified_name(function))
     if isinstance(rule, Rule):
         return {*rule.inputs} - {*rule.numbers, "reset"}
-    return (naming_parameters(function) | {"initial"}) - {*by_value}
+    of_data = naming_parameters(function) | _OPTIONAL_DATA
+    if isinstance(labelled, StepLabels):
+        return of_data | {*labelled.by_value}
+    return of_data - {*by_value_of(labelled)}
+
+
+_TUPLES = "initial", "weights"
+"""Parameters whose tuples have one array or number each for several states or directions."""
+_OPTIONAL_DATA = {"initial", "zi", "rhs", "above", "left", "corner", "weights"}
+
+
+def with_lists_as_arrays(
+    function: Callable[..., Any], labelled: Callable[..., Any], operands: Sequence[Any],
+    options: dict[str, Any],
+) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
+    """Return the arguments of a call of tensors; lists of numbers are arrays of their dtype.
+
+    Numbers of a list promote this dtype as numbers of Python do.
+    """
+    numbers, names = _numbers(function, labelled), _names(function, len(operands))
+    named = [*zip(names, operands, strict=True), *options.items()]
+    arrays = [x for n, value in named if n in numbers for x in leaves(value) if hasattr(x, "dtype")]
+    if not any(map(is_tensor, arrays)):
+        return [*operands], options
+    arrays = [x for x in arrays if getattr(x, "ndim", 0)] or arrays
+    try:
+        dtype = result_type([numpy_dtype(x) for x in arrays])
+    except TypeError:  # a dtype that NumPy has not, which validation refuses
+        return [*operands], options
+
+    def converted(name: str, value: Any) -> Any:
+        if name not in numbers or not isinstance(value, (list, tuple)):
+            return value
+        if isinstance(value, tuple) and name in _TUPLES:
+            items = [converted(name, item) for item in value]
+            return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        return as_array_of(value, dtype)
+
+    of_names = [converted(name, x) for name, x in zip(names, operands, strict=True)]
+    return of_names, {name: converted(name, value) for name, value in options.items()}
+
+
+def as_array_of(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a list of numbers as an array of a dtype, which they promote as numbers of Python do.
+
+    Other lists are returned unchanged.
+    """
+    if any(not isinstance(leaf, (int, float, complex, np.generic)) for leaf in leaves(value)):
+        return value
+    try:
+        number = np.asarray(value).dtype.type(0).item()
+        return np.asarray(value, result_type([dtype, number]))
+    except (OverflowError, TypeError, ValueError):
+        return value
 
 
 def call_traced(

@@ -210,7 +210,7 @@ def qualified_name(function: Any) -> str:
 
 def numpy_dtype(array: Any) -> np.dtype[Any]:
     """Return the dtype of an array of any library as NumPy's."""
-    name = str(array.dtype).removeprefix("torch.")
+    name = str(array.dtype).rpartition(".")[2]
     return bfloat16() if name == "bfloat16" else np.dtype(name)
 
 

@@ -129,7 +129,7 @@ def call(
         is_number, value = key in rule.numbers, arguments[key]
         arguments[key] = _as_number(key, value) if is_number else _as_tensor(value, wide, is_cast)
     for key in rule.constants:
-        arguments[key] = _as_constant(key, arguments[key], tensors)
+        arguments[key] = _as_constant(key, arguments[key], wide, tensors)
     is_traced = is_compiled or any(map(_is_transformed, tensors))
     function = operator.pair.traced if is_traced else operator.pair.eager
     results = function(*arguments.values())
@@ -243,18 +243,30 @@ def _as_tensor(value: Any, dtype: Any, is_cast: bool) -> Any:
     if isinstance(value, (int, float, complex)):
         return torch.zeros((), dtype=dtype) + value
     if torch.compiler.is_compiling():
-        return torch.as_tensor(np.asarray(value))
+        return _as_traced(value, dtype)
     # DLPack copies what torch does not take: other byte orders, negative strides.
     tensor = torch.empty(0)
     return result_converter([tensor], [tensor])(as_any_array("an operand", np.asarray(value)))
 
 
-def _as_constant(name: str, value: Any, tensors: Sequence[Any]) -> Any:
+def _as_traced(value: Any, dtype: Any) -> Any:
+    """Return an array as a tensor; numbers of a list promote `dtype` weakly."""
+    tensor = torch.as_tensor(np.asarray(value))
+    if not isinstance(value, (list, tuple)) or (
+        tensor.is_floating_point() > dtype.is_floating_point
+    ):
+        return tensor
+    return tensor.to(torch.promote_types(dtype, torch.complex32) if tensor.is_complex() else dtype)
+
+
+def _as_constant(name: str, value: Any, dtype: Any, tensors: Sequence[Any]) -> Any:
     """Return coefficients as a tensor, a mask or labels as one on the device of others."""
     if value is None or isinstance(value, torch.Tensor):
         return value
     try:
         tensor = torch.as_tensor(np.asarray(value))
+        if tensor.is_floating_point() or tensor.is_complex():
+            tensor = _as_traced(value, dtype)
         is_number = tensor.is_floating_point() or tensor.is_complex()
         return tensor if is_number else tensor.to(_on_device(tensors).device)
     except (TypeError, ValueError) as error:

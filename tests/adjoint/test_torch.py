@@ -215,12 +215,21 @@ def check_graph(name, case, device, dynamic):
 
 def test_coefficients_may_be_lists_and_arrays():
     x = torch.ones(5, requires_grad=True)
-    for b in ([0.5], np.array([0.5]), torch.tensor([0.5], dtype=torch.float64)):
+    wide = np.array([0.5]), torch.tensor([0.5], dtype=torch.float64)
+    for b in ([0.5], (0.5,), *wide):
         y = signal.lfilter(b, [1, -0.5], x)
-        assert y.dtype == torch.float64
+        assert y.dtype == (torch.float32 if isinstance(b, (list, tuple)) else torch.float64)
         (grad,) = torch.autograd.grad(y.sum(), x)
         expected = torch.tensor([0.96875, 0.9375, 0.875, 0.75, 0.5])
         torch.testing.assert_close(grad, expected, rtol=0, atol=0)
+
+
+def test_lists_have_the_dtype_of_tensors_in_compiled_functions():
+    compiled = torch.compile(
+        lambda x: signal.lfilter([0.5], [1, -0.5], x), fullgraph=True, backend="aot_eager"
+    )
+    x = torch.ones(5, requires_grad=True)
+    torch.testing.assert_close(compiled(x), signal.lfilter([0.5], [1, -0.5], x))
 
 
 def test_a_coefficient_by_a_function_is_refused():

@@ -187,6 +187,23 @@ def test_lists_beside_jax_are_of_its_dtypes():
     np.testing.assert_allclose(found, [0.5, 0.75, 0.875])
 
 
+def test_numbers_of_lists_promote_weakly():
+    ones = STRICT.make(np.ones(3, np.int32))
+    for numbers, dtype in (([1, 2, 3], np.int32), ([1.0, 2.0, 0.5], np.float64)):
+        found = mgrec.linear_recurrence(numbers, ones)
+        assert STRICT.read(found).dtype == dtype
+    large = mgrec.linear_recurrence([1, 1, 2**40], ones)
+    assert STRICT.read(large).tolist() == [1, 2, 2**41 + 1]
+
+
+def test_factors_beside_jax():
+    numpy = pytest.importorskip("jax.numpy")
+    factors = mgrec.factor_tridiagonal(1.0, np.full(5, 4.0), 1.0)
+    found = factors.solve(numpy.ones(5))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, factors.solve(np.ones(5)), rtol=1e-6)
+
+
 @pytest.mark.extended
 def test_what_jax_does_not_hand_over_is_refused():
     jax = pytest.importorskip("jax")

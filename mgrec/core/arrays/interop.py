@@ -124,6 +124,12 @@ def is_table(value: object) -> bool:
     return library_of(value) is not None and is_series(value) and value.ndim == 2  # type: ignore[attr-defined]
 
 
+def is_tensor(value: object) -> bool:
+    """Return whether a value is an array of torch, jax or another library of the array API."""
+    library = library_of(value)
+    return library is not None and library.to_native is _tensor_to_native
+
+
 def to_native(name: str, value: object) -> Any:
     """Return the native array of an array of another library; return other values unchanged."""
     library = library_of(value)
@@ -156,7 +162,7 @@ def check_one_library(values: Sequence[Any]) -> None:
     Dask counts together with libraries whose arrays are in memory.
     """
     types = {library.name: type(x).__name__ for x in values if (library := library_of(x))}
-    is_in_memory = any(x.to_native is _tensor_to_native for x in map(library_of, values) if x)
+    is_in_memory = any(map(is_tensor, values))
     if is_in_memory and any(map(is_lazy, values)):
         types["Dask"] = "Array"
     if len(types) > 1:
@@ -305,19 +311,13 @@ def _module_of(array_type: type) -> Any:
 
 def _cast_for_jax(value: Any) -> Any:
     """Convert numbers to a dtype of jax, as jax does: to 32 bits unless 64 are enabled."""
-    if isinstance(value, list):
-        try:
-            array = np.asarray(value)
-        except (TypeError, ValueError):
-            return value
-        return list(_cast_for_jax(array)) if array.dtype.kind in "fc" else value
     if isinstance(value, tuple):
         items = map(_cast_for_jax, value)
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if hasattr(type(value), "map_arrays"):
         return value.map_arrays(_cast_for_jax)
     dtype = getattr(value, "dtype", None)
-    if getattr(dtype, "kind", "") not in (*"iufc",):
+    if getattr(dtype, "kind", "") not in (*"iufc",) or not hasattr(value, "astype"):
         return value
     wanted = _canonical_dtype(dtype)
     return value if wanted == dtype else value.astype(wanted)
