@@ -78,7 +78,7 @@ def result_dtype(*arrays: Any) -> np.dtype[Any]:
     NotImplementedError is raised for any other dtype than float32, float64, complex64 and
     complex128. Integers alone raise it.
     """
-    dtype = np.result_type(*(array.dtype for array in arrays if array is not None))
+    dtype = np.result_type(*(computed_dtype(x.dtype) for x in arrays if x is not None))
     if dtype.char not in _SUPPORTED:
         raise NotImplementedError(
             f"Parameter's dtypes produced result type '{dtype}', which is not supported: filters "

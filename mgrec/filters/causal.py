@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import without_empty_chunks
+from ..core.arrays.array_types import widened, without_empty_chunks
 from ..core.arrays.resets import as_reset
 from ..core.contract.problem import Composed, Problem
 from ..core.contract.recurrence import Arrays
@@ -279,7 +279,7 @@ def _lfilter_zi(
 
 
 def _as_vector(name: str, values: Any) -> np.ndarray:
-    array = np.atleast_1d(as_coefficients(name, values))
+    array = np.atleast_1d(widened(as_coefficients(name, values)))
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D; got {array.ndim} axes")
     return array
@@ -310,7 +310,7 @@ def sosfilt_zi(sos: Any) -> np.ndarray:
     array([[0.5, 0. ],
            [1. , 0. ]])
     """
-    sos = as_coefficients("sos", sos)
+    sos = widened(as_coefficients("sos", sos))
     if sos.ndim != 2 or sos.shape[1] != 6:
         raise ValueError(f"sos must be shape (n_sections, 6); got {sos.shape}")
     sos = sos.astype(np.result_type(sos, np.float32)) if sos.dtype.kind in "iub" else sos

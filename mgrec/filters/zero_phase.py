@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import cast, chunked_like, is_lazy, without_empty_chunks
+from ..core.arrays.array_types import cast, chunked_like, is_lazy, widened, without_empty_chunks
 from ..core.arrays.chunk import as_contiguous, has_unknown_sizes, reversed_copy
 from ..core.arrays.validation import as_axis, as_flag, as_integer, is_one_of
 from ..core.backends import backend_of
@@ -201,7 +201,7 @@ def sosfiltfilt(
 
 
 def _check_signal(x: Any, axis: Any) -> tuple[Any, int]:
-    x = as_signal(x)
+    x = widened(as_signal(x))
     axis = as_axis(axis, x.shape)
     backend_of(x).raise_if_capturing("a filter", "the initial states are copied to the device")
     return x, axis

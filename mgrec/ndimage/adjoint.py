@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arrays.array_types import computed_dtype
 from ..core.arrays.interop import is_differentiated
 from ..core.arrays.validation import as_axis
 from ..solve.adjoint import from_host, inner, sum_to
@@ -114,7 +115,7 @@ def _check(arguments: dict[str, Any]) -> None:
 
 def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     x = arguments["input"]
-    return [(x.shape, numpy_dtype(x))]
+    return [(x.shape, computed_dtype(numpy_dtype(x)))]
 
 
 def _outlines_of_spline(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:

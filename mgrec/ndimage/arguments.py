@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import is_lazy, without_empty_chunks
+from ..core.arrays.array_types import is_lazy, widened, without_empty_chunks
 from ..core.arrays.validation import as_any_array, as_axis, is_one_of
 from ..core.backends import backend_of
 
@@ -38,7 +38,7 @@ SPLINE_MODES = {
 
 def as_input(value: Any) -> Any:
     """Return a NumPy, CuPy or Dask array of a supported dtype, without empty chunks."""
-    x = as_any_array("input", value)
+    x = widened(as_any_array("input", value))
     if x.dtype.char not in _DTYPES:
         raise TypeError(
             f"input must be bool, integer, float32, float64 or complex; got {x.dtype}: cast it "

@@ -81,7 +81,7 @@ def linear_recurrence(
     Raises
     ------
     TypeError
-        If a dtype is not supported (bool, object, longdouble, dates), an array is masked, NumPy
+        If a dtype is not supported (object, longdouble, dates), an array is masked, NumPy
         and CuPy arrays are mixed, or a Coefficient cannot be compiled.
     ValueError
         If shapes, chunks or devices do not match, or `axis` is out of range.

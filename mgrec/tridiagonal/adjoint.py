@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import is_lazy
+from ..core.arrays.array_types import computed_dtype, is_lazy
 from ..core.arrays.interop import library_of
 from ..core.arrays.validation import as_axis, as_flag
 from ..core.backends import Backend, backend_of
@@ -187,7 +187,7 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     if arguments["rhs_axis"] is not None:
         operands, _ = insert_rhs_axis(operands, arguments["axis"], arguments["rhs_axis"])
     shape = broadcast_shapes(*(operand.shape for operand in operands.values()))
-    dtype = common_dtype(*operands.values())
+    dtype = computed_dtype(common_dtype(*operands.values()))
     return [(shape, dtype if dtype.kind in "fc" else np.dtype(np.float64))]
 
 

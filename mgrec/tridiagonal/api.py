@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import cast, in_one_memory
+from ..core.arrays.array_types import cast, computed_dtype, in_one_memory
 from ..core.arrays.chunk import shape_of
 from ..core.arrays.validation import (
     as_array,
@@ -94,7 +94,7 @@ def solve_tridiagonal(
         message has its index over all axes but `axis` and `rhs_axis`. Dask arrays raise it when
         they are computed.
     TypeError
-        If an operand is not an array of numbers, or is float16.
+        If an operand is not an array of numbers.
     ValueError
         If shapes do not match; if the sizes of Dask chunks along `axis` are unknown; if there are
         several of these chunks and `method` needs whole systems; or if an operand contains nan
@@ -203,7 +203,7 @@ def _as_periodic(periodic: Any, method: str) -> bool:
 def _common_dtype(operands: dict[str, Any]) -> np.dtype[Any]:
     dtypes = [getattr(value, "dtype", value) for value in operands.values()]
     is_one = isinstance(dtypes[0], np.dtype) and dtypes.count(dtypes[0]) == len(dtypes)
-    dtype = dtypes[0] if is_one else np.result_type(*dtypes)
+    dtype = computed_dtype(dtypes[0] if is_one else np.result_type(*dtypes))
     if dtype.kind in "biu":
         return np.dtype(np.float64)
     if dtype.char not in _COMPUTED:

@@ -221,7 +221,7 @@ def refused(**given):
     ("given", "error", "message"),
     [
         ({"local": np.ones(3)}, ValueError, "local must have two axes or more; got shape"),
-        ({"local": np.ones((3, 4), "f2")}, TypeError, "must promote to int32.*; got float16"),
+        ({"local": np.ones((3, 4), "c8")}, TypeError, "must promote to int32.*; got complex64"),
         ({"local": np.ones((3, 4), "c16")}, TypeError, "must promote to int32"),
         ({"local": None}, TypeError, "local must be of an integer"),
         ({"weights": 1}, ValueError, "weights must be a tuple of three, b0, b1 and b2; got int"),

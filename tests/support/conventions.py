@@ -44,6 +44,12 @@ class Case:
         return self.function.__name__
 
     @property
+    def qualified_name(self) -> str:
+        """Name with the module, if it is one of :mod:`mgrec.hmm` or :mod:`mgrec.statespace`."""
+        family = self.function.__module__.split(".")[1:2]
+        return f"{family[0]}.{self.name}" if family in (["hmm"], ["statespace"]) else self.name
+
+    @property
     def lists(self) -> list[Any]:
         """The other arguments that are lists of numbers."""
         return [value for value in self.others.values() if isinstance(value, list)]
@@ -56,7 +62,7 @@ class Case:
 
 def mapped_lists(value: Any, dtype: Any) -> Any:
     """Return a list of numbers as an array; integers, which are codes, stay integers."""
-    array = np.asarray(value) if isinstance(value, list) else None
+    array = np.asarray(value) if isinstance(value, (list, np.ndarray)) else None
     is_float = array is not None and array.dtype.kind == "f"
     return array.astype(dtype) if is_float else value
 

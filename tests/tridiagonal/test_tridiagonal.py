@@ -185,7 +185,7 @@ ONES = da.ones(20, chunks=5)
         ((1, 2, np.ones(5), np.ones(7)), {}, ValueError, "broadcast"),
         ((1, 2, 1, np.ones(4)), {"axis": 1}, ValueError, "axis must"),
         ((1, None, 1, np.ones(4)), {}, TypeError, "d must be of"),
-        ((1, 2, 1, np.ones(4, "f2")), {}, TypeError, "float16"),
+        ((1, 2, 1, np.zeros(4, "M8[s]")), {}, TypeError, "datetime64"),
         ((1, 2, 1, np.ones(4)), {"method": "gauss"}, ValueError, "method must be one of"),
         ((1, 2, 1, np.ones(4)), {"periodic": 1}, TypeError, "periodic must be True or False"),
         ((1, 2, 1, np.ones(4)), {"check_finite": "no"}, TypeError, "check_finite must be True or"),

@@ -178,6 +178,11 @@ def computed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return WIDE if is_narrow(dtype) else dtype
 
 
+def widened(array: Any) -> Any:
+    """Return an array of float16 or bfloat16 in float32, for kernels without these dtypes."""
+    return cast(array, computed_dtype(array.dtype))
+
+
 def result_type(values: Sequence[Any]) -> np.dtype[Any]:
     """Return the dtype that NumPy promotes dtypes, and numbers of Python, to.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.arrays.array_types import as_native, is_lazy
+from ...core.arrays.array_types import as_native, cast, is_lazy
 from ...core.arrays.validation import as_array
 
 # Codes are uint8; the largest one marks a letter that the alphabet lacks.
@@ -96,6 +96,8 @@ def as_sequence(name: str, value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.str in ("|S1", "<U1"):
         return np.ascontiguousarray(value).view(np.uint8 if value.itemsize == 1 else "<u4")
     array = as_array(name, value)
+    if hasattr(array, "dtype") and array.dtype.kind == "b":
+        return cast(array, np.dtype(np.uint8))
     if not hasattr(array, "dtype") or array.dtype.kind not in "iu":
         got = getattr(array, "dtype", type(array).__name__)
         raise TypeError(f"{name} must be text, bytes or an array of integers; got {got}")

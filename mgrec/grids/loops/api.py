@@ -19,7 +19,7 @@ from ...core.algebra.operators import (
     check_composes,
     check_distributes,
 )
-from ...core.arrays.array_types import cast, in_one_memory, result_type, to_host
+from ...core.arrays.array_types import cast, computed_dtype, in_one_memory, result_type, to_host
 from ...core.arrays.chunk import shape_of
 from ...core.arrays.validation import as_array, as_real, as_scalar, broadcasts_to, is_one_of
 from ...core.contract.kernels import Backend, PreparedSolver
@@ -317,7 +317,7 @@ def _common_dtype(arrays: dict[str, Any], floor: Any) -> np.dtype[Any]:
         if np.isnan(real):
             raise ValueError("floor must be a real number or None; got nan")
         values.append(getattr(floor, "dtype", floor if isinstance(floor, int) else real))
-    dtype = result_type(values)
+    dtype = computed_dtype(result_type(values))
     if dtype.name not in _DTYPES:
         raise TypeError(
             f"local, weights and borders must promote to {', '.join(_DTYPES)}; got {dtype}: "

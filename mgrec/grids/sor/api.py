@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.arrays.array_types import cast, in_one_memory, is_lazy, to_host
+from ...core.arrays.array_types import cast, computed_dtype, in_one_memory, is_lazy, to_host
 from ...core.arrays.chunk import shape_of
 from ...core.arrays.validation import as_array, as_integer, as_real, as_scalar, broadcasts_to
 from ...core.contract.grid import Swept
@@ -360,7 +360,7 @@ def _as_callback(callback: Any, operands: Any, shape: tuple[Any, ...]) -> Any:
 
 def _common_dtype(arrays: dict[str, Any]) -> np.dtype[Any]:
     dtype = np.result_type(*(getattr(value, "dtype", value) for value in arrays.values()))
-    dtype = np.dtype(np.float64) if dtype.kind in "biu" else dtype
+    dtype = np.dtype(np.float64) if dtype.kind in "biu" else computed_dtype(dtype)
     if dtype.char not in "fd":
         names = " and ".join(arrays)
         raise TypeError(f"{names} must be of integers, float32 or float64; got {dtype}")

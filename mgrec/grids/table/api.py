@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.arrays.array_types import is_lazy, to_host
+from ...core.arrays.array_types import computed_dtype, is_lazy, to_host, widened
 from ...core.arrays.chunk import as_contiguous
 from ...core.arrays.validation import as_any_array, check_out
 from ...core.contract.kernels import Backend, PreparedSolver
@@ -161,7 +161,7 @@ def summed_area_table(
 
 def check_table(x: Any, axes: Any, dtype: Any, out: Any) -> tuple[Problem, tuple[int, ...]]:
     """Return the problem of the last two of `axes`, validated, and the other axes."""
-    x = as_any_array("x", x)
+    x = widened(as_any_array("x", x))
     if x.dtype.char not in _DTYPES:
         raise TypeError(
             f"x must be bool, integer, float32, float64 or complex; got {x.dtype}: cast it first"
@@ -251,7 +251,7 @@ def _reversed(array: Any, axes: Sequence[int]) -> Any:
 
 def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     x = arguments["x"]
-    return [(x.shape, np.cumsum(np.empty(0, numpy_dtype(x))).dtype)]
+    return [(x.shape, np.cumsum(np.empty(0, computed_dtype(numpy_dtype(x)))).dtype)]
 
 
 RULES = [Rule(summed_area_table, _compose, ("x",), {"axes": ("int[]", (-2, -1))}, _outlines)]
