@@ -43,13 +43,21 @@ def test_resonances_are_as_accurate_as_scipys(design, width):
     assert ours <= 3 * theirs
 
 
-@pytest.mark.parametrize("is_forward", [True, False])
-def test_long_filters_of_other_orders_share_a_kernel(is_forward):
+DECAY = 0.4 / np.arange(1.0, 65)
+
+
+@pytest.mark.parametrize(
+    ("scale", "orders"),
+    [(0.0, (1, 17, 64)), (1.0, (9, 17, 64)), (0.01, (1, 2, 8))],
+    ids=["feed-forward", "steps", "blocks"],
+)
+def test_filters_of_other_orders_share_a_kernel_in_short_calls(scale, orders):
     x, kernels = draw((2, 200), float), set()
-    for order in (17, 40, 64):
-        a = [1.0] if is_forward else [1, *(0.4 / np.arange(1.0, order + 1))]
+    for order in orders:
+        a = np.r_[1.0, scale * DECAY[:order]] if scale else [1.0]
         b = draw(order + 1, float, seed=9)
         assert_same([lfilter(b, a, x)], [signal.lfilter(b, a, x)])
+        lfilter(b.astype("f4"), np.float32(a), x.astype("f4"))
         kernels.add(section_rows.cache_info().misses)
     assert len(kernels) == 1
 

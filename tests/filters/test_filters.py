@@ -10,7 +10,7 @@ from chunkings import with_extended
 from graphs import fetched
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from internals import divide_among_threads
+from internals import compile_for_sizes, divide_among_threads
 from scipy import signal
 
 from mgrec.signal import lfilter, sosfilt
@@ -351,3 +351,15 @@ def test_dask_stays_lazy_and_its_keys_are_repeatable():
     assert y.name == again.name
     assert y.chunks == x.chunks
     assert y.name != lfilter([1.0], [1.0, -0.4], x, zi=np.zeros(1))[0].name
+
+
+@pytest.mark.parametrize("dtype", [float, "f4"])
+@pytest.mark.parametrize(("order", "frequency"), [(2, 0.2), (3, 0.01)], ids=["blocks", "steps"])
+def test_the_kernel_of_an_order_returns_the_bits_of_the_shared_one(
+    order, frequency, dtype, monkeypatch
+):
+    b, a = (part.astype(dtype) for part in signal.butter(order, frequency))
+    x = draw((3, 501), dtype)
+    short = lfilter(b, a, x[:2])
+    compile_for_sizes(monkeypatch, 0)
+    np.testing.assert_array_equal(lfilter(b, a, x)[:2], short)

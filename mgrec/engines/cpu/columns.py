@@ -95,13 +95,18 @@ def flat_operands(
 
 
 MIN_STEPS_FOR_SIZES = 1 << 17
-"""Number of steps from which a kernel is compiled for the sizes of a call, once for 2 to 4 s."""
+"""Number of steps from which a kernel is compiled for the sizes of a call, once for 1 to 4 s."""
 _LARGEST = 8
 """Largest size for which kernels are compiled. Larger ones gain little."""
 
 
+def is_long(steps: int) -> bool:
+    """Return whether a call of so many steps is worth the compilation of kernels for its sizes."""
+    return steps >= MIN_STEPS_FOR_SIZES
+
+
 def as_lengths(sizes: tuple[int, ...], steps: int) -> tuple[Any, ...]:
     """Return sequences of these lengths for a call of so many steps."""
-    if steps < MIN_STEPS_FOR_SIZES or max(sizes) > _LARGEST:
+    if not is_long(steps) or max(sizes) > _LARGEST:
         return tuple([np.empty(size, np.int8) for size in sizes])
     return tuple([(0,) * size for size in sizes])

@@ -52,11 +52,28 @@ class _LinkedCode(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
 
+class _SmallCode(_LinkedCode):
+    """LLVM code of a function that a kernel contains once, optimized for size."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        super()._optimize_functions(module)
+        for function in module.functions:
+            if not function.is_declaration:
+                for attribute in ("noinline", "minsize", "optsize"):
+                    function.add_function_attribute(attribute)
+
+
 class _LinkedCompiler(Compiler):  # type: ignore[misc]
+    code = _LinkedCode
+
     def define_pipelines(self) -> Any:
         state = self.state
-        state.library = _LinkedCode(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library = self.code(state.targetctx.codegen(), state.func_id.func_qualname)
         return super().define_pipelines()
+
+
+class _SmallCompiler(_LinkedCompiler):
+    code = _SmallCode
 
 
 INNER: dict[str, Any] = {
@@ -68,6 +85,8 @@ INNER: dict[str, Any] = {
 """For functions that only kernels call: wrappers for Python and C take a third of the time."""
 INLINED = {**INNER, "forceinline": True}
 """For functions of many instructions that must be part of the loop that calls them."""
+RARE: dict[str, Any] = {**INNER, "pipeline_class": _SmallCompiler}
+"""For functions that take a negligible part of a kernel's time: LLVM neither copies nor unrolls."""
 CACHE_SIZE = 256
 """Number of recurrences whose compiled functions are cached in memory."""
 IN_MEMORY = "in memory"
@@ -86,12 +105,13 @@ FunctionIdentity._unique_ids = iter(
 )
 
 
-def compile_kernel(kernel: Callable[..., Any], *key: str) -> Any:
+def compile_kernel(kernel: Callable[..., Any], *key: str, allocates: bool = True) -> Any:
     """Return a kernel that compiles at its first call, or loads its code from disk.
 
-    `key` has the fingerprints of the functions in its closure.
+    `key` has the fingerprints of the functions in its closure. A kernel that allocates no arrays
+    compiles in less time, because numba then counts no references.
     """
-    dispatcher = numba.njit(no_cfunc_wrapper=True, **OPTIONS)(kernel)
+    dispatcher = numba.njit(no_cfunc_wrapper=True, _nrt=allocates, **OPTIONS)(kernel)
     dispatcher._cache = cache_on_disk(kernel, *key)
     compile_signature = dispatcher.compile
 

@@ -11,6 +11,7 @@ from numba.extending import intrinsic
 
 from ...engines.cpu.lanes import (
     Lanes,
+    bits_of,
     call_llvm,
     in_every_lane,
     load_lanes,
@@ -49,6 +50,50 @@ def store_rounded(_: Any, array: Any, index: Any, lanes: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.intp, lanes), code
+
+
+@vector_code(lambda array, index: types.int64(array, types.intp))
+def magnitude_at(builder: Any, data: Any, index: Any) -> Any:
+    """Return the bits of ``array[index]`` without its sign; of both parts the larger ones.
+
+    Bits have the order of absolute values, and nan is above inf. The array is contiguous.
+    `array.view` takes numba half a second to compile.
+    """
+    number, result = data.type.pointee, ir.IntType(64)
+    parts = number.elements if isinstance(number, ir.LiteralStructType) else [number]
+    bits = ir.IntType(bits_of(parts[0]))
+    data = builder.bitcast(data, bits.as_pointer())
+    mask = ir.Constant(result, (1 << (bits.width - 1)) - 1)
+    sizes = []
+    for part in range(len(parts)):
+        at = builder.mul(index, ir.Constant(index.type, len(parts)))
+        at = builder.add(at, ir.Constant(index.type, part))
+        loaded = builder.load(builder.gep(data, [at]))
+        sizes.append(builder.and_(_extended(builder, loaded, result), mask))
+    largest = sizes[0]
+    for size in sizes[1:]:
+        largest = builder.select(builder.icmp_signed(">", size, largest), size, largest)
+    return largest
+
+
+@vector_code(lambda bits, array: types.int64(types.int64, array))
+def float64_bits(builder: Any, bits: Any, data: Any) -> Any:
+    """Return the bits in float64 of a real number whose bits in the array's dtype are given."""
+    number = data.type.pointee
+    if number != ir.FloatType():
+        return bits
+    value = builder.bitcast(builder.trunc(bits, ir.IntType(32)), number)
+    return builder.bitcast(builder.fpext(value, ir.DoubleType()), bits.type)
+
+
+@vector_code(lambda bits: types.float64(types.int64))
+def from_bits(builder: Any, bits: Any) -> Any:
+    """Return the number of float64 with these bits."""
+    return builder.bitcast(bits, ir.DoubleType())
+
+
+def _extended(builder: Any, bits: Any, integer: Any) -> Any:
+    return bits if bits.type == integer else builder.zext(bits, integer)
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
+from ...engines.cpu import columns
 from ...engines.cpu.compilation import writable
 from ..cascade import Cascade
 from ..recurrence import CascadeSummary, advance_states, is_safe
@@ -17,6 +18,7 @@ from .lanes import WIDTH
 from .pipeline import pipeline_rows
 from .scipy_loops import MARKED_ROWS, scipy_columns, scipy_rows
 from .section import (
+    BATCH,
     BLOCKS,
     FORWARD,
     LEAD,
@@ -62,14 +64,15 @@ def zero_states(cascade: Cascade, chunk: Chunk) -> np.ndarray:
 
 
 def determine_filter(
-    cascade: Cascade, chunk: Chunk, carry_in: np.ndarray, result: np.ndarray
+    cascade: Cascade, chunk: Chunk, carry_in: np.ndarray, result: np.ndarray, is_part: bool = False
 ) -> Outcome:
     """Write the outputs of a chunk, whose operand is x and whose dtype is that of the results.
 
-    `carry_in` is an array (states, outer, inner) of float64 or complex128.
+    `carry_in` is an array (states, outer, inner) of float64 or complex128. `is_part` says whether
+    the chunk is one thread's part of a long one.
     """
     x = _input(cascade, chunk)
-    outcome = _in_float64(cascade, x, carry_in, result, chunk.dtype)
+    outcome = _in_float64(cascade, x, carry_in, result, chunk.dtype, is_part)
     redo = outcome.redo
     if not redo.any():
         return outcome
@@ -145,8 +148,9 @@ def as_real(array: np.ndarray) -> np.ndarray:
 
 
 def _in_float64(
-    cascade: Cascade, x: Any, carry_in: Any, result: Any, dtype: np.dtype[Any]
-) -> Outcome:
+    cascade: Cascade, x: Any, carry_in: Any, result: Any, dtype: np.dtype[Any],
+    is_part: bool = False,
+) -> Outcome:  # fmt: skip
     """Filter all rows in float64 or complex128. Nothing is written if `result` is None."""
     real = np.empty(0, dtype).real.dtype
     if cascade.is_complex:
@@ -154,7 +158,7 @@ def _in_float64(
         states = _by_scipy_loop(cascade, x, carry_in, result, redo, np.complex128, limit)
         return Outcome(states, redo)
     target = None if result is None else as_real(result)
-    outcome = _filter_real(cascade, as_real(x), as_real(carry_in), target, real)
+    outcome = _filter_real(cascade, as_real(x), as_real(carry_in), target, real, is_part)
     if carry_in.dtype.kind != "c":
         return outcome
     redo = np.asarray(outcome.redo.reshape(*carry_in.shape[1:], 2).any(-1))
@@ -180,12 +184,12 @@ def _by_scipy_loop(
 
 
 def _filter_real(
-    cascade: Cascade, x: np.ndarray, carry_in: np.ndarray, result: Any, dtype: Any
+    cascade: Cascade, x: np.ndarray, carry_in: np.ndarray, result: Any, dtype: Any, is_part: bool
 ) -> Outcome:
     """Filter real numbers by the fastest loop. Nothing is written if `result` is None."""
     states = np.array(carry_in, np.float64, order="C")
     redo = np.zeros(states.shape[1:], bool)
-    x = writable(x)
+    x, is_long = writable(x), is_part or columns.is_long(x.size)
     if x.shape[2] >= WIDE or x.shape[1] < LONG:
         kernel = scipy_columns if x.shape[2] >= WIDE else scipy_rows
         by_section = states.reshape(len(cascade.sections), cascade.order, *redo.shape)
@@ -193,10 +197,11 @@ def _filter_real(
         write = result is not None
         target = result if write else np.empty((1, 1, 1), dtype)
         kernel(x, target, by_section, b, a, LARGEST[dtype.char], redo, write)
-    elif _are_rows(x, result, dtype) and _is_one_pass(cascade):
-        _filter_contiguous(rows_filter(cascade, dtype.char, dtype.char), x, result, states, redo)
+    elif _are_rows(x, result, dtype) and _filters_rows(cascade, dtype.char, is_long):
+        filter_rows = rows_filter(cascade, dtype.char, dtype.char, is_long)
+        _filter_contiguous(filter_rows, x, result, states, redo)
     else:
-        filter_tile = rows_filter(cascade, "d", dtype.char)
+        filter_tile = rows_filter(cascade, "d", dtype.char, is_long)
         if x.size <= TILE:
             filter_in_copies(filter_tile, x, result, states, redo)
         else:
@@ -233,38 +238,43 @@ def chunk_filter(cascade: Cascade, chunk: Chunk) -> Callable[..., None] | None:
     inner = chunk.shape[2] * parts
     if cascade.is_complex or steps < LONG or inner >= WIDE:
         return None
-    is_cast = x.dtype != chunk.dtype
-    if inner == 1 and not is_cast and _is_one_pass(cascade):
-        return partial(_filter_contiguous, rows_filter(cascade, char, char))
+    is_cast, is_long = x.dtype != chunk.dtype, columns.is_long(x.size)
+    if inner == 1 and not is_cast and _filters_rows(cascade, char, is_long):
+        return partial(_filter_contiguous, rows_filter(cascade, char, char, is_long))
     # Copies are float64: other dtypes may be cast to these at once.
     if x.size * parts <= TILE and (not is_cast or chunk.dtype == np.float64):
-        return partial(filter_in_copies, rows_filter(cascade, "d", char))
+        return partial(filter_in_copies, rows_filter(cascade, "d", char, is_long))
     return None
 
 
-def _is_one_pass(cascade: Cascade) -> bool:
-    """Return whether one kernel filters rows by all sections."""
-    return len(cascade.sections) == 1 or len(_lane_coefficients(cascade)[1]) == 1
+def _filters_rows(cascade: Cascade, char: str, is_long: bool) -> bool:
+    """Return whether one kernel filters rows of a dtype by all sections, without copies."""
+    if len(cascade.sections) == 1:
+        return is_long or char == "d"
+    return len(_lane_coefficients(cascade)[1]) == 1
 
 
 @lru_cache(maxsize=_CACHED)
-def rows_filter(cascade: Cascade, char: str, result_char: str) -> FilterRows:
+def rows_filter(cascade: Cascade, char: str, result_char: str, is_long: bool) -> FilterRows:
     """Return the filter of contiguous rows whose dtype has the character `char`: "f" or "d".
 
     `result_char` is the character of the dtype of the results, which decides what overflows.
+    Filters of short calls share their kernels.
     """
-    limit_bits, unused = LARGEST[result_char], np.empty((1, 1), char)
+    limit_bits = LARGEST[result_char]
     if len(cascade.sections) > 1:
-        return _rows_filter_of_sections(cascade, limit_bits, unused)
+        return _rows_filter_of_sections(cascade, limit_bits, np.empty((1, 1), char))
     loop, table = choose_loop(cascade)
     b, a = (part[0] for part in cascade.float64_coefficients)
-    kernel = section_rows(loop, compiled_order(loop, cascade.order), char == "d")
+    memory_shape = 3, max(cascade.order, WIDTH) + BATCH
+    kernel = section_rows(loop, compiled_order(loop, cascade.order, is_long), char == "d")
 
     def filter_rows(
         x: np.ndarray, y: np.ndarray | None, states: np.ndarray, redo: np.ndarray, start: int = 0
     ) -> None:
         write = y is not None
-        kernel(x, y if write else unused, states, b, a, table, limit_bits, redo, start, write)
+        target, memory = y if write else np.empty((1, BATCH), char), np.empty(memory_shape)
+        kernel(x, target, states, b, a, table, limit_bits, redo, start, write, memory)
 
     return filter_rows
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..kernels import FilterKernels
 from ..recurrence import CascadeSummary, FilterPrefix
 from .correlations import differentiate_coefficients
 from .one_thread import (
+    Outcome,
     as_real,
     chunk_filter,
     determine_filter,
@@ -83,13 +85,14 @@ def _determine_on_threads(
     outer, _, inner = chunk.shape
     if threads > 1 and outer >= threads:
 
-        def rows(left: int, right: int) -> Callable[[], np.ndarray]:
+        def rows(left: int, right: int) -> Callable[[], Outcome]:
             part, before = chunk.rows(left, right), carry_in[:, left:right]
-            return lambda: determine_filter(cascade, part, before, result[left:right]).carry_out
+            return partial(
+                determine_filter, cascade, part, before, result[left:right], is_part=True
+            )
 
-        return np.concatenate(
-            run_in_threads([rows(*part) for part in split_range(outer, threads)]), axis=1
-        )
+        outcomes = run_in_threads([rows(*part) for part in split_range(outer, threads)])
+        return np.concatenate([outcome.carry_out for outcome in outcomes], axis=1)
     if threads > 1 and inner == 1 and cascade.decay < MAX_DECAY * chunk.steps / threads:
         carry_outs = [
             _determine_long_row(
@@ -115,7 +118,7 @@ def _determine_long_row(
         before = np.zeros_like(carry_in) if k else carry_in
         part = chunk.between(left, right)
         part = Chunk(tuple(map(np.ascontiguousarray, part.operands)), part.shape, part.dtype)
-        return lambda: determine_filter(cascade, part, before, result[:, left:right])
+        return partial(determine_filter, cascade, part, before, result[:, left:right], is_part=True)
 
     outcomes = run_in_threads([determine(k) for k in range(threads)])
     if any(outcome.redo.any() for outcome in outcomes):

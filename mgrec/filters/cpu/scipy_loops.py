@@ -9,8 +9,7 @@ import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel, writable
 from ..cascade import Cascade
-
-MASK, _SHORT_MASK = (1 << 63) - 1, (1 << 31) - 1
+from .lanes import float64_bits, magnitude_at
 
 
 @numba.njit(**INNER)
@@ -67,27 +66,16 @@ def scipy_row(x: Any, y: Any, z: Any, b: Any, a: Any) -> None:
 
 
 @numba.njit(**INNER)
-def _largest_of_float32(y: Any) -> Any:
-    bits = y.view(np.int32)
-    largest = np.int64(0)
-    for i in range(bits.size):
-        largest = max(largest, np.int64(bits[i]) & _SHORT_MASK)
-    return np.float64(np.int32(largest).view(np.float32)).view(np.int64)
-
-
-@numba.njit(**INNER)
 def largest_bits(y: Any) -> Any:
     """Return the bits of the largest absolute value of a component, in float64.
 
     Bits have the order of absolute values, and nan is above inf.
     """
-    if y.itemsize == 4:
-        return _largest_of_float32(y)
-    bits = y.view(np.int64)
     largest = np.int64(0)
-    for i in range(bits.size):
-        largest = max(largest, bits[i] & MASK)
-    return largest
+    for i in range(y.size):
+        bits = magnitude_at(y, i)
+        largest = bits if bits > largest else largest
+    return float64_bits(largest, y)
 
 
 # Number of samples of a row filtered together, in the L1 cache.
@@ -186,7 +174,7 @@ def _scipy_columns(
     """Filter all columns of a step together; update states (sections, order, outer, inner)."""
     sections, order = states.shape[:2]
     row, value = np.empty(COLUMNS), np.empty(COLUMNS)
-    bits, largest = row.view(np.int64), np.empty(COLUMNS, np.int64)
+    largest = np.empty(COLUMNS, np.int64)
     z = np.empty((sections, order + 1, COLUMNS))
     for o in range(x.shape[0]):
         for left in range(0, x.shape[2], COLUMNS):
@@ -201,7 +189,8 @@ def _scipy_columns(
                     row[j] = source[j]
                 step_of_columns(row, value, z, b, a, count)
                 for j in range(count):
-                    largest[j] = max(largest[j], bits[j] & MASK)
+                    bits = magnitude_at(row, j)
+                    largest[j] = bits if bits > largest[j] else largest[j]
                 if write:
                     target = y[o, n, left : left + count]
                     for j in range(count):

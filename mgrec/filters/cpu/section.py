@@ -23,7 +23,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.compilation import INNER, RARE, compile_kernel
 from ...engines.cpu.lanes import (
     CACHE_LINE,
     MIN_STREAMED_BYTES,
@@ -33,13 +33,22 @@ from ...engines.cpu.lanes import (
     store,
     stream,
 )
-from ...engines.cpu.simd import no_extremes, none_above, update_extremes
+from ...engines.cpu.simd import load_scalar, no_extremes, none_above, plus, update_extremes
 from ..cascade import Section
-from .lanes import WIDTH, add_columns, add_last_lanes, load_columns, load_float64, store_rounded
+from .lanes import (
+    WIDTH,
+    add_columns,
+    add_last_lanes,
+    from_bits,
+    load_columns,
+    load_float64,
+    store_rounded,
+)
 from .scipy_loops import largest_bits, scipy_section
 
 load_eight = load_float64(WIDTH)
-FUSED: dict[str, Any] = {**INNER, "fastmath": {"contract"}}
+CONTRACT: dict[str, Any] = {"fastmath": {"contract"}}
+FUSED: dict[str, Any] = {**INNER, **CONTRACT}
 # Number of samples cast to float64 at a time: few, because memory is idle while they are filtered.
 WIDENED = 64
 # Number of last outputs that the loop of steps keeps in registers.
@@ -65,6 +74,16 @@ def copy_values(source: Any, target: Any) -> None:
         target[at] = source[at]
 
 
+@numba.njit(**RARE)
+def copy_few(source: Any, target: Any) -> None:
+    """Do the same as `copy_values` in less code."""
+    for i in range(source.size):
+        target[i] = source[i]
+
+
+first_outputs = numba.njit(**RARE)(scipy_section.py_func)
+
+
 @numba.njit(**FUSED)
 def feed_forward(x: Any, v: Any, b: Any) -> None:
     """Set v_n = Σ b_j·x_{n−j}, computed in float64; x has b.size − 1 more samples in front."""
@@ -83,7 +102,14 @@ def feed_forward(x: Any, v: Any, b: Any) -> None:
         store_rounded(v, at + WIDTH, q)
         store_rounded(v, at + 2 * WIDTH, r)
         store_rounded(v, at + 3 * WIDTH, s)
-    for i in range(full, v.size):
+    feed_forward_from(full, x, v, b)
+
+
+@numba.njit(**{**RARE, **CONTRACT})
+def feed_forward_from(first: int, x: Any, v: Any, b: Any) -> None:
+    """Set the same v_n for n from `first` on."""
+    past = b.size - 1
+    for i in range(first, v.size):
         w = 0.0
         for j in range(past, -1, -1):
             w += b[j] * x[i + past - j]
@@ -98,6 +124,41 @@ def one_by_one(v: Any, y: Any, a: Any, first: int, end: int) -> None:
         for j in range(a.size - 1, 0, -1):
             w -= a[j] * y[n - j]
         y[n] = w
+
+
+last_outputs = numba.njit(**{**RARE, **CONTRACT})(one_by_one.py_func)
+
+
+@numba.njit(**INNER)
+def in_blocks_of_any_order(
+    x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, limit: float, write: bool,
+    past_caches: bool,
+) -> Any:  # fmt: skip
+    """Compute the outputs of `in_blocks` for float64, bit for bit, in a loop over the columns."""
+    order = (table.size // WIDTH - WIDTH) // 2
+    full = first + (x.size - first) // WIDTH * WIDTH
+    zero, nothing = splat_64_bytes(0.0), splat_64_bytes(-0.0)
+    sizes = no_extremes(zero)
+    for n in range(first, full, WIDTH):
+        total, others, column = zero, nothing, 0
+        for k in range(n, n + WIDTH):
+            total = fma(load_eight(table, column), splat_64_bytes(load_scalar(x, k)), total)
+            column += WIDTH
+        for k in range(n - order, n):
+            total = fma(load_eight(table, column), splat_64_bytes(load_scalar(x, k)), total)
+            column += WIDTH
+        for k in range(WIDTH - order, WIDTH, 2):
+            factor = splat_64_bytes(load_scalar(recent, k))
+            total = fma(load_eight(table, column), factor, total)
+            if k + 1 < WIDTH:
+                factor = splat_64_bytes(load_scalar(recent, k + 1))
+                others = fma(load_eight(table, column + WIDTH), factor, others)
+            column += 2 * WIDTH
+        total = plus(total, others)
+        store(recent, 0, total)
+        store(y, n if write else 0, total)
+        sizes = update_extremes(sizes, total)
+    return full, none_above(sizes, limit)
 
 
 @cache
@@ -145,9 +206,9 @@ def in_blocks(order: int, is_wide: bool) -> Any:
         before = load_eight(recent, 0)
         sizes = no_extremes(before)
         full = first + (x.size - first) // WIDTH * WIDTH
-        part = WIDENED if not is_wide else full - first if write else y.size
-        for left in range(first, full, max(part, 1)):
-            count, to = min(part, full - left), left if write else 0
+        part = WIDENED if not is_wide else full - first + 1 if write else y.size
+        for left in range(first, full, part):
+            count, to = part if part < full - left else full - left, left if write else 0
             if is_wide:
                 before, sizes = run(x, y, left, to, count, matrices, before, sizes, past_caches)
             else:
@@ -158,6 +219,22 @@ def in_blocks(order: int, is_wide: bool) -> Any:
         return full, none_above(sizes, limit)
 
     return advance
+
+
+@numba.njit(**FUSED)
+def in_steps_of_any_order(v: Any, y: Any, target: Any, a: Any, past: int) -> int:
+    """Compute the outputs of `in_steps`, bit for bit, with the last two in registers."""
+    order, a1, y1, y2 = a.size - 1, a[1], y[past - 1], y[past - 2]
+    for n in range(v.size):
+        output = load_scalar(v, n)
+        for j in range(order, 2, -1):
+            output -= load_scalar(a, j) * load_scalar(y, past + n - j)
+        if order > 1:
+            output -= load_scalar(a, 2) * y2
+        output -= a1 * y1
+        y[past + n] = target[n] = output
+        y2, y1 = y1, output
+    return v.size
 
 
 @cache
@@ -201,7 +278,7 @@ def _subtract_far(v: Any, y: Any, a: Any, past: int, at: int) -> None:
     store(v, at + WIDTH, upper)
 
 
-@numba.njit(**INNER)
+@numba.njit(**RARE)
 def state_after(b: Any, a: Any, x: Any, y: Any, end: int, state: Any) -> None:
     """Compute SciPy's state (direct form II transposed) from inputs and outputs before `end`."""
     order = state.size
@@ -214,9 +291,12 @@ def state_after(b: Any, a: Any, x: Any, y: Any, end: int, state: Any) -> None:
         state[i] = z
 
 
-def compiled_order(loop: str, order: int) -> int:
-    """Return the order that a kernel is compiled for; several orders may share a kernel."""
-    if loop == FORWARD:
+def compiled_order(loop: str, order: int, is_long: bool) -> int:
+    """Return the order that a kernel is compiled for, or 0 for the kernel of all orders.
+
+    A kernel for one order takes as long to compile as 10^9 samples to filter.
+    """
+    if loop == FORWARD or not is_long:
         return 0
     return order if loop == BLOCKS else min(order, NEAR + 1)
 
@@ -225,42 +305,43 @@ def compiled_order(loop: str, order: int) -> int:
 def section_rows(loop: str, order: int, is_wide: bool) -> Any:
     """Return the kernel for contiguous rows (outer, steps) of float64, or float32 if not `is_wide`.
 
-    `order` is that of :func:`compiled_order`. Unless `write`, only the states are computed, and y
-    is any array of two axes of the same dtype. The first `start` samples of float64 have been
+    `order` is that of :func:`compiled_order`. All kernels return the same bits. Unless `write`,
+    only the states are computed, and y is memory (1, BATCH). `memory` is three rows of
+    max(order, WIDTH) + BATCH numbers of float64. The first `start` samples of float64 have been
     filtered: x and y have them, and `start` is 0 or at least max(order, WIDTH).
     """
     along = _blocks_along(order, is_wide) if loop == BLOCKS else _batches_along(loop, order)
 
     def filter_rows(
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any,
-        start: int, write: bool,
+        start: int, write: bool, memory: Any,
     ) -> None:  # fmt: skip
         order = states.shape[0]
-        past = max(order, WIDTH)
-        # The last `past` inputs and outputs, and space for the following ones.
-        wide_x, wide_y = np.zeros(past + BATCH), np.zeros(past + BATCH)
-        z, v, spare = np.empty(order), np.empty(BATCH), np.empty(BATCH, y.dtype)
+        # The last `past` inputs and outputs and the following ones, a state, and sums of inputs.
+        wide_x, wide_y = memory[0], memory[1]
+        past = wide_x.size - BATCH
+        z, v = memory[2, :order], memory[2, past:]
         is_large = write and x.size * x.itemsize >= MIN_STREAMED_BYTES
         for row in range(x.shape[0]):
             source, size, is_low = x[row], x.shape[1], True
-            target = y[row] if write else spare
+            target = y[row if write else 0]
             for i in range(order):
                 z[i] = states[i, row]
             first = start
             if start == 0:
-                first = min(past + LEAD, size)
-                copy_values(source[:first], wide_x)
-                scipy_section(wide_x[:first], wide_y[:first], z, b, a)
+                first = past + LEAD if past + LEAD < size else size
+                copy_few(source[:first], wide_x)
+                first_outputs(wide_x[:first], wide_y[:first], z, b, a)
                 is_low = largest_bits(wide_y[:first]) <= limit_bits
                 if write:
                     for n in range(first):
                         target[n] = wide_y[n]
                 # The last `past` ones, if there are more samples.
-                copy_values(wide_x[LEAD:first], wide_x)
-                copy_values(wide_y[LEAD:first], wide_y)
+                copy_few(wide_x[LEAD:first], wide_x)
+                copy_few(wide_y[LEAD:first], wide_y)
             else:
-                copy_values(source[start - past : start], wide_x)
-                copy_values(target[start - past : start], wide_y)
+                copy_few(source[start - past : start], wide_x)
+                copy_few(target[start - past : start], wide_y)
             if size > first:
                 remainder, is_remainder_low = along(
                     source, target, wide_x, wide_y, v, first, b, a, table, limit_bits, write,
@@ -273,7 +354,7 @@ def section_rows(loop: str, order: int, is_wide: bool) -> Any:
                 states[i, row] = z[i]
         fence()
 
-    return compile_kernel(filter_rows, loop, str(order), str(is_wide))
+    return compile_kernel(filter_rows, loop, str(order), str(is_wide), allocates=False)
 
 
 # The loops of a section over a row, from sample `first` on, return the number of samples after the
@@ -282,21 +363,21 @@ def section_rows(loop: str, order: int, is_wide: bool) -> Any:
 
 
 def _blocks_along(order: int, is_wide: bool) -> Any:
-    blocks = in_blocks(order, is_wide)
+    blocks = in_blocks(order, is_wide) if order else in_blocks_of_any_order
 
     @numba.njit(**INNER)
     def along(
         x: Any, y: Any, wide_x: Any, wide_y: Any, v: Any, first: int, b: Any, a: Any, table: Any,
         limit_bits: Any, write: bool, is_large: bool,
     ) -> Any:  # fmt: skip
-        limit = np.int64(limit_bits).view(np.float64)
+        limit = from_bits(limit_bits)
         # Stores bypass the caches for large aligned results.
         past_caches = is_large and (y.ctypes.data + first * y.itemsize) % CACHE_LINE == 0
         full, is_low = blocks(x, y, wide_x, wide_y[:WIDTH], table, first, limit, write, past_caches)
         remainder = x.size - full
-        copy_values(x[full - WIDTH :], wide_x)
-        feed_forward(wide_x[WIDTH - order : WIDTH + remainder], v[:remainder], b)
-        one_by_one(v, wide_y, a, WIDTH, WIDTH + remainder)
+        copy_few(x[full - WIDTH :], wide_x)
+        feed_forward_from(0, wide_x[WIDTH + 1 - b.size : WIDTH + remainder], v[:remainder], b)
+        last_outputs(v, wide_y, a, WIDTH, WIDTH + remainder)
         if write:
             for n in range(remainder):
                 y[full + n] = wide_y[WIDTH + n]
@@ -307,7 +388,7 @@ def _blocks_along(order: int, is_wide: bool) -> Any:
 
 def _batches_along(loop: str, order: int) -> Any:
     is_forward = loop == FORWARD
-    steps: Any = None if is_forward else in_steps(order)
+    steps: Any = in_steps(order) if order else in_steps_of_any_order
 
     @numba.njit(**INNER)
     def filter_batch(
@@ -330,13 +411,14 @@ def _batches_along(loop: str, order: int) -> Any:
         x: Any, y: Any, wide_x: Any, wide_y: Any, v: Any, first: int, b: Any, a: Any, table: Any,
         limit_bits: Any, write: bool, is_large: bool,
     ) -> Any:  # fmt: skip
-        largest, past = np.int64(0), max(b.size - 1, WIDTH)
+        largest, past = np.int64(0), wide_x.size - BATCH
         for left in range(first, x.size, BATCH):
-            count, to = min(BATCH, x.size - left), left if write else 0
+            count, to = BATCH if left + BATCH < x.size else x.size - left, left if write else 0
             source, target = x[left - b.size + 1 : left + count], y[to : to + count]
-            largest = max(largest, filter_batch(source, wide_y, past, target, v, b, a))
-            copy_values(wide_y[count : past + count], wide_y)
-        copy_values(x[x.size - past :], wide_x)
+            batch = filter_batch(source, wide_y, past, target, v, b, a)
+            largest = batch if batch > largest else largest
+            copy_few(wide_y[count : past + count], wide_y)
+        copy_few(x[x.size - past :], wide_x)
         return 0, largest <= limit_bits
 
     return along

@@ -104,8 +104,9 @@ def _contiguous(array: np.ndarray) -> np.ndarray:
 def _write(outputs: np.ndarray, y: np.ndarray) -> None:
     """Write outputs (rows, inner, steps) to y (rows, steps, inner)."""
     # NumPy would copy the columns of a step together, for each step.
-    for i in range(y.shape[2]):
-        y[:, :, i] = outputs[:, i]
+    with np.errstate(over="ignore"):  # in rows of float32 that SciPy's loop then filters
+        for i in range(y.shape[2]):
+            y[:, :, i] = outputs[:, i]
 
 
 def _contiguous_view(array: np.ndarray) -> np.ndarray | None:
