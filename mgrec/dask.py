@@ -18,10 +18,10 @@ WorkerLostError
     Exception of a plan that lost a worker, and of solve after four losses in a row.
 """
 
+from .distributed.comms import WorkerLostError
 from .distributed.observability import progress
 from .distributed.placement import colocate, persist_in_stages, pin_operands
 from .distributed.plan.functions import solve
-from .distributed.plan.messages import WorkerLostError
 from .distributed.run import run
 from .distributed.warm_up import warm_up
 

@@ -21,12 +21,13 @@ from distributed import Client, Future, KilledWorker, get_worker, secede
 
 from ..core.arrays.array_types import to_host
 from .arguments import as_timeout, client_of, name_of
+from .comms import WorkerLostError
 from .expressions import accepts_expressions
 from .graph.packed import is_persisted
-from .groups.dask import NAME, end_group, install
+from .groups.dask import DaskGroup, end_group
+from .groups.mailbox import NAME, install
 from .plan.calls import wait_for
 from .plan.internals import register
-from .plan.messages import WorkerLostError
 from .versions import check_workers
 
 Key = tuple[Any, ...]
@@ -249,7 +250,7 @@ def _call_on_rank(
     """Run a rank; return whether the function returns a tuple, and what the client needs of it."""
     plugin = get_worker().plugins[NAME]
     secede()  # Ranks wait for each other: none may wait for a thread of the worker.
-    group = plugin.start(name, rank, addresses, timeout)
+    group = DaskGroup.start(plugin, name, rank, addresses, timeout)
     try:
         parts = [_joined(operand, axis) for operand in operands]
         operands.clear()
@@ -263,7 +264,7 @@ def _call_on_rank(
             if isinstance(part, _Part)
         }
         group.wait_for_return()
-        plugin.store(arrays)
+        group.store(arrays)
     except BaseException as error:
         group.abort(error)
         raise

@@ -190,13 +190,13 @@ def test_ranks_must_agree(name, options, wanted):
 def test_an_error_between_two_exchanges_is_raised_on_all(monkeypatch):
     """After the lengths of the parts, and before their summaries."""
 
-    def fail_once(chunk, recurrence):
-        if chunk.inputs.chunk_index == (1,):
+    def fail_once(inputs_of_chunks, recurrence):
+        if any(inputs.chunk_index == (1,) for inputs in inputs_of_chunks):
             raise MemoryError("of rank 1")
-        return summarise(chunk, recurrence)
+        return launch(inputs_of_chunks, recurrence)
 
-    summarise = chains.summarise_block
-    monkeypatch.setattr(chains, "summarise_block", fail_once)
+    launch = chains.launch_summaries
+    monkeypatch.setattr(chains, "launch_summaries", fail_once)
     s = mgrec.Coefficient(lambda i: 0.5 + 0.4 * np.sin(0.001 * i))
     results = run_on_ranks(
         3, lambda rank, group: mgrec.linear_recurrence(s, np.ones(5), group=group)

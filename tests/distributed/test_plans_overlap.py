@@ -16,8 +16,8 @@ from faults import SOON, HeldPhase, no_results_left, sessions_of
 
 import mgrec
 from mgrec.core.backends import Backend
-from mgrec.distributed.plan import plans as dask_plans
-from mgrec.distributed.plan import shards
+from mgrec.distributed.groups import chains
+from mgrec.distributed.plan.worker import IN_PROGRESS
 
 FIRST = "launch_summaries", (0,)
 
@@ -32,7 +32,7 @@ def t(client):
 
 def nothing_is_left(client):
     gc.collect()
-    kept = [k for s in sessions_of(client) for k in (s.solves, s.carries, s.abandoned, s.results)]
+    kept = [own for session in sessions_of(client) for own in (session.solves, session.results)]
     return not any(kept) and no_results_left(client)
 
 
@@ -46,21 +46,21 @@ def solved(operand):
 
 
 def test_solves_begin_while_one_waits_for_carries(client, t, monkeypatch):
-    others = [client.persist(t + k) for k in range(5)]
+    others = [client.persist(t + k) for k in range(IN_PROGRESS + 2)]
     wait(others)
-    with mgrec.plan(mgrec.linear_recurrence, 0.5, t, in_flight=3) as plan:
+    with mgrec.plan(mgrec.linear_recurrence, 0.5, t) as plan:
         phase = HeldPhase(monkeypatch, *FIRST)
-        results = []
+        results, most = [], len(others)
         loop = threading.Thread(
-            target=lambda: results.extend(plan.map([(0.5, own) for own in others], in_flight=5))
+            target=lambda: results.extend(plan.map([(0.5, own) for own in others], in_flight=most))
         )
         loop.start()
-        wait_until(lambda: last_speculation(phase, 3))
+        wait_until(lambda: last_speculation(phase, IN_PROGRESS))
         time.sleep(0.05)
         # The first chunk's worker is at its first solve. The other one has started as many as may
         # be in progress at once.
         assert phase.indices.count((0,)) == 1
-        assert not last_speculation(phase, 4)
+        assert not last_speculation(phase, IN_PROGRESS + 1)
         phase.may_end.set()
         loop.join()
         for w, own in zip(results, others, strict=True):
@@ -111,7 +111,7 @@ def test_solves_start_while_others_are_on_the_device(client, t, monkeypatch):
 
 def test_all_chunks_of_a_solve_that_fails_or_is_abandoned_are_waited_for(client, t, monkeypatch):
     """Kernels of a tridiagonal system write to memory of the host until they have ended."""
-    launch, waited, may_fail = shards.launch_correction, set(), threading.Event()
+    launch, waited, may_fail = chains.launch_correction, set(), threading.Event()
     keys = [(t.name, k) for k in range(4)]
     holders = client.who_has([t.dask.layers[t.name][key] for key in keys])
     of_others = {key[1:] for key in keys if holders[key] != holders[keys[0]]}
@@ -130,7 +130,7 @@ def test_all_chunks_of_a_solve_that_fails_or_is_abandoned_are_waited_for(client,
 
     with mgrec.plan(mgrec.solve_tridiagonal, 0.1, 1.0, 0.1, t) as plan:
         monkeypatch.setattr(Backend, "is_asynchronous", True)
-        monkeypatch.setattr(shards, "launch_correction", launch_all)
+        monkeypatch.setattr(chains, "launch_correction", launch_all)
         failed = plan.submit()
         wait_until(lambda: waited == of_others)
         may_fail.set()
@@ -181,20 +181,3 @@ def test_small_solves_are_queued_without_waiting(client, t, monkeypatch):
         phase.may_end.set()
         blocked.join()
         assert len(held) == 3
-
-
-def test_a_solve_is_not_blamed_for_the_time_of_another_plan(client, t, monkeypatch):
-    monkeypatch.setattr(dask_plans, "PATIENCE", 1.0)
-    monkeypatch.setattr(dask_plans, "FIRST", 300.0)  # on a busy machine it compiles for long
-    own = {"timeout": 2.0}
-    with mgrec.plan(mgrec.linear_recurrence, 0.5, t, **own) as quick:
-        quick()
-        with mgrec.plan(mgrec.linear_recurrence, 0.25, t, **own) as compiling:
-            phase = HeldPhase(monkeypatch, *FIRST)
-            first = compiling.submit()
-            assert phase.has_begun.wait(SOON)
-            second = quick.submit()
-            time.sleep(4.0)
-            phase.may_end.set()
-            np.testing.assert_allclose(second.compute(), solved(t), rtol=1e-14)
-            assert np.isfinite(first.compute()).all()

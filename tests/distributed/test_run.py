@@ -20,7 +20,7 @@ from distributed import Client, wait
 
 import mgrec
 import mgrec.dask
-from mgrec.distributed.groups import dask as groups
+from mgrec.distributed.groups import mailbox as groups
 
 CHUNKS = (70, 0, 130, 100)
 STEPS = sum(CHUNKS)

@@ -15,7 +15,7 @@ from dask.utils import key_split
 from distributed.diagnostics.plugin import WorkerPlugin
 
 import mgrec
-from mgrec.distributed.plan import shards
+from mgrec.distributed.groups import chains
 from mgrec.distributed.plan import worker as plan_worker
 from mgrec.signal import lfilter
 
@@ -69,7 +69,7 @@ class DieAt(WorkerPlugin):
 
 def die_in(phase):
     """Let this process die in a phase of a plan's chunks."""
-    setattr(shards, phase, lambda *_: die())
+    setattr(chains, phase, lambda *_: die())
 
 
 class HeldPhase:
@@ -85,9 +85,9 @@ class HeldPhase:
     """
 
     def __init__(self, monkeypatch, phase="launch_correction", chunk_index=None):
-        self.chunk_index, self.phase, self.indices = chunk_index, getattr(shards, phase), []
+        self.chunk_index, self.phase, self.indices = chunk_index, getattr(chains, phase), []
         self.has_begun, self.may_end, self.errors = threading.Event(), threading.Event(), []
-        monkeypatch.setattr(shards, phase, self)
+        monkeypatch.setattr(chains, phase, self)
 
     def __call__(self, first, second, *rest):
         # launch_correction(recurrence, chunk, ...), launch_summaries(inputs of chunks, recurrence)
@@ -159,6 +159,13 @@ def sessions_of(client):
     """Of the plans of all clients, on workers of this process."""
     plugins = (worker.plugins[plan_worker.NAME] for worker in workers_of(client))
     return [session for plugin in plugins for session in plugin.sessions.values()]
+
+
+def kept_by(session):
+    """What a session keeps of solves; messages until the next solves."""
+    boxes = [plan.mailbox for plan in session.plans.values()]
+    messages = [own for box in boxes for own in (box._arrived, box._errors, *box._kept.values())]
+    return session.results, session.registered, session.solves, *messages
 
 
 def no_results_left(client):

@@ -6,6 +6,8 @@ before it. After each step all ranks get the lower edges of the others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from math import lcm
 from typing import Any
@@ -14,11 +16,13 @@ from ...core.backends import common_backend
 from ...core.contract.grid import Grid, Swept, Traceback
 from ...core.contract.kernels import Backend, Part
 from ...core.contract.problem import Problem
-from ...core.contract.recurrence import ChunkInputs
-from ..plan.assignment import lengths_of_parts
-from ..plan.grids import part_of_tile
+from ...core.contract.recurrence import ChunkInputs, Shape
 from ..tasks import chunk_of
 from .calls import GroupCall
+
+# Parts along an axis of a whole grid. An H200 adds up a table of 2^31 cells in 5 ms, its host
+# launches a part and sends its edge in 0.4: it must be done with a part before the GPU is.
+PARTS = 8
 
 
 def solve(problem: Problem, call: GroupCall) -> Any:
@@ -100,3 +104,34 @@ class _Rows:
             if not recurrence.results and number == len(self.parts) - 1:
                 return recurrence.export_edges(edges)
             return recurrence.start_export(backend, edges, recurrence.axes[:1])()
+
+
+def lengths_of_parts(length: int, total: int, part: Part | None) -> tuple[int, ...]:
+    """Return nearly equal lengths, of whole units but for the last."""
+    if part is None:
+        return (length,)
+    least = -(-part.least // part.unit) * part.unit
+    count = max(1, min(round(PARTS * length / max(total, 1)), length // least))
+    starts = [length // part.unit * k // count * part.unit for k in range(count)]
+    return tuple(stop - start for start, stop in zip(starts, [*starts[1:], length], strict=True))
+
+
+def part_of_tile(
+    recurrence: Grid, inputs: ChunkInputs, shape: Shape, slices: Sequence[slice]
+) -> tuple[ChunkInputs, Shape]:
+    """Return the inputs and the shape of a part of a tile, by slices of its axes."""
+    blocks = tuple(
+        block[
+            tuple(
+                part if is_varying else slice(None)
+                for part, is_varying in zip(slices[len(shape) - block.ndim :], varying, strict=True)
+            )
+        ]
+        for block, varying in zip(inputs.blocks, recurrence.varying, strict=True)
+    )
+    starts, lengths = list(inputs.starts), list(shape)
+    for axis in recurrence.axes:
+        part = slices[axis]
+        starts[axis] += part.start
+        lengths[axis] = part.stop - part.start
+    return replace(inputs, blocks=blocks, starts=tuple(starts)), tuple(lengths)

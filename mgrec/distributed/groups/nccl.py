@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 from cupy.cuda import nccl
 
-from ..plan.messages import WorkerLostError
+from ..comms import WorkerLostError
 from .group import Group
 
 

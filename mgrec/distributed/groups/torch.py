@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from ...core.backends import backend_of
-from ..plan.messages import WorkerLostError
+from ..comms import WorkerLostError
 from .group import Group
 
 

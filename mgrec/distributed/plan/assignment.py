@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, permutations
+from itertools import groupby, permutations, product
 from math import lcm, prod
 from typing import Any, TypeVar
 
@@ -20,14 +20,13 @@ from ...core.contract.kernels import Backend, Part
 from ...core.contract.recurrence import ChunkIndex, ChunkPosition, Overlapping
 from ..graph.aligned import AlignedProblem, chunk_indices_of
 from ..graph.along_axis import Group, chunk_at, group_of, joins_chunks, kept_of, split
+from ..groups.chains import row_of
+from ..groups.grids import lengths_of_parts
 
 Lengths = tuple[tuple[int, ...], ...]
 """The lengths of the parts of every chunk along an axis."""
 Address = TypeVar("Address", bound=Hashable)
 
-# Parts along an axis of a whole grid. An H200 adds up a table of 2^31 cells in 5 ms, its host
-# launches a part and sends its edge in 0.4: it must be done with a part before the GPU is.
-PARTS = 8
 # Most bytes that a GPU writes while it filters chunks together; all results are in memory anyway. A
 # band-pass of 5 sections, in both directions over chunks of 300,000 steps of 384 columns of int16,
 # took 0.81 ms a chunk on an H100 for 2 chunks together, 0.71 for 4, 0.69 for 6 and 0.66 for 12.
@@ -68,7 +67,7 @@ class GridShard:
     parts : (Lengths, Lengths)
         Along both axes of the grid, the same for all shards.
     owners : dict, chunk index -> int
-        The shards of the chunks below the shard's chunks and to the right of them.
+        The shards of the chunks beside the shard's chunks.
     last : tuple of int
         The index of the last chunk of the grid.
     """
@@ -187,11 +186,6 @@ def operand_sizes(
     return sizes
 
 
-def row_of(chunk_index: ChunkIndex, axis: int) -> ChunkIndex:
-    """Return the row of chunks along the axis to which a chunk belongs."""
-    return chunk_index[:axis] + chunk_index[axis + 1 :]
-
-
 def _chunks_by_worker(workers: Mapping[ChunkIndex, Address]) -> dict[Address, list[ChunkIndex]]:
     chunks: dict[Address, list[ChunkIndex]] = {}
     for chunk_index, worker in workers.items():
@@ -306,7 +300,7 @@ def assign_tiles(
             numbers[worker],
             tuple(map(aligned.position, chunk_indices)),
             (parts[0], parts[1]),
-            {after: owners[after] for after in _after(chunk_indices, axes) if after in owners},
+            {beside: owners[beside] for beside in _beside(chunk_indices, axes) if beside in owners},
             last,
         )
         for worker, chunk_indices in chunks.items()
@@ -318,8 +312,9 @@ def neighbour(chunk_index: ChunkIndex, axis: int, step: int) -> ChunkIndex:
     return (*chunk_index[:axis], chunk_index[axis] + step, *chunk_index[axis + 1 :])
 
 
-def _after(chunk_indices: list[ChunkIndex], axes: tuple[int, int]) -> Iterator[ChunkIndex]:
-    return (neighbour(chunk_index, axis, 1) for chunk_index in chunk_indices for axis in axes)
+def _beside(chunk_indices: list[ChunkIndex], axes: tuple[int, int]) -> Iterator[ChunkIndex]:
+    for chunk_index, axis, step in product(chunk_indices, axes, (1, -1)):
+        yield neighbour(chunk_index, axis, step)
 
 
 def _parts(
@@ -352,13 +347,3 @@ def _common_part(
     if not parts or len(parts) < len(allowed):
         return None
     return Part(lcm(*(part.unit for part in parts)), max(part.least for part in parts))
-
-
-def lengths_of_parts(length: int, total: int, part: Part | None) -> tuple[int, ...]:
-    """Return nearly equal lengths, of whole units but for the last."""
-    if part is None:
-        return (length,)
-    least = -(-part.least // part.unit) * part.unit
-    count = max(1, min(round(PARTS * length / max(total, 1)), length // least))
-    starts = [length // part.unit * k // count * part.unit for k in range(count)]
-    return tuple(stop - start for start, stop in zip(starts, [*starts[1:], length], strict=True))

@@ -24,11 +24,12 @@ from ...core.arrays.array_types import to_host
 from ...core.arrays.elements import Part
 from ...core.backends import backend_of, common_backend
 from ...core.contract.recurrence import AlongAxis, ChunkIndex, Overlapping
+from ..comms import WorkerLostError
 from ..graph.aligned import AlignedProblem, chunk_indices_of, starts_of
 from ..graph.along_axis import groups_of
 from ..graph.packed import is_persisted
 from .internals import array_without_graph, fail, register
-from .messages import WorkerLostError, result_name
+from .messages import result_name
 from .session import PendingRequest, Session
 
 # Seconds after a solve until results that the client still refers to are registered with the
@@ -171,7 +172,7 @@ class Solution:
             if session.streams.get(address) is not stream:
                 raise WorkerLostError.of(address, session.reasons[address])
         self._create_futures()
-        request = PendingRequest(self._streams, self.request.timeout, self.request.limit)
+        request = PendingRequest(self._streams, self.request.timeout)
         session.send(request, "register", self.name, dict.fromkeys(self._streams, ()))
         await asyncio.wrap_future(request.done)
         if lost := await register(session.client, self.layout.locate(self.name)):

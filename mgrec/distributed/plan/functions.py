@@ -16,11 +16,11 @@ from distributed import Client, futures_of
 from ...core.contract.grid import Swept, Traceback
 from ...core.contract.problem import Composed, Problem
 from ..arguments import as_in_flight, as_timeout, client_of, name_of, problem_of
+from ..comms import WorkerLostError
 from ..expressions import accepts_expressions, mapped
 from ..graph.build import SOLVER, Solved
 from ..graph.packed import is_persisted
 from .calls import SolvedArray, solution_of, wait_for
-from .messages import WorkerLostError
 from .plans import Arguments, Plan, refuse_to_pickle
 from .session import session_of
 
@@ -289,9 +289,7 @@ def plan(
     client : distributed.Client, optional
         Client of the cluster. The default is Dask's default client.
     timeout : float, optional
-        Seconds after which a worker that does not answer, or a message between workers, is lost. A
-        worker that computes is lost after ten times the duration of the fastest solve, and not
-        before `timeout`; after thirty times `timeout` in the first solve and those with options.
+        Seconds after which a worker that does not answer is lost. A worker that computes answers.
     in_flight : int, optional
         Number of solves of `submit` and `map` that may be unfinished at the same time. Workers need
         memory for this number of results in addition to those that the program refers to. The
@@ -320,7 +318,7 @@ def plan(
     ValueError
         If the sizes of chunks are unknown.
     mgrec.dask.WorkerLostError
-        If a worker or a message is lost. It is a RuntimeError, and each later call raises it too.
+        If a worker is lost. It is a RuntimeError, and each later call raises it too.
         Results of a lost worker are not computed again: build a new plan.
     MemoryError
         If operands and results exceed the memory limit of a worker.

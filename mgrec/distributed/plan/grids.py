@@ -32,10 +32,11 @@ from ...core.contract.kernels import Backend, Edges
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Shape
 from ...engines.cuda import sharing
 from ..graph.aligned import AlignedProblem
+from ..groups.grids import part_of_tile
 from ..observability import in_chunk
 from ..tasks import chunk_of
 from .assignment import BandShard, GridShard, neighbour
-from .messages import Exchange, Program, Wait
+from .messages import Exchange
 
 Arguments = tuple[ChunkInputs, Shape, tuple[Any, ...]]
 """The inputs and the shape of a tile, and the array to which a part of a chunk is written."""
@@ -66,18 +67,7 @@ class Tile:
     is_whole: bool
 
 
-def solve_tiles(
-    recurrence: Grid, shard: GridShard, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
-    exchange: Exchange,
-) -> Program[tuple[dict[ChunkIndex, Any], Any]]:  # fmt: skip
-    """Return the results of all chunks, and the final result of a shard that has the last tile.
-
-    There are no results, or there is no final result: it is None then.
-    """
-    return _Tiles(recurrence, shard, inputs_of_chunks, exchange).solve()
-
-
-class _Tiles:
+class Tiles:
     """A solve of a shard.
 
     Attributes
@@ -104,24 +94,32 @@ class _Tiles:
         self.results: dict[ChunkIndex, Any] = {}
         self.final_result: Any = None
         self.prepared: dict[ChunkIndex, Arguments] = {}
+        self.chunk_numbers = [
+            [number for number, lengths in enumerate(parts) for _ in lengths]
+            for parts in shard.parts
+        ]
         for index in self.tiles:
             self._push_if_ready(index)
 
-    def solve(self) -> Program[tuple[dict[ChunkIndex, Any], Any]]:
+    def solve(self) -> tuple[dict[ChunkIndex, Any], Any]:
+        """Return the results of all chunks, and the final result of a shard with the last tile.
+
+        There are no results, or there is no final result: it is None then.
+        """
         for _ in self.tiles:
-            tile = self.tiles[(yield from self._next())]
+            tile = self.tiles[self._next()]
             earlier = len(self.outbox)
             is_asynchronous = self._determine(tile)
             # The device has a tile to run while the edges of those before are sent.
-            yield from self._send(earlier if is_asynchronous else len(self.outbox))
-        yield from self._send(len(self.outbox))
+            self._send(earlier if is_asynchronous else len(self.outbox))
+        self._send(len(self.outbox))
         return self.results, self.final_result
 
-    def _next(self) -> Program[ChunkIndex]:
+    def _next(self) -> ChunkIndex:
         """Return a tile whose edges are there, preferably one that other shards wait for."""
         self._take_arrived()
         if not self.ready:
-            yield from self._send(len(self.outbox))
+            self._send(len(self.outbox))
             self._take_arrived()
         while not self.ready:
             first = min(self.expected, key=self._order)
@@ -129,14 +127,27 @@ class _Tiles:
                 # The worker has time for it while it waits.
                 if index not in self.prepared:
                     self._prepare(self.tiles[index])
-            yield (first,)
+            self._take(first)
             self._take_arrived()
         return heappop(self.ready)[-1]
 
     def _take_arrived(self) -> None:
-        for name in list(filter(self.exchange.has, self.expected)):
-            self.expected.remove(name)
-            self._add_edges(name, self.exchange.take(name))
+        for index in list(self.expected):
+            if self.exchange.has(self._owner(index), index):
+                self._take(index)
+
+    def _take(self, index: ChunkIndex) -> None:
+        """Take the edges of a tile of another shard; wait for them."""
+        edges = self.exchange.take(self._owner(index), index)
+        self.expected.remove(index)
+        self._add_edges(index, edges)
+
+    def _owner(self, index: ChunkIndex) -> int:
+        """Return the shard of a tile before those of this shard."""
+        chunk = list(index)
+        for axis, numbers in zip(self.axes, self.chunk_numbers, strict=True):
+            chunk[axis] = numbers[index[axis]]
+        return self.shard.owners[tuple(chunk)]
 
     def _add_edges(self, index: ChunkIndex, edges: Edges) -> None:
         """Keep the edges of a tile for those after it, which may be ready now."""
@@ -198,17 +209,15 @@ class _Tiles:
         self.readers[before] -= 1
         return self.edges[before] if self.readers[before] else self.edges.pop(before)
 
-    def _send(self, count: int) -> Program[None]:
+    def _send(self, count: int) -> None:
         """Wait for so many exported edges, and send them."""
         for _ in range(count):
             tile, receiver, export = self.outbox.popleft()
             inputs = self.inputs_of_chunks[tile.chunk]
 
-            def wait(export: Wait = export, inputs: ChunkInputs = inputs) -> Any:
-                with in_chunk("determine", inputs.chunk_index, inputs.starts):
-                    return export()
-
-            self.exchange.send(receiver, tile.index, (yield wait))
+            with in_chunk("determine", inputs.chunk_index, inputs.starts):
+                exported = self.exchange.wait(export)
+            self.exchange.send(receiver, tile.index, exported)
 
     def _before(self, index: ChunkIndex) -> Iterator[ChunkIndex]:
         return (neighbour(index, axis, -1) for axis in self.axes if index[axis])
@@ -236,27 +245,6 @@ class _Tiles:
         for axis, parts in zip(self.axes, self.shard.parts, strict=True):
             index[axis] = sum(map(len, parts)) - 1
         return tuple(index)
-
-
-def part_of_tile(
-    recurrence: Grid, inputs: ChunkInputs, shape: Shape, slices: Sequence[slice]
-) -> tuple[ChunkInputs, Shape]:
-    """Return the inputs and the shape of a part of a tile, by slices of its axes."""
-    blocks = tuple(
-        block[
-            tuple(
-                part if is_varying else slice(None)
-                for part, is_varying in zip(slices[len(shape) - block.ndim :], varying, strict=True)
-            )
-        ]
-        for block, varying in zip(inputs.blocks, recurrence.varying, strict=True)
-    )
-    starts, lengths = list(inputs.starts), list(shape)
-    for axis in recurrence.axes:
-        part = slices[axis]
-        starts[axis] += part.start
-        lengths[axis] = part.stop - part.start
-    return replace(inputs, blocks=blocks, starts=tuple(starts)), tuple(lengths)
 
 
 def _tiles_of(shard: GridShard, axes: tuple[int, int]) -> Iterator[Tile]:
@@ -320,50 +308,40 @@ def _are_connected(client: Client, addresses: Sequence[str]) -> bool:
 def solve_bands(
     recurrence: Any, shard: BandShard, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
     exchange: Exchange,
-) -> Program[tuple[dict[ChunkIndex, Any], Any]]:  # fmt: skip
-    """Return no results, and the final result if the shard has the last bands."""
+) -> Any:  # fmt: skip
+    """Return the final result if the shard has the last bands, or None."""
     is_first, is_last = shard.number == 0, shard.number == shard.count - 1
+    before, after = shard.number - 1, shard.number + 1
     first = next(iter(inputs_of_chunks.values()))
     backend = common_backend(first.blocks)
     memory, best = None, None
     if not is_first:
         with backend.device_of(first.blocks):
             memory = sharing.take(*recurrence.shared_by_bands)
-        exchange.send(shard.number - 1, READY, (memory.handle, memory.tag))
-        yield (LAUNCHED,)
-        exchange.take(LAUNCHED)
-    if not is_last and not exchange.has(READY):
-        yield (READY,)
+        exchange.send(before, READY, (memory.handle, memory.tag))
+        exchange.take(before, LAUNCHED)
+    onward = None if is_last else exchange.take(after, READY)
     with backend.device_of(first.blocks):
         bands = Bands(shard.number, shard.count)
         if memory is not None:
             bands = replace(bands, words=memory.address, tag=memory.tag)
-        if not is_last:
-            handle, tag = exchange.take(READY)
+        if onward is not None:
+            handle, tag = onward
             bands = replace(bands, onward=sharing.open_shared(handle), onward_tag=tag)
         sequences = [_parts(inputs_of_chunks, axis) for axis in range(2)]
         launched = recurrence.launch_bands(backend, sequences, bands)
     if not is_last:
-        exchange.send(shard.number + 1, LAUNCHED, None)
-
-    def wait() -> Any:
-        with (
-            in_chunk("determine", first.chunk_index, first.starts),
-            backend.device_of(first.blocks),
-        ):
-            return launched(lambda: exchange.is_abandoned)
-
-    edges_after: Callable[[Any], Any] = yield wait
+        exchange.send(after, LAUNCHED, None)
+    with in_chunk("determine", first.chunk_index, first.starts), backend.device_of(first.blocks):
+        edges_after = exchange.wait(lambda: launched(exchange.has_failed))
     if memory is not None:
         sharing.give_back(memory)
-        if not exchange.has(BEST):
-            yield (BEST,)
-        best = exchange.take(BEST)
+        best = exchange.take(before, BEST)
     edges = edges_after(best)
-    if not is_last:
-        exchange.send(shard.number + 1, BEST, edges.best)
-        return {}, None
-    return {}, recurrence.final_result(recurrence.export_edges(edges))
+    if is_last:
+        return recurrence.final_result(recurrence.export_edges(edges))
+    exchange.send(after, BEST, edges.best)
+    return None
 
 
 def _parts(inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs], axis: int) -> list[Any]:

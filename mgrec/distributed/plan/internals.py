@@ -17,14 +17,6 @@ from distributed.worker_state_machine import FreeKeysEvent
 FREEING, LARGE = 0.5, 1 << 24
 
 
-async def call_by_scheduler(client: Client, address: str, message: dict[str, Any]) -> Any:
-    """Call a handler of a worker by way of the scheduler.
-
-    Raise OSError if the scheduler cannot reach the worker, or does not know it.
-    """
-    return await client.scheduler.proxy(worker=address, msg=message)
-
-
 async def register(client: Client, results: Mapping[Any, tuple[str, int]]) -> list[str]:
     """Register results with the scheduler by workers and bytes; return the workers it has lost.
 

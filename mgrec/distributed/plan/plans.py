@@ -26,11 +26,13 @@ from ...core.contract.grid import Grid
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import AlongAxis
 from ..arguments import as_in_flight, name_of, problem_of
+from ..comms import WorkerLostError
 from ..expressions import accepts_expressions
 from ..graph.aligned import AlignedProblem, align_problem
 from ..graph.build import Solved
+from ..groups.chains import row_of
 from ..observability import log_planned
-from .assignment import Shard, assign, operand_sizes, row_of
+from .assignment import Shard, assign, operand_sizes
 from .calls import (
     NOTIFICATION,
     REGISTERING,
@@ -42,8 +44,8 @@ from .calls import (
     solution_of,
 )
 from .grids import assign_bands
-from .messages import PlanShard, Request, WorkerLostError
-from .session import FIRST, PATIENCE, Messages, PendingRequest, session_of
+from .messages import PlanShard, Request
+from .session import Messages, PendingRequest, session_of
 
 # The default number of unfinished solves: at least 2, and at most 64, as many as have this many
 # bytes of results on a worker together. Their requests, summaries and answers are sent together. A
@@ -149,13 +151,13 @@ class Plan:
 
     def _add_to_workers(self, first: Call) -> PendingRequest:
         """Make the workers keep their shards and operands, which Dask may drop otherwise."""
-        addresses = {shard.number: address for address, shard in self._shards.items()}
+        addresses = sorted(self._shards, key=lambda address: self._shards[address].number)
         messages = {}
         for address, solve_request in self._requests(first).items():
             shard, keys_of = self._shards[address], first.aligned.keys
             keys = {index: keys_of(index) for index in self._layout.chunk_indices[address]}
             messages[address] = (
-                dumps(PlanShard(shard, addresses, keys, solve_request, self._in_flight)),
+                dumps(PlanShard(shard, addresses, keys, solve_request, self._timeout)),
             )
         session, request = self._session, self._pending()
         session.request(request, "add_plan", self._name, messages)
@@ -328,8 +330,7 @@ class Plan:
         while slots and not slots.acquire(timeout=1.0):
             self._open()
         name, state = f"solved-{self._name}-{next(self._numbers)}", self._state
-        # Kernels for another recurrence or for other initial states may be compiled first.
-        request = self._pending(any(message[2] is not None for message in messages.values()))
+        request = self._pending()
         solutions = call.solutions
         request.dependencies = self._added, *(operand.request for operand in solutions)
         request.operands = tuple(map(weakref.ref, solutions))
@@ -338,7 +339,7 @@ class Plan:
         reference = request.result = weakref.ref(solution)
 
         def end(error: BaseException | None) -> None:
-            state.end(error, start, slots)
+            state.end(error, slots)
             if error is None:
                 asyncio.get_running_loop().call_later(REGISTERING, register_if_alive, reference)
 
@@ -401,11 +402,8 @@ class Plan:
         assert built is not None
         return built
 
-    def _pending(self, may_compile: bool = True) -> PendingRequest:
-        timeout, shortest = self._timeout, self._state.shortest
-        is_first = may_compile or shortest is None
-        limit = FIRST * timeout if is_first else max(timeout, PATIENCE * (shortest or 0.0))
-        return PendingRequest(self._shards, timeout, limit, self._name)
+    def _pending(self) -> PendingRequest:
+        return PendingRequest(self._shards, self._timeout, self._name)
 
     def _requests(self, call: Call) -> dict[str, Request]:
         """Return the arguments of a call except for its operands, by addresses."""
@@ -422,21 +420,15 @@ class Plan:
 
 
 class _State:
-    """Why a plan ended, and the seconds of its shortest solve."""
+    """Why a plan ended."""
 
     error: RuntimeError | None = None
-    shortest: float | None = None
 
-    def end(
-        self, error: BaseException | None, start: float, slots: BoundedSemaphore | None
-    ) -> None:
+    def end(self, error: BaseException | None, slots: BoundedSemaphore | None) -> None:
         """Record the end of a solve."""
         if slots is not None:
             slots.release()
-        if error is None:
-            seconds = time.perf_counter() - start
-            self.shortest = min(self.shortest or seconds, seconds)
-        elif isinstance(error, WorkerLostError):
+        if isinstance(error, WorkerLostError):
             self.error = error
 
 

@@ -12,19 +12,16 @@ from uuid import uuid4
 
 from dask.utils import format_bytes
 from distributed import Client
-from distributed.comm import Comm, CommClosedError
+from distributed.comm import Comm
 from distributed.protocol.pickle import loads
 
+from ..comms import Calls, Sender, WorkerLostError
 from ..versions import check_workers
-from .messages import Abandoned, Calls, ClientComm, Sender, WorkerLostError
 from .worker import install
 
 NAME = "mgrec"
 # Number of pings to a silent worker within a timeout. It is lost if it answers none.
 PINGS = 5
-# The longest computation of a shard: a multiple of the plan's shortest solve so far. In the first
-# solve, which may compile for minutes on a busy machine, a multiple of the timeout.
-PATIENCE, FIRST = 10.0, 30.0
 
 Messages = Mapping[str, tuple[Any, ...]]
 """The contents of a request to each worker, by addresses."""
@@ -51,17 +48,11 @@ class Stream:
         The worker's, in bytes.
     received : int
         Number of its messages.
-    busy : (int, float)
-        The number of the request that it computes, and for how many seconds.
-    steps : int or None
-        How many steps of programs the worker has run, if all it does is wait for messages.
     """
 
     def __init__(self, address: str, comm: Comm, memory_limit: int | None) -> None:
         self.address, self.comm, self.sender = address, comm, Sender.on(comm)
-        self.memory_limit = memory_limit
-        self.received, self.busy = 0, (0, 0.0)
-        self.steps: int | None = None
+        self.memory_limit, self.received = memory_limit, 0
 
 
 class PendingRequest:
@@ -72,12 +63,8 @@ class PendingRequest:
     done : concurrent.futures.Future
         The answers by address, or the first error.
     unanswered : dict, address -> (messages received at the last check, checks without one since)
-    limit : float
-        Seconds that a shard may compute.
     plan : str
         The name of the plan; empty for requests without one.
-    waits : tuple of (steps, int)
-        The steps of the unanswered workers at the last check, and the checks without a step since.
     result : weakref to Solution, optional
         The results of a solve.
     dependencies : tuple of PendingRequest
@@ -91,14 +78,11 @@ class PendingRequest:
         Called with the error, or None, before `done` is.
     """
 
-    def __init__(
-        self, addresses: Iterable[str], timeout: float, limit: float, plan: str = ""
-    ) -> None:
+    def __init__(self, addresses: Iterable[str], timeout: float, plan: str = "") -> None:
         self.done: Future[dict[str, Any]] = Future()
         self.answers: dict[str, Any] = {}
         self.unanswered = dict.fromkeys(addresses, (-1, 0))
-        self.timeout, self.limit, self.plan = timeout, limit, plan
-        self.waits: tuple[Any, int] = None, 0
+        self.timeout, self.plan = timeout, plan
         self.result: Callable[[], Any] | None = None
         self.number, self.dependencies = 0, tuple[PendingRequest, ...]()
         self.operands: tuple[Any, ...] = ()
@@ -133,30 +117,22 @@ class Session:
             await asyncio.gather(*(self._connect(address, timeout) for address in missing))
 
     async def _connect(self, address: str, timeout: float) -> None:
-        """Connect to a worker directly, or else by way of the scheduler."""
-        for is_direct in (True, False):
-            try:
-                async with asyncio.timeout(timeout / 2):
-                    comm, memory_limit = await self._open(address, is_direct)
-            except OSError as error:  # A timeout is one.
-                failure = error
-            else:
-                stream = self.streams[address] = Stream(address, comm, memory_limit)
-                self.start(self._read(stream))
-                return
-        is_silent = isinstance(failure, TimeoutError)
-        why = f"it has not answered for {timeout:g} s" if is_silent else f"no connection, {failure}"
-        raise WorkerLostError.of(address, why) from failure
-
-    async def _open(self, address: str, is_direct: bool) -> Any:
-        await check_workers(self.client, [address])  # it may have joined later
-        await self.client.run(install, workers=[address])
-        comm = ClientComm(self.client, address, self.name)
-        if is_direct:
-            comm = await self.client.rpc.connect(address)
-            await comm.write({"op": "mgrec_session", "session": self.name, "reply": False})
-        ((_, memory_limit),) = await comm.read()
-        return comm, memory_limit
+        try:
+            async with asyncio.timeout(timeout):
+                await check_workers(self.client, [address])  # it may have joined later
+                await self.client.run(install, workers=[address])
+                comm = await self.client.rpc.connect(address)
+                await comm.write({"op": "mgrec_session", "session": self.name, "reply": False})
+                ((_, memory_limit),) = await comm.read()
+        except TimeoutError as error:
+            raise WorkerLostError.of(address, f"it has not answered for {timeout:g} s") from error
+        except OSError as error:
+            raise WorkerLostError.of(
+                address, f"this client cannot connect to it, {error}. Plans need connections to "
+                f"the workers; graphs and mgrec.dask.run do not"
+            ) from error  # fmt: skip
+        stream = self.streams[address] = Stream(address, comm, memory_limit)
+        self.start(self._read(stream))
 
     def start(self, coroutine: Any) -> None:
         """Run a coroutine on the event loop."""
@@ -200,8 +176,10 @@ class Session:
         for address in messages.keys() - self.streams.keys():
             self._fail(request, WorkerLostError.of(address, self.reasons[address]))
             return
+        # Workers forget the messages of earlier solves.
+        oldest = (next(iter(self.requests)),) if op == "solve" else ()
         for address, message in messages.items():
-            self.streams[address].sender.send(op, request.number, name, *message)
+            self.streams[address].sender.send(op, request.number, name, *oldest, *message)
         self._check_later(request)
 
     def _check_later(self, request: PendingRequest) -> None:
@@ -209,50 +187,20 @@ class Session:
         request.timer = loop.call_later(request.timeout / PINGS, self._check, request)
 
     def _check(self, request: PendingRequest) -> None:
-        """Check whether workers are silent, compute too long, or wait for lost messages."""
-        lost = dict[Stream, str]()
+        """Check whether workers are silent; one that computes is not."""
+        lost = []
         for address, (received, misses) in request.unanswered.items():
             stream = self.streams[address]
             # Pings are counted, not seconds: this event loop may be late, too.
             misses = misses + 1 if stream.received == received else 0
-            number, seconds = stream.busy
-            limit = self.requests.get(number, request).limit
-            if misses >= PINGS - 1:
-                lost[stream] = f"it has not answered for {request.timeout:g} s"
-            elif seconds > limit:
-                lost[stream] = f"it has computed for {seconds:.1f} s, longer than {limit:.1f} s"
             request.unanswered[address] = stream.received, misses
             stream.sender.send("ping")
-        for stream, why in lost.items():
-            self._lose(stream, why)
-        if not lost and self._has_lost_message(request):
-            self._fail_plan(request)
-        elif not lost:
+            if misses >= PINGS - 1:
+                lost.append(stream)
+        for stream in lost:
+            self._lose(stream, f"it has not answered for {request.timeout:g} s")
+        if not lost:
             self._check_later(request)
-
-    def _has_lost_message(self, request: PendingRequest) -> bool:
-        """Return whether all that workers have done since some checks is wait for messages.
-
-        Only for the first request: later ones may wait for those before them.
-        """
-        if any(misses for _, misses in request.unanswered.values()):
-            return False  # It is not known what the worker does.
-        steps, checks = request.waits
-        now = [self.streams[address].steps for address in request.unanswered]
-        is_first = request.number == min(self.requests)
-        request.waits = now, checks + 1 if is_first and None not in now and now == steps else 0
-        return request.waits[1] >= PINGS - 1
-
-    def _fail_plan(self, request: PendingRequest) -> None:
-        """Fail all requests of a plan one of whose messages was lost: others went with it."""
-        workers = ", ".join(request.unanswered)
-        error = WorkerLostError(
-            f"a message between workers of the plan was lost: all that {workers} did for "
-            f"{request.timeout:g} s was wait for it. Build a new plan with mgrec.plan"
-        )
-        for other in list(self.requests.values()):
-            if other is request or other.plan == request.plan:
-                self._fail(other, error)
 
     def remove_plan(self, plan: str, addresses: Iterable[str]) -> None:
         """Release a plan's operands, and abandon the solves whose results nothing needs."""
@@ -271,15 +219,8 @@ class Session:
             while True:
                 for op, *content in await stream.comm.read():
                     stream.received += 1
-                    if op == "pong":
-                        *busy, stream.steps = content
-                        stream.busy = tuple(busy)
-                    elif op == "answer":
-                        if stream.busy[0] == content[0]:  # It has ended since the last pong.
-                            stream.busy = (0, 0.0)
+                    if op == "answer":
                         self._take_answer(stream.address, *content)
-                    else:  # The worker has opened another session, without plans.
-                        raise CommClosedError
         except OSError:
             self._lose(stream, "its connection has ended")
 
@@ -315,9 +256,7 @@ class Session:
         done = [dependency.done for dependency in request.dependencies if dependency.done.done()]
         first = next((e for e in (future.exception() for future in done) if e is not None), error)
         for address in request.unanswered.keys() & self.streams.keys():
-            self.streams[address].sender.send("abandon", request.number)
-        if isinstance(first, Abandoned):
-            first = RuntimeError("a worker has abandoned a solve that its client waits for")
+            self.streams[address].sender.send("abandon", request.number, request.plan)
         self._end(request, first)
         request.done.set_exception(first)
 
