@@ -6,7 +6,9 @@ import gc
 import threading
 import time
 from functools import partial
+from uuid import uuid4
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -25,8 +27,12 @@ FIRST = "launch_summaries", (0,)
 @pytest.fixture
 def t(client):
     """Operands of two workers, of which the second waits for the first."""
-    t = da.arange(1.0, 41.0, chunks=10).persist()
-    wait(list(t.dask.layers[t.name].values()))
+    addresses = sorted(client.nthreads())
+    values = da.arange(1.0, 41.0, chunks=10)
+    with dask.annotate(workers=lambda key: [addresses[key[-1] // 2]]):
+        placed = values.map_blocks(np.copy, name=f"placed-{uuid4().hex}", meta=values._meta)
+    t = client.persist(placed, optimize_graph=False)
+    wait(t)
     return t
 
 

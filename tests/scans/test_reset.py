@@ -214,7 +214,9 @@ def test_one_integer_a_step_is_a_label():
     ones = np.ones(4)
     for labels in ([1, 1, 1, 1], [0, 0, 1, 3]):
         mask = np.diff(labels, prepend=labels[0]) != 0
-        with pytest.warns(UserWarning, match=r"read as labels\. If they are lengths .*mgrec\.starts"):
+        with pytest.warns(
+            UserWarning, match=r"read as labels\. If they are lengths .*mgrec\.starts"
+        ):
             found = mgrec.linear_recurrence(1.0, ones, reset=labels)
         np.testing.assert_array_equal(found, mgrec.linear_recurrence(1.0, ones, reset=mask))
 
