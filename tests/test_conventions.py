@@ -1,13 +1,9 @@
 """One convention for all public functions: the arrays that they take and return."""
 
-import inspect
-
 import dask.array as da
 import numpy as np
 import pytest
 from conventions import CASES, Case, mapped_lists
-
-import mgrec
 
 
 def arrays_of(result: object) -> list:
@@ -114,26 +110,3 @@ def test_numbers_of_float16_are_computed_in_float32(name: str, dtype) -> None:
     wanted = case.call(lambda array: to_float16(array).astype(np.float32), **wide)
     assert (found.dtype, wanted.dtype) == (dtype, np.float32)
     np.testing.assert_allclose(found, wanted, rtol=1e-3 if dtype == np.float16 else 1e-6)
-
-
-WITH_RESETS = [case for case in CASES if "reset" in inspect.signature(case.function).parameters]
-SHORT_RESETS = {"linear_recurrence", "ewm", "hmm.log_likelihood", "statespace.log_likelihood"}
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(
-            case,
-            id=case.qualified_name,
-            marks=[] if case.qualified_name in SHORT_RESETS else [pytest.mark.extended],
-        )
-        for case in WITH_RESETS
-    ],
-)
-def test_lengths_reset_states_of_every_function(case: Case) -> None:
-    lengths = [15, 0, 20, 5]
-    found = case.call(np.asarray, reset=lengths)
-    wanted = case.call(np.asarray, reset=mgrec.starts(lengths))
-    for array, values in zip(arrays_of(found), arrays_of(wanted), strict=True):
-        np.testing.assert_array_equal(array, values)

@@ -113,8 +113,8 @@ def forward_backward(
     axis : int, optional
         Axis of the steps among the axes before that of the states. The default is the last.
     reset : array_like, optional
-        Marks of bool at the first step of each further sequence, labels that change there, or
-        lengths of all sequences, as in hmmlearn: see :ref:`guide-reset`.
+        Marks of bool at the first step of each further sequence, or labels that change there: see
+        :func:`mgrec.linear_recurrence` and :func:`mgrec.starts`.
     memory : {"stream", "two-pass"}, optional
         See :func:`mgrec.linear_recurrence`.
     group : mgrec.collective.Group, optional

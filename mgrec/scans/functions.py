@@ -12,7 +12,6 @@ import numpy as np
 from ..core.algebra.transfer_map import TransferMap, affine
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.interop import to_native
-from ..core.arrays.resets import mark_sequences
 from ..core.arrays.validation import as_any_array, as_flag
 from ..core.contract.problem import Composed, Problem
 from ..core.contract.recurrence import Arrays
@@ -55,9 +54,8 @@ def linear_recurrence(
     reverse : bool, optional
         If True, solve w_i = s_i·w_{i+1} + t_i, from the last step to the first.
     reset : array_like, optional
-        Mask, labels or lengths, which divide the axis into segments. The state is reset to
-        `initial` before each true element of a mask, and at each change of label. See
-        :ref:`guide-reset`.
+        Mask or labels that divide the axis into segments. The state is reset to `initial` before
+        each true element of a mask, and at each change of label. See :ref:`guide-reset`.
     memory : {"stream", "two-pass"}, optional
         Memory use of Dask arrays. "stream" keeps the operands of a group of chunks between the
         phases; "two-pass" reads each chunk twice instead. See :ref:`guide-chunks`.
@@ -430,7 +428,9 @@ def starts(lengths: Any = None, *, offsets: Any = None, reverse: bool = False) -
     if (ends < first_steps).any():
         name = "lengths must be 0 or more" if offsets is None else "offsets must not fall"
         raise ValueError(f"{name}; got {int((ends - first_steps).min())} between two")
-    return mark_sequences(first_steps, ends, reverse)
+    marks = np.zeros_like(ends, dtype=bool, shape=int(ends[-1]) if ends.size else 0)
+    marks[(ends - 1 if reverse else first_steps)[ends > first_steps]] = True
+    return marks
 
 
 def _integers(name: str, values: Any) -> Any:

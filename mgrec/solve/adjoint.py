@@ -20,7 +20,7 @@ from ..core.arrays.array_types import (
     without_empty_chunks,
 )
 from ..core.arrays.chunk import has_unknown_sizes, shape_of
-from ..core.arrays.interop import library_of, require_native, result_converter, to_native
+from ..core.arrays.interop import library_of, require_native, result_converter
 from ..core.arrays.resets import as_reset, with_all_axes
 from ..core.arrays.validation import as_array, broadcasts_to
 from ..core.backends import CPU, backend_of
@@ -208,10 +208,7 @@ def marks_of(reset: Any, like: Any, axis: int, reverse: bool) -> Any:
     """
     if reset is None:
         return None
-    if library_of(reset) is not None and reset.ndim == 1 and reset.shape[0] != like.shape[axis]:
-        lengths = as_reset(to_native("reset", reset), like.shape, axis, reverse) != 0
-        marks = result_converter([reset], [reset])(lengths)
-    elif library_of(reset) is None:
+    if library_of(reset) is None:
         marks = as_reset(reset, like.shape, axis, reverse, [("the result", like)]) != 0
     else:
         marks = with_all_axes(reset, like.shape, axis)

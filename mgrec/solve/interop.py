@@ -164,8 +164,7 @@ def call_native(
         native = [cast(x) if n in numbers else x for n, x in zip(names, native, strict=True)]
         native_options = {n: cast(x) if n in numbers else x for n, x in native_options.items()}
     data = [(name, value) for name, value in adapter.arguments if name not in by_value]
-    tensors = [x for x in arrays if of_steps and is_tensor(x)]
-    check_one_library([*filter(is_lazy, values), *(value for _, value in data), *tensors])
+    check_one_library([*filter(is_lazy, values), *(value for _, value in data)])
     (check_steps if of_steps else check_labels)(data)
     naming = naming_parameters(function)
     named = [value for name, value in data if name in naming]

@@ -65,7 +65,7 @@ def kalman_filter(
     axis : int, optional
         Axis of the steps, without those of vectors and matrices. The default is the last.
     reset : array_like, optional
-        Marks, labels or lengths of sequences from `initial_state`: see :ref:`guide-reset`.
+        Marks or labels of sequences that start with `initial_state`: see :func:`mgrec.starts`.
     memory : {"stream", "two-pass"}, optional
         See :func:`mgrec.linear_recurrence`.
     square_root : bool, optional

@@ -469,19 +469,6 @@ def test_labels_are_tensors_arrays_and_lists():
         mgrec.linear_recurrence(s, t, reset=["a", "b", "b", "c"])
 
 
-def test_lengths_are_resets():
-    s, t = (torch.rand(4, dtype=torch.float64, requires_grad=True) for _ in range(2))
-
-    def gradients(reset):
-        w = mgrec.linear_recurrence(s, t, reset=reset)
-        first = torch.autograd.grad(w.sum(), (s, t), create_graph=True)
-        return w, *first, *torch.autograd.grad(first[0].square().sum(), (s, t))
-
-    expected = gradients(torch.tensor([True, False, False, True]))
-    for lengths in ([3, 1], np.array([3, 1]), torch.tensor([3, 1])):
-        torch.testing.assert_close(gradients(lengths), expected, rtol=0, atol=0)
-
-
 def test_options_without_gradients_are_refused():
     t = torch.ones(3, requires_grad=True)
     with pytest.raises(TypeError, match="out is not supported for tensors that require"):

@@ -177,11 +177,7 @@ def test_segments_of_coefficients_rational_maps_and_a_map_of_ones_own():
         (np.ones(3, bool), ValueError, r"reset must have shape \(4,\), the steps along axis 0"),
         (np.ones((4, 1), bool), ValueError, "or one that broadcasts to"),
         (True, ValueError, "reset must have shape"),
-        (
-            np.ones(4),
-            TypeError,
-            "reset must be a mask of bool, lengths, or labels that are integers",
-        ),
+        (np.ones(4), TypeError, "reset must be a mask of bool, or labels that are integers"),
         (np.array(["a", None, 1, 2], object), TypeError, "got object"),
         (np.ma.masked_array(np.ones(4, bool)), TypeError, "masked"),
     ],
@@ -189,36 +185,6 @@ def test_segments_of_coefficients_rational_maps_and_a_map_of_ones_own():
 def test_what_reset_refuses(reset, error, words):
     with pytest.raises(error, match=words):
         mgrec.linear_recurrence(1.0, np.ones(4), reset=reset)
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-def test_lengths_are_their_first_steps(reverse):
-    t, lengths = np.arange(1.0, 8.0), [2, 0, 4, 1]
-    reset = mgrec.starts(lengths, reverse=reverse)
-    wanted = mgrec.linear_recurrence(0.5, t, 3.0, reverse=reverse, reset=reset)
-    for values in (t, da.from_array(t, chunks=3)):
-        for reset in (lengths, np.array(lengths, "u1")):
-            found = mgrec.linear_recurrence(0.5, values, 3.0, reverse=reverse, reset=reset)
-            np.testing.assert_allclose(found, wanted, rtol=1e-15)
-
-
-@pytest.mark.parametrize("lengths", [[2, 1], [5, -1], [7]])
-def test_lengths_of_another_sum_are_refused(lengths):
-    with pytest.raises(
-        ValueError, match=f"reset must be labels of the 4 steps, or lengths.*got {len(lengths)} "
-    ):
-        mgrec.linear_recurrence(1.0, np.ones(4), reset=lengths)
-
-
-def test_one_integer_a_step_is_a_label():
-    ones = np.ones(4)
-    for labels in ([1, 1, 1, 1], [0, 0, 1, 3]):
-        mask = np.diff(labels, prepend=labels[0]) != 0
-        with pytest.warns(
-            UserWarning, match=r"read as labels\. If they are lengths .*mgrec\.starts"
-        ):
-            found = mgrec.linear_recurrence(1.0, ones, reset=labels)
-        np.testing.assert_array_equal(found, mgrec.linear_recurrence(1.0, ones, reset=mask))
 
 
 @pytest.mark.extended

@@ -67,8 +67,8 @@ def mapped_lists(value: Any, dtype: Any) -> Any:
     return array.astype(dtype) if is_float else value
 
 
-def scan(x: Any, s: Any, *, reset: Any = None, **options: Any) -> Any:
-    return mgrec.scan(mgrec.maps.max_plus, x, s, reset=reset, **options)
+def scan(x: Any, s: Any, **options: Any) -> Any:
+    return mgrec.scan(mgrec.maps.max_plus, x, s, **options)
 
 
 def solve_factored(d: Any, b: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Marks along an axis, or labels or lengths of segments, at which a state is reset."""
+"""Marks along an axis, or labels of segments, at which a state is reset."""
 
 from __future__ import annotations
 
@@ -39,10 +39,7 @@ def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool, data:
     array or dask.array.Array
         Marks, with as many axes as `shape` has.
     """
-    reset = as_labels(reset)
-    if _is_lengths(reset, shape[axis]):
-        reset = _marks_of_lengths(reset, shape[axis], reverse)
-    reset = with_all_axes(reset, shape, axis)
+    reset = with_all_axes(as_labels(reset), shape, axis)
     if reset.dtype.kind == "b":
         marks = reset
     else:
@@ -52,49 +49,6 @@ def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool, data:
             _warn_of_recurring(reset.reshape(-1), marks.reshape(-1), reverse)
     marks = marks.astype(np.uint8) if is_lazy(marks) else marks.view(np.uint8)
     return in_one_memory(data, [("reset", marks)])[0]
-
-
-def _is_lengths(reset: Any, steps: Any) -> bool:
-    """Return whether integers are lengths of sequences: they are labels if there is one a step.
-
-    A warning is issued for labels that may be meant as lengths.
-    """
-    if reset.dtype.kind not in "iu" or reset.ndim != 1 or is_lazy(reset) or steps != steps:
-        return False
-    if reset.size != steps:
-        return True
-    is_on_host = backend_of(reset) is CPU
-    if steps > 1 and is_on_host and int(reset.min()) >= 0 and int(reset.sum()) == steps:
-        warnings.warn(
-            f"reset has one integer for each of the {steps} steps, and these are read as labels. "
-            f"If they are lengths of sequences, pass mgrec.starts(reset); if labels, a mask of "
-            f"bool avoids this warning",
-            stacklevel=stacklevel_of_caller(),
-        )
-    return False
-
-
-def _marks_of_lengths(lengths: Any, steps: int, reverse: bool) -> Any:
-    """Return a mask of the first step of each sequence; raise ValueError for other lengths."""
-    total = int(lengths.sum())
-    if (lengths < 0).any() or total != steps:
-        raise ValueError(
-            f"reset must be labels of the {steps} steps, or lengths of sequences with this sum; "
-            f"got {lengths.size} integers, with a sum of {total}"
-        )
-    ends = lengths.astype(np.int64).cumsum()
-    return mark_sequences(ends - lengths, ends, reverse)
-
-
-def mark_sequences(first_steps: Any, ends: Any, reverse: bool) -> Any:
-    """Return a mask of the first step of each sequence, or of the last one with `reverse`.
-
-    Sequences from `first_steps` to `ends`, which they exclude, cover all steps. A sequence without
-    steps has no mark.
-    """
-    marks = np.zeros_like(ends, dtype=bool, shape=int(ends[-1]) if ends.size else 0)
-    marks[(ends - 1 if reverse else first_steps)[ends > first_steps]] = True
-    return marks
 
 
 def as_labels(reset: Any) -> Any:
@@ -124,8 +78,8 @@ def _as_text(labels: np.ndarray) -> np.ndarray:
 
 def _not_labels(got: object) -> TypeError:
     return TypeError(
-        f"reset must be a mask of bool, lengths, or labels that are integers, strings, dates or "
-        f"categories; got {got}"
+        f"reset must be a mask of bool, or labels that are integers, strings, dates or categories; "
+        f"got {got}"
     )
 
 
