@@ -166,6 +166,10 @@ def check_model(
 def as_steps(name: str, value: Any, size: int) -> Any:
     """Return an array (..., steps, size); an array of one axis has one number a step."""
     array = as_any_array(name, value)
+    if array.ndim == 1 and size > 1:
+        raise ValueError(
+            f"{name} must have an axis of steps and one of {size} entries; got shape {array.shape}"
+        )
     return as_vectors(name, array[:, None] if array.ndim == size == 1 else value, (size,))
 
 
