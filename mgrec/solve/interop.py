@@ -164,14 +164,19 @@ def call_native(
         native = [cast(x) if n in numbers else x for n, x in zip(names, native, strict=True)]
         native_options = {n: cast(x) if n in numbers else x for n, x in native_options.items()}
     data = [(name, value) for name, value in adapter.arguments if name not in by_value]
-    check_one_library([*filter(is_lazy, values), *(value for _, value in data)])
+    tensors = [x for x in arrays if of_steps and is_tensor(x)]
+    check_one_library([*filter(is_lazy, values), *(value for _, value in data), *tensors])
     (check_steps if of_steps else check_labels)(data)
     naming = naming_parameters(function)
     named = [value for name, value in data if name in naming]
     convert = result_converter([value for _, value in data] or arrays, named or arrays)
     results = function(*native, **native_options)
     if of_steps and any(map(is_series, arrays)):
-        return of_steps.label_rows([value for _, value in data], results)
+        of_parameters = dict(data)
+        ordered = [
+            of_parameters[n] for n in inspect.signature(function).parameters if n in of_parameters
+        ]
+        return of_steps.label_rows(ordered, results)
     return adapter.from_native(convert, results)
 
 

@@ -42,7 +42,7 @@ class StepLabels:
         """Call the function with DataArrays, and return DataArrays of its results."""
         bound, by_name = bind(function, operands, options)
         arguments = bound.arguments
-        for name in self.by_value:
+        for name in arguments.keys() & {*self.by_value}:
             arguments[name] = to_native(name, arguments[name])
         reset = arguments.pop("reset", None)
         data = {name: value for name, value in arguments.items() if is_labelled(value)}
@@ -66,8 +66,8 @@ class StepLabels:
         return self._converted(results, lambda *of: _labelled(labels, dims, axis, *of))
 
     def label_rows(self, data: Sequence[Any], results: Any) -> Any:
-        """Return results with the index of Series or DataFrames, and their columns as entries."""
-        series = max(filter(is_series, data), key=lambda value: value.ndim, default=None)
+        """Return results with the index of the first Series or DataFrame, and its columns."""
+        series = next(filter(is_series, data), None)
         if series is None:
             return results
 

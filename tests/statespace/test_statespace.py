@@ -782,6 +782,20 @@ def test_data_arrays_keep_names_and_coordinates():
         mgrec.statespace.kalman_filter(data, *others, **start, reset=marks[1:], dim="year")
 
 
+def test_samples_of_data_arrays():
+    xarray = pytest.importorskip("xarray")
+    values, others, start = of_two_series()
+    noises = xarray.DataArray(values, {"year": range(4), "series": ["a", "b"]}, ("year", "series"))
+    moves = noises.rename(series="noise")
+    model = others[0], others[2]
+    initial = {"initial_state": start["initial_state"]}
+    drawn = mgrec.statespace.sample(*model, noises, moves, **initial)
+    wanted = mgrec.statespace.sample(*model, values, values, **initial)
+    assert (drawn.endog.dims, drawn.states.dims) == (("year", "series"), ("year", "state"))
+    for found, array in zip(drawn, wanted, strict=True):
+        np.testing.assert_array_equal(found, array)
+
+
 SINGLE = {"array": np.asarray, "list": list, "dask": lambda y: da.from_array(y, chunks=7)}
 
 
@@ -817,9 +831,21 @@ def test_gradients_of_observations_of_one_number():
     np.testing.assert_array_equal(gradients[1], gradients[0][:, 0])
 
 
+def test_samples_of_a_series_number_their_columns():
+    pandas = pytest.importorskip("pandas")
+    noises, moves = pandas.Series(np.ones(4), list("abcd")), np.ones((4, 2))
+    drawn = mgrec.statespace.sample(
+        np.ones((1, 2)), np.eye(2), noises, pandas.DataFrame(moves, noises.index, ["x", "y"]),
+        initial_state=[0.0, 0.0],
+    )  # fmt: skip
+    for table, columns in ((drawn.endog, [0]), (drawn.states, [0, 1])):
+        assert list(table.columns) == columns
+        assert list(table.index) == list("abcd")
+
+
 def test_one_axis_is_not_enough_for_several_numbers():
     model = drawn(20, 2, 2)
-    with pytest.raises(ValueError, match=r"endog must have shape \(..., 2\); got \(20,\)"):
+    with pytest.raises(ValueError, match=r"endog must have an axis of steps and one of 2 entries"):
         mgrec.statespace.log_likelihood(**{**model, "endog": np.ones(20)})
 
 
