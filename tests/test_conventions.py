@@ -1,9 +1,25 @@
 """One convention for all public functions: the arrays that they take and return."""
 
+from pathlib import Path
+
 import dask.array as da
 import numpy as np
 import pytest
-from conventions import CASES, Case, mapped_lists
+from conventions import (
+    CASES,
+    HEADER,
+    KINDS,
+    OF_BOOL,
+    OF_FLOAT16,
+    Case,
+    dtype_of,
+    mapped_lists,
+    reference_of,
+    result_kinds,
+    row_of,
+)
+
+import mgrec
 
 
 def arrays_of(result: object) -> list:
@@ -55,26 +71,6 @@ def to_bool(array: np.ndarray) -> np.ndarray:
     return array > array.max()  # numbers of hmm.sample must be below 1
 
 
-OF_FLOAT16 = {
-    "float16": {"linear_recurrence", "rational_recurrence", "scan", "weighted_scan", "lfilter",
-                "sosfilt"},
-    "float64": {"ewm", "decimate", "spline_filter1d", "spline_filter"},
-}  # fmt: skip
-"""Dtypes of results of float16 other than float32."""
-OF_BOOL = {
-    "bool": {"gaussian_filter1d", "gaussian_filter", "gaussian_laplace", "uniform_filter1d",
-             "uniform_filter"},
-    "int64": {"summed_area_table"},
-}  # fmt: skip
-"""Dtypes of results of bools other than float64."""
-CODES = {"smith_waterman": "int64", "viterbi": "int32", "hmm.sample": "int32"}
-
-
-def dtype_of(case: Case, dtypes: dict[str, set[str]], default: str) -> str:
-    found = [dtype for dtype, names in dtypes.items() if case.name in names]
-    return CODES.get(case.qualified_name, CODES.get(case.name, (found or [default])[0]))
-
-
 @pytest.mark.parametrize("convert", [to_float16, to_bool])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.qualified_name)
 def test_every_function_takes_bools_and_float16(case: Case, convert) -> None:
@@ -86,7 +82,7 @@ def test_every_function_takes_bools_and_float16(case: Case, convert) -> None:
     )
     last = arrays_of(result)[-1]
     wanted = dtype_of(case, *((OF_FLOAT16, "float32") if is_float16 else (OF_BOOL, "float64")))
-    assert last.dtype == (np.float64 if case.name == "log_likelihood" else wanted)
+    assert last.dtype == wanted
 
 
 @pytest.mark.parametrize(
@@ -110,3 +106,42 @@ def test_numbers_of_float16_are_computed_in_float32(name: str, dtype) -> None:
     wanted = case.call(lambda array: to_float16(array).astype(np.float32), **wide)
     assert (found.dtype, wanted.dtype) == (dtype, np.float32)
     np.testing.assert_allclose(found, wanted, rtol=1e-3 if dtype == np.float16 else 1e-6)
+
+
+PAGE = Path(__file__).parents[1] / "docs/guide/interoperability.md"
+SHORT_ROWS = {"linear_recurrence", "lfilter", "ewm", "hmm.viterbi", "statespace.kalman_filter"}
+
+
+def table() -> list[list[str]]:
+    """The rows of the table of the documentation, the first one its header."""
+    text = PAGE.read_text().split("## Results of each function\n")[1].split("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_table_has_all_functions_their_default_axes_and_dtypes() -> None:
+    header, _, *rows = table()
+    assert header == HEADER
+    assert [[*row[:2], *row[2 + len(KINDS) :]] for row in rows] == [row_of(x, ()) for x in CASES]
+    modules = mgrec, mgrec.signal, mgrec.ndimage, mgrec.hmm, mgrec.statespace
+    public = {getattr(module, name) for module in modules for name in module.__all__}
+    taking = {function.__name__ for function in public if hasattr(function, "labelled")}
+    assert taking - {"factor_tridiagonal"} <= {case.name for case in CASES}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case,
+            id=case.qualified_name,
+            marks=[] if case.qualified_name in SHORT_ROWS else [pytest.mark.extended],
+        )
+        for case in CASES
+    ],
+)
+def test_the_table_has_the_types_of_results(case: Case) -> None:
+    pytest.importorskip("xarray")
+    pytest.importorskip("torch")
+    (row,) = (row for row in table()[2:] if row[0] == reference_of(case))
+    assert row[2 : 2 + len(KINDS)] == [result_kinds(case, kind) for kind in KINDS]

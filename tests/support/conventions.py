@@ -1,5 +1,7 @@
 """One call of each public function of arrays, and the kinds of arrays that it is called with."""
 
+import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +49,8 @@ class Case:
     def qualified_name(self) -> str:
         """Name with the module, if it is one of :mod:`mgrec.hmm` or :mod:`mgrec.statespace`."""
         family = self.function.__module__.split(".")[1:2]
-        return f"{family[0]}.{self.name}" if family in (["hmm"], ["statespace"]) else self.name
+        name = "factor_tridiagonal" if self.name == "solve_factored" else self.name
+        return f"{family[0]}.{name}" if family in (["hmm"], ["statespace"]) else name
 
     @property
     def lists(self) -> list[Any]:
@@ -74,6 +77,9 @@ def scan(x: Any, s: Any, **options: Any) -> Any:
 def solve_factored(d: Any, b: Any, **options: Any) -> Any:
     return mgrec.factor_tridiagonal(1.0, d, 1.0, **options).solve(b)
 
+
+for wrapper, wrapped in ((scan, mgrec.scan), (solve_factored, mgrec.factor_tridiagonal)):
+    wrapper.__signature__ = inspect.signature(wrapped)  # type: ignore[attr-defined]
 
 CASES = [
     Case(mgrec.linear_recurrence, {"t": X}, {"s": X.tolist()}),
@@ -114,7 +120,151 @@ CASES = [
     ),
     Case(
         statespace.sample,
-        {"measurement_shocks": X[:, None], "state_shocks": np.ones((40, 2))},
-        {"design": SPACE["design"], "transition": SPACE["transition"], "initial_state": [0.0, 0.0]},
+        {"measurement_shocks": X[:, None], "state_shocks": X[:, None]},
+        {"design": [[1.0]], "transition": [[0.5]], "initial_state": [0.0]},
     ),
 ]  # fmt: skip
+
+
+# --- the table of the documentation -------------------------------------------------------------
+
+
+def dask_array(array: np.ndarray) -> Any:
+    import dask.array as da
+
+    return da.from_array(array)
+
+
+def tensor(array: np.ndarray) -> Any:
+    import torch
+
+    return torch.tensor(array)
+
+
+def data_array(array: np.ndarray) -> Any:
+    import xarray
+
+    return xarray.DataArray(array, dims=("y", "x")[-array.ndim :])
+
+
+def series(array: np.ndarray) -> Any:
+    """A Series of steps, or of the first row of an image; pandas raises ValueError for frames."""
+    import pandas
+
+    if array.shape[-1] == 1:
+        return pandas.Series(array[:, 0])
+    if array is TABLE:
+        return pandas.Series(array[0])
+    return pandas.Series(array)
+
+
+def data_frame(array: np.ndarray) -> Any:
+    import pandas
+
+    return pandas.DataFrame(array if array.ndim == 2 else array[:, None].repeat(2, axis=1))
+
+
+KINDS = {
+    "list, array": np.ndarray.tolist,
+    "Dask array": dask_array,
+    "tensor": tensor,
+    "DataArray": data_array,
+    "Series": series,
+    "DataFrame": data_frame,
+}
+"""By column of the table: what makes an array of the kind."""
+HEADER = ["function", "default axis", *KINDS, "Dataset", "float16", "bool"]
+OF_FLOAT16 = {
+    "float16": {"linear_recurrence", "rational_recurrence", "scan", "weighted_scan", "lfilter",
+                "sosfilt"},
+    "float64": {"ewm", "decimate", "spline_filter1d", "spline_filter"},
+}  # fmt: skip
+"""Dtypes of results of float16 other than float32."""
+OF_BOOL = {
+    "bool": {"gaussian_filter1d", "gaussian_filter", "gaussian_laplace", "uniform_filter1d",
+             "uniform_filter"},
+    "int64": {"summed_area_table"},
+}  # fmt: skip
+"""Dtypes of results of bools other than float64."""
+CODES = {
+    "smith_waterman": "int64", "hmm.viterbi": "int32", "hmm.sample": "int32",
+    "hmm.log_likelihood": "float64", "statespace.log_likelihood": "float64",
+}  # fmt: skip
+"""Dtypes of the last results of functions whose results do not have the dtype of the data."""
+
+
+NOT_MAPPED = {"factor_tridiagonal", "smith_waterman", "solve_factored"}
+"""Functions besides those of models that are not called for each variable of a Dataset."""
+
+
+def dtype_of(case: Case, dtypes: dict[str, set[str]], default: str) -> str:
+    """Return the dtype of the last result."""
+    found = [dtype for dtype, names in dtypes.items() if case.name in names]
+    return CODES.get(case.qualified_name, (found or [default])[0])
+
+
+def kinds_of(result: Any) -> str:
+    """Return the words for the types of results, each once."""
+    results = result if isinstance(result, tuple) else (result,)
+    of_module = {"numpy": "array", "torch": "tensor", "dask": "Dask array"}
+    words = [
+        of_module.get(type(x).__module__.partition(".")[0], type(x).__name__)
+        if np.ndim(x)
+        else "number"
+        for x in results
+    ]
+    return ", ".join(dict.fromkeys(words))
+
+
+def result_kinds(case: Case, kind: str) -> str:
+    """Return the words for the results of a call of a kind of arrays; a dash if it is refused."""
+    columns = {}
+    if kind == "DataFrame":
+        steps = [key for key, x in case.others.items() if isinstance(x, list) and len(x) == len(X)]
+        columns = {key: np.array(case.others[key])[:, None] for key in steps}
+    try:
+        return kinds_of(case.call(KINDS[kind], **columns))
+    except (TypeError, ValueError):
+        return "–"
+
+
+def default_axis(case: Case) -> str:
+    parameters = inspect.signature(case.function).parameters
+    if "axes" in parameters:
+        return "all" if parameters["axes"].default is None else "last two"
+    if "axis" not in parameters:
+        return {"sor": "last two", "smith_waterman": "the only one", "spline_filter": "all"}[
+            case.name
+        ]
+    assert parameters["axis"].default == -1
+    has_vectors = "." in case.qualified_name and case.qualified_name != "hmm.sample"
+    return "last but that of vectors" if has_vectors else "last; index"
+
+
+def reference_of(case: Case) -> str:
+    """Return the role that links to a function."""
+    modules = {"signal.": signal, "ndimage.": ndimage}
+    module = "".join(key for key, value in modules.items() if hasattr(value, case.name))
+    return f"{{func}}`~mgrec.{module}{case.qualified_name}`"
+
+
+def row_of(case: Case, kinds: Any) -> list[str]:
+    """Return the cells of a function, with those of `kinds` from calls."""
+    from mgrec.xarray import DatasetMethods
+
+    is_mapped = case.name not in NOT_MAPPED and "." not in case.qualified_name
+    of_variables = "by `map`" if is_mapped else "–"
+    return [
+        reference_of(case),
+        default_axis(case),
+        *(result_kinds(case, kind) for kind in kinds),
+        "by `.mgrec`" if hasattr(DatasetMethods, case.qualified_name) else of_variables,
+        dtype_of(case, OF_FLOAT16, "float32"),
+        dtype_of(case, OF_BOOL, "float64"),
+    ]
+
+
+if __name__ == "__main__":
+    for cells in (HEADER, ["---"] * len(HEADER), *(row_of(case, KINDS) for case in CASES)):
+        sys.stdout.write(f"| {' | '.join(cells)} |\n")
+        sys.stdout.flush()
