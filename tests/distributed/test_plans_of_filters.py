@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import mgrec
 import mgrec.dask
-from mgrec.distributed.plan import assignment
+from mgrec.distributed.plan import assignment, shards
 from mgrec.ndimage import gaussian_filter, spline_filter
 from mgrec.signal import decimate, filtfilt, sosfilt, sosfiltfilt
 
@@ -114,7 +114,7 @@ def test_a_worker_that_dies_in_a_solve():
         wanted = sosfiltfilt(SOS, x, axis=0).compute()
         with mgrec.plan(sosfiltfilt, SOS, x, axis=0) as plan:
             assert_array_equal(plan().compute(), wanted)
-            client.run(die_in, "solve_filter", workers=[sorted(client.nthreads())[0]])
+            client.run(die_in, "solve_filter", shards, workers=[sorted(client.nthreads())[0]])
             for _ in range(2):
                 with pytest.raises(mgrec.dask.WorkerLostError, match="Build a new plan"):
                     plan()
