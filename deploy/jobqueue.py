@@ -20,7 +20,7 @@ def jobs(kind: type[JobQueueCluster] = SLURMCluster, **options: object) -> JobQu
         "walltime": "00:30:00",
         "worker_command": "dask cuda worker",
         "job_extra_directives": ["--gpus-per-task=1"],
-        "scheduler_options": {"dashboard_address": ":0"},
+        "scheduler_options": {"dashboard_address": "localhost:0"},
     }
     return kind(**{**settings, **options})
 

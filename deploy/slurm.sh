@@ -18,14 +18,19 @@ here=${SLURM_SUBMIT_DIR:-$PWD}
 cluster=$here/mgrec-$SLURM_JOB_ID.json
 read -ra worker <<<"${MGREC_WORKER:-dask cuda worker}"
 
+# Workers first: each of them would log a traceback if it lost its scheduler.
 stop() {
-  jobs -p | xargs --no-run-if-empty kill 2>/dev/null || true
-  wait || true
+  local process
+  for process in ${workers:-} ${scheduler:-}; do
+    kill "$process" 2>/dev/null || true
+    wait "$process" || true
+  done
   rm -f "$cluster"
 }
 trap stop EXIT
 
-dask scheduler --port 0 --dashboard-address :0 --scheduler-file "$cluster" &
+dask scheduler --port 0 --dashboard-address localhost:0 --scheduler-file "$cluster" &
+scheduler=$!
 until [[ -s $cluster ]]; do
   jobs -r | grep -q . || { echo "the scheduler did not start" >&2; exit 1; }
   sleep 0.2
@@ -33,7 +38,8 @@ done
 
 # Each task sees its own GPU alone. --death-timeout ends workers whose scheduler is gone.
 srun --kill-on-bad-exit=0 "${worker[@]}" --scheduler-file "$cluster" --death-timeout 60 \
-  --local-directory "${TMPDIR:-/tmp}" &
+  --local-directory "${TMPDIR:-/tmp}" --dashboard-address localhost:0 &
+workers=$!
 
 python "$here/deploy/cluster.py" "$cluster" --workers "$SLURM_NTASKS"
 "$@" --cluster "$cluster"

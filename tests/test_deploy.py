@@ -82,11 +82,12 @@ def test_a_cluster_is_started_and_ended_by_a_signal(tmp_path):
     assert not file.exists()
 
 
-# Starts as many processes as Slurm would start tasks, and hands signals on.
+# Starts as many processes as Slurm would start tasks, hands signals on, and ends after them.
 SRUN = """#!/usr/bin/env bash
 [[ $1 == --kill-on-bad-exit=0 ]] && shift
 trap 'kill $(jobs -p)' TERM
 for _ in $(seq "$SLURM_NTASKS"); do "$@" & done
+wait
 wait
 """
 
@@ -115,6 +116,8 @@ def test_the_slurm_script_against_a_stand_in(slurm, tmp_path):
     result = slurm(sys.executable, DEPLOY / "job.py", *SIZE)
     assert result.returncode == 0, result.stderr
     assert "4 chunks on 2 workers" in result.stdout
+    assert "End scheduler" in result.stderr
+    assert "CommClosedError" not in result.stderr
     assert not (tmp_path / "mgrec-7.json").exists()
     result = slurm(sys.executable, "-c", "raise SystemExit(3)")
     assert result.returncode == 3

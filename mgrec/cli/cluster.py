@@ -71,12 +71,13 @@ def open_cluster(name: str, workers: int = 1, without_gpus: str = "threads") -> 
 
 
 def _start(name: str) -> Any:
-    options: Any = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    options: Any = {"dashboard_address": "localhost:0", "silence_logs": logging.CRITICAL}
     if name == "threads":
         # Starts in 0.03 s; each process of "local" imports mgrec and loads the kernels.
         return LocalCluster(
             n_workers=1, threads_per_worker=processor_count(), processes=False,
-            scheduler_kwargs={"dashboard": False}, **options,
+            scheduler_kwargs={"dashboard": False}, worker_dashboard_address="localhost:0",
+            **options,
         )  # fmt: skip
     if name == "local":
         return LocalCluster(**options)

@@ -4,6 +4,7 @@ import importlib.util
 import socket
 
 import dask
+import psutil
 import pytest
 
 from mgrec.cli import cluster, failure, machine
@@ -55,6 +56,17 @@ def test_no_client_is_started_without_a_scheduler(monkeypatch, scheduler, expect
         scheduler = scheduler or f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(failure.BadInput, match=expected), cluster.open_cluster(scheduler):
             pass
+
+
+def test_a_cluster_of_threads_listens_on_this_machine_alone():
+    def listening():
+        connections = psutil.Process().net_connections()
+        return {c.laddr for c in connections if c.status == psutil.CONN_LISTEN}
+
+    before = listening()
+    with cluster.open_cluster("threads"):
+        opened = listening() - before
+    assert {address.ip for address in opened} == {"127.0.0.1"}
 
 
 def test_a_running_cluster_has_workers_whatever_its_client_asks_meanwhile(address):
