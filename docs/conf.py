@@ -23,6 +23,7 @@ version = ".".join(release.split(".")[:2])
 extensions = [
     "extensions.docstrings",
     "extensions.headline",
+    "extensions.keywords",
     "extensions.mathml",
     "extensions.notebook",
     "extensions.report",

@@ -1,6 +1,6 @@
 """
-Two globins and the path between them
-=====================================
+Align two globins: smith_waterman
+=================================
 
 Haemoglobin carries oxygen in the blood, and myoglobin in the muscle. Both evolved from one
 ancestor. mgrec computes the grid of the scores of their amino acids (Smith and Waterman 1981). The

@@ -1,6 +1,6 @@
 """
-Depth of field, by a summed-area table
-======================================
+Depth of field: summed_area_table
+=================================
 
 A box blur takes four numbers of a summed-area table for each pixel, for any width (Crow 1984). The
 width may therefore vary from pixel to pixel. This imitates a lens, which blurs objects

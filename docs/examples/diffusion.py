@@ -1,6 +1,6 @@
 """
-Calibrate a diffusion
-=====================
+Calibrate a diffusion in torch: solve_tridiagonal
+=================================================
 
 A rod of two materials is heated at one end, and a few thermometers record its temperature. The
 conductivities of the materials follow from the recordings: an implicit simulation of 100 steps is

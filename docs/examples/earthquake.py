@@ -1,6 +1,6 @@
 """
-Which buildings does an earthquake shake?
-=========================================
+Which buildings does an earthquake shake? scan
+==============================================
 
 A building is modelled as a damped mass on a spring with the period T. In an earthquake the ground
 moves with an acceleration a(t), and the displacement x of the building obeys

@@ -1,6 +1,6 @@
 """
-Fit an equaliser to a recording
-===============================
+Fit an equaliser in torch: sosfilt
+==================================
 
 A recording has passed through an unknown device: its amplifier is heard, but not specified. Two
 second-order sections that are fitted to the input and the output imitate the device. torch

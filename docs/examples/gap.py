@@ -1,6 +1,6 @@
 """
-What the buoy would have measured
-=================================
+What the buoy would have measured: kalman_smoother
+==================================================
 
 A Kalman smoother estimates a state at each step from all observations, before and after, and how
 certain it is. Here the state is the departure of a temperature, which returns to 0, and an

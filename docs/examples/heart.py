@@ -1,6 +1,6 @@
 """
-A heart, without drift and mains
-================================
+A heart, without drift and mains: sosfiltfilt
+=============================================
 
 PyWavelets contains an electrocardiogram of three seconds: 1,024 samples at 360 Hz. Breathing moves
 its baseline, and the mains add a ripple. A band-pass filter removes both. It is applied forwards

@@ -1,6 +1,6 @@
 """
-A state-space layer on a million steps
-======================================
+A state-space layer in torch: linear_recurrence
+===============================================
 
 Layers of state-space models (S4D, Mamba) run a linear recurrence for each of their states. This
 layer has four states with decays of their own, and reads a sequence of 2^20 steps. torch

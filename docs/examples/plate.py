@@ -1,6 +1,6 @@
 """
-Coins on a cold plate
-=====================
+Heat in a plate: solve_tridiagonal
+==================================
 
 The example solves the heat equation in a plane. The scheme of alternating directions (Peaceman and
 Rachford 1955) is implicit along one axis and then along the other. Each half of a step solves as

@@ -1,6 +1,6 @@
 """
-How wet is the ground?
-======================
+How wet is the ground? linear_recurrence
+========================================
 
 The antecedent precipitation index adds the rain of each day to a fraction of the previous day's
 index:

@@ -1,6 +1,6 @@
 """
-Settled and unsettled weather
-=============================
+Settled and unsettled weather: forward_backward
+===============================================
 
 Rain comes in spells. A hidden Markov model has two regimes, settled and unsettled, each of which
 lasts for some days and makes a day wet with a probability of its own.

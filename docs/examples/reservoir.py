@@ -1,6 +1,6 @@
 """
-How large must the reservoir be?
-================================
+How large must the reservoir be? scan
+=====================================
 
 Rain fills a reservoir, and a town takes water from it. The level stays between 0 and the capacity:
 each day adds the flow to the level and clips the level. Several such days compose to one map of the

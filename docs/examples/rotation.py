@@ -1,5 +1,5 @@
 """
-Rotate an image in chunks, without seams
+Rotate an image in chunks: spline_filter
 ========================================
 
 A spline of order 3 interpolates an image from coefficients, each of which depends on all samples.

@@ -1,6 +1,6 @@
 """
-A recording in chunks, without seams
-====================================
+A recording in chunks, without seams: sosfiltfilt
+=================================================
 
 Recordings that are larger than memory are filtered chunk by chunk. The usual way takes a margin of
 samples from the neighbours, filters, and cuts the margin off. If the margin is shorter than the

@@ -1,6 +1,6 @@
 """
-A siren that speaks
-===================
+A siren that speaks: lfilter
+============================
 
 A siren passes through a vocal tract that moves from vowel to vowel. The tract is a cascade of three
 resonances, the formants, whose coefficients change with each sample: :func:`mgrec.signal.lfilter`

@@ -1,6 +1,6 @@
 """
-Stages of sleep
-===============
+Stages of sleep: viterbi
+========================
 
 A night goes through four stages: awake, light sleep, deep sleep and dreams. A hidden Markov model
 finds them from what a device measures every 30 seconds. ``reset`` marks the first measurement of

@@ -1,6 +1,6 @@
 """
-The sea's temperature, smoothed
-===============================
+The sea's temperature, smoothed: ewm
+====================================
 
 In an exponentially weighted mean the weight of a value decays at a constant rate.
 :func:`mgrec.signal.ewm` computes it as pandas does, for arrays of any size and type.

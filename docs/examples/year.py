@@ -1,6 +1,6 @@
 """
-A year of one reading a second
-==============================
+A year of one reading a second: kalman_smoother
+===============================================
 
 A buoy drifts up and down with the waves and the tide, and reads its height once a second. Some
 readings are lost. A Kalman smoother with a level and a slope fills the gaps, and says how certain

@@ -1,4 +1,4 @@
-"""What the docs add to Sphinx: tables of results, formulas of docstrings."""
+"""What the docs add to Sphinx: tables of results, formulas of docstrings, words for the search."""
 
 import importlib
 import sys
@@ -58,3 +58,13 @@ def test_citations_of_a_summary_go_below_it(load):
     lines = ["Sweep (Young [1]_), and", "on [2]_.", "", "More."]
     load("docstrings")._cite_below(None, "", "", None, None, lines)
     assert lines == ["Sweep (Young), and", "on.", "", "See [1]_, [2]_.", "", "More."]
+
+
+def test_words_for_the_search_are_entries_of_the_index(load):
+    keywords = load("keywords")
+    text = "# Averages\n\n<!-- search: moving average, EMA -->\n\nText, <!-- search: no --> more."
+    assert keywords.keywords(text) == ["moving average", "EMA"]
+    source = [text]
+    keywords._insert(None, "", source)
+    assert "\n```{index} ! moving average, ! EMA\n```\n" in source[0]
+    assert source[0].endswith("<!-- search: no --> more.")

