@@ -10,8 +10,8 @@ from .rows import newest
 PATH = Path(__file__).parents[2] / "README.md"
 CALLS, PEERS, QUEUED = "cuda-calls-h100", "cuda-peers-h100", "queued-h100-2"
 GPU_FILTERS, FILTERS, EWM = "cuda-filters-h100", "filters-epyc-2", "ewm-epyc-2"
-SYSTEMS = "tridiagonal-epyc-4"
-STUDIES = CALLS, PEERS, QUEUED, GPU_FILTERS, FILTERS, EWM, SYSTEMS
+SYSTEMS, STATES = "tridiagonal-epyc-4", "states-xeon-2"
+STUDIES = CALLS, PEERS, QUEUED, GPU_FILTERS, FILTERS, EWM, SYSTEMS, STATES
 """The studies whose results are read."""
 _BLOCK = re.compile(r"(<!-- numbers.*?-->\n).*?(<!-- end of numbers -->)", re.DOTALL)
 
@@ -38,6 +38,7 @@ def _two_cores() -> list[tuple[str, str, str]]:
     scipy = _times(FILTERS, "lfilter, order 2, float64, 10^7", "scipy", threads)
     lapack = _times(SYSTEMS, case, "LAPACK gtsv", "mgrec, 2 threads")
     pandas = _times(EWM, "mean, adjusted, none missing", "pandas", "mgrec")
+    kalman = _times(STATES, "filter", "statsmodels", "mgrec")
     two = "2 CPU threads (EPYC)"
     return [
         ("`lfilter`, 10^7 samples", two, _link(FILTERS, f"{scipy:.1f} times SciPy's")),
@@ -46,6 +47,10 @@ def _two_cores() -> list[tuple[str, str, str]]:
             _link(SYSTEMS, f"{lapack:.1f} times LAPACK's `gtsv`"),
         ),
         ("`ewm`", "1 CPU thread (EPYC)", _link(EWM, f"{pandas:.1f} times pandas'")),
+        (
+            "`kalman_filter`, 2 states", "1 CPU thread (Xeon)",
+            _link(STATES, f"{kalman:.0f} times statsmodels'"),
+        ),
     ]  # fmt: skip
 
 
@@ -59,11 +64,8 @@ def _one_gpu() -> list[tuple[str, str, str]]:
     return [
         (
             f"{recurrence}, 2^28 steps", gpu,
-            f"{_link(CALLS, f'{fraction:.0%} of a copy')}, {torch:.1f} times torch's `cumsum`",
-        ),
-        (
-            f"{recurrence}, a million rows of 64", gpu,
-            _link(CALLS, f"{many:.0f} times torch's `cumsum`"),
+            f"{_link(CALLS, f'{fraction:.0%} of the speed of a copy')}, {torch:.1f} times "
+            f"torch's `cumsum` ({many:.0f} times for a million rows of 64)",
         ),
         (
             f"{recurrence} of arrays, 2^26 steps", gpu,

@@ -73,6 +73,7 @@ def test_pages_show_only_what_runs():
             r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE
         ):
             assert block.startswith(">>> "), page
+            assert max(map(len, block.splitlines())) <= 90, f"{page}: too wide for a laptop"
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
