@@ -37,7 +37,7 @@ def draw() -> str:
 
 def _titles() -> list[str]:
     return [
-        text(20, 30, "How many times as fast as its peer is a call?", INK, "bold", size=14),
+        text(20, 30, "How much faster than its peer is each call?", INK, "bold", size=14),
         text(WIDTH - 20, 24, "blue: mgrec is faster", FASTER, anchor="end", size=11),
         text(WIDTH - 20, 38, "orange: its peer is", SLOWER, anchor="end", size=11),
     ]

@@ -113,7 +113,10 @@ def _connect(name: str) -> Client:
     address = name
     if "://" not in name:
         if not Path(name).is_file():
-            raise BadInput(f"--cluster {name} is no address, no file, and none of the names")
+            raise BadInput(
+                f"--cluster {name} is neither an address nor a file nor one of threads, local, "
+                "cuda and auto"
+            )
         try:
             address = str(json.loads(Path(name).read_text())["address"])
         except (OSError, ValueError, KeyError, TypeError):

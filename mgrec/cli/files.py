@@ -76,7 +76,7 @@ def open_array(source: str) -> Any:
     path = Path(source).resolve()
     is_zarr = "://" in source or any(part.endswith(".zarr") for part in Path(source).parts)
     if not is_zarr and path.suffix != ".npy":
-        raise BadInput(f"{source} is no number, no .npy file and no .zarr store")
+        raise BadInput(f"{source} is neither a number nor a .npy file nor a .zarr store")
     if is_zarr:
         require("zarr", "zarr", source)
     if "://" not in source and not path.exists():

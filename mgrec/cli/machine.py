@@ -56,7 +56,8 @@ def how_to_add(extra: str) -> str:
 def require(module: str, extra: str, what: object) -> None:
     """Raise BadInput if a module that `what` needs cannot be imported."""
     if importlib.util.find_spec(module) is None:
-        raise BadInput(f"{what} needs {module}: {how_to_add(extra)}")
+        package = {"Bio": "biopython", "dask_cuda": "dask-cuda"}.get(module, module)
+        raise BadInput(f"{what} needs {package}: {how_to_add(extra)}")
 
 
 class Gpu(NamedTuple):

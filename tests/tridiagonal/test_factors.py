@@ -225,7 +225,7 @@ def test_factors_that_overflow_are_not_used():
 @pytest.mark.parametrize(
     ("call", "wrong", "message"),
     [
-        (lambda d, solve: mgrec.factor_tridiagonal(1, 3, 1), ValueError, "at least one array"),
+        (lambda d, solve: mgrec.factor_tridiagonal(1, 3, 1), ValueError, "must be an array"),
         (lambda d, solve: mgrec.factor_tridiagonal(d, d[1:], d), ValueError, "must broadcast"),
         (
             lambda d, solve: mgrec.factor_tridiagonal(d[1:], d, d[1:]),

@@ -180,7 +180,7 @@ ONES = da.ones(20, chunks=5)
 @pytest.mark.parametrize(
     ("operands", "options", "wrong", "message"),
     [
-        ((1, 2, 1, 3.0), {}, ValueError, "at least one array"),
+        ((1, 2, 1, 3.0), {}, ValueError, "must be an array"),
         ((1, 2, np.ones(3), np.ones(4)), {}, ValueError, "put a 0"),
         ((1, 2, np.ones(5), np.ones(7)), {}, ValueError, "broadcast"),
         ((1, 2, 1, np.ones(4)), {"axis": 1}, ValueError, "axis must"),

@@ -169,7 +169,7 @@ def broadcast_shape(operands: dict[str, Any]) -> tuple[Any, ...]:
         return different.pop()
     if not different:
         raise ValueError(
-            f"{' and '.join(operands)} must have at least one array among them; got only scalars"
+            f"at least one of {', '.join(operands)} must be an array; got only scalars"
         )
     names = [
         f"array {k} of {name}" if isinstance(operand, Coefficient) else name

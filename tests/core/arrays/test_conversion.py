@@ -81,7 +81,7 @@ REFUSED = {
         r"must broadcast; got array 0 of s: \(3,\), t: \(4,\)",
     ),
     "axis of a table": (linear(t=TABLE, axis=-3), ValueError, "axis must be from -2 to 1 .* -3"),
-    "scalars": (linear(t=1.0), ValueError, "s and t must have at least one array among them"),
+    "scalars": (linear(t=1.0), ValueError, "at least one of s, t must be an array"),
     "initial of an array for one row": (
         linear(initial=[1.0, 2.0]),
         ValueError,
