@@ -19,6 +19,7 @@ def jobs(kind: type[JobQueueCluster] = SLURMCluster, **options: object) -> JobQu
         "memory": "64GiB",
         "walltime": "00:30:00",
         "worker_command": "dask cuda worker",
+        "worker_extra_args": ["--dashboard-address", "localhost:0"],
         "job_extra_directives": ["--gpus-per-task=1"],
         "scheduler_options": {"dashboard_address": "localhost:0"},
     }

@@ -145,6 +145,7 @@ def test_dask_jobqueue_renders_a_gpu_a_job(jobqueue):
         script = cluster.job_script()
     assert "#SBATCH --gpus-per-task=1" in script
     assert "-m dask cuda worker tcp://" in script
+    assert "--dashboard-address localhost:0" in script
 
 
 @pytest.mark.filterwarnings("default")
