@@ -17,7 +17,7 @@ from ..core.backends import backend_of
 from ..core.contract.recurrence import filter_chunk
 from ..distributed.expressions import accepts_expressions
 from ..distributed.groups.calls import CALL
-from ..distributed.groups.halos import filter_part
+from ..distributed.groups.solve import filter_part
 from ..solve import with_interop
 from ..solve.labelled import axis_of, bind, default_axis
 from .arguments import as_result_dtype, as_signal, result_dtype

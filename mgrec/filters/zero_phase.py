@@ -17,7 +17,7 @@ from ..core.contract.recurrence import filter_chunk
 from ..distributed.expressions import accepts_expressions
 from ..distributed.groups.calls import CALL, GroupCall
 from ..distributed.groups.ends import backward_in_time, outermost
-from ..distributed.groups.halos import filter_part
+from ..distributed.groups.solve import filter_part
 from ..solve import solve, solve_labelled, with_interop
 from ..solve.functions import concatenate
 from .arguments import (

@@ -14,7 +14,7 @@ from ..core.arrays.chunk import as_contiguous, canonical_shape
 from ..core.backends import backend_of
 from ..core.contract.recurrence import filter_chunk
 from ..distributed.groups.calls import CALL
-from ..distributed.groups.halos import filter_part
+from ..distributed.groups.solve import filter_part
 from ..engines.cpu.compilation import writable
 from ..engines.cpu.threads import run_in_threads, split_range, threads_for
 

@@ -57,9 +57,9 @@ def solve(problem: Problem | Composed, call: Call | None = None) -> Any:
             group_call.is_composed = True
         return problem.solve()
     if group_call is not None:
-        from ..distributed.groups import chains
+        from ..distributed.groups.solve import solve_part
 
-        return chains.solve(problem, group_call)
+        return solve_part(problem, group_call)
     if not problem.is_lazy:
         return prepared.solve(problem, call)
     from ..distributed.graph import build

@@ -13,7 +13,7 @@ from thread_group import run_on_ranks
 
 import mgrec
 import mgrec.collective
-from mgrec.distributed.groups import chains
+from mgrec.distributed.programs import chains
 from mgrec.signal import lfilter, sosfilt
 
 # The parts of three ranks: one of them is empty.

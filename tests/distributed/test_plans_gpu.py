@@ -17,7 +17,7 @@ from faults import die, die_in
 
 import mgrec
 import mgrec.dask
-from mgrec.distributed.plan.assignment import BandShard
+from mgrec.distributed.programs.bands import BandShard
 from mgrec.signal import lfilter, sosfilt, sosfiltfilt
 
 pytestmark = pytest.mark.gpu

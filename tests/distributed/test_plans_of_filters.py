@@ -15,7 +15,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import mgrec
 import mgrec.dask
-from mgrec.distributed.plan import assignment, shards
+from mgrec.distributed.plan import assignment
+from mgrec.distributed.programs import halos
 from mgrec.ndimage import gaussian_filter, spline_filter
 from mgrec.signal import decimate, filtfilt, sosfilt, sosfiltfilt
 
@@ -114,7 +115,7 @@ def test_a_worker_that_dies_in_a_solve():
         wanted = sosfiltfilt(SOS, x, axis=0).compute()
         with mgrec.plan(sosfiltfilt, SOS, x, axis=0) as plan:
             assert_array_equal(plan().compute(), wanted)
-            client.run(die_in, "solve_filter", shards, workers=[sorted(client.nthreads())[0]])
+            client.run(die_in, "solve_filter", assignment, workers=[sorted(client.nthreads())[0]])
             for _ in range(2):
                 with pytest.raises(mgrec.dask.WorkerLostError, match="Build a new plan"):
                     plan()
@@ -125,8 +126,8 @@ def test_chunks_that_are_filtered_together(client, monkeypatch):
     """Workers with GPUs do so, each with its own chunks."""
     function, of_scipy = FILTERS["sosfiltfilt"]
     x = on_workers(client, recording())
-    monkeypatch.setattr(assignment, "joins_chunks", lambda axis_filter, x: True)
-    monkeypatch.setattr(assignment, "TOGETHER", 31_000)  # bytes of three chunks
+    monkeypatch.setattr(halos, "joins_chunks", lambda axis_filter, x: True)
+    monkeypatch.setattr(halos, "TOGETHER", 31_000)  # bytes of three chunks
     found = mgrec.dask.solve(function, x).compute()
     assert_allclose(found, of_scipy(recording()), rtol=1e-11, atol=1e-9)
 

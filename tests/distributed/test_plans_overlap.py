@@ -18,8 +18,8 @@ from faults import SOON, HeldPhase, no_results_left, sessions_of
 
 import mgrec
 from mgrec.core.backends import Backend
-from mgrec.distributed.groups import chains
 from mgrec.distributed.plan.worker import IN_PROGRESS
+from mgrec.distributed.programs import chains
 
 FIRST = "launch_summaries", (0,)
 

@@ -15,8 +15,8 @@ from dask.utils import key_split
 from distributed.diagnostics.plugin import WorkerPlugin
 
 import mgrec
-from mgrec.distributed.groups import chains
 from mgrec.distributed.plan import worker as plan_worker
+from mgrec.distributed.programs import chains
 from mgrec.signal import lfilter
 
 # Two groups of chunks: 32 and 8.

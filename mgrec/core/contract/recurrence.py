@@ -399,6 +399,18 @@ class Overlapping(Recurrence):
     axis: int
     counts: tuple[int, ...] | None = None
 
+    @classmethod
+    def of(
+        cls, axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any],
+        counts: tuple[int, ...] | None = None,
+    ) -> Overlapping:  # fmt: skip
+        """Return a filter of x, whose results have a dtype."""
+        varying = ((True,) * x.ndim,)
+        return cls(
+            dtype=dtype, result_dtype=dtype, varying=varying, block_dtypes=(x.dtype,),
+            axis_filter=axis_filter, axis=axis, counts=counts,
+        )  # fmt: skip
+
 
 def filter_chunk(
     axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any, parts: Sequence[Any],

@@ -61,15 +61,7 @@ def solve_filter(
 ) -> Any:
     """Return the lazy results of a filter along an axis: see ``filter_chunks``."""
     if (solver := SOLVER.get()) is not None:
-        recurrence = Overlapping(
-            dtype=dtype,
-            result_dtype=dtype,
-            varying=((True,) * x.ndim,),
-            block_dtypes=(x.dtype,),
-            axis_filter=axis_filter,
-            axis=axis,
-            counts=counts,
-        )
+        recurrence = Overlapping.of(axis_filter, x, axis, dtype, counts)
         solved = solver(Problem(recurrence, (x,), (), x.shape))
         if solved is not None:
             return solved[0][0]

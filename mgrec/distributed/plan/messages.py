@@ -14,7 +14,12 @@ from ...core.arrays.elements import Part
 from ...core.contract.grid import Grid
 from ...core.contract.recurrence import AlongAxis, ChunkIndex, Overlapping
 from ..groups.mailbox import Mailbox
-from .assignment import Shard
+from ..programs.bands import BandShard
+from ..programs.chains import ChainShard
+from ..programs.grids import GridShard
+from ..programs.halos import FilterShard
+
+Shard = ChainShard | GridShard | BandShard | FilterShard
 
 
 @dataclass(frozen=True)
@@ -60,12 +65,11 @@ class PlanShard:
     timeout: float
 
 
-class Exchange:
-    """The messages of one shard in one solve.
+class PlanExchange:
+    """The messages of one shard in one solve of a plan.
 
-    A shard is the part of a solve that one worker computes. A message is a pickle, and arrays that
-    are sent without a copy. While a program waits for a message, or for its device, programs of
-    other solves run.
+    A message is a pickle, and arrays that are sent without a copy. While a program waits for a
+    message, or for its device, programs of other solves run.
     """
 
     def __init__(
@@ -77,26 +81,20 @@ class Exchange:
     def send(
         self, receiver: int, name: Hashable, content: Any, arrays: Iterable[np.ndarray] = ()
     ) -> None:
-        """Send a message to the shard with a number. Do not write to `arrays` afterwards."""
         message = [dumps(content), *map(to_serialize, arrays)]
         self._mailbox.post(receiver, (self._number, name), message)
 
+    def flush(self) -> None:
+        pass
+
     def has(self, sender: int, name: Hashable) -> bool:
-        """Return whether a message has arrived."""
         return self._mailbox.has(sender, (self._number, name))
 
-    def take(self, sender: int, name: Hashable) -> Any:
-        """Return the content of a message, once; wait for it."""
-        return self.take_with_arrays(sender, name)[0]
-
-    def take_with_arrays(self, sender: int, name: Hashable) -> tuple[Any, list[np.ndarray]]:
-        """Return the content and the arrays of a message, once; wait for it."""
-        tag = self._number, name
-        content, *arrays = self._mailbox.receive(sender, tag, self._released)
+    def take(self, sender: int, name: Hashable) -> tuple[Any, list[np.ndarray]]:
+        content, *arrays = self._mailbox.receive(sender, (self._number, name), self._released)
         return loads(content), arrays
 
     def wait(self, wait: Callable[[], Any]) -> Any:
-        """Return what a function returns that waits for the device."""
         if not self._is_asynchronous:
             return wait()
         with self._released():

@@ -30,9 +30,10 @@ from ..comms import WorkerLostError
 from ..expressions import accepts_expressions
 from ..graph.aligned import AlignedProblem, align_problem
 from ..graph.build import Solved
-from ..groups.chains import row_of
 from ..observability import log_planned
-from .assignment import Shard, assign, operand_sizes
+from ..programs.bands import assign_bands
+from ..programs.chains import row_of
+from .assignment import assign, operand_sizes
 from .calls import (
     NOTIFICATION,
     REGISTERING,
@@ -43,8 +44,7 @@ from .calls import (
     register_if_alive,
     solution_of,
 )
-from .grids import assign_bands
-from .messages import PlanShard, Request
+from .messages import PlanShard, Request, Shard
 from .session import Messages, PendingRequest, session_of
 
 # The default number of unfinished solves: at least 2, and at most 64, as many as have this many

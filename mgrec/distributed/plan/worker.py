@@ -20,11 +20,11 @@ from distributed.protocol.pickle import dumps, loads
 from ...core.backends import common_backend
 from ..comms import Calls, Sender, WorkerLostError, picklable
 from ..groups import mailbox
-from ..groups.chains import Threads
 from ..groups.mailbox import Mailbox
+from ..programs.shards import Threads
+from .assignment import solve_shard
 from .internals import blocks_of, free, memory_limit_of, publish, store, wait_until_freed
-from .messages import Exchange, PlanShard, Request
-from .shards import solve_shard
+from .messages import PlanExchange, PlanShard, Request
 
 NAME = "mgrec-plans"
 # Solves of a client that a worker computes at once: one runs Python while others wait for messages
@@ -156,7 +156,7 @@ class Solve:
                             if isinstance(block, Future)
                         }
                 is_asynchronous = common_backend(blocks.values()).is_asynchronous
-                exchange = Exchange(
+                exchange = PlanExchange(
                     self.plan.mailbox, self.number, partial(turns.released, self.number),
                     is_asynchronous,
                 )  # fmt: skip

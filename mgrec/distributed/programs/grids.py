@@ -1,4 +1,4 @@
-"""The programs of a shard of a grid: tiles one after the other, or bands of rows on GPUs.
+"""The program of the tiles of a grid that are divided among shards.
 
 Tiles follow as the edges before them arrive. Edges between tiles of one shard stay where they are.
 Those for other shards are copied to the host while the next tile runs, and sent then.
@@ -7,12 +7,10 @@ The first message that a shard waits for is that of the tile which comes first i
 antidiagonals. The tiles of this shard that it depends on are done then, so that no two shards wait
 for each other.
 
-GPUs of one machine may share one large grid: each computes a run of bands of its rows, and the
-kernels run at the same time. Each writes the last row of its bands, column by column, into memory
-of the next GPU, whose kernel waits for it. The hosts take no part in that, and no GPU waits for a
-whole tile. A kernel is launched after the one whose rows it waits for. Otherwise a worker that
-waits for its GPU could hold back the message that starts the kernel for which the GPU waits. Each
-worker stores both sequences.
+A shard that needs the edges of a tile waits for the whole tile. If the edges of a row of tiles go
+to another shard, the row is therefore cut into parts, which are sent one by one; and so is a
+column. With n parts of equal length two workers, one after the other, take 1 + 1/n times as long
+as one beside the other, whatever the other lengths are: the longest part counts alone.
 """
 
 from __future__ import annotations
@@ -22,27 +20,121 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import accumulate, product
+from math import lcm
 from typing import Any
 
-from distributed import Client
-
 from ...core.backends import common_backend
-from ...core.contract.grid import Bands, Grid
-from ...core.contract.kernels import Backend, Edges
-from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Shape
-from ...engines.cuda import sharing
+from ...core.contract.grid import Grid
+from ...core.contract.kernels import Backend, Edges, Part
+from ...core.contract.recurrence import ChunkIndex, ChunkInputs, ChunkPosition, Shape
 from ..graph.aligned import AlignedProblem
-from ..groups.grids import part_of_tile
 from ..observability import in_chunk
 from ..tasks import chunk_of
-from .assignment import BandShard, GridShard, neighbour
-from .messages import Exchange
+from .shards import Exchange, Owner, chunks_by_owner
 
+Lengths = tuple[tuple[int, ...], ...]
+"""The lengths of the parts of every chunk along an axis."""
 Arguments = tuple[ChunkInputs, Shape, tuple[Any, ...]]
 """The inputs and the shape of a tile, and the array to which a part of a chunk is written."""
-READY, LAUNCHED, BEST = "ready", "launched", "best"
-"""Names of messages: the memory for rows of the GPU before, the launch of the kernel that writes
-them, and the best cell so far."""
+# Parts along an axis of a whole grid. An H200 adds up a table of 2^31 cells in 5 ms, its host
+# launches a part and sends its edge in 0.4: it must be done with a part before the GPU is.
+PARTS = 8
+
+
+@dataclass(frozen=True)
+class GridShard:
+    """Tiles of a grid that one shard computes, and the shards that need their edges.
+
+    Attributes
+    ----------
+    number : int
+    chunks : tuple of (chunk index, starts)
+    parts : (Lengths, Lengths)
+        Along both axes of the grid, the same for all shards.
+    owners : dict, chunk index -> int
+        The shards of the chunks beside the shard's chunks.
+    last : tuple of int
+        The index of the last chunk of the grid.
+    """
+
+    number: int
+    chunks: tuple[ChunkPosition, ...]
+    parts: tuple[Lengths, Lengths]
+    owners: Mapping[ChunkIndex, int]
+    last: ChunkIndex
+
+
+def assign_tiles(
+    aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]
+) -> dict[Owner, GridShard]:
+    """Return the shards of a grid by the owners of its tiles."""
+    chunks = chunks_by_owner(owners)
+    numbers = {owner: number for number, owner in enumerate(chunks)}
+    shards = {chunk_index: numbers[owner] for chunk_index, owner in owners.items()}
+    axes, last = aligned.recurrence.axes, tuple(len(lengths) - 1 for lengths in aligned.chunks)
+    parts = tuple(_parts(aligned, shards, axis, other) for axis, other in (axes, axes[::-1]))
+    return {
+        owner: GridShard(
+            numbers[owner],
+            tuple(map(aligned.position, chunk_indices)),
+            (parts[0], parts[1]),
+            {beside: shards[beside] for beside in _beside(chunk_indices, axes) if beside in shards},
+            last,
+        )
+        for owner, chunk_indices in chunks.items()
+    }
+
+
+def _beside(chunk_indices: list[ChunkIndex], axes: tuple[int, int]) -> Iterator[ChunkIndex]:
+    for chunk_index, axis, step in product(chunk_indices, axes, (1, -1)):
+        yield neighbour(chunk_index, axis, step)
+
+
+def neighbour(chunk_index: ChunkIndex, axis: int, step: int) -> ChunkIndex:
+    """Return the index so many tiles further along an axis."""
+    return (*chunk_index[:axis], chunk_index[axis] + step, *chunk_index[axis + 1 :])
+
+
+def _parts(
+    aligned: AlignedProblem, shards: Mapping[ChunkIndex, int], axis: int, other: int
+) -> Lengths:
+    """Return the lengths of parts along `axis`: many if edges along `other` go to other shards."""
+    backend = common_backend(aligned.blocks)
+    shapes: dict[int, set[tuple[int, ...]]] = {}
+    crossed = set()
+    for chunk_index, shard in shards.items():
+        shape = tuple(lengths[k] for lengths, k in zip(aligned.chunks, chunk_index, strict=True))
+        shapes.setdefault(chunk_index[axis], set()).add(shape)
+        if shards.get(neighbour(chunk_index, other, 1), shard) != shard:
+            crossed.add(chunk_index[axis])
+    total = sum(aligned.chunks[axis])
+    return tuple(
+        lengths_of_parts(length, total, _common_part(aligned, backend, shapes[k], axis))
+        if k in crossed
+        else (length,)
+        for k, length in enumerate(aligned.chunks[axis])
+    )
+
+
+def _common_part(
+    aligned: AlignedProblem, backend: Backend, shapes: set[tuple[int, ...]], axis: int
+) -> Part | None:
+    """Return the part that tiles of all these shapes allow, or None."""
+    allowed = [aligned.recurrence.part(backend, s, axis) for s in sorted(shapes) if all(s)]
+    parts = [part for part in allowed if part is not None]
+    if not parts or len(parts) < len(allowed):
+        return None
+    return Part(lcm(*(part.unit for part in parts)), max(part.least for part in parts))
+
+
+def lengths_of_parts(length: int, total: int, part: Part | None) -> tuple[int, ...]:
+    """Return nearly equal lengths, of whole units but for the last."""
+    if part is None:
+        return (length,)
+    least = -(-part.least // part.unit) * part.unit
+    count = max(1, min(round(PARTS * length / max(total, 1)), length // least))
+    starts = [length // part.unit * k // count * part.unit for k in range(count)]
+    return tuple(stop - start for start, stop in zip(starts, [*starts[1:], length], strict=True))
 
 
 @dataclass(frozen=True)
@@ -138,7 +230,7 @@ class Tiles:
 
     def _take(self, index: ChunkIndex) -> None:
         """Take the edges of a tile of another shard; wait for them."""
-        edges = self.exchange.take(self._owner(index), index)
+        edges, _ = self.exchange.take(self._owner(index), index)
         self.expected.remove(index)
         self._add_edges(index, edges)
 
@@ -218,6 +310,7 @@ class Tiles:
             with in_chunk("determine", inputs.chunk_index, inputs.starts):
                 exported = self.exchange.wait(export)
             self.exchange.send(receiver, tile.index, exported)
+            self.exchange.flush()
 
     def _before(self, index: ChunkIndex) -> Iterator[ChunkIndex]:
         return (neighbour(index, axis, -1) for axis in self.axes if index[axis])
@@ -268,83 +361,22 @@ def _slices(lengths: tuple[int, ...]) -> list[slice]:
     return [slice(stop - length, stop) for stop, length in zip(stops, lengths, strict=True)]
 
 
-def assign_bands(
-    aligned: AlignedProblem, addresses: Sequence[str], client: Client
-) -> dict[str, BandShard] | None:
-    """Return shards for workers whose GPUs can share the grid, or None.
-
-    The workers must run on one machine, with GPUs of one kind.
-    """
-    recurrence, backend = aligned.recurrence, common_backend(aligned.blocks)
-    if len(addresses) < 2 or not recurrence.has_bands(backend, tuple(map(sum, aligned.chunks))):
-        return None
-    if len({address.rpartition(":")[0] for address in addresses}) > 1:
-        return None
-    if not _are_connected(client, addresses):
-        return None
-    rows, columns = map(len, aligned.chunks)
-    indices = dict.fromkeys([*((k, 0) for k in range(rows)), *((0, k) for k in range(columns))])
-    chunks = tuple(map(aligned.position, indices))
-    return {
-        address: BandShard(number, len(addresses), chunks)
-        for number, address in enumerate(addresses)
-    }
-
-
-def _are_connected(client: Client, addresses: Sequence[str]) -> bool:
-    """Return whether each worker can write to the memory of the next one."""
-    try:
-        offers = client.run(sharing.offer, workers=list(addresses))
-        handles, gpus, models = zip(*(offers[address] for address in addresses), strict=True)
-        if len(set(gpus)) < len(gpus) or len(set(models)) > 1:
-            return False
-        for address, handle in zip(addresses, handles[1:], strict=False):
-            client.run(sharing.accept, handle, workers=[address])
-    except RuntimeError:  # Two workers in one process, or GPUs without a connection.
-        return False
-    return True
-
-
-def solve_bands(
-    recurrence: Any, shard: BandShard, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
-    exchange: Exchange,
-) -> Any:  # fmt: skip
-    """Return the final result if the shard has the last bands, or None."""
-    is_first, is_last = shard.number == 0, shard.number == shard.count - 1
-    before, after = shard.number - 1, shard.number + 1
-    first = next(iter(inputs_of_chunks.values()))
-    backend = common_backend(first.blocks)
-    memory, best = None, None
-    if not is_first:
-        with backend.device_of(first.blocks):
-            memory = sharing.take(*recurrence.shared_by_bands)
-        exchange.send(before, READY, (memory.handle, memory.tag))
-        exchange.take(before, LAUNCHED)
-    onward = None if is_last else exchange.take(after, READY)
-    with backend.device_of(first.blocks):
-        bands = Bands(shard.number, shard.count)
-        if memory is not None:
-            bands = replace(bands, words=memory.address, tag=memory.tag)
-        if onward is not None:
-            handle, tag = onward
-            bands = replace(bands, onward=sharing.open_shared(handle), onward_tag=tag)
-        sequences = [_parts(inputs_of_chunks, axis) for axis in range(2)]
-        launched = recurrence.launch_bands(backend, sequences, bands)
-    if not is_last:
-        exchange.send(after, LAUNCHED, None)
-    with in_chunk("determine", first.chunk_index, first.starts), backend.device_of(first.blocks):
-        edges_after = exchange.wait(lambda: launched(exchange.has_failed))
-    if memory is not None:
-        sharing.give_back(memory)
-        best = exchange.take(before, BEST)
-    edges = edges_after(best)
-    if is_last:
-        return recurrence.final_result(recurrence.export_edges(edges))
-    exchange.send(after, BEST, edges.best)
-    return None
-
-
-def _parts(inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs], axis: int) -> list[Any]:
-    """Return the chunks of the sequence along an axis."""
-    chunks = sorted(inputs_of_chunks.items())
-    return [inputs.blocks[axis].reshape(-1) for index, inputs in chunks if index[1 - axis] == 0]
+def part_of_tile(
+    recurrence: Grid, inputs: ChunkInputs, shape: Shape, slices: Sequence[slice]
+) -> tuple[ChunkInputs, Shape]:
+    """Return the inputs and the shape of a part of a tile, by slices of its axes."""
+    blocks = tuple(
+        block[
+            tuple(
+                part if is_varying else slice(None)
+                for part, is_varying in zip(slices[len(shape) - block.ndim :], varying, strict=True)
+            )
+        ]
+        for block, varying in zip(inputs.blocks, recurrence.varying, strict=True)
+    )
+    starts, lengths = list(inputs.starts), list(shape)
+    for axis in recurrence.axes:
+        part = slices[axis]
+        starts[axis] += part.start
+        lengths[axis] = part.stop - part.start
+    return replace(inputs, blocks=blocks, starts=tuple(starts)), tuple(lengths)

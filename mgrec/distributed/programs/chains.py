@@ -1,6 +1,6 @@
-"""The program of a recurrence along an axis whose chunks are divided among ranks.
+"""The program of a recurrence along an axis whose chunks are divided among shards.
 
-Each rank summarises its chunks, gets the summaries of the chunks before them, propagates in the
+Each shard summarises its chunks, gets the summaries of the chunks before them, propagates in the
 order of the recurrence, and determines its results. So results have the bits of a graph with the
 same chunks.
 """
@@ -8,21 +8,16 @@ same chunks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, field
+from itertools import permutations
 from operator import call
 from typing import Any
 
-from ...core.arrays.array_types import to_host
-from ...core.backends import backend_of
-from ...core.contract.grid import Grid
-from ...core.contract.problem import Problem
-from ...core.contract.recurrence import ChunkIndex, ChunkInputs
+from ...core.contract.recurrence import ChunkIndex, ChunkInputs, ChunkPosition
+from ..graph.aligned import AlignedProblem
 from ..speculation import PendingChunk, launch_correction, launch_speculation
 from ..tasks import CarryIns, launch_summaries, propagate_group
-from . import grids
-from .calls import GroupCall
+from .shards import Owner, Threads, chunks_by_owner
 
 Summaries = dict[ChunkIndex, Any]
 Gather = Callable[[Summaries], tuple[Summaries, Mapping[ChunkIndex, Any]]]
@@ -34,24 +29,66 @@ def row_of(chunk_index: ChunkIndex, axis: int) -> ChunkIndex:
 
 
 @dataclass(frozen=True)
-class Threads:
-    """Threads for the chunks of a rank: a pool, or without one the thread of the caller."""
+class ChainShard:
+    """Chunks along an axis that one shard solves, and where it sends and gets summaries.
 
-    count: int = 1
-    pool: Executor | None = None
+    Attributes
+    ----------
+    number : int
+    chunks : tuple of (chunk index, starts)
+    count : int
+        Number of chunks along the axis of the recurrence.
+    receivers : dict, number of a shard -> chunk indices
+        The shards that need summaries of this one, and of which chunks.
+    senders : tuple of int
+        The shards whose summaries this one needs.
+    """
 
-    def map(self, function: Callable[[list[Any]], list[Any]], values: list[Any]) -> list[Any]:
-        """Call a function of a list of values on all threads, each with a part of the list."""
-        if self.pool is None:
-            return function(values)
-        size = max(1, -(-len(values) // self.count))
-        parts = [values[left : left + size] for left in range(0, len(values), size)]
-        return [result for part in self.pool.map(function, parts) for result in part]
+    number: int
+    chunks: tuple[ChunkPosition, ...]
+    count: int
+    receivers: Mapping[int, tuple[ChunkIndex, ...]]
+    senders: tuple[int, ...]
+
+
+def assign_chunks(
+    aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]
+) -> dict[Owner, ChainShard]:
+    """Return the shards of a recurrence by the owners of its chunks."""
+    recurrence, count, chunks = aligned.recurrence, aligned.count, chunks_by_owner(owners)
+    axis = recurrence.axis
+
+    def order(chunk_index: ChunkIndex) -> int:
+        return count - 1 - chunk_index[axis] if recurrence.reverse else chunk_index[axis]
+
+    # For each owner and row of chunks: how many summaries, from the first chunk on, it needs.
+    needed: dict[Owner, dict[ChunkIndex, int]] = {owner: {} for owner in chunks}
+    for chunk_index, owner in owners.items():
+        row, rows = row_of(chunk_index, axis), needed[owner]
+        summaries = count if recurrence.is_two_sided else order(chunk_index)
+        rows[row] = max(rows.get(row, 0), summaries)
+    numbers = {owner: number for number, owner in enumerate(chunks)}
+    receivers: dict[Owner, dict[int, tuple[ChunkIndex, ...]]] = {owner: {} for owner in chunks}
+    for sender, receiver in permutations(chunks, 2):
+        rows = needed[receiver]
+        sent = tuple(i for i in chunks[sender] if order(i) < rows.get(row_of(i, axis), 0))
+        if sent:
+            receivers[sender][numbers[receiver]] = sent
+    return {
+        owner: ChainShard(
+            number,
+            tuple(map(aligned.position, chunks[owner])),
+            count,
+            receivers[owner],
+            tuple(numbers[sender] for sender in chunks if number in receivers[sender]),
+        )
+        for owner, number in numbers.items()
+    }
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The chunks of a recurrence that a rank computes, in rows along the axis.
+    """The chunks of a recurrence that a shard computes, in rows along the axis.
 
     Attributes
     ----------
@@ -61,7 +98,7 @@ class Chain:
     has_last_summary : bool
         Whether the last chunk of a row is summarised, too.
     is_known_to_all : bool
-        Whether all ranks compute the final states, not only those with last chunks.
+        Whether all shards compute the final states, not only those with last chunks.
     threads : Threads
     wait : callable
         Calls a function that waits for the device.
@@ -71,7 +108,7 @@ class Chain:
     count: int
     has_last_summary: bool
     is_known_to_all: bool = False
-    threads: Threads = Threads()
+    threads: Threads = field(default_factory=Threads)
     wait: Callable[[Callable[[], Any]], Any] = call
 
     def solve(
@@ -84,7 +121,7 @@ class Chain:
         inputs_of_chunks : dict
             It is emptied: chunks that are solved speculatively need no operands any more.
         gather : callable
-            Takes the summaries of the rank's chunks; returns all that the rank needs, and the
+            Takes the summaries of the shard's chunks; returns all that the shard needs, and the
             initial states by rows.
         """
         chunks, summaries = self._summarise(inputs_of_chunks)
@@ -117,7 +154,7 @@ class Chain:
     def _summarise(
         self, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs]
     ) -> tuple[dict[ChunkIndex, PendingChunk], dict[ChunkIndex, Any]]:
-        """Solve contractive chunks speculatively; return the summaries that ranks need."""
+        """Solve contractive chunks speculatively; return the summaries that shards need."""
         recurrence, order = self.recurrence, sorted(inputs_of_chunks, key=self._order)
         launched = self.threads.map(
             lambda part: [launch_speculation(inputs_of_chunks[i], recurrence) for i in part], order
@@ -179,7 +216,7 @@ class Chain:
         return row_of(index, self.recurrence.axis)
 
     def _last_of_row(self, chunks: Iterable[ChunkIndex]) -> dict[ChunkIndex, ChunkIndex]:
-        """Return the last chunk of the rank in each row."""
+        """Return the last chunk of the shard in each row."""
         last: dict[ChunkIndex, ChunkIndex] = {}
         for index in chunks:
             row = self._row(index)
@@ -200,7 +237,7 @@ class Chain:
         return (*row[:axis], k, *row[axis:])
 
     def _before(self, row: ChunkIndex, last: ChunkIndex) -> list[ChunkIndex]:
-        """Return the chunks of a row whose summaries the rank needs, in order.
+        """Return the chunks of a row whose summaries the shard needs, in order.
 
         Those before its last chunk; all for final states, or if the recurrence is two-sided.
         """
@@ -208,71 +245,3 @@ class Chain:
         needs_all = is_whole_row and self.has_last_summary
         count = self.count if needs_all else self._order(last)
         return [self._chunk_index(row, order) for order in range(count)]
-
-
-def solve(problem: Problem, call: GroupCall) -> Any:
-    """Return what a public function returns for the part of this rank, which is one chunk."""
-    _check(problem)
-    if isinstance(problem.recurrence, Grid):
-        return grids.solve(problem, call)
-    recurrence, inputs = _divided(problem, call)
-    returns_final_state = recurrence.returns_final_state
-    has_last_summary = recurrence.is_two_sided or returns_final_state
-    chain = Chain(recurrence, call.group.size, has_last_summary, is_known_to_all=True)
-    first = call.group.size - 1 if recurrence.reverse else 0
-    row = row_of(inputs.chunk_index, recurrence.axis)
-
-    def gather(summaries: Summaries) -> tuple[Summaries, Mapping[ChunkIndex, Any]]:
-        initial = [*map(to_host, problem.initial)] if call.group.rank == first else None
-        message = summaries, initial
-        messages = call.all_gather("the summaries", _options(problem), message)
-        everything = {k: summary for own, _ in messages for k, summary in own.items()}
-        return everything, {row: messages[first][1]}
-
-    results, carry_ins = chain.solve({inputs.chunk_index: inputs}, gather)
-    result, final_state = results[inputs.chunk_index], None
-    if returns_final_state:
-        like = problem.operands[0]
-        final_state = backend_of(like).from_host(chain.final_states(carry_ins)[row], like)
-    return problem.to_return_value(result if recurrence.results > 1 else (result,), final_state)
-
-
-def _check(problem: Problem) -> None:
-    """Raise unless a group can solve a problem."""
-    if problem.is_lazy:
-        raise TypeError("group must be None for Dask arrays: their chunks are on Dask's workers")
-    if problem.out is not None:
-        raise TypeError("out must be None with a group: results are new arrays")
-
-
-def _divided(problem: Problem, call: GroupCall) -> tuple[Any, ChunkInputs]:
-    """Return the recurrence of all ranks, and the part of this rank as a chunk of it."""
-    recurrence, axis, shape = problem.recurrence, problem.recurrence.axis, problem.shape
-    index, starts = [0] * len(shape), [0] * len(shape)
-    index[axis] = call.group.rank
-    if recurrence.indexed_by:
-        lengths = call.all_gather("the lengths", {}, shape[axis], is_last=False)
-        chunks = [(length,) for length in shape]
-        chunks[axis] = tuple(lengths)
-        recurrence.check_chunks(chunks)
-        recurrence = recurrence.of_length(sum(lengths))
-        starts[axis] = [0, *accumulate(lengths)][call.group.rank]
-    return recurrence, ChunkInputs(problem.operands, tuple(index), tuple(starts), {})
-
-
-def _options(problem: Problem) -> dict[str, Any]:
-    """Return values that must be the same on all ranks, by names for messages."""
-    recurrence, axis = problem.recurrence, problem.recurrence.axis
-    return {
-        "axis": axis,
-        "reverse": recurrence.reverse,
-        "method": recurrence.method,
-        "the dtype of the result": recurrence.result_dtype.name,
-        "the shape of the result without the axis": _without(problem.shape, axis),
-        "the recurrence": f"{type(recurrence).__name__} of {recurrence.states} states",
-        "whether the final states are returned": recurrence.returns_final_state,
-    }
-
-
-def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    return *shape[:axis], *shape[axis + 1 :]

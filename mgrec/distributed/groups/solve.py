@@ -1,0 +1,222 @@
+"""What public functions return on a rank of a group: the results of its part."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.array_types import to_host
+from ...core.backends import backend_of, common_backend
+from ...core.contract.grid import Grid, Swept, Traceback
+from ...core.contract.problem import Problem
+from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Overlapping
+from ..graph.aligned import AlignedProblem, chunk_indices_of
+from ..programs.chains import Chain, Summaries, row_of
+from ..programs.grids import Tiles, assign_tiles
+from ..programs.halos import ShardGroup, shards_of, solve_filter
+from ..programs.shards import Threads
+from .calls import GroupCall
+
+
+class GroupExchange:
+    """The messages of one shard in one call on a group, which all ranks exchange in steps.
+
+    In a step each rank sends what it has, and gets what others sent it.
+
+    Parameters
+    ----------
+    stage : str
+        What messages contain, for errors.
+    ranks : sequence of int
+        The ranks of the shards, by their numbers: those whose parts are not empty.
+    is_last : bool
+        There is one step, and nothing follows it.
+    """
+
+    def __init__(
+        self, call: GroupCall, stage: str, ranks: Sequence[int], is_last: bool = False
+    ) -> None:
+        self._call, self._stage, self._ranks, self._is_last = call, stage, ranks, is_last
+        self._sent: dict[tuple[int, Hashable], Any] = {}
+        self._arrived: dict[tuple[int, Hashable], Any] = {}
+
+    def send(
+        self, receiver: int, name: Hashable, content: Any, arrays: Iterable[np.ndarray] = ()
+    ) -> None:
+        self._sent[self._ranks[receiver], name] = content, list(arrays)
+
+    def flush(self) -> None:
+        self._step()
+
+    def has(self, sender: int, name: Hashable) -> bool:
+        return (self._ranks[sender], name) in self._arrived
+
+    def take(self, sender: int, name: Hashable) -> Any:
+        while not self.has(sender, name):
+            self._step()
+        return self._arrived.pop((self._ranks[sender], name))
+
+    def wait(self, wait: Any) -> Any:
+        return wait()
+
+    def end(self, answer: Any) -> list[Any]:
+        """Wait until all shards have ended; return the answers of all ranks."""
+        while True:
+            ended = self._step(answer=(answer,))
+            if all(ended):
+                return [answer for (answer,) in ended]
+
+    def _step(self, answer: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """Exchange messages once; return the answers of the ranks that have ended."""
+        is_last = self._is_last or bool(answer)
+        messages = self._call.all_gather(self._stage, {}, (self._sent, answer), is_last)
+        self._sent = {}
+        for rank, (sent, _) in enumerate(messages):
+            for (receiver, name), message in sent.items():
+                if receiver == self._call.group.rank:
+                    self._arrived[rank, name] = message
+        return [answer for _, answer in messages]
+
+
+def solve_part(problem: Problem, call: GroupCall) -> Any:
+    """Return what a public function returns for the part of this rank, which is one chunk."""
+    _check(problem)
+    if isinstance(problem.recurrence, Grid):
+        return _solve_grid(problem, call)
+    recurrence, inputs = _divided(problem, call)
+    returns_final_state = recurrence.returns_final_state
+    has_last_summary = recurrence.is_two_sided or returns_final_state
+    chain = Chain(recurrence, call.group.size, has_last_summary, is_known_to_all=True)
+    first = call.group.size - 1 if recurrence.reverse else 0
+    row = row_of(inputs.chunk_index, recurrence.axis)
+
+    def gather(summaries: Summaries) -> tuple[Summaries, Mapping[ChunkIndex, Any]]:
+        initial = [*map(to_host, problem.initial)] if call.group.rank == first else None
+        message = summaries, initial
+        messages = call.all_gather("the summaries", _options(problem), message)
+        everything = {k: summary for own, _ in messages for k, summary in own.items()}
+        return everything, {row: messages[first][1]}
+
+    results, carry_ins = chain.solve({inputs.chunk_index: inputs}, gather)
+    result, final_state = results[inputs.chunk_index], None
+    if returns_final_state:
+        like = problem.operands[0]
+        final_state = backend_of(like).from_host(chain.final_states(carry_ins)[row], like)
+    return problem.to_return_value(result if recurrence.results > 1 else (result,), final_state)
+
+
+def _solve_grid(problem: Problem, call: GroupCall) -> Any:
+    """Return what a public function returns for the rows of this rank.
+
+    The columns are cut into parts: a rank computes one while the next rank computes that before it.
+    """
+    recurrence, shape = problem.recurrence, problem.shape
+    if isinstance(recurrence, (Swept, Traceback)):
+        raise NotImplementedError("group must be None for grids that are swept or traced back")
+    down, _ = recurrence.axes
+    options = {
+        "the dtype of the result": recurrence.result_dtype.name,
+        "the shape of the grid without its rows": without(shape, down),
+        "the grid": type(recurrence).__name__,
+    }
+    lengths = call.all_gather("the lengths", options, shape[down], is_last=False)
+    # Ranks without rows have no tiles. If no rank has rows, the first one determines the grid.
+    ranks = [rank for rank, length in enumerate(lengths) if length] or [0]
+    exchange, answer = GroupExchange(call, "the edges", ranks), None
+    results: Mapping[ChunkIndex, Any] = {}
+    if call.group.rank in ranks:
+        chunks = [(length,) for length in shape]
+        chunks[down] = tuple(lengths[rank] for rank in ranks)
+        aligned = AlignedProblem(recurrence, problem.operands, tuple(chunks), ())
+        owners = dict(zip(chunk_indices_of(chunks), ranks, strict=True))
+        shard = assign_tiles(aligned, owners)[call.group.rank]
+        inputs = {at[0]: ChunkInputs(problem.operands, *at, {}) for at in shard.chunks}
+        results, answer = Tiles(recurrence, shard, inputs, exchange).solve()
+    answers = exchange.end(answer)
+    if not recurrence.results:
+        return problem.to_return_value((), answers[ranks[-1]])
+    backend = common_backend(problem.operands, recurrence.method)
+    empty = None if results else backend.empty(shape, recurrence.result_dtype)
+    return problem.to_return_value((*results.values(), *([] if results else [empty])), None)
+
+
+def filter_part(call: GroupCall, axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
+    """Return the results of a filter along an axis for the part of this rank.
+
+    Parameters
+    ----------
+    axis_filter : object
+        Its methods are those of ``mgrec.ndimage.axes.AxisFilter``.
+    x : array
+        Samples of this rank.
+    dtype : numpy.dtype
+        Dtype of the results.
+    """
+    options = {
+        "axis": axis,
+        "the dtype of the signal": x.dtype.name,
+        "the shape of the signal without the axis": without(x.shape, axis),
+        "the dtype of the result": dtype.name,
+        "the filter": type(axis_filter).__name__,
+    }
+    lengths = call.all_gather("the lengths", options, x.shape[axis], is_last=False)
+    # A filter plans for parts that have samples.
+    ranks = [rank for rank, length in enumerate(lengths) if length]
+    exchange = GroupExchange(call, "samples of neighbours", ranks, is_last=True)
+    if call.group.rank not in ranks:
+        exchange.flush()
+        return backend_of(x).empty(x.shape, dtype)
+    groups, of_ranks = {}, [lengths[rank] for rank in ranks]
+    for number, rank in enumerate(ranks):
+        needed, recipe = axis_filter.plan(of_ranks, number)
+        parts = tuple(((ranks[k],), part) for k, part in needed)
+        groups[rank] = [ShardGroup(((rank,),), parts, recipe, (slice(None),), False)]
+    index = (call.group.rank,)
+    inputs = ChunkInputs((x,), index, (sum(lengths[: call.group.rank]),), {})
+    shard = shards_of(groups, {(rank,): rank for rank in ranks})[call.group.rank]
+    recurrence = Overlapping.of(axis_filter, x, axis, dtype)
+    return solve_filter(recurrence, shard, {index: inputs}, exchange, Threads())[index]
+
+
+def _check(problem: Problem) -> None:
+    """Raise unless a group can solve a problem."""
+    if problem.is_lazy:
+        raise TypeError("group must be None for Dask arrays: their chunks are on Dask's workers")
+    if problem.out is not None:
+        raise TypeError("out must be None with a group: results are new arrays")
+
+
+def _divided(problem: Problem, call: GroupCall) -> tuple[Any, ChunkInputs]:
+    """Return the recurrence of all ranks, and the part of this rank as a chunk of it."""
+    recurrence, axis, shape = problem.recurrence, problem.recurrence.axis, problem.shape
+    index, starts = [0] * len(shape), [0] * len(shape)
+    index[axis] = call.group.rank
+    if recurrence.indexed_by:
+        lengths = call.all_gather("the lengths", {}, shape[axis], is_last=False)
+        chunks = [(length,) for length in shape]
+        chunks[axis] = tuple(lengths)
+        recurrence.check_chunks(chunks)
+        recurrence = recurrence.of_length(sum(lengths))
+        starts[axis] = [0, *accumulate(lengths)][call.group.rank]
+    return recurrence, ChunkInputs(problem.operands, tuple(index), tuple(starts), {})
+
+
+def _options(problem: Problem) -> dict[str, Any]:
+    """Return values that must be the same on all ranks, by names for messages."""
+    recurrence, axis = problem.recurrence, problem.recurrence.axis
+    return {
+        "axis": axis,
+        "reverse": recurrence.reverse,
+        "method": recurrence.method,
+        "the dtype of the result": recurrence.result_dtype.name,
+        "the shape of the result without the axis": without(problem.shape, axis),
+        "the recurrence": f"{type(recurrence).__name__} of {recurrence.states} states",
+        "whether the final states are returned": recurrence.returns_final_state,
+    }
+
+
+def without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return *shape[:axis], *shape[axis + 1 :]
