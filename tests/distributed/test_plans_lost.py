@@ -22,7 +22,7 @@ from proxies import workers_behind_proxies
 import mgrec
 import mgrec.dask
 from mgrec.distributed.plan import internals
-from mgrec.distributed.plan import plans as dask_plans
+from mgrec.distributed.plan import recurrences as dask_plans
 from mgrec.distributed.plan import worker as plan_worker
 
 # Timeouts that end, though a busy machine connects in half of one, and that no test waits for.

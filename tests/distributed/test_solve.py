@@ -75,7 +75,7 @@ def test_a_solve_is_repeated_a_few_times_only(client, monkeypatch):
         plans.append(arguments)
         raise mgrec.dask.WorkerLostError("the plan lost its worker")
 
-    monkeypatch.setattr(dask_plans, "Plan", plan)
+    monkeypatch.setattr(dask_plans, "RecurrencePlan", plan)
     with pytest.raises(RuntimeError, match="lost its worker"):
         mgrec.dask.solve(mgrec.linear_recurrence, 0.5, da.ones(4))
     assert len(plans) == dask_plans.ATTEMPTS

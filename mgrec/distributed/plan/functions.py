@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -17,18 +17,19 @@ from ...core.contract.grid import Swept, Traceback
 from ...core.contract.problem import Composed, Problem
 from ..arguments import as_in_flight, as_timeout, client_of, name_of, problem_of
 from ..comms import WorkerLostError
-from ..expressions import accepts_expressions, mapped
+from ..expressions import mapped
 from ..graph.build import SOLVER, Solved
 from ..graph.packed import is_persisted
 from .calls import SolvedArray, solution_of, wait_for
-from .plans import Arguments, Plan, refuse_to_pickle
+from .plans import Plan
+from .recurrences import Arguments, RecurrencePlan
 from .session import session_of
 
 # As often as Dask retries a task whose workers die (distributed.scheduler.allowed-failures).
 ATTEMPTS = 4
 
 
-class ComposedPlan:
+class ComposedPlan(Plan):
     """The plans of the recurrences that a function solves, one after the other.
 
     They are built in the first call. What the function does besides is a graph of Dask, but for the
@@ -41,55 +42,17 @@ class ComposedPlan:
         # Each call reads the operands in the memory of the workers.
         self._arguments: Arguments | None = mapped(arguments, da.Array, partial(_persisted, client))
         self.client, self._function = client, name_of(arguments[0])
-        self._limits, self._plans = (timeout, in_flight), list[Plan]()
+        self._limits, self._plans = (timeout, in_flight), list[RecurrencePlan]()
         self._lock = Lock()
 
     def __repr__(self) -> str:
         return f"<mgrec.plan of {self._function}: {self._plans}>"
 
-    __reduce__ = refuse_to_pickle
+    @property
+    def in_flight(self) -> int:
+        return self._plans[-1].in_flight if self._plans else 1
 
-    def __enter__(self) -> ComposedPlan:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    @accepts_expressions
-    def __call__(self, *operands: Any, **options: Any) -> Any:
-        """Solve once more, and wait for the results: see :meth:`Plan.__call__`."""
-        return _wait(self._start(operands, options))
-
-    @accepts_expressions
-    def submit(self, *operands: Any, **options: Any) -> Any:
-        """Start one more solve, and return its results before they are computed.
-
-        As :meth:`Plan.submit`, for functions whose results are those of their recurrences, such as
-        :func:`mgrec.signal.sosfiltfilt` and :func:`mgrec.statespace.kalman_filter`. Others raise
-        TypeError: operations of Dask wait.
-        """
-        result = self._start(operands, options)
-        if not all(isinstance(array, SolvedArray) for array in _arrays_of(result)):
-            raise TypeError(
-                f"submit needs a function whose results are those of its recurrences; {self!r} "
-                f"computes more of them by a graph: call the plan, or use its map"
-            )
-        return result
-
-    def map(self, operands: Iterable[Any], *, in_flight: int | None = None) -> Iterator[Any]:
-        """Solve for many operands, and return the results one by one, as :meth:`Plan.map`."""
-        most, started = as_in_flight(in_flight), deque[Any]()
-        for arguments in operands:
-            arguments = arguments if isinstance(arguments, tuple) else (arguments,)
-            started.append(self._start(arguments, {}))
-            most = most or self._plans[-1].in_flight
-            while len(started) >= most or (started and _has_ended(started[0])):
-                yield _wait(started.popleft())
-        while started:
-            yield _wait(started.popleft())
-
-    def _start(self, operands: Any, options: Any) -> Any:
-        """Return the result of the function, whose last solve may be unfinished."""
+    def _start(self, operands: Any, options: Any, is_queued: bool = False) -> _Composed:
         with self._lock:
             if self._arguments is None:
                 raise RuntimeError("the plan is closed")
@@ -108,11 +71,17 @@ class ComposedPlan:
                     f"or assume_finite=True, and chunks of at least half the length of their "
                     f"response"
                 )
-            is_planned = all(isinstance(array, SolvedArray) for array in _arrays_of(result))
-            return result if is_planned else _in_memory(result, self.client)
+            started = _Composed(self, result)
+            return started if started.is_planned else _Composed(self, self._in_memory(result))
+
+    def _in_memory(self, result: Any) -> Any:
+        """Compute the Dask arrays of a result in the memory of the workers; raise their errors."""
+        arrays, repack = unpack_collections(result)
+        persisted = self.client.persist(arrays)
+        wait_for(self.client, futures_of(persisted))
+        return repack(persisted)[0]
 
     def close(self) -> None:
-        """Release the operands of all plans; results stay, as :meth:`Plan.close` says."""
         self._arguments = None
         for plan in self._plans:
             plan.close()
@@ -120,10 +89,48 @@ class ComposedPlan:
         self._plans.clear()
 
 
+@dataclass(frozen=True)
+class _Composed:
+    """The value of a function, whose last solves may be unfinished."""
+
+    plan: ComposedPlan
+    value: Any
+
+    @property
+    def _arrays(self) -> tuple[Any, ...]:
+        return self.value if isinstance(self.value, tuple) else (self.value,)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether plans compute all results."""
+        return all(isinstance(array, SolvedArray) for array in self._arrays)
+
+    @property
+    def is_done(self) -> bool:
+        solutions = map(solution_of, self._arrays)
+        return all(solution is None or solution.request.done.done() for solution in solutions)
+
+    def result(self) -> Any:
+        for array in self._arrays:
+            if (solution := solution_of(array)) is not None:
+                solution.wait()
+        return self.value
+
+    def unfinished(self) -> Any:
+        if not self.is_planned:
+            raise TypeError(
+                f"submit needs a function whose results are those of its recurrences; "
+                f"{self.plan!r} computes more of them by a graph: call the plan, or use its map"
+            )
+        return self.value
+
+
 class _Solves:
     """Solves of a call by plans in their order; missing ones are built."""
 
-    def __init__(self, plans: list[Plan], client: Client, limits: tuple[Any, Any]) -> None:
+    def __init__(
+        self, plans: list[RecurrencePlan], client: Client, limits: tuple[Any, Any]
+    ) -> None:
         self._plans, self._client, self._limits, self._count = plans, client, limits, 0
 
     def __call__(self, problem: Problem) -> Solved | None:
@@ -137,7 +144,8 @@ class _Solves:
         self._count += 1
         if self._count > len(self._plans):
             arguments: Any = recurrence.family, (), {}
-            self._plans.append(Plan(problem, arguments, self._client, *self._limits).hold())
+            plan = RecurrencePlan(problem, arguments, self._client, *self._limits)
+            self._plans.append(plan.hold())
         return self._plans[self._count - 1].solve(problem)
 
 
@@ -145,35 +153,10 @@ def _persisted(client: Client, array: da.Array) -> da.Array:
     return array if is_persisted(array) else client.persist(array)
 
 
-def _arrays_of(result: Any) -> tuple[Any, ...]:
-    return result if isinstance(result, tuple) else (result,)
-
-
-def _has_ended(result: Any) -> bool:
-    solutions = map(solution_of, _arrays_of(result))
-    return all(solution is None or solution.request.done.done() for solution in solutions)
-
-
-def _wait(result: Any) -> Any:
-    """Wait for the solves of a result; raise their errors."""
-    for array in _arrays_of(result):
-        if (solution := solution_of(array)) is not None:
-            solution.wait()
-    return result
-
-
-def _in_memory(result: Any, client: Client) -> Any:
-    """Compute the Dask arrays of a result in the memory of the workers; raise their errors."""
-    arrays, repack = unpack_collections(result)
-    persisted = client.persist(arrays)
-    wait_for(client, futures_of(persisted))
-    return repack(persisted)[0]
-
-
 def build_plan(
     recurrence: Callable[..., Any], operands: Any, options: Any, client: Client | None,
     timeout: float = 10.0, in_flight: int | None = None,
-) -> Plan | ComposedPlan:  # fmt: skip
+) -> Plan:  # fmt: skip
     """Return the plan of a function of mgrec, or of one that calls such functions."""
     timeout, in_flight = as_timeout(timeout), as_in_flight(in_flight)
     problem = problem_of(recurrence, operands, options)
@@ -184,7 +167,7 @@ def build_plan(
     call = recurrence, operands, options
     if isinstance(problem, Composed):
         return ComposedPlan(call, client, timeout, in_flight)
-    return Plan(problem, call, client, timeout, in_flight).hold()
+    return RecurrencePlan(problem, call, client, timeout, in_flight).hold()
 
 
 def solve(

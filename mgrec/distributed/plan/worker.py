@@ -339,17 +339,19 @@ class Session:
             solve.results.set_exception(answer)
         else:
             solve.results.set_result(results)
+            del results  # this thread may be late to return
         self.plugin.calls.add(self._end, solve, answer)
 
     def _end(self, solve: Solve, answer: Any) -> None:
         """Store the results of a solve, and answer."""
         del self.solves[solve.number]
+        computed, solve.results = solve.results, Future()
         self._close_if_unused(solve.plan)
         if self.plugin.sessions.get(self.name) is not self:
             return
         try:
             if not isinstance(answer, BaseException) and not solve.is_freed:
-                results = solve.results.result()
+                results = computed.result()
                 store(self.worker, results)
                 self.results[solve.name] = {key: block.nbytes for key, block in results.items()}
         except BaseException as error:
