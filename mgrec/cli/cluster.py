@@ -39,12 +39,15 @@ _PATIENT = {"distributed.deploy.lost-worker-timeout": "1 hour"}
 
 
 @contextmanager
-def open_cluster(name: str, workers: int = 1, without_gpus: str = "threads") -> Iterator[Client]:
+def open_cluster(
+    name: str, workers: int = 1, without_gpus: str = "threads", threads: int | None = None
+) -> Iterator[Client]:
     """Yield a client of the cluster (see HELP); a cluster that is started here is closed after.
 
     Certificates for TLS are those of Dask's configuration (``distributed.comm.tls``). If `workers`
     is more than 1, wait for that number of workers of a running cluster. "auto" is `without_gpus`
-    on a machine without GPUs: other processes cannot connect to "threads".
+    on a machine without GPUs: other processes cannot connect to "threads". `threads` is the number
+    of threads of "threads", by default that of processors.
     """
     # Dask's log would hide the one line of a failure.
     config.set({"distributed.logging.distributed": "critical"})
@@ -55,7 +58,7 @@ def open_cluster(name: str, workers: int = 1, without_gpus: str = "threads") -> 
         if name in ("threads", "local", "cuda"):
             stack.enter_context(config.set(_PATIENT))
             with _signals_blocked():
-                cluster = stack.enter_context(_start(name))
+                cluster = stack.enter_context(_start(name, threads))
             yield stack.enter_context(Client(cluster, set_as_default=False))
             return
         client = stack.enter_context(_connect(name))
@@ -70,12 +73,12 @@ def open_cluster(name: str, workers: int = 1, without_gpus: str = "threads") -> 
         yield client
 
 
-def _start(name: str) -> Any:
+def _start(name: str, threads: int | None) -> Any:
     options: Any = {"dashboard_address": "localhost:0", "silence_logs": logging.CRITICAL}
     if name == "threads":
         # Starts in 0.03 s; each process of "local" imports mgrec and loads the kernels.
         return LocalCluster(
-            n_workers=1, threads_per_worker=processor_count(), processes=False,
+            n_workers=1, threads_per_worker=threads or processor_count(), processes=False,
             scheduler_kwargs={"dashboard": False}, worker_dashboard_address="localhost:0",
             **options,
         )  # fmt: skip

@@ -9,9 +9,11 @@ import numpy as np
 
 from ..distributed import observability
 from .files import replaced_when_complete
+from .streaming import LIMIT
 
 if TYPE_CHECKING:
     from .demo import Report
+    from .streaming import Streamed
 
 INK, FAINT, PAPER = "#22303c", "#8795a1", "#fbfaf7"
 LAND = "#c9b48c"
@@ -30,8 +32,8 @@ STYLE = {
 PROFILE = 48.0  # degrees north: Brittany, the Alps, the steppe, Sakhalin, Newfoundland
 
 
-def draw(report: Report, path: Path) -> None:
-    """Draw result, a profile, the times and the task stream of a demo."""
+def draw(report: Report, streamed: Streamed, path: Path) -> None:
+    """Draw result, a profile, times, memory and the task stream of a demo."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -40,15 +42,16 @@ def draw(report: Report, path: Path) -> None:
         figure = Figure(figsize=(12, 6.4), layout="constrained")
         FigureCanvasAgg(figure)
         grid = figure.add_gridspec(3, 2, width_ratios=(2.1, 1), height_ratios=(2, 2, 1.3))
-        title = f"How far does the sea reach into the land?  {report.air.steps:,} steps, "
-        title += f"{report.loop / report.call:.1f} times as fast as a compiled loop"
-        figure.suptitle(title, x=0.012, ha="left", fontsize=14, fontweight="bold")
+        title = f"How far does the sea reach into the land?  {report.air.steps:,} steps in "
+        title += f"{min(report.call):#.2g} s, {report.speedup:.1f} times as fast as a compiled loop"
+        figure.suptitle(title, x=0.012, ha="left", fontsize=13, fontweight="bold")
         sea = report.air.is_sea(0, report.air.steps).reshape(report.air.turns, -1)
         sea = sea[:, :: sea.shape[1] // report.shown.shape[1]]
         _result(figure, figure.add_subplot(grid[:2, 0]), report, sea)
         _profile(figure.add_subplot(grid[0, 1]), report, sea)
         _times(figure.add_subplot(grid[1, 1]), report)
-        _task_stream(figure.add_subplot(grid[2, :]), report)
+        _task_stream(figure.add_subplot(grid[2, 0]), streamed)
+        _memory(figure.add_subplot(grid[2, 1]), streamed)
         with replaced_when_complete(path) as part:
             figure.savefig(part, dpi=140, format="png")
 
@@ -87,7 +90,7 @@ def _result(figure: Any, axes: Any, report: Report, sea: np.ndarray) -> None:
         axes.contour(longitude, latitude, sea.astype(float), [0.5], colors=INK, linewidths=0.25)
     axes.set_title("The share of maritime air in a wind from the west")
     axes.set_xlabel(
-        f"$w_i = s_i\\,w_{{i-1}} + t_i$ along one thread, wound {report.air.turns:,} times round "
+        f"$w_i = s_i\\,w_{{i-1}} + t_i$ along one line, wound {report.air.turns:,} times round "
         f"the Earth from {_parallel(latitude[0])} to {_parallel(latitude[-1])}"
     )
     bar = figure.colorbar(image, ax=axes, fraction=0.018, pad=0.01)
@@ -108,35 +111,61 @@ def _profile(axes: Any, report: Report, sea: np.ndarray) -> None:
 
 
 def _times(axes: Any, report: Report) -> None:
-    names = ["plain loop", "one call, in place", f"{report.chunks} chunks, Dask"]
-    seconds = [report.loop, report.call, report.solving]
-    bars = axes.barh(names, seconds, color=[FAINT, COLOURS["precompute"], COLOURS["determine"]])
-    axes.bar_label(bars, [f"{each:.2f} s" for each in seconds], padding=3)
+    size = f"{8e-6 * max(report.chunks):.0f} MB"
+    names = ["plain loop", "one call", f"cluster, {len(report.chunks)} chunks\nof up to {size}"]
+    seconds = [min(report.loop), min(report.call), min(report.cluster)]
+    colours = [FAINT, COLOURS["precompute"], COLOURS["determine"]]
+    _bars(axes, names, seconds, colours, [f"{each:#.2g} s" for each in seconds])
+    axes.set_title("In memory: time, best of three")
+
+
+def _memory(axes: Any, streamed: Streamed) -> None:
+    gigabytes = [streamed.needed / 1e9, streamed.peak / 1e9]
+    labels = [f"{each:#.2g} GB" for each in gigabytes]
+    if streamed.is_refused:
+        labels[0] += ": refused"
+    colours = [COLOURS["precompute"], COLOURS["determine"]]
+    _bars(axes, ["one call", "cluster"], gigabytes, colours, labels)
+    limit = LIMIT / 1e9
+    if limit < axes.get_xlim()[1]:
+        axes.axvline(limit, color=COLOURS["propagate"], linewidth=1.2, linestyle="--")
+    axes.set_title(f"From disk to disk: memory, limit {limit:g} GB")
+
+
+def _bars(
+    axes: Any, names: list[str], values: list[float], colours: list[str], labels: list[str]
+) -> None:
+    bars = axes.barh(names, values, color=colours)
+    box = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.5}
+    axes.bar_label(bars, labels, padding=3, bbox=box, zorder=3)
     axes.invert_yaxis()
-    axes.set(xlim=(0, 1.25 * max(seconds)), xticks=[])
+    axes.set(xlim=(0, 1.5 * max(values)), xticks=[])
     axes.tick_params(length=0)
     axes.spines[["top", "right", "bottom"]].set_visible(False)
-    axes.set_title("Time, the best of three")
 
 
-def _task_stream(axes: Any, report: Report) -> None:
+def _task_stream(axes: Any, streamed: Streamed) -> None:
     from matplotlib.patches import Patch
 
-    for phase, thread, start, stop in report.records:
+    records = streamed.records
+    for phase, thread, start, stop in records:
         # A propagation takes a fraction of a millisecond: an edge makes it visible.
         edge = 1.2 if phase == "propagate" else 0
         colour = COLOURS.get(phase, COLOURS["pack"])
         axes.broken_barh([(start, stop - start)], (thread + 0.1, 0.8), color=colour, linewidth=edge)
-    threads = 1 + max((thread for _, thread, _, _ in report.records), default=0)
+    threads = 1 + max((thread for _, thread, _, _ in records), default=0)
     axes.set_yticks(np.arange(threads) + 0.5, [f"thread {k + 1}" for k in range(threads)])
-    end = max((stop for *_, stop in report.records), default=1)
-    axes.set(xlim=(0, end), ylim=(threads, 0), xlabel="seconds")
+    end = max((stop for *_, stop in records), default=1)
+    axes.set(xlim=(0, end), ylim=(threads, 0))
+    axes.set_xlabel("seconds", loc="left")
     axes.tick_params(length=2, labelsize=8)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.legend(
         handles=[Patch(color=COLOURS[phase], label=phase) for phase in observability.PHASES],
-        ncols=len(observability.PHASES), loc="lower right", bbox_to_anchor=(1, 1), frameon=False,
-        fontsize=8,
+        ncols=len(observability.PHASES), loc="upper right", bbox_to_anchor=(1, -0.15),
+        frameon=False, fontsize=8,
     )  # fmt: skip
-    workers = f"{report.workers} worker{'s' * (report.workers != 1)}"
-    axes.set_title(f"Dask, {workers}: {report.chunks} chunks in three phases")
+    size = 8e-6 * streamed.steps_a_chunk
+    axes.set_title(
+        f"From disk to disk: {streamed.chunks} chunks of {size:.0f} MB in {streamed.seconds:#.2g} s"
+    )

@@ -17,7 +17,7 @@ GPU = machine.Gpu("H100", 81559, "580.65")
     [([GPU], True, "cuda"), ([GPU], False, "threads"), ([], True, "threads")],
 )
 def test_auto_is_cuda_if_available(monkeypatch, gpus, has_dask_cuda, name):
-    def start(name):
+    def start(name, threads):
         raise InterruptedError(name)
 
     monkeypatch.setattr(cluster, "gpus", lambda: gpus)

@@ -6,15 +6,15 @@ import pickle
 import numpy as np
 import pytest
 
-from mgrec.cli import demo
+from mgrec.cli import earth
 
-is_sea = demo.MaritimeAir(demo.PARALLELS).is_sea
+is_sea = earth.MaritimeAir(earth.PARALLELS).is_sea
 
 
 def place(latitude, longitude):
     """The number of a place: parallels from the north, places from 180° W."""
     row = round((90 - latitude) * 12 - 0.5)
-    return row * demo.PLACES + round((longitude + 180) * 120)
+    return row * earth.PLACES + round((longitude + 180) * 120)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_known_places(name, latitude, longitude, sea):
 
 
 def test_any_piece_is_that_of_the_whole():
-    whole = is_sea(0, demo.PARALLELS * demo.PLACES)
+    whole = is_sea(0, earth.PARALLELS * earth.PLACES)
     assert whole.size == 93_312_000
     assert 0.66 < whole.mean() < 0.68  # by places, not by area
     pieces = (0, 0), (0, 1), (7, 50_000), (40_000_001, 41_000_000), (93_311_999, 93_312_000)
@@ -44,15 +44,15 @@ def test_any_piece_is_that_of_the_whole():
         np.testing.assert_array_equal(is_sea(begin, end), whole[begin:end])
 
 
-@pytest.mark.parametrize("turns", [3, demo.PARALLELS])
+@pytest.mark.parametrize("turns", [3, earth.PARALLELS])
 def test_coefficients_are_those_of_the_formula(turns):
-    air = demo.MaritimeAir(turns)
-    begin, end = demo.PLACES * 3 // 2, demo.PLACES * 5 // 2
+    air = earth.MaritimeAir(turns)
+    begin, end = earth.PLACES * 3 // 2, earth.PLACES * 5 // 2
     s, t = air[begin:end]
-    for i in (0, demo.PLACES // 2 - 1, demo.PLACES // 2, demo.PLACES - 1):
-        latitude = air.latitude()[(begin + i) // demo.PLACES]
+    for i in (0, earth.PLACES // 2 - 1, earth.PLACES // 2, earth.PLACES - 1):
+        latitude = air.latitude()[(begin + i) // earth.PLACES]
         step = 2 * math.pi * 6371 * math.cos(math.radians(latitude)) / 43200
-        at = air.first * demo.PLACES + begin + i
+        at = air.first * earth.PLACES + begin + i
         sea = bool(is_sea(at, at + 1)[0])
         length = 500 if sea else 1000
         assert s[i] == pytest.approx(math.exp(-step / length), rel=1e-15)
@@ -60,5 +60,5 @@ def test_coefficients_are_those_of_the_formula(turns):
 
 
 def test_few_turns_start_at_60_north_and_a_worker_gets_no_data():
-    assert demo.MaritimeAir(1).latitude()[0] == pytest.approx(60, abs=0.1)
-    assert len(pickle.dumps(demo.MaritimeAir(demo.PARALLELS))) < 200
+    assert earth.MaritimeAir(1).latitude()[0] == pytest.approx(60, abs=0.1)
+    assert len(pickle.dumps(earth.MaritimeAir(earth.PARALLELS))) < 200

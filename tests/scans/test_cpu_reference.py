@@ -72,3 +72,13 @@ def test_one_wrong_result_is_refused_and_operands_may_be_read_only(wrong):
     assert judge.largest_error == 0
     judge.add(s[:1], t[:1], np.array([wrong]))
     assert not judge.holds
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_each_of_several_results_is_judged(wrong):
+    results = [np.array([1.0, 1.5, 1.75]), np.array([1.0, 1.5, 1.75])]
+    results[wrong][1] += 2**-10
+    judge = Judge(np.dtype(float))
+    judge.add(np.full(3, 0.5), np.ones(3), *results)
+    assert judge.largest_error == judge.largest_difference == 2**-10
+    assert judge.steps == 3

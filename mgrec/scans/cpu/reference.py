@@ -28,7 +28,8 @@ class Judge:
         A_i = |s_i|·A_{i-1} + 1,      A_0 = 0
 
     `largest_share` is the largest |computed - exact| / bound, and `largest_difference` the largest
-    |computed - w of the plain loop in `dtype`|. A nan or inf counts as an infinite error.
+    |computed - w of the plain loop in `dtype`|, of all results. A nan or inf counts as an infinite
+    error.
     """
 
     dtype: np.dtype[Any]
@@ -49,16 +50,20 @@ class Judge:
         """Whether every result so far lies within the bound."""
         return self.largest_share <= 1
 
-    def add(self, s: np.ndarray, t: np.ndarray, computed: np.ndarray) -> None:
-        """Compare the next steps: contiguous arrays (steps,) of `dtype`."""
+    def add(self, s: np.ndarray, t: np.ndarray, *computed: np.ndarray) -> None:
+        """Compare the next steps of one or several results: contiguous arrays (steps,) of `dtype`.
+
+        Several results take little longer than one, since each exact step waits for the last one.
+        """
         info = np.finfo(self.dtype)
         unit, eta = float(info.eps) / 2, float(info.smallest_subnormal)
-        operands = (writable(s), writable(t), writable(computed))
+        results = tuple(map(writable, computed))
+        operands = (writable(s), writable(t), results)
         maxima = _judged(*operands, self._state, self._loop, self.steps, unit, eta)
         self.largest_error = max(self.largest_error, maxima[0])
         self.largest_share = max(self.largest_share, maxima[1])
         self.largest_difference = max(self.largest_difference, maxima[2])
-        self.steps += computed.size
+        self.steps += t.size
 
 
 _product = numba.njit(inline="always", **OPTIONS)(exact_product)
@@ -71,7 +76,7 @@ def _judge(
     high, low, size, count = state
     w = loop[0]
     error, share, difference = 0.0, 0.0, 0.0
-    for i in range(computed.size):
+    for i in range(t.size):
         s_i, t_i = np.float64(s[i]), np.float64(t[i])
         p, p_error = _product(s_i, high)
         x, x_error = _sum(p, t_i)
@@ -81,15 +86,16 @@ def _judge(
         size = abs(s_i) * size + abs(t_i)
         count = abs(s_i) * count + 1.0
         w = s[i] * w + t[i]
-        y = np.float64(computed[i])
-        error_i = abs((y - high) - low)
-        if not error_i < np.inf:
-            error_i = np.inf
-        error = max(error, error_i)
-        if error_i > 0.0:
-            allowed = 4.0 * (start + i + 1) * unit * size + eta * count + SMALLEST * count
-            share = max(share, error_i / allowed)
-        difference = max(difference, abs(y - np.float64(w)))
+        for k in range(len(computed)):
+            y = np.float64(computed[k][i])
+            error_i = abs((y - high) - low)
+            if not error_i < np.inf:
+                error_i = np.inf
+            error = max(error, error_i)
+            if error_i > 0.0:
+                allowed = 4.0 * (start + i + 1) * unit * size + eta * count + SMALLEST * count
+                share = max(share, error_i / allowed)
+            difference = max(difference, abs(y - np.float64(w)))
     state[0], state[1], state[2], state[3] = high, low, size, count
     loop[0] = w
     return error, share, difference
