@@ -7,12 +7,12 @@ streams it from files to a file, in less memory than one call needs (:mod:`.stre
 from __future__ import annotations
 
 import importlib.util
-import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -42,11 +42,10 @@ from .files import check_output
 
 # s and t, and the results of one call and of the cluster.
 BYTES_A_STEP = 4 * 8
-# One chunk for each thread, but few: Dask advises chunks of about 100 MB or more.
-LEAST_CHUNKS, MOST_CHUNKS = 4, 8
-# Of the steps of another chunk. Coefficients at the pole are so close to 1 that the first chunk is
-# not speculative: its coefficients are read twice, in 1.8 times the time.
-FIRST_CHUNK = 0.6
+# Dask advises chunks of about 100 MB or more. Coefficients at the pole are so close to 1 that the
+# first chunk is not speculative, and is solved after the others: with an eighth of the steps, 93 MB,
+# it takes little time. The others are one for each thread.
+FIRST_CHUNK, MOST_CHUNKS = 8, 8
 EVERY = 20  # of these places is drawn
 TRIES = 3
 OUTSIDE = "the result is outside its stated error bound: please report this"
@@ -180,14 +179,11 @@ def _shared(air: MaritimeAir, series: np.ndarray) -> Iterator[None]:
 def _load(report: Report, client: Client) -> tuple[da.Array, ...]:
     """Load s and t, and the kernels, on the workers, so that no time of a solve includes it."""
     report.workers, report.threads = clusters.describe(client)
-    count = min(MOST_CHUNKS, max(LEAST_CHUNKS, report.threads))
-    turns = math.ceil(report.air.turns / (count - 1 + FIRST_CHUNK))
-    (chunks,) = da.core.normalize_chunks(turns * PLACES, (report.air.steps,))
-    report.chunks = chunks[::-1]
+    report.chunks = _chunks(report.air.turns, report.threads)
     s, t = (
         da.map_blocks(
             _load_chunk, air=report.air, row=row, chunks=(report.chunks,), meta=np.empty(0),
-            name=f"load-{report.air.turns}-{turns}-{row}",
+            name=f"load-{report.air.turns}-{len(report.chunks)}-{row}",
         )
         for row in range(2)
     )  # fmt: skip
@@ -196,6 +192,14 @@ def _load(report: Report, client: Client) -> tuple[da.Array, ...]:
         wait(operands)
     warm_up(linear_recurrence, *operands, client=client)
     return operands
+
+
+def _chunks(turns: int, threads: int) -> tuple[int, ...]:
+    """Return the steps of each chunk."""
+    first = -(-turns // FIRST_CHUNK)
+    count = min(threads, MOST_CHUNKS - 1, turns - first)
+    stops = [first, *(first + (turns - first) * (k + 1) // count for k in range(count))]
+    return tuple(PLACES * (stop - start) for start, stop in pairwise([0, *stops]))
 
 
 def _load_chunk(air: MaritimeAir, row: int, block_info: Any = None) -> np.ndarray:
