@@ -92,7 +92,7 @@ def test_readme_shows_only_what_runs():
     commands = [line for kind, text in blocks if kind == "sh" for line in text.splitlines()]
     fresh = "python3 -m venv .venv && .venv/bin/pip install "
     assert [command.removeprefix(fresh) for command in commands] == [
-        "'.[plot]' && .venv/bin/mgrec demo",
+        "--no-compile '.[plot]' && .venv/bin/mgrec demo",
         "--no-compile '.[test]' && .venv/bin/pytest",
         "-e '.[dev]' && .venv/bin/pre-commit install",
     ]

@@ -7,6 +7,7 @@ streams it from files to a file, in less memory than one call needs (:mod:`.stre
 from __future__ import annotations
 
 import importlib.util
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,7 @@ from rich.table import Table
 
 from ..distributed import observability
 from ..distributed.placement import colocate
-from ..distributed.plan.functions import solve
+from ..distributed.plan.functions import plan
 from ..distributed.warm_up import warm_up
 from ..engines.cpu.threads import MIN_STEPS_FOR_THREADS, thread_count
 from ..scans.cpu.reference import Judge, loop
@@ -42,10 +43,10 @@ from .files import check_output
 
 # s and t, and the results of one call and of the cluster.
 BYTES_A_STEP = 4 * 8
-# Dask advises chunks of about 100 MB or more. Coefficients at the pole are so close to 1 that the
-# first chunk is not speculative, and is solved after the others: with an eighth of the steps, 93 MB,
-# it takes little time. The others are one for each thread.
-FIRST_CHUNK, MOST_CHUNKS = 8, 8
+# Dask advises chunks of about 100 MB or more. The first one has an eighth of the steps, 93 MB, and
+# the others are one for each thread: coefficients at the pole are so close to 1 that the first chunk
+# is not speculative, and is solved after the others.
+FIRST_CHUNK, MOST_CHUNKS = 1 / 8, 8
 EVERY = 20  # of these places is drawn
 TRIES = 3
 OUTSIDE = "the result is outside its stated error bound: please report this"
@@ -196,7 +197,7 @@ def _load(report: Report, client: Client) -> tuple[da.Array, ...]:
 
 def _chunks(turns: int, threads: int) -> tuple[int, ...]:
     """Return the steps of each chunk."""
-    first = -(-turns // FIRST_CHUNK)
+    first = math.ceil(FIRST_CHUNK * turns)
     count = min(threads, MOST_CHUNKS - 1, turns - first)
     stops = [first, *(first + (turns - first) * (k + 1) // count for k in range(count))]
     return tuple(PLACES * (stop - start) for start, stop in pairwise([0, *stops]))
@@ -224,12 +225,13 @@ def _time(
     """
     s, t = series
     result: Any = None
-    for _ in range(TRIES):
-        result = w = None  # frees their memory
-        _timed(report.loop, lambda: loop(s, t, np.empty_like(t)))
-        result = _timed(report.call, lambda: linear_recurrence(s, t))
-        w = _timed(report.cluster, lambda: solve(linear_recurrence, *operands, client=client))
-        signals.check()
+    with plan(linear_recurrence, *operands, client=client) as solve:
+        for _ in range(TRIES):
+            result = w = None  # frees their memory
+            _timed(report.loop, lambda: loop(s, t, np.empty_like(t)))
+            result = _timed(report.call, lambda: linear_recurrence(s, t))
+            w = _timed(report.cluster, lambda: solve(*operands))
+            signals.check()
     return result, sorted(futures_of(w), key=lambda future: future.key[1])
 
 
