@@ -44,8 +44,8 @@ from .files import check_output
 # s and t, and the results of one call and of the cluster.
 BYTES_A_STEP = 4 * 8
 # Dask advises chunks of about 100 MB or more. The first one has an eighth of the steps, 93 MB, and
-# the others are one for each thread: coefficients at the pole are so close to 1 that the first chunk
-# is not speculative, and is solved after the others.
+# the others are one for each thread. Coefficients at the pole are so close to 1 that the first
+# chunk is not speculative, and is solved after the others.
 FIRST_CHUNK, MOST_CHUNKS = 1 / 8, 8
 EVERY = 20  # of these places is drawn
 TRIES = 3
@@ -101,8 +101,8 @@ def demo(out: Path, turns: int, cluster: str) -> None:
     is wound round the Earth from the north pole to the south pole, 2,160 times, over the land
     and sea of NOAA's GLOBE elevation model: 93 million steps of w_i = s_i·w_(i-1) + t_i, where w
     is the share of maritime air. In memory, a plain loop compiled by numba, one call of mgrec and a
-    cluster solve it. Then a cluster that may allocate 1 GB solves it from files to a file, 2.2 GB
-    beside the picture, which are removed at the end. All steps are checked.
+    cluster solve it. Then a cluster that may allocate 1 GB streams it from disk to disk: files of
+    2.2 GB in the folder of the picture, which are removed at the end. All steps are checked.
     """
     console = Console()
     with in_one_line("the demo was stopped"):
@@ -129,17 +129,14 @@ def _solve_in_memory(
 ) -> streaming.Streamed:
     """Time the loop, one call and the cluster; check results, and write s and t to files."""
     with console.status("Loading the series, and the kernels: the first time they are compiled"):
-        series = _load_and_compile(report.air)
+        series = [_load_and_compile(report.air)]
     console.print(f"Opening the cluster: {cluster}")
-    with clusters.open_cluster(cluster) as client, _shared(report.air, series):
+    with clusters.open_cluster(cluster) as client:
         with console.status(f"Solving, {TRIES} times each: a plain loop, one call, the cluster"):
-            operands = _load(report, client)
-            result, futures = _time(report, client, series, operands)
+            result, futures = _time(report, client, series.pop())
         with console.status("Checking all steps"), ThreadPoolExecutor(1) as pool:
-            steps_a_chunk = PLACES * -(-report.air.turns // streaming.CHUNKS)
-            s, t = series
-            writing = pool.submit(streaming.write, folder, s, t, steps_a_chunk)
-            _check(report, series, result, futures)
+            writing = pool.submit(streaming.write, folder, report.air)
+            _check(report, result, futures)
             return writing.result()
 
 
@@ -211,9 +208,7 @@ def _load_chunk(air: MaritimeAir, row: int, block_info: Any = None) -> np.ndarra
     return air[start:stop][row].copy()
 
 
-def _time(
-    report: Report, client: Client, series: np.ndarray, operands: tuple[da.Array, ...]
-) -> tuple[np.ndarray, list[Future]]:
+def _time(report: Report, client: Client, series: np.ndarray) -> tuple[np.ndarray, list[Future]]:
     """Time the loop, one call and the cluster by turns, each into new memory.
 
     Returns
@@ -225,13 +220,15 @@ def _time(
     """
     s, t = series
     result: Any = None
-    with plan(linear_recurrence, *operands, client=client) as solve:
-        for _ in range(TRIES):
-            result = w = None  # frees their memory
-            _timed(report.loop, lambda: loop(s, t, np.empty_like(t)))
-            result = _timed(report.call, lambda: linear_recurrence(s, t))
-            w = _timed(report.cluster, lambda: solve(*operands))
-            signals.check()
+    with _shared(report.air, series):
+        operands = _load(report, client)
+        with plan(linear_recurrence, *operands, client=client) as solve:
+            for _ in range(TRIES):
+                result = w = None  # frees their memory
+                _timed(report.loop, lambda: loop(s, t, np.empty_like(t)))
+                result = _timed(report.call, lambda: linear_recurrence(s, t))
+                w = _timed(report.cluster, lambda: solve(*operands))
+                signals.check()
     return result, sorted(futures_of(w), key=lambda future: future.key[1])
 
 
@@ -243,16 +240,18 @@ def _timed(seconds: list[float], function: Callable[[], Any]) -> Any:
     return result
 
 
-def _check(report: Report, series: np.ndarray, result: np.ndarray, futures: list[Future]) -> None:
+def _check(report: Report, result: np.ndarray, futures: list[Future]) -> None:
     """Check all steps of one call and of the cluster, without the cluster."""
-    pieces = []
+    pieces, judge, most = [], report.judge, streaming.parts_of(report.air)[0].stop
     for future in futures:
         w = future.result()
-        part = slice(report.judge.steps, report.judge.steps + w.size)
-        report.judge.add(*series[:, part], result[part], w)
+        stop = judge.steps + w.size
+        while judge.steps < stop:
+            part = slice(judge.steps, min(judge.steps + most, stop))
+            judge.add(*report.air[part], result[part], w[part.start - stop + w.size :][:most])
+            signals.check()
         pieces.append(w.reshape(-1, PLACES)[:, ::EVERY].copy())
         future.release()
-        signals.check()
     report.shown = np.concatenate(pieces)
 
 
@@ -261,7 +260,7 @@ def _draw_and_check(
 ) -> None:
     """Draw the picture, while another thread checks the streamed result."""
     with console.status("Drawing, and checking the file"), ThreadPoolExecutor(1) as pool:
-        checking = pool.submit(streaming.check, streamed, report.judge_of_file)
+        checking = pool.submit(streaming.check, streamed, report.air, report.judge_of_file)
         if importlib.util.find_spec("matplotlib") is not None:
             picture.draw(report, streamed, out)
         checking.result()

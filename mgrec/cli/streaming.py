@@ -20,6 +20,7 @@ from ..scans.cpu.reference import Judge
 from ..scans.functions import linear_recurrence
 from . import cluster as clusters
 from . import files
+from .earth import PLACES, MaritimeAir
 from .solve import fill
 
 LIMIT = 10**9
@@ -61,11 +62,19 @@ class Streamed:
         return sum(array.shape[0] * array.dtype.itemsize for array in (self.s, self.t, self.w))
 
 
-def write(folder: Path, s: np.ndarray, t: np.ndarray, steps_a_chunk: int) -> Streamed:
-    """Write s and t to files in a folder, and reserve a file for w."""
-    arrays = [files.create(folder / f"{name}.npy", s) for name in ("s", "t", "w")]
-    arrays[0][:], arrays[1][:] = s, t
-    return Streamed(arrays[0], arrays[1], arrays[2], steps_a_chunk)
+def write(folder: Path, air: MaritimeAir) -> Streamed:
+    """Write s and t to files in a folder, chunk by chunk, and reserve a file for w."""
+    shape_of_file = np.broadcast_to(0.0, air.steps)
+    s, t, w = (files.create(folder / f"{name}.npy", shape_of_file) for name in "stw")
+    for part in parts_of(air):
+        s[part], t[part] = air[part]
+    return Streamed(s, t, w, parts_of(air)[0].stop)
+
+
+def parts_of(air: MaritimeAir) -> list[slice]:
+    """Return the steps of each chunk that is streamed, or checked."""
+    size = PLACES * -(-air.turns // CHUNKS)
+    return [slice(start, min(start + size, air.steps)) for start in range(0, air.steps, size)]
 
 
 def stream(streamed: Streamed) -> None:
@@ -81,11 +90,10 @@ def stream(streamed: Streamed) -> None:
         streamed.peak, streamed.records = memory.peak, records_of(tasks.data)
 
 
-def check(streamed: Streamed, judge: Judge) -> None:
-    """Check all steps in the file of w, chunk by chunk."""
-    for start in range(0, streamed.steps, streamed.steps_a_chunk):
-        part = slice(start, start + streamed.steps_a_chunk)
-        judge.add(streamed.s[part], streamed.t[part], streamed.w[part])
+def check(streamed: Streamed, air: MaritimeAir, judge: Judge) -> None:
+    """Check all steps in the file of w, without the files of s and t."""
+    for part in parts_of(air):
+        judge.add(*air[part], streamed.w[part])
 
 
 @contextmanager
