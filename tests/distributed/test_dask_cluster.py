@@ -123,9 +123,12 @@ async def _lose_a_worker(dask_scheduler):
 
 
 def test_operands_that_must_move_are_seen(client, stores):
-    """The record can fail the test above: a sum of chunks of two workers moves some."""
-    (s, t), _ = stores
-    x, y = client.persist(s), client.persist(t[::-1].rechunk(STEPS // CHUNKS))
+    """The record can fail the test above: a sum of chunks of two workers moves one of each."""
+    operands, _ = stores
+    x, y = (
+        client.persist(operand, workers=[address])
+        for operand, address in zip(operands, sorted(client.nthreads()), strict=True)
+    )
     wait([x, y])
     forget_transfers(client)
     wait((x + y).persist())
