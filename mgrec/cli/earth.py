@@ -1,6 +1,6 @@
 """The series of ``mgrec demo``: a west wind over the measured land and sea of the Earth.
 
-The wind blows along one line, wound round the Earth from pole to pole. ``earth.npz`` has land and
+The wind blows along one line, wound round the Earth from north to south. ``earth.npz`` has land and
 sea of the GLOBE digital elevation model (NOAA National Geophysical Data Center, 1999, 30 arc
 seconds, public domain): each tenth parallel, 2,160 parallels of 43,200 places, 93,312,000 steps.
 They were read from the mask of the package global-land-mask 1.0.0 (MIT), rows 5, 15, 25, ..., from
@@ -17,6 +17,8 @@ import numpy as np
 
 PARALLELS = 2160
 PLACES = 43_200
+NORTH = 180
+"""The parallel at 75° N."""
 RADIUS = 6371.0  # km
 # Distances in km after which 1 - 1/e of the air has changed, over sea and over land.
 SEA, LAND = 500.0, 1000.0
@@ -31,8 +33,8 @@ class MaritimeAir:
 
         s_i = exp(-dx_i / L_i),   t_i = 1 - s_i over sea, 0 over land
 
-    At 180° the line continues one parallel further south: one recurrence from pole to pole.
-    `turns` is the number of parallels; fewer than all start at 60° N.
+    At 180° the line continues one parallel further south: one recurrence from north to south.
+    `turns` is the number of parallels; they start at 75° N if that many lie south of it.
 
     Examples
     --------
@@ -46,7 +48,7 @@ class MaritimeAir:
     @property
     def first(self) -> int:
         """The first parallel."""
-        return 0 if self.turns > PARALLELS - 360 else 360
+        return min(NORTH, PARALLELS - self.turns)
 
     @property
     def steps(self) -> int:

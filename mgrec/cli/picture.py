@@ -116,7 +116,7 @@ def _times(axes: Any, report: Report) -> None:
     seconds = [min(report.loop), min(report.call), min(report.cluster)]
     colours = [FAINT, COLOURS["precompute"], COLOURS["determine"]]
     _bars(axes, names, seconds, colours, [f"{each:#.2g} s" for each in seconds])
-    axes.set_title("In memory: time, best of three")
+    axes.set_title(f"In memory: time, best of {len(report.call)}")
 
 
 def _memory(axes: Any, streamed: Streamed) -> None:

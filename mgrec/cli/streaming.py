@@ -27,7 +27,7 @@ LIMIT = 10**9
 """Bytes that the process may allocate, for arrays and all else, while it streams."""
 THREADS = 2
 """Threads of the cluster: each has a chunk of s, of t and of w in memory."""
-CHUNKS = 20
+CHUNKS = 15
 INTERVAL = 0.002  # seconds
 PAGE = resource.getpagesize()
 

@@ -17,7 +17,7 @@ def test_it_solves_checks_and_plots(mgrec, address, tmp_path):
     assert result.exit_code == 0, result.output
     output = " ".join(result.output.replace("│", " ").split())  # rows are wrapped
     assert "1,771,200, 41 times round the Earth" in output
-    assert "workers: 1, threads: 2, chunks: 3 of up to 6 MB" in output
+    assert "workers: 1, threads: 2, chunks: 2 of up to 7 MB" in output
     assert "in 14 chunks of 1 MB, on 2 threads" in output
     assert "of 1 GB that it may allocate; the arrays of one call have 0.04 GB" in output
     assert "refuses" not in output

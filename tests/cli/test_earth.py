@@ -59,6 +59,9 @@ def test_coefficients_are_those_of_the_formula(turns):
         assert t[i] == pytest.approx(1 - s[i] if sea else 0, rel=1e-9)
 
 
-def test_few_turns_start_at_60_north_and_a_worker_gets_no_data():
-    assert earth.MaritimeAir(1).latitude()[0] == pytest.approx(60, abs=0.1)
+def test_turns_start_at_75_north_and_a_worker_gets_no_data():
+    for turns in (1, 1620, 1980):
+        assert earth.MaritimeAir(turns).latitude()[0] == pytest.approx(75, abs=0.1)
+    assert earth.MaritimeAir(1620).latitude()[-1] == pytest.approx(-60, abs=0.1)
+    assert earth.MaritimeAir(earth.PARALLELS).latitude()[0] == pytest.approx(90, abs=0.1)
     assert len(pickle.dumps(earth.MaritimeAir(earth.PARALLELS))) < 200
