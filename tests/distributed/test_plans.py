@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from chunkings import with_extended
-from clusters import two_workers, wait_until, wait_until_started
+from clusters import on_both, two_workers, wait_until, wait_until_started
 from distributed import Client, wait
 from faults import die_in
 from scipy import signal
@@ -46,10 +46,7 @@ def values():
 
 @pytest.fixture
 def arrays(client, values):
-    arrays = mgrec.dask.colocate(*(da.from_array(value, chunks=CHUNK) for value in values))
-    # Not every test reads both: the first may be still on its way to the second.
-    wait(arrays)
-    return arrays
+    return on_both(client, *(da.from_array(value, chunks=CHUNK) for value in values))
 
 
 def square(i, x):

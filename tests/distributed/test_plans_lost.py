@@ -13,7 +13,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from clusters import free_port, two_workers, wait_until, workers_of
+from clusters import free_port, on_both, two_workers, wait_until, workers_of
 from distributed import Client, Worker, wait
 from distributed.client import FutureCancelledError
 from faults import HeldPhase, kept_by, no_results_left, sessions_of
@@ -39,8 +39,7 @@ def client():
 
 @pytest.fixture
 def t(client):
-    t = da.ones(40, chunks=10).persist()
-    wait(list(t.dask.layers[t.name].values()))
+    (t,) = on_both(client, da.ones(40, chunks=10))
     return t
 
 
@@ -213,8 +212,7 @@ def test_solves_wait_for_a_slow_one_of_another_plan(client, t, monkeypatch):
 
 def test_a_message_that_a_connection_loses_is_requested():
     with workers_behind_proxies() as (client, lose_next_messages):
-        t = client.persist(da.ones(40, chunks=10))
-        wait(t)
+        (t,) = on_both(client, da.ones(40, chunks=10))
         with mgrec.plan(mgrec.linear_recurrence, 0.5, t, timeout=LONG, in_flight=2) as solve:
             assert "2 workers" in repr(solve)
             assert_solves(solve)

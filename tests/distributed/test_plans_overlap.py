@@ -6,13 +6,11 @@ import gc
 import threading
 import time
 from functools import partial
-from uuid import uuid4
 
-import dask
 import dask.array as da
 import numpy as np
 import pytest
-from clusters import wait_until
+from clusters import on_both, wait_until
 from distributed import wait
 from faults import SOON, HeldPhase, no_results_left, sessions_of
 
@@ -27,12 +25,7 @@ FIRST = "launch_summaries", (0,)
 @pytest.fixture
 def t(client):
     """Operands of two workers, of which the second waits for the first."""
-    addresses = sorted(client.nthreads())
-    values = da.arange(1.0, 41.0, chunks=10)
-    with dask.annotate(workers=lambda key: [addresses[key[-1] // 2]]):
-        placed = values.map_blocks(np.copy, name=f"placed-{uuid4().hex}", meta=values._meta)
-    t = client.persist(placed, optimize_graph=False)
-    wait(t)
+    (t,) = on_both(client, da.arange(1.0, 41.0, chunks=10))
     return t
 
 

@@ -8,7 +8,7 @@ import dask.array as da
 import numpy as np
 import psutil
 import pytest
-from clusters import OPTIONS
+from clusters import OPTIONS, on_both
 from distributed import Client, LocalCluster, Security
 from internals import run_command
 
@@ -46,6 +46,7 @@ def test_solves_over_tls_open_no_ports(cluster, security, t):
         np.testing.assert_array_equal(
             client.compute(mgrec.linear_recurrence(0.5, t)).result(), wanted
         )
+        (t,) = on_both(client, t)
         before = listening().union(*client.run(listening).values())
         with mgrec.plan(mgrec.linear_recurrence, 0.5, t, client=client) as solve:
             results = [solve(), solve.submit(0.5, t), mgrec.linear_recurrence(0.5, t)]

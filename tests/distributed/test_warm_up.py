@@ -44,7 +44,6 @@ def test_a_solve_compiles_nothing_after_it_and_late_workers_warm_up_too(client):
     assert cold < warm == compiled(client)
     with scaled(client, 2):
         warm = compiled(client)
-        assert min(warm) > cold[0]
         for address in client.nthreads():
             mgrec.linear_recurrence(s, t, 1.0).compute(workers=[address])
         assert compiled(client) == warm

@@ -141,7 +141,11 @@ def test_out(operators):
         (lambda x: mgrec.weighted_scan(x, 1, inclusive=1), TypeError, "inclusive must be True"),
         (lambda x: mgrec.weighted_scan(x, np.ones(4)), ValueError, "shapes must broadcast"),
         (lambda x: mgrec.weighted_scan(x, None), TypeError, "weights must be of an integer"),
-        (lambda x: mgrec.weighted_scan(1.0, 2.0), ValueError, "at least one of x, weights must be an array"),
+        (
+            lambda x: mgrec.weighted_scan(1.0, 2.0),
+            ValueError,
+            "at least one of x, weights must be an array",
+        ),
         (
             lambda x: mgrec.weighted_scan(x, 1j, operators=("max", "+")),
             TypeError,

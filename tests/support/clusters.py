@@ -9,10 +9,12 @@ from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, get_context
 from pathlib import Path
 from unittest import mock
+from uuid import uuid4
 
 import dask
+import numpy as np
 import psutil
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, wait
 from distributed.core import Status
 
 OPTIONS = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
@@ -39,6 +41,27 @@ def _start_forkserver():
     folders = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, folders))):
         forkserver.ensure_running()
+
+
+def on_both(client, *arrays):
+    """Persist arrays: the first half of the chunks on one worker, the others on the other one.
+
+    Dask would put them anywhere, on a busy machine all on one worker. A worker that is lost is
+    replaced by any.
+    """
+    addresses, placed = sorted(client.nthreads()), []
+    for array in arrays:
+
+        def workers_of_chunk(key, half=-(-array.numblocks[0] // 2)):
+            return [addresses[key[1] // half]]
+
+        with dask.annotate(workers=workers_of_chunk, allow_other_workers=True):
+            name = f"placed-{uuid4().hex}"
+            placed.append(array.map_blocks(np.copy, name=name, meta=array._meta))
+    placed = tuple(client.persist(placed, optimize_graph=False))
+    with client.as_current():
+        wait(placed)
+    return placed
 
 
 def cluster_of_gpus():
