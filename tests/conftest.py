@@ -1,8 +1,10 @@
 """Settings of the whole suite: property-test profiles and tests that need a GPU."""
 
 import gc
+import hashlib
 import importlib.util
 import os
+import sys
 from collections import Counter
 from functools import cache
 
@@ -33,6 +35,11 @@ def pytest_addoption(parser):
         "--extended", action="store_true", help="run the tests that say again what shorter ones say"
     )
     parser.addoption(
+        "--emulated",
+        action="store_true",
+        help="run tests marked gpu by an emulated GPU: g++ compiles the CUDA kernels",
+    )
+    parser.addoption(
         "--half",
         type=int,
         choices=(1, 2),
@@ -43,6 +50,8 @@ def pytest_addoption(parser):
 @cache
 def missing_for_gpu() -> str | None:
     """Return what keeps this machine from running CUDA tests, or None."""
+    if "emulated_gpu" in sys.modules:
+        return None
     if importlib.util.find_spec("cupy") is None:
         return "CuPy is not installed (pip install 'mgrec[cuda12]' or 'mgrec[cuda13]')"
     import cupy
@@ -59,10 +68,21 @@ def left_out(config) -> dict[str, str]:
     reasons = {}
     if not config.getoption("extended"):
         reasons["extended"] = "to keep the suite short (give --extended)"
+    if config.getoption("emulated"):
+        reasons |= dict.fromkeys(("hardware", "slow"), "the GPU is emulated")
     missing = missing_for_gpu()
     if missing and not config.getoption("require_gpu"):
         reasons["gpu"] = missing
     return reasons
+
+
+def pytest_configure(config):
+    if config.getoption("emulated"):
+        from cuda_on_host import HEADER
+        from emulated_gpu import emulate
+
+        version = hashlib.sha256(HEADER.read_bytes()).hexdigest()[:8]
+        emulate(config.cache.mkdir(f"emulated-{version}"))
 
 
 def pytest_report_header(config):

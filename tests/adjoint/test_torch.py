@@ -33,7 +33,7 @@ CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps
 COMPLEX = adjoint_cases.cases(is_complex=True)
 VARYING = adjoint_cases.varying_filters()
 COMPLEX_VARYING = adjoint_cases.varying_filters(is_complex=True)
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.hardware])]
 FEW = [name for name in CASES if "0" not in name and name not in REAL]
 FEW += SHORT
 LONG = [
@@ -486,6 +486,7 @@ def test_a_map_without_a_derivative_is_refused():
 
 
 @pytest.mark.gpu
+@pytest.mark.hardware
 @pytest.mark.parametrize("on_host", [False, True])
 def test_gradients_of_filters_with_coefficients_that_come_again(on_host):
     b, a = (
@@ -505,6 +506,7 @@ def test_gradients_of_filters_with_coefficients_that_come_again(on_host):
 
 
 @pytest.mark.gpu
+@pytest.mark.hardware
 def test_the_current_stream():
     stream = torch.cuda.Stream()
     base = torch.rand(64, 4096, device="cuda")

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed (pip install
 # torch.compile imports parts of torch that torch deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.hardware])]
 GAPS = adjoint_cases.numbers(3, 9, seed=2)
 GAPS[0, 0] = GAPS[1, 3:6] = np.nan
 GAPS[2, 4] = np.inf

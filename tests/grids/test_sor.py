@@ -38,6 +38,7 @@ LARGE = [
 
 
 @pytest.mark.gpu
+@pytest.mark.hardware
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("shape", LARGE, ids=str)
 def test_large_grids_on_a_gpu(shape, dtype):

@@ -12,7 +12,7 @@ import mgrec
 from mgrec.signal import ewm, filtfilt, lfilter, sosfilt, sosfiltfilt
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.hardware]
 
 Call = Callable[[Any], Any]
 SECTIONS = [[1, 0.5, 0.1, 1, -0.5, 0.2]]

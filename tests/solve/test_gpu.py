@@ -78,6 +78,7 @@ extern "C" __global__ void wait(long long cycles) {
     ],
     ids=["arrays", "constant", "filter"],
 )
+@pytest.mark.hardware
 def test_a_call_does_not_wait_for_the_device(solve):
     import cupy
 
@@ -141,6 +142,7 @@ def test_an_untraceable_coefficient_is_refused_by_name():
 
 
 @pytest.mark.parametrize("method", ["auto", "p-scheme"])
+@pytest.mark.hardware
 def test_memory_beyond_the_result_is_small(method):
     import cupy
 
@@ -155,6 +157,7 @@ def test_memory_beyond_the_result_is_small(method):
     assert peak[0] <= most * w.nbytes
 
 
+@pytest.mark.hardware
 def test_more_elements_than_31_bits_count():
     import cupy
 

@@ -1,28 +1,142 @@
-// CUDA kernels as functions of this machine, a fiber a thread, block after block.
+// CUDA kernels as functions of this machine: a thread a block, a fiber a thread.
 //
-// Fibers run in turns, each until it waits. A shuffle is met once every thread has had its turn, so
-// that all threads of a warp must wait equally often; a barrier, once every thread is there.
-#define SHARED_BY static
-#include "cuda_fibers_on_host.h"
+// Blocks may wait for each other. Fibers run in turns, each until it waits. Those of a warp wait equally often, so that shuffles meet;
+// those that wait at a named barrier all leave it in the turn after its last one has come.
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <strings.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+// Loading the Bessel functions of <cmath> takes five times as long as all the rest.
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+#include <cmath>
+using namespace std;
+
+#define SHARED_BY static thread_local
+#define __device__
+#define __global__
+#define __shared__ SHARED_BY
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+
+struct Index { unsigned x; };
+SHARED_BY Index threadIdx, blockIdx, blockDim, gridDim;
+
+constexpr int MOST_FIBERS = 1024, STACK = 1 << 16;
+// A context begins a fiber. It is resumed by longjmp, which asks nothing of the system.
+struct Fiber {
+  jmp_buf at;
+  ucontext_t context;
+  bool has_begun;
+};
+SHARED_BY jmp_buf scheduler;
+SHARED_BY Fiber* fibers;
+SHARED_BY char* stacks;
+SHARED_BY bool ended[MOST_FIBERS];
+SHARED_BY char exchanged[MOST_FIBERS][8];
+SHARED_BY void (*body)(void*);
+SHARED_BY void* body_arguments;
+
+static void wait_for_others() {
+  if (_setjmp(fibers[threadIdx.x].at) == 0) _longjmp(scheduler, 1);
+}
+
+// A fiber runs the kernel once for every block.
+static void run_fiber() {
+  for (;;) {
+    body(body_arguments);
+    ended[threadIdx.x] = true;
+    wait_for_others();
+  }
+}
+
+static void resume(unsigned t) {
+  threadIdx.x = t;
+  if (_setjmp(scheduler) != 0) return;
+  Fiber& fiber = fibers[t];
+  if (fiber.has_begun) _longjmp(fiber.at, 1);
+  fiber.has_begun = true;
+  getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = stacks + size_t(t) * STACK;
+  fiber.context.uc_stack.ss_size = STACK;
+  makecontext(&fiber.context, run_fiber, 0);
+  setcontext(&fiber.context);
+}
+
+template <class V> inline V __shfl_sync(unsigned, V value, int lane) {
+  memcpy(exchanged[threadIdx.x], &value, sizeof(V));
+  wait_for_others();
+  V theirs;
+  memcpy(&theirs, exchanged[threadIdx.x / 32 * 32 + lane], sizeof(V));
+  wait_for_others();
+  return theirs;
+}
+template <class V> inline V __shfl_up_sync(unsigned mask, V value, int distance) {
+  const int lane = int(threadIdx.x % 32) - distance;
+  return __shfl_sync(mask, value, lane < 0 ? int(threadIdx.x % 32) : lane);
+}
+template <class V> inline V __shfl_down_sync(unsigned mask, V value, int distance) {
+  const int lane = int(threadIdx.x % 32) + distance;
+  return __shfl_sync(mask, value, lane > 31 ? int(threadIdx.x % 32) : lane);
+}
+inline void __syncwarp() { wait_for_others(); }
+inline unsigned __ballot_sync(unsigned, bool vote) {
+  exchanged[threadIdx.x][0] = vote;
+  wait_for_others();
+  unsigned ballot = 0;
+  for (int lane = 0; lane < 32; ++lane)
+    ballot |= unsigned(exchanged[threadIdx.x / 32 * 32 + lane][0]) << lane;
+  wait_for_others();
+  return ballot;
+}
+inline bool __any_sync(unsigned mask, bool vote) { return __ballot_sync(mask, vote) != 0; }
+inline bool __all_sync(unsigned mask, bool vote) { return __ballot_sync(mask, vote) == ~0u; }
+inline int __ffs(int value) { return ffs(value); }
+
+template <class... A, size_t... K>
+void call(void (*kernel)(A...), void** arguments, index_sequence<K...>) {
+  kernel(*static_cast<A*>(arguments[K])...);
+}
+
+
+#define __cvta_generic_to_shared(pointer) (unsigned long long)(pointer)
 
 struct ulonglong2 { unsigned long long x, y; };
 struct uint4 { unsigned x, y, z, w; };
 
-static bool waits[MOST_FIBERS];  // at a barrier
+constexpr int BARRIERS = 16, FLIPS = 64;
+static thread_local long long turn_of_block;
 
-inline void __syncthreads() {
-  waits[threadIdx.x] = true;
-  wait_for_others();
+struct NamedBarrier { int arrived; long long generation, flipped[FLIPS]; };
+static thread_local NamedBarrier named[BARRIERS];
+inline void host_arrive(int barrier, int threads) {
+  NamedBarrier& own = named[barrier];
+  if (++own.arrived < threads) return;
+  if (own.arrived > threads) abort();
+  own.arrived = 0;
+  own.flipped[own.generation++ % FLIPS] = turn_of_block;
 }
-static bool votes[MOST_FIBERS];
+inline void host_meet(int barrier, int threads) {
+  NamedBarrier& own = named[barrier];
+  const long long mine = own.generation;
+  host_arrive(barrier, threads);
+  while (own.generation == mine || own.flipped[mine % FLIPS] == turn_of_block) wait_for_others();
+}
+inline void __syncthreads() { host_meet(0, blockDim.x); }
+SHARED_BY bool votes[MOST_FIBERS];
 inline bool __syncthreads_or(bool vote) {
   votes[threadIdx.x] = vote;
   __syncthreads();
-  bool any = false;
-  for (unsigned t = 0; t < blockDim.x; ++t) any = any || votes[t];
+  const bool any = std::find(votes, votes + blockDim.x, true) != votes + blockDim.x;
   __syncthreads();
   return any;
 }
+inline bool __syncthreads_and(bool vote) { return !__syncthreads_or(!vote); }
 inline int __reduce_max_sync(unsigned mask, int value) {
   for (int distance = 16; distance > 0; distance /= 2) {
     const int other = __shfl_sync(mask, value, int(threadIdx.x % 32) ^ distance);
@@ -34,55 +148,102 @@ inline int __dp4a(int x, int y, int sum) {
   for (int byte = 0; byte < 32; byte += 8) sum += (signed char)(x >> byte) * (signed char)(y >> byte);
   return sum;
 }
-inline unsigned long long atomicAdd(unsigned long long* address, unsigned long long value) {
-  const unsigned long long before = *address;
-  *address += value;
-  return before;
+
+inline void host_store(unsigned long long* to, unsigned long long first, unsigned long long second) {
+  __atomic_store_n(to, first, __ATOMIC_RELEASE);
+  __atomic_store_n(to + 1, second, __ATOMIC_RELEASE);
 }
-inline void atomicMax(unsigned long long* address, unsigned long long value) {
-  if (*address < value) *address = value;
+inline void host_load(const unsigned long long* from, unsigned long long& first,
+                      unsigned long long& second) {
+  first = __atomic_load_n(from, __ATOMIC_ACQUIRE);
+  second = __atomic_load_n(from + 1, __ATOMIC_ACQUIRE);
 }
 
-inline void atomicMax(int* address, int value) {
-  if (*address < value) *address = value;
+// Phases in the lower half, bytes that are missing in the upper one.
+inline void host_expect(unsigned long long* barrier, unsigned bytes) {
+  *barrier += bytes ? (unsigned long long)bytes << 32 : 1;
 }
-inline void atomicMin(unsigned long long* address, unsigned long long value) {
-  if (*address > value) *address = value;
+inline void host_bulk_load(void* to, const void* from, unsigned bytes, unsigned long long* barrier) {
+  if ((unsigned long long)to % 16 || (unsigned long long)from % 16 || bytes % 16) abort();
+  memcpy(to, from, bytes);
+  *barrier -= (unsigned long long)bytes << 32;
+  if (*barrier >> 32 == 0) *barrier += 1;
+}
+inline void host_wait(unsigned long long* barrier, unsigned parity) {
+  if ((*barrier & 1) == parity || *barrier >> 32) abort();
+}
+inline void host_bulk_store(void* to, const void* from, unsigned bytes) {
+  if ((unsigned long long)to % 16 || (unsigned long long)from % 16 || bytes % 16) abort();
+  memcpy(to, from, bytes);
 }
 
-static Fiber all_fibers[MOST_FIBERS];
-static char all_stacks[MOST_FIBERS][STACK];
+template <class T> inline T atomicAdd(T* address, T value) {
+  return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+}
+template <class T> inline void atomicMax(T* address, T value) {
+  T old = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (old < value && !__atomic_compare_exchange_n(address, &old, value, false, 5, 5)) {}
+}
+template <class T> inline void atomicMin(T* address, T value) {
+  T old = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (old > value && !__atomic_compare_exchange_n(address, &old, value, false, 5, 5)) {}
+}
+inline void atomicXor(unsigned* address, unsigned value) {
+  __atomic_fetch_xor(address, value, __ATOMIC_RELAXED);
+}
 
 static void run_block() {
-  fibers = all_fibers;
-  stacks = all_stacks[0];
+  fibers = static_cast<Fiber*>(calloc(blockDim.x, sizeof(Fiber)));
+  stacks = static_cast<char*>(malloc(size_t(blockDim.x) * STACK));  // not written to
+  memset(named, 0, sizeof(named));
   memset(ended, 0, sizeof(ended));
-  memset(waits, 0, sizeof(waits));
-  for (bool any = true; any;) {
+  for (bool any = true; any; ++turn_of_block) {
     any = false;
-    bool all_wait = true;
     for (unsigned t = 0; t < blockDim.x; ++t) {
       if (ended[t]) continue;
-      any = true;
-      if (waits[t]) continue;
-      all_wait = false;
       resume(t);
+      any = true;
     }
-    if (all_wait) memset(waits, 0, sizeof(waits));
+    sched_yield();
+  }
+  free(stacks);
+  free(fibers);
+}
+
+struct HostBlock {
+  int blocks, threads, index;
+  void** arguments;
+  void (*body)(void*);
+};
+static void* run_thread(void* block) {
+  const HostBlock& own = *static_cast<HostBlock*>(block);
+  gridDim.x = own.blocks;
+  blockDim.x = own.threads;
+  blockIdx.x = own.index;
+  body_arguments = own.arguments;
+  body = own.body;
+  run_block();
+  return nullptr;
+}
+static void run_blocks(int blocks, int threads, void** arguments, void (*body)(void*)) {
+  constexpr int AT_ONCE = 64;  // so many may wait for each other
+  pthread_t running[AT_ONCE];
+  HostBlock all[AT_ONCE];
+  for (int first = 0; first < blocks; first += AT_ONCE) {
+    const int count = min(AT_ONCE, blocks - first);
+    for (int k = 0; k < count; ++k) {
+      all[k] = {blocks, threads, first + k, arguments, body};
+      if (pthread_create(&running[k], nullptr, run_thread, &all[k])) abort();
+    }
+    for (int k = 0; k < count; ++k) pthread_join(running[k], nullptr);
   }
 }
 
-template <auto KERNEL, class... A> void launch_as(void (*)(A...), int blocks, int threads, void** arguments) {
-  gridDim.x = blocks;
-  blockDim.x = threads;
-  body_arguments = arguments;
-  body = [](void* all) {
+template <auto KERNEL, class... A>
+void launch_as(void (*)(A...), int blocks, int threads, void** arguments) {
+  run_blocks(blocks, threads, arguments, [](void* all) {
     call(KERNEL, static_cast<void**>(all), index_sequence_for<A...>());
-  };
-  for (int b = 0; b < blocks; ++b) {
-    blockIdx.x = b;
-    run_block();
-  }
+  });
 }
 template <auto KERNEL> void launch(int blocks, int threads, void** arguments) {
   launch_as<KERNEL>(KERNEL, blocks, threads, arguments);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -25,7 +26,28 @@ from mgrec.engines.cuda.device import Device
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
 # Shared memory whose size the launch tells.
-DYNAMIC = "extern __shared__ __align__(16) unsigned char shared_bytes[];"
+_DYNAMIC = re.compile(r"extern __shared__ __align__\(\d+\) unsigned char (\w+)\[\];")
+# What each statement in assembler does here, by how it begins.
+_STATEMENTS = {
+    "bar.sync 1,": "host_meet(1, THREADS)",
+    "bar.sync 6,": "host_meet(6, LOOKAHEAD)",
+    "bar.sync %0,": "host_meet(barrier, threads)",
+    "bar.arrive": "host_arrive(barrier, threads)",
+    "st.relaxed": "host_store(place, first, second)",
+    "{.reg .pred asked": "if (asked) host_load(place, first, second)",
+    "ld.relaxed": "host_load(place, first, second)",
+    "mbarrier.init": "*barrier = 0",
+    "mbarrier.arrive": "host_expect(barrier, bytes)",
+    "cp.async.bulk.shared": "host_bulk_load(to, from, bytes, barrier)",
+    "cp.async.bulk.global": "host_bulk_store(to, from, bytes)",
+    "cp.async.bulk.commit": "",
+    "cp.async.bulk.wait": "",
+    "cp.async.c": "",  # threads copy by themselves here
+    "cp.async.wait": "",
+    "fence": "",
+    ' : "+l"': "",  # hides where a number comes from
+    "{\\n.reg": "host_wait(barrier, parity)",
+}
 LAUNCHER = """
 extern "C" void launch_{0}(int blocks, int threads, void** arguments) {{
   launch<{0}>(blocks, threads, arguments);
@@ -41,8 +63,6 @@ class HostCompiler:
     launches : list of (str, int, int)
         Kernel, blocks and threads of every launch so far.
     """
-
-    header, flags = HEADER, ()
 
     def __init__(self, folder: Path) -> None:
         if shutil.which("g++") is None:
@@ -81,31 +101,51 @@ class HostCompiler:
     def _build(self, text: str) -> ctypes.CDLL:
         names = re.findall(r"(\w+_kernel)\(", text)
         launchers = "".join(LAUNCHER.format(name) for name in names)
-        path = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
-        path.write_text(f'#include "{self._compiled_header()}"\n{self.translate(text)}{launchers}')
-        library = path.with_suffix(".so")
-        self._compile("-shared", str(path), "-o", str(library))
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        library, path = self.folder / f"{digest}.so", self.folder / f"{digest}-{os.getpid()}.cpp"
+        if not library.exists():
+            path.write_text(f'#include "{self._compiled_header()}"\n{translate(text)}{launchers}')
+            self._compile("-shared", str(path), "-o", str(path.with_suffix(".so")))
+            path.with_suffix(".so").replace(library)  # other processes may build it, too
+            path.unlink()
         return ctypes.CDLL(str(library))
 
     def _compiled_header(self) -> str:
-        """A header that includes `header`, compiled beforehand: it is most of a small program."""
-        header = self.folder / self.header.name
-        if not header.exists():
-            header.write_text(f'#include "{self.header}"\n')
-            self._compile("-x", "c++-header", str(header), "-o", f"{header}.gch")
-        return header.name
+        """The header, compiled beforehand: it is most of a small program."""
+        compiled = self.folder / f"{HEADER.name}.gch"
+        if not compiled.exists():
+            own = compiled.with_suffix(f".{os.getpid()}")
+            self._compile("-x", "c++-header", str(HEADER), "-o", str(own))
+            own.replace(compiled)
+        return HEADER.name
 
     def _compile(self, *arguments: str) -> None:
         # Shared memory of an inline function would be one for all programs of this process.
         # Fibers jump from stack to stack, which _FORTIFY_SOURCE forbids.
-        options = "-std=c++17 -O0 -ffp-contract=off -fno-gnu-unique -U_FORTIFY_SOURCE -w -fPIC"
+        options = (
+            "-std=c++17 -O0 -ffp-contract=off -fno-gnu-unique -U_FORTIFY_SOURCE -w -fPIC -pthread"
+        )
         # g++ would link the library of C++, whose symbols take a third of the time to read.
         command = f"gcc -fno-exceptions -fno-threadsafe-statics {options}"
-        subprocess.run([*command.split(), *self.flags, *arguments], check=True)
+        subprocess.run([*command.split(), *arguments], check=True)
 
-    def translate(self, text: str) -> str:
-        """A program for this machine."""
-        return text.replace(DYNAMIC, "alignas(16) static unsigned char shared_bytes[1 << 18];")
+
+def translate(text: str) -> str:
+    """Return a program for this machine."""
+    text = _DYNAMIC.sub(r"alignas(128) static thread_local unsigned char \1[1 << 18];", text)
+    before, *others = text.split("asm volatile(")
+    return before + "".join(map(_translated, others))
+
+
+def _translated(text: str) -> str:
+    """What follows an ``asm volatile(``, its statement in C++."""
+    statement, rest = text.split(");", 1)
+    while statement.count("(") > statement.count(")"):
+        more, rest = rest.split(");", 1)
+        statement += ");" + more
+    code = statement.strip().lstrip('"')
+    found = next((c for begin, c in _STATEMENTS.items() if code.startswith(begin)), "abort()")
+    return found + ";" + rest
 
 
 def _pack(arguments: Any) -> Any:
@@ -160,7 +200,7 @@ class DeviceArray(HostArray):
         if function is np.asarray:  # with ``like=``
             result = np.array(result)
         # Where an argument is in the memory of a device, the result is, too.
-        return result.view(DeviceArray) if isinstance(result, np.ndarray) else result
+        return result.view(type(self)) if isinstance(result, np.ndarray) else result
 
 
 DeviceArray.__module__ = "cupy"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,9 @@ _FAST = "--Ofast-compile=max"
 
 
 @pytest.fixture(scope="session")
-def compiler_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[type[HostCompiler]], Any]:
-    """Return the compiler of a class, whose programs and compiled header all modules share."""
-    return cache(lambda kind: kind(tmp_path_factory.mktemp("kernels")))
-
-
-@pytest.fixture(scope="module")
-def compiler(request: pytest.FixtureRequest, compiler_of: Callable[[type], Any]) -> Any:
-    """Stands in for ``compile_kernel``; a test module may name another class."""
-    return compiler_of(getattr(request.module, "COMPILER", HostCompiler))
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
+    """Stands in for ``compile_kernel``."""
+    return HostCompiler(tmp_path_factory.mktemp("kernels"))
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_blocks_on_host import BlockCompiler
 from cuda_on_host import DeviceArray, empty
 
 import mgrec
@@ -16,7 +15,6 @@ from mgrec.engines.cuda import backend
 from mgrec.scans import adjoint as scans
 from mgrec.solve import prepared
 
-COMPILER = BlockCompiler
 pytestmark = pytest.mark.usefixtures("on_host")
 
 

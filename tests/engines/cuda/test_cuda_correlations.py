@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from chunkings import with_extended
-from cuda_blocks_on_host import BlockCompiler
 from cuda_on_host import as_device, empty
 
 import mgrec
@@ -17,7 +16,6 @@ from mgrec.filters.coefficient_adjoint import AdjointCoefficients
 from mgrec.filters.cuda import correlations
 from mgrec.solve import prepared
 
-COMPILER = BlockCompiler
 pytestmark = pytest.mark.usefixtures("on_host")
 extended = pytest.mark.extended
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chunkings import with_extended
-from cuda_blocks_on_host import BlockCompiler
-from cuda_on_host import DeviceArray, forget_launches, run_on_host
+from cuda_on_host import DeviceArray, HostCompiler, forget_launches, run_on_host
 from scipy import signal
 
 from mgrec.engines.cuda.device import Device
@@ -114,9 +113,8 @@ def test_a_decimated_response_has_the_bits_of_numpy(
 
 
 @pytest.fixture
-def in_one_pass(monkeypatch: pytest.MonkeyPatch, compiler_of: Any) -> Any:
+def in_one_pass(monkeypatch: pytest.MonkeyPatch, compiler: HostCompiler) -> Any:
     """Let rows of any length be filtered in one pass, by 4 blocks."""
-    compiler = compiler_of(BlockCompiler)
     compiler.launches.clear()
     run_on_host(monkeypatch, compiler, Device(90, 4, 227 * 1024))
     monkeypatch.setattr(launch, "LEAST_TILES", 1)

@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from chunkings import with_extended
-from cuda_blocks_on_host import BlockCompiler
 from cuda_on_host import DeviceArray
 
 import mgrec
 
-COMPILER = BlockCompiler
 pytestmark = pytest.mark.usefixtures("on_host")
 DTYPES = ["float16", "bfloat16"]
 

@@ -10,7 +10,6 @@ import dask.array as da
 import numpy as np
 import pytest
 from chunkings import with_extended
-from cuda_blocks_on_host import BlockCompiler
 from cuda_cases import (
     HOSTILE,
     assert_close,
@@ -36,9 +35,6 @@ from mgrec.scans.cuda.phases import kernels
 from mgrec.scans.cuda.program import Layout
 from mgrec.scans.matrix.cuda import phases as matrix_phases
 from mgrec.scans.policy import Configuration
-
-COMPILER = BlockCompiler
-
 
 pytestmark = pytest.mark.usefixtures("on_host")
 
