@@ -79,6 +79,7 @@ def test_recordings_are_rounded_between_both_passes(dtype, columns):
             np.testing.assert_allclose(y.get(), wanted, rtol=0, atol=error)
 
 
+@pytest.mark.hardware
 def test_two_streams_at_once():
     b, a = POLYNOMIALS["order 2"]
     signals = [draw(2_000_000, float, seed=seed) for seed in (1, 2)]
@@ -110,6 +111,7 @@ def test_every_device():
         assert_same([y], [wanted], cupy)
 
 
+@pytest.mark.hardware
 def test_more_than_2_to_31_samples():
     free, _ = cupy.cuda.runtime.memGetInfo()
     size = 2**31 + 5

@@ -49,6 +49,7 @@ def test_the_same_input_gives_the_same_bits(function, shape, options):
         assert bool((function(x, **options) == first).all())
 
 
+@pytest.mark.hardware
 @pytest.mark.parametrize(
     ("function", "shape", "dtype"),
     [(sweep, (1100, 300), "f4"), (mgrec.summed_area_table, (3000, 1030), "u1")],
@@ -67,6 +68,7 @@ def test_streams_have_edges_of_their_own(function, shape, dtype):
         np.testing.assert_array_equal(result.get(), wanted)
 
 
+@pytest.mark.hardware
 @pytest.mark.parametrize(
     ("function", "shape", "options", "message"),
     [

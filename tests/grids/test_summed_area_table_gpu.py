@@ -75,6 +75,7 @@ def test_dask_arrays_of_cupy(chunks, dtype):
     check(result, x)
 
 
+@pytest.mark.hardware
 def test_more_than_2_to_the_31_numbers():
     shape = (2**16 + 3, 2**15 + 1)
     x = cupy.ones(shape, "u1")

@@ -119,7 +119,7 @@ def _solve_grid(problem: Problem, call: GroupCall) -> Any:
     down, _ = recurrence.axes
     options = {
         "the dtype of the result": recurrence.result_dtype.name,
-        "the shape of the grid without its rows": without(shape, down),
+        "the shape of the grid without its rows": _without(shape, down),
         "the grid": type(recurrence).__name__,
     }
     lengths = call.all_gather("the lengths", options, shape[down], is_last=False)
@@ -158,7 +158,7 @@ def filter_part(call: GroupCall, axis_filter: Any, x: Any, axis: int, dtype: np.
     options = {
         "axis": axis,
         "the dtype of the signal": x.dtype.name,
-        "the shape of the signal without the axis": without(x.shape, axis),
+        "the shape of the signal without the axis": _without(x.shape, axis),
         "the dtype of the result": dtype.name,
         "the filter": type(axis_filter).__name__,
     }
@@ -212,11 +212,11 @@ def _options(problem: Problem) -> dict[str, Any]:
         "reverse": recurrence.reverse,
         "method": recurrence.method,
         "the dtype of the result": recurrence.result_dtype.name,
-        "the shape of the result without the axis": without(problem.shape, axis),
+        "the shape of the result without the axis": _without(problem.shape, axis),
         "the recurrence": f"{type(recurrence).__name__} of {recurrence.states} states",
         "whether the final states are returned": recurrence.returns_final_state,
     }
 
 
-def without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return *shape[:axis], *shape[axis + 1 :]

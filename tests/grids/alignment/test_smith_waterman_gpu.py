@@ -50,12 +50,18 @@ def on_gpu(*arrays):
     return tuple(map(cupy.asarray, arrays))
 
 
+SHORT = 0, 1, 31, 64, 250, 1500
+LONG = (5000, 40), (40, 5000), (20_011, 3_001), (3_001, 20_011), (30_000, 20_000)
+
+
 @each_mode
 @each_scoring
-def test_scores_are_those_of_numpy_arrays(scores, mode):
-    sizes = [0, 1, 31, 64, 250, 1500]
-    long = [(5000, 40), (40, 5000), (20_011, 3_001), (3_001, 20_011), (30_000, 20_000)]
-    for number, (n, m) in enumerate([*product(sizes, sizes), *long]):
+@pytest.mark.parametrize(
+    "sizes", [[*product(SHORT, SHORT)], pytest.param(LONG, marks=pytest.mark.hardware)],
+    ids=["short", "long"],
+)  # fmt: skip
+def test_scores_are_those_of_numpy_arrays(scores, mode, sizes):
+    for number, (n, m) in enumerate(sizes):
         query, target = related(number, n, m, scores)
         have = mgrec.smith_waterman(*on_gpu(query, target), mode=mode, **scores)
         assert have == mgrec.smith_waterman(query, target, mode=mode, **scores)
