@@ -1,7 +1,8 @@
 // CUDA kernels as functions of this machine: a thread a block, a fiber a thread.
 //
-// Blocks may wait for each other. Fibers run in turns, each until it waits. Those of a warp wait equally often, so that shuffles meet;
-// those that wait at a named barrier all leave it in the turn after its last one has come.
+// Blocks may wait for each other. Fibers run in turns, each until it waits. A shuffle is met once
+// every fiber has had its turn, so that all threads of a warp must wait equally often. Threads that
+// wait at a named barrier all leave it in the turn after the last one has come.
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -17,15 +18,16 @@
 #include <cmath>
 using namespace std;
 
-#define SHARED_BY static thread_local
+// The storage of a block, which is a thread.
+#define OF_BLOCK static thread_local
 #define __device__
 #define __global__
-#define __shared__ SHARED_BY
+#define __shared__ OF_BLOCK
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 struct Index { unsigned x; };
-SHARED_BY Index threadIdx, blockIdx, blockDim, gridDim;
+OF_BLOCK Index threadIdx, blockIdx, blockDim, gridDim;
 
 constexpr int MOST_FIBERS = 1024, STACK = 1 << 16;
 // A context begins a fiber. It is resumed by longjmp, which asks nothing of the system.
@@ -34,13 +36,13 @@ struct Fiber {
   ucontext_t context;
   bool has_begun;
 };
-SHARED_BY jmp_buf scheduler;
-SHARED_BY Fiber* fibers;
-SHARED_BY char* stacks;
-SHARED_BY bool ended[MOST_FIBERS];
-SHARED_BY char exchanged[MOST_FIBERS][8];
-SHARED_BY void (*body)(void*);
-SHARED_BY void* body_arguments;
+OF_BLOCK jmp_buf scheduler;
+OF_BLOCK Fiber* fibers;
+OF_BLOCK char* stacks;
+OF_BLOCK bool ended[MOST_FIBERS];
+OF_BLOCK char exchanged[MOST_FIBERS][8];
+OF_BLOCK void (*body)(void*);
+OF_BLOCK void* body_arguments;
 
 static void wait_for_others() {
   if (_setjmp(fibers[threadIdx.x].at) == 0) _longjmp(scheduler, 1);
@@ -128,7 +130,7 @@ inline void host_meet(int barrier, int threads) {
   while (own.generation == mine || own.flipped[mine % FLIPS] == turn_of_block) wait_for_others();
 }
 inline void __syncthreads() { host_meet(0, blockDim.x); }
-SHARED_BY bool votes[MOST_FIBERS];
+OF_BLOCK bool votes[MOST_FIBERS];
 inline bool __syncthreads_or(bool vote) {
   votes[threadIdx.x] = vote;
   __syncthreads();

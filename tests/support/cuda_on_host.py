@@ -68,7 +68,7 @@ class HostCompiler:
         if shutil.which("g++") is None:
             pytest.skip("no g++ on this machine")
         self.folder = folder
-        # Shared memory of a program is static, so that one launch runs at a time.
+        # One launch runs at a time, as on one stream.
         self.lock = threading.Lock()
         self.libraries: dict[str, ctypes.CDLL] = {}
         self.launches: list[tuple[str, int, int]] = []
@@ -178,11 +178,28 @@ class HostArray(np.ndarray[Any, Any]):
         return np.asarray(out)
 
 
-class _Device(AbstractContextManager[None]):
+class _Place(AbstractContextManager[None]):
+    """A device or a stream of CuPy. All work is done when a launch returns."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        pass
+
+
+class _Device(_Place):
     id = 0
 
-    def __exit__(self, *error: Any) -> None:
-        pass
+
+class _Stream(_Place):
+    ptr = 77
+
+    def is_capturing(self) -> bool:
+        return False
 
 
 class DeviceArray(HostArray):
@@ -233,7 +250,7 @@ def numpy_as_cupy(array: type[HostArray] = DeviceArray) -> Any:
     def event(**options: Any) -> Any:
         return types.SimpleNamespace(done=True, record=lambda: None, synchronize=lambda: None)
 
-    stream = types.SimpleNamespace(ptr=77, is_capturing=lambda: False, synchronize=lambda: None)
+    stream = _Stream()
     runtime = types.SimpleNamespace(getDevice=lambda: 0)
     module: Any = types.ModuleType("cupy")
     module.__getattr__ = lambda name: getattr(np, name)  # type: ignore[method-assign]
@@ -246,8 +263,9 @@ def numpy_as_cupy(array: type[HostArray] = DeviceArray) -> Any:
     module.concatenate = lambda *given, **options: np.concatenate(*given, **options).view(array)
     module.broadcast_to = partial(np.broadcast_to, subok=True)
     module.cuda = types.SimpleNamespace(
-        runtime=runtime, get_current_stream=lambda: stream, Event=event
-    )
+        runtime=runtime, get_current_stream=lambda: stream, Event=event, Stream=_Stream,
+        Device=_Device,
+    )  # fmt: skip
     return module
 
 

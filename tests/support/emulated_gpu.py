@@ -1,13 +1,12 @@
 """A GPU that is emulated: CuPy's arrays are NumPy's, and g++ compiles the CUDA kernels.
 
-With ``--emulated`` tests marked gpu run on it. Streams, events and copies are in order there, and
-a reduction or an element of an array is a scalar of NumPy.
+With ``--emulated`` tests marked gpu run on it. All streams are one, and an element of an array is a
+scalar of NumPy.
 """
 
 from __future__ import annotations
 
 import ctypes
-from contextlib import AbstractContextManager
 from math import prod
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +20,7 @@ from mgrec.core.backends import Backend
 from mgrec.engines.cuda.backend import CudaBackend
 from mgrec.engines.cuda.device import Device
 
-# Few multiprocessors: blocks that wait for each other are threads here.
+# Few multiprocessors, since a block is a thread here.
 DEVICE = Device(90, 4, 227 * 1024)
 
 
@@ -66,43 +65,6 @@ def _as_host(array: Any) -> Any:
 EmulatedArray.__module__ = "cupy"
 
 
-class Stream(AbstractContextManager["Stream"]):
-    ptr = 77
-
-    def __init__(self, **options: Any) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def is_capturing(self) -> bool:
-        return False
-
-    def synchronize(self) -> None:
-        pass
-
-    def record(self) -> None:
-        pass
-
-    def wait_event(self, event: Any) -> None:
-        pass
-
-
-class EmulatedDevice(AbstractContextManager[None]):
-    id = 0
-    compute_capability = "90"
-    mem_info = 2**36, 2**36
-
-    def __init__(self, number: int = 0) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def synchronize(self) -> None:
-        pass
-
-
 def _on_device(function: Any) -> Any:
     """Return a function whose results are in the memory of the device."""
     return lambda *given, **options: np.asarray(function(*given, **options)).view(EmulatedArray)
@@ -129,7 +91,7 @@ def emulate(folder: Path) -> None:
         setattr(cupy, name, _on_device(getattr(np, name)))
     cupy.random = SimpleNamespace(default_rng=_Random)
     cuda = cupy.cuda
-    cuda.Stream, cuda.Device, cuda.is_available = Stream, EmulatedDevice, lambda: True
+    cuda.is_available = lambda: True
     cuda.UnownedMemory = lambda address, size, owner, device: SimpleNamespace(
         ptr=address, owner=owner
     )

@@ -111,7 +111,8 @@ def solve_part(problem: Problem, call: GroupCall) -> Any:
 def _solve_grid(problem: Problem, call: GroupCall) -> Any:
     """Return what a public function returns for the rows of this rank.
 
-    The columns are cut into parts: a rank computes one while the next rank computes that before it.
+    The columns are cut into parts: a rank computes a part while the next rank computes the part
+    before it.
     """
     recurrence, shape = problem.recurrence, problem.shape
     if isinstance(recurrence, (Swept, Traceback)):
@@ -138,9 +139,10 @@ def _solve_grid(problem: Problem, call: GroupCall) -> Any:
     answers = exchange.end(answer)
     if not recurrence.results:
         return problem.to_return_value((), answers[ranks[-1]])
+    if results:
+        return problem.to_return_value(tuple(results.values()), None)
     backend = common_backend(problem.operands, recurrence.method)
-    empty = None if results else backend.empty(shape, recurrence.result_dtype)
-    return problem.to_return_value((*results.values(), *([] if results else [empty])), None)
+    return problem.to_return_value((backend.empty(shape, recurrence.result_dtype),), None)
 
 
 def filter_part(call: GroupCall, axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:

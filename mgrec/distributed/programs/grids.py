@@ -10,7 +10,7 @@ for each other.
 A shard that needs the edges of a tile waits for the whole tile. If the edges of a row of tiles go
 to another shard, the row is therefore cut into parts, which are sent one by one; and so is a
 column. With n parts of equal length two workers, one after the other, take 1 + 1/n times as long
-as one beside the other, whatever the other lengths are: the longest part counts alone.
+as two at the same time, whatever the other lengths are: the longest part counts alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class GridShard:
     parts : (Lengths, Lengths)
         Along both axes of the grid, the same for all shards.
     owners : dict, chunk index -> int
-        The shards of the chunks beside the shard's chunks.
+        The shards of the chunks next to the shard's chunks.
     last : tuple of int
         The index of the last chunk of the grid.
     """

@@ -41,7 +41,7 @@ class Exchange(Protocol):
 
 @dataclass(frozen=True)
 class Threads:
-    """Threads for the chunks of a rank: a pool, or without one the thread of the caller."""
+    """Threads for the chunks of a shard: a pool, or without one the thread of the caller."""
 
     count: int = 1
     pool: Executor | None = None
