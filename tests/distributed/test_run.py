@@ -1,5 +1,6 @@
 """Functions that run as one program on each worker, with its chunks and a group."""
 
+import asyncio
 import os
 import signal
 import threading
@@ -21,6 +22,7 @@ from distributed import Client, wait
 import mgrec
 import mgrec.dask
 from mgrec.distributed.groups import mailbox as groups
+from mgrec.distributed.groups.dask import DaskGroup
 
 CHUNKS = (70, 0, 130, 100)
 STEPS = sum(CHUNKS)
@@ -52,7 +54,10 @@ def halves(client, arrays, chunks=CHUNKS):
 
 
 def plugins(client):
-    return [worker.plugins[groups.NAME] for worker in workers_of(client)]
+    """The plugins of the workers, in the order of the ranks of `halves`."""
+    client.run(groups.install)
+    workers = sorted(workers_of(client), key=lambda worker: worker.address)
+    return [worker.plugins[groups.NAME] for worker in workers]
 
 
 def test_a_time_loop_of_each_rank(client, signals):
@@ -213,6 +218,32 @@ def test_a_client_that_is_interrupted_ends_all_ranks(client, signals, monkeypatc
 def test_invalid_arguments(client, arguments, error, message):
     with pytest.raises(error, match=message):
         mgrec.dask.run(*arguments)
+
+
+def test_a_message_arrives_before_the_answer_that_its_sender_has_not_started(
+    client, signals, monkeypatch
+):
+    (first, second), is_asked = plugins(client), threading.Event()
+    start = DaskGroup.start
+
+    def start_late(plugin, *arguments):
+        assert plugin is first or is_asked.wait(60)
+        return start(plugin, *arguments)
+
+    async def answer_late(name, receiver, tag):
+        answer = second.get(name, receiver, tag)
+        if not is_asked.is_set():
+            assert answer == ("unknown", None)
+            is_asked.set()
+            while not first.groups[name].has(1, tuple(tag)):
+                await asyncio.sleep(0.001)
+        return answer
+
+    monkeypatch.setattr(DaskGroup, "start", start_late)
+    monkeypatch.setitem(second.worker.handlers, "mgrec_group_get", answer_late)
+    received, gathered = mgrec.dask.run(exchanged, signals[1])
+    assert is_asked.is_set()
+    assert len(received) == len(gathered) == 2
 
 
 def test_chunks_that_are_no_neighbours_move(client):

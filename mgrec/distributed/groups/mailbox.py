@@ -265,13 +265,15 @@ class Mailbox:
                 if key in self._arrived:
                     return self._arrived.pop(key)
             patience = min(LONGEST, 2 * patience)
+            # The rank may start, and its message arrive, before this rank reads the answer.
+            has_started = sender in self._heard
             state, content = self._request(sender, "mgrec_group_get", receiver=self.rank, tag=tag)
             if state == "message":
                 self.take(sender, tag, content)
             elif state == "ended":
                 raise loads(content)
             elif state == "unknown":
-                self._check_start(sender)
+                self._check_start(sender, has_started)
 
     def _request(self, rank: int, op: str, **message: Any) -> Any:
         """Return the answer of a rank's worker; raise WorkerLostError without one."""
@@ -292,9 +294,10 @@ class Mailbox:
         request = self.plugin.request(address, self.timeout, op, name=self.name, **message)
         return asyncio.run_coroutine_threadsafe(request, self.plugin.loop)
 
-    def _check_start(self, sender: int) -> None:
+    def _check_start(self, sender: int, has_started: bool) -> None:
+        """Raise if a rank that its worker does not know has started, or is late to start."""
         limit = STARTING * self.timeout
-        if sender in self._heard:
+        if has_started:
             raise self._lost(sender, "has left the group")
         if time.monotonic() - self._since > limit:
             raise self._lost(sender, f"has not started within {limit:g} s")
