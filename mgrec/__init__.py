@@ -48,7 +48,7 @@ _HOMES = {
     "smith_waterman": ".grids.alignment.api",
     "solve_tridiagonal": ".tridiagonal.api",
     "sor": ".grids.sor.api",
-    "starts": ".scans.functions",
+    "starts": ".core.arrays.resets",
     "summed_area_table": ".grids.table.api",
     "wavefront": ".grids.loops.api",
     "weighted_scan": ".scans.weighted",

@@ -19,11 +19,11 @@ from . import tuning as tuning
 from . import types as types
 from .core.algebra.coefficient import Coefficient as Coefficient
 from .core.algebra.transfer_map import TransferMap as TransferMap
+from .core.arrays.resets import starts as starts
 from .distributed.groups.group import Group
 from .distributed.plan.plans import Plan
 from .grids.alignment.results import Alignment, TracedAlignment
 from .grids.alignment.sequences import Sequences as Sequences
-from .scans.functions import starts as starts
 from .scans.laws import check_laws as check_laws
 from .scans.matrix.maps import MatrixMap
 from .tridiagonal.factor_api import TridiagonalFactor
@@ -47,60 +47,62 @@ A = TypeVar("A", bound=Kind)
 @overload
 def linear_recurrence(
     s: Operand, t: Operand, initial: Numbers | None = None, *, axis: int = -1,
-    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    reverse: bool = False, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
     method: GpuMethod = "auto", out: NDArray[Any] | None = None, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def linear_recurrence(
     s: A, t: Operand, initial: Numbers | Kind | None = None, *, axis: int | str = -1,
-    reverse: bool = False, reset: Any = None, memory: Memory = "stream", method: GpuMethod = "auto",
-    out: A | None = None, dim: Hashable = ..., group: Group | None = None
+    reverse: bool = False, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def linear_recurrence(
     s: Operand | Kind, t: A, initial: Numbers | Kind | None = None, *, axis: int | str = -1,
-    reverse: bool = False, reset: Any = None, memory: Memory = "stream", method: GpuMethod = "auto",
-    out: A | None = None, dim: Hashable = ..., group: Group | None = None
+    reverse: bool = False, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def rational_recurrence(
     a: Operand, b: Operand, c: Operand, d: Operand, initial: Numbers, *, axis: int = -1,
-    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    reverse: bool = False, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
     method: GpuMethod = "auto", out: NDArray[Any] | None = None, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def rational_recurrence(
     a: Operand | A, b: Operand | A, c: Operand | A, d: Operand | A, initial: Numbers | Kind, *,
-    axis: int | str = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ...,
-    group: Group | None = None
+    axis: int | str = -1, reverse: bool = False, reset: Any = None, lengths: Any = None,
+    memory: Memory = "stream", method: GpuMethod = "auto", out: A | None = None,
+    dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def scan(
     transfer_map: TransferMap, *operands: Operand, initial: tuple[Numbers, ...], axis: int = -1,
-    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    reverse: bool = False, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
     method: GpuMethod = "auto", out: tuple[NDArray[Any], ...] | None = None,
     group: Group | None = None
 ) -> tuple[NDArray[Any], ...]: ...
 @overload
 def scan(
     transfer_map: TransferMap | MatrixMap, *operands: Operand, initial: Numbers, axis: int = -1,
-    reverse: bool = False, reset: Any = None, memory: Memory = "stream",
+    reverse: bool = False, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
     method: GpuMethod = "auto", out: NDArray[Any] | None = None, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def scan(
     transfer_map: TransferMap, *operands: Operand | A, initial: tuple[Numbers | Kind, ...],
-    axis: int | str = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: tuple[A, ...] | None = None, dim: Hashable = ...,
-    group: Group | None = None
+    axis: int | str = -1, reverse: bool = False, reset: Any = None, lengths: Any = None,
+    memory: Memory = "stream", method: GpuMethod = "auto", out: tuple[A, ...] | None = None,
+    dim: Hashable = ..., group: Group | None = None
 ) -> tuple[A, ...]: ...
 @overload
 def scan(
     transfer_map: TransferMap | MatrixMap, *operands: Operand | A, initial: Numbers | Kind,
-    axis: int | str = -1, reverse: bool = False, reset: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ...,
-    group: Group | None = None
+    axis: int | str = -1, reverse: bool = False, reset: Any = None, lengths: Any = None,
+    memory: Memory = "stream", method: GpuMethod = "auto", out: A | None = None,
+    dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def weighted_scan(

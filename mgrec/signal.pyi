@@ -18,46 +18,46 @@ _Form = Literal["transposed", "direct"]
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: Numbers, axis: int = -1, zi: None = None, *,
-    form: _Form = "transposed", reset: Any = None, out: NDArray[Any] | None = None,
-    group: Group | None = None
+    form: _Form = "transposed", reset: Any = None, lengths: Any = None,
+    out: NDArray[Any] | None = None, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: Numbers, axis: int = -1, *, zi: Numbers,
-    form: _Form = "transposed", reset: Any = None, out: NDArray[Any] | None = None,
-    group: Group | None = None
+    form: _Form = "transposed", reset: Any = None, lengths: Any = None,
+    out: NDArray[Any] | None = None, group: Group | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int | str = -1, zi: None = None, *,
-    form: _Form = "transposed", reset: Any = None, out: A | None = None, dim: Hashable = ...,
-    group: Group | None = None
+    form: _Form = "transposed", reset: Any = None, lengths: Any = None, out: A | None = None,
+    dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def lfilter(
     b: Numbers | Kind, a: Numbers | Kind, x: A, axis: int | str = -1, *, zi: Numbers | A,
-    form: _Form = "transposed", reset: Any = None, out: A | None = None, dim: Hashable = ...,
-    group: Group | None = None
+    form: _Form = "transposed", reset: Any = None, lengths: Any = None, out: A | None = None,
+    dim: Hashable = ..., group: Group | None = None
 ) -> tuple[A, Any]: ...
 @overload
 def sosfilt(
     sos: Numbers | Kind, x: Numbers, axis: int = -1, zi: None = None, *, reset: Any = None,
-    out: NDArray[Any] | None = None, group: Group | None = None
+    lengths: Any = None, out: NDArray[Any] | None = None, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def sosfilt(
     sos: Numbers | Kind, x: Numbers, axis: int = -1, *, zi: Numbers, reset: Any = None,
-    out: NDArray[Any] | None = None, group: Group | None = None
+    lengths: Any = None, out: NDArray[Any] | None = None, group: Group | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...
 @overload
 def sosfilt(
     sos: Numbers | Kind, x: A, axis: int | str = -1, zi: None = None, *, reset: Any = None,
-    out: A | None = None, dim: Hashable = ..., group: Group | None = None
+    lengths: Any = None, out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def sosfilt(
     sos: Numbers | Kind, x: A, axis: int | str = -1, *, zi: Numbers | A, reset: Any = None,
-    out: A | None = None, dim: Hashable = ..., group: Group | None = None
+    lengths: Any = None, out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> tuple[A, Any]: ...
 @overload
 def filtfilt(
@@ -102,7 +102,7 @@ def ewm(
     x: Numbers, *, alpha: float | None = None, span: float | None = None, halflife: Any = None,
     com: float | None = None, adjust: bool = True, axis: int = -1, statistic: Statistic = "mean",
     other: Any = None, min_periods: int | None = 0, ignore_na: bool = False, times: Any = None,
-    bias: bool = False, reset: Any = None,
+    bias: bool = False, reset: Any = None, lengths: Any = None,
     group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
@@ -111,6 +111,5 @@ def ewm(
     com: float | None = None, adjust: bool = True, axis: int | str = -1,
     statistic: Statistic = "mean", other: Any = None, min_periods: int | None = 0,
     ignore_na: bool = False, times: Any = None, bias: bool = False, reset: Any = None,
-    dim: Hashable = ...,
-    group: Group | None = None
+    lengths: Any = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...

@@ -38,6 +38,7 @@ from .core.algebra.coefficient import Coefficient
 from .grids.table.api import summed_area_table
 from .scans.functions import linear_recurrence, rational_recurrence, scan
 from .scans.weighted import weighted_scan
+from .solve.interop import replace_lengths
 from .solve.labelled import by_value_of, checked_dim
 from .tridiagonal.api import solve_tridiagonal
 
@@ -120,6 +121,9 @@ def solve_by_name(
     """
     labelled = function.labelled
     by_value = by_value_of(labelled)
+    if "lengths" in arguments:
+        arguments = {**arguments}
+        replace_lengths(arguments)
     parameters = signature(function).parameters
     bound = signature(function).bind_partial()
     for name, parameter in parameters.items():

@@ -1,5 +1,6 @@
 """One convention for all public functions: the arrays that they take and return."""
 
+import inspect
 from pathlib import Path
 
 import dask.array as da
@@ -106,6 +107,32 @@ def test_numbers_of_float16_are_computed_in_float32(name: str, dtype) -> None:
     wanted = case.call(lambda array: to_float16(array).astype(np.float32), **wide)
     assert (found.dtype, wanted.dtype) == (dtype, np.float32)
     np.testing.assert_allclose(found, wanted, rtol=1e-3 if dtype == np.float16 else 1e-6)
+
+
+SHORT_LENGTHS = {"linear_recurrence", "ewm", "hmm.log_likelihood", "statespace.log_likelihood"}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case,
+            id=case.qualified_name,
+            marks=[] if case.qualified_name in SHORT_LENGTHS else [pytest.mark.extended],
+        )
+        for case in CASES
+        if "reset" in inspect.signature(case.function).parameters
+    ],
+)
+def test_lengths_are_those_of_sequences(case: Case) -> None:
+    lengths = [15, 0, 20, 5]
+    found = case.call(np.asarray, lengths=lengths)
+    wanted = case.call(np.asarray, reset=mgrec.starts(lengths))
+    for array, values in zip(arrays_of(found), arrays_of(wanted), strict=True):
+        np.testing.assert_array_equal(array, values)
+    whole = case.call(np.asarray)
+    pairs = zip(arrays_of(found), arrays_of(whole), strict=True)
+    assert not all(np.array_equal(array, values) for array, values in pairs)
 
 
 PAGE = Path(__file__).parents[1] / "docs/guide/interoperability.md"

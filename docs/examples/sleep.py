@@ -15,7 +15,7 @@ nights are drawn by :func:`mgrec.hmm.sample`.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from mgrec import hmm, starts
+from mgrec import hmm
 
 STAGES = ["awake", "light", "deep", "dreams"]
 NIGHTS, LENGTH = 200, 960  # of 8 hours
@@ -34,8 +34,8 @@ means = np.array([[2.0, 0.0], [0.4, 1.0], [0.1, 2.5], [0.6, 0.5]])
 deviations = np.array([[1.0, 0.5], [0.4, 0.6], [0.3, 0.8], [0.5, 0.5]])
 
 generator = np.random.default_rng(0)
-reset = starts([LENGTH] * NIGHTS)
-stages = hmm.sample(startprob, transmat, generator.random(NIGHTS * LENGTH), reset=reset)
+lengths = [LENGTH] * NIGHTS
+stages = hmm.sample(startprob, transmat, generator.random(NIGHTS * LENGTH), lengths=lengths)
 measured = generator.normal(means[stages], deviations[stages])
 
 # %%
@@ -43,8 +43,8 @@ measured = generator.normal(means[stages], deviations[stages])
 
 distance = (measured[:, None] - means) / deviations
 log_frameprob = -0.5 * (distance**2).sum(-1) - np.log(deviations).sum(-1)
-path = hmm.viterbi(startprob, transmat, log_frameprob, reset=reset).states
-posteriors = hmm.forward_backward(startprob, transmat, log_frameprob, reset=reset).posteriors
+path = hmm.viterbi(startprob, transmat, log_frameprob, lengths=lengths).states
+posteriors = hmm.forward_backward(startprob, transmat, log_frameprob, lengths=lengths).posteriors
 alone = log_frameprob.argmax(1)
 (path == stages).mean().round(3), (alone == stages).mean().round(3)  # of each measurement alone
 

@@ -47,7 +47,7 @@ def ewm(
     ----------
     grad : array
         Gradient of y, of its shape.
-    x, alpha, span, halflife, com, adjust, axis, min_periods, ignore_na, times, reset
+    x, alpha, span, halflife, com, adjust, axis, min_periods, ignore_na, times, reset, lengths
         Arguments of :func:`mgrec.signal.ewm`.
 
     Returns

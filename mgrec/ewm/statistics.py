@@ -93,6 +93,8 @@ def ewm(
         If False, divide variances and covariances by 1 − Σw²/(Σw)².
     reset : array_like, optional
         Mask or labels at which the statistic is reset; see :ref:`guide-reset`.
+    lengths : array_like of int, optional
+        Lengths of groups of steps, in place of `reset`. Their sum is the number of steps.
     group : mgrec.collective.Group, optional
         Processes that each have a part of the axis. See :ref:`guide-ranks`.
 

@@ -80,7 +80,7 @@ def lfilter(
     ----------
     grad, y : array
         Gradient of y, and y.
-    b, a, x, axis, zi, form, reset
+    b, a, x, axis, zi, form, reset, lengths
         Arguments of :func:`mgrec.signal.lfilter`.
     grad_zf : array, optional
         Gradient of the final states. The default is 0.
@@ -243,7 +243,7 @@ def sosfilt(
     ----------
     grad, y : array
         Gradient of y, and y.
-    sos, x, axis, zi, reset
+    sos, x, axis, zi, reset, lengths
         Arguments of :func:`mgrec.signal.sosfilt`.
     grad_zf : array, optional
         Gradient of the final states. The default is 0.

@@ -51,8 +51,8 @@ def lfilter(
         the shape of `x` with max(len(a), len(b)) − 1 along `axis`; other axes may have length 1.
     form : {"transposed", "direct"}, optional
         Form of a filter whose coefficients vary. See :ref:`guide-varying`.
-    reset : array_like, optional
-        Mask or labels of segments, each filtered from the states `zi`. See :ref:`guide-reset`.
+    reset, lengths : array_like, optional
+        Mask or labels of segments from the states `zi`, or their lengths: see :ref:`guide-reset`.
     out : array, optional
         C-contiguous array of the shape and dtype of the result, into which y is written. It must
         not share memory with `x` or `zi`. Not supported for Dask arrays.
@@ -146,7 +146,7 @@ def sosfilt(
     zi : array_like or dask.array.Array, optional
         States before the first sample (sections, ..., 2, ...): the shape of `x` with 2 in place of
         `axis`. The default is 0.
-    reset : array_like, optional
+    reset, lengths : array_like, optional
         As for :func:`lfilter`.
     out : array, optional
         Array into which y is written, as for :func:`lfilter`.

@@ -11,6 +11,7 @@ def log_likelihood(
     *,
     axis: int = -1,
     reset: Any = None,
+    lengths: Any = None,
     memory: Memory = "stream",
     group: Group | None = None,
 ) -> Any: ...
@@ -21,6 +22,7 @@ def forward_backward(
     *,
     axis: int = -1,
     reset: Any = None,
+    lengths: Any = None,
     memory: Memory = "stream",
     group: Group | None = None,
 ) -> ForwardBackward: ...
@@ -31,6 +33,7 @@ def viterbi(
     *,
     axis: int = -1,
     reset: Any = None,
+    lengths: Any = None,
     memory: Memory = "stream",
     group: Group | None = None,
 ) -> ViterbiPath: ...
@@ -41,5 +44,6 @@ def sample(
     *,
     axis: int = -1,
     reset: Any = None,
+    lengths: Any = None,
     memory: Memory = "stream",
 ) -> Any: ...

@@ -62,7 +62,7 @@ def hmm_log_likelihood(
     ----------
     grad : array or float
         Gradient of the log-likelihood of each row.
-    startprob, transmat, log_frameprob, axis, reset
+    startprob, transmat, log_frameprob, axis, reset, lengths
         Arguments of :func:`mgrec.hmm.log_likelihood`.
     of : sequence of {"startprob", "transmat", "log_frameprob"}, optional
         Arguments whose gradients are computed. The default is all.

@@ -46,7 +46,7 @@ def log_likelihood(
 
     Parameters
     ----------
-    startprob, transmat, log_frameprob, axis, reset, memory
+    startprob, transmat, log_frameprob, axis, reset, lengths, memory
         See :func:`mgrec.hmm.forward_backward`.
     group : mgrec.collective.Group, optional
         Processes that each have a part of the steps. See :ref:`guide-ranks`.
@@ -114,7 +114,9 @@ def forward_backward(
         Axis of the steps among the axes before that of the states. The default is the last.
     reset : array_like, optional
         Marks of bool at the first step of each further sequence, or labels that change there: see
-        :func:`mgrec.linear_recurrence` and :func:`mgrec.starts`.
+        :ref:`guide-reset`.
+    lengths : array_like of int, optional
+        Lengths of the sequences, as in hmmlearn, in place of `reset`.
     memory : {"stream", "two-pass"}, optional
         See :func:`mgrec.linear_recurrence`.
     group : mgrec.collective.Group, optional
@@ -198,7 +200,7 @@ def viterbi(
 
     Parameters
     ----------
-    startprob, transmat, log_frameprob, axis, reset, memory
+    startprob, transmat, log_frameprob, axis, reset, lengths, memory
         See :func:`mgrec.hmm.forward_backward`.
     group : mgrec.collective.Group, optional
         Processes that each have a part of the steps. See :ref:`guide-ranks`.
@@ -268,7 +270,7 @@ def sample(
 
     Parameters
     ----------
-    startprob, transmat, axis, reset, memory
+    startprob, transmat, axis, reset, lengths, memory
         See :func:`mgrec.hmm.forward_backward`. Here the probabilities of the next states must sum
         to 1: they are not scaled.
     uniform : array_like (..., steps)

@@ -70,7 +70,7 @@ def linear_recurrence(
         Gradient of w, of its shape.
     w : array
         Result of the recurrence.
-    s, t, initial, axis, reverse, reset
+    s, t, initial, axis, reverse, reset, lengths
         Arguments of :func:`mgrec.linear_recurrence`. Of `t` only the shape and the dtype are used.
     of : sequence of {"s", "t", "initial"}, optional
         Arguments whose gradients are computed. The default is all that are given.

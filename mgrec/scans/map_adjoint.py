@@ -63,7 +63,7 @@ def scan(
         Gradient of the states, of their shape.
     states : array, or tuple of arrays
         Result of the scan.
-    transfer_map, *operands, initial, axis, reverse, reset
+    transfer_map, *operands, initial, axis, reverse, reset, lengths
         Arguments of :func:`mgrec.scan`. A map of your own has its derivative as ``vjp``, see
         :class:`mgrec.TransferMap`.
     of : sequence of str, optional
@@ -243,7 +243,7 @@ def rational_recurrence(
         Gradient of p, of its shape.
     p : array
         Result of the recurrence.
-    a, b, c, d, initial, axis, reverse, reset
+    a, b, c, d, initial, axis, reverse, reset, lengths
         Arguments of :func:`mgrec.rational_recurrence`.
     of : sequence of {"a", "b", "c", "d", "initial"}, optional
         Arguments whose gradients are computed. The default is all.

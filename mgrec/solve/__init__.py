@@ -22,7 +22,8 @@ from .interop import (
     call_traced,
     has_differentiated,
     needs_interop,
-    with_group,
+    public_signature,
+    replace_lengths,
     with_interop,
 )
 from .labelled import refuse_labelled, solve_labelled, solve_pair, solve_with_factors
@@ -116,6 +117,8 @@ def public_function(
     takes_group : bool
         Whether the function has a parameter `group`, which `build` does not get.
     """
+    signature = public_signature(inspect.signature(build), takes_group)
+    takes_lengths = "lengths" in signature.parameters
 
     @accepts_expressions
     def recurrence(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
@@ -123,6 +126,8 @@ def public_function(
         if takes_group and (group := as_group(options.pop("group", None))) is not None:
             call_ranks = call_on_group_untraced if is_traced else call_on_group
             return call_ranks(group, recurrence, *operands, **options)
+        if takes_lengths and "lengths" in options:
+            replace_lengths(options)
         if is_traced:
             result = call_traced(recurrence, operands, options)
             if result is not NotImplemented:
@@ -147,16 +152,10 @@ def public_function(
 
     public: Any = update_wrapper(recurrence, build)
     del public.__wrapped__
-    public.__signature__ = _signature(build, takes_group)
+    public.__signature__ = signature.replace(return_annotation="Any")
     public.__annotations__ = {**build.__annotations__, "return": "Any"}
     public.build, public.labelled, public.rule = build, labelled, rule
     return recurrence
-
-
-def _signature(build: Callable[..., Any], takes_group: bool) -> inspect.Signature:
-    signature = inspect.signature(build)
-    signature = with_group(signature) if takes_group else signature
-    return signature.replace(return_annotation="Any")
 
 
 def prepared_function(

@@ -23,9 +23,10 @@ from ..core.arrays.interop import (
     library_of,
     result_converter,
 )
+from ..core.arrays.resets import starts
 from ..core.arrays.series import check_labels, check_steps, is_series
 from ..distributed.expressions import leaves
-from ..distributed.groups.calls import as_group, call_on_group, refuse_derivatives
+from ..distributed.groups.calls import CALL, as_group, call_on_group, refuse_derivatives
 from .labelled import (
     by_value_of,
     has_labels,
@@ -53,6 +54,8 @@ def with_interop(
     takes_group : bool
         Whether the public function has a parameter `group`, which `function` does not get.
     """
+    signature = public_signature(inspect.signature(function), takes_group)
+    takes_lengths = "lengths" in signature.parameters
 
     @wraps(function)
     def public(*operands: Any, **options: Any) -> Any:
@@ -60,6 +63,8 @@ def with_interop(
         if takes_group and (group := as_group(options.pop("group", None))) is not None:
             call_ranks = call_on_group_untraced if is_traced else call_on_group
             return call_ranks(group, public, *operands, **options)
+        if takes_lengths and "lengths" in options:
+            replace_lengths(options)
         if is_traced:
             result = call_traced(public, operands, options)
             if result is not NotImplemented:
@@ -74,18 +79,36 @@ def with_interop(
                 refusal = error
         return call_native(function, operands, options, refusal, labelled)
 
-    public.labelled = labelled  # type: ignore[attr-defined]
-    if takes_group:
-        public.__signature__ = with_group(inspect.signature(function))  # type: ignore[attr-defined]
+    public.labelled, public.__signature__ = labelled, signature  # type: ignore[attr-defined]
     return public  # type: ignore[return-value]
 
 
-def with_group(signature: inspect.Signature) -> inspect.Signature:
-    """Return a signature with the parameter `group`."""
-    group = inspect.Parameter("group", inspect.Parameter.KEYWORD_ONLY, default=None)
-    return signature.replace(
-        parameters=[*signature.parameters.values(), group.replace(annotation="Any")]
-    )
+def public_signature(signature: inspect.Signature, takes_group: bool) -> inspect.Signature:
+    """Return a signature with `lengths` after `reset`, and `group`; calls replace both."""
+    parameters, names = [*signature.parameters.values()], [*signature.parameters]
+    if takes_group:
+        parameters.append(_KEYWORD.replace(name="group"))
+    if "reset" in names:
+        parameters.insert(names.index("reset") + 1, _KEYWORD.replace(name="lengths"))
+    return signature.replace(parameters=parameters)
+
+
+_KEYWORD = inspect.Parameter("_", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
+
+
+def replace_lengths(options: dict[str, Any]) -> None:
+    """Replace `lengths` of sequences by a mask as `reset`, in place."""
+    lengths = options.pop("lengths")
+    if lengths is None:
+        return
+    if options.get("reset") is not None:
+        raise TypeError("one of reset and lengths must be given; got both")
+    if CALL.get() is not None:
+        raise TypeError(
+            "lengths must be None on a group, whose ranks have parts of sequences; got "
+            f"{type(lengths).__name__}: pass the rank's part of mgrec.starts(lengths) as reset"
+        )
+    options["reset"] = starts(lengths, reverse=options.get("reverse", False))
 
 
 def needs_interop(error: TypeError, operands: Sequence[Any], options: dict[str, Any]) -> bool:

@@ -78,7 +78,7 @@ def statespace_log_likelihood(
     grad : array or float
         Gradient of the log-likelihood of each row.
     endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection, \
-obs_intercept, state_intercept, axis, reset
+obs_intercept, state_intercept, axis, reset, lengths
         Arguments of :func:`mgrec.statespace.log_likelihood`.
     of : sequence of str, optional
         Names of arrays whose gradients are computed. The default is all that are given.

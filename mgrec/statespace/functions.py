@@ -64,8 +64,8 @@ def kalman_filter(
         The default is 0.
     axis : int, optional
         Axis of the steps, without those of vectors and matrices. The default is the last.
-    reset : array_like, optional
-        Marks or labels of sequences that start with `initial_state`: see :func:`mgrec.starts`.
+    reset, lengths : array_like, optional
+        Marks or labels of sequences from `initial_state`, or their lengths: :ref:`guide-reset`.
     memory : {"stream", "two-pass"}, optional
         See :func:`mgrec.linear_recurrence`.
     square_root : bool, optional
@@ -172,7 +172,7 @@ def kalman_smoother(
     Parameters
     ----------
     endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection, \
-obs_intercept, state_intercept, axis, reset, memory, square_root
+obs_intercept, state_intercept, axis, reset, lengths, memory, square_root
         See :func:`mgrec.statespace.kalman_filter`.
     group : mgrec.collective.Group, optional
         Processes that each have a part of the steps. See :ref:`guide-ranks`.
@@ -247,7 +247,7 @@ def log_likelihood(
     Parameters
     ----------
     endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection, \
-obs_intercept, state_intercept, axis, reset, memory, square_root
+obs_intercept, state_intercept, axis, reset, lengths, memory, square_root
         See :func:`mgrec.statespace.kalman_filter`.
     group : mgrec.collective.Group, optional
         Processes that each have a part of the steps. See :ref:`guide-ranks`.

@@ -469,6 +469,19 @@ def test_labels_are_tensors_arrays_and_lists():
         mgrec.linear_recurrence(s, t, reset=["a", "b", "b", "c"])
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_lengths_are_lists_arrays_and_tensors(reverse):
+    s, t = (torch.rand(4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+
+    def gradients(**options):
+        w = mgrec.linear_recurrence(s, t, reverse=reverse, **options)
+        return w, *torch.autograd.grad(w.sum(), (s, t))
+
+    wanted = gradients(reset=mgrec.starts([3, 1], reverse=reverse))
+    for lengths in ([3, 1], np.array([3, 1]), torch.tensor([3, 1])):
+        torch.testing.assert_close(gradients(lengths=lengths), wanted, rtol=0, atol=0)
+
+
 def test_options_without_gradients_are_refused():
     t = torch.ones(3, requires_grad=True)
     with pytest.raises(TypeError, match="out is not supported for tensors that require"):

@@ -229,6 +229,7 @@ def test_refused_arguments():
     refused(TypeError, "group must be None for Dask arrays", 0.5, da.ones(6, chunks=2))
     refused(TypeError, "out must be None with a group", 0.5, t, out=t.copy())
     refused(TypeError, "reset must be a mask of bool, or labels", 0.5, t, reset=np.ones(6))
+    refused(TypeError, "lengths must be None on a group.*got list", 0.5, t, lengths=[6])
     with pytest.raises(TypeError, match=r"group must be a group of mgrec.collective.*got int"):
         mgrec.linear_recurrence(0.5, t, group=3)
 

@@ -1,5 +1,8 @@
 """States that are reset at marked steps: each segment is solved as by a separate call."""
 
+import importlib
+
+import dask
 import dask.array as da
 import numpy as np
 import oracles
@@ -229,6 +232,50 @@ def test_what_starts_refuses(given, error, words):
         mgrec.starts(**given)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_lengths_of_sequences(reverse):
+    t, lengths = np.arange(1.0, 8.0), [2, 0, 4, 1]
+    reset = mgrec.starts(lengths, reverse=reverse)
+    wanted = mgrec.linear_recurrence(0.5, t, 3.0, reverse=reverse, reset=reset)
+    grads = mgrec.adjoint.linear_recurrence(t, wanted, 0.5, t, 3.0, reverse=reverse, reset=reset)
+    for values in (t, da.from_array(t, chunks=3)):
+        for given_lengths in (lengths, np.array(lengths, "u1")):
+            options = {"reverse": reverse, "lengths": given_lengths}
+            found = mgrec.linear_recurrence(0.5, values, 3.0, **options)
+            np.testing.assert_allclose(found, wanted, rtol=1e-15)
+            adjoint = mgrec.adjoint.linear_recurrence(t, wanted, 0.5, values, 3.0, **options)
+            for grad, expected in zip(adjoint, grads, strict=True):
+                np.testing.assert_allclose(grad, expected, rtol=1e-15)
+
+
+def test_lengths_of_pandas_and_xarray():
+    xr = pytest.importorskip("xarray")
+    importlib.import_module("mgrec.xarray")
+    table = pd.DataFrame({"station": list("aab"), "rain": [1.0, 2.0, 4.0]})
+    sizes = table.groupby("station").size()
+    found = mgrec.linear_recurrence(1.0, table.rain, lengths=sizes)
+    np.testing.assert_array_equal(found, [1.0, 3.0, 4.0])
+    rain = xr.DataArray(table.rain.to_numpy(), dims="day")
+    for lengths in ([2, 1], xr.DataArray(sizes.to_numpy(), dims="station")):
+        found = rain.mgrec.linear_recurrence(1.0, dim="day", lengths=lengths)
+        np.testing.assert_array_equal(found, [1.0, 3.0, 4.0])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"lengths": [2, 1]}, ValueError, r"reset must have shape \(4,\), .* the sum of lengths"),
+        ({"lengths": [1]}, ValueError, r"the sum of lengths.*got \(1,\)"),
+        ({"lengths": [5, -1]}, ValueError, "lengths must be 0 or more; got -1"),
+        ({"lengths": [2.0, 2.0]}, TypeError, "lengths must be integers; got float64"),
+        ({"lengths": [4], "reset": [1, 1, 1, 1]}, TypeError, "one of reset and lengths"),
+    ],
+)
+def test_what_lengths_refuse(options, error, words):
+    with pytest.raises(error, match=words):
+        mgrec.linear_recurrence(1.0, np.ones(4), **options)
+
+
 def solve_on_gpu(s, t, initial, marks, chunks, **options):
     """Yield the results of CuPy arrays and of Dask chunks of them."""
     import cupy
@@ -278,3 +325,18 @@ def test_states_of_inf_and_0_on_a_gpu_are_those_of_numpy(shape, axis, dtype, rev
     assert {0, np.inf, -np.inf} <= set(wanted.ravel().tolist())
     for result in solve_on_gpu(s, t, initial, marks, 997, **options):
         np.testing.assert_array_equal(result, wanted)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("reverse", [False, True])
+def test_lengths_on_a_gpu_are_those_of_numpy(reverse):
+    import cupy
+
+    t, lengths = np.arange(1.0, 8.0), [2, 0, 4, 1]
+    wanted = mgrec.linear_recurrence(0.5, t, 3.0, reverse=reverse, lengths=lengths)
+    lazy = da.from_array(t, chunks=3).map_blocks(cupy.asarray)
+    for given_lengths in (lengths, cupy.asarray(lengths)):
+        for values in (cupy.asarray(t), lazy):
+            options = {"reverse": reverse, "lengths": given_lengths}
+            found = mgrec.linear_recurrence(0.5, values, 3.0, **options)
+            np.testing.assert_allclose(dask.compute(found)[0].get(), wanted, rtol=1e-15)
