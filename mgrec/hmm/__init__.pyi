@@ -1,49 +1,88 @@
-from typing import Any
+# As in the stub of mgrec, functions have overloads for NumPy arrays and for arrays of another type.
+# fmt: off
+
+from collections.abc import Hashable
+from typing import Any, TypeVar, overload
+
+from numpy.typing import NDArray
 
 from ..distributed.groups.group import Group
-from ..types import Kind, Memory, Operand
+from ..types import Columns, DlpackArray, Kind, LazyArray, Memory, Numbers
 from .recurrence import ForwardBackward, ViterbiPath
 
+A = TypeVar("A", bound=Kind)
+T = TypeVar("T", bound=DlpackArray | LazyArray)
+
+@overload
 def log_likelihood(
-    startprob: Operand | Kind,
-    transmat: Operand | Kind,
-    log_frameprob: Operand | Kind,
-    *,
-    axis: int = -1,
-    reset: Any = None,
-    lengths: Any = None,
-    memory: Memory = "stream",
-    group: Group | None = None,
+    startprob: Numbers, transmat: Numbers, log_frameprob: Numbers, *, axis: int = -1,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", group: Group | None = None
 ) -> Any: ...
+@overload
+def log_likelihood(
+    startprob: Numbers | T, transmat: Numbers | T, log_frameprob: Numbers, *, axis: int = -1,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", group: Group | None = None
+) -> T: ...
+@overload
+def log_likelihood(
+    startprob: Numbers | Kind, transmat: Numbers | Kind, log_frameprob: T, *, axis: int = -1,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", group: Group | None = None
+) -> T: ...
+@overload
+def log_likelihood(
+    startprob: Numbers | Kind, transmat: Numbers | Kind, log_frameprob: Kind, *,
+    axis: int | str = -1, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
+    dim: Hashable = ..., group: Group | None = None
+) -> Any: ...
+@overload
 def forward_backward(
-    startprob: Operand | Kind,
-    transmat: Operand | Kind,
-    log_frameprob: Operand | Kind,
-    *,
-    axis: int = -1,
-    reset: Any = None,
-    lengths: Any = None,
-    memory: Memory = "stream",
-    group: Group | None = None,
-) -> ForwardBackward: ...
+    startprob: Numbers, transmat: Numbers, log_frameprob: Numbers, *, axis: int = -1,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", group: Group | None = None
+) -> ForwardBackward[NDArray[Any]]: ...
+@overload
+def forward_backward(
+    startprob: Numbers | A, transmat: Numbers | A, log_frameprob: Numbers, *, axis: int = -1,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", group: Group | None = None
+) -> ForwardBackward[A]: ...
+@overload
+def forward_backward(
+    startprob: Numbers | Kind, transmat: Numbers | Kind, log_frameprob: A, *, axis: int | str = -1,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", dim: Hashable = ...,
+    group: Group | None = None
+) -> ForwardBackward[A]: ...
+@overload
 def viterbi(
-    startprob: Operand | Kind,
-    transmat: Operand | Kind,
-    log_frameprob: Operand | Kind,
-    *,
-    axis: int = -1,
-    reset: Any = None,
-    lengths: Any = None,
-    memory: Memory = "stream",
-    group: Group | None = None,
-) -> ViterbiPath: ...
+    startprob: Numbers, transmat: Numbers, log_frameprob: Numbers, *, axis: int = -1,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", group: Group | None = None
+) -> ViterbiPath[NDArray[Any]]: ...
+@overload
+def viterbi(
+    startprob: Numbers | A, transmat: Numbers | A, log_frameprob: Numbers, *, axis: int = -1,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", group: Group | None = None
+) -> ViterbiPath[A]: ...
+@overload
+def viterbi(
+    startprob: Numbers | Kind, transmat: Numbers | Kind, log_frameprob: Columns, *, axis: int = -1,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", group: Group | None = None
+) -> ViterbiPath[Any]: ...
+@overload
+def viterbi(
+    startprob: Numbers | Kind, transmat: Numbers | Kind, log_frameprob: A, *, axis: int | str = -1,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", dim: Hashable = ...,
+    group: Group | None = None
+) -> ViterbiPath[A]: ...
+@overload
 def sample(
-    startprob: Operand | Kind,
-    transmat: Operand | Kind,
-    uniform: Operand | Kind,
-    *,
-    axis: int = -1,
-    reset: Any = None,
-    lengths: Any = None,
-    memory: Memory = "stream",
-) -> Any: ...
+    startprob: Numbers, transmat: Numbers, uniform: Numbers, *, axis: int = -1, reset: Any = None,
+    lengths: Any = None, memory: Memory = "stream"
+) -> NDArray[Any]: ...
+@overload
+def sample(
+    startprob: Numbers | A, transmat: Numbers | A, uniform: Numbers, *, axis: int = -1,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream"
+) -> A: ...
+@overload
+def sample(
+    startprob: Numbers | Kind, transmat: Numbers | Kind, uniform: A, *, axis: int | str = -1,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", dim: Hashable = ...
+) -> A: ...

@@ -173,7 +173,7 @@ def forward_backward(
     """
     model = check_model(startprob, transmat, log_frameprob, axis, reset, memory)
 
-    def solve_passes() -> ForwardBackward:
+    def solve_passes() -> ForwardBackward[Any]:
         if model.is_in_gpu_memory:
             return phases.forward_backward(model)
         problem = posterior_problem(model)
@@ -243,7 +243,7 @@ def viterbi(
     """
     model = check_model(startprob, transmat, log_frameprob, axis, reset, memory)
 
-    def solve_passes() -> ViterbiPath:
+    def solve_passes() -> ViterbiPath[Any]:
         in_logarithms = model.in_logarithms()
         if model.is_in_gpu_memory:
             return phases.viterbi(in_logarithms)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from ..core.contract.kernels import Backend, Kernels
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import ElementChain
 
+A = TypeVar("A")
+"""Type of the arrays of results."""
 TINY = 1e-290
 """A smaller weight is replaced by its logarithm."""
 LOG_TINY = math.log(TINY)
@@ -228,7 +230,7 @@ def _combined(recurrence: HmmRecurrence, summary: HmmSummary, carry_in: np.ndarr
     return scaled
 
 
-class ForwardBackward(NamedTuple):
+class ForwardBackward(NamedTuple, Generic[A]):
     """Result of :func:`mgrec.hmm.forward_backward`.
 
     Attributes
@@ -240,10 +242,10 @@ class ForwardBackward(NamedTuple):
     """
 
     log_prob: Any
-    posteriors: Any
+    posteriors: A
 
 
-class ViterbiPath(NamedTuple):
+class ViterbiPath(NamedTuple, Generic[A]):
     """Result of :func:`mgrec.hmm.viterbi`.
 
     Attributes
@@ -255,4 +257,4 @@ class ViterbiPath(NamedTuple):
     """
 
     log_prob: Any
-    states: Any
+    states: A

@@ -137,7 +137,7 @@ def kalman_filter(
         obs_intercept, state_intercept, axis, reset, memory, square_root,
     )  # fmt: skip
 
-    def solve_passes() -> KalmanFilter:
+    def solve_passes() -> KalmanFilter[Any]:
         if model.is_in_gpu_memory:
             return phases.kalman_filter(model)
         n, dtype = model.n, model.dtype
@@ -215,7 +215,7 @@ obs_intercept, state_intercept, axis, reset, lengths, memory, square_root
         obs_intercept, state_intercept, axis, reset, memory, square_root,
     )  # fmt: skip
 
-    def solve_passes() -> KalmanSmoother:
+    def solve_passes() -> KalmanSmoother[Any]:
         if model.is_in_gpu_memory:
             return phases.kalman_smoother(model)
         llf, filtered = solve_parts(filter_problem(model, "predict"), _llf(model), Part())

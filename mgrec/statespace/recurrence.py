@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import ElementChain
 from .cuda import roots as cuda_roots
 
+A = TypeVar("A")
+"""Type of the arrays of results."""
 ROUNDING = 2.0**-46
 """Error of a row of a root after some reflections, relative to the row."""
 NOT_ROUNDING = 2.0**-48
@@ -305,7 +307,7 @@ def _transposed(matrices: np.ndarray) -> np.ndarray:
     return matrices.swapaxes(-1, -2)
 
 
-class KalmanFilter(NamedTuple):
+class KalmanFilter(NamedTuple, Generic[A]):
     """Result of :func:`mgrec.statespace.kalman_filter`, for n states.
 
     Attributes
@@ -322,14 +324,14 @@ class KalmanFilter(NamedTuple):
     """
 
     llf: Any
-    llf_obs: Any
-    filtered_state: Any
-    filtered_state_cov: Any
-    predicted_state: Any
-    predicted_state_cov: Any
+    llf_obs: A
+    filtered_state: A
+    filtered_state_cov: A
+    predicted_state: A
+    predicted_state_cov: A
 
 
-class KalmanSmoother(NamedTuple):
+class KalmanSmoother(NamedTuple, Generic[A]):
     """Result of :func:`mgrec.statespace.kalman_smoother`, for n states.
 
     Attributes
@@ -341,11 +343,11 @@ class KalmanSmoother(NamedTuple):
     """
 
     llf: Any
-    smoothed_state: Any
-    smoothed_state_cov: Any
+    smoothed_state: A
+    smoothed_state_cov: A
 
 
-class Sample(NamedTuple):
+class Sample(NamedTuple, Generic[A]):
     """Result of :func:`mgrec.statespace.sample`, for n states.
 
     Attributes
@@ -355,5 +357,5 @@ class Sample(NamedTuple):
     states : array (..., steps, n)
     """
 
-    endog: Any
-    states: Any
+    endog: A
+    states: A

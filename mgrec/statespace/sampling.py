@@ -100,7 +100,7 @@ def sample(
     axis = as_axis(axis, shape)
     check_rows("initial_state", initial.shape[:-1], shape, axis)
 
-    def solve_passes() -> Sample:
+    def solve_passes() -> Sample[Any]:
         dtype = result_dtype(*arrays.values(), initial)
         wide = {name: cast(without_empty_chunks(array), _FLOAT64) for name, array in arrays.items()}
         states = scan(

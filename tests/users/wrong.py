@@ -4,6 +4,7 @@ import dask.array as da
 import numpy as np
 
 import mgrec
+from mgrec import hmm, statespace
 from mgrec.signal import ewm, filtfilt, lfilter
 
 x = np.ones(5)
@@ -28,3 +29,6 @@ def mistaken(a: da.Array) -> None:
     filtfilt([1.0], [1.0], x, padtype="none")  # wrong
     lfilter([1.0], [1.0], x).mean_of()  # wrong
     ewm(x, spam=3)  # wrong
+    hmm.viterbi(x, x, x).states.rechunk(3)  # wrong
+    hmm.forward_backward(x, x, a, dim=[0], axis=1.5)  # wrong
+    statespace.sample(x, x, a, a, initial_state=x).states.tolist()  # wrong

@@ -230,7 +230,7 @@ def _operands_of(model: Model, is_sample: bool = False) -> tuple[Solver, list[Op
     ]
 
 
-def forward_backward(model: Model, has_posteriors: bool = True) -> ForwardBackward:
+def forward_backward(model: Model, has_posteriors: bool = True) -> ForwardBackward[Any]:
     """Return the result of :func:`mgrec.hmm.forward_backward`, or the log-likelihood alone."""
     (solver, operands), count = _operands_of(model), model.count
     filtered = solver.empty(_FLOAT64, count) if has_posteriors else None
@@ -250,7 +250,7 @@ def weights(model: Model) -> Any:
     return filtered
 
 
-def viterbi(model: Model) -> ViterbiPath:
+def viterbi(model: Model) -> ViterbiPath[Any]:
     """Return the result of :func:`mgrec.hmm.viterbi` for a model in logarithms."""
     (solver, operands), count = _operands_of(model), model.count
     pointers, states = solver.empty(np.uint8, count + 1), solver.empty(np.int32)

@@ -317,7 +317,7 @@ class _Solver(Solver):
         return results
 
 
-def kalman_filter(model: Model) -> KalmanFilter:
+def kalman_filter(model: Model) -> KalmanFilter[Any]:
     """Return the result of :func:`mgrec.statespace.kalman_filter`."""
     return KalmanFilter(**_Solver(model).filter(("llf_obs", *_STATES), model.dtype))
 
@@ -327,7 +327,7 @@ def log_likelihood(model: Model) -> Any:
     return _Solver(model).filter((), _FLOAT64)["llf"]
 
 
-def kalman_smoother(model: Model) -> KalmanSmoother:
+def kalman_smoother(model: Model) -> KalmanSmoother[Any]:
     """Return the result of :func:`mgrec.statespace.kalman_smoother`."""
     solver = _Solver(model)
     filtered = solver.filter(_STATES[2:], _FLOAT64)
