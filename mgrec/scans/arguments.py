@@ -17,7 +17,6 @@ from ..core.arrays.array_types import (
     is_narrow,
     result_type,
 )
-from ..core.arrays.chunk import canonical_shape
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import (
     arrays_of,
@@ -60,7 +59,7 @@ def check(
     is_cast = transfer_map.capabilities.casts_operands
     uncast = set()
     if dtype != result_dtype and is_cast and reset is None and method == "auto":
-        uncast = _uncast(checked, states, shape, axis, result_dtype)
+        uncast = _uncast(checked, states, shape, result_dtype)
     promoted = [
         value if name in uncast else _promoted(name, value, dtype, is_cast)
         for name, value in checked.items()
@@ -134,24 +133,21 @@ def _operand(name: str, value: Any) -> Any:
 
 
 def _uncast(
-    operands: dict[str, Any], states: Sequence[Any], shape: tuple[Any, ...], axis: int,
-    dtype: np.dtype[Any],
-) -> set[str]:  # fmt: skip
+    operands: dict[str, Any], states: Sequence[Any], shape: tuple[Any, ...], dtype: np.dtype[Any]
+) -> set[str]:
     """Return the names of operands of a narrow dtype that kernels read without a cast.
 
-    These are contiguous rows of the shape and the dtype of the results, and so are arrays of
-    states.
+    These have the shape and the dtype of the results, and so have arrays of states.
     """
     arrays = [*operands.values(), *states]
-    reads_rows = (
+    reads_narrow = (
         common_backend(arrays).reads_narrow
         and not any(is_lazy(array) or isinstance(array, Coefficient) for array in arrays)
-        and canonical_shape(shape, axis)[2] == 1
         and all(state.dtype == dtype for state in states if _is_array(state))
         and not any(backend_of(state).is_host for state in states if _is_array(state))
     )
     rows = {name for name, x in operands.items() if getattr(x, "shape", None) == shape}
-    return {name for name in rows if operands[name].dtype == dtype} if reads_rows else set()
+    return {name for name in rows if operands[name].dtype == dtype} if reads_narrow else set()
 
 
 def _is_array(state: Any) -> bool:

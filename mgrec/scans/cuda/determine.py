@@ -75,7 +75,7 @@ def launch_single_pass(
     kernel, call = ("rows", _ROWS) if along_rows else ("columns", _COLUMNS)
     if layout.channels:
         kernel, call = "channels", _CHANNELS
-        tiles = outers * -(-steps // steps_of_tile(layout, chunk.dtype.itemsize))
+        tiles = outers * -(-steps // steps_of_tile(layout, source.stored.itemsize))
         lines = outers * inners // layout.channels
         team = layout.team if layout.lines else min(resident, tiles, MOST_BLOCKS)
         teams = min(lines, max(1, resident // team)) if layout.lines else 1
@@ -86,7 +86,7 @@ def launch_single_pass(
         tiles = -(-outers * steps // (layout.threads * layout.items))
         blocks, published = min(resident, tiles), tiles * units
     else:
-        width = 32 * columns_of_lane(layout, chunk.dtype.itemsize)
+        width = 32 * columns_of_lane(layout, source.stored.itemsize)
         groups = -(-outers * inners // width)
         blocks = min(groups, max(1, resident // layout.team)) * layout.team
         published = blocks * _RING_TURNS * width * units
@@ -116,7 +116,8 @@ def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> i
         return 0
     tile = layout.threads * layout.items * source.stored.itemsize
     if layout.channels:
-        tile = steps_of_tile(layout, chunk.dtype.itemsize) * layout.channels * chunk.dtype.itemsize
+        size = source.stored.itemsize
+        tile = steps_of_tile(layout, size) * layout.channels * size
     loads = layout.stages * len(source.streams)
     if not is_flat or layout.lines:
         return loads * tile + 128 * layout.lines

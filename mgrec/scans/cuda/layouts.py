@@ -208,10 +208,11 @@ def _loop_rows(chunk: Chunk, source: Source, states: int, device: Device) -> Lay
 
 
 def _loop_columns(chunk: Chunk, source: Source, device: Device, word: int) -> Layout:
-    items = _loop_items(source, _LOOP_ITEMS, 16 // chunk.dtype.itemsize)
+    size = source.stored.itemsize
+    items = _loop_items(source, _LOOP_ITEMS, 16 // size)
     pack = inputs_of(chunk, source, word) if source.is_aligned else 1
     blocks = min(-(-_groups(chunk) // (pack * device.multiprocessors)), 16)
-    piece = 32 * items * chunk.dtype.itemsize
+    piece = 32 * items * size
     stages = _loop_stages(chunk, source, device, blocks, items // pack, 0, piece)
     if device.capability < ASYNC_CAPABILITY:
         stages = 0
@@ -254,7 +255,7 @@ def columns_of_lane(layout: Layout, size: int) -> int:
 def inputs_of(chunk: Chunk, source: Source, word: int) -> int:
     """Count the columns of a lane in words of `word` bytes; 1 if the words do not fit the chunk."""
     (outers, _, inners) = chunk.shape
-    pack = columns_of_lane(in_words(Layout(32, 1), word), chunk.dtype.itemsize)
+    pack = columns_of_lane(in_words(Layout(32, 1), word), source.stored.itemsize)
     has_only_streams = source.streams and not source.computed and not source.functions
     is_wide = inners % pack == 0 and outers * inners >= _PACKED_COLUMNS
     return pack if has_only_streams and is_wide else 1
@@ -293,7 +294,7 @@ def column_layout(
     length = items // pack
     if pack > 1 and not source.is_aligned:
         pack, items = 1, length
-    loads = len(source.streams) * threads * items * chunk.dtype.itemsize
+    loads = len(source.streams) * threads * items * source.stored.itemsize
     available = device.shared_bytes // blocks - _SCAN_BYTES // blocks - 8 * 1024
     while stages > 0 and stages * loads > available:
         stages -= 1
@@ -351,8 +352,8 @@ def ring_of(blocks: int) -> int:
 def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -> Layout | None:
     """Choose the layout of tiles of a few columns; None if columns need another layout."""
     outers, steps, channels = chunk.shape
-    size = chunk.dtype.itemsize
-    if channels == 1 or size < 4:
+    size = source.stored.itemsize
+    if channels == 1 or chunk.dtype.itemsize < 4:
         return None
     if channels * size > _LINES[0]:
         layout = _choose_lines(chunk, source, device)
@@ -366,15 +367,16 @@ def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -
         return None
     is_copied = device.capability >= _BULK_CAPABILITY
     return replace(
-        layout, bulk=is_copied and _bytes(layout, chunk, source, states) <= device.shared_bytes
+        layout, bulk=is_copied and _bytes(layout, source, states) <= device.shared_bytes
     )
 
 
 def _choose_lines(chunk: Chunk, source: Source, device: Device) -> Layout | None:
     """Choose the layout of tiles of one line; None if lines do not fit, or are many."""
     outers, steps, inners = chunk.shape
-    size = chunk.dtype.itemsize
-    line = next((line for line in _LINES if inners * size % line == 0), 0)
+    size = source.stored.itemsize
+    lines = (line for line in _LINES if line <= _MOST_CHANNELS * size)
+    line = next((line for line in lines if inners * size % line == 0), 0)
     count = outers * inners * size // line if line else 0
     if not 1 < count <= _MOST_LINES or not source.is_aligned:
         return None
@@ -392,9 +394,9 @@ def _choose_lines(chunk: Chunk, source: Source, device: Device) -> Layout | None
     )  # fmt: skip
 
 
-def _bytes(layout: Layout, chunk: Chunk, source: Source, states: int) -> int:
+def _bytes(layout: Layout, source: Source, states: int) -> int:
     """Return the bytes of shared memory of a block."""
-    size = chunk.dtype.itemsize
+    size = source.stored.itemsize
     tile = steps_of_tile(layout, size) * layout.channels * size
     return (layout.stages * len(source.streams) + states) * tile + _SPANS
 
@@ -403,7 +405,7 @@ def _channel_layout(
     chunk: Chunk, source: Source, channels: int, stores: int, threads: int
 ) -> Layout:
     outers, steps, inners = chunk.shape
-    size, streams = chunk.dtype.itemsize, len(source.streams)
+    size, streams = source.stored.itemsize, len(source.streams)
     vector = 16 // size
     wanted = max(1, round(threads / channels / vector)) * vector
     threads = -(-wanted * channels // 32) * 32
@@ -416,7 +418,7 @@ def _channel_layout(
     is_direct = channels <= _DIRECT
     wanted_stages = (5 if is_direct and streams < 2 else 4, 3)
     stages = next((k for k in wanted_stages if most_items(k) >= _FEWEST_ITEMS), 2)
-    items = min(most_items(stages), _ITEMS * 4 // size)
+    items = min(most_items(stages), _ITEMS * 4 // chunk.dtype.itemsize)
     # With fewer tiles than multiprocessors, smaller tiles are faster.
     enough = outers * steps * -(-inners // channels) // (parts * MULTIPROCESSORS)
     items = max(min(items, enough), _FEWEST_ITEMS)

@@ -295,7 +295,7 @@ DEVICE inline bool downsweep(const Source& source, const Items& items, const Til
 
 struct Memory {  // of a block and of the grid
   const Source& source;
-  T* const (&results)[Transfer::STATES];
+  Stored* const (&results)[Transfer::STATES];
   const Stages& stages;
   const Ledger& ledger;
   const Channels& shape;
@@ -324,7 +324,7 @@ DEVICE inline void write_part(const Memory& memory, int stage, const Tile& tile,
 }
 
 DEVICE void determine_channels(const Source& source, const Entry& entry,
-                               T* const (&results)[Transfer::STATES], Unit* space,
+                               Stored* const (&results)[Transfer::STATES], Unit* space,
                                const Ledger& ledger, const Channels& shape, unsigned epoch) {
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Desk desk;

@@ -11,12 +11,12 @@
 #include "engines/cuda/memory/bulk.cuh"
 #include "engines/cuda/memory/copies.cuh"
 
-constexpr int VECTOR = 16 / int(sizeof(T));
+constexpr int VECTOR = 16 / int(sizeof(Stored));
 constexpr int PARTS = THREADS / CHANNELS / VECTOR * VECTOR;  // of a tile, one a thread each channel
 constexpr int STEPS = PARTS * ITEMS, TILE = STEPS * CHANNELS;
 constexpr bool COPIED = LINES && STAGES > 0;  // by threads
 static_assert(!COPIED || (!BULK && STAGES >= DISTANCE + 2), "a tile is under way meanwhile");
-static_assert(TILE * sizeof(T) % 16 == 0, "bulk copies are of whole 16 bytes");
+static_assert(TILE * sizeof(Stored) % 16 == 0, "bulk copies are of whole 16 bytes");
 // Streams with another alignment are copied from the multiple of 16 bytes before: one vector more.
 constexpr int LOADED = TILE + (Source::SHIFTED ? VECTOR : 0);
 // A tile is requested in pieces, at different times of a turn: polls of spans wait behind all pending
@@ -85,14 +85,14 @@ struct Part {
 
 struct Stages {
   unsigned long long* barriers;
-  T* loads;   // STAGES × STREAMS × LOADED
-  T* stores;  // STATES × TILE, of tiles that move by bulk copies
+  Stored* loads;   // STAGES × STREAMS × LOADED
+  Stored* stores;  // STATES × TILE, of tiles that move by bulk copies
   DEVICE explicit Stages(unsigned char* memory) {
     barriers = reinterpret_cast<unsigned long long*>(memory);
-    loads = reinterpret_cast<T*>(memory + 128);
+    loads = reinterpret_cast<Stored*>(memory + 128);
     stores = loads + STAGES * Source::STREAMS * LOADED;
   }
-  DEVICE T* stage(int k) const { return loads + k * Source::STREAMS * LOADED; }
+  DEVICE Stored* stage(int k) const { return loads + k * Source::STREAMS * LOADED; }
 };
 
 // Request one piece of a tile, by one thread and the copy engine.
@@ -103,7 +103,7 @@ DEVICE inline void request(const Stages& stages, int k, const Source& source, lo
   // With REVERSE a partial tile is the first: its barrier must complete a phase all the same.
   if (piece == 0)
     barrier_expect(stages.barriers + k,
-                   tile.is_whole() ? Source::loaded(TILE, VECTOR) * unsigned(sizeof(T)) : 0);
+                   tile.is_whole() ? Source::loaded(TILE, VECTOR) * unsigned(sizeof(Stored)) : 0);
   constexpr int LENGTH = (TILE / VECTOR + PIECES - 1) / PIECES * VECTOR;
   const int first = piece * LENGTH, rest = TILE - first, length = rest < LENGTH ? rest : LENGTH;
   if (!tile.is_whole() || length <= 0) return;
@@ -111,7 +111,7 @@ DEVICE inline void request(const Stages& stages, int k, const Source& source, lo
   for (int p = 0; p < Source::STREAMS; ++p)
     bulk_load(stages.stage(k) + p * LOADED + first,
               source.stream[p] + tile.element(shape) - Source::shift(p) + first,
-              (length + (Source::shift(p) && length == rest ? VECTOR : 0)) * sizeof(T),
+              (length + (Source::shift(p) && length == rest ? VECTOR : 0)) * sizeof(Stored),
               stages.barriers + k);
 }
 
@@ -128,8 +128,8 @@ DEVICE inline void request_vectors(const Stages& stages, int k, const Source& so
     if (tile.is_whole())
 #pragma unroll
       for (int p = 0; p < Source::STREAMS; ++p) {
-        const T* from = source.stream[p] + tile.element(shape) + row * shape.inners + vector;
-        T* to = stages.stage(k) + p * LOADED + row * CHANNELS + vector;
+        const Stored* from = source.stream[p] + tile.element(shape) + row * shape.inners + vector;
+        Stored* to = stages.stage(k) + p * LOADED + row * CHANNELS + vector;
 #pragma unroll 4
         for (int r = row; r < end; r += ROWS) {
           copy_word(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from));
@@ -158,12 +158,12 @@ DEVICE inline void read_items(const Stages& stages, int k, const Source& source,
 #pragma unroll
   for (int p = 0; p < Source::STREAMS; ++p)
     if (WHOLE && (BULK || COPIED)) {
-      const T* const from = stages.stage(k) + p * LOADED + Source::shift(p);
-      visit_items<WHOLE>(tile, part, CHANNELS, [&](int r, int e) { items.v[p][r] = from[e]; });
+      const Stored* const from = stages.stage(k) + p * LOADED + Source::shift(p);
+      visit_items<WHOLE>(tile, part, CHANNELS, [&](int r, int e) { items.v[p][r] = cast<T>(from[e]); });
     } else {
-      const T* const from = source.stream[p] + tile.element(shape);
+      const Stored* const from = source.stream[p] + tile.element(shape);
       visit_items<WHOLE>(tile, part, shape.pitch(),
-                         [&](int r, long long e) { items.v[p][r] = from[e]; });
+                         [&](int r, long long e) { items.v[p][r] = cast<T>(from[e]); });
     }
   items.step = tile.first + part.first();
   if (VARYING > Source::STREAMS)
@@ -175,26 +175,26 @@ DEVICE inline void read_items(const Stages& stages, int k, const Source& source,
 // Whole tiles of all columns are written through shared memory in one bulk store, others element by
 // element.
 template <bool WHOLE>
-DEVICE inline void write_items(const Stages& stages, T* const (&results)[Transfer::STATES],
+DEVICE inline void write_items(const Stages& stages, Stored* const (&results)[Transfer::STATES],
                                const Tile& tile, const Part& part, const Channels& shape,
                                const T (&w)[Transfer::STATES][ITEMS]) {
 #pragma unroll
   for (int q = 0; q < Transfer::STATES; ++q)
     if (WHOLE && BULK) {
-      T* const to = stages.stores + q * TILE;
-      visit_items<WHOLE>(tile, part, CHANNELS, [&](int r, int e) { to[e] = w[q][r]; });
+      Stored* const to = stages.stores + q * TILE;
+      visit_items<WHOLE>(tile, part, CHANNELS, [&](int r, int e) { to[e] = cast<Stored>(w[q][r]); });
     } else {
-      T* const to = results[q] + tile.element(shape);
+      Stored* const to = results[q] + tile.element(shape);
       visit_items<WHOLE>(tile, part, shape.pitch(),
-                         [&](int r, long long e) { to[e] = w[q][r]; });
+                         [&](int r, long long e) { to[e] = cast<Stored>(w[q][r]); });
     }
 }
 
-DEVICE inline void store(const Stages& stages, T* const (&results)[Transfer::STATES],
+DEVICE inline void store(const Stages& stages, Stored* const (&results)[Transfer::STATES],
                          const Tile& tile, const Channels& shape) {
 #pragma unroll
   for (int q = 0; q < Transfer::STATES; ++q)
-    bulk_store(results[q] + tile.element(shape), stages.stores + q * TILE, TILE * sizeof(T));
+    bulk_store(results[q] + tile.element(shape), stages.stores + q * TILE, TILE * sizeof(Stored));
   bulk_commit();
 }
 

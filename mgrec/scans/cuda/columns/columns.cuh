@@ -8,7 +8,7 @@
 #include "scans/cuda/spans.cuh"
 #include "engines/cuda/memory/copies.cuh"
 
-constexpr int SIZE = int(sizeof(T)), WORD = STAGED ? 16 : BULK && SIZE < 8 ? 8 : SIZE;
+constexpr int SIZE = int(sizeof(Stored)), WORD = STAGED ? 16 : BULK && SIZE < 8 ? 8 : SIZE;
 constexpr int PACK = WORD <= SIZE ? 1 : WORD / SIZE > 4 ? 4 : WORD / SIZE;  // columns of a lane
 constexpr int RUN = ITEMS / PACK;                                           // steps of a thread
 constexpr int STEPS = WARPS * RUN;                                          // of a tile
@@ -17,8 +17,8 @@ static_assert(RUN * PACK == ITEMS, "whole steps");
 static_assert(PACK == 1 || VARYING == Source::STREAMS, "what is gathered has one column a lane");
 
 // Neighbours of one step: item r of a thread is column r % PACK of step r / PACK.
-struct alignas(PACK > 1 ? PACK * sizeof(T) : alignof(T)) Pack {
-  T v[PACK];
+struct alignas(PACK > 1 ? PACK * sizeof(Stored) : alignof(Stored)) Pack {
+  Stored v[PACK];
 };
 
 struct Columns {
@@ -105,20 +105,20 @@ DEVICE inline States after(const Spans& spans, const States& states) {
 
 DEVICE inline int in_time(int k) { return REVERSE ? RUN - 1 - k : k; }
 
-DEVICE inline Pack* slot(T* slots, int stage, int p, int k) {
+DEVICE inline Pack* slot(Stored* slots, int stage, int p, int k) {
   return reinterpret_cast<Pack*>(slots) +
          ((stage * Source::STREAMS + p) * RUN + k) * THREADS + threadIdx.x;
 }
 
-DEVICE inline const Pack* pack_of(const T* from) { return reinterpret_cast<const Pack*>(from); }
+DEVICE inline const Pack* pack_of(const Stored* from) { return reinterpret_cast<const Pack*>(from); }
 
-DEVICE inline void request(T* slots, int stage, const Source& source, const Cursor& at,
+DEVICE inline void request(Stored* slots, int stage, const Source& source, const Cursor& at,
                            const Columns& shape) {
   if (STAGES == 0) return;
   if (!at.ends(shape)) {
 #pragma unroll
     for (int p = 0; p < Source::STREAMS; ++p) {
-      const T* from = source.stream[p] + at.column.base + at.step * shape.inners;
+      const Stored* from = source.stream[p] + at.column.base + at.step * shape.inners;
 #pragma unroll
       for (int k = 0; k < RUN; ++k, from += shape.inners)
         if (at.whole || at.has(k, shape)) copy_word(slot(slots, stage, p, k), pack_of(from));
@@ -127,19 +127,19 @@ DEVICE inline void request(T* slots, int stage, const Source& source, const Curs
   copies_commit();
 }
 
-DEVICE inline void read_items(T* slots, int stage, const Source& source, const Cursor& at,
+DEVICE inline void read_items(Stored* slots, int stage, const Source& source, const Cursor& at,
                               const Columns& shape, Items& items) {
   if (STAGES > 0) copies_wait();
 #pragma unroll
   for (int p = 0; p < Source::STREAMS; ++p) {
-    const T* from = source.stream[p] + at.column.base + at.step * shape.inners;
+    const Stored* from = source.stream[p] + at.column.base + at.step * shape.inners;
 #pragma unroll
     for (int k = 0; k < RUN; ++k, from += shape.inners) {
       Pack pack = {};
       if (STAGES > 0) pack = *slot(slots, stage, p, k);
       else if (at.whole || at.has(k, shape)) pack = *pack_of(from);
 #pragma unroll
-      for (int c = 0; c < PACK; ++c) items.v[p][k * PACK + c] = pack.v[c];
+      for (int c = 0; c < PACK; ++c) items.v[p][k * PACK + c] = cast<T>(pack.v[c]);
     }
   }
   items.step = at.step;
@@ -177,7 +177,7 @@ DEVICE inline Spans upsweep(const Source& source, const Items& items, const Curs
 template <class See>
 DEVICE inline States downsweep(const Source& source, const Items& items, const Cursor& at,
                                const Columns& shape, States states,
-                               T* const (&results)[Transfer::STATES], See see) {
+                               Stored* const (&results)[Transfer::STATES], See see) {
   const long long begin = at.column.base + at.step * shape.inners;
 #pragma unroll
   for (int k = 0; k < RUN; ++k) {
@@ -188,7 +188,7 @@ DEVICE inline States downsweep(const Source& source, const Items& items, const C
       states.of[c] = Transfer::apply(source.map(items, in_time(k) * PACK + c), states.of[c]);
       see(states.of[c]);
 #pragma unroll
-      for (int q = 0; q < Transfer::STATES; ++q) pack[q].v[c] = states.of[c].v[q];
+      for (int q = 0; q < Transfer::STATES; ++q) pack[q].v[c] = cast<Stored>(states.of[c].v[q]);
     }
 #pragma unroll
     for (int q = 0; q < Transfer::STATES; ++q)

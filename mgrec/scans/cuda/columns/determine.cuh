@@ -100,10 +100,10 @@ DEVICE inline void mark_doubts(const Ledger& ledger, const Cursor& at, int k, co
 }
 
 DEVICE void determine_columns(const Source& source, const Entry& entry,
-                              T* const (&results)[Transfer::STATES], Unit* descriptors,
+                              Stored* const (&results)[Transfer::STATES], Unit* descriptors,
                               const Ledger& ledger, const Columns& lines, unsigned epoch) {
   extern __shared__ __align__(16) unsigned char memory[];
-  T* const slots = reinterpret_cast<T*>(memory);
+  Stored* const slots = reinterpret_cast<Stored*>(memory);
   const Columns shape = grouped(lines);
   const long long member = blockIdx.x % TEAM, group = blockIdx.x / TEAM;
   Cursor next = {group, member, 0, column_of(group, shape), false};

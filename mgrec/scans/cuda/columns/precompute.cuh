@@ -24,7 +24,7 @@ template <class C> struct AcrossWarps {
 DEVICE void precompute_columns(const Source& source, Span* spans, const Columns& shape,
                                long long pieces) {
   extern __shared__ __align__(16) unsigned char memory[];
-  T* const slots = reinterpret_cast<T*>(memory);
+  Stored* const slots = reinterpret_cast<Stored*>(memory);
   __shared__ Span totals[2][WARPS][32];
   __shared__ Calm calm_totals[WARPS][32];
   const long long piece = blockIdx.x % pieces, group = blockIdx.x / pieces;

@@ -5,9 +5,9 @@
 static_assert(WARPS == 1 && TEAM == 1, "a block is one warp");
 
 DEVICE void walk_columns(const Source& source, const Entry& entry,
-                         T* const (&results)[Transfer::STATES], const Columns& lines) {
+                         Stored* const (&results)[Transfer::STATES], const Columns& lines) {
   extern __shared__ __align__(16) unsigned char memory[];
-  T* const slots = reinterpret_cast<T*>(memory);
+  Stored* const slots = reinterpret_cast<Stored*>(memory);
   const Columns shape = grouped(lines);
   Cursor at = {blockIdx.x, 0, 0, column_of(blockIdx.x, shape), false};
   at.place(shape);
