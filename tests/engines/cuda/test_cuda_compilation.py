@@ -42,6 +42,18 @@ def linear(shape: Any, dtype: str, axis: int = -1, **options: Any) -> Callable[[
     return lambda: linear_recurrence(*operands, axis=axis, **options)
 
 
+# Channels, lines of them, columns one by one and in words, and the plain loop.
+COLUMNS = [
+    (10**6, 3),
+    (10**6, 64),
+    (10**6, 96),
+    (10**5, 131),
+    (10**5, 640),
+    (8, 10**5),
+    (2048, 32_768),
+]
+
+
 def wave(i: Any, x: Any) -> Any:
     return 0.5 + 0.4 * np.sin(0.001 * i) * x
 
@@ -296,6 +308,7 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         for dtype in NARROW
         for case in (
             linear((1, 10**6), dtype), linear((9, 500), dtype, reverse=True),
+            *(linear(shape, dtype, axis=0) for shape in COLUMNS),
             lambda dtype=dtype: lfilter(
                 np.ones(2, dtype), np.array([1, -0.5], dtype), on_gpu((3, 5000), dtype)
             ),
