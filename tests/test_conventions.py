@@ -109,6 +109,40 @@ def test_numbers_of_float16_are_computed_in_float32(name: str, dtype) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-3 if dtype == np.float16 else 1e-6)
 
 
+NOT_TAKEN = {"truncate", "radius", "kwargs"}
+"""Parameters of SciPy's Gaussians that the functions here have not."""
+
+
+@pytest.mark.parametrize("module", ["signal", "ndimage"])
+def test_arguments_are_those_of_scipy(module: str) -> None:
+    peers = pytest.importorskip(f"scipy.{module}")
+    functions = vars(getattr(mgrec, module))
+    names = {name for name in functions["__all__"] if hasattr(peers, name)}
+    assert names >= {*functions["__all__"]} - {"ewm"}
+    for name in names:
+        check_arguments(functions[name], getattr(peers, name))
+
+
+def test_arguments_are_those_of_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    theirs = inspect.signature(pandas.Series.ewm).parameters
+    ours = inspect.signature(mgrec.signal.ewm).parameters
+    assert {*theirs} - {*ours} == {"self", "method"}
+    assert all(ours[name].default == theirs[name].default for name in {*ours} & {*theirs})
+
+
+def check_arguments(function, peer) -> None:
+    """The parameters of the peer come first, with its order and defaults; others have names."""
+    ours, theirs = (inspect.signature(f).parameters for f in (function, peer))
+    assert {*theirs} - {*ours} <= NOT_TAKEN, function
+    assert [x for x in ours if x in theirs] == [x for x in theirs if x in ours], function
+    for name, parameter in ours.items():
+        if name in theirs:
+            assert parameter.default == theirs[name].default, (function, name)
+        else:
+            assert parameter.kind is parameter.KEYWORD_ONLY, (function, name)
+
+
 SHORT_LENGTHS = {"linear_recurrence", "ewm", "hmm.log_likelihood", "statespace.log_likelihood"}
 
 

@@ -122,26 +122,29 @@ def log_likelihood(
 def sample(
     design: Numbers, transition: Numbers, measurement_shocks: Numbers, state_shocks: Numbers, *,
     initial_state: Numbers, selection: Numbers | None = None, obs_intercept: Numbers | None = None,
-    state_intercept: Numbers | None = None, axis: int = -1, memory: Memory = "stream"
+    state_intercept: Numbers | None = None, axis: int = -1, reset: Any = None, lengths: Any = None,
+    memory: Memory = "stream"
 ) -> Sample[NDArray[Any]]: ...
 @overload
 def sample(
     design: Numbers | A, transition: Numbers | A, measurement_shocks: Numbers,
     state_shocks: Numbers, *, initial_state: Numbers | A, selection: Numbers | A | None = None,
     obs_intercept: Numbers | A | None = None, state_intercept: Numbers | A | None = None,
-    axis: int = -1, memory: Memory = "stream"
+    axis: int = -1, reset: Any = None, lengths: Any = None, memory: Memory = "stream"
 ) -> Sample[A]: ...
 @overload
 def sample(
     design: Numbers | Kind, transition: Numbers | Kind, measurement_shocks: Columns,
     state_shocks: Columns, *, initial_state: Numbers | Kind,
     selection: Numbers | Kind | None = None, obs_intercept: Numbers | Kind | None = None,
-    state_intercept: Numbers | Kind | None = None, axis: int = -1, memory: Memory = "stream"
+    state_intercept: Numbers | Kind | None = None, axis: int = -1, reset: Any = None,
+    lengths: Any = None, memory: Memory = "stream"
 ) -> Sample[Any]: ...
 @overload
 def sample(
     design: Numbers | Kind, transition: Numbers | Kind, measurement_shocks: A, state_shocks: A, *,
     initial_state: Numbers | Kind, selection: Numbers | Kind | None = None,
     obs_intercept: Numbers | Kind | None = None, state_intercept: Numbers | Kind | None = None,
-    axis: int | str = -1, memory: Memory = "stream", dim: Hashable = ...
+    axis: int | str = -1, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
+    dim: Hashable = ...
 ) -> Sample[A]: ...

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.array_types import cast, in_one_memory, is_lazy, without_empty_chunks
+from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_axis
 from ..core.backends import backend_of
 from ..core.contract.problem import Composed, check_memory
@@ -15,7 +16,7 @@ from ..scans.functions import scan
 from ..scans.matrix.arguments import as_vectors, check_rows, result_dtype
 from ..scans.matrix.maps import matrix
 from ..solve import StepLabels, public_function
-from ..solve.functions import broadcast_to, concatenate
+from ..solve.functions import broadcast_to, concatenate, where
 from .arguments import (
     PARAMETERS,
     as_steps,
@@ -42,13 +43,14 @@ def sample(
     obs_intercept: Any = None,
     state_intercept: Any = None,
     axis: int = -1,
+    reset: Any = None,
     memory: str = "stream",
 ) -> Composed:
     """Return observations and states of a linear state space model, from random numbers.
 
     Parameters
     ----------
-    design, transition, selection, obs_intercept, state_intercept, axis, memory
+    design, transition, selection, obs_intercept, state_intercept, axis, reset, lengths, memory
         See :func:`mgrec.statespace.kalman_filter`.
     measurement_shocks : array_like (..., steps, p)
         Noise of each observation, drawn with the covariance `obs_cov`. An array of one axis has one
@@ -57,7 +59,7 @@ def sample(
         Noise between each step and the next, drawn with the covariance `state_cov`; the last one is
         not used.
     initial_state : array_like (..., n)
-        State at the first step.
+        State at the first step of each sequence.
 
     Returns
     -------
@@ -99,6 +101,7 @@ def sample(
     shape = common_shape(arrays)
     axis = as_axis(axis, shape)
     check_rows("initial_state", initial.shape[:-1], shape, axis)
+    marks = None if reset is None else as_reset(reset, shape, axis, False, data) != 0
 
     def solve_passes() -> Sample[Any]:
         dtype = result_dtype(*arrays.values(), initial)
@@ -106,9 +109,10 @@ def sample(
         states = scan(
             matrix(n),
             _before_each_step(wide["transition"], shape, axis),
-            _moves(wide, cast(initial, _FLOAT64), shape, axis),
+            _moves(wide, cast(initial, _FLOAT64), shape, axis, marks),
             initial=backend_of(initial).from_host(np.zeros(n), initial),
             axis=axis,
+            reset=marks,
             memory=memory,
         )
         endog = _apply(wide["design"], states) + wide["measurement_shocks"]
@@ -124,8 +128,10 @@ def _apply(matrices: Any, vectors: Any) -> Any:
     return (matrices * vectors[..., None, :]).sum(axis=-1)
 
 
-def _moves(arrays: dict[str, Any], initial: Any, shape: tuple[Any, ...], axis: int) -> Any:
-    """Return what is added at each step: the first state, then the noise of the step before."""
+def _moves(
+    arrays: dict[str, Any], initial: Any, shape: tuple[Any, ...], axis: int, marks: Any
+) -> Any:
+    """Return what is added at each step: the noise of the step before, or a first state."""
     moves = arrays["state_shocks"]
     if "selection" in arrays:
         moves = _apply(arrays["selection"], moves)
@@ -138,7 +144,8 @@ def _moves(arrays: dict[str, Any], initial: Any, shape: tuple[Any, ...], axis: i
     index: list[Any] = [slice(None)] * len(shape)
     index.insert(axis, None)
     first = broadcast_to(initial[(*missing, ...)][tuple(index)], rows)
-    return _joined(first, moves, axis)
+    moves = _joined(first, moves, axis)
+    return moves if marks is None else where(marks[..., None], first, moves)
 
 
 def _before_each_step(matrices: Any, shape: tuple[Any, ...], axis: int) -> Any:

@@ -551,7 +551,7 @@ def test_the_symmetric_part_of_covariances_counts(name):
         np.testing.assert_allclose(llf, wanted, rtol=1e-14)
 
 
-def sample_loop(model, measurement_shocks, state_shocks):
+def sample_loop(model, measurement_shocks, state_shocks, first_steps=()):
     steps = len(state_shocks)
     arrays = {
         name: np.broadcast_to(model[name], (steps, *model[name].shape[-ndim:]))
@@ -559,6 +559,7 @@ def sample_loop(model, measurement_shocks, state_shocks):
     }
     state, states = model["initial_state"], []
     for step in range(steps):
+        state = model["initial_state"] if step in first_steps else state
         states.append(state)
         state = arrays["transition"][step] @ state + arrays["state_intercept"][step]
         state = state + arrays["selection"][step] @ state_shocks[step]
@@ -583,6 +584,25 @@ def test_samples_are_those_of_the_loop(varies, place):
         arguments.update({name: place(model[name]) for name in ("transition", "design")})
     shocks = dict(zip(("measurement_shocks", "state_shocks"), map(place, shocks), strict=True))
     for values, exact in zip(mgrec.statespace.sample(**arguments, **shocks), wanted, strict=True):
+        values = from_gpu(values) if place is on_gpu else np.asarray(values)
+        np.testing.assert_allclose(values, exact, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "place", [as_numpy, in_chunks, pytest.param(on_gpu, marks=pytest.mark.gpu)]
+)
+def test_samples_of_several_sequences(place):
+    model, generator = drawn(varies=True), np.random.default_rng(1)
+    shocks = generator.normal(size=(40, 2)), generator.normal(size=(40, 2))
+    wanted = sample_loop(model, *shocks, first_steps={15, 16, 35})
+    names = "design", "transition", "selection", "obs_intercept", "state_intercept", "initial_state"
+    found = mgrec.statespace.sample(
+        **{name: model[name] for name in names},
+        measurement_shocks=place(shocks[0]),
+        state_shocks=place(shocks[1]),
+        lengths=[15, 1, 19, 5],
+    )
+    for values, exact in zip(found, wanted, strict=True):
         values = from_gpu(values) if place is on_gpu else np.asarray(values)
         np.testing.assert_allclose(values, exact, rtol=1e-11, atol=1e-11)
 
