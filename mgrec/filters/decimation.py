@@ -12,6 +12,8 @@ import numpy as np
 
 from ..core.arrays.array_types import is_lazy, without_empty_chunks
 from ..core.arrays.chunk import as_contiguous, canonical_shape
+from ..core.arrays.interop import to_native
+from ..core.arrays.series import is_series
 from ..core.arrays.validation import as_axis, as_flag, as_integer
 from ..core.backends import backend_of
 from ..core.contract.recurrence import filter_chunk
@@ -39,13 +41,25 @@ def _decimate_labelled(
     *,
     like: Any = None,
 ) -> Any:
-    """Decimate a DataArray, and keep the labels of the samples that remain.
+    """Decimate a DataArray, a Series or a DataFrame: keep the labels of the samples that remain.
 
     `like` is the data of a method, whose axis is the name of a dimension.
     """
     bound, by_name = bind(function, operands, options)
     arguments = bound.arguments
     x, q = arguments["x"], as_integer("q", arguments["q"])
+    if CALL.get() is not None:
+        raise TypeError(
+            f"x must be an array on a group, whose ranks keep samples of the whole signal; got a "
+            f"{type(x).__name__}: pass its numbers"
+        )
+    if is_series(x):
+        axis = as_axis(arguments.get("axis", 0), x.shape)
+        arguments["x"], arguments["axis"] = to_native("x", x), axis
+        data = function(*bound.args, **bound.kwargs)
+        kept = x.iloc[(slice(None),) * axis + (slice(None, None, q),)]
+        labels = {"name": x.name} if x.ndim == 1 else {"columns": kept.columns}
+        return type(x)(data, index=kept.index, **labels)
     is_name = bool(by_name) or like is not None
     if "axis" in arguments:
         label = "dim" if is_name else "axis"
@@ -55,6 +69,9 @@ def _decimate_labelled(
     arguments["x"], arguments["axis"] = x.data, axis
     data = function(*bound.args, **bound.kwargs)
     return x.isel({x.dims[axis]: slice(None, None, q)}).copy(data=data)
+
+
+_decimate_labelled.takes_series = True  # type: ignore[attr-defined]
 
 
 @partial(with_interop, labelled=_decimate_labelled, takes_group=True)
@@ -100,7 +117,8 @@ def decimate(
     Returns
     -------
     array or dask.array.Array
-        Samples 0, q, 2·q, … of the filtered signal. Those of a chunk of `x` are a chunk.
+        Samples 0, q, 2·q, … of the filtered signal. Those of a chunk of `x` are a chunk. A Series
+        or a DataFrame keeps the labels of these samples.
 
     Raises
     ------

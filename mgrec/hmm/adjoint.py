@@ -13,7 +13,7 @@ from ..core.arrays.array_types import chunked_like, is_lazy
 from ..core.arrays.chunk import reversed_copy
 from ..core.arrays.elements import part_of_numbers
 from ..core.backends import common_backend
-from ..solve import refuse_labelled, solve
+from ..solve import StepLabels, solve
 from ..solve.adjoint import (
     adjoint_function,
     along,
@@ -32,11 +32,12 @@ from .functions import log_likelihood
 from .recurrence import TINY
 
 _FLOAT64 = np.dtype(np.float64)
+_LABELS = StepLabels(("grad", "startprob", "transmat"), (None, None, ("steps", "entries")))
 _LARGEST = 1e300
 """Largest ρ of a state that is not possible, so that its product with 0 is 0."""
 
 
-@partial(adjoint_function, labelled=refuse_labelled)
+@partial(adjoint_function, labelled=_LABELS)
 def hmm_log_likelihood(
     grad: Any,
     startprob: Any,

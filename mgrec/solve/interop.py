@@ -50,7 +50,8 @@ def with_interop(
     Parameters
     ----------
     labelled : callable
-        Calls the function with DataArrays, as :func:`.labelled.solve_labelled` does.
+        Calls the function with DataArrays, as :func:`.labelled.solve_labelled` does; with Series
+        and DataFrames, too, if it has an attribute ``takes_series``.
     takes_group : bool
         Whether the public function has a parameter `group`, which `function` does not get.
     """
@@ -149,7 +150,8 @@ def call_native(
     """
     values = [*leaves((operands, options))]
     libraries = {library.name for library in map(library_of, values) if library}
-    if libraries == {"xarray"}:
+    takes_series = hasattr(labelled, "takes_series") and any(map(is_series, values))
+    if libraries == {"xarray"} or takes_series:
         return labelled(function, operands, options)
     operands, options = with_lists_as_arrays(function, labelled, operands, options)
     if "torch" in libraries:

@@ -25,15 +25,15 @@ class StepLabels:
     ----------
     by_value : tuple of str
         Parameters whose axes are not those of the data: the matrices of the model.
-    results : tuple of tuple of str
+    results : tuple of (tuple of str) or None
         For each result, the axes that it has in addition to the rows: "steps", "entries" (those of
-        the data), and names of further axes.
+        the data), and names of further axes; None for a result without labels.
     vectors : int
         Number of axes of a step of the data, 0 or 1.
     """
 
     by_value: tuple[str, ...]
-    results: tuple[Axes, ...]
+    results: tuple[Axes | None, ...]
     vectors: int = 1
 
     def __call__(
@@ -78,10 +78,16 @@ class StepLabels:
         return self._converted(results, labelled)
 
     def _converted(self, results: Any, convert: Callable[[Axes, str | None, Any], Any]) -> Any:
+        def converted(axes: Axes | None, name: str | None, array: Any) -> Any:
+            return array if axes is None or array is None else convert(axes, name, array)
+
         if not isinstance(results, tuple):
-            return convert(self.results[0], None, results)
-        names = type(results)._fields  # type: ignore[attr-defined]
-        return type(results)(*map(convert, self.results, names, results))
+            return converted(self.results[0], None, results)
+        names = getattr(results, "_fields", None)
+        if names is None:
+            pairs = zip(self.results, results, strict=True)
+            return tuple([converted(axes, None, array) for axes, array in pairs])
+        return type(results)(*map(converted, self.results, names, results))
 
 
 def _aligned(name: str, value: Any, labels: Any, dims: Dims) -> Any:
@@ -115,6 +121,7 @@ def _labelled(labels: Any, dims: Dims, axis: int, axes: Axes, name: str | None, 
     entries = labels.dims[len(dims) :] or (_ENTRIES,)
     for other in axes:
         own += entries if other == _ENTRIES else [other] * (other != _STEPS)
+    own = own[: array.ndim]  # a gradient of data without an axis of entries has none
     if not own:
         return array
     coords = {key: value for key, value in labels.coords.items() if {*value.dims} <= {*own}}

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.arrays.array_types import cast
 from ..core.arrays.elements import part_of_numbers
 from ..core.backends import backend_of
-from ..solve import refuse_labelled, solve
+from ..solve import StepLabels, solve
 from ..solve.adjoint import (
     adjoint_function,
     along_steps,
@@ -25,7 +25,14 @@ from ..solve.adjoint import (
 )
 from ..solve.functions import apply, full_like, where
 from ..solve.rules import broadcast_shapes, rule_of_rows
-from .arguments import Model, check_model, filter_problem, leading_axes, smooth_problem
+from .arguments import (
+    PARAMETERS,
+    Model,
+    check_model,
+    filter_problem,
+    leading_axes,
+    smooth_problem,
+)
 from .cuda import phases
 from .functions import log_likelihood
 from .recurrence import NOT_ROUNDING, ROUNDING
@@ -35,11 +42,12 @@ _NAMES = (
     "endog", "design", "obs_cov", "transition", "state_cov", "initial_state", "initial_state_cov",
     "selection", "obs_intercept", "state_intercept",
 )  # fmt: skip
+_LABELS = StepLabels(("grad", *PARAMETERS), (("steps", "entries"), *[None] * (len(_NAMES) - 1)))
 _OF_OBSERVATIONS = ("endog", "design", "obs_cov", "transition", "obs_intercept")
 _SIGNATURE = "(p),(p,n),(p),(p,p),(n,n),(n),(n,n),(n),(n,n)->(w)"
 
 
-@partial(adjoint_function, labelled=refuse_labelled)
+@partial(adjoint_function, labelled=_LABELS)
 def statespace_log_likelihood(
     grad: Any,
     endog: Any,

@@ -1,6 +1,7 @@
 """Filters on a group of ranks: each has a part of the signal, and takes samples of the others."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from thread_group import fetched, moved, run_on_ranks
 
@@ -85,6 +86,10 @@ def short(part, group):
                 part.astype("f4" if group.rank else "f8"), 3, group=group
             ),
             ValueError, "the dtype of the signal must be the same on all ranks",
+        ),
+        (
+            lambda part, group: decimate(pd.Series(part), 4, group=group),
+            TypeError, "x must be an array on a group.*got a Series",
         ),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ from itertools import product
 import dask
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from chunkings import with_extended
@@ -295,6 +296,28 @@ def test_a_finite_response_is_applied_without_decimation(xp):
     x = recording(50, dtype="f8")
     result = decimate(xp.asarray(x), 1, ftype=signal.dlti([1.0, 2.0, 1.0], [4.0]))
     close(result, np.convolve(x, [0.25, 0.5, 0.25], "same"), xp)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_decimated_tables_keep_every_qth_label(axis):
+    days = pd.date_range("2026-01-01", periods=50)
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 60)), days)
+    axis = {} if axis is None else {"axis": axis}
+    kept = table.iloc[:, ::4] if axis == {"axis": 1} else table.iloc[::4]
+    wanted = decimate(table.to_numpy(), 4, **{"axis": 0, **axis})
+    expected = pd.DataFrame(wanted, kept.index, kept.columns)
+    pd.testing.assert_frame_equal(decimate(table, 4, **axis), expected)
+    if axis != {"axis": 1}:
+        series = table[3].rename("rain")
+        expected = pd.Series(decimate(series.to_numpy(), 4), kept.index, name="rain")
+        pd.testing.assert_series_equal(decimate(series, 4, **axis), expected)
+
+
+def test_lazy_tables_are_not_decimated():
+    frames = pytest.importorskip("dask.dataframe")
+    series = frames.from_pandas(pd.Series(np.ones(100)), npartitions=2)
+    with pytest.raises(ValueError, match="chunks of known sizes"):
+        decimate(series, 4)
 
 
 def test_decimated_chunks_are_not_empty():

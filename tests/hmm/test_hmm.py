@@ -503,6 +503,23 @@ def test_arrays_of_other_libraries():
     assert list(posteriors.state) == [*frame]
 
 
+def test_gradients_of_data_have_its_labels():
+    pandas, xarray = pytest.importorskip("pandas"), pytest.importorskip("xarray")
+    startprob, transmat, log_frameprob = drawn(3, 3)
+    *wanted, of_data = mgrec.adjoint.hmm_log_likelihood(1.0, startprob, transmat, log_frameprob)
+    frame = pandas.DataFrame(log_frameprob, range(1, 4), ["low", "mid", "high"])
+    data = xarray.DataArray(frame, dims=("day", "state"))
+    for labelled in (frame, data):
+        *found, gradient = mgrec.adjoint.hmm_log_likelihood(1.0, startprob, transmat, labelled)
+        for array, like in zip(found, wanted, strict=True):
+            assert type(array) is np.ndarray
+            np.testing.assert_array_equal(array, like)
+        assert gradient.equals(0 * labelled + of_data)
+    options = {"dim": "day", "of": ["log_frameprob"]}
+    gradients = mgrec.adjoint.hmm_log_likelihood(1.0, startprob, transmat, data, **options)
+    assert gradients[:2] == (None, None)
+
+
 def test_samples_of_tables_run_along_the_index():
     pandas, xarray = pytest.importorskip("pandas"), pytest.importorskip("xarray")
     startprob, transmat, _ = drawn(10, 3)

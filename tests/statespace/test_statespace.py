@@ -776,6 +776,24 @@ def test_tables_of_dask_stay_lazy():
     pandas.testing.assert_frame_equal(smoothed.compute(), pandas.DataFrame(wanted, frame.index))
 
 
+def test_gradients_of_observations_have_their_labels():
+    pandas, xarray = pytest.importorskip("pandas"), pytest.importorskip("xarray")
+    one = np.ones((1, 1))
+    start = {"initial_state": [0.0], "initial_state_cov": one}
+    values = np.array([1.0, 2.0, 4.0])
+
+    def gradients(endog):
+        adjoint = mgrec.adjoint.statespace_log_likelihood
+        return adjoint(1.0, endog, one, one, one, one, **start)
+
+    wanted, *others = gradients(values)
+    table = pandas.Series(values, range(2000, 2003))
+    for labelled in (table, table.to_frame(), xarray.DataArray(table, dims="year")):
+        found, *rest = gradients(labelled)
+        assert found.equals(0 * labelled + wanted.reshape(labelled.shape))
+        assert [*map(type, rest)] == [*map(type, others)]
+
+
 def test_data_arrays_keep_names_and_coordinates():
     xarray = pytest.importorskip("xarray")
     values, others, start = of_two_series()
