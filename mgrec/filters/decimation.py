@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import is_lazy, without_empty_chunks
+from ..core.arrays.array_types import is_lazy, widened, without_empty_chunks
 from ..core.arrays.chunk import as_contiguous, canonical_shape
 from ..core.arrays.interop import to_native
 from ..core.arrays.series import is_series
@@ -158,6 +158,7 @@ def decimate(
     is_finite = as_flag("assume_finite", assume_finite)
     backend_of(x).raise_if_capturing("a filter", "the initial states are copied to the device")
     form, coefficients = design(x, q, n, ftype)
+    x = widened(x)  # the extension of a signal has the dtype of the signal
     if form == "fir":
         (taps,) = coefficients
         computed = np.result_type(taps, x.dtype, np.float32)

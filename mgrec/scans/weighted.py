@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..core.algebra.operators import MAX_PLUS, PLUS_PLUS, PLUS_TIMES, Operators, as_operators
-from ..core.arrays.array_types import cast, in_one_memory, is_lazy, result_type
+from ..core.arrays.array_types import (
+    cast,
+    in_one_memory,
+    is_lazy,
+    is_narrow,
+    result_type,
+    widened,
+)
 from ..core.arrays.validation import (
     as_array,
     as_axis,
@@ -127,10 +134,19 @@ def weighted_scan(
     pair = as_operators(operators)
     x, weights = _checked(pair, x, weights)
     shape = broadcast_shape({"x": x, "weights": weights})
-    axis = as_axis(axis, shape)
-    if as_flag("inclusive", inclusive):
+    axis, inclusive = as_axis(axis, shape), as_flag("inclusive", inclusive)
+    if inclusive and pair != PLUS_PLUS:
         return _inclusive(pair, x, weights, axis, shape, out)
-    return _exclusive(pair, x, weights, axis, shape, out)
+    solve = _inclusive if inclusive else _exclusive
+    dtype = np.result_type(x.dtype, weights.dtype)
+    if not is_narrow(dtype):
+        return solve(pair, x, weights, axis, shape, out)
+    # Results are rounded once, not those of each operation.
+    result = cast(solve(pair, widened(x), widened(weights), axis, shape, None), dtype)
+    if out is None:
+        return result
+    _target(result, (x, weights), out)[...] = result
+    return out
 
 
 def _checked(pair: Operators, x: Any, weights: Any) -> list[Any]:

@@ -155,6 +155,20 @@ def test_lazy_arrays_and_out(dtype: Any) -> None:
         assert_rounded_once(found, w.astype(np.float32), dtype)
 
 
+@pytest.mark.parametrize("inclusive", [False, True])
+@pytest.mark.parametrize("operators", [("+", "*"), ("max", "+"), ("+", "+")])
+def test_weighted_scans_of_float16_are_rounded_once(operators: Any, inclusive: bool) -> None:
+    options: Any = {"operators": operators, "inclusive": inclusive}
+    x, weights = draw("f2", (2, 90))
+    out = np.empty_like(x)
+    assert mgrec.weighted_scan(x, weights, out=out, **options) is out
+    wide = mgrec.weighted_scan(x.astype("f4"), weights.astype("f4"), **options)
+    lazy = mgrec.weighted_scan(da.from_array(x, chunks=(1, 40)), weights, **options)
+    assert lazy.dtype == out.dtype
+    for found in (out, lazy.compute()):
+        assert_rounded_once(found, wide, np.float16)
+
+
 def test_numbers_and_integers_do_not_promote_bfloat16() -> None:
     dtype = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
     t = np.ones((2, 4), dtype)

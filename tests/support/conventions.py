@@ -15,7 +15,7 @@ X = np.linspace(0.1, 0.9, 40)
 TABLE = np.linspace(0.1, 0.9, 42).reshape(6, 7)
 FRAMES = np.log(np.linspace(0.1, 0.9, 80).reshape(40, 2))
 B, A, SOS = [0.2, 0.1], [1.0, -0.7], [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
-CHAIN = [0.5, 0.5], [[0.9, 0.1], [0.3, 0.7]]
+CHAIN = [0.5, 0.5], [[0.875, 0.125], [0.25, 0.75]]
 EYE = [[1.0, 0.0], [0.0, 1.0]]
 SPACE = {
     "design": [[1.0, 1.0]], "obs_cov": [[1.0]], "transition": [[0.5, 0.0], [0.0, 0.5]],
@@ -173,7 +173,13 @@ KINDS = {
     "DataFrame": data_frame,
 }
 """By column of the table: what makes an array of the kind."""
-HEADER = ["function", "default axis", *KINDS, "Dataset", "float16", "bool"]
+HEADER = ["function", "default axis", *KINDS, "Dataset", "float16 in, out", "bool"]
+COMPUTED_IN = {
+    "float64": {"ewm", "decimate", "spline_filter1d", "spline_filter"},
+    "int64": {"smith_waterman"},
+}
+"""Dtypes in which functions compute with arrays of float16, other than float32; functions of models
+compute in float64."""
 OF_FLOAT16 = {
     "float16": {"linear_recurrence", "rational_recurrence", "scan", "weighted_scan", "lfilter",
                 "sosfilt"},
@@ -201,6 +207,12 @@ def dtype_of(case: Case, dtypes: dict[str, set[str]], default: str) -> str:
     """Return the dtype of the last result."""
     found = [dtype for dtype, names in dtypes.items() if case.name in names]
     return CODES.get(case.qualified_name, (found or [default])[0])
+
+
+def computed_in(case: Case) -> str:
+    """Return the dtype in which a function computes with arrays of float16."""
+    found = [dtype for dtype, names in COMPUTED_IN.items() if case.name in names]
+    return (found or ["float64" if "." in case.qualified_name else "float32"])[0]
 
 
 def kinds_of(result: Any) -> str:
@@ -259,7 +271,7 @@ def row_of(case: Case, kinds: Any) -> list[str]:
         default_axis(case),
         *(result_kinds(case, kind) for kind in kinds),
         "by `.mgrec`" if hasattr(DatasetMethods, case.qualified_name) else of_variables,
-        dtype_of(case, OF_FLOAT16, "float32"),
+        f"{computed_in(case)}, {dtype_of(case, OF_FLOAT16, 'float32')}",
         dtype_of(case, OF_BOOL, "float64"),
     ]
 
