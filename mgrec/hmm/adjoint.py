@@ -13,6 +13,7 @@ from ..core.arrays.array_types import chunked_like, is_lazy
 from ..core.arrays.chunk import reversed_copy
 from ..core.arrays.elements import part_of_numbers
 from ..core.backends import common_backend
+from ..distributed.groups.ends import backward_in_time
 from ..solve import StepLabels, solve
 from ..solve.adjoint import (
     adjoint_function,
@@ -113,7 +114,7 @@ def hmm_log_likelihood(
         zero + with_axis(model.startprob, filtered, model.axis),
         _product(before, model.transmat),
     )
-    ratios = weight * _ratios(posteriors, _weights(_backward(model)), predicted, model.axis)
+    ratios = weight * _ratios(posteriors, _weights_of_later(model), predicted, model.axis)
     if "startprob" in wanted:
         grad_start = sum_to(where(first, ratios, zero).sum(model.axis), model.startprob)
     if "transmat" in wanted:
@@ -134,11 +135,14 @@ def _posteriors(model: Model) -> tuple[Any, Any]:
     return solve(backward_problem(model, filtered)), _decoded(model, filtered)
 
 
-def _weights(model: Model) -> Any:
-    """Return the weights of the states given the observations so far, with a sum of 1."""
+def _weights_of_later(model: Model) -> Any:
+    """Return the weights of the states by the observations from each step on, with a sum of 1."""
+    model = _backward(model)
     if model.is_in_gpu_memory:
         return reversed_copy(phases.weights(model), model.axis)
-    return reversed_copy(_decoded(model, solve(forward_problem(model))), model.axis)
+    with backward_in_time():
+        filtered = solve(forward_problem(model))
+    return reversed_copy(_decoded(model, filtered), model.axis)
 
 
 def _decoded(model: Model, filtered: Any) -> Any:

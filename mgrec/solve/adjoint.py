@@ -193,7 +193,8 @@ def along_steps(grad: Any, model: Any, states: Any) -> tuple[Any, Any]:
     first one, or None. `states` (..., numbers) are those of all steps.
     """
     shape, axis = model.shape, model.axis
-    first = (np.arange(shape[axis]) == 0).reshape(-1, *[1] * (len(shape) - 1 - axis))
+    start = 0 if is_first_part(1) else -1
+    first = (np.arange(shape[axis]) == start).reshape(-1, *[1] * (len(shape) - 1 - axis))
     first = backend_of(states).from_host(first, states)
     if model.marks is not None:
         first = (model.marks != 0) | first

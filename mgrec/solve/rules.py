@@ -71,6 +71,9 @@ class Rule:
         the coefficients of a filter.
     takes_group : bool
         Whether `compose` computes gradients over the ranks of a group.
+    steps_shape : callable, ``(arguments) -> shape``, optional
+        Return the shape of steps and rows, if the result is a sum over steps, the same on all ranks
+        of a group. The default is the shape of the result.
     """
 
     function: Callable[..., Any]
@@ -88,6 +91,7 @@ class Rule:
     differentiate_at: Callable[..., bool] | None = None
     read_on_host: Callable[[dict[str, Any]], Sequence[str]] | None = None
     takes_group: bool = False
+    steps_shape: Callable[[dict[str, Any]], tuple[Any, ...]] | None = None
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -153,6 +157,7 @@ def rule_of_rows(
 ) -> Rule:  # fmt: skip
     """Return the rule of a function with one number of float64 for each row, and resets.
 
+    The numbers are sums over steps, and their gradients are computed over the ranks of a group.
     ``steps_shape(arguments)`` returns the shape of steps and rows.
     """
 
@@ -175,6 +180,8 @@ def rule_of_rows(
         name=adjoint.__name__,
         axes=lambda arguments: len(steps_shape(arguments)),
         constants=("reset",),
+        takes_group=True,
+        steps_shape=steps_shape,
     )
 
 

@@ -335,12 +335,15 @@ def _define(rule: Rule) -> Pair:
         result, *kept = ctx.saved_tensors
         arguments = dict(zip(keys, [*kept, *ctx.options], strict=True))
         axis = arguments["axis"] % rule.count_axes(arguments)
-        grad, grad_zf = (*grads, None)[:2]
-        native = None if grad_zf is None else to_native("grad_zf", grad_zf)
-        native = start_gradients(result.shape[axis], native)
+        shape = result.shape if rule.steps_shape is None else rule.steps_shape(arguments)
+        grads = [*grads, None][:2]
+        # Results that all ranks return: sums over steps, or final states.
+        common = 1 if rule.steps_shape is None else 0
+        native = None if grads[common] is None else to_native("grad", grads[common])
+        native = start_gradients(shape[axis], native)
         if native is not None:
-            grad_zf = result_converter([result], [result])(native)
-        return differentiate(backward_pass.eager, ctx, [grad, grad_zf], on_host=ctx.on_host)
+            grads[common] = result_converter([result], [result])(native)
+        return differentiate(backward_pass.eager, ctx, grads, on_host=ctx.on_host)
 
     differentiate_on_group.__name__ = f"the gradient of {name}"
 

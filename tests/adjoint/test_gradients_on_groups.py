@@ -34,6 +34,19 @@ def filtered(b, a, x, zi, **options):
     return y, zf / RANKS if "group" in options else zf
 
 
+def of_probabilities(startprob, transmat, log_frameprob, **options):
+    probabilities = (torch.softmax(x, -1) for x in (startprob, transmat))
+    return mgrec.hmm.log_likelihood(*probabilities, log_frameprob, **options)
+
+
+def of_covariances(endog, design, obs_cov, transition, state_cov, mean, cov, **options):
+    obs_cov, state_cov, cov = (x @ x.mT + torch.eye(len(x)) for x in (obs_cov, state_cov, cov))
+    return mgrec.statespace.log_likelihood(
+        endog, design, obs_cov, transition, state_cov,
+        initial_state=mean, initial_state_cov=cov, **options,
+    )  # fmt: skip
+
+
 MARKS = np.arange(STEPS) % 7 == 3
 CASES = {
     "arrays": (mgrec.linear_recurrence, signals(STEPS, STEPS, ())),
@@ -50,6 +63,21 @@ CASES = {
             mgrec.maps.matrix2, s, 0.5, 0.25, 0.5, t, 0.0, initial=(u, v), **options
         ))[..., :],
         signals(STEPS, STEPS, (), ()),
+    ),
+    "matrices": (
+        of_scan(mgrec.maps.matrix(2)), [0.5 * x for x in signals((STEPS, 2, 2), (STEPS, 2), 2)],
+    ),
+    "constant matrix": (
+        of_scan(mgrec.maps.matrix(2)), [0.5 * x for x in signals((2, 2), (STEPS, 2), 2)],
+    ),
+    "diagonal logsumexp": (
+        of_scan(mgrec.maps.matrix(2, ("logsumexp", "+"), structure="diagonal")),
+        signals((STEPS, 2), (STEPS, 2), 2),
+    ),
+    "hidden Markov model": (of_probabilities, signals(3, (3, 3), (STEPS, 3))),
+    "hidden Markov model that varies": (of_probabilities, signals(3, (STEPS, 3, 3), (STEPS, 3))),
+    "Kalman filter": (
+        of_covariances, signals((STEPS, 2), (2, 3), (2, 2), (3, 3), (3, 3), 3, (3, 3)),
     ),
     "tridiagonal": (
         lambda dl, d, du, b, **options: mgrec.solve_tridiagonal(dl, 3 + d, du, b, **options),
@@ -91,6 +119,8 @@ def check(function, arrays, axis=0, **options):
             for name, value in options.items()
         }
         parts = [part_of(array, rank) for array in arrays]
+        if not weights.ndim:  # a sum over steps, which all ranks return
+            return gradients(function, parts, weights / RANKS, axis=axis, group=group, **given)
         steps_axis = weights.ndim - 1 if weights.shape[-1] == STEPS else 0
         of_part = weights.movedim(steps_axis, 0)[slice(*BOUNDS[rank : rank + 2])]
         of_part = of_part.movedim(0, steps_axis)
@@ -112,7 +142,12 @@ def test_gradients(name):
     check(*CASES[name])
 
 
-@pytest.mark.parametrize("name", ["arrays", "rows", "maximum", "rational"])
+@pytest.mark.parametrize("name", ["hidden Markov model", "Kalman filter"])
+def test_gradients_of_log_likelihoods_of_segments(name):
+    check(*CASES[name], reset=MARKS)
+
+
+@pytest.mark.parametrize("name", ["arrays", "rows", "maximum", "rational", "matrices"])
 def test_gradients_in_reverse_and_of_segments(name):
     function, arrays = CASES[name]
     check(function, arrays, reverse=True)
@@ -150,12 +185,6 @@ def second_derivative(t, group):
 
 REFUSED = {
     "second derivatives": (second_derivative, "gradients on a group have no derivatives"),
-    "matrices": (
-        lambda t, group: mgrec.scan(
-            mgrec.maps.matrix(2), torch.eye(2), t.reshape(-1, 2), initial=0.0, axis=0, group=group
-        ),
-        "group must be None where scan_of_matrices is differentiated",
-    ),
     "segments of a filter": (
         lambda t, group: (
             lfilter([1.0], [1.0, -0.5], t, reset=t.detach() > 0, group=group).sum().backward()

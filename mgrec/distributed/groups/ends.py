@@ -117,20 +117,20 @@ def is_constant(length: int) -> bool:
     return any(length == 1 and steps != 1 for length, steps in pairs)
 
 
-def start_gradients(length: int, grad_zf: Any) -> Any:
-    """Start a call that computes gradients, and return the gradient of the final states.
+def start_gradients(length: int, grad: Any) -> Any:
+    """Start a call that computes gradients, and return the gradient of a result of all ranks.
 
     Parameters
     ----------
     length : int
         The length of this rank's part along the axis.
-    grad_zf : array or None
-        The gradient of the final states, which all ranks return: those of ranks are added.
+    grad : array or None
+        The gradient of final states or of a sum, which all ranks return: those of ranks are added.
     """
     call = CALL.get()
     assert call is not None
     call.is_composed = True
-    sent = None if grad_zf is None else to_host(grad_zf)
+    sent = None if grad is None else to_host(grad)
     messages = call.all_gather("the lengths", {}, (length, sent), is_last=False)
     call.lengths = [length for length, _ in messages]
     gradients = [gradient for _, gradient in messages if gradient is not None]

@@ -13,6 +13,7 @@ from ...core.arrays.interop import library_of
 from ...core.arrays.validation import as_axis, as_flag
 from ...solve.adjoint import (
     adjoint_function,
+    along,
     as_required,
     as_result,
     following_marks,
@@ -56,11 +57,11 @@ def matrix_gradients(
     is_linear, is_general = matrix_map.algebra == ("+", "*"), matrix_map.structure == "general"
     slopes, of_vectors = (M, None) if is_linear else _weights(matrix_map, M, b, before, w)
     transposed = slopes.swapaxes(-1, -2) if is_general else slopes
-    axis_of_slopes = axis - (w.ndim - 1) + slopes.ndim - len(matrix_map.matrix_shape)
-    is_constant = axis_of_slopes < 0 or slopes.shape[axis_of_slopes] == 1
+    leading = slopes[(..., *[0] * len(matrix_map.matrix_shape))]
+    axis_of_slopes = along(leading, w.ndim - 1, axis)
     adjoint = functions.scan(
         matrix(matrix_map.n, structure=matrix_map.structure),
-        transposed if is_constant else shifted(transposed, axis_of_slopes, forward),
+        transposed if axis_of_slopes is None else shifted(transposed, axis_of_slopes, forward),
         grad, initial=np.zeros(matrix_map.n), axis=axis, reverse=forward == 1,
         reset=following_marks(marks, axis, forward),
     )  # fmt: skip
@@ -79,8 +80,9 @@ def matrix_gradients(
         grad_vectors = sum_to(adjoint if of_vectors is None else adjoint * of_vectors, b)
     if "initial" in wanted:
         first = (None, None) if marks is not None else (0, 1) if forward == 1 else (-1, None)
-        of_first = part(adjoint, axis, *first)
-        matrices = transposed if is_constant else part(transposed, axis_of_slopes, *first)
+        of_first, matrices = part(adjoint, axis, *first), transposed
+        if axis_of_slopes is not None:
+            matrices = part(transposed, axis_of_slopes, *first)
         row = (matrices * of_first[..., None, :]).sum(-1) if is_general else matrices * of_first
         grad_initial = sum_to(sum_at_starts(row, axis, forward, vector_marks), initial)
     return grad_matrices, grad_vectors, grad_initial
@@ -170,6 +172,8 @@ RULES = [
             "reverse": ("bool", False),
         },
         _outlines,
+        axes=lambda arguments: len(_outlines(arguments)[0][0]) - 1,
         constants=("reset",),
+        takes_group=True,
     )
 ]
