@@ -176,6 +176,16 @@ def test_the_program_of_mpi():
     assert re.fullmatch(r"1000 steps on each of 2 ranks: \S+ steps/s\n", result.stdout)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_program_of_torchrun(dtype):
+    pytest.importorskip("torch")
+    launcher = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"
+    options = "--steps", "1000", "--count", "1", "--dtype", dtype
+    result = run(sys.executable, *launcher, DEPLOY / "torchrun.py", *options)
+    assert result.returncode == 0, result.stderr
+    assert re.search(rf"1000 x 4 {dtype} on each of 2 ranks, with gradients: \S+ ms", result.stdout)
+
+
 def test_the_dockerfile_copies_and_installs_what_there_is():
     lines = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
     steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
