@@ -11,9 +11,14 @@ from conventions import (
     CASES,
     HEADER,
     KINDS,
+    LAZY_TABLE,
     OF_BOOL,
     OF_FLOAT16,
+    SOS,
+    A,
+    B,
     Case,
+    X,
     computed_in,
     dtype_of,
     mapped_lists,
@@ -118,6 +123,38 @@ def test_results_of_float16_are_those_of_the_wider_dtype(case: Case) -> None:
         np.testing.assert_array_equal(array, np.asarray(like).astype(np.asarray(array).dtype))
 
 
+@pytest.mark.parametrize("kind", ["list, array", "Dask array", "tensor", "DataArray"])
+def test_initial_states_and_masks_are_arrays_of_numpy(kind: str) -> None:
+    pytest.importorskip({"tensor": "torch", "DataArray": "xarray"}.get(kind, "numpy"))
+    b, a, sections, outputs, lengths = (
+        KINDS[kind](np.array(x)) for x in (B, A, SOS, X[:1], [2, 0, 3])
+    )
+    signal = mgrec.signal
+    states = [signal.lfilter_zi(b, a), signal.sosfilt_zi(sections), signal.lfiltic(b, a, outputs)]
+    if kind != "Dask array":
+        states.append(mgrec.starts(lengths))
+    assert {type(state) for state in states} == {np.ndarray}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: mgrec.adjoint.linear_recurrence(x, x, 0.5, x),
+        lambda x: mgrec.adjoint.lfilter(x, x, B, A, x),
+        lambda x: mgrec.adjoint.ewm(x, x, alpha=0.5),
+        lambda x: mgrec.adjoint.solve_tridiagonal(x, x, 1.0, 4.0, 1.0, x),
+    ],
+    ids=["linear_recurrence", "lfilter", "ewm", "solve_tridiagonal"],
+)
+def test_adjoints_take_tables_but_no_data_arrays(call) -> None:
+    pytest.importorskip("xarray")
+    with pytest.raises(TypeError, match="without names of dimensions; got a DataArray"):
+        call(KINDS["DataArray"](X))
+    series = KINDS["Series"](X)
+    gradients = arrays_of(call(series))
+    assert type([array for array in gradients if array is not None][-1]) is type(series)
+
+
 NOT_TAKEN = {"truncate", "radius", "kwargs"}
 """Parameters of SciPy's Gaussians that the functions here have not."""
 
@@ -213,5 +250,14 @@ def test_the_table_has_all_functions_their_default_axes_and_dtypes() -> None:
 def test_the_table_has_the_types_of_results(case: Case) -> None:
     pytest.importorskip("xarray")
     pytest.importorskip("torch")
+    kinds = [*KINDS][:-1]
     (row,) = (row for row in table()[2:] if row[0] == reference_of(case))
-    assert row[2 : 2 + len(KINDS)] == [result_kinds(case, kind) for kind in KINDS]
+    assert row[2 : 2 + len(kinds)] == [result_kinds(case, kind) for kind in kinds]
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.qualified_name)
+def test_the_table_has_the_types_of_results_of_lazy_tables(case: Case) -> None:
+    pytest.importorskip("dask.dataframe")
+    (row,) = (row for row in table()[2:] if row[0] == reference_of(case))
+    assert row[1 + len(KINDS)] == result_kinds(case, LAZY_TABLE)

@@ -16,6 +16,7 @@ from ..core.arrays.array_types import (
     result_type,
     widened,
 )
+from ..core.arrays.chunk import has_unknown_sizes
 from ..core.arrays.validation import (
     as_array,
     as_axis,
@@ -137,6 +138,11 @@ def weighted_scan(
     axis, inclusive = as_axis(axis, shape), as_flag("inclusive", inclusive)
     if inclusive and pair != PLUS_PLUS:
         return _inclusive(pair, x, weights, axis, shape, out)
+    if has_unknown_sizes([shape]):
+        raise ValueError(
+            "x and weights must be in chunks of known sizes, unless results are inclusive and ∘ is "
+            "not ◇: call compute_chunk_sizes() on them"
+        )
     solve = _inclusive if inclusive else _exclusive
     dtype = np.result_type(x.dtype, weights.dtype)
     if not is_narrow(dtype):

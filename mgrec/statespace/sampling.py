@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.array_types import cast, in_one_memory, is_lazy, without_empty_chunks
+from ..core.arrays.chunk import has_unknown_sizes
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_axis
 from ..core.backends import backend_of
@@ -100,6 +101,11 @@ def sample(
     check_memory(memory)
     shape = common_shape(arrays)
     axis = as_axis(axis, shape)
+    if has_unknown_sizes([shape]):
+        raise ValueError(
+            "shocks must be in chunks of known sizes: call compute_chunk_sizes() on them, or "
+            "to_dask_array(lengths=True) on a Dask DataFrame"
+        )
     check_rows("initial_state", initial.shape[:-1], shape, axis)
     marks = None if reset is None else as_reset(reset, shape, axis, False, data) != 0
 

@@ -163,6 +163,11 @@ def test_out(operators):
             TypeError,
             "out must be None",
         ),
+        (
+            lambda x: mgrec.weighted_scan(da.ones(3)[da.ones(3) > 0], x[0]),
+            ValueError,
+            "x and weights must be in chunks of known sizes",
+        ),
     ],
 )
 def test_what_is_refused(call, error, message):

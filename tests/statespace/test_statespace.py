@@ -588,6 +588,13 @@ def test_samples_are_those_of_the_loop(varies, place):
         np.testing.assert_allclose(values, exact, rtol=1e-11, atol=1e-11)
 
 
+def test_samples_need_chunks_of_known_sizes():
+    shocks = da.ones((10, 1), chunks=(5, 1))
+    shocks = shocks[shocks[:, 0] > 0]
+    with pytest.raises(ValueError, match="shocks must be in chunks of known sizes"):
+        mgrec.statespace.sample(np.eye(1), np.eye(1), shocks, shocks, initial_state=[0.0])
+
+
 @pytest.mark.parametrize(
     "place", [as_numpy, in_chunks, pytest.param(on_gpu, marks=pytest.mark.gpu)]
 )

@@ -164,6 +164,15 @@ def data_frame(array: np.ndarray) -> Any:
     return pandas.DataFrame(array if array.ndim == 2 else array[:, None].repeat(2, axis=1))
 
 
+LAZY_TABLE = "Dask DataFrame"
+
+
+def dask_data_frame(array: np.ndarray) -> Any:
+    from dask import dataframe
+
+    return dataframe.from_pandas(data_frame(array), npartitions=2)
+
+
 KINDS = {
     "list, array": np.ndarray.tolist,
     "Dask array": dask_array,
@@ -171,6 +180,7 @@ KINDS = {
     "DataArray": data_array,
     "Series": series,
     "DataFrame": data_frame,
+    LAZY_TABLE: dask_data_frame,
 }
 """By column of the table: what makes an array of the kind."""
 HEADER = ["function", "default axis", *KINDS, "Dataset", "float16 in, out", "bool"]
@@ -218,22 +228,25 @@ def computed_in(case: Case) -> str:
 def kinds_of(result: Any) -> str:
     """Return the words for the types of results, each once."""
     results = result if isinstance(result, tuple) else (result,)
-    of_module = {"numpy": "array", "torch": "tensor", "dask": "Dask array"}
-    words = [
-        of_module.get(type(x).__module__.partition(".")[0], type(x).__name__)
-        if np.ndim(x)
-        else "number"
-        for x in results
-    ]
-    return ", ".join(dict.fromkeys(words))
+
+    def word_of(x: Any) -> str:
+        module, name = type(x).__module__.partition(".")[0], type(x).__name__
+        if module == "dask":
+            return f"Dask {name.lower() if name == 'Array' else name}"
+        if module == "torch":
+            return "tensor"
+        return "number" if not np.ndim(x) else "array" if module == "numpy" else name
+
+    return ", ".join(dict.fromkeys(map(word_of, results)))
 
 
 def result_kinds(case: Case, kind: str) -> str:
     """Return the words for the results of a call of a kind of arrays; a dash if it is refused."""
     columns = {}
-    if kind == "DataFrame":
+    if kind.endswith("DataFrame"):
+        make = {"DataFrame": lambda x: x[:, None], LAZY_TABLE: dask_data_frame}[kind]
         steps = [key for key, x in case.others.items() if isinstance(x, list) and len(x) == len(X)]
-        columns = {key: np.array(case.others[key])[:, None] for key in steps}
+        columns = {key: make(np.array(case.others[key])) for key in steps}
     try:
         return kinds_of(case.call(KINDS[kind], **columns))
     except (TypeError, ValueError):
