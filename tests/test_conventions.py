@@ -1,6 +1,7 @@
 """One convention for all public functions: the arrays that they take and return."""
 
 import inspect
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ def to_jax(array: np.ndarray):
     return pytest.importorskip("jax.numpy").asarray(array)
 
 
+TEXT = (Path(__file__).parents[1] / "docs/guide/interoperability.md").read_text()
 SHORT = {"linear_recurrence", "lfilter", "filtfilt"}
 WITH_LISTS = [case for case in CASES if case.lists]
 
@@ -121,6 +123,19 @@ def test_results_of_float16_are_those_of_the_wider_dtype(case: Case) -> None:
     assert np.asarray(found[-1]).dtype == dtype_of(case, OF_FLOAT16, "float32")
     for array, like in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(array, np.asarray(like).astype(np.asarray(array).dtype))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.qualified_name)
+def test_complex_numbers_are_taken_or_refused_as_the_page_says(case: Case) -> None:
+    bullet = TEXT.split("- **Complex numbers** are refused by ")[1].split(". Other")[0]
+    name = case.qualified_name
+    named = f"`mgrec.{name.partition('.')[0]}`" if "." in name else f"`{name}`"
+    lazy = partial(case.call, lambda array: da.from_array(array.astype(np.complex64)))
+    if named in bullet:
+        with pytest.raises(TypeError, match="complex"):
+            lazy()
+    else:
+        assert arrays_of(lazy())[-1].dtype.kind == "c"
 
 
 @pytest.mark.parametrize("kind", ["list, array", "Dask array", "tensor", "DataArray"])
@@ -215,13 +230,12 @@ def test_lengths_are_those_of_sequences(case: Case) -> None:
     assert not all(np.array_equal(array, values) for array, values in pairs)
 
 
-PAGE = Path(__file__).parents[1] / "docs/guide/interoperability.md"
 SHORT_ROWS = {"linear_recurrence", "lfilter", "ewm", "hmm.viterbi", "statespace.kalman_filter"}
 
 
 def table() -> list[list[str]]:
     """The rows of the table of the documentation, the first one its header."""
-    text = PAGE.read_text().split("## Results of each function\n")[1].split("\n## ")[0]
+    text = TEXT.split("## Results of each function\n")[1].split("\n## ")[0]
     lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
