@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -65,10 +65,16 @@ def filter_axis(
     if not backend.is_host:
         with backend.device_of((x,)):
             return axis_filter.apply_on_gpu(x, axis, dtype)
-    wanted, recipe = axis_filter.plan((x.shape[axis],), 0)
+    wanted, recipe = _plan_of_whole(axis_filter, x.shape[axis])
     with backend.device_of((x,)):
         parts = [axis_filter.part(x, axis, part) for _, part in wanted]
         return filter_chunk(axis_filter, x, axis, dtype, recipe, parts, True, into)
+
+
+@lru_cache(maxsize=256)
+def _plan_of_whole(axis_filter: AxisFilter, length: int) -> tuple[list[tuple[int, Any]], Any]:
+    """Return the plan of a whole array: that of a small image takes longer than its filter."""
+    return axis_filter.plan((length,), 0)
 
 
 def filter_axes(filters: Sequence[tuple[int, AxisFilter]], x: Any, dtype: np.dtype[Any]) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ FEW = 4
 sigma 2 over rows of 6 to 12 samples, in chunks of a few, were up to 6 ulp of the largest sample
 from those of the whole array, which are up to 3.5 from the exact ones. Sums rounded once gave 4.
 """
+KEPT = 1024
+"""Most powers of the poles of a kernel that are kept for further calls."""
 WHOLE = 1 + 2.0**-40
 """Factor of results that are truncated to integers."""
 
@@ -84,14 +87,12 @@ class ExponentialFilter:
         (end, skipped), length = part, x.shape[axis]
         count = min(length - skipped, self.kernel.reach) if not skipped or length else 0
         if end in ("first sample", "last sample"):
-            count, powers = 1, np.ones((len(self.kernel.poles), 1), complex)
-        else:
-            powers = self.kernel.powers(count)
+            count = 1
+        factors = (_factors if count <= KEPT else _factors.__wrapped__)(self.kernel, count)
         start = skipped if end.startswith("first") else length - skipped - count
         if end == "last":
-            powers = powers[:, ::-1]
+            factors = factors[:, ::-1]
         samples = as_float64(as_rows(_between(x, axis, start, start + count), axis))
-        factors = np.concatenate([powers.real, powers.imag])
         factors = backend_of(samples).from_host(factors, samples)
         with np.errstate(invalid="ignore"):
             if samples.shape[2] == 1:
@@ -139,12 +140,12 @@ class ExponentialFilter:
     ) -> Any:
         """Return a state (outer, poles, inner) from the parts of neighbours."""
         shape = rows.shape[0], len(self.kernel.poles), rows.shape[2]
-        cvals = np.array(constants_of(self.cval, is_complex)[: 2 if is_complex else 1])
-        constants = constant[:, None] * np.tile(cvals, shape[2] // cvals.size)
         from_host = backend_of(rows).from_host
-        constants, weights = from_host(constants, rows), from_host(weights, rows)
-        state = np.zeros_like(rows, complex, shape=shape)
-        state += constants
+        state, weights = np.zeros_like(rows, complex, shape=shape), from_host(weights, rows)
+        if self.mode == "constant":
+            cvals = np.array(constants_of(self.cval, is_complex)[: 2 if is_complex else 1])
+            constants = constant[:, None] * np.tile(cvals, shape[2] // cvals.size)
+            state += from_host(constants, rows)
         with np.errstate(invalid="ignore", over="ignore"):
             if len(parts) > FEW:
                 return _accurate_sum(state, weights, parts)
@@ -158,10 +159,7 @@ class ExponentialFilter:
     ) -> None:  # fmt: skip
         from .cpu import filter_rows
 
-        behind = _beside(self.kernel)
-        ahead = -behind if self.kernel.is_odd else behind
-        coefficients = [_parts(values) for values in (np.array(self.kernel.poles), behind, ahead)]
-        states = _parts(left), _parts(right)
+        coefficients, states = _coefficients(self.kernel), (_parts(left), _parts(right))
 
         def filter_block(block: Block, x: Any, x_at: Any, filtered: Any, out_at: Any) -> None:
             filter_rows(
@@ -201,9 +199,21 @@ def _between(x: Any, axis: int, start: int, stop: int) -> Any:
 
 def _parts(values: np.ndarray) -> np.ndarray:
     """Return real and imaginary parts along a new first axis."""
-    return np.stack([values.real, values.imag])
+    parts = np.empty((2, *values.shape))  # np.stack takes ten times as long for few values
+    parts[0], parts[1] = values.real, values.imag
+    return parts
 
 
-def _beside(kernel: ExponentialSum) -> np.ndarray:
-    """Return w·p: the weights of the sums over the samples before or after one."""
-    return np.array(kernel.weights) * np.array(kernel.poles)
+@lru_cache(maxsize=256)
+def _factors(kernel: ExponentialSum, count: int) -> np.ndarray:
+    """Return the real and the imaginary parts of p^j for j below `count`, (2·poles, count)."""
+    powers = kernel.powers(count)
+    return np.concatenate([powers.real, powers.imag])
+
+
+@lru_cache(maxsize=256)
+def _coefficients(kernel: ExponentialSum) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the poles, and the weights w·p of the sums over the samples before and after one."""
+    poles = np.array(kernel.poles)
+    behind = np.array(kernel.weights) * poles
+    return _parts(poles), _parts(behind), _parts(-behind if kernel.is_odd else behind)
