@@ -22,7 +22,7 @@ _OF_STEPS = ("reset", "times")
 def series_to_native(name: str, value: Any, is_written: bool) -> Any:
     """Return the numbers of a Series, or of a DataFrame, whose axes are (rows, columns)."""
     _require_read_only(name, value, is_written)
-    if hasattr(value, "to_cupy"):
+    if hasattr(type(value), "to_cupy"):
         return _convert_numbers(name, value, value.to_cupy)
     if value.ndim == 1 and not isinstance(value.dtype, np.dtype):
         return _extension_to_numpy(name, value)
@@ -65,7 +65,15 @@ def _extension_to_numpy(name: str, value: Any) -> Any:
 
 def is_series(value: object) -> bool:
     """Return whether a value is a Series or a DataFrame."""
-    return hasattr(value, "divisions") or hasattr(value, "iloc")
+    return is_of_dask(value) or hasattr(type(value), "iloc")
+
+
+def is_of_dask(value: object) -> bool:
+    """Return whether a Series or a DataFrame is one of Dask.
+
+    Labels of pandas are attributes of a Series, too, but not of its type.
+    """
+    return hasattr(type(value), "divisions")
 
 
 def check_labels(arguments: Sequence[tuple[str, Any]]) -> None:
@@ -97,7 +105,7 @@ def check_steps(arguments: Sequence[tuple[str, Any]]) -> None:
 
 
 def _check_index(first_name: str, first: Any, name: str, value: Any) -> None:
-    if not hasattr(first, "divisions"):
+    if not is_of_dask(first):
         _check_same(f"{first_name} and {name}", "index", first.index, value.index)
     elif value.divisions != first.divisions:
         raise ValueError(
@@ -116,7 +124,7 @@ def _check_same(names: str, what: str, index: Any, other: Any) -> None:
 
 def _check_columns(name: str, value: Any, table_name: str, table: Any) -> None:
     """Raise ValueError unless a Series has one number for each column of a DataFrame."""
-    is_lazy_series = hasattr(value, "divisions")
+    is_lazy_series = is_of_dask(value)
     if is_lazy_series or not value.index.equals(table.columns):
         got = "a lazy one" if is_lazy_series else _difference(table.columns, value.index)
         raise ValueError(
@@ -187,11 +195,10 @@ def label_rows(first: Any, array: Any, has_columns: bool) -> Any:
     has_columns : bool
         Whether the result has the columns of `first`, if this is a DataFrame.
     """
-    is_of_dask = hasattr(first, "divisions")
-    if array.ndim > 2 or is_lazy(array) != is_of_dask:
+    if array.ndim > 2 or is_lazy(array) != is_of_dask(first):
         return array
     columns = first.columns if has_columns and first.ndim == array.ndim == 2 else None
-    if is_of_dask:
+    if is_of_dask(first):
         frames = sys.modules["dask.dataframe"]
         if array.ndim == 2 and columns is None:
             columns = range(array.shape[1])

@@ -40,6 +40,15 @@ def test_it_is_the_mean_of_pandas():
     pd.testing.assert_series_equal(ewm(RAIN, span=5), RAIN.ewm(span=5).mean())
 
 
+@pytest.mark.parametrize("label", ["divisions", "to_cupy", "requires_grad", "iloc", "dtype"])
+def test_labels_are_no_attributes(label):
+    """pandas has the attribute s.label of a Series s with the label."""
+    s, other = (pd.Series([1.0, scale], index=[label, "b"]) for scale in (2.0, 3.0))
+    w = mgrec.linear_recurrence(s, other)
+    assert w.tolist() == [1.0, 5.0]
+    assert w.index.equals(s.index)
+
+
 def test_the_name_is_kept_where_all_have_it():
     assert mgrec.linear_recurrence(KEPT, RAIN).name is None
     found = mgrec.linear_recurrence(KEPT.rename("rain"), RAIN)
