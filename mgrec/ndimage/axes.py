@@ -26,8 +26,10 @@ class AxisFilter(Protocol):
     """A filter along an axis.
 
     Chunks need parts of other chunks: `plan` names them, `part` computes one, and `apply` takes
-    those of a chunk in the order of its plan.
+    those of a chunk in the order of its plan. Equal filters have equal plans.
     """
+
+    def __hash__(self) -> int: ...
 
     def plan(self, lengths: Sequence[int], chunk: int) -> tuple[list[tuple[int, Any]], Any]:
         """Return the parts (chunk, part) that a chunk needs, and what `apply` does with them."""
