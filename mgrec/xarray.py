@@ -35,10 +35,10 @@ import xarray as xr
 
 from . import ndimage, signal
 from .core.algebra.coefficient import Coefficient
+from .core.arrays.resets import replace_lengths
 from .grids.table.api import summed_area_table
 from .scans.functions import linear_recurrence, rational_recurrence, scan
 from .scans.weighted import weighted_scan
-from .solve.interop import replace_lengths
 from .solve.labelled import by_value_of, checked_dim
 from .tridiagonal.api import solve_tridiagonal
 

@@ -10,6 +10,7 @@ import dask.array.core as da
 from distributed import Client, default_client
 
 from ..core.arrays.interop import require_native
+from ..core.arrays.resets import replace_lengths
 from ..core.arrays.validation import as_integer, as_real
 from ..core.contract.grid import Swept, Traceback
 from ..core.contract.problem import Composed, Problem
@@ -68,6 +69,9 @@ def problem_of(
     if not any(isinstance(operand, da.Array) for operand in (*operands, *options.values())):
         raise TypeError("the recurrence needs a Dask array among its operands; got none")
     build = getattr(recurrence, "build", None)
+    if build and "lengths" in options:
+        options = {**options}
+        replace_lengths(options)
     name = name_of(recurrence)
     problem: Problem | Composed = (
         build(*operands, **options)

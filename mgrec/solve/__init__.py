@@ -10,6 +10,7 @@ from typing import Any, ParamSpec
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.elements import Part
 from ..core.arrays.interop import is_traced_by_torch
+from ..core.arrays.resets import replace_lengths
 from ..core.contract.kernels import CacheMiss
 from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import accepts_expressions
@@ -23,7 +24,6 @@ from .interop import (
     has_differentiated,
     needs_interop,
     public_signature,
-    replace_lengths,
     with_interop,
 )
 from .labelled import refuse_labelled, solve_labelled, solve_pair, solve_with_factors

@@ -23,10 +23,10 @@ from ..core.arrays.interop import (
     library_of,
     result_converter,
 )
-from ..core.arrays.resets import starts
+from ..core.arrays.resets import replace_lengths
 from ..core.arrays.series import check_labels, check_steps, is_series
 from ..distributed.expressions import leaves
-from ..distributed.groups.calls import CALL, as_group, call_on_group, refuse_derivatives
+from ..distributed.groups.calls import as_group, call_on_group, refuse_derivatives
 from .labelled import (
     by_value_of,
     has_labels,
@@ -95,21 +95,6 @@ def public_signature(signature: inspect.Signature, takes_group: bool) -> inspect
 
 
 _KEYWORD = inspect.Parameter("_", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any")
-
-
-def replace_lengths(options: dict[str, Any]) -> None:
-    """Replace `lengths` of sequences by a mask as `reset`, in place."""
-    lengths = options.pop("lengths")
-    if lengths is None:
-        return
-    if options.get("reset") is not None:
-        raise TypeError("one of reset and lengths must be given; got both")
-    if CALL.get() is not None:
-        raise TypeError(
-            "lengths must be None on a group, whose ranks have parts of sequences; got "
-            f"{type(lengths).__name__}: pass the rank's part of mgrec.starts(lengths) as reset"
-        )
-    options["reset"] = starts(lengths, reverse=options.get("reverse", False))
 
 
 def needs_interop(error: TypeError, operands: Sequence[Any], options: dict[str, Any]) -> bool:

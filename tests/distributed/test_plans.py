@@ -94,6 +94,9 @@ def test_a_plan_takes_other_marks(client):
     with mgrec.plan(mgrec.linear_recurrence, 1.0, x, reset=first) as solve:
         np.testing.assert_array_equal(solve(), np.arange(12) % 5 + 1)
         np.testing.assert_array_equal(solve(1.0, x, reset=second), np.arange(12) % 6 + 1)
+    with mgrec.plan(mgrec.linear_recurrence, 1.0, x, lengths=[5, 5, 2]) as solve:
+        np.testing.assert_array_equal(solve(), np.arange(12) % 5 + 1)
+        np.testing.assert_array_equal(solve(1.0, x, lengths=[6, 6]), np.arange(12) % 6 + 1)
 
 
 def test_rows_of_chunks_and_their_states(client):

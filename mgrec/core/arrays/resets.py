@@ -148,6 +148,16 @@ def changes_of(labels: Any, axis: int, reverse: bool) -> Any:
     return both.rechunk(labels.chunks)
 
 
+def replace_lengths(options: dict[str, Any]) -> None:
+    """Replace `lengths` of sequences by a mask as `reset`, in place."""
+    lengths = options.pop("lengths")
+    if lengths is None:
+        return
+    if options.get("reset") is not None:
+        raise TypeError("one of reset and lengths must be given; got both")
+    options["reset"] = starts(lengths, reverse=options.get("reverse", False))
+
+
 def starts(lengths: Any = None, *, offsets: Any = None, reverse: bool = False) -> Any:
     """Return a mask of the first step of each sequence in an array of concatenated sequences.
 

@@ -145,7 +145,12 @@ def _with_mask(
 
     The first label of a part is compared with the last one before it.
     """
-    reset = options.get("reset")
+    lengths, reset = options.get("lengths"), options.get("reset")
+    if lengths is not None:
+        raise TypeError(
+            f"lengths must be None on a group, whose ranks have parts of sequences; got "
+            f"{type(lengths).__name__}: pass the rank's part of mgrec.starts(lengths) as reset"
+        )
     if reset is None:
         return options
     reset = reset if hasattr(reset, "dtype") else np.asarray(reset)
