@@ -97,7 +97,8 @@ def test_each_backend_has_kernels_as_the_table_says(name: str) -> None:
     if hasattr(problem, "recurrence"):
         family = problem.recurrence.family
         assert CPU.has_kernels(family)
-        assert cells[3].startswith("yes") == BACKEND.has_kernels(family)
+        # On a GPU the recurrences of other families compute ewm.
+        assert cells[3].startswith("yes") == (BACKEND.has_kernels(family) or name == "ewm")
 
 
 def test_the_table_names_all_functions_that_plans_take() -> None:

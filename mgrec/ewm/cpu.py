@@ -8,7 +8,7 @@ For "sum", x is the sum. The compiler removes the scalars that a statistic does 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import overload
 
 from ..core.arrays.chunk import Chunk
-from ..core.contract.kernels import Kernels, at_once
+from ..core.contract.kernels import Kernels, PreparedSolver, at_once
 from ..engines.cpu.compilation import INLINED, INNER, compile_kernel, writable
 from ..engines.cpu.lanes import fma
 from ..engines.cpu.threads import run_in_threads, split_range, threads_for
@@ -481,7 +481,7 @@ _NO_MARKS = np.empty((1, 0, 1), np.uint8)
 def kernels(method: str) -> Kernels:
     """Return the phases: on all threads for the method "threads", otherwise on the calling one."""
     phase = _determine_on_threads if method == "threads" else _determine
-    return Kernels(phase, at_once(_precompute), _propagate)
+    return Kernels(phase, at_once(_precompute), _propagate, prepare_solver=_prepare_solver)
 
 
 def _determine(recurrence: EwmRecurrence, chunk: Chunk, carry_in: Any, result: np.ndarray) -> None:
@@ -492,6 +492,21 @@ def _determine(recurrence: EwmRecurrence, chunk: Chunk, carry_in: Any, result: n
         carry_in = np.empty((0, 0, 0))
     carry_in = np.ascontiguousarray(carry_in, np.float64)
     kernel(*_series(recurrence, chunk), carry_in, result, weights.kernel_arguments)
+
+
+def _prepare_solver(recurrence: EwmRecurrence, chunk: Chunk) -> PreparedSolver | None:
+    """Return a solver for other series of the same shape and dtype; None for other arrays."""
+    (x, *others), weights, shape = chunk.operands, recurrence.weights, chunk.shape
+    if others or x.dtype.char not in _READ:
+        return None
+    kernel = determine_kernel(weights.statistic, weights.is_adjusted)
+    carry_in, arguments = np.empty((0, 0, 0)), weights.kernel_arguments
+
+    def solve(operands: Sequence[Any], results: Sequence[Any]) -> None:
+        x = writable(operands[0].reshape(shape))
+        kernel(x, x, None, _NO_MARKS, carry_in, results[0].reshape(shape), arguments)
+
+    return solve
 
 
 def _determine_on_threads(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core.arrays.chunk import Chunk, as_result, canonical_shape, lay_out
-from ..core.contract.kernels import Backend, Kernels
+from ..core.contract.kernels import Backend, Kernels, PreparedSolver
 from ..core.contract.problem import Problem, varying
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import Chain
@@ -106,6 +106,12 @@ class EwmRecurrence(Chain):
         result = (out[0] if out else backend.empty(shape, self.dtype)).reshape(chunk.shape)
         backend.kernels(self.family).determine(self, chunk, carry_in, result)
         return (as_result(result, shape, self.result_dtype),), None
+
+    def prepare_solver(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> PreparedSolver | None:
+        prepare = backend.kernels(self.family).prepare_solver
+        return None if prepare is None else prepare(self, self.lay_out(inputs, shape))
 
     def lay_out(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
         return lay_out(self, inputs.blocks, shape, 0)

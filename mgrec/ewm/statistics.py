@@ -21,17 +21,16 @@ from ..core.arrays.array_types import (
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis, as_flag, as_integer, as_real, is_one_of
 from ..core.backends import CPU, backend_of
-from ..distributed.expressions import accepts_expressions
+from ..core.contract.problem import Composed, Problem
 from ..distributed.groups.calls import CALL
 from ..distributed.groups.ends import beyond
 from ..filters.arguments import as_signal
-from ..solve import solve, with_interop
+from ..solve import prepared_function
 from .by_recurrences import by_recurrences, largest_size, mean_without_gaps
 from .recurrence import PAIRS, STATISTICS, Weights, ewm_problem
 
 
-@partial(with_interop, takes_group=True)
-@accepts_expressions
+@partial(prepared_function, takes_group=True)
 def ewm(
     x: Any,
     *,
@@ -48,7 +47,7 @@ def ewm(
     times: Any = None,
     bias: bool = False,
     reset: Any = None,
-) -> Any:
+) -> Problem | Composed:
     """Compute an exponentially weighted statistic along an axis, as pandas' ``ewm`` does.
 
     The weight of each value is 1 − α times the weight of the next value. Exactly one of `alpha`,
@@ -141,15 +140,12 @@ def ewm(
     x = series["x"]
     is_narrow = all(series[name].dtype.char == "f" for name in ("x", "y") if name in series)
     dtype = np.dtype(np.float32 if is_narrow else np.float64)
-    call = CALL.get()
-    if 0 in x.shape and call is None:
-        return x.astype(dtype)
+    if 0 in x.shape and CALL.get() is None:
+        return Composed("ewm", lambda: x.astype(dtype))
     if backend_of(x).has_kernels("ewm"):
-        return solve(ewm_problem(weights, series, axis, dtype))
-    if call is not None:
-        call.is_composed = True
-        return by_recurrences(weights, series, axis, dtype)
-    return _by_other_kernels(weights, series, axis, dtype)
+        return ewm_problem(weights, series, axis, dtype)
+    compose = _by_other_kernels if CALL.get() is None else by_recurrences
+    return Composed("ewm", partial(compose, weights, series, axis, dtype))
 
 
 def _by_other_kernels(
