@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import pickle
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, lru_cache, partial
 from hashlib import sha256
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import dropwhile, takewhile
 from pathlib import Path
+from threading import Lock
 from types import CellType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -25,6 +30,7 @@ from numba.core.compiler import Compiler
 from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
+from numba.np import linalg
 from numba.np.ufunc.dufunc import DUFunc
 
 from ...core.algebra.fingerprint import StepFunction, library_name, read_values
@@ -52,18 +58,86 @@ class _LinkedCode(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
 
-class _SmallCode(_LinkedCode):
-    """LLVM code of a function that a kernel contains once, optimized for size."""
+class _ShortCode(_LinkedCode):
+    """LLVM code of a function, optimized for size: LLVM inlines it where that costs little."""
+
+    attributes: tuple[str, ...] = ("optsize",)
 
     def _optimize_functions(self, module: Any) -> None:
         super()._optimize_functions(module)
         for function in module.functions:
             if not function.is_declaration:
-                for attribute in ("noinline", "minsize", "optsize"):
+                for attribute in self.attributes:
                     function.add_function_attribute(attribute)
 
 
-class _LinkedCompiler(Compiler):  # type: ignore[misc]
+class _SmallCode(_ShortCode):
+    """LLVM code of a function that a kernel contains once, in as few bytes as possible."""
+
+    attributes = ("noinline", "minsize", "optsize")
+
+
+_UNUSED_PASSES = {
+    "WithLifting",
+    "InlineClosureLikes",
+    "RewriteDynamicRaises",
+    "MakeFunctionToJitFunction",
+    "InlineInlinables",
+    "FindLiterallyCalls",
+    "LiteralUnroll",
+    "LiteralPropagationSubPipelinePass",
+    "InlineOverloads",
+    "NopythonRewrites",
+    "NoPythonSupportedFeatureValidation",
+    "DumpParforDiagnostics",
+}
+"""numba's passes for features that kernels do not use: closures, expressions of whole arrays."""
+
+
+class _TypesOfCalls:
+    """numba's typing context, which returns the signature of a built-in function once found.
+
+    numba looks for it, among all signatures of an operator, at each call and in each pass over the
+    calls of a function.
+    """
+
+    def __init__(self, context: Any, signatures: dict[Any, Any]) -> None:
+        self._context, self._signatures = context, signatures
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def resolve_function_type(self, function: Any, arguments: Any, keywords: Any) -> Any:
+        if keywords or not isinstance(function, numba.types.Function):
+            return self._context.resolve_function_type(function, arguments, keywords)
+        key = function, tuple(arguments)
+        signature = self._signatures.get(key)
+        if signature is None:
+            signature = self._context.resolve_function_type(function, arguments, keywords)
+            self._signatures[key] = signature
+        return signature
+
+
+_SIGNATURES: ContextVar[dict[Any, Any]] = ContextVar("signatures")
+"""Those of the kernel that is compiled."""
+
+
+class _KernelCompiler(Compiler):  # type: ignore[misc]
+    """numba's compiler without the passes that change no function of this package."""
+
+    def define_pipelines(self) -> Any:
+        self.state.typingctx = _TypesOfCalls(self.state.typingctx, _SIGNATURES.get({}))
+        pipelines = super().define_pipelines()
+        for pipeline in pipelines:
+            passes = [step for step in pipeline.passes if step[0].__name__ not in _UNUSED_PASSES]
+            pipeline.passes = passes
+            pipeline.finalize()
+        return pipelines
+
+
+class _StepCompiler(Compiler):  # type: ignore[misc]
+    """numba's compiler, with all passes, for functions of the user that only kernels call."""
+
     code = _LinkedCode
 
     def define_pipelines(self) -> Any:
@@ -72,8 +146,25 @@ class _LinkedCompiler(Compiler):  # type: ignore[misc]
         return super().define_pipelines()
 
 
+class _LinkedCompiler(_StepCompiler, _KernelCompiler):
+    """The compiler for functions of this package that only kernels call."""
+
+
 class _SmallCompiler(_LinkedCompiler):
     code = _SmallCode
+
+
+class _SizedCompiler(_LinkedCompiler):
+    """The compiler for functions whose first argument is a size: see :mod:`.columns`.
+
+    A kernel for one size contains the functions inlined, one for all sizes calls small ones.
+    """
+
+    def define_pipelines(self) -> Any:
+        is_constant = isinstance(self.state.args[0], numba.types.BaseTuple)
+        self.state.flags.forceinline = is_constant
+        self.code = _LinkedCode if is_constant else _ShortCode
+        return super().define_pipelines()
 
 
 INNER: dict[str, Any] = {
@@ -85,8 +176,12 @@ INNER: dict[str, Any] = {
 """For functions that only kernels call: wrappers for Python and C take a third of the time."""
 INLINED = {**INNER, "forceinline": True}
 """For functions of many instructions that must be part of the loop that calls them."""
+SIZED: dict[str, Any] = {**INNER, "pipeline_class": _SizedCompiler}
+"""For functions of many instructions whose first argument is a size, as a sequence."""
 RARE: dict[str, Any] = {**INNER, "pipeline_class": _SmallCompiler}
 """For functions that take a negligible part of a kernel's time: LLVM neither copies nor unrolls."""
+STEP: dict[str, Any] = {**INNER, "pipeline_class": _StepCompiler}
+"""For functions of the user."""
 CACHE_SIZE = 256
 """Number of recurrences whose compiled functions are cached in memory."""
 IN_MEMORY = "in memory"
@@ -105,24 +200,83 @@ FunctionIdentity._unique_ids = iter(
 )
 
 
+class _Collection:
+    """Python's garbage collection, which pauses while a thread compiles.
+
+    numba makes a million objects, and few are garbage: looking through all objects of a process for
+    it took 0.4 s of a first call.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._pauses = 0
+        self._was_enabled = False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        with self._lock:
+            if self._pauses == 0:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._pauses += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pauses -= 1
+                if self._pauses == 0 and self._was_enabled:
+                    if gc.get_freeze_count() == 0:
+                        # The next collection would look through all new objects, for 0.2 s. They
+                        # become old ones, as most would: unfreezing moves them there.
+                        gc.freeze()
+                        gc.unfreeze()
+                    gc.enable()
+
+
+_COLLECTION = _Collection()
+
+
+@cache
+def _import_array_functions() -> None:
+    """Import numba's functions of arrays without `scipy.linalg`, in 0.1 s less.
+
+    They import it to see if it is installed. The functions that call it import it again.
+    """
+    check = linalg.ensure_blas
+
+    def find_blas() -> None:
+        if find_spec("scipy") is None:
+            raise ImportError("scipy is not installed")
+
+    linalg.ensure_blas = find_blas
+    try:
+        import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = check
+
+
 def compile_kernel(kernel: Callable[..., Any], *key: str, allocates: bool = True) -> Any:
     """Return a kernel that compiles at its first call, or loads its code from disk.
 
     `key` has the fingerprints of the functions in its closure. A kernel that allocates no arrays
     compiles in less time, because numba then counts no references.
     """
-    dispatcher = numba.njit(no_cfunc_wrapper=True, _nrt=allocates, **OPTIONS)(kernel)
+    options = {**OPTIONS, "no_cfunc_wrapper": True, "pipeline_class": _KernelCompiler}
+    dispatcher = numba.njit(_nrt=allocates, **options)(kernel)
     dispatcher._cache = cache_on_disk(kernel, *key)
     compile_signature = dispatcher.compile
 
     def compile_for_kernel(signature: Any) -> Any:
         if numba.types.pyobject in signature:
             raise TypeError("kernels must be given arrays in native byte order, and numbers")
-        token = _IS_KERNEL.set(True)
+        tokens = _IS_KERNEL.set(True), _SIGNATURES.set({})
         try:
-            address = compile_signature(signature)
+            with _COLLECTION.paused():
+                _import_array_functions()
+                address = compile_signature(signature)
         finally:
-            _IS_KERNEL.reset(token)
+            _IS_KERNEL.reset(tokens[0])
+            _SIGNATURES.reset(tokens[1])
         compiled = dispatcher.overloads[signature]
         for environment in compiled._find_referenced_environments():
             compiled.codegen.set_env(environment.env_name, environment)
@@ -215,7 +369,7 @@ def compile_step(function: Callable[..., Any]) -> Any:
 def _compile_step(step: StepFunction) -> Any:
     function = step.function
     if isinstance(function, FunctionType):
-        return _freeze(function, _freeze_value_of_step, numba.njit(**INNER))
+        return _freeze(function, _freeze_value_of_step, numba.njit(**STEP))
     if isinstance(function, CPUDispatcher):
         return _compile_again(function)
     if isinstance(function, DUFunc):

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 
 from ...core.algebra.exact import exact_product, exact_sum
-from ...engines.cpu.compilation import OPTIONS, compile_kernel, writable
+from ...engines.cpu.compilation import INNER, compile_kernel, writable
 
 SMALLEST = 5e-324
 """The smallest float64: products below 2^-969 have no exact error term."""
@@ -66,8 +66,8 @@ class Judge:
         self.steps += t.size
 
 
-_product = numba.njit(inline="always", **OPTIONS)(exact_product)
-_sum = numba.njit(inline="always", **OPTIONS)(exact_sum)
+_product = numba.njit(**INNER)(exact_product)
+_sum = numba.njit(**INNER)(exact_sum)
 
 
 def _judge(

@@ -12,7 +12,7 @@ from layouts import swapped
 import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.engines.cpu import compilation
-from mgrec.engines.cpu.compilation import IN_MEMORY, INNER, compile_kernel, compile_step
+from mgrec.engines.cpu.compilation import IN_MEMORY, STEP, compile_kernel, compile_step
 
 cfg = ModuleType("cfg")
 cfg.K = 2.0
@@ -171,7 +171,7 @@ def test_kernels_refuse_another_byte_order():
 
 
 def test_an_error_of_an_inner_function_has_the_numbers_that_it_reports():
-    @numba.njit(**INNER)
+    @numba.njit(**STEP)
     def positive(x):
         if x < 0:
             raise ValueError("negative", x)
