@@ -21,6 +21,8 @@ from ..core.arrays.chunk import Chunk
 from ..core.contract.kernels import Kernels, PreparedSolver, at_once
 from ..engines.cpu.compilation import INLINED, INNER, compile_kernel, writable
 from ..engines.cpu.lanes import fma
+from ..engines.cpu.scalars import larger_of, smaller_of
+from ..engines.cpu.stack import stack_empty
 from ..engines.cpu.threads import run_in_threads, split_range, threads_for
 from .recurrence import FIRST, PAIRS, PARTS, STATES, EwmRecurrence, EwmSummary, Weights
 
@@ -253,7 +255,7 @@ def row_part(array: Any, outer: Any, left: Any, right: Any, inner: Any) -> Any:
     raise NotImplementedError  # compiled code only
 
 
-@overload(row_part, strict=False)
+@overload(row_part, INNER, strict=False)
 def _row_part(array: Any, outer: Any, left: Any, right: Any, inner: Any) -> Any:
     if not isinstance(array, types.Array):
         return lambda array, outer, left, right, inner: None
@@ -291,17 +293,18 @@ def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
         x: Any, y: Any, gaps: Any, marks: Any, carry_in: Any, out: Any, weights: Any
     ) -> None:
         outers, steps, inners = out.shape
-        states = np.empty((STATES, 1, COLUMNS))
-        tile = max(steps, 1) if inners == 1 else STEPS
+        states = stack_empty((STATES, 1, COLUMNS), np.float64)
+        tile = larger_of(steps, 1) if inners == 1 else STEPS
         for outer in range(outers):
             for first in range(0, inners, COLUMNS):
-                count = min(COLUMNS, inners - first)
-                states[:] = 0.0
-                if carry_in.size > 0:
-                    for k in range(count):
-                        put_state(states, (0, k), state_at(carry_in, (outer, first + k)))
+                count = smaller_of(COLUMNS, inners - first)
+                for k in range(count):
+                    state = ZERO_STATE
+                    if carry_in.size > 0:
+                        state = state_at(carry_in, (outer, first + k))
+                    put_state(states, (np.int64(0), k), state)
                 for left in range(0, steps, tile):
-                    right = min(left + tile, steps)
+                    right = smaller_of(left + tile, steps)
                     for k in range(count):
                         at = first + k
                         state = loop(
@@ -310,10 +313,10 @@ def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
                             row_part(gaps, outer, left, right, at),
                             row_part(marks, outer, left, right, at),
                             out[outer, left:right, at],
-                            state_at(states, (0, k)),
+                            state_at(states, (np.int64(0), k)),
                             weights,
                         )
-                        put_state(states, (0, k), state)
+                        put_state(states, (np.int64(0), k), state)
 
     return compile_kernel(determine, statistic, str(is_adjusted))
 
@@ -336,7 +339,7 @@ def precompute_kernel(statistic: str, is_adjusted: bool) -> Any:
             for inner in range(inners):
                 mark = last_mark(row_part(marks, outer, 0, steps, inner))
                 is_reset[outer, inner] = mark >= 0
-                start = max(mark, 0)
+                start = larger_of(mark, 0)
                 x_part = row_part(x, outer, start, steps, inner)
                 y_part = row_part(y, outer, start, steps, inner)
                 gaps_part = row_part(gaps, outer, start, steps, inner)
@@ -449,7 +452,7 @@ def propagate_kernel(is_sum: bool, is_adjusted: bool) -> Any:
                 state = merged(scaled(first, first_weight), parts, row, count - 1.0)
             put_state(carry_out, (0, row), state)
 
-    return compile_kernel(propagate, str(is_sum), str(is_adjusted))
+    return compile_kernel(propagate, str(is_sum), str(is_adjusted), allocates=False)
 
 
 @numba.njit(**INLINED)

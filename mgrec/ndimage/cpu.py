@@ -8,6 +8,8 @@ import numba
 import numpy as np
 
 from ..engines.cpu.compilation import INLINED, compile_kernel
+from ..engines.cpu.scalars import smaller_of
+from ..engines.cpu.stack import stack_empty, stack_zeros
 
 ROWS, COLUMNS = 32, 64
 """Rows of a group. A column is read from another page at each step, so that its groups are wider:
@@ -44,7 +46,8 @@ def _advance(
 
 def _filter_rows(
     x: Any, out: Any, at: Any, x_at: Any, out_at: Any, rows: int, are_contiguous: bool,
-    left: Any, right: Any, poles: Any, behind: Any, ahead: Any, middle: float,
+    left: Any, right: Any, poles: Any, behind: Any, ahead: Any, middle: float, samples: Any,
+    sums: Any,
 ) -> None:  # fmt: skip
     """Write filtered rows of x (outer, steps, inner) to `out`.
 
@@ -52,15 +55,16 @@ def _filter_rows(
     Others follow along the outer axis if they are contiguous (inner is 1), otherwise along the
     inner one.
     The other arrays are real and imaginary parts along the first axis: states of the rows
-    (2, outer, poles, inner) before and after them; poles, and weights of both passes (2, poles).
+    (2, outer, poles, inner) before and after them; poles, and weights of both passes (2, poles);
+    zeros and memory (steps, lanes).
     """
     steps, count = x.shape[1], poles.shape[1]
-    lanes = ROWS if are_contiguous else COLUMNS
+    lanes = samples.shape[1]
     down, across = (1, 0) if are_contiguous else (0, 1)
-    samples, sums = np.zeros((steps, lanes)), np.empty((steps, lanes))
-    re, im, total = np.zeros((count, lanes)), np.zeros((count, lanes)), np.empty(lanes)
+    re, im = stack_zeros((count, lanes), np.float64), stack_zeros((count, lanes), np.float64)
+    total = stack_empty(lanes, np.float64)
     for first in range(0, rows, lanes):
-        used = min(lanes, rows - first)
+        used = smaller_of(lanes, rows - first)
         width = -(-used // VECTOR) * VECTOR
         a, b = at[0] + down * first, at[1] + across * first
         x_a, x_b = x_at[0] + down * first, x_at[1] + across * first
@@ -91,32 +95,36 @@ def _filter_rows(
                     out[out_a, i, out_b + lane] = total[lane]
 
 
-filter_rows = compile_kernel(_filter_rows)
+filter_rows = compile_kernel(_filter_rows, allocates=False)
 
 
 def _average_rows(
-    x: Any, out: Any, x_at: Any, out_at: Any, rows: int, are_contiguous: bool, size: int
-) -> None:
+    x: Any, out: Any, x_at: Any, out_at: Any, rows: int, are_contiguous: bool, size: int,
+    ends: Any,
+) -> None:  # fmt: skip
     """Write averages over windows of `size` steps of x, which has size − 1 more steps than `out`.
 
     Steps are in blocks of `size`. A window is the end of a block and the start of the next one.
     The sums of both start at their common border (van Herk 1992), and none is ever subtracted.
+    `ends` is memory (size, LANES).
     """
     steps = out.shape[1]
-    ends, sums = np.empty((size, LANES)), np.empty(LANES)
+    sums = stack_empty(LANES, np.float64)
     down, across = (1, 0) if are_contiguous else (0, 1)
     for first in range(0, rows, LANES):
-        used = min(LANES, rows - first)
+        used = smaller_of(LANES, rows - first)
         x_a, x_b = x_at[0] + down * first, x_at[1] + across * first
         out_a, out_b = out_at[0] + down * first, out_at[1] + across * first
         for start in range(0, steps, size):
-            sums[:] = 0.0
+            for lane in range(LANES):
+                sums[lane] = 0.0
             for r in range(size - 1, -1, -1):
                 for lane in range(used):
                     sums[lane] += x[x_a + down * lane, start + r, x_b + across * lane]
                     ends[r, lane] = sums[lane]
-            sums[:] = 0.0
-            for r in range(min(size, steps - start)):
+            for lane in range(LANES):
+                sums[lane] = 0.0
+            for r in range(smaller_of(size, steps - start)):
                 if r > 0:
                     i = start + size + r - 1
                     for lane in range(used):
@@ -126,4 +134,4 @@ def _average_rows(
                     out[out_a + down * lane, start + r, out_b + across * lane] = total / size
 
 
-average_rows = compile_kernel(_average_rows)
+average_rows = compile_kernel(_average_rows, allocates=False)

@@ -157,14 +157,15 @@ class ExponentialFilter:
         self, rows: np.ndarray, left: np.ndarray, right: np.ndarray, out: np.ndarray,
         is_threaded: bool,
     ) -> None:  # fmt: skip
-        from .cpu import filter_rows
+        from .cpu import COLUMNS, ROWS, filter_rows
 
         coefficients, states = _coefficients(self.kernel), (_parts(left), _parts(right))
 
         def filter_block(block: Block, x: Any, x_at: Any, filtered: Any, out_at: Any) -> None:
+            memory = x.shape[1], ROWS if block.are_contiguous else COLUMNS
             filter_rows(
                 x, filtered, block.first, x_at, out_at, block.count, block.are_contiguous,
-                *states, *coefficients, self.kernel.middle,
+                *states, *coefficients, self.kernel.middle, np.zeros(memory), np.empty(memory),
             )  # fmt: skip
 
         fill_rows(filter_block, rows, out, self._cast, is_threaded)

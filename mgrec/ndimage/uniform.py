@@ -275,15 +275,16 @@ class WindowAverage:
                 averages = by_prefix_sums(as_float64(rows), self.size)
                 averages = cast_like_scipy(averages, real_dtype(target))
             return from_rows(averages, x.shape, target)
-        from .cpu import average_rows
+        from .cpu import LANES, average_rows
 
         shape = rows.shape[0], x.shape[axis], rows.shape[2]
         out = new_rows(shape, real_dtype(target), into, axis)
 
         def filter_block(block: Block, samples: Any, at: Any, averages: Any, out_at: Any) -> None:
             average_rows(
-                samples, averages, at, out_at, block.count, block.are_contiguous, self.size
-            )
+                samples, averages, at, out_at, block.count, block.are_contiguous, self.size,
+                np.empty((self.size, LANES)),
+            )  # fmt: skip
 
         fill_rows(filter_block, rows, out, cast_like_scipy, is_threaded)
         return from_rows(out, x.shape, target)

@@ -11,7 +11,9 @@ two states takes 3 to 4 times as long.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -22,6 +24,7 @@ from ...core.contract.kernels import Kernels, Summary, at_once
 from ...core.contract.scan import ElementChain
 from .compilation import writable
 
+logger = logging.getLogger("mgrec")
 NO_MARKS = np.zeros((1, 1, 1, 1), np.uint8)
 
 
@@ -105,8 +108,20 @@ def is_long(steps: int) -> bool:
     return steps >= MIN_STEPS_FOR_SIZES
 
 
+@cache
+def log_sizes(sizes: str) -> None:
+    """Log once that a call is long enough for kernels of its sizes."""
+    logger.info(
+        "calls of %d steps or more run kernels for %s, which are compiled once; shorter calls of "
+        "all sizes share kernels",
+        MIN_STEPS_FOR_SIZES,
+        sizes,
+    )
+
+
 def as_lengths(sizes: tuple[int, ...], steps: int) -> tuple[Any, ...]:
     """Return sequences of these lengths for a call of so many steps."""
     if not is_long(steps) or max(sizes) > _LARGEST:
         return tuple([np.empty(size, np.int8) for size in sizes])
+    log_sizes(f"the sizes {sizes}")
     return tuple([(0,) * size for size in sizes])

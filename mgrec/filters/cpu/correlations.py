@@ -66,7 +66,7 @@ def _correlate_segments(
                     sums[segment, number, k] += total
 
 
-_kernel = compile_kernel(_correlate_segments)
+_kernel = compile_kernel(_correlate_segments, allocates=False)
 
 
 def correlate(delayed: Any, signals: Sequence[Any], axis: int, count: int) -> list[Any]:

@@ -267,7 +267,10 @@ def rows_filter(cascade: Cascade, char: str, result_char: str, is_long: bool) ->
     loop, table = choose_loop(cascade)
     b, a = (part[0] for part in cascade.float64_coefficients)
     memory_shape = 3, max(cascade.order, WIDTH) + BATCH
-    kernel = section_rows(loop, compiled_order(loop, cascade.order, is_long), char == "d")
+    order = compiled_order(loop, cascade.order, is_long)
+    if order:
+        columns.log_sizes(f"filters of order {order}")
+    kernel = section_rows(loop, order, char == "d")
 
     def filter_rows(
         x: np.ndarray, y: np.ndarray | None, states: np.ndarray, redo: np.ndarray, start: int = 0

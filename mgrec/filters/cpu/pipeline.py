@@ -23,7 +23,9 @@ import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.lanes import fma, multiply, store
+from ...engines.cpu.scalars import larger_of
 from ...engines.cpu.simd import extract_lane, shift_back
+from ...engines.cpu.stack import stack_empty
 from .lanes import load_float64
 from .scipy_loops import copy_states, largest_bits, scipy_pair
 
@@ -67,7 +69,7 @@ def _steps(width: int) -> Any:
                 outputs[t + 2] = extract_lane(y2, 0)
                 y1, v0, v1 = step(shift_back(y1, np.float64(inputs[t + 3])), y2, y3, v0, v1, taps)
                 outputs[t + 3] = extract_lane(y1, 0)
-            largest = max(largest, largest_bits(outputs))
+            largest = larger_of(largest, largest_bits(outputs))
         store(lanes[0], 0, y1)
         store(lanes[1], 0, y2)
         store(lanes[2], 0, y3)
@@ -132,7 +134,9 @@ def _pipeline(width: int) -> Any:
                 target[n] = first[n]
         inputs = source[remainder + delay :]
         outputs = target[remainder : size - delay] if write else target
-        largest = max(largest_bits(first[:remainder]), run(inputs, outputs, table, lanes, write))
+        largest = larger_of(
+            largest_bits(first[:remainder]), run(inputs, outputs, table, lanes, write)
+        )
         _empty_lanes(last, z, a, lanes)
         for s in range(1, width):
             part = last[delay - LAG * s :]
@@ -140,7 +144,7 @@ def _pipeline(width: int) -> Any:
         if write:
             for n in range(delay):
                 target[size - delay + n] = last[n]
-        return max(largest, largest_bits(last))
+        return larger_of(largest, largest_bits(last))
 
     return advance
 
@@ -157,8 +161,11 @@ def pipeline_rows(width: int) -> Any:
         x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any,
         write: bool,
     ) -> None:  # fmt: skip
-        ends, lanes, z = np.empty(LAG * width), np.empty((LAG + 2, width)), np.empty((width, 2))
-        spare = np.empty(CHECKED, y.dtype)
+        ends, lanes = (
+            stack_empty(LAG * width, np.float64),
+            stack_empty((LAG + 2, width), np.float64),
+        )
+        z, spare = stack_empty((width, 2), np.float64), stack_empty(CHECKED, y.dtype)
         for row in range(x.shape[0]):
             copy_states(states[:, :, row], z)
             target = y[row] if write else spare
@@ -166,4 +173,4 @@ def pipeline_rows(width: int) -> Any:
             redo[row] = largest > limit_bits
             copy_states(z, states[:, :, row])
 
-    return compile_kernel(filter_rows, str(width))
+    return compile_kernel(filter_rows, str(width), allocates=False)

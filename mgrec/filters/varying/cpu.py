@@ -263,7 +263,7 @@ def multiply(
                     )
 
 
-_multiply = compile_kernel(multiply, "multiply-lags")
+_multiply = compile_kernel(multiply, "multiply-lags", allocates=False)
 
 
 def multiply_lags(

@@ -27,6 +27,7 @@ import numpy as np
 from ...core.contract.kernels import Kernels
 from ...engines.cpu.compilation import INNER, compile_kernel, writable
 from ...engines.cpu.lanes import BLOCK_BYTES, multiply, store, transpose_block
+from ...engines.cpu.scalars import larger_of, smaller_of
 from ...engines.cpu.simd import (
     FOUR_REGISTERS,
     both,
@@ -84,33 +85,30 @@ def _block_steps(rows: int, columns: int, lane: int, width: int) -> tuple[int, i
     if rows < width:
         return 0, 0
     first = lane + width - 1
-    return first, first + max(0, columns - width + 1) // width * width
+    return first, first + larger_of(0, columns - width + 1) // width * width
 
 
 @numba.njit(**INNER)
 def _copy_steps(
-    grid: Any, strips: Any, q: int, lane: int, start: int, stop: int, is_back: bool | None
+    grid: Any, strips: Any, q: int, lane: int, start: int, stop: int, is_back: bool
 ) -> None:
     """Copy steps of a few rows number by number."""
     rows, columns = grid.shape
     lanes = strips.shape[2]
     last = lane + BLOCK_BYTES // grid.itemsize
-    if is_back is None:
+    if not is_back:
         for t in range(start, stop):
             for k in range(lane, last):
                 is_inside = q * lanes + k < rows and 0 <= t - k < columns
                 strips[q, t, k] = grid[q * lanes + k, t - k] if is_inside else grid.dtype.type(0)
     else:  # row by row: along the lanes, narrow grids take 1.2 times as long
-        for k in range(lane, min(last, rows - q * lanes)):
-            for t in range(max(start, k), min(stop, columns + k)):
+        for k in range(lane, smaller_of(last, rows - q * lanes)):
+            for t in range(larger_of(start, k), smaller_of(stop, columns + k)):
                 grid[q * lanes + k, t - k] = strips[q, t, k]
 
 
-def _copy(grid: Any, strips: Any, start: int, stop: int, is_back: bool | None) -> None:
-    """Write strips `start` to `stop` of an array (strips, steps, lanes) from a grid, or back.
-
-    `is_back` is None or True: numba compiles one of both branches.
-    """
+def _copy(grid: Any, strips: Any, start: int, stop: int, is_back: bool) -> None:
+    """Write strips `start` to `stop` of an array (strips, steps, lanes) from a grid, or back."""
     rows, columns = grid.shape
     _, steps, lanes = strips.shape
     width = BLOCK_BYTES // grid.itemsize
@@ -122,19 +120,19 @@ def _copy(grid: Any, strips: Any, start: int, stop: int, is_back: bool | None) -
             _copy_steps(grid, strips, q, lane, np.int64(0), first, is_back)
             for t in range(first, last, width):
                 point, place = row * columns + t - lane, (q * steps + t) * lanes + lane
-                if is_back is None:
+                if not is_back:
                     transpose_block(grid, point, columns - 1, strips, place, lanes)
                 else:
                     transpose_block(strips, place, lanes, grid, point, columns - 1)
             _copy_steps(grid, strips, q, lane, last, steps, is_back)
 
 
-_kernel = compile_kernel(_copy, str(FOUR_REGISTERS))
+_kernel = compile_kernel(_copy, str(FOUR_REGISTERS), allocates=False)
 
 
 def skew(grid: np.ndarray, strips: np.ndarray, start: int, stop: int) -> None:
     """Write strips `start` to `stop` from a grid."""
-    _kernel(grid, strips, start, stop, None)
+    _kernel(grid, strips, start, stop, False)
 
 
 def unskew(grid: np.ndarray, strips: np.ndarray, start: int, stop: int) -> None:
@@ -193,8 +191,8 @@ def _strip(grid: Any, peaks: Any, codes: Any, q: int, start: int, stop: int) -> 
     rows, columns, lanes = grid[3]
     low = high = stop
     if q > 0 and (q + 1) * lanes < rows:
-        low = min(max(start, lanes), stop)
-        high = max(min(columns - 1, stop), low)
+        low = smaller_of(larger_of(start, lanes), stop)
+        high = larger_of(smaller_of(columns - 1, stop), low)
     if start < low:
         _sweep(grid, peaks, codes, q, start, low)
     if low < high:
@@ -217,19 +215,19 @@ def _relax(
     grid = strips, rhs, weights, size
     count, steps = -(-rows // lanes), columns + lanes - 1
     for time in range(times[0], times[1], _PIECE):
-        until = min(time + _PIECE, times[1])
+        until = smaller_of(time + _PIECE, times[1])
         for level in range(levels[0], levels[1]):
-            for sweep in range(max(0, level - count + 1), min(sweeps, level + 1)):
+            for sweep in range(larger_of(0, level - count + 1), smaller_of(sweeps, level + 1)):
                 q = level - sweep
                 first = time - lanes * q - sweep
-                start, stop = max(1, first), min(steps - 1, first + until - time)
+                start, stop = larger_of(1, first), smaller_of(steps - 1, first + until - time)
                 if start < stop and peaks is not None and sweep == sweeps - 1:
                     _strip(grid, peaks, codes, q, start, stop)
                 elif start < stop:
                     _strip(grid, None, codes, q, start, stop)
 
 
-relax = compile_kernel(_relax, str(FOUR_REGISTERS))
+relax = compile_kernel(_relax, str(FOUR_REGISTERS), allocates=False)
 
 
 def independent_tiles(shape: tuple[int, ...], sweeps: int, threads: int) -> Iterator[list[Tile]]:

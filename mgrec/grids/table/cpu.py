@@ -204,7 +204,10 @@ def _add_up_squares(
         _add_up_remainder(x, below, right, table, image, (i, rows[1]), columns)
 
 
-_kernel, _kernel_of_squares = compile_kernel(_add_up), compile_kernel(_add_up_squares)
+_kernel, _kernel_of_squares = (
+    compile_kernel(_add_up, allocates=False),
+    compile_kernel(_add_up_squares, allocates=False),
+)
 
 
 def determine_table(

@@ -21,7 +21,9 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation import INLINED, INNER, compile_kernel
+from ...engines.cpu.compilation import INNER, SIZED, compile_kernel
+from ...engines.cpu.scalars import larger_of
+from ...engines.cpu.stack import stack_empty
 from ..recurrence import BEFORE_FIRST, HIDDEN, LOG_TINY, LOW, TINY
 
 LEAST_TOTAL, MOST_TOTAL = 1e-10, 1e10
@@ -35,7 +37,7 @@ def centre(
     for step in range(start, stop):
         most = -np.inf
         for state in range(count):
-            most = max(most, log_frameprob[step, state])
+            most = larger_of(most, log_frameprob[step, state])
         # With no state possible, all weights become 0.
         shift = most if math.isfinite(most) else 0.0
         for state in range(count):
@@ -64,7 +66,7 @@ def _logarithm(weight: float) -> float:
 @numba.njit(**INNER)
 def _normalise(weights: Any, column: int, total: float) -> None:
     """Scale a column of weights, none of them a logarithm, from this sum to 1."""
-    if total not in (0.0, 1.0):
+    if total != 0.0 and total != 1.0:
         factor = 1.0 / total
         for state in range(weights.shape[1]):
             weights[column, state] *= factor
@@ -94,7 +96,7 @@ def _normalise_encoded(weights: Any, column: int) -> float:
     for state in range(count):
         weight = weights[column, state]
         if weight < 0.0:
-            most = max(most, weight)
+            most = larger_of(most, weight)
         else:
             total += weight
     if most == -np.inf:
@@ -112,7 +114,7 @@ def _normalise_encoded(weights: Any, column: int) -> float:
         return total
     for state in range(count):
         weights[column, state] = _logarithm(weights[column, state])
-        most = max(most, weights[column, state])
+        most = larger_of(most, weights[column, state])
     total = 0.0
     for state in range(count):
         total += math.exp(weights[column, state] - most)
@@ -212,7 +214,7 @@ def _backward_encoded(
         for j in range(count):
             total += transmat[matrix + i * count + j] * linear[j]
         if total < LOW:
-            total = _encoded(_sum_of_products(before, transmat, matrix + i * count, 1))
+            total = _encoded(_sum_of_products(before, transmat, matrix + i * count, np.int64(1)))
         weights[column, i] = total
 
 
@@ -227,10 +229,8 @@ def _encode(weights: Any, totals: Any, is_encoded: Any, column: int, scale: floa
     return log_total + math.log(scale)
 
 
-# numba counts references to arrays at each branch to a function of many arrays. The loops of a
-# usual step are functions without such branches: with them a step took five times as long. One
-# function for all columns out of range, in place of two, took 7% longer.
-@numba.njit(**INLINED)
+# One function for all columns out of range, in place of two, took 7% longer.
+@numba.njit(**SIZED)
 def _multiply_forward(
     states: Any, before: Any, transmat: Any, matrix: int, emissions: Any, frame: int, least: float,
     w: Any, column: int,
@@ -267,22 +267,23 @@ def _start(
 
 @numba.njit(**INNER)
 def _in_logarithms(
-    is_backward: bool, before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any,
+    is_backward: bool | None, before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any,
     log_frameprob: Any, frame: int, shift: float, w: Any, totals: Any, is_encoded: Any, column: int,
 ) -> float:  # fmt: skip
     """Write the weights of a step, some of which are tiny; return the logarithm of their scale.
 
     `before` has the weights before a step of the forward pass, or after one of the backward pass.
+    `is_backward` is None or True: numba compiles one of both branches.
     """
     scale = totals[column]
     for j in range(len(before)):
         before[j] /= scale
-    if is_backward:
-        _backward_encoded(
+    if is_backward is None:
+        _forward_encoded(
             before, linear, transmat, matrix, emissions, log_frameprob, frame, shift, w, column
         )
     else:
-        _forward_encoded(
+        _backward_encoded(
             before, linear, transmat, matrix, emissions, log_frameprob, frame, shift, w, column
         )
     return _encode(w, totals, is_encoded, column, scale)
@@ -303,8 +304,8 @@ def forward(
     """
     columns, count = weights.shape[1], len(states)
     _, steps, inner = shape
-    before, linear, totals = np.empty(count), np.empty(count), np.empty(columns)
-    is_encoded = np.empty(columns, np.bool_)
+    before, linear = stack_empty(count, np.float64), stack_empty(count, np.float64)
+    totals, is_encoded = stack_empty(columns, np.float64), stack_empty(columns, np.bool_)
     for row in range(start, stop):
         x, y = row // inner, row % inner
         w, scales = weights[row], log_scales[row]
@@ -339,7 +340,7 @@ def forward(
                     )  # fmt: skip
                 elif total == -1.0:
                     log_scale += _in_logarithms(
-                        False, before, linear, transmat, matrix, emissions, log_frameprob, frame,
+                        None, before, linear, transmat, matrix, emissions, log_frameprob, frame,
                         shift, w, totals, is_encoded, column,
                     )  # fmt: skip
                 else:
@@ -361,7 +362,7 @@ def forward(
         _normalise_all(w, scales, totals)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _write_posteriors(
     states: Any, filtered: Any, index: int, w: Any, least: float, results: Any, result: int
 ) -> bool:
@@ -389,7 +390,7 @@ def _write_posteriors_of_logarithms(
     count, most, total = w.shape[1], -np.inf, 0.0
     for j in range(count):
         results[result + j] = _logarithm(filtered[index + j]) + _logarithm(w[0, j])
-        most = max(most, results[result + j])
+        most = larger_of(most, results[result + j])
     for j in range(count):
         results[result + j] = math.exp(results[result + j] - most)
         total += results[result + j]
@@ -397,7 +398,7 @@ def _write_posteriors_of_logarithms(
         results[result + j] /= total
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _multiply_backward(
     states: Any, linear: Any, transmat: Any, matrix: int, emissions: Any, frame: int, least: float,
     before: Any, w: Any, column: int,
@@ -429,8 +430,8 @@ def backward(
     """
     columns, count = weights.shape[1], len(states)
     _, steps, inner = shape
-    before, linear, totals = np.empty(count), np.empty(count), np.empty(columns)
-    is_encoded = np.empty(columns, np.bool_)
+    before, linear = stack_empty(count, np.float64), stack_empty(count, np.float64)
+    totals, is_encoded = stack_empty(columns, np.float64), stack_empty(columns, np.bool_)
     for row in range(start, stop):
         x, y = row // inner, row % inner
         w, scales = weights[row], log_scales[row]
@@ -480,6 +481,6 @@ def backward(
         _normalise_all(w, scales, totals)
 
 
-centre_frames = compile_kernel(centre, "hmm-centre")
-advance_forward = compile_kernel(forward, "hmm-forward")
-advance_backward = compile_kernel(backward, "hmm-backward")
+centre_frames = compile_kernel(centre, "hmm-centre", allocates=False)
+advance_forward = compile_kernel(forward, "hmm-forward", allocates=False)
+advance_backward = compile_kernel(backward, "hmm-backward", allocates=False)

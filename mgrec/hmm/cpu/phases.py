@@ -11,7 +11,9 @@ import numpy as np
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
 from ...engines.cpu.columns import as_lengths, flat_operands, kernels_of_columns, summarise
-from ...engines.cpu.compilation import INLINED, INNER, compile_kernel, writable
+from ...engines.cpu.compilation import INNER, SIZED, compile_kernel, writable
+from ...engines.cpu.scalars import larger_of
+from ...engines.cpu.stack import stack_empty
 from ...engines.cpu.threads import call_in_parts, threads_for
 from ..recurrence import TIE, HmmRecurrence, HmmSummary, PosteriorRecurrence, propagate
 from .forward import advance_backward, advance_forward, centre_frames
@@ -23,7 +25,7 @@ LARGEST_SCORE = 64.0
 The scores near it have roundings of 1e-14, which are small to a tie."""
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _extend(
     states: Any, before: int, after: int, log_transmat: Any, matrix: int, log_frameprob: Any,
     frame: int, best: Any, w: Any, column: int,
@@ -37,16 +39,16 @@ def _extend(
         # Two chains of dependent instructions, each of half of the paths.
         first = second = -np.inf
         for i in range(0, count, 2):
-            first = max(first, w[column, before + i] + log_transmat[matrix + i * count + j])
+            first = larger_of(first, w[column, before + i] + log_transmat[matrix + i * count + j])
         for i in range(1, count, 2):
-            second = max(second, w[column, before + i] + log_transmat[matrix + i * count + j])
-        best[j] = max(first, second)
+            second = larger_of(second, w[column, before + i] + log_transmat[matrix + i * count + j])
+        best[j] = larger_of(first, second)
         w[column, after + j] = best[j] + log_frameprob[frame + j]
-        most = max(most, w[column, after + j])
+        most = larger_of(most, w[column, after + j])
     return most
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _write_pointers(
     states: Any, w: Any, before: int, log_transmat: Any, matrix: int, best: Any, results: Any,
     result: int,
@@ -71,13 +73,13 @@ def _start(
     for j in range(count):
         score = log_startprob[starts + j] + log_frameprob[frame + j]
         w[column, after + j] = score
-        most = max(most, score)
+        most = larger_of(most, score)
         if len(results):
             results[result + j] = NO_STATE
     return most
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _lowest_best(states: Any, w: Any, after: int, most: float) -> int:
     """Return the lowest state with the highest score of the first column."""
     state, least = 0, most - TIE
@@ -88,7 +90,7 @@ def _lowest_best(states: Any, w: Any, after: int, most: float) -> int:
 
 def score(
     states: Any, log_frameprob: Any, frame_strides: Any, log_transmat: Any, matrix_strides: Any,
-    log_startprob: Any, start_strides: Any, marks: Any, mark_strides: Any, scores: Any,
+    log_startprob: Any, start_strides: Any, marks: Any, mark_strides: Any, scores: Any, w: Any,
     results: Any, start: int, stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Advance the columns `scores` (rows, columns, states) of some rows through all steps.
@@ -96,15 +98,18 @@ def score(
     A score is the logarithm of the probability of the best path to a state, up to a number that
     all columns of a row share. A column whose first score is inf is before the first step of a
     sequence, and so are all columns at a mark. If there are `results`, they receive for each state
-    the state before it on its best path, and last the state with the highest score.
+    the state before it on its best path, and last the state with the highest score. `w` is memory
+    (columns, 2 * states).
     """
     columns, count = scores.shape[1], len(states)
     _, steps, inner = shape
     # Scores before and after a step take turns.
-    w, best = np.empty((columns, 2 * count)), np.empty(count)
+    best = stack_empty(count, np.float64)
     for row in range(start, stop):
         x, y = row // inner, row % inner
-        before, after = 0, count
+        # numba would also compile functions for the type of the constant 0.
+        zero: Any = np.int64(0)
+        before, after = zero, count
         for column in range(columns):
             for i in range(count):
                 w[column, i] = scores[row, column, i]
@@ -133,7 +138,7 @@ def score(
                         _write_pointers(
                             states, w, before, log_transmat, matrix, best, results, result
                         )
-                most = max(most, highest)
+                most = larger_of(most, highest)
             if len(results):
                 results[result + count] = _lowest_best(states, w, after, most)
             if LARGEST_SCORE < abs(most) < np.inf:
@@ -146,7 +151,7 @@ def score(
                 scores[row, column, i] = w[column, before + i]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _is_valid(logarithms: Any, first: int, count: int) -> bool:
     """Return whether no logarithm is nan or inf."""
     is_valid = True
@@ -181,8 +186,8 @@ def follow(
             for column in range(columns):
                 state = current[row, column]
                 if state < 0:
-                    state = int(pointers[pointer + count])
-                before = int(pointers[pointer + state])
+                    state = np.int64(pointers[pointer + count])
+                before = np.int64(pointers[pointer + state])
                 is_first = before == NO_STATE
                 current[row, column] = -1 if is_first else before
                 if len(results):
@@ -248,9 +253,9 @@ def draw(
                 results[(x * steps + step) * inner + y] = states[row, 0]
 
 
-advance_scores = compile_kernel(score, "hmm-score")
-follow_pointers = compile_kernel(follow, "hmm-follow")
-draw_states = compile_kernel(draw, "hmm-draw")
+advance_scores = compile_kernel(score, "hmm-score", allocates=False)
+follow_pointers = compile_kernel(follow, "hmm-follow", allocates=False)
+draw_states = compile_kernel(draw, "hmm-draw", allocates=False)
 
 
 _MARKS = 3
@@ -333,7 +338,8 @@ def _advance(
         arguments = (*sizes, *flat_operands(chunk.operands, _MARKS), states)
 
     def advance(start: int, stop: int) -> None:
-        kernel(*arguments, results, start, stop, chunk.shape)
+        memory = (np.empty((columns.shape[1], 2 * count)),) if phase == "score" else ()
+        kernel(*arguments, *memory, results, start, stop, chunk.shape)
 
     call_in_parts(advance, rows, threads)
     if is_one_state:

@@ -50,6 +50,7 @@ from ...engines.cpu.lanes import (
     store,
     stream,
 )
+from ...engines.cpu.scalars import smaller_of
 from ...engines.cpu.simd import (
     all_above,
     all_below_two,
@@ -64,6 +65,7 @@ from ...engines.cpu.simd import (
     update_extremes,
     update_least,
 )
+from ...engines.cpu.stack import stack_zeros
 from .operands import parts_of, rows_of, value_at, values_at
 
 _I32 = ir.IntType(32)
@@ -298,7 +300,7 @@ def advance_arrays(
     whole = left + (right - left) // TILE * TILE
     is_low, is_positive = abs(w) <= limits[0], True
     while left < whole and is_low:
-        stop = min(left + BLOCK, whole)
+        stop = smaller_of(left + BLOCK, whole)
         if past_caches:
             after, is_normal, is_low, has_no_sign = tiles_past_caches(
                 s, t, result, w, left, stop, limits
@@ -353,7 +355,7 @@ def advance_constant(
     whole = left + (right - left) // SCAN * SCAN
     is_low = abs(w) <= powers[-1]
     while left < whole and is_low:
-        stop = min(left + BLOCK, whole)
+        stop = smaller_of(left + BLOCK, whole)
         if past_caches:
             w, is_low = _past_caches(t, result, w, left, stop, powers)
         else:
@@ -394,7 +396,7 @@ _advance_constant_row = _along_row(advance_constant)
 
 
 def _determine_constant(operands: Any, carry_in: Any, result: Any, limits: Any) -> None:
-    powers = np.zeros(3 * SCAN + 1, result.dtype)
+    powers = stack_zeros(3 * SCAN + 1, result.dtype)
     is_large = result.size * result.itemsize >= MIN_STREAMED_BYTES
     for row in range(result.shape[0]):
         s, t = rows_of(operands, row)
@@ -454,7 +456,7 @@ def determine_filled(lift: Any, compose: Any, apply: Any) -> Callable[..., None]
         s = np.empty(BLOCK, target.dtype)
         t, y = np.empty_like(s), np.empty_like(s)
         for left in range(0, target.size, BLOCK):
-            size = min(BLOCK, target.size - left)
+            size = smaller_of(BLOCK, target.size - left)
             first = target.size - left - size if reverse else left
             fill(parts_of(operand, first, first + size), s, t, size, reverse)
             if is_tiled:

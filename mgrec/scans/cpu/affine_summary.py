@@ -19,6 +19,7 @@ from numba import types
 from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.lanes import SCAN, fma, load, load_64_bytes, splat, store
 from ...engines.cpu.simd import no_extremes, none_above, none_below, update_extremes
+from ...engines.cpu.stack import stack_empty
 from ..summaries import (
     FINE,
     NAN,
@@ -196,7 +197,7 @@ def _fold(t: Any, powers: Any, top: Any) -> Any:
         terms = update_extremes(
             update_extremes(update_extremes(update_extremes(terms, w), x), y), z
         )
-    folded = np.empty(FOLD, t.dtype)
+    folded = stack_empty(FOLD, t.dtype)
     store(folded, 0, a)
     store(folded, SCAN, b)
     store(folded, 2 * SCAN, c)
@@ -261,7 +262,7 @@ def _write(summary: Any, index: Any, carry: Any) -> None:
 
 def _precompute_constant(operands: Any, summary: Any, bounds: Any) -> None:
     offset = summary[2]
-    powers = np.empty(FOLD, offset.dtype)
+    powers = stack_empty(FOLD, offset.dtype)
     start = _carry_of_no_steps(summary)
     for row in range(offset.shape[0]):
         s, t = rows_of(operands, row)

@@ -312,7 +312,7 @@ def _measured(
     return longest
 
 
-_measure = compile_kernel(_measured)
+_measure = compile_kernel(_measured, allocates=False)
 
 
 # The first coefficients, whose signs are read before all others.
@@ -353,4 +353,4 @@ def _xor_along_steps(bits: Any, parity: Any) -> None:
                 row_parity[column] ^= columns[column]
 
 
-_xor_steps = compile_kernel(_xor_along_steps)
+_xor_steps = compile_kernel(_xor_along_steps, allocates=False)

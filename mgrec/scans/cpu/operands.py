@@ -36,7 +36,7 @@ def compiled_only(choose: Callable[..., Any]) -> Any:
         raise NotImplementedError
 
     function.__name__ = choose.__name__
-    overload(function, strict=False)(choose)
+    overload(function, INNER, strict=False)(choose)
     return function
 
 

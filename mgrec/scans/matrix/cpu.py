@@ -17,6 +17,7 @@ from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
 from ...engines.cpu.columns import flat_operands, kernels_of_columns, summarise
 from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.stack import stack_empty
 from ...engines.cpu.threads import call_in_parts, threads_for
 from .maps import STRUCTURES
 from .recurrence import MatrixRecurrence, MatrixSummary, propagate
@@ -109,7 +110,7 @@ def advance(
     """
     _, columns, n = states.shape
     _, steps, inner = shape
-    after = np.empty(n)
+    after = stack_empty(n, np.float64)
     for row in range(start, stop):
         x, y = row // inner, row % inner
         w = states[row]
@@ -138,7 +139,7 @@ def advance(
                     results[((x * steps + index) * inner + y) * n + i] = w[columns - 1, i]
 
 
-advance_columns = compile_kernel(advance, "matrix-advance")
+advance_columns = compile_kernel(advance, "matrix-advance", allocates=False)
 
 
 _MARKS = 2

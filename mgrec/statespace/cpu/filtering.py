@@ -8,7 +8,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation import INLINED, compile_kernel
+from ...engines.cpu.compilation import SIZED, compile_kernel
+from ...engines.cpu.stack import stack_empty
 from ..recurrence import ROUNDING
 from .update import (
     STEADY,
@@ -31,7 +32,7 @@ from .update import (
 )
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def project(
     states: Any, design: Any, z: int, observed: Any, m: int, L: Any, X: Any, A: Any, Y: Any
 ) -> None:
@@ -51,7 +52,7 @@ def project(
                 A[i, j] -= X[i, k] * Y[k, j]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _inform(states: Any, Y: Any, w: Any, m: int, eta: Any, J: Any) -> None:
     """Add the information on the first state to `eta` and J."""
     n = len(states)
@@ -62,14 +63,14 @@ def _inform(states: Any, Y: Any, w: Any, m: int, eta: Any, J: Any) -> None:
                 J[i, j] += Y[k, i] * Y[k, j]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _forget_state(states: Any, P: Any, i: int) -> None:
     """Set the covariances of a state to 0."""
     for j in range(len(states)):
         P[i, j] = P[j, i] = 0.0
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _is_rounding(
     states: Any, transition: Any, row: int, filtered_cov: Any, variance: float
 ) -> bool:
@@ -80,7 +81,7 @@ def _is_rounding(
     return variance - ROUNDING * n * scale <= 0.0
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _predict_covariance(
     states: Any, transition: Any, t: int, state_cov: Any, q: int, filtered_cov: Any, P: Any,
     work: Any,
@@ -107,7 +108,7 @@ def _predict_covariance(
             _forget_state(states, P, i)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def multiply(states: Any, transition: Any, t: int, A: Any, work: Any) -> None:
     """Replace A by T·A."""
     n = len(states)
@@ -120,7 +121,7 @@ def multiply(states: Any, transition: Any, t: int, A: Any, work: Any) -> None:
     assign(states, A, work)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _correct(
     states: Any, entries: Any, obs_cov: Any, h: int, observed: Any, P: Any, X: Any, m: int,
     filtered_cov: Any,
@@ -136,12 +137,12 @@ def _correct(
     for i in range(n):
         # What remains after an exact observation is rounding.
         if filtered_cov[i, i] <= ROUNDING * P[i, i] and has_exact_observation(
-            entries, obs_cov, h, observed, m, np.empty((p, p))
+            entries, obs_cov, h, observed, m, stack_empty((p, p), np.float64)
         ):
             _forget_state(states, filtered_cov, i)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _negligible(states: Any, P: Any) -> float:
     """Return what size of a dependence on an earlier state noise of the covariance P hides.
 
@@ -153,7 +154,7 @@ def _negligible(states: Any, P: Any) -> float:
     return 1e-200
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _depends(states: Any, A: Any, P: Any, growths: Any, row: int) -> bool:
     """Return whether the dependence A is not negligible; update the largest size so far."""
     size = largest(states, A)
@@ -162,7 +163,7 @@ def _depends(states: Any, A: Any, P: Any, growths: Any, row: int) -> bool:
     return not forget(states, A, size, _negligible(states, P))
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def predict_mean(
     states: Any, transition: Any, t: int, intercept: Any, c: int, filtered: Any, a: Any
 ) -> None:
@@ -175,7 +176,7 @@ def predict_mean(
         a[i] = total
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _advance_mean(
     states: Any, entries: Any, operands: Any, strides: Any, indices: Any, a: Any, P: Any,
     filtered_cov: Any, L: Any, X: Any, v: Any, constant: float, marks: Any, mark: int,
@@ -190,7 +191,12 @@ def _advance_mean(
     endog, design, obs_intercept, _, transition, state_intercept, _ = operands
     n, p = len(states), len(entries)
     y, z, d, t, c = indices[0], indices[1], indices[2], indices[4], indices[5]
-    gain, inverse, filtered, after = np.empty((n, p)), np.empty(p), np.empty(n), np.empty(n)
+    gain, inverse, filtered, after = (
+        stack_empty((n, p), np.float64),
+        stack_empty(p, np.float64),
+        stack_empty(n, np.float64),
+        stack_empty(n, np.float64),
+    )
     for k in range(p):
         inverse[k] = 1.0 / L[k, k]
         for i in range(n):
@@ -224,7 +230,7 @@ def _advance_mean(
     return step
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _advance_row(
     states: Any, entries: Any, operands: Any, strides: Any, x: int, y: int, marks: Any, mark: int,
     mark_stride: int, initial: Any, first: int, row_states: Any, depends: bool, growths: Any,
@@ -242,7 +248,7 @@ def _advance_row(
     is_steady, constant, close_steps, step = False, 0.0, zero, zero
     assign(states, kept, P)
     while step < steps:
-        locate(strides, x, step, y, indices)
+        locate(states, strides, x, step, y, indices)
         z, t = indices[1], indices[4]
         if marks[mark + step * mark_stride]:
             is_steady, close_steps = False, 0
@@ -266,11 +272,11 @@ def _advance_row(
             count, m = m, factor(
                 states, entries, design, z, obs_cov, indices[3], P, observed, v, m, L, X
             )  # fmt: skip
-            constant = log_determinant(L, m)
+            constant = log_determinant(states, L, m)
             if depends and m < count and largest(states, A) > 0.0:
                 # An entry without a variance may still depend on the first state.
                 growths[row] = math.inf
-        square = whiten(L, m, v)
+        square = whiten(states, L, m, v)
         if depends:
             project(states, design, z, observed, m, L, X, A, Y)
             _inform(states, Y, v, m, eta, J)
@@ -314,19 +320,16 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
         """
         n, p, inner = len(states), len(entries), shape[2]
         is_summary = len(dependences) > 0
+        matrix, number = (n, n), np.float64
         buffers = (
-            np.empty(len(operands), np.int64), np.empty(p, np.int64), np.empty(p), np.empty(n),
-            np.empty((p, p)), np.empty((n, p)), np.empty((p, n)), np.empty((n, n)),
-            np.empty((n, n)), np.empty((n, n)), np.empty((p + n + 1, p + 2 * n)),
+            stack_empty(len(operands), np.int64), stack_empty(p, np.int64), stack_empty(p, number),
+            stack_empty(n, number), stack_empty((p, p), number), stack_empty((n, p), number),
+            stack_empty((p, n), number), stack_empty(matrix, number), stack_empty(matrix, number),
+            stack_empty(matrix, number), stack_empty((p + n + 1, p + 2 * n), number),
         )  # fmt: skip
         # Copies of the states of a row, whose shapes are constant.
-        a, P, A, eta, J = (
-            np.empty(n),
-            np.empty((n, n)),
-            np.empty((n, n)),
-            np.empty(n),
-            np.empty((n, n)),
-        )
+        a, P, A = stack_empty(n, number), stack_empty(matrix, number), stack_empty(matrix, number)
+        eta, J = stack_empty(n, number), stack_empty(matrix, number)
         for row in range(start, stop):
             x, y = row // inner, row % inner
             copy(states, a, means[row])
@@ -348,7 +351,7 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
                 copy(states, etas[row], eta)
                 assign(states, Js[row], J)
 
-    return compile_kernel(advance, form)
+    return compile_kernel(advance, form, allocates=False)
 
 
 advance_filter = filter_kernel(_advance_row, "statespace-filter")

@@ -31,7 +31,8 @@ from typing import Any
 
 import numba
 
-from ...engines.cpu.compilation import INLINED
+from ...engines.cpu.compilation import SIZED
+from ...engines.cpu.scalars import larger_of
 from ..recurrence import ROUNDING
 from .filtering import filter_kernel, multiply, predict_mean, project
 from .smoothing import smoother_kernel
@@ -57,8 +58,8 @@ _NEGLIGIBLE = 1e-40
 """Part of the square of a row. Reflections from subnormal numbers would not be orthogonal."""
 
 
-@numba.njit(**INLINED)
-def triangularise(array: Any, rows: int, all_rows: int, columns: int) -> None:
+@numba.njit(**SIZED)
+def triangularise(states: Any, array: Any, rows: int, all_rows: int, columns: int) -> None:
     """Make the first rows lower triangular by reflections of columns, also in all other rows.
 
     A row that adds nothing to those before it has a column of zeros in the first rows.
@@ -95,11 +96,11 @@ def triangularise(array: Any, rows: int, all_rows: int, columns: int) -> None:
             array[i, j] = 0.0
         free += 1
     if free < rows:
-        _move_to_diagonal(array, rows, all_rows, free)
+        _move_to_diagonal(states, array, rows, all_rows, free)
 
 
-@numba.njit(**INLINED)
-def _move_to_diagonal(array: Any, rows: int, all_rows: int, count: int) -> None:
+@numba.njit(**SIZED)
+def _move_to_diagonal(states: Any, array: Any, rows: int, all_rows: int, count: int) -> None:
     """Move the last non-zero entry of a row to the diagonal, by exchanges of columns."""
     last = count - 1
     for i in range(rows - 1, -1, -1):
@@ -112,7 +113,7 @@ def _move_to_diagonal(array: Any, rows: int, all_rows: int, count: int) -> None:
             last -= 1
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _size_of_product(
     states: Any, matrix: Any, row: int, root: Any, noise_root: Any, noise_row: int, size: int
 ) -> float:
@@ -129,7 +130,7 @@ def _size_of_product(
     return n * scale
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _fill_update(
     states: Any, entries: Any, design: Any, z: int, root: Any, h: int, S: Any, observed: Any,
     m: int, all_rows: int, array: Any,
@@ -141,7 +142,7 @@ def _fill_update(
             array[k, j] = root[h + observed[k] * p + j]
     if m < p:
         # m columns, so that no column is left over.
-        triangularise(array, m, m, p)
+        triangularise(states, array, m, m, p)
     for k in range(m):
         for j in range(n):
             total = 0.0
@@ -155,7 +156,7 @@ def _fill_update(
             array[m + i, m + j] = S[i, j] if i < n else (1.0 if i == n + j else 0.0)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _first_without_variance(
     states: Any, entries: Any, design: Any, z: int, root: Any, h: int, S: Any, observed: Any,
     m: int, array: Any,
@@ -167,14 +168,16 @@ def _first_without_variance(
         size = 0.0
         for j in range(k + 1):
             size += array[k, j] * array[k, j]
-        size = max(size, _size_of_product(states, design, row, S, root, h + observed[k] * p, p))
+        size = larger_of(
+            size, _size_of_product(states, design, row, S, root, h + observed[k] * p, p)
+        )
         # A difference: that of inf is nan, which is no rounding.
         if array[k, k] * array[k, k] - ROUNDING * ROUNDING * size <= 0.0:
             return k
     return m
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def update_root(
     states: Any, entries: Any, design: Any, z: int, root: Any, h: int, S: Any, observed: Any,
     v: Any, m: int, array: Any, with_unit: bool, L: Any, X: Any, U: Any,
@@ -189,7 +192,7 @@ def update_root(
     while not is_regular:
         all_rows = m + 2 * n if with_unit else m + n
         _fill_update(states, entries, design, z, root, h, S, observed, m, all_rows, array)
-        triangularise(array, m + n, all_rows, m + n)
+        triangularise(states, array, m + n, all_rows, m + n)
         without = _first_without_variance(
             states, entries, design, z, root, h, S, observed, m, array
         )
@@ -216,7 +219,7 @@ def update_root(
     return m
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def predict_root(
     states: Any,
     transition: Any,
@@ -251,13 +254,13 @@ def predict_root(
     for i in range(n, all_rows):
         for j in range(n):
             array[i, j], array[i, n + j] = 1.0 if i == n + j else 0.0, 0.0
-    triangularise(array, n, all_rows, 2 * n)
+    triangularise(states, array, n, all_rows, 2 * n)
     for i in range(n):
         for j in range(n):
             S[i, j] = array[i, j]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def is_same(states: Any, A: Any, B: Any) -> bool:
     """Return whether two matrices are the same, bit for bit."""
     for i in range(len(states)):
@@ -267,7 +270,7 @@ def is_same(states: Any, A: Any, B: Any) -> bool:
     return True
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def square(states: Any, S: Any, P: Any) -> None:
     """Write P = S·S'."""
     n = len(states)
@@ -279,7 +282,7 @@ def square(states: Any, S: Any, P: Any) -> None:
             P[i, j] = P[j, i] = total
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def product(
     states: Any, A: Any, row: int, column: int, B: Any, from_row: int, from_column: int, C: Any
 ) -> None:
@@ -293,7 +296,7 @@ def product(
             C[i, j] = total
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _inform(states: Any, Y: Any, w: Any, m: int, z: Any, J: Any, array: Any) -> None:
     """Add numbers w = Y·x to the numbers z = J'·x."""
     n = len(states)
@@ -302,14 +305,14 @@ def _inform(states: Any, Y: Any, w: Any, m: int, z: Any, J: Any, array: Any) -> 
             array[i, j] = J[i, j] if i < n else z[j]
         for k in range(m):
             array[i, n + k] = Y[k, i] if i < n else w[k]
-    triangularise(array, n, n + 1, n + m)
+    triangularise(states, array, n, n + 1, n + m)
     for j in range(n):
         z[j] = array[n, j]
         for i in range(n):
             J[i, j] = array[i, j]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _write(
     states: Any, has_covariances: bool, mean: Any, S: Any, P: Any, results: Any, result: int
 ) -> None:
@@ -321,7 +324,7 @@ def _write(
         store(states, results, result, mean, S)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _filter_row(
     states: Any, entries: Any, operands: Any, strides: Any, x: int, y: int, marks: Any, mark: int,
     mark_stride: int, initial: Any, first: int, row_states: Any, depends: bool, growths: Any,
@@ -335,7 +338,7 @@ def _filter_row(
     _, steps, inner = shape
     has_covariances = width > 1 + n + n * n
     for step in range(steps):
-        locate(strides, x, step, y, indices)
+        locate(states, strides, x, step, y, indices)
         z, t = indices[1], indices[4]
         if marks[mark + step * mark_stride]:
             load(states, initial, first, a, S)
@@ -351,7 +354,7 @@ def _filter_row(
             states, entries, design, z, obs_root, indices[3], S, observed, v, m, array, False, L,
             X, U,
         )  # fmt: skip
-        square_of_v = whiten(L, m, v)
+        square_of_v = whiten(states, L, m, v)
         if depends:
             if m < count and largest(states, A) > 0.0:
                 # An entry without a variance may still depend on the first state.
@@ -361,7 +364,7 @@ def _filter_row(
         multiply_add(states, a, X, v, m, filtered)
         predict_mean(states, transition, t, state_intercept, indices[5], filtered, a)
         if width > 0:
-            results[result] = -0.5 * (log_determinant(L, m) + square_of_v)
+            results[result] = -0.5 * (log_determinant(states, L, m) + square_of_v)
         if has_covariances:
             _write(states, True, filtered, U, work, results, result + 1 + n + n * n)
         predict_root(states, transition, t, state_root, indices[6], U, array, False, S)
@@ -379,7 +382,7 @@ covariances of states. Results have covariances, or for a width of 1 + n + n² o
 state with its root."""
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _add_later(
     states: Any, K: Any, row: int, v: Any, m: int, M: Any, G: Any, u: Any, W: Any, array: Any,
     after: Any,
@@ -397,11 +400,11 @@ def _add_later(
     for i in range(n):
         for j in range(n):
             array[i, n + j] = G[i, j]
-    triangularise(array, n, n, 2 * n)
+    triangularise(states, array, n, n, 2 * n)
     assign(states, W, array)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _smooth_row(
     states: Any, entries: Any, filtered: Any, forward: int, state_stride: int, operands: Any,
     strides: Any, x: int, y: int, marks: Any, mark: int, mark_stride: int, u: Any, W: Any, M: Any,
@@ -416,7 +419,7 @@ def _smooth_row(
     n = len(states)
     _, steps, inner = shape
     for step in range(steps - 1, -1, -1):
-        locate(strides, x, step, y, indices)
+        locate(states, strides, x, step, y, indices)
         state = forward + step * state_stride
         load(states, filtered, state, a, S)
         m = observe(
@@ -432,7 +435,7 @@ def _smooth_row(
         )
         product(states, update, m + n, m, prediction, n, 0, step_M)
         product(states, update, m + n, m, prediction, n, n, step_G)
-        whiten(L, m, v)
+        whiten(states, L, m, v)
         _add_later(states, update, m + n, v, m, step_M, step_G, u, W, array, mean)
         if is_summary:
             product(states, step_M, 0, 0, M, 0, 0, work)

@@ -12,7 +12,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation import INLINED, compile_kernel
+from ...engines.cpu.compilation import SIZED, compile_kernel
+from ...engines.cpu.stack import stack_empty
 from .update import (
     STEADY,
     assign,
@@ -32,7 +33,7 @@ from .update import (
 )
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _transfer(
     states: Any, design: Any, z: int, transition: Any, t: int, observed: Any, m: int, L: Any,
     X: Any, Y: Any, E: Any, work: Any,
@@ -59,7 +60,7 @@ def _transfer(
             E[i, j] = total
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _sandwich(states: Any, E: Any, N: Any, work: Any, result: Any) -> None:
     """Write E'·N·E, for a symmetric N."""
     n = len(states)
@@ -77,7 +78,7 @@ def _sandwich(states: Any, E: Any, N: Any, work: Any, result: Any) -> None:
             result[i, j] = result[j, i] = total
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _is_same(states: Any, filtered: Any, index: int, P: Any) -> bool:
     """Return whether a matrix in a flat array is P, bit for bit."""
     n = len(states)
@@ -88,7 +89,7 @@ def _is_same(states: Any, filtered: Any, index: int, P: Any) -> bool:
     return True
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _add_later(states: Any, Y: Any, v: Any, m: int, E: Any, r: Any, before: Any) -> None:
     """Replace r by Y'·v + E'·r."""
     n = len(states)
@@ -103,7 +104,7 @@ def _add_later(states: Any, Y: Any, v: Any, m: int, E: Any, r: Any, before: Any)
         r[i] = total
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _add_information(states: Any, Y: Any, m: int, sandwich: Any, N: Any) -> None:
     """Write Y'·Y + sandwich to N."""
     n = len(states)
@@ -115,14 +116,14 @@ def _add_information(states: Any, Y: Any, m: int, sandwich: Any, N: Any) -> None
             N[i, j] = total
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _subtract(states: Any, P: Any, sandwich: Any, smoothed: Any) -> None:
     for i in range(len(states)):
         for j in range(len(states)):
             smoothed[i, j] = P[i, j] - sandwich[i, j]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _depend(states: Any, E: Any, M: Any, work: Any) -> None:
     """Replace M by E'·M."""
     n = len(states)
@@ -135,7 +136,7 @@ def _depend(states: Any, E: Any, M: Any, work: Any) -> None:
     assign(states, M, work)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _write(
     states: Any, writes_sums: bool, a: Any, P: Any, r: Any, N: Any, mean: Any, smoothed: Any,
     results: Any, result: int,
@@ -148,7 +149,7 @@ def _write(
         store(states, results, result, mean, smoothed)
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _advance_steady(
     states: Any, entries: Any, filtered: Any, state: int, state_stride: int, operands: Any,
     strides: Any, indices: Any, r: Any, N: Any, P: Any, L: Any, Y: Any, E: Any, smoothed: Any,
@@ -169,7 +170,7 @@ def _advance_steady(
             a[i] = filtered[state + i]
         if not observe_all(states, entries, endog, y, design, z, obs_intercept, d, a, v):
             break
-        whiten(L, p, v)
+        whiten(states, L, p, v)
         _add_later(states, Y, v, p, E, r, mean)
         if len(results):
             _write(states, writes_sums, a, P, r, N, mean, smoothed, results, result)
@@ -181,7 +182,7 @@ def _advance_steady(
     return step
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def _advance_row(
     states: Any, entries: Any, filtered: Any, forward: int, state_stride: int, operands: Any,
     strides: Any, x: int, y: int, marks: Any, mark: int, mark_stride: int, r: Any, N: Any, M: Any,
@@ -201,7 +202,7 @@ def _advance_row(
     zero: Any = np.int64(0)
     close_steps, step = zero, steps - 1
     while step >= 0:
-        locate(strides, x, step, y, indices)
+        locate(states, strides, x, step, y, indices)
         state = forward + step * state_stride
         result = ((x * steps + step) * inner + y) * (n + n * n)
         is_marked = marks[mark + step * mark_stride] != 0
@@ -224,7 +225,7 @@ def _advance_row(
             z, t = indices[1], indices[4]
             m = factor(states, entries, design, z, obs_cov, indices[3], P, observed, v, m, L, X)
             _transfer(states, design, z, transition, t, observed, m, L, X, Y, E, work)
-        whiten(L, m, v)
+        whiten(states, L, m, v)
         _add_later(states, Y, v, m, E, r, mean)
         if not is_steady:
             _sandwich(states, E, N, work, sandwich)
@@ -267,15 +268,18 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
         """
         n, p, inner = len(states), len(entries), shape[2]
         is_summary = len(dependences) > 0
+        matrix, number = (n, n), np.float64
         buffers = (
-            np.empty(len(operands), np.int64), np.empty(p, np.int64), np.empty(p), np.empty(n),
-            np.empty(n), np.empty((p, p)), np.empty((n, p)), np.empty((p, n)), np.empty((n, n)),
-            np.empty((n, n)), np.empty((n, n)), np.empty((n, n)), np.empty((n, n)),
-            np.empty((n, n)), np.empty((p + 2 * n, p + n)), np.empty((2 * n, 2 * n)),
-            np.empty((n, 2 * n)),
+            stack_empty(len(operands), np.int64), stack_empty(p, np.int64), stack_empty(p, number),
+            stack_empty(n, number), stack_empty(n, number), stack_empty((p, p), number),
+            stack_empty((n, p), number), stack_empty((p, n), number), stack_empty(matrix, number),
+            stack_empty(matrix, number), stack_empty(matrix, number), stack_empty(matrix, number),
+            stack_empty(matrix, number), stack_empty(matrix, number),
+            stack_empty((p + 2 * n, p + n), number), stack_empty((2 * n, 2 * n), number),
+            stack_empty((n, 2 * n), number),
         )  # fmt: skip
         # Copies of the states of a row, whose shapes are constant.
-        r, N, M = np.empty(n), np.empty((n, n)), np.empty((n, n))
+        r, N, M = stack_empty(n, number), stack_empty(matrix, number), stack_empty(matrix, number)
         for row in range(start, stop):
             x, y = row // inner, row % inner
             copy(states, r, rs[row])
@@ -294,7 +298,7 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
             if is_summary:
                 assign(states, dependences[row], M)
 
-    return compile_kernel(smooth, form)
+    return compile_kernel(smooth, form, allocates=False)
 
 
 advance_smoother = smoother_kernel(_advance_row, "statespace-smoother")

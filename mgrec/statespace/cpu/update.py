@@ -15,7 +15,7 @@ from typing import Any
 
 import numba
 
-from ...engines.cpu.compilation import INLINED
+from ...engines.cpu.compilation import SIZED
 from ..recurrence import INVALID, NOT_ROUNDING, ROUNDING
 
 LOG_2_PI = math.log(2 * math.pi)
@@ -25,14 +25,14 @@ STEADY = 16
 a step is too large."""
 
 
-@numba.njit(**INLINED)
-def locate(strides: Any, x: int, step: int, y: int, indices: Any) -> None:
+@numba.njit(**SIZED)
+def locate(states: Any, strides: Any, x: int, step: int, y: int, indices: Any) -> None:
     """Write the indices of a step in flat arrays."""
     for k in range(len(indices)):
         indices[k] = strides[k, 0] * x + strides[k, 1] * step + strides[k, 2] * y
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def observe(
     states: Any, entries: Any, endog: Any, y: int, design: Any, z: int, intercept: Any, d: int,
     a: Any, observed: Any, v: Any,
@@ -53,7 +53,7 @@ def observe(
     return count
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def observe_all(
     states: Any, entries: Any, endog: Any, y: int, design: Any, z: int, intercept: Any, d: int,
     a: Any, v: Any,
@@ -69,7 +69,7 @@ def observe_all(
     return is_full
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def has_variance(
     states: Any, design: Any, row: int, noise: float, P: Any, variance: float, remainder: float
 ) -> bool:
@@ -92,7 +92,7 @@ def has_variance(
     return not remainder - ROUNDING * n * scale <= 0.0
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def has_exact_observation(
     entries: Any, obs_cov: Any, h: int, observed: Any, m: int, work: Any
 ) -> bool:
@@ -113,7 +113,7 @@ def has_exact_observation(
     return False
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def factor(
     states: Any, entries: Any, design: Any, z: int, obs_cov: Any, h: int, P: Any, observed: Any,
     v: Any, m: int, L: Any, X: Any,
@@ -157,8 +157,8 @@ def factor(
     return count
 
 
-@numba.njit(**INLINED)
-def whiten(L: Any, m: int, v: Any) -> float:
+@numba.njit(**SIZED)
+def whiten(states: Any, L: Any, m: int, v: Any) -> float:
     """Replace v by L⁻¹·v; return its square."""
     square = 0.0
     for k in range(m):
@@ -170,8 +170,8 @@ def whiten(L: Any, m: int, v: Any) -> float:
     return square
 
 
-@numba.njit(**INLINED)
-def log_determinant(L: Any, m: int) -> float:
+@numba.njit(**SIZED)
+def log_determinant(states: Any, L: Any, m: int) -> float:
     """Return the logarithm of the determinant of L·L', plus m·log(2π)."""
     total = m * LOG_2_PI
     for k in range(m):
@@ -179,7 +179,7 @@ def log_determinant(L: Any, m: int) -> float:
     return total
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def is_close(states: Any, P: Any, Q: Any) -> bool:
     """Return whether two covariances differ by a few roundings, of the deviations of each entry.
 
@@ -195,7 +195,7 @@ def is_close(states: Any, P: Any, Q: Any) -> bool:
     return True
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def count_close(states: Any, P: Any, kept: Any, count: int) -> int:
     """Return for how many steps P has been close to `kept`, which becomes P if it is not."""
     if is_close(states, P, kept):
@@ -204,7 +204,7 @@ def count_close(states: Any, P: Any, kept: Any, count: int) -> int:
     return 0
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def assign(states: Any, target: Any, source: Any) -> None:
     """Copy a matrix. An assignment to a slice takes numba half a second to compile."""
     for i in range(len(states)):
@@ -212,14 +212,14 @@ def assign(states: Any, target: Any, source: Any) -> None:
             target[i, j] = source[i, j]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def copy(states: Any, target: Any, source: Any) -> None:
     """Copy a vector."""
     for i in range(len(states)):
         target[i] = source[i]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def clear(states: Any, matrix: Any) -> None:
     """Set a matrix to 0."""
     for i in range(len(states)):
@@ -227,7 +227,7 @@ def clear(states: Any, matrix: Any) -> None:
             matrix[i, j] = 0.0
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def largest(states: Any, A: Any) -> float:
     """Return the largest size of an entry, or nan if one is nan."""
     size = 0.0
@@ -239,7 +239,7 @@ def largest(states: Any, A: Any) -> float:
     return size
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def forget(states: Any, A: Any, size: float, least: float) -> bool:
     """Set a matrix to 0 if its largest entry is below `least`; return whether it is 0.
 
@@ -251,7 +251,7 @@ def forget(states: Any, A: Any, size: float, least: float) -> bool:
     return False
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def load(states: Any, numbers: Any, index: int, vector: Any, matrix: Any) -> None:
     """Read a vector and a matrix from a flat array."""
     n = len(states)
@@ -261,7 +261,7 @@ def load(states: Any, numbers: Any, index: int, vector: Any, matrix: Any) -> Non
             matrix[i, j] = numbers[index + n + i * n + j]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def store(states: Any, numbers: Any, index: int, vector: Any, matrix: Any) -> None:
     """Write a vector and a matrix to a flat array."""
     n = len(states)
@@ -271,7 +271,7 @@ def store(states: Any, numbers: Any, index: int, vector: Any, matrix: Any) -> No
             numbers[index + n + i * n + j] = matrix[i, j]
 
 
-@numba.njit(**INLINED)
+@numba.njit(**SIZED)
 def multiply_add(states: Any, vector: Any, X: Any, v: Any, m: int, result: Any) -> None:
     """Write vector + X·v, of the first m columns."""
     for i in range(len(states)):

@@ -404,7 +404,7 @@ def _kernel_of(name: str, eliminate: Any, finalize: Any) -> Any:
                 singular = max(singular, _singular_system(work_of_group(g, memory, steps), least))
         return singular
 
-    return compile_kernel(solve, name)
+    return compile_kernel(solve, name, allocates=False)
 
 
 # Partial pivoting, as in LAPACK's gtsv, of rows scaled by powers of two.

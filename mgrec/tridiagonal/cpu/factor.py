@@ -18,6 +18,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel, writable
+from ...engines.cpu.stack import stack_empty
 from ...engines.cpu.threads import call_in_parts
 from ..errors import SingularSystemError
 
@@ -319,7 +320,7 @@ def _solve_columns(
     """
     steps, inner = b.shape[1], b.shape[2]
     is_same, tiles = factor[0].shape[2] == 1, -(-inner // TILE)
-    down_buffer, up_buffer = np.empty(TILE, b.dtype), np.empty(TILE, b.dtype)
+    down_buffer, up_buffer = stack_empty(TILE, b.dtype), stack_empty(TILE, b.dtype)
     for task in range(start, stop):
         o, tile = divmod(task, tiles)
         p, k = indices[o], tile * TILE
@@ -346,6 +347,6 @@ def _solve_columns(
             _substitute_columns(factor, (p, i, k), swaps, is_same, current, one, other)
 
 
-factor_kernel = compile_kernel(_factor)
-solve_one_by_one = compile_kernel(_solve_one_by_one)
-solve_columns = compile_kernel(_solve_columns)
+factor_kernel = compile_kernel(_factor, allocates=False)
+solve_one_by_one = compile_kernel(_solve_one_by_one, allocates=False)
+solve_columns = compile_kernel(_solve_columns, allocates=False)

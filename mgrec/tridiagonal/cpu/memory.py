@@ -13,7 +13,6 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import overload
 
 from ...engines.cpu.lanes import in_every_lane, shuffle_mask, transposed
 from .vectors import BYTES, Numbers, Vectors, emitted, value_of, vectors_of
@@ -29,15 +28,15 @@ def vector_type(array: Any) -> Numbers:
     return Numbers(array.dtype, 8 * BYTES // array.dtype.bitwidth)
 
 
-def lane_count(array: Any) -> int:
-    """Return how many numbers of an array are side by side. For compiled code only."""
-    raise NotImplementedError
-
-
-@overload(lane_count, strict=False)
-def _lane_count(array: Any) -> Any:
+@emitted
+def lane_count(_: Any, array: Any) -> Any:
+    """Return how many numbers of an array are side by side."""
     width = vector_type(array).width
-    return lambda array: width
+
+    def emit(context: Any, builder: Any, _: Any) -> Any:
+        return context.get_constant(types.intp, width)
+
+    return types.intp(array), emit
 
 
 class _Memory:

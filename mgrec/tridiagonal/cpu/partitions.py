@@ -30,6 +30,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.scalars import smaller_of
 from .elimination import (
     CELL_POSITIONS,
     advance,
@@ -131,7 +132,7 @@ def _fill_offsets(task: int, stop: int, group: Any, layout: Any, offsets: Any) -
     _, steps, inner = layout.shape
     count = group.stop - group.first
     for lane in range(offsets.shape[1]):
-        number = min(task + lane, stop - 1)
+        number = smaller_of(task + lane, stop - 1)
         number, column = divmod(number, inner)
         outer, part = divmod(number, count)
         part += group.first
@@ -204,8 +205,8 @@ def _substitute(
         scatter(result, offsets, RESULT, 0, first)
 
 
-reduce = compile_kernel(_reduce)
-substitute = compile_kernel(_substitute)
+reduce = compile_kernel(_reduce, allocates=False)
+substitute = compile_kernel(_substitute, allocates=False)
 
 
 @numba.njit(**INNER)
@@ -346,5 +347,5 @@ def _join_ends(first: Any, last: Any, rows: Any, negligible: float, least: float
 
 
 join_ends = compile_kernel(_join_ends)
-merge = compile_kernel(_merge)
-solve_reduced = compile_kernel(_solve)
+merge = compile_kernel(_merge, allocates=False)
+solve_reduced = compile_kernel(_solve, allocates=False)

@@ -46,9 +46,11 @@ from typing import Any
 import numba
 import numpy as np
 
-from ....engines.cpu.compilation import INNER, compile_kernel
+from ....engines.cpu.compilation import INNER, RARE, compile_kernel
 from ....engines.cpu.lanes import store
+from ....engines.cpu.scalars import larger_of, smaller_of
 from ....engines.cpu.simd import REGISTER, add_saturated, load_register, shift_in, splat_register
+from ....engines.cpu.stack import stack_empty, stack_zeros
 from .profiles import ROWS, fill_profiles, shear
 from .strips import CEILING, CORNER, EXTEND, FLOOR, GAP, PEAK, PEAK_ROW, STATE, run_steps
 
@@ -56,20 +58,20 @@ STEPS = 64
 """Steps at a time for which scores are sheared, and after which H is written to a table."""
 
 
-@numba.njit(**INNER)
+@numba.njit(**RARE)
 def _scatter(values: Any, start: int, count: int, rows: Any, at: int, lanes: int) -> None:
     """Copy the values of `count` rows into the order (row, lane)."""
     for r in range(count):
         rows[at + r % ROWS * lanes + r // ROWS] = values[start + r]
 
 
-@numba.njit(**INNER)
+@numba.njit(**RARE)
 def _gather(rows: Any, at: int, lanes: int, values: Any, start: int, count: int) -> None:
     for r in range(count):
         values[start + r] = rows[at + r % ROWS * lanes + r // ROWS]
 
 
-@numba.njit(**INNER)
+@numba.njit(**RARE)
 def _start_strip(
     state: Any, edge: Any, left: Any, left_gaps: Any, start: int, count: int, parameters: Any
 ) -> None:
@@ -77,7 +79,7 @@ def _start_strip(
     lanes = REGISTER // state.itemsize
     for k in range(state.size):
         state[k] = parameters[FLOOR]
-    _scatter(left, start, count, state, 0, lanes)
+    _scatter(left, start, count, state, np.int64(0), lanes)
     if left_gaps is None:
         for row in range(ROWS):
             h = load_register(state, row * lanes)
@@ -88,7 +90,7 @@ def _start_strip(
     edge[0] = left[start + count - 1]
 
 
-@numba.njit(**INNER)
+@numba.njit(**RARE)
 def _fill_caps(caps: Any, count: int, lowest: Any, highest: Any, lanes: int) -> None:
     for r in range(ROWS * lanes):
         caps[r % ROWS * lanes + r // ROWS] = highest if r < count else lowest
@@ -99,9 +101,9 @@ def _write_h(
     h_steps: Any, first: int, stop: int, out: Any, start: int, base: Any, lanes: int
 ) -> None:
     """Write H of these steps of a strip to a table of the whole tile."""
-    for r in range(min(ROWS * lanes, out.shape[0] - start)):
+    for r in range(smaller_of(ROWS * lanes, out.shape[0] - start)):
         late, at = r // ROWS, r % ROWS * lanes + r // ROWS
-        for step in range(max(first, late), min(stop, out.shape[1] + late)):
+        for step in range(larger_of(first, late), smaller_of(stop, out.shape[1] + late)):
             value = h_steps[(step - first) * ROWS * lanes + at]
             out[start + r, step - late] = base + out.dtype.type(value)
 
@@ -116,7 +118,7 @@ def _run_strip(
     lanes = REGISTER // state.itemsize
     steps = columns + (count - 1) // ROWS
     for first in range(0, steps, STEPS):
-        stop = min(first + STEPS, steps)
+        stop = smaller_of(first + STEPS, steps)
         if lookup is not None:
             _, target_letters, profiles, late, sheared = lookup
             profile, like = profiles[start // (ROWS * lanes)], load_register(state, 0)
@@ -135,7 +137,7 @@ def _run_strip(
             _write_h(h_steps, first, stop, out, start, base, lanes)
 
 
-@numba.njit(**INNER)
+@numba.njit(**RARE)
 def _best(state: Any, peak_steps: Any, start: int, count: int, best: Any) -> Any:
     """Return the better of the best so far and a strip's; earlier strips have smaller rows."""
     score, end, target_end = best
@@ -144,7 +146,7 @@ def _best(state: Any, peak_steps: Any, start: int, count: int, best: Any) -> Any
         peak, column = state[PEAK * lanes + r], peak_steps[r] - r
         # A lane has no peak if all its cells are at the floor; its column is below 0.
         if peak > score or (peak == score and 0 <= column < target_end):
-            row = start + ROWS * r + int(state[PEAK_ROW * lanes + r])
+            row = start + ROWS * r + np.int64(state[PEAK_ROW * lanes + r])
             score, end, target_end = peak, row, column
     return score, end, target_end
 
@@ -161,22 +163,21 @@ def align_strips(
     """
     lanes = REGISTER // edge.itemsize
     size = ROWS * lanes
-    state, caps = np.empty(STATE * lanes, edge.dtype), np.empty(size, edge.dtype)
-    codes, letters = np.zeros(size, query.dtype), np.zeros(lanes, query.dtype)
-    peak_steps = np.zeros(lanes, np.int32)
-    h_steps = np.empty(STEPS * size, edge.dtype)
+    state, caps = stack_empty(STATE * lanes, edge.dtype), stack_empty(size, edge.dtype)
+    codes, letters = stack_zeros(size, query.dtype), stack_zeros(lanes, query.dtype)
+    peak_steps, h_steps = stack_zeros(lanes, np.int32), stack_empty(STEPS * size, edge.dtype)
     # numba would also compile functions for the type of the constants -1, 0 or 1.
     best = parameters[FLOOR], np.int64(-1), np.int64(-1)
     for start in range(0, query.size, size):
-        count = min(size, query.size - start)
-        _scatter(query, start, count, codes, 0, lanes)
+        count = smaller_of(size, query.size - start)
+        _scatter(query, start, count, codes, np.int64(0), lanes)
         _start_strip(state, edge, left, left_gaps, start, count, parameters)
         _fill_caps(caps, count, parameters[FLOOR], parameters[CEILING], lanes)
         _run_strip(
             codes, letters, state, caps, peak_steps, target, edge, edge_gaps, parameters, lookup,
             h_steps, out, start, base, count, columns, is_local,
         )  # fmt: skip
-        _gather(state, 0, lanes, left, start, count)
+        _gather(state, np.int64(0), lanes, left, start, count)
         if left_gaps is not None:
             _gather(state, ROWS * lanes, lanes, left_gaps, start, count)
         if is_local:
@@ -198,7 +199,7 @@ def _copy(values: Any, start: int, count: int, out: Any, at: int) -> None:
         out[at + k] = values[start + k]
 
 
-@numba.njit(**INNER)
+@numba.njit(**RARE)
 def _fill_border(
     edge: Any, at: int, gaps: Any, size: int, mode: int, parameters: Any, zero: Any
 ) -> None:
@@ -208,10 +209,10 @@ def _fill_border(
         gap = parameters[GAP] + k * parameters[EXTEND]
         edge[at + k] = zero + gap if mode == GLOBAL else zero
         if gaps is not None:
-            gaps[k] = max(edge[at + k] + parameters[GAP], parameters[FLOOR])
+            gaps[k] = larger_of(edge[at + k] + parameters[GAP], parameters[FLOOR])
 
 
-@numba.njit(**INNER)
+@numba.njit(**RARE)
 def _best_of_edges(edge: Any, left: Any, n: int, m: int) -> Any:
     """Return the best of the last row and column: the smallest column wins, then the row."""
     score, end, target_end = edge[1], n - 1, 0
@@ -225,7 +226,7 @@ def _best_of_edges(edge: Any, left: Any, n: int, m: int) -> Any:
     return score, end, target_end
 
 
-@numba.njit(**INNER)
+@numba.njit(**RARE)
 def _end(best: Any, edge: Any, left: Any, n: int, m: int, mode: int) -> Any:
     if mode == LOCAL:
         return best
@@ -274,4 +275,4 @@ def _align_pairs(
 
 
 # numba's own cache key lacks the registers of this machine if NUMBA_CPU_NAME is set.
-align_pairs = compile_kernel(_align_pairs, str(REGISTER))
+align_pairs = compile_kernel(_align_pairs, str(REGISTER), allocates=False)

@@ -28,6 +28,7 @@ from numba.extending import intrinsic
 from ....engines.cpu.compilation import INLINED, INNER
 from ....engines.cpu.lanes import Lanes, pointer_to, shuffle_mask, store
 from ....engines.cpu.simd import choose, constant_index, load_like
+from ....engines.cpu.stack import stack_zeros
 from ..recurrence import Edges
 from ..scoring import Scoring, Table
 
@@ -258,7 +259,7 @@ def rows_of_pieces(_: Any, pieces: Any) -> Any:
 def fill_profiles(query: Any, table: Any, lanes: int, profiles: Any) -> None:
     """Write the scores of all rows with each letter: (strip, letter, group, row, lane)."""
     letters, size, group = table.shape[0], ROWS * lanes, group_of(lanes)
-    codes = np.zeros(size, query.dtype)
+    codes = stack_zeros(size, query.dtype)
     for strip in range(-(-query.size // size)):
         for r in range(min(size, query.size - strip * size)):
             lane, row = r // ROWS, r % ROWS

@@ -152,7 +152,7 @@ def _run_columns(
 
 
 # numba's own cache key lacks the registers of this machine if NUMBA_CPU_NAME is set.
-run_columns = compile_kernel(_run_columns, str(REGISTER))
+run_columns = compile_kernel(_run_columns, str(REGISTER), allocates=False)
 
 
 # Registers of a column from which stripes are faster than antidiagonals. Speedups in int8 with

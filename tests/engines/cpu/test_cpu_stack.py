@@ -1,0 +1,67 @@
+"""Small arrays on the stack of a kernel, and the larger and the smaller of two numbers."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from mgrec.engines.cpu.compilation import IN_MEMORY, compile_kernel
+from mgrec.engines.cpu.scalars import larger_of, smaller_of
+from mgrec.engines.cpu.stack import stack_empty, stack_zeros
+
+
+def test_arrays_on_the_stack_have_the_layout_of_new_arrays():
+    def kernel(n, x, out):
+        vector, matrix = stack_empty(n, np.int64), stack_zeros((n, 3), x.dtype)
+        for i in range(n):
+            vector[i] = 10 * i
+            matrix[i, 1] = x[i]
+        for i in range(n):
+            for j in range(3):
+                out[i, j] = matrix[i, j] + vector[i]
+        return matrix.strides[0], matrix.strides[1], vector.itemsize
+
+    for dtype in (np.float32, np.complex128):
+        x, out = np.arange(5, dtype=dtype), np.full((5, 3), -1, dtype)
+        strides = compile_kernel(kernel, IN_MEMORY, allocates=False)(5, x, out)
+        expected = np.zeros((5, 3), dtype)
+        assert strides == (*expected.strides, 8)
+        expected[:, 1] = x
+        np.testing.assert_array_equal(out, expected + 10 * np.arange(5)[:, None])
+
+
+@pytest.mark.parametrize(
+    "numbers", [(3, 7), (7, 3), (2.5, np.nan), (np.nan, 2.5), (-0.0, 0.0), (4, 2.5)]
+)
+def test_the_larger_and_the_smaller_number_are_those_of_python(numbers):
+    def kernel(x, y):
+        return larger_of(x, y), smaller_of(x, y)
+
+    found = compile_kernel(kernel, IN_MEMORY, allocates=False)(*numbers)
+    np.testing.assert_array_equal(found, (max(numbers), min(numbers)))
+    np.testing.assert_array_equal(np.signbit(found), np.signbit((max(numbers), min(numbers))))
+
+
+def test_unsigned_numbers_are_compared_as_such():
+    def kernel(array):
+        return larger_of(array[0], array[1])
+
+    numbers = np.array([1, 2**64 - 1], np.uint64)
+    assert compile_kernel(kernel, IN_MEMORY, allocates=False)(numbers) == 2**64 - 1
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_garbage_collection_is_as_before_after_a_kernel_is_compiled(is_enabled):
+    states = []
+    before = gc.isenabled()
+    (gc.enable if is_enabled else gc.disable)()
+    try:
+        kernel = compile_kernel(lambda x: x + 1, IN_MEMORY, allocates=False)
+        assert kernel(1) == 2
+        states.append(gc.isenabled())
+        with pytest.raises(TypeError):
+            compile_kernel(lambda x: x.no_such_attribute, IN_MEMORY)(1)
+        states.append(gc.isenabled())
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert states == [is_enabled, is_enabled]
