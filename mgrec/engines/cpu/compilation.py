@@ -63,12 +63,13 @@ class _ShortCode(_LinkedCode):
 
     attributes: tuple[str, ...] = ("optsize",)
 
-    def _optimize_functions(self, module: Any) -> None:
-        super()._optimize_functions(module)
+    def add_ir_module(self, module: Any) -> None:
+        # llvmlite 0.46 cannot add them to parsed code.
         for function in module.functions:
             if not function.is_declaration:
                 for attribute in self.attributes:
-                    function.add_function_attribute(attribute)
+                    function.attributes.add(attribute)
+        super().add_ir_module(module)
 
 
 class _SmallCode(_ShortCode):
