@@ -210,6 +210,7 @@ KINDS: list[Callable[[], Any]] = [
     lambda: lfilter([1.0], np.float32([1.0, -0.5]), z),
     lambda: lfilter([1.0], [1.0, -0.5], z, 0),
     lambda: lfilter([1.0], [1.0, -0.5], z, 1),
+    lambda: mgrec.linear_recurrence(0.5, z.astype("f2"), axis=1),
     lambda: sosfilt([[1, 0, 0, 1, -0.5, 0]], z),
     lambda: sosfilt([[1, 0, 0, 1, -0.25, 0]], z),
 ]
@@ -238,7 +239,6 @@ def copied(shape: Any) -> Any:
         lambda: mgrec.linear_recurrence(0.5, z, np.zeros((3, 700))),
         lambda: lfilter([1.0], [1.0, -0.5, 0.1], z, zi=draw((3, 700, 2), "f8")),
         lambda: mgrec.linear_recurrence(0.5, z, draw((1, 700))),
-        lambda: mgrec.linear_recurrence(0.5, z.astype("f2"), axis=1),
         lambda: mgrec.linear_recurrence(0.5, z, method="p-scheme"),
         lambda: mgrec.linear_recurrence(0.5, z[:0]),
     ],
