@@ -137,7 +137,7 @@ def _apply(matrices: Any, vectors: Any) -> Any:
 def _moves(
     arrays: dict[str, Any], initial: Any, shape: tuple[Any, ...], axis: int, marks: Any
 ) -> Any:
-    """Return what is added at each step: the noise of the step before, or a first state."""
+    """Return the vectors that the scan adds: noise of the step before, or an initial state."""
     moves = arrays["state_shocks"]
     if "selection" in arrays:
         moves = _apply(arrays["selection"], moves)

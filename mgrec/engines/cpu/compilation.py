@@ -120,7 +120,7 @@ class _TypesOfCalls:
 
 
 _SIGNATURES: ContextVar[dict[Any, Any]] = ContextVar("signatures")
-"""Those of the kernel that is compiled."""
+"""Signatures of the functions that the current kernel calls, by function and argument types."""
 
 
 class _KernelCompiler(Compiler):  # type: ignore[misc]
@@ -226,11 +226,6 @@ class _Collection:
             with self._lock:
                 self._pauses -= 1
                 if self._pauses == 0 and self._was_enabled:
-                    if gc.get_freeze_count() == 0:
-                        # The next collection would look through all new objects, for 0.2 s. They
-                        # become old ones, as most would: unfreezing moves them there.
-                        gc.freeze()
-                        gc.unfreeze()
                     gc.enable()
 
 
@@ -239,9 +234,10 @@ _COLLECTION = _Collection()
 
 @cache
 def _import_array_functions() -> None:
-    """Import numba's functions of arrays without `scipy.linalg`, in 0.1 s less.
+    """Import `numba.np.arraymath` without `scipy.linalg`, which saves 0.1 s.
 
-    They import it to see if it is installed. The functions that call it import it again.
+    `numba.np.arraymath` imports `scipy.linalg` only to check that SciPy is installed. numba's
+    functions of linear algebra check it again when they are compiled.
     """
     check = linalg.ensure_blas
 

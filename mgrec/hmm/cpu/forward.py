@@ -27,6 +27,8 @@ from ...engines.cpu.stack import stack_empty
 from ..recurrence import BEFORE_FIRST, HIDDEN, LOG_TINY, LOW, TINY
 
 LEAST_TOTAL, MOST_TOTAL = 1e-10, 1e10
+_FORWARD, _BACKWARD = None, True
+"""Directions of a pass: numba compiles only one branch of a test whether an argument is None."""
 
 
 def centre(
@@ -267,18 +269,18 @@ def _start(
 
 @numba.njit(**INNER)
 def _in_logarithms(
-    is_backward: bool | None, before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any,
+    direction: bool | None, before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any,
     log_frameprob: Any, frame: int, shift: float, w: Any, totals: Any, is_encoded: Any, column: int,
 ) -> float:  # fmt: skip
     """Write the weights of a step, some of which are tiny; return the logarithm of their scale.
 
     `before` has the weights before a step of the forward pass, or after one of the backward pass.
-    `is_backward` is None or True: numba compiles one of both branches.
+    `direction` is that of the pass, `_FORWARD` or `_BACKWARD`.
     """
     scale = totals[column]
     for j in range(len(before)):
         before[j] /= scale
-    if is_backward is None:
+    if direction is None:
         _forward_encoded(
             before, linear, transmat, matrix, emissions, log_frameprob, frame, shift, w, column
         )
@@ -340,8 +342,8 @@ def forward(
                     )  # fmt: skip
                 elif total == -1.0:
                     log_scale += _in_logarithms(
-                        None, before, linear, transmat, matrix, emissions, log_frameprob, frame,
-                        shift, w, totals, is_encoded, column,
+                        _FORWARD, before, linear, transmat, matrix, emissions, log_frameprob,
+                        frame, shift, w, totals, is_encoded, column,
                     )  # fmt: skip
                 else:
                     log_scale += _rescale(w, totals, column, total)
@@ -472,8 +474,8 @@ def backward(
                     totals[column] = total
                 elif total == -1.0:
                     scales[column] += _in_logarithms(
-                        True, before, linear, transmat, matrix, emissions, log_frameprob, frame,
-                        shift, w, totals, is_encoded, column,
+                        _BACKWARD, before, linear, transmat, matrix, emissions, log_frameprob,
+                        frame, shift, w, totals, is_encoded, column,
                     )  # fmt: skip
                 else:
                     scales[column] += _rescale(w, totals, column, total)
