@@ -46,12 +46,15 @@ MAY_IMPORT = {
 # Folders of families.
 CPU, CUDA = "*/cpu", "*/cuda"
 
+# Exchanges of arrays between GPUs, and of messages in their memory.
+GROUPS = ("distributed/groups/nccl.py", "distributed/groups/device.py")
+
 # The command is an application on top: it opens stores and clusters as any user would.
 OWNERS = {
     "dask.array": ("distributed", "tridiagonal/factor_dask.py", "cli"),
     # Memory of a GPU from other libraries is taken as CuPy's.
-    "cupy": ("engines/cuda", "core/arrays/interop.py", "distributed/groups/nccl.py", CUDA),
-    "cupyx": ("engines/cuda", CUDA),
+    "cupy": ("engines/cuda", "core/arrays/interop.py", *GROUPS, CUDA),
+    "cupyx": ("engines/cuda", GROUPS[1], CUDA),
     "numba": ("engines/cpu", CPU),
     "llvmlite": ("engines/cpu", CPU),
     "torch": ("solve/torch_operators.py", "distributed/groups/torch.py"),

@@ -1,10 +1,11 @@
-"""Solves of plans over the workers of a cluster, alone and queued.
+"""Solves over the workers of a cluster: of plans, alone and queued, and in a loop on the workers.
 
 The figure of a row is the time of one call on one worker's part of the data, divided by the time of
-a plan's solve on all workers. It is 1 if nothing is lost. *Alone* is a call of the plan, after a
-pause. *Queued* is one of 20 solves by `Plan.map`, mostly with 4 in flight. The figure of a pair of
-sequences is the time of one worker for the whole pair, divided by that of all. `--parts` selects
-rows by the start of their names.
+a solve on all workers. It is 1 if nothing is lost. *Alone* is a call of a plan, after a pause.
+*Queued* is one of 20 solves by `Plan.map`, mostly with 4 in flight. *Loop* is one of 20 calls with
+`group=` in a function of `mgrec.dask.run`, between two exchanges. The figure of a pair of sequences
+is the time of one worker for the whole pair, divided by that of all. `--parts` selects rows by the
+start of their names.
 
 usage: python -m benchmarks.dask.queued [--cluster local|cuda] [--workers N] [--small]
                                         [--parts PART ...] [--out FOLDER] [--machine NAME]
@@ -50,8 +51,8 @@ class Row:
         Of one worker.
     chunks : int
         Of one worker.
-    wanted : (float, float)
-        Alone and queued: fractions, or seconds if `is_time`.
+    wanted : (float, float, float)
+        Alone, queued and in a loop: fractions, or seconds if `is_time`.
     in_flight : int, optional
         How many solves are in progress if they are queued. None: as many as a plan allows.
     tails : tuple of tuple of int
@@ -65,7 +66,7 @@ class Row:
     ranges: tuple[tuple[float, float], ...]
     steps: int
     chunks: int
-    wanted: tuple[float, float]
+    wanted: tuple[float, float, float]
     small: int = 1 << 14
     is_time: bool = False
     in_flight: int | None = 4
@@ -119,25 +120,27 @@ def _posteriors(call: Callable[..., Any], x: Any) -> Any:
 
 
 ROWS = [
-    Row("latency: two chunks of 1,000", _arrays, (S, T), 1000, 1, (2.0e-3, 0.15e-3), 1000,
+    Row("latency: two chunks of 1,000", _arrays, (S, T), 1000, 1, (1.9e-3, 0.35e-3, 0.12e-3), 1000,
         is_time=True, in_flight=None),
-    Row("arrays, one chunk of 2^29", _arrays, (S, T), 1 << 29, 1, (0.60, 0.92)),
-    Row("arrays, 2^31", _arrays, (S, T), 1 << 31, 4, (0.82, 0.95)),
-    Row("constant, 2^31", _linear(0.9), (T,), 1 << 31, 4, (0.75, 0.93)),
-    Row("prefix sum, 2^31", _linear(1.0), (T,), 1 << 31, 4, (0.60, 0.65)),
-    Row("filter of order 2, 2^31", _filter, (T,), 1 << 31, 4, (0.72, 0.88)),
+    Row("arrays, one chunk of 2^29", _arrays, (S, T), 1 << 29, 1, (0.48, 0.90, 0.95)),
+    Row("constant, one chunk of 2^29", _linear(0.9), (T,), 1 << 29, 1, (0.38, 0.85, 0.95)),
+    Row("arrays, 2^31", _arrays, (S, T), 1 << 31, 4, (0.75, 0.95, 0.97)),
+    Row("constant, 2^31", _linear(0.9), (T,), 1 << 31, 4, (0.68, 0.94, 0.97)),
+    Row("prefix sum, 2^31", _linear(1.0), (T,), 1 << 31, 4, (0.46, 0.62, 0.60)),
+    Row("filter of order 2, 2^31", _filter, (T,), 1 << 31, 4, (0.64, 0.93, 0.96)),
     Row("tridiagonal, dominant, 2^28", _tridiagonal, (SIDE, DIAGONAL, SIDE, SIDE), 1 << 28, 4,
-        (0.60, 0.85)),
-    Row("constant, 2^32", _linear(0.9), (T,), 1 << 32, 4, (0.87, 0.95),
+        (0.42, 0.85, 0.94)),
+    Row("constant, 2^32", _linear(0.9), (T,), 1 << 32, 4, (0.87, 0.95, 0.97),
         in_flight=2),
-    Row("arrays, 2^32", _arrays, (S, T), 1 << 32, 4, (0.90, 0.96),
+    Row("arrays, 2^32", _arrays, (S, T), 1 << 32, 4, (0.90, 0.96, 0.97),
         in_flight=2),
     Row("recording of 384 channels, 120 s in chunks of 10 s", _recording, ((-500.0, 500.0),),
-        120 * RATE, 12, (0.60, 0.85), 72_000, in_flight=None, tails=((CHANNELS,),), dtype="i2"),
-    Row("Kalman filter of 2 states, 8·10^7", _kalman, (T,), 80_000_000, 4, (0.60, 0.85),
+        120 * RATE, 12, (0.60, 0.85, 0.85), 72_000, in_flight=None, tails=((CHANNELS,),),
+        dtype="i2"),
+    Row("Kalman filter of 2 states, 8·10^7", _kalman, (T,), 80_000_000, 4, (0.39, 0.80, 0.90),
         in_flight=None, tails=((1,),), dtype="f8"),
     Row("posteriors of 4 states, 8·10^7", _posteriors, ((-4.0, 0.0),), 80_000_000, 4,
-        (0.60, 0.85), in_flight=None, tails=((4,),), dtype="f8"),
+        (0.60, 0.85, 0.85), in_flight=None, tails=((4,),), dtype="f8"),
 ]  # fmt: skip
 PARTS = [row.name for row in ROWS] + ["table", "pair"]
 
@@ -180,6 +183,43 @@ def measure_row(study: Study, client: Client, row: Row, arguments: Any, own: lis
 
     with row.call(partial(mgrec.plan, client=client), *operands) as plan:
         measure_plan(study, client, kind, row, plan, first)
+    client.run(on.free, kind)
+    measure_loop(study, client, kind, row, operands, first)
+
+
+def loop(*parts: Any, group: Any, kind: str, name: str) -> list[float]:
+    """Seconds of calls on a rank, each one of QUEUED that follow each other."""
+    row, seconds = next(row for row in ROWS if row.name == name), []
+    call = partial(row.call, partial(_solve, group=group), *parts)
+    result = call()
+    for _ in range(REPETITIONS):
+        on.synchronise(kind)
+        group.all_gather_bytes(b"")  # ranks begin together
+        start = time.perf_counter()
+        for _ in range(QUEUED):
+            result = None  # its memory is that of the next one
+            result = call()
+        on.synchronise(kind)
+        seconds.append((time.perf_counter() - start) / QUEUED)
+    del result
+    return seconds
+
+
+def measure_loop(
+    study: Study, client: Client, kind: str, row: Row, operands: list[Any], first: Times
+) -> None:
+    ranks = mgrec.dask.run(loop, *operands, client=client, kind=kind, name=row.name)
+    times = Times(tuple(max(of_ranks) for of_ranks in zip(*ranks, strict=True)))
+    study.add(row.name, "run, loop", times)
+    _judge(study, row, "loop", first, times, row.wanted[2])
+
+
+def _judge(study: Study, row: Row, how: str, first: Times, times: Times, bar: float) -> None:
+    case = f"{row.name}, {how}"
+    if row.is_time:
+        study.bar(f"{case}: seconds", times.median, times.best, bar, is_least=False)
+    else:
+        study.ratio(case, first, times, bar)
 
 
 def measure_plan(
@@ -189,18 +229,14 @@ def measure_plan(
         for _ in plan.map((() for _ in range(QUEUED)), in_flight=row.in_flight):
             pass
 
-    case, (alone_bar, queued_bar) = row.name, row.wanted
     for name, call, count, bar in (
-        ("alone", plan, 1, alone_bar),
-        ("queued", queued, QUEUED, queued_bar),
+        ("alone", plan, 1, row.wanted[0]),
+        ("queued", queued, QUEUED, row.wanted[1]),
     ):
         repetitions = ALONE if count == 1 else REPETITIONS
         times = Times(on.times(client, kind, call, repetitions, count))
-        study.add(case, f"plan, {name}", times)
-        if row.is_time:
-            study.bar(f"{case}, {name}: seconds", times.median, times.best, bar, is_least=False)
-        else:
-            study.ratio(f"{case}, {name}", first, times, bar)
+        study.add(row.name, f"plan, {name}", times)
+        _judge(study, row, name, first, times, bar)
 
 
 def measure_table(study: Study, client: Client, arguments: Any, own: list[str]) -> None:
@@ -211,7 +247,7 @@ def measure_table(study: Study, client: Client, arguments: Any, own: list[str]) 
     study.add(case, "one worker's part, one call", first)
     x = grids.image(client, kind, side, own)
     with _table(partial(mgrec.plan, client=client), x) as plan:
-        row = Row(case, _table, (), side, 4, (0.80, 0.88))
+        row = Row(case, _table, (), side, 4, (0.80, 0.88, 1.0))
         measure_plan(study, client, kind, row, plan, first)
 
 
@@ -245,6 +281,7 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
         mgrec.dask.pin_operands(client)
         own = sorted(client.nthreads())
         study.memory = f"{len(own)} workers"
+        study.notes["empty calls of all workers, ms"] = f"{1e3 * on.empty_calls(client, own):.3g}"
         study.bandwidth = on.copy_bandwidth(client, kind, 1 << (16 if arguments.small else 28), own)
         for name, section in sections(study, client, arguments, own):
             if not any(name.startswith(part) for part in arguments.parts):

@@ -134,6 +134,7 @@ def run(
         client.submit(
             _call_on_rank, function, name, rank, addresses, timeout, divided.axis,
             [divided.parts(operand, chunks) for operand in divided.operands], options,
+            divided.has_gpus,
             key=f"{name}-{rank}", workers=[address], allow_other_workers=False, retries=0,
         )
         for rank, (address, chunks) in enumerate(ranks)
@@ -209,6 +210,12 @@ class _Divided:
         wait_for(client, [f for operand in persisted for f in divided.futures(operand)])
         return divided
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether all Dask arrays have chunks of CuPy."""
+        metas = [operand._meta for operand in self.operands if isinstance(operand, da.Array)]
+        return all(_library_of(meta) == "cupy" for meta in metas)
+
     def futures(self, operand: Any) -> list[Future]:
         """Return the chunks of an operand; none if it is no Dask array."""
         if not isinstance(operand, da.Array):
@@ -245,12 +252,12 @@ class _Divided:
 
 def _call_on_rank(
     function: Callable[..., Any], name: str, rank: int, addresses: list[str], timeout: float,
-    axis: int, operands: list[Any], options: dict[str, Any],
+    axis: int, operands: list[Any], options: dict[str, Any], has_gpus: bool,
 ) -> tuple[bool, list[Any]]:  # fmt: skip
     """Run a rank; return whether the function returns a tuple, and what the client needs of it."""
     plugin = get_worker().plugins[NAME]
     secede()  # Ranks wait for each other: none may wait for a thread of the worker.
-    group = DaskGroup.start(plugin, name, rank, addresses, timeout)
+    group = DaskGroup.start(plugin, name, rank, addresses, timeout, has_gpus)
     try:
         parts = [_joined(operand, axis) for operand in operands]
         operands.clear()

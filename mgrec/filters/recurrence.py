@@ -12,7 +12,7 @@ import numpy as np
 from ..core.algebra.exact import exact_product, exact_sum
 from ..core.arrays.array_types import cast, computed_dtype
 from ..core.arrays.chunk import Chunk, as_result, canonical_shape, is_uncopied
-from ..core.contract.kernels import Backend, Kernels, PreparedSolver
+from ..core.contract.kernels import Backend, Kernels, PreparedSolver, ShardSolver
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import LARGE_ON_GPU, Chain
@@ -166,8 +166,24 @@ class FilterRecurrence(Chain):
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
     ) -> PreparedSolver | None:
         prepare = backend.kernels(self.family).prepare_solver
-        if prepare is None:
+        arrays = self._arrays_of_solver(inputs, shape, initial, results)
+        if prepare is None or arrays is None:
             return None
+        return prepare(self.cascade, *arrays)
+
+    def prepare_shard(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> ShardSolver | None:
+        prepare = backend.kernels(self.family).prepare_shard
+        arrays = self._arrays_of_solver(inputs, shape, initial, results)
+        if prepare is None or arrays is None:
+            return None
+        return prepare(self.cascade, *arrays, self.may_speculate(shape, backend))
+
+    def _arrays_of_solver(
+        self, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> tuple[Any, Any, Any] | None:
+        """Return the chunk, the states before it or None, and the result; None if one is a copy."""
         chunk, carry_in = self.lay_out(inputs, shape), None
         if not is_uncopied(chunk.operands[0], inputs.blocks[0]):
             return None
@@ -176,7 +192,7 @@ class FilterRecurrence(Chain):
             if not is_full or not initial[0].flags.c_contiguous:
                 return None
             carry_in = initial[0].reshape(self.states, *chunk.row_shape)
-        return prepare(self.cascade, chunk, carry_in, results[0].reshape(chunk.shape))
+        return chunk, carry_in, results[0].reshape(chunk.shape)
 
     def final_state(self, carry_out: Any, shape: Shape) -> Any:
         rows = shape[: self.axis] + shape[self.axis + 1 :]

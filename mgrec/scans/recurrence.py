@@ -14,7 +14,7 @@ from ..core.algebra.coefficient import Coefficient
 from ..core.algebra.transfer_map import TransferMap
 from ..core.arrays.chunk import Chunk, as_result, is_number, is_uncopied, lay_out, lay_out_carry_in
 from ..core.arrays.validation import arrays_of
-from ..core.contract.kernels import Backend, Kernels, PreparedSolver
+from ..core.contract.kernels import Backend, Kernels, PreparedSolver, ShardSolver
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import LARGE_ON_GPU, Chain
 from .laws import check_laws_once
@@ -122,9 +122,11 @@ class TransferRecurrence(Chain):
             may_be_contractive = steps == size
         else:
             may_be_contractive = s.size == 1 and abs(s.item()) < 1
+        return self._is_large_on_gpu(shape) and may_be_contractive and self.method != "p-scheme"
+
+    def _is_large_on_gpu(self, shape: Sequence[float]) -> bool:
         words = sum(isinstance(slot, int) for slot in self.operands)
-        is_large = words * size * self.dtype.itemsize >= LARGE_ON_GPU
-        return is_large and may_be_contractive and self.method != "p-scheme"
+        return words * prod(shape) * self.dtype.itemsize >= LARGE_ON_GPU
 
     def solver_arguments(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
         return [*arrays_of(self._filled(operands)), *initial]
@@ -133,7 +135,28 @@ class TransferRecurrence(Chain):
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
     ) -> PreparedSolver | None:
         prepare = backend.kernels(self.family).prepare_solver
-        if prepare is None or self.written_dtype(backend) != self.result_dtype:
+        arrays = self._arrays_of_solver(backend, inputs, shape, initial, results)
+        if prepare is None or arrays is None:
+            return None
+        solve = prepare(self.transfer_map, *arrays)
+        if solve is None or not self.checks_laws:
+            return solve
+        return _with_first_check(solve, partial(self._check_laws, backend, *arrays))
+
+    def prepare_shard(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> ShardSolver | None:
+        prepare = backend.kernels(self.family).prepare_shard
+        arrays = self._arrays_of_solver(backend, inputs, shape, initial, results)
+        if prepare is None or arrays is None:
+            return None
+        return prepare(self.transfer_map, *arrays, self._is_large_on_gpu(shape))
+
+    def _arrays_of_solver(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> tuple[Any, Any, Arrays] | None:
+        """Return the chunk, the carry-in and the results, or None if one of them is a copy."""
+        if self.written_dtype(backend) != self.result_dtype:
             return None
         chunk, carry_in = self.lay_out(inputs, shape), self.whole_carry_in(backend, initial, shape)
         laid_out = [
@@ -142,13 +165,7 @@ class TransferRecurrence(Chain):
         arguments = self.solver_arguments(inputs.blocks, initial)
         if not all(map(is_uncopied, [*laid_out, *carry_in], arguments)):
             return None
-        results = tuple([array.reshape(chunk.shape) for array in results])
-        solve = prepare(self.transfer_map, chunk, carry_in, results)
-        if solve is None or not self.checks_laws:
-            return solve
-        return _with_first_check(
-            solve, partial(self._check_laws, backend, chunk, carry_in, results)
-        )
+        return chunk, carry_in, tuple([array.reshape(chunk.shape) for array in results])
 
     def lay_out(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
         return lay_out(self, self._filled(inputs.blocks), shape, inputs.starts[self.axis])

@@ -31,10 +31,14 @@ from ..core.contract.grid import Grid
 from ..core.contract.kernels import CacheMiss, PreparedSolver
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import AlongAxis, Arrays, ChunkInputs
+from ..distributed.groups.calls import CALL
+from ..distributed.groups.group import Group
 
 MOST_STEPS = 1 << 17
 """Size of the largest NumPy arrays: longer calls gain little from preparation. 10^5 float64 steps
 took 137 microseconds without it, and take 67."""
+PATIENCE = 4
+"""Consecutive failures of messages on the device after which calls of a signature send none."""
 _MOST_BYTES = 4096
 """Size of the largest NumPy array whose values are part of a signature, such as coefficients."""
 _SETTINGS = ("axis", "reverse", "memory", "method")
@@ -380,11 +384,13 @@ def prepare_sequence(
 
 
 def prepare(
-    call: Call, problem: Problem, backend: Backend, inputs: ChunkInputs, results: Arrays
-) -> PreparedCall | None:
+    call: Call, problem: Problem, backend: Backend, inputs: ChunkInputs, results: Arrays,
+    group: Group | None = None,
+) -> PreparedCall | None:  # fmt: skip
     """Return the prepared call of a validated call, or None if its family cannot prepare it.
 
-    `inputs` are the operands as one chunk. `results` are arrays as those of later calls.
+    `inputs` are the operands as one chunk. `results` are arrays as those of later calls. With a
+    `group`, the arrays are this rank's parts.
     """
     recurrence, shape = problem.recurrence, problem.shape
     arguments = call.arguments[: len(call.arguments) - len(call.out)]
@@ -399,7 +405,8 @@ def prepare(
     positions = _match(operands, arguments)
     if positions is None or recurrence.written_dtype(backend) != recurrence.result_dtype:
         return None
-    solve = recurrence.prepare_solver(backend, inputs, shape, problem.initial, results)
+    solver = recurrence.prepare_solver if group is None else partial(_prepare_shard, problem, group)
+    solve = solver(backend, inputs, shape, problem.initial, results)
     if solve is None:
         return None
     matched = dict(positions)
@@ -414,6 +421,43 @@ def prepare(
         recurrence.result_dtype,
         _with_final_state(problem) if returns_final_state else problem.to_return_value,
     )
+
+
+def _prepare_shard(problem: Problem, group: Group, *arguments: Any) -> PreparedSolver | None:
+    """Return a solver that exchanges messages on the device with the other ranks."""
+    from ..distributed.groups.device import digest_of
+    from ..distributed.groups.solve import options_of
+
+    solve, call = problem.recurrence.prepare_shard(*arguments), CALL.get()
+    if solve is None or call is None or solve.message_bytes > group.frame:
+        return None
+    digest, failures = digest_of((call.function, options_of(problem))), 0
+
+    def solve_on_ranks(operands: Sequence[Any], results: Sequence[Any]) -> Any:
+        nonlocal failures
+        current = CALL.get()
+        if current is None or failures == PATIENCE:
+            raise CacheMiss
+        failures += 1
+        carry_out = current.solve_on_device(solve, digest, operands, results)
+        failures = 0
+        return carry_out
+
+    return solve_on_ranks
+
+
+def solve_on_ranks(problem: Problem, call: Call, group: Group) -> Any:
+    """Return the result of this rank's part; raise CacheMiss if the general way has to solve it.
+
+    The prepared call is cached for the group.
+    """
+    entry = group.prepared.setdefault(call.signature, CacheEntry())
+    if call.out or problem.is_lazy or not entry.is_preparable:
+        raise CacheMiss
+    backend = common_backend(problem.arrays, problem.recurrence.method, CPU_THREADS)
+    inputs = ChunkInputs(problem.operands, (0,) * len(problem.shape), (0,) * len(problem.shape))
+    with backend.device_of(problem.arrays):
+        return _prepare_and_solve(entry, call, problem, backend, inputs, (), group)
 
 
 def _with_final_state(problem: Problem) -> Callable[[Arrays, Any], Any]:
@@ -474,15 +518,17 @@ def solve(problem: Problem, call: Call | None = None) -> Any:
 
 def _prepare_and_solve(
     entry: CacheEntry[PreparedCall], call: Call, problem: Problem, backend: Backend,
-    inputs: ChunkInputs, out: Arrays,
+    inputs: ChunkInputs, out: Arrays, group: Group | None = None,
 ) -> Any:  # fmt: skip
     """Prepare calls of the signature, and solve the first; raise CacheMiss if that fails."""
     count, dtype = problem.recurrence.results, problem.recurrence.result_dtype
     results = out or tuple([backend.empty(problem.shape, dtype) for _ in range(count)])
-    prepared = prepare(call, problem, backend, inputs, results)
+    prepared = prepare(call, problem, backend, inputs, results, group)
     if prepared is None:
         entry.is_preparable = False
         raise CacheMiss
+    if group is not None:
+        entry.prepared = prepared
     result = prepared.run(call, results)
     entry.prepared = prepared
     return result

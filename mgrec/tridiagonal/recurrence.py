@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.arrays.chunk import Chunk, as_result, is_uncopied, lay_out
 from ..core.backends import Backend
-from ..core.contract.kernels import Kernels, PreparedSolver, Summarise
+from ..core.contract.kernels import Kernels, PreparedSolver, ShardSolver, Summarise
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape, TwoSided
 from .errors import SingularSystemError, check_operands, is_all_finite, name_singular_system
 
@@ -350,6 +350,25 @@ class TridiagonalSystem(TwoSided):
         if not all(map(is_uncopied, chunk.operands, inputs.blocks)):
             return None
         return prepare(self.ends(inputs, shape), chunk, None, results[0].reshape(chunk.shape))
+
+    def prepare_shard(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> ShardSolver | None:
+        prepare, count = backend.kernels(self.family).prepare_shard, rows_at_ends(shape[self.axis])
+        # As `precompute`: the ends alone do not show whether other rows contain nan.
+        is_read_once = self.method == "auto" and self.check_finite and not self.is_periodic
+        if prepare is None or not is_read_once or not count or prod(shape[: self.axis]) != 1:
+            return None
+        chunk = self._chunk(inputs, shape)
+        if not all(map(is_uncopied, chunk.operands, inputs.blocks)):
+            return None
+        starts, signatures = (0,) * len(shape), [(b.shape, b.dtype) for b in inputs.blocks]
+
+        def check(blocks: Sequence[Any]) -> None:
+            check_operands(self, ChunkInputs(tuple(blocks), starts, starts), shape)
+
+        rows = shape[self.axis] - start_of_end(shape[self.axis], count)
+        return prepare(chunk, results[0].reshape(chunk.shape), rows, signatures, check)
 
     def _chunk(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
         return lay_out(self, inputs.blocks, shape, inputs.starts[self.axis])

@@ -53,6 +53,9 @@ class EmulatedArray(DeviceArray):
             return tuple(np.asarray(result).view(EmulatedArray) for result in results)
         return np.asarray(results).view(EmulatedArray)
 
+    def set(self, values: Any) -> None:
+        self[...] = values
+
     def astype(self, *arguments: Any, **options: Any) -> Any:
         with np.errstate(all="ignore"):
             return super().astype(*arguments, **options)

@@ -26,7 +26,7 @@ from mgrec.scans import recurrence as scans
 from mgrec.scans.cpu import phases as scan_phases
 from mgrec.scans.cpu.affine_rows import BLOCK, LONG, TILE, safe_limits
 from mgrec.scans.cpu.reference import Judge
-from mgrec.scans.cuda import phases
+from mgrec.scans.cuda import speculation
 from mgrec.scans.matrix.cuda import segments
 from mgrec.solve import prepared
 from mgrec.tridiagonal import factor_api
@@ -130,7 +130,7 @@ def begin_filters_on_gpu(patch: pytest.MonkeyPatch) -> None:
 
 def begin_scans_on_gpu(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(scans, "LARGE_ON_GPU", 1)
-    patch.setattr(phases, "_PREFIX_FRACTION", 8)
+    patch.setattr(speculation, "_PREFIX_FRACTION", 8)
 
 
 def record_solved(patch: pytest.MonkeyPatch):

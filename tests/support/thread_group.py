@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from mgrec.distributed.groups.group import Group
+from mgrec.distributed.groups.group import DEVICE_FRAME, Group
 
 
 class ThreadGroup(Group):
@@ -32,13 +32,25 @@ class ThreadGroup(Group):
         self.barrier.abort()
 
 
-def run_on_ranks(size, function):
+class DeviceThreadGroup(ThreadGroup):
+    """A group that exchanges arrays of a GPU in the order of its default stream."""
+
+    frame, is_asynchronous = DEVICE_FRAME, True
+
+    def all_gather(self, array):
+        import cupy
+
+        received = cupy.stack(self._share(cupy.asarray(array)))
+        return received if isinstance(array, cupy.ndarray) else received.get()
+
+
+def run_on_ranks(size, function, group=ThreadGroup):
     """Return what ``function(rank, group)`` returns or raises on each rank."""
     shared = threading.Barrier(size), [None] * size
 
     def run(rank):
         try:
-            return function(rank, ThreadGroup(rank, size, shared))
+            return function(rank, group(rank, size, shared))
         except Exception as error:
             return error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import itertools
 import time
@@ -13,6 +14,7 @@ import numpy as np
 from dask.task_spec import Task, TaskRef
 from dask.utils import key_split
 from distributed import Client, LocalCluster, wait
+from distributed.protocol.pickle import dumps
 
 from mgrec.distributed.plan import worker as plan_worker
 from mgrec.distributed.plan.calls import solution_of
@@ -184,7 +186,7 @@ def _watch(is_on: bool, dask_worker: Any) -> None:
         solving = plan_worker.solve_shard
 
         def solve_shard(*given: Any) -> Any:
-            found = yield from solving(*given)
+            found = solving(*given)
             stamps.put()
             return found
 
@@ -225,6 +227,24 @@ def times(
         seconds.append((end - start) / count)
         del result
     return tuple(seconds[1:])
+
+
+def empty_calls(client: Client, addresses: Sequence[str]) -> float:
+    """Return the seconds in which all workers answer one message that asks for nothing."""
+    message, nothing_given = dumps(int), dumps(())
+
+    async def ask() -> None:
+        options = {"args": nothing_given, "kwargs": dumps({}), "wait": True}
+        await asyncio.gather(
+            *(client.rpc(address).run(function=message, **options) for address in addresses)
+        )
+
+    seconds = []
+    for _ in range(51):
+        start = time.perf_counter()
+        client.sync(ask)
+        seconds.append(time.perf_counter() - start)
+    return float(np.median(seconds))
 
 
 def settle(client: Client, held: Collection[str] = ()) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
 
 from ..arrays.chunk import Chunk
 from ..backends import Backend as Backend
@@ -54,6 +56,61 @@ SpeculationWait = Callable[[], Speculation | None]
 
 class CacheMiss(Exception):
     """The prepared call does not apply to these arguments."""
+
+
+class RankExchange(Protocol):
+    """The exchange of one message between the ranks of a group, in the memory of GPUs.
+
+    Attributes
+    ----------
+    rank, size : int
+    digest : int
+        A number that is the same on all ranks which solve parts of the same problem.
+    message : int
+        Address of the message of this rank.
+    stride : int
+        Bytes from the message of a rank to that of the next.
+    status : int
+        Address, in host memory, of an integer: 1 if the messages suffice, 2 if they do not.
+    """
+
+    rank: int
+    size: int
+    digest: int
+    message: int
+    stride: int
+    status: int
+
+    def gather(self) -> int:
+        """Queue the exchange; return the address of all messages."""
+
+    def mark(self) -> None:
+        """Call it when the kernel that writes the status is launched."""
+
+    def wait(self) -> None:
+        """Wait for the status; raise CacheMiss if the messages do not suffice."""
+
+    def fetch(self) -> list[np.ndarray]:
+        """In place of the other methods: exchange messages without headers, and wait for them.
+
+        Return the messages as bytes; raise CacheMiss if ranks solve other problems.
+        """
+
+
+class ShardSolver(Protocol):
+    """A prepared solver of one rank's part.
+
+    Attributes
+    ----------
+    message_bytes : int
+    """
+
+    message_bytes: int
+
+    def __call__(
+        self, operands: Sequence[Any], results: Sequence[Any], exchange: RankExchange, /
+    ) -> Any:
+        """Solve; arguments and the result are those of a `PreparedSolver`."""
 
 
 def _not_implemented(*arguments: Any) -> Any:
@@ -117,6 +174,9 @@ class Kernels:
         (those of the chunk if they are part of the signature). It returns what `determine`
         returns, and raises `CacheMiss` if `determine` would raise. For grids the arguments are
         those of `determine`.
+    prepare_shard : callable, optional
+        ``(algebra, chunk, carry_in, results, may_speculate) -> ShardSolver or None``. As
+        `prepare_solver`, for parts of an axis on the ranks of a group.
     part : callable, ``(algebra, shape, side) -> Part or None``
         Return how a tile (..., rows, columns) can be split along its rows (side 0) or columns.
     multiply_lags : callable, optional
@@ -133,6 +193,7 @@ class Kernels:
     launch_bands: Callable[..., Callable[..., tuple[Edges, int]]] | None = None
     lay_out_grids: Callable[..., Any] = _not_implemented
     prepare_solver: Callable[..., PreparedSolver | None] | None = None
+    prepare_shard: Callable[..., ShardSolver | None] | None = None
     part: Callable[[Any, Sequence[int], int], Part | None] = _no_part
     multiply_lags: Callable[..., Any] | None = None
 

@@ -27,6 +27,7 @@ from .kernels import (
     CarryIn,
     Kernels,
     PreparedSolver,
+    ShardSolver,
     Speculation,
     SpeculationWait,
     Summarise,
@@ -199,6 +200,12 @@ class Recurrence(ABC):
         `determine`. None if the call cannot be prepared, or its layout needs a copy; see
         :class:`.kernels.Kernels`.
         """
+        return None
+
+    def prepare_shard(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> ShardSolver | None:
+        """As :meth:`prepare_solver`, for parts of an axis on the ranks of a group."""
         return None
 
 

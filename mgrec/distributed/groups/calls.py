@@ -7,7 +7,7 @@ waits for a message that never comes.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from inspect import signature
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from ...core.arrays.array_types import to_host
 from ...core.arrays.resets import as_labels, changes_of
 from ...core.arrays.validation import as_axis, as_flag
+from ...core.contract.kernels import CacheMiss, ShardSolver
 from .group import Group
 
 
@@ -42,11 +43,13 @@ class GroupCall:
         No rank waits for a further message of this call.
     lengths : list of int, optional
         In a call that computes gradients: the lengths of the parts of all ranks.
+    has_guessed : bool
+        Messages in the memory of GPUs did not suffice.
     """
 
     def __init__(self, group: Group, function: str) -> None:
         self.group, self.function = group, function
-        self.is_composed = self.has_ended = False
+        self.is_composed = self.has_ended = self.has_guessed = False
         self.lengths: list[int] | None = None
 
     def all_gather(
@@ -74,6 +77,27 @@ class GroupCall:
         answers = self._exchange((None, compared, message), is_last)
         _check_same([compared for _, compared, _ in answers])
         return [message for _, _, message in answers]
+
+    @property
+    def may_guess(self) -> bool:
+        """Whether ranks may exchange messages in the memory of GPUs."""
+        return self.group.is_asynchronous and not self.has_guessed
+
+    def solve_on_device(
+        self, solve: ShardSolver, digest: int, operands: Sequence[Any], results: Sequence[Any]
+    ) -> Any:
+        """Solve with one exchange on the device; raise CacheMiss on all ranks if it fails."""
+        from .device import DeviceExchange
+
+        exchange = DeviceExchange(self.group, digest)
+        self.has_ended = True
+        try:
+            carry_out = solve(operands, results, exchange)
+        except CacheMiss:
+            self.has_ended, self.has_guessed = False, True
+            raise
+        self.has_ended = not self.is_composed
+        return carry_out
 
     def raise_everywhere(self, error: Exception) -> None:
         """Send an error in place of the next message."""

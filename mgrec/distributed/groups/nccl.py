@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import cupy
@@ -10,14 +11,32 @@ import numpy as np
 from cupy.cuda import nccl
 
 from ..comms import WorkerLostError
-from .group import Group
+from .group import DEVICE_FRAME, Group
+
+_FIRST, INTERVAL, _GRACE = 0.01, 0.25, 0.5
+"""Seconds of waiting after which the other ranks are checked first, between two checks, and after a
+check that fails."""
 
 
 class NCCLGroup(Group):
-    """GPUs with a process each. Arrays in host memory pass through the GPU."""
+    """GPUs with a process each. Arrays in host memory pass through the GPU.
 
-    def __init__(self, unique_id: Any, rank: int, size: int, timeout: float) -> None:
+    Attributes
+    ----------
+    check : callable
+        Called with the seconds for which this rank has waited for the others; raises an error if
+        that is too long.
+    """
+
+    frame, is_asynchronous = DEVICE_FRAME, True
+
+    def __init__(
+        self, unique_id: Any, rank: int, size: int, timeout: float,
+        check: Callable[[float], None] | None = None,
+    ) -> None:  # fmt: skip
         self.rank, self.size, self.timeout = rank, size, timeout
+        self.check = check or self._check_timeout
+        self._is_aborted = False
         self.comm = nccl.NcclCommunicator(size, unique_id, rank)
         # The first exchange connects the ranks, which takes most of a second.
         self.all_gather(np.zeros(1, np.uint8))
@@ -25,11 +44,14 @@ class NCCLGroup(Group):
     def all_gather(self, array: Any) -> Any:
         sent = cupy.ascontiguousarray(cupy.asarray(array))
         received = cupy.empty((self.size, *sent.shape), sent.dtype)
+        self.all_gather_into(received, sent)
+        return self._like(array, received)
+
+    def all_gather_into(self, received: Any, sent: Any) -> None:
         stream = cupy.cuda.get_current_stream()
         self.comm.allGather(
             sent.data.ptr, received.data.ptr, sent.nbytes, nccl.NCCL_UINT8, stream.ptr
         )
-        return self._like(array, received)
 
     def exchange(self, to_left: Any, to_right: Any) -> tuple[Any, Any]:
         received: list[Any] = []
@@ -49,19 +71,64 @@ class NCCLGroup(Group):
         return left, right
 
     def abort(self) -> None:
-        self.comm.abort()
+        if not self._is_aborted:
+            self._is_aborted = True
+            self.comm.abort()
 
     def _like(self, array: Any, received: Any) -> Any:
         """Return a received array; of a NumPy array in host memory, once it has arrived."""
         if isinstance(array, cupy.ndarray):
             return received
-        event, deadline = cupy.cuda.Event(disable_timing=True), time.monotonic() + self.timeout
+        event = cupy.cuda.Event(disable_timing=True)
         event.record()
-        while not event.done:
-            if self.comm.check_async_error() or time.monotonic() > deadline:
-                self.abort()
-                raise WorkerLostError(
-                    f"a rank of the group does not answer within {self.timeout} s: the group has "
-                    f"ended. Make a new one of the ranks that are left"
-                )
+        self.wait_for(event)
         return received.get()
+
+    def wait_for(self, event: Any) -> None:
+        start, checked = time.monotonic(), 0.0
+        while not event.done:
+            waited = time.monotonic() - start
+            if waited - checked < (INTERVAL if checked else _FIRST):
+                continue
+            checked = waited
+            try:
+                if self.comm.check_async_error():
+                    raise WorkerLostError("NCCL has lost a rank of the group")
+                self.check(waited)
+            except BaseException:
+                # Another rank may have got all it needs, and left.
+                if not _is_done(event, _GRACE):
+                    self.abort()
+                    raise
+
+    def _check_timeout(self, waited: float) -> None:
+        if waited > self.timeout:
+            raise WorkerLostError(
+                f"a rank of the group does not answer within {self.timeout} s: the group has "
+                f"ended. Make a new one of the ranks that are left"
+            )
+
+
+def _is_done(event: Any, seconds: float) -> bool:
+    """Return whether an event occurs within some seconds."""
+    end = time.monotonic() + seconds
+    while not event.done:
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def unique_id() -> Any:
+    """Return an identifier for a new group, on one of its ranks; None without NCCL."""
+    return nccl.get_unique_id() if nccl.available else None
+
+
+def bus_id() -> str:
+    """Return the address of the current GPU on the bus of its host."""
+    return str(cupy.cuda.Device().pci_bus_id)
+
+
+def same_device() -> Callable[[], Any]:
+    """Return a function that makes the GPU of this thread that of another one."""
+    return cupy.cuda.Device(cupy.cuda.runtime.getDevice()).use

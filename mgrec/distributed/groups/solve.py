@@ -96,7 +96,7 @@ def solve_part(problem: Problem, call: GroupCall) -> Any:
     def gather(summaries: Summaries) -> tuple[Summaries, Mapping[ChunkIndex, Any]]:
         initial = [*map(to_host, problem.initial)] if call.group.rank == first else None
         message = summaries, initial
-        messages = call.all_gather("the summaries", _options(problem), message)
+        messages = call.all_gather("the summaries", options_of(problem), message)
         everything = {k: summary for own, _ in messages for k, summary in own.items()}
         return everything, {row: messages[first][1]}
 
@@ -206,7 +206,7 @@ def _divided(problem: Problem, call: GroupCall) -> tuple[Any, ChunkInputs]:
     return recurrence, ChunkInputs(problem.operands, tuple(index), tuple(starts), {})
 
 
-def _options(problem: Problem) -> dict[str, Any]:
+def options_of(problem: Problem) -> dict[str, Any]:
     """Return values that must be the same on all ranks, by names for messages."""
     recurrence, axis = problem.recurrence, problem.recurrence.axis
     return {

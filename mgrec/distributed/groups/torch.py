@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from ...core.backends import backend_of
 from ..comms import WorkerLostError
-from .group import Group
+from .group import DEVICE_FRAME, Group
 
 
 class TorchGroup(Group):
@@ -20,13 +20,23 @@ class TorchGroup(Group):
         self.process_group = process_group
         self.rank = dist.get_rank(process_group)
         self.size = dist.get_world_size(process_group)
-        self.is_on_gpu = "nccl" in dist.get_backend(process_group)
+        self.is_on_gpu = self.is_asynchronous = "nccl" in dist.get_backend(process_group)
+        if self.is_asynchronous:
+            self.frame = DEVICE_FRAME
 
     def all_gather(self, array: Any) -> Any:
         sent = self._sent(array)
         received = sent.new_empty((self.size, sent.numel()))
         self._run(dist.all_gather, list(received), sent)
         return self._taken(received, array, (self.size, *array.shape))
+
+    def all_gather_into(self, received: Any, sent: Any) -> None:
+        from ...engines.cuda.device import current_stream
+
+        stream = torch.cuda.ExternalStream(current_stream())
+        with torch.cuda.stream(stream):
+            tensors = torch.from_dlpack(received).reshape(-1), torch.from_dlpack(sent)
+            self._run(dist.all_gather_into_tensor, *tensors)
 
     def exchange(self, to_left: Any, to_right: Any) -> tuple[Any, Any]:
         operations: list[Any] = []

@@ -128,6 +128,13 @@ def after_launches(host: np.ndarray) -> Callable[[], np.ndarray]:
     return wait
 
 
+def current_stream() -> int:
+    """Return the address of the current stream."""
+    import cupy
+
+    return int(cupy.cuda.get_current_stream().ptr)
+
+
 def unused_events() -> list[Any]:
     """Return events of this thread and device for reuse: a new one in every call takes 20 us."""
     import cupy

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...core.arrays.array_types import cast, is_bfloat16
 from ...core.arrays.chunk import Chunk, write_contiguous
-from ...core.contract.kernels import PreparedSolver
+from ...core.contract.kernels import PreparedSolver, ShardSolver
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.device import (
@@ -40,6 +40,7 @@ from .launch import (
     partition_rows,
 )
 from .program import WIDE, FilterLayout, is_direct, on_device
+from .shards import solver_of
 
 # A light filter has at most LIGHT states. A lane takes many samples at a time up to MEDIUM states.
 # A complex state counts as four.
@@ -56,6 +57,7 @@ def kernels(method: str) -> FilterKernels:
         speculate=partial(speculate, determine_filter),
         correct=partial(correct, determine_filter),
         prepare_solver=_prepare_solver,
+        prepare_shard=_prepare_shard,
         determine_backward=determine_backward,
         determine_bounded=determine_bounded,
         differentiate_coefficients=differentiate_coefficients,
@@ -343,11 +345,8 @@ def speculate(
     Return a function that waits for it and returns the summary and the prefix, or None if a state
     is not finite. Return None if the prefix is too long.
     """
-    longest = chunk.steps // PREFIX_FRACTION
-    if 2 * (cascade.decay - 1) > longest:  # The prefix is longer, whatever the powers of A are.
-        return None
-    steps = prefix_steps(cascade, chunk.dtype)
-    if not 0 < steps <= longest:
+    steps = _prefix_of(cascade, chunk)
+    if not steps:
         return None
     states = np.zeros((cascade.states, *chunk.row_shape), cascade.state_dtype(chunk.dtype))
     wait = fetch(determine(cascade, chunk, states, results[0]))
@@ -361,6 +360,23 @@ def speculate(
         return CascadeSummary(cascade, chunk.steps, np.array(carry_out)), prefix
 
     return outcome
+
+
+def _prefix_of(cascade: Cascade, chunk: Chunk) -> int:
+    """Return the steps of a chunk on which states before it have an effect; 0 if too many."""
+    longest = chunk.steps // PREFIX_FRACTION
+    if 2 * (cascade.decay - 1) > longest:  # The prefix is longer, whatever the powers of A are.
+        return 0
+    steps = prefix_steps(cascade, chunk.dtype)
+    return steps if steps <= longest else 0
+
+
+def _prepare_shard(
+    cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any, may_speculate: bool
+) -> ShardSolver | None:
+    """Return a solver for parts of a signal on the ranks of a group; None if it must not guess."""
+    steps = _prefix_of(cascade, chunk) if may_speculate else 0
+    return solver_of(_prepare_solver, cascade, chunk, carry_in, result, steps)
 
 
 @lru_cache(maxsize=256)

@@ -8,9 +8,8 @@ elimination of each level, which gives the unknowns at the cuts, at last those o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from functools import lru_cache, partial
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -21,16 +20,24 @@ from ...core.contract.kernels import CacheMiss, PreparedSolver, Summarise
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import ctype, print_definitions
 from ...engines.cuda.device import (
-    Device,
     after_launches,
     fetch,
     on_device,
     pack_words,
     raise_if_capturing,
 )
-from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, RunLaunches, Slot
+from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ..errors import SingularSystemError
-from ..recurrence import END_ROWS, Ends, InterfaceRows, TridiagonalKernels
+from ..recurrence import Ends, InterfaceRows, TridiagonalKernels
+from .chunks import (
+    addresses_of,
+    allocator,
+    are_aligned,
+    launch_of_ends,
+    neighbour_addresses,
+    readable,
+    solve_chunk,
+)
 from .nopivot import (
     UNCAPTURED,
     cyclic_reduction,
@@ -41,11 +48,11 @@ from .nopivot import (
     thomas,
     tries_of,
 )
-from .partitions import ADDRESSES, CELL, Memory, PartitionPlan, plan_partitions, strides_of
+from .partitions import ADDRESSES, CELL, Memory
+from .shards import prepare_shard
 
 WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
 """Methods of whole systems, by the plans of their launches."""
-IN_HOST_MEMORY = 64
 _THREADS = 256
 _KERNEL = """
 typedef {number} T;
@@ -93,6 +100,7 @@ def kernels(method: str) -> TridiagonalKernels:
     return TridiagonalKernels(
         determine, precompute, precompute_ends=precompute_ends, launch_determine=launch_determine,
         prepare_solver=prepare_solver, finds_nan=True, differentiate=differentiate,
+        prepare_shard=prepare_shard,
     )  # fmt: skip
 
 
@@ -103,7 +111,7 @@ def precompute(ends: Ends, chunk: Chunk) -> Summarise:
     returns the rows in host memory.
     """
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    return _reduce(_allocator(ends, chunk, None)(_addresses(chunk), 0))
+    return _reduce(allocator(ends, chunk, None)(addresses_of(chunk), 0))
 
 
 def precompute_ends(ends: Ends, chunk: Chunk, rows: int) -> Summarise | None:
@@ -117,35 +125,16 @@ def precompute_ends(ends: Ends, chunk: Chunk, rows: int) -> Summarise | None:
 
     chunk = chunk.map_arrays(on_device, chunk.shape)
     shapes = tuple([operand.shape for operand in chunk.operands])
-    layout = chunk.shape, chunk.dtype, shapes, _are_aligned(chunk.operands)
-    words, launch = _launch_of_ends(*layout, ends[:2], rows, cupy.cuda.runtime.getDevice())
+    layout = chunk.shape, chunk.dtype, shapes, are_aligned(chunk.operands)
+    words, launch = launch_of_ends(*layout, ends[:2], rows, cupy.cuda.runtime.getDevice())
     if launch is None:
         return None
     cells = empty_pinned((2, chunk.shape[2], 2, CELL // 2), chunk.dtype)
     words = words.copy()
-    words[ADDRESSES] = [*_addresses(chunk), 0, cells.ctypes.data, 0]
+    words[ADDRESSES] = [*addresses_of(chunk), 0, cells.ctypes.data, 0]
     launch((pack_words(words),))
     wait = after_launches(cells)
     return lambda: InterfaceRows(np.ascontiguousarray(wait().transpose(2, 3, 0, 1)))
-
-
-@lru_cache(maxsize=1024)
-def _launch_of_ends(
-    shape: tuple[int, int, int], dtype: np.dtype[Any], shapes: tuple[tuple[int, int, int], ...],
-    is_aligned: bool, ends: tuple[bool, bool], rows: int, number: int,
-) -> tuple[np.ndarray, RunLaunches | None]:  # fmt: skip
-    """Return the kernel's struct, without addresses, and the launch over the ends of a chunk."""
-    start, strides = shape[1] - rows, []
-    for operand_shape in shapes:
-        _, step, along_inner = strides_of(operand_shape, shape)
-        strides.append((start * step, step, along_inner))
-    is_aligned &= start * dtype.itemsize % 16 == 0
-    device = Device.current()
-    plan = plan_partitions((2, rows, shape[2]), dtype, is_aligned, device)
-    plan = replace(plan, threads=END_ROWS // plan.rows)
-    words = plan.words(strides, (2 * ends[0], 2 * ends[1]))
-    has_memory = plan.shared_bytes + CELL * plan.threads * dtype.itemsize <= device.shared_bytes
-    return words, PreparedLaunches(plan.reduce_short()) if has_memory else None
 
 
 def _reduce(memory: Memory) -> Summarise:
@@ -175,13 +164,13 @@ def launch_determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> Ca
     """Launch `determine`; the returned function waits, and returns what that returns."""
     raise_if_capturing(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    known = None if carry_in is None else _readable(carry_in, chunk.dtype)
+    known = None if carry_in is None else readable(carry_in, chunk.dtype)
     tries = prepare_tries(chunk) if ends.method == "auto" else ()
-    addresses = _addresses(chunk)
-    wait = start_windows(tries, addresses, result.data.ptr, _neighbour_addresses(ends, known))
+    addresses = addresses_of(chunk)
+    wait = start_windows(tries, addresses, result.data.ptr, neighbour_addresses(ends, known))
 
     def allocate() -> Memory:
-        return _allocator(ends, chunk, result)(addresses, result.data.ptr)
+        return allocator(ends, chunk, result)(addresses, result.data.ptr)
 
     try:
         # While the windows run, so that the solution with pivoting can be launched at once.
@@ -193,7 +182,7 @@ def launch_determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> Ca
     def finish() -> bool:
         if wait():
             return True
-        return _solve_chunk(allocate(), known) if memory is None else _solve_whole(memory)
+        return solve_chunk(allocate(), known) if memory is None else _solve_whole(memory)
 
     return finish
 
@@ -203,7 +192,7 @@ def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> Pre
     raise_if_capturing(*UNCAPTURED)
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
     tries = prepare_tries(on_gpu) if ends.method == "auto" else ()
-    allocate = _allocator(ends, on_gpu, result)
+    allocate = allocator(ends, on_gpu, result)
     # Copies of scalars on the device only: no reference to the caller's arrays is retained.
     scalars: list[Any] = [
         None if on_device_operand is operand else on_device_operand
@@ -248,43 +237,6 @@ def determine_without_pivoting(ends: Ends, chunk: Chunk, carry_in: None, result:
     return solve_whole(WITHOUT_PIVOTING[ends.method], chunk, result)
 
 
-def _readable(carry_in: Any, dtype: np.dtype[Any]) -> Any:
-    """Return the unknowns at the ends of systems as an array that kernels can read.
-
-    A copy of few numbers to the device would take the host 45 us: kernels read them in its memory.
-    """
-    if carry_in.size > IN_HOST_MEMORY:
-        return on_device(carry_in).astype(dtype, order="C", copy=False)
-    from cupyx import empty_pinned
-
-    known = empty_pinned(carry_in.shape, dtype)
-    known[...] = carry_in
-    return known
-
-
-def _neighbour_addresses(ends: Ends, known: Any) -> tuple[int, int]:
-    """Return the addresses of the unknowns before and after each system, or 0."""
-    if known is None:
-        return 0, 0
-    address = known.ctypes.data if isinstance(known, np.ndarray) else known.data.ptr
-    after = address + 3 * known.nbytes // 4
-    return 0 if ends.has_first else address, 0 if ends.has_last else after
-
-
-def _allocator(ends: Ends, chunk: Chunk, result: Any) -> Callable[[Sequence[int], int], Memory]:
-    """Return ``(addresses of operands, address of the result) -> memory`` of a chunk's launches."""
-    strides = [strides_of(operand.shape, chunk.shape) for operand in chunk.operands]
-    return partial(Memory.allocate, _plan(chunk, result), ends[:2], strides)
-
-
-def _addresses(chunk: Chunk) -> list[int]:
-    return [operand.data.ptr for operand in chunk.operands]
-
-
-def _are_aligned(arrays: Iterable[Any]) -> bool:
-    return all(array.data.ptr % 16 == 0 for array in arrays)
-
-
 def _solve_whole(memory: Memory) -> bool:
     """Solve whole systems. The host knows of singular ones before the last kernels start."""
     memory.run("solve")
@@ -294,28 +246,6 @@ def _solve_whole(memory: Memory) -> bool:
     if singular is not None:
         raise SingularSystemError(singular)
     return not_finite is None
-
-
-def _solve_chunk(memory: Memory, known: Any) -> bool:
-    """Solve a chunk whose unknowns at the ends are known."""
-    plan = memory.plan
-    memory.run("reduce")
-    memory.numbers(plan.cuts(plan.top))[...] = on_device(known).reshape(4, -1).T.reshape(-1)
-    memory.run("substitute")
-    rows = memory.numbers(plan.cells(plan.top)).get().reshape(-1, CELL)
-    # The coefficients of both rows; see InterfaceRows.
-    is_singular = (rows.reshape(-1, 2, CELL // 2)[..., :4] == 0).all((1, 2))
-    if is_singular.any():
-        raise SingularSystemError(int(is_singular.argmax()))
-    return bool(np.isfinite(rows).all())
-
-
-def _plan(chunk: Chunk, result: Any) -> PartitionPlan:
-    arrays = [*chunk.operands, *([] if result is None else [result])]
-    is_aligned = _are_aligned(arrays) and all(
-        array.shape[0] in (1, chunk.shape[0]) for array in arrays
-    )
-    return plan_partitions(chunk.shape, chunk.dtype, is_aligned, Device.current())
 
 
 def differentiate(

@@ -18,6 +18,7 @@ import mgrec
 import mgrec.ndimage as images
 from mgrec import linear_recurrence, maps, scan
 from mgrec.core.arrays.array_types import bfloat16, has_bfloat16
+from mgrec.distributed.groups.group import DEVICE_FRAME, Group
 from mgrec.scans.cuda import coefficients
 from mgrec.signal import decimate, filtfilt, lfilter, sosfilt
 
@@ -40,6 +41,39 @@ def lazy(shape: Any, dtype: str = "f4") -> Any:
 def linear(shape: Any, dtype: str, axis: int = -1, **options: Any) -> Callable[[], Any]:
     operands = on_gpu(shape, dtype), on_gpu(shape, dtype)
     return lambda: linear_recurrence(*operands, axis=axis, **options)
+
+
+class Ended(Exception):
+    """The launches of a rank are prepared."""
+
+
+class TwoGPUs(Group):
+    """A group for programs that are compiled and not run."""
+
+    rank, size, frame, is_asynchronous = 0, 2, DEVICE_FRAME, True
+
+    def all_gather(self, array: Any) -> Any:
+        raise Ended
+
+    def all_gather_into(self, received: Any, sent: Any) -> None:
+        pass
+
+    def exchange(self, to_left: Any, to_right: Any) -> tuple[Any, Any]:
+        raise Ended
+
+    def abort(self) -> None:
+        pass
+
+    def wait_for(self, event: Any) -> None:
+        raise Ended
+
+
+def on_ranks(function: Any, *operands: Any, **options: Any) -> Callable[[], Any]:
+    def call() -> None:
+        with pytest.raises(Ended):
+            function(*operands, group=TwoGPUs(), **options)
+
+    return call
 
 
 # Channels, lines of them, columns one by one and in words, and the plain loop.
@@ -326,6 +360,15 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
             np.ones((8, 6), dtype), on_gpu(shape, dtype), axis=1
         )
         for shape, dtype in product(FILTERED, FLOATS)
+    ],
+    "parts of ranks": [
+        on_ranks(linear_recurrence, s, on_gpu(shape, dtype), axis=0, reverse=reverse)
+        for dtype, reverse in (("f4", False), ("f8", True))
+        for shape in [(1 << 28,), (1 << 20, 200), (1000,)]
+        for s in (on_gpu(shape, dtype), 0.5)
+    ] + [
+        on_ranks(lfilter, [1.0, 0.5], [1.0, -0.5], on_gpu(shape, dtype), axis=0)
+        for dtype in FLOATS for shape in [(1 << 28,), (1 << 20, 300)]
     ],
     "zero phase": [
         partial(filtered_twice, name, dtype, wanted)

@@ -1,0 +1,125 @@
+"""The shard of a rank: launches between which ranks exchange the states of their filters.
+
+As a speculative chunk (:mod:`.phases`): the samples are filtered from states of 0, then the first
+ones again from the states before them. The exchange runs on the device. The host waits once, at the
+end, for the answer whether all states are finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.chunk import Chunk
+from ...core.contract.kernels import PreparedSolver, RankExchange, ShardSolver
+from ...engines.cuda.compilation import kernel_text
+from ...engines.cuda.cpp import print_definitions
+from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
+from ..cascade import Cascade
+
+HEADER, STATE = 64, 16
+"""Bytes of the header of a message, and of a state."""
+_THREADS = 128
+_KERNELS = """
+extern "C" __global__ void __launch_bounds__(THREADS) states_kernel(
+    const double* after, long long stride, const double* before, int states, int inners,
+    long long digest, char* message) {
+  write_states(after, stride, before, states, inners, digest, Message<State>(message));
+}
+extern "C" __global__ void __launch_bounds__(THREADS) propagate_kernel(
+    char* messages, long long stride, int rank, int size, long long digest, int count,
+    double* carry_in, double* last, long long* status) {
+  propagate(Messages<State>{messages, stride}, rank, size, digest, count, carry_in, last, status);
+}
+"""
+
+
+@cache
+def _launches(device: int) -> tuple[LaunchByAddress, LaunchByAddress]:
+    header = kernel_text("engines/cuda/numeric")
+    text = print_definitions(header, {"THREADS": _THREADS})
+    text += kernel_text("filters/cuda/shard") + _KERNELS
+    write = _slots("u8", "i8", "u8", "i4", "i4", "i8", "u8")
+    propagate = _slots("u8", "i8", "i4", "i4", "i8", "i4", "u8", "u8", "u8")
+    return (
+        LaunchByAddress(PreparedLaunches(Launch(text, "states_kernel", 1, _THREADS, write))),
+        LaunchByAddress(PreparedLaunches(Launch(text, "propagate_kernel", 1, _THREADS, propagate))),
+    )
+
+
+def _slots(*dtypes: str) -> tuple[Slot, ...]:
+    return tuple(Slot(k, (), np.dtype(dtype), None) for k, dtype in enumerate(dtypes))
+
+
+class FilterShard:
+    """A solver of the parts of a signal (1, steps, inner), real and contiguous.
+
+    Parameters
+    ----------
+    whole, first : PreparedSolver
+        Filter a part, and the first steps of one, from states on the device.
+    has_states : bool
+        Whether the states before the first sample are an argument.
+    """
+
+    def __init__(
+        self, cascade: Cascade, chunk: Chunk, whole: PreparedSolver, first: PreparedSolver,
+        has_states: bool,
+    ) -> None:  # fmt: skip
+        import cupy
+
+        self._whole, self._first, self._has_states = whole, first, has_states
+        self._states, self._inners = cascade.states, chunk.shape[2]
+        self._count = self._states * self._inners
+        self._shape = (self._states, 1, self._inners)
+        self._zeros = cupy.zeros(self._shape, np.float64)
+        self._write, self._propagate = _launches(cupy.cuda.runtime.getDevice())
+        self.message_bytes = HEADER + STATE * self._count
+
+    def __call__(
+        self, arguments: Sequence[Any], targets: Sequence[int], exchange: RankExchange
+    ) -> Any:
+        import cupy
+
+        x, before = arguments[0], arguments[1] if self._has_states else 0
+        after = self._whole([x, self._zeros.data.ptr], targets)
+        digest = exchange.digest
+        self._write([
+            after.data.ptr, after.strides[0] // 8, before, self._states, self._inners, digest,
+            exchange.message,
+        ])  # fmt: skip
+        states = cupy.empty((2, *self._shape), np.float64)
+        carry_in, last = states
+        self._propagate([
+            exchange.gather(), exchange.stride, exchange.rank, exchange.size, digest, self._count,
+            carry_in.data.ptr, last.data.ptr, exchange.status,
+        ])  # fmt: skip
+        exchange.mark()
+        self._first([x, carry_in.data.ptr], targets)
+        exchange.wait()
+        return last if self._has_states else None
+
+
+def solver_of(
+    prepare: Any, cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any, steps: int
+) -> ShardSolver | None:
+    """Return the solver of parts whose first steps alone depend on the states before them.
+
+    `prepare` is the phase :func:`.phases.prepare_solver`.
+    """
+    import cupy
+
+    if not steps or chunk.shape[0] > 1 or chunk.dtype.kind == "c" or cascade.is_complex:
+        return None
+    if carry_in is not None and carry_in.dtype != np.float64:
+        return None
+    zeros = cupy.zeros((cascade.states, *chunk.row_shape), np.float64)
+    whole = prepare(cascade, chunk, zeros, result)
+    x = chunk.operands[0][:, :steps]
+    first = prepare(cascade, Chunk((x,), x.shape, chunk.dtype), zeros, result[:, :steps])
+    if whole is None or first is None:
+        return None
+    return FilterShard(cascade, chunk, whole, first, carry_in is not None)

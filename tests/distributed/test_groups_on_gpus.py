@@ -1,0 +1,214 @@
+"""Functions on a group of GPUs, whose ranks exchange summaries without a wait of the host."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from thread_group import DeviceThreadGroup, run_on_ranks
+
+import mgrec
+from mgrec.core.contract.kernels import CacheMiss
+from mgrec.distributed.groups import calls
+from mgrec.filters import recurrence as filters
+from mgrec.scans import recurrence
+from mgrec.scans.cuda import speculation
+from mgrec.signal import lfilter
+
+pytestmark = pytest.mark.gpu
+cupy = pytest.importorskip("cupy")
+
+SIZE, STEPS = 3, 600_000
+
+
+@pytest.fixture(autouse=True)
+def small_parts_are_speculative(monkeypatch):
+    for module in (recurrence, filters):
+        monkeypatch.setattr(module, "LARGE_ON_GPU", 1 << 16)
+    monkeypatch.setattr(speculation, "_PREFIX_FRACTION", 16)
+
+
+@pytest.fixture
+def solved(monkeypatch):
+    """The outcomes of exchanges on the device: whether they sufficed."""
+    outcomes, solve = [], calls.GroupCall.solve_on_device
+
+    def watched(*arguments):
+        try:
+            result = solve(*arguments)
+        except Exception as error:
+            outcomes.append(error)
+            raise
+        outcomes.append("solved")
+        return result
+
+    monkeypatch.setattr(calls.GroupCall, "solve_on_device", watched)
+    return outcomes
+
+
+def on_ranks(function, *operands, bounds, axis=0, calls=2, **options):
+    """Return the results of the last of several calls of all ranks, joined."""
+
+    def call(rank, group):
+        part = slice(*bounds[rank : rank + 2])
+        parts = [cupy.asarray(x[part]) if np.ndim(x) else x for x in operands]
+        for _ in range(calls):
+            result = function(*parts, axis=axis, group=group, **options)
+        return result.get()
+
+    results = run_on_ranks(SIZE, call, DeviceThreadGroup)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return np.concatenate(results)
+
+
+def in_chunks(function, *operands, bounds, axis=0, **options):
+    """Return the result of a graph with the same chunks."""
+    import dask.array as da
+
+    chunks = tuple(np.diff(bounds).tolist())
+
+    def lazy(x):
+        if not np.ndim(x):
+            return x
+        parts = [da.from_array(cupy.asarray(x[a:b]), chunks=-1) for a, b in pairwise(bounds)]
+        return da.concatenate(parts)
+
+    result = function(*map(lazy, operands), axis=axis, **options)
+    assert result.chunks[0] == chunks
+    return result.compute(scheduler="sync").get()
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "reverse"),
+    [
+        ("array", "float32", False),
+        ("array", "float64", True),
+        ("constant", "float32", True),
+        ("constant", "float64", False),
+        ("prefix sum", "float32", False),
+        ("columns", "float32", False),
+        ("columns", "float64", True),
+        ("short", "float32", True),
+        ("short", "float64", False),
+    ],
+)
+def test_linear_recurrences(kind, dtype, reverse, solved):
+    rng = np.random.default_rng(11)
+    steps = 900 if kind == "short" else STEPS
+    shape = (STEPS, 2) if kind == "columns" else (steps,)
+    t = rng.standard_normal(shape).astype(dtype)
+    s = {"constant": -0.5, "prefix sum": 1.0}.get(kind)
+    if s is None:
+        s = rng.uniform(*(0.05, 0.3) if kind == "columns" else (-0.5, 0.5), shape).astype(dtype)
+    bounds = 0, steps // 3, steps // 2, steps
+    options = {"bounds": bounds, "reverse": reverse, "initial": 3.0}
+    result = on_ranks(mgrec.linear_recurrence, s, t, **options)
+    assert solved == ["solved"] * 2 * SIZE
+    if kind == "columns":  # A graph does not solve columns speculatively.
+        expected = mgrec.linear_recurrence(s, t, axis=0, reverse=reverse, initial=3.0)
+        np.testing.assert_allclose(result, expected, rtol=0, atol=8 * np.finfo(dtype).eps)
+    else:
+        graph = in_chunks(mgrec.linear_recurrence, s, t, **options)
+        np.testing.assert_array_equal(result, graph)
+
+
+@pytest.mark.parametrize("shape", [(STEPS,), (STEPS // 2, 2)])
+@pytest.mark.parametrize("has_states", [False, True])
+def test_filters(shape, has_states, solved):
+    rng = np.random.default_rng(12)
+    x = rng.standard_normal(shape).astype(np.float32)
+    b, a = [0.1, 0.2, 0.1], [1.0, -0.9, 0.3]
+    states = {"zi": cupy.asarray(rng.standard_normal((2, *shape[1:])))} if has_states else {}
+    bounds = 0, len(x) // 3, len(x) // 2, len(x)
+
+    def call(rank, group):
+        part = cupy.asarray(x[slice(*bounds[rank : rank + 2])])
+        return [lfilter(b, a, part, axis=0, group=group, **states) for _ in range(2)][1]
+
+    results = run_on_ranks(SIZE, call, DeviceThreadGroup)
+    assert solved == ["solved"] * 2 * SIZE
+    expected = lfilter(b, a, cupy.asarray(x), axis=0, **states)
+    if has_states:
+        for _, last in results:
+            np.testing.assert_allclose(last.get(), expected[1].get(), rtol=1e-6)
+        results, expected = [y for y, _ in results], expected[0]
+    y = np.concatenate([part.get() for part in results])
+    np.testing.assert_allclose(y, expected.get(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", ["inf", "nan", "near overflow", "long memory"])
+def test_messages_that_do_not_suffice(case, solved):
+    """The general way solves what a guess does not: the results are those of one device."""
+    rng = np.random.default_rng(13)
+    t = rng.standard_normal(STEPS).astype(np.float32)
+    s = rng.uniform(-0.5, 0.5, STEPS).astype(np.float32)
+    bounds = 0, STEPS // 3, STEPS // 2, STEPS
+    if case == "long memory":
+        s = np.full(STEPS, 0.99999, np.float32)
+    else:
+        t[STEPS // 3 - 5] = {"inf": np.inf, "nan": np.nan, "near overflow": 3e38}[case]
+        s[STEPS // 3 - 5 : STEPS // 3 + 5] = 1.0
+    result = on_ranks(mgrec.linear_recurrence, s, t, bounds=bounds, calls=1)
+    assert [type(outcome) for outcome in solved] == [CacheMiss] * SIZE
+    expected = mgrec.linear_recurrence(cupy.asarray(s), cupy.asarray(t)).get()
+    largest = np.nanmax(np.abs(expected, where=np.isfinite(expected), out=np.zeros_like(expected)))
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4 * largest)
+
+
+def test_errors_and_options_that_differ(solved):
+    """A rank with a guess meets others that have an error or other options."""
+    t = cupy.ones(100, np.float32)
+
+    def different(rank, group):
+        axis_of = {"reverse": rank == 1}
+        mgrec.linear_recurrence(0.5, t, group=group, **axis_of)
+
+    def wrong(rank, group):
+        mgrec.linear_recurrence(0.5, t if rank < 2 else t[None, None].sum(), group=group)
+
+    def again(rank, group):
+        for call in (different, wrong):
+            with pytest.raises((ValueError, TypeError)):
+                call(rank, group)
+        return mgrec.linear_recurrence(0.5, t, group=group)
+
+    results = run_on_ranks(SIZE, again, DeviceThreadGroup)
+    joined = np.concatenate([result.get() for result in results])
+    np.testing.assert_allclose(joined, mgrec.linear_recurrence(0.5, np.ones(300, np.float32)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_dominant_systems(dtype, solved):
+    rng = np.random.default_rng(14)
+    n = 40_000
+    system = [rng.uniform(-1, 1, n).astype(dtype) for _ in range(4)]
+    system[1] += np.asarray(4, dtype)
+    bounds = 0, n // 3, n // 2, n
+    result = on_ranks(mgrec.solve_tridiagonal, *system, bounds=bounds)
+    assert solved == ["solved"] * 2 * SIZE
+    graph = in_chunks(mgrec.solve_tridiagonal, *system, bounds=bounds)
+    np.testing.assert_array_equal(result, graph)
+
+
+@pytest.mark.parametrize("case", ["slow decay", "pivot", "nan at an end"])
+def test_systems_of_other_kinds(case, solved):
+    rng = np.random.default_rng(15)
+    n = 40_000
+    dl, d, du, b = rng.uniform(-1, 1, (4, n))
+    d += 4
+    if case == "slow decay":
+        dl, d, du = -np.ones(n), np.full(n, 2.0001), -np.ones(n)
+    elif case == "pivot":
+        d[n // 4] = 0
+    else:
+        b[n // 3] = np.nan
+    bounds = 0, n // 3, n // 2, n
+    if case == "nan at an end":
+        with pytest.raises(ValueError, match="b must hold no nan"):
+            on_ranks(mgrec.solve_tridiagonal, dl, d, du, b, bounds=bounds, calls=1)
+        return
+    result = on_ranks(mgrec.solve_tridiagonal, dl, d, du, b, bounds=bounds, calls=1)
+    is_decoupled = case == "pivot"
+    assert all((outcome == "solved") == is_decoupled for outcome in solved)
+    np.testing.assert_allclose(result, mgrec.solve_tridiagonal(dl, d, du, b), rtol=1e-8)
