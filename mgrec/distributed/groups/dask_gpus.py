@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import platform
 import threading
+from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -31,15 +32,21 @@ def connect(group: Any) -> NCCLGroup | None:
     workers, free = _take(group)
     first = unique_id() if group.rank == 0 else None
     message = pickle.dumps((_device_of(group), [*free], first))
-    answers = [pickle.loads(answer) for answer in group.all_gather_bytes(message)]
+    try:
+        answers = [pickle.loads(answer) for answer in group.all_gather_bytes(message)]
+    except BaseException:
+        _end(free.values())
+        raise
     devices = [device for device, _, _ in answers]
-    has_gpus = None not in devices and len({*devices}) == group.size
-    common = set.intersection(*({*names} for _, names, _ in answers)) if has_gpus else set[str]()
+    common = set.intersection(*({*names} for _, names, _ in answers))
+    # Another rank has ended the others, with an error.
+    _end(free.pop(name) for name in free.keys() - common)
+    if None in devices or len({*devices}) < group.size:
+        _give_back(workers, free)
+        return None
     name = min(common, default=group.name)
     gpus = free.pop(name, None)
     _give_back(workers, free)
-    if not has_gpus:
-        return None
     if gpus is None:
         gpus = _start(group, answers[0][2])
     gpus.check = lambda waited: group.check_ranks()
@@ -66,9 +73,13 @@ def _take(group: Any) -> tuple[Workers, dict[str, NCCLGroup]]:
         others = [key for key in _free if key[0] == workers[0] and key != workers]
         ended = [gpus for key in others for gpus in _free.pop(key).values()]
         free = _free.pop(workers, {})
-    for gpus in ended:
-        gpus.abort()
+    _end(ended)
     return workers, free
+
+
+def _end(communicators: Iterable[NCCLGroup]) -> None:
+    for gpus in communicators:
+        gpus.abort()
 
 
 def _give_back(workers: Workers, communicators: dict[str, NCCLGroup]) -> None:
