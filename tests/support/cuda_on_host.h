@@ -1,8 +1,10 @@
 // CUDA kernels as functions of this machine: a thread a block, a fiber a thread.
 //
-// Blocks may wait for each other. Fibers run in turns, each until it waits. A shuffle is met once
-// every fiber has had its turn, so that all threads of a warp must wait equally often. Threads that
-// wait at a named barrier all leave it in the turn after the last one has come.
+// Blocks may wait for each other. Fibers of a warp run in turns, each until it waits, and warps run
+// one after the other, each until all its fibers wait at barriers. A shuffle is met once every
+// fiber of the warp has had its turn, so that all threads of a warp must wait equally often.
+// Threads that wait at a barrier do not run before the last one has come; those of a warp then
+// leave it in the same turn.
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -34,12 +36,13 @@ constexpr int MOST_FIBERS = 1024, STACK = 1 << 16;
 struct Fiber {
   jmp_buf at;
   ucontext_t context;
-  bool has_begun;
+  bool has_begun, has_ended;
+  int barrier;           // where it waits, or -1
+  long long generation;  // of the barrier when it came there
 };
 OF_BLOCK jmp_buf scheduler;
 OF_BLOCK Fiber* fibers;
 OF_BLOCK char* stacks;
-OF_BLOCK bool ended[MOST_FIBERS];
 OF_BLOCK char exchanged[MOST_FIBERS][8];
 OF_BLOCK void (*body)(void*);
 OF_BLOCK void* body_arguments;
@@ -52,7 +55,7 @@ static void wait_for_others() {
 static void run_fiber() {
   for (;;) {
     body(body_arguments);
-    ended[threadIdx.x] = true;
+    fibers[threadIdx.x].has_ended = true;
     wait_for_others();
   }
 }
@@ -111,23 +114,27 @@ void call(void (*kernel)(A...), void** arguments, index_sequence<K...>) {
 struct ulonglong2 { unsigned long long x, y; };
 struct uint4 { unsigned x, y, z, w; };
 
-constexpr int BARRIERS = 16, FLIPS = 64;
-static thread_local long long turn_of_block;
+constexpr int BARRIERS = 16;
 
-struct NamedBarrier { int arrived; long long generation, flipped[FLIPS]; };
-static thread_local NamedBarrier named[BARRIERS];
+struct NamedBarrier { int arrived; long long generation; };
+OF_BLOCK NamedBarrier named[BARRIERS];
 inline void host_arrive(int barrier, int threads) {
-  NamedBarrier& own = named[barrier];
-  if (++own.arrived < threads) return;
-  if (own.arrived > threads) abort();
-  own.arrived = 0;
-  own.flipped[own.generation++ % FLIPS] = turn_of_block;
+  NamedBarrier& reached = named[barrier];
+  if (++reached.arrived < threads) return;
+  if (reached.arrived > threads) abort();
+  reached.arrived = 0;
+  ++reached.generation;
 }
 inline void host_meet(int barrier, int threads) {
-  NamedBarrier& own = named[barrier];
-  const long long mine = own.generation;
+  Fiber& fiber = fibers[threadIdx.x];
+  fiber.barrier = barrier;
+  fiber.generation = named[barrier].generation;
   host_arrive(barrier, threads);
-  while (own.generation == mine || own.flipped[mine % FLIPS] == turn_of_block) wait_for_others();
+  wait_for_others();
+  fiber.barrier = -1;
+}
+static bool is_waiting(const Fiber& fiber) {
+  return fiber.barrier >= 0 && named[fiber.barrier].generation == fiber.generation;
 }
 inline void __syncthreads() { host_meet(0, blockDim.x); }
 OF_BLOCK bool votes[MOST_FIBERS];
@@ -172,7 +179,8 @@ inline void host_bulk_load(void* to, const void* from, unsigned bytes, unsigned 
   if (*barrier >> 32 == 0) *barrier += 1;
 }
 inline void host_wait(unsigned long long* barrier, unsigned parity) {
-  if ((*barrier & 1) == parity || *barrier >> 32) abort();
+  do wait_for_others();
+  while ((*barrier & 1) == parity || *barrier >> 32);
 }
 inline void host_bulk_store(void* to, const void* from, unsigned bytes) {
   if ((unsigned long long)to % 16 || (unsigned long long)from % 16 || bytes % 16) abort();
@@ -194,20 +202,47 @@ inline void atomicXor(unsigned* address, unsigned value) {
   __atomic_fetch_xor(address, value, __ATOMIC_RELAXED);
 }
 
+// Words that other blocks publish. A thread that reads many waits for one, so another block runs.
+OF_BLOCK unsigned published_reads;
+struct PublishedWords {
+  const volatile unsigned long long* words;
+  PublishedWords(const unsigned long long* words) : words(words) {}
+  unsigned long long operator[](int k) const {
+    if (++published_reads % 32 == 0) sched_yield();
+    return words[k];
+  }
+};
+
+// Return whether a fiber of a warp has run. After so many turns other warps and blocks run, since
+// fibers may wait for numbers that these write.
+static bool run_warp(unsigned first) {
+  const unsigned end = min(first + 32, blockDim.x);
+  for (int turn = 0; turn < 100; ++turn) {
+    bool any = false;
+    for (unsigned t = first; t < end; ++t) {
+      if (fibers[t].has_ended || is_waiting(fibers[t])) continue;
+      resume(t);
+      any = true;
+    }
+    if (!any) return turn > 0;
+  }
+  sched_yield();
+  return true;
+}
+
 static void run_block() {
   fibers = static_cast<Fiber*>(calloc(blockDim.x, sizeof(Fiber)));
   stacks = static_cast<char*>(malloc(size_t(blockDim.x) * STACK));  // not written to
   memset(named, 0, sizeof(named));
-  memset(ended, 0, sizeof(ended));
-  for (bool any = true; any; ++turn_of_block) {
+  for (unsigned t = 0; t < blockDim.x; ++t) fibers[t].barrier = -1;
+  unsigned round = 0;
+  for (bool any = true; any; ++round) {
     any = false;
-    for (unsigned t = 0; t < blockDim.x; ++t) {
-      if (ended[t]) continue;
-      resume(t);
-      any = true;
-    }
-    sched_yield();
+    for (unsigned first = 0; first < blockDim.x; first += 32) any |= run_warp(first);
+    if (round % 16 == 15) sched_yield();
   }
+  for (unsigned t = 0; t < blockDim.x; ++t)
+    if (!fibers[t].has_ended) abort();  // at a barrier that other threads never reach
   free(stacks);
   free(fibers);
 }

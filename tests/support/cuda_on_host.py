@@ -101,23 +101,24 @@ class HostCompiler:
     def _build(self, text: str) -> ctypes.CDLL:
         names = re.findall(r"(\w+_kernel)\(", text)
         launchers = "".join(LAUNCHER.format(name) for name in names)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        source = f'#include "{HEADER.name}"\n{translate(text)}{launchers}'
+        digest = hashlib.sha256(source.encode()).hexdigest()[:16]
         library, path = self.folder / f"{digest}.so", self.folder / f"{digest}-{os.getpid()}.cpp"
         if not library.exists():
-            path.write_text(f'#include "{self._compiled_header()}"\n{translate(text)}{launchers}')
+            self._compile_header()
+            path.write_text(source)
             self._compile("-shared", str(path), "-o", str(path.with_suffix(".so")))
             path.with_suffix(".so").replace(library)  # other processes may build it, too
             path.unlink()
         return ctypes.CDLL(str(library))
 
-    def _compiled_header(self) -> str:
-        """The header, compiled beforehand: it is most of a small program."""
+    def _compile_header(self) -> None:
+        """Compile the header beforehand: it is most of a small program."""
         compiled = self.folder / f"{HEADER.name}.gch"
         if not compiled.exists():
             own = compiled.with_suffix(f".{os.getpid()}")
             self._compile("-x", "c++-header", str(HEADER), "-o", str(own))
             own.replace(compiled)
-        return HEADER.name
 
     def _compile(self, *arguments: str) -> None:
         # Shared memory of an inline function would be one for all programs of this process.
@@ -133,6 +134,7 @@ class HostCompiler:
 def translate(text: str) -> str:
     """Return a program for this machine."""
     text = _DYNAMIC.sub(r"alignas(128) static thread_local unsigned char \1[1 << 18];", text)
+    text = text.replace("const volatile Unit*", "PublishedWords")
     before, *others = text.split("asm volatile(")
     return before + "".join(map(_translated, others))
 
