@@ -317,8 +317,7 @@ def _results(
         for number in arrays
         for rank, part in enumerate(columns[number])
     }
-    if lost := client.sync(register, client, stored):
-        raise WorkerLostError.of(lost[0], "the scheduler has removed it")
+    client.sync(register, client, stored)
     results = tuple(arrays.get(number, values) for number, values in enumerate(columns))
     return results if answers[0][0] else results[0]
 

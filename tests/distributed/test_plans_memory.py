@@ -15,7 +15,6 @@ from distributed import wait
 
 import mgrec
 import mgrec.dask
-from mgrec.distributed.plan import internals
 from mgrec.distributed.plan import worker as plan_worker
 
 CHUNK, CHUNKS = 1 << 17, 4
@@ -58,7 +57,7 @@ def alive(client, monkeypatch):
     class Tracked:
         pass
 
-    def store(worker, values):
+    def store(session, solve, values):
         for value in values.values():
             owner = value
             while owner.base is not None:
@@ -67,12 +66,12 @@ def alive(client, monkeypatch):
             results.add(token)
             weakref.finalize(owner, lambda token=token: results.discard(token))
         most[0] = max(most[0], len(results) / CHUNKS)
-        storing(worker, values)
+        storing(session, solve, values)
 
-    storing = plan_worker.store
-    monkeypatch.setattr(plan_worker, "store", store)
+    storing = plan_worker.Session._store
+    monkeypatch.setattr(plan_worker.Session, "_store", store)
     # However late the scheduler of a busy machine frees results.
-    monkeypatch.setattr(internals, "FREEING", 240.0)
+    monkeypatch.setattr(plan_worker, "FREEING", 240.0)
     return most
 
 
@@ -157,7 +156,7 @@ def test_the_error_of_a_worker_that_stops_says_what_it_stored():
             own.sync(workers_of(own)[0].close)
             with pytest.raises(
                 mgrec.dask.WorkerLostError,
-                match=r"keep 1.00 MiB of operands and 1.00 MiB of results of 1 solves .* 4.00 MiB",
+                match=r"plans keep 2.00 MiB of operands and results .* 4.00 MiB",
             ):
                 plan()
         del kept
@@ -187,5 +186,5 @@ def test_results_that_do_not_fit_into_memory_are_no_lost_worker():
         finally:
             Memory.is_full = False
         (note,) = raised.value.__notes__
-        assert "keep 320 B of operands and 320 B of results of 1 solves" in note
+        assert "plans keep 640 B of operands and results there" in note
         np.testing.assert_array_equal(plan()[:2].compute(), [1, 1.5])

@@ -15,8 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import mgrec
 import mgrec.dask
-from mgrec.distributed.plan import assignment
-from mgrec.distributed.programs import halos
+from mgrec.distributed.programs import assignment, halos
 from mgrec.ndimage import gaussian_filter, spline_filter
 from mgrec.signal import decimate, filtfilt, sosfilt, sosfiltfilt
 

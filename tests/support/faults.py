@@ -159,14 +159,14 @@ def solved(family, name, trouble=None, seed=0, like=None):
 def sessions_of(client):
     """Of the plans of all clients, on workers of this process."""
     plugins = (worker.plugins[plan_worker.NAME] for worker in workers_of(client))
-    return [session for plugin in plugins for session in plugin.sessions.values()]
+    return [session for plugin in plugins for session in list(plugin.sessions)]
 
 
 def kept_by(session):
     """What a session keeps of solves; messages until the next solves."""
     boxes = [plan.mailbox for plan in session.plans.values()]
     messages = [own for box in boxes for own in (box._arrived, box._errors, *box._kept.values())]
-    return session.results, session.registered, session.solves, *messages
+    return session.solves, *messages
 
 
 def no_results_left(client):

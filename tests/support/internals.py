@@ -12,7 +12,7 @@ from mgrec.core.backends import Backend
 from mgrec.core.contract.kernels import Part
 from mgrec.distributed.graph import build, chains, packed
 from mgrec.distributed.observability import phase_of
-from mgrec.distributed.plan.messages import PlanExchange
+from mgrec.distributed.plan.solve import Solve
 from mgrec.engines.cpu import columns, threads
 from mgrec.engines.cpu.lanes import MIN_STREAMED_BYTES
 from mgrec.engines.cpu.simd import FOUR_REGISTERS
@@ -113,8 +113,8 @@ def cut_tiles(patch: pytest.MonkeyPatch) -> None:
 
 def record_sent(patch: pytest.MonkeyPatch):
     """Return a list to which the messages are added that workers of this process send in plans."""
-    found, send = [], PlanExchange.send
-    patch.setattr(PlanExchange, "send", lambda *message: found.append(message) or send(*message))
+    found, send = [], Solve.send
+    patch.setattr(Solve, "send", lambda *message: found.append(message) or send(*message))
     return found
 
 

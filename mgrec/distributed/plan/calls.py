@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 from math import prod
 from operator import getitem
 from pickle import dumps
@@ -17,14 +16,15 @@ from typing import Any
 import dask.array.core as da
 import numpy as np
 from dask._task_spec import Alias
+from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, Future, wait
 
 from ...core.arrays.array_types import to_host
 from ...core.arrays.elements import Part
-from ...core.backends import backend_of, common_backend
+from ...core.backends import common_backend
+from ...core.contract.problem import Problem
 from ...core.contract.recurrence import AlongAxis, ChunkIndex, Overlapping
-from ..comms import WorkerLostError
 from ..graph.aligned import AlignedProblem, chunk_indices_of, starts_of
 from ..graph.along_axis import groups_of
 from ..graph.packed import is_persisted
@@ -58,66 +58,50 @@ class Layout:
     meta: Any
     parts: tuple[Part, ...]
 
-    @cached_property
-    def owners(self) -> Mapping[ChunkIndex, str]:
-        """The worker of each chunk."""
-        pairs = self.chunk_indices.items()
-        return {index: address for address, indices in pairs for index in indices}
-
-    @cached_property
-    def sizes(self) -> Mapping[str, int]:
-        """The bytes of the results of a solve on each worker."""
-        sizes = dict.fromkeys(self.chunk_indices, 0)
-        for address, size in self.locate("").values():
-            sizes[address] += size
-        return sizes
-
-    @property
-    def largest(self) -> int:
-        """The most bytes that a worker stores of a solve."""
-        if not self.parts:
-            return self.meta.itemsize * prod(map(sum, self.chunks))
-        return max(self.sizes.values(), default=0)
-
-    def names(self, solve: str) -> list[str]:
-        return [result_name(solve, k) for k in range(len(self.parts))]
-
-    def locate(self, solve: str) -> dict[Any, tuple[str, int]]:
-        """Return the worker and the bytes of each block of a solve, by keys."""
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of the results of a solve on each worker."""
         results = [
-            (name, part, part.chunks(self.chunks), part.meta(self.meta).itemsize)
-            for name, part in zip(self.names(solve), self.parts, strict=True)
+            (part, part.chunks(self.chunks), part.meta(self.meta).itemsize) for part in self.parts
         ]
         return {
-            (name, *part.chunk_index(index)): (
-                address,
-                prod(map(getitem, chunks, part.chunk_index(index))) * itemsize,
+            address: sum(
+                prod(map(getitem, chunks, part.chunk_index(index))) * itemsize
+                for index in indices
+                for part, chunks, itemsize in results
             )
-            for address, chunk_indices in self.chunk_indices.items()
-            for index in chunk_indices
-            for name, part, chunks, itemsize in results
+            for address, indices in self.chunk_indices.items()
         }
+
+    def keys(self, solve: str) -> list[Any]:
+        """Return the keys of the results of a solve."""
+        return [
+            (result_name(solve, k), *part.chunk_index(index))
+            for indices in self.chunk_indices.values()
+            for index in indices
+            for k, part in enumerate(self.parts)
+        ]
+
+    def arrays(self, solution: Solution) -> tuple[da.Array, ...]:
+        """Return the results of a solve."""
+        parts = enumerate(self.parts)
+        return tuple(SolvedArray.of(solution, result_name(solution.name, k), p) for k, p in parts)
 
 
 class Solution:
     """The results of one solve, which the workers free when the client no longer refers to them.
 
     The message that frees them is sent before those of later solves, on the same comm. Tasks may
-    need results that were used outside of the plan: Dask frees these.
+    need results that the scheduler knows: Dask frees these.
     """
 
     def __init__(
         self, session: Session, name: str, request: PendingRequest, layout: Layout
     ) -> None:
         self.session, self.name, self.request, self.layout = session, name, request, layout
-        self._streams = {to: session.streams.get(to) for to in layout.chunk_indices}
         self._futures: dict[Any, Future] = {}
         self._registration: asyncio.Task[None] | None = None
-        self._use = {"outside": False}
-        if backend_of(layout.meta).is_host:
-            session.stored[name] = layout.sizes
-        arguments = session, name, [*layout.chunk_indices], self._use
-        weakref.finalize(self, session.call, _free, *arguments).atexit = False
+        arguments = request.streams, name, request.timeout, self._futures
+        weakref.finalize(self, session.call, session.free, *arguments).atexit = False
 
     def wait(self) -> dict[str, Any]:
         """Wait for the solve; return the answers of shards by address, or raise an error."""
@@ -129,7 +113,6 @@ class Solution:
         On the client's event loop, where `distributed.wait` calls, nothing may wait: there the
         scheduler knows them when they are finished.
         """
-        self._use["outside"] = True
         client = self.session.client
         if client.status == "closed":
             raise RuntimeError("the client of a plan's results is closed")
@@ -143,8 +126,8 @@ class Solution:
 
     def _create_futures(self) -> None:
         if not self._futures:
-            keys = self.layout.locate(self.name)
-            self._futures = {key: Future(key, self.session.client) for key in keys}
+            keys = self.layout.keys(self.name)
+            self._futures |= {key: Future(key, self.session.client) for key in keys}
 
     async def _finish_futures(self) -> None:
         """Finish the futures when the solve ends, or set its error."""
@@ -154,34 +137,20 @@ class Solution:
         except Exception as error:
             fail(self._futures.values(), error)
 
-    @property
-    def is_registered(self) -> bool:
-        """Whether the scheduler knows the results, or is about to."""
-        return self._registration is not None
-
     async def register(self) -> None:
         """Register the results with the scheduler, once in all calls."""
         if self._registration is None:
-            self.session.retain(self)
             self._registration = asyncio.ensure_future(self._register())
         await self._registration
 
     async def _register(self) -> None:
-        session = self.session
-        for address, stream in self._streams.items():
-            if session.streams.get(address) is not stream:
-                raise WorkerLostError.of(address, session.reasons[address])
         self._create_futures()
-        request = PendingRequest(self._streams, self.request.timeout)
-        session.send(request, "register", self.name, dict.fromkeys(self._streams, ()))
-        await asyncio.wrap_future(request.done)
-        if lost := await register(session.client, self.layout.locate(self.name)):
-            raise WorkerLostError.of(lost[0], "the scheduler has removed it")
-
-
-def _free(session: Session, name: str, addresses: list[str], use: dict[str, bool]) -> None:
-    session.stored.pop(name, None)
-    session.send_later(addresses, "free", name, use["outside"])
+        streams = self.request.streams
+        request = PendingRequest(streams, self.request.timeout)
+        self.session.send(request, "register", dict.fromkeys(streams, (self.name,)))
+        sizes = await asyncio.wrap_future(request.done)
+        where = {key: (to, size) for to, own in sizes.items() for key, size in own.items()}
+        await register(self.session.client, where)
 
 
 def register_if_alive(reference: weakref.ref[Solution]) -> None:
@@ -205,15 +174,21 @@ class SolvedArray(da.Array):  # type: ignore[misc]
     def of(cls, solution: Solution, name: str, part: Part) -> da.Array:
         chunks, meta = part.chunks(solution.layout.chunks), part.meta(solution.layout.meta)
         array = array_without_graph(cls, name, chunks, meta)
-        array.solution = solution
-        return array if part.sum_axis is None else SolvedSum.of_chunks(array, part.sum_axis)
+        array.solution, array.sum_of = solution, None
+        if (axis := part.sum_axis) is None:
+            return array
+        # Dask adds the sums of chunks when the sum is used.
+        chunks = (*chunks[:axis], *chunks[axis + 1 :])
+        meta = np.empty_like(meta, shape=(0,) * len(chunks))
+        total = array_without_graph(cls, f"sum-{name}", chunks, meta)
+        total.solution, total.sum_of = solution, (array, axis)
+        return total
 
     @property
     def dask(self) -> HighLevelGraph:
-        if (solution := self.__dict__.get("solution")) is not None:
-            futures = solution.futures()
-            if "graph" not in self.__dict__:
-                self.dask = self._graph_of(futures)
+        futures = self.__dict__["solution"].futures()
+        if "graph" not in self.__dict__:
+            self.dask = self._graph_of(futures)
         return self.__dict__["graph"]
 
     @dask.setter
@@ -221,33 +196,13 @@ class SolvedArray(da.Array):  # type: ignore[misc]
         self.__dict__["graph"] = graph
 
     def _graph_of(self, futures: Mapping[Any, Future]) -> HighLevelGraph:
-        layer = {key: future for key, future in futures.items() if key[0] == self.name}
-        return HighLevelGraph({self.name: layer}, {self.name: set()})
-
-
-class SolvedSum(SolvedArray):
-    """The sum of a result of a plan along an axis; Dask adds the sums of chunks when it is used."""
-
-    __slots__ = ()
-
-    @classmethod
-    def of_chunks(cls, sums: Any, axis: int) -> da.Array:
-        """Return the sum of an array, which has the sums of chunks along an axis."""
-        chunks = (*sums.chunks[:axis], *sums.chunks[axis + 1 :])
-        meta = np.empty_like(sums._meta, shape=(0,) * len(chunks))
-        array = array_without_graph(cls, f"sum-{sums.name}", chunks, meta)
-        array.solution, array.sums, array.axis = sums.solution, sums, axis
-        return array
-
-    def _graph_of(self, futures: Mapping[Any, Future]) -> HighLevelGraph:
-        sums, axis = self.__dict__["sums"], self.__dict__["axis"]
-        total = sums.sum(axis=axis)
-        indices = product(*map(range, map(len, self.chunks)))
-        layer = {
-            (self.name, *index): Alias((self.name, *index), (total.name, *index))
-            for index in indices
-        }
-        return HighLevelGraph.from_collections(self.name, layer, dependencies=[total])
+        if (sum_of := self.__dict__["sum_of"]) is None:
+            layer = {key: future for key, future in futures.items() if key[0] == self.name}
+            return HighLevelGraph({self.name: layer}, {self.name: set()})
+        total = sum_of[0].sum(axis=sum_of[1])
+        keys = flatten(self.__dask_keys__())
+        aliases = {key: Alias(key, (total.name, *key[1:])) for key in keys}
+        return HighLevelGraph.from_collections(self.name, aliases, dependencies=[total])
 
 
 def solution_of(array: object) -> Solution | None:
@@ -260,16 +215,20 @@ class Call:
 
     Attributes
     ----------
+    problem : Problem
     aligned : AlignedProblem
+        The problem's recurrence and operands; those of the plan's problem if a call differs from it
+        only in Dask arrays.
     solutions : list of Solution
         The solves whose results are operands, and may be unfinished: those that are accepted.
     """
 
     def __init__(
-        self, aligned: AlignedProblem, client: Client,
+        self, problem: Problem, aligned: AlignedProblem, client: Client,
         accepts: Callable[[Solution], bool] = lambda solution: False,
         persisted: Sequence[da.Array] = (),
     ) -> None:  # fmt: skip
+        self.problem = problem
         if aligned.has_unknown_sizes:
             raise ValueError(
                 "a plan needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
@@ -282,8 +241,8 @@ class Call:
         blocks, futures, known = [], [], {array.name: array for array in persisted}
         for block in aligned.blocks:
             solution = solution_of(block)
-            is_result = not isinstance(block, SolvedSum)
-            if solution is not None and is_result and accepts(solution):
+            # Workers do not have sums.
+            if solution is not None and block.sum_of is None and accepts(solution):
                 self.solutions.append(solution)
             elif block.name in known:
                 # A constant has a new array in each call: persisting six of them took 14 ms.
@@ -315,13 +274,25 @@ class Call:
             for row in chunk_indices_of(self.aligned.rows)
         }
 
-    def join_carry_outs(self, carry_outs: Mapping[ChunkIndex, np.ndarray]) -> np.ndarray:
-        """Return the carry-outs of all rows of chunks as one array."""
-        recurrence, rows = self.aligned.recurrence, self.aligned.rows
-        whole = np.empty((*recurrence.state_shape, *map(sum, rows)), recurrence.dtype)
-        for row, carry_out in carry_outs.items():
+    @property
+    def returns_arrays(self) -> bool:
+        """Whether the function returns Dask arrays and nothing else."""
+        recurrence = self.aligned.recurrence
+        return bool(recurrence.results) and not getattr(recurrence, "returns_final_state", False)
+
+    def final(self, answers: Mapping[str, Any]) -> Any:
+        """Return the final states, or the result of a grid without an array, or None."""
+        recurrence = self.aligned.recurrence
+        present = [answer for answer in answers.values() if answer is not None]
+        if not isinstance(recurrence, AlongAxis):
+            return next(iter(present), None)
+        if not recurrence.returns_final_state:
+            return None
+        rows = map(sum, self.aligned.rows)
+        whole = np.empty((*recurrence.state_shape, *rows), recurrence.dtype)
+        for row, state in (item for answer in present for item in answer.items()):
             index: Any = (..., *self._slices_of(row))
-            whole[index] = carry_out
+            whole[index] = state
         return whole
 
     @cached_property

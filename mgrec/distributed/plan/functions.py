@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from threading import Lock
 from typing import Any
 
@@ -20,8 +20,8 @@ from ..comms import WorkerLostError
 from ..expressions import mapped
 from ..graph.build import SOLVER, Solved
 from ..graph.packed import is_persisted
-from .calls import SolvedArray, solution_of, wait_for
-from .plans import Plan
+from .calls import solution_of, wait_for
+from .plans import Plan, Started
 from .recurrences import Arguments, RecurrencePlan
 from .session import session_of
 
@@ -48,17 +48,12 @@ class ComposedPlan(Plan):
     def __repr__(self) -> str:
         return f"<mgrec.plan of {self._function}: {self._plans}>"
 
-    @property
-    def in_flight(self) -> int:
-        return self._plans[-1].in_flight if self._plans else 1
-
-    def _start(self, operands: Any, options: Any, is_queued: bool = False) -> _Composed:
+    def _start(self, operands: Any, options: Any, is_queued: bool = False) -> Started:
         with self._lock:
             if self._arguments is None:
                 raise RuntimeError("the plan is closed")
             recurrence, first, first_options = self._arguments
-            solves = _Solves(self._plans, self.client, self._limits)
-            token = SOLVER.set(solves)
+            token = SOLVER.set(partial(_solve, self._plans, count(), self.client, self._limits))
             try:
                 result = recurrence(*(operands or first), **{**first_options, **options})
             finally:
@@ -71,8 +66,18 @@ class ComposedPlan(Plan):
                     f"or assume_finite=True, and chunks of at least half the length of their "
                     f"response"
                 )
-            started = _Composed(self, result)
-            return started if started.is_planned else _Composed(self, self._in_memory(result))
+            self._in_flight = self._plans[-1].in_flight
+            arrays = result if isinstance(result, tuple) else (result,)
+            solutions = [solution for array in arrays if (solution := solution_of(array))]
+            if len(solutions) == len(arrays):
+                return Started(solutions, lambda _: result)
+            if is_queued:
+                raise TypeError(
+                    f"submit needs a function whose results are those of its recurrences; "
+                    f"{self!r} computes more of them by a graph: call the plan, or use its map"
+                )
+            in_memory = self._in_memory(result)
+            return Started([], lambda _: in_memory)
 
     def _in_memory(self, result: Any) -> Any:
         """Compute the Dask arrays of a result in the memory of the workers; raise their errors."""
@@ -85,68 +90,27 @@ class ComposedPlan(Plan):
         self._arguments = None
         for plan in self._plans:
             plan.close()
-        # The list is also that of _Solves, which stays in the context of tasks of the event loop.
+        # The list is also in the context of tasks of the event loop.
         self._plans.clear()
 
 
-@dataclass(frozen=True)
-class _Composed:
-    """The value of a function, whose last solves may be unfinished."""
+def _solve(
+    plans: list[RecurrencePlan], numbers: Iterator[int], client: Client, limits: tuple[Any, Any],
+    problem: Problem,
+) -> Solved | None:  # fmt: skip
+    """Return the results of the next problem of a call by its plan; build a missing plan.
 
-    plan: ComposedPlan
-    value: Any
-
-    @property
-    def _arrays(self) -> tuple[Any, ...]:
-        return self.value if isinstance(self.value, tuple) else (self.value,)
-
-    @property
-    def is_planned(self) -> bool:
-        """Whether plans compute all results."""
-        return all(isinstance(array, SolvedArray) for array in self._arrays)
-
-    @property
-    def is_done(self) -> bool:
-        solutions = map(solution_of, self._arrays)
-        return all(solution is None or solution.request.done.done() for solution in solutions)
-
-    def result(self) -> Any:
-        for array in self._arrays:
-            if (solution := solution_of(array)) is not None:
-                solution.wait()
-        return self.value
-
-    def unfinished(self) -> Any:
-        if not self.is_planned:
-            raise TypeError(
-                f"submit needs a function whose results are those of its recurrences; "
-                f"{self.plan!r} computes more of them by a graph: call the plan, or use its map"
-            )
-        return self.value
-
-
-class _Solves:
-    """Solves of a call by plans in their order; missing ones are built."""
-
-    def __init__(
-        self, plans: list[RecurrencePlan], client: Client, limits: tuple[Any, Any]
-    ) -> None:
-        self._plans, self._client, self._limits, self._count = plans, client, limits, 0
-
-    def __call__(self, problem: Problem) -> Solved | None:
-        """Return the results of a problem; None if only a graph can solve it."""
-        recurrence = problem.recurrence
-        has_lazy_states = getattr(recurrence, "returns_final_state", False) or any(
-            isinstance(state, da.Array) for state in problem.initial
-        )
-        if has_lazy_states or isinstance(recurrence, (Swept, Traceback)):
-            return None
-        self._count += 1
-        if self._count > len(self._plans):
-            arguments: Any = recurrence.family, (), {}
-            plan = RecurrencePlan(problem, arguments, self._client, *self._limits)
-            self._plans.append(plan.hold())
-        return self._plans[self._count - 1].solve(problem)
+    None if only a graph can solve the problem.
+    """
+    recurrence = problem.recurrence
+    has_lazy_states = getattr(recurrence, "returns_final_state", False) or any(
+        isinstance(state, da.Array) for state in problem.initial
+    )
+    if has_lazy_states or isinstance(recurrence, (Swept, Traceback)):
+        return None
+    if (number := next(numbers)) == len(plans):
+        plans.append(RecurrencePlan(problem, (recurrence.family, (), {}), client, *limits))
+    return plans[number].solve(problem)
 
 
 def _persisted(client: Client, array: da.Array) -> da.Array:
@@ -167,7 +131,7 @@ def build_plan(
     call = recurrence, operands, options
     if isinstance(problem, Composed):
         return ComposedPlan(call, client, timeout, in_flight)
-    return RecurrencePlan(problem, call, client, timeout, in_flight).hold()
+    return RecurrencePlan(problem, call, client, timeout, in_flight)
 
 
 def solve(

@@ -4,28 +4,44 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from ..arguments import as_in_flight
 from ..expressions import accepts_expressions
+from .calls import Solution
 
 
-class Started(Protocol):
-    """A solve that has started."""
+@dataclass(frozen=True)
+class Started:
+    """A call that has started.
+
+    Attributes
+    ----------
+    solutions : list of Solution
+        The solves that compute its results.
+    value : callable
+        Takes the answers of the workers to each solve, or an empty list while it is unfinished;
+        returns the value of the function.
+    """
+
+    solutions: list[Solution]
+    value: Callable[[list[Mapping[str, Any]]], Any]
 
     @property
-    def is_done(self) -> bool: ...
+    def is_done(self) -> bool:
+        return all(solution.request.done.done() for solution in self.solutions)
 
     def result(self) -> Any:
         """Wait, and return the value of the function."""
-
-    def unfinished(self) -> Any:
-        """Return the value of the function before it is computed."""
+        return self.value([solution.wait() for solution in self.solutions])
 
 
 class Plan(ABC):
     """A function over arrays of one shape, ready on the workers: see :func:`mgrec.plan`."""
+
+    _in_flight = 1
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -105,7 +121,7 @@ class Plan(ABC):
         ...         float(u[-1].compute())
         1024.0
         """
-        return self._start(operands, options, is_queued=True).unfinished()
+        return self._start(operands, options, is_queued=True).value([])
 
     def map(self, operands: Iterable[Any], *, in_flight: int | None = None) -> Iterator[Any]:
         """Solve for many operands, and return the results one by one.
@@ -147,9 +163,9 @@ class Plan(ABC):
         """
 
     @property
-    @abstractmethod
     def in_flight(self) -> int:
         """How many solves may be unfinished at once."""
+        return self._in_flight
 
     @abstractmethod
     def _start(self, operands: Any, options: Any, is_queued: bool = False) -> Started:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, wait
 from itertools import count
 from typing import Any
-from uuid import uuid4
 
 from dask.utils import format_bytes
 from distributed import Client
@@ -22,9 +21,6 @@ from .worker import install
 NAME = "mgrec"
 # Number of pings to a silent worker within a timeout. It is lost if it answers none.
 PINGS = 5
-
-Messages = Mapping[str, tuple[Any, ...]]
-"""The contents of a request to each worker, by addresses."""
 
 _opening = threading.Lock()
 
@@ -46,13 +42,27 @@ class Stream:
     ----------
     memory_limit : int or None
         The worker's, in bytes.
+    stored : int
+        Bytes of operands and results there, when the last answer was sent.
     received : int
         Number of its messages.
     """
 
     def __init__(self, address: str, comm: Comm, memory_limit: int | None) -> None:
         self.address, self.comm, self.sender = address, comm, Sender.on(comm)
-        self.memory_limit, self.received = memory_limit, 0
+        self.memory_limit, self.stored, self.received = memory_limit, 0, 0
+
+    def usage(self) -> str:
+        """Return how much this client stores on the worker."""
+        usage = f"plans keep {format_bytes(self.stored)} of operands and results there"
+        if self.memory_limit is None:
+            return usage
+        limit = format_bytes(self.memory_limit)
+        return f"{usage}, and Dask stops a worker that exceeds its memory limit, {limit}"
+
+
+Streams = Mapping[str, Stream]
+"""The comms to the workers of a plan, by their addresses."""
 
 
 class PendingRequest:
@@ -60,34 +70,20 @@ class PendingRequest:
 
     Attributes
     ----------
+    streams : dict, address -> Stream
     done : concurrent.futures.Future
-        The answers by address, or the first error.
-    unanswered : dict, address -> (messages received at the last check, checks without one since)
-    plan : str
-        The name of the plan; empty for requests without one.
-    result : weakref to Solution, optional
-        The results of a solve.
-    dependencies : tuple of PendingRequest
-        Requests whose results this one reads: it fails with their errors.
-    operands : tuple of weakref to Solution
-        Results of the plan that this request reads. Workers free results in the order of messages;
-        results that the scheduler knows, and may free, are retained until the request has ended.
-    retained : list
-        References that the client keeps until the request has ended.
-    on_end : callable
-        Called with the error, or None, before `done` is.
+        The answers by address, or the first error, which does not wait for other answers.
+    unanswered : dict, Stream -> (messages received at the last check, checks without one since)
+    retained : object, optional
+        Referred to until all workers have answered.
     """
 
-    def __init__(self, addresses: Iterable[str], timeout: float, plan: str = "") -> None:
+    def __init__(self, streams: Streams, timeout: float, retained: Any = None) -> None:
+        self.streams, self.timeout, self.retained = streams, timeout, retained
         self.done: Future[dict[str, Any]] = Future()
         self.answers: dict[str, Any] = {}
-        self.unanswered = dict.fromkeys(addresses, (-1, 0))
-        self.timeout, self.plan = timeout, plan
-        self.result: Callable[[], Any] | None = None
-        self.number, self.dependencies = 0, tuple[PendingRequest, ...]()
-        self.operands: tuple[Any, ...] = ()
-        self.retained: list[Any] = []
-        self.on_end: Callable[[BaseException | None], None] = lambda error: None
+        self.unanswered = dict.fromkeys(streams.values(), (-1, 0))
+        self.number = 0
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -98,31 +94,30 @@ class Session:
     """
 
     def __init__(self, client: Client) -> None:
-        self.client, self.name = client, uuid4().hex
-        self.call = Calls(client.loop.asyncio_loop).add
+        self.client, self.call = client, Calls(client.loop.asyncio_loop).add
         self.streams: dict[str, Stream] = {}
         self.requests: dict[int, PendingRequest] = {}
-        # Bytes on each worker of the operands of a plan, or of the results of a solve, by its name.
-        self.stored: dict[str, Mapping[str, int]] = {}
         # Why workers were lost last.
         self.reasons: dict[str, str] = {}
         self._numbers = count(1)
         self._connecting = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def connect(self, addresses: Iterable[str], timeout: float) -> None:
+    async def connect(self, addresses: Iterable[str], timeout: float) -> Streams:
         """Connect to workers; raise WorkerLostError if one does not answer within the timeout."""
         async with self._connecting:
             missing = [address for address in addresses if address not in self.streams]
-            await asyncio.gather(*(self._connect(address, timeout) for address in missing))
+            streams = await asyncio.gather(*(self._connect(to, timeout) for to in missing))
+            connected = self.streams | {stream.address: stream for stream in streams}
+            return {address: connected[address] for address in addresses}
 
-    async def _connect(self, address: str, timeout: float) -> None:
+    async def _connect(self, address: str, timeout: float) -> Stream:
         try:
             async with asyncio.timeout(timeout):
                 await check_workers(self.client, [address])  # it may have joined later
                 await self.client.run(install, workers=[address])
                 comm = await self.client.rpc.connect(address)
-                await comm.write({"op": "mgrec_session", "session": self.name, "reply": False})
+                await comm.write({"op": "mgrec_session", "reply": False})
                 ((_, memory_limit),) = await comm.read()
         except TimeoutError as error:
             raise WorkerLostError.of(address, f"it has not answered for {timeout:g} s") from error
@@ -133,6 +128,7 @@ class Session:
             ) from error  # fmt: skip
         stream = self.streams[address] = Stream(address, comm, memory_limit)
         self.start(self._read(stream))
+        return stream
 
     def start(self, coroutine: Any) -> None:
         """Run a coroutine on the event loop."""
@@ -140,47 +136,59 @@ class Session:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def request(self, request: PendingRequest, op: str, name: str, messages: Messages) -> None:
+    def lost(self, streams: Streams) -> str | None:
+        """Return a worker that was lost since its comm was opened."""
+        return next((to for to, own in streams.items() if self.streams.get(to) is not own), None)
+
+    def check(self, streams: Streams) -> None:
+        """Raise an error if a worker was lost since its comm was opened."""
+        if (address := self.lost(streams)) is not None:
+            raise self._error(address)
+
+    def _error(self, address: str) -> RuntimeError:
+        """Return the error of requests to a lost worker."""
+        if self.client.status != "running":
+            return RuntimeError("the client was closed before a solve of its plan had ended")
+        return WorkerLostError.of(address, self.reasons[address])
+
+    def request(self, request: PendingRequest, op: str, contents: Mapping[str, Any]) -> None:
         """Send a request; workers handle those of a client in the order of these calls."""
-        self.call(self.send, request, op, name, messages)
+        self.call(self.send, request, op, contents)
 
     def wait(self, request: PendingRequest) -> dict[str, Any]:
         """Wait for the answers to a request."""
-        while True:
-            try:
-                return request.done.result(1.0)
-            except WorkerLostError:
-                if self.client.status == "running":
-                    raise
-            except TimeoutError:
-                if request.done.done():
-                    return request.done.result()
-            if self.client.status != "running" and (
-                request.done.done() or self.client.status == "closed"
-            ):
-                raise RuntimeError("the client was closed before a solve of its plan had ended")
+        while not wait([request.done], 1.0).done:
+            if self.client.status == "closed":  # and perhaps its event loop
+                raise self._error("")
+        return request.done.result()
 
-    def send_later(self, addresses: Iterable[str], *message: Any) -> None:
-        """Send a message without an answer to workers, soon and before later requests."""
-        for address in addresses:
-            if address in self.streams:
-                self.streams[address].sender.send_later(*message)
-
-    def send(self, request: PendingRequest, op: str, name: str, messages: Messages) -> None:
-        """Send a request, on the event loop."""
+    def send(self, request: PendingRequest, op: str, contents: Mapping[str, Any]) -> None:
+        """Send a request on the event loop: the contents for each worker, by addresses."""
         request.number = next(self._numbers)
         self.requests[request.number] = request
-        for operand in request.operands:
-            if (solution := operand()) is not None and solution.is_registered:
-                request.retained.append(solution)
-        for address in messages.keys() - self.streams.keys():
-            self._fail(request, WorkerLostError.of(address, self.reasons[address]))
+        if (address := self.lost(request.streams)) is not None:
+            for stream in request.streams.values():
+                self._settle(request, stream, self._error(address))
             return
         # Workers forget the messages of earlier solves.
         oldest = (next(iter(self.requests)),) if op == "solve" else ()
-        for address, message in messages.items():
-            self.streams[address].sender.send(op, request.number, name, *oldest, *message)
+        for address, stream in request.streams.items():
+            stream.sender.send(op, request.number, *oldest, *contents[address])
         self._check_later(request)
+
+    def send_later(self, streams: Streams, *message: Any) -> None:
+        """Send a message without an answer to workers, soon and before later requests."""
+        for stream in streams.values():
+            stream.sender.send_later(*message)
+
+    def free(self, streams: Streams, name: str, timeout: float, futures: Mapping[Any, Any]) -> None:
+        """Free the results of a solve."""
+        if not futures:
+            self.send_later(streams, "free", 0, name)
+            return
+        # The scheduler may free them when the workers have got all earlier solves that read them.
+        request = PendingRequest(streams, timeout, futures)
+        self.send(request, "free", dict.fromkeys(streams, (name,)))
 
     def _check_later(self, request: PendingRequest) -> None:
         loop = asyncio.get_running_loop()
@@ -189,30 +197,17 @@ class Session:
     def _check(self, request: PendingRequest) -> None:
         """Check whether workers are silent; one that computes is not."""
         lost = []
-        for address, (received, misses) in request.unanswered.items():
-            stream = self.streams[address]
+        for stream, (received, misses) in request.unanswered.items():
             # Pings are counted, not seconds: this event loop may be late, too.
             misses = misses + 1 if stream.received == received else 0
-            request.unanswered[address] = stream.received, misses
+            request.unanswered[stream] = stream.received, misses
             stream.sender.send("ping")
             if misses >= PINGS - 1:
                 lost.append(stream)
         for stream in lost:
             self._lose(stream, f"it has not answered for {request.timeout:g} s")
-        if not lost:
+        if request.unanswered:
             self._check_later(request)
-
-    def remove_plan(self, plan: str, addresses: Iterable[str]) -> None:
-        """Release a plan's operands, and abandon the solves whose results nothing needs."""
-        needed = set[PendingRequest]()
-        for request in reversed(list(self.requests.values())):
-            is_unused = request.result is not None and request.result() is None
-            if request.plan == plan and is_unused and request not in needed:
-                self._fail(request, RuntimeError("the plan is closed"))
-            else:
-                needed.update(request.dependencies)
-        self.stored.pop(plan, None)
-        self.send_later(addresses, "remove_plan", plan)
 
     async def _read(self, stream: Stream) -> None:
         try:
@@ -220,51 +215,38 @@ class Session:
                 for op, *content in await stream.comm.read():
                     stream.received += 1
                     if op == "answer":
-                        self._take_answer(stream.address, *content)
+                        self._take_answer(stream, *content)
         except OSError:
             self._lose(stream, "its connection has ended")
 
-    def _take_answer(self, address: str, number: int, answer: bytes | None) -> None:
-        """Take an answer; drop those to requests that have failed."""
-        request = self.requests.get(number)
-        if request is None:
-            return
-        content: Any = None
+    def _take_answer(self, stream: Stream, number: int, stored: int, answer: bytes | None) -> None:
+        """Take an answer: a value or an error."""
+        stream.stored, request = stored, self.requests.get(number)
+        if request is None or stream not in request.unanswered:
+            return  # The worker was lost meanwhile.
         try:
             is_solved, content = loads(answer) if answer else (True, None)
         except Exception as error:
             is_solved, content = False, error
-        if not is_solved:
-            self._fail(request, content)
-            return
-        request.answers[address] = content
-        del request.unanswered[address]
-        if not request.unanswered:
-            self._end(request, None)
-            request.done.set_result(request.answers)
+        if isinstance(content, MemoryError):
+            content.add_note(f"{stream.address}: {stream.usage()}")
+        if is_solved:
+            request.answers[stream.address] = content
+        self._settle(request, stream, None if is_solved else content)
 
-    def _end(self, request: PendingRequest, error: BaseException | None) -> None:
-        request.on_end(error)
+    def _settle(self, request: PendingRequest, stream: Stream, error: BaseException | None) -> None:
+        """Count a worker as answered; end the request when all are."""
+        del request.unanswered[stream]
+        if error is not None and not request.done.done():
+            request.done.set_exception(error)
+        if request.unanswered:
+            return
         del self.requests[request.number]
+        request.retained = None
         if request.timer is not None:
             request.timer.cancel()
-        request.dependencies, request.operands = (), ()
-        request.retained.clear()
-
-    def _fail(self, request: PendingRequest, error: BaseException) -> None:
-        """Fail a request at once, and make the other workers abandon it."""
-        done = [dependency.done for dependency in request.dependencies if dependency.done.done()]
-        first = next((e for e in (future.exception() for future in done) if e is not None), error)
-        for address in request.unanswered.keys() & self.streams.keys():
-            self.streams[address].sender.send("abandon", request.number, request.plan)
-        self._end(request, first)
-        request.done.set_exception(first)
-
-    def retain(self, solution: Any) -> None:
-        """Keep results that the scheduler is about to know for the requests that read them."""
-        for request in self.requests.values():
-            if any(operand() is solution for operand in request.operands):
-                request.retained.append(solution)
+        if not request.done.done():
+            request.done.set_result(request.answers)
 
     def _lose(self, stream: Stream, why: str) -> None:
         """Close the comm to a worker, and fail all requests that wait for the worker."""
@@ -272,21 +254,9 @@ class Session:
             return
         del self.streams[stream.address]
         stream.comm.abort()
-        self.reasons[stream.address] = why + self._fullness(stream)
-        error = WorkerLostError.of(stream.address, self.reasons[stream.address])
+        if stream.memory_limit is not None and stream.stored >= stream.memory_limit / 4:
+            why += f"; {stream.usage()}"
+        self.reasons[stream.address] = why
         for request in list(self.requests.values()):
-            if stream.address in request.unanswered:
-                self._fail(request, error)
-
-    def _fullness(self, stream: Stream) -> str:
-        """Return what a worker stores of this client's plans, if that may be too much."""
-        sizes = [(name, size.get(stream.address, 0)) for name, size in list(self.stored.items())]
-        results = [size for name, size in sizes if name.startswith("solved-")]
-        total = sum(size for _, size in sizes)
-        if stream.memory_limit is None or total < stream.memory_limit / 4:
-            return ""
-        return (
-            f"; plans keep {format_bytes(total - sum(results))} of operands and "
-            f"{format_bytes(sum(results))} of results of {len(results)} solves there, and Dask "
-            f"stops a worker that exceeds its memory limit, {format_bytes(stream.memory_limit)}"
-        )
+            if stream in request.unanswered:
+                self._settle(request, stream, self._error(stream.address))

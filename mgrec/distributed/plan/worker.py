@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+import weakref
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from dask.utils import format_bytes
@@ -17,20 +14,21 @@ from distributed import Worker, WorkerPlugin
 from distributed.comm import Comm
 from distributed.protocol.pickle import dumps, loads
 
-from ...core.backends import common_backend
+from ...core.backends import backend_of
 from ..comms import Calls, Sender, WorkerLostError, picklable
 from ..groups import mailbox
 from ..groups.mailbox import Mailbox
 from ..programs.shards import Threads
-from .assignment import solve_shard
-from .internals import blocks_of, free, memory_limit_of, publish, store, wait_until_freed
-from .messages import PlanExchange, PlanShard, Request
+from .internals import blocks_of, free
+from .messages import PlanShard, solve_name
+from .solve import Solve, StoredPlan, Turns
 
 NAME = "mgrec-plans"
 # Solves of a client that a worker computes at once: one runs Python while others wait for messages
 # or for the device.
 IN_PROGRESS = 4
-logger = logging.getLogger("mgrec")
+# Seconds that a worker waits for the scheduler to free results, and bytes from which on it does.
+FREEING, LARGE = 0.5, 1 << 24
 
 
 async def install(dask_worker: Worker) -> None:
@@ -54,325 +52,240 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
         count = max(1, worker.state.nthreads)
         self.chunks = ThreadPoolExecutor(count, "mgrec-chunk") if count > 1 else None
         self.threads = Threads(count, self.chunks)
-        self.sessions: dict[str, Session] = {}
+        self.sessions: set[Session] = set()
         worker.handlers["mgrec_session"] = self.serve
 
     def teardown(self, worker: Worker) -> None:
         if self.chunks is not None:
             self.chunks.shutdown(wait=False, cancel_futures=True)
 
-    async def serve(self, comm: Comm, session: str) -> None:
+    async def serve(self, comm: Comm) -> None:
         """Serve one client until its comm ends."""
-        await Session(self, session, comm).run()
-
-
-class Turns:
-    """Programs of several threads, one of which runs at a time: the first that does not wait.
-
-    They begin in the order of their numbers.
-    """
-
-    def __init__(self) -> None:
-        self._changed, self._ready = threading.Condition(), set[int]()
-        self._is_running = False
-
-    def announce(self, number: int) -> None:
-        """Add a program, before its thread begins."""
-        with self._changed:
-            self._ready.add(number)
-
-    @contextmanager
-    def taken(self, number: int) -> Iterator[None]:
-        """Run as the program with this number; smaller numbers come first."""
-        self._take(number)
-        try:
-            yield
-        finally:
-            self._release()
-
-    @contextmanager
-    def released(self, number: int) -> Iterator[None]:
-        """Let other programs run while this one waits."""
-        self._release()
-        try:
-            yield
-        finally:
-            self._take(number)
-
-    def _take(self, number: int) -> None:
-        with self._changed:
-            self._ready.add(number)
-            self._changed.wait_for(lambda: not self._is_running and number == min(self._ready))
-            self._ready.remove(number)
-            self._is_running = True
-
-    def _release(self) -> None:
-        with self._changed:
-            self._is_running = False
-            self._changed.notify_all()
-
-
-@dataclass(frozen=True, eq=False)
-class StoredPlan:
-    """What a worker stores of a plan: its shard, its operands by keys, and its messages."""
-
-    shard: PlanShard
-    blocks: Mapping[Any, Any]
-    mailbox: Mailbox
-
-
-class Solve:
-    """A solve of a shard, from its request to its answer.
-
-    Attributes
-    ----------
-    number : int
-    name : str
-        The name of the results.
-    plan : StoredPlan
-    request : Request
-    results : Future
-        The results by their keys.
-    is_freed : bool
-        Whether the client no longer refers to the results.
-    """
-
-    def __init__(self, number: int, name: str, plan: StoredPlan) -> None:
-        self.number, self.name, self.plan = number, name, plan
-        self.request: Request = plan.shard.request
-        self.results: Future[dict[Any, Any]] = Future()
-        self.is_freed = False
-
-    def run(self, blocks: dict[Any, Any], keys: Any, turns: Turns, threads: Threads) -> Any:
-        """Return the results and the answer; operands may be futures of earlier solves."""
-        try:
-            with turns.taken(self.number):
-                self.plan.mailbox.check(self.number)
-                if any(isinstance(block, Future) for block in blocks.values()):
-                    with turns.released(self.number):
-                        blocks |= {
-                            key: block.result()[key]
-                            for key, block in blocks.items()
-                            if isinstance(block, Future)
-                        }
-                is_asynchronous = common_backend(blocks.values()).is_asynchronous
-                exchange = PlanExchange(
-                    self.plan.mailbox, self.number, partial(turns.released, self.number),
-                    is_asynchronous,
-                )  # fmt: skip
-                operands = {index: [blocks[key] for key in own] for index, own in keys.items()}
-                blocks.clear()
-                stored = self.plan.shard
-                return solve_shard(
-                    self.request, self.name, stored.shard, operands, exchange, threads
-                )
-        except BaseException as error:
-            # The plan has ended with a worker; other errors end the solve.
-            number = None if isinstance(error, WorkerLostError) else self.number
-            self.plan.mailbox.fail_everywhere(error, number)
-            raise
+        await Session(self, comm).run()
 
 
 class Session:
-    """The plans of one client: its solves start in the order of requests."""
+    """The plans of one client, whose requests a worker handles in their order.
 
-    def __init__(self, plugin: PlansPlugin, name: str, comm: Comm) -> None:
-        self.plugin, self.worker, self.name, self.comm = plugin, plugin.worker, name, comm
-        plugin.sessions[name], self.sender = self, Sender.on(comm)
+    Handlers have the names of requests. Errors that they raise are the answers.
+    """
+
+    def __init__(self, plugin: PlansPlugin, comm: Comm) -> None:
+        self.plugin, self.worker, self.comm = plugin, plugin.worker, comm
+        self.sender = Sender.on(comm)
         self.requests: asyncio.Queue[tuple[str, tuple[Any, ...]]] = asyncio.Queue()
         self.plans: dict[str, StoredPlan] = {}
-        # The keys of each solve's results, and their bytes.
-        self.results: dict[str, dict[Any, int]] = {}
-        self.registered: set[str] = set()
-        # Solves in the order of their requests, until they are answered.
-        self.solves: dict[int, Solve] = {}
+        # In the order of their requests.
+        self.solves: dict[str, Solve] = {}
+        # Bytes of operands and results in host memory.
+        self.size = 0
         self.turns, self.pool = Turns(), ThreadPoolExecutor(IN_PROGRESS, "mgrec-plan")
 
     async def run(self) -> None:
         """Read messages until the comm ends."""
+        self.plugin.sessions.add(self)
         working = asyncio.create_task(self._work())
-        self.sender.send("ready", memory_limit_of(self.worker))
+        self.sender.send("ready", self.worker.memory_manager.memory_limit)
         try:
             while True:
                 for op, *arguments in await self.comm.read():
-                    getattr(self, f"_take_{op}", self._queue)(op, *arguments)
+                    if op == "ping":
+                        self.pong()
+                    else:
+                        self.requests.put_nowait((op, arguments))
         except OSError:
             return
         finally:
             working.cancel()
             self._close()
 
-    def _close(self) -> None:
-        """Free the client's results; the scheduler frees those that it knows."""
-        if self.plugin.sessions.get(self.name) is self:
-            del self.plugin.sessions[self.name]
-        error = dumps(RuntimeError("the client of the plan has left"))
-        for plan in {*self.plans.values(), *(solve.plan for solve in self.solves.values())}:
-            plan.mailbox.fail(error)
-            plan.mailbox.close()
-        self.pool.shutdown(wait=False)
-        names = self.results.keys() - self.registered
-        free(self.worker, [key for name in names for key in self.results[name]])
-
-    def _queue(self, op: str, *arguments: Any) -> None:
-        self.requests.put_nowait((op, arguments))
-
-    def _take_ping(self, op: str) -> None:
+    def pong(self) -> None:
+        """Tell the client that the worker is alive, whatever it computes."""
         self.sender.send("pong")
 
-    def _take_abandon(self, op: str, number: int, plan: str) -> None:
-        """Make a solve fail, now or when it starts."""
-        if plan in self.plans:
-            error = RuntimeError("the client has abandoned the solve")
-            self.plans[plan].mailbox.fail(dumps(error), number)
-
-    def _take_register(self, op: str, number: int, name: str) -> None:
-        """Add results of a solve to the worker's state."""
-        try:
-            publish(self.worker, self.results[name])
-        except Exception as error:
-            self._answer(number, error)
-        else:
-            self.registered.add(name)
-            self._answer(number)
+    def _close(self) -> None:
+        """End all solves, and free their results; the scheduler frees those that it knows."""
+        self.plugin.sessions.discard(self)
+        error = dumps(RuntimeError("the client of the plan has left"))
+        for plan in {*self.plans.values(), *(solve.plan for solve in self.solves.values())}:
+            if plan is not None:
+                plan.mailbox.fail(error)
+                plan.mailbox.close()
+        self.pool.shutdown(wait=False)
+        for solve in self.solves.values():
+            if not solve.is_registered:
+                free(self.worker, solve.stored)
 
     async def _work(self) -> None:
         while True:
-            op, arguments = await self.requests.get()
+            op, (number, *arguments) = await self.requests.get()
             try:
-                await getattr(self, op)(*arguments)
-            except Exception:
-                logger.exception("a message from a client of plans")
-                self.comm.abort()
+                await getattr(self, op)(number, *arguments)
+            except Exception as error:
+                self._answer(number, error)
             del arguments
 
     async def add_plan(self, number: int, name: str, message: bytes) -> None:
         """Store the shard of a plan and its operands."""
-        try:
-            shard: PlanShard = loads(message)
-            blocks = await blocks_of(self.worker, {k for own in shard.keys.values() for k in own})
-            groups, rank = self.worker.plugins[mailbox.NAME], shard.shard.number
-            own = Mailbox(
-                groups, name, rank, shard.addresses, shard.timeout, lost=WorkerLostError.of
+        shard: PlanShard = loads(message)
+        blocks = await blocks_of(self.worker, {k for own in shard.keys.values() for k in own})
+        size = _size_of(blocks.values())
+        self._check_memory(size, shard.result_size)
+        groups, rank = self.worker.plugins[mailbox.NAME], shard.shard.number
+        own = Mailbox(groups, name, rank, shard.addresses, shard.timeout, lost=WorkerLostError.of)
+        groups.add(name, own)
+        self.plans[name] = plan = StoredPlan(shard, blocks, size, own)
+        # Solves keep a removed plan until they have ended.
+        weakref.finalize(plan, own.close)
+        self.size += size
+        self._answer(number)
+
+    def _check_memory(self, operands: int, results: int) -> None:
+        """Raise MemoryError if the worker has no room; operands of a plan do not spill."""
+        limit = self.worker.memory_manager.memory_limit
+        if limit is not None and operands + results > limit:
+            raise MemoryError(
+                f"a plan needs {format_bytes(operands)} for operands and {format_bytes(results)} "
+                f"for results in the memory of {self.worker.address}, whose limit is "
+                f"{format_bytes(limit)}. Use more workers, or the graph that the function returns "
+                f"without a plan, which needs memory for a few chunks at once"
             )
-            groups.add(name, own)
-            self.plans[name] = StoredPlan(shard, blocks, own)
-        except Exception as error:
-            self._answer(number, error)
-        else:
-            self._answer(number)
 
-    async def remove_plan(self, name: str) -> None:
-        """Release the shard of a plan and its operands."""
-        if (plan := self.plans.pop(name, None)) is not None:
-            self._close_if_unused(plan)
-
-    def _close_if_unused(self, plan: StoredPlan) -> None:
-        if plan in self.plans.values() or any(s.plan is plan for s in self.solves.values()):
+    async def remove_plan(self, number: int, name: str) -> None:
+        """Release the operands of a plan, and end the solves that nothing needs."""
+        if (plan := self.plans.pop(name, None)) is None:
             return
-        plan.mailbox.close()
-
-    async def free(self, name: str, is_used: bool) -> None:
-        """Free the results of a solve, which the client has released.
-
-        If results were used outside of the plan (`is_used`), tasks may need them: the scheduler
-        frees these.
-        """
-        for solve in self.solves.values():
-            solve.is_freed = solve.is_freed or solve.name == name
-        keys, is_registered = list(self.results.pop(name, ())), name in self.registered
-        self.registered.discard(name)
-        if is_used and is_registered:
-            await wait_until_freed(self.worker, keys)
-        else:
-            free(self.worker, keys)
+        self.size -= plan.size
+        error, needed = dumps(RuntimeError("the plan is closed")), set[Any]()
+        for solve in reversed(self.solves.values()):
+            if solve.plan is plan and solve.is_freed and solve.outcome not in needed:
+                plan.mailbox.fail(error, solve.number)
+            else:
+                needed |= solve.awaited()
 
     async def solve(
-        self, number: int, name: str, oldest: int, plan: str, names: Sequence[str] | None,
+        self, number: int, oldest: int, plan: str, name: str, names: Sequence[str] | None,
         request: bytes | None,
     ) -> None:  # fmt: skip
-        """Solve the shard of a plan, for operands with these names."""
-        if plan not in self.plans:  # If it was not added, the client has the error.
-            error = WorkerLostError.of(self.worker.address, "its connection has ended")
-            return self._answer(number, error)
+        """Solve the shard of a plan, for operands with these names.
+
+        No worker needs messages of solves before the `oldest` number any more.
+        """
+        if plan not in self.plans:
+            raise RuntimeError("the plan is closed")
         stored = self.plans[plan]
         stored.mailbox.forget(oldest)
-        solve, keys = Solve(number, name, stored), stored.shard.keys
-        blocks: dict[Any, Any] = {}
+        solve = self.solves[name] = Solve(number, name, stored, self.turns)
         try:
             if request is not None:
                 solve.request = loads(request)
             if names is not None:
-                keys = {
+                solve.keys = {
                     index: [(array, *key[1:]) for array, key in zip(names, own, strict=True)]
-                    for index, own in keys.items()
+                    for index, own in stored.shard.keys.items()
                 }
-            blocks = await self._find_operands(keys, stored)
+            await self._find_operands(solve, stored)
         except Exception as error:
             stored.mailbox.fail_everywhere(error, number)
-        self.solves[number] = solve
-        self.turns.announce(number)
-        self.pool.submit(self._run, solve, blocks, keys)
+        if not solve.awaited():
+            self.turns.announce(number)
+        self.pool.submit(self._run, solve)
 
-    async def _find_operands(self, keys: Mapping[Any, Sequence[Any]], plan: StoredPlan) -> Any:
-        """Return operands by keys: the plan's, futures of unfinished solves, and others."""
-        unfinished = {solve.name: solve for solve in self.solves.values()}
-        blocks, others = dict[Any, Any](), list[Any]()
-        for key in {key for own in keys.values() for key in own}:
-            source = unfinished.get(key[0].rpartition("-")[0])
+    async def _find_operands(self, solve: Solve, plan: StoredPlan) -> None:
+        """Find the operands of a solve: the plan's, results of earlier solves, and others."""
+        others = []
+        for key in {key for own in solve.keys.values() for key in own}:
+            source = self.solves.get(solve_name(key[0]))
             if key in plan.blocks:
-                blocks[key] = plan.blocks[key]
-            elif source is not None:
-                blocks[key] = source.results
+                solve.blocks[key] = plan.blocks[key]
+            elif source is not None and source.outcome is not None:
+                solve.blocks[key] = source.outcome
             else:
                 others.append(key)
-        return blocks | await blocks_of(self.worker, others)
+        solve.blocks |= await blocks_of(self.worker, others)
 
-    def _run(self, solve: Solve, blocks: dict[Any, Any], keys: Any) -> None:
+    def _run(self, solve: Solve) -> None:
         """Run a solve on a thread, and let the event loop store its results and answer."""
-        answer: Any = None
+        outcome, answer = solve.outcome, None
+        assert outcome is not None
         try:
-            results, answer = solve.run(blocks, keys, self.turns, self.plugin.threads)
+            results, answer = solve.run(self.plugin.threads)
         except BaseException as error:
             # Frames of a traceback would keep the arrays of the solve.
             answer = error.with_traceback(None)
-            solve.results.set_exception(answer)
+            outcome.set_exception(answer)
         else:
-            solve.results.set_result(results)
-            del results  # this thread may be late to return
+            outcome.set_result(results)
+            del results, outcome  # this thread may be late to return
         self.plugin.calls.add(self._end, solve, answer)
 
     def _end(self, solve: Solve, answer: Any) -> None:
         """Store the results of a solve, and answer."""
-        del self.solves[solve.number]
-        computed, solve.results = solve.results, Future()
-        self._close_if_unused(solve.plan)
-        if self.plugin.sessions.get(self.name) is not self:
+        solve.plan = None
+        if self not in self.plugin.sessions:
             return
-        try:
-            if not isinstance(answer, BaseException) and not solve.is_freed:
-                results = computed.result()
-                store(self.worker, results)
-                self.results[solve.name] = {key: block.nbytes for key, block in results.items()}
-        except BaseException as error:
-            answer = error
+        if not isinstance(answer, BaseException):
+            assert solve.outcome is not None
+            results, solve.outcome = solve.outcome.result(), None
+            try:
+                self._store(solve, {} if solve.is_freed else results)
+            except BaseException as error:
+                answer, solve.outcome = error, Future()
+                solve.outcome.set_exception(error)
+        if solve.is_freed:
+            del self.solves[solve.name]
         self._answer(solve.number, answer)
 
-    def _answer(self, number: int, answer: Any = None) -> None:
-        """Send the result or the error of a request."""
-        is_error = isinstance(answer, BaseException)
-        if isinstance(answer, MemoryError):
-            answer.add_note(self._fullness())
-        message = dumps((not is_error, picklable(answer) if is_error else answer))
-        self.sender.send("answer", number, None if answer is None else message)
+    def _store(self, solve: Solve, results: dict[Any, Any]) -> None:
+        """Put results into the worker's memory, where Dask spills them if it must.
 
-    def _fullness(self) -> str:
-        """Return how many bytes the client's plans store here."""
-        sizes = [size for keys in self.results.values() for size in keys.values()]
-        blocks = {k: block for plan in self.plans.values() for k, block in plan.blocks.items()}
-        operands = sum(block.nbytes for block in blocks.values())
-        return (
-            f"The memory of {self.worker.address} is full. Plans of this client keep "
-            f"{format_bytes(operands)} of operands and {format_bytes(sum(sizes))} of results of "
-            f"{len(self.results)} solves there, to which the program refers"
-        )
+        The worker's state does not include them: each key in there costs two messages to the
+        scheduler.
+        """
+        solve.stored, solve.size = list(results), _size_of(results.values())
+        self.size += solve.size
+        for key, result in results.items():
+            self.worker.data[key] = result
+
+    async def register(self, number: int, name: str) -> None:
+        """Add results of a solve to the worker's state, before the scheduler knows them."""
+        solve, sizes = self.solves[name], {}
+        for key in solve.stored:  # One by one: together they may not fit into memory.
+            block = self.worker.data[key]
+            self.worker.update_data({key: block})
+            sizes[key] = block.nbytes
+        solve.is_registered = True
+        self._answer(number, sizes)
+
+    async def free(self, number: int, name: str) -> None:
+        """Free the results of a solve, which the client has released.
+
+        If the scheduler knows them, tasks may need them: the scheduler frees these.
+        """
+        if (solve := self.solves.get(name)) is None:
+            return
+        solve.is_freed = True
+        self._answer(number)
+        if not solve.has_ended:
+            return
+        del self.solves[name]
+        self.size -= solve.size
+        if not solve.is_registered:
+            free(self.worker, solve.stored)
+        elif solve.size >= LARGE:
+            deadline = time.monotonic() + FREEING
+            while any(k in self.worker.data for k in solve.stored) and time.monotonic() < deadline:
+                await asyncio.sleep(0.002)
+
+    def _answer(self, number: int, answer: Any = None) -> None:
+        """Send the result or the error of a request, unless its number is 0."""
+        if not number:
+            return
+        is_error = isinstance(answer, BaseException)
+        message = (not is_error, picklable(answer) if is_error else answer)
+        self.sender.send("answer", number, self.size, None if answer is None else dumps(message))
+
+
+def _size_of(arrays: Iterable[Any]) -> int:
+    """Return the bytes of arrays in host memory; blocks may be no arrays, which a solve refuses."""
+    return sum(getattr(array, "nbytes", 0) for array in arrays if backend_of(array).is_host)

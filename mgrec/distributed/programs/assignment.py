@@ -1,0 +1,137 @@
+"""The shard of a worker: which chunks it computes, and by which program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+from typing import Any
+
+from ...core.arrays.elements import Part
+from ...core.backends import common_backend
+from ...core.contract.grid import Grid
+from ...core.contract.recurrence import AlongAxis, ChunkIndex, ChunkInputs, Overlapping
+from ..graph.aligned import AlignedProblem, chunk_indices_of
+from .bands import BandShard, solve_bands
+from .chains import Chain, ChainShard, Summaries, assign_chunks
+from .grids import GridShard, Tiles, assign_tiles
+from .halos import FilterShard, assign_groups, solve_filter
+from .shards import Exchange, Threads
+
+Shard = ChainShard | GridShard | BandShard | FilterShard
+SUMMARIES = "summaries"
+"""Name of messages."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of a solve of a shard, except for its operands.
+
+    Attributes
+    ----------
+    recurrence : AlongAxis, Overlapping or Grid
+    initial : dict, row of chunks -> list of arrays
+    parts : tuple of Part
+        What becomes of each result along an axis; empty for the result itself.
+    """
+
+    recurrence: AlongAxis | Overlapping | Grid
+    initial: Mapping[ChunkIndex, list[Any]] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+
+
+def assign(
+    aligned: AlignedProblem, where: Mapping[Any, Any]
+) -> Mapping[str, ChainShard | GridShard | FilterShard]:
+    """Assign every chunk to the worker that stores most of its operands: shards by addresses.
+
+    `where` has the workers of each block. A block may belong to a whole row or column of tiles.
+    Among equals the worker of the earlier operand gets the tile, such that the tiles of a row are
+    together, then the first by address.
+    """
+    chunk_indices = chunk_indices_of(aligned.chunks)
+    workers = {index: _worker_of(aligned, index, where) for index in chunk_indices}
+    if isinstance(aligned.recurrence, Overlapping):
+        return assign_groups(aligned, workers)
+    is_grid = isinstance(aligned.recurrence, Grid)
+    return (assign_tiles if is_grid else assign_chunks)(aligned, workers)
+
+
+def _worker_of(aligned: AlignedProblem, chunk_index: ChunkIndex, where: Mapping[Any, Any]) -> str:
+    sizes: dict[str, list[int]] = {}
+    shapes = aligned.shapes(chunk_index)
+    blocks = zip(aligned.blocks, aligned.keys(chunk_index), shapes, strict=True)
+    for number, (block, key, shape) in enumerate(blocks):
+        for address in where[key]:
+            operands = sizes.setdefault(address, [0] * len(aligned.blocks))
+            operands[number] = prod(shape) * block.dtype.itemsize
+    if not sizes:
+        raise RuntimeError(
+            f"operands of a plan must be in memory; those of chunk {chunk_index} are not"
+        )
+    return max(sorted(sizes), key=lambda address: (sum(sizes[address]), sizes[address]))
+
+
+def solve_shard(
+    request: Request, shard: Shard, blocks: Mapping[ChunkIndex, list[Any]], exchange: Exchange,
+    threads: Threads,
+) -> tuple[dict[ChunkIndex, Sequence[Any]], Any]:  # fmt: skip
+    """Return the results of each chunk of a shard, and its answer to the client.
+
+    The answer along an axis is the final states by rows of chunks, or None. Over a grid without
+    results it is the result of the last tile or band, or None.
+    """
+    recurrence, starts, answer = request.recurrence, dict(shard.chunks), None
+    inputs_of_chunks = {
+        index: ChunkInputs(tuple(arrays), index, starts[index], {})
+        for index, arrays in blocks.items()
+    }
+    del blocks
+    if isinstance(shard, ChainShard):
+        return _solve_chain(request, shard, inputs_of_chunks, exchange, threads)
+    if isinstance(shard, BandShard):
+        return {}, solve_bands(recurrence, shard, inputs_of_chunks, exchange)
+    if isinstance(shard, FilterShard):
+        assert isinstance(recurrence, Overlapping)
+        results = solve_filter(recurrence, shard, inputs_of_chunks, exchange, threads)
+    else:
+        assert isinstance(recurrence, Grid)
+        results, answer = Tiles(recurrence, shard, inputs_of_chunks, exchange).solve()
+    return {index: (array,) for index, array in results.items()}, answer
+
+
+def _solve_chain(
+    request: Request, shard: ChainShard, inputs_of_chunks: dict[ChunkIndex, ChunkInputs],
+    exchange: Exchange, threads: Threads,
+) -> tuple[dict[ChunkIndex, Sequence[Any]], Any]:  # fmt: skip
+    """Return the results of each chunk or their parts, and the final states by rows of chunks."""
+    recurrence: Any = request.recurrence
+    is_two_sided = recurrence.is_two_sided and shard.count > 1
+    has_last_summary = is_two_sided or recurrence.returns_final_state
+    chain = Chain(recurrence, shard.count, has_last_summary, threads=threads, wait=exchange.wait)
+
+    def gather(summaries: Summaries) -> tuple[Summaries, Mapping[ChunkIndex, Any]]:
+        for receiver, indices in shard.receivers.items():
+            exchange.send(receiver, SUMMARIES, {index: summaries[index] for index in indices})
+        for sender in shard.senders:
+            summaries |= exchange.take(sender, SUMMARIES)[0]
+        return summaries, request.initial
+
+    results, carry_ins = chain.solve(inputs_of_chunks, gather)
+    if request.parts:
+        parts = threads.map(partial(_parts_of, request.parts), list(results.values()))
+        return dict(zip(results, parts, strict=True)), None
+    if recurrence.results == 1:
+        results = {index: (array,) for index, array in results.items()}
+    return results, chain.final_states(carry_ins) or None
+
+
+def _parts_of(parts: Sequence[Part], results: list[Any]) -> list[list[Any]]:
+    """Return the parts of the result of each chunk."""
+    arrays = []
+    for result in results:
+        first = (next(iter(result.values())) if isinstance(result, dict) else result,)
+        with common_backend(first).device_of(first):
+            arrays.append([part.of_chunk(result) for part in parts])
+    return arrays
