@@ -21,8 +21,8 @@ WorkerLostError
 from .distributed.comms import WorkerLostError
 from .distributed.observability import progress
 from .distributed.placement import colocate, persist_in_stages, pin_operands
-from .distributed.plan.functions import solve
 from .distributed.run import run
+from .distributed.solve import solve
 from .distributed.warm_up import warm_up
 
 __all__ = [

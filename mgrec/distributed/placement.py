@@ -87,6 +87,15 @@ def _identity(block: Any) -> Any:
     return block
 
 
+def wait_for(client: Client, futures: list[Future]) -> None:
+    """Wait for operands; raise the error of one that failed."""
+    with client.as_current():
+        wait(futures)
+    for future in futures:
+        if future.status == "error":
+            future.result()
+
+
 class PinOperands(SchedulerPlugin):  # type: ignore[misc]
     """Runs the phases of a chunk on the worker that stores its operands, and nowhere else.
 

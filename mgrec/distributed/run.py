@@ -26,7 +26,7 @@ from .expressions import accepts_expressions
 from .graph.packed import is_persisted
 from .groups.dask import DaskGroup, end_group
 from .groups.mailbox import NAME, install
-from .plan.calls import wait_for
+from .placement import wait_for
 from .plan.internals import register
 from .versions import check_workers
 

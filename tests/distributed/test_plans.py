@@ -178,6 +178,21 @@ def test_constants_of_a_function_are_persisted_once(client, arrays, values, monk
     wait_until(lambda: _solved(client) == 0)
 
 
+def test_operands_that_are_nowhere_are_an_error(client, arrays, monkeypatch):
+    async def lost(worker, keys):
+        raise RuntimeError("operands are gone")
+
+    s, t = arrays
+    with mgrec.plan(mgrec.linear_recurrence, s, t) as solve:
+        wanted = solve().compute()
+        (other,) = on_both(client, t)
+        with monkeypatch.context() as patch:
+            patch.setattr(plan_worker, "blocks_of", lost)
+            with pytest.raises(RuntimeError, match="operands are gone"):
+                solve(s, other)
+        np.testing.assert_array_equal(solve(s, other).compute(), wanted)
+
+
 def test_operands_that_lie_elsewhere_are_fetched(client, arrays, values):
     s, t = arrays
     with mgrec.plan(mgrec.linear_recurrence, s, t) as solve:

@@ -167,12 +167,13 @@ def test_the_filter_of_a_plan_is_sent_once(client, monkeypatch):
     x, sent = on_workers(client, recording()), []
     with mgrec.plan(sosfiltfilt, SOS, x, axis=0) as plan:
         plan()
-        send = plan._plans[0]._session.request
-        note = lambda *arguments: (sent.append(arguments[-1]), send(*arguments))  # noqa: E731
-        monkeypatch.setattr(plan._plans[0]._session, "request", note)
+        send = plan._plans[0]._session.send
+        note = lambda *arguments: (sent.append(arguments[1:]), send(*arguments))  # noqa: E731
+        monkeypatch.setattr(plan._plans[0]._session, "send", note)
         plan()
         plan(SOS, x)
-    assert [message[-1] for messages in sent for message in messages.values()] == [None] * 4
+    messages = [contents.values() for op, contents in sent if op == "solve"]
+    assert [content[-1] for contents in messages for content in contents] == [None] * 4
 
 
 def test_floating_numbers_that_may_be_nan(client):

@@ -12,7 +12,7 @@ from mgrec.core.backends import Backend
 from mgrec.core.contract.kernels import Part
 from mgrec.distributed.graph import build, chains, packed
 from mgrec.distributed.observability import phase_of
-from mgrec.distributed.plan.solve import Solve
+from mgrec.distributed.plan.program import Solve
 from mgrec.engines.cpu import columns, threads
 from mgrec.engines.cpu.lanes import MIN_STREAMED_BYTES
 from mgrec.engines.cpu.simd import FOUR_REGISTERS

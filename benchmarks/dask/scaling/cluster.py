@@ -16,7 +16,7 @@ from dask.utils import key_split
 from distributed import Client, LocalCluster, wait
 from distributed.protocol.pickle import dumps
 
-from mgrec.distributed.plan import solve as plan_solve
+from mgrec.distributed.plan import program
 from mgrec.distributed.plan.calls import solution_of
 
 from ..tasks import nothing
@@ -183,14 +183,14 @@ STAMPS, SOLVED = "stamps", "solved-"
 def _watch(is_on: bool, dask_worker: Any) -> None:
     if STAMPS not in dask_worker.plugins:
         stamps = dask_worker.plugins[STAMPS] = Stamps()
-        solving = plan_solve.solve_shard
+        solving = program.solve_shard
 
         def solve_shard(*given: Any) -> Any:
             found = solving(*given)
             stamps.put()
             return found
 
-        plan_solve.solve_shard = solve_shard
+        program.solve_shard = solve_shard
     dask_worker.plugins[STAMPS].is_on = is_on
 
 

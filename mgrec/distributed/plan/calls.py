@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from operator import getitem
 from pickle import dumps
@@ -18,7 +19,7 @@ import numpy as np
 from dask._task_spec import Alias
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Future, wait
+from distributed import Client, Future
 
 from ...core.arrays.array_types import to_host
 from ...core.arrays.elements import Part
@@ -28,8 +29,10 @@ from ...core.contract.recurrence import AlongAxis, ChunkIndex, Overlapping
 from ..graph.aligned import AlignedProblem, chunk_indices_of, starts_of
 from ..graph.along_axis import groups_of
 from ..graph.packed import is_persisted
+from ..placement import wait_for
+from ..programs.assignment import Request
 from .internals import array_without_graph, fail, register
-from .messages import result_name
+from .program import result_name
 from .session import PendingRequest, Session
 
 # Seconds after a solve until results that the client still refers to are registered with the
@@ -100,8 +103,10 @@ class Solution:
         self.session, self.name, self.request, self.layout = session, name, request, layout
         self._futures: dict[Any, Future] = {}
         self._registration: asyncio.Task[None] | None = None
+        self._finishing: asyncio.Task[None] | None = None
         arguments = request.streams, name, request.timeout, self._futures
         weakref.finalize(self, session.call, session.free, *arguments).atexit = False
+        request.done.add_done_callback(partial(_register_later, weakref.ref(self)))
 
     def wait(self) -> dict[str, Any]:
         """Wait for the solve; return the answers of shards by address, or raise an error."""
@@ -118,7 +123,7 @@ class Solution:
             raise RuntimeError("the client of a plan's results is closed")
         self._create_futures()
         if client.asynchronous:
-            self.session.start(self._finish_futures())
+            self._finishing = self._finishing or asyncio.ensure_future(self._finish_futures())
         else:
             self.wait()
             asyncio.run_coroutine_threadsafe(self.register(), client.loop.asyncio_loop).result()
@@ -153,13 +158,17 @@ class Solution:
         await register(self.session.client, where)
 
 
-def register_if_alive(reference: weakref.ref[Solution]) -> None:
-    """Register results with the scheduler if the client still refers to them."""
-    solution = reference()
-    if solution is not None and solution.session.client.status == "running":
-        task = asyncio.ensure_future(solution.register())
-        # Any use of the results raises the error.
-        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+def _register_later(solution: weakref.ref[Solution], done: concurrent.futures.Future[Any]) -> None:
+    """Register the results of a solve in a while if the client still refers to them."""
+
+    def register() -> None:
+        if (own := solution()) is not None and own.session.client.status == "running":
+            task = asyncio.ensure_future(own.register())
+            # Any use of the results raises the error.
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    if done.exception() is None:
+        asyncio.get_running_loop().call_later(REGISTERING, register)
 
 
 class SolvedArray(da.Array):  # type: ignore[misc]
@@ -266,13 +275,17 @@ class Call:
             where = client.who_has(futures)
         return where
 
-    def initial(self) -> dict[ChunkIndex, list[Any]]:
-        """Return the states before the first chunk of every row of chunks."""
+    def request(self) -> Request:
+        """Return the arguments of the call except for its operands."""
+        recurrence = self.aligned.recurrence
+        if not isinstance(recurrence, AlongAxis):
+            return Request(recurrence)
         states = list(map(to_host, self.aligned.initial))
-        return {
+        initial = {
             row: [_states_of(state, self._slices_of(row)) for state in states]
             for row in chunk_indices_of(self.aligned.rows)
         }
+        return Request(recurrence, initial, self.problem.parts)
 
     @property
     def returns_arrays(self) -> bool:
@@ -319,27 +332,16 @@ class Call:
         blocks = self.aligned.blocks
         if len(by_name) < len(others) or by_name.keys() != {block.name for block in blocks}:
             return None
-        # A block that is an operand of this call again stays the persisted one.
-        new = ((block, by_name[block.name]) for block in blocks)
-        return replace(
-            self.aligned,
-            blocks=tuple(block if other.name == block.name else other for block, other in new),
-        )
+        return replace(self.aligned, blocks=tuple(by_name[block.name] for block in blocks))
 
     def check_like(self, first: Call) -> None:
         """Raise ValueError unless a plan that was built for `first` can solve this call."""
         wanted, problem = first.aligned, self.aligned
-        names = "axis", "reverse", "parts of tiles"
-        for name, want, got in (
-            ("chunks", wanted.chunks, problem.chunks),
-            ("chunks of operands", *([b.chunks for b in p.blocks] for p in (wanted, problem))),
-            ("dtype", wanted.recurrence.dtype, problem.recurrence.dtype),
-            ("states", wanted.recurrence.results, problem.recurrence.results),
-            *zip(names, _axes_of(wanted), _axes_of(problem), strict=False),
-        ):
-            if want != got:
+        form = _form_of(problem)
+        for name, want in _form_of(wanted).items():
+            if want != form[name]:
                 raise ValueError(
-                    f"{name} of a plan's solve must be {want}, as it was built; got {got}"
+                    f"{name} of a plan's solve must be {want}, as it was built; got {form[name]}"
                 )
         if isinstance(wanted.recurrence, Overlapping) and not _have_same_parts(wanted, problem):
             raise ValueError(
@@ -348,27 +350,33 @@ class Call:
             )
 
 
-def _axes_of(aligned: AlignedProblem) -> tuple[Any, ...]:
-    """Return axis and direction of a recurrence; of a grid its axes and how tiles may be split."""
-    recurrence = aligned.recurrence
+def _form_of(aligned: AlignedProblem) -> dict[str, Any]:
+    """Return what the solves of a plan have in common, by names for messages."""
+    recurrence, shape = aligned.recurrence, tuple(map(max, aligned.chunks))
+    form = {
+        "chunks": aligned.chunks,
+        "chunks of operands": [block.chunks for block in aligned.blocks],
+        "dtype": recurrence.dtype,
+        "states": recurrence.results,
+    }
     if isinstance(recurrence, (AlongAxis, Overlapping)):
-        return recurrence.axis, recurrence.reverse
+        return form | {"axis": recurrence.axis, "reverse": recurrence.reverse}
     backend = common_backend(aligned.blocks)
-    shape = tuple(max(lengths) for lengths in aligned.chunks)
-    parts = tuple(recurrence.part(backend, shape, axis) for axis in recurrence.axes)
-    return recurrence.axes, False, parts
+    parts = [recurrence.part(backend, shape, axis) for axis in recurrence.axes]
+    return form | {"axes": recurrence.axes, "parts of tiles": parts}
 
 
 def _have_same_parts(first: AlignedProblem, other: AlignedProblem) -> bool:
     """Return whether the chunks of two filters need the same parts of each other."""
     if other.recurrence.is_same(first.recurrence):
         return True
-    pairs = ((aligned.recurrence, aligned.blocks[0]) for aligned in (first, other))
-    plans = [
-        [(group.parts, dumps(group.recipe)) for group in groups_of(r.axis_filter, block, r.axis)]
-        for r, block in pairs
+    first_groups, groups = (
+        groups_of(own.recurrence.axis_filter, own.blocks[0], own.recurrence.axis)
+        for own in (first, other)
+    )
+    return [(group.parts, dumps(group.recipe)) for group in first_groups] == [
+        (group.parts, dumps(group.recipe)) for group in groups
     ]
-    return plans[0] == plans[1]
 
 
 def _are_interchangeable(first: object, other: object) -> bool:
@@ -383,15 +391,6 @@ def _are_interchangeable(first: object, other: object) -> bool:
     if isinstance(first, (int, float, complex, np.generic)):
         return type(first) is type(other) and repr(first) == repr(other)
     return first is other and (first is None or callable(first) or isinstance(first, str))
-
-
-def wait_for(client: Client, futures: list[Future]) -> None:
-    """Wait for operands; raise the error of one that failed."""
-    with client.as_current():
-        wait(futures)
-    for future in futures:
-        if future.status == "error":
-            future.result()
 
 
 def _states_of(state: Any, rows: list[slice]) -> Any:

@@ -1,9 +1,8 @@
-"""Plans of functions, also of those that solve several recurrences, and one solve by a plan."""
+"""Plans of functions, also of those that solve several recurrences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from itertools import count
 from threading import Lock
@@ -16,17 +15,14 @@ from distributed import Client, futures_of
 from ...core.contract.grid import Swept, Traceback
 from ...core.contract.problem import Composed, Problem
 from ..arguments import as_in_flight, as_timeout, client_of, name_of, problem_of
-from ..comms import WorkerLostError
 from ..expressions import mapped
 from ..graph.build import SOLVER, Solved
 from ..graph.packed import is_persisted
-from .calls import solution_of, wait_for
+from ..placement import wait_for
+from .calls import solution_of
 from .plans import Plan, Started
 from .recurrences import Arguments, RecurrencePlan
 from .session import session_of
-
-# As often as Dask retries a task whose workers die (distributed.scheduler.allowed-failures).
-ATTEMPTS = 4
 
 
 class ComposedPlan(Plan):
@@ -39,8 +35,11 @@ class ComposedPlan(Plan):
     def __init__(
         self, arguments: Arguments, client: Client, timeout: float, in_flight: int | None
     ) -> None:
+        def persisted(array: da.Array) -> da.Array:
+            return array if is_persisted(array) else client.persist(array)
+
         # Each call reads the operands in the memory of the workers.
-        self._arguments: Arguments | None = mapped(arguments, da.Array, partial(_persisted, client))
+        self._arguments: Arguments | None = mapped(arguments, da.Array, persisted)
         self.client, self._function = client, name_of(arguments[0])
         self._limits, self._plans = (timeout, in_flight), list[RecurrencePlan]()
         self._lock = Lock()
@@ -111,96 +110,6 @@ def _solve(
     if (number := next(numbers)) == len(plans):
         plans.append(RecurrencePlan(problem, (recurrence.family, (), {}), client, *limits))
     return plans[number].solve(problem)
-
-
-def _persisted(client: Client, array: da.Array) -> da.Array:
-    return array if is_persisted(array) else client.persist(array)
-
-
-def build_plan(
-    recurrence: Callable[..., Any], operands: Any, options: Any, client: Client | None,
-    timeout: float = 10.0, in_flight: int | None = None,
-) -> Plan:  # fmt: skip
-    """Return the plan of a function of mgrec, or of one that calls such functions."""
-    timeout, in_flight = as_timeout(timeout), as_in_flight(in_flight)
-    problem = problem_of(recurrence, operands, options)
-    client = client_of(client)
-    if client.asynchronous:
-        raise TypeError("a plan needs a client that waits; got an asynchronous one")
-    session_of(client)  # workers without mgrec are an error before operands are persisted
-    call = recurrence, operands, options
-    if isinstance(problem, Composed):
-        return ComposedPlan(call, client, timeout, in_flight)
-    return RecurrencePlan(problem, call, client, timeout, in_flight)
-
-
-def solve(
-    recurrence: Callable[..., Any], *operands: Any, client: Client | None = None, **options: Any
-) -> Any:
-    """Solve a recurrence over Dask arrays at once, without a graph.
-
-    A graph costs the scheduler about half a millisecond a chunk, and three rounds. `solve` sends
-    one message to each worker, and the workers send each other the summaries of their chunks. With
-    many chunks it takes less time than a graph with one task a chunk, with few a third of the time
-    of the recurrence's graph. For many solves of one shape :func:`mgrec.plan` saves 2 ms more.
-
-    Parameters
-    ----------
-    recurrence : callable
-        A function that :func:`mgrec.plan` takes: one that solves a recurrence, or one that calls
-        such functions.
-    *operands, **options
-        Arguments of the recurrence; at least one operand is a Dask array. Operands are persisted
-        first if they are not, and must fit into the memory of the workers together.
-    client : distributed.Client, optional
-        Default: the default client.
-
-    Returns
-    -------
-    dask.array.Array, or tuple of these
-        The return value of the recurrence, in the memory of the workers, with the bits that
-        :func:`mgrec.plan` promises. The states after the last sample, `zf` of a filter, are a NumPy
-        array, and the score and the ends of an alignment are numbers.
-
-    Raises
-    ------
-    TypeError
-        The function solves no recurrence over chunks, or sweeps a grid several times; no operand
-        is a Dask array, or `initial` or `zi` is one.
-    ValueError
-        Sizes of chunks are unknown.
-    RuntimeError
-        A worker has no mgrec, or another version than the client.
-    MemoryError
-        Operands and results exceed the memory limit of a worker.
-    mgrec.dask.WorkerLostError
-        Workers were lost in four solves in a row.
-
-    Notes
-    -----
-    If a worker is lost meanwhile, Dask computes its operands again and `solve` is repeated.
-    Results of a worker that is lost later are gone, since no graph can compute them again.
-
-    Examples
-    --------
-    >>> import dask.array as da, mgrec, mgrec.dask
-    >>> from distributed import Client
-    >>> with Client(processes=False, n_workers=2, dashboard_address=None):
-    ...     t = da.ones(1000, chunks=10).persist()
-    ...     w = mgrec.dask.solve(mgrec.linear_recurrence, 0.5, t)
-    ...     float(w[-1].compute())
-    2.0
-    """
-    client = client_of(client)
-
-    def once() -> Any:
-        with build_plan(recurrence, operands, options, client) as plan:
-            return plan()
-
-    for _ in range(ATTEMPTS - 1):
-        with suppress(WorkerLostError):
-            return once()
-    return once()
 
 
 def plan(
@@ -300,4 +209,13 @@ def plan(
     ...         float(u[-1].compute())
     1024.0
     """
-    return build_plan(recurrence, operands, options, client, timeout, in_flight)
+    timeout, in_flight = as_timeout(timeout), as_in_flight(in_flight)
+    problem = problem_of(recurrence, operands, options)
+    client = client_of(client)
+    if client.asynchronous:
+        raise TypeError("a plan needs a client that waits; got an asynchronous one")
+    session_of(client)  # workers without mgrec are an error before operands are persisted
+    call = recurrence, operands, options
+    if isinstance(problem, Composed):
+        return ComposedPlan(call, client, timeout, in_flight)
+    return RecurrencePlan(problem, call, client, timeout, in_flight)

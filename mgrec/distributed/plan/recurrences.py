@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from itertools import count
 from math import prod
 from threading import BoundedSemaphore
@@ -19,28 +17,16 @@ from distributed.protocol.pickle import dumps
 
 from ...core.arrays.elements import Part
 from ...core.backends import backend_of
-from ...core.contract.grid import Grid
 from ...core.contract.problem import Composed, Problem
-from ...core.contract.recurrence import AlongAxis
 from ..arguments import name_of, problem_of
 from ..comms import WorkerLostError
 from ..graph.aligned import AlignedProblem, align_problem
 from ..graph.build import Solved
 from ..observability import log_planned
-from ..programs.assignment import Request, Shard, assign
-from ..programs.bands import assign_bands
-from ..programs.chains import row_of
-from .calls import (
-    NOTIFICATION,
-    REGISTERING,
-    Call,
-    Layout,
-    Solution,
-    register_if_alive,
-    solution_of,
-)
-from .messages import PlanShard
+from ..programs.assignment import assign
+from .calls import NOTIFICATION, Call, Layout, Solution, solution_of
 from .plans import Plan, Started
+from .program import PlanShard
 from .session import PendingRequest, Streams, session_of
 
 # The default number of unfinished solves: at least 2, and at most 64, as many as have this many
@@ -60,13 +46,12 @@ class RecurrencePlan(Plan):
     ) -> None:  # fmt: skip
         self.client, self._function = client, name_of(arguments[0])
         self._name, self._numbers, self._timeout = uuid4().hex[:16], count(1), timeout
-        self._session = session_of(client)
+        session = self._session = session_of(client)
         for attempt in range(2):
             first = Call(problem, align_problem(problem), client)
-            self._shards = self._assign(first)
+            self._shards = assign(first.aligned, first.locate(client), client)
             try:
-                connect = self._session.connect
-                self._streams: Streams = client.sync(connect, list(self._shards), timeout)
+                self._streams: Streams = client.sync(session.connect, list(self._shards), timeout)
                 break
             except WorkerLostError:
                 time.sleep(NOTIFICATION)
@@ -79,13 +64,6 @@ class RecurrencePlan(Plan):
         self._in_flight = in_flight or self._default_in_flight()
         self._slots = BoundedSemaphore(self._in_flight)
         self._add_to_workers(first)
-
-    def _assign(self, first: Call) -> Mapping[str, Shard]:
-        aligned = first.aligned
-        shards = assign(aligned, first.locate(self.client))
-        if not isinstance(aligned.recurrence, Grid):
-            return shards
-        return assign_bands(aligned, list(shards), self.client) or shards
 
     def _lay_out(self, first: Call) -> Layout:
         problem, aligned, recurrence = first.problem, first.aligned, first.aligned.recurrence
@@ -109,14 +87,14 @@ class RecurrencePlan(Plan):
     def _add_to_workers(self, first: Call) -> None:
         """Make the workers keep their shards and operands, which Dask may drop otherwise."""
         addresses = sorted(self._shards, key=lambda address: self._shards[address].number)
-        contents, sizes = {}, self._layout.sizes()
-        for address, solve_request in self._requests(first).items():
-            keys = {i: first.aligned.keys(i) for i in self._layout.chunk_indices[address]}
-            shard, size = self._shards[address], sizes[address]
-            stored = PlanShard(shard, addresses, keys, size, solve_request, self._timeout)
+        contents, arguments = {}, first.request()
+        sizes = self._layout.sizes() if backend_of(self._layout.meta).is_host else {}
+        for address, shard in self._shards.items():
+            keys, size = {i: first.aligned.keys(i) for i, _ in shard.chunks}, sizes.get(address, 0)
+            stored = PlanShard(shard, addresses, keys, size, arguments, self._timeout)
             contents[address] = self._name, dumps(stored)
         session, request = self._session, PendingRequest(self._streams, self._timeout)
-        session.request(request, "add_plan", contents)
+        session.call(session.send, request, "add_plan", contents)
         remove = session.send_later, self._streams, "remove_plan", 0, self._name
         self._remove = weakref.finalize(self, session.call, *remove)
         self._remove.atexit = False
@@ -142,7 +120,8 @@ class RecurrencePlan(Plan):
         If it has no final states, results are returned before they are computed.
         """
         _, first = self._open()
-        call = first if problem is first.problem else self._call_of(problem)
+        is_first = problem is first.problem
+        call = first if is_first else self._call_of(problem, align_problem(problem))
         is_queued = first.returns_arrays
         solution, arrays = self._send(call, is_queued)
         return arrays, None if is_queued else call.final(solution.wait())
@@ -170,39 +149,29 @@ class RecurrencePlan(Plan):
         One that is queued waits until fewer than `in_flight` are unfinished.
         """
         name, layout = f"solved-{self._name}-{next(self._numbers)}", self._layout
-        contents = self._contents(call, name)
+        content = self._name, name, *self._differences(call)
         while is_queued and not self._slots.acquire(timeout=1.0):
             self._open()
         # Workers keep the results of earlier solves until those that read them have ended.
         retained = [b for b in call.aligned.blocks if solution_of(b) not in call.solutions]
         request = PendingRequest(self._streams, self._timeout, retained)
         solution = Solution(self._session, name, request, layout)
-        slots, reference = self._slots if is_queued else None, weakref.ref(solution)
-
-        def end(done: Future[Any]) -> None:
-            if slots is not None:
-                slots.release()
-            if done.exception() is None:
-                asyncio.get_running_loop().call_later(REGISTERING, register_if_alive, reference)
-
-        request.done.add_done_callback(end)
-        self._session.request(request, "solve", contents)
+        if is_queued:
+            slots = self._slots
+            request.done.add_done_callback(lambda _: slots.release())
+        contents = dict.fromkeys(self._streams, content)
+        self._session.call(self._session.send, request, "solve", contents)
         return solution, layout.arrays(solution)
 
-    def _contents(self, call: Call, name: str) -> dict[str, Any]:
-        """Return what the workers need for a solve besides what they store, by addresses."""
+    def _differences(self, call: Call) -> tuple[list[str] | None, bytes | None]:
+        """Return operands and arguments of a call, or None for those that the workers store."""
         _, first = self._open()
         if call is first:
-            return dict.fromkeys(self._streams, (self._name, name, None, None))
-        requests: dict[str, bytes | None] = dict.fromkeys(self._streams)
-        problem, built = call.problem, first.problem
+            return None, None
+        names, problem, built = [b.name for b in call.aligned.blocks], call.problem, first.problem
         has_initial = problem.initial or built.initial
-        if problem is not built and (
-            has_initial or not problem.recurrence.is_same(built.recurrence)
-        ):
-            requests = {to: dumps(request) for to, request in self._requests(call).items()}
-        names = [block.name for block in call.aligned.blocks]
-        return {to: (self._name, name, names, request) for to, request in requests.items()}
+        is_same = not has_initial and problem.recurrence.is_same(built.recurrence)
+        return names, None if problem is built or is_same else dumps(call.request())
 
     def _call(self, operands: Any, options: Any) -> Call:
         """Return the call of the function with operands, by default those of the plan."""
@@ -211,7 +180,7 @@ class RecurrencePlan(Plan):
             return first
         aligned = None if options else first.with_operands(first_operands, operands)
         if aligned is not None:
-            return self._like(first.problem, aligned)
+            return self._call_of(first.problem, aligned)
         options = {**first_options, **options}
         problem = problem_of(recurrence, operands or first_operands, options)
         if isinstance(problem, Composed):
@@ -219,18 +188,13 @@ class RecurrencePlan(Plan):
                 f"operands of a plan must be like those it was built with; got operands for "
                 f"which {problem.name} is several recurrences: build a plan with them"
             )
-        return self._call_of(problem)
+        return self._call_of(problem, align_problem(problem))
 
-    def _call_of(self, problem: Problem) -> Call:
-        """Return the call of a problem that may differ in more than its Dask arrays."""
+    def _call_of(self, problem: Problem, aligned: AlignedProblem) -> Call:
         _, first = self._open()
-        call = self._like(problem, align_problem(problem))
+        call = Call(problem, aligned, self.client, self._accepts, first.aligned.blocks)
         call.check_like(first)
         return call
-
-    def _like(self, problem: Problem, aligned: AlignedProblem) -> Call:
-        _, first = self._open()
-        return Call(problem, aligned, self.client, self._accepts, first.aligned.blocks)
 
     def _accepts(self, solution: Solution) -> bool:
         """Return whether results of a solve may be operands before they are computed.
@@ -249,16 +213,3 @@ class RecurrencePlan(Plan):
             raise RuntimeError("the plan is closed")
         self._session.check(self._streams)
         return built
-
-    def _requests(self, call: Call) -> dict[str, Request]:
-        """Return the arguments of a call except for its operands, by addresses."""
-        aligned, chunk_indices = call.aligned, self._layout.chunk_indices
-        recurrence = aligned.recurrence
-        if not isinstance(recurrence, AlongAxis):
-            return dict.fromkeys(chunk_indices, Request(recurrence))
-        initial, requests, parts = call.initial(), {}, call.problem.parts
-        for address, indices in chunk_indices.items():
-            rows = {row_of(index, recurrence.axis) for index in indices}
-            states = {row: initial[row] for row in rows}
-            requests[address] = Request(recurrence, states, parts)
-        return requests

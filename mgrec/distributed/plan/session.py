@@ -46,11 +46,13 @@ class Stream:
         Bytes of operands and results there, when the last answer was sent.
     received : int
         Number of its messages.
+    reader : asyncio.Task
     """
 
     def __init__(self, address: str, comm: Comm, memory_limit: int | None) -> None:
         self.address, self.comm, self.sender = address, comm, Sender.on(comm)
         self.memory_limit, self.stored, self.received = memory_limit, 0, 0
+        self.reader: asyncio.Task[None] | None = None
 
     def usage(self) -> str:
         """Return how much this client stores on the worker."""
@@ -90,7 +92,7 @@ class PendingRequest:
 class Session:
     """Requests of one client, which its workers handle in one order.
 
-    All methods but `request` and `wait` run on the client's event loop.
+    All methods but `wait` run on the client's event loop, by `call` from other threads.
     """
 
     def __init__(self, client: Client) -> None:
@@ -101,15 +103,14 @@ class Session:
         self.reasons: dict[str, str] = {}
         self._numbers = count(1)
         self._connecting = asyncio.Lock()
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def connect(self, addresses: Iterable[str], timeout: float) -> Streams:
         """Connect to workers; raise WorkerLostError if one does not answer within the timeout."""
         async with self._connecting:
-            missing = [address for address in addresses if address not in self.streams]
-            streams = await asyncio.gather(*(self._connect(to, timeout) for to in missing))
-            connected = self.streams | {stream.address: stream for stream in streams}
-            return {address: connected[address] for address in addresses}
+            streams = {to: self.streams[to] for to in addresses if to in self.streams}
+            missing = [address for address in addresses if address not in streams]
+            opened = await asyncio.gather(*(self._connect(to, timeout) for to in missing))
+            return streams | dict(zip(missing, opened, strict=True))
 
     async def _connect(self, address: str, timeout: float) -> Stream:
         try:
@@ -127,14 +128,8 @@ class Session:
                 f"the workers; graphs and mgrec.dask.run do not"
             ) from error  # fmt: skip
         stream = self.streams[address] = Stream(address, comm, memory_limit)
-        self.start(self._read(stream))
+        stream.reader = asyncio.ensure_future(self._read(stream))
         return stream
-
-    def start(self, coroutine: Any) -> None:
-        """Run a coroutine on the event loop."""
-        task = asyncio.ensure_future(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def lost(self, streams: Streams) -> str | None:
         """Return a worker that was lost since its comm was opened."""
@@ -151,10 +146,6 @@ class Session:
             return RuntimeError("the client was closed before a solve of its plan had ended")
         return WorkerLostError.of(address, self.reasons[address])
 
-    def request(self, request: PendingRequest, op: str, contents: Mapping[str, Any]) -> None:
-        """Send a request; workers handle those of a client in the order of these calls."""
-        self.call(self.send, request, op, contents)
-
     def wait(self, request: PendingRequest) -> dict[str, Any]:
         """Wait for the answers to a request."""
         while not wait([request.done], 1.0).done:
@@ -163,7 +154,10 @@ class Session:
         return request.done.result()
 
     def send(self, request: PendingRequest, op: str, contents: Mapping[str, Any]) -> None:
-        """Send a request on the event loop: the contents for each worker, by addresses."""
+        """Send a request: the contents for each worker, by addresses.
+
+        Workers handle the requests of a client in the order of these calls.
+        """
         request.number = next(self._numbers)
         self.requests[request.number] = request
         if (address := self.lost(request.streams)) is not None:
@@ -252,11 +246,11 @@ class Session:
         """Close the comm to a worker, and fail all requests that wait for the worker."""
         if self.streams.get(stream.address) is not stream:
             return
-        del self.streams[stream.address]
-        stream.comm.abort()
         if stream.memory_limit is not None and stream.stored >= stream.memory_limit / 4:
             why += f"; {stream.usage()}"
-        self.reasons[stream.address] = why
+        self.reasons[stream.address] = why  # Other threads may read it when the stream is gone.
+        del self.streams[stream.address]
+        stream.comm.abort()
         for request in list(self.requests.values()):
             if stream in request.unanswered:
                 self._settle(request, stream, self._error(stream.address))

@@ -18,10 +18,9 @@ from ...core.backends import backend_of
 from ..comms import Calls, Sender, WorkerLostError, picklable
 from ..groups import mailbox
 from ..groups.mailbox import Mailbox
-from ..programs.shards import Threads
+from ..programs.shards import Threads, Turns
 from .internals import blocks_of, free
-from .messages import PlanShard, solve_name
-from .solve import Solve, StoredPlan, Turns
+from .program import PlanShard, Solve, StoredPlan
 
 NAME = "mgrec-plans"
 # Solves of a client that a worker computes at once: one runs Python while others wait for messages
@@ -50,18 +49,14 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
     def setup(self, worker: Worker) -> None:
         self.worker, self.calls = worker, Calls(asyncio.get_running_loop())
         count = max(1, worker.state.nthreads)
-        self.chunks = ThreadPoolExecutor(count, "mgrec-chunk") if count > 1 else None
-        self.threads = Threads(count, self.chunks)
+        pool = ThreadPoolExecutor(count, "mgrec-chunk") if count > 1 else None
+        self.threads = Threads(count, pool)
         self.sessions: set[Session] = set()
-        worker.handlers["mgrec_session"] = self.serve
+        worker.handlers["mgrec_session"] = lambda comm: Session(self, comm).run()
 
     def teardown(self, worker: Worker) -> None:
-        if self.chunks is not None:
-            self.chunks.shutdown(wait=False, cancel_futures=True)
-
-    async def serve(self, comm: Comm) -> None:
-        """Serve one client until its comm ends."""
-        await Session(self, comm).run()
+        if self.threads.pool is not None:
+            self.threads.pool.shutdown(wait=False, cancel_futures=True)
 
 
 class Session:
@@ -134,7 +129,7 @@ class Session:
         groups, rank = self.worker.plugins[mailbox.NAME], shard.shard.number
         own = Mailbox(groups, name, rank, shard.addresses, shard.timeout, lost=WorkerLostError.of)
         groups.add(name, own)
-        self.plans[name] = plan = StoredPlan(shard, blocks, size, own)
+        self.plans[name] = plan = StoredPlan(shard, blocks, own)
         # Solves keep a removed plan until they have ended.
         weakref.finalize(plan, own.close)
         self.size += size
@@ -155,7 +150,7 @@ class Session:
         """Release the operands of a plan, and end the solves that nothing needs."""
         if (plan := self.plans.pop(name, None)) is None:
             return
-        self.size -= plan.size
+        self.size -= _size_of(plan.blocks.values())
         error, needed = dumps(RuntimeError("the plan is closed")), set[Any]()
         for solve in reversed(self.solves.values()):
             if solve.plan is plan and solve.is_freed and solve.outcome not in needed:
@@ -195,7 +190,7 @@ class Session:
         """Find the operands of a solve: the plan's, results of earlier solves, and others."""
         others = []
         for key in {key for own in solve.keys.values() for key in own}:
-            source = self.solves.get(solve_name(key[0]))
+            source = self.solves.get(key[0].rpartition("-")[0])
             if key in plan.blocks:
                 solve.blocks[key] = plan.blocks[key]
             elif source is not None and source.outcome is not None:
@@ -266,8 +261,8 @@ class Session:
             return
         solve.is_freed = True
         self._answer(number)
-        if not solve.has_ended:
-            return
+        if solve.plan is not None:
+            return  # It has not ended.
         del self.solves[name]
         self.size -= solve.size
         if not solve.is_registered:

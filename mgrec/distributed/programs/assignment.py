@@ -8,12 +8,14 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from distributed import Client
+
 from ...core.arrays.elements import Part
 from ...core.backends import common_backend
 from ...core.contract.grid import Grid
 from ...core.contract.recurrence import AlongAxis, ChunkIndex, ChunkInputs, Overlapping
 from ..graph.aligned import AlignedProblem, chunk_indices_of
-from .bands import BandShard, solve_bands
+from .bands import BandShard, assign_bands, solve_bands
 from .chains import Chain, ChainShard, Summaries, assign_chunks
 from .grids import GridShard, Tiles, assign_tiles
 from .halos import FilterShard, assign_groups, solve_filter
@@ -42,20 +44,22 @@ class Request:
 
 
 def assign(
-    aligned: AlignedProblem, where: Mapping[Any, Any]
-) -> Mapping[str, ChainShard | GridShard | FilterShard]:
+    aligned: AlignedProblem, where: Mapping[Any, Any], client: Client
+) -> Mapping[str, Shard]:
     """Assign every chunk to the worker that stores most of its operands: shards by addresses.
 
     `where` has the workers of each block. A block may belong to a whole row or column of tiles.
     Among equals the worker of the earlier operand gets the tile, such that the tiles of a row are
-    together, then the first by address.
+    together, then the first by address. GPUs that can share a large alignment get bands of rows.
     """
     chunk_indices = chunk_indices_of(aligned.chunks)
     workers = {index: _worker_of(aligned, index, where) for index in chunk_indices}
     if isinstance(aligned.recurrence, Overlapping):
         return assign_groups(aligned, workers)
-    is_grid = isinstance(aligned.recurrence, Grid)
-    return (assign_tiles if is_grid else assign_chunks)(aligned, workers)
+    if not isinstance(aligned.recurrence, Grid):
+        return assign_chunks(aligned, workers)
+    shards = assign_tiles(aligned, workers)
+    return assign_bands(aligned, list(shards), client) or shards
 
 
 def _worker_of(aligned: AlignedProblem, chunk_index: ChunkIndex, where: Mapping[Any, Any]) -> str:

@@ -5,8 +5,9 @@ A shard is the part of a solve that one rank of a group, or one worker of a plan
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -44,7 +45,7 @@ class Threads:
     """Threads for the chunks of a shard: a pool, or without one the thread of the caller."""
 
     count: int = 1
-    pool: Executor | None = None
+    pool: ThreadPoolExecutor | None = None
 
     def map(self, function: Callable[[list[Any]], list[Any]], values: list[Any]) -> list[Any]:
         """Call a function of a list of values on all threads, each with a part of the list."""
@@ -53,6 +54,33 @@ class Threads:
         size = max(1, -(-len(values) // self.count))
         parts = [values[left : left + size] for left in range(0, len(values), size)]
         return [result for part in self.pool.map(function, parts) for result in part]
+
+
+class Turns:
+    """Programs of several threads, one of which runs at a time: the first that does not wait."""
+
+    def __init__(self) -> None:
+        self._changed, self._ready = threading.Condition(), set[int]()
+        self._is_running = False
+
+    def announce(self, number: int) -> None:
+        """Let a program run before those of larger numbers, though its thread has not started."""
+        with self._changed:
+            self._ready.add(number)
+
+    def take(self, number: int) -> None:
+        """Wait until the program with this number may run."""
+        with self._changed:
+            self._ready.add(number)
+            self._changed.wait_for(lambda: not self._is_running and number == min(self._ready))
+            self._ready.remove(number)
+            self._is_running = True
+
+    def release(self) -> None:
+        """Let other programs run."""
+        with self._changed:
+            self._is_running = False
+            self._changed.notify_all()
 
 
 def chunks_by_owner(owners: Mapping[ChunkIndex, Owner]) -> dict[Owner, list[ChunkIndex]]:

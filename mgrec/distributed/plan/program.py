@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,48 +18,47 @@ from ...core.backends import common_backend
 from ...core.contract.recurrence import ChunkIndex
 from ..comms import WorkerLostError
 from ..groups.mailbox import Mailbox
-from ..programs.assignment import solve_shard
-from ..programs.shards import Threads
-from .messages import PlanShard, result_name
+from ..programs.assignment import Request, Shard, solve_shard
+from ..programs.shards import Threads, Turns
 
 
-class Turns:
-    """Programs of several threads, one of which runs at a time: the first that does not wait."""
+@dataclass(frozen=True)
+class PlanShard:
+    """What the client sends a worker of a plan.
 
-    def __init__(self) -> None:
-        self._changed, self._ready = threading.Condition(), set[int]()
-        self._is_running = False
+    Attributes
+    ----------
+    shard : Shard
+    addresses : list of str
+        The workers of all shards, by their numbers.
+    keys : dict, chunk index -> keys of the operands
+    result_size : int
+        Bytes of the results of a solve in the worker's host memory.
+    request : Request
+        For solves that come without one.
+    timeout : float
+        Seconds after which a worker that does not answer is lost.
+    """
 
-    def announce(self, number: int) -> None:
-        """Let a program run before those of larger numbers, though its thread has not started."""
-        with self._changed:
-            self._ready.add(number)
+    shard: Shard
+    addresses: list[str]
+    keys: Mapping[ChunkIndex, Sequence[Any]]
+    result_size: int
+    request: Request
+    timeout: float
 
-    def take(self, number: int) -> None:
-        """Wait until the program with this number may run."""
-        with self._changed:
-            self._ready.add(number)
-            self._changed.wait_for(lambda: not self._is_running and number == min(self._ready))
-            self._ready.remove(number)
-            self._is_running = True
 
-    def release(self) -> None:
-        """Let other programs run."""
-        with self._changed:
-            self._is_running = False
-            self._changed.notify_all()
+def result_name(solve: str, number: int) -> str:
+    """Return the name of a result of a solve, one for each scalar of the state."""
+    return f"{solve}-{number}"
 
 
 @dataclass(frozen=True, eq=False)
 class StoredPlan:
-    """What a worker stores of a plan: its shard, its operands by keys, and its messages.
-
-    `size` is that of operands in host memory, in bytes.
-    """
+    """What a worker stores of a plan: its shard, its operands by keys, and its messages."""
 
     shard: PlanShard
     blocks: Mapping[Any, Any]
-    size: int
     mailbox: Mailbox
 
 
@@ -102,21 +100,27 @@ class Solve:
         self.is_registered = self.is_freed = self._is_asynchronous = False
         self._mailbox, self._shard = plan.mailbox, plan.shard.shard
 
-    @property
-    def has_ended(self) -> bool:
-        return self.plan is None
-
     def awaited(self) -> set[Future[Any]]:
         """Return the outcomes of earlier solves that this one waits for."""
         return {block for block in list(self.blocks.values()) if isinstance(block, Future)}
 
     def run(self, threads: Threads) -> tuple[dict[Any, Any], Any]:
-        """Return the results by their keys, and the answer to the client."""
+        """Return the results by their keys, and the answer to the client.
+
+        Operands may be results of earlier solves, for which it waits before its turn.
+        """
         try:
-            operands = self._take_operands()
+            blocks = {
+                key: block.result()[key] if isinstance(block, Future) else block
+                for key, block in self.blocks.items()
+            }
+            self.blocks.clear()
             self._turns.take(self.number)
             try:
                 self._mailbox.check(self.number)
+                self._is_asynchronous = common_backend(blocks.values()).is_asynchronous
+                operands = {index: [blocks[key] for key in own] for index, own in self.keys.items()}
+                del blocks
                 results, answer = solve_shard(self.request, self._shard, operands, self, threads)
             finally:
                 self._turns.release()
@@ -131,16 +135,6 @@ class Solve:
             for index, arrays in results.items()
             for k, (array, part) in enumerate(zip(arrays, parts, strict=False))
         }, answer
-
-    def _take_operands(self) -> dict[ChunkIndex, list[Any]]:
-        """Return the operands by chunks; wait for those that are results of earlier solves."""
-        blocks = {
-            key: block.result()[key] if isinstance(block, Future) else block
-            for key, block in self.blocks.items()
-        }
-        self.blocks.clear()
-        self._is_asynchronous = common_backend(blocks.values()).is_asynchronous
-        return {index: [blocks[key] for key in own] for index, own in self.keys.items()}
 
     def send(
         self, receiver: int, name: Hashable, content: Any, arrays: Iterable[np.ndarray] = ()
