@@ -169,7 +169,7 @@ class Mailbox:
         """
         key = sender, tag
         with self._changed:
-            if key in self._arrived and not self._error_of(tag):
+            if key in self._arrived and not self._error_in(tag[0]):
                 return self._arrived.pop(key)
         with released():
             return self._wait_for(sender, tag)
@@ -229,7 +229,7 @@ class Mailbox:
         with self._changed:
             if tag in self._kept[receiver]:
                 return "message", self._kept[receiver][tag]
-            error = self._error_of(tag)
+            error = self._error_in(tag[0])
             if error is None and not self.has_ended:
                 return "waiting", None
             return "ended", error or dumps(RuntimeError("the program has ended"))
@@ -237,17 +237,17 @@ class Mailbox:
     def has_failed(self, number: int) -> bool:
         """Return whether the rank raises an error in a step."""
         with self._changed:
-            return self._error_of((number, "")) is not None
+            return self._error_in(number) is not None
 
     def check(self, number: int) -> None:
         """Raise the error that the rank raises in a step."""
         with self._changed:
-            error = self._error_of((number, ""))
+            error = self._error_in(number)
         if error is not None:
             raise loads(error)
 
-    def _error_of(self, tag: Tag) -> bytes | None:
-        return self._errors.get(None) or self._errors.get(tag[0])
+    def _error_in(self, number: int) -> bytes | None:
+        return self._errors.get(None) or self._errors.get(number)
 
     def _wait_for(self, sender: int, tag: Tag) -> Any:
         key = sender, tag
@@ -255,9 +255,9 @@ class Mailbox:
         while True:
             with self._changed:
                 self._changed.wait_for(
-                    lambda: key in self._arrived or self._error_of(tag), patience
+                    lambda: key in self._arrived or self._error_in(tag[0]), patience
                 )
-                if (error := self._error_of(tag)) is not None:
+                if (error := self._error_in(tag[0])) is not None:
                     raise loads(error)
                 if key in self._arrived:
                     return self._arrived.pop(key)

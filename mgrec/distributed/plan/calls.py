@@ -154,16 +154,17 @@ class Solution:
         request = PendingRequest(streams, self.request.timeout)
         self.session.send(request, "register", dict.fromkeys(streams, (self.name,)))
         sizes = await asyncio.wrap_future(request.done)
-        where = {key: (to, size) for to, own in sizes.items() for key, size in own.items()}
-        await register(self.session.client, where)
+        results = {k: (to, size) for to, keys in sizes.items() for k, size in keys.items()}
+        await register(self.session.client, results)
 
 
 def _register_later(solution: weakref.ref[Solution], done: concurrent.futures.Future[Any]) -> None:
     """Register the results of a solve in a while if the client still refers to them."""
 
     def register() -> None:
-        if (own := solution()) is not None and own.session.client.status == "running":
-            task = asyncio.ensure_future(own.register())
+        alive = solution()
+        if alive is not None and alive.session.client.status == "running":
+            task = asyncio.ensure_future(alive.register())
             # Any use of the results raises the error.
             task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
@@ -371,8 +372,8 @@ def _have_same_parts(first: AlignedProblem, other: AlignedProblem) -> bool:
     if other.recurrence.is_same(first.recurrence):
         return True
     first_groups, groups = (
-        groups_of(own.recurrence.axis_filter, own.blocks[0], own.recurrence.axis)
-        for own in (first, other)
+        groups_of(aligned.recurrence.axis_filter, aligned.blocks[0], aligned.recurrence.axis)
+        for aligned in (first, other)
     )
     return [(group.parts, dumps(group.recipe)) for group in first_groups] == [
         (group.parts, dumps(group.recipe)) for group in groups

@@ -119,7 +119,9 @@ class Solve:
             try:
                 self._mailbox.check(self.number)
                 self._is_asynchronous = common_backend(blocks.values()).is_asynchronous
-                operands = {index: [blocks[key] for key in own] for index, own in self.keys.items()}
+                operands = {
+                    index: [blocks[key] for key in keys] for index, keys in self.keys.items()
+                }
                 del blocks
                 results, answer = solve_shard(self.request, self._shard, operands, self, threads)
             finally:

@@ -133,7 +133,8 @@ class Session:
 
     def lost(self, streams: Streams) -> str | None:
         """Return a worker that was lost since its comm was opened."""
-        return next((to for to, own in streams.items() if self.streams.get(to) is not own), None)
+        lost = (to for to, stream in streams.items() if self.streams.get(to) is not stream)
+        return next(lost, None)
 
     def check(self, streams: Streams) -> None:
         """Raise an error if a worker was lost since its comm was opened."""
@@ -190,16 +191,13 @@ class Session:
 
     def _check(self, request: PendingRequest) -> None:
         """Check whether workers are silent; one that computes is not."""
-        lost = []
-        for stream, (received, misses) in request.unanswered.items():
+        for stream, (received, misses) in list(request.unanswered.items()):
             # Pings are counted, not seconds: this event loop may be late, too.
             misses = misses + 1 if stream.received == received else 0
             request.unanswered[stream] = stream.received, misses
             stream.sender.send("ping")
             if misses >= PINGS - 1:
-                lost.append(stream)
-        for stream in lost:
-            self._lose(stream, f"it has not answered for {request.timeout:g} s")
+                self._lose(stream, f"it has not answered for {request.timeout:g} s")
         if request.unanswered:
             self._check_later(request)
 

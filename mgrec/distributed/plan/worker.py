@@ -95,7 +95,7 @@ class Session:
             self._close()
 
     def pong(self) -> None:
-        """Tell the client that the worker is alive, whatever it computes."""
+        """Answer a ping: the worker is alive, whatever it computes."""
         self.sender.send("pong")
 
     def _close(self) -> None:
@@ -123,15 +123,15 @@ class Session:
     async def add_plan(self, number: int, name: str, message: bytes) -> None:
         """Store the shard of a plan and its operands."""
         shard: PlanShard = loads(message)
-        blocks = await blocks_of(self.worker, {k for own in shard.keys.values() for k in own})
+        blocks = await blocks_of(self.worker, {k for keys in shard.keys.values() for k in keys})
         size = _size_of(blocks.values())
         self._check_memory(size, shard.result_size)
         groups, rank = self.worker.plugins[mailbox.NAME], shard.shard.number
-        own = Mailbox(groups, name, rank, shard.addresses, shard.timeout, lost=WorkerLostError.of)
-        groups.add(name, own)
-        self.plans[name] = plan = StoredPlan(shard, blocks, own)
+        box = Mailbox(groups, name, rank, shard.addresses, shard.timeout, lost=WorkerLostError.of)
+        groups.add(name, box)
+        self.plans[name] = plan = StoredPlan(shard, blocks, box)
         # Solves keep a removed plan until they have ended.
-        weakref.finalize(plan, own.close)
+        weakref.finalize(plan, box.close)
         self.size += size
         self._answer(number)
 
@@ -176,8 +176,8 @@ class Session:
                 solve.request = loads(request)
             if names is not None:
                 solve.keys = {
-                    index: [(array, *key[1:]) for array, key in zip(names, own, strict=True)]
-                    for index, own in stored.shard.keys.items()
+                    index: [(array, *key[1:]) for array, key in zip(names, keys, strict=True)]
+                    for index, keys in stored.shard.keys.items()
                 }
             await self._find_operands(solve, stored)
         except Exception as error:
@@ -189,7 +189,7 @@ class Session:
     async def _find_operands(self, solve: Solve, plan: StoredPlan) -> None:
         """Find the operands of a solve: the plan's, results of earlier solves, and others."""
         others = []
-        for key in {key for own in solve.keys.values() for key in own}:
+        for key in {key for keys in solve.keys.values() for key in keys}:
             source = self.solves.get(key[0].rpartition("-")[0])
             if key in plan.blocks:
                 solve.blocks[key] = plan.blocks[key]
