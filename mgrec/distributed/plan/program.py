@@ -95,7 +95,7 @@ class Solve:
         self.plan: StoredPlan | None = plan
         self.request, self.keys = plan.shard.request, plan.shard.keys
         self.blocks: dict[Any, Any] = {}
-        self.outcome: Future[dict[Any, Any]] | None = Future()
+        self.outcome: Any = Future()
         self.stored, self.size = list[Any](), 0
         self.is_registered = self.is_freed = self._is_asynchronous = False
         self._mailbox, self._shard = plan.mailbox, plan.shard.shard

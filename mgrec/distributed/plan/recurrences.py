@@ -66,14 +66,13 @@ class RecurrencePlan(Plan):
         self._add_to_workers(first)
 
     def _lay_out(self, first: Call) -> Layout:
-        problem, aligned, recurrence = first.problem, first.aligned, first.aligned.recurrence
+        aligned, dtype = first.aligned, first.aligned.recurrence.result_dtype
         chunk_indices = {
             address: tuple(index for index, _ in shard.chunks)
             for address, shard in self._shards.items()
         }
-        ndim, dtype = len(aligned.chunks), recurrence.result_dtype
-        meta = meta_from_array(aligned.blocks[0]._meta, ndim, dtype)
-        parts = problem.parts or (Part(),) * recurrence.results
+        meta = meta_from_array(aligned.blocks[0]._meta, len(aligned.chunks), dtype)
+        parts = first.problem.parts or (Part(),) * aligned.recurrence.results
         return Layout(chunk_indices, aligned.chunks, meta, parts)
 
     def _default_in_flight(self) -> int:

@@ -46,7 +46,6 @@ class Stream:
         Bytes of operands and results there, when the last answer was sent.
     received : int
         Number of its messages.
-    reader : asyncio.Task
     """
 
     def __init__(self, address: str, comm: Comm, memory_limit: int | None) -> None:

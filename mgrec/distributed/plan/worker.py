@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import weakref
 from collections.abc import Iterable, Sequence
@@ -28,6 +29,7 @@ NAME = "mgrec-plans"
 IN_PROGRESS = 4
 # Seconds that a worker waits for the scheduler to free results, and bytes from which on it does.
 FREEING, LARGE = 0.5, 1 << 24
+logger = logging.getLogger("mgrec")
 
 
 async def install(dask_worker: Worker) -> None:
@@ -117,6 +119,8 @@ class Session:
             try:
                 await getattr(self, op)(number, *arguments)
             except Exception as error:
+                if not number:
+                    logger.exception("a message from a client of plans")
                 self._answer(number, error)
             del arguments
 
@@ -202,7 +206,6 @@ class Session:
     def _run(self, solve: Solve) -> None:
         """Run a solve on a thread, and let the event loop store its results and answer."""
         outcome, answer = solve.outcome, None
-        assert outcome is not None
         try:
             results, answer = solve.run(self.plugin.threads)
         except BaseException as error:
@@ -220,7 +223,6 @@ class Session:
         if self not in self.plugin.sessions:
             return
         if not isinstance(answer, BaseException):
-            assert solve.outcome is not None
             results, solve.outcome = solve.outcome.result(), None
             try:
                 self._store(solve, {} if solve.is_freed else results)
