@@ -110,7 +110,7 @@ def is_constant(length: int) -> bool:
     One element is also a part of one step.
     """
     call = gradient_call()
-    if call is None:
+    if call is None or 1 not in (call.lengths or ()):  # No part has one step, on any rank.
         return length == 1
     lengths = call.all_gather("the lengths of an operand", {}, length, is_last=False)
     pairs = zip(lengths, call.lengths or (), strict=True)
