@@ -10,10 +10,12 @@ import numpy as np
 from ..core.algebra.coefficient import Coefficient
 from ..core.algebra.transfer_map import TransferMap, affine
 from ..core.arrays.array_types import is_lazy, is_narrow
-from ..core.arrays.chunk import canonical_shape, shape_of
+from ..core.arrays.chunk import Chunk, canonical_shape, shape_of
 from ..core.arrays.interop import library_of
 from ..core.arrays.validation import as_axis, as_flag
 from ..core.backends import Backend, backend_of
+from ..core.contract.kernels import CacheMiss
+from ..core.contract.scan import LARGE_ON_GPU
 from ..distributed.groups.ends import gradient_call
 from ..solve.adjoint import (
     adjoint_function,
@@ -112,9 +114,11 @@ def linear_recurrence(
     names, operands = selected(of, {"s": s, "t": t, "initial": initial}), (s, t, initial)
     axis, forward = as_axis(axis, w.shape), 1 if not as_flag("reverse", reverse) else -1
     axis_of_s, marks = along(s, w.ndim, axis), marks_of(reset, w, axis, forward == -1)
+    adjoint = None
     if axis_of_s is not None and marks is None and _is_uncopied(s, grad):
-        adjoint = _solve_uncopied(s, grad, axis, forward == 1)
-    else:
+        solve = _solve_uncopied if gradient_call() is None else _solve_linked
+        adjoint = solve(s, grad, axis, forward == 1)
+    if adjoint is None:
         grad, w, s, t, initial = map(widened, (grad, w, s, t, initial))
         following = conj(s) if axis_of_s is None else shifted(conj(s), axis_of_s, forward)
         adjoint = functions.linear_recurrence(
@@ -168,8 +172,6 @@ def _is_uncopied(s: Any, grad: Any) -> bool:
     """
     if library_of(grad) or is_lazy(grad) or is_lazy(s) or backend_of(grad).is_host:
         return False
-    if gradient_call() is not None:
-        return False
     is_real = grad.dtype.char in "fd" or is_narrow(grad.dtype)
     has_same_form = shape_of(s) == grad.shape and s.dtype == grad.dtype and is_real
     return has_same_form and grad.size > 0 and s.flags.c_contiguous and grad.flags.c_contiguous
@@ -207,6 +209,43 @@ def _solve_uncopied(s: Any, grad: Any, axis: int, is_forward: bool) -> Any:
     if cached.prepared is None and _are_aligned(map(backend_of(s).address, (s, grad, adjoint))):
         parts = [(call[0].rule.read(*call[1:]), call[2]["out"]) for call in calls]
         cached.prepared = prepare_sequence(parts, (s, grad, adjoint))
+    return adjoint.reshape(shape)
+
+
+def _solve_linked(s: Any, grad: Any, axis: int, is_forward: bool) -> Any:
+    """Return this rank's part of the adjoint without a shifted copy of s, or None.
+
+    The last step of a part needs the first coefficient of the next rank, a link, which the kernels
+    send with the summary of the other steps.
+    """
+    call, backend, shape, dtype = gradient_call(), backend_of(s), grad.shape, grad.dtype
+    layout = outer, steps, inner = canonical_shape(shape, axis)
+    prepare = kernels_of(backend).prepare_linked
+    if call is None or not call.may_guess or prepare is None or dtype.char not in "fd":
+        return None
+    if outer > 1 or steps < 2:
+        return None
+    s, grad, adjoint = (array.reshape(layout) for array in (s, grad, np.empty_like(grad)))
+    kept, later, first, last = slice(None, -1), slice(1, None), 0, -1
+    if not is_forward:
+        kept, later, first, last = later, kept, last, first
+    arrays = s[:, later], grad[:, kept], grad[:, last], s[:, first], adjoint[:, last]
+    result = adjoint[:, kept]
+    addresses = [*map(backend.address, arrays)]
+    alignment = tuple([address % 16 for address in (*addresses, backend.address(result))])
+    key = _solve_linked, layout, dtype, is_forward, alignment, backend.device_number(s)
+    solve = call.group.prepared.get(key)
+    if solve is None:
+        chunk = Chunk(arrays[:2], (1, steps - 1, inner), dtype, is_forward)
+        is_large = 2 * chunk.shape[1] * inner * dtype.itemsize >= LARGE_ON_GPU
+        solve = call.group.prepared[key] = prepare(chunk, arrays[2], result, is_large)
+    if solve.message_bytes > call.group.frame:
+        return None
+    options = call.function, "adjoint", inner, dtype.name, is_forward
+    try:
+        call.solve_on_device(solve, options, addresses, [backend.address(result)])
+    except CacheMiss:
+        return None
     return adjoint.reshape(shape)
 
 

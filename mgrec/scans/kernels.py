@@ -17,7 +17,7 @@ from ..core.algebra.transfer_map import affine
 from ..core.arrays.array_types import to_host
 from ..core.arrays.chunk import Chunk, as_contiguous, write_contiguous
 from ..core.backends import Backend
-from ..core.contract.kernels import Kernels
+from ..core.contract.kernels import Kernels, ShardSolver
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,12 @@ class ScanKernels(Kernels):
     ----------
     multiply_by_states : callable, optional
         Write the gradients of the coefficients of linear recurrences, from the adjoint.
+    prepare_linked : callable, optional
+        Prepare a solver for the adjoint of the parts of ranks: ``prepare_linked`` of the kernels.
     """
 
     multiply_by_states: Callable[..., None] | None = None
+    prepare_linked: Callable[..., ShardSolver] | None = None
 
 
 def kernels_of(backend: Backend) -> ScanKernels:

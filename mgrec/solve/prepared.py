@@ -425,13 +425,12 @@ def prepare(
 
 def _prepare_shard(problem: Problem, group: Group, *arguments: Any) -> PreparedSolver | None:
     """Return a solver that exchanges messages on the device with the other ranks."""
-    from ..distributed.groups.device import digest_of
     from ..distributed.groups.solve import options_of
 
     solve, call = problem.recurrence.prepare_shard(*arguments), CALL.get()
     if solve is None or call is None or solve.message_bytes > group.frame:
         return None
-    digest, failures = digest_of((call.function, options_of(problem))), 0
+    options, failures = (call.function, *options_of(problem).items()), 0
 
     def solve_on_ranks(operands: Sequence[Any], results: Sequence[Any]) -> Any:
         nonlocal failures
@@ -439,7 +438,7 @@ def _prepare_shard(problem: Problem, group: Group, *arguments: Any) -> PreparedS
         if current is None or failures == PATIENCE:
             raise CacheMiss
         failures += 1
-        carry_out = current.solve_on_device(solve, digest, operands, results)
+        carry_out = current.solve_on_device(solve, options, operands, results)
         failures = 0
         return carry_out
 

@@ -7,8 +7,11 @@ import pytest
 from thread_group import DeviceThreadGroup, run_on_ranks
 
 import mgrec
+import mgrec.adjoint
 from mgrec.core.contract.kernels import CacheMiss
 from mgrec.distributed.groups import calls
+from mgrec.distributed.groups.calls import call_on_group
+from mgrec.distributed.groups.ends import start_gradients
 from mgrec.filters import recurrence as filters
 from mgrec.scans import recurrence
 from mgrec.scans.cuda import speculation
@@ -212,3 +215,34 @@ def test_systems_of_other_kinds(case, solved):
     is_decoupled = case == "pivot"
     assert all((outcome == "solved") == is_decoupled for outcome in solved)
     np.testing.assert_allclose(result, mgrec.solve_tridiagonal(dl, d, du, b), rtol=1e-8)
+
+
+def gradients(grad, w, s, t, **options):
+    """Of the part of a rank, as the backward pass of torch computes them."""
+    start_gradients(len(grad), None)
+    return mgrec.adjoint.linear_recurrence.compose(grad, w, s, t, **options)
+
+
+@pytest.mark.parametrize(
+    ("shape", "reverse"), [((STEPS,), False), ((STEPS, 2), False), ((90, 3), False), ((90,), True)]
+)
+def test_gradients(shape, reverse, solved):
+    rng = np.random.default_rng(16)
+    s = rng.uniform(0.05, 0.3, shape).astype(np.float32)
+    t, grad = rng.standard_normal((2, *shape)).astype(np.float32)
+    options = {"axis": 0, "reverse": reverse}
+    w = mgrec.linear_recurrence(cupy.asarray(s), cupy.asarray(t), **options).get()
+    expected = mgrec.adjoint.linear_recurrence(*map(cupy.asarray, (grad, w, s, t)), **options)
+    bounds = 0, shape[0] // 3, shape[0] // 2, shape[0]
+
+    def call(rank, group):
+        parts = [cupy.asarray(x[slice(*bounds[rank : rank + 2])]) for x in (grad, w, s, t)]
+        for _ in range(2):
+            found = call_on_group(group, gradients, *parts, **options)
+        return found
+
+    results = run_on_ranks(SIZE, call, DeviceThreadGroup)
+    assert solved == ["solved"] * 2 * SIZE
+    for parts, wanted in zip(zip(*results, strict=True), expected[:2], strict=False):
+        found = np.concatenate([part.get() for part in parts])
+        np.testing.assert_allclose(found, wanted.get(), rtol=0, atol=1e-5)

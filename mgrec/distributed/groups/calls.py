@@ -84,12 +84,15 @@ class GroupCall:
         return self.group.is_asynchronous and not self.has_guessed
 
     def solve_on_device(
-        self, solve: ShardSolver, digest: int, operands: Sequence[Any], results: Sequence[Any]
+        self, solve: ShardSolver, options: Any, operands: Sequence[Any], results: Sequence[Any]
     ) -> Any:
-        """Solve with one exchange on the device; raise CacheMiss on all ranks if it fails."""
-        from .device import DeviceExchange
+        """Solve with one exchange on the device; raise CacheMiss on all ranks if it fails.
 
-        exchange = DeviceExchange(self.group, digest)
+        `options` are the same on all ranks, or the exchange fails.
+        """
+        from .device import DeviceExchange, digest_of
+
+        exchange = DeviceExchange(self.group, digest_of(options))
         self.has_ended = True
         try:
             carry_out = solve(operands, results, exchange)

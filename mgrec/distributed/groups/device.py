@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -13,6 +14,7 @@ from ...core.contract.kernels import CacheMiss
 from .group import GUESS, Group
 
 
+@lru_cache(maxsize=256)
 def digest_of(options: Any) -> int:
     """Return a number that is the same on ranks with the same options."""
     return int.from_bytes(blake2b(repr(options).encode(), digest_size=7).digest(), "little")

@@ -13,9 +13,9 @@ from cupy.cuda import nccl
 from ..comms import WorkerLostError
 from .group import DEVICE_FRAME, Group
 
-_FIRST, INTERVAL, _GRACE = 0.01, 0.25, 0.5
+_FIRST, INTERVAL, _GRACE = 1.0, 0.25, 0.5
 """Seconds of waiting after which the other ranks are checked first, between two checks, and after a
-check that fails."""
+check that fails. A check takes tens of milliseconds, which the other ranks wait for."""
 
 
 class NCCLGroup(Group):

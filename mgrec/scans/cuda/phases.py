@@ -45,7 +45,7 @@ from .determine import broadcast_state, prepare, states_of
 from .layouts import choose_precompute
 from .program import Layout, describe
 from .reduction import launch_reduction
-from .shards import prepare_shard
+from .shards import prepare_linked, prepare_shard
 from .speculation import speculate
 
 logger = logging.getLogger("mgrec")
@@ -59,7 +59,7 @@ def kernels(method: str) -> ScanKernels:
     return ScanKernels(
         _in_a_single_pass, precompute, prepare_solver=prepare_solver, speculate=speculate,
         correct=partial(correct, _in_a_single_pass), multiply_by_states=multiply_by_states,
-        prepare_shard=prepare_shard,
+        prepare_shard=prepare_shard, prepare_linked=prepare_linked,
     )  # fmt: skip
 
 

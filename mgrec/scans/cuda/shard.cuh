@@ -12,6 +12,7 @@ struct Summary {
   double growth;   // log2 of the largest product of the first coefficients
   double initial;  // state before the first step of this rank, for the rank that is the first one
   double suffices;
+  double link;  // of linked ranks: the coefficient of the state after this rank in the next one
 };
 
 constexpr int LANES = 32;
@@ -106,6 +107,13 @@ DEVICE void write_maps(const T* maps, long long rows, const Entry& entry, long l
   message.write_header(digest, 0);
 }
 
+// Writes the links of a rank, if it has any, by the threads that have written its rows.
+DEVICE void write_links(const T* links, long long rows, Message<Summary> message) {
+  if (links == nullptr) return;
+  for (long long row = threadIdx.x; row < rows; row += blockDim.x)
+    message.rows[row].link = double(links[row]);
+}
+
 DEVICE inline double scaled(double value, int& exponent) {
   exponent = 0;
   return value - value == 0 ? frexp(value, &exponent) : value;
@@ -124,8 +132,11 @@ DEVICE inline double state_after(const Summary& part, double state) {
 }
 
 // Writes the carry-ins of a rank, and in `status` 1 if the messages suffice, else 2.
+//
+// The state after a rank is that before the next one. If ranks are linked, it is multiplied by the
+// link, and added to the initial state of the next one.
 DEVICE void propagate(const Messages<Summary> messages, int rank, int size, long long digest,
-                      long long rows, T* carry_ins, long long* status) {
+                      bool are_linked, long long rows, T* carry_ins, long long* status) {
   bool fails = !messages.agree(size, digest);
   for (long long row = threadIdx.x; row < rows && !fails; row += blockDim.x) {
     double state = messages.of(REVERSE ? size - 1 : 0).rows[row].initial;
@@ -133,6 +144,10 @@ DEVICE void propagate(const Messages<Summary> messages, int rank, int size, long
       const int other = REVERSE ? size - 1 - k : k;
       const auto message = messages.of(other);
       const Summary part = message.rows[row];
+      if (are_linked && k > 0) {
+        const double link = messages.of(REVERSE ? other + 1 : other - 1).rows[row].link;
+        state = double(T(link * state + part.initial));
+      }
       if (other == rank) carry_ins[row] = T(state);
       fails = fails || part.suffices == 0;
       // A state that overflows in the prefix would have an effect after it.

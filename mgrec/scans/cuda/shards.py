@@ -42,7 +42,7 @@ from .speculation import (
 )
 
 Arrays = tuple[Any, ...]
-HEADER, SUMMARY = 64, 48
+HEADER, SUMMARY = 64, 56
 """Bytes of the header of a message, and of the summary of a row."""
 _COLUMNS_FRACTION = 64
 """The prefix of columns is at most 1/64 of a shard: it is determined twice."""
@@ -61,26 +61,30 @@ extern "C" __global__ void __launch_bounds__(THREADS) check_kernel(
 }}
 extern "C" __global__ void __launch_bounds__(THREADS) columns_kernel(
     const Evidence* evidence, int strides, const T* results, long long steps, long long inners,
-    double top, {entry_in}, long long digest, char* message) {{
+    double top, {entry_in}, long long digest, const T* links, char* message) {{
   const Entry entry = {{{entry}}};
   write_columns(evidence, strides, results, steps, inners, top, entry, digest,
                 Message<Summary>(message));
+  write_links(links, inners, Message<Summary>(message));
 }}
 extern "C" __global__ void __launch_bounds__(THREADS) rows_kernel(
     const Told* told, long long rows, long long prefix, double sign, double top, {entry_in},
-    long long digest, char* message) {{
+    long long digest, const T* links, char* message) {{
   const Entry entry = {{{entry}}};
   write_rows(told, rows, prefix, sign, top, entry, digest, Message<Summary>(message));
+  write_links(links, rows, Message<Summary>(message));
 }}
 extern "C" __global__ void __launch_bounds__(THREADS) maps_kernel(
-    const T* maps, long long rows, {entry_in}, long long digest, char* message) {{
+    const T* maps, long long rows, {entry_in}, long long digest, const T* links, char* message) {{
   const Entry entry = {{{entry}}};
   write_maps(maps, rows, entry, digest, Message<Summary>(message));
+  write_links(links, rows, Message<Summary>(message));
 }}
 extern "C" __global__ void __launch_bounds__(THREADS) propagate_kernel(
-    char* messages, long long stride, int rank, int size, long long digest, long long rows,
-    T* carry_ins, long long* status) {{
-  propagate(Messages<Summary>{{messages, stride}}, rank, size, digest, rows, carry_ins, status);
+    char* messages, long long stride, int rank, int size, long long digest, int are_linked,
+    long long rows, T* carry_ins, long long* status) {{
+  propagate(Messages<Summary>{{messages, stride}}, rank, size, digest, are_linked != 0, rows,
+            carry_ins, status);
 }}
 """
 
@@ -102,15 +106,28 @@ def prepare_shard(
     return _Shard(chunk, initial[0], results[0], speculates)
 
 
+def prepare_linked(chunk: Chunk, initial: Any, result: Any, speculates: bool) -> ShardSolver:
+    """Return a solver for shards (1, steps, inner) of which each begins after a step of its own.
+
+    The state after that step is a link times the state after the shard before, plus `initial`. It
+    is an array (1, inner), as the links and the states are. The solver has two more arguments: the
+    address of the link to the next shard, and that for the states after the step.
+    """
+    return _Shard(chunk, initial, result, speculates, are_linked=True)
+
+
 class _Shard:
     """The solver: see :class:`mgrec.core.contract.kernels.ShardSolver`."""
 
-    def __init__(self, chunk: Chunk, initial: Any, result: Any, speculates: bool) -> None:
+    def __init__(
+        self, chunk: Chunk, initial: Any, result: Any, speculates: bool, are_linked: bool = False
+    ) -> None:
         # Arrays are replaced by descriptions, so that none stays alive.
         self._chunk = replace(chunk, operands=tuple(map(_described, chunk.operands)))
         self._initial, self._result = _described(initial), _described(result)
         self._rows, self._speculates, self._failures = prod(chunk.row_shape), speculates, 0
         self._launches: dict[int, _Guess | _Summary] = {}
+        self._are_linked = are_linked
         self.message_bytes = HEADER + SUMMARY * self._rows
 
     def __call__(
@@ -122,8 +139,9 @@ class _Shard:
             launches_of = _Guess if prefix else _Summary
             launches = launches_of(self._chunk, self._initial, self._result, prefix)
             self._launches[prefix] = launches
+        values, link = (arguments[:-2], arguments[-2:]) if self._are_linked else (arguments, None)
         try:
-            launches(arguments, targets[0], exchange)
+            launches(values, targets[0], exchange, link)
         except CacheMiss:
             # All ranks have this answer.
             self._failures += 1
@@ -210,19 +228,21 @@ class _Launches:
         self.chunk, self.initial, self.result = chunk, initial, result
         self.rows = prod(chunk.row_shape)
         self.carry_in = _Array(chunk.row_shape, chunk.dtype, 0)
-        numbers = [_number(0, char) for char in "qiiq"]
+        numbers = [_number(0, char) for char in "qiiqi"]
         values = (_Array((1,), np.dtype("u1"), 0), *numbers, self.carry_in)
         status = (_Array((1,), np.dtype("q"), 0),)
         self.propagation = LaunchByAddress(
             prepare_cached(_prepare_propagation, affine, chunk, values, status)
         )
 
-    def propagate(self, operands: Sequence[Any], exchange: RankExchange, carry_in: int) -> None:
+    def propagate(
+        self, operands: Sequence[Any], exchange: RankExchange, carry_in: int, are_linked: bool
+    ) -> None:
         """Gather the messages of all ranks, and launch the propagation."""
         messages = exchange.gather()
         self.propagation([
             *operands, messages, exchange.stride, exchange.rank, exchange.size, exchange.digest,
-            carry_in, exchange.status,
+            are_linked, carry_in, exchange.status,
         ])  # fmt: skip
         exchange.mark()
 
@@ -236,11 +256,12 @@ def _program(chunk: Chunk, initial: Any) -> str:
 def _prepare_propagation(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> PreparedLaunches:
-    messages, stride, rank, size, digest, carry_ins = carry_in
+    messages, stride, rank, size, digest, are_linked, carry_ins = carry_in
     text = _program(chunk, np.zeros((), chunk.dtype))
-    arguments = (messages, stride, rank, size, digest, np.int64(prod(chunk.row_shape)), carry_ins)
+    rows = np.int64(prod(chunk.row_shape))
+    arguments = (messages, stride, rank, size, digest, are_linked, rows, carry_ins, *results)
     return PreparedLaunches(
-        Launch(text, "propagate_kernel", 1, _THREADS, (*arguments, *results), is_fused=False)
+        Launch(text, "propagate_kernel", 1, _THREADS, arguments, is_fused=False)
     )
 
 
@@ -263,7 +284,11 @@ class _Guess(_Launches):
         )
         self.speculation = LaunchByAddress(
             prepare_cached(
-                _prepare_guess, affine, chunk, (*numbers, initial), (result, outcome, message)
+                _prepare_guess,
+                affine,
+                chunk,
+                (*numbers, initial),
+                (result, outcome, self.carry_in, message),
             )
         )
         first = replace(
@@ -282,13 +307,16 @@ class _Guess(_Launches):
             x.offset(self.first_step) if _is_stream(x, chunk) else 0 for x in chunk.operands
         ]
 
-    def __call__(self, arguments: Sequence[Any], target: int, exchange: RankExchange) -> None:
+    def __call__(
+        self, arguments: Sequence[Any], target: int, exchange: RankExchange, linked: Any
+    ) -> None:
         *operands, initial = arguments
         outcome, carry_in = self.space.addresses()
+        link, carry_in = linked or (0, carry_in)
         sign = sign_of_powers(operands[0], self.chunk) if self.is_constant else 0.0
         numbers = [0, self.prefix, exchange.digest, sign, initial]
-        self.speculation([*operands, *numbers, target, outcome, exchange.message])
-        self.propagate(operands, exchange, carry_in)
+        self.speculation([*operands, *numbers, target, outcome, link, exchange.message])
+        self.propagate(operands, exchange, carry_in, linked is not None)
         first = [
             x + offset if offset else x for x, offset in zip(operands, self.offsets, strict=True)
         ]
@@ -300,7 +328,7 @@ class _Guess(_Launches):
 def _prepare_guess(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> PreparedLaunches:
-    (state, prefix, digest, sign, initial), (result, outcome, message) = carry_in, results
+    (state, prefix, digest, sign, initial), (result, outcome, links, message) = carry_in, results
     text, s = _program(chunk, initial), chunk.operands[0]
     sizes = np.int64(chunk.steps), np.int64(chunk.shape[2])
     top = np.float64(margins(chunk.dtype).offset_on_gpu)
@@ -313,7 +341,7 @@ def _prepare_guess(
         )  # fmt: skip
         write = Launch(
             text, "columns_kernel", 1, _THREADS,
-            (outcome, strides, result, *sizes, top, initial, digest, message),
+            (outcome, strides, result, *sizes, top, initial, digest, links, message),
         )  # fmt: skip
         launches = (*single_pass.launches, check, write)
         return PreparedLaunches(*launches, units=single_pass.units)
@@ -324,7 +352,7 @@ def _prepare_guess(
         "rows_kernel",
         1,
         _THREADS,
-        (outcome, rows, known, sign, top, initial, digest, message),
+        (outcome, rows, known, sign, top, initial, digest, links, message),
     )
     return PreparedLaunches(*speculation.launches, write, units=speculation.units)
 
@@ -348,19 +376,24 @@ class _Summary(_Launches):
         self.summary = LaunchByAddress(
             prepare_cached(
                 _prepare_summary, guarded_affine(chunk.dtype), chunk, (_number(0, "q"), initial),
-                (*maps, _Array(spans, np.dtype("u1"), 0), message),
+                (*maps, _Array(spans, np.dtype("u1"), 0), self.carry_in, message),
             )
         )  # fmt: skip
         self.determination = LaunchByAddress(
             prepare_cached(prepare, affine, chunk, (self.carry_in,), (result,))
         )
 
-    def __call__(self, arguments: Sequence[Any], target: int, exchange: RankExchange) -> None:
+    def __call__(
+        self, arguments: Sequence[Any], target: int, exchange: RankExchange, linked: Any
+    ) -> None:
         *operands, initial = arguments
         maps, spans, carry_in = self.space.addresses()
+        link, carry_in = linked or (0, carry_in)
         components = [maps + k * self.map_bytes for k in range(_WIDTH)]
-        self.summary([*operands, exchange.digest, initial, *components, spans, exchange.message])
-        self.propagate(operands, exchange, carry_in)
+        self.summary([
+            *operands, exchange.digest, initial, *components, spans, link, exchange.message
+        ])  # fmt: skip
+        self.propagate(operands, exchange, carry_in, linked is not None)
         self.determination([*operands, carry_in, target])
         exchange.wait()
 
@@ -374,7 +407,7 @@ def _reduction(chunk: Chunk, maps: Sequence[Any]) -> tuple[Launch, Launch, tuple
 def _prepare_summary(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> PreparedLaunches:
-    (digest, initial), (*maps, spans, message) = carry_in, results
+    (digest, initial), (*maps, spans, links, message) = carry_in, results
     *reduction, _ = _reduction(chunk, maps)
     launches = [
         replace(launch, arguments=tuple(spans if x is SPANS else x for x in launch.arguments))
@@ -382,6 +415,6 @@ def _prepare_summary(
     ]
     write = Launch(
         _program(chunk, initial), "maps_kernel", 1, _THREADS,
-        (maps[0], np.int64(prod(chunk.row_shape)), initial, digest, message),
+        (maps[0], np.int64(prod(chunk.row_shape)), initial, digest, links, message),
     )  # fmt: skip
     return PreparedLaunches(*launches, write)
