@@ -95,6 +95,22 @@ def test_layouts(xp: Any, name: str, reverse: bool, dtype: Any) -> None:
 
 
 @narrow
+@pytest.mark.parametrize("name", ["rows", "one row", "channels", "lines", "columns"])
+def test_chunks(xp: Any, name: str, dtype: Any) -> None:
+    """Chunks are summarised from the numbers of two bytes."""
+    shape, axis = LAYOUTS[name]
+    s, t = draw(dtype, shape)
+    length = shape[axis] // 3
+
+    def lazy(array: Any) -> Any:
+        parts = np.split(array, [length, 2 * length], axis)
+        return da.concatenate([da.from_array(xp.asarray(x), chunks=-1) for x in parts], axis)
+
+    w = mgrec.linear_recurrence(lazy(s), lazy(t), axis=axis).compute(scheduler="sync")
+    assert_rounded_once(w, loop(s, t, axis=axis), dtype)
+
+
+@narrow
 @pytest.mark.parametrize("axis", [0, 1])
 def test_overflow_and_nan(xp: Any, axis: int, dtype: Any) -> None:
     """A row that is solved again starts from no rounded state."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
+from ...core.arrays.array_types import is_narrow
 from ...core.arrays.chunk import Chunk, is_uncopied
 from ...core.contract.kernels import PreparedSolver
 from ...engines.cuda.device import (
@@ -116,7 +117,9 @@ def prepare_precompute(
 
     The chunk has at least one step and row, and no carry-in.
     """
-    source = describe(chunk)
+    dtypes = {x.dtype for x in chunk.operands if getattr(x, "shape", ()) == chunk.shape}
+    stored = dtypes.pop() if len(dtypes) == 1 else chunk.dtype
+    source = describe(chunk, stored if is_narrow(stored) else chunk.dtype)
     width, states = len(transfer_map.identity), state_count(transfer_map)
     layout = layout or choose_precompute(chunk, source, width, states, Device.current())
     is_guarded = chunk.dtype.kind == "f" and transfer_map == guarded_affine(chunk.dtype)

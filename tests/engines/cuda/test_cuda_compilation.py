@@ -31,7 +31,7 @@ def on_gpu(shape: Any, dtype: Any = "f4") -> Any:
     return np.zeros(shape, dtype).view(DeviceArray)  # memory that is never touched
 
 
-def lazy(shape: Any, dtype: str = "f4") -> Any:
+def lazy(shape: Any, dtype: Any = "f4") -> Any:
     """A Dask array of two chunks along its first axis."""
     chunks = (-(-shape[0] // 2), *shape[1:])
     meta = on_gpu((0,) * len(shape), dtype)
@@ -281,7 +281,7 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
             lambda dtype=dtype, shape=shape: linear_recurrence(
                 lazy(shape, dtype), lazy(shape, dtype), axis=0
             )
-            for dtype in ("f4", "f8", "c16", "i4") for shape in ((10**6,), (1000, 70))
+            for dtype in ("f4", "f8", "c16", "i4", *NARROW) for shape in ((10**6,), (1000, 70))
         ),
         lambda: linear_recurrence(0.5, lazy((10**6,)), reverse=True, axis=0),
         lambda: linear_recurrence(computed, lazy((10**6,)), axis=0),
