@@ -26,17 +26,17 @@ union Number {
 // Spans of scans, which use the same memory, have kinds below 3 and up to four rounds an epoch.
 DEVICE inline unsigned tag_of(unsigned epoch) { return epoch * 16 + 3; }
 
-DEVICE inline void publish(Unit* place, T value, unsigned tag) {
+DEVICE inline void publish(Unit* address, T value, unsigned tag) {
   Number number;
   number.value = value;
 #pragma unroll
   for (int u = 0; u < UNITS; ++u)
-    ((volatile Unit*)place)[u] = Unit(tag) << 32 | number.word[u];
+    ((volatile Unit*)address)[u] = Unit(tag) << 32 | number.word[u];
 }
 
-DEVICE inline void load_words(Unit (&words)[UNITS], const Unit* place) {
+DEVICE inline void load_words(Unit (&words)[UNITS], const Unit* address) {
 #pragma unroll
-  for (int u = 0; u < UNITS; ++u) words[u] = ((const volatile Unit*)place)[u];
+  for (int u = 0; u < UNITS; ++u) words[u] = ((const volatile Unit*)address)[u];
 }
 
 // Return whether no word is from an earlier launch.
@@ -55,9 +55,9 @@ DEVICE inline T value_of(const Unit (&words)[UNITS]) {
 }
 
 // Load a number; return false while any word is from an earlier launch.
-DEVICE inline bool received(const Unit* place, unsigned tag, T& value) {
+DEVICE inline bool received(const Unit* address, unsigned tag, T& value) {
   Unit words[UNITS];
-  load_words(words, place);
+  load_words(words, address);
   value = value_of(words);
   return has_tag(words, tag);
 }

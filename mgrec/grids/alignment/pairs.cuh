@@ -13,14 +13,14 @@ struct Side {
   const long long* offsets;
   long long is_one;
   DEVICE const X* sequence(long long pair, long long& length) const {
-    const long long k = is_one ? 0 : pair, begin = offsets[k];
-    length = offsets[k + 1] - begin;
-    return letters + begin;
+    const long long k = is_one ? 0 : pair, first = offsets[k];
+    length = offsets[k + 1] - first;
+    return letters + first;
   }
 };
 struct Pairs {
   Side queries, targets;
-  Found* found;
+  ResultCell* best_cells;
   T* rows;      // one for each warp
   Unit* taken;  // number of pairs taken
   Alphabet alphabet;
@@ -37,8 +37,8 @@ DEVICE inline T least() {
   else return T(-(1ll << (8 * sizeof(T) - 2)));
 }
 // H before the first character of one sequence, and after character `place` of the other.
-DEVICE inline T border(const Scores& s, int place) {
-  return MODE != IS_GLOBAL || place < 0 ? T(0) : s.gap + T(place) * s.extend;
+DEVICE inline T border(const Scores& s, int index) {
+  return MODE != IS_GLOBAL || index < 0 ? T(0) : s.gap + T(index) * s.extend;
 }
 
 struct Pair {
@@ -50,14 +50,15 @@ struct Pair {
 
 // A column's letter and the cells above it, while they are loaded from device memory. They are used
 // only when they are needed, since the first use waits for the load.
-struct Coming {
+struct Prefetch {
   X letter;
   T score, gap;
 
-  DEVICE void ask_letter(const Pair& pair, long long column) {
+  DEVICE void load_letter(const Pair& pair, long long column) {
     letter = column < pair.columns ? pair.target[column] : X(0);
   }
-  DEVICE void ask(const Pair& pair, const Scores& s, const T* row, bool is_first, int column) {
+  DEVICE void load_cells(const Pair& pair, const Scores& s, const T* row, bool is_first,
+                         int column) {
     if (is_first) {
       score = border(s, column);
       gap = score + s.gap;
@@ -83,83 +84,86 @@ struct ToBest {
     if (strip.last[k] > strip.best.score) strip.best = {strip.last[k], last_row, column};
   }
 };
-struct ToNobody {
+struct ToNothing {
   DEVICE void operator()(int, int, int, const Strip&) const {}
 };
-struct Keep {
+struct StoreNothing {
   DEVICE void operator()(int, const T (&)[R]) const {}
 };
 
-DEVICE inline void enter(Strip& strip, const Pair& pair, const Pairs& all, const Scores& s, const Place& at) {
+DEVICE inline void init_strip(Strip& strip, const Pair& pair, const Pairs& all, const Scores& s,
+                              const LaneRows& rows) {
 #pragma unroll
   for (int r = 0; r < R; ++r) {
-    strip.h[r] = border(s, at.row + r);
+    strip.h[r] = border(s, rows.first + r);
     if (AFFINE) strip.e[r] = strip.h[r] + s.gap;
   }
-  strip.above = border(s, at.row - 1);
+  strip.above = border(s, rows.first - 1);
   strip.best = {strip.bar = MODE == IS_LOCAL ? T(0) : least(), -1, -1};
   Profile* profile = (Profile*)shared_bytes;
   if (!all.is_profile_shared) {
-    profile += warp() * int(all.alphabet.kinds) * 32;
-    if (SOURCE == BYTES) fill(profile, pair.query, at, all.alphabet);
+    profile += warp() * int(all.alphabet.size) * 32;
+    if (SOURCE == BYTES) fill(profile, pair.query, rows, all.alphabet);
   }
-  strip.letters.begin(pair.query, at, all.alphabet, profile);
+  strip.letters.load_query(pair.query, rows, all.alphabet, profile);
 }
 
 // The operands of a strip in a round of columns.
 struct Round {
   const Pairs& all;
   const Scores& scores;
-  const Place& at;
+  const LaneRows& rows;
   int first, columns;
 
-  template <int KIND, class Leave> DEVICE void advance_by(Strip& strip, Leave leave) const {
-    advance<KIND>(strip, rings[warp()], codes[warp()], first, columns, at, scores,
-                  all.alphabet.table, leave, Keep());
+  template <int KIND, class ExportRow>
+  DEVICE void advance_by(Strip& strip, ExportRow export_row) const {
+    advance<KIND>(strip, rings[warp()], codes[warp()], first, columns, rows, scores,
+                  all.alphabet.table, export_row, StoreNothing());
   }
-  template <class Leave> DEVICE void operator()(Strip& strip, Leave leave) const {
-    if (first < 32 * K || first + C > columns) advance_by<BORDER>(strip, leave);
-    else advance_by<INSIDE>(strip, leave);
+  template <class ExportRow> DEVICE void operator()(Strip& strip, ExportRow export_row) const {
+    if (first < 32 * K || first + C > columns) advance_by<BORDER>(strip, export_row);
+    else advance_by<INSIDE>(strip, export_row);
   }
 };
 
 // Compute the strip whose first row is `first`, and return its best cell in each lane.
 DEVICE inline Best walk_strip(const Pairs& all, const Pair& pair, const Scores& s, T* row, long long first) {
-  const Place at = place_of(first, pair.rows);
+  const LaneRows rows = rows_of_lane(first, pair.rows);
   const bool is_first = first == 0, is_last = first + ROWS >= pair.rows;
   const int columns = int(pair.columns), rounds = rounds_of(columns);
-  Codes& own_codes = codes[warp()];
+  Codes& warp_codes = codes[warp()];
   Strip strip;
-  enter(strip, pair, all, s, at);
-  Coming coming;
+  init_strip(strip, pair, all, s, rows);
+  Prefetch prefetch;
   __syncwarp();
   if (lane() < C) {
-    coming.ask_letter(pair, lane());
-    own_codes.put(lane(), as_code(coming.letter));
-    coming.ask(pair, s, row, is_first, lane());
-    coming.ask_letter(pair, lane() + C);
+    prefetch.load_letter(pair, lane());
+    warp_codes.put(lane(), as_code(prefetch.letter));
+    prefetch.load_cells(pair, s, row, is_first, lane());
+    prefetch.load_letter(pair, lane() + C);
   }
   for (int round = 0; round < rounds; ++round) {
-    const int begin = round * C, column = begin + lane();
+    const int first_column = round * C, column = first_column + lane();
     __syncwarp();
     if (lane() < C) {
-      rings[warp()].put(column, coming.score, coming.gap);
-      own_codes.put(column + C, as_code(coming.letter));
-      coming.ask(pair, s, row, is_first, column + C);
-      coming.ask_letter(pair, column + 2 * C);
+      rings[warp()].put(column, prefetch.score, prefetch.gap);
+      warp_codes.put(column + C, as_code(prefetch.letter));
+      prefetch.load_cells(pair, s, row, is_first, column + C);
+      prefetch.load_letter(pair, column + 2 * C);
     }
     __syncwarp();
-    if (round == 0) strip.letters.start(own_codes);
-    const Round walk = {all, s, at, begin, columns};
+    if (round == 0) strip.letters.start(warp_codes);
+    const Round walk = {all, s, rows, first_column, columns};
     if (!is_last) walk(strip, ToRow{row});
     else if (MODE == IS_SEMI_GLOBAL) walk.advance_by<LAST>(strip, ToBest{int(pair.rows) - 1});
-    else walk(strip, ToNobody());
+    else walk(strip, ToNothing());
   }
   if (MODE == IS_LOCAL) return strip.best;
 #pragma unroll
   for (int r = 0; r < R; ++r) {
-    const bool is_end = is_last && lane() == at.last_lane && r == at.last;
-    if (MODE == IS_SEMI_GLOBAL ? r < at.rows : is_end) strip.best.take({strip.h[r], at.row + r, columns - 1});
+    const bool is_end = is_last && lane() == rows.last_lane && r == rows.last;
+    if (MODE == IS_SEMI_GLOBAL ? r < rows.count : is_end)
+      strip.best.take({strip.h[r], rows.first + r, columns - 1});
   }
   return strip.best;
 }
@@ -185,8 +189,8 @@ DEVICE inline void align_pairs(const Pairs& all, const Scores& s) {
   __syncwarp();
   if (SOURCE == BYTES && all.is_profile_shared) {
     const Pair pair(all, 0);
-    const Place at = place_of(0, pair.rows);
-    if (warp() == 0) fill((Profile*)shared_bytes, pair.query, at, all.alphabet);
+    const LaneRows rows = rows_of_lane(0, pair.rows);
+    if (warp() == 0) fill((Profile*)shared_bytes, pair.query, rows, all.alphabet);
     __syncthreads();
   }
   T* row = all.rows + ((long long)blockIdx.x * WARPS + warp()) * (all.longest * NUMBERS);
@@ -197,6 +201,6 @@ DEVICE inline void align_pairs(const Pairs& all, const Scores& s) {
     if (number >= Unit(all.count)) return;
     if (all.order != nullptr) number = all.order[number];
     const Best best = align_pair(all, Pair(all, number), s, row);
-    if (lane() == 0) all.found[number] = best.found();
+    if (lane() == 0) all.best_cells[number] = best.as_result();
   }
 }

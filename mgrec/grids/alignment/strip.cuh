@@ -14,21 +14,22 @@
 enum { EQUAL, BYTES, TABLE };
 constexpr int SPAN = C * (W + 3) + 32 * K * W;  // columns of all lanes of a block at one time
 constexpr int LETTERS = SPAN <= 128 ? 128 : SPAN <= 256 ? 256 : SPAN <= 512 ? 512 : 1024;
-constexpr int PACKS = (R + 3) / 4;
-constexpr int WORDS = PACKS > 2 ? (PACKS + 3) / 4 * 4 : PACKS;  // words of 4, 8 or 16 bytes
+constexpr int CELL_WORDS = (R + 3) / 4;
+constexpr int WORDS =
+    CELL_WORDS > 2 ? (CELL_WORDS + 3) / 4 * 4 : CELL_WORDS;  // words of 4, 8 or 16 bytes
 
 template <int LETTER_BYTES> struct code_of { typedef int type; };
 template <> struct code_of<8> { typedef long long type; };
 typedef typename code_of<sizeof(X)>::type Code;
 
-// `beside` equals `gap`, but the compiler does not merge the two additions.
-struct Scores { T gap, extend, beside, match, mismatch; };
+// `gap_from_left` equals `gap`, but the compiler does not merge additions of both.
+struct Scores { T gap, extend, gap_from_left, match, mismatch; };
 
 // The score of query code a and target code b is in row a, column b.
 struct Alphabet {
   const signed char* bytes;
   const T* table;
-  long long kinds;
+  long long size;
 };
 
 template <int COUNT> struct alignas(COUNT > 4 ? 16 : COUNT * 4) Words { unsigned word[COUNT]; };
@@ -52,9 +53,9 @@ DEVICE inline Code as_code(X letter) {
 struct alignas(16) Codes {
   Code of[LETTERS + C];
   DEVICE void put(int column, Code code) {
-    const unsigned place = unsigned(column) % LETTERS;
-    of[place] = code;
-    if (place < C) of[LETTERS + place] = code;
+    const unsigned index = unsigned(column) % LETTERS;
+    of[index] = code;
+    if (index < C) of[LETTERS + index] = code;
   }
   DEVICE const Code* from(int column) const { return of + unsigned(column) % LETTERS; }
   DEVICE void clear(int thread, int threads) {
@@ -64,27 +65,28 @@ struct alignas(16) Codes {
 // The codes of the columns of a step, read by one load.
 struct alignas(K * sizeof(Code) > 16 ? 16 : K * sizeof(Code)) StepCodes { Code of[K]; };
 
-// The rows of a lane.
-struct Place {
-  int row, rows;        // the first row, and the number of rows within the sequence
+// Rows of the query that a lane computes.
+struct LaneRows {
+  int first, count;     // the first row, and the number of rows within the sequence
   int last_lane, last;  // lane and index of the last row within the sequence
-  DEVICE bool has(int r) const { return r < rows && row + r >= 0; }
+  DEVICE bool has(int r) const { return r < count && first + r >= 0; }
 };
 
 // Write the scores of a lane's rows with each letter of the target.
-DEVICE inline void fill(Profile* profile, const X* query, const Place& at, const Alphabet& alphabet) {
-  const int kinds = int(alphabet.kinds);
-  int own[R];
+DEVICE inline void fill(Profile* profile, const X* query, const LaneRows& rows,
+                        const Alphabet& alphabet) {
+  const int size = int(alphabet.size);
+  int row_offsets[R];
 #pragma unroll
-  for (int r = 0; r < R; ++r) own[r] = at.has(r) ? int(query[at.row + r]) * kinds : -1;
-  for (int letter = 0; letter < kinds; ++letter) {
+  for (int r = 0; r < R; ++r) row_offsets[r] = rows.has(r) ? int(query[rows.first + r]) * size : -1;
+  for (int letter = 0; letter < size; ++letter) {
     Profile scores;
 #pragma unroll
     for (int w = 0; w < WORDS; ++w) scores.word[w] = 0;
 #pragma unroll
     for (int r = 0; r < R; ++r) {
       // Rows outside the sequence must not score more than those within.
-      const int score = own[r] < 0 ? -128 : alphabet.bytes[own[r] + letter];
+      const int score = row_offsets[r] < 0 ? -128 : alphabet.bytes[row_offsets[r] + letter];
       scores.word[r / 4] |= unsigned(score & 255) << 8 * (r % 4);
     }
     profile[letter * 32 + lane()] = scores;
@@ -95,19 +97,21 @@ constexpr int AHEAD = (SOURCE == BYTES ? 2 : 1) * K;
 
 // A lane's rows of the query, and their scores with the letters of its next step.
 struct Letters {
-  Code own[SOURCE == BYTES ? 1 : R];
+  Code query_codes[SOURCE == BYTES ? 1 : R];
   StepCodes next;
   Profile scores[K];
   const Profile* profile;
 
-  DEVICE void begin(const X* query, const Place& at, const Alphabet& alphabet, Profile* filled) {
+  DEVICE void load_query(const X* query, const LaneRows& rows, const Alphabet& alphabet,
+                         Profile* filled) {
     profile = filled + lane();
     if (SOURCE == BYTES) return;
 #pragma unroll
     for (int r = 0; r < R; ++r) {
       const Code none = SOURCE == TABLE ? 0 : -(1 << 20);  // no letter of 16 bits
-      const Code letter = at.has(r) ? Code(query[at.row + r]) : none;
-      own[SOURCE == BYTES ? 0 : r] = SOURCE == TABLE ? letter * Code(alphabet.kinds) : letter;
+      const Code letter = rows.has(r) ? Code(query[rows.first + r]) : none;
+      query_codes[SOURCE == BYTES ? 0 : r] =
+          SOURCE == TABLE ? letter * Code(alphabet.size) : letter;
     }
   }
   // Prepare a lane's first step; letters before the first column are arbitrary.
@@ -125,17 +129,18 @@ struct Letters {
 };
 
 // The scores of a lane's rows with one letter.
-struct Beside {
+struct LetterScores {
   Code letter;
   Profile scores;
-  DEVICE Beside(const Letters& letters, int k) : letter(letters.next.of[k]), scores(letters.scores[k]) {}
+  DEVICE LetterScores(const Letters& letters, int k)
+      : letter(letters.next.of[k]), scores(letters.scores[k]) {}
   DEVICE T add(T score, int r, const Letters& letters, const Scores& s, const T* table) const {
     if constexpr (SOURCE == BYTES)
       return __dp4a(int(scores.word[r / 4]), 1 << 8 * (r % 4), score);
     else if constexpr (SOURCE == TABLE)
-      return score + table[letters.own[r] + letter];
+      return score + table[letters.query_codes[r] + letter];
     else
-      return score + (letters.own[r] == letter ? s.match : s.mismatch);
+      return score + (letters.query_codes[r] == letter ? s.match : s.mismatch);
   }
 };
 
@@ -143,7 +148,7 @@ template <class N> struct wide_of { typedef long long type; };
 template <> struct wide_of<double> { typedef double type; };
 
 // The best cell as the host reads it.
-struct Found {
+struct ResultCell {
   typename wide_of<T>::type score;
   long long row, column;
 };
@@ -164,7 +169,7 @@ struct Best {
             __shfl_sync(ALL, column, from)});
     }
   }
-  DEVICE Found found() const { return {score, row, column}; }
+  DEVICE ResultCell as_result() const { return {score, row, column}; }
 };
 
 constexpr int ROWS = 32 * R;
@@ -183,16 +188,17 @@ struct Ring {
   }
 };
 
-// Rounds of C columns until the last lane has passed on its last column.
+// Return the rounds of C columns until the last lane has exported its last column.
 DEVICE inline int rounds_of(long long columns) { return int((columns + 32 * K + C - 1) / C); }
 
 DEVICE inline T larger(T x, T y) { return x > y ? x : y; }
 
-// The place of a lane in the strip whose first row is `first`, in a sequence of a length.
-DEVICE inline Place place_of(long long first, long long length) {
-  const long long rest = length - first, own = rest - lane() * R;
-  const int count = rest < ROWS ? int(rest) : ROWS;
-  return {int(first) + lane() * R, own < 0 ? 0 : own < R ? int(own) : R, (count - 1) / R, (count - 1) % R};
+// Return the rows of a lane in the strip whose first row is `first`, in a sequence of a length.
+DEVICE inline LaneRows rows_of_lane(long long first, long long length) {
+  const long long remaining = length - first, of_lane = remaining - lane() * R;
+  const int count = remaining < ROWS ? int(remaining) : ROWS;
+  return {int(first) + lane() * R, of_lane < 0 ? 0 : of_lane < R ? int(of_lane) : R,
+          (count - 1) / R, (count - 1) % R};
 }
 
 struct Strip {
@@ -207,13 +213,13 @@ struct Strip {
   // Compute column k of a step and return its largest H. `score` is H of the row above, `down` is F
   // of the first row.
   template <int KIND>
-  DEVICE T walk(int k, const Beside& beside, T score, T down, const Place& at, const Scores& s,
-                const T* table) {
+  DEVICE T walk(int k, const LetterScores& letter_scores, T score, T down, const LaneRows& rows,
+                const Scores& s, const T* table) {
     T diagonal = above, highest = T(0);
     above = score;
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-      T cell = beside.add(diagonal, r, letters, s, table);
+      T cell = letter_scores.add(diagonal, r, letters, s, table);
       diagonal = h[r];
       if (AFFINE) {
         cell = larger(cell, e[r]);
@@ -223,32 +229,32 @@ struct Strip {
         // From `cell`, not `score`, since gap <= extend: a shorter chain from row to row.
         down = larger(down + s.extend, cell + s.gap);
       } else {
-        cell = larger(cell, h[r] + (SHORT ? s.beside : s.gap));
+        cell = larger(cell, h[r] + (SHORT ? s.gap_from_left : s.gap));
         if (LOCAL) cell = larger(cell, T(0));
         score = larger(cell, score + s.gap);
       }
       h[r] = score;
       if (LOCAL) highest = larger(highest, score);
-      if (r == (KIND == LAST ? at.last : R - 1)) last[k] = score, last_gap[k] = down;
+      if (r == (KIND == LAST ? rows.last : R - 1)) last[k] = score, last_gap[k] = down;
     }
     bottom[k] = score;
     gap[k] = down;
     return highest;
   }
   // Rare, so that it may take as long as the column itself.
-  DEVICE void record(const T (&cells)[R], T highest, int column, const Place& at) {
+  DEVICE void record(const T (&cells)[R], T highest, int column, const LaneRows& rows) {
     int row = R;
 #pragma unroll
     for (int r = R - 1; r >= 0; --r)
       if (cells[r] == highest) row = r;
-    if (at.rows < R) {  // rows outside the sequence do not count
+    if (rows.count < R) {  // rows outside the sequence do not count
       highest = best.score;
 #pragma unroll
       for (int r = 0; r < R; ++r)
-        if (r < at.rows && cells[r] > highest) highest = cells[r], row = r;
+        if (r < rows.count && cells[r] > highest) highest = cells[r], row = r;
       if (highest == best.score) return;
     }
-    best = {highest, at.row + row, column};
+    best = {highest, rows.first + row, column};
     bar = larger(bar, highest);
   }
   // Lanes need not record scores below those of another lane. They record equal ones: the first
@@ -264,13 +270,13 @@ struct Strip {
 // column waits for another.
 struct Step {
   T highest[K], before[K][R];  // H of all columns but the last one, which the strip has
-  DEVICE void keep(int k, const Strip& strip, T found) {
-    highest[k] = found;
+  DEVICE void add(int k, const Strip& strip, T column_highest) {
+    highest[k] = column_highest;
     if (k == K - 1) return;
 #pragma unroll
     for (int r = 0; r < R; ++r) before[k][r] = strip.h[r];
   }
-  DEVICE void record(Strip& strip, int column, const Place& at) const {
+  DEVICE void record(Strip& strip, int column, const LaneRows& rows) const {
     T most = highest[0];
 #pragma unroll
     for (int k = 1; k < K; ++k) most = larger(most, highest[k]);
@@ -278,32 +284,34 @@ struct Step {
 #pragma unroll
     for (int k = 0; k < K; ++k) {
       if (highest[k] <= strip.bar) continue;
-      if (k < K - 1) strip.record(before[k], highest[k], column + k, at);
-      else strip.record(strip.h, highest[k], column + k, at);
+      if (k < K - 1) strip.record(before[k], highest[k], column + k, rows);
+      else strip.record(strip.h, highest[k], column + k, rows);
     }
   }
 };
 
-// Compute C columns of a strip, from `first` on in lane 0. `leave` receives the last row's results of
-// the step before, `keep` receives every column.
-template <int KIND, class Leave, class Keep>
+// Compute C columns of a strip, from `first` on in lane 0. `export_row` receives the last row's
+// results of the step before, `store_cells` receives every column.
+template <int KIND, class ExportRow, class StoreCells>
 DEVICE inline void advance(Strip& strip, const Ring& in, const Codes& codes, int first, int columns,
-                           const Place& at, const Scores& s, const T* table, Leave leave, Keep keep) {
+                           const LaneRows& rows, const Scores& s, const T* table,
+                           ExportRow export_row, StoreCells store_cells) {
   // All lanes read before they exchange values: otherwise lane 0 would wait twice.
   const volatile T* const scores = in.scores + first % RING;
   const volatile T* const gaps = in.gaps + (AFFINE ? first % RING : 0);
   const StepCodes* const letters = (const StepCodes*)codes.from(first + AHEAD - K * lane());
-  const bool is_last_lane = lane() == at.last_lane;
+  const bool is_last_lane = lane() == rows.last_lane;
   const auto is_inside = [=](int column) { return KIND == INSIDE || unsigned(column) < unsigned(columns); };
   if (LOCAL) strip.raise_bar();
 #pragma unroll(4 / K)
   for (int step = 0; step < C / K; ++step) {
-    const int place = step * K, column = first + place - K * lane();
+    const int offset = step * K, column = first + offset - K * lane();
     T score[K], gap[K];
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const T score_in = scores[place + k], gap_in = AFFINE ? gaps[AFFINE ? place + k : 0] : T(0);
-      if (is_last_lane && is_inside(column - K + k)) leave(place + k, column - K + k, k, strip);
+      const T score_in = scores[offset + k], gap_in = AFFINE ? gaps[AFFINE ? offset + k : 0] : T(0);
+      if (is_last_lane && is_inside(column - K + k))
+        export_row(offset + k, column - K + k, k, strip);
       score[k] = from_lane<true>(strip.bottom[k], 1);
       gap[k] = AFFINE ? from_lane<true>(strip.gap[k], 1) : T(0);
       score[k] = lane() == 0 ? score_in : score[k];
@@ -311,15 +319,17 @@ DEVICE inline void advance(Strip& strip, const Ring& in, const Codes& codes, int
     }
     const Letters now = strip.letters;
     strip.letters.look_ahead(letters[step]);
-    Step found;
+    Step results;
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      found.highest[k] = T(0);
+      results.highest[k] = T(0);
       if (!is_inside(column + k)) continue;
-      const Beside beside(now, k);
-      found.keep(k, strip, strip.template walk<KIND>(k, beside, score[k], gap[k], at, s, table));
-      keep(place + k, strip.h);
+      const LetterScores letter_scores(now, k);
+      const T highest =
+          strip.template walk<KIND>(k, letter_scores, score[k], gap[k], rows, s, table);
+      results.add(k, strip, highest);
+      store_cells(offset + k, strip.h);
     }
-    if (LOCAL) found.record(strip, column, at);
+    if (LOCAL) results.record(strip, column, rows);
   }
 }
