@@ -3,7 +3,7 @@
 // for each level of unknowns.
 struct Levels {
   const Systems& all;
-  const Place& place;
+  const SystemIndex& system;
   long long in_memory = 0;  // rows of the levels stored below
 
   DEVICE Level level(int number) const {
@@ -15,35 +15,35 @@ struct Levels {
       for (int below = 1; below < number; ++below) first += all.steps >> below;
     }
     if (count > ON_CHIP) {
-      // Systems side by side, so that neighbouring threads have neighbouring numbers.
-      T* own = all.scratch + first * 4 * systems + place.number;
-      return {own, count, systems, systems * count};
+      // Systems are adjacent, so that neighbouring threads have neighbouring numbers.
+      T* data = all.scratch + first * 4 * systems + system.number;
+      return {data, count, systems, systems * count};
     }
     first = AGAIN ? number % 2 * ON_CHIP : 0;
     if (!AGAIN)
       for (int below = 1; below < number; ++below)
         if (all.steps >> below <= ON_CHIP) first += all.steps >> below;
     const int threads = blockDim.x;
-    T* own = (T*)shared_bytes + first * 4 * threads + threadIdx.x;
-    return {own, count, threads, threads * count};
+    T* data = (T*)shared_bytes + first * 4 * threads + threadIdx.x;
+    return {data, count, threads, threads * count};
   }
   DEVICE void raise(int number) const {
     const Level from = level(number - 1), to = level(number);
-    for (long long i = 0; i < to.count; ++i) store_row(to, i, raised(all, place, from, i));
+    for (long long i = 0; i < to.count; ++i) store_row(to, i, raised(all, system, from, i));
   }
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS) levels_kernel(const Systems all) {
   const long long number = blockIdx.x * (long long)blockDim.x + threadIdx.x;
   if (number >= all.count()) return;
-  const Place place(all, number);
-  const Levels levels = {all, place};
+  const SystemIndex system(all, number);
+  const Levels levels = {all, system};
   bool is_bad = false;
-  for (long long i = 0; i < all.steps; ++i) note(all, place, equation(all, place, i));
+  for (long long i = 0; i < all.steps; ++i) note(all, system, equation(all, system, i));
   int top = 0;
   while (all.steps >> (top + 1)) levels.raise(++top);
   // x of row i of a level is that of row (i + 1)·2^level - 1 of the system.
-  T* result = place.result(all);
+  T* result = system.result(all);
   for (int level = top; level >= 0; --level) {
     if (AGAIN)
       for (int below = 1; below <= level && level < top; ++below) levels.raise(below);
@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) levels_kernel(const System
       return result[(((i + 1) << level) - 1) * all.inner];
     };
     for (long long i = 0; 2 * i < from.count; ++i)
-      lower(all, place, from, i, [&](long long k) { return x(k, level + 1); }, is_bad,
+      lower(all, system, from, i, [&](long long k) { return x(k, level + 1); }, is_bad,
             [&](long long k, T value) { x(k, level) = value; });
   }
   const bool is_known = all.has_finite(number);

@@ -1,10 +1,10 @@
-// Elimination with scaled partial pivoting over a partition, and its two pending rows (`Held`).
+// Elimination with scaled partial pivoting over a partition, with two pending rows (`PendingRows`).
 //
 // tridiagonal/cpu/elimination.py has the same steps, and explains them. After x[1] ... x[i-1] are
 // eliminated the two pending rows are
 //   near·x[i] + far·x[i+1] + before·x[-1] + first·x[0] = rhs.
 //
-// A cell has the two rows of a part, a partition or a run of them, each as coefficients of
+// A cell has the two rows of a part, a partition or a group of them, each as coefficients of
 // (last[k-1], first[k], last[k], first[k+1]) and right-hand side.
 #pragma once
 #include "tridiagonal/cuda/numbers.cuh"
@@ -30,21 +30,21 @@ template <int N> DEVICE inline void order(Row<N>& one, Row<N>& other) {
 // The inverse of a pivot: a power of two and a factor, so that none overflows.
 struct Inverse {
   Real scale;
-  T rest;
+  T factor;
   DEVICE explicit Inverse(T pivot) : scale(scale_of(magnitude(pivot))) {
-    rest = inverse_of(scaled(pivot, scale));
+    factor = inverse_of(scaled(pivot, scale));
   }
-  DEVICE T ratio(T x) const { return scaled(x, scale) * rest; }
-  DEVICE T value() const { return scaled(rest, scale); }
+  DEVICE T ratio(T x) const { return scaled(x, scale) * factor; }
+  DEVICE T value() const { return scaled(factor, scale); }
 };
 
 template <int N>
 DEVICE inline Row<N - 1> eliminated(const Row<N>& row, const Row<N>& pivot, const Inverse& inverse) {
   const T m = inverse.ratio(row[0]);
-  Row<N - 1> rest;
+  Row<N - 1> result;
 #pragma unroll
-  for (int k = 1; k < N; ++k) rest[k - 1] = minus_product(row[k], m, pivot[k]);
-  return rest;
+  for (int k = 1; k < N; ++k) result[k - 1] = minus_product(row[k], m, pivot[k]);
+  return result;
 }
 
 // If before or first exceeds LIMIT, `part` eliminates that unknown from one of the rows.
@@ -60,11 +60,11 @@ DEVICE inline Row<5> made_small(Row<5> row) {
 }
 
 // near, far, before, first, rhs of the two pending rows.
-struct Held {
+struct PendingRows {
   Row<5> upper, lower;
 
   // Before row 0: before - x[-1] = 0 and first - x[0] = 0.
-  DEVICE static Held copies() {
+  DEVICE static PendingRows copies() {
     return {{{T(-1), T(0), T(1), T(0), T(0)}}, {{T(0), T(-1), T(0), T(1), T(0)}}};
   }
   DEVICE bool is_large() const {
@@ -79,10 +79,11 @@ struct Held {
     const Row<5> big = swap ? lower : upper, small = swap ? upper : lower;
     const bool is_before = magnitude(big[2]) > magnitude(big[3]);
     const int lead = is_before ? 2 : 3;
-    const T lead_big = is_before ? big[2] : big[3], rest_big = is_before ? big[3] : big[2];
-    const T lead_small = is_before ? small[2] : small[3], rest_small = is_before ? small[3] : small[2];
-    const Row<5> pivot = {{lead_big, big[0], big[1], rest_big, big[4]}};
-    const Row<5> row = {{lead_small, small[0], small[1], rest_small, small[4]}};
+    const T lead_big = is_before ? big[2] : big[3], second_big = is_before ? big[3] : big[2];
+    const T lead_small = is_before ? small[2] : small[3];
+    const T second_small = is_before ? small[3] : small[2];
+    const Row<5> pivot = {{lead_big, big[0], big[1], second_big, big[4]}};
+    const Row<5> row = {{lead_small, small[0], small[1], second_small, small[4]}};
     const Row<4> left = eliminated(row, pivot, Inverse(lead_big));
     const Row<5> freed = {{left[0], left[1], lead == 2 ? T(0) : left[2],
                               lead == 2 ? left[2] : T(0), left[3]}};
@@ -91,43 +92,44 @@ struct Held {
   }
 };
 
-// Row i + 1 of a system, scaled; `odd` becomes nan if the row contains nan or inf.
-DEVICE inline Row<4> scaled_row(T dl, T d, T du, T b, T& odd) {
+// Row i + 1 of a system, scaled; `nonfinite` becomes nan if the row contains nan or inf.
+DEVICE inline Row<4> scaled_row(T dl, T d, T du, T b, T& nonfinite) {
   const Real scale = scale_of(larger(magnitude(dl), larger(magnitude(d), magnitude(du))));
   const Row<4> row = {{scaled(dl, scale), scaled(d, scale), scaled(du, scale), scaled(b, scale)}};
-  odd = odd + odd_part((row[0] + row[1]) + (row[2] + b));
+  nonfinite = nonfinite + zero_or_nan((row[0] + row[1]) + (row[2] + b));
   return row;
 }
 
 // Eliminate x[i] from the two pending rows and row i + 1; return the pivot row: the coefficients of
 // x[i], x[i+1], x[i+2], before, first, and the right-hand side. The caller calls `part`.
-DEVICE inline Row<6> advance(Held& held, const Row<4>& row, Inverse& inverse) {
-  const Row<5>&u = held.upper, &l = held.lower;
+DEVICE inline Row<6> advance(PendingRows& pending, const Row<4>& row, Inverse& inverse) {
+  const Row<5>&u = pending.upper, &l = pending.lower;
   Row<6> pivot = {{u[0], u[1], T(0), u[2], u[3], u[4]}};
   Row<6> one = {{l[0], l[1], T(0), l[2], l[3], l[4]}};
   Row<6> other = {{row[0], row[1], row[2], T(0), T(0), row[3]}};
   order(pivot, one);
   order(pivot, other);
   inverse = Inverse(pivot[0]);
-  held.upper = eliminated(one, pivot, inverse);
-  held.lower = eliminated(other, pivot, inverse);
+  pending.upper = eliminated(one, pivot, inverse);
+  pending.lower = eliminated(other, pivot, inverse);
   return pivot;
 }
 
 // The smallest pivot of an elimination, and nan if a row contained nan or inf.
 struct Pivots {
   Real least = 1;
-  T odd = T(0);
+  T nonfinite = T(0);
   DEVICE void take(Real size) { least = size < least ? size : least; }
 };
 
-DEVICE inline void write_cell(T* cell, const Held& held, const Pivots& seen) {
+DEVICE inline void write_cell(T* cell, const PendingRows& pending, const Pivots& seen) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const Row<5>& row = r ? held.lower : held.upper;
+    const Row<5>& row = r ? pending.lower : pending.upper;
     const T numbers[5] = {row[2], row[3], row[0], row[1], row[4]};
 #pragma unroll
-    for (int k = 0; k < 5; ++k) cell[5 * r + k] = (seen.least > 0 ? numbers[k] : T(0)) + seen.odd;
+    for (int k = 0; k < 5; ++k)
+      cell[5 * r + k] = (seen.least > 0 ? numbers[k] : T(0)) + seen.nonfinite;
   }
 }
 
@@ -138,17 +140,19 @@ DEVICE inline Row<5> cell_row(const T* cell, Pivots& seen) {
   Row<5> row;
 #pragma unroll
   for (int k = 0; k < 5; ++k) row[k] = scaled(cell[k], scale);
-  seen.odd = seen.odd + odd_part(((row[0] + row[1]) + (row[2] + row[3])) + cell[4]);
+  seen.nonfinite = seen.nonfinite + zero_or_nan(((row[0] + row[1]) + (row[2] + row[3])) + cell[4]);
   seen.take(size);
   return row;
 }
 
 // Eliminate last[k-1] and first[k] from the pending rows and the rows of part k.
-DEVICE inline void advance_part(Held& held, const T* cell, Pivots& seen, Row<7>& pivot, Row<6>& second) {
-  const Row<5> own = cell_row(cell, seen), own_other = cell_row(cell + 5, seen);
-  const Row<5>&u = held.upper, &l = held.lower;
-  pivot = {{own[0], own[1], own[2], own[3], T(0), T(0), own[4]}};
-  Row<7> one = {{own_other[0], own_other[1], own_other[2], own_other[3], T(0), T(0), own_other[4]}};
+DEVICE inline void advance_part(PendingRows& pending, const T* cell, Pivots& seen, Row<7>& pivot,
+                                Row<6>& second) {
+  const Row<5> part_upper = cell_row(cell, seen), part_lower = cell_row(cell + 5, seen);
+  const Row<5>&u = pending.upper, &l = pending.lower;
+  pivot = {{part_upper[0], part_upper[1], part_upper[2], part_upper[3], T(0), T(0), part_upper[4]}};
+  Row<7> one = {
+      {part_lower[0], part_lower[1], part_lower[2], part_lower[3], T(0), T(0), part_lower[4]}};
   Row<7> upper = {{u[0], u[1], T(0), T(0), u[2], u[3], u[4]}};
   Row<7> lower = {{l[0], l[1], T(0), T(0), l[2], l[3], l[4]}};
   order(pivot, one);
@@ -156,13 +160,13 @@ DEVICE inline void advance_part(Held& held, const T* cell, Pivots& seen, Row<7>&
   order(pivot, lower);
   const Inverse inverse(pivot[0]);
   second = eliminated(upper, pivot, inverse);
-  Row<6> low = eliminated(lower, pivot, inverse), rest = eliminated(one, pivot, inverse);
+  Row<6> low = eliminated(lower, pivot, inverse), third = eliminated(one, pivot, inverse);
   order(second, low);
-  order(second, rest);
+  order(second, third);
   const Inverse inverse_second(second[0]);
-  held.upper = eliminated(low, second, inverse_second);
-  held.lower = eliminated(rest, second, inverse_second);
-  held.part();
+  pending.upper = eliminated(low, second, inverse_second);
+  pending.lower = eliminated(third, second, inverse_second);
+  pending.part();
   seen.take(magnitude(pivot[0]));
   seen.take(magnitude(second[0]));
 }

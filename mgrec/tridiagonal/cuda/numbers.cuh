@@ -35,8 +35,8 @@ template <class R> DEVICE inline complex<R> minus_product(complex<R> a, complex<
   return {fma(-m.re, b.re, fma(m.im, b.im, a.re)), fma(-m.re, b.im, fma(-m.im, b.re, a.im))};
 }
 
-// x - x: 0, or nan if x is nan or inf.
-DEVICE inline T odd_part(T x) { return x - x; }
+// Return 0, or nan if x is nan or inf.
+DEVICE inline T zero_or_nan(T x) { return x - x; }
 
 // Rows at multiples of 16 bytes are copied by words.
 constexpr int PACK = sizeof(T) < 16 ? 16 / sizeof(T) : 1;

@@ -32,12 +32,12 @@ struct System {
 };
 
 // The partition of a lane.
-struct Place {
+struct Partition {
   long long outer, part, column, first;
   int length;
   bool is_there;
 
-  DEVICE Place(const System& system, long long lane) {
+  DEVICE Partition(const System& system, long long lane) {
     is_there = lane < system.lanes();
     if (!is_there) lane = system.lanes() - 1;
     if (COLUMNS) {
@@ -49,44 +49,46 @@ struct Place {
     outer = system.outer == 1 ? 0 : lane / system.parts;
     part = lane - outer * system.parts;
     first = part * ROWS;
-    const long long rest = system.steps - first;
-    length = rest < ROWS ? int(rest) : ROWS;
+    const long long remaining = system.steps - first;
+    length = remaining < ROWS ? int(remaining) : ROWS;
   }
   // Whether a flag of `System` is set for this system; `single` is the one that has it alone.
   DEVICE bool is_of(long long flag, long long single) const {
     return flag == 1 || (flag == 2 && outer == single);
   }
-  DEVICE long long line(const System& system) const { return outer * system.inner + column; }
+  DEVICE long long system_number(const System& system) const {
+    return outer * system.inner + column;
+  }
   DEVICE long long start(const Operand& operand) const {
     return outer * operand.outer + first * operand.step + column * operand.inner;
   }
 };
 
 struct Tile {
-  T* own;  // this thread's row 0 of operand 0
+  T* data;  // this thread's row 0 of operand 0
 
   // Shared memory: 4 x THREADS x STRIDE numbers.
   static constexpr int APART = THREADS * STRIDE;
   DEVICE static int index(int thread, int row) {
     return COLUMNS ? row * THREADS + thread : thread * STRIDE + row;
   }
-  DEVICE T& at(int k, int row) { return own[k * APART + (COLUMNS ? row * THREADS : row)]; }
+  DEVICE T& at(int k, int row) { return data[k * APART + (COLUMNS ? row * THREADS : row)]; }
   DEVICE Word load(int k, int group) {
-    Word pack;
+    Word word;
     if constexpr (COLUMNS) {
 #pragma unroll
-      for (int r = 0; r < PACK; ++r) pack.v[r] = at(k, group * PACK + r);
+      for (int r = 0; r < PACK; ++r) word.v[r] = at(k, group * PACK + r);
     } else {
-      pack = *(const Word*)&at(k, group * PACK);
+      word = *(const Word*)&at(k, group * PACK);
     }
-    return pack;
+    return word;
   }
-  DEVICE void store(int k, int group, const Word& pack) {
+  DEVICE void store(int k, int group, const Word& word) {
     if constexpr (COLUMNS) {
 #pragma unroll
-      for (int r = 0; r < PACK; ++r) at(k, group * PACK + r) = pack.v[r];
+      for (int r = 0; r < PACK; ++r) at(k, group * PACK + r) = word.v[r];
     } else {
-      *(Word*)&at(k, group * PACK) = pack;
+      *(Word*)&at(k, group * PACK) = word;
     }
   }
 };
@@ -95,46 +97,47 @@ struct Tile {
 __shared__ long long tile_outer[THREADS], tile_first[THREADS];
 __shared__ int tile_lengths[THREADS];
 
-// Rows of the block if all its partitions belong to one system, and are one run in memory; else 0.
-DEVICE inline int run_of(const System& system) {
+// Rows of the block if all its partitions belong to one system, and are contiguous; else 0.
+DEVICE inline int contiguous_rows(const System& system) {
   const long long outer = tile_outer[0], first = tile_first[0];
   if (outer != tile_outer[THREADS - 1]) return 0;
-  const long long rest = system.steps - first;
-  return rest < THREADS * ROWS ? int(rest) : THREADS * ROWS;
+  const long long remaining = system.steps - first;
+  return remaining < THREADS * ROWS ? int(remaining) : THREADS * ROWS;
 }
 
-// Move all words of the block's rows. `move` gets the positions of a row in the run and in shared
-// memory. Full turns need neither tests nor divisions.
-template <class Move> DEVICE inline void each_of_run(int run, Move move) {
+// Move all words of the block's rows. `move` gets the positions of a row in the block and in shared
+// memory. Full rounds need neither tests nor divisions.
+template <class Move> DEVICE inline void move_rows(int count, Move move) {
   constexpr int NUMBERS = sizeof(Moved) / sizeof(T), WORDS = ROWS / NUMBERS;
-  constexpr int PARTS = THREADS > WORDS ? THREADS / WORDS : 1;  // side by side
-  constexpr int TURNS = WORDS > THREADS ? WORDS / THREADS : 1;  // of one part
-  const int own = threadIdx.x, row = own * NUMBERS;
-  const int place = own / WORDS * STRIDE + own % WORDS * NUMBERS;
+  constexpr int PARTS = THREADS > WORDS ? THREADS / WORDS : 1;   // at once
+  constexpr int ROUNDS = WORDS > THREADS ? WORDS / THREADS : 1;  // of one part
+  const int thread = threadIdx.x, row = thread * NUMBERS;
+  const int shared_index = thread / WORDS * STRIDE + thread % WORDS * NUMBERS;
   int part = 0;
 #pragma unroll 4
-  for (; (part + PARTS) * ROWS <= run; part += PARTS) {
+  for (; (part + PARTS) * ROWS <= count; part += PARTS) {
 #pragma unroll
-    for (int turn = 0; turn < TURNS; ++turn) {
+    for (int round = 0; round < ROUNDS; ++round) {
       constexpr int STEP = THREADS * NUMBERS;
-      move.word(part * ROWS + row + turn * STEP, part * STRIDE + place + turn * STEP);
+      move.word(part * ROWS + row + round * STEP, part * STRIDE + shared_index + round * STEP);
     }
   }
-  for (int rest = part * ROWS + own; rest < run; rest += THREADS)
-    move.number(rest, rest / ROWS * STRIDE + rest % ROWS);
+  for (int tail_row = part * ROWS + thread; tail_row < count; tail_row += THREADS)
+    move.number(tail_row, tail_row / ROWS * STRIDE + tail_row % ROWS);
 }
 
 // Move all words of the block's rows partition by partition.
-template <class Move> DEVICE inline void each_of_parts(Move move) {
+template <class Move> DEVICE inline void move_parts(Move move) {
   constexpr int NUMBERS = sizeof(Moved) / sizeof(T), WORDS = ROWS / NUMBERS;
   for (int e = threadIdx.x; e < THREADS * WORDS; e += THREADS) {
     const int thread = e / WORDS, row = e % WORDS * NUMBERS, length = tile_lengths[thread];
     const long long start = move.start(thread) + row;
-    const int place = thread * STRIDE + row;
+    const int shared_index = thread * STRIDE + row;
     if (row + NUMBERS <= length)
-      move.word(start, place);
+      move.word(start, shared_index);
     else
-      for (int r = 0; r < NUMBERS && row + r < length; ++r) move.number(start + r, place + r);
+      for (int r = 0; r < NUMBERS && row + r < length; ++r)
+        move.number(start + r, shared_index + r);
   }
 }
 
@@ -143,38 +146,38 @@ template <bool IS_LOAD> struct Copy {
   T* shared;
   T* memory;
   long long outer;
-  DEVICE void word(long long row, int place) const {
+  DEVICE void word(long long row, int shared_index) const {
     if (IS_LOAD)
-      copy_word((Moved*)(shared + place), (const Moved*)(memory + row));
+      copy_word((Moved*)(shared + shared_index), (const Moved*)(memory + row));
     else
-      *(Moved*)(memory + row) = *(const Moved*)(shared + place);
+      *(Moved*)(memory + row) = *(const Moved*)(shared + shared_index);
   }
-  DEVICE void number(long long row, int place) const {
+  DEVICE void number(long long row, int shared_index) const {
     if (IS_LOAD)
-      shared[place] = memory[row];
+      shared[shared_index] = memory[row];
     else
-      memory[row] = shared[place];
+      memory[row] = shared[shared_index];
   }
   DEVICE long long start(int thread) const { return tile_outer[thread] * outer + tile_first[thread]; }
   DEVICE void rows_of(const System& system) const {
-    const int run = run_of(system);
-    if (run == 0) return each_of_parts(*this);
-    each_of_run(run, Copy{shared, memory + start(0), outer});
+    const int count = contiguous_rows(system);
+    if (count == 0) return move_parts(*this);
+    move_rows(count, Copy{shared, memory + start(0), outer});
   }
 };
 
 DEVICE inline void load_operand(T* to, const Operand& operand, const System& system,
-                                const Place& place) {
-  const T* own = operand.data + place.start(operand);
+                                const Partition& partition) {
+  const T* from = operand.data + partition.start(operand);
   if (operand.step == 0) {
-    const T value = *own;
+    const T value = *from;
 #pragma unroll 8
     for (int row = 0; row < ROWS; ++row) to[Tile::index(threadIdx.x, row)] = value;
   } else if (COLUMNS) {
 #pragma unroll 8
     for (int row = 0; row < ROWS; ++row) {
-      const int near = row < place.length ? row : place.length - 1;
-      copy_word(to + Tile::index(threadIdx.x, row), own + near * operand.step);
+      const int near = row < partition.length ? row : partition.length - 1;
+      copy_word(to + Tile::index(threadIdx.x, row), from + near * operand.step);
     }
   } else {
     Copy<true>{to, const_cast<T*>(operand.data), operand.outer}.rows_of(system);
@@ -182,35 +185,36 @@ DEVICE inline void load_operand(T* to, const Operand& operand, const System& sys
 }
 
 // Load the rows of all partitions of a block.
-DEVICE inline Tile load_tile(const System& system, const Place& place) {
+DEVICE inline Tile load_tile(const System& system, const Partition& partition) {
   T* shared = (T*)shared_bytes;
   if (!COLUMNS) {
-    tile_outer[threadIdx.x] = place.outer;
-    tile_first[threadIdx.x] = place.first;
-    tile_lengths[threadIdx.x] = place.is_there ? place.length : 0;
+    tile_outer[threadIdx.x] = partition.outer;
+    tile_first[threadIdx.x] = partition.first;
+    tile_lengths[threadIdx.x] = partition.is_there ? partition.length : 0;
     __syncthreads();
   }
 #pragma unroll
   for (int k = 0; k < 4; ++k)
-    load_operand(shared + k * Tile::APART, system.operands[k], system, place);
+    load_operand(shared + k * Tile::APART, system.operands[k], system, partition);
   copies_commit();
   copies_wait();
   __syncthreads();
   Tile tile = {shared + Tile::index(threadIdx.x, 0)};
-  if (place.part == 0 && place.is_of(system.has_first, 0)) tile.at(0, 0) = T(0);
-  if (place.part == system.parts - 1 && place.is_of(system.has_last, system.outer - 1))
-    tile.at(2, place.length - 1) = T(0);
+  if (partition.part == 0 && partition.is_of(system.has_first, 0)) tile.at(0, 0) = T(0);
+  if (partition.part == system.parts - 1 && partition.is_of(system.has_last, system.outer - 1))
+    tile.at(2, partition.length - 1) = T(0);
   return tile;
 }
 
 // Store operand 3 of all partitions as results.
-DEVICE inline void store_tile(const System& system, const Place& place) {
+DEVICE inline void store_tile(const System& system, const Partition& partition) {
   T* shared = (T*)shared_bytes + 3 * Tile::APART;
   if constexpr (COLUMNS) {
-    if (!place.is_there) return;
-    T* own = system.result + (place.outer * system.steps + place.first) * system.inner + place.column;
-    for (int row = 0; row < place.length; ++row)
-      own[row * system.inner] = shared[Tile::index(threadIdx.x, row)];
+    if (!partition.is_there) return;
+    T* to = system.result + (partition.outer * system.steps + partition.first) * system.inner +
+            partition.column;
+    for (int row = 0; row < partition.length; ++row)
+      to[row * system.inner] = shared[Tile::index(threadIdx.x, row)];
   } else {
     __syncthreads();
     Copy<false>{shared, system.result, system.steps}.rows_of(system);
@@ -230,27 +234,28 @@ struct Group {
 #pragma unroll
     for (int k = 0; k < 4; ++k) tile.store(k, group, v[k]);
   }
-  template <bool IS_LOWER> DEVICE Row<4> row(int r, T& odd) const {
-    return scaled_row(v[IS_LOWER ? 2 : 0].v[r], v[1].v[r], v[IS_LOWER ? 0 : 2].v[r], v[3].v[r], odd);
+  template <bool IS_LOWER> DEVICE Row<4> row(int r, T& nonfinite) const {
+    return scaled_row(v[IS_LOWER ? 2 : 0].v[r], v[1].v[r], v[IS_LOWER ? 0 : 2].v[r], v[3].v[r],
+                      nonfinite);
   }
 };
 
 struct Halves {
-  Held upper = Held::copies(), lower = Held::copies();
+  PendingRows upper = PendingRows::copies(), lower = PendingRows::copies();
 
-  // Eliminate all rows. `keep` gets for every row whether it is in the lower half, its group, its
+  // Eliminate all rows. `visit` gets for every row whether it is in the lower half, its group, its
   // number, the pivot and the inverse. Groups are stored if KEEPS.
-  template <bool KEEPS, class Keep>
-  DEVICE void eliminate(Tile& tile, int length, T& odd, Keep keep) {
+  template <bool STORES_GROUPS, class Visit>
+  DEVICE void eliminate(Tile& tile, int length, T& nonfinite, Visit visit) {
     if (length == ROWS)
-      eliminate_rows<KEEPS, true>(tile, length, odd, keep);
+      eliminate_rows<STORES_GROUPS, true>(tile, length, nonfinite, visit);
     else
-      eliminate_rows<KEEPS, false>(tile, length, odd, keep);
+      eliminate_rows<STORES_GROUPS, false>(tile, length, nonfinite, visit);
   }
 
  private:
-  template <bool KEEPS, bool IS_FULL, class Keep>
-  DEVICE void eliminate_rows(Tile& tile, int length, T& odd, Keep keep) {
+  template <bool STORES_GROUPS, bool IS_FULL, class Visit>
+  DEVICE void eliminate_rows(Tile& tile, int length, T& nonfinite, Visit visit) {
     for (int group = 0; group < GROUPS / 2; ++group) {
       Group one, other;
       one.load(tile, group);
@@ -260,16 +265,16 @@ struct Halves {
         const int back = PACK - 1 - r, row = group * PACK + r;
         Inverse inverse(T(1)), inverse_back(T(1));
         if (IS_FULL || row < length)
-          keep(false, one, r, advance(upper, one.row<false>(r, odd), inverse), inverse);
+          visit(false, one, r, advance(upper, one.row<false>(r, nonfinite), inverse), inverse);
         if (IS_FULL || ROWS - 1 - row < length)
-          keep(true, other, back, advance(lower, other.row<true>(back, odd), inverse_back),
-               inverse_back);
+          visit(true, other, back, advance(lower, other.row<true>(back, nonfinite), inverse_back),
+                inverse_back);
         if (upper.is_large() || lower.is_large()) {
           upper.part();
           lower.part();
         }
       }
-      if (KEEPS) {
+      if (STORES_GROUPS) {
         one.store(tile, group);
         other.store(tile, GROUPS - 1 - group);
       }
@@ -289,9 +294,9 @@ DEVICE inline void join_halves(Halves& halves, Pivots& seen, Row<7>& pivot, Row<
     for (int k = 0; k < 5; ++k) cell[5 * r + k] = numbers[k];
   }
   // Rows with nan or inf were seen when they were read. Here a pivot of 0 leads to nan, too.
-  const T odd = seen.odd;
+  const T nonfinite = seen.nonfinite;
   advance_part(halves.upper, cell, seen, pivot, second);
-  seen.odd = odd;
+  seen.nonfinite = nonfinite;
 }
 
 // The unknown before a part, its first unknown, its last, and the one after it.
@@ -319,28 +324,28 @@ struct Link {
 };
 
 // Write the cell of a partition, if it is there.
-DEVICE inline void reduce_partition(const System& system, const Place& place, T* cell) {
-  Tile tile = load_tile(system, place);
+DEVICE inline void reduce_partition(const System& system, const Partition& partition, T* cell) {
+  Tile tile = load_tile(system, partition);
   Halves halves;
   Pivots seen;
   halves.eliminate<false>(
-      tile, place.length, seen.odd,
+      tile, partition.length, seen.nonfinite,
       [&](bool, const Group&, int, const Row<6>& pivot, const Inverse&) {
         seen.take(magnitude(pivot[0]));
       });
   Row<7> pivot;
   Row<6> second;
   join_halves(halves, seen, pivot, second);
-  if (place.is_there) write_cell(cell, halves.upper, seen);
+  if (partition.is_there) write_cell(cell, halves.upper, seen);
 }
 
 // Replace each row by the pivot that was eliminated with it: inverse, two coefficients, and the
 // right-hand side with the known unknowns. Return the two unknowns in the middle.
 DEVICE inline Cut factor_partition(Tile& tile, int length, const Around& ends) {
   Halves halves;
-  T odd = T(0);
+  T nonfinite = T(0);
   halves.eliminate<true>(
-      tile, length, odd,
+      tile, length, nonfinite,
       [&](bool is_lower, Group& group, int r, const Row<6>& pivot, const Inverse& inverse) {
         const T before = is_lower ? ends.after : ends.before;
         const T first = is_lower ? ends.last : ends.first;
@@ -361,8 +366,8 @@ DEVICE inline Cut factor_partition(Tile& tile, int length, const Around& ends) {
 
 // The next unknown beyond `near`, from `near`, `far` on its other side, and the pivot at a row.
 DEVICE inline T next_unknown(const Group& group, int r, T near, T far) {
-  const T rest = minus_product(group.v[3].v[r], group.v[2].v[r], far);
-  return minus_product(rest, group.v[1].v[r], near) * group.v[0].v[r];
+  const T rhs = minus_product(group.v[3].v[r], group.v[2].v[r], far);
+  return minus_product(rhs, group.v[1].v[r], near) * group.v[0].v[r];
 }
 
 // Replace operand 3 by x. The pivot at row i gives x[i-1], in the lower half x[i+1].
@@ -394,19 +399,20 @@ DEVICE inline void substitute_partition(Tile& tile, int length, const Around& en
 }
 
 DEVICE inline void substitute_partitions(const System& system) {
-  const Place place(system, blockIdx.x * (long long)THREADS + threadIdx.x);
-  Tile tile = load_tile(system, place);
-  const T* cut = system.cuts + 2 * (place.line(system) * (system.parts + 1) + place.part);
+  const Partition partition(system, blockIdx.x * (long long)THREADS + threadIdx.x);
+  Tile tile = load_tile(system, partition);
+  const T* cut =
+      system.cuts + 2 * (partition.system_number(system) * (system.parts + 1) + partition.part);
   const Around ends = {cut[0], cut[1], cut[2], cut[3]};
-  const Cut middle = factor_partition(tile, place.length, ends);
-  substitute_partition(tile, place.length, ends, middle);
-  store_tile(system, place);
+  const Cut middle = factor_partition(tile, partition.length, ends);
+  substitute_partition(tile, partition.length, ends, middle);
+  store_tile(system, partition);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) reduce_kernel(const System system) {
-  const Place place(system, blockIdx.x * (long long)THREADS + threadIdx.x);
-  const long long cell = place.line(system) * system.parts + place.part;
-  reduce_partition(system, place, system.cells + 10 * cell);
+  const Partition partition(system, blockIdx.x * (long long)THREADS + threadIdx.x);
+  const long long cell = partition.system_number(system) * system.parts + partition.part;
+  reduce_partition(system, partition, system.cells + 10 * cell);
 }
 // Reduce systems of THREADS partitions at most, one a block, to one cell each.
 extern "C" __global__ void __launch_bounds__(THREADS) reduce_short_kernel(const System system) {
@@ -414,16 +420,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_short_kernel(const 
   const long long outer = blockIdx.x / system.inner, column = blockIdx.x % system.inner;
   const bool is_there = threadIdx.x < system.parts;
   const long long lane = (outer * system.parts + threadIdx.x) * system.inner + column;
-  const Place place(system, is_there ? lane : system.lanes());
-  reduce_partition(system, place, cells + 10 * threadIdx.x);
+  const Partition partition(system, is_there ? lane : system.lanes());
+  reduce_partition(system, partition, cells + 10 * threadIdx.x);
   __syncthreads();
   if (threadIdx.x > 0) return;
-  Held held = Held::copies();
+  PendingRows pending = PendingRows::copies();
   Pivots seen;
   Row<7> pivot;
   Row<6> second;
-  for (int k = 0; k < system.parts; ++k) advance_part(held, cells + 10 * k, seen, pivot, second);
-  write_cell(system.cells + 10 * (long long)blockIdx.x, held, seen);
+  for (int k = 0; k < system.parts; ++k) advance_part(pending, cells + 10 * k, seen, pivot, second);
+  write_cell(system.cells + 10 * (long long)blockIdx.x, pending, seen);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) substitute_kernel(const System system) {
   substitute_partitions(system);

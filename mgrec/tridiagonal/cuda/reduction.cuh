@@ -10,29 +10,30 @@ DEVICE inline long long quotient(long long x, long long y) {
   return (x | y) >> 32 == 0 ? unsigned(x) / unsigned(y) : x / y;
 }
 
-// System and row of a number; threads of a launch have neighbouring numbers.
-struct Spot {
-  Place place;
+// The system and the row of a number; threads of a launch have neighbouring numbers.
+struct RowIndex {
+  SystemIndex system;
   long long row;
-  DEVICE Spot(const Systems& all, long long number, long long count) : place(all, 0) {
+  DEVICE RowIndex(const Systems& all, long long number, long long count) : system(all, 0) {
     const long long above = all.inner == 1 ? number : quotient(number, all.inner);
-    place.column = number - above * all.inner;
-    place.outer = quotient(above, count);
-    place.number = place.outer * all.inner + place.column;
-    row = above - place.outer * count;
+    system.column = number - above * all.inner;
+    system.outer = quotient(above, count);
+    system.number = system.outer * all.inner + system.column;
+    row = above - system.outer * count;
   }
 };
 
 // A level in memory, in the layout of the operands: (4, outer, count, inner) numbers from `offset`
 // of the scratch memory; a negative offset means the operands.
-DEVICE inline Level level_of(const Systems& all, const Place& place, long long offset, long long count) {
+DEVICE inline Level level_of(const Systems& all, const SystemIndex& system, long long offset,
+                             long long count) {
   if (offset < 0) return {nullptr, count, 0, 0};
-  T* own = all.scratch + (offset + place.outer * count * all.inner + place.column);
-  return {own, count, all.inner, all.count() * count};
+  T* data = all.scratch + (offset + system.outer * count * all.inner + system.column);
+  return {data, count, all.inner, all.count() * count};
 }
 
-DEVICE inline void note(const Systems& all, const Place& place, const Equation& row) {
-  if (!is_finite(row)) all.note_odd(place.number);
+DEVICE inline void note(const Systems& all, const SystemIndex& system, const Equation& row) {
+  if (!is_finite(row)) all.note_nonfinite(system.number);
 }
 
 // An unknown; `is_bad` becomes true if the pivot is 0, or overflows.
@@ -42,22 +43,24 @@ DEVICE inline T solved(T k, T b, bool& is_bad) {
   return x;
 }
 
-DEVICE inline void finish(const Systems& all, const Place& place, T* to, T x, bool is_bad) {
-  const bool is_known = all.has_finite(place.number);
+DEVICE inline void store_solution(const Systems& all, const SystemIndex& system, T* to, T x,
+                                  bool is_bad) {
+  const bool is_known = all.has_finite(system.number);
   *to = is_known ? x : nan_of();
-  if (is_bad && is_known) all.note_singular(place.number);
+  if (is_bad && is_known) all.note_singular(system.number);
 }
 
 // SERICR: row i of the level above, which has the rows of odd numbers with neighbours eliminated.
-DEVICE inline Equation raised(const Systems& all, const Place& place, const Level& level, long long i) {
-  return reduced(level.load(all, place, 2 * i + 1), level.load(all, place, 2 * i),
-                 level.load(all, place, 2 * i + 2));
+DEVICE inline Equation raised(const Systems& all, const SystemIndex& system, const Level& level,
+                              long long i) {
+  return reduced(level.load(all, system, 2 * i + 1), level.load(all, system, 2 * i),
+                 level.load(all, system, 2 * i + 2));
 }
 // Pass rows 2·i and 2·i + 1 and their unknowns, from those of the level above, to `put`.
 template <class Above, class Put>
-DEVICE inline void lower(const Systems& all, const Place& place, const Level& level, long long i,
-                         Above above, bool& is_bad, Put put) {
-  const Equation row = level.load(all, place, 2 * i);
+DEVICE inline void lower(const Systems& all, const SystemIndex& system, const Level& level,
+                         long long i, Above above, bool& is_bad, Put put) {
+  const Equation row = level.load(all, system, 2 * i);
   T k = row.k;
   if (i > 0) k = minus_product(k, row.a, above(i - 1));
   if (2 * i + 1 < level.count) {
@@ -69,37 +72,37 @@ DEVICE inline void lower(const Systems& all, const Place& place, const Level& le
 }
 
 DEVICE inline void raise_level(const Systems& all, long long from, long long count, long long to) {
-  const long long size = all.count() * (count / 2), turn = gridDim.x * (long long)blockDim.x;
-  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += turn) {
-    const Spot spot(all, n, count / 2);
-    const Level level = level_of(all, spot.place, from, count);
+  const long long size = all.count() * (count / 2), stride = gridDim.x * (long long)blockDim.x;
+  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += stride) {
+    const RowIndex index(all, n, count / 2);
+    const Level level = level_of(all, index.system, from, count);
     if (from < 0)
-      for (int k = 0; k < (2 * spot.row + 3 < count ? 2 : 3); ++k)
-        note(all, spot.place, level.load(all, spot.place, 2 * spot.row + k));
-    level_of(all, spot.place, to, count / 2)
-        .store(spot.row, raised(all, spot.place, level, spot.row));
+      for (int k = 0; k < (2 * index.row + 3 < count ? 2 : 3); ++k)
+        note(all, index.system, level.load(all, index.system, 2 * index.row + k));
+    level_of(all, index.system, to, count / 2)
+        .store(index.row, raised(all, index.system, level, index.row));
   }
 }
 
 DEVICE inline void lower_level(const Systems& all, long long from, long long count, long long to) {
   const long long pairs = (count + 1) / 2, size = all.count() * pairs;
-  const long long turn = gridDim.x * (long long)blockDim.x;
-  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += turn) {
-    const Spot spot(all, n, pairs);
-    const Level level = level_of(all, spot.place, from, count);
-    const Level above = level_of(all, spot.place, to, count / 2);
+  const long long stride = gridDim.x * (long long)blockDim.x;
+  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += stride) {
+    const RowIndex index(all, n, pairs);
+    const Level level = level_of(all, index.system, from, count);
+    const Level above = level_of(all, index.system, to, count / 2);
     bool is_bad = false;
-    lower(all, spot.place, level, spot.row, [&](long long i) { return above.at(3, i); }, is_bad,
+    lower(all, index.system, level, index.row, [&](long long i) { return above.at(3, i); }, is_bad,
           [&](long long i, T x) {
-            T* own = from < 0 ? spot.place.result(all) + i * all.inner : &level.at(3, i);
-            finish(all, spot.place, own, x, is_bad);
+            T* target = from < 0 ? index.system.result(all) + i * all.inner : &level.at(3, i);
+            store_solution(all, index.system, target, x, is_bad);
           });
   }
 }
 
 // Note in the status whether any thread of the block, which has one system, saw nan or inf.
-DEVICE inline void note_together(const Systems& all, const Place& place, bool is_odd) {
-  if (__syncthreads_or(is_odd) && threadIdx.x == 0) all.note_odd(place.number);
+DEVICE inline void note_together(const Systems& all, const SystemIndex& system, bool is_nonfinite) {
+  if (__syncthreads_or(is_nonfinite) && threadIdx.x == 0) all.note_nonfinite(system.number);
   __syncthreads();
 }
 
@@ -116,27 +119,27 @@ struct Chip {
 
 // SERICR of a level by one block, in place: on the level of distance h are rows h - 1, 2·h - 1, ...
 DEVICE inline void solve_on_chip(const Systems& all, long long from, long long count) {
-  const Place place(all, blockIdx.x);
-  const Level level = level_of(all, place, from, count);
+  const SystemIndex system(all, blockIdx.x);
+  const Level level = level_of(all, system, from, count);
   const Chip chip(count);
   const Equation none = {T(0), T(1), T(0), T(0)};
-  const int n = int(count), own = threadIdx.x, threads = blockDim.x;
-  bool is_odd = false, is_bad = false;
-  for (int i = own; i < n; i += threads) {
-    const Equation row = level.load(all, place, i);
-    is_odd = is_odd || (from < 0 && !is_finite(row));
+  const int n = int(count), thread = threadIdx.x, threads = blockDim.x;
+  bool is_nonfinite = false, is_bad = false;
+  for (int i = thread; i < n; i += threads) {
+    const Equation row = level.load(all, system, i);
+    is_nonfinite = is_nonfinite || (from < 0 && !is_finite(row));
     store_row(chip, i, row);
   }
-  note_together(all, place, is_odd);
+  note_together(all, system, is_nonfinite);
   int h = 1;
   for (; 2 * h <= n; h *= 2) {
-    for (int i = 2 * h * (own + 1) - 1; i < n; i += 2 * h * threads)
+    for (int i = 2 * h * (thread + 1) - 1; i < n; i += 2 * h * threads)
       store_row(chip, i, reduced(load_row(chip, i), load_row(chip, i - h),
                                  i + h < n ? load_row(chip, i + h) : none));
     __syncthreads();
   }
   for (; h > 0; h /= 2) {
-    for (int i = h * (2 * own + 1) - 1; i < n; i += 2 * h * threads) {
+    for (int i = h * (2 * thread + 1) - 1; i < n; i += 2 * h * threads) {
       T k = chip.at(3, i);
       if (i >= h) k = minus_product(k, chip.at(0, i), chip.at(3, i - h));
       if (i + h < n) k = minus_product(k, chip.at(2, i), chip.at(3, i + h));
@@ -144,34 +147,34 @@ DEVICE inline void solve_on_chip(const Systems& all, long long from, long long c
     }
     __syncthreads();
   }
-  for (int i = own; i < n; i += threads) {
-    T* to = from < 0 ? place.result(all) + i * all.inner : &level.at(3, i);
-    finish(all, place, to, chip.at(3, i), is_bad);
+  for (int i = thread; i < n; i += threads) {
+    T* to = from < 0 ? system.result(all) + i * all.inner : &level.at(3, i);
+    store_solution(all, system, to, chip.at(3, i), is_bad);
   }
 }
 
 // PARACR: eliminate the rows at a distance from every row.
 DEVICE inline void reduce_all(const Systems& all, long long from, long long to, long long distance) {
-  const long long size = all.count() * all.steps, turn = gridDim.x * (long long)blockDim.x;
-  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += turn) {
-    const Spot spot(all, n, all.steps);
-    const Level level = level_of(all, spot.place, from, all.steps);
-    const Equation row = level.load(all, spot.place, spot.row);
-    if (from < 0) note(all, spot.place, row);
-    level_of(all, spot.place, to, all.steps)
-        .store(spot.row, reduced(row, level.load(all, spot.place, spot.row - distance),
-                                 level.load(all, spot.place, spot.row + distance)));
+  const long long size = all.count() * all.steps, stride = gridDim.x * (long long)blockDim.x;
+  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += stride) {
+    const RowIndex index(all, n, all.steps);
+    const Level level = level_of(all, index.system, from, all.steps);
+    const Equation row = level.load(all, index.system, index.row);
+    if (from < 0) note(all, index.system, row);
+    level_of(all, index.system, to, all.steps)
+        .store(index.row, reduced(row, level.load(all, index.system, index.row - distance),
+                                  level.load(all, index.system, index.row + distance)));
   }
 }
 
 DEVICE inline void divide_all(const Systems& all, long long from) {
-  const long long size = all.count() * all.steps, turn = gridDim.x * (long long)blockDim.x;
-  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += turn) {
-    const Spot spot(all, n, all.steps);
-    const Level level = level_of(all, spot.place, from, all.steps);
+  const long long size = all.count() * all.steps, stride = gridDim.x * (long long)blockDim.x;
+  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += stride) {
+    const RowIndex index(all, n, all.steps);
+    const Level level = level_of(all, index.system, from, all.steps);
     bool is_bad = false;
-    const T x = solved(level.at(3, spot.row), level.at(1, spot.row), is_bad);
-    finish(all, spot.place, all.result + n, x, is_bad);
+    const T x = solved(level.at(3, index.row), level.at(1, index.row), is_bad);
+    store_solution(all, index.system, all.result + n, x, is_bad);
   }
 }
 
@@ -179,8 +182,8 @@ DEVICE inline void divide_all(const Systems& all, long long from) {
 template <int SHARED> struct Pair {
   T* memory;
   int n;
-  DEVICE Pair(const Systems& all, const Place& place)
-      : memory(all.scratch + place.number * (2 * (4 - SHARED)) * all.steps), n(int(all.steps)) {}
+  DEVICE Pair(const Systems& all, const SystemIndex& system)
+      : memory(all.scratch + system.number * (2 * (4 - SHARED)) * all.steps), n(int(all.steps)) {}
   DEVICE T& at(int level, int which, int i) const {
     const int slot = SHARED == 4 ? which : which / 2;
     T* on_chip = (T*)shared_bytes + (level * SHARED + slot) * n;
@@ -201,27 +204,27 @@ template <int SHARED> struct Pair {
 
 // PARACR of a system by one block.
 template <int SHARED> DEVICE inline void solve_in_parallel(const Systems& all) {
-  const Place place(all, blockIdx.x);
-  const Pair<SHARED> pair(all, place);
-  const int n = pair.n, own = threadIdx.x, threads = blockDim.x;
-  bool is_odd = false, is_bad = false;
-  for (int i = own; i < n; i += threads) {
-    const Equation row = equation(all, place, i);
-    is_odd = is_odd || !is_finite(row);
+  const SystemIndex system(all, blockIdx.x);
+  const Pair<SHARED> pair(all, system);
+  const int n = pair.n, thread = threadIdx.x, threads = blockDim.x;
+  bool is_nonfinite = false, is_bad = false;
+  for (int i = thread; i < n; i += threads) {
+    const Equation row = equation(all, system, i);
+    is_nonfinite = is_nonfinite || !is_finite(row);
     pair.store(0, i, row);
   }
-  note_together(all, place, is_odd);
+  note_together(all, system, is_nonfinite);
   int level = 0;
   for (int h = 1; h < n; h *= 2) {
-    for (int i = own; i < n; i += threads)
+    for (int i = thread; i < n; i += threads)
       pair.store(1 - level, i,
                  reduced(pair.load(level, i), pair.load(level, i - h), pair.load(level, i + h)));
     level = 1 - level;
     __syncthreads();
   }
-  for (int i = own; i < n; i += threads) {
+  for (int i = thread; i < n; i += threads) {
     const T x = solved(pair.at(level, 3, i), pair.at(level, 1, i), is_bad);
-    finish(all, place, place.result(all) + i * all.inner, x, is_bad);
+    store_solution(all, system, system.result(all) + i * all.inner, x, is_bad);
   }
 }
 

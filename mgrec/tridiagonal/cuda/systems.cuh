@@ -16,7 +16,7 @@ struct Systems {
   long long outer, steps, inner;
   DEVICE long long count() const { return outer * inner; }
   DEVICE bool has_finite(long long system) const { return status[2 + system] != 0; }
-  DEVICE void note_odd(long long system) const { status[1] = status[2 + system] = 0; }
+  DEVICE void note_nonfinite(long long system) const { status[1] = status[2 + system] = 0; }
   DEVICE void note_singular(long long system) const {
     atomicMin((unsigned long long*)status, (unsigned long long)system);
   }
@@ -29,9 +29,9 @@ DEVICE inline bool is_pivot(T x) { return magnitude(x) >= TINY && is_finite(x); 
 DEVICE inline T nan_of() { return T(not_a_number<Real>()); }
 
 // The position of a system.
-struct Place {
+struct SystemIndex {
   long long number, outer, column;
-  DEVICE Place(const Systems& all, long long number)
+  DEVICE SystemIndex(const Systems& all, long long number)
       : number(number), outer(all.inner == 1 ? number : number / all.inner),
         column(all.inner == 1 ? 0 : number - outer * all.inner) {}
   DEVICE const T* start(const Operand& operand) const {
@@ -45,12 +45,12 @@ struct Place {
 struct Equation { T a, b, c, k; };
 
 // Row i of a system; the first a and the last c are not read.
-DEVICE inline Equation equation(const Systems& all, const Place& place, long long i) {
+DEVICE inline Equation equation(const Systems& all, const SystemIndex& system, long long i) {
   const Operand* from = all.operands;
-  return {i > 0 ? place.start(from[0])[i * from[0].step] : T(0),
-          place.start(from[1])[i * from[1].step],
-          i < all.steps - 1 ? place.start(from[2])[i * from[2].step] : T(0),
-          place.start(from[3])[i * from[3].step]};
+  return {i > 0 ? system.start(from[0])[i * from[0].step] : T(0),
+          system.start(from[1])[i * from[1].step],
+          i < all.steps - 1 ? system.start(from[2])[i * from[2].step] : T(0),
+          system.start(from[3])[i * from[3].step]};
 }
 DEVICE inline bool is_finite(const Equation& row) {
   return is_finite(row.a) && is_finite(row.b) && is_finite(row.c) && is_finite(row.k);
@@ -69,13 +69,13 @@ template <class Rows> DEVICE inline void store_row(const Rows& rows, long long i
 
 // The rows of one system's level: the operands, or arrays a, b, c and k.
 struct Level {
-  T* own;  // row 0 of a; 0 for the operands
+  T* data;  // row 0 of a; 0 for the operands
   long long count, step, apart;
 
-  DEVICE T& at(int which, long long i) const { return own[which * apart + i * step]; }
-  DEVICE Equation load(const Systems& all, const Place& place, long long i) const {
+  DEVICE T& at(int which, long long i) const { return data[which * apart + i * step]; }
+  DEVICE Equation load(const Systems& all, const SystemIndex& system, long long i) const {
     if (i < 0 || i >= count) return {T(0), T(1), T(0), T(0)};
-    if (own == nullptr) return equation(all, place, i);
+    if (data == nullptr) return equation(all, system, i);
     return {at(0, i), at(1, i), at(2, i), at(3, i)};
   }
   DEVICE void store(long long i, const Equation& row) const { store_row(*this, i, row); }

@@ -1,6 +1,6 @@
 // Systems that need no pivoting, whose operands are read once and results written once.
 //
-// A window is a run of partitions of ROWS rows on chip, THREADS / WIDTH of them for each of WIDTH
+// A window has adjacent partitions of ROWS rows on chip, THREADS / WIDTH of them for each of WIDTH
 // columns; each thread has one. The last row of a partition is its separator. The thread eliminates
 // the other rows in registers. The rows of the separators, one a thread, are reduced by parallel
 // cyclic reduction until they are decoupled. Unknowns outside a window are taken for 0. Therefore
@@ -28,11 +28,11 @@ struct Divisor {
 struct Windows {
   Operand operands[4];  // dl, d, du and b
   T* result;
-  const T *before, *after;  // the unknowns before and after each line, if known; else 0
+  const T *before, *after;  // the unknowns before and after each system, if known; else 0
   long long steps, inner;
-  long long groups;       // lines, or runs of WIDTH of them
+  long long groups;       // systems, or groups of WIDTH of them
   Divisor column_groups;  // of one outer index
-  Divisor parts;          // of a line
+  Divisor parts;          // of a system
   long long count, interior, halo;  // windows, and the partitions of one
   long long by_words;  // columns: WIDTH of them at once, at multiples of 16 bytes
   const long long* is_settled;  // not null and not 0 if windows of a shorter halo have succeeded
@@ -42,38 +42,38 @@ struct Windows {
 };
 
 // The partition of a thread.
-struct Spot {
+struct Partition {
   long long outer, column, first;
   int length;  // 0 for a thread without a partition
   bool is_last, is_there;
 
   // Rows of a group of whole words, which all of its threads load.
   DEVICE int group_length(const Windows& all) const {
-    const long long rest = all.steps - first;
-    return !is_there ? 0 : rest < ROWS ? int(rest) : ROWS;
+    const long long remaining = all.steps - first;
+    return !is_there ? 0 : remaining < ROWS ? int(remaining) : ROWS;
   }
 
-  DEVICE static Spot of_thread(const Windows& all, long long first) {
+  DEVICE static Partition of_thread(const Windows& all, long long first) {
     const int lane = threadIdx.x / WIDTH;
-    return Spot(all, lane < all.used() ? first + lane : -1, threadIdx.x % WIDTH);
+    return Partition(all, lane < all.used() ? first + lane : -1, threadIdx.x % WIDTH);
   }
-  DEVICE Spot(const Windows& all, long long part_of_all, int lane_column) {
+  DEVICE Partition(const Windows& all, long long part_of_all, int lane_column) {
     is_there = part_of_all >= 0 && part_of_all < all.all_parts();
-    const int place = is_there ? int(part_of_all) : 0, parts = int(all.parts.number);
-    const int group = all.parts.quotient(place), part = place - group * parts;
+    const int index = is_there ? int(part_of_all) : 0, parts = int(all.parts.number);
+    const int group = all.parts.quotient(index), part = index - group * parts;
     outer = WIDTH == 1 ? group : all.column_groups.quotient(group);
     const long long groups = all.column_groups.number;
     column = WIDTH == 1 ? 0 : (group - outer * groups) * WIDTH + lane_column;
     first = part * (long long)ROWS;
-    const long long rest = all.steps - first;
-    length = !is_there || column >= all.inner ? 0 : rest < ROWS ? int(rest) : ROWS;
+    const long long remaining = all.steps - first;
+    length = !is_there || column >= all.inner ? 0 : remaining < ROWS ? int(remaining) : ROWS;
     is_last = part == parts - 1;
   }
-  // The first row, counted over all contiguous lines.
+  // The first row, counted over all contiguous systems.
   DEVICE long long row(const Windows& all) const { return outer * all.steps + first; }
 };
 
-// The first partition of a window, and its rows if lines are contiguous.
+// The first partition of a window, and its rows if systems are contiguous.
 struct Window {
   long long first, row, end;
 
@@ -82,23 +82,23 @@ struct Window {
     row = end = 0;
     if (WIDTH > 1) return;
     const long long parts = all.all_parts();
-    row = Spot(all, first < 0 ? 0 : first, 0).row(all);
+    row = Partition(all, first < 0 ? 0 : first, 0).row(all);
     const long long last = first + all.used() < parts ? first + all.used() - 1 : parts - 1;
-    const Spot spot(all, last, 0);
-    end = spot.row(all) + spot.length;
+    const Partition partition(all, last, 0);
+    end = partition.row(all) + partition.length;
   }
 };
 
-DEVICE inline bool is_run(const Windows& all, const Operand& operand) {
+DEVICE inline bool is_contiguous(const Windows& all, const Operand& operand) {
   return WIDTH == 1 && operand.outer == all.steps && operand.step == 1;
 }
-// The number of entries by which a run starts after a multiple of 16 bytes.
+// The number of entries by which an array starts after a multiple of 16 bytes.
 DEVICE inline int shift_of(const Windows& all, const Operand& operand, const Window& window) {
-  if (PACK == 1 || !is_run(all, operand)) return 0;
+  if (PACK == 1 || !is_contiguous(all, operand)) return 0;
   return int((unsigned long long)(operand.data + window.row) / sizeof(T) % PACK);
 }
 
-// The first entry of dl and the last one of du, of all lines, may be outside of their arrays. A word
+// The first entry of dl and the last one of du, of all systems, may be outside their arrays. A word
 // that has other entries, too, is in memory that exists.
 struct Existing {
   bool first, last;
@@ -110,16 +110,16 @@ struct Existing {
   }
 };
 
-DEVICE inline void load_run(T* to, const T* from, long long size, int shift,
-                            const Existing& existing) {
+DEVICE inline void load_contiguous(T* to, const T* from, long long size, int shift,
+                                   const Existing& existing) {
   // Entries before the first word, words, and remaining entries.
   const int ahead = shift == 0 ? 0 : PACK - shift < size ? PACK - shift : int(size);
-  const int words = int(size - ahead) / PACK, rest = int(size - ahead) - words * PACK;
-  const int own = threadIdx.x;
+  const int words = int(size - ahead) / PACK, tail = int(size - ahead) - words * PACK;
+  const int thread = threadIdx.x;
   to += shift;
-  if (own < ahead && existing.has(own, size)) copy_word(to + own, from + own);
-  if (own < rest) {
-    const int k = ahead + words * PACK + own;
+  if (thread < ahead && existing.has(thread, size)) copy_word(to + thread, from + thread);
+  if (thread < tail) {
+    const int k = ahead + words * PACK + thread;
     if (existing.has(k, size)) copy_word(to + k, from + k);
   }
   for (int k = threadIdx.x; k < words; k += THREADS)
@@ -129,9 +129,9 @@ DEVICE inline void load_run(T* to, const T* from, long long size, int shift,
 // The positions of a thread's rows in a tile.
 struct Rows {
   int start;
-  DEVICE Rows(const Windows& all, const Window& window, const Spot& spot)
+  DEVICE Rows(const Windows& all, const Window& window, const Partition& partition)
       : start(WIDTH > 1 ? int(threadIdx.x) / WIDTH * ROWS * WIDTH + int(threadIdx.x) % WIDTH
-              : spot.length > 0 ? int(spot.row(all) - window.row) : 0) {}
+              : partition.length > 0 ? int(partition.row(all) - window.row) : 0) {}
   DEVICE int operator()(int row) const { return start + row * WIDTH; }
 };
 
@@ -148,59 +148,64 @@ DEVICE inline void load_columns(T* to, const T* from, long long step, int length
 }
 
 DEVICE inline void load_window(T* tile, const Windows& all, const Window& window,
-                               const Spot& spot) {
-  const Rows rows(all, window, spot);
+                               const Partition& partition) {
+  const Rows rows(all, window, partition);
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     const Operand& operand = all.operands[k];
     T* to = tile + k * TILE;
-    const T* from = operand.data + spot.outer * operand.outer + spot.first * operand.step +
-                    spot.column * operand.inner;
+    const T* from = operand.data + partition.outer * operand.outer +
+                    partition.first * operand.step + partition.column * operand.inner;
     const int lane = threadIdx.x % WIDTH;
-    if (is_run(all, operand)) {
-      load_run(to, operand.data + window.row, window.end - window.row,
-               shift_of(all, operand, window), Existing(all, window, k));
+    if (is_contiguous(all, operand)) {
+      load_contiguous(to, operand.data + window.row, window.end - window.row,
+                      shift_of(all, operand, window), Existing(all, window, k));
     } else if (WIDTH > 1 && all.by_words && operand.inner == 1 && operand.step != 0) {
-      load_columns(to + (rows.start - lane), from - lane, operand.step, spot.group_length(all));
+      load_columns(to + (rows.start - lane), from - lane, operand.step,
+                   partition.group_length(all));
     } else {
 #pragma unroll
       for (int row = 0; row < ROWS; ++row)
-        if (row < spot.length) copy_word(to + rows(row), from + row * operand.step);
+        if (row < partition.length) copy_word(to + rows(row), from + row * operand.step);
     }
   }
   copies_commit();
 }
 
-DEVICE inline bool begins_line(const Spot& spot) { return spot.length > 0 && spot.first == 0; }
-DEVICE inline bool ends_line(const Spot& spot) { return spot.length > 0 && spot.is_last; }
-// The known unknown before the first or after the last partition of a line; else 0.
-DEVICE inline T known_before(const Windows& all, const Spot& spot) {
-  if (all.before == nullptr || !begins_line(spot)) return T(0);
-  return all.before[spot.outer * all.inner + spot.column];
+DEVICE inline bool is_at_start(const Partition& partition) {
+  return partition.length > 0 && partition.first == 0;
 }
-DEVICE inline T known_after(const Windows& all, const Spot& spot) {
-  if (all.after == nullptr || !ends_line(spot)) return T(0);
-  return all.after[spot.outer * all.inner + spot.column];
+DEVICE inline bool is_at_end(const Partition& partition) {
+  return partition.length > 0 && partition.is_last;
+}
+// The known unknown before the first or after the last partition of a system; else 0.
+DEVICE inline T known_before(const Windows& all, const Partition& partition) {
+  if (all.before == nullptr || !is_at_start(partition)) return T(0);
+  return all.before[partition.outer * all.inner + partition.column];
+}
+DEVICE inline T known_after(const Windows& all, const Partition& partition) {
+  if (all.after == nullptr || !is_at_end(partition)) return T(0);
+  return all.after[partition.outer * all.inner + partition.column];
 }
 
-// A row of a partition. The first and the last row of a line retain the coefficient of an unknown
-// outside the line if that unknown is known: the bounds then cover how the solution depends on it,
-// as on any separator. Rows missing in the last partition pass the unknown after the line on to the
-// separator, which is equal to it.
+// A row of a partition. The first and the last row of a system retain the coefficient of an
+// unknown outside the system if that unknown is known: the bounds then cover how the solution
+// depends on it, as on any separator. Rows missing in the last partition copy the unknown after the
+// system to the separator, which is equal to it.
 struct TileRow {
   T dl, d, du, b;
   template <bool IS_FULL>
-  DEVICE static TileRow load(const T* tile, const int* place, int row, const Windows& all,
-                             const Spot& spot) {
-    const T* own = tile + row * WIDTH;
-    TileRow full = {own[place[0]], own[place[1]], own[place[2]], own[place[3]]};
+  DEVICE static TileRow load(const T* tile, const int* offsets, int row, const Windows& all,
+                             const Partition& partition) {
+    const T* values = tile + row * WIDTH;
+    TileRow full = {values[offsets[0]], values[offsets[1]], values[offsets[2]], values[offsets[3]]};
     if (IS_FULL) return full;
-    const bool is_there = row < spot.length;
-    const bool has_before = row > 0 || spot.first > 0 || all.before != nullptr;
-    const bool has_after = row < spot.length - 1 || !spot.is_last || all.after != nullptr;
+    const bool is_there = row < partition.length;
+    const bool has_before = row > 0 || partition.first > 0 || all.before != nullptr;
+    const bool has_after = row < partition.length - 1 || !partition.is_last || all.after != nullptr;
     if (is_there) return {has_before ? full.dl : T(0), full.d, has_after ? full.du : T(0), full.b};
-    if (row == ROWS - 1) return {T(0), T(1), T(0), known_after(all, spot)};
-    return {T(0), T(1), T(all.after != nullptr && ends_line(spot) ? -1 : 0), T(0)};
+    if (row == ROWS - 1) return {T(0), T(1), T(0), known_after(all, partition)};
+    return {T(0), T(1), T(all.after != nullptr && is_at_end(partition) ? -1 : 0), T(0)};
   }
 };
 
@@ -210,7 +215,7 @@ constexpr Real MOST_RATIO = 4, LEAST_PIVOT = Real(1) / 16;
 constexpr Real LARGEST = IS_SINGLE ? Real(0x1p60) : Real(0x1p500);
 // Coefficients of other separators, and of unknowns beyond a window, that are negligible.
 constexpr Real APART = IS_SINGLE ? Real(0x1p-48) : Real(0x1p-104);
-constexpr Real FORGOTTEN = IS_SINGLE ? Real(0x1p-27) : Real(0x1p-56);
+constexpr Real NEGLIGIBLE = IS_SINGLE ? Real(0x1p-27) : Real(0x1p-56);
 
 DEVICE inline float sum_of_parts(float x) { return fabs(x); }
 DEVICE inline double sum_of_parts(double x) { return fabs(x); }
@@ -224,7 +229,7 @@ struct Eliminated {
 
 __shared__ T published[2][3][THREADS];
 __shared__ Real passed[2][THREADS];
-__shared__ long long interior_run[2];
+__shared__ long long interior_rows[2];
 
 // The largest ratio and pivot. A nan is found in the result, and so is a pivot of 0 or inf, whose
 // inverse leads to nan.
@@ -233,7 +238,7 @@ struct Bounds {
   bool bad = false;
   DEVICE void ratio(T x) { most_ratio = fmax(most_ratio, magnitude(x)); }
   DEVICE void pivot(T x) { most_pivot = fmax(most_pivot, magnitude(x)); }
-  DEVICE bool are_passed() const {
+  DEVICE bool are_exceeded() const {
     return bad || !(most_ratio <= MOST_RATIO && most_pivot <= LARGEST);
   }
 };
@@ -243,11 +248,12 @@ struct FirstRow { T before, after, rhs; };
 
 // Eliminate all rows of a partition but the last; return the last.
 template <bool IS_FULL>
-DEVICE inline TileRow eliminate(const T* tile, const int* place, const Windows& all, const Spot& spot,
-                                Eliminated& done, FirstRow& first, Bounds& bounds) {
+DEVICE inline TileRow eliminate(const T* tile, const int* offsets, const Windows& all,
+                                const Partition& partition, Eliminated& done, FirstRow& first,
+                                Bounds& bounds) {
 #pragma unroll
   for (int k = 0; k < ROWS - 1; ++k) {
-    const TileRow row = TileRow::load<IS_FULL>(tile, place, k, all, spot);
+    const TileRow row = TileRow::load<IS_FULL>(tile, offsets, k, all, partition);
     const T pivot = k == 0 ? row.d : minus_product(row.d, row.dl, done.after[k - 1]);
     bounds.pivot(pivot);
     const T inverse = inverse_of(pivot);
@@ -264,7 +270,7 @@ DEVICE inline TileRow eliminate(const T* tile, const int* place, const Windows& 
       first.after = T(0) - first.after * done.after[k];
     }
   }
-  return TileRow::load<IS_FULL>(tile, place, ROWS - 1, all, spot);
+  return TileRow::load<IS_FULL>(tile, offsets, ROWS - 1, all, partition);
 }
 
 // Wait until the rows that this thread reads are loaded; threads load the columns they read.
@@ -278,54 +284,54 @@ DEVICE inline void await_loaded() {
 DEVICE inline void solve_windows(const Windows& all) {
   T* tile = (T*)shared_bytes;
   T* results = tile + 4 * TILE;
-  const int own = threadIdx.x, lane = own / WIDTH;
+  const int thread = threadIdx.x, lane = thread / WIDTH;
   if (blockIdx.x >= all.count || (all.is_settled != nullptr && *all.is_settled != 0)) return;
   Window window(all, blockIdx.x);
-  Spot spot = Spot::of_thread(all, window.first);
-  load_window(tile, all, window, spot);
+  Partition partition = Partition::of_thread(all, window.first);
+  load_window(tile, all, window, partition);
   for (long long number = blockIdx.x; number < all.count; number += gridDim.x) {
-    const Rows rows(all, window, spot);
-    int place[4];
+    const Rows rows(all, window, partition);
+    int offsets[4];
 #pragma unroll
     for (int k = 0; k < 4; ++k)
-      place[k] = k * TILE + rows.start + shift_of(all, all.operands[k], window);
-    // If lines are short, a warp would execute both branches.
-    const bool is_inner = spot.first > 0 && !spot.is_last;
-    const bool is_full = all.parts.number > 32 && spot.length == ROWS && is_inner;
+      offsets[k] = k * TILE + rows.start + shift_of(all, all.operands[k], window);
+    // If systems are short, a warp would execute both branches.
+    const bool is_inner = partition.first > 0 && !partition.is_last;
+    const bool is_full = all.parts.number > 32 && partition.length == ROWS && is_inner;
     copies_wait();
     await_loaded();
 
     Eliminated done;
     Bounds bounds;
     FirstRow first;
-    TileRow row = is_full ? eliminate<true>(tile, place, all, spot, done, first, bounds)
-                          : eliminate<false>(tile, place, all, spot, done, first, bounds);
+    TileRow row = is_full ? eliminate<true>(tile, offsets, all, partition, done, first, bounds)
+                          : eliminate<false>(tile, offsets, all, partition, done, first, bounds);
     bounds.ratio(first.before);
     bounds.ratio(first.after);
-    published[1][0][own] = first.before;
-    published[1][1][own] = first.after;
-    published[1][2][own] = first.rhs;
-    const Spot here = spot;
-    const Window its = window;
-    const bool is_more = number + gridDim.x < all.count;
-    if (is_more) {
+    published[1][0][thread] = first.before;
+    published[1][1][thread] = first.after;
+    published[1][2][thread] = first.rhs;
+    const Partition current = partition;
+    const Window current_window = window;
+    const bool has_next = number + gridDim.x < all.count;
+    if (has_next) {
       window = Window(all, number + gridDim.x);
-      spot = Spot::of_thread(all, window.first);
+      partition = Partition::of_thread(all, window.first);
     }
-    if (WIDTH > 1 && is_more) {
+    if (WIDTH > 1 && has_next) {
       __syncwarp();
-      load_window(tile, all, window, spot);
+      load_window(tile, all, window, partition);
     }
-    if (__syncthreads_or(bounds.are_passed())) {
-      if (own == 0) *all.is_solved = 0;
+    if (__syncthreads_or(bounds.are_exceeded())) {
+      if (thread == 0) *all.is_solved = 0;
       return;
     }
-    if (WIDTH == 1 && is_more) load_window(tile, all, window, spot);
+    if (WIDTH == 1 && has_next) load_window(tile, all, window, partition);
     const T dl = row.dl, d = row.d, du = row.du, b = row.b;
 
     // The separator's row: before·z[-1] + z + after·z[+1] = rhs.
-    const bool is_end = lane == LANES - 1 || here.is_last;
-    const int next = is_end ? own : own + WIDTH;
+    const bool is_end = lane == LANES - 1 || current.is_last;
+    const int next = is_end ? thread : thread + WIDTH;
     T pivot = minus_product(d, dl, done.after[ROWS - 2]);
     if (!is_end) pivot = minus_product(pivot, du, published[1][0][next]);
     bounds.pivot(pivot);
@@ -337,37 +343,37 @@ DEVICE inline void solve_windows(const Windows& all) {
     rhs = rhs * inverse;
     bounds.ratio(before);
     bounds.ratio(after);
-    if (here.first == 0) {
-      rhs = minus_product(rhs, before, known_before(all, here));
+    if (current.first == 0) {
+      rhs = minus_product(rhs, before, known_before(all, current));
       before = T(0);
     }
-    if (here.is_last) {
-      rhs = minus_product(rhs, after, known_after(all, here));
+    if (current.is_last) {
+      rhs = minus_product(rhs, after, known_after(all, current));
       after = T(0);
     }
     const Real left = sum_of_parts(before), right = sum_of_parts(after);
-    passed[0][own] = left / (1 - right);
-    passed[1][own] = right / (1 - left);
+    passed[0][thread] = left / (1 - right);
+    passed[1][thread] = right / (1 - left);
     if (all.halo > 0) bounds.bad |= !(left + right <= Real(1.0001) && left < 1 && right < 1);
     if (is_end) after = T(0);
     if (lane == 0) before = T(0);
     int from = 0;
-    published[0][0][own] = before;
-    published[0][1][own] = after;
-    published[0][2][own] = rhs;
-    bool hangs = __syncthreads_or(!(magnitude(before) <= APART && magnitude(after) <= APART));
+    published[0][0][thread] = before;
+    published[0][1][thread] = after;
+    published[0][2][thread] = rhs;
+    bool is_coupled = __syncthreads_or(!(magnitude(before) <= APART && magnitude(after) <= APART));
     if (all.halo > 0 && lane == 0) {
-      Real from_left = 1, from_right = passed[1][own + (LANES - 1) * WIDTH];
+      Real from_left = 1, from_right = passed[1][thread + (LANES - 1) * WIDTH];
       for (int k = 0; k < all.halo; ++k) {
-        from_left *= passed[0][own + k * WIDTH];
-        from_right *= passed[1][own + (LANES - 2 - k) * WIDTH];
+        from_left *= passed[0][thread + k * WIDTH];
+        from_right *= passed[1][thread + (LANES - 2 - k) * WIDTH];
       }
-      bounds.bad |= !(from_left <= FORGOTTEN && from_right <= FORGOTTEN);
+      bounds.bad |= !(from_left <= NEGLIGIBLE && from_right <= NEGLIGIBLE);
     }
-    for (int distance = 1; distance < LANES && hangs; distance *= 2) {
+    for (int distance = 1; distance < LANES && is_coupled; distance *= 2) {
       const bool has_left = lane >= distance, has_right = lane + distance < LANES;
-      const int l = has_left ? own - distance * WIDTH : own;
-      const int r = has_right ? own + distance * WIDTH : own;
+      const int l = has_left ? thread - distance * WIDTH : thread;
+      const int r = has_right ? thread + distance * WIDTH : thread;
       const T one = has_left ? before : T(0), other = has_right ? after : T(0);
       T pivot = minus_product(T(1), one, published[from][1][l]);
       pivot = minus_product(pivot, other, published[from][0][r]);
@@ -380,50 +386,50 @@ DEVICE inline void solve_windows(const Windows& all) {
       bounds.ratio(before);
       bounds.ratio(after);
       from = 1 - from;
-      published[from][0][own] = before;
-      published[from][1][own] = after;
-      published[from][2][own] = rhs;
-      hangs = __syncthreads_or(!(magnitude(before) <= APART && magnitude(after) <= APART));
+      published[from][0][thread] = before;
+      published[from][1][thread] = after;
+      published[from][2][thread] = rhs;
+      is_coupled = __syncthreads_or(!(magnitude(before) <= APART && magnitude(after) <= APART));
     }
 
-    const bool is_first = lane == 0 || here.first == 0;
-    const T z = is_first ? known_before(all, here) : published[from][2][own - WIDTH];
+    const bool is_first = lane == 0 || current.first == 0;
+    const T z = is_first ? known_before(all, current) : published[from][2][thread - WIDTH];
     done.rhs[ROWS - 1] = rhs;
-    T odd = odd_part(rhs);
+    T nonfinite = zero_or_nan(rhs);
 #pragma unroll
     for (int row = ROWS - 2; row >= 0; --row) {
-      const T rest = minus_product(done.rhs[row], done.before[row], z);
-      done.rhs[row] = minus_product(rest, done.after[row], done.rhs[row + 1]);
-      odd = odd + odd_part(done.rhs[row]);
+      const T value = minus_product(done.rhs[row], done.before[row], z);
+      done.rhs[row] = minus_product(value, done.after[row], done.rhs[row + 1]);
+      nonfinite = nonfinite + zero_or_nan(done.rhs[row]);
     }
-    const bool counts = lane >= all.halo && lane < all.halo + all.interior && here.length > 0;
+    const bool counts = lane >= all.halo && lane < all.halo + all.interior && current.length > 0;
     // Unknowns of a halo may be nan at the outer end of a window.
-    const bool is_bad = bounds.are_passed() || (counts && !(magnitude(odd) == 0));
+    const bool is_bad = bounds.are_exceeded() || (counts && !(magnitude(nonfinite) == 0));
     if (WIDTH == 1) {
 #pragma unroll
       for (int k = 0; k < ROWS; ++k)
-        if (k < here.length) results[rows(k)] = done.rhs[k];
+        if (k < current.length) results[rows(k)] = done.rhs[k];
       // Rows of the interior are contiguous.
-      if (counts && lane == all.halo) interior_run[0] = here.row(all);
-      const long long place = its.first + lane;
-      const bool ends = lane == all.halo + all.interior - 1 || place == all.all_parts() - 1;
-      if (counts && ends) interior_run[1] = here.row(all) + here.length;
+      if (counts && lane == all.halo) interior_rows[0] = current.row(all);
+      const long long part = current_window.first + lane;
+      const bool ends = lane == all.halo + all.interior - 1 || part == all.all_parts() - 1;
+      if (counts && ends) interior_rows[1] = current.row(all) + current.length;
     }
     if (__syncthreads_or(is_bad)) {
-      if (own == 0) *all.is_solved = 0;
+      if (thread == 0) *all.is_solved = 0;
       return;
     }
     if (WIDTH == 1) {
-      const long long begin = interior_run[0];
-      const int size = int(interior_run[1] - begin);
-      const T* stored = results + (begin - its.row);
-      T* to = all.result + begin;
-      for (int k = own; k < size; k += THREADS) to[k] = stored[k];
+      const long long first_row = interior_rows[0];
+      const int size = int(interior_rows[1] - first_row);
+      const T* stored = results + (first_row - current_window.row);
+      T* to = all.result + first_row;
+      for (int k = thread; k < size; k += THREADS) to[k] = stored[k];
     } else if (counts) {
-      T* to = all.result + (here.outer * all.steps + here.first) * all.inner + here.column;
+      T* to = all.result + (current.outer * all.steps + current.first) * all.inner + current.column;
 #pragma unroll
       for (int k = 0; k < ROWS; ++k)
-        if (k < here.length) to[k * all.inner] = done.rhs[k];
+        if (k < current.length) to[k * all.inner] = done.rhs[k];
     }
   }
 }
