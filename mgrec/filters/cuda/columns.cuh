@@ -6,7 +6,7 @@
 #pragma once
 #include "filters/cuda/lane.cuh"
 
-static_assert(RUNS == 1, "a run is a stage");
+static_assert(BATCHES == 1, "a batch is a stage");
 static_assert(!PIECES || !BACKWARD, "pieces are read from the first to the last");
 
 // Consecutive steps of x: where step 0 would be in memory, and the step after the last.
@@ -21,11 +21,13 @@ struct Columns {
   const Lane& lane;
   const Shape& shape;
   const Pieces* table;
-  X held[ITEMS];
-  int waiting;  // the stage of the samples in `held`; -1 for none
+  X loaded[ITEMS];
+  int pending_stage;  // the stage of the samples in `loaded`; -1 for none
   long long end;  // the step of the lane at which the piece in `x` ends
 
-  DEVICE X* at(int stage, int k) const { return memory + (stage * ITEMS + k) * 32 + threadIdx.x; }
+  DEVICE X* address(int stage, int k) const {
+    return memory + (stage * ITEMS + k) * 32 + threadIdx.x;
+  }
   DEVICE bool is_whole(long long step) const {
     return step >= lane.low && step + ITEMS <= (PIECES && end < lane.high ? end : lane.high);
   }
@@ -60,7 +62,7 @@ struct Columns {
     if (ALIGNED && is_whole(step)) request_words(stage, step);
     else if (ALIGNED) request_some(stage, step);
     else if (sizeof(X) < 4) return request_narrow(stage, step);
-    else visit(step, [&](int k, const X* from) { copy_word(at(stage, k), from); });
+    else visit(step, [&](int k, const X* from) { copy_word(address(stage, k), from); });
     copies_commit();
   }
   DEVICE void request_words(int stage, long long step) const {
@@ -79,26 +81,26 @@ struct Columns {
     for (int k = 0; k < ITEMS; ++k) {
       if (step + k < lane.low || step + k >= lane.high) continue;
       if (PIECES && step + k >= end) find_piece(step + k);
-      *at(stage, k) = x[lane.first + (step + k) * stride];
+      *address(stage, k) = x[lane.first + (step + k) * stride];
     }
   }
   DEVICE void request_narrow(int stage, long long step) {
 #pragma unroll
-    for (int k = 0; k < ITEMS && waiting >= 0; ++k) *at(waiting, k) = held[k];
-    waiting = stage;
-    visit(step, [&](int k, const X* from) { held[k] = *from; });
+    for (int k = 0; k < ITEMS && pending_stage >= 0; ++k) *address(pending_stage, k) = loaded[k];
+    pending_stage = stage;
+    visit(step, [&](int k, const X* from) { loaded[k] = *from; });
   }
   DEVICE void flush(int, long long) const {}
   DEVICE void read(int stage, int k, X (&v)[GROUP]) const {
 #pragma unroll
-    for (int r = 0; r < GROUP; ++r) v[r] = *at(stage, k + r);
+    for (int r = 0; r < GROUP; ++r) v[r] = *address(stage, k + r);
   }
   DEVICE void write(int, long long step, int k, const E (&v)[GROUP]) const {
     Y* to = y + lane.first + (step + k) * stride;
 #pragma unroll
     for (int r = 0; r < GROUP; ++r, to += stride) *to = cast<Y>(v[r]);
   }
-  DEVICE X read_one(int stage, int k) const { return *at(stage, k); }
+  DEVICE X read_one(int stage, int k) const { return *address(stage, k); }
   DEVICE void write_one(int, long long step, int k, E value) const {
     y[lane.first + (step + k) * stride] = cast<Y>(value);
   }
@@ -111,5 +113,5 @@ DEVICE void filter_segments(const Arrays& arrays, const Coefficients& with, cons
   Columns access = {reinterpret_cast<X*>(memory), arrays.x, arrays.y, shape.stride(), lane, shape,
                     reinterpret_cast<const Pieces*>(arrays.x), {}, -1, lane.low};
   Walker<Columns> walker = {with, arrays, shape, access};
-  walker.run(lane);
+  walker.filter_segment(lane);
 }

@@ -17,9 +17,9 @@ DEVICE void correlate(const U* delayed, const X* const (&signals)[SIGNALS], S* s
   const long long size = extents.steps * extents.inners;
   for (long long p = blockIdx.x; p < extents.outers * extents.segments; p += gridDim.x) {
     const long long outer = p / extents.segments;
-    const long long begin = (p - outer * extents.segments) * extents.length;
-    const long long end = begin + extents.length < size ? begin + extents.length : size;
-    for (long long k = begin + threadIdx.x; k < end; k += THREADS) {
+    const long long first = (p - outer * extents.segments) * extents.length;
+    const long long end = first + extents.length < size ? first + extents.length : size;
+    for (long long k = first + threadIdx.x; k < end; k += THREADS) {
       const long long step = extents.inners == 1 ? k : k / extents.inners;
       const long long lagging = step + extents.first_lag;
       const U* from = delayed + extents.origin + outer * extents.outer_stride +

@@ -3,10 +3,10 @@
 #pragma once
 
 constexpr unsigned ALL = 0xffffffffu;
-constexpr int STATES = ORDER * SECTIONS, HELD = STATES > 0 ? STATES : 1;
+constexpr int STATES = ORDER * SECTIONS, STATE_SIZE = STATES > 0 ? STATES : 1;
 constexpr int UNROLLED = STATES <= 64 ? STATES + 1 : 4;
 
-struct State { S v[HELD]; };
+struct State { S v[STATE_SIZE]; };
 
 // b_0, b_1, … and −a_0, −a_1, … of each section, with a_0 = 1.
 struct Coefficients { S b[SECTIONS][ORDER + 1], a[SECTIONS][ORDER + 1]; };
@@ -28,10 +28,11 @@ DEVICE inline S advance(const Coefficients& with, State& state, S value) {
     value = multiply_add(with.b[s][0], x, state.v[s * ORDER]);
 #pragma unroll(UNROLLED)
     for (int i = 0; i < ORDER; ++i) {
-      const int at = s * ORDER + i;
-      const S fed = i + 1 < ORDER ? multiply_add(with.b[s][i + 1], x, state.v[i + 1 < ORDER ? at + 1 : at])
+      const int index = s * ORDER + i;
+      const S fed = i + 1 < ORDER ? multiply_add(with.b[s][i + 1], x,
+                                                 state.v[i + 1 < ORDER ? index + 1 : index])
                                   : with.b[s][i + 1] * x;
-      state.v[at] = FEEDBACK ? multiply_add(with.a[s][i + 1], value, fed) : fed;
+      state.v[index] = FEEDBACK ? multiply_add(with.a[s][i + 1], value, fed) : fed;
     }
   }
   return value;
@@ -43,11 +44,11 @@ template <bool IS_DIRECT> struct Form;
 template <> struct Form<false> {
   State state;
 
-  DEVICE void enter(const Coefficients&, const State& entry) { state = entry; }
+  DEVICE void set_state(const Coefficients&, const State& carry_in) { state = carry_in; }
   DEVICE State states(const Coefficients&) const { return state; }
   DEVICE S advance(const Coefficients& with, S x) { return ::advance(with, state, x); }
   DEVICE S advance(const Coefficients& with, S x, State&) { return ::advance(with, state, x); }
-  static DEVICE S scaled(const Coefficients&, int, S entry) { return entry; }
+  static DEVICE S scaled(const Coefficients&, int, S carry_in) { return carry_in; }
 };
 
 // Direct form I. Section s has the gain 1, and its input is multiplied by b_s·b_{s+1}·…. The outputs
@@ -57,11 +58,11 @@ template <> struct Form<false> {
 //
 // The coefficients of section s are b_s·b_{s+1}·…, b_1 / b_0, … and 1 / (b_{s+1}·b_{s+2}·…), −a_1, ….
 template <> struct Form<true> {
-  static constexpr int KEPT = ORDER > 0 ? ORDER : 1;
-  S past[SECTIONS + 1][KEPT];  // inputs of each section and the outputs, the latest first
+  static constexpr int HISTORY = ORDER > 0 ? ORDER : 1;
+  S past[SECTIONS + 1][HISTORY];  // inputs of each section and the outputs, the latest first
 
   // The carry-in is added to the first ORDER samples instead.
-  DEVICE void enter(const Coefficients&, const State&) { *this = {}; }
+  DEVICE void set_state(const Coefficients&, const State&) { *this = {}; }
 
   DEVICE S advance(const Coefficients& with, S x) {
     State none;
@@ -80,7 +81,7 @@ template <> struct Form<true> {
         sum = sum + added.v[s * ORDER];
 #pragma unroll
         for (int i = 0; i < ORDER; ++i)
-          added.v[s * ORDER + i] = i + 1 < ORDER ? added.v[s * ORDER + (i + 1) % KEPT] : S();
+          added.v[s * ORDER + i] = i + 1 < ORDER ? added.v[s * ORDER + (i + 1) % HISTORY] : S();
       }
 #pragma unroll
       for (int i = ORDER; i-- > 0;) sum = multiply_add(with.b[s][i + 1], past[s][i], sum);
@@ -93,9 +94,9 @@ template <> struct Form<true> {
     push(past[SECTIONS], value);
     return value;
   }
-  static DEVICE void push(S (&values)[KEPT], S latest) {
+  static DEVICE void push(S (&values)[HISTORY], S latest) {
 #pragma unroll
-    for (int i = KEPT - 1; i > 0; --i) values[i] = values[i - 1];
+    for (int i = HISTORY - 1; i > 0; --i) values[i] = values[i - 1];
     values[0] = latest;
   }
 
@@ -117,8 +118,8 @@ template <> struct Form<true> {
     return state;
   }
   // Return state `number` of the cascade in the scale of its section's outputs.
-  static DEVICE S scaled(const Coefficients& with, int number, S entry) {
-    const int next = number / KEPT + 1;
-    return next < SECTIONS ? with.b[next < SECTIONS ? next : 0][0] * entry : entry;
+  static DEVICE S scaled(const Coefficients& with, int number, S carry_in) {
+    const int next = number / HISTORY + 1;
+    return next < SECTIONS ? with.b[next < SECTIONS ? next : 0][0] * carry_in : carry_in;
   }
 };

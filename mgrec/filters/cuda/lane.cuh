@@ -27,7 +27,7 @@ struct Shape {
 
 // Hide from the compiler where a number comes from, in direct form. Otherwise it keeps the addresses
 // of all states in registers: 242 registers for 8 sections instead of 134.
-DEVICE inline long long here(long long number) {
+DEVICE inline long long opaque(long long number) {
   if (DIRECT) asm volatile("" : "+l"(number));
   return number;
 }
@@ -35,8 +35,8 @@ DEVICE inline long long here(long long number) {
 struct Arrays {
   const X* x;
   Y* y;
-  const S* entry;       // [state][row]; null for 0
-  S *assumed, *exits;   // [state][lane]
+  const S* carry_in;         // [state][row]; null for 0
+  S *assumed, *carry_outs;   // [state][lane]
   unsigned char* tops;   // [lane] whether outputs came near overflow
   int* failures;         // [row] number of segments from the first one to repair
   unsigned char* marks;  // [lane] whether to repair the segment, if rows have several
@@ -67,46 +67,46 @@ template <class Access> struct Walker {
   Form<DIRECT> form;
   int largest;
 
-  DEVICE void begin(const Lane& lane) {
+  DEVICE void start_segment(const Lane& lane) {
     largest = 0;
     if (lane.high == 0) return;
-    const bool known = ENTERED && lane.segment;
-    const long long lanes = here(shape.lanes()), rows = here(shape.outer * shape.inner);
+    const bool known = HAS_STATES && lane.segment;
+    const long long lanes = opaque(shape.lanes()), rows = opaque(shape.outer * shape.inner);
     State state = form.states(with);
 #pragma unroll(UNROLLED)
     for (int q = 0; q < STATES; ++q) {
       if (known) state.v[q] = arrays.assumed[q * lanes + lane.id];
       else if (lane.segment) arrays.assumed[q * lanes + lane.id] = state.v[q];
-      else if (arrays.entry) state.v[q] = arrays.entry[q * rows + lane.row];
+      else if (arrays.carry_in) state.v[q] = arrays.carry_in[q * rows + lane.row];
       else state.v[q] = S();
     }
-    if (known || lane.segment == 0) form.enter(with, state);
+    if (known || lane.segment == 0) form.set_state(with, state);
     if (lane.segment == 0) arrays.failures[lane.row] = 0;
   }
 
-  DEVICE void end(const Lane& lane) {
-    const long long lanes = here(shape.lanes());
+  DEVICE void end_segment(const Lane& lane) {
+    const long long lanes = opaque(shape.lanes());
     const State state = form.states(with);
 #pragma unroll(UNROLLED)
-    for (int q = 0; q < STATES; ++q) arrays.exits[q * lanes + lane.id] = state.v[q];
+    for (int q = 0; q < STATES; ++q) arrays.carry_outs[q * lanes + lane.id] = state.v[q];
     arrays.tops[lane.id] = largest > TOP;
   }
 
   // Return whether the terms of the carry-in have to be added to the first samples.
-  DEVICE bool is_entered(const Lane& lane) const {
-    return DIRECT && arrays.entry && lane.segment == 0 && lane.high > 0;
+  DEVICE bool adds_carry_in(const Lane& lane) const {
+    return DIRECT && arrays.carry_in && lane.segment == 0 && lane.high > 0;
   }
-  DEVICE State entry_of(const Lane& lane) const {
+  DEVICE State carry_in_of(const Lane& lane) const {
     State added = {};
-    if (!is_entered(lane)) return added;
-    const long long rows = here(shape.outer * shape.inner);
+    if (!adds_carry_in(lane)) return added;
+    const long long rows = opaque(shape.outer * shape.inner);
 #pragma unroll(UNROLLED)
     for (int q = 0; q < STATES; ++q)
-      added.v[q] = Form<DIRECT>::scaled(with, q, arrays.entry[q * rows + lane.row]);
+      added.v[q] = Form<DIRECT>::scaled(with, q, arrays.carry_in[q * rows + lane.row]);
     return added;
   }
 
-  DEVICE E kept(S value) {
+  DEVICE E output_of(S value) {
     const E y = cast<E>(value);
     largest = max(largest, magnitude(y));
     return y;
@@ -120,44 +120,44 @@ template <class Access> struct Walker {
       E y[GROUP];
       access.read(stage, part + k, x);
 #pragma unroll
-      for (int r = 0; r < GROUP; ++r) y[r] = kept(form.advance(with, cast<S>(cast<E>(x[r]))));
+      for (int r = 0; r < GROUP; ++r) y[r] = output_of(form.advance(with, cast<S>(cast<E>(x[r]))));
       if (WRITE && step >= 0 && step < lane.high) access.write(stage, step, k, y);
     }
   }
 
   // The same if the row ends inside these steps, or a carry-in is added to the first of them.
   DEVICE void walk_partly(int stage, int part, long long step, const Lane& lane) {
-    State added = step == 0 ? entry_of(lane) : State{};
+    State added = step == 0 ? carry_in_of(lane) : State{};
 #pragma unroll 1
     for (int k = 0; k < ITEMS && step + k < lane.high; ++k) {
       const X x = access.read_one(stage, part + k);
-      const E y = kept(form.advance(with, cast<S>(cast<E>(x)), added));
+      const E y = output_of(form.advance(with, cast<S>(cast<E>(x)), added));
       if (WRITE) access.write_one(stage, step, k, y);
     }
   }
 
-  DEVICE void run(const Lane& lane) {
+  DEVICE void filter_segment(const Lane& lane) {
     form = {};
     largest = 0;
     const int first = -int(shape.warm / ITEMS), last = int((shape.length + ITEMS - 1) / ITEMS);
-    for (int k = 0; k < STAGES; ++k) access.request(k, (first + k * RUNS) * (long long)ITEMS);
+    for (int k = 0; k < STAGES; ++k) access.request(k, (first + k * BATCHES) * (long long)ITEMS);
     int stage = 0, part = 0;
 #pragma unroll 1
     for (int p = first; p < last; ++p) {
       const long long step = p * (long long)ITEMS;
-      if (p == 0) begin(lane);
+      if (p == 0) start_segment(lane);
       if (part == 0) copies_wait();
       __syncwarp();
       const bool ends = p >= 0 && step < lane.high && lane.high <= step + ITEMS;
-      const bool is_part = (ends && lane.high < step + ITEMS) || (p == 0 && is_entered(lane));
+      const bool is_part = (ends && lane.high < step + ITEMS) || (p == 0 && adds_carry_in(lane));
       if (__any_sync(ALL, is_part)) walk_partly(stage, part, step, lane);
       else walk(stage, part, step, lane);
-      if (ends) end(lane);
+      if (ends) end_segment(lane);
       __syncwarp();
       if (WRITE && p >= 0) access.flush(stage, step);
-      if ((part += ITEMS) < RUNS * ITEMS) continue;
+      if ((part += ITEMS) < BATCHES * ITEMS) continue;
       part = 0;
-      access.request(stage, step + (STAGES * RUNS - RUNS + 1) * ITEMS);
+      access.request(stage, step + (STAGES * BATCHES - BATCHES + 1) * ITEMS);
       if (++stage == STAGES) stage = 0;
     }
   }

@@ -155,7 +155,7 @@ instead of all 36 at 0.71, and at 0.66 if tiles were found by divisions of 32 bi
 without comparisons. Filters of order 2 ran, before other changes, at 0.82, with 256 threads and
 208 bytes, 4 and 2 tiles, at 0.67, and with 960 threads and 64 bytes, 2 tiles and 1, at 0.64.
 """
-RUN = 2
+LANE_TILES = 2
 """Tiles that a lane joins: a constant, so that results are the same on all devices. Their states
 are in registers: filters of order 3 run at 0.83 of the floor with 2, at 0.81 with 4 and at 0.65
 with 8; those of order 6 at 0.49 with 2 and at 0.43 with 1."""
@@ -214,7 +214,7 @@ def _steps(cascade: Cascade, length: int) -> np.ndarray:
 def _print_program(layout: FilterLayout) -> str:
     layout = replace(layout, stages=STAGES, direct=False)
     length = LENGTH_BYTES // layout.dtype.itemsize
-    constants = f"constexpr int LENGTH = {length}, DEPTH = {DEPTH}, RUN = {RUN};\n"
+    constants = f"constexpr int LENGTH = {length}, DEPTH = {DEPTH}, LANE_TILES = {LANE_TILES};\n"
     constants = layout.print(True, True, threads=THREADS) + constants
     return constants + kernel_text("filters/cuda/one_pass") + _KERNEL
 
@@ -232,7 +232,7 @@ def launch_tiles(
         _steps(cascade, length),
         partial(on_device, powers_of_lanes, cascade, length),
         partial(on_device, powers_of_lanes, cascade, 32 * length),
-        partial(on_device, doubled_powers, cascade, tile, RUN, 5),
+        partial(on_device, doubled_powers, cascade, tile, LANE_TILES, 5),
         SPACE,
         sizes,
         EPOCH,

@@ -12,26 +12,26 @@
 constexpr int UNITS = STATES * int(sizeof(S)) / 4;  // half data and half tag: see the look-ahead of scans
 constexpr int VECTOR = 16 / int(sizeof(E)), VECTORS = LENGTH / VECTOR, PITCH = VECTORS + 1 - VECTORS % 2;
 constexpr int TILE = THREADS * LENGTH, STAGE = THREADS * PITCH;
-// Tiles whose states are joined together, RUN by each lane.
-constexpr int JOINED = 32 * RUN, RING = DEPTH + 2;
-// Matrices of few states are held in registers.
-constexpr int KEPT_CELLS = STATES <= 4 ? CELLS : 1;
+// Tiles whose states are joined together, LANE_TILES by each lane.
+constexpr int JOINED = 32 * LANE_TILES, RING = DEPTH + 2;
+// Matrices of few states are in registers.
+constexpr int REGISTER_CELLS = STATES <= 4 ? CELLS : 1;
 // Vectors of samples that a lane filters at once. On an H100, order 4 on float32 ran at 0.75 of the
 // floor with all of them, and at 0.74 with 2.
 constexpr int AT_ONCE = STATES == 4 && sizeof(E) == 4 ? VECTORS : 2;
 
-union Pack {
+union Vector {
   uint4 word;
   E v[VECTOR];
-  DEVICE Pack() {}
+  DEVICE Vector() {}
 };
 
 // By value, so that the instructions of a warp read constants instead of memory.
 struct Steps {
-  S sums[LENGTH][HELD];  // responses of the states after LENGTH samples to each of them
-  S joins[5][CELLS];     // A^(LENGTH·2^k)
+  S sums[LENGTH][STATE_SIZE];  // responses of the states after LENGTH samples to each of them
+  S joins[5][CELLS];           // A^(LENGTH·2^k)
 };
-// A^(LENGTH·k) and A^(32·LENGTH·k), [cell][k]; powers of A^TILE: 1 and RUN·2^k.
+// A^(LENGTH·k) and A^(32·LENGTH·k), [cell][k]; powers of A^TILE: 1 and LANE_TILES·2^k.
 struct Joints {
   const S *lanes, *warps, *tiles;
 };
@@ -46,7 +46,7 @@ DEVICE inline State advanced(const S* matrices, int lane, const State& state, St
   return added;
 }
 
-DEVICE inline void publish(Unit* descriptors, long long place, const State& state, unsigned tag) {
+DEVICE inline void publish(Unit* descriptors, long long index, const State& state, unsigned tag) {
   Words words[STATES];
   for (int q = 0; q < STATES; ++q) words[q].number = state.v[q];
 #pragma unroll
@@ -54,17 +54,17 @@ DEVICE inline void publish(Unit* descriptors, long long place, const State& stat
     constexpr int EACH = sizeof(S) / 4;
     const Unit first = Unit(tag) << 32 | words[u / EACH].word[u % EACH];
     const Unit second = Unit(tag) << 32 | words[u / EACH].word[u % EACH + 1];
-    store_pair(descriptors + place * UNITS + u, first, second);
+    store_pair(descriptors + index * UNITS + u, first, second);
   }
 }
-DEVICE inline bool received(const Unit* descriptors, long long place, unsigned tag, State& state) {
+DEVICE inline bool received(const Unit* descriptors, long long index, unsigned tag, State& state) {
   bool complete = true;
   Words words[STATES];
 #pragma unroll
   for (int u = 0; u < UNITS; u += 2) {
     constexpr int EACH = sizeof(S) / 4;
     Unit first, second;
-    load_pair(descriptors + place * UNITS + u, first, second);
+    load_pair(descriptors + index * UNITS + u, first, second);
     words[u / EACH].word[u % EACH] = unsigned(first);
     words[u / EACH].word[u % EACH + 1] = unsigned(second);
     complete = complete && unsigned(first >> 32) == tag && unsigned(second >> 32) == tag;
@@ -74,7 +74,7 @@ DEVICE inline bool received(const Unit* descriptors, long long place, unsigned t
 }
 
 DEVICE inline void synchronize() { asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory"); }
-DEVICE inline int resolved(int turn) { return 2 + turn % RING; }
+DEVICE inline int resolved(int round) { return 2 + round % RING; }
 
 DEVICE inline State lane_state(const State& state, int lane) {
   State other;
@@ -90,39 +90,40 @@ struct Lookahead {
   long long group;
   State state;  // before the group
 
-  // Return the state before `tile` of a row that starts with tile `begin`. The state after that one
+  // Return the state before `tile` of a row from `first_tile` on. The state after `first_tile`
   // includes the row's carry-in.
-  DEVICE State before(long long begin, long long tile) {
+  DEVICE State before(long long first_tile, long long tile) {
     const int lane = threadIdx.x % 32;
-    S held[KEPT_CELLS];
-    for (int k = 0; k < KEPT_CELLS; ++k) held[k] = powers[k];
-    const S* const step = STATES <= 4 ? held : powers;
-    if (begin >= group * JOINED) {  // Tiles before the row are left out.
+    S matrix[REGISTER_CELLS];
+    for (int k = 0; k < REGISTER_CELLS; ++k) matrix[k] = powers[k];
+    const S* const step = STATES <= 4 ? matrix : powers;
+    if (first_tile >= group * JOINED) {  // Tiles before the row are left out.
       state = State();
-      group = begin / JOINED;
+      group = first_tile / JOINED;
     }
     for (;; ++group) {
-      const long long mine = group * JOINED + lane * RUN;
-      State run[RUN];
-      bool missing[RUN], waits;
+      const long long first_of_lane = group * JOINED + lane * LANE_TILES;
+      State tile_states[LANE_TILES];
+      bool missing[LANE_TILES], waits;
 #pragma unroll
-      for (int k = 0; k < RUN; ++k) {
-        run[k] = State();
-        missing[k] = mine + k >= begin && mine + k < tile;
+      for (int k = 0; k < LANE_TILES; ++k) {
+        tile_states[k] = State();
+        missing[k] = first_of_lane + k >= first_tile && first_of_lane + k < tile;
       }
       do {
         waits = false;
 #pragma unroll
-        for (int k = 0; k < RUN; ++k) {
-          if (missing[k]) missing[k] = !received(descriptors, mine + k, tag, run[k]);
+        for (int k = 0; k < LANE_TILES; ++k) {
+          if (missing[k])
+            missing[k] = !received(descriptors, first_of_lane + k, tag, tile_states[k]);
           waits = waits || missing[k];
         }
       } while (__any_sync(ALL, waits));
       State total = lane ? State() : state, part = State();
 #pragma unroll
-      for (int k = 0; k < RUN; ++k) {
-        if (mine + k == tile) part = total;
-        total = weighed(step, total, run[k]);
+      for (int k = 0; k < LANE_TILES; ++k) {
+        if (first_of_lane + k == tile) part = total;
+        total = weighed(step, total, tile_states[k]);
       }
       total = scanned(total, lane, powers + CELLS);
       const long long number = tile - group * JOINED;
@@ -132,9 +133,9 @@ struct Lookahead {
       }
       State earlier = from_below(total, 1);
       if (lane == 0) earlier = State();
-      for (int k = int(number % RUN); k > 0; --k) earlier = weighed(step, earlier, State());
+      for (int k = int(number % LANE_TILES); k > 0; --k) earlier = weighed(step, earlier, State());
       for (int q = 0; q < STATES; ++q) part.v[q] = part.v[q] + earlier.v[q];
-      return lane_state(part, int(number / RUN));
+      return lane_state(part, int(number / LANE_TILES));
     }
   }
 };
@@ -197,32 +198,32 @@ DEVICE inline State summed(const Steps& steps, const E* samples) {
   State state = {};
 #pragma unroll
   for (int k = 0; k < LENGTH; k += VECTOR) {
-    Pack pack;
-    pack.word = *reinterpret_cast<const uint4*>(samples + k);
+    Vector vector;
+    vector.word = *reinterpret_cast<const uint4*>(samples + k);
 #pragma unroll
     for (int r = 0; r < VECTOR; ++r)
 #pragma unroll
       for (int q = 0; q < STATES; ++q)
-        state.v[q] = multiply_add(steps.sums[k + r][q], cast<S>(pack.v[r]), state.v[q]);
+        state.v[q] = multiply_add(steps.sums[k + r][q], cast<S>(vector.v[r]), state.v[q]);
   }
   return state;
 }
 
 // Filter the samples of a thread in place.
-DEVICE inline int filter_in_place(const Coefficients& with, State& state, E* samples, int count) {
+DEVICE inline int filter_samples(const Coefficients& with, State& state, E* samples, int count) {
   int largest = 0;
   if (count == LENGTH) {
 #pragma unroll(AT_ONCE)
     for (int k = 0; k < LENGTH; k += VECTOR) {
-      uint4* const place = reinterpret_cast<uint4*>(samples + k);
-      Pack pack;
-      pack.word = *place;
+      uint4* const address = reinterpret_cast<uint4*>(samples + k);
+      Vector vector;
+      vector.word = *address;
 #pragma unroll
       for (int r = 0; r < VECTOR; ++r) {
-        pack.v[r] = cast<E>(advance(with, state, cast<S>(pack.v[r])));
-        largest = max(largest, magnitude(pack.v[r]));
+        vector.v[r] = cast<E>(advance(with, state, cast<S>(vector.v[r])));
+        largest = max(largest, magnitude(vector.v[r]));
       }
-      *place = pack.word;
+      *address = vector.word;
     }
     return largest;
   }
@@ -238,32 +239,33 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const S
                          const Joints& joints, Unit* descriptors, const Shape& shape, unsigned tag) {
   extern __shared__ __align__(128) unsigned char memory[];
   // The states before each warp's samples: from states of 0 before the tile, and from those alone.
-  __shared__ State totals[RING][WARPS], starts[RING][WARPS], entries[RING][WARPS];
+  __shared__ State totals[RING][WARPS], starts[RING][WARPS], carry_ins[RING][WARPS];
   const long long tiles = shape.outer * shape.segments, stride = gridDim.x;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   if (threadIdx.x >= THREADS) {
     Lookahead ahead = {descriptors, joints.tiles, tag, 0, {}};
-    int turn = 0;
-    for (long long number = blockIdx.x; number < tiles; number += stride, ++turn) {
+    int round = 0;
+    for (long long number = blockIdx.x; number < tiles; number += stride, ++round) {
       const Tile tile(number, shape);
       State state = State();
       if (tile.number) state = ahead.before(number - tile.number, number);
-      if (lane < WARPS) entries[turn % RING][lane] = advanced(joints.warps, lane, state, State());
+      if (lane < WARPS)
+        carry_ins[round % RING][lane] = advanced(joints.warps, lane, state, State());
       if (lane == 0)
         for (int q = 0; q < STATES; ++q) arrays.assumed[q * tiles + number] = state.v[q];
       __syncwarp();
       // Unless the block's next tile depends on this one, the warp would run ahead of the block.
-      if (Tile(number + stride, shape).number >= stride) arrive(resolved(turn), THREADS + 32);
-      else meet(resolved(turn), THREADS + 32);
+      if (Tile(number + stride, shape).number >= stride) arrive(resolved(round), THREADS + 32);
+      else meet(resolved(round), THREADS + 32);
     }
     return;
   }
   const Samples samples = {reinterpret_cast<uint4*>(memory), arrays.x, arrays.y};
   for (int k = 0; k < STAGES; ++k) samples.request(k, blockIdx.x + k * stride, shape);
-  const auto entry_of = [&](const Tile& tile) {
+  const auto carry_in_of = [&](const Tile& tile) {
     State state = State();
-    if (arrays.entry && tile.number == 0 && threadIdx.x == 0)
-      for (int q = 0; q < STATES; ++q) state.v[q] = arrays.entry[q * shape.outer + tile.row];
+    if (arrays.carry_in && tile.number == 0 && threadIdx.x == 0)
+      for (int q = 0; q < STATES; ++q) state.v[q] = arrays.carry_in[q * shape.outer + tile.row];
     return state;
   };
   const auto count_of = [&](const Tile& tile) {
@@ -271,20 +273,21 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const S
     return left < 0 ? 0 : left < LENGTH ? int(left) : LENGTH;
   };
   State below[DEPTH] = {};  // of the tiles in shared memory, the earliest first
-  int stage = 0, turn = -DEPTH;
-  for (long long number = blockIdx.x - DEPTH * stride; number < tiles; number += stride, ++turn) {
+  int stage = 0, round = -DEPTH;
+  for (long long number = blockIdx.x - DEPTH * stride; number < tiles; number += stride, ++round) {
     State next = {};
     const long long later = number + DEPTH * stride;
     if (later < tiles) {
       const Tile tile(later, shape);
-      const int upper = (turn + DEPTH) % STAGES;
+      const int upper = (round + DEPTH) % STAGES;
       copies_wait_but<STAGES - 1 - DEPTH>();
       __syncwarp();
       State state = summed(steps, samples.of(upper, threadIdx.x));
-      if (arrays.entry && tile.number == 0) state = weighed(steps.joins[0], entry_of(tile), state);
+      if (arrays.carry_in && tile.number == 0)
+        state = weighed(steps.joins[0], carry_in_of(tile), state);
       state = scanned<5>(state, lane, steps.joins[0]);
       next = from_below(state, 1);
-      State(&mine)[WARPS] = totals[(turn + DEPTH) % RING];
+      State(&mine)[WARPS] = totals[(round + DEPTH) % RING];
       if (lane == 31) mine[warp] = state;
       if (threadIdx.x == 0) {
         arrays.tops[later] = 0;
@@ -299,22 +302,23 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const S
         }
         if (lane == WARPS - 1) publish(descriptors, later, total, tag);
         total = from_below(total, 1);
-        if (lane < WARPS) starts[(turn + DEPTH) % RING][lane] = lane ? total : State();
+        if (lane < WARPS) starts[(round + DEPTH) % RING][lane] = lane ? total : State();
       }
     }
-    if (turn >= 0) {
+    if (round >= 0) {
       const Tile tile(number, shape);
       const int count = count_of(tile);
-      meet(resolved(turn), THREADS + 32);
-      State state = entries[turn % RING][warp];
-      for (int q = 0; q < STATES; ++q) state.v[q] = state.v[q] + starts[turn % RING][warp].v[q];
+      meet(resolved(round), THREADS + 32);
+      State state = carry_ins[round % RING][warp];
+      for (int q = 0; q < STATES; ++q) state.v[q] = state.v[q] + starts[round % RING][warp].v[q];
       state = advanced(joints.lanes, lane, state, State());
-      const State entry = entry_of(tile);
-      for (int q = 0; q < STATES; ++q) state.v[q] = state.v[q] + (lane ? below[0].v[q] : entry.v[q]);
-      const int largest = filter_in_place(with, state, samples.of(stage, threadIdx.x), count);
+      const State carry_in = carry_in_of(tile);
+      for (int q = 0; q < STATES; ++q)
+        state.v[q] = state.v[q] + (lane ? below[0].v[q] : carry_in.v[q]);
+      const int largest = filter_samples(with, state, samples.of(stage, threadIdx.x), count);
       if (largest > TOP) arrays.tops[number] = 1;
       if (threadIdx.x == (tile.count - 1) / LENGTH)
-        for (int q = 0; q < STATES; ++q) arrays.exits[q * tiles + number] = state.v[q];
+        for (int q = 0; q < STATES; ++q) arrays.carry_outs[q * tiles + number] = state.v[q];
       __syncwarp();
       samples.store(stage, tile);
       __syncwarp();

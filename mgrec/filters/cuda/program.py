@@ -44,8 +44,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) propagate_kernel(
 }}
 """
 _PROPAGATIONS = {
-    False: "propagate(arrays.assumed, arrays.exits, powers, chunk, shape)",
-    True: "propagate_in_order(arrays.assumed, arrays.exits, powers, shape)",
+    False: "propagate(arrays.assumed, arrays.carry_outs, powers, chunk, shape)",
+    True: "propagate_in_order(arrays.assumed, arrays.carry_outs, powers, shape)",
 }
 
 
@@ -79,10 +79,10 @@ class FilterLayout:
         numbers = {
             "ORDER": self.order, "SECTIONS": self.sections, "INNER": self.inner,
             "ITEMS": self.items, "STAGES": self.stages, "GROUP": self.group, "TOP": top,
-            "HALVES": halves, "THREADS": threads, "RUNS": self.runs,
+            "HALVES": halves, "THREADS": threads, "BATCHES": self.runs,
         }  # fmt: skip
         flags = {
-            "FEEDBACK": self.feedback, "WRITE": write, "ENTERED": has_states, "BULK": self.bulk,
+            "FEEDBACK": self.feedback, "WRITE": write, "HAS_STATES": has_states, "BULK": self.bulk,
             "ALIGNED": self.aligned, "IN_PLACE": self.inputs is None, "DIRECT": self.direct,
             "BACKWARD": self.backward, "PIECES": self.has_pieces,
         }  # fmt: skip

@@ -6,7 +6,7 @@
 #pragma once
 #include "filters/cuda/lane.cuh"
 
-constexpr int WARPS = THREADS / 32, CELLS = HELD * HELD;
+constexpr int WARPS = THREADS / 32, CELLS = STATE_SIZE * STATE_SIZE;
 
 union Words {
   S number;
@@ -51,7 +51,7 @@ DEVICE inline State scanned(State state, int lane, const S* powers) {
   return state;
 }
 
-DEVICE void propagate(S* assumed, const S* exits, const S* powers, long long chunk,
+DEVICE void propagate(S* assumed, const S* carry_outs, const S* powers, long long chunk,
                       const Shape& shape) {
   __shared__ __align__(16) unsigned char memory[WARPS * sizeof(State)];
   State* const totals = reinterpret_cast<State*>(memory);
@@ -60,15 +60,15 @@ DEVICE void propagate(S* assumed, const S* exits, const S* powers, long long chu
   const long long column = blockIdx.x - o * shape.inner;
   const long long left = threadIdx.x * chunk;
   const long long right = left + chunk < shape.segments ? left + chunk : shape.segments;
-  const auto place = [&](long long j) { return (o * shape.segments + j) * shape.inner + column; };
-  const auto ended = [&](long long j) {
+  const auto index = [&](long long j) { return (o * shape.segments + j) * shape.inner + column; };
+  const auto carry_out_of = [&](long long j) {
     State state;
-    for (int q = 0; q < STATES; ++q) state.v[q] = exits[q * lanes + place(j)];
+    for (int q = 0; q < STATES; ++q) state.v[q] = carry_outs[q * lanes + index(j)];
     return state;
   };
   State total = {};
 #pragma unroll 4
-  for (long long j = left; j < right; ++j) total = weighed(powers, total, ended(j));
+  for (long long j = left; j < right; ++j) total = weighed(powers, total, carry_out_of(j));
   total = scanned(total, lane, powers + CELLS);
   if (lane == 31) totals[warp] = total;
   __syncthreads();
@@ -90,8 +90,8 @@ DEVICE void propagate(S* assumed, const S* exits, const S* powers, long long chu
     if (lane) state.v[q] = state.v[q] + below.v[q];
 #pragma unroll 4
   for (long long j = left; j < right; ++j) {
-    for (int q = 0; q < STATES; ++q) assumed[q * lanes + place(j)] = state.v[q];
-    state = weighed(powers, state, ended(j));
+    for (int q = 0; q < STATES; ++q) assumed[q * lanes + index(j)] = state.v[q];
+    state = weighed(powers, state, carry_out_of(j));
   }
 }
 
@@ -104,24 +104,24 @@ DEVICE inline S from_lane(const S& number, int lane) {
 }
 
 // The same for few segments of many rows, one segment after the other. A lane computes one state of a
-// row. It keeps one line of M, and receives the row's states from its neighbours.
-DEVICE void propagate_in_order(S* __restrict__ assumed, const S* __restrict__ exits, const S* matrix,
-                               const Shape& shape) {
-  const int q = threadIdx.x % HELD, first = threadIdx.x - q;
-  const long long row = blockIdx.x * (32ll / HELD) + threadIdx.x / HELD;
-  const bool exists = first + HELD <= 32 && row < shape.outer * shape.inner;
+// row. It loads one row of M, and receives the row's states from its neighbours.
+DEVICE void propagate_in_order(S* __restrict__ assumed, const S* __restrict__ carry_outs,
+                               const S* matrix, const Shape& shape) {
+  const int q = threadIdx.x % STATE_SIZE, first = threadIdx.x - q;
+  const long long row = blockIdx.x * (32ll / STATE_SIZE) + threadIdx.x / STATE_SIZE;
+  const bool exists = first + STATE_SIZE <= 32 && row < shape.outer * shape.inner;
   const long long o = row / shape.inner, column = row - o * shape.inner;
-  long long place = q * shape.lanes() + o * shape.segments * shape.inner + column;
-  S line[HELD], state = S();
+  long long index = q * shape.lanes() + o * shape.segments * shape.inner + column;
+  S matrix_row[STATE_SIZE], state = S();
 #pragma unroll
-  for (int k = 0; k < HELD; ++k) line[k] = matrix[q * HELD + k];
+  for (int k = 0; k < STATE_SIZE; ++k) matrix_row[k] = matrix[q * STATE_SIZE + k];
 #pragma unroll 8
-  for (long long j = 0; j < shape.segments; ++j, place += shape.inner) {
-    S sum = exists ? exits[place] : S();
-    if (exists) assumed[place] = state;
+  for (long long j = 0; j < shape.segments; ++j, index += shape.inner) {
+    S sum = exists ? carry_outs[index] : S();
+    if (exists) assumed[index] = state;
 #pragma unroll
-    for (int k = 0; k < HELD; ++k)
-      sum = multiply_add(line[k], from_lane(state, (first + k) % 32), sum);
+    for (int k = 0; k < STATE_SIZE; ++k)
+      sum = multiply_add(matrix_row[k], from_lane(state, (first + k) % 32), sum);
     state = sum;
   }
 }

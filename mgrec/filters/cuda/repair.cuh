@@ -1,5 +1,5 @@
 // Repair segments whose lane started from other states than those after the previous segment, or
-// whose outputs came near overflow. They are filtered again, in order, until the states agree. With
+// whose outputs came near overflow. The warp refilters them, in order, until the states agree. With
 // warm-ups both states are advanced, and once they agree the remaining outputs are right.
 #pragma once
 #include "filters/cuda/lane.cuh"
@@ -37,13 +37,14 @@ DEVICE inline State state_of(const S* states, long long id, long long lanes) {
 
 // Compare each section relative to its own size: small states next to those of another section may
 // matter.
-DEVICE inline bool differ(const State& begun, const State& ended, double tolerance, double tiny) {
+DEVICE inline bool differ(const State& assumed, const State& actual, double tolerance,
+                          double tiny) {
 #pragma unroll(UNROLLED)
   for (int s = 0; s < SECTIONS; ++s) {
     double size = 0, gap = 0;
 #pragma unroll(UNROLLED)
     for (int i = 0; i < ORDER; ++i) {
-      const S x = begun.v[s * ORDER + i], y = ended.v[s * ORDER + i];
+      const S x = assumed.v[s * ORDER + i], y = actual.v[s * ORDER + i];
       if (are_equal(x, y)) continue;
       if (!np_isfinite(size_of(x)) || !np_isfinite(size_of(y))) return true;
       size = fmax(size, fmax(size_of(x), size_of(y)));
@@ -72,17 +73,17 @@ struct Repair {
     for (int h = 0; h < HALVES; ++h) top = top || arrays.tops[lane.id * HALVES + h];
     return top;
   }
-  DEVICE State begun(const Lane& lane) const {
+  DEVICE State assumed_state(const Lane& lane) const {
     return state_of(arrays.assumed, lane.id, shape.lanes());
   }
   DEVICE State before(const Lane& lane) const {
-    if (lane.segment) return state_of(arrays.exits, lane.id - shape.inner, shape.lanes());
-    if (arrays.entry) return state_of(arrays.entry, lane.row, shape.outer * shape.inner);
+    if (lane.segment) return state_of(arrays.carry_outs, lane.id - shape.inner, shape.lanes());
+    if (arrays.carry_in) return state_of(arrays.carry_in, lane.row, shape.outer * shape.inner);
     return State();
   }
   DEVICE bool fails(const Lane& lane) const {
-    return is_top(lane) ||
-           (lane.segment && differ(begun(lane), before(lane), limits.tolerance, limits.tiny));
+    return is_top(lane) || (lane.segment && differ(assumed_state(lane), before(lane),
+                                                   limits.tolerance, limits.tiny));
   }
   DEVICE bool is_marked(const Lane& lane) const {
     return shape.segments > 1 ? arrays.marks[lane.id] : is_top(lane);
@@ -114,45 +115,46 @@ struct Repair {
       const int count = lane.high - left < 32 ? int(lane.high - left) : 32;
       if (mine < count) board[mine] = arrays.x[here];
       __syncwarp();
-      E kept = E();
+      E output = E();
 #pragma unroll 1
       for (int k = 0; k < count; ++k) {
         const E y = step(board[k]);
         largest = max(largest, magnitude(y));
-        if (k == mine) kept = y;
+        if (k == mine) output = y;
       }
       __syncwarp();
-      if (WRITE && mine < count) arrays.y[here] = cast<Y>(kept);
+      if (WRITE && mine < count) arrays.y[here] = cast<Y>(output);
       if (known()) break;
     }
     return largest > TOP;
   }
 
-  DEVICE bool walk_again(const Lane& lane, State& state, X* board, bool& agrees) const;
+  DEVICE bool refilter(const Lane& lane, State& state, X* board, bool& agrees) const;
   DEVICE bool walk_plainly(const Lane& lane, State& state, X* board) const;
-  DEVICE void keep(const Lane& lane, const State& state) const {
+  DEVICE void store_state(const Lane& lane, const State& state) const {
     __syncwarp();
 #pragma unroll(UNROLLED)
-    for (int q = 0; q < STATES; ++q) arrays.exits[q * shape.lanes() + lane.id] = state.v[q];
+    for (int q = 0; q < STATES; ++q) arrays.carry_outs[q * shape.lanes() + lane.id] = state.v[q];
     __syncwarp();
   }
 
   // Set the remaining outputs and states of a row to nan.
-  DEVICE void lose(const Lane& from, long long number, const State& state) const {
+  DEVICE void set_lost(const Lane& from, long long number, const State& state) const {
     const long long end = shape.steps - from.segment * shape.length;
     for (long long k = threadIdx.x; WRITE && k < end; k += 32)
       arrays.y[from.first + k * shape.stride()] = cast<Y>(cast<E>(state.v[0]));
-    keep(Lane(number + shape.segments - 1 - from.segment, from.row % shape.inner, shape), state);
+    store_state(Lane(number + shape.segments - 1 - from.segment, from.row % shape.inner, shape),
+                state);
   }
 
   // Return whether one of the next NEAR segments is marked: one by one 33,792 marks took 0.3 ms.
   DEVICE bool is_near(long long number, long long left, long long column) const {
     if (left < NEAR) return true;
-    int found = 0;
+    int any_mark = 0;
 #pragma unroll
     for (int k = 0; k < NEAR; k += 32)
-      found |= arrays.marks[(number + k + threadIdx.x) * shape.inner + column];
-    return __any_sync(ALL, found != 0);
+      any_mark |= arrays.marks[(number + k + threadIdx.x) * shape.inner + column];
+    return __any_sync(ALL, any_mark != 0);
   }
 
   DEVICE void repair_row(long long row, X* board) const {
@@ -167,23 +169,24 @@ struct Repair {
       }
       if (!follows) {  // Find the next marked segment, 32 at a time.
         const Lane other(number + threadIdx.x, column, shape);
-        const bool found = j + threadIdx.x < shape.segments && is_marked(other);
-        const unsigned votes = __ballot_sync(ALL, found);
+        const bool is_next = j + threadIdx.x < shape.segments && is_marked(other);
+        const unsigned votes = __ballot_sync(ALL, is_next);
         j += votes ? __ffs(votes) - 1 : 32;
         follows = votes;
         continue;
       }
       const Lane lane(number, column, shape);
       State state = before(lane);
-      if (is_lost(state)) return lose(lane, number, state);
+      if (is_lost(state)) return set_lost(lane, number, state);
       bool top = plainly || is_top(lane) || !is_finite(state);
-      if (!top && lane.segment && !differ(begun(lane), state, limits.tolerance, limits.tiny)) {
+      if (!top && lane.segment &&
+          !differ(assumed_state(lane), state, limits.tolerance, limits.tiny)) {
         follows = false;
         ++j;
         continue;
       }
       bool agrees = false;
-      top = top || walk_again(lane, state, board, agrees);
+      top = top || refilter(lane, state, board, agrees);
       if (top && limits.restart && !plainly) {
         plainly = true;
         j = 0;
@@ -193,7 +196,7 @@ struct Repair {
         state = before(lane);
         walk_plainly(lane, state, board);
       }
-      if (top || !agrees) keep(lane, state);
+      if (top || !agrees) store_state(lane, state);
       ++j;
     }
   }
@@ -211,7 +214,7 @@ DEVICE void repair_rows(const Repair& repair) {
 }
 
 // SciPy's order of operations in the dtype of the outputs, which decides what overflows.
-template <class C> struct PlainState { C v[HELD]; };
+template <class C> struct PlainState { C v[STATE_SIZE]; };
 
 // Never contracted to a multiply-add.
 #ifdef __CUDA_ARCH__
@@ -259,16 +262,16 @@ DEVICE inline C advance_plainly(const Coefficients& with, PlainState<C>& state, 
   return value;
 }
 
-DEVICE bool Repair::walk_again(const Lane& lane, State& state, X* board, bool& agrees) const {
-  const bool forgets = shape.warm && lane.segment;
-  State other = forgets ? begun(lane) : state;
-  const auto step = [&](X sample) {
-    const E x = cast<E>(sample);
-    if (forgets) advance(with, other, cast<S>(x));
+DEVICE bool Repair::refilter(const Lane& lane, State& state, X* board, bool& agrees) const {
+  const bool has_warm_up = shape.warm && lane.segment;
+  State other = has_warm_up ? assumed_state(lane) : state;
+  const auto step = [&](X input) {
+    const E x = cast<E>(input);
+    if (has_warm_up) advance(with, other, cast<S>(x));
     return cast<E>(advance(with, state, cast<S>(x)));
   };
   const auto known = [&] {
-    return agrees = forgets && !differ(other, state, limits.tolerance, limits.tiny);
+    return agrees = has_warm_up && !differ(other, state, limits.tolerance, limits.tiny);
   };
   return walk(lane, board, step, known);
 }

@@ -1,24 +1,25 @@
 // Segments of contiguous rows, or of a few columns. A warp copies the segments of its lanes through
-// shared memory, so that it reads and writes runs of memory.
+// shared memory, so that it reads and writes contiguous memory.
 //
-// In shared memory the run of a segment takes an odd number of 16-byte vectors, so that lanes read
-// without bank conflicts. Outputs take the place of inputs of the same dtype. Other inputs are
-// narrower: RUNS runs of them fill a stage, in the bytes of one run of outputs. Results Y narrower
+// In shared memory a batch of a segment takes an odd number of 16-byte vectors, so that lanes read
+// without bank conflicts. Outputs overwrite inputs of the same dtype. Other inputs are narrower:
+// BATCHES batches of them fill a stage, in the bytes of one batch of outputs. Results Y narrower
 // than outputs E are rounded as they are stored.
 #pragma once
 #include "filters/cuda/lane.cuh"
 
-DEVICE constexpr int odd(int count) { return count + 1 - count % 2; }
+// Return the next odd number.
+DEVICE constexpr int conflict_free_pitch(int count) { return count + 1 - count % 2; }
 
-constexpr int PER_WARP = 32 / INNER, RUN = ITEMS * INNER;
-constexpr int VECTOR = 16 / int(sizeof(E)), PITCH = odd(RUN / VECTOR);
-constexpr int X_VECTOR = 16 / int(sizeof(X)), X_RUN = RUNS * RUN;
+constexpr int PER_WARP = 32 / INNER, BATCH = ITEMS * INNER;
+constexpr int VECTOR = 16 / int(sizeof(E)), PITCH = conflict_free_pitch(BATCH / VECTOR);
+constexpr int X_VECTOR = 16 / int(sizeof(X)), X_BATCH = BATCHES * BATCH;
 // Unaligned inputs keep their offset from multiples of 16 bytes.
 constexpr bool SHIFTED = !IN_PLACE && !ALIGNED;
-constexpr int X_PITCH = odd(X_RUN / X_VECTOR + SHIFTED);
-static_assert(RUN % VECTOR == 0 && ITEMS % GROUP == 0 && GROUP % VECTOR == 0, "whole vectors");
+constexpr int X_PITCH = conflict_free_pitch(X_BATCH / X_VECTOR + SHIFTED);
+static_assert(BATCH % VECTOR == 0 && ITEMS % GROUP == 0 && GROUP % VECTOR == 0, "whole vectors");
 static_assert(!BACKWARD, "only columns are filtered backward");
-static_assert(RUN % X_VECTOR == 0 && (!IN_PLACE || RUNS == 1), "whole vectors of inputs");
+static_assert(BATCH % X_VECTOR == 0 && (!IN_PLACE || BATCHES == 1), "whole vectors of inputs");
 
 template <int BYTES> struct Bits { typedef uint4 type; };
 template <> struct Bits<8> { typedef unsigned long long type; };
@@ -41,24 +42,26 @@ struct Rows {
 
   // Call visit(element in memory, element of a stage) for each existing word of `LONG` elements, and
   // rest(...) for the single elements at the end.
-  template <class Word, class T, int LONG, class Visit, class Rest>
-  DEVICE void visit_words(long long step, int pitch, Visit visit, Rest rest) const {
+  template <class Word, class T, int LONG, class Visit, class VisitSingle>
+  DEVICE void visit_words(long long step, int pitch, Visit visit, VisitSingle visit_single) const {
     constexpr int LENGTH = sizeof(Word) / sizeof(T), COUNT = LONG / LENGTH, ALL_OF = PER_WARP * COUNT;
 #pragma unroll 8
     for (int k = 0; k < (ALL_OF + 31) / 32; ++k) {
-      const int index = k * 32 + threadIdx.x, run = index / COUNT, word = index % COUNT * LENGTH;
-      if (ALL_OF % 32 && run >= PER_WARP) continue;
-      const long long from = step * INNER + word, high = highs[run];
-      if (from < lows[run]) continue;
-      const int to = run * pitch + word;
-      if (from + LENGTH <= high) visit(firsts[run] + from, to);
+      const int index = k * 32 + threadIdx.x, segment = index / COUNT,
+                word = index % COUNT * LENGTH;
+      if (ALL_OF % 32 && segment >= PER_WARP) continue;
+      const long long from = step * INNER + word, high = highs[segment];
+      if (from < lows[segment]) continue;
+      const int to = segment * pitch + word;
+      if (from + LENGTH <= high) visit(firsts[segment] + from, to);
       else
-        for (int e = 0; from + e < high && e < LENGTH; ++e) rest(firsts[run] + from + e, to + e);
+        for (int e = 0; from + e < high && e < LENGTH; ++e)
+          visit_single(firsts[segment] + from + e, to + e);
     }
   }
 
   template <class Word> DEVICE void request_words(X* stage, long long step) const {
-    visit_words<Word, X, X_RUN>(
+    visit_words<Word, X, X_BATCH>(
         step, X_PITCH * X_VECTOR,
         [=](long long element, int to) {
           copy_word(reinterpret_cast<Word*>(stage + to), reinterpret_cast<const Word*>(x + element));
@@ -67,14 +70,16 @@ struct Rows {
   }
   // Words across the ends of a segment are copied element by element.
   DEVICE void request_shifted(X* stage, long long step) const {
-    constexpr int COUNT = X_RUN / X_VECTOR + 1, ALL_OF = PER_WARP * COUNT;
+    constexpr int COUNT = X_BATCH / X_VECTOR + 1, ALL_OF = PER_WARP * COUNT;
 #pragma unroll 4
     for (int k = 0; k < (ALL_OF + 31) / 32; ++k) {
-      const int index = k * 32 + threadIdx.x, run = index / COUNT, word = index % COUNT * X_VECTOR;
-      if (run >= PER_WARP) continue;
-      const X* const first = x + firsts[run];
-      const long long from = step * INNER + word - shift_of(first), low = lows[run], high = highs[run];
-      X* const to = stage + run * (X_PITCH * X_VECTOR) + word;
+      const int index = k * 32 + threadIdx.x, segment = index / COUNT,
+                word = index % COUNT * X_VECTOR;
+      if (segment >= PER_WARP) continue;
+      const X* const first = x + firsts[segment];
+      const long long from = step * INNER + word - shift_of(first), low = lows[segment],
+                      high = highs[segment];
+      X* const to = stage + segment * (X_PITCH * X_VECTOR) + word;
       if (from >= low && from + X_VECTOR <= high)
         copy_word(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(first + from));
       else
@@ -94,7 +99,7 @@ struct Rows {
   }
 
   template <class Word> DEVICE void flush_words(const E* stage, long long step) const {
-    visit_words<Word, E, RUN>(
+    visit_words<Word, E, BATCH>(
         step, PITCH * VECTOR,
         [=](long long element, int to) {
           typedef Part<E, sizeof(Word) / sizeof(E)> Outputs;
@@ -125,12 +130,12 @@ struct Rows {
   DEVICE void read(int number, int k, X (&v)[GROUP]) const {
     constexpr int COUNT = GROUP < X_VECTOR ? GROUP : X_VECTOR;
     constexpr bool WHOLE = INNER == 1 && !SHIFTED;
-    typedef Part<X, COUNT> Run;
+    typedef Part<X, COUNT> Inputs;
     const X* const from = stage_at(number) + input + k * INNER;
 #pragma unroll
     for (int g = 0; g < GROUP; g += COUNT) {
-      Run part;
-      if (WHOLE) part.vector = *reinterpret_cast<const typename Run::Word*>(from + g);
+      Inputs part;
+      if (WHOLE) part.vector = *reinterpret_cast<const typename Inputs::Word*>(from + g);
 #pragma unroll
       for (int r = 0; r < COUNT; ++r) v[g + r] = WHOLE ? part.v[r] : from[(g + r) * INNER];
     }
@@ -158,9 +163,9 @@ DEVICE void filter_segments(const Arrays& arrays, const Coefficients& with, cons
   __shared__ uint4 memory[STAGES * PER_WARP * X_PITCH + (WRITE && !IN_PLACE ? PER_WARP * PITCH : 0)];
   __shared__ long long firsts[32], lows[32], highs[32];
   const int idle = 32 % INNER && threadIdx.x >= PER_WARP * INNER;
-  const int run = idle ? PER_WARP - 1 : threadIdx.x / INNER;
+  const int segment = idle ? PER_WARP - 1 : threadIdx.x / INNER;
   const long long number = blockIdx.x * (long long)PER_WARP;
-  const Lane lane(number + run, idle ? INNER : int(threadIdx.x % INNER), shape);
+  const Lane lane(number + segment, idle ? INNER : int(threadIdx.x % INNER), shape);
   if (threadIdx.x < PER_WARP) {
     const Lane whole(number + threadIdx.x, 0, shape);
     firsts[threadIdx.x] = whole.first;
@@ -170,8 +175,8 @@ DEVICE void filter_segments(const Arrays& arrays, const Coefficients& with, cons
   __syncwarp();
   const int column = idle ? 0 : int(threadIdx.x % INNER);
   Rows access = {memory, memory + STAGES * PER_WARP * X_PITCH, arrays.x, arrays.y, firsts, lows, highs,
-                 run * X_PITCH * X_VECTOR + Rows::shift_of(arrays.x + firsts[run]) + column,
-                 run * PITCH * VECTOR + column};
+                 segment * X_PITCH * X_VECTOR + Rows::shift_of(arrays.x + firsts[segment]) + column,
+                 segment * PITCH * VECTOR + column};
   Walker<Rows> walker = {with, arrays, shape, access};
-  walker.run(lane);
+  walker.filter_segment(lane);
 }

@@ -31,7 +31,7 @@ extern "C" __global__ void form_kernel(
     state.v[q] = entry[q];
     if (DIRECT) added.v[q] = form.scaled(with, q, entry[q]);
   }
-  form.enter(with, state);
+  form.set_state(with, state);
   for (long long n = 0; n < steps; ++n)
     y[n] = n < switched ? form.advance(with, x[n], added) : form.advance(with, x[n]);
   state = form.states(with);
