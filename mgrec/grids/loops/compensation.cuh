@@ -2,18 +2,18 @@
 // downwards.
 //
 // A row takes three steps: the terms without the horizontal dependency, a weighted scan along the
-// row, and the combination of both. Each thread has ITEMS contiguous columns. The scan returns the
-// entry to the left of them, and from there the thread runs the loop itself. The thread before has
-// computed the same cell, so a wrong entry is detected. Then threads take their entries from there
-// until all agree, at the latest when the loop has processed the row cell by cell. So integers that
-// wrap around, nan, inf and weights whose product underflows give the results of the loop. The last
-// column goes to the next strip by words in memory: there is no barrier over all blocks, and no row
-// waits for another strip.
+// row, and the combination of both. Each thread has ITEMS contiguous columns. The scan returns
+// their carry-in, the cell to the left of them, and from there the thread runs the loop itself. The
+// thread before has computed the same cell, so a wrong carry-in is detected. Then threads take
+// their carry-ins from there until all agree, at the latest when the loop has processed the row
+// cell by cell. So integers that wrap around, nan, inf and weights whose product underflows give
+// the results of the loop. The last column goes to the next strip by words in memory: there is no
+// barrier over all blocks, and no row waits for another strip.
 #pragma once
 #include "grids/loops/grids.cuh"
 
 constexpr int WIDTH = THREADS * ITEMS, WARPS = THREADS / 32;
-constexpr int ROW_BYTES = WIDTH * int(sizeof(T)), PACKS = ITEMS / V;
+constexpr int ROW_BYTES = WIDTH * int(sizeof(T)), VECTORS = ITEMS / V;
 constexpr int AHEAD = STAGES - 2;  // rows on their way to shared memory
 constexpr bool IS_REAL = is_real<T>::value;
 static_assert(AHEAD > 0, "a row is computed and one is written while others are read");
@@ -44,11 +44,11 @@ template <int CALL> DEVICE inline T from_thread_before(T value, T first) {
   return threadIdx.x == 0 ? first : before;
 }
 
-// The composition of steps along a row: entry → (entry ∘ weight) ◇ sum.
+// The composition of steps along a row: carry_in → (carry_in ∘ weight) ◇ sum.
 struct Map {
   T weight, sum;
-  DEVICE T apply(T entry) const {
-    return accumulate(SAME ? entry : distribute(entry, weight), sum);
+  DEVICE T apply(T carry_in) const {
+    return accumulate(SAME ? carry_in : distribute(carry_in, weight), sum);
   }
 };
 DEVICE inline Map compose(const Map& earlier, const Map& later) {
@@ -65,18 +65,18 @@ DEVICE inline bool is_lost(T weight) {
 }
 
 // Compose the map of each lane with those of all lanes before it.
-DEVICE inline Map scan_lanes(Map own, bool& lost) {
+DEVICE inline Map scan_lanes(Map map, bool& lost) {
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2) {
-    const Map before = from_lane<true>(own, distance);
-    if (lane() >= distance) own = compose(before, own);
-    lost |= is_lost(own.weight);
+    const Map before = from_lane<true>(map, distance);
+    if (lane() >= distance) map = compose(before, map);
+    lost |= is_lost(map.weight);
   }
-  return own;
+  return map;
 }
 // Return the composition of the maps of all threads before this one, if it is not the first.
-DEVICE inline Map weighted_scan(const Map& own, bool& lost) {
-  const Map upto = scan_lanes(own, lost);
+DEVICE inline Map weighted_scan(const Map& map, bool& lost) {
+  const Map upto = scan_lanes(map, lost);
   Map before = from_lane<true>(upto, 1);
   if (WARPS > 1) {
     __shared__ T totals[2][WARPS];
@@ -93,13 +93,13 @@ DEVICE inline Map weighted_scan(const Map& own, bool& lost) {
   return before;
 }
 
-DEVICE inline unsigned char* place(int stage, int slot) {
+DEVICE inline unsigned char* row_address(int stage, int slot) {
   return shared_bytes + (stage * SLOTS + slot) * ROW_BYTES;
 }
 // Return the number of columns of a strip inside the grid.
 DEVICE inline int inside_of(const Grids& all, const Strip& strip) {
-  const long long rest = all.columns - strip.index * WIDTH;
-  return rest < WIDTH ? int(rest) : WIDTH;
+  const long long remaining = all.columns - strip.index * WIDTH;
+  return remaining < WIDTH ? int(remaining) : WIDTH;
 }
 // Call visit(word) for this thread's words of a row.
 template <class Visit> DEVICE inline void for_words(int inside, Visit visit) {
@@ -115,9 +115,9 @@ template <class Visit> DEVICE inline void for_words(int inside, Visit visit) {
 template <int O> struct Source {
   static constexpr int KIND = kind_of(O);
   const T* from;
-  T own[KIND == CONSTANT ? 1 : ITEMS], next;
+  T values[KIND == CONSTANT ? 1 : ITEMS], next;
 
-  DEVICE void begin(const Grids& all, const Strip& strip) {
+  DEVICE void init(const Grids& all, const Strip& strip) {
     const Operand& operand = all.operands[O];
     const long long first = strip.index * WIDTH, mine = first + threadIdx.x * ITEMS;
     from = operand.at(strip.grid, 0, KIND == CONSTANT ? 0 : first);
@@ -125,32 +125,32 @@ template <int O> struct Source {
     if (KIND != ROW) return;
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k)
-      own[k] = mine + k < all.columns ? from[threadIdx.x * ITEMS + k] : T(0);
+      values[k] = mine + k < all.columns ? from[threadIdx.x * ITEMS + k] : T(0);
   }
   // Request a row of an array.
-  DEVICE void ask(const Grids& all, int inside, int stage) {
+  DEVICE void prefetch(const Grids& all, int inside, int stage) {
     if (KIND != ARRAY) return;
     for_words(inside, [&](int word) {
-      copy_word((Word*)place(stage, slot_of(O)) + word, (const Word*)from + word);
+      copy_word((Word*)row_address(stage, slot_of(O)) + word, (const Word*)from + word);
     });
     from += all.operands[O].row;
   }
   DEVICE void advance(const Grids& all, bool is_last, int stage) {
     if (KIND == CONSTANT) {
-      own[0] = next;
+      values[0] = next;
       from += all.operands[O].row;
       if (!is_last) next = *from;
     }
     if (KIND != ARRAY) return;
-    const Pack* mine = (const Pack*)place(stage, slot_of(O)) + threadIdx.x * PACKS;
+    const Vector* mine = (const Vector*)row_address(stage, slot_of(O)) + threadIdx.x * VECTORS;
 #pragma unroll
-    for (int p = 0; p < PACKS; ++p) {
-      const Pack pack = mine[p];
+    for (int p = 0; p < VECTORS; ++p) {
+      const Vector vector = mine[p];
 #pragma unroll
-      for (int v = 0; v < V; ++v) own[p * V + v] = pack.v[v];
+      for (int v = 0; v < V; ++v) values[p * V + v] = vector.v[v];
     }
   }
-  DEVICE T at(int k) const { return own[KIND == CONSTANT ? 0 : k]; }
+  DEVICE T at(int k) const { return values[KIND == CONSTANT ? 0 : k]; }
 };
 
 // The columns of a thread.
@@ -163,24 +163,24 @@ struct Columns {
   T* table;
   int inside;
 
-  DEVICE void begin(const Grids& all, const Strip& strip) {
+  DEVICE void init(const Grids& all, const Strip& strip) {
     inside = inside_of(all, strip);
     table = all.table + strip.grid * all.batch + strip.index * WIDTH;
-    local.begin(all, strip);
-    b0.begin(all, strip);
-    b1.begin(all, strip);
-    b2.begin(all, strip);
+    local.init(all, strip);
+    b0.init(all, strip);
+    b1.init(all, strip);
+    b2.init(all, strip);
     const long long first = strip.index * WIDTH + threadIdx.x * ITEMS;
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k)
       above[k] = first + k < all.columns ? *all.above.at(strip.grid, 0, first + k) : T(0);
   }
-  DEVICE void ask(const Grids& all, long long row, int stage) {
+  DEVICE void prefetch(const Grids& all, long long row, int stage) {
     if (row < all.rows) {
-      local.ask(all, inside, stage);
-      b0.ask(all, inside, stage);
-      b1.ask(all, inside, stage);
-      b2.ask(all, inside, stage);
+      local.prefetch(all, inside, stage);
+      b0.prefetch(all, inside, stage);
+      b1.prefetch(all, inside, stage);
+      b2.prefetch(all, inside, stage);
     }
     copies_commit();
   }
@@ -201,13 +201,13 @@ struct Columns {
       const T diagonal = distribute(corner_at(k, corner), b2.at(k));
       const T sum = accumulate(accumulate(distribute(above[k], b1.at(k)), diagonal), local.at(k));
       const T term = at_least(sum, floor);
-      const Map own = {b0.at(k), SAME ? accumulate(b0.at(k), term) : term};
-      all = k == 0 ? own : compose(all, own);
+      const Map step = {b0.at(k), SAME ? accumulate(b0.at(k), term) : term};
+      all = k == 0 ? step : compose(all, step);
     }
     lost |= is_lost(all.weight);
     return all;
   }
-  // Do step 3: run the loop from an entry.
+  // Do step 3: run the loop from a carry-in.
   DEVICE T combine(T left, T corner, T floor, T (&result)[ITEMS]) const {
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
@@ -217,81 +217,81 @@ struct Columns {
     return left;
   }
   // Write a row over `local` in shared memory, and retain it for the next row.
-  DEVICE void keep(const T (&result)[ITEMS], int stage) {
-    Pack* to = (Pack*)place(stage, 0) + threadIdx.x * PACKS;
+  DEVICE void retain(const T (&result)[ITEMS], int stage) {
+    Vector* to = (Vector*)row_address(stage, 0) + threadIdx.x * VECTORS;
 #pragma unroll
-    for (int p = 0; p < PACKS; ++p) {
-      Pack pack;
+    for (int p = 0; p < VECTORS; ++p) {
+      Vector vector;
 #pragma unroll
-      for (int v = 0; v < V; ++v) pack.v[v] = above[p * V + v] = result[p * V + v];
-      to[p] = pack;
+      for (int v = 0; v < V; ++v) vector.v[v] = above[p * V + v] = result[p * V + v];
+      to[p] = vector;
     }
   }
   // Write the next row of the table.
   DEVICE void store(const Grids& all, int stage) {
-    for_words(inside, [&](int word) { ((Word*)table)[word] = ((const Word*)place(stage, 0))[word]; });
+    for_words(inside,
+              [&](int word) { ((Word*)table)[word] = ((const Word*)row_address(stage, 0))[word]; });
     table += all.row;
   }
 };
 
-// Return whether an entry and the same cell, computed by the thread before, differ: in value for
+// Return whether a carry-in and the same cell, computed by the thread before, differ: in value for
 // integers, else in being nan, inf or finite.
-DEVICE inline bool differs(T entry, T computed) {
-  if constexpr (!IS_REAL) return entry != computed;
+DEVICE inline bool differs(T carry_in, T computed) {
+  if constexpr (!IS_REAL) return carry_in != computed;
   else {
-    const bool are_nan = entry != entry && computed != computed;
-    return !(entry == computed || are_nan || (np_isfinite(entry) && np_isfinite(computed)));
+    const bool are_nan = carry_in != carry_in && computed != computed;
+    return !(carry_in == computed || are_nan || (np_isfinite(carry_in) && np_isfinite(computed)));
   }
 }
 // Return whether both differ by more than sums in another order do, if these do not cancel.
-DEVICE inline bool is_far(T entry, T computed) {
+DEVICE inline bool is_far(T carry_in, T computed) {
   if constexpr (!LOSES || SAME || !IS_REAL) return false;
-  else return np_absolute(entry - computed) >
-              T(TOLERANCE) * (np_absolute(entry) + np_absolute(computed));
+  else return np_absolute(carry_in - computed) >
+              T(TOLERANCE) * (np_absolute(carry_in) + np_absolute(computed));
 }
-// Return whether entries must be corrected. Large differences count only if a product is lost, else
-// they come from sums that cancel.
-DEVICE inline bool any_wrong(T entry, T computed, bool is_inside, bool lost) {
-  const bool wrong = is_inside && differs(entry, computed);
-  const bool far = is_inside && is_far(entry, computed);
+// Return whether carry-ins must be corrected. Large differences count only if a product is lost,
+// else they come from sums that cancel.
+DEVICE inline bool any_wrong(T carry_in, T computed, bool is_inside, bool lost) {
+  const bool wrong = is_inside && differs(carry_in, computed);
+  const bool far = is_inside && is_far(carry_in, computed);
   if (!any_of_block(wrong || far)) return false;
   const bool any_lost = any_of_block(lost);
   return any_of_block(wrong || (any_lost && far));
 }
 
 // The values to the left of a strip, row by row: a border, or the last column of the strip before.
-struct Entries {
-  Handed handed;
+struct LeftEdge {
+  RemoteNumber remote;
   T number;
   const T* border;
   const Unit* words;
   bool is_border;
-  DEVICE void begin(const Grids& all, const Strip& strip, const Unit* all_words) {
+  DEVICE void init(const Grids& all, const Strip& strip, const Unit* all_words) {
     is_border = strip.index == 0;
     border = all.left.at(strip.grid, 0, 0);
     words = all_words + (strip.unit - 1) * all.rows * UNITS;
-    ask();
+    prefetch();
   }
-  DEVICE void ask() {
+  DEVICE void prefetch() {
     if (is_border) number = *border;
-    else handed.ask(words);
+    else remote.prefetch(words);
   }
   DEVICE T take(const Grids& all, bool is_last, unsigned tag) {
-    const T taken = is_border ? number : handed.take(words, tag);
+    const T taken = is_border ? number : remote.take(words, tag);
     border += all.left.row;
     words += UNITS;
-    if (!is_last) ask();
+    if (!is_last) prefetch();
     return taken;
   }
 };
 
-// Compute one row of a strip from its entry, and return the last column.
-DEVICE inline T run_row(
-    const Columns& own, T corner, T entry, const Map& before, bool lost, bool is_inside, T floor,
-    T (&result)[ITEMS]) {
-  T left = threadIdx.x == 0 ? entry : before.apply(entry);
+// Compute one row of a strip from its carry-in, and return the last column.
+DEVICE inline T solve_row(const Columns& columns, T corner, T carry_in, const Map& before,
+                          bool lost, bool is_inside, T floor, T (&result)[ITEMS]) {
+  T left = threadIdx.x == 0 ? carry_in : before.apply(carry_in);
   for (;;) {
-    const T last = own.combine(left, corner, floor, result);
+    const T last = columns.combine(left, corner, floor, result);
     if (!CHECKED) return last;
     const T computed = from_thread_before<1>(last, left);
     if (!any_wrong(left, computed, is_inside, lost)) return last;
@@ -299,45 +299,46 @@ DEVICE inline T run_row(
   }
 }
 
-// Write a row while the next one is computed, and request another one in place of the row before.
-DEVICE inline void run_strip(const Grids& all, const Strip& strip, Unit* words, unsigned tag) {
+// Write a row while the next one is computed, and request another one to the stage of the row
+// before.
+DEVICE inline void solve_strip(const Grids& all, const Strip& strip, Unit* words, unsigned tag) {
   const long long first = strip.index * WIDTH;
   const bool is_inside = first + threadIdx.x * ITEMS < all.columns;
   const T floor = floor_of(all);
-  Columns own;
-  own.begin(all, strip);
-  Entries entries;
-  entries.begin(all, strip, words);
-  Unit* handed = words + strip.unit * all.rows * UNITS;
+  Columns columns;
+  columns.init(all, strip);
+  LeftEdge left_edge;
+  left_edge.init(all, strip, words);
+  Unit* edge_words = words + strip.unit * all.rows * UNITS;
   T edge = first == 0 ? *all.corner.at(strip.grid, 0, 0) : *all.above.at(strip.grid, 0, first - 1);
-  for (int s = 0; s < AHEAD; ++s) own.ask(all, s, s);
+  for (int s = 0; s < AHEAD; ++s) columns.prefetch(all, s, s);
   int stage = 0, before = STAGES - 1, free = AHEAD;
   for (long long row = 0; row < all.rows; ++row) {
     copies_wait_but<AHEAD - 1>();
     sync_block();
-    own.advance(all, row, stage);
-    if (row > 0) own.store(all, before);
-    own.ask(all, row + AHEAD, free);
+    columns.advance(all, row, stage);
+    if (row > 0) columns.store(all, before);
+    columns.prefetch(all, row + AHEAD, free);
     bool lost = ALWAYS_LOSES;
-    const T corner = from_thread_before<0>(own.above[ITEMS - 1], edge);
-    const Map scanned = weighted_scan(own.without_horizontal(corner, floor, lost), lost);
-    edge = entries.take(all, row == all.rows - 1, tag);
+    const T corner = from_thread_before<0>(columns.above[ITEMS - 1], edge);
+    const Map scanned = weighted_scan(columns.without_horizontal(corner, floor, lost), lost);
+    edge = left_edge.take(all, row == all.rows - 1, tag);
     T result[ITEMS];
-    const T last = run_row(own, corner, edge, scanned, lost, is_inside, floor, result);
-    if (threadIdx.x == THREADS - 1 && !strip.is_last(all)) publish(handed, last, tag);
-    handed += UNITS;
-    own.keep(result, stage);
+    const T last = solve_row(columns, corner, edge, scanned, lost, is_inside, floor, result);
+    if (threadIdx.x == THREADS - 1 && !strip.is_last(all)) publish(edge_words, last, tag);
+    edge_words += UNITS;
+    columns.retain(result, stage);
     before = stage;
     stage = stage + 1 < STAGES ? stage + 1 : 0;
     free = free + 1 < STAGES ? free + 1 : 0;
   }
   sync_block();
-  own.store(all, before);
+  columns.store(all, before);
   sync_block();
 }
 
-DEVICE inline void run_compensation(const Grids& all, Unit* words, unsigned epoch) {
+DEVICE inline void solve_compensation(const Grids& all, Unit* words, unsigned epoch) {
   const unsigned tag = tag_of(epoch);
   for (long long unit = blockIdx.x; unit < all.count * all.strips; unit += gridDim.x)
-    run_strip(all, Strip(all, unit), words, tag);
+    solve_strip(all, Strip(all, unit), words, tag);
 }

@@ -222,7 +222,7 @@ def build_launch(partition: Partition, device: Device) -> Launch:
     Products are rounded before they are added, as in the plain loop.
     """
     layout = partition.layout
-    text, function = _print_loop(layout), f"run_{layout.strategy}"
+    text, function = _print_loop(layout), f"solve_{layout.strategy}"
     return partition.launch(device, text, "loop_kernel", function, layout.most_blocks, words=36)
 
 

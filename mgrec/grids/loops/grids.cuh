@@ -12,7 +12,7 @@ constexpr int NUMBERS = WORD / int(sizeof(T));
 
 extern __shared__ __align__(16) unsigned char shared_bytes[];
 
-struct alignas(16) Pack { T v[V]; };
+struct alignas(16) Vector { T v[V]; };
 typedef typename word_of<WORD>::type Word;
 
 // Strides in numbers; 0 along axes where an operand is broadcast.
@@ -70,14 +70,14 @@ DEVICE inline T cell(T left, T up, T corner, const Weights& b, T local, T floor)
   return at_least(accumulate(a, local), floor);
 }
 
-// A number from another strip: loaded early with `ask`, used with `take`.
-struct Handed {
+// A number from another strip: loaded early with `prefetch`, used with `take`.
+struct RemoteNumber {
   Unit raw[UNITS];
-  DEVICE void ask(const Unit* place) {
+  DEVICE void prefetch(const Unit* address) {
 #pragma unroll
-    for (int u = 0; u < UNITS; ++u) raw[u] = ((const volatile Unit*)place)[u];
+    for (int u = 0; u < UNITS; ++u) raw[u] = ((const volatile Unit*)address)[u];
   }
-  DEVICE T take(const Unit* place, unsigned tag) const {
+  DEVICE T take(const Unit* address, unsigned tag) const {
     Number number;
     bool complete = true;
 #pragma unroll
@@ -86,7 +86,7 @@ struct Handed {
       complete = complete && unsigned(raw[u] >> 32) == tag;
     }
     T value = number.value;
-    while (!complete) complete = received(place, tag, value);
+    while (!complete) complete = received(address, tag, value);
     return value;
   }
 };

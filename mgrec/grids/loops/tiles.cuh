@@ -3,8 +3,8 @@
 //
 // Lane r is r steps behind lane 0, so no lane needs the result of another lane in the same step. A
 // shuffle brings the row above from the step before. A step is V columns, and a tile is eight
-// steps. The rows of a tile come to shared memory by whole lines, each as far behind as its lane.
-// Results overwrite `local` there. The last row goes to the next strip by words in memory.
+// steps. The rows of a tile come to shared memory by whole segments, each as far behind as its
+// lane. Results overwrite `local` there. The last row goes to the next strip by words in memory.
 #pragma once
 #include "grids/loops/grids.cuh"
 
@@ -13,7 +13,7 @@ constexpr int PITCH = WIDTH * int(sizeof(T)) + 16;        // without bank confli
 constexpr int PER_ROW = WIDTH / NUMBERS, AT_ONCE = 32 / PER_ROW;  // words; rows of 32 words
 
 // Return the address of a row in a stage: row k of lane r has position k * 32 + r.
-DEVICE inline unsigned char* place(int stage, int slot, int position) {
+DEVICE inline unsigned char* row_address(int stage, int slot, int position) {
   return shared_bytes + ((stage * SLOTS + slot) * HEIGHT + position) * PITCH;
 }
 static_assert(STAGES > 2, "a tile is written and one is read while another is computed");
@@ -61,7 +61,8 @@ template <int O> DEVICE inline void copy_tile(const Grids& all, const Tile& tile
   const Operand& operand = all.operands[O];
   for_words(tile, operand.at(tile.grid, tile.row, tile.column), operand.row,
             [&](int position, int word, const T* address) {
-              copy_word((Word*)place(stage, slot_of(O), position) + word, (const Word*)address);
+              copy_word((Word*)row_address(stage, slot_of(O), position) + word,
+                        (const Word*)address);
             });
 }
 DEVICE inline void request(const Grids& all, const Strip& strip, long long number, int stage) {
@@ -78,39 +79,39 @@ DEVICE inline void store(const Grids& all, const Strip& strip, long long number,
   const Tile tile(all, strip, number);
   T* first = all.table + tile.grid * all.batch + tile.row * all.row + tile.column;
   for_words(tile, first, all.row, [&](int position, int word, T* address) {
-    *(Word*)address = ((const Word*)place(stage, 0, position))[word];
+    *(Word*)address = ((const Word*)row_address(stage, 0, position))[word];
   });
 }
 
 // The row above a strip, one number a lane: a border, or the last row of the strip above.
 struct Above {
-  Handed handed;
+  RemoteNumber remote;
   T border;
   const Unit* words;
   DEVICE bool has(const Grids& all, long long column) const {
     return lane() < WIDTH && column < all.columns;
   }
-  DEVICE const Unit* place_of(const Grids& all, const Strip& strip, long long column) const {
+  DEVICE const Unit* address_of(const Grids& all, const Strip& strip, long long column) const {
     return words + ((strip.unit - 1) * all.columns + column) * UNITS;
   }
-  DEVICE void ask(const Grids& all, const Strip& strip, long long number) {
+  DEVICE void prefetch(const Grids& all, const Strip& strip, long long number) {
     const long long column = number * WIDTH + lane();
     if (!has(all, column)) return;
     if (strip.index == 0) border = *all.above.at(strip.grid, 0, column);
-    else handed.ask(place_of(all, strip, column));
+    else remote.prefetch(address_of(all, strip, column));
   }
   DEVICE T take(const Grids& all, const Strip& strip, long long number, unsigned tag) const {
     const long long column = number * WIDTH + lane();
     if (!has(all, column)) return T(0);
-    return strip.index == 0 ? border : handed.take(place_of(all, strip, column), tag);
+    return strip.index == 0 ? border : remote.take(address_of(all, strip, column), tag);
   }
 };
-DEVICE inline void hand_on(
+DEVICE inline void export_row(
     const Grids& all, const Strip& strip, long long number, int stage, Unit* words, unsigned tag) {
   const int last = HEIGHT - 1;
   const long long column = number * WIDTH - 31 * V + lane();
   if (lane() >= WIDTH || column < 0 || column >= all.columns) return;
-  const T value = ((const T*)place(stage, 0, last))[lane()];
+  const T value = ((const T*)row_address(stage, 0, last))[lane()];
   publish(words + (strip.unit * all.columns + column) * UNITS, value, tag);
 }
 
@@ -118,10 +119,10 @@ DEVICE inline void hand_on(
 template <int O> struct Source {
   static constexpr int KIND = kind_of(O);
   T constant[KIND == CONSTANT ? ROWS : 1];
-  Pack now, coming;
+  Vector current, next;
   const T* row;
 
-  DEVICE void begin(const Grids& all, const Strip& strip) {
+  DEVICE void init(const Grids& all, const Strip& strip) {
     const Operand& operand = all.operands[O];
     const long long first = strip.index * HEIGHT + lane() * ROWS;
     row = operand.at(strip.grid, 0, 0);
@@ -130,33 +131,34 @@ template <int O> struct Source {
       for (int k = 0; k < ROWS; ++k)
         constant[k] = first + k < all.rows ? *operand.at(strip.grid, first + k, 0) : T(0);
     }
-    if (KIND == ROW) now = load(all, -(long long)(lane()) * V);
+    if (KIND == ROW) current = load(all, -(long long)(lane()) * V);
   }
-  DEVICE Pack load(const Grids& all, long long column) const {
-    Pack pack = {};
+  DEVICE Vector load(const Grids& all, long long column) const {
+    Vector vector = {};
     if (ALIGNED) {
-      if (column >= 0 && column < all.columns) pack = *(const Pack*)(row + column);
+      if (column >= 0 && column < all.columns) vector = *(const Vector*)(row + column);
     } else {
 #pragma unroll
       for (int v = 0; v < V; ++v)
-        if (column + v >= 0 && column + v < all.columns) pack.v[v] = row[column + v];
+        if (column + v >= 0 && column + v < all.columns) vector.v[v] = row[column + v];
     }
-    return pack;
+    return vector;
   }
-  DEVICE void ask(const Grids& all, long long column) {
-    if (KIND == ROW) coming = load(all, column);
+  DEVICE void prefetch(const Grids& all, long long column) {
+    if (KIND == ROW) next = load(all, column);
   }
   DEVICE void advance() {
-    if (KIND == ROW) now = coming;
+    if (KIND == ROW) current = next;
   }
-  DEVICE Pack find(int stage, int step, int k) const {
-    if (KIND == ARRAY) return ((const Pack*)place(stage, slot_of(O), k * 32 + lane()))[step];
-    Pack pack = now;
+  DEVICE Vector values(int stage, int step, int k) const {
+    if (KIND == ARRAY)
+      return ((const Vector*)row_address(stage, slot_of(O), k * 32 + lane()))[step];
+    Vector vector = current;
     if (KIND == CONSTANT) {
 #pragma unroll
-      for (int v = 0; v < V; ++v) pack.v[v] = constant[k];
+      for (int v = 0; v < V; ++v) vector.v[v] = constant[k];
     }
-    return pack;
+    return vector;
   }
 };
 
@@ -168,11 +170,11 @@ struct Lane {
   Source<B2> b2;
   T left[ROWS], corner, below[V];
 
-  DEVICE void begin(const Grids& all, const Strip& strip) {
-    local.begin(all, strip);
-    b0.begin(all, strip);
-    b1.begin(all, strip);
-    b2.begin(all, strip);
+  DEVICE void init(const Grids& all, const Strip& strip) {
+    local.init(all, strip);
+    b0.init(all, strip);
+    b1.init(all, strip);
+    b2.init(all, strip);
     const long long first = strip.index * HEIGHT + lane() * ROWS;
     corner = first < all.rows ? corner_of(all, strip.grid, first) : T(0);
 #pragma unroll
@@ -181,11 +183,11 @@ struct Lane {
 #pragma unroll
     for (int v = 0; v < V; ++v) below[v] = T(0);
   }
-  DEVICE void ask(const Grids& all, long long column) {
-    local.ask(all, column);
-    b0.ask(all, column);
-    b1.ask(all, column);
-    b2.ask(all, column);
+  DEVICE void prefetch(const Grids& all, long long column) {
+    local.prefetch(all, column);
+    b0.prefetch(all, column);
+    b1.prefetch(all, column);
+    b2.prefetch(all, column);
   }
   DEVICE void advance() {
     local.advance();
@@ -195,32 +197,32 @@ struct Lane {
   }
 
   // Compute V columns of this lane's rows. Before the first column the state does not change.
-  DEVICE void step(int stage, int number, const T* above, bool has_begun, T floor) {
+  DEVICE void step(int stage, int number, const T* above, bool is_started, T floor) {
     T up[V];
-    const Pack first = ((const Pack*)above)[number];
+    const Vector first = ((const Vector*)above)[number];
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      const T handed = from_lane<true>(below[v], 1);
-      up[v] = lane() == 0 ? first.v[v] : handed;
+      const T from_above = from_lane<true>(below[v], 1);
+      up[v] = lane() == 0 ? first.v[v] : from_above;
     }
     T diagonal = corner;
-    corner = has_begun ? up[V - 1] : corner;
+    corner = is_started ? up[V - 1] : corner;
 #pragma unroll
     for (int k = 0; k < ROWS; ++k) {
-      const Pack own = local.find(stage, number, k), w0 = b0.find(stage, number, k);
-      const Pack w1 = b1.find(stage, number, k), w2 = b2.find(stage, number, k);
+      const Vector terms = local.values(stage, number, k), w0 = b0.values(stage, number, k);
+      const Vector w1 = b1.values(stage, number, k), w2 = b2.values(stage, number, k);
       T before = left[k];
-      Pack result;
+      Vector result;
 #pragma unroll
       for (int v = 0; v < V; ++v) {
         const T here = up[v];
-        before = cell(before, here, diagonal, {w0.v[v], w1.v[v], w2.v[v]}, own.v[v], floor);
+        before = cell(before, here, diagonal, {w0.v[v], w1.v[v], w2.v[v]}, terms.v[v], floor);
         diagonal = here;
         up[v] = result.v[v] = before;
       }
       diagonal = left[k];
-      left[k] = has_begun ? before : left[k];
-      ((Pack*)place(stage, 0, k * 32 + lane()))[number] = result;
+      left[k] = is_started ? before : left[k];
+      ((Vector*)row_address(stage, 0, k * 32 + lane()))[number] = result;
     }
 #pragma unroll
     for (int v = 0; v < V; ++v) below[v] = up[v];
@@ -237,33 +239,33 @@ DEVICE inline void compute(
     const Grids& all, const Strip& strip, const T (&above)[2][WIDTH], Unit* words, unsigned tag) {
   const T floor = floor_of(all);
   const long long tiles = tiles_of(all);
-  Lane own;
-  own.begin(all, strip);
+  Lane state;
+  state.init(all, strip);
   int stage = 0;
   for (long long number = 0; number < tiles; ++number) {
     __syncthreads();
 #pragma unroll 2
     for (int step = 0; step < STEPS; ++step) {
       const long long column = number * WIDTH + (step - lane()) * V;
-      own.ask(all, column + V);
-      own.step(stage, step, above[number % 2], column >= 0, floor);
-      own.advance();
+      state.prefetch(all, column + V);
+      state.step(stage, step, above[number % 2], column >= 0, floor);
+      state.advance();
     }
     __syncwarp();
-    if (!strip.is_last(all)) hand_on(all, strip, number, stage, words, tag);
+    if (!strip.is_last(all)) export_row(all, strip, number, stage, words, tag);
     stage = stage + 1 < STAGES ? stage + 1 : 0;
   }
   __syncthreads();
 }
 
 // The copying warp. While a tile is computed, it writes the tile before, requests another one in
-// its place, and waits for the next tile and the row above it.
+// its stage, and waits for the next tile and the row above it.
 DEVICE inline void carry(
     const Grids& all, const Strip& strip, T (&above_tiles)[2][WIDTH], Unit* words, unsigned tag) {
   const long long tiles = tiles_of(all);
   Above above;
   above.words = words;
-  above.ask(all, strip, 0);
+  above.prefetch(all, strip, 0);
   for (int s = 0; s < STAGES - 1; ++s) request(all, strip, s, s);
   int stage = STAGES - 1;  // that of the tile before, if there is one
   for (long long number = -1; number < tiles; ++number) {
@@ -276,16 +278,16 @@ DEVICE inline void carry(
     }
     if (number + 1 == tiles) break;
     copies_wait_but<STAGES - 2>();
-    const T mine = above.take(all, strip, number + 1, tag);
-    if (lane() < WIDTH) above_tiles[(number + 1) % 2][lane()] = mine;
-    above.ask(all, strip, number + 2);
+    const T value = above.take(all, strip, number + 1, tag);
+    if (lane() < WIDTH) above_tiles[(number + 1) % 2][lane()] = value;
+    above.prefetch(all, strip, number + 2);
   }
   __syncthreads();
   store(all, strip, tiles - 1, stage);
   __syncwarp();
 }
 
-DEVICE inline void run_tiles(const Grids& all, Unit* words, unsigned epoch) {
+DEVICE inline void solve_tiles(const Grids& all, Unit* words, unsigned epoch) {
   __shared__ __align__(16) T above[2][WIDTH];
   const unsigned tag = tag_of(epoch);
   for (long long unit = blockIdx.x; unit < all.count * all.strips; unit += gridDim.x)

@@ -56,10 +56,10 @@ DEVICE inline int lane() { return threadIdx.x % LANES; }
 struct Grids {
   const T *x, *rhs;
   T* result;
-  unsigned long long* updates;  // the largest of each grid, as bits
-  const int* which;             // numbers of the grids in the arrays, null for the first ones
-  double keep, weight;          // 1 − ω and ω/4
-  long long rhs_stride;         // from grid to grid
+  unsigned long long* updates;          // the largest of each grid, as bits
+  const int* which;                     // indices of the grids, null for the first ones
+  double old_weight, neighbour_weight;  // 1 − ω and ω/4
+  long long rhs_stride;                 // from grid to grid
   long long count, rows, columns, strips, tiles;  // strips of a grid, tiles of a band
   long long slots;                                // for edges of strips
 };
@@ -70,9 +70,9 @@ struct Band {
   int unit, grid, strip, number, group, rows, columns, first, shift;
   DEVICE Band(const Grids& all, int unit, int number, int group)
       : unit(unit), number(number), group(group), shift(group * (SWEEPS + 1)) {
-    const int place = unit / int(all.strips);
-    strip = unit - place * int(all.strips);
-    grid = all.which == nullptr ? place : all.which[place];
+    const int grid_index = unit / int(all.strips);
+    strip = unit - grid_index * int(all.strips);
+    grid = all.which == nullptr ? grid_index : all.which[grid_index];
     rows = int(all.rows);
     columns = int(all.columns);
     first = (strip * WARPS + number) * LANES - group * SWEEPS;
@@ -83,38 +83,38 @@ struct Band {
 // Rows of a tile from `row` on, each two columns behind the row above; `column` is that of the
 // first row and step. A thread has one step of every AT_ONCE-th row.
 struct Window {
-  int row, column, columns, rows, begin, end;  // rows of the window that the grid has
+  int row, column, columns, rows, top, bottom;  // rows of the window that the grid has
   DEVICE Window(const Band& band, int row, int column, int count)
-      : row(row), column(column), columns(band.columns), rows(band.rows), begin(row < 0 ? -row : 0),
-        end(rows - row < count ? rows - row : count) {}
+      : row(row), column(column), columns(band.columns), rows(band.rows), top(row < 0 ? -row : 0),
+        bottom(rows - row < count ? rows - row : count) {}
   // Return the index in the grid of step `step` of row k.
-  DEVICE long long place(int k, int step) const {
+  DEVICE long long index(int k, int step) const {
     return (long long)(row + k) * columns + column + step - 2 * k;
   }
   // Return whether all rows have all columns.
   DEVICE bool is_inside() const {
-    return column - 2 * (end - 1) >= 0 && column + STEPS - 2 * begin <= columns;
+    return column - 2 * (bottom - 1) >= 0 && column + STEPS - 2 * top <= columns;
   }
   // Return whether all addresses are in the grid, if only in another row, whose values are not
   // used.
   DEVICE bool is_readable() const {
-    return place(begin, 0) >= 0 && place(end - 1, STEPS - 1) < (long long)rows * columns;
+    return index(top, 0) >= 0 && index(bottom - 1, STEPS - 1) < (long long)rows * columns;
   }
   // Call number(k, address) for this thread's number in each row k.
   template <class N, class Visit>
   DEVICE void visit(bool is_whole, N* grid, Visit number) const {
-    const int step = lane() % STEPS, first = begin + lane() / STEPS;
-    N* at = grid + place(first, step);
+    const int step = lane() % STEPS, first = top + lane() / STEPS;
+    N* at = grid + index(first, step);
     const long long stride = AT_ONCE * ((long long)columns - 2);
     if (is_whole) {
 #pragma unroll 8
-      for (int k = first; k < end; k += AT_ONCE, at += stride) number(k, at);
+      for (int k = first; k < bottom; k += AT_ONCE, at += stride) number(k, at);
       return;
     }
-    unsigned own = column + step - 2 * first;
+    unsigned lane_column = column + step - 2 * first;
 #pragma unroll 8
-    for (int k = first; k < end; k += AT_ONCE, at += stride, own -= 2 * AT_ONCE)
-      if (own < unsigned(columns)) number(k, at);
+    for (int k = first; k < bottom; k += AT_ONCE, at += stride, lane_column -= 2 * AT_ONCE)
+      if (lane_column < unsigned(columns)) number(k, at);
   }
 };
 
@@ -129,9 +129,9 @@ DEVICE inline void request_rows(const Grids& all, const Band& band, int tile) {
 // In sweep s, thread r needs the number of row `first` + r − s that arrived 3·(s − 1) steps ago.
 // The last tile of the ring is also stored before the first one.
 DEVICE inline void request_rhs(const Grids& all, const Band& band, int tile) {
-  const int turn = (tile + TILES_OF_RHS) % TILES_OF_RHS, step = lane() % STEPS;
-  const bool is_copied = turn == TILES_OF_RHS - 1 && step >= STEPS - HEAD;
-  T* to = &shared().rhs[band.number][band.group][0][HAS_RHS ? HEAD + turn * STEPS + step : 0];
+  const int slot = (tile + TILES_OF_RHS) % TILES_OF_RHS, step = lane() % STEPS;
+  const bool is_copied = slot == TILES_OF_RHS - 1 && step >= STEPS - HEAD;
+  T* to = &shared().rhs[band.number][band.group][0][HAS_RHS ? HEAD + slot * STEPS + step : 0];
   const int column = tile * STEPS + 2 * SWEEPS - 5 - band.shift;
   const Window window(band, band.first - SWEEPS, column, RHS_ROWS);
   const T* from = all.rhs + band.grid * all.rhs_stride;
@@ -149,20 +149,20 @@ DEVICE inline void write_rows(const Grids& all, const Band& band, int tile) {
                [=](int k, T* at) { *at = from[k * PITCH]; });
 }
 
-struct Passage {
+struct EdgeExchange {
   Unit* words;
   unsigned epoch;
   DEVICE unsigned tag(const Grids& all, int unit) const {
     return tag_of(epoch) + (unit / int(all.slots) & 3) * 4;
   }
   // Return the address for this thread's step in a tile, in the first sweep of a group.
-  DEVICE Unit* place(const Grids& all, int unit, int group, int tile) const {
+  DEVICE Unit* address(const Grids& all, int unit, int group, int tile) const {
     const long long tiles = all.tiles - BEHIND, slot = unit % int(all.slots);
     return words + (((slot * tiles + tile) * GROUPS + group) * SWEEPS * STEPS + lane()) * UNITS;
   }
-  DEVICE void leave(const Grids& all, const Band& band, int tile) const {
+  DEVICE void export_edge(const Grids& all, const Band& band, int tile) const {
     if (lane() >= STEPS) return;
-    Unit* to = place(all, band.unit, band.group, tile);
+    Unit* to = address(all, band.unit, band.group, tile);
     const T* from = &shared().edges[WARPS][band.group][tile & 1][0][lane()];
 #pragma unroll
     for (int s = 0; s < SWEEPS; ++s)
@@ -174,7 +174,7 @@ struct Passage {
 struct Arrival {
   const Unit* from;
   Unit words[SWEEPS][UNITS];
-  DEVICE void ask() {
+  DEVICE void load() {
 #pragma unroll
     for (int s = 0; s < SWEEPS; ++s) load_words(words[s], from + s * STEPS * UNITS);
   }
@@ -185,7 +185,7 @@ struct Arrival {
     return complete;
   }
   DEVICE void await(unsigned tag, int group, int tile) {
-    while (!is_complete(tag)) ask();
+    while (!is_complete(tag)) load();
 #pragma unroll
     for (int s = 0; s < SWEEPS; ++s)
       shared().edges[0][group][tile & 1][s][lane()] = value_of(words[s]);
@@ -210,12 +210,12 @@ struct Point {
   T above[SWEEPS + 1];  // next values of the row above: above for sweep s, to the right for sweep s + 1
   T before[SWEEPS];     // the previous ones, which sweep s + 1 replaces
   T ahead;              // the value after `above` in sweep 0
-  T keep, weight;
+  T old_weight, neighbour_weight;
   Bits update;
   unsigned inside[SWEEPS + 1];  // points of the row of sweep s that are not on the border
   DEVICE Point(const Grids& all, const Band& band)
-      : now(), above(), before(), ahead(), keep(T(all.keep)), weight(T(all.weight)), update(0),
-        inside() {
+      : now(), above(), before(), ahead(), old_weight(T(all.old_weight)),
+        neighbour_weight(T(all.neighbour_weight)), update(0), inside() {
 #pragma unroll
     for (int s = 1; s <= SWEEPS; ++s) {
       const int row = band.first + lane() - s;
@@ -227,8 +227,8 @@ struct Point {
     around = around + now[s - 1];
     around = around + above[s - 1];
     if (HAS_RHS) around = around - rhs;
-    const T kept = keep * before[s - 1], added = weight * around;
-    return kept + added;
+    const T old_term = old_weight * before[s - 1], added = neighbour_weight * around;
+    return old_term + added;
   }
   // Compute a step. `column` is that of sweep 0. `arriving` are values of the thread before for the
   // next step, and `above_it` is the value that it read, for the step after the next.
@@ -260,41 +260,41 @@ struct Point {
 
 // Return whether every point of a tile is inside the border.
 DEVICE inline bool is_all_inside(const Band& band, int tile) {
-  const int begin = tile * STEPS - band.shift;
+  const int first_column = tile * STEPS - band.shift;
   return band.first > SWEEPS && band.first + LANES <= band.rows &&
-         begin - 2 * LANES - SWEEPS > 0 && begin + STEPS - 2 < band.columns;
+         first_column - 2 * LANES - SWEEPS > 0 && first_column + STEPS - 2 < band.columns;
 }
 
 // The addresses of a group's inputs and results of a tile in shared memory.
-struct Places {
+struct TileAddresses {
   const T* rhs;
   const Quad *read, *above, *in;
   Quad *computed, *computed_above, *out;
-  DEVICE Places(const Band& band, int tile) {
+  DEVICE TileAddresses(const Band& band, int tile) {
     Shared& all = shared();
-    const int n = band.number, g = band.group, turn = tile & 1;
+    const int n = band.number, g = band.group, parity = tile & 1;
     const T* row = g == 0 ? all.read[n][lane()] + tile % TILES_READ * STEPS
-                          : all.computed[n][g - 1][turn][lane()];
+                          : all.computed[n][g - 1][parity][lane()];
     above = (const Quad*)row;
     read = (const Quad*)(row + (g == 0 ? READ_PITCH : PITCH));
     rhs = all.rhs[n][g][HAS_RHS ? lane() + SWEEPS : 0];
     if (HAS_RHS) rhs += HEAD + tile % TILES_OF_RHS * STEPS;
-    computed_above = (Quad*)all.computed[n][g][turn][0];
-    computed = (Quad*)all.computed[n][g][turn][lane() + 1];
-    in = (const Quad*)all.edges[n][g][turn];
-    out = (Quad*)all.edges[n + 1][g][turn];
+    computed_above = (Quad*)all.computed[n][g][parity][0];
+    computed = (Quad*)all.computed[n][g][parity][lane() + 1];
+    in = (const Quad*)all.edges[n][g][parity];
+    out = (Quad*)all.edges[n + 1][g][parity];
   }
 };
 
 // The inputs of four steps, read from shared memory four steps before: stores do not delay them
 // then.
-struct Taken {
+struct StepInputs {
   Quad from[SWEEPS], read, above;
-  DEVICE void take(const Places& at, int k) {
+  DEVICE void load(const TileAddresses& addresses, int k) {
 #pragma unroll
-    for (int s = 0; s < SWEEPS; ++s) from[s] = at.in[s * (STEPS / 4) + k];
-    read = at.read[k];
-    above = at.above[k];
+    for (int s = 0; s < SWEEPS; ++s) from[s] = addresses.in[s * (STEPS / 4) + k];
+    read = addresses.read[k];
+    above = addresses.above[k];
   }
 };
 
@@ -302,16 +302,16 @@ struct Taken {
 // inputs of the band. (With the selection after the shuffle, the compiler waits for the shuffle too
 // early.)
 template <bool ALL_INSIDE> DEVICE inline void sweep(const Band& band, Point& point, int tile) {
-  const Places at(band, tile);
+  const TileAddresses addresses(band, tile);
   const int column = tile * STEPS - 2 * (lane() + 1) - band.shift;
   const int before = (lane() + LANES - 1) % LANES;
   const bool is_first = lane() == 0, is_last = lane() == LANES - 1;
-  Taken next;
-  next.take(at, 0);
+  StepInputs next;
+  next.load(addresses, 0);
 #pragma unroll 4
   for (int k = 0; k < STEPS / 4; ++k) {
-    const Taken taken = next;
-    next.take(at, (k + 1) % (STEPS / 4));
+    const StepInputs inputs = next;
+    next.load(addresses, (k + 1) % (STEPS / 4));
     Quad to[SWEEPS];
 #pragma unroll
     for (int u = 0; u < 4; ++u) {
@@ -319,17 +319,17 @@ template <bool ALL_INSIDE> DEVICE inline void sweep(const Band& band, Point& poi
 #pragma unroll
       for (int s = 0; s < SWEEPS; ++s) {
         to[s].v[u] = point.now[s + 1];
-        arriving[s] = from_lane<false>(is_last ? taken.from[s].v[u] : to[s].v[u], before);
+        arriving[s] = from_lane<false>(is_last ? inputs.from[s].v[u] : to[s].v[u], before);
       }
       const int step = 4 * k + u;
-      point.step<ALL_INSIDE>(column + step, taken.read.v[u], taken.above.v[u], arriving,
-                             at.rhs + step);
+      point.step<ALL_INSIDE>(column + step, inputs.read.v[u], inputs.above.v[u], arriving,
+                             addresses.rhs + step);
     }
-    at.computed[k] = to[SWEEPS - 1];
-    if (GROUPS > 1 && is_first) at.computed_above[k] = taken.from[SWEEPS - 1];
+    addresses.computed[k] = to[SWEEPS - 1];
+    if (GROUPS > 1 && is_first) addresses.computed_above[k] = inputs.from[SWEEPS - 1];
     if (is_last)
 #pragma unroll
-      for (int s = 0; s < SWEEPS; ++s) at.out[s * (STEPS / 4) + k] = to[s];
+      for (int s = 0; s < SWEEPS; ++s) addresses.out[s * (STEPS / 4) + k] = to[s];
   }
 }
 
@@ -338,19 +338,22 @@ static_assert(THREADS == (SWEEPING + WARPS * CARRIERS) * LANES, "the launch has 
 
 // Copy the rows and edges of a tile. `carrier` is the number of a warp among the copying warps of
 // its band.
-DEVICE inline void carry(const Grids& all, const Band& band, const Passage& passage, int carrier,
-                         int tile) {
-  const int tiles = int(all.tiles), edges = tiles - BEHIND, told = tile - 1 - BEHIND, asked = tile + 1;
+DEVICE inline void carry(const Grids& all, const Band& band, const EdgeExchange& exchange,
+                         int carrier, int tile) {
+  const int tiles = int(all.tiles), edges = tiles - BEHIND;
+  const int exported_tile = tile - 1 - BEHIND, loaded_tile = tile + 1;
   const bool is_reader = carrier == 0, is_writer = carrier == CARRIERS - 1;
-  const bool leaves = !ALONE && (GROUPS > 1 || is_writer) && band.number == WARPS - 1 &&
+  const bool is_exporting = !ALONE && (GROUPS > 1 || is_writer) && band.number == WARPS - 1 &&
                       band.strip < int(all.strips) - 1;
-  const bool awaits = !ALONE && (GROUPS > 1 || is_reader) && band.number == 0 && band.strip > 0 &&
-                      asked >= 0 && asked < edges && lane() < STEPS;
-  if (leaves && told >= 0 && told < edges) passage.leave(all, band, told);
+  const bool is_importing = !ALONE && (GROUPS > 1 || is_reader) && band.number == 0 &&
+                            band.strip > 0 && loaded_tile >= 0 && loaded_tile < edges &&
+                            lane() < STEPS;
+  if (is_exporting && exported_tile >= 0 && exported_tile < edges)
+    exchange.export_edge(all, band, exported_tile);
   Arrival arrival;
-  if (awaits) {
-    arrival.from = passage.place(all, band.unit - 1, band.group, asked);
-    arrival.ask();
+  if (is_importing) {
+    arrival.from = exchange.address(all, band.unit - 1, band.group, loaded_tile);
+    arrival.load();
   }
   if (is_writer && tile > 0 && tile <= tiles) write_rows(all, band, tile - 1);
   if (tile >= -3 && tile + 2 < tiles) {
@@ -358,22 +361,23 @@ DEVICE inline void carry(const Grids& all, const Band& band, const Passage& pass
     if (HAS_RHS && carrier < GROUPS) request_rhs(all, band, tile + 2);
   }
   copies_commit();
-  if (awaits) arrival.await(passage.tag(all, band.unit - 1), band.group, asked);
+  if (is_importing) arrival.await(exchange.tag(all, band.unit - 1), band.group, loaded_tile);
   copies_wait();
 }
 
 DEVICE inline void relax(const Grids& all, Unit* words = nullptr, unsigned epoch = 0) {
-  const Passage passage = {words, epoch};
+  const EdgeExchange exchange = {words, epoch};
   constexpr int LAST = (BEHIND + 1) * (WARPS - 1) + GROUPS - 1;
   const int warp = threadIdx.x / LANES, tiles = int(all.tiles);
   const bool is_sweeping = warp < SWEEPING;
-  const int own = is_sweeping ? warp : warp - SWEEPING, number = own % WARPS, turn = own / WARPS;
+  const int index = is_sweeping ? warp : warp - SWEEPING;
+  const int number = index % WARPS, rank = index / WARPS;
   for (int unit = blockIdx.x; unit < int(all.count * all.strips); unit += gridDim.x) {
-    const Band band(all, unit, number, turn < GROUPS ? turn : GROUPS - 1);
+    const Band band(all, unit, number, rank < GROUPS ? rank : GROUPS - 1);
     Point point(all, band);
     for (int phase = -3; phase <= tiles + LAST; ++phase) {
       const int tile = phase - (BEHIND + 1) * band.number - band.group;
-      if (!is_sweeping) carry(all, band, passage, turn, tile);
+      if (!is_sweeping) carry(all, band, exchange, rank, tile);
       else if (tile >= 0 && tile < tiles) {
         if (is_all_inside(band, tile)) sweep<true>(band, point, tile);
         else sweep<false>(band, point, tile);

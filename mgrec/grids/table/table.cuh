@@ -1,9 +1,9 @@
 // Summed-area tables: R[i, j] = R[i, j-1] + x[i, j] and S[i, j] = S[i-1, j] + R[i, j].
 //
 // A block processes a strip of an image tile by tile, downwards (DOWN) or to the right. It adds up
-// a tile as if nothing stood before it, and exports the sums of the tile's lines to later strips.
-// (Lines are rows if strips go down, else columns.) One tile later it has the sums of earlier
-// strips, and
+// a tile as if the cells before it were 0, and exports the sums of the tile's lines to later
+// strips. (Lines are rows if strips go down, else columns.) One tile later it has the sums of
+// earlier strips, and
 //
 //     S of a cell = S within the tile + the sums of lines in all earlier strips, down to its own line
 //                 + S at the end of the strip's tile before, in the column (to the right: the row).
@@ -19,14 +19,14 @@
 
 constexpr int LINES = DOWN ? H : W;
 // Threads that share a line.
-constexpr int TELLERS = ALONE ? 1 : THREADS / LINES < 32 ? THREADS / LINES : 32;
+constexpr int LINE_THREADS = ALONE ? 1 : THREADS / LINES < 32 ? THREADS / LINES : 32;
 static_assert(ALONE || LINES <= THREADS, "a line has a thread at least");
 
 // The line of this thread when it reads sums, and its number among the threads of the line.
-DEVICE inline int asked_line() { return threadIdx.x / TELLERS; }
-DEVICE inline int teller() { return threadIdx.x % TELLERS; }
+DEVICE inline int line_of_thread() { return threadIdx.x / LINE_THREADS; }
+DEVICE inline int thread_rank() { return threadIdx.x % LINE_THREADS; }
 
-struct Ledger {
+struct SumExchange {
   Unit* descriptors;
   unsigned tag;
   DEVICE Unit* of_strip(const Images& all, int unit, long long line) const {
@@ -36,49 +36,49 @@ struct Ledger {
     const int groups = (int(all.strips) - 1) / GROUP + 1;
     return of_strip(all, int(all.count * all.strips) + at.image * groups + group, line);
   }
-  DEVICE static long long place(const Cursor& at, int line) {
+  DEVICE static long long index(const Cursor& at, int line) {
     return (long long)at.step * LINES + line;
   }
   // Export the sum up to the end of a group, if the strip is the last one of the group.
-  DEVICE void announce(const Images& all, const Cursor& at, int line, T sum) const {
+  DEVICE void export_group_sum(const Images& all, const Cursor& at, int line, T sum) const {
     const int next = at.strip + 1;
     if (next % GROUP == 0 && next < int(all.strips))
-      publish(of_group(all, at, at.strip / GROUP, place(at, line)), sum, tag);
+      publish(of_group(all, at, at.strip / GROUP, index(at, line)), sum, tag);
   }
 };
 
 // The sums of a line in earlier strips of the group: those that this thread reads, and their total.
-struct Told {
-  static constexpr int WORDS = (GROUP + TELLERS - 1) / TELLERS;
+struct EarlierSums {
+  static constexpr int WORDS = (GROUP + LINE_THREADS - 1) / LINE_THREADS;
   const Unit* first;
   int count;  // sums of this thread
   Unit words[WORDS][UNITS];
 
   // Load the sums; `last` points after the last one.
-  DEVICE void ask(const Images& all, const Unit* last, int told) {
-    const int rest = asked_line() < LINES ? told - teller() : 0;
-    count = rest > 0 ? (rest + TELLERS - 1) / TELLERS : 0;
-    first = last - rest * stride(all);
-    read(all);
+  DEVICE void load(const Images& all, const Unit* last, int strip_count) {
+    const int remaining = line_of_thread() < LINES ? strip_count - thread_rank() : 0;
+    count = remaining > 0 ? (remaining + LINE_THREADS - 1) / LINE_THREADS : 0;
+    first = last - remaining * stride(all);
+    reload(all);
   }
   DEVICE T sum(const Images& all, unsigned tag) {
-    while (!is_complete(tag)) read(all);
+    while (!is_complete(tag)) reload(all);
     T sum = T(0);
 #pragma unroll
     for (int w = 0; w < WORDS; ++w)
       if (w < count) sum = np_add(sum, value_of(words[w]));
 #pragma unroll
-    for (int distance = 1; distance < TELLERS; distance *= 2)
+    for (int distance = 1; distance < LINE_THREADS; distance *= 2)
       sum = np_add(sum, from_lane<false>(sum, (threadIdx.x % 32) ^ distance));
     return sum;
   }
 
  private:
   DEVICE static long long stride(const Images& all) { return all.steps * LINES * UNITS; }
-  DEVICE void read(const Images& all) {
+  DEVICE void reload(const Images& all) {
 #pragma unroll
     for (int w = 0; w < WORDS; ++w)
-      if (w < count) load_words(words[w], first + w * TELLERS * stride(all));
+      if (w < count) load_words(words[w], first + w * LINE_THREADS * stride(all));
   }
   DEVICE bool is_complete(unsigned tag) const {
     bool complete = true;
@@ -90,23 +90,23 @@ struct Told {
 
 // The sum of a line in all strips before a tile's strip. (Waiting for both kinds of words at once,
 // and loading all again while one is missing, took up to 1.5 times as long.)
-struct Question {
-  Told strips;
+struct Lookback {
+  EarlierSums strips;
   const Unit* group;  // null if there is no earlier group, or another thread reads it
   Unit words[UNITS];
 
-  DEVICE void ask(const Ledger& ledger, const Images& all, const Cursor& at) {
-    const int own = at.strip / GROUP;
-    const long long place = Ledger::place(at, asked_line());
-    strips.ask(all, ledger.of_strip(all, at.unit, place), at.strip - own * GROUP);
-    const bool asks = own > 0 && asked_line() < LINES && teller() == 0;
-    group = asks ? ledger.of_group(all, at, own - 1, place) : nullptr;
-    if (asks) load_words(words, group);
+  DEVICE void load(const SumExchange& exchange, const Images& all, const Cursor& at) {
+    const int current_group = at.strip / GROUP;
+    const long long index = SumExchange::index(at, line_of_thread());
+    strips.load(all, exchange.of_strip(all, at.unit, index), at.strip - current_group * GROUP);
+    const bool reads_group = current_group > 0 && line_of_thread() < LINES && thread_rank() == 0;
+    group = reads_group ? exchange.of_group(all, at, current_group - 1, index) : nullptr;
+    if (reads_group) load_words(words, group);
   }
-  DEVICE T answer(const Ledger& ledger, const Images& all) {
-    const T sum = strips.sum(all, ledger.tag);
+  DEVICE T wait(const SumExchange& exchange, const Images& all) {
+    const T sum = strips.sum(all, exchange.tag);
     if (group == nullptr) return sum;
-    while (!has_tag(words, ledger.tag)) load_words(words, group);
+    while (!has_tag(words, exchange.tag)) load_words(words, group);
     return np_add(value_of(words), sum);
   }
 };
@@ -114,34 +114,34 @@ struct Question {
 static_assert(W <= THREADS, "a thread adds up a column at most");
 
 // Double buffers are read while those of the next tile are written.
-__shared__ __align__(16) T sums[2][THREADS * V];                  // of the columns of every part
-__shared__ __align__(16) T ends[2][W];                            // down: the last row of S
-__shared__ T totals[2][ALONE ? 1 : LINES];                        // of the lines of a tile
-__shared__ __align__(16) T entries[2][ALONE ? W : LINES];         // of the lines in all earlier strips
-__shared__ T before[DOWN ? LINES : 1];                            // sums of entries down to a row
+__shared__ __align__(16) T sums[2][THREADS * V];             // of the columns of every part
+__shared__ __align__(16) T ends[2][W];                       // down: the last row of S
+__shared__ T totals[2][ALONE ? 1 : LINES];                   // of the lines of a tile
+__shared__ __align__(16) T carry_ins[2][ALONE ? W : LINES];  // of the lines in all earlier strips
+__shared__ T before[DOWN ? LINES : 1];                       // sums of carry-ins down to a row
 
 DEVICE inline void add_to_row(T (&row)[V], T before) {
 #pragma unroll
   for (int v = 0; v < V; ++v) row[v] = np_add(before, row[v]);
 }
-DEVICE inline void add_to_row(T (&row)[V], const Pack<T>& columns) {
+DEVICE inline void add_to_row(T (&row)[V], const Vector<T>& columns) {
 #pragma unroll
   for (int v = 0; v < V; ++v) row[v] = np_add(columns.v[v], row[v]);
 }
-DEVICE inline void add_to_columns(T (&own)[ITEMS][V], const T* before) {
-  const Pack<T> columns = *(const Pack<T>*)before;
+DEVICE inline void add_to_columns(T (&cells)[ITEMS][V], const T* before) {
+  const Vector<T> columns = *(const Vector<T>*)before;
 #pragma unroll
-  for (int k = 0; k < ITEMS; ++k) add_to_row(own[k], columns);
+  for (int k = 0; k < ITEMS; ++k) add_to_row(cells[k], columns);
 }
 DEVICE inline int last_lane() { return threadIdx.x % 32 / LANES * LANES + LANES - 1; }
 
 // Compute R within a tile.
-DEVICE inline void scan_rows(T (&own)[ITEMS][V]) {
+DEVICE inline void scan_rows(T (&cells)[ITEMS][V]) {
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k) {
 #pragma unroll
-    for (int v = 1; v < V; ++v) own[k][v] = np_add(own[k][v - 1], own[k][v]);
-    T total = own[k][V - 1];
+    for (int v = 1; v < V; ++v) cells[k][v] = np_add(cells[k][v - 1], cells[k][v]);
+    T total = cells[k][V - 1];
 #pragma unroll
     for (int distance = 1; distance < LANES; distance *= 2) {
       const T below = from_lane<true>(total, distance);
@@ -149,44 +149,44 @@ DEVICE inline void scan_rows(T (&own)[ITEMS][V]) {
     }
     if (LANES == 1) continue;
     const T before = from_lane<true>(total, 1);
-    if (lane() > 0) add_to_row(own[k], before);
+    if (lane() > 0) add_to_row(cells[k], before);
   }
 }
 
 // Compute S within a part, and write the sums of its columns.
-DEVICE inline void add_down(T (&own)[ITEMS][V], T* sums) {
-  Pack<T> last;
+DEVICE inline void add_down(T (&cells)[ITEMS][V], T* sums) {
+  Vector<T> last;
 #pragma unroll
   for (int v = 0; v < V; ++v) {
 #pragma unroll
-    for (int k = 1; k < ITEMS; ++k) own[k][v] = np_add(own[k - 1][v], own[k][v]);
-    last.v[v] = own[ITEMS - 1][v];
+    for (int k = 1; k < ITEMS; ++k) cells[k][v] = np_add(cells[k - 1][v], cells[k][v]);
+    last.v[v] = cells[ITEMS - 1][v];
   }
-  ((Pack<T>*)sums)[threadIdx.x] = last;
+  ((Vector<T>*)sums)[threadIdx.x] = last;
 }
 // Replace the sums of a column in each part by those of all parts before; return the total.
 DEVICE inline T scan_parts(T* sums, int column, T before) {
 #pragma unroll 16
   for (int p = 0; p < PARTS; ++p) {
-    const T own = sums[p * W + column];
+    const T part = sums[p * W + column];
     sums[p * W + column] = before;
-    before = np_add(before, own);
+    before = np_add(before, part);
   }
   return before;
 }
-// Compute the sums of entries down to every row, in one warp. Entries of columns need no sums: they
+// Compute the sums of carry-ins down to every row, in one warp. Those of columns need no sums: they
 // are sums of R already.
-DEVICE inline void scan_entries(const T* entries) {
-  constexpr int OWN = (LINES + 31) / 32;
+DEVICE inline void scan_carry_ins(const T* carry_ins) {
+  constexpr int LANE_LINES = (LINES + 31) / 32;
   const int lane = threadIdx.x % 32;
-  T run[OWN];
+  T prefix[LANE_LINES];
 #pragma unroll
-  for (int k = 0; k < OWN; ++k) {
-    const int line = lane * OWN + k;
-    const T entry = line < LINES ? entries[line] : T(0);
-    run[k] = k == 0 ? entry : np_add(run[k > 0 ? k - 1 : 0], entry);
+  for (int k = 0; k < LANE_LINES; ++k) {
+    const int line = lane * LANE_LINES + k;
+    const T carry_in = line < LINES ? carry_ins[line] : T(0);
+    prefix[k] = k == 0 ? carry_in : np_add(prefix[k > 0 ? k - 1 : 0], carry_in);
   }
-  T total = run[OWN - 1];
+  T total = prefix[LANE_LINES - 1];
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2) {
     const T below = from_lane<true>(total, distance);
@@ -194,28 +194,28 @@ DEVICE inline void scan_entries(const T* entries) {
   }
   const T earlier = from_lane<true>(total, 1);
 #pragma unroll
-  for (int k = 0; k < OWN; ++k)
-    if (lane * OWN + k < LINES)
-      before[lane * OWN + k] = lane > 0 ? np_add(earlier, run[k]) : run[k];
+  for (int k = 0; k < LANE_LINES; ++k)
+    if (lane * LANE_LINES + k < LINES)
+      before[lane * LANE_LINES + k] = lane > 0 ? np_add(earlier, prefix[k]) : prefix[k];
 }
 
 // Return the values of edges at the position of a thread.
 DEVICE inline T above_of(const Images& all, const Cursor& at, int column) {
-  const long long place = at.column() + column;
-  if (all.above == nullptr || place >= all.columns) return T(0);
-  return all.above[at.image * all.columns + place];
+  const long long index = at.column() + column;
+  if (all.above == nullptr || index >= all.columns) return T(0);
+  return all.above[at.image * all.columns + index];
 }
-DEVICE inline Pack<T> above_of(const Images& all, const Cursor& at) {
-  Pack<T> above;
+DEVICE inline Vector<T> above_of(const Images& all, const Cursor& at) {
+  Vector<T> above;
 #pragma unroll
   for (int v = 0; v < V; ++v) above.v[v] = above_of(all, at, first_column() + v);
   return above;
 }
-DEVICE inline void of_rows(const Images& all, const Cursor& at, const T* edge, T (&found)[ITEMS]) {
+DEVICE inline void of_rows(const Images& all, const Cursor& at, const T* edge, T (&values)[ITEMS]) {
   const int rows = edge == nullptr ? 0 : at.rows(all) - first_row();
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k)
-    found[k] = k < rows ? edge[at.image * all.rows + at.row() + first_row() + k] : T(0);
+    values[k] = k < rows ? edge[at.image * all.rows + at.row() + first_row() + k] : T(0);
 }
 
 // Write R at the end of a row to the right edge of the image.
@@ -230,129 +230,130 @@ struct Walk {
   T end[ITEMS];     // for strips to the right: S at the end of the tile before
 
   // Compute S within a part; the left edge is added to the first cell of a row.
-  DEVICE void begin(const Images& all, const Cursor& at, T (&own)[ITEMS][V], T* sums) {
-    scan_rows(own);
-    if (at.column() == 0) begin_rows(all, at, own);
+  DEVICE void start(const Images& all, const Cursor& at, T (&cells)[ITEMS][V], T* sums) {
+    scan_rows(cells);
+    if (at.column() == 0) add_left_edge(all, at, cells);
     const bool is_end = ALONE || (!DOWN && at.step + 1 == int(all.steps));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-      const T total = own[k][V - 1];
+      const T total = cells[k][V - 1];
       across[k] = DOWN ? total : np_add(across[k], total);
       if (is_end && lane() == LANES - 1) store_right(all, at, first_row() + k, across[k]);
     }
-    add_down(own, sums);
+    add_down(cells, sums);
   }
 
   // Compute S of a tile from S within it and the sums before it.
-  DEVICE void finish(const Images& all, const Cursor& at, T (&own)[ITEMS][V], int turn) {
-    Pack<T> columns = *(const Pack<T>*)((DOWN ? ends[1 - turn] : entries[turn]) + first_column());
+  DEVICE void complete(const Images& all, const Cursor& at, T (&cells)[ITEMS][V], int parity) {
+    Vector<T> columns =
+        *(const Vector<T>*)((DOWN ? ends[1 - parity] : carry_ins[parity]) + first_column());
     if (DOWN && at.step == 0) columns = above_of(all, at);
     if (!DOWN && at.step == 0) of_rows(all, at, all.left_down, end);
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-      add_to_row(own[k], DOWN ? before[first_row() + k] : end[k]);
-      add_to_row(own[k], columns);
-      if (!DOWN) end[k] = from_lane<false>(own[k][V - 1], last_lane());
+      add_to_row(cells[k], DOWN ? before[first_row() + k] : end[k]);
+      add_to_row(cells[k], columns);
+      if (!DOWN) end[k] = from_lane<false>(cells[k][V - 1], last_lane());
     }
     if (!DOWN && all.above != nullptr) {
-      const Pack<T> above = above_of(all, at);
+      const Vector<T> above = above_of(all, at);
 #pragma unroll
-      for (int k = 0; k < ITEMS; ++k) add_to_row(own[k], above);
+      for (int k = 0; k < ITEMS; ++k) add_to_row(cells[k], above);
     }
     if (DOWN && threadIdx.x / LANES == PARTS - 1) {
 #pragma unroll
-      for (int v = 0; v < V; ++v) columns.v[v] = own[ITEMS - 1][v];
-      *(Pack<T>*)(ends[turn] + first_column()) = columns;
+      for (int v = 0; v < V; ++v) columns.v[v] = cells[ITEMS - 1][v];
+      *(Vector<T>*)(ends[parity] + first_column()) = columns;
     }
-    store(all, at, own);
+    store(all, at, cells);
   }
 
  private:
-  DEVICE void begin_rows(const Images& all, const Cursor& at, T (&own)[ITEMS][V]) {
+  DEVICE void add_left_edge(const Images& all, const Cursor& at, T (&cells)[ITEMS][V]) {
     of_rows(all, at, all.left, across);
     if (!DOWN || all.left == nullptr) return;
 #pragma unroll
-    for (int k = 0; k < ITEMS; ++k) add_to_row(own[k], across[k]);
+    for (int k = 0; k < ITEMS; ++k) add_to_row(cells[k], across[k]);
   }
 };
 
 DEVICE inline void add_up_alone(const Images& all) {
   Cursor at(all), later(all);
   Walk walk;
-  T own[ITEMS][V], over = T(0);
+  T cells[ITEMS][V], over = T(0);
   for (int s = 0; s < STAGES; ++s, later.advance(all)) request(s, all, later);
   for (int stage = 0; at.exists(all); at.advance(all), stage = stage + 1 < STAGES ? stage + 1 : 0) {
     await<STAGES - 1>();
-    read(stage, all, at, own);
+    read(stage, all, at, cells);
     request(stage, all, later);
     later.advance(all);
-    walk.begin(all, at, own, sums[0]);
+    walk.start(all, at, cells, sums[0]);
     __syncthreads();
     const int column = threadIdx.x;
     if (column < W)
       over = scan_parts(sums[0], column, at.step == 0 ? above_of(all, at, column) : over);
     __syncthreads();
-    add_to_columns(own, sums[0] + threadIdx.x * V);
-    store(all, at, own);
+    add_to_columns(cells, sums[0] + threadIdx.x * V);
+    store(all, at, cells);
     __syncthreads();
   }
 }
 
 // Export the sums of a tile's lines to later strips.
-DEVICE inline void tell(const Ledger& ledger, const Images& all, const Cursor& at, int line, T sum,
-                        T* totals) {
+DEVICE inline void export_sum(const SumExchange& exchange, const Images& all, const Cursor& at,
+                              int line, T sum, T* totals) {
   totals[line] = sum;
-  publish(ledger.of_strip(all, at.unit, Ledger::place(at, line)), sum, ledger.tag);
+  publish(exchange.of_strip(all, at.unit, SumExchange::index(at, line)), sum, exchange.tag);
 }
-DEVICE inline void tell_rows(const Ledger& ledger, const Images& all, const Cursor& at,
-                             const Walk& walk, T* totals) {
+DEVICE inline void export_row_sums(const SumExchange& exchange, const Images& all, const Cursor& at,
+                                   const Walk& walk, T* totals) {
   if (lane() != LANES - 1) return;
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k)
-    tell(ledger, all, at, first_row() + k, walk.across[k], totals);
+    export_sum(exchange, all, at, first_row() + k, walk.across[k], totals);
 }
 
 // Read the sums of a tile's lines in earlier strips; `totals` are those of the tile.
-DEVICE inline void hear(const Ledger& ledger, const Images& all, const Cursor& at,
-                        Question& question, const T* totals, T* entries) {
-  const T entry = question.answer(ledger, all);
-  const int line = asked_line();
-  if (line >= LINES || teller() != 0) return;
-  const T sum = np_add(entry, totals[line]);
-  entries[line] = entry;
-  ledger.announce(all, at, line, sum);
+DEVICE inline void import_sums(const SumExchange& exchange, const Images& all, const Cursor& at,
+                               Lookback& lookback, const T* totals, T* carry_ins) {
+  const T carry_in = lookback.wait(exchange, all);
+  const int line = line_of_thread();
+  if (line >= LINES || thread_rank() != 0) return;
+  const T sum = np_add(carry_in, totals[line]);
+  carry_ins[line] = carry_in;
+  exchange.export_group_sum(all, at, line, sum);
   if (DOWN && at.strip + 1 == int(all.strips)) store_right(all, at, line, sum);
 }
 
-// A block: each turn starts one of its tiles and finishes the tile before.
+// A block: each step starts one of its tiles and completes the tile before.
 struct Block {
   const Images& all;
-  const Ledger ledger;
+  const SumExchange exchange;
   Cursor at, later, due;
   Walk walk;
-  Question question;
+  Lookback lookback;
   int stage;
   bool is_due;
 
-  DEVICE Block(const Images& all, const Ledger& ledger)
-      : all(all), ledger(ledger), at(all), later(all), due(all), stage(0), is_due(false) {
+  DEVICE Block(const Images& all, const SumExchange& exchange)
+      : all(all), exchange(exchange), at(all), later(all), due(all), stage(0), is_due(false) {
     for (int s = 0; s < STAGES; ++s, later.advance(all)) request(s, all, later);
   }
-  // Do a turn: `known` is S within the tile to finish, and `own` receives S within the next tile.
-  template <int TURN> DEVICE bool turn(T (&own)[ITEMS][V], T (&known)[ITEMS][V]) {
+  // Do a step: `known` is S within the tile to complete, `cells` receives S within the next tile.
+  template <int PARITY> DEVICE bool step(T (&cells)[ITEMS][V], T (&known)[ITEMS][V]) {
     const bool is_new = at.exists(all);
-    if (is_due) question.ask(ledger, all, due);
-    if (is_new) begin<TURN>(own);
-    if (is_due) hear(ledger, all, due, question, totals[1 - TURN], entries[TURN]);
+    if (is_due) lookback.load(exchange, all, due);
+    if (is_new) start<PARITY>(cells);
+    if (is_due) import_sums(exchange, all, due, lookback, totals[1 - PARITY], carry_ins[PARITY]);
     __syncthreads();
     if (is_new && threadIdx.x < W) {
-      const T total = scan_parts(sums[TURN], threadIdx.x, T(0));
-      if (!DOWN) tell(ledger, all, at, threadIdx.x, total, totals[TURN]);
+      const T total = scan_parts(sums[PARITY], threadIdx.x, T(0));
+      if (!DOWN) export_sum(exchange, all, at, threadIdx.x, total, totals[PARITY]);
     }
-    if (DOWN && is_due && threadIdx.x / 32 == THREADS / 32 - 1) scan_entries(entries[TURN]);
+    if (DOWN && is_due && threadIdx.x / 32 == THREADS / 32 - 1) scan_carry_ins(carry_ins[PARITY]);
     __syncthreads();
-    if (is_new) add_to_columns(own, sums[TURN] + threadIdx.x * V);
-    if (is_due) walk.finish(all, due, known, TURN);
+    if (is_new) add_to_columns(cells, sums[PARITY] + threadIdx.x * V);
+    if (is_due) walk.complete(all, due, known, PARITY);
     due = at;
     is_due = is_new;
     if (is_new) at.advance(all);
@@ -360,19 +361,19 @@ struct Block {
   }
 
  private:
-  template <int TURN> DEVICE void begin(T (&own)[ITEMS][V]) {
+  template <int PARITY> DEVICE void start(T (&cells)[ITEMS][V]) {
     await<STAGES - 1>();
-    read(stage, all, at, own);
+    read(stage, all, at, cells);
     request(stage, all, later);
     later.advance(all);
     stage = stage + 1 < STAGES ? stage + 1 : 0;
-    walk.begin(all, at, own, sums[TURN]);
-    if (DOWN) tell_rows(ledger, all, at, walk, totals[TURN]);
+    walk.start(all, at, cells, sums[PARITY]);
+    if (DOWN) export_row_sums(exchange, all, at, walk, totals[PARITY]);
   }
 };
 
 DEVICE inline void add_up(const Images& all, Unit* descriptors, unsigned epoch) {
   Block block(all, {descriptors, tag_of(epoch)});
   T even[ITEMS][V], odd[ITEMS][V];
-  while (block.turn<0>(even, odd) && block.turn<1>(odd, even)) {}
+  while (block.step<0>(even, odd) && block.step<1>(odd, even)) {}
 }

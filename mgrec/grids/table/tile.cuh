@@ -1,4 +1,4 @@
-// Tiles of an image: PARTS runs of ITEMS rows, each of LANES threads with V contiguous columns.
+// Tiles of an image: PARTS parts of ITEMS rows, each of LANES threads with V contiguous columns.
 //
 // Asynchronous copies bring rows to shared memory by whole words, some tiles ahead. If rows start
 // anywhere, the copies take the words that cover them. Narrow contiguous rows (PACKED) come as one
@@ -21,7 +21,7 @@ static_assert(LANES <= 32 && PARTS * LANES == THREADS, "a part's threads are in 
 
 extern __shared__ __align__(16) unsigned char shared_bytes[];
 
-template <class N> struct alignas(V * sizeof(N) > 16 ? 16 : V * sizeof(N)) Pack { N v[V]; };
+template <class N> struct alignas(V * sizeof(N) > 16 ? 16 : V * sizeof(N)) Vector { N v[V]; };
 
 // Strides in numbers; columns are contiguous. Edges are contiguous: `above` is the table in the row
 // above, and `left` and `right` are the sums of rows before the first column and up to the last
@@ -56,7 +56,9 @@ struct Cursor {
   // Rows and columns of the tile inside the image.
   DEVICE int rows(const Images& all) const { return least(all.rows - row(), H); }
   DEVICE int columns(const Images& all) const { return least(all.columns - column(), W); }
-  DEVICE static int least(long long rest, int most) { return rest < most ? int(rest) : most; }
+  DEVICE static int least(long long remaining, int most) {
+    return remaining < most ? int(remaining) : most;
+  }
 };
 
 // The position of this thread in a tile.
@@ -117,7 +119,7 @@ template <int REST> DEVICE inline void await() {
 }
 
 // Read the numbers of this thread, 0 outside the image.
-DEVICE inline void read(int stage, const Images& all, const Cursor& at, T (&own)[ITEMS][V]) {
+DEVICE inline void read(int stage, const Images& all, const Cursor& at, T (&cells)[ITEMS][V]) {
   const int rows = at.rows(all) - first_row(), columns = at.columns(all) - first_column();
   const X* row = first_of_x(all, at);
 #pragma unroll
@@ -127,12 +129,12 @@ DEVICE inline void read(int stage, const Images& all, const Cursor& at, T (&own)
     typedef typename word_of<V * int(sizeof(X))>::type Word;
     Word word = {};  // as a whole: selecting single numbers takes twice the instructions
     if (IN_WORDS && k < rows && columns > 0) word = *(const Word*)from;
-    Pack<X> pack;
-    memcpy(&pack, &word, sizeof(word));
+    Vector<X> vector;
+    memcpy(&vector, &word, sizeof(word));
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      if (!IN_WORDS) pack.v[v] = k < rows && v < columns ? from[v] : X(0);
-      own[k][v] = cast<T>(pack.v[v]);
+      if (!IN_WORDS) vector.v[v] = k < rows && v < columns ? from[v] : X(0);
+      cells[k][v] = cast<T>(vector.v[v]);
     }
   }
   sync_sharers();
@@ -142,38 +144,39 @@ constexpr int OF_WORD = 16 / int(sizeof(T));  // numbers in a word
 static_assert(V <= OF_WORD, "a thread writes a word of a row");
 
 // Write a row of a tile to `to`; `columns` is 0 outside the image.
-DEVICE inline void store_words(T* to, const T (&own)[V], int columns) {
-  Pack<T> pack;
+DEVICE inline void store_words(T* to, const T (&values)[V], int columns) {
+  Vector<T> vector;
 #pragma unroll
-  for (int v = 0; v < V; ++v) pack.v[v] = own[v];
-  if (first_column() < columns) store_pack(to + first_column(), pack);
+  for (int v = 0; v < V; ++v) vector.v[v] = values[v];
+  if (first_column() < columns) store_pack(to + first_column(), vector);
 }
 
 // Write a row that starts anywhere in a word: its whole words, and the numbers before and after
 // them. `row` is in shared memory, at the same distance from the start of a word.
 DEVICE inline void store_covered(T* to, const T* row, int first, int end) {
-  const int begin = first > 0, whole = end / OF_WORD;
-  for (int m = begin + sharer(); m < whole; m += SHARERS)
+  const int first_word = first > 0, whole = end / OF_WORD;
+  for (int m = first_word + sharer(); m < whole; m += SHARERS)
     ((ulonglong2*)to)[m] = ((const ulonglong2*)row)[m];
   for (int e = sharer(); e < 2 * OF_WORD; e += SHARERS) {
     const bool is_after = e >= OF_WORD;
-    const int place = is_after ? (whole - 1) * OF_WORD + e : e;
-    if (place < end && (is_after ? whole >= begin : begin && place >= first)) to[place] = row[place];
+    const int index = is_after ? (whole - 1) * OF_WORD + e : e;
+    if (index < end && (is_after ? whole >= first_word : first_word && index >= first))
+      to[index] = row[index];
   }
 }
 constexpr int EXCHANGED = covered(W * int(sizeof(T))) / int(sizeof(T));
-DEVICE inline void store_anywhere(T* to, const T (&own)[V], int columns) {
+DEVICE inline void store_anywhere(T* to, const T (&values)[V], int columns) {
   __shared__ __align__(16) T exchanged[PARTS * EXCHANGED];
   T* row = exchanged + threadIdx.x / LANES * EXCHANGED;
   const int first = bytes_before(to) / int(sizeof(T));
 #pragma unroll
-  for (int v = 0; v < V; ++v) row[first + first_column() + v] = own[v];
+  for (int v = 0; v < V; ++v) row[first + first_column() + v] = values[v];
   sync_sharers();
   store_covered(to - first, row, first, first + columns);
   sync_sharers();
 }
 // Write all rows of a packed tile, through shared memory after the tiles that are read.
-DEVICE inline void store_packed(T* to, const T (&own)[ITEMS][V], int rows, int columns) {
+DEVICE inline void store_packed(T* to, const T (&cells)[ITEMS][V], int rows, int columns) {
   T* row = (T*)(shared_bytes + STAGES * TILE_BYTES);
   const int first = bytes_before(to) / int(sizeof(T));
 #pragma unroll
@@ -181,25 +184,25 @@ DEVICE inline void store_packed(T* to, const T (&own)[ITEMS][V], int rows, int c
 #pragma unroll
     for (int v = 0; v < V; ++v)
       if (first_row() + k < rows && first_column() + v < columns)
-        row[first + (first_row() + k) * columns + first_column() + v] = own[k][v];
+        row[first + (first_row() + k) * columns + first_column() + v] = cells[k][v];
   sync_sharers();
   store_covered(to - first, row, first, first + rows * columns);
   sync_sharers();
 }
 
 // Write the numbers of this thread.
-DEVICE inline void store(const Images& all, const Cursor& at, const T (&own)[ITEMS][V]) {
+DEVICE inline void store(const Images& all, const Cursor& at, const T (&cells)[ITEMS][V]) {
   const int rows = at.rows(all), columns = at.columns(all);
   T* to = all.table + at.image * all.batch_of_table + at.row() * all.row_of_table + at.column();
   if constexpr (PACKED) {
-    store_packed(to, own, rows, columns);
+    store_packed(to, cells, rows, columns);
   } else {
     to += first_row() * all.row_of_table;
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k, to += all.row_of_table) {
       const int inside = first_row() + k < rows ? columns : 0;
-      if constexpr (ALIGNED) store_words(to, own[k], inside);
-      else store_anywhere(to, own[k], inside);
+      if constexpr (ALIGNED) store_words(to, cells[k], inside);
+      else store_anywhere(to, cells[k], inside);
     }
   }
 }
