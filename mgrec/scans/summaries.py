@@ -18,7 +18,7 @@ overflows only if the product alone overflows.
 normal float64. 128 steps grow by 2^32 at most, and 128 offsets to 2^39 times the largest, so that
 each t and the first offset stay 2^40 below the margin.
 
-The kernels of ``trust/calm.cuh`` have constants of their own, rounded down: 1e26 (1e286) for
+The kernels of ``trust/bounded.cuh`` have constants of their own, rounded down: 1e26 (1e286) for
 offsets, 1e30 (1e140) for growth and rebound, within the steps of a thread.
 """
 

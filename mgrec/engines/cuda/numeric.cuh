@@ -147,11 +147,11 @@ template <class T> DEVICE inline T np_floor_divide(T x, T y) {
 template <class T> DEVICE inline T np_remainder(T x, T y) {
   if constexpr (is_integer<T>::value) {
     if (y == T(0) || (T(-1) < T(0) && y == T(-1))) return T(0);
-    const T rest = T(x % y);
-    return T(rest != 0 && ((rest < T(0)) != (y < T(0))) ? rest + y : rest);
+    const T remainder = T(x % y);
+    return T(remainder != 0 && ((remainder < T(0)) != (y < T(0))) ? remainder + y : remainder);
   } else {
-    const T rest = fmod(x, y);
-    return rest != T(0) && ((rest < T(0)) != (y < T(0))) ? rest + y : rest;
+    const T remainder = fmod(x, y);
+    return remainder != T(0) && ((remainder < T(0)) != (y < T(0))) ? remainder + y : remainder;
   }
 }
 template <class T> DEVICE inline T np_fmod(T x, T y) {
@@ -267,7 +267,7 @@ DEVICE inline double power_of_two(double k) {
   return number_of(int(unsigned(low_bits_of(k + (0x1.8p52 + 1023))) << 20), 0.0);
 }
 
-// Division without a branch; sets `odd` if a number is near the ends of the range.
+// Division without a branch; sets `needs_slow_path` if a number is near the ends of the range.
 //
 // CUDA's division branches on its operands: other work of the thread cannot hide its latency. In
 // range, the same Newton steps give the same, correctly rounded quotient.
@@ -291,15 +291,15 @@ template <class T> DEVICE inline T rough_reciprocal(T y) { return T(1) / y; }
 DEVICE inline bool in_mid_range(float x) { return fabs(x) > 0x1p-50f && fabs(x) < 0x1p50f; }
 DEVICE inline bool in_mid_range(double x) { return fabs(x) > 0x1p-480 && fabs(x) < 0x1p480; }
 
-DEVICE inline float quick_divide(bool& odd, float x, float y) {
+DEVICE inline float quick_divide(bool& needs_slow_path, float x, float y) {
   const float r = rough_reciprocal(y), q = x * r, p = fmaf(fmaf(-y, q, x), r, q);
   const float quotient = fmaf(fmaf(-y, p, x), r, p);
-  odd = odd | !(in_mid_range(y) & ((x == 0) | in_mid_range(quotient)));
+  needs_slow_path = needs_slow_path | !(in_mid_range(y) & ((x == 0) | in_mid_range(quotient)));
   return quotient;
 }
-DEVICE inline double quick_divide(bool& odd, double x, double y) {
+DEVICE inline double quick_divide(bool& needs_slow_path, double x, double y) {
   const double r = rough_reciprocal(y), q = x * r, quotient = fma(fma(-y, q, x), r, q);
-  odd = odd | !(in_mid_range(y) & ((x == 0) | in_mid_range(quotient)));
+  needs_slow_path = needs_slow_path | !(in_mid_range(y) & ((x == 0) | in_mid_range(quotient)));
   return quotient;
 }
 template <class T> DEVICE inline T quick_divide(bool&, T x, T y) { return np_divide(x, y); }
@@ -311,10 +311,10 @@ template <class T> DEVICE inline T quick_divide(bool&, T x, T y) { return np_div
 // terms as floats took 3 more conversions, each as long as 4 double operations:
 // 0.5 + 0.4·sin(0.001·i) then ran at 0.56 of the roofline, not at 0.64.
 
-// Returns sin(x) if `quarters` is 0, and cos(x) if it is 1. Sets `odd` if the argument is too large
-// for this reduction, or nan.
-DEVICE inline double quick_wave(bool& odd, double x, int quarters) {
-  odd = odd | ((top_bits_of(x) & 0x7fffffff) >= 0x41d00000);  // 2^30
+// Returns sin(x) if `quarters` is 0, and cos(x) if it is 1. Sets `needs_slow_path` if the argument
+// is too large for this reduction, or nan.
+DEVICE inline double quick_wave(bool& needs_slow_path, double x, int quarters) {
+  needs_slow_path = needs_slow_path | ((top_bits_of(x) & 0x7fffffff) >= 0x41d00000);  // 2^30
   double shifted = fma(x, 0x1.45f306dc9c883p-2, 0x1.8p52), turns = shifted - 0x1.8p52;
   if (quarters) {  // zeros lie between whole half turns
     shifted = fma(x, 0x1.45f306dc9c883p-2, -0.5) + 0x1.8p52;
@@ -340,8 +340,12 @@ DEVICE inline double quick_double(long long index) {
   both.bits = index + 0x4338000000000000ll;  // the bits of 2^52 + 2^51
   return both.number - 0x1.8p52;
 }
-DEVICE inline double quick_sin(bool& odd, double x) { return quick_wave(odd, x, 0); }
-DEVICE inline double quick_cos(bool& odd, double x) { return quick_wave(odd, x, 1); }
+DEVICE inline double quick_sin(bool& needs_slow_path, double x) {
+  return quick_wave(needs_slow_path, x, 0);
+}
+DEVICE inline double quick_cos(bool& needs_slow_path, double x) {
+  return quick_wave(needs_slow_path, x, 1);
+}
 // CUDA's functions of floats are short.
 DEVICE inline float quick_sin(bool&, float x) { return sin(x); }
 DEVICE inline float quick_cos(bool&, float x) { return cos(x); }
@@ -398,8 +402,8 @@ DEVICE inline half::operator float() const {
   return (sign ? -1.0f : 1.0f) * float(rest) * power_of_two(-24, 0.0f);
 }
 DEVICE inline half::half(float number) {
-  const int size = bits_of(number) & 0x7fffffff, odd = size >> 13 & 1;
-  int rounded = (size + 0xfff + odd >> 13) - (112 << 10);
+  const int size = bits_of(number) & 0x7fffffff, needs_slow_path = size >> 13 & 1;
+  int rounded = (size + 0xfff + needs_slow_path >> 13) - (112 << 10);
   if (size < 113 << 23) rounded = int(rint(fabs(number) * power_of_two(24, 0.0f)));
   if (rounded > 31 << 10) rounded = 31 << 10;
   if (number != number) rounded = 0x7e00;

@@ -167,7 +167,7 @@ DEVICE inline void write_segments(const Tile& tile, const LaneRows& rows, int fi
       Vector vector;
 #pragma unroll
       for (int n = 0; n < N; ++n) vector.of[n] = B(from[staged_index(column + n)]);
-      if (WHOLE) store_pack(to + column, vector);
+      if (WHOLE) store_vector(to + column, vector);
 #pragma unroll
       for (int n = 0; n < (WHOLE ? 0 : N); ++n)
         if (unsigned(column + n) < unsigned(tile.columns) && row >= 0 && row < tile.rows)

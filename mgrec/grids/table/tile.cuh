@@ -148,7 +148,7 @@ DEVICE inline void store_words(T* to, const T (&values)[V], int columns) {
   Vector<T> vector;
 #pragma unroll
   for (int v = 0; v < V; ++v) vector.v[v] = values[v];
-  if (first_column() < columns) store_pack(to + first_column(), vector);
+  if (first_column() < columns) store_vector(to + first_column(), vector);
 }
 
 // Write a row that starts anywhere in a word: its whole words, and the numbers before and after

@@ -35,28 +35,28 @@ extern "C" __global__ void __launch_bounds__(THREADS + LOOKAHEAD, BLOCKS) determ
   const Source source = {{{fills}}};
   const Entry entry = {{{entry}}};
   Stored* const results[] = {{{result}}};
-  const Ledger ledger = {{reinterpret_cast<Marks*>(space), epoch}};
+  const RepairList repair_list = {{reinterpret_cast<Marks*>(space), epoch}};
   {call}
 }}
 """
 _ROWS = """const long long total = outers * steps;
-  determine_rows(source, entry, results, space + marked_units(outers), ledger,
+  determine_rows(source, entry, results, space + marked_units(outers), repair_list,
                  Shape{outers, steps, total, (total + TILE - 1) / TILE, 0}, epoch, Unwatched());"""
 _SPECULATION = f"""if (told->steps == 0) return;  // not contractive
   Signs signs;
   {_ROWS.replace("Unwatched()", "signs")}
-  signs.tell(told);"""
+  signs.combine(told);"""
 _COLUMNS = """const long long count = outers * inners, groups = (count + 31) / 32;
-  determine_columns(source, entry, results, space + marked_units(groups), ledger,
+  determine_columns(source, entry, results, space + marked_units(groups), repair_list,
                     Columns{outers, steps, inners, count, groups,
                             (steps + STEPS - 1) / STEPS}, epoch);"""
 _CHANNELS = """const long long lines = (outers * inners + 31) / 32;
-  determine_channels(source, entry, results, space + marked_units(lines), ledger,
+  determine_channels(source, entry, results, space + marked_units(lines), repair_list,
                      Channels(outers, steps, inners), epoch);"""
 
 
-_RING_TURNS = 8
-"""Turns of a team whose published spans are stored: ``TURNS`` of the kernel."""
+_RING_ROUNDS = 8
+"""Rounds of a team whose published spans are stored: ``ROUNDS`` of the kernel."""
 
 
 def launch_single_pass(
@@ -89,7 +89,7 @@ def launch_single_pass(
         width = 32 * columns_of_lane(layout, source.stored.itemsize)
         groups = -(-outers * inners // width)
         blocks = min(groups, max(1, resident // layout.team)) * layout.team
-        published = blocks * _RING_TURNS * width * units
+        published = blocks * _RING_ROUNDS * width * units
         if layout.team == 1:
             threads, published = layout.threads, 0
     files, outcomes = [f"scans/cuda/{kernel}/determine"], () if outcome is None else (outcome,)

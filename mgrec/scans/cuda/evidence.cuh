@@ -35,15 +35,15 @@ DEVICE inline double sum_before(double mine, double& total, double (&sums)[WARPS
   return before;
 }
 
-DEVICE void find_head(const T* s, long long steps, long long most, Told* told) {
+DEVICE void find_prefix(const T* s, long long steps, long long most, Told* told) {
   __shared__ double sums[WARPS], highest[WARPS];
   double level = 0, growth = 0;
-  long long head = 0;
-  for (long long begin = 0, next = STRETCH; next <= most && !head; begin += STRETCH) {
+  long long prefix = 0;
+  for (long long first = 0, next = STRETCH; next <= most && !prefix; first += STRETCH) {
     double product = 1, largest = 1, total;
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-      const long long time = begin + threadIdx.x * ITEMS + k;
+      const long long time = first + threadIdx.x * ITEMS + k;
       const double size = fabs(double(s[REVERSE ? steps - 1 - time : time]));
       product *= size < 0x1p-250 && size > 0 ? 0x1p-250 : size;
       largest = product > largest ? product : largest;
@@ -52,8 +52,8 @@ DEVICE void find_head(const T* s, long long steps, long long most, Told* told) {
     const double high = before + log2(largest);
     growth = high > growth ? high : growth;
     level += total;
-    if (begin + STRETCH < next) continue;
-    if (level < FORGOTTEN) head = next;
+    if (first + STRETCH < next) continue;
+    if (level < FORGOTTEN) prefix = next;
     if (!(level * double(most / next) < FORGOTTEN)) break;
     next *= 2;
   }
@@ -66,17 +66,17 @@ DEVICE void find_head(const T* s, long long steps, long long most, Told* told) {
   __syncthreads();
   if (threadIdx.x > 0) return;
   for (int w = 1; w < WARPS; ++w) growth = highest[w] > growth ? highest[w] : growth;
-  *told = {double(head), growth, 0, 0};
+  *told = {double(prefix), growth, 0, 0};
 }
 
 // Writes, for every row, the largest result of the prefix, or nan if one is nan, and the last result.
-DEVICE void take_account(const T* results, long long steps, long long inners, long long head,
-                         double* largest_of, double* exits) {
-  __shared__ double found[WARPS];
+DEVICE void summarise_results(const T* results, long long steps, long long inners, long long prefix,
+                              double* largest_of, double* last_results) {
+  __shared__ double block_largest[WARPS];
   const long long row = blockIdx.x;
   const long long first = row / inners * steps * inners + row % inners;
   double largest = 0;
-  for (long long time = threadIdx.x; time < head; time += THREADS) {
+  for (long long time = threadIdx.x; time < prefix; time += THREADS) {
     const double size = fabs(double(results[first + (REVERSE ? steps - 1 - time : time) * inners]));
     if (size > largest || size != size) largest = size;
   }
@@ -85,11 +85,12 @@ DEVICE void take_account(const T* results, long long steps, long long inners, lo
     const double other = __shfl_down_sync(ALL, largest, distance);
     if (other > largest || other != other) largest = other;
   }
-  if (threadIdx.x % 32 == 0) found[threadIdx.x / 32] = largest;
+  if (threadIdx.x % 32 == 0) block_largest[threadIdx.x / 32] = largest;
   __syncthreads();
   if (threadIdx.x > 0) return;
   for (int w = 1; w < WARPS; ++w)
-    if (found[w] > largest || found[w] != found[w]) largest = found[w];
+    if (block_largest[w] > largest || block_largest[w] != block_largest[w])
+      largest = block_largest[w];
   largest_of[row] = largest;
-  exits[row] = double(results[first + (REVERSE ? 0 : steps - 1) * inners]);
+  last_results[row] = double(results[first + (REVERSE ? 0 : steps - 1) * inners]);
 }

@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) precompute_kernel(
 extern "C" __global__ void finish_kernel(const Span* spans, {map_out}, long long rows,
                                          long long pieces) {{
   T* const maps[] = {{{map}}};
-  finish(spans, rows, pieces, maps);
+  join_pieces(spans, rows, pieces, maps);
 }}
 """
 _ROWS = "precompute_rows(source, spans, outers, steps, pieces);"
@@ -49,7 +49,7 @@ def launch_reduction(
         groups, tile = -(-rows // 32), layout.threads // 32 * layout.items
     pieces = max(1, min(layout.blocks * MULTIPROCESSORS // groups, -(-steps // tile)))
     kernels = (
-        "scans/cuda/trust/calm" if layout.guarded else "scans/cuda/trust/steady",
+        "scans/cuda/trust/bounded" if layout.guarded else "scans/cuda/trust/steady",
         "scans/cuda/rows/precompute" if inners == 1 else "scans/cuda/columns/precompute",
     )
     call = _ROWS if inners == 1 else _COLUMNS

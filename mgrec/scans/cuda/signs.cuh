@@ -16,10 +16,10 @@ DEVICE inline int size_bits(double x) {
 struct Signs {
   int turned = 0, least = 0x7fffffff;
 
-  DEVICE void see(const Source& source, const Items& items, const Place& place,
+  DEVICE void see(const Source& source, const Items& items, const PartPosition& position,
                   const Shape& shape) {
-    if (place.whole) return see(source, items, [](int) { return true; });
-    see(source, items, [&](int r) { return place.first + r < shape.total; });
+    if (position.whole) return see(source, items, [](int) { return true; });
+    see(source, items, [&](int r) { return position.first + r < shape.total; });
   }
   template <class Has> DEVICE void see(const Source& source, const Items& items, Has has) {
 #pragma unroll
@@ -31,7 +31,7 @@ struct Signs {
     }
   }
   // Combines the signs of all warps of all blocks.
-  DEVICE void tell(Told* told) const {
+  DEVICE void combine(Told* told) const {
     int all = turned, smallest = least;
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {

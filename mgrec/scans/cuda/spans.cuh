@@ -107,26 +107,26 @@ DEVICE inline Span join(const Span& earlier, const Span& later) {
   return joined;
 }
 
-// The same without branches; sets `odd` if only `join` gives the right result.
-DEVICE inline Span join_quickly(const Span& earlier, const Span& later, bool& odd) {
-  bool is_odd = false;
+// The same without branches; sets `needs_slow_path` if only `join` gives the right result.
+DEVICE inline Span join_quickly(const Span& earlier, const Span& later, bool& needs_slow_path) {
+  bool is_slow = false;
   Span joined =
-      span_of(Transfer::compose_quickly(map_of(earlier), map_of(later), is_odd));
+      span_of(Transfer::compose_quickly(map_of(earlier), map_of(later), is_slow));
   if (MAY_KNOW_STATE) {
-    bool is_odd_state = false;
+    bool is_state_slow = false;
     const Span known =
-        span_of(Transfer::apply_quickly(map_of(later), state_of(earlier), is_odd_state));
-    if (earlier.kind == STATE) joined = known, is_odd = is_odd_state;
+        span_of(Transfer::apply_quickly(map_of(later), state_of(earlier), is_state_slow));
+    if (earlier.kind == STATE) joined = known, is_slow = is_state_slow;
   }
-  odd = odd | (is_odd & (earlier.kind != EMPTY) & (later.kind == MAP));
+  needs_slow_path = needs_slow_path | (is_slow & (earlier.kind != EMPTY) & (later.kind == MAP));
   if (earlier.kind == EMPTY || (MAY_KNOW_STATE && later.kind == STATE)) joined = later;
   if (later.kind == EMPTY) joined = earlier;
   return joined;
 }
 
-DEVICE inline Transfer::State after(const Span& span, const Transfer::State& entry) {
-  if (span.kind == EMPTY) return entry;
-  return span.kind == STATE ? state_of(span) : Transfer::apply(map_of(span), entry);
+DEVICE inline Transfer::State after(const Span& span, const Transfer::State& carry_in) {
+  if (span.kind == EMPTY) return carry_in;
+  return span.kind == STATE ? state_of(span) : Transfer::apply(map_of(span), carry_in);
 }
 
 // A span as 32-bit words, for shuffles and publication.
@@ -158,21 +158,21 @@ DEVICE inline Span from_lane(const Span& span, int lane) {
   return shuffled(span, [=](unsigned word) { return __shfl_sync(ALL, word, lane); });
 }
 
-// `warp_scan` without branches; sets `odd` in lanes with a wrong result. With ALL_MAPS the first
-// `width` lanes have maps, and kinds are not compared.
+// `warp_scan` without branches; sets `needs_slow_path` in lanes with a wrong result. With ALL_MAPS
+// the first `width` lanes have maps, and kinds are not compared.
 template <bool ALL_MAPS>
-DEVICE inline Span quick_warp_scan(Span span, int lane, int width, bool& odd) {
+DEVICE inline Span quick_warp_scan(Span span, int lane, int width, bool& needs_slow_path) {
 #pragma unroll
   for (int distance = 1; distance < width; distance *= 2) {
     Span below = from_below(span, distance);
     if (ALL_MAPS) below.kind = span.kind = MAP;
-    bool is_odd = false;
-    const Span joined = join_quickly(below, span, is_odd);
+    bool is_slow = false;
+    const Span joined = join_quickly(below, span, is_slow);
     const bool has_below = lane >= distance;
 #pragma unroll
     for (int k = 0; k < SLOTS; ++k) span.v[k] = has_below ? joined.v[k] : span.v[k];
     span.kind = has_below ? joined.kind : span.kind;
-    odd = odd | (is_odd & has_below & (lane < width));
+    needs_slow_path = needs_slow_path | (is_slow & has_below & (lane < width));
   }
   return span;
 }
@@ -181,9 +181,9 @@ DEVICE inline Span quick_warp_scan(Span span, int lane, int width, bool& odd) {
 template <bool ALL_MAPS = false>
 DEVICE inline Span warp_scan(Span span, int lane, int width = 32) {
   if constexpr (Transfer::QUICK) {
-    bool odd = false;
-    const Span quick = quick_warp_scan<ALL_MAPS>(span, lane, width, odd);
-    if (!__any_sync(ALL, odd)) return quick;
+    bool needs_slow_path = false;
+    const Span quick = quick_warp_scan<ALL_MAPS>(span, lane, width, needs_slow_path);
+    if (!__any_sync(ALL, needs_slow_path)) return quick;
   }
 #pragma unroll(Transfer::QUICK ? 1 : 5)
   for (int distance = 1; distance < width; distance *= 2) {
@@ -238,14 +238,14 @@ DEVICE inline BlockScan block_scan(const Span& mine, Span (&totals)[WARPS]) {
 }
 
 // Joins the pieces of each row to one map, by a warp for each row, in fixed order.
-DEVICE void finish(const Span* spans, long long rows, long long pieces,
-                   T* const (&maps)[Transfer::WIDTH]) {
+DEVICE void join_pieces(const Span* spans, long long rows, long long pieces,
+                        T* const (&maps)[Transfer::WIDTH]) {
   const int lane = threadIdx.x % 32;
   const long long row = (blockIdx.x * (long long)blockDim.x + threadIdx.x) / 32;
   if (row >= rows) return;
-  const long long run = (pieces + 31) / 32, begin = lane * run;
+  const long long count = (pieces + 31) / 32, first = lane * count;
   Span span = empty_span();
-  for (long long k = begin; k < begin + run && k < pieces; ++k)
+  for (long long k = first; k < first + count && k < pieces; ++k)
     span = join(span, spans[row * pieces + k]);
   span = warp_reduce(span, lane);
   if (lane == 0)

@@ -45,12 +45,12 @@ _LAYOUT = Layout(1024, 4)
 _EVIDENCE_KERNELS = """
 extern "C" __global__ void __launch_bounds__(THREADS) evidence_kernel(
     const T* s, long long steps, long long most, Told* told) {{
-  find_head(s, steps, most, told);
+  find_prefix(s, steps, most, told);
 }}
 extern "C" __global__ void __launch_bounds__(THREADS) account_kernel(
     const T* results, long long steps, long long inners, long long head, Told* told) {{
   double* const largest_of = reinterpret_cast<double*>(told + 1);
-  take_account(results, steps, inners, {prefix_steps}, largest_of, largest_of + gridDim.x);
+  summarise_results(results, steps, inners, {prefix_steps}, largest_of, largest_of + gridDim.x);
 }}
 """
 

@@ -6,21 +6,22 @@
 // Half data and half tag. A unit is written and read whole, so data need no fence and no flag.
 typedef unsigned long long Unit;
 
-DEVICE inline void store_pair(Unit* place, Unit first, Unit second) {
-  asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(place), "l"(first), "l"(second)
+DEVICE inline void store_pair(Unit* address, Unit first, Unit second) {
+  asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(address), "l"(first),
+               "l"(second)
                : "memory");
 }
-DEVICE inline void load_pair(const Unit* place, Unit& first, Unit& second) {
+DEVICE inline void load_pair(const Unit* address, Unit& first, Unit& second) {
   asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
-               : "=l"(first), "=l"(second) : "l"(place) : "memory");
+               : "=l"(first), "=l"(second) : "l"(address) : "memory");
 }
 // Loads a pair, or zeros. With a branch around each load, each would wait for the one before.
-DEVICE inline void load_pair_if(bool asked, const Unit* place, Unit& first, Unit& second) {
+DEVICE inline void load_pair_if(bool is_needed, const Unit* address, Unit& first, Unit& second) {
   first = second = 0;
   asm volatile(
       "{.reg .pred asked;\nsetp.ne.b32 asked, %3, 0;\n"
       "@asked ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];\n}"
-      : "+l"(first), "+l"(second) : "l"(place), "r"(int(asked)) : "memory");
+      : "+l"(first), "+l"(second) : "l"(address), "r"(int(is_needed)) : "memory");
 }
 
 DEVICE inline void arrive(int barrier, int threads) {

@@ -1,8 +1,8 @@
 // Determine a few columns side by side in one pass over memory: look-ahead with persistent blocks.
 //
-// The scheme is that of rows/determine.cuh with a span for each channel of a tile. A block publishes
-// the spans of a tile DISTANCE turns before it needs the states there; separate warps meanwhile fold
-// the spans of all tiles since the block's last one into these states.
+// The scheme is that of rows/determine.cuh with a span for each channel of a tile. A block
+// publishes the spans of a tile DISTANCE rounds before it needs the states there; separate warps
+// meanwhile fold the spans of all tiles since the block's last one into these states.
 #pragma once
 #include "scans/cuda/channels/tile.cuh"
 #include "scans/cuda/rows/fold.cuh"
@@ -18,13 +18,14 @@
 // polled all tiles, and at 0.82 by groups; 4 channels at 0.95 and at 0.83.
 
 constexpr int LOOKAHEAD = 32 * AHEAD, JOINING = LOOKAHEAD - 32;  // threads
-constexpr int GROUPS = 6;  // that a turn of 160 blocks spans
+constexpr int GROUPS = 6;  // that a round of 160 blocks spans
 constexpr int JOINED = DIRECT ? GROUPS : 1, POLLED = DIRECT ? 1 : GROUPS;
 constexpr int AT_ONCE = (POLLED * CHANNELS + 31) / 32;
 static_assert(CHANNELS <= 32 && AHEAD > 1, "a lane of the spine for each channel");
 
 // Rings of the published spans of the last tiles and groups. A block publishes a tile after it has
-// used all tiles up to three turns before, so that no block needs a tile that is eight turns older.
+// used all tiles up to three rounds before, so that no block needs a tile that is eight rounds
+// older.
 struct Board {
   Unit* descriptors;
   unsigned epoch, ring, groups;
@@ -32,55 +33,55 @@ struct Board {
       : epoch(epoch), ring(8 * shape.team + 2 * GROUP), groups(ring / GROUP + 1) {
     descriptors = space + (long long)shape.first * (ring + groups) * CHANNELS * UNITS;  // each team's
   }
-  // The place and the tag of a span: number `first` + k of a ring of `size` entries from `start` on. One
-  // division for all k: it delays the first poll.
+  // The index and the tag of a span: number `first` + k of a ring of `size` entries from `start`
+  // on. One division for all k: it delays the first poll.
   DEVICE void locate(unsigned start, unsigned size, unsigned first, unsigned k, int channel,
-                     long long& place, unsigned& tag) const {
-    const unsigned wraps = first / size, entry = first - wraps * size + k;
-    const bool is_past = entry >= size;
-    place = (long long)(start + entry - (is_past ? size : 0)) * CHANNELS + channel;
+                     long long& index, unsigned& tag) const {
+    const unsigned wraps = first / size, index_in_ring = first - wraps * size + k;
+    const bool is_past = index_in_ring >= size;
+    index = (long long)(start + index_in_ring - (is_past ? size : 0)) * CHANNELS + channel;
     tag = epoch * 4 + (wraps + is_past) % 4;
   }
-  DEVICE void locate_tile(unsigned first, unsigned k, int channel, long long& place,
+  DEVICE void locate_tile(unsigned first, unsigned k, int channel, long long& index,
                           unsigned& tag) const {
-    locate(0, ring, first, k, channel, place, tag);
+    locate(0, ring, first, k, channel, index, tag);
   }
-  DEVICE void locate_group(unsigned first, unsigned k, int channel, long long& place,
+  DEVICE void locate_group(unsigned first, unsigned k, int channel, long long& index,
                            unsigned& tag) const {
-    locate(ring, groups, first, k, channel, place, tag);
+    locate(ring, groups, first, k, channel, index, tag);
   }
-  DEVICE void enter(unsigned tile, int channel, const Span& span) const {
-    long long place;
+  DEVICE void publish_tile(unsigned tile, int channel, const Span& span) const {
+    long long index;
     unsigned tag;
-    locate_tile(tile, 0, channel, place, tag);
-    publish(descriptors, place, span, tag);
+    locate_tile(tile, 0, channel, index, tag);
+    publish(descriptors, index, span, tag);
   }
-  DEVICE void enter_group(unsigned group, int channel, const Span& span) const {
-    long long place;
+  DEVICE void publish_group(unsigned group, int channel, const Span& span) const {
+    long long index;
     unsigned tag;
-    locate_group(group, 0, channel, place, tag);
-    publish(descriptors, place, span, tag);
+    locate_group(group, 0, channel, index, tag);
+    publish(descriptors, index, span, tag);
   }
 };
 
 // Polls COUNT spans a lane until all that are `missing` have arrived; the others are empty.
-// `locate(k, place, tag)` gives the place and the tag of a span.
+// `locate(k, index, tag)` gives the index and the tag of a span.
 template <int COUNT, class Locate>
 DEVICE inline void await_spans(const Board& board, bool (&missing)[COUNT], Span (&spans)[COUNT],
                                Locate locate) {
-  long long places[COUNT];
+  long long indices[COUNT];
   unsigned tags[COUNT];
   Unit units[COUNT][UNITS];
   bool waiting;
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
     spans[k] = empty_span();
-    locate(k, places[k], tags[k]);
+    locate(k, indices[k], tags[k]);
   }
   do {
     waiting = false;
 #pragma unroll
-    for (int k = 0; k < COUNT; ++k) poll_if(missing[k], board.descriptors, places[k], units[k]);
+    for (int k = 0; k < COUNT; ++k) poll_if(missing[k], board.descriptors, indices[k], units[k]);
     __syncwarp();
 #pragma unroll
     for (int k = 0; k < COUNT; ++k) {
@@ -106,12 +107,12 @@ DEVICE inline void await(int barrier, int threads) {
   __syncwarp();
   meet(barrier, threads);
 }
-// The joining warps have written the joins for a block's tile `turn`, for which the spine waits.
-DEVICE inline int joined(int turn) { return 11 + turn % RING; }
+// The joining warps have written the joins for a block's tile `round`, for which the spine waits.
+DEVICE inline int joined(int round) { return 11 + round % RING; }
 
 // The join of a group's tiles, from those of SHARE lanes, in the first of them.
-DEVICE inline Span join_shares(const Span (&run)[RUN]) {
-  Span span = join_run(run);
+DEVICE inline Span join_lanes(const Span (&spans)[RUN]) {
+  Span span = join_spans(spans);
 #pragma unroll
   for (int distance = 1; distance < SHARE; distance *= 2) {
     const Span above = from_above(span, distance);
@@ -120,10 +121,11 @@ DEVICE inline Span join_shares(const Span (&run)[RUN]) {
   return span;
 }
 
-// Join the tiles before `tile` in its group and the groups from `group` on, but from `begin` on only.
-// If `tile` is the last one of its group, publish the join of the group for spines that poll it.
+// Join the tiles before `tile` in its group and the groups from `group` on, but from `first_tile`
+// on only. If `tile` is the last one of its group, publish the join of the group for spines that
+// poll it.
 DEVICE inline void join_tiles(Span (&joins)[JOINED][CHANNELS], long long group, long long tile,
-                              long long begin, const Board& board) {
+                              long long first_tile, const Board& board) {
   const bool is_last = !DIRECT && tile % GROUP == GROUP - 1;
   const long long end = tile + is_last;
   const int units = int(tile / GROUP - group + 1) * CHANNELS;
@@ -132,57 +134,57 @@ DEVICE inline void join_tiles(Span (&joins)[JOINED][CHANNELS], long long group, 
     const int number = unit / CHANNELS, channel = unit - number * CHANNELS;
     const long long mine = (group + number) * GROUP + threadIdx.x % SHARE * RUN;
     const bool exists = unit < units, is_first = threadIdx.x % SHARE == 0;
-    Span run[RUN];
+    Span spans[RUN];
     bool missing[RUN];
 #pragma unroll
-    for (int k = 0; k < RUN; ++k) missing[k] = exists && mine + k >= begin && mine + k < end;
-    await_spans(board, missing, run, [&](int k, long long& place, unsigned& tag) {
-      board.locate_tile(unsigned(mine), k, channel, place, tag);
+    for (int k = 0; k < RUN; ++k) missing[k] = exists && mine + k >= first_tile && mine + k < end;
+    await_spans(board, missing, spans, [&](int k, long long& index, unsigned& tag) {
+      board.locate_tile(unsigned(mine), k, channel, index, tag);
     });
     if (is_last) {
-      const Span span = join_shares(run);
-      if (exists && is_first) board.enter_group(unsigned(group), channel, span);
-      if (threadIdx.x % SHARE == SHARE - 1) run[RUN - 1] = empty_span();
+      const Span span = join_lanes(spans);
+      if (exists && is_first) board.publish_group(unsigned(group), channel, span);
+      if (threadIdx.x % SHARE == SHARE - 1) spans[RUN - 1] = empty_span();
     }
-    const Span span = join_shares(run);
+    const Span span = join_lanes(spans);
     if (exists && is_first) joins[number][channel] = span;
   }
 }
 
 // The joining warps.
 DEVICE inline void join_groups(Front& front, const Board& board, const Channels& shape) {
-  int turn = 0;
-  for (long long number = shape.rank; number < shape.count(); number += shape.team, ++turn) {
-    const long long begin = Tile(number, shape).begin, last = number - shape.team;
-    const long long since = !DIRECT ? number : last < begin ? begin : last;
-    await(published(turn), THREADS + JOINING);
-    join_tiles(front.tiles[turn % RING], since / GROUP, number, begin, board);
-    announce(joined(turn), LOOKAHEAD);
+  int round = 0;
+  for (long long number = shape.rank; number < shape.count(); number += shape.team, ++round) {
+    const long long first_tile = Tile(number, shape).first_tile, last = number - shape.team;
+    const long long since = !DIRECT ? number : last < first_tile ? first_tile : last;
+    await(published(round), THREADS + JOINING);
+    join_tiles(front.tiles[round % RING], since / GROUP, number, first_tile, board);
+    announce(joined(round), LOOKAHEAD);
   }
 }
 
 // The state of one channel, in its lane.
 struct ChannelSpine {
-  Transfer::State state;   // at the start of the group, or of the outer part
-  long long group, begin;  // the first tile of the outer part
+  Transfer::State state;        // at the start of the group, or of the outer part
+  long long group, first_tile;  // the first tile of the outer part
 
-  // The state after a span before the tile `end`. Calls doubt(end) if it is suspect.
+  // The state after a span before the tile `end`. Calls mark_suspect(end) if it is suspect.
   template <class Doubt>
-  DEVICE Transfer::State after_span(const Span& span, long long end, Doubt doubt) const {
+  DEVICE Transfer::State after_span(const Span& span, long long end, Doubt mark_suspect) const {
     const Transfer::State reached = after(span, state);
-    if (GUARDED && is_doubtful(span, state, reached)) doubt(end);
+    if (GUARDED && is_suspect(span, state, reached)) mark_suspect(end);
     return reached;
   }
   // Go on to the group of `tile` by the joins of `count` groups.
   template <class Doubt>
-  DEVICE void advance(const Span (*joins)[CHANNELS], int count, Doubt doubt) {
+  DEVICE void advance(const Span (*joins)[CHANNELS], int count, Doubt mark_suspect) {
     const int lane = threadIdx.x % 32;
     for (int k = 0; k < count; ++k, ++group)
-      if (lane < CHANNELS) state = after_span(joins[k][lane], (group + 1) * GROUP, doubt);
+      if (lane < CHANNELS) state = after_span(joins[k][lane], (group + 1) * GROUP, mark_suspect);
   }
   // The same by the joins that other blocks publish.
   template <class Doubt>
-  DEVICE void advance(Front& front, long long tile, const Board& board, Doubt doubt) {
+  DEVICE void advance(Front& front, long long tile, const Board& board, Doubt mark_suspect) {
     const int lane = threadIdx.x % 32;
     while (group < tile / GROUP) {
       const long long left = tile / GROUP - group;
@@ -191,9 +193,9 @@ struct ChannelSpine {
       bool missing[AT_ONCE];
 #pragma unroll
       for (int a = 0; a < AT_ONCE; ++a) missing[a] = a * 32 + lane < groups * CHANNELS;
-      await_spans(board, missing, spans, [&](int a, long long& place, unsigned& tag) {
+      await_spans(board, missing, spans, [&](int a, long long& index, unsigned& tag) {
         const int unit = a * 32 + lane, number = unit / CHANNELS;
-        board.locate_group(unsigned(group), number, unit - number * CHANNELS, place, tag);
+        board.locate_group(unsigned(group), number, unit - number * CHANNELS, index, tag);
       });
 #pragma unroll
       for (int a = 0; a < AT_ONCE; ++a) {
@@ -201,7 +203,7 @@ struct ChannelSpine {
         if (number < groups) front.groups[number][unit - number * CHANNELS] = spans[a];
       }
       __syncwarp();
-      advance(front.groups, groups, doubt);
+      advance(front.groups, groups, mark_suspect);
       __syncwarp();
     }
   }
@@ -212,49 +214,50 @@ DEVICE inline long long time_of(long long step, const Channels& shape) {
 }
 
 // Marks ITEMS steps from one on, in time.
-DEVICE inline void mark_steps(const Ledger& ledger, const Tile& tile, int channel, long long time,
-                              const Channels& shape) {
+DEVICE inline void mark_steps(const RepairList& repair_list, const Tile& tile, int channel,
+                              long long time, const Channels& shape) {
   const long long end = shape.steps - 1, last = time + ITEMS - 1;
-  ledger.enter(tile.row(channel, shape) / 32, time < end ? time : end,
-               last < end ? last : end);
+  repair_list.add(tile.row(channel, shape) / 32, time < end ? time : end,
+                  last < end ? last : end);
 }
-DEVICE inline void mark_part(const Ledger& ledger, const Tile& tile, const Part& part,
+DEVICE inline void mark_part(const RepairList& repair_list, const Tile& tile, const Part& part,
                              const Channels& shape) {
   const long long first = tile.first + part.first(), last = first + ITEMS - 1;
-  const long long begin = REVERSE ? (last < shape.steps ? last : shape.steps - 1) : first;
-  mark_steps(ledger, tile, part.channel, time_of(begin, shape), shape);
+  const long long first_step = REVERSE ? (last < shape.steps ? last : shape.steps - 1) : first;
+  mark_steps(repair_list, tile, part.channel, time_of(first_step, shape), shape);
 }
-DEVICE inline void mark_tile(const Ledger& ledger, const Tile& tile, int channel,
+DEVICE inline void mark_tile(const RepairList& repair_list, const Tile& tile, int channel,
                              const Channels& shape) {
-  const long long begin = REVERSE ? tile.first + tile.steps - 1 : tile.first;
-  mark_steps(ledger, tile, channel, time_of(begin, shape), shape);
+  const long long first_step = REVERSE ? tile.first + tile.steps - 1 : tile.first;
+  mark_steps(repair_list, tile, channel, time_of(first_step, shape), shape);
 }
 
 // The spine: the last look-ahead warp.
-DEVICE inline void resolve(Transfer::State (&tile_entry)[RING][CHANNELS], Front& front,
-                           const Entry& entry, const Board& board, const Ledger& ledger,
-                           const Channels& shape) {
+DEVICE inline void resolve(Transfer::State (&tile_carry_in)[RING][CHANNELS], Front& front,
+                           const Entry& carry_ins, const Board& board,
+                           const RepairList& repair_list, const Channels& shape) {
   const int channel = threadIdx.x % 32;
   ChannelSpine spine = {Transfer::State{}, 0, -1};
-  const auto doubt = [&](long long doubtful) {
-    mark_tile(ledger, Tile(doubtful, shape), channel, shape);
+  const auto mark_suspect = [&](long long suspect_tile) {
+    mark_tile(repair_list, Tile(suspect_tile, shape), channel, shape);
   };
-  int turn = 0;
-  for (long long number = shape.rank; number < shape.count(); number += shape.team, ++turn) {
+  int round = 0;
+  for (long long number = shape.rank; number < shape.count(); number += shape.team, ++round) {
     const Tile tile(number, shape);
-    if (tile.begin != spine.begin) {
-      spine.begin = tile.begin;
-      spine.group = tile.begin / GROUP;
-      if (channel < CHANNELS) spine.state = entry.at(tile.row(channel, shape));
+    if (tile.first_tile != spine.first_tile) {
+      spine.first_tile = tile.first_tile;
+      spine.group = tile.first_tile / GROUP;
+      if (channel < CHANNELS) spine.state = carry_ins.at(tile.row(channel, shape));
     }
-    const Span (&joins)[JOINED][CHANNELS] = front.tiles[turn % RING];
+    const Span (&joins)[JOINED][CHANNELS] = front.tiles[round % RING];
     const int before = DIRECT ? int(number / GROUP - spine.group) : 0;
-    if (!DIRECT) spine.advance(front, number, board, doubt);
-    await(joined(turn), LOOKAHEAD);
-    spine.advance(joins, before, doubt);
+    if (!DIRECT) spine.advance(front, number, board, mark_suspect);
+    await(joined(round), LOOKAHEAD);
+    spine.advance(joins, before, mark_suspect);
     if (channel < CHANNELS)
-      tile_entry[turn % RING][channel] = spine.after_span(joins[before][channel], number, doubt);
-    announce(resolved(turn), THREADS + 32);
+      tile_carry_in[round % RING][channel] =
+          spine.after_span(joins[before][channel], number, mark_suspect);
+    announce(resolved(round), THREADS + 32);
   }
 }
 
@@ -290,14 +293,14 @@ DEVICE inline bool downsweep(const Source& source, const Items& items, const Til
 #pragma unroll
     for (int q = 0; q < Transfer::STATES; ++q) w[q][r] = state.v[q];
   }
-  return !is_moderate_height(height);
+  return !is_height_in_range(height);
 }
 
 struct Memory {  // of a block and of the grid
   const Source& source;
   Stored* const (&results)[Transfer::STATES];
   const Stages& stages;
-  const Ledger& ledger;
+  const RepairList& repair_list;
   const Channels& shape;
 };
 
@@ -311,25 +314,26 @@ DEVICE inline Span span_of_part(const Memory& memory, int stage, const Tile& til
 
 template <bool WHOLE>
 DEVICE inline void write_part(const Memory& memory, int stage, const Tile& tile, const Part& part,
-                              const Span& before, const Transfer::State& entered) {
+                              const Span& before, const Transfer::State& carry_in) {
   Items items;
   read_items<WHOLE>(memory.stages, stage, memory.source, tile, part, memory.shape, items);
-  const Transfer::State state = after(before, entered);
-  const bool is_doubted = !is_moderate(state) || is_doubtful(before, entered, state);
+  const Transfer::State state = after(before, carry_in);
+  const bool is_any_suspect = !is_in_range(state) || is_suspect(before, carry_in, state);
   T w[Transfer::STATES][ITEMS];
   const bool has_grown = downsweep<WHOLE>(memory.source, items, tile, part, state, w);
-  if (GUARDED && (is_doubted || has_grown) && part.has(0, tile))
-    mark_part(memory.ledger, tile, part, memory.shape);
+  if (GUARDED && (is_any_suspect || has_grown) && part.has(0, tile))
+    mark_part(memory.repair_list, tile, part, memory.shape);
   write_items<WHOLE>(memory.stages, memory.results, tile, part, memory.shape, w);
 }
 
-DEVICE void determine_channels(const Source& source, const Entry& entry,
+DEVICE void determine_channels(const Source& source, const Entry& carry_ins,
                                Stored* const (&results)[Transfer::STATES], Unit* space,
-                               const Ledger& ledger, const Channels& shape, unsigned epoch) {
+                               const RepairList& repair_list, const Channels& shape,
+                               unsigned epoch) {
   extern __shared__ __align__(128) unsigned char memory[];
-  __shared__ Desk desk;
+  __shared__ ScanStorage storage;
   __shared__ Front front;
-  __shared__ Transfer::State tile_entry[RING][CHANNELS];
+  __shared__ Transfer::State tile_carry_in[RING][CHANNELS];
   const Stages stages(memory);
   const Board board(space, epoch, shape);
   const long long stride = shape.team, count = shape.count();
@@ -346,22 +350,23 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
       for (int piece = 0; piece < PIECES; ++piece) load(k, shape.rank + k * stride, piece);
   __syncthreads();
   if (threadIdx.x >= THREADS + JOINING)
-    return resolve(tile_entry, front, entry, board, ledger, shape);
+    return resolve(tile_carry_in, front, carry_ins, board, repair_list, shape);
   if (threadIdx.x >= THREADS) return join_groups(front, board, shape);
 
   const Part part;
-  const Memory all = {source, results, stages, ledger, shape};
+  const Memory all = {source, results, stages, repair_list, shape};
   Span before[DISTANCE + 1];  // of the tiles between publishing and needing
-  int stage = 0, next_stage = 0, turn = -DISTANCE;
+  int stage = 0, next_stage = 0, round = -DISTANCE;
   unsigned parity = 0;
-  for (long long number = shape.rank - DISTANCE * stride; number < count; number += stride, ++turn) {
+  for (long long number = shape.rank - DISTANCE * stride; number < count;
+       number += stride, ++round) {
     if (COPIED) {  // the next tile is loaded, and the last stage is free
       copies_wait_but<COPIED ? STAGES - DISTANCE - 2 : 0>();
       __syncwarp();
       synchronize();
     }
     const auto load_piece = [&](int piece) {
-      if (turn > 0 && piece < PIECES)
+      if (round > 0 && piece < PIECES)
         load(stage > 0 ? stage - 1 : STAGES - 1, number + (STAGES - 1) * stride, piece);
     };
     load_piece(0);
@@ -374,9 +379,9 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
       if (part.exists)
         mine = tile.is_whole() ? span_of_part<true>(all, next_stage, tile, part)
                                : span_of_part<false>(all, next_stage, tile, part);
-      const BlockScan scan = channel_scan(mine, part, desk);
-      if (part.place == PARTS - 1) board.enter(unsigned(next), part.channel, scan.total);
-      announce(published(turn + DISTANCE), THREADS + JOINING);
+      const BlockScan scan = channel_scan(mine, part, storage);
+      if (part.index == PARTS - 1) board.publish_tile(unsigned(next), part.channel, scan.total);
+      announce(published(round + DISTANCE), THREADS + JOINING);
       before[DISTANCE] = scan.before;
       if (++next_stage == STAGES) next_stage = 0, parity ^= 1;
     }
@@ -384,12 +389,12 @@ DEVICE void determine_channels(const Source& source, const Entry& entry,
     if (number >= 0) {  // downsweep
       const Tile tile(number, shape);
       if (BULK && threadIdx.x == 0) bulk_wait_read();
-      await(resolved(turn), THREADS + 32);  // the stores may continue
+      await(resolved(round), THREADS + 32);  // the stores may continue
       load_piece(2);
       if (part.exists) {
-        const Transfer::State entered = tile_entry[turn % RING][part.channel];
-        if (tile.is_whole()) write_part<true>(all, stage, tile, part, before[0], entered);
-        else write_part<false>(all, stage, tile, part, before[0], entered);
+        const Transfer::State carry_in = tile_carry_in[round % RING][part.channel];
+        if (tile.is_whole()) write_part<true>(all, stage, tile, part, before[0], carry_in);
+        else write_part<false>(all, stage, tile, part, before[0], carry_in);
       }
       if (BULK) fence_proxy();
       if (!COPIED) {

@@ -19,10 +19,10 @@ static_assert(!COPIED || (!BULK && STAGES >= DISTANCE + 2), "a tile is under way
 static_assert(TILE * sizeof(Stored) % 16 == 0, "bulk copies are of whole 16 bytes");
 // Streams with another alignment are copied from the multiple of 16 bytes before: one vector more.
 constexpr int LOADED = TILE + (Source::SHIFTED ? VECTOR : 0);
-// A tile is requested in pieces, at different times of a turn: polls of spans wait behind all pending
-// loads of a multiprocessor. 16 channels ran at 0.80 of the floor, in one piece at 0.70; but 4 channels,
-// whose spans take one poll, at 0.83 and 0.95. Without a stage to spare, the next upsweep waits for all
-// of the tile.
+// A tile is requested in pieces, at different times of a round: polls of spans wait behind all
+// pending loads of a multiprocessor. 16 channels ran at 0.80 of the floor, in one piece at 0.70;
+// but 4 channels, whose spans take one poll, at 0.83 and 0.95. Without a stage to spare, the next
+// upsweep waits for all of the tile.
 constexpr bool DIRECT = CHANNELS <= 4;
 constexpr bool IN_PIECES = STAGES > DISTANCE + 1 && !DIRECT && (BULK || Source::STREAMS > 1);
 constexpr int PIECES = IN_PIECES ? 3 : 1;
@@ -49,16 +49,17 @@ DEVICE inline int in_time(int r) { return REVERSE ? ITEMS - 1 - r : r; }
 
 // A tile among those of its team's lines, in time order.
 struct Tile {
-  long long begin, outer, first;  // the line's first tile; its first step in memory
-  int steps, column;              // that exist; its first
+  long long first_tile, outer, first;  // the line's first tile; its first step in memory
+  int steps, column;                   // that exist; its first
   DEVICE Tile(long long number, const Channels& shape) {
-    const unsigned own = unsigned(number) / unsigned(shape.tiles);  // 64 bits take five times as long
-    const unsigned turn = unsigned(number) - own * unsigned(shape.tiles);
-    const unsigned line = LINES ? shape.first + own * shape.teams : own;
-    begin = (long long)own * shape.tiles;
+    // A division of 64 bits takes five times as long.
+    const unsigned line_index = unsigned(number) / unsigned(shape.tiles);
+    const unsigned tile_in_line = unsigned(number) - line_index * unsigned(shape.tiles);
+    const unsigned line = LINES ? shape.first + line_index * shape.teams : line_index;
+    first_tile = (long long)line_index * shape.tiles;
     outer = LINES ? line / shape.groups : line;
     column = LINES ? int(line - unsigned(outer) * shape.groups) * CHANNELS : 0;
-    first = (long long)(REVERSE ? unsigned(shape.tiles) - 1 - turn : turn) * STEPS;
+    first = (long long)(REVERSE ? unsigned(shape.tiles) - 1 - tile_in_line : tile_in_line) * STEPS;
     steps = shape.steps - first < STEPS ? int(shape.steps - first) : STEPS;
   }
   DEVICE bool is_whole() const { return steps == STEPS; }
@@ -72,14 +73,14 @@ struct Tile {
 
 // A thread's part of every tile; the last threads may have none.
 struct Part {
-  int channel, place;  // `place` among the channel's parts, in time order
+  int channel, index;  // `index` among the channel's parts, in time order
   bool exists;
   DEVICE Part() {
-    place = int(threadIdx.x) / CHANNELS;
+    index = int(threadIdx.x) / CHANNELS;
     channel = int(threadIdx.x) % CHANNELS;
-    exists = place < PARTS;
+    exists = index < PARTS;
   }
-  DEVICE int first() const { return (REVERSE ? PARTS - 1 - place : place) * ITEMS; }
+  DEVICE int first() const { return (REVERSE ? PARTS - 1 - index : index) * ITEMS; }
   DEVICE bool has(int r, const Tile& tile) const { return first() + r < tile.steps; }
 };
 
@@ -204,35 +205,35 @@ DEVICE inline void store(const Stages& stages, Stored* const (&results)[Transfer
 constexpr int RAKE = 8;  // parts that one thread joins
 constexpr int RAKES = (PARTS + RAKE - 1) / RAKE;
 
-struct Desk {  // in shared memory
+struct ScanStorage {  // in shared memory
   Span parts[THREADS];
   Span rakes[RAKES * CHANNELS];
 };
 
-// Contains two barriers; the desk may be reused after the caller's next one.
-DEVICE inline BlockScan channel_scan(const Span& mine, const Part& part, Desk& desk) {
-  desk.parts[threadIdx.x] = mine;
+// Contains two barriers; the storage may be reused after the caller's next one.
+DEVICE inline BlockScan channel_scan(const Span& mine, const Part& part, ScanStorage& storage) {
+  storage.parts[threadIdx.x] = mine;
   __syncwarp();
   synchronize();
   if (threadIdx.x < RAKES * CHANNELS) {
-    Span* const from = desk.parts + part.place * RAKE * CHANNELS + part.channel;
-    Span run = empty_span();
+    Span* const from = storage.parts + part.index * RAKE * CHANNELS + part.channel;
+    Span prefix = empty_span();
 #pragma unroll
     for (int k = 0; k < RAKE; ++k) {
-      if (part.place * RAKE + k >= PARTS) continue;
+      if (part.index * RAKE + k >= PARTS) continue;
       const Span next = from[k * CHANNELS];
-      from[k * CHANNELS] = run;
-      run = join(run, next);
+      from[k * CHANNELS] = prefix;
+      prefix = join(prefix, next);
     }
-    desk.rakes[threadIdx.x] = run;
+    storage.rakes[threadIdx.x] = prefix;
   }
   __syncwarp();
   synchronize();
   BlockScan scan = {empty_span(), empty_span()};
-  const int rake = part.place / RAKE;
+  const int rake = part.index / RAKE;
   for (int k = 0; k < RAKES; ++k) {
-    if (k == rake) scan.before = join(scan.total, desk.parts[threadIdx.x]);
-    scan.total = join(scan.total, desk.rakes[k * CHANNELS + part.channel]);
+    if (k == rake) scan.before = join(scan.total, storage.parts[threadIdx.x]);
+    scan.total = join(scan.total, storage.rakes[k * CHANNELS + part.channel]);
   }
   return scan;
 }

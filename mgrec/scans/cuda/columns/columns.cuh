@@ -1,24 +1,25 @@
 // Columns: a lane has a few neighbouring columns, a warp a run of steps, so that accesses coalesce.
 //
-// A block is 32 × PACK columns wide and WARPS × RUN steps long. If alignment allows, a lane moves words
-// of 8 (BULK) or 16 (STAGED) bytes: steps are far apart in memory, and 256 bytes of each ran at 0.89 of
-// the floor, 128 at 0.73. Loads go through shared memory as an extension of the registers: every
-// thread copies and reads its own slots only, so that the copies need no barrier.
+// A block is 32 × LANE_COLUMNS columns wide and WARPS × RUN steps long. If alignment allows, a lane
+// moves words of 8 (BULK) or 16 (STAGED) bytes: steps are far apart in memory, and 256 bytes of
+// each ran at 0.89 of the floor, 128 at 0.73. Loads go through shared memory as an extension of the
+// registers: every thread copies and reads its own slots only, so that the copies need no barrier.
 #pragma once
 #include "scans/cuda/spans.cuh"
 #include "engines/cuda/memory/copies.cuh"
 
 constexpr int SIZE = int(sizeof(Stored)), WORD = STAGED ? 16 : BULK && SIZE < 8 ? 8 : SIZE;
-constexpr int PACK = WORD <= SIZE ? 1 : WORD / SIZE > 4 ? 4 : WORD / SIZE;  // columns of a lane
-constexpr int RUN = ITEMS / PACK;                                           // steps of a thread
-constexpr int STEPS = WARPS * RUN;                                          // of a tile
-constexpr int COLUMNS = 32 * PACK;                                          // of a group
-static_assert(RUN * PACK == ITEMS, "whole steps");
-static_assert(PACK == 1 || VARYING == Source::STREAMS, "what is gathered has one column a lane");
+constexpr int LANE_COLUMNS = WORD <= SIZE ? 1 : WORD / SIZE > 4 ? 4 : WORD / SIZE;  // of a lane
+constexpr int RUN = ITEMS / LANE_COLUMNS;   // steps of a thread
+constexpr int STEPS = WARPS * RUN;          // of a tile
+constexpr int COLUMNS = 32 * LANE_COLUMNS;  // of a group
+static_assert(RUN * LANE_COLUMNS == ITEMS, "whole steps");
+static_assert(LANE_COLUMNS == 1 || VARYING == Source::STREAMS,
+              "what is gathered has one column a lane");
 
-// Neighbours of one step: item r of a thread is column r % PACK of step r / PACK.
-struct alignas(PACK > 1 ? PACK * sizeof(Stored) : alignof(Stored)) Pack {
-  Stored v[PACK];
+// Neighbours of one step: item r of a thread is column r % LANE_COLUMNS of step r / LANE_COLUMNS.
+struct alignas(LANE_COLUMNS > 1 ? LANE_COLUMNS * sizeof(Stored) : alignof(Stored)) Vector {
+  Stored v[LANE_COLUMNS];
 };
 
 struct Columns {
@@ -31,14 +32,14 @@ DEVICE inline Columns grouped(Columns shape) {
   return shape;
 }
 
-// The first column of a lane; packs are whole, since PACK divides `inners`.
+// The first column of a lane; vectors are whole, since LANE_COLUMNS divides `inners`.
 struct Column {
   long long outer, inner, base;
   bool exists;
 };
 
 DEVICE inline Column column_of(long long group, const Columns& shape) {
-  const long long number = group * COLUMNS + threadIdx.x % 32 * PACK;
+  const long long number = group * COLUMNS + threadIdx.x % 32 * LANE_COLUMNS;
   Column column = {0, number, number, number < shape.count};
   if (shape.outers > 1 && column.exists) {
     column.outer = number / shape.inners;
@@ -53,9 +54,9 @@ struct Cursor {
   long long group, tile, step;
   Column column;
   bool whole;  // every step of the run exists
-  DEVICE void place(const Columns& shape) {
-    const long long run = tile * WARPS + threadIdx.x / 32;
-    step = REVERSE ? shape.steps - (run + 1) * RUN : run * RUN;
+  DEVICE void locate(const Columns& shape) {
+    const long long part = tile * WARPS + threadIdx.x / 32;
+    step = REVERSE ? shape.steps - (part + 1) * RUN : part * RUN;
     whole = column.exists && step >= 0 && step + RUN <= shape.steps;
   }
   DEVICE bool has(int k, const Columns& shape) const {
@@ -64,7 +65,7 @@ struct Cursor {
   DEVICE bool ends(const Columns& shape) const { return group >= shape.groups; }
 };
 
-// Tiles past the end, in the last turn of a team, have no steps.
+// Tiles past the end, in the last round of a team, have no steps.
 DEVICE inline void advance(Cursor& at, const Columns& shape) {
   at.tile += TEAM;
   if (at.tile >= (shape.tiles + TEAM - 1) / TEAM * TEAM) {
@@ -72,45 +73,47 @@ DEVICE inline void advance(Cursor& at, const Columns& shape) {
     at.group += gridDim.x / TEAM;
     if (!at.ends(shape)) at.column = column_of(at.group, shape);
   }
-  at.place(shape);
+  at.locate(shape);
 }
 
 // Values for each column of a lane.
-struct States { Transfer::State of[PACK]; };
-struct Spans { Span of[PACK]; };
+struct States { Transfer::State of[LANE_COLUMNS]; };
+struct Spans { Span of[LANE_COLUMNS]; };
 
-DEVICE inline States entries_of(const Entry& entry, const Column& column,
-                                const Columns& shape) {
+DEVICE inline States carry_ins_of(const Entry& carry_ins, const Column& column,
+                                  const Columns& shape) {
   States states = {};
   if (!column.exists) return states;
 #pragma unroll
-  for (int c = 0; c < PACK; ++c)
-    states.of[c] = entry.at(column.outer * shape.inners + column.inner + c);
+  for (int c = 0; c < LANE_COLUMNS; ++c)
+    states.of[c] = carry_ins.at(column.outer * shape.inners + column.inner + c);
   return states;
 }
 
 DEVICE inline Spans empty_spans() {
   Spans spans;
 #pragma unroll
-  for (int c = 0; c < PACK; ++c) spans.of[c] = empty_span();
+  for (int c = 0; c < LANE_COLUMNS; ++c) spans.of[c] = empty_span();
   return spans;
 }
 
 DEVICE inline States after(const Spans& spans, const States& states) {
   States later;
 #pragma unroll
-  for (int c = 0; c < PACK; ++c) later.of[c] = after(spans.of[c], states.of[c]);
+  for (int c = 0; c < LANE_COLUMNS; ++c) later.of[c] = after(spans.of[c], states.of[c]);
   return later;
 }
 
 DEVICE inline int in_time(int k) { return REVERSE ? RUN - 1 - k : k; }
 
-DEVICE inline Pack* slot(Stored* slots, int stage, int p, int k) {
-  return reinterpret_cast<Pack*>(slots) +
+DEVICE inline Vector* slot(Stored* slots, int stage, int p, int k) {
+  return reinterpret_cast<Vector*>(slots) +
          ((stage * Source::STREAMS + p) * RUN + k) * THREADS + threadIdx.x;
 }
 
-DEVICE inline const Pack* pack_of(const Stored* from) { return reinterpret_cast<const Pack*>(from); }
+DEVICE inline const Vector* vector_of(const Stored* from) {
+  return reinterpret_cast<const Vector*>(from);
+}
 
 DEVICE inline void request(Stored* slots, int stage, const Source& source, const Cursor& at,
                            const Columns& shape) {
@@ -121,7 +124,7 @@ DEVICE inline void request(Stored* slots, int stage, const Source& source, const
       const Stored* from = source.stream[p] + at.column.base + at.step * shape.inners;
 #pragma unroll
       for (int k = 0; k < RUN; ++k, from += shape.inners)
-        if (at.whole || at.has(k, shape)) copy_word(slot(slots, stage, p, k), pack_of(from));
+        if (at.whole || at.has(k, shape)) copy_word(slot(slots, stage, p, k), vector_of(from));
     }
   }
   copies_commit();
@@ -135,11 +138,12 @@ DEVICE inline void read_items(Stored* slots, int stage, const Source& source, co
     const Stored* from = source.stream[p] + at.column.base + at.step * shape.inners;
 #pragma unroll
     for (int k = 0; k < RUN; ++k, from += shape.inners) {
-      Pack pack = {};
-      if (STAGES > 0) pack = *slot(slots, stage, p, k);
-      else if (at.whole || at.has(k, shape)) pack = *pack_of(from);
+      Vector vector = {};
+      if (STAGES > 0) vector = *slot(slots, stage, p, k);
+      else if (at.whole || at.has(k, shape)) vector = *vector_of(from);
 #pragma unroll
-      for (int c = 0; c < PACK; ++c) items.v[p][k * PACK + c] = cast<T>(pack.v[c]);
+      for (int c = 0; c < LANE_COLUMNS; ++c)
+        items.v[p][k * LANE_COLUMNS + c] = cast<T>(vector.v[c]);
     }
   }
   items.step = at.step;
@@ -151,17 +155,17 @@ DEVICE inline void read_items(Stored* slots, int stage, const Source& source, co
 DEVICE inline Span upsweep(const Source& source, const Items& items, const Cursor& at,
                            const Columns& shape, int c) {
   if (at.whole) {
-    Transfer::Map map = source.map(items, in_time(0) * PACK + c);
+    Transfer::Map map = source.map(items, in_time(0) * LANE_COLUMNS + c);
 #pragma unroll
     for (int k = 1; k < RUN; ++k)
-      map = Transfer::compose(map, source.map(items, in_time(k) * PACK + c));
+      map = Transfer::compose(map, source.map(items, in_time(k) * LANE_COLUMNS + c));
     return span_of(map);
   }
   Span span = empty_span();
 #pragma unroll
   for (int k = 0; k < RUN; ++k)
     if (at.has(in_time(k), shape))
-      span = join(span, span_of(source.map(items, in_time(k) * PACK + c)));
+      span = join(span, span_of(source.map(items, in_time(k) * LANE_COLUMNS + c)));
   return span;
 }
 
@@ -169,7 +173,7 @@ DEVICE inline Spans upsweep(const Source& source, const Items& items, const Curs
                             const Columns& shape) {
   Spans spans;
 #pragma unroll
-  for (int c = 0; c < PACK; ++c) spans.of[c] = upsweep(source, items, at, shape, c);
+  for (int c = 0; c < LANE_COLUMNS; ++c) spans.of[c] = upsweep(source, items, at, shape, c);
   return spans;
 }
 
@@ -178,21 +182,22 @@ template <class See>
 DEVICE inline States downsweep(const Source& source, const Items& items, const Cursor& at,
                                const Columns& shape, States states,
                                Stored* const (&results)[Transfer::STATES], See see) {
-  const long long begin = at.column.base + at.step * shape.inners;
+  const long long first = at.column.base + at.step * shape.inners;
 #pragma unroll
   for (int k = 0; k < RUN; ++k) {
     if (!at.whole && !at.has(in_time(k), shape)) continue;
-    Pack pack[Transfer::STATES];
+    Vector vector[Transfer::STATES];
 #pragma unroll
-    for (int c = 0; c < PACK; ++c) {
-      states.of[c] = Transfer::apply(source.map(items, in_time(k) * PACK + c), states.of[c]);
+    for (int c = 0; c < LANE_COLUMNS; ++c) {
+      states.of[c] =
+          Transfer::apply(source.map(items, in_time(k) * LANE_COLUMNS + c), states.of[c]);
       see(states.of[c]);
 #pragma unroll
-      for (int q = 0; q < Transfer::STATES; ++q) pack[q].v[c] = cast<Stored>(states.of[c].v[q]);
+      for (int q = 0; q < Transfer::STATES; ++q) vector[q].v[c] = cast<Stored>(states.of[c].v[q]);
     }
 #pragma unroll
     for (int q = 0; q < Transfer::STATES; ++q)
-      *reinterpret_cast<Pack*>(results[q] + begin + in_time(k) * shape.inners) = pack[q];
+      *reinterpret_cast<Vector*>(results[q] + first + in_time(k) * shape.inners) = vector[q];
   }
   return states;
 }
@@ -204,14 +209,14 @@ struct Joins { Spans before, total; };
 DEVICE inline Joins join_warps(const Spans& mine, Span (&totals)[WARPS][COLUMNS]) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
-  for (int c = 0; c < PACK; ++c) totals[warp][c * 32 + lane] = mine.of[c];
+  for (int c = 0; c < LANE_COLUMNS; ++c) totals[warp][c * 32 + lane] = mine.of[c];
   synchronize();
   Joins joins = {empty_spans(), empty_spans()};
 #pragma unroll
   for (int k = 0; k < WARPS; ++k) {
     if (k == warp) joins.before = joins.total;
 #pragma unroll
-    for (int c = 0; c < PACK; ++c)
+    for (int c = 0; c < LANE_COLUMNS; ++c)
       joins.total.of[c] = join(joins.total.of[c], totals[k][c * 32 + lane]);
   }
   return joins;

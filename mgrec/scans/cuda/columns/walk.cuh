@@ -4,13 +4,14 @@
 
 static_assert(WARPS == 1 && TEAM == 1, "a block is one warp");
 
-DEVICE void walk_columns(const Source& source, const Entry& entry,
-                         Stored* const (&results)[Transfer::STATES], const Columns& lines) {
+DEVICE void walk_columns(const Source& source, const Entry& carry_ins,
+                         Stored* const (&results)[Transfer::STATES],
+                         const Columns& ungrouped) {
   extern __shared__ __align__(16) unsigned char memory[];
   Stored* const slots = reinterpret_cast<Stored*>(memory);
-  const Columns shape = grouped(lines);
+  const Columns shape = grouped(ungrouped);
   Cursor at = {blockIdx.x, 0, 0, column_of(blockIdx.x, shape), false};
-  at.place(shape);
+  at.locate(shape);
   Cursor later = at;
   for (int k = 0; k < STAGES; ++k, advance(later, shape))
     request(slots, k, source, later, shape);
@@ -20,7 +21,7 @@ DEVICE void walk_columns(const Source& source, const Entry& entry,
     read_items(slots, stage, source, at, shape, items);
     request(slots, stage, source, later, shape);
     advance(later, shape);
-    if (at.tile == 0) states = entries_of(entry, at.column, shape);
+    if (at.tile == 0) states = carry_ins_of(carry_ins, at.column, shape);
     states = downsweep(source, items, at, shape, states, results, [](const Transfer::State&) {});
     if (++stage == STAGES) stage = 0;
   }

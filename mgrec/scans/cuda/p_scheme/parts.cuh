@@ -75,8 +75,8 @@ DEVICE void rearrange(const Word* natural, Word* rearranged, const Parts& parts,
     const long long step = corner.step + y + k;
     if (step >= part.steps) continue;
     rearranged[(step + 1) * parts.stride + part.number] = tile[x][y + k];
-    const long long again = duplicate_of(part, step, parts, reverse);
-    if (again >= 0) rearranged[again] = tile[x][y + k];
+    const long long duplicate = duplicate_of(part, step, parts, reverse);
+    if (duplicate >= 0) rearranged[duplicate] = tile[x][y + k];
   }
 }
 

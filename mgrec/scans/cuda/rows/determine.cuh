@@ -23,61 +23,63 @@ DEVICE inline long long needed_from(long long tile, const Shape& shape) {
 }
 
 // Marks the steps from the k-th one of a thread's part on, in time.
-DEVICE inline void mark_from(const Ledger& ledger, const Place& place, int k, const Shape& shape) {
-  const long long end = place.first + ITEMS < shape.total ? place.first + ITEMS : shape.total;
-  long long element = REVERSE ? place.first + ITEMS - 1 - k : place.first + k;
+DEVICE inline void mark_from(const RepairList& repair_list, const PartPosition& position, int k,
+                             const Shape& shape) {
+  const long long end = position.first + ITEMS < shape.total ? position.first + ITEMS : shape.total;
+  long long element = REVERSE ? position.first + ITEMS - 1 - k : position.first + k;
   if (element >= end) element = end - 1;
-  if (element < place.first) return;
+  if (element < position.first) return;
   const long long row = element / shape.steps, step = element - row * shape.steps;
   const long long time = REVERSE ? shape.steps - 1 - step : step, last = time + ITEMS - 1;
-  ledger.enter(row, time, last < shape.steps ? last : shape.steps - 1);
+  repair_list.add(row, time, last < shape.steps ? last : shape.steps - 1);
 }
 
 // Returns whether a row begins with the thread's first step: its carry-in comes from no map.
-DEVICE inline bool begins_row(const Walk& walk) { return SEGMENTED && walk.until == 0; }
+DEVICE inline bool is_row_start(const Walk& walk) { return SEGMENTED && walk.until == 0; }
 
 // The first state of a thread, in time, near overflow, or ITEMS.
 DEVICE inline int first_growth(const T (&w)[Transfer::STATES][ITEMS]) {
   int height[4] = {0, 0, 0, 0};
 #pragma unroll
   for (int r = 0; r < ITEMS; ++r) height[r % 4] = max(height[r % 4], height_of(w[0][r]));
-  if (is_moderate_height(max(max(height[0], height[1]), max(height[2], height[3])))) return ITEMS;
+  if (is_height_in_range(max(max(height[0], height[1]), max(height[2], height[3])))) return ITEMS;
   int first = ITEMS;
 #pragma unroll
   for (int k = ITEMS - 1; k >= 0; --k)
-    if (!is_moderate_height(height_of(w[0][in_time(k)]))) first = k;
+    if (!is_height_in_range(height_of(w[0][in_time(k)]))) first = k;
   return first;
 }
 
 // Marks the steps from such a state on, in all rows of the thread's part.
-DEVICE inline void mark_growth(const Ledger& ledger, const Place& place,
+DEVICE inline void mark_growth(const RepairList& repair_list, const PartPosition& position,
                                const T (&w)[Transfer::STATES][ITEMS], const Shape& shape) {
   const int first = first_growth(w);
   if (first == ITEMS) return;
-  mark_from(ledger, place, first, shape);
-  if (SEGMENTED && !CROWDED) mark_from(ledger, place, ITEMS - 1, shape);
+  mark_from(repair_list, position, first, shape);
+  if (SEGMENTED && !CROWDED) mark_from(repair_list, position, ITEMS - 1, shape);
   if (CROWDED)
-    for (int k = first + 1; k < ITEMS; ++k) mark_from(ledger, place, k, shape);
+    for (int k = first + 1; k < ITEMS; ++k) mark_from(repair_list, position, k, shape);
 }
 
 // Spine: the look-ahead warp.
-DEVICE inline void resolve(Transfer::State (&tile_entry)[RING],
-                           const Entry& entry, const Unit* descriptors, const Ledger& ledger,
+DEVICE inline void resolve(Transfer::State (&tile_carry_in)[RING], const Entry& carry_ins,
+                           const Unit* descriptors, const RepairList& repair_list,
                            const Shape& shape, unsigned epoch) {
-  Spine spine = {entry_of(entry, SEGMENTED ? -1 : 0, shape), 0};
-  int turn = 0;
-  for (long long tile = blockIdx.x; tile < shape.tiles; tile += gridDim.x, ++turn) {
-    const long long begin = needed_from(tile, shape);
-    await_published(turn);
+  Spine spine = {carry_in_of(carry_ins, SEGMENTED ? -1 : 0, shape), 0};
+  int round = 0;
+  for (long long tile = blockIdx.x; tile < shape.tiles; tile += gridDim.x, ++round) {
+    const long long first_tile = needed_from(tile, shape);
+    await_published(round);
     Transfer::State state = tile == 0 ? spine.state : Transfer::State{};
-    if (begin < tile)
-      state = spine.advance(begin, tile, descriptors, epoch, [&](long long doubtful) {
+    if (first_tile < tile)
+      state = spine.advance(first_tile, tile, descriptors, epoch, [&](long long suspect_tile) {
         const int first_part = REVERSE ? THREADS - 1 : 0;
-        mark_from(ledger, {start_of(doubtful, shape) + first_part * ITEMS, true}, 0, shape);
+        mark_from(repair_list, {start_of(suspect_tile, shape) + first_part * ITEMS, true}, 0,
+                  shape);
       });
-    if (threadIdx.x % 32 == 0) tile_entry[turn % RING] = state;
+    if (threadIdx.x % 32 == 0) tile_carry_in[round % RING] = state;
     __syncwarp();
-    announce_resolved(turn);
+    announce_resolved(round);
   }
 }
 
@@ -97,17 +99,17 @@ DEVICE inline BlockScan scan_tile(const Span& mine, Span (&totals)[WARPS], bool 
 }
 
 struct Unwatched {  // ignores the items
-  DEVICE void see(const Source&, const Items&, const Place&, const Shape&) {}
+  DEVICE void see(const Source&, const Items&, const PartPosition&, const Shape&) {}
 };
 
 template <class Watch>
-DEVICE void determine_rows(const Source& source, const Entry& entry,
+DEVICE void determine_rows(const Source& source, const Entry& carry_ins,
                            Stored* const (&results)[Transfer::STATES], Unit* descriptors,
-                           const Ledger& ledger, const Shape& shape, unsigned epoch,
+                           const RepairList& repair_list, const Shape& shape, unsigned epoch,
                            Watch&& watch) {
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Span totals[2][WARPS];
-  __shared__ Transfer::State tile_entry[RING];
+  __shared__ Transfer::State tile_carry_in[RING];
   const Stages stages(memory);
   const long long stride = gridDim.x;
   if (BULK && threadIdx.x == 0) {
@@ -119,30 +121,31 @@ DEVICE void determine_rows(const Source& source, const Entry& entry,
     for (int k = 0; k < STAGES; ++k)
       request_vectors(stages, k, source, blockIdx.x + k * stride, shape);
   __syncthreads();
-  if (threadIdx.x >= THREADS) return resolve(tile_entry, entry, descriptors, ledger, shape, epoch);
+  if (threadIdx.x >= THREADS)
+    return resolve(tile_carry_in, carry_ins, descriptors, repair_list, shape, epoch);
 
   Part part, next_part;
-  Position position(place_of(blockIdx.x, shape), shape);
+  Position position(position_of(blockIdx.x, shape), shape);
   const long long moved_rows = stride * TILE / shape.steps;
   const long long moved_steps = stride * TILE - moved_rows * shape.steps;
-  int stage = 0, turn = -1;
+  int stage = 0, round = -1;
   unsigned parity = 0;
   for (long long tile = blockIdx.x - stride, next = blockIdx.x; tile < shape.tiles;
-       tile = next, next += stride, ++turn) {
+       tile = next, next += stride, ++round) {
     if (BULK && threadIdx.x == 0) bulk_wait_read();
     if (next < shape.tiles) {  // upsweep of the next tile
-      const Place place = place_of(next, shape);
-      next_part.walk = SEGMENTED ? Walk(position, shape, entry) : Walk();
+      const PartPosition part_position = position_of(next, shape);
+      next_part.walk = SEGMENTED ? Walk(position, shape, carry_ins) : Walk();
       if (SEGMENTED) position.move(moved_rows, moved_steps, shape);
-      read_items(stages, stage, parity, source, place, shape, next_part.items);
-      watch.see(source, next_part.items, place, shape);
-      const Span mine = upsweep(source, next_part.items, next_part.walk, place, shape, entry,
-                                next_part.prefixes);
-      const BlockScan scan = scan_tile(mine, totals[(turn + 1) % 2], place.whole);
+      read_items(stages, stage, parity, source, part_position, shape, next_part.items);
+      watch.see(source, next_part.items, part_position, shape);
+      const Span mine = upsweep(source, next_part.items, next_part.walk, part_position, shape,
+                                carry_ins, next_part.prefixes);
+      const BlockScan scan = scan_tile(mine, totals[(round + 1) % 2], part_position.whole);
       if (threadIdx.x >= THREADS - 32) {
         if (threadIdx.x == THREADS - 1) publish(descriptors, next, scan.total, epoch * 4);
         __syncwarp();
-        announce_published(turn + 1);
+        announce_published(round + 1);
       }
       if (STAGED) request_vectors(stages, stage, source, next + STAGES * stride, shape);
       else if (threadIdx.x == 0) request(stages, stage, source, next + STAGES * stride, shape);
@@ -152,16 +155,17 @@ DEVICE void determine_rows(const Source& source, const Entry& entry,
       synchronize();
     }
     if (tile >= 0) {  // downsweep
-      await_resolved(turn);
-      const Transfer::State state = after(part.before, tile_entry[turn % RING]);
-      const Place place = place_of(tile, shape);
-      if (GUARDED && !begins_row(part.walk) &&
-          (!is_moderate(state) || is_doubtful(part.before, tile_entry[turn % RING], state)))
-        mark_from(ledger, place, 0, shape);
+      await_resolved(round);
+      const Transfer::State state = after(part.before, tile_carry_in[round % RING]);
+      const PartPosition part_position = position_of(tile, shape);
+      if (GUARDED && !is_row_start(part.walk) &&
+          (!is_in_range(state) || is_suspect(part.before, tile_carry_in[round % RING], state)))
+        mark_from(repair_list, part_position, 0, shape);
       T w[Transfer::STATES][ITEMS];
-      downsweep(source, part.items, part.walk, place, shape, entry, part.prefixes, state, w);
-      if (GUARDED) mark_growth(ledger, place, w, shape);
-      write_items(stages, results, tile, place, shape, w);
+      downsweep(source, part.items, part.walk, part_position, shape, carry_ins, part.prefixes,
+                state, w);
+      if (GUARDED) mark_growth(repair_list, part_position, w, shape);
+      write_items(stages, results, tile, part_position, shape, w);
     }
     part = next_part;
   }

@@ -8,45 +8,45 @@
 constexpr int GROUP = 32, RUN = 8, SHARE = GROUP / RUN;  // tiles of a group, of a lane; its lanes
 
 // Joins as a tree, since the latencies of a chain add up.
-DEVICE inline Span join_run(const Span (&run)[RUN]) {
+DEVICE inline Span join_spans(const Span (&spans)[RUN]) {
   Span tree[RUN];
-  bool odd = false;
+  bool needs_slow_path = false;
 #pragma unroll
-  for (int k = 0; k < RUN; ++k) tree[k] = run[k];
+  for (int k = 0; k < RUN; ++k) tree[k] = spans[k];
 #pragma unroll
   for (int distance = 1; distance < RUN; distance *= 2)
 #pragma unroll
     for (int k = 0; k < RUN; k += 2 * distance)
-      tree[k] = join_quickly(tree[k], tree[k + distance], odd);
-  if (!Transfer::QUICK || !odd) return tree[0];
-  Span span = run[0];
+      tree[k] = join_quickly(tree[k], tree[k + distance], needs_slow_path);
+  if (!Transfer::QUICK || !needs_slow_path) return tree[0];
+  Span span = spans[0];
 #pragma unroll
-  for (int k = 1; k < RUN; ++k) span = join(span, run[k]);
+  for (int k = 1; k < RUN; ++k) span = join(span, spans[k]);
   return span;
 }
 
 // Lane SHARE·j receives the join of the tiles of the j-th group from `first` on that are in
 // begin..end-1. All missing spans are polled as one batch (one by one cost 0.2 of the bandwidth).
-DEVICE inline Span fold_groups(const Unit* descriptors, long long first, long long begin,
+DEVICE inline Span fold_groups(const Unit* descriptors, long long first, long long first_tile,
                                long long end, unsigned tag) {
   const int lane = threadIdx.x % 32;
   const long long mine = first * GROUP + lane * RUN;
-  Span run[RUN];
+  Span spans[RUN];
   bool missing[RUN], waiting;
 #pragma unroll
   for (int k = 0; k < RUN; ++k) {
-    run[k] = empty_span();
-    missing[k] = mine + k >= begin && mine + k < end;
+    spans[k] = empty_span();
+    missing[k] = mine + k >= first_tile && mine + k < end;
   }
   do {
     waiting = false;
 #pragma unroll
     for (int k = 0; k < RUN; ++k) {
-      if (missing[k]) missing[k] = !received(descriptors, mine + k, tag, run[k]);
+      if (missing[k]) missing[k] = !received(descriptors, mine + k, tag, spans[k]);
       waiting = waiting || missing[k];
     }
   } while (__any_sync(ALL, waiting));
-  Span span = join_run(run);
+  Span span = join_spans(spans);
 #pragma unroll
   for (int distance = 1; distance < SHARE; distance *= 2) {
     const Span above = from_above(span, distance);
@@ -59,21 +59,21 @@ struct Spine {
   Transfer::State state;  // at the start of the group
   long long group;
 
-  // The state at the start of `tile`, which tiles before `begin` do not affect. Calls doubt(tile) if
-  // the state at the start of a tile is suspect.
+  // The state at the start of `tile`, which tiles before `first_tile` do not affect. Calls
+  // mark_suspect(tile) if the state at the start of a tile is suspect.
   template <class Doubt>
-  DEVICE Transfer::State advance(long long begin, long long tile, const Unit* descriptors,
-                                 unsigned epoch, Doubt doubt) {
-    if (begin / GROUP > group) group = begin / GROUP;
+  DEVICE Transfer::State advance(long long first_tile, long long tile, const Unit* descriptors,
+                                 unsigned epoch, Doubt mark_suspect) {
+    if (first_tile / GROUP > group) group = first_tile / GROUP;
     while (true) {
-      const Span folded = fold_groups(descriptors, group, begin, tile, epoch * 4);
+      const Span folded = fold_groups(descriptors, group, first_tile, tile, epoch * 4);
 #pragma unroll
       for (int j = 0; j < 32 / SHARE; ++j) {
         const Span span = from_lane(folded, SHARE * j);
         const long long end = (group + 1) * GROUP;
         const Transfer::State next = after(span, state);
-        if (GUARDED && threadIdx.x % 32 == 0 && is_doubtful(span, state, next))
-          doubt(end < tile ? end : tile);
+        if (GUARDED && threadIdx.x % 32 == 0 && is_suspect(span, state, next))
+          mark_suspect(end < tile ? end : tile);
         if (tile < end) return next;
         state = next;
         ++group;

@@ -23,7 +23,7 @@ struct Shape {
 };
 
 // The position of a thread's part of a tile; `first` counts elements in memory order.
-struct Place {
+struct PartPosition {
   long long first;
   bool whole;  // the tile has no element past the end
 };
@@ -32,7 +32,7 @@ DEVICE inline int part_of_tile() { return REVERSE ? THREADS - 1 - threadIdx.x : 
 DEVICE inline long long start_of(long long tile, const Shape& shape) {
   return (REVERSE ? shape.tiles - 1 - tile : tile) * TILE;
 }
-DEVICE inline Place place_of(long long tile, const Shape& shape) {
+DEVICE inline PartPosition position_of(long long tile, const Shape& shape) {
   const long long start = start_of(tile, shape);
   return {start + part_of_tile() * ITEMS, start + TILE <= shape.total};
 }
@@ -50,7 +50,7 @@ struct Stages {
   DEVICE Stored* stage(int k) const { return loads + k * Source::STREAMS * LOADED; }
 };
 
-// Calls visit(place in a tile) once for every vector, for neighbours in neighbouring threads.
+// Calls visit(index in a tile) once for every vector, for neighbours in neighbouring threads.
 template <class Visit> DEVICE inline void visit_vectors(Visit visit) {
 #pragma unroll
   for (int k = 0; k < VECTORS; ++k) visit((k * THREADS + int(threadIdx.x)) * VECTOR);
@@ -67,8 +67,8 @@ DEVICE inline void request_vectors(const Stages& stages, int k, const Source& so
   if (tile < shape.tiles && start + TILE <= shape.total) {
 #pragma unroll
     for (int p = 0; p < Source::STREAMS; ++p)
-      visit_vectors([&](int place) {
-        copy_vector(stages.stage(k) + p * LOADED + place, source.stream[p] + start + place);
+      visit_vectors([&](int index) {
+        copy_vector(stages.stage(k) + p * LOADED + index, source.stream[p] + start + index);
       });
   }
   copies_commit();
@@ -103,8 +103,8 @@ DEVICE inline void read_blocked(const Stored* from, int shift, List& items) {
     part.vector = reinterpret_cast<const uint4*>(from)[k];
 #pragma unroll
     for (int r = 0; r < VECTOR; ++r) {
-      const int place = k * VECTOR + r - shift;
-      if (place >= 0 && place < ITEMS) put(items, place, part.v[r]);
+      const int index = k * VECTOR + r - shift;
+      if (index >= 0 && index < ITEMS) put(items, index, part.v[r]);
     }
   }
 }
@@ -149,8 +149,8 @@ template <int P> DEVICE inline void read_packed(const Stored* stage, Items& item
 }
 
 DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, const Source& source,
-                              const Place& place, const Shape& shape, Items& items) {
-  if (BULK && place.whole) {
+                              const PartPosition& position, const Shape& shape, Items& items) {
+  if (BULK && position.whole) {
     if (Source::STREAMS > 0) barrier_wait(stages.barriers + k, parity);
     if constexpr (PACKED) read_packed<0>(stages.stage(k), items);
 #pragma unroll
@@ -158,7 +158,7 @@ DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, cons
       if (!PACKED)
         read_blocked(stages.stage(k) + p * LOADED + part_of_tile() * ITEMS, Source::shift(p),
                      items.v[p]);
-  } else if (STAGED && place.whole) {
+  } else if (STAGED && position.whole) {
     copies_wait();
     synchronize();
 #pragma unroll
@@ -169,13 +169,13 @@ DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, cons
     for (int p = 0; p < Source::STREAMS; ++p)
 #pragma unroll
       for (int r = 0; r < ITEMS; ++r)
-        if (place.first + r < shape.total)
-          put(items.v[p], r, source.stream[p][(place.first + r) * Source::width(p)]);
+        if (position.first + r < shape.total)
+          put(items.v[p], r, source.stream[p][(position.first + r) * Source::width(p)]);
   }
-  items.step = place.first;  // for a single row
+  items.step = position.first;  // for a single row
   if (VARYING > Source::STREAMS) {
-    const long long row = SEGMENTED ? place.first / shape.steps : 0;
-    source.complete(items, shape.row + row, place.first - row * shape.steps, 0, shape.rows,
+    const long long row = SEGMENTED ? position.first / shape.steps : 0;
+    source.complete(items, shape.row + row, position.first - row * shape.steps, 0, shape.rows,
                     shape.steps);
   }
   source.lift_items(items);
@@ -184,10 +184,10 @@ DEVICE inline void read_items(const Stages& stages, int k, unsigned parity, cons
 // Whole tiles are written through shared memory, in one bulk store or in vectors of all threads, others
 // element by element. The caller waits until the store before has read shared memory.
 DEVICE inline void write_items(const Stages& stages, Stored* const (&results)[Transfer::STATES],
-                               long long tile, const Place& place, const Shape& shape,
+                               long long tile, const PartPosition& position, const Shape& shape,
                                const T (&w)[Transfer::STATES][ITEMS]) {
   const long long start = start_of(tile, shape);
-  if ((BULK || STAGED) && place.whole) {
+  if ((BULK || STAGED) && position.whole) {
 #pragma unroll
     for (int q = 0; q < Transfer::STATES; ++q) {
       if (!PACKED) write_blocked(stages.stores + q * TILE + part_of_tile() * ITEMS, w[q]);
@@ -218,8 +218,9 @@ DEVICE inline void write_items(const Stages& stages, Stored* const (&results)[Tr
     for (int q = 0; q < Transfer::STATES; ++q)
 #pragma unroll
       for (int r = 0; r < ITEMS; ++r)
-        if (place.first + r < shape.total)
-          results[q][(place.first + r) * (PACKED ? Transfer::STATES : 1)] = cast<Stored>(w[q][r]);
+        if (position.first + r < shape.total)
+          results[q][(position.first + r) * (PACKED ? Transfer::STATES : 1)] =
+              cast<Stored>(w[q][r]);
   }
 }
 
@@ -228,15 +229,16 @@ DEVICE inline void write_items(const Stages& stages, Stored* const (&results)[Tr
 
 DEVICE inline int in_time(int r) { return REVERSE ? ITEMS - 1 - r : r; }
 
-DEVICE inline Transfer::State entry_of(const Entry& entry, long long row, const Shape& shape) {
-  return row < 0 || row >= shape.rows ? Transfer::State{} : entry.at(row);
+DEVICE inline Transfer::State carry_in_of(const Entry& carry_ins, long long row,
+                                          const Shape& shape) {
+  return row < 0 || row >= shape.rows ? Transfer::State{} : carry_ins.at(row);
 }
 
 // The position of a thread's first item in time. It moves with the tiles: one division a launch.
 struct Position {
   long long row, step;
-  DEVICE Position(const Place& place, const Shape& shape) {
-    const long long element = place.first + (REVERSE ? ITEMS - 1 : 0);
+  DEVICE Position(const PartPosition& position, const Shape& shape) {
+    const long long element = position.first + (REVERSE ? ITEMS - 1 : 0);
     row = element / shape.steps;
     step = element - row * shape.steps;
   }
@@ -250,24 +252,24 @@ struct Position {
 
 // The starts of rows among a thread's items.
 struct Walk {
-  int until;              // items before the next row begins, or ITEMS
-  long long row;          // the row that begins there
-  Transfer::State entry;  // its carry-in, loaded ahead of use
-  DEVICE Walk() : until(ITEMS), row(0), entry() {}
-  DEVICE Walk(const Position& position, const Shape& shape, const Entry& entries) {
+  int until;                 // items before the next row begins, or ITEMS
+  long long row;             // the row that begins there
+  Transfer::State carry_in;  // its carry-in, loaded ahead of use
+  DEVICE Walk() : until(ITEMS), row(0), carry_in() {}
+  DEVICE Walk(const Position& position, const Shape& shape, const Entry& carry_ins) {
     const long long done = REVERSE ? shape.steps - 1 - position.step : position.step;
     const long long left = done == 0 ? 0 : shape.steps - done;
     until = left < ITEMS ? int(left) : ITEMS;
     row = position.row + (done == 0 ? 0 : REVERSE ? -1 : 1);
-    if (until < ITEMS) entry = entry_of(entries, row, shape);
+    if (until < ITEMS) carry_in = carry_in_of(carry_ins, row, shape);
   }
   // The carry-in of the row that begins now; finds the next row, if rows are shorter than ITEMS.
-  DEVICE Transfer::State begin(const Shape& shape, const Entry& entries) {
-    const Transfer::State now = entry;
+  DEVICE Transfer::State start_row(const Shape& shape, const Entry& carry_ins) {
+    const Transfer::State now = carry_in;
     if (CROWDED) {
       until = shape.steps < ITEMS - until ? until + int(shape.steps) : ITEMS;
       row += REVERSE ? -1 : 1;
-      if (until < ITEMS) entry = entry_of(entries, row, shape);
+      if (until < ITEMS) carry_in = carry_in_of(carry_ins, row, shape);
     }
     return now;
   }
@@ -299,20 +301,20 @@ DEVICE inline __attribute__((noinline)) void downsweep_exactly(const Transfer::M
 
 DEVICE inline Span upsweep_quick(const Source& source, const Items& items, Prefixes& prefixes) {
   Transfer::Map map[RUNS];
-  bool odd = false;
+  bool needs_slow_path = false;
 #pragma unroll
   for (int r = 0; r < RUN_STEPS; ++r)
 #pragma unroll
     for (int c = 0; c < RUNS; ++c) {
       const Transfer::Map step = source.map(items, in_time(c * RUN_STEPS + r));
-      map[c] = r == 0 ? step : Transfer::compose_quickly(map[c], step, odd);
+      map[c] = r == 0 ? step : Transfer::compose_quickly(map[c], step, needs_slow_path);
     }
 #pragma unroll
   for (int c = 1; c < RUNS; ++c) {
     prefixes.v[c - 1] = map[c - 1];
-    map[c] = Transfer::compose_quickly(map[c - 1], map[c], odd);
+    map[c] = Transfer::compose_quickly(map[c - 1], map[c], needs_slow_path);
   }
-  if (__builtin_expect(odd, 0)) {
+  if (__builtin_expect(needs_slow_path, 0)) {
     Transfer::Map steps[ITEMS], exact[RUNS];
 #pragma unroll
     for (int r = 0; r < ITEMS; ++r) steps[r] = source.map(items, in_time(r));
@@ -333,8 +335,8 @@ DEVICE inline Span upsweep_plain(const Source& source, const Items& items, Prefi
 }
 
 // One row begins: only its steps matter.
-DEVICE inline Span upsweep_begun(const Source& source, const Items& items, const Walk& walk) {
-  Transfer::State state = walk.entry;
+DEVICE inline Span upsweep_from_start(const Source& source, const Items& items, const Walk& walk) {
+  Transfer::State state = walk.carry_in;
 #pragma unroll
   for (int r = 0; r < ITEMS; ++r) {
     const Transfer::State next = Transfer::apply(source.map(items, in_time(r)), state);
@@ -343,22 +345,23 @@ DEVICE inline Span upsweep_begun(const Source& source, const Items& items, const
   return span_of(state);
 }
 
-DEVICE inline Span upsweep(const Source& source, const Items& items, Walk walk, const Place& place,
-                           const Shape& shape, const Entry& entry, Prefixes& prefixes) {
-  if (place.whole && walk.until >= ITEMS) return upsweep_plain(source, items, prefixes);
-  if (place.whole && SEGMENTED && !CROWDED) return upsweep_begun(source, items, walk);
+DEVICE inline Span upsweep(const Source& source, const Items& items, Walk walk,
+                           const PartPosition& position, const Shape& shape, const Entry& carry_ins,
+                           Prefixes& prefixes) {
+  if (position.whole && walk.until >= ITEMS) return upsweep_plain(source, items, prefixes);
+  if (position.whole && SEGMENTED && !CROWDED) return upsweep_from_start(source, items, walk);
   Transfer::Map map = {};
   Transfer::State state = {};
   int kind = EMPTY;
 #pragma unroll
   for (int r = 0; r < ITEMS; ++r) {
-    const bool begins = SEGMENTED && r == walk.until;
-    const Transfer::State begun = begins ? walk.begin(shape, entry) : state;
-    if (!place.whole && place.first + in_time(r) >= shape.total) continue;
+    const bool is_row_start = SEGMENTED && r == walk.until;
+    const Transfer::State before = is_row_start ? walk.start_row(shape, carry_ins) : state;
+    if (!position.whole && position.first + in_time(r) >= shape.total) continue;
     const Transfer::Map step = source.map(items, in_time(r));
     map = kind == EMPTY ? step : Transfer::compose(map, step);
-    if (SEGMENTED) state = Transfer::apply(step, begun);
-    kind = begins ? STATE : kind == EMPTY ? MAP : kind;
+    if (SEGMENTED) state = Transfer::apply(step, before);
+    kind = is_row_start ? STATE : kind == EMPTY ? MAP : kind;
   }
   Span span = kind == STATE ? span_of(state) : span_of(map);
   span.kind = kind;
@@ -366,12 +369,14 @@ DEVICE inline Span upsweep(const Source& source, const Items& items, Walk walk, 
 }
 
 DEVICE inline Span upsweep(const Source& source, const Items& items, const Walk& walk,
-                           const Place& place, const Shape& shape, const Entry& entry) {
+                           const PartPosition& position, const Shape& shape,
+                           const Entry& carry_ins) {
   Prefixes unused;
-  return upsweep(source, items, walk, place, shape, entry, unused);
+  return upsweep(source, items, walk, position, shape, carry_ins, unused);
 }
 
-DEVICE inline void keep(const Transfer::State& state, int r, T (&w)[Transfer::STATES][ITEMS]) {
+DEVICE inline void store_state(const Transfer::State& state, int r,
+                               T (&w)[Transfer::STATES][ITEMS]) {
 #pragma unroll
   for (int q = 0; q < Transfer::STATES; ++q) w[q][in_time(r)] = state.v[q];
 }
@@ -380,20 +385,20 @@ DEVICE inline void downsweep_quick(const Source& source, const Items& items,
                                    const Prefixes& prefixes, const Transfer::State& before,
                                    T (&w)[Transfer::STATES][ITEMS]) {
   Transfer::State state[RUNS];
-  bool odd = false;
+  bool needs_slow_path = false;
   state[0] = before;
 #pragma unroll
   for (int c = 1; c < RUNS; ++c)
-    state[c] = Transfer::apply_quickly(prefixes.v[c - 1], before, odd);
+    state[c] = Transfer::apply_quickly(prefixes.v[c - 1], before, needs_slow_path);
 #pragma unroll
   for (int r = 0; r < RUN_STEPS; ++r)
 #pragma unroll
     for (int c = 0; c < RUNS; ++c) {
       const int k = c * RUN_STEPS + r;
-      state[c] = Transfer::apply_quickly(source.map(items, in_time(k)), state[c], odd);
-      keep(state[c], k, w);
+      state[c] = Transfer::apply_quickly(source.map(items, in_time(k)), state[c], needs_slow_path);
+      store_state(state[c], k, w);
     }
-  if (__builtin_expect(odd, 0)) {
+  if (__builtin_expect(needs_slow_path, 0)) {
     Transfer::Map steps[ITEMS];
     Transfer::State states[ITEMS + 1];
     states[0] = before;
@@ -401,30 +406,31 @@ DEVICE inline void downsweep_quick(const Source& source, const Items& items,
     for (int r = 0; r < ITEMS; ++r) steps[r] = source.map(items, in_time(r));
     downsweep_exactly(steps, states);
 #pragma unroll
-    for (int r = 0; r < ITEMS; ++r) keep(states[r + 1], r, w);
+    for (int r = 0; r < ITEMS; ++r) store_state(states[r + 1], r, w);
   }
 }
 
 DEVICE inline void downsweep(const Source& source, const Items& items, Walk walk,
-                             const Place& place, const Shape& shape, const Entry& entry,
-                             const Prefixes& prefixes, Transfer::State state, T (&w)[Transfer::STATES][ITEMS]) {
+                             const PartPosition& position, const Shape& shape,
+                             const Entry& carry_ins, const Prefixes& prefixes,
+                             Transfer::State state, T (&w)[Transfer::STATES][ITEMS]) {
   if constexpr (Transfer::QUICK)
-    if (place.whole && walk.until >= ITEMS)
+    if (position.whole && walk.until >= ITEMS)
       return downsweep_quick(source, items, prefixes, state, w);
-  if (place.whole) {
+  if (position.whole) {
 #pragma unroll
     for (int r = 0; r < ITEMS; ++r) {
-      if (SEGMENTED && r == walk.until) state = walk.begin(shape, entry);
+      if (SEGMENTED && r == walk.until) state = walk.start_row(shape, carry_ins);
       state = Transfer::apply(source.map(items, in_time(r)), state);
-      keep(state, r, w);
+      store_state(state, r, w);
     }
     return;
   }
 #pragma unroll
   for (int r = 0; r < ITEMS; ++r) {
-    if (SEGMENTED && r == walk.until) state = walk.begin(shape, entry);
-    if (place.first + in_time(r) < shape.total)
+    if (SEGMENTED && r == walk.until) state = walk.start_row(shape, carry_ins);
+    if (position.first + in_time(r) < shape.total)
       state = Transfer::apply(source.map(items, in_time(r)), state);
-    keep(state, r, w);
+    store_state(state, r, w);
   }
 }

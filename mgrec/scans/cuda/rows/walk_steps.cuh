@@ -18,18 +18,18 @@ struct Rows {
 
 struct Cursor {
   long long group, piece, first;  // its first step in memory, negative if the piece is partial
-  DEVICE void place(const Rows& shape) {
+  DEVICE void locate(const Rows& shape) {
     first = REVERSE ? shape.steps - (piece + 1) * ITEMS : piece * ITEMS;
   }
   DEVICE void advance(const Rows& shape) {
     if (++piece == shape.pieces) piece = 0, group += gridDim.x;
-    place(shape);
+    locate(shape);
   }
   DEVICE bool ends(const Rows& shape) const { return group >= shape.groups; }
 };
 
-// Calls visit(element in memory, place in shared memory), both in words, for the existing words of a
-// piece, along each row.
+// Calls visit(element in memory, index in shared memory), both in words, for the existing words of
+// a piece, along each row.
 template <class Word, class Visit>
 DEVICE inline void visit_words(const Cursor& at, const Rows& shape, Visit visit) {
   constexpr int LENGTH = sizeof(Word) / sizeof(T), COUNT = ITEMS / LENGTH;
@@ -50,8 +50,8 @@ DEVICE inline void request_words(uint4* stage, const Source& source, const Curso
   for (int p = 0; p < Source::STREAMS; ++p) {
     Word* const to = reinterpret_cast<Word*>(stage + p * AREA);
     const Word* const from = reinterpret_cast<const Word*>(source.stream[p]);
-    visit_words<Word>(at, shape, [=](long long element, int place) {
-      copy_word(to + place, from + element);
+    visit_words<Word>(at, shape, [=](long long element, int index) {
+      copy_word(to + index, from + element);
     });
   }
 }
@@ -72,7 +72,7 @@ DEVICE inline void store_words(const uint4* stores, T* const (&results)[Transfer
   for (int q = 0; q < Transfer::STATES; ++q) {
     const Word* const from = reinterpret_cast<const Word*>(stores + q * AREA);
     Word* const to = reinterpret_cast<Word*>(results[q]);
-    visit_words<Word>(at, shape, [=](long long element, int place) { to[element] = from[place]; });
+    visit_words<Word>(at, shape, [=](long long element, int index) { to[element] = from[index]; });
   }
 }
 
@@ -124,21 +124,21 @@ DEVICE inline void walk(uint4* stores, const Source& source, const Items& items,
     }
 }
 
-DEVICE void walk_rows(const Source& source, const Entry& entry,
+DEVICE void walk_rows(const Source& source, const Entry& carry_ins,
                       T* const (&results)[Transfer::STATES], const Rows& shape) {
   extern __shared__ __align__(16) unsigned char memory[];
   uint4* const stores = reinterpret_cast<uint4*>(memory);
   uint4* const stages = stores + Transfer::STATES * AREA;
   Cursor at = {blockIdx.x, 0, 0};
-  at.place(shape);
+  at.locate(shape);
   Cursor later = at;
   for (int k = 0; k < STAGES; ++k, later.advance(shape))
     request(stages + k * Source::STREAMS * AREA, source, later, shape);
   Transfer::State state = {};
-  for (int turn = 0; !at.ends(shape); at.advance(shape)) {
-    uint4* const stage = stages + turn * Source::STREAMS * AREA;
+  for (int stage_number = 0; !at.ends(shape); at.advance(shape)) {
+    uint4* const stage = stages + stage_number * Source::STREAMS * AREA;
     const long long row = at.group * 32 + threadIdx.x;
-    if (at.piece == 0 && row < shape.count) state = entry.at(row);
+    if (at.piece == 0 && row < shape.count) state = carry_ins.at(row);
     copies_wait();
     __syncwarp();
     Items items;
@@ -150,6 +150,6 @@ DEVICE void walk_rows(const Source& source, const Entry& entry,
     __syncwarp();
     if (BULK) store_words<uint4>(stores, results, at, shape);
     else store_words<T>(stores, results, at, shape);
-    if (++turn == STAGES) turn = 0;
+    if (++stage_number == STAGES) stage_number = 0;
   }
 }

@@ -14,11 +14,11 @@
 //
 // A span is published as 64-bit words, half data and half tag. Each word is written and read whole,
 // so a span needs no fence, no flag of its own and no 128-bit access (.v4 accesses of 32 bits tear).
-// The tag distinguishes launches and turns of a ring, so that nothing must be cleared.
+// The tag distinguishes launches and rounds of a ring, so that nothing must be cleared.
 
 constexpr int UNITS = WORDS + WORDS % 2;  // even, so that pairs are aligned to 16 bytes
 
-DEVICE inline void publish(Unit* descriptors, long long place, const Span& span, unsigned tag) {
+DEVICE inline void publish(Unit* descriptors, long long index, const Span& span, unsigned tag) {
   Packed packed;
   packed.span = span;
   const Unit high = Unit(tag * 4 + span.kind) << 32;
@@ -26,19 +26,19 @@ DEVICE inline void publish(Unit* descriptors, long long place, const Span& span,
   for (int u = 0; u < UNITS; u += 2) {
     const Unit first = high | packed.word[u];
     const Unit second = high | (u + 1 < WORDS ? packed.word[u + 1] : 0);
-    store_pair(descriptors + place * UNITS + u, first, second);
+    store_pair(descriptors + index * UNITS + u, first, second);
   }
 }
 
 // Returns false while any word is from an earlier publication.
-DEVICE inline bool received(const Unit* descriptors, long long place, unsigned tag, Span& span) {
+DEVICE inline bool received(const Unit* descriptors, long long index, unsigned tag, Span& span) {
   Packed packed;
   bool complete = true;
   unsigned high = 0;
 #pragma unroll
   for (int u = 0; u < UNITS; u += 2) {
     Unit first, second;
-    load_pair(descriptors + place * UNITS + u, first, second);
+    load_pair(descriptors + index * UNITS + u, first, second);
     packed.word[u] = unsigned(first);
     if (u + 1 < WORDS) packed.word[u + 1] = unsigned(second);
     high = unsigned(first >> 32);
@@ -52,16 +52,16 @@ DEVICE inline bool received(const Unit* descriptors, long long place, unsigned t
 // `received` in two parts, for several spans at once: `taken` of all follows a __syncwarp(). Without
 // it, and with a branch around each poll, each poll waited for the one before: 0.85 of the floor
 // became 0.57.
-DEVICE inline void poll_if(bool asked, const Unit* descriptors, long long place,
+DEVICE inline void poll_if(bool is_needed, const Unit* descriptors, long long index,
                            Unit (&units)[UNITS]) {
 #pragma unroll
   for (int u = 0; u < UNITS; u += 2)
-    load_pair_if(asked, descriptors + place * UNITS + u, units[u], units[u + 1]);
+    load_pair_if(is_needed, descriptors + index * UNITS + u, units[u], units[u + 1]);
 }
 // Returns whether the requested span has arrived; else `span` is unchanged.
-DEVICE inline bool taken(const Unit (&units)[UNITS], unsigned tag, bool asked, Span& span) {
+DEVICE inline bool taken(const Unit (&units)[UNITS], unsigned tag, bool is_needed, Span& span) {
   Packed packed;
-  bool complete = asked;
+  bool complete = is_needed;
   unsigned high = 0;
 #pragma unroll
   for (int u = 0; u < UNITS; u += 2) {
@@ -80,14 +80,16 @@ constexpr int RING = 4;  // carry-ins; a block's warps and its look-ahead are ne
 
 // Hardware barriers between a block's warps and its look-ahead warp, RING of each kind, since one side
 // may be some tiles ahead. Barrier 0 is that of the block, 1 that of the scanning threads.
-DEVICE inline int published(int turn) { return 2 + turn % RING; }
-DEVICE inline int resolved(int turn) { return 7 + turn % RING; }
-// The last warp of a block publishes its tile `turn`, for which the look-ahead warp waits.
-DEVICE inline void announce_published(int turn) { arrive(published(turn), 64); }
-DEVICE inline void await_published(int turn) { meet(published(turn), 64); }
+DEVICE inline int published(int tile_number) { return 2 + tile_number % RING; }
+DEVICE inline int resolved(int tile_number) { return 7 + tile_number % RING; }
+// The last warp of a block publishes its tile `tile_number`, for which the look-ahead warp waits.
+DEVICE inline void announce_published(int tile_number) { arrive(published(tile_number), 64); }
+DEVICE inline void await_published(int tile_number) { meet(published(tile_number), 64); }
 // The look-ahead warp writes the carry-in of that tile, for which all scanning threads wait.
-DEVICE inline void announce_resolved(int turn) { arrive(resolved(turn), THREADS + 32); }
-DEVICE inline void await_resolved(int turn) { meet(resolved(turn), THREADS + 32); }
+DEVICE inline void announce_resolved(int tile_number) {
+  arrive(resolved(tile_number), THREADS + 32);
+}
+DEVICE inline void await_resolved(int tile_number) { meet(resolved(tile_number), THREADS + 32); }
 
 constexpr unsigned long long TILE_BITS = 40;
 
@@ -117,11 +119,11 @@ DEVICE inline bool is_finite(const Transfer::State& state) {
   return are_below(state, infinity<Size>());
 }
 // Neither nan nor near overflow.
-DEVICE inline bool is_moderate(const Transfer::State& state) {
+DEVICE inline bool is_in_range(const Transfer::State& state) {
   return are_below(state, Limits::MODERATE);
 }
 
-// The leading bits of a number's size, less than those of MODERATE if it is moderate. Compared as
+// The leading bits of a number's size, less than those of MODERATE if it is in range. Compared as
 // numbers, 36 states made a chain of predicates that took 2 to 4% of the time of a tile.
 template <class I> DEVICE inline int height_of(I) { return 0; }
 DEVICE inline int height_of(float x) { return bits_of(x) & 0x7fffffff; }
@@ -130,25 +132,25 @@ template <class R> DEVICE inline int height_of(complex<R> x) {
   const int re = height_of(x.re), im = height_of(x.im);
   return re > im ? re : im;
 }
-DEVICE inline bool is_moderate_height(int height) {
+DEVICE inline bool is_height_in_range(int height) {
   return height < height_of(Size(Limits::MODERATE));
 }
 
-// Returns whether a state is no longer moderate after a step, although its operands are finite.
+// Returns whether a state is no longer in range after a step, although its operands are finite.
 DEVICE inline bool grows(const Transfer::Map& step, const Transfer::State& before,
                          const Transfer::State& reached) {
   bool finite = is_finite(before);
 #pragma unroll
   for (int k = 0; k < Transfer::WIDTH; ++k)
     finite = finite && is_below(step.v[k], infinity<Size>());
-  return finite && !is_moderate(reached);
+  return finite && !is_in_range(reached);
 }
 
 // An A below 2^-126 (2^-1022) lost digits. They matter in a state as small relative to its carry-in.
-DEVICE inline bool is_doubtful(const Span& span, const Transfer::State& entry,
-                               const Transfer::State& reached) {
+DEVICE inline bool is_suspect(const Span& span, const Transfer::State& carry_in,
+                              const Transfer::State& reached) {
   if (span.kind != MAP) return false;
-  const Size size = size_of(entry.v[0]);
+  const Size size = size_of(carry_in.v[0]);
   return is_lost(span.v[0]) && size > LARGE && size_of(reached.v[0]) < Limits::APART * size;
 }
 
@@ -157,19 +159,21 @@ DEVICE inline void mark(Marks& marks, unsigned long long first, unsigned long lo
   atomicMax(&marks.first, tagged(epoch, TILE_MASK - first));
   atomicMax(&marks.last, tagged(epoch, last));
 }
-DEVICE inline void mark(Marks& marks, unsigned long long place, unsigned epoch) {
-  mark(marks, place, place, epoch);
+DEVICE inline void mark(Marks& marks, unsigned long long index, unsigned epoch) {
+  mark(marks, index, index, epoch);
 }
 
-// 64-bit words of the marks of a chunk and of its lines.
-DEVICE inline long long marked_units(long long lines) { return GUARDED ? 2 + 2 * lines : 0; }
+// 64-bit words of the marks of a chunk and of its row groups.
+DEVICE inline long long marked_units(long long row_groups) {
+  return GUARDED ? 2 + 2 * row_groups : 0;
+}
 
-// Marks of a chunk: its marked lines (rows, or groups of 32 columns), and the steps of each, in time.
-struct Ledger {
+// Marks of a chunk: its marked row groups (a row, or 32 columns), and the steps of each, in time.
+struct RepairList {
   Marks* marks;
   unsigned epoch;
-  DEVICE void enter(long long line, long long first, long long last) const {
-    mark(marks[0], line, epoch);
-    mark(marks[1 + line], first, last, epoch);
+  DEVICE void add(long long row_group, long long first, long long last) const {
+    mark(marks[0], row_group, epoch);
+    mark(marks[1 + row_group], first, last, epoch);
   }
 };

@@ -11,7 +11,7 @@
 constexpr int STRETCH = THREADS * ITEMS;
 
 // A row and its steps in time.
-struct Line {
+struct Row {
   long long outer, inner, outers, steps, inners;
   DEVICE long long element(long long time) const {
     return (outer * steps + (REVERSE ? steps - 1 - time : time)) * inners + inner;
@@ -19,45 +19,48 @@ struct Line {
 };
 
 // The steps of a thread in a stretch.
-struct Run {
+struct ThreadSteps {
   Items items;
   long long time;
   int count;
 };
 
-DEVICE inline void load_run(const Source& source, const Line& line, long long time, Run& run) {
-  const long long left = line.steps - time, first = REVERSE ? left - ITEMS : time;
-  run.time = time;
-  run.count = left < 0 ? 0 : left < ITEMS ? int(left) : ITEMS;
-  run.items.step = first;
-  if (run.count == 0) return;
+DEVICE inline void load_steps(const Source& source, const Row& row, long long time,
+                              ThreadSteps& thread_steps) {
+  const long long left = row.steps - time, first = REVERSE ? left - ITEMS : time;
+  thread_steps.time = time;
+  thread_steps.count = left < 0 ? 0 : left < ITEMS ? int(left) : ITEMS;
+  thread_steps.items.step = first;
+  if (thread_steps.count == 0) return;
 #pragma unroll
   for (int r = 0; r < ITEMS; ++r)
-    if (first + r >= 0 && first + r < line.steps)
+    if (first + r >= 0 && first + r < row.steps)
 #pragma unroll
       for (int p = 0; p < Source::STREAMS; ++p)
-        run.items.v[p][r] = cast<T>(
-            source.stream[p][(line.outer * line.steps + first + r) * line.inners + line.inner]);
-  source.complete(run.items, line.outer, first, line.inner, line.outers, line.steps);
-  source.lift_items(run.items);
+        thread_steps.items.v[p][r] = cast<T>(
+            source.stream[p][(row.outer * row.steps + first + r) * row.inners + row.inner]);
+  source.complete(thread_steps.items, row.outer, first, row.inner, row.outers, row.steps);
+  source.lift_items(thread_steps.items);
 }
 
 // Calls visit(map, time) for every existing step.
 template <class Visit>
-DEVICE inline void visit_steps(const Source& source, const Run& run, Visit visit) {
+DEVICE inline void visit_steps(const Source& source, const ThreadSteps& thread_steps, Visit visit) {
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k)
-    if (k < run.count) visit(source.map(run.items, REVERSE ? ITEMS - 1 - k : k), run.time + k);
+    if (k < thread_steps.count)
+      visit(source.map(thread_steps.items, REVERSE ? ITEMS - 1 - k : k), thread_steps.time + k);
 }
 
 // Sets `has_grown` if a state comes near overflow although operands are finite.
-DEVICE inline Transfer::State walk(const Source& source, const Run& run, const Line& line,
-                                   Transfer::State state, Stored* result, int& has_grown) {
-  visit_steps(source, run, [&](const Transfer::Map& map, long long time) {
+DEVICE inline Transfer::State walk(const Source& source, const ThreadSteps& thread_steps,
+                                   const Row& row, Transfer::State state, Stored* result,
+                                   int& has_grown) {
+  visit_steps(source, thread_steps, [&](const Transfer::Map& map, long long time) {
     const Transfer::State before = state;
     state = Transfer::apply(map, state);
     if (grows(map, before, state)) has_grown = 1;
-    result[line.element(time)] = cast<Stored>(state.v[0]);
+    result[row.element(time)] = cast<Stored>(state.v[0]);
   });
   return state;
 }
@@ -73,9 +76,10 @@ DEVICE inline unsigned signs_after(unsigned earlier, unsigned later) {
 }
 constexpr unsigned NO_CHANGE = 0 | 1 << 2;
 
-template <class Real> DEVICE inline unsigned signs_of(const Source& source, const Run& run) {
+template <class Real>
+DEVICE inline unsigned signs_of(const Source& source, const ThreadSteps& thread_steps) {
   Transfer::State plus = {infinity<Real>()}, minus = {-infinity<Real>()};
-  visit_steps(source, run, [&](const Transfer::Map& map, long long) {
+  visit_steps(source, thread_steps, [&](const Transfer::Map& map, long long) {
     plus = Transfer::apply(map, plus);
     minus = Transfer::apply(map, minus);
   });
@@ -104,7 +108,7 @@ DEVICE inline unsigned signs_before(unsigned signs, unsigned (&totals)[WARPS]) {
   return warp > 0 ? signs_after(earlier, before) : before;
 }
 
-struct Desk {  // of a block, in shared memory
+struct BlockState {  // of a block, in shared memory
   Span totals[WARPS];
   unsigned signs[WARPS];
   int untrusted;  // the first thread with a suspect carry-in
@@ -113,60 +117,64 @@ struct Desk {  // of a block, in shared memory
   Transfer::State state;
 };
 
-// Solves the steps of the threads from `first` on, one thread after the other, until real states are
-// not finite: then threads work side by side again. `desk.state` is the state before, then after them.
-DEVICE inline void relay(const Source& source, const Run& run, const Line& line, Stored* result,
-                         int first, Desk& desk) {
+// Solves the steps of the threads from `first` on, one thread after the other, until real states
+// are not finite: then threads work side by side again. `block.state` is the state before, then
+// after them.
+DEVICE inline void relay(const Source& source, const ThreadSteps& thread_steps, const Row& row,
+                         Stored* result, int first, BlockState& block) {
   const int lane = threadIdx.x % 32;
   // Volatile: the compiler would load it before the test of the warp, while another warp writes it.
-  const volatile long long& next = desk.next;
+  const volatile long long& next = block.next;
   for (int warp = first / 32; warp < WARPS; ++warp) {
     synchronize();
-    if (threadIdx.x / 32 != warp || next < run.time - lane * ITEMS) continue;
-    Span state = span_of(desk.state);
-    int turn = warp == first / 32 ? first % 32 : 0;
-    for (bool ended = false; turn < 32 && !ended; ++turn) {
-      if (lane == turn)
-        state = span_of(walk(source, run, line, state_of(state), result, desk.has_grown));
-      state = from_lane(state, turn);
+    if (threadIdx.x / 32 != warp || next < thread_steps.time - lane * ITEMS) continue;
+    Span state = span_of(block.state);
+    int active_lane = warp == first / 32 ? first % 32 : 0;
+    for (bool ended = false; active_lane < 32 && !ended; ++active_lane) {
+      if (lane == active_lane)
+        state = span_of(walk(source, thread_steps, row, state_of(state), result, block.has_grown));
+      state = from_lane(state, active_lane);
       ended = is_real<T>::value && !is_finite(state_of(state));
     }
     __syncwarp();
-    if (lane == turn - 1) desk.state = state_of(state), desk.next = run.time + run.count;
+    if (lane == active_lane - 1)
+      block.state = state_of(state), block.next = thread_steps.time + thread_steps.count;
   }
 }
 
-DEVICE inline void repair_finite(const Source& source, const Run& run, const Line& line,
-                                 const Transfer::State& entry, Stored* result, Desk& desk) {
+DEVICE inline void repair_finite(const Source& source, const ThreadSteps& thread_steps,
+                                 const Row& row, const Transfer::State& carry_in, Stored* result,
+                                 BlockState& block) {
   Span mine = empty_span();
-  visit_steps(source, run, [&](const Transfer::Map& map, long long) {
+  visit_steps(source, thread_steps, [&](const Transfer::Map& map, long long) {
     mine = mine.kind == EMPTY ? span_of(map) : span_of(compose(map_of(mine), map));
   });
   const int thread = threadIdx.x;
-  if (thread == 0) desk.untrusted = THREADS;
-  const Span before = block_scan(mine, desk.totals).before;
-  Transfer::State state = after(before, entry);
-  if (thread > 0 && run.count > 0 &&
-      (!is_moderate(state) || is_doubtful(before, entry, state)))
-    atomicMin(&desk.untrusted, thread);
+  if (thread == 0) block.untrusted = THREADS;
+  const Span before = block_scan(mine, block.totals).before;
+  Transfer::State state = after(before, carry_in);
+  if (thread > 0 && thread_steps.count > 0 &&
+      (!is_in_range(state) || is_suspect(before, carry_in, state)))
+    atomicMin(&block.untrusted, thread);
   synchronize();
-  const bool is_trusted = thread < desk.untrusted;
-  if (is_trusted) state = walk(source, run, line, state, result, desk.has_grown);
+  const bool is_trusted = thread < block.untrusted;
+  if (is_trusted) state = walk(source, thread_steps, row, state, result, block.has_grown);
   synchronize();
-  if (is_trusted && !is_moderate(state)) atomicMin(&desk.untrusted, thread + 1);
+  if (is_trusted && !is_in_range(state)) atomicMin(&block.untrusted, thread + 1);
   synchronize();
-  const int first = desk.untrusted;
-  if (thread == first - 1) desk.state = state;
-  if (first < THREADS) relay(source, run, line, result, first, desk);
+  const int first = block.untrusted;
+  if (thread == first - 1) block.state = state;
+  if (first < THREADS) relay(source, thread_steps, row, result, first, block);
 }
 
 template <class Real>
-DEVICE inline void repair_infinite(const Source& source, const Run& run, const Line& line,
-                                   const Transfer::State& entry, Stored* result, Desk& desk) {
-  const unsigned before = signs_before(signs_of<Real>(source, run), desk.signs);
-  Transfer::State state = {value_of<Real>(before >> 2 * code_of<Real>(entry.v[0]) & 3)};
-  state = walk(source, run, line, state, result, desk.has_grown);
-  if (threadIdx.x == THREADS - 1) desk.state = state;
+DEVICE inline void repair_infinite(const Source& source, const ThreadSteps& thread_steps,
+                                   const Row& row, const Transfer::State& carry_in, Stored* result,
+                                   BlockState& block) {
+  const unsigned before = signs_before(signs_of<Real>(source, thread_steps), block.signs);
+  Transfer::State state = {value_of<Real>(before >> 2 * code_of<Real>(carry_in.v[0]) & 3)};
+  state = walk(source, thread_steps, row, state, result, block.has_grown);
+  if (threadIdx.x == THREADS - 1) block.state = state;
 }
 
 // Returns whether states are equal up to rounding: then so are all later ones.
@@ -177,40 +185,41 @@ DEVICE inline bool agree(T x, T y) {
 
 // Solves a stretch, or its first part, from `state`, and moves `state` and `time` to its end. Returns
 // whether the stretch is solved and its old result agrees.
-DEVICE inline bool repair_stretch(const Source& source, const Line& line, long long& time,
-                                  bool by_loop, Transfer::State& state, Stored* result, Desk& desk) {
-  const long long end = time + STRETCH < line.steps ? time + STRETCH : line.steps;
-  const T old = cast<T>(result[line.element(end - 1)]);
+DEVICE inline bool repair_stretch(const Source& source, const Row& row, long long& time,
+                                  bool by_loop, Transfer::State& state, Stored* result,
+                                  BlockState& block) {
+  const long long end = time + STRETCH < row.steps ? time + STRETCH : row.steps;
+  const T old = cast<T>(result[row.element(end - 1)]);
   const long long mine = time + threadIdx.x * ITEMS;
   time += STRETCH;
   synchronize();
   if (is_nan(state.v[0])) {  // as every later state
     for (long long k = mine; k < mine + ITEMS && k < end; ++k)
-      result[line.element(k)] = cast<Stored>(state.v[0]);
+      result[row.element(k)] = cast<Stored>(state.v[0]);
     return is_nan(old);
   }
-  if (threadIdx.x == 0) desk.next = time;
-  Run run;
-  load_run(source, line, mine, run);
+  if (threadIdx.x == 0) block.next = time;
+  ThreadSteps thread_steps;
+  load_steps(source, row, mine, thread_steps);
   if (is_finite(state) && !by_loop) {
-    repair_finite(source, run, line, state, result, desk);
+    repair_finite(source, thread_steps, row, state, result, block);
   } else if (is_finite(state) || !is_real<T>::value) {
-    if (threadIdx.x == 0) desk.state = state;
-    relay(source, run, line, result, 0, desk);
+    if (threadIdx.x == 0) block.state = state;
+    relay(source, thread_steps, row, result, 0, block);
   } else if constexpr (is_real<T>::value) {
-    repair_infinite<T>(source, run, line, state, result, desk);
+    repair_infinite<T>(source, thread_steps, row, state, result, block);
   }
   synchronize();
-  state = desk.state;
-  time = desk.next;
+  state = block.state;
+  time = block.next;
   return time >= end && agree(state.v[0], old);
 }
 
-DEVICE void repair_rows(const Source& source, const Entry& entry,
+DEVICE void repair_rows(const Source& source, const Entry& carry_ins,
                         Stored* const (&results)[Transfer::STATES], const Marks* marks,
                         long long outers, long long steps, long long inners, unsigned epoch) {
   if (marks->first >> TILE_BITS != epoch) return;
-  __shared__ Desk desk;
+  __shared__ BlockState block;
   const long long first = TILE_MASK - (marks->first & TILE_MASK), last = marks->last & TILE_MASK;
   const int width = inners > 1 ? 32 : 1;  // rows with common marks
   const long long count = outers * inners, whole = (last + 1) * width;
@@ -218,23 +227,23 @@ DEVICE void repair_rows(const Source& source, const Entry& entry,
   for (long long row = first * width + blockIdx.x; row < end; row += gridDim.x) {
     const Marks mine = marks[1 + row / width];
     if (mine.first >> TILE_BITS != epoch) continue;
-    const Line line = {row / inners, row % inners, outers, steps, inners};
+    const Row position = {row / inners, row % inners, outers, steps, inners};
     // States are not read from rounded results.
     constexpr bool ROUNDED = sizeof(Stored) < sizeof(T);
     long long time = ROUNDED ? 0 : TILE_MASK - (mine.first & TILE_MASK);
     long long settled = ROUNDED ? steps : (mine.last & TILE_MASK) + 1;
-    Transfer::State state = entry.at(row);
-    if (time > 0) state.v[0] = cast<T>(results[0][line.element(time - 1)]);
+    Transfer::State state = carry_ins.at(row);
+    if (time > 0) state.v[0] = cast<T>(results[0][position.element(time - 1)]);
     bool by_loop = false;
     synchronize();
-    if (threadIdx.x == 0) desk.has_grown = 0;
+    if (threadIdx.x == 0) block.has_grown = 0;
     for (bool same = false; time < steps && !(same && time >= settled);) {
-      same = repair_stretch(source, line, time, by_loop, state, results[0], desk);
-      if (desk.has_grown && !by_loop) {
+      same = repair_stretch(source, position, time, by_loop, state, results[0], block);
+      if (block.has_grown && !by_loop) {
         by_loop = true;
         time = 0;
         settled = steps;
-        state = entry.at(row);
+        state = carry_ins.at(row);
       }
     }
   }

@@ -2,14 +2,14 @@
 #pragma once
 #include "scans/cuda/spans.cuh"
 
-struct Calm {};  // unused
+struct BoundedMap {};  // unused
 
 struct Running {
   Span span;
   DEVICE Running() : span(empty_span()) {}
   DEVICE Span whole() const { return span; }
 
-  // Joins the next tile; see calm.cuh.
+  // Joins the next tile; see bounded.cuh.
   template <class Has, class Steps, class Load, class Across>
   DEVICE void take(const Source&, const Items&, bool, Has, Steps step_by_step, Load load_next,
                    Across across) {

@@ -1,13 +1,14 @@
-// The steps of a thread of w = s·w + t by plain numbers, if these are safe.
+// The steps of a thread of w = s·w + t by plain numbers, if all are safe.
 //
-// Guarded maps (scans/summaries.py) take some 100 instructions to compose, plain numbers 12. *Tame*
-// steps are safe: all products of first or last coefficients stay far from overflow and underflow, and
-// their guarded map is made once, from the products. *Calm* steps also have |s| <= 1: no product grows
-// and no state returns from 0, so that mantissa, exponent and offset suffice, also for whole tiles.
+// Guarded maps (scans/summaries.py) take some 100 instructions to compose, plain numbers 12. *Safe*
+// steps are safe: all products of first or last coefficients stay far from overflow and underflow,
+// and their guarded map is made once, from the products. *Bounded* steps also have |s| <= 1: no
+// product grows and no state returns from 0, so that mantissa, exponent and offset suffice, also
+// for whole tiles.
 #pragma once
 #include "scans/cuda/spans.cuh"
 
-struct Calm {
+struct BoundedMap {
   T mantissa;
   int exponent;
   T offset;
@@ -36,7 +37,7 @@ DEVICE inline T fade(T x, int exponent) {
   return x * power_of_two(half, T()) * power_of_two(e - half, T());
 }
 
-DEVICE inline Calm after_calm(const Calm& earlier, const Calm& later) {
+DEVICE inline BoundedMap compose_bounded(const BoundedMap& earlier, const BoundedMap& later) {
   const T product = later.mantissa * earlier.mantissa;
   const bool is_small = fabs(product) < T(0.5);
   const int exponent = later.exponent + earlier.exponent - int(is_small);
@@ -46,9 +47,9 @@ DEVICE inline Calm after_calm(const Calm& earlier, const Calm& later) {
 
 // The steps of one thread.
 struct Part {
-  Calm calm;
+  BoundedMap bounded;
   T growth, rebound;
-  bool is_calm, is_tame;
+  bool is_bounded, is_safe;
 };
 
 template <class Has>
@@ -85,11 +86,12 @@ DEVICE inline Part fold_part(const Source& source, const Items& items, Has has) 
   // fmax and fmin ignore nan; product and offset do not.
   const bool is_number = product == product && offset == offset;
   const T most = sizeof(T) == 4 ? T(1e14) : T(1e275), top = sizeof(T) == 4 ? T(1e26) : T(1e286);
-  const T far = sizeof(T) == 4 ? T(1e30) : T(1e140), near = sizeof(T) == 4 ? T(1.2e-38) : T(2.3e-308);
+  const T far = sizeof(T) == 4 ? T(1e30) : T(1e140),
+          near = sizeof(T) == 4 ? T(1.2e-38) : T(2.3e-308);
   Part part = {{mantissa, exponent, offset}, growth, rebound, false, false};
-  if (is_zero) part.calm = {T(0), 0, offset};
-  part.is_calm = is_number && highest <= T(1) && largest <= most && (is_normal || is_zero);
-  part.is_tame = is_number && highest <= far && growth <= far && least >= near && largest <= top &&
+  if (is_zero) part.bounded = {T(0), 0, offset};
+  part.is_bounded = is_number && highest <= T(1) && largest <= most && (is_normal || is_zero);
+  part.is_safe = is_number && highest <= far && growth <= far && least >= near && largest <= top &&
                  is_normal;
   return part;
 }
@@ -100,43 +102,45 @@ template <class Has> DEVICE inline Part fold_part(const Source& source, const It
   return whole ? fold_part(source, items, [](int) { return true; }) : fold_part(source, items, has);
 }
 
-DEVICE inline Span guarded_of(const Calm& calm, T growth, T rebound) {
-  return span_of(Transfer::Map{{calm.mantissa, T(calm.exponent), calm.offset,
+DEVICE inline Span guarded_of(const BoundedMap& bounded, T growth, T rebound) {
+  return span_of(Transfer::Map{{bounded.mantissa, T(bounded.exponent), bounded.offset,
                                 frexp_mantissa(growth), T(frexp_exponent(growth)),
                                 frexp_mantissa(rebound), T(frexp_exponent(rebound)), T(0)}});
 }
-DEVICE inline Span guarded_of(const Calm& calm) { return guarded_of(calm, T(1), T(1)); }
+DEVICE inline Span guarded_of(const BoundedMap& bounded) { return guarded_of(bounded, T(1), T(1)); }
 
-// The map of a calm or tame part; of another one, composed step by step from guarded maps.
+// Return the map of a part; unless it is bounded or safe, it is composed step by step from guarded
+// maps.
 template <class Steps> DEVICE inline Span guarded_of(const Part& part, Steps step_by_step) {
-  if (part.is_calm) return guarded_of(part.calm);
-  if (part.is_tame) return guarded_of(part.calm, part.growth, part.rebound);
+  if (part.is_bounded) return guarded_of(part.bounded);
+  if (part.is_safe) return guarded_of(part.bounded, part.growth, part.rebound);
   return step_by_step();
 }
 
-DEVICE inline Calm calm_from_above(const Calm& calm, int distance) {
-  return {__shfl_down_sync(ALL, calm.mantissa, distance),
-          __shfl_down_sync(ALL, calm.exponent, distance),
-          __shfl_down_sync(ALL, calm.offset, distance)};
+DEVICE inline BoundedMap bounded_from_above(const BoundedMap& bounded, int distance) {
+  return {__shfl_down_sync(ALL, bounded.mantissa, distance),
+          __shfl_down_sync(ALL, bounded.exponent, distance),
+          __shfl_down_sync(ALL, bounded.offset, distance)};
 }
 
 // Lane 0 receives the join of the first `width` lanes.
-DEVICE inline Calm reduce_calm(Calm calm, int lane, int width) {
+DEVICE inline BoundedMap reduce_bounded(BoundedMap bounded, int lane, int width) {
 #pragma unroll
   for (int distance = 1; distance < width; distance *= 2) {
-    const Calm later = calm_from_above(calm, distance);
-    if (lane % (2 * distance) == 0 && lane + distance < width) calm = after_calm(calm, later);
+    const BoundedMap later = bounded_from_above(bounded, distance);
+    if (lane % (2 * distance) == 0 && lane + distance < width)
+      bounded = compose_bounded(bounded, later);
   }
-  return calm;
+  return bounded;
 }
 
-// The composed tiles of a block. Calm tiles are composed separately, at a tenth of the cost.
+// The composed tiles of a block. Bounded tiles are composed separately, at a tenth of the cost.
 struct Running {
   Span span;
-  Calm calm;
-  bool is_calm;  // whether `calm` follows `span`
-  DEVICE Running() : span(empty_span()), calm(), is_calm(false) {}
-  DEVICE Span whole() const { return is_calm ? join(span, guarded_of(calm)) : span; }
+  BoundedMap bounded;
+  bool is_bounded;  // whether `bounded` follows `span`
+  DEVICE Running() : span(empty_span()), bounded(), is_bounded(false) {}
+  DEVICE Span whole() const { return is_bounded ? join(span, guarded_of(bounded)) : span; }
 
   // Joins the next tile. `load_next` is called once all threads have read their items, since the
   // following code would delay the next loads. The first warp has the result.
@@ -144,16 +148,16 @@ struct Running {
   DEVICE void take(const Source& source, const Items& items, bool whole, Has has,
                    Steps step_by_step, Load load_next, Across across) {
     const Part part = fold_part(source, items, whole, has);
-    const bool tile_is_calm = __syncthreads_and(part.is_calm);
+    const bool is_tile_bounded = __syncthreads_and(part.is_bounded);
     load_next();
-    if (tile_is_calm) {
-      const Calm tile = across.join_calm(part.calm);
-      if (threadIdx.x < 32) calm = is_calm ? after_calm(calm, tile) : tile;
-      is_calm = true;
+    if (is_tile_bounded) {
+      const BoundedMap tile = across.join_bounded(part.bounded);
+      if (threadIdx.x < 32) bounded = is_bounded ? compose_bounded(bounded, tile) : tile;
+      is_bounded = true;
     } else {
       const Span tile = across.join_spans(guarded_of(part, step_by_step));
       if (threadIdx.x < 32) span = join(this->whole(), tile);
-      is_calm = false;
+      is_bounded = false;
     }
   }
 };
