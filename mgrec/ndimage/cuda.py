@@ -28,7 +28,7 @@ from .kernels import (
 
 LEAST_ROW = 128
 """Steps of a contiguous line that neighbouring threads filter; shorter lines are as columns."""
-RUN = 16
+BATCH = 16
 """Samples of a thread."""
 WARPS = 8
 """Warps of a block."""
@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__({threads}) propagate_kernel(
   propagate(arrays, shape, borders);
 }}
 """
-MOST_RUN = 16
+MOST_BATCH = 16
 """Results of a thread."""
 ROW_THREADS, COLUMN_THREADS = 128, 256
 MOST_THREADS, MOST_THREADS_OF_SHORT = 1280, 1024
@@ -87,11 +87,11 @@ class Program:
 
     def warps(self, steps: int) -> int:
         """Return the warps of a block of lines of some steps."""
-        return WARPS if self.are_rows else min(WARPS, -(-steps // RUN))
+        return WARPS if self.are_rows else min(WARPS, -(-steps // BATCH))
 
     def length(self, steps: int) -> int:
         """Return the samples of a segment."""
-        return RUN * (32 if self.are_rows else self.warps(steps))
+        return BATCH * (32 if self.are_rows else self.warps(steps))
 
     def state_bytes(self, shape: tuple[int, int, int]) -> int:
         """Return the memory of the states of all segments."""
@@ -104,7 +104,7 @@ class Program:
 def print_program(program: Program) -> str:
     """Return the text of a program."""
     numbers = {
-        "POLES": program.poles, "RUN": RUN, "WARPS": WARPS, "ODD": program.is_odd,
+        "POLES": program.poles, "BATCH": BATCH, "WARPS": WARPS, "ODD": program.is_odd,
         "IS_SPLIT": program.is_complex,
     }  # fmt: skip
     states = np.dtype(np.complex128 if program.is_complex else np.float64)
@@ -194,15 +194,17 @@ def _prepare(
 
 def _weights(kernel: ExponentialSum, program: Program) -> np.ndarray:
     """Return the struct of weights."""
-    poles, half = np.array(kernel.poles), RUN // 2
-    powers = kernel.powers(RUN + 1)
-    beside = np.array(kernel.weights) * poles
-    doubled = np.array([powers_of(pole, RUN * 2 ** np.arange(5)) for pole in kernel.poles])
-    # The last half of a run backwards is the mirror image of the first.
-    first, last = powers[:, :half], powers[:, :RUN][:, : half - 1 : -1]
-    taps = np.concatenate([[kernel.middle], (beside[:, None] * powers[:, : RUN - 1]).sum(0).real])
+    poles, half = np.array(kernel.poles), BATCH // 2
+    powers = kernel.powers(BATCH + 1)
+    weights = np.array(kernel.weights) * poles
+    doubled = np.array([powers_of(pole, BATCH * 2 ** np.arange(5)) for pole in kernel.poles])
+    # The last half of a batch backwards is the mirror image of the first.
+    first, last = powers[:, :half], powers[:, :BATCH][:, : half - 1 : -1]
+    taps = np.concatenate(
+        [[kernel.middle], (weights[:, None] * powers[:, : BATCH - 1]).sum(0).real]
+    )
     numbers = np.concatenate([[kernel.middle], taps / 2])
-    states = (poles, beside, powers, (first + last) / 2, (first - last) / 2, doubled)
+    states = (poles, weights, powers, (first + last) / 2, (first - last) / 2, doubled)
     return _struct(numbers, states, program)
 
 
@@ -254,7 +256,7 @@ class WindowProgram:
 
     Attributes
     ----------
-    run : int
+    batch : int
         Results of a thread.
     threads : int
         Threads of a block.
@@ -264,7 +266,7 @@ class WindowProgram:
         Blocks of a multiprocessor for which registers are limited.
     """
 
-    run: int
+    batch: int
     threads: int
     are_rows: bool
     mode: str
@@ -280,19 +282,21 @@ class WindowProgram:
     def shared_bytes(self, size: int) -> int:
         """Return the shared memory of a block, for windows of a size."""
         lanes = 1 if self.are_rows else 32
-        runs = -(-(self.threads // (1 if self.are_rows else 32) * self.run + size - 1) // self.run)
-        samples = runs * (self.run + 1 if self.are_rows else self.run * lanes)
-        needed = 8 * runs * lanes + samples * self.samples.itemsize
+        batches = -(
+            -(self.threads // (1 if self.are_rows else 32) * self.batch + size - 1) // self.batch
+        )
+        samples = batches * (self.batch + 1 if self.are_rows else self.batch * lanes)
+        needed = 8 * batches * lanes + samples * self.samples.itemsize
         if not self.are_rows:
             return needed
-        return max(needed, self.threads * (self.run + 1) * self.results.itemsize)
+        return max(needed, self.threads * (self.batch + 1) * self.results.itemsize)
 
 
 @cache
 def print_windows(program: WindowProgram) -> str:
     """Return the text of a program."""
     numbers = {
-        "RUN": program.run, "ROWS": program.are_rows, "MODE": MODES.index(program.mode),
+        "BATCH": program.batch, "ROWS": program.are_rows, "MODE": MODES.index(program.mode),
         "THREADS": program.threads, "STAGES": 1, "IS_SAME": program.inputs == program.samples,
     }  # fmt: skip
     types = {"X": program.inputs, "E": program.results, "T": program.samples}
@@ -305,19 +309,19 @@ def choose_windows(
 ) -> WindowProgram:
     """Return the program of windows over rows (outer, steps, inner)."""
     inputs, results = np.dtype(inputs), np.dtype(results)
-    run = min(MOST_RUN, 1 << size.bit_length() - 1)
+    batch = min(MOST_BATCH, 1 << size.bit_length() - 1)
     are_rows = shape[2] == 1 and shape[1] >= LEAST_ROW
-    runs = -(-shape[1] // run)
+    batches = -(-shape[1] // batch)
     threads = 32
     while threads < (ROW_THREADS if are_rows else COLUMN_THREADS):
-        if threads // (1 if are_rows else 32) >= runs:
+        if threads // (1 if are_rows else 32) >= batches:
             break
         threads *= 2
     most = MOST_THREADS if inputs == results == np.float32 else MOST_THREADS_OF_SHORT
     # The registers of float64 would not suffice for as many.
     is_short = max(inputs.itemsize, results.itemsize) <= 4 and mode != "constant"
     blocks = min(most // threads, 16) if is_short else 1
-    return WindowProgram(run, threads, are_rows, mode, inputs, results, blocks)
+    return WindowProgram(batch, threads, are_rows, mode, inputs, results, blocks)
 
 
 def build_launch(
@@ -327,7 +331,7 @@ def build_launch(
     """Return the launch over rows of a shape; the first window begins `before` steps before it."""
     outer, steps, inner = shape
     lines = outer * inner
-    length = program.run * program.threads // (1 if program.are_rows else 32)
+    length = program.batch * program.threads // (1 if program.are_rows else 32)
     groups = lines if program.are_rows else -(-lines // 32)
     sizes = pack_words([lines, steps, results, inner, before])
     window = np.array([*constants, 1 / size]).view(np.int64).tolist()

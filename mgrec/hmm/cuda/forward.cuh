@@ -142,7 +142,7 @@ struct Pass : Maps {
     if (llf && !determine_forward<false>(r, before)) determine_forward<true>(r, before);
     if (posteriors && !determine_backward<false>(r, after)) determine_backward<true>(r, after);
   }
-  DEVICE long long place_of(const Range& r, long long step) const {
+  DEVICE long long index_of(const Range& r, long long step) const {
     return (r.outer * sizes.steps + step) * sizes.inners + r.inner;
   }
   // Reads logarithms; returns whether a weight may be lost.
@@ -176,7 +176,7 @@ struct Pass : Maps {
       const double total = NORMALISED ? w.template log_total<LOG>() : 0.0;
 #pragma unroll (LOG ? 1 : UNROLL)
       for (int j = 0; j < N; ++j)
-        filtered[place_of(r, step) * ROW + j] =
+        filtered[index_of(r, step) * ROW + j] =
             NORMALISED ? exp((LOG ? w.v[j] : log(w.v[j])) - total) : LOG ? w.v[j] - 1.0 : w.v[j];
     }
     llf[r.number] = sum + w.template log_total<LOG>() + w.power * LOG_2 + shifts;
@@ -214,8 +214,8 @@ struct Pass : Maps {
 #pragma unroll (LOG ? 1 : UNROLL)
       for (int j = 0; j < N; ++j) w.v[j] = LOG ? 0.0 : 1.0;
     for (long long step = r.end - 1; step >= r.begin; --step) {
-      const long long place = place_of(r, step);
-      write<LOG>(filtered + place * ROW, w, posteriors + place * N);
+      const long long index = index_of(r, step);
+      write<LOG>(filtered + index * ROW, w, posteriors + index * N);
       if (is_start(r, step)) {
 #pragma unroll (LOG ? 1 : UNROLL)
         for (int j = 0; j < N; ++j) w.v[j] = LOG ? 0.0 : 1.0;

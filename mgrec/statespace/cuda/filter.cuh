@@ -267,7 +267,7 @@ struct Pass {
       const long long start = r.begin + first;
 #pragma unroll 1
       for (int k = 0; k < steps && start + k < r.end; ++k) {
-        const long long place = ((r.outer * sizes.steps + start + k) * sizes.inners + r.inner);
+        const long long index = ((r.outer * sizes.steps + start + k) * sizes.inners + r.inner);
         bool seen[OBSERVED];
         double w[OBSERVED], P[N][N], C[N][N];
         predict(r, start + k, f);
@@ -275,7 +275,7 @@ struct Pass {
         if (is_staged)
           write_state(f.a, P, stage.at(OF_PREDICTED, k, N), stage.at(OF_PREDICTED + N, k, N * N));
         else if (predicted)
-          write_state(f.a, P, predicted + place * N, predicted_cov + place * N * N);
+          write_state(f.a, P, predicted + index * N, predicted_cov + index * N * N);
         observe(r, start + k, f, seen, w, true);
         result_of(f.C, C);
         double square = 0.0;
@@ -289,12 +289,12 @@ struct Pass {
           write_state(f.a, C, stage.at(OF_FILTERED, k, N), stage.at(OF_FILTERED + N, k, N * N));
           continue;
         }
-        if (llf_obs) llf_obs[place] = E(value);
-        if (filtered) write_state(f.a, C, filtered + place * N, filtered_cov + place * N * N);
+        if (llf_obs) llf_obs[index] = E(value);
+        if (filtered) write_state(f.a, C, filtered + index * N, filtered_cov + index * N * N);
       }
       if (!is_staged) continue;
       const long long left = r.end - start;
-      stage.place[threadIdx.x] = r.outer * sizes.steps + start;
+      stage.first_step[threadIdx.x] = r.outer * sizes.steps + start;
       stage.count[threadIdx.x] = left < 0 ? 0 : left < steps ? int(left) : steps;
       __syncwarp();
       stage.write(llf_obs, 0, 1);

@@ -260,7 +260,7 @@ struct Pass {
   E *smoothed, *smoothed_cov;
   Sizes sizes;
 
-  INLINED long long place_of(const Range& range, long long step) const {
+  INLINED long long index_of(const Range& range, long long step) const {
     return (range.outer * sizes.steps + step) * sizes.inners + range.inner;
   }
 
@@ -365,7 +365,7 @@ struct Pass {
       const long long start = end - steps > range.begin ? end - steps : range.begin;
 #pragma unroll 1
       for (long long step = end - 1; step >= start; --step) {
-        const long long place = place_of(range, step);
+        const long long index = index_of(range, step);
         Step s;
         load(range, step, s);
         if (SQUARE_ROOT && step == range.end - 1 && !is_last(range)) {
@@ -379,11 +379,11 @@ struct Pass {
         s.smooth(r, C, mean, covariance);
         const int k = int(step - start);
         if (is_staged) write_state(mean, covariance, stage.at(0, k, N), stage.at(N, k, N * N));
-        else write_state(mean, covariance, smoothed + place * N, smoothed_cov + place * N * N);
+        else write_state(mean, covariance, smoothed + index * N, smoothed_cov + index * N * N);
         if (is_start(range, step)) Step::know_nothing(r, C);
       }
       if (!is_staged) continue;
-      stage.place[threadIdx.x] = range.outer * sizes.steps + start;
+      stage.first_step[threadIdx.x] = range.outer * sizes.steps + start;
       stage.count[threadIdx.x] = end > start ? int(end - start) : 0;
       __syncwarp();
       stage.write(smoothed, 0, N);

@@ -107,13 +107,13 @@ template <class Model> struct AffinePass {
         w[k][i] = i != lane + k ? zero() : ALGEBRA == PLUS_TIMES ? 1.0 : 0.0;
     }
     for (long long step = r.begin; step < r.end; ++step) {
-      const bool begins = is_start(r, step);
+      const bool is_first_step = is_start(r, step);
       typename Model::Step s = model.step_of(r, step);
-      starts = starts || begins;
+      starts = starts || is_first_step;
 #pragma unroll
       for (int k = 0; k < OWN; ++k) {
         const bool is_unit = lane + k < N;
-        if (begins && !is_unit) start(r, w[k]);
+        if (is_first_step && !is_unit) start(r, w[k]);
         s.advance(is_unit, w[k]);
         if (is_unit) rescale(w[k], power[k]);
       }
@@ -136,9 +136,9 @@ template <class Model> struct AffinePass {
   DEVICE static void follow(const Map& from, bool is_unit, double (&w)[N], double& power) {
     // All loads of a small map at once, not each before the branch that uses it: 10^7 maps of four
     // states took 1.77 ms on an H100, and 1.92 ms before.
-    Map own;
-    if (IS_SMALL) copy(from, own);
-    const Map& map = IS_SMALL ? own : from;
+    Map copied;
+    if (IS_SMALL) copy(from, copied);
+    const Map& map = IS_SMALL ? copied : from;
     double before[N], base = -1e300;
     bool has_powers = false;
 #pragma unroll UNROLL
@@ -195,11 +195,12 @@ template <class Model> struct AffinePass {
 #pragma unroll UNROLL
     for (int i = 0; i < N; ++i) w[i] = before[i];
     for (long long first = 0; first < sizes.length; first += steps) {
-      const long long begin = r.begin + first, end = begin + steps < r.end ? begin + steps : r.end;
-      const int count = begin < end ? int(end - begin) : 0;
+      const long long first_step = r.begin + first;
+      const long long end = first_step + steps < r.end ? first_step + steps : r.end;
+      const int count = first_step < end ? int(end - first_step) : 0;
 #pragma unroll 1
       for (int k = 0; k < count; ++k) {
-        const long long step = begin + k, place = REVERSE ? sizes.steps - 1 - step : step;
+        const long long step = first_step + k, index = REVERSE ? sizes.steps - 1 - step : step;
         if (is_start(r, step)) start(r, w);
         typename Model::Step s = model.step_of(r, step);
         s.advance(false, w);
@@ -208,13 +209,14 @@ template <class Model> struct AffinePass {
 #pragma unroll UNROLL
           for (int i = 0; i < WIDTH; ++i) to[i] = s.result(w, i);
         } else {
-          E* to = results + ((r.outer * sizes.steps + place) * sizes.inners + r.inner) * WIDTH;
+          E* to = results + ((r.outer * sizes.steps + index) * sizes.inners + r.inner) * WIDTH;
 #pragma unroll UNROLL
           for (int i = 0; i < WIDTH; ++i) to[i] = E(s.result(w, i));
         }
       }
       if (!is_staged) continue;
-      stage.place[threadIdx.x] = r.outer * sizes.steps + (REVERSE ? sizes.steps - end : begin);
+      stage.first_step[threadIdx.x] =
+          r.outer * sizes.steps + (REVERSE ? sizes.steps - end : first_step);
       stage.count[threadIdx.x] = count;
       __syncwarp();
       stage.write(results, 0, WIDTH);

@@ -28,11 +28,11 @@ struct Range { long long outer, inner, begin, end, number; bool continues, goes_
 struct Sizes {
   long long outers, steps, inners, segments, length, continues, goes_on;
   DEVICE Range range(long long number) const {
-    const long long begin = number % segments * length;
-    return part(number / segments, begin, begin + length < steps ? begin + length : steps, number);
+    const long long first = number % segments * length;
+    return part(number / segments, first, first + length < steps ? first + length : steps, number);
   }
-  DEVICE Range part(long long row, long long begin, long long end, long long number) const {
-    return {row / inners, row % inners, begin, end, number, continues != 0, goes_on != 0};
+  DEVICE Range part(long long row, long long first, long long end, long long number) const {
+    return {row / inners, row % inners, first, end, number, continues != 0, goes_on != 0};
   }
 };
 // An operand with strides, of doubles or marks; `numbers` of a step are contiguous.
@@ -124,7 +124,7 @@ template <int WIDTH, int MOST = 107> struct Stage {
   static constexpr int STEPS = WIDTH < MOST ? MOST / WIDTH : 1;
   static constexpr bool FITS = WIDTH <= MOST;
   double numbers[32][STEPS * WIDTH + 1];  // an odd number, against bank conflicts
-  long long place[32];                    // of the first of the steps
+  long long first_step[32];               // the index of the first of the steps
   int count[32];
 
   // The numbers of a step of the calling thread, of an array that has `width` a step, and those
@@ -139,7 +139,7 @@ template <int WIDTH, int MOST = 107> struct Stage {
     for (int k = threadIdx.x; k < 32 * length; k += 32) {
       const int row = k / length, column = k - row * length;
       if (column < count[row] * width)
-        array[place[row] * width + column] = R(numbers[row][offset * STEPS + column]);
+        array[first_step[row] * width + column] = R(numbers[row][offset * STEPS + column]);
     }
   }
 };

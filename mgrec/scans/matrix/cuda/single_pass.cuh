@@ -27,22 +27,22 @@ struct Spine { double neighbours[2 * NEIGHBOURS][MAP], joined[5][MAP], before[N]
 struct Memory {
   double results[TILE * N];
   Operands first, again;
-  double maps[RING][MAPS][MAP], entries[RING][N];
+  double maps[RING][MAPS][MAP], carry_ins[RING][N];
   Spine spines[SPINES];
 };
 static_assert(sizeof(Memory) <= MEMORY, "phases.py counts the bytes");
 
 constexpr int UNITS = 2;  // of a published number
 union Halves { double number; unsigned half[2]; };
-DEVICE inline void publish(Unit* descriptors, long long place, double number, unsigned tag) {
+DEVICE inline void publish(Unit* descriptors, long long index, double number, unsigned tag) {
   Halves halves;
   halves.number = number;
   const Unit first = Unit(tag) << 32 | halves.half[0], second = Unit(tag) << 32 | halves.half[1];
-  store_pair(descriptors + place * UNITS, first, second);
+  store_pair(descriptors + index * UNITS, first, second);
 }
 // A warp waits for `count` numbers; it requests all that are missing before it looks at the first.
 template <int MOST>
-DEVICE void receive(const Unit* descriptors, long long begin, int count, unsigned tag,
+DEVICE void receive(const Unit* descriptors, long long start, int count, unsigned tag,
                     double* numbers) {
   constexpr int EACH = (MOST + 31) / 32;
   const int lane = threadIdx.x % 32;
@@ -54,7 +54,7 @@ DEVICE void receive(const Unit* descriptors, long long begin, int count, unsigne
 #pragma unroll
     for (int k = 0; k < EACH; ++k) {
       Unit first, second;
-      load_pair_if(missing >> k & 1, descriptors + (begin + lane + 32 * k) * UNITS, first, second);
+      load_pair_if(missing >> k & 1, descriptors + (start + lane + 32 * k) * UNITS, first, second);
       firsts[k] = first, seconds[k] = second;
     }
 #pragma unroll
@@ -71,9 +71,9 @@ DEVICE void receive(const Unit* descriptors, long long begin, int count, unsigne
 // Barriers 0 and 1 are those of the block and of the summarising warps.
 constexpr int SUMMARISED = 14, JOINED = 15;
 static_assert(RING <= 4, "a block has 16 barriers");
-DEVICE inline int published(int turn) { return 2 + turn % RING; }
-DEVICE inline int resolved(int turn) { return 2 + RING + turn % RING; }
-DEVICE inline int finished(int turn) { return 2 + 2 * RING + turn % RING; }
+DEVICE inline int published(int round) { return 2 + round % RING; }
+DEVICE inline int resolved(int round) { return 2 + RING + round % RING; }
+DEVICE inline int finished(int round) { return 2 + 2 * RING + round % RING; }
 
 struct SinglePass {
   const Pass& pass;
@@ -122,24 +122,24 @@ struct SinglePass {
 
   DEVICE void summarise() const {
     const int thread = threadIdx.x, segment = thread / LANES, lane = thread % LANES;
-    int turn = 0;
+    int round = 0;
     request(memory.first, blockIdx.x, thread / 32, LANES);
-    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++turn) {
-      if (turn >= RING) meet(finished(turn), SUMMARISERS + 32);
+    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++round) {
+      if (round >= RING) meet(finished(round), SUMMARISERS + 32);
       copies_wait_but<0>();
       meet(1, SUMMARISERS);
       const Range r = range(tile, segment);
       over(memory.first, segment, r)
-          .template summarise_lanes<1>(r, lane, memory.maps[turn % RING][segment]);
+          .template summarise_lanes<1>(r, lane, memory.maps[round % RING][segment]);
       meet(SUMMARISED, SUMMARISERS + JOINERS);
       request(memory.first, tile + gridDim.x, thread / 32, LANES);
     }
   }
   DEVICE void compose() const {
     const int thread = threadIdx.x - SUMMARISERS, group = thread / LANES, lane = thread % LANES;
-    int turn = 0;
-    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++turn) {
-      double(&maps)[MAPS][MAP] = memory.maps[turn % RING];
+    int round = 0;
+    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++round) {
+      double(&maps)[MAPS][MAP] = memory.maps[round % RING];
       meet(SUMMARISED, SUMMARISERS + JOINERS);
 #pragma unroll 1
       for (int first = 0, count = SEGMENTS; count > 1;) {
@@ -152,7 +152,7 @@ struct SinglePass {
       if (thread >= 32) continue;
       if (thread < MAP) publish(descriptors, tile * MAP + thread, maps[MAPS - 1][thread], tag);
       __syncwarp();
-      arrive(published(turn), 64);
+      arrive(published(round), 64);
     }
   }
 
@@ -186,17 +186,17 @@ struct SinglePass {
     const long long row_groups = row_tiles / NEIGHBOURS + 1, row_states = row_tiles / ALL + 1;
     Unit* of_groups = descriptors + tiles * MAP * UNITS;
     Unit* of_states = of_groups + pass.sizes.outers * row_groups * MAP * UNITS;
-    int turn = threadIdx.x / 32 - OTHERS / 32 - 1;
-    Spine& spine = memory.spines[turn];
+    int round = threadIdx.x / 32 - OTHERS / 32 - 1;
+    Spine& spine = memory.spines[round];
     double(*groups)[MAP] = spine.neighbours, (*members)[MAP] = groups + NEIGHBOURS;
-    for (long long tile = blockIdx.x + turn * (long long)gridDim.x; tile < tiles;
-         tile += SPINES * (long long)gridDim.x, turn += SPINES) {
+    for (long long tile = blockIdx.x + round * (long long)gridDim.x; tile < tiles;
+         tile += SPINES * (long long)gridDim.x, round += SPINES) {
       const long long row = tile / row_tiles, k = tile % row_tiles;
       const int member = k % NEIGHBOURS, group = k / NEIGHBOURS % NEIGHBOURS;
       const bool is_last = member == NEIGHBOURS - 1, is_end = is_last && group == NEIGHBOURS - 1;
       const long long first_group = row * row_groups + k / ALL * NEIGHBOURS;
       const long long state = row * row_states + k / ALL;
-      meet(published(turn), 64);
+      meet(published(round), 64);
       receive<NEIGHBOURS * MAP>(descriptors, (tile - member) * MAP, (member + is_last) * MAP, tag,
                                 members[0]);
       if (is_last) {
@@ -216,22 +216,22 @@ struct SinglePass {
       }
 #pragma unroll 1
       for (int j = 0; j < group + member; ++j) w = apply(j < group ? groups[j] : members[j - group], w);
-      if (is_first) memory.entries[turn % RING][number] = w;
+      if (is_first) memory.carry_ins[round % RING][number] = w;
       __syncwarp();
-      arrive(resolved(turn), 64);
+      arrive(resolved(round), 64);
     }
   }
 
   DEVICE void determine() const {
     const int segment = threadIdx.x % 32;
-    int turn = 0;
+    int round = 0;
     request(memory.again, blockIdx.x, 0, 1);
-    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++turn) {
-      const double(&maps)[MAPS][MAP] = memory.maps[turn % RING];
-      meet(resolved(turn), 64);
+    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++round) {
+      const double(&maps)[MAPS][MAP] = memory.maps[round % RING];
+      meet(resolved(round), 64);
       double w[N];
 #pragma unroll
-      for (int i = 0; i < N; ++i) w[i] = memory.entries[turn % RING][i];
+      for (int i = 0; i < N; ++i) w[i] = memory.carry_ins[round % RING][i];
 #pragma unroll 1
       for (int before = 0; before < segment;) {
         const int left = segment - before, steps = left >= 16 ? 16 : left >= 4 ? 4 : 1;
@@ -255,13 +255,13 @@ struct SinglePass {
       fence_proxy();
       __syncwarp();
       if (segment == 0) {
-        const long long begin = tile % row_tiles * TILE, all = pass.sizes.steps;
-        const long long place = r.outer * all + (REVERSE ? all - begin - steps : begin);
-        bulk_store(pass.results + place * N, memory.results, steps * N * 8);
+        const long long first_step = tile % row_tiles * TILE, all = pass.sizes.steps;
+        const long long index = r.outer * all + (REVERSE ? all - first_step - steps : first_step);
+        bulk_store(pass.results + index * N, memory.results, steps * N * 8);
         bulk_commit();
       }
       request(memory.again, tile + gridDim.x, 0, 1);
-      if (tile + RING * (long long)gridDim.x < tiles) arrive(finished(turn), SUMMARISERS + 32);
+      if (tile + RING * (long long)gridDim.x < tiles) arrive(finished(round), SUMMARISERS + 32);
     }
     bulk_wait_read();
   }
