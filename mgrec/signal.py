@@ -39,7 +39,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     raise AttributeError(
         f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}. If it is a "
-        f"function of SciPy, call scipy.signal.{name}: the guide's page 'Filters' tells how for "
+        f"function of SciPy, call scipy.signal.{name}: the guide's page 'Filters' has a way for "
         "Dask arrays",
         name=name,
     )

@@ -180,12 +180,12 @@ def speculate_persisted(
 
 def correct_persisted(
     recurrence: AlongAxis, position: ChunkPosition, carry_ins: CarryIns, number: int,
-    batch: SpeculationBatch | SummaryBatch | None, place: int, *blocks: Any,
+    batch: SpeculationBatch | SummaryBatch | None, index: int, *blocks: Any,
 ) -> Any:  # fmt: skip
-    """Return the result of chunk number `place` of a batch, or of one without a summary."""
+    """Return the result of chunk number `index` of a batch, or of one without a summary."""
     inputs = ChunkInputs(blocks, *position)
     if isinstance(batch, SpeculationBatch):
-        chunk = batch.chunks[place] if batch.chunks[place].speculation else PendingChunk(inputs)
+        chunk = batch.chunks[index] if batch.chunks[index].speculation else PendingChunk(inputs)
     else:
         chunk = speculate_block(inputs, recurrence)
     return correct_block(recurrence, chunk, carry_ins, number)

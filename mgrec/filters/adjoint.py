@@ -425,12 +425,12 @@ def _differentiate_at(
         return False
     if any(address % 16 for address in addresses) or results[-1] % 16:
         return False
-    entry: CacheEntry[Any] = cache_entry((
+    cached: CacheEntry[Any] = cache_entry((
         _differentiate_at, shape, dtype, device, b.dtype, b.tobytes(), a.dtype, a.tobytes()
     ))  # fmt: skip
-    if entry.prepared is None:
-        if not (entry.is_solved and entry.is_preparable):
-            entry.is_solved = True
+    if cached.prepared is None:
+        if not (cached.is_solved and cached.is_preparable):
+            cached.is_solved = True
             return False
         coefficients, like = AdjointCoefficients(b, a), backend.empty(shape, dtype)
         calls = [
@@ -438,11 +438,11 @@ def _differentiate_at(
             for numerator in (coefficients.numerator, coefficients.one)
         ]
         if None not in calls:
-            entry.prepared = prepare(shape, dtype, device, coefficients, calls)
-        entry.is_preparable = entry.prepared is not None
-        if entry.prepared is None:
+            cached.prepared = prepare(shape, dtype, device, coefficients, calls)
+        cached.is_preparable = cached.prepared is not None
+        if cached.prepared is None:
             return False
-    entry.prepared(addresses, results)
+    cached.prepared(addresses, results)
     return True
 
 

@@ -117,12 +117,12 @@ def _labelled(labels: Any, dims: Dims, axis: int, axes: Axes, name: str | None, 
     """Return a result as a DataArray; numbers stay numbers."""
     from xarray import DataArray
 
-    own: list[Hashable] = [dim for k, dim in enumerate(dims) if k != axis or _STEPS in axes]
+    names: list[Hashable] = [dim for k, dim in enumerate(dims) if k != axis or _STEPS in axes]
     entries = labels.dims[len(dims) :] or (_ENTRIES,)
     for other in axes:
-        own += entries if other == _ENTRIES else [other] * (other != _STEPS)
-    own = own[: array.ndim]  # a gradient of data without an axis of entries has none
-    if not own:
+        names += entries if other == _ENTRIES else [other] * (other != _STEPS)
+    names = names[: array.ndim]  # a gradient of data without an axis of entries has none
+    if not names:
         return array
-    coords = {key: value for key, value in labels.coords.items() if {*value.dims} <= {*own}}
-    return DataArray(array, coords, own, name)
+    coords = {key: value for key, value in labels.coords.items() if {*value.dims} <= {*names}}
+    return DataArray(array, coords, names, name)

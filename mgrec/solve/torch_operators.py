@@ -549,11 +549,11 @@ def _solve_by_address(rule: Rule, keys: Sequence[str], values: Sequence[Any]) ->
     if by_address is None:
         return None
     signature, addresses = by_address
-    entry = cache_entry(signature)
-    if entry.prepared is None:
-        return _prepare_call(rule, keys, values, entry) if entry.is_preparable else None
+    cached = cache_entry(signature)
+    if cached.prepared is None:
+        return _prepare_call(rule, keys, values, cached) if cached.is_preparable else None
     like = next(value for value in values if isinstance(value, torch.Tensor))
-    return _solve_prepared(entry.prepared, like, addresses)
+    return _solve_prepared(cached.prepared, like, addresses)
 
 
 def _tensor_signature(
@@ -595,7 +595,7 @@ def _solve_prepared(
 
 
 def _prepare_call(
-    rule: Rule, keys: Sequence[str], values: Sequence[Any], entry: CacheEntry[PreparedCall]
+    rule: Rule, keys: Sequence[str], values: Sequence[Any], cached: CacheEntry[PreparedCall]
 ) -> list[Any]:
     """Solve, and give the entry of tensors the prepared call of CuPy arrays, if it takes these."""
     reader = getattr(rule.function, "rule", None)
@@ -606,11 +606,11 @@ def _prepare_call(
         call = None if reader is None else reader.read((), arguments)
         arrays = [x for x in native if hasattr(x, "flags") and not isinstance(x, np.ndarray)]
         if call and len(results) == 1 and [*map(id, call.arguments)] == [*map(id, arrays)]:
-            entry.prepared = cache_entry(call.signature).prepared
+            cached.prepared = cache_entry(call.signature).prepared
         return results
 
     results = _solve_native(keys, values, solve)
-    entry.is_preparable = entry.prepared is not None
+    cached.is_preparable = cached.prepared is not None
     return results
 
 

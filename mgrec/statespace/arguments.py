@@ -214,9 +214,9 @@ def check_in_memory(name: str, array: Any) -> None:
         raise TypeError(f"{name} must be in memory; got a Dask array: compute it first")
 
 
-def _complete(given: dict[str, Any], p: int, n: int) -> dict[str, Any]:
+def _complete(arguments: dict[str, Any], p: int, n: int) -> dict[str, Any]:
     """Return arrays of MATRICES, with intercepts of 0, and the selection in `state_cov`."""
-    arrays = dict(given)
+    arrays = dict(arguments)
     selection = arrays.pop("selection", None)
     if selection is not None:
         # CuPy (14.2) multiplies no matrices of negative strides.
@@ -229,9 +229,9 @@ def _complete(given: dict[str, Any], p: int, n: int) -> dict[str, Any]:
     return _with_intercepts(arrays, p, n)
 
 
-def _complete_roots(given: dict[str, Any], p: int, n: int) -> dict[str, Any]:
+def _complete_roots(arguments: dict[str, Any], p: int, n: int) -> dict[str, Any]:
     """Return arrays of MATRICES with square roots of covariances."""
-    arrays = dict(given)
+    arrays = dict(arguments)
     selection = arrays.pop("selection", None)
     noises = [arrays["state_cov"]] if selection is None else [arrays["state_cov"], selection]
     noises = list(map(without_empty_chunks, noises))

@@ -96,10 +96,10 @@ class PackedLayers(ChainLayers):
         super().__init__(aligned, token)
         summarise: Callable[..., Any] = precompute_block
         self.determine_chunk: Callable[..., Any] = determine_block
-        first = second = _packs(aligned, aligned.blocks, f"pack-{token}")
+        first = second = _chunk_inputs(aligned, aligned.blocks, f"pack-{token}")
         if memory == "two-pass":
             fresh = [read_again(block, token) for block in aligned.blocks]
-            second = _packs(aligned, fresh, f"pack-again-{token}")
+            second = _chunk_inputs(aligned, fresh, f"pack-again-{token}")
             if aligned.may_speculate:
                 summarise, self.determine_chunk = precompute_from_blocks, determine_from_blocks
         elif aligned.may_speculate:
@@ -152,7 +152,7 @@ def _map(
     return _objects(phase, index, inputs, index, name=name, recurrence=aligned.recurrence)
 
 
-def _packs(aligned: AlignedProblem, blocks: Sequence[da.Array], name: str) -> da.Array:
+def _chunk_inputs(aligned: AlignedProblem, blocks: Sequence[da.Array], name: str) -> da.Array:
     """Return the inputs of each chunk."""
     return _objects(
         inputs_of_blocks,

@@ -187,16 +187,16 @@ def record_where(record: Record, condition: Operand, x: Operand, y: Operand) -> 
     return record.define("{} ? {} : {}".format(*choice), dtype, choice)
 
 
-def merge_branches(record: Record, run: Callable[[], Any], assumed: tuple[bool, ...] = ()) -> Any:
+def merge_branches(record: Record, trace: Callable[[], Any], assumed: tuple[bool, ...] = ()) -> Any:
     """Run a function once for each outcome of its decisions, and choose among the results."""
     if len(assumed) > _MAX_DECISIONS:
         raise record.refuse("it branches too often", "write np.where(condition, x, y)")
     record.assumed, record.decisions = assumed, []
-    result = run()
+    result = trace()
     if len(record.decisions) <= len(assumed):
         return result
     condition = record.decisions[len(assumed)]
-    if_true, if_false = (merge_branches(record, run, (*assumed, x)) for x in (True, False))
+    if_true, if_false = (merge_branches(record, trace, (*assumed, x)) for x in (True, False))
     pairs = list(zip(_as_tuple(if_true), _as_tuple(if_false), strict=True))
     names_if_false = names_without(record.statements, condition.code)
     if all(_code(x, names_if_false) == _code(y, {}) for x, y in pairs):

@@ -281,8 +281,8 @@ def _trace(
     statement = f"return {returns}{{{{{components}}}}};"
     if not is_fast:
         return _body(record, statement)
-    odd = "".join(f"odd = odd | {decision.code}; " for decision in record.decisions)
-    return _body(record, odd + statement).replace("np_divide(", "quick_divide(odd, ")
+    tests = "".join(f"odd = odd | {decision.code}; " for decision in record.decisions)
+    return _body(record, tests + statement).replace("np_divide(", "quick_divide(odd, ")
 
 
 def _body(record: Record, result: str) -> str:

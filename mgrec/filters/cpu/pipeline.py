@@ -49,7 +49,7 @@ def _steps(width: int) -> Any:
         return y, fma(b1, x, v1), multiply(b2, x)
 
     @numba.njit(**INNER)
-    def run(source: Any, target: Any, table: Any, lanes: Any, write: bool) -> Any:
+    def filter_steps(source: Any, target: Any, table: Any, lanes: Any, write: bool) -> Any:
         b0, b1 = load(table, 0), load(table, width)
         b2, a1 = load(table, 2 * width), load(table, 3 * width)
         taps = b0, b1, b2, a1, load(table, 4 * width)
@@ -78,7 +78,7 @@ def _steps(width: int) -> Any:
         store(lanes[5], 0, v1)
         return largest
 
-    return run
+    return filter_steps
 
 
 @numba.njit(**INNER)
@@ -113,7 +113,7 @@ def _pipeline(width: int) -> Any:
     z is (width, 2). `source` and `target` may be the same row of float64. The ends of a row, where
     the pipeline fills and drains, are filtered section by section.
     """
-    delay, run = LAG * (width - 1), _steps(width)
+    delay, filter_steps = LAG * (width - 1), _steps(width)
 
     @numba.njit(**INNER)
     def advance(
@@ -135,7 +135,7 @@ def _pipeline(width: int) -> Any:
         inputs = source[remainder + delay :]
         outputs = target[remainder : size - delay] if write else target
         largest = larger_of(
-            largest_bits(first[:remainder]), run(inputs, outputs, table, lanes, write)
+            largest_bits(first[:remainder]), filter_steps(inputs, outputs, table, lanes, write)
         )
         _empty_lanes(last, z, a, lanes)
         for s in range(1, width):

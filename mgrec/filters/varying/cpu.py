@@ -140,19 +140,19 @@ def _advance_row(counts: tuple[int, int], form: str, is_complex: bool, is_unit: 
 
     @numba.njit(**INNER)
     def advance_row(
-        x: Any, b: Any, a: Any, marks: Any, initial: Any, places: Any, strides: Any, state: Any,
+        x: Any, b: Any, a: Any, marks: Any, initial: Any, offsets: Any, strides: Any, state: Any,
         exponent: int, y: Any, block_start: int, block_end: int, failed: Any,
     ) -> int:  # fmt: skip
         z = zeros
         for k in range(order):
             z = with_item(z, state, k, state[k])
         for step in range(block_start, block_end):
-            if marks[np.uintp(places[3] + step * strides[3])]:
+            if marks[np.uintp(offsets[3] + step * strides[3])]:
                 for k in range(order):
-                    first = zero if is_unit else read(initial, places[4] + k)
+                    first = zero if is_unit else read(initial, offsets[4] + k)
                     z = with_item(z, state, k, first)
-            at_b, at_a = places[1] + step * strides[1], places[2] + step * strides[2]
-            x_n = read(x, places[0] + step * strides[0])
+            at_b, at_a = offsets[1] + step * strides[1], offsets[2] + step * strides[2]
+            x_n = read(x, offsets[0] + step * strides[0])
             gain = read(a, at_a)
             if gain == 1.0:
                 w, z = plain_step(z, state, x_n, b, at_b, a, at_a)
@@ -169,7 +169,7 @@ def _advance_row(counts: tuple[int, int], form: str, is_complex: bool, is_unit: 
                 for k in range(order):
                     z = with_item(z, state, k, state[k])
             elif len(y):
-                y[np.uintp(places[5] + step * strides[5])] = w
+                y[np.uintp(offsets[5] + step * strides[5])] = w
         for k in range(order):
             state[k] = item(z, state, k)
         return exponent
@@ -207,7 +207,7 @@ def advance_columns(counts: tuple[int, int], form: str, is_complex: bool) -> Any
             block_end = min(block_start + _BLOCK, steps)
             for row in range(start, stop):
                 i, j = row // inner, row % inner
-                places = (
+                offsets = (
                     i * x_strides[0] + first * x_strides[1] + j * x_strides[2],
                     i * b_strides[0] + first * b_strides[1] + j * b_strides[2],
                     i * a_strides[0] + first * a_strides[1] + j * a_strides[2],
@@ -217,11 +217,11 @@ def advance_columns(counts: tuple[int, int], form: str, is_complex: bool) -> Any
                 )
                 for column in range(columns - 1):
                     exponents[row, column] = advance_unit(
-                        x, b, a, marks, initial, places, strides, states[row, column],
+                        x, b, a, marks, initial, offsets, strides, states[row, column],
                         exponents[row, column], y, block_start, block_end, failed,
                     )  # fmt: skip
                 advance_row(
-                    x, b, a, marks, initial, places, strides, states[row, columns - 1], 0, y,
+                    x, b, a, marks, initial, offsets, strides, states[row, columns - 1], 0, y,
                     block_start, block_end, failed,
                 )  # fmt: skip
 

@@ -95,9 +95,9 @@ def launch_bands(
     from cupyx import empty_pinned
 
     query, target = map(cupy.concatenate, sequences)
-    dtype, own = np.dtype(dtype), Device.current()
+    dtype, current = np.dtype(dtype), Device.current()
     # All GPUs together have so many multiprocessors.
-    device = replace(own, multiprocessors=own.multiprocessors * bands.count)
+    device = replace(current, multiprocessors=current.multiprocessors * bands.count)
     is_late = empty_pinned(1, np.int64)
     is_late[0] = 0
     after, best_cells, launch = _launch(
@@ -168,7 +168,7 @@ def _launch(
     addresses = [0 if array is None else array.data.ptr for array in arrays]
     addresses.append(bands.words or words.data.ptr + 8)
     pitch = 0 if table is None else table.strides[0] // table.itemsize
-    run_kernel(
+    launch_kernel(
         "tile", scoring, launch.layout, blocks, launch.per_processor, launch.shared_bytes,
         addresses,
         [n, m, pitch, launch.skip, first, end, words.data.ptr, bands.onward, bands.tag,
@@ -304,7 +304,7 @@ def _align(
     after = [0 if chosen is None else chosen.data.ptr, n.size, columns, is_profile_shared]
     profiles = 1 if is_profile_shared else layout.strips
     shared = profiles * layout.profile_bytes(len(scoring.table or ()))
-    run_kernel("pairs", scoring, layout, blocks, _BLOCKS, shared, words, after)
+    launch_kernel("pairs", scoring, layout, blocks, _BLOCKS, shared, words, after)
     result: np.ndarray = best_cells.get()
     if dtype.kind == "i":
         return result
@@ -337,7 +337,7 @@ def _on_device(table: Table, dtype: np.dtype[Any], device: int) -> Any:
     return copy
 
 
-def run_kernel(
+def launch_kernel(
     name: str, scoring: Scoring, layout: AlignmentLayout, blocks: int, per_processor: int,
     shared: int, before: list[int], after: list[int],
 ) -> None:  # fmt: skip
@@ -351,5 +351,5 @@ def run_kernel(
         table = _on_device(scoring.table, np.dtype(np.int8) if is_bytes else layout.score, device)
         alphabet = [table.data.ptr, 0] if is_bytes else [0, table.data.ptr]
         alphabet.append(len(table))
-    run = prepare_launch(name, layout, blocks, per_processor, shared, device)
-    run((pack_words([*before, *alphabet, *after]), _packed_scores(scoring, layout.score)))
+    prepared = prepare_launch(name, layout, blocks, per_processor, shared, device)
+    prepared((pack_words([*before, *alphabet, *after]), _packed_scores(scoring, layout.score)))

@@ -102,8 +102,8 @@ class AlignmentLayout:
         """Return the shared memory of one strip's profile over so many letters."""
         if self.source != "BYTES":
             return 0
-        packs = -(-self.rows // 4)
-        words = packs if packs <= 2 else -(-packs // 4) * 4
+        cell_words = -(-self.rows // 4)
+        words = cell_words if cell_words <= 2 else -(-cell_words // 4) * 4
         return letters * LANES * words * 4
 
     @property

@@ -260,13 +260,13 @@ class AlignmentGrid(Wavefront):
         carry_in = carry_in_from(self.scoring, None, None, (0, 0), self.lengths, self.dtype)
         wait = launch(self.scoring, sequences, carry_in, self.dtype, bands)
 
-        def finish(is_abandoned: Callable[[], bool]) -> Callable[[Best | None], Edges]:
+        def wait_for_edges(is_abandoned: Callable[[], bool]) -> Callable[[Best | None], Edges]:
             edges, row = wait(is_abandoned)
             return lambda best: self.with_best(
                 edges, (row, 0), (Edges(None, None, best=best), None)
             )
 
-        return finish
+        return wait_for_edges
 
     def with_best(self, edges: Edges, starts: Any, before: tuple[Any, Any]) -> Edges:
         """Return the edges of a tile with the best cell of all tiles so far.

@@ -117,7 +117,7 @@ def rows_by_tiles(cell: Any) -> tuple[Any, Any]:
     """Return loops over one row and over several rows, in the order of the loop."""
 
     @numba.njit(**INNER)
-    def run_row(grid: Any, borders: Any, operands: Any, i: int, start: int, stop: int) -> None:
+    def fill_row(grid: Any, borders: Any, operands: Any, i: int, start: int, stop: int) -> None:
         above, left, corner = _before(grid, borders, i, start)
         row, row_operands = grid[i], _row_operands(operands, i)
         for column in range(start, stop):
@@ -127,10 +127,10 @@ def rows_by_tiles(cell: Any) -> tuple[Any, Any]:
             row[j] = left
 
     @numba.njit(**INNER)
-    def run_four(grid: Any, borders: Any, operands: Any, i: int, start: int, stop: int) -> None:
+    def fill_four(grid: Any, borders: Any, operands: Any, i: int, start: int, stop: int) -> None:
         """Compute four rows, each one column behind the row above: their cells are independent."""
         for r in range(3):
-            run_row(grid, borders, operands, i + r, start, start + 3 - r)
+            fill_row(grid, borders, operands, i + r, start, start + 3 - r)
         above, _, _ = _before(grid, borders, i, start)
         r0, r1, r2, r3 = grid[i], grid[i + 1], grid[i + 2], grid[i + 3]
         operands0, operands1 = _row_operands(operands, i), _row_operands(operands, i + 1)
@@ -149,27 +149,27 @@ def rows_by_tiles(cell: Any) -> tuple[Any, Any]:
             c0, c1, c2, c3, a0, a1, a2, a3 = up, a0, a1, a2, b0, b1, b2, b3
             r0[j], r1[j - one], r2[j - two], r3[j - three] = a0, a1, a2, a3
         for r in range(1, 4):
-            run_row(grid, borders, operands, i + r, stop - r, stop)
+            fill_row(grid, borders, operands, i + r, stop - r, stop)
 
     @numba.njit(**INNER)
-    def run_rows(grid: Any, borders: Any, operands: Any, rows: Any, start: int, stop: int) -> None:
+    def fill_rows(grid: Any, borders: Any, operands: Any, rows: Any, start: int, stop: int) -> None:
         first, last = rows
         fours = last - (last - first) % 4 if stop - start >= 4 else first
         for i in range(first, fours, 4):
-            run_four(grid, borders, operands, i, start, stop)
+            fill_four(grid, borders, operands, i, start, stop)
         for i in range(fours, last):
-            run_row(grid, borders, operands, i, start, stop)
+            fill_row(grid, borders, operands, i, start, stop)
 
-    return run_row, run_rows
+    return fill_row, fill_rows
 
 
 def rows_by_compensation(
-    operators: Operators, dtype: np.dtype[Any], cell: Any, partial_cell: Any, run_row: Any
+    operators: Operators, dtype: np.dtype[Any], cell: Any, partial_cell: Any, fill_row: Any
 ) -> Any:
     """Return a loop over several rows by compensation (Hou, Wang & Feng 2018).
 
     It runs the three steps of the paper row by row. Only the weighted scan depends on the cell to
-    the left, with two operations a cell instead of four. The other steps are vectorised. `run_row`
+    the left, with two operations a cell instead of four. The other steps are vectorised. `fill_row`
     replaces a row whose sums, added up in another order, overflow at other cells.
     """
     accumulate = _operator(operators.accumulate, dtype.type)
@@ -200,7 +200,7 @@ def rows_by_compensation(
             left = accumulate(scanned[column - start], row[j])
 
     @numba.njit(**INNER)
-    def run_rows(grid: Any, borders: Any, operands: Any, rows: Any, start: int, stop: int) -> None:
+    def fill_rows(grid: Any, borders: Any, operands: Any, rows: Any, start: int, stop: int) -> None:
         scanned = np.empty(stop - start, grid.dtype)
         for i in range(rows[0], rows[1]):
             above, left, corner = _before(grid, borders, i, start)
@@ -212,9 +212,9 @@ def rows_by_compensation(
             if is_checked and not is_like_the_loop(
                 left, above, corner, row, row_operands, start, stop
             ):
-                run_row(grid, borders, operands, i, start, stop)
+                fill_row(grid, borders, operands, i, start, stop)
 
-    return run_rows
+    return fill_rows
 
 
 def _compile_comparison(cell: Any) -> Any:
@@ -274,7 +274,7 @@ def rows_by_hyperplanes(cell: Any) -> Any:
     """
 
     @numba.njit(**INNER)
-    def run_plane(skewed: Any, operands: Any, d: int, start: int, stop: int) -> None:
+    def fill_plane(skewed: Any, operands: Any, d: int, start: int, stop: int) -> None:
         """Compute an antidiagonal, rows `start` to `stop` of a tile."""
         plane, before, last = skewed[d + 2], skewed[d + 1], skewed[d]
         for row in range(start, stop):
@@ -283,7 +283,7 @@ def rows_by_hyperplanes(cell: Any) -> Any:
             plane[i + np.uintp(1)] = cell(left, up, corner, operands, i)
 
     @numba.njit(**INNER)
-    def run_tile(
+    def fill_tile(
         grid: Any, borders: Any, operands: Any, skewed: Any, copies: Any, tile: Any
     ) -> None:
         (local, b0, b1, b2), (s0, s1, s2), bound = operands
@@ -305,23 +305,23 @@ def rows_by_hyperplanes(cell: Any) -> Any:
             u1 = w1[d] if varies1 else b1[0]
             u2 = w2[d] if varies2 else b2[0]
             plane_operands = term[d], u0, u1, u2, steps, bound
-            run_plane(skewed, plane_operands, d, max(0, d - width + 1), min(height, d + 1))
+            fill_plane(skewed, plane_operands, d, max(0, d - width + 1), min(height, d + 1))
         for i in range(first, last):
             row = grid[i]
             for j in range(start, stop):
                 row[j] = skewed[i - first + j - start + 2, i - first + 1]
 
     @numba.njit(**INNER)
-    def run_rows(grid: Any, borders: Any, operands: Any, rows: Any, start: int, stop: int) -> None:
+    def fill_rows(grid: Any, borders: Any, operands: Any, rows: Any, start: int, stop: int) -> None:
         planes = _HEIGHT + _WIDTH + 1
         skewed = np.empty((planes, _HEIGHT + 1), grid.dtype)
         copies = np.empty((4, planes, _HEIGHT), grid.dtype)
         for top in range(rows[0], rows[1], _HEIGHT):
             for left in range(start, stop, _WIDTH):
                 tile = top, min(top + _HEIGHT, rows[1]), left, min(left + _WIDTH, stop)
-                run_tile(grid, borders, operands, skewed, copies, tile)
+                fill_tile(grid, borders, operands, skewed, copies, tile)
 
-    return run_rows
+    return fill_rows
 
 
 def _part(loop: Loop, shape: Sequence[int], side: int) -> Part | None:
@@ -346,12 +346,14 @@ def determine_loop(
     log_strategy(loop, strategy, table)
     kernel = _compile_loop(loop.operators, table.dtype, strategy)
     has_floor = loop.floor is not None
-    run = partial(kernel, results, *operands, strides, *row_and_column, floor, has_floor)
+    fill = partial(kernel, results, *operands, strides, *row_and_column, floor, has_floor)
     threads = threads_for(table.size, is_threaded)
     for tiles in _independent_tiles(results.shape, threads):
         # One call for all tiles of a thread, and no tuples: numba takes long to find their types.
         tile_table = np.array(tiles, np.intp)
-        run_in_threads([partial(run, tile_table[a:b]) for a, b in split_range(len(tiles), threads)])
+        run_in_threads(
+            [partial(fill, tile_table[a:b]) for a, b in split_range(len(tiles), threads)]
+        )
     if whole is not table:
         table[...] = whole
 
@@ -402,13 +404,13 @@ def _independent_tiles(shape: tuple[int, ...], threads: int) -> Iterator[list[Ti
 def _compile_loop(operators: Operators, dtype: np.dtype[Any], strategy: str) -> Any:
     """Return the loop over tiles, compiled for two operators and a dtype."""
     cell, partial_cell = compile_cell(operators, dtype.type)
-    run_row, run_rows = rows_by_tiles(cell)
+    fill_row, fill_rows = rows_by_tiles(cell)
     if strategy == "compensation":
-        run_rows = rows_by_compensation(operators, dtype, cell, partial_cell, run_row)
+        fill_rows = rows_by_compensation(operators, dtype, cell, partial_cell, fill_row)
     elif strategy == "hyperplane":
-        run_rows = rows_by_hyperplanes(cell)
+        fill_rows = rows_by_hyperplanes(cell)
 
-    def run(
+    def fill(
         table: Any, local: Any, b0: Any, b1: Any, b2: Any, strides: Any, over: Any, beside: Any,
         floor: Any, has_floor: bool, tiles: Any
     ) -> None:  # fmt: skip
@@ -418,10 +420,10 @@ def _compile_loop(operators: Operators, dtype: np.dtype[Any], strategy: str) -> 
             for k in range(tile[0], tile[1]):
                 k0, k1, k2 = k * strides[0, 0], k * strides[1, 0], k * strides[2, 0]
                 operands = (local[k], b0[k0], b1[k1], b2[k2]), steps, (floor, has_floor)
-                run_rows(
+                fill_rows(
                     table[k], (over[k], beside[k]), operands, (tile[2], tile[3]), tile[4], tile[5]
                 )
 
     pair = operators.accumulate, operators.distribute
     names = [name if isinstance(name, str) else name.fingerprint for name in pair]
-    return compile_kernel(run, *names, dtype.str, strategy)
+    return compile_kernel(fill, *names, dtype.str, strategy)

@@ -251,7 +251,7 @@ def determine_loop(
     if traversal.is_transposed:
         local, weights, borders, table = _transposed(local, weights, borders, table)
     call = _prepare_call(loop, traversal, local, weights, borders, table)
-    call.run((pack_words(call.words),))
+    call.prepared((pack_words(call.words),))
     if traversal.strategy == "hyperplane":
         unskew(call.table, table)
     elif call.table.array is not table:
@@ -284,7 +284,7 @@ def _choose(loop: Loop, operands: Sequence[Any], table: Any) -> Traversal:
 class KernelCall:
     """A launch and its arguments."""
 
-    run: PreparedLaunches
+    prepared: PreparedLaunches
     operands: list[KernelOperand]  # `local`, the weights and the borders
     table: KernelOperand  # the table, or memory for it
     words: list[int]  # the kernel's struct: four words of each operand, then those of the table
@@ -321,10 +321,10 @@ def _prepare_call(
     corners = borders.above[..., None, :], borders.left[..., None], borders.corner[..., None, None]
     operands += [as_kernel_operand(border, batch, is_border=True) for border in corners]
     device_id = cupy.cuda.runtime.getDevice()
-    partition, run = prepare_launch(traversal.strategy, signature, shape, device_id)
+    partition, prepared = prepare_launch(traversal.strategy, signature, shape, device_id)
     words = [word for operand in operands for word in operand.words]
     words += [*whole.words[:3], *shape, partition.strips, _bits(loop.floor, dtype)]
-    return KernelCall(run, operands, whole, words)
+    return KernelCall(prepared, operands, whole, words)
 
 
 def _bits(floor: Any, dtype: np.dtype[Any]) -> int:
@@ -377,7 +377,11 @@ class _PreparedLoop:
     def __init__(
         self, call: KernelCall, positions: dict[int, int], copied: dict[int, Any], whole: Any
     ) -> None:
-        self._bound, self._words, self._positions = LaunchByAddress(call.run), call.words, positions
+        self._bound, self._words, self._positions = (
+            LaunchByAddress(call.prepared),
+            call.words,
+            positions,
+        )
         self._numbers = [x.array for k, x in enumerate(call.operands) if k not in positions]
         self._copied = {position: _Copy(array) for position, array in copied.items()}
         self._whole = None if whole is None else _Copy(whole)

@@ -119,11 +119,11 @@ def _copy(grid: Any, strips: Any, start: int, stop: int, is_back: bool) -> None:
             # numba would also compile the function for the type of the constant 0.
             _copy_steps(grid, strips, q, lane, np.int64(0), first, is_back)
             for t in range(first, last, width):
-                point, place = row * columns + t - lane, (q * steps + t) * lanes + lane
+                point, target = row * columns + t - lane, (q * steps + t) * lanes + lane
                 if not is_back:
-                    transpose_block(grid, point, columns - 1, strips, place, lanes)
+                    transpose_block(grid, point, columns - 1, strips, target, lanes)
                 else:
-                    transpose_block(strips, place, lanes, grid, point, columns - 1)
+                    transpose_block(strips, target, lanes, grid, point, columns - 1)
             _copy_steps(grid, strips, q, lane, last, steps, is_back)
 
 
@@ -260,12 +260,12 @@ def determine_relaxation(
     indices = list(np.ndindex(updates.shape))
     is_split = len(indices) >= threads
 
-    def run(start: int, stop: int) -> None:
+    def sweep_some(start: int, stop: int) -> None:
         for k in indices[start:stop]:
             rhs_grid = None if rhs_grids is None else rhs_grids[k]
             updates[k] = _relax_grid(loop, x[k], rhs_grid, result[k], 1 if is_split else threads)
 
-    call_in_parts(run, len(indices), threads if is_split else 1)
+    call_in_parts(sweep_some, len(indices), threads if is_split else 1)
     return updates
 
 
@@ -333,14 +333,14 @@ class Strips:
         if min(self.size[:2]) < 3:
             return
 
-        def run(k: int) -> None:
+        def sweep_thread(k: int) -> None:
             thread_peaks = None if peaks is None else peaks[k]
             for levels, times in tiles[k::threads]:
                 relax(*self.arguments, thread_peaks, sweeps, levels, times)
 
         threads = self.threads if sweeps * self.values.size >= _MANY_TOGETHER else 1
         for tiles in independent_tiles(self.values.shape, sweeps, threads):
-            run_in_threads([partial(run, k) for k in range(min(threads, len(tiles)))])
+            run_in_threads([partial(sweep_thread, k) for k in range(min(threads, len(tiles)))])
 
 
 def lay_out_grids(grids: np.ndarray, rhs: np.ndarray | None = None) -> SkewedGrids:

@@ -297,7 +297,7 @@ class Batch:
             step.raise_if_refused()
             source = self.x if step.is_first else self.result
             addresses = self._addresses(source, indices, updates, step)
-            step.run((pack_words([*addresses, *step.words]),))
+            step.prepared((pack_words([*addresses, *step.words]),))
 
     def steps(self, omega: float, sweeps: int, count: int, is_checked: bool) -> Iterator[_Step]:
         """Yield the launches of sweeps over so many grids, in order."""
@@ -313,11 +313,11 @@ class Batch:
             partition, _ = prepare_launch((count, rows, columns), *signature)
             edge_words = partition.edge_words
             for start, size in _split_batch(count, edge_words, partition.strips):
-                partition, run = prepare_launch((size, rows, columns), *signature)
+                partition, prepared = prepare_launch((size, rows, columns), *signature)
                 words = [*weights.tolist(), self.rhs_stride, *partition.shape, partition.strips]
                 words += [partition.tiles, partition.slots(device)]
                 refused = (rows, part) if edge_words else None
-                yield _Step(run, words, start, done == 0, is_last, refused)
+                yield _Step(prepared, words, start, done == 0, is_last, refused)
             done += part
 
     def _addresses(self, x: Any, indices: Any, updates: Any, step: _Step) -> Iterator[int]:
@@ -338,7 +338,7 @@ class Batch:
 class _Step:
     """A launch over some grids, from number `start` on."""
 
-    run: PreparedLaunches
+    prepared: PreparedLaunches
     words: list[int]  # of the kernel's struct, after the addresses
     start: int
     is_first: bool  # whether it reads x
@@ -378,7 +378,7 @@ def prepare_relaxation(
     steps = list(batch.steps(loop.omega, loop.sweeps, batch.count, is_checked=False))
     if any(step.start for step in steps):
         return None
-    bound = [(step, LaunchByAddress(step.run)) for step in steps]
+    bound = [(step, LaunchByAddress(step.prepared)) for step in steps]
 
     def solve(operands: Sequence[int], results: Sequence[int]) -> None:
         source, target = operands[0], results[0]

@@ -232,13 +232,13 @@ def determine_table(
     kernel = partial(_kernel, *arrays)
     if have_squares(operand.dtype, table.dtype):
         kernel = partial(_kernel_of_squares, sides_of_square(table.dtype), *arrays)
-    _run_on_threads(kernel, operand.shape, is_threaded)
+    _call_on_threads(kernel, operand.shape, is_threaded)
     if whole is not table:
         table[...] = whole
     return Sums(below, right)
 
 
-def _run_on_threads(kernel: Any, shape: tuple[int, ...], is_threaded: bool) -> None:
+def _call_on_threads(kernel: Any, shape: tuple[int, ...], is_threaded: bool) -> None:
     """Call a kernel for all images of a batch; few images are split into rows and columns."""
     count, rows, columns = shape
     threads = threads_for(count * rows * columns // _CELLS_OF_STEP, is_threaded)

@@ -385,7 +385,7 @@ def prepare_table(
     first, *others = _launches(x, table)
     if others:
         return None
-    bound, words = LaunchByAddress(first.run), first.words
+    bound, words = LaunchByAddress(first.prepared), first.words
 
     def solve(operands: Sequence[Any], results: Sequence[int]) -> None:
         bound([[operands[0], results[0], 0, 0, 0, 0, *words]])
@@ -397,7 +397,7 @@ class _ImagesLaunch(NamedTuple):
     """A launch over some images, from number `start` on."""
 
     start: int
-    run: PreparedLaunches
+    prepared: PreparedLaunches
     words: list[int]  # of the kernel's struct, after the addresses
     goes_down: bool
 
@@ -415,9 +415,9 @@ def _launches(x: Any, table: Any) -> Iterator[_ImagesLaunch]:
     most = max(1, _MOST_STRIPS // whole.strips)
     for start in range(0, count, most):
         shape = min(most, count - start), rows, columns
-        partition, run = prepare_launch(shape, *signature)
+        partition, prepared = prepare_launch(shape, *signature)
         words = [*strides, *shape, partition.strips, partition.steps]
-        yield _ImagesLaunch(start, run, words, whole.layout.goes_down)
+        yield _ImagesLaunch(start, prepared, words, whole.layout.goes_down)
 
 
 def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
@@ -437,7 +437,7 @@ def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
             0 if array is None else array.data.ptr + launch.start * stride * array.dtype.itemsize
             for array, stride in arrays
         ]
-        launch.run((pack_words([*addresses, *launch.words]),))
+        launch.prepared((pack_words([*addresses, *launch.words]),))
 
 
 def _is_aligned(x: Any, table: Any, strides: list[int]) -> bool:

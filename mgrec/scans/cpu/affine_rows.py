@@ -269,7 +269,7 @@ def plain(s: Any, t: Any, result: Any, w: Any) -> Any:
 
 
 @numba.njit(**INNER)
-def run_plain(s: Any, t: Any, result: Any, w: Any, left: int, right: int, top: Any) -> Any:
+def solve_plain(s: Any, t: Any, result: Any, w: Any, left: int, right: int, top: Any) -> Any:
     """Solve steps by the loop; return the state, and whether all are below top and all s > 0."""
     is_low, is_positive = True, True
     for i in range(left, right):
@@ -312,11 +312,11 @@ def advance_arrays(
         is_positive &= is_normal & has_no_sign
         if not (is_normal or _is_in_range(s, left, stop, limits)):
             fence()
-            after, is_low, _ = run_plain(s, t, result, w, left, stop, limits[0])
+            after, is_low, _ = solve_plain(s, t, result, w, left, stop, limits[0])
         is_low &= abs(after) <= limits[0]
         w, left = after, stop
     if left < right and is_low:
-        w, is_low, has_no_sign = run_plain(s, t, result, w, left, right, limits[0])
+        w, is_low, has_no_sign = solve_plain(s, t, result, w, left, right, limits[0])
         is_positive &= has_no_sign
     return w, is_low, is_positive
 
@@ -362,7 +362,7 @@ def advance_constant(
             w, is_low = _into_caches(t, result, w, left, stop, powers)
         left = stop
     if left < right and is_low:
-        w, is_low, _ = run_plain(s, t, result, w, left, right, powers[-1])
+        w, is_low, _ = solve_plain(s, t, result, w, left, right, powers[-1])
     return w, is_low, s > 0
 
 
@@ -378,7 +378,7 @@ def _along_row(advance_steps: Any) -> Any:
         w, first, past_caches, has_no_sign = initial, np.int64(0), False, True
         if result.size >= LONG:
             first = HEAD // result.itemsize
-            w, _, has_no_sign = run_plain(s, t, result, initial, np.int64(0), first, initial)
+            w, _, has_no_sign = solve_plain(s, t, result, initial, np.int64(0), first, initial)
             past_caches = is_large and (result.ctypes.data + HEAD) % CACHE_LINE == 0
         _, is_low, is_positive = advance_steps(
             s, t, result, w, first, result.size, setting, past_caches

@@ -210,14 +210,14 @@ def _loop_rows(chunk: Chunk, source: Source, states: int, device: Device) -> Lay
 def _loop_columns(chunk: Chunk, source: Source, device: Device, word: int) -> Layout:
     size = source.stored.itemsize
     items = _loop_items(source, _LOOP_ITEMS, 16 // size)
-    pack = inputs_of(chunk, source, word) if source.is_aligned else 1
-    blocks = min(-(-_groups(chunk) // (pack * device.multiprocessors)), 16)
+    lane_columns = inputs_of(chunk, source, word) if source.is_aligned else 1
+    blocks = min(-(-_groups(chunk) // (lane_columns * device.multiprocessors)), 16)
     piece = 32 * items * size
-    stages = _loop_stages(chunk, source, device, blocks, items // pack, 0, piece)
+    stages = _loop_stages(chunk, source, device, blocks, items // lane_columns, 0, piece)
     if device.capability < ASYNC_CAPABILITY:
         stages = 0
     layout = Layout(32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks)
-    return in_words(layout, word if pack > 1 else 0)
+    return in_words(layout, word if lane_columns > 1 else 0)
 
 
 def _loop_items(source: Source, items: int, vector: int) -> int:
@@ -255,10 +255,10 @@ def columns_of_lane(layout: Layout, size: int) -> int:
 def inputs_of(chunk: Chunk, source: Source, word: int) -> int:
     """Count the columns of a lane in words of `word` bytes; 1 if the words do not fit the chunk."""
     (outers, _, inners) = chunk.shape
-    pack = columns_of_lane(in_words(Layout(32, 1), word), source.stored.itemsize)
+    lane_columns = columns_of_lane(in_words(Layout(32, 1), word), source.stored.itemsize)
     has_only_streams = source.streams and not source.computed and not source.functions
-    is_wide = inners % pack == 0 and outers * inners >= _PACKED_COLUMNS
-    return pack if has_only_streams and is_wide else 1
+    is_wide = inners % lane_columns == 0 and outers * inners >= _PACKED_COLUMNS
+    return lane_columns if has_only_streams and is_wide else 1
 
 
 def in_words(layout: Layout, word: int) -> Layout:
@@ -270,14 +270,14 @@ def _choose_columns(
     chunk: Chunk, source: Source, width: int, device: Device, registers: int, warps: int,
     blocks: int, word: int = 0,
 ) -> Layout:  # fmt: skip
-    steps, pack = chunk.shape[1], inputs_of(chunk, source, word)
-    length = max(registers // (2 * source.words * pack), 1)
-    span = (width * chunk.dtype.itemsize + 8) * pack
+    steps, lane_columns = chunk.shape[1], inputs_of(chunk, source, word)
+    length = max(registers // (2 * source.words * lane_columns), 1)
+    span = (width * chunk.dtype.itemsize + 8) * lane_columns
     while warps > 1 and (
         2 * warps * 32 * span > _SCAN_BYTES // blocks or (warps - 1) * length >= steps
     ):
         warps -= 1
-    items = min(length, steps) * pack
+    items = min(length, steps) * lane_columns
     return column_layout(chunk, source, device, warps * 32, items, 2, blocks, word)
 
 
@@ -290,10 +290,10 @@ def column_layout(
     A thread has `items` elements, in words of `word` bytes (8 or 16) of neighbouring columns; if
     addresses are not aligned it has as many steps of one column.
     """
-    pack = inputs_of(chunk, source, word)
-    length = items // pack
-    if pack > 1 and not source.is_aligned:
-        pack, items = 1, length
+    lane_columns = inputs_of(chunk, source, word)
+    length = items // lane_columns
+    if lane_columns > 1 and not source.is_aligned:
+        lane_columns, items = 1, length
     loads = len(source.streams) * threads * items * source.stored.itemsize
     available = device.shared_bytes // blocks - _SCAN_BYTES // blocks - 8 * 1024
     while stages > 0 and stages * loads > available:
@@ -301,18 +301,21 @@ def column_layout(
     if device.capability < ASYNC_CAPABILITY:
         stages = 0
     tile = threads // 32 * length
-    groups, tiles = -(-chunk.shape[0] * chunk.shape[2] // (32 * pack)), -(-chunk.shape[1] // tile)
+    groups, tiles = (
+        -(-chunk.shape[0] * chunk.shape[2] // (32 * lane_columns)),
+        -(-chunk.shape[1] // tile),
+    )
     team = choose_team(groups, tiles, blocks * device.multiprocessors)
     layout = Layout(threads, items, stages, reverse=chunk.reverse, team=team, blocks=blocks)
-    return in_words(layout, word if pack > 1 else 0)
+    return in_words(layout, word if lane_columns > 1 else 0)
 
 
 def choose_team(groups: int, tiles: int, resident: int) -> int:
     """Return the smallest team with which few of the resident blocks are idle."""
 
     def utilisation(team: int) -> float:
-        turns = -(-groups // max(1, resident // team)) * -(-tiles // team)
-        return groups * tiles / (turns * resident)
+        rounds = -(-groups // max(1, resident // team)) * -(-tiles // team)
+        return groups * tiles / (rounds * resident)
 
     sizes = range(1, min(max(_LARGEST_TEAM, resident // groups), tiles, resident) + 1)
     most = max(map(utilisation, sizes))

@@ -389,7 +389,7 @@ def copy_bandwidth() -> float:
     return 2 * size / seconds_of(lambda: target.data.copy_from_device_async(source.data, size))
 
 
-def build(steps: int, dtype: np.dtype[Any], kind: str) -> tuple[Chunk, Any, Any]:
+def build(steps: int, dtype: np.dtype[Any], coefficient: str) -> tuple[Chunk, Any, Any]:
     """Return a chunk of w = s·w + t with coefficients of a kind, its carry-in and its results."""
     import cupy
 
@@ -400,20 +400,20 @@ def build(steps: int, dtype: np.dtype[Any], kind: str) -> tuple[Chunk, Any, Any]
         "constant": lambda: cupy.full(1, 0.5).astype(dtype),
         "computed": lambda: CoefficientOperand(StepFunction(light_coefficient), 0),
     }
-    s = operands[kind]()
+    s = operands[coefficient]()
     s = s if isinstance(s, CoefficientOperand) else s.reshape(1, -1, 1)
     return Chunk((s, t), shape, dtype), (cupy.ones((1, 1), dtype),), (cupy.empty(shape, dtype),)
 
 
-def measure(dtype: np.dtype[Any], kind: str) -> Constants:
+def measure(dtype: np.dtype[Any], coefficient: str) -> Constants:
     """Measure alpha, beta, gamma and the floor, once for each process and device."""
-    return _measure(dtype, kind, require_device())
+    return _measure(dtype, coefficient, require_device())
 
 
 @cache
-def _measure(dtype: np.dtype[Any], kind: str, device: int) -> Constants:
+def _measure(dtype: np.dtype[Any], coefficient: str, device: int) -> Constants:
     multiprocessors = Device.current().multiprocessors
-    chunk, carry_in, results = build(_STEPS, dtype, kind)
+    chunk, carry_in, results = build(_STEPS, dtype, coefficient)
 
     def phases_of(threads: int) -> tuple[Phases, float, float]:
         configuration = Configuration(multiprocessors, threads)
@@ -448,11 +448,11 @@ def configurations(steps: int) -> list[Configuration]:
 
 
 def sweep(
-    steps: int, dtype: np.dtype[Any], kind: str, chosen: Configuration
+    steps: int, dtype: np.dtype[Any], coefficient: str, chosen: Configuration
 ) -> tuple[Measurement, ...]:
     """Measure the chosen configuration, then all others."""
     require_device()
-    chunk, carry_in, results = build(steps, dtype, kind)
+    chunk, carry_in, results = build(steps, dtype, coefficient)
     measurements = []
     for configuration in dict.fromkeys([chosen, *configurations(steps)]):
         phases = Phases(affine, chunk, carry_in, results, configuration)

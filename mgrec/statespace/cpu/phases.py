@@ -104,7 +104,7 @@ def _grows(dependence: np.ndarray, information: np.ndarray, growth: np.ndarray) 
     return bool((abs(np.linalg.eigvals(suspect)) > _LARGEST_EIGENVALUE).any())
 
 
-def _own(array: np.ndarray) -> np.ndarray:
+def _copy(array: np.ndarray) -> np.ndarray:
     """Return a contiguous copy, for which numba has compiled."""
     return np.array(array, order="C")
 
@@ -200,9 +200,9 @@ def _advance(
         (first, after), later = _roots(recurrence, chunk), split_roots(columns[:, 0], n)
         after, roots = after.reshape(-1, n, n), [first.reshape(-1, n, n)]
         with np.errstate(all="ignore"):
-            vectors, matrices = map(_own, with_root(after, *later))
+            vectors, matrices = map(_copy, with_root(after, *later))
     else:
-        vectors, matrices = map(_own, split(columns[:, 0], n))
+        vectors, matrices = map(_copy, split(columns[:, 0], n))
     _advance_states(recurrence, chunk, vectors, matrices, (), results, is_threaded)
     columns[:, 0] = join(vectors, matrices, *roots)
 

@@ -360,10 +360,10 @@ def _kernel_of(name: str, eliminate: Any, finalize: Any) -> Any:
         lower = _load_carried(work.carried, 0, lanes)
         upper = _load_carried(work.carried, CARRIED * lanes, lanes)
         for row in range(stop - first):
-            index, place = HALVES * (first + row) * size, row * lanes
-            lower, stored = eliminate(_load_tile_row(work.tile, place, spacing), lower)
+            index, offset = HALVES * (first + row) * size, row * lanes
+            lower, stored = eliminate(_load_tile_row(work.tile, offset, spacing), lower)
             _store_all(work.pivots, index, stored)
-            upper, stored = eliminate(_load_tile_row(work.tile, half + place, spacing), upper)
+            upper, stored = eliminate(_load_tile_row(work.tile, half + offset, spacing), upper)
             _store_all(work.pivots, index + size, stored)
         _store_all(work.carried, 0, lower)
         _store_all(work.carried, CARRIED * lanes, upper)
@@ -373,20 +373,20 @@ def _kernel_of(name: str, eliminate: Any, finalize: Any) -> Any:
         lanes = lane_count(work.tile)
         zero = constant(load(work.tile, 0), 0.0)
         for half in range(HALVES):
-            place = half * CARRIED * lanes
-            stored, flag, nan_seen = finalize(_load_carried(work.carried, place, lanes))
+            offset = half * CARRIED * lanes
+            stored, flag, nan_seen = finalize(_load_carried(work.carried, offset, lanes))
             _store_all(work.pivots, (HALVES * view.steps + half) * STORED * lanes, stored)
             store(work.flags, half * lanes, flag)
-            _store_all(work.carried, place, (zero, zero, nan_seen))
+            _store_all(work.carried, offset, (zero, zero, nan_seen))
 
     def solve(
-        operands: Any, layout: Any, work: Any, count: int, begin: int, stop: int, result: Any
+        operands: Any, layout: Any, work: Any, count: int, first_row: int, stop: int, result: Any
     ) -> int:
         least = np.finfo(work.flags.dtype).tiny
         view, memory, singular = view_of(operands, layout, result), pointers_of(work), -1
         steps = view.steps
         tiles = -(-steps // ROWS)
-        for first in range(begin, stop, count):
+        for first in range(first_row, stop, count):
             groups = min(count, stop - first)
             for g in range(groups):
                 _start_group(first + g, view, work_of_group(g, memory, steps))

@@ -49,15 +49,15 @@ def kernels(method: str) -> TridiagonalKernels:
 
 
 def _on_threads(phase: Callable[..., Any]) -> Callable[..., Any]:
-    def run(ends: Ends, chunk: Chunk, *arguments: Any) -> Any:
+    def determine(ends: Ends, chunk: Chunk, *arguments: Any) -> Any:
         # An unknown takes as long as some steps of a scan: of 2**18 unknowns a second thread takes
         # 0.4 of 1.3 ms.
         return phase(ends, chunk, *arguments, threads=threads_for(4 * prod(chunk.shape)))
 
-    return run
+    return determine
 
 
-def _run(calls: Sequence[Call], threads: int) -> list[Any]:
+def _call(calls: Sequence[Call], threads: int) -> list[Any]:
     return run_in_threads(calls) if threads > 1 else [call() for call in calls]
 
 
@@ -65,7 +65,7 @@ def precompute(ends: Ends, chunk: Chunk, threads: int = 1) -> InterfaceRows:
     """Return the two interface rows of every system of a chunk, whose operands are dl, d, du, b."""
     operands, layout = _layout_of(ends, chunk)
     cells = _empty_cells(layout, chunk.dtype)
-    _run(_calls(reduce, operands, layout, cells, threads), threads)
+    _call(_calls(reduce, operands, layout, cells, threads), threads)
     return InterfaceRows(np.ascontiguousarray(_merge(cells, layout.parts, chunk.row_shape)))
 
 
@@ -129,16 +129,16 @@ def _determine(
     """Do the same as :func:`determine`; the operands are 1-d."""
     flat, dtype = result.reshape(-1), result.dtype
     if carry_in is None and not _uses_partitions(method, layout, dtype):
-        _check(_run(_whole_calls(method, operands, layout, flat, threads), threads))
+        _check(_call(_whole_calls(method, operands, layout, flat, threads), threads))
         # A system that contains nan or inf is nan from its first unknown to its last.
         return bool(np.isfinite(result[:, 0]).all())
     known = None
     if carry_in is not None:
         known = np.ascontiguousarray(carry_in.reshape(4, -1).T, dtype).reshape(-1)
     cells = _empty_cells(layout, dtype)
-    _run(_calls(reduce, operands, layout, cells, threads), threads)
+    _call(_calls(reduce, operands, layout, cells, threads), threads)
     _solve_interface(cells, known, layout.parts, threads)
-    _run(_calls(substitute, operands, layout, cells, threads, flat), threads)
+    _call(_calls(substitute, operands, layout, cells, threads, flat), threads)
     # The values at all cuts are a twentieth of the numbers. They are nan if their system contains
     # nan or inf.
     return bool(np.isfinite(cells[4::5]).all())
@@ -196,7 +196,7 @@ def _solve_interface(
     arguments = cells, known, is_whole, parts
     systems = split_range(known.size // 4, threads)
     _check(
-        _run([partial(partitions.solve_reduced, *arguments, *part) for part in systems], threads)
+        _call([partial(partitions.solve_reduced, *arguments, *part) for part in systems], threads)
     )
 
 

@@ -77,7 +77,7 @@ def launch_whole(build: Build, chunk: Chunk, result: Any) -> Any:
     import cupy
 
     device = cupy.cuda.runtime.getDevice()
-    run, scratch_numbers = _prepare(build, chunk.shape, chunk.dtype, device)
+    prepared, scratch_numbers = _prepare(build, chunk.shape, chunk.dtype, device)
     scratch = cupy.empty(scratch_numbers, chunk.dtype)
     status = cupy.empty(2 + chunk.shape[0] * chunk.shape[2], np.int64)
     status.fill(NONE)
@@ -85,7 +85,7 @@ def launch_whole(build: Build, chunk: Chunk, result: Any) -> Any:
     for operand in chunk.operands:
         words += [operand.data.ptr, *strides_of(operand.shape, chunk.shape)]
     words += [result.data.ptr, scratch.data.ptr, status.data.ptr]
-    run((pack_words([*words, *chunk.shape]),))
+    prepared((pack_words([*words, *chunk.shape]),))
     return status
 
 

@@ -15,10 +15,10 @@ extended = pytest.mark.extended
 @pytest.fixture
 def results(monkeypatch):
     """Results of stripes for every tile that they may take, of any size."""
-    found, run = [], striped.run_striped
+    found, run = [], striped.align_striped
     monkeypatch.setattr(striped, "_SEGMENTS", 0)
     monkeypatch.setattr(
-        phases, "run_striped", lambda *given: found.append(run(*given)) or found[-1]
+        phases, "align_striped", lambda *given: found.append(run(*given)) or found[-1]
     )
     return found
 

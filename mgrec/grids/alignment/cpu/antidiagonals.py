@@ -23,7 +23,7 @@ dtypes on another machine:
 The loop in integers is slow because of mispredicted branches: it took 0.9 if all letters are equal.
 The scan for horizontal gaps (Hou, Wang, Feng 2018) also rounds floating-point scores differently.
 
-Arrays of the kernels, from `_align_pairs` to `run_steps`:
+Arrays of the kernels, from `_align_pairs` to `fill_steps`:
 
 - `query`, `target`: codes as wide as the scores, of the target with a register of padding on both
   sides. They are not read if there is a lookup.
@@ -52,7 +52,7 @@ from ....engines.cpu.scalars import larger_of, smaller_of
 from ....engines.cpu.simd import REGISTER, add_saturated, load_register, shift_in, splat_register
 from ....engines.cpu.stack import stack_empty, stack_zeros
 from .profiles import ROWS, fill_profiles, shear
-from .strips import CEILING, CORNER, EXTEND, FLOOR, GAP, PEAK, PEAK_ROW, STATE, run_steps
+from .strips import CEILING, CORNER, EXTEND, FLOOR, GAP, PEAK, PEAK_ROW, STATE, fill_steps
 
 STEPS = 64
 """Steps at a time for which scores are sheared, and after which H is written to a table."""
@@ -109,7 +109,7 @@ def _write_h(
 
 
 @numba.njit(**INNER)
-def _run_strip(
+def _fill_strip(
     codes: Any, letters: Any, state: Any, caps: Any, peak_steps: Any, target: Any, edge: Any,
     edge_gaps: Any, parameters: Any, lookup: Any, h_steps: Any, out: Any,
     start: int, base: Any, count: int, columns: int, is_local: bool,
@@ -124,12 +124,12 @@ def _run_strip(
             profile, like = profiles[start // (ROWS * lanes)], load_register(state, 0)
             shear(profile, target_letters, first, stop - first, late, sheared, like)
         if lanes - 1 <= first and stop <= columns:
-            run_steps(
+            fill_steps(
                 codes, letters, state, caps, peak_steps, target, edge, edge_gaps, parameters,
                 lookup, h_steps, first, stop, count, None, is_local, out.size > 0,
             )  # fmt: skip
         else:
-            run_steps(
+            fill_steps(
                 codes, letters, state, caps, peak_steps, target, edge, edge_gaps, parameters,
                 lookup, h_steps, first, stop, count, columns, is_local, out.size > 0,
             )  # fmt: skip
@@ -173,7 +173,7 @@ def align_strips(
         _scatter(query, start, count, codes, np.int64(0), lanes)
         _start_strip(state, edge, left, left_gaps, start, count, parameters)
         _fill_caps(caps, count, parameters[FLOOR], parameters[CEILING], lanes)
-        _run_strip(
+        _fill_strip(
             codes, letters, state, caps, peak_steps, target, edge, edge_gaps, parameters, lookup,
             h_steps, out, start, base, count, columns, is_local,
         )  # fmt: skip

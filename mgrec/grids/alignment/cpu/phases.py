@@ -16,7 +16,7 @@ from ..scoring import MODES, Scoring
 from ..sequences import Sequences
 from .antidiagonals import GLOBAL, LOCAL, SATURATED, STEPS, align_pairs
 from .profiles import LATE, ROWS, Encoding, encode_table, encodings_for, extremes_of, narrow_codes
-from .striped import may_stripe, run_striped
+from .striped import align_striped, may_stripe
 
 Codes = tuple[np.ndarray, np.ndarray]
 """Codes of sequences, joined, and their offsets."""
@@ -58,7 +58,7 @@ def determine_pairs(
     for encoding, fits in encodings_for(scoring, extremes, (n, m), np.dtype(dtype), everywhere):
         chosen = remaining[fits[remaining]]
         if chosen.size:
-            _run(scoring, encoding, queries, targets, chosen, out, is_threaded)
+            _align_all(scoring, encoding, queries, targets, chosen, out, is_threaded)
             done = chosen[out[chosen, 1] != SATURATED]
             remaining = np.setdiff1d(remaining, done, assume_unique=True)
     return out
@@ -73,7 +73,7 @@ def _results_of_empty(scoring: Scoring, n: np.ndarray, m: np.ndarray) -> np.ndar
     return np.stack([gaps if scoring.mode == "global" else 0 * size, n - 1, m - 1], axis=1)
 
 
-def _run(
+def _align_all(
     scoring: Scoring, encoding: Encoding, queries: Sequences, targets: Sequences,
     chosen: np.ndarray, out: np.ndarray, is_threaded: bool,
 ) -> None:  # fmt: skip
@@ -231,9 +231,9 @@ def _determine(
     """Return the edges of a tile by scores of this encoding; None if they saturate."""
     result: Any = None
     if may_stripe(scoring, encoding, sequences[0].size, table is not None):
-        result = run_striped(scoring, encoding, sequences, carry_in)
+        result = align_striped(scoring, encoding, sequences, carry_in)
     if result is None:
-        result = _run_strips(scoring, encoding, sequences, carry_in, dtype, table)
+        result = _align_strips(scoring, encoding, sequences, carry_in, dtype, table)
     (score, row, column), edges = result
     if row == SATURATED:
         return None
@@ -246,7 +246,7 @@ def _determine(
     return Edges(below, right, below_gaps, right_gaps, best)
 
 
-def _run_strips(
+def _align_strips(
     scoring: Scoring, encoding: Encoding, sequences: Pair, carry_in: Edges,
     dtype: np.dtype[Any], table: np.ndarray | None,
 ) -> Any:  # fmt: skip

@@ -45,7 +45,7 @@ GAP, EXTEND, FLOOR, CEILING = range(4)
 
 
 @numba.njit(**INLINED)
-def _run_registers(
+def _fill_registers(
     scores: Any, first: int, h: Any, e: Any, state: Any, gap: Any, extend: Any, start: int,
     stop: int,
 ) -> Any:  # fmt: skip
@@ -106,7 +106,7 @@ def _first_row(h: Any, score: Any, segments: int) -> int:
     return -1
 
 
-def _run_columns(
+def _fill_columns(
     scores: Any, target: Any, edge: Any, edge_gaps: Any, h: Any, e: Any, parameters: Any,
     in_first_lane: Any, skipped: int,
 ) -> Any:  # fmt: skip
@@ -131,11 +131,11 @@ def _run_columns(
     for j in range(target.size):
         above, offset = load_scalar(edge, j + 1), np.intp(load_scalar(target, j)) * size
         state = shift_in(load_register(h, size - lanes), parameters[FLOOR]), floor, floor
-        state = _run_registers(scores, offset, h, e, state, gap, extend, 0, first)
+        state = _fill_registers(scores, offset, h, e, state, gap, extend, 0, first)
         diagonal = choose(is_first, splat_register(corner), state[0])
         f = choose(is_first, splat_register(load_scalar(edge_gaps, j)), state[1])
         state = diagonal, f, state[2]
-        state = _run_registers(scores, offset, h, e, state, gap, extend, first, segments)
+        state = _fill_registers(scores, offset, h, e, state, gap, extend, first, segments)
         below, count = _carry(h, e, state[1], parameters, segments)
         carried += count
         if carried > (j + _FREE) * segments // 2:
@@ -152,7 +152,7 @@ def _run_columns(
 
 
 # numba's own cache key lacks the registers of this machine if NUMBA_CPU_NAME is set.
-run_columns = compile_kernel(_run_columns, str(REGISTER), allocates=False)
+fill_columns = compile_kernel(_fill_columns, str(REGISTER), allocates=False)
 
 
 # Registers of a column from which stripes are faster than antidiagonals. Speedups in int8 with
@@ -171,7 +171,7 @@ def may_stripe(scoring: Scoring, encoding: Encoding, rows: int, has_table: bool)
     return encoding.dtype.itemsize == 1 and rows >= _SEGMENTS * REGISTER
 
 
-def run_striped(
+def align_striped(
     scoring: Scoring, encoding: Encoding, sequences: tuple[np.ndarray, np.ndarray], carry_in: Edges
 ) -> Result | None:
     """Return the best score with its row and column, and H and F below, H and E to the right.
@@ -196,7 +196,7 @@ def run_striped(
     )
     in_first_lane = np.zeros(lanes, encoding.dtype)
     in_first_lane[skipped // segments] = 1
-    score, row, column = run_columns(
+    score, row, column = fill_columns(
         scores, np.ascontiguousarray(target), edge, edge_gaps, h, e,
         encoding.parameters(scoring)[2:], in_first_lane, skipped,
     )  # fmt: skip

@@ -168,7 +168,7 @@ def _write_edge(
 
 
 @numba.njit(**INLINED)
-def run_steps(
+def fill_steps(
     codes: Any, letters: Any, state: Any, caps: Any, peak_steps: Any, target: Any, edge: Any,
     edge_gaps: Any, parameters: Any, lookup: Any, h_steps: Any, first: int, stop: int, count: int,
     columns: Any, is_local: bool, has_table: bool,

@@ -332,8 +332,8 @@ class Solver:
             for number, states in enumerate((before, after)):
                 if states is not None:
                     copied = cupy.asarray(np.ascontiguousarray(states)).reshape(-1)
-                    place = memory[8 * number * copied.size :][: copied.nbytes]
-                    place.view(np.float64)[...] = copied
+                    part = memory[8 * number * copied.size :][: copied.nbytes]
+                    part.view(np.float64)[...] = copied
             of_maps_at = maps.memory.data.ptr if maps else memory.data.ptr + 8 * of_states
             launch([words, of_maps_at, memory.data.ptr])
         rows_shape = self.full_shape[: self.axis] + self.full_shape[self.axis + 1 :]
