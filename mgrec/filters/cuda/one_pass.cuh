@@ -210,7 +210,7 @@ DEVICE inline State summed(const Steps& steps, const E* samples) {
 }
 
 // Filter the samples of a thread in place.
-DEVICE inline int filter_samples(const Coefficients& with, State& state, E* samples, int count) {
+DEVICE inline int filter_lane(const Coefficients& with, State& state, E* samples, int count) {
   int largest = 0;
   if (count == LENGTH) {
 #pragma unroll(AT_ONCE)
@@ -315,7 +315,7 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const S
       const State carry_in = carry_in_of(tile);
       for (int q = 0; q < STATES; ++q)
         state.v[q] = state.v[q] + (lane ? below[0].v[q] : carry_in.v[q]);
-      const int largest = filter_samples(with, state, samples.of(stage, threadIdx.x), count);
+      const int largest = filter_lane(with, state, samples.of(stage, threadIdx.x), count);
       if (largest > TOP) arrays.tops[number] = 1;
       if (threadIdx.x == (tile.count - 1) / LENGTH)
         for (int q = 0; q < STATES; ++q) arrays.carry_outs[q * tiles + number] = state.v[q];

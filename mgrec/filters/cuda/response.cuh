@@ -27,11 +27,11 @@ DEVICE void respond(const Arrays& arrays, const E* taps, const Shape& shape, lon
   int tap = int(start - s);  // of the first result
 #pragma unroll 4
   for (; s >= earliest && s >= 0; --s, ++tap) {
-    const E sample = cast<E>(x[s * shape.inner]);
+    const E value = cast<E>(x[s * shape.inner]);
 #pragma unroll
     for (int r = 0; r < RESULTS; ++r) {
       const int k = tap + r * q;
-      if (k >= 0 && k < count) sum[r] = sum[r] + sample * taps[k];
+      if (k >= 0 && k < count) sum[r] = sum[r] + value * taps[k];
     }
   }
   Y* const y = arrays.y + (o * shape.results + first) * shape.inner + column;

@@ -177,16 +177,16 @@ DEVICE inline T scan_parts(T* sums, int column, T before) {
 // Compute the sums of carry-ins down to every row, in one warp. Those of columns need no sums: they
 // are sums of R already.
 DEVICE inline void scan_carry_ins(const T* carry_ins) {
-  constexpr int LANE_LINES = (LINES + 31) / 32;
+  constexpr int PER_LANE = (LINES + 31) / 32;
   const int lane = threadIdx.x % 32;
-  T prefix[LANE_LINES];
+  T prefix[PER_LANE];
 #pragma unroll
-  for (int k = 0; k < LANE_LINES; ++k) {
-    const int line = lane * LANE_LINES + k;
+  for (int k = 0; k < PER_LANE; ++k) {
+    const int line = lane * PER_LANE + k;
     const T carry_in = line < LINES ? carry_ins[line] : T(0);
     prefix[k] = k == 0 ? carry_in : np_add(prefix[k > 0 ? k - 1 : 0], carry_in);
   }
-  T total = prefix[LANE_LINES - 1];
+  T total = prefix[PER_LANE - 1];
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2) {
     const T below = from_lane<true>(total, distance);
@@ -194,9 +194,9 @@ DEVICE inline void scan_carry_ins(const T* carry_ins) {
   }
   const T earlier = from_lane<true>(total, 1);
 #pragma unroll
-  for (int k = 0; k < LANE_LINES; ++k)
-    if (lane * LANE_LINES + k < LINES)
-      before[lane * LANE_LINES + k] = lane > 0 ? np_add(earlier, prefix[k]) : prefix[k];
+  for (int k = 0; k < PER_LANE; ++k)
+    if (lane * PER_LANE + k < LINES)
+      before[lane * PER_LANE + k] = lane > 0 ? np_add(earlier, prefix[k]) : prefix[k];
 }
 
 // Return the values of edges at the position of a thread.

@@ -53,13 +53,13 @@ struct Tile {
   int steps, column;                   // that exist; its first
   DEVICE Tile(long long number, const Channels& shape) {
     // A division of 64 bits takes five times as long.
-    const unsigned line_index = unsigned(number) / unsigned(shape.tiles);
-    const unsigned tile_in_line = unsigned(number) - line_index * unsigned(shape.tiles);
-    const unsigned line = LINES ? shape.first + line_index * shape.teams : line_index;
-    first_tile = (long long)line_index * shape.tiles;
+    const unsigned quotient = unsigned(number) / unsigned(shape.tiles);
+    const unsigned remainder = unsigned(number) - quotient * unsigned(shape.tiles);
+    const unsigned line = LINES ? shape.first + quotient * shape.teams : quotient;
+    first_tile = (long long)quotient * shape.tiles;
     outer = LINES ? line / shape.groups : line;
     column = LINES ? int(line - unsigned(outer) * shape.groups) * CHANNELS : 0;
-    first = (long long)(REVERSE ? unsigned(shape.tiles) - 1 - tile_in_line : tile_in_line) * STEPS;
+    first = (long long)(REVERSE ? unsigned(shape.tiles) - 1 - remainder : remainder) * STEPS;
     steps = shape.steps - first < STEPS ? int(shape.steps - first) : STEPS;
   }
   DEVICE bool is_whole() const { return steps == STEPS; }
