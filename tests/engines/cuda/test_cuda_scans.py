@@ -29,7 +29,7 @@ from mgrec.core.algebra.transfer_map import TransferMap, affine, segmented, sign
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.engines.cuda.device import Device
 from mgrec.scans import maps, recurrence
-from mgrec.scans.cuda import p_scheme, phases
+from mgrec.scans.cuda import p_scheme, speculation
 from mgrec.scans.cuda.determine import prepare
 from mgrec.scans.cuda.phases import kernels
 from mgrec.scans.cuda.program import Layout
@@ -359,8 +359,8 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Begin chunks where it would not pay; the chunks that were begun."""
     use_device(monkeypatch, Device(90, 3, 227 * 1024))
     monkeypatch.setattr(recurrence, "LARGE_ON_GPU", 1)
-    monkeypatch.setattr(phases, "_PREFIX_FRACTION", 3)
-    monkeypatch.setattr(phases, "_CONSTANT_PREFIX_FRACTION", 2)
+    monkeypatch.setattr(speculation, "_PREFIX_FRACTION", 3)
+    monkeypatch.setattr(speculation, "_CONSTANT_PREFIX_FRACTION", 2)
     found: list[Any] = []
 
     def debug(message: str, *arguments: Any) -> None:
