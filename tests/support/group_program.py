@@ -81,6 +81,12 @@ def main():
         np.testing.assert_array_equal(received.tolist(), t[1 - group.rank :][:3])
     else:
         check_gradients(group, move, s, t, part, is_compiled)
+    if library in ("gloo", "nccl"):
+        import torch.distributed as dist
+
+        # A thread of gloo that lives at the end of the process would abort it.
+        dist.barrier()
+        dist.destroy_process_group()
     sys.stdout.write(f"{group.rank}\n")
     sys.stdout.flush()
 
