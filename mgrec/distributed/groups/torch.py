@@ -33,7 +33,9 @@ class TorchGroup(Group):
     def all_gather_into(self, received: Any, sent: Any) -> None:
         from ...engines.cuda.device import current_stream
 
-        stream = torch.cuda.ExternalStream(current_stream())
+        # torch gives a new stream for the address 0, that of the default stream.
+        address = current_stream()
+        stream = torch.cuda.ExternalStream(address) if address else torch.cuda.default_stream()
         with torch.cuda.stream(stream):
             tensors = torch.from_dlpack(received).reshape(-1), torch.from_dlpack(sent)
             self._run(dist.all_gather_into_tensor, *tensors)
