@@ -238,7 +238,9 @@ def test_what_is_cancelled_leaves_nothing(client, undisturbed, tmp_path):
     wait_until(lambda: claimed(tmp_path, "wait"))
     client.cancel(futures)
     (tmp_path / "open").touch()
-    wait_until(lambda: not client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.tasks))
+    wait_until(
+        lambda: not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+    )
     wait_until(lambda: not any(client.run(lambda dask_worker: dict(dask_worker.data)).values()))
     assert {future.status for future in futures} == {"cancelled"}
     # The very keys that were cancelled.
