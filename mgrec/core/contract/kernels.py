@@ -58,6 +58,10 @@ class CacheMiss(Exception):
     """The prepared call does not apply to these arguments."""
 
 
+HEADER = 64
+"""Bytes of the header of a message between ranks: ``struct Header`` of the kernels."""
+
+
 class RankExchange(Protocol):
     """The exchange of one message between the ranks of a group, in the memory of GPUs.
 

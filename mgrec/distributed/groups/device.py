@@ -1,4 +1,4 @@
-"""One exchange of messages between the GPUs of a group, which the host does not wait for."""
+"""One exchange of messages between the GPUs of a group, in the order of their streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 from cupyx import empty_pinned
 
-from ...core.contract.kernels import CacheMiss
+from ...core.contract.kernels import HEADER, CacheMiss
 from .group import GUESS, Group
 
 
@@ -18,10 +18,6 @@ from .group import GUESS, Group
 def digest_of(options: Any) -> int:
     """Return a number that is the same on ranks with the same options."""
     return int.from_bytes(blake2b(repr(options).encode(), digest_size=7).digest(), "little")
-
-
-_HEADER = 8
-"""Numbers of ``struct Header`` of the kernels: the kind of message, the digest, and others."""
 
 
 class _Memory:
@@ -32,7 +28,7 @@ class _Memory:
         self.received = cupy.empty((group.size, group.frame), np.uint8)
         self.status, self.event = empty_pinned(1, np.int64), cupy.cuda.Event(disable_timing=True)
         self.addresses = self.sent.data.ptr, self.received.data.ptr, self.status.ctypes.data
-        self.header = empty_pinned(_HEADER, np.int64)
+        self.header = empty_pinned(HEADER // 8, np.int64)
         self.on_host = empty_pinned((group.size, group.frame), np.uint8)
 
 
@@ -69,7 +65,7 @@ class DeviceExchange:
         memory = self._memory
         memory.header[:] = 0
         memory.header[:2] = GUESS, self.digest
-        memory.sent[: 8 * _HEADER].view(np.int64).set(memory.header)
+        memory.sent[:HEADER].view(np.int64).set(memory.header)
         self.gather()
         memory.received.get(out=memory.on_host, blocking=False)
         self.mark()
@@ -77,4 +73,4 @@ class DeviceExchange:
         headers = memory.on_host[:, :16].copy().view(np.int64)
         if (headers != [GUESS, self.digest]).any():
             raise CacheMiss
-        return [message[8 * _HEADER :] for message in memory.on_host]
+        return [message[HEADER:] for message in memory.on_host]

@@ -77,9 +77,8 @@ class Group(ABC):
         """Return the messages of all ranks, in their order."""
         framed = _LENGTH.pack(len(message)) + message
         lengths = [GUESS]
-        while (
-            GUESS in lengths
-        ):  # A rank with a guess sees that others have messages, and sends one.
+        # A rank with a guess sees that others have messages, and then sends one, too.
+        while GUESS in lengths:
             rows = self._all_gather_padded(framed, self.frame)
             lengths = [_LENGTH.unpack_from(row)[0] for row in rows]
         longest = _LENGTH.size + max(lengths)

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...core.contract.kernels import PreparedSolver, RankExchange, ShardSolver
+from ...core.contract.kernels import HEADER, PreparedSolver, RankExchange, ShardSolver
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ..cascade import Cascade
 
-HEADER, STATE = 64, 16
-"""Bytes of the header of a message, and of a state."""
+STATE = 16
+"""Bytes of a state in a message."""
 _THREADS = 128
 _KERNELS = """
 extern "C" __global__ void __launch_bounds__(THREADS) states_kernel(

@@ -18,8 +18,8 @@ import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap, affine
 from ...core.arrays.chunk import Chunk, is_uncopied
-from ...core.contract.kernels import CacheMiss, RankExchange, ShardSolver
-from ...engines.cuda.device import Device
+from ...core.contract.kernels import HEADER, CacheMiss, RankExchange, ShardSolver
+from ...engines.cuda.device import Device, scratch
 from ...engines.cuda.launches import (
     Launch,
     LaunchByAddress,
@@ -42,8 +42,8 @@ from .speculation import (
 )
 
 Arrays = tuple[Any, ...]
-HEADER, SUMMARY = 64, 56
-"""Bytes of the header of a message, and of the summary of a row."""
+SUMMARY = 56
+"""Bytes of the summary of a row in a message."""
 _COLUMNS_FRACTION = 64
 """The prefix of columns is at most 1/64 of a shard: it is determined twice."""
 _LANES, _THREADS, _STRIDES = 32, 256, 64
@@ -200,20 +200,14 @@ def _is_stream(operand: Any, chunk: Chunk) -> bool:
 
 
 class _Space:
-    """Memory that calls on a stream share, in parts."""
+    """Memory of a call, in parts, which the next call on the stream has again."""
 
     def __init__(self, *sizes: int) -> None:
         self._offsets = np.cumsum([0, *(-(-size // 256) * 256 for size in sizes)]).tolist()
-        self._memory: dict[int, Any] = {}
 
     def addresses(self) -> list[int]:
         """Return the addresses of the parts, in the order of their sizes."""
-        import cupy
-
-        stream = cupy.cuda.get_current_stream().ptr
-        if stream not in self._memory:
-            self._memory[stream] = cupy.empty(self._offsets[-1], cupy.uint8)
-        start = self._memory[stream].data.ptr
+        start = scratch(self._offsets[-1]).data.ptr
         return [start + offset for offset in self._offsets[:-1]]
 
 

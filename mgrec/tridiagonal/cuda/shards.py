@@ -14,7 +14,7 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.backends import CPU
-from ...core.contract.kernels import CacheMiss, RankExchange, ShardSolver
+from ...core.contract.kernels import HEADER, CacheMiss, RankExchange, ShardSolver
 from ...engines.cuda.device import array_at, on_device, pack_words
 from ..recurrence import Ends, InterfaceRows, join_interface_rows
 from . import chunks
@@ -23,8 +23,6 @@ from .partitions import ADDRESSES, CELL
 
 Signature = tuple[tuple[int, ...], np.dtype[Any]]
 Check = Callable[[Sequence[Any]], None]
-HEADER = 64
-"""Bytes of the header of a message."""
 
 
 def prepare_shard(
