@@ -19,7 +19,6 @@ from ..core.backends import backend_of
 from ..core.contract.recurrence import filter_chunk
 from ..distributed.expressions import accepts_expressions
 from ..distributed.groups.calls import CALL
-from ..distributed.groups.solve import filter_part
 from ..solve import with_interop
 from ..solve.labelled import axis_of, bind, default_axis
 from .arguments import as_result_dtype, as_signal, result_dtype
@@ -204,6 +203,8 @@ def design(x: Any, q: int, n: int | None, ftype: Any) -> tuple[str, tuple[np.nda
 def _filtered(fir: DecimatedResponse, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
     """Return the kept results of a finite response."""
     if (call := CALL.get()) is not None:
+        from ..distributed.groups.solve import filter_part
+
         return filter_part(call, fir, x, axis, dtype)
     if is_lazy(x):
         from ..distributed.graph.build import solve_filter

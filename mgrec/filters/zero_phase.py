@@ -17,7 +17,6 @@ from ..core.contract.recurrence import filter_chunk
 from ..distributed.expressions import accepts_expressions
 from ..distributed.groups.calls import CALL, GroupCall
 from ..distributed.groups.ends import backward_in_time, outermost
-from ..distributed.groups.solve import filter_part
 from ..solve import solve, solve_labelled, with_interop
 from ..solve.functions import concatenate
 from .arguments import (
@@ -283,6 +282,8 @@ class DirectedFilter:
         known = [length for length in lengths if length]
         reach = reach_over_chunks(self.cascade, known, all(finite for _, finite in parts))
         if reach is not None:
+            from ..distributed.groups.solve import filter_part
+
             return filter_part(call, self._of_reach(reach), x, axis, self.dtype)
         start = sum(lengths[: call.group.rank])
         is_first, is_last = (start == 0, start + x.shape[axis] == sum(lengths))

@@ -14,7 +14,6 @@ from ..core.arrays.chunk import as_contiguous, canonical_shape
 from ..core.backends import backend_of
 from ..core.contract.recurrence import filter_chunk
 from ..distributed.groups.calls import CALL
-from ..distributed.groups.solve import filter_part
 from ..engines.cpu.compilation import writable
 from ..engines.cpu.threads import run_in_threads, split_range, threads_for
 
@@ -55,6 +54,8 @@ def filter_axis(
 ) -> Any:
     """Filter a NumPy, CuPy or Dask array along an axis; return the results in a dtype."""
     if (call := CALL.get()) is not None:
+        from ..distributed.groups.solve import filter_part
+
         return filter_part(call, axis_filter, x, axis, dtype)
     if x.size == 0:
         return cast(x, dtype)
