@@ -15,11 +15,7 @@ from conventions import (
     LAZY_TABLE,
     OF_BOOL,
     OF_FLOAT16,
-    SOS,
-    A,
-    B,
     Case,
-    X,
     computed_in,
     dtype_of,
     mapped_lists,
@@ -29,6 +25,7 @@ from conventions import (
 )
 
 import mgrec
+from mgrec.cli.examples import SOS, A, B, X
 
 
 def arrays_of(result: object) -> list:

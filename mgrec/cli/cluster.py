@@ -57,7 +57,7 @@ def open_cluster(
     with ExitStack() as stack:
         if name in ("threads", "local", "cuda"):
             stack.enter_context(config.set(_PATIENT))
-            with _signals_blocked():
+            with signals_blocked():
                 cluster = stack.enter_context(_start(name, threads))
             yield stack.enter_context(Client(cluster, set_as_default=False))
             return
@@ -94,7 +94,7 @@ def _start(name: str, threads: int | None) -> Any:
 
 
 @contextmanager
-def _signals_blocked() -> Iterator[None]:
+def signals_blocked() -> Iterator[None]:
     """Start a cluster without interruption, and block ctrl-C and SIGHUP in its processes.
 
     A terminal sends these to all processes of a command, and each worker would print a traceback.

@@ -19,8 +19,11 @@ _COMMANDS = {
     "linear": (".solve", "Solve w = s·w + t for arrays in files."),
     "sat": (".solve", "Write the summed-area table of an image."),
     "tridiagonal": (".solve", "Solve tridiagonal systems for arrays in files."),
+    "warm-up": (".warm_up", "Compile functions before their first calls."),
 }
 """The module of each command, and its line in the help."""
+_FUNCTIONS = {"filter": "filter_", "warm-up": "warm_up"}
+"""The function of a command, if it has another name."""
 
 
 class Commands(click.Group):
@@ -35,7 +38,7 @@ class Commands(click.Group):
         name, command, remaining = super().resolve_command(context, arguments)
         if name is not None:
             module = import_module(_COMMANDS[name][0], __package__)
-            command = getattr(module, "filter_" if name == "filter" else name)
+            command = getattr(module, _FUNCTIONS.get(name, name))
         return name, command, remaining
 
 

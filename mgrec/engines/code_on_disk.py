@@ -11,7 +11,8 @@ from pathlib import Path
 
 logger = logging.getLogger("mgrec")
 _DIGEST_BYTES = 32
-_logged: set[str] = set()
+_reasons: dict[str, str] = {}
+"""Messages that were logged, by variable or folder."""
 
 
 class CodeFolder:
@@ -58,27 +59,35 @@ class CodeFolder:
         """Return whether only this user can write to the folder; warn once if not."""
         if _is_private(self.path.lstat()):
             return True
-        if str(self.path) not in _logged:
-            _logged.add(str(self.path))
-            logger.warning(
-                "%s is not loaded from, since another user owns it or may write it: every process "
-                "compiles again. Remove it, or set %s to a folder of yours",
-                self.path,
-                self._variable,
-            )
+        _log(
+            logging.WARNING,
+            str(self.path),
+            f"{self.path} is not loaded from, since another user owns it or may write it: every "
+            f"process compiles again. Remove it, or set {self._variable} to a folder of yours",
+        )
         return False
 
 
 def log_not_stored(variable: str, reason: str) -> None:
     """Log once that code is not stored; the environment variable `variable` sets the folder."""
-    if variable not in _logged:
-        _logged.add(variable)
-        logger.info(
-            "compiled code is not kept on disk, and the next process compiles again (%s): set "
-            "%s to a folder that can be written",
-            reason,
-            variable,
-        )
+    _log(
+        logging.INFO,
+        variable,
+        f"compiled code is not kept on disk, and the next process compiles again ({reason}): set "
+        f"{variable} to a folder that can be written",
+    )
+
+
+def reason_not_stored() -> str | None:
+    """Return why this process does not store or load compiled code; None if it does."""
+    return next(iter(_reasons.values()), None)
+
+
+def _log(level: int, key: str, message: str) -> None:
+    """Log the first message of a key."""
+    if key not in _reasons:
+        _reasons[key] = message
+        logger.log(level, message)
 
 
 def _is_private(status: os.stat_result) -> bool:

@@ -35,7 +35,7 @@ DAMAGES = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(code_on_disk, "_logged", set())
+    monkeypatch.setattr(code_on_disk, "_reasons", {})
     return CodeFolder(tmp_path / "shared", VARIABLE)
 
 
@@ -300,7 +300,7 @@ def double(kernel):
 
 def test_a_folder_that_becomes_unwritable_does_no_harm(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "kept"))
-    monkeypatch.setattr(code_on_disk, "_logged", set())
+    monkeypatch.setattr(code_on_disk, "_reasons", {})
     kernels = [compile_kernel(doubled, key) for key in ("one", "other")]
     shutil.rmtree(tmp_path / "kept")
     (tmp_path / "kept").write_text("")

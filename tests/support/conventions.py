@@ -2,65 +2,28 @@
 
 import inspect
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-import mgrec
-from mgrec import hmm, ndimage, signal, statespace
-
-X = np.linspace(0.1, 0.9, 40)
-TABLE = np.linspace(0.1, 0.9, 42).reshape(6, 7)
-FRAMES = np.log(np.linspace(0.1, 0.9, 80).reshape(40, 2))
-B, A, SOS = [0.2, 0.1], [1.0, -0.7], [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
-CHAIN = [0.5, 0.5], [[0.875, 0.125], [0.25, 0.75]]
-EYE = [[1.0, 0.0], [0.0, 1.0]]
-SPACE = {
-    "design": [[1.0, 1.0]], "obs_cov": [[1.0]], "transition": [[0.5, 0.0], [0.0, 0.5]],
-    "state_cov": EYE, "initial_state": [0.0, 0.0], "initial_state_cov": EYE,
-}  # fmt: skip
-SCORES = {"match": 1, "mismatch": -1, "gap": -2}
+from mgrec.cli.examples import EXAMPLES, TABLE, Example, X
 
 
-@dataclass(frozen=True)
-class Case:
-    """A public function and arguments of one call.
-
-    Attributes
-    ----------
-    function : callable
-    data : dict
-        The arrays of the call, whose type the results have, by parameter.
-    others : dict
-        The other arguments. Those that are lists may be of any dtype.
-    """
-
-    function: Callable[..., Any]
-    data: dict[str, Any]
-    others: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        return self.function.__name__
+class Case(Example):
+    """An example call of a public function."""
 
     @property
     def qualified_name(self) -> str:
         """Name with the module, if it is one of :mod:`mgrec.hmm` or :mod:`mgrec.statespace`."""
-        family = self.function.__module__.split(".")[1:2]
-        name = "factor_tridiagonal" if self.name == "solve_factored" else self.name
-        return f"{family[0]}.{name}" if family in (["hmm"], ["statespace"]) else name
+        return self.path.removeprefix("signal.").removeprefix("ndimage.")
 
     @property
     def lists(self) -> list[Any]:
         """The other arguments that are lists of numbers."""
         return [value for value in self.others.values() if isinstance(value, list)]
 
-    def call(self, convert: Callable[[np.ndarray], Any], **options: Any) -> Any:
-        """Call the function with its data converted."""
-        data = {name: convert(array) for name, array in self.data.items()}
-        return self.function(**data, **{**self.others, **options})
+
+CASES = [Case(**vars(example)) for example in EXAMPLES]
 
 
 def mapped_lists(value: Any, dtype: Any) -> Any:
@@ -68,62 +31,6 @@ def mapped_lists(value: Any, dtype: Any) -> Any:
     array = np.asarray(value) if isinstance(value, (list, np.ndarray)) else None
     is_float = array is not None and array.dtype.kind == "f"
     return array.astype(dtype) if is_float else value
-
-
-def scan(x: Any, s: Any, **options: Any) -> Any:
-    return mgrec.scan(mgrec.maps.max_plus, x, s, **options)
-
-
-def solve_factored(d: Any, b: Any, **options: Any) -> Any:
-    return mgrec.factor_tridiagonal(1.0, d, 1.0, **options).solve(b)
-
-
-for wrapper, wrapped in ((scan, mgrec.scan), (solve_factored, mgrec.factor_tridiagonal)):
-    wrapper.__signature__ = inspect.signature(wrapped)  # type: ignore[attr-defined]
-
-CASES = [
-    Case(mgrec.linear_recurrence, {"t": X}, {"s": X.tolist()}),
-    Case(
-        mgrec.rational_recurrence, {"b": X}, {"a": X.tolist(), "c": 1.0, "d": 2.0, "initial": 0.5}
-    ),
-    Case(scan, {"x": X}, {"s": X.tolist(), "initial": 0.5}),
-    Case(mgrec.weighted_scan, {"x": X}, {"weights": X.tolist()}),
-    Case(mgrec.solve_tridiagonal, {"b": X}, {"dl": 1.0, "d": (X + 3).tolist(), "du": 1.0}),
-    Case(solve_factored, {"d": X + 3, "b": X}, {}),
-    Case(mgrec.summed_area_table, {"x": TABLE}, {}),
-    Case(mgrec.wavefront, {"local": TABLE}, {"weights": (0.3, 0.3, 0.2)}),
-    Case(mgrec.sor, {"x": TABLE}, {"rhs": TABLE.tolist(), "sweeps": 2}),
-    Case(mgrec.smith_waterman, {"query": np.arange(7)}, {"target": [2, 3, 4], **SCORES}),
-    Case(signal.lfilter, {"x": X}, {"b": B, "a": A}),
-    Case(signal.sosfilt, {"x": X}, {"sos": SOS}),
-    Case(signal.filtfilt, {"x": X}, {"b": B, "a": A}),
-    Case(signal.sosfiltfilt, {"x": X}, {"sos": SOS}),
-    Case(signal.decimate, {"x": X}, {"q": 2}),
-    Case(signal.ewm, {"x": X}, {"alpha": 0.5}),
-    Case(ndimage.spline_filter1d, {"input": X}, {}),
-    Case(ndimage.spline_filter, {"input": TABLE}, {}),
-    Case(ndimage.gaussian_filter1d, {"input": X}, {"sigma": 1.5}),
-    Case(ndimage.gaussian_filter, {"input": TABLE}, {"sigma": 1.5}),
-    Case(ndimage.gaussian_laplace, {"input": TABLE}, {"sigma": 1.5}),
-    Case(ndimage.uniform_filter1d, {"input": X}, {"size": 3}),
-    Case(ndimage.uniform_filter, {"input": TABLE}, {"size": 3}),
-    *(
-        Case(function, {"log_frameprob": FRAMES}, {"startprob": CHAIN[0], "transmat": CHAIN[1]})
-        for function in (hmm.log_likelihood, hmm.forward_backward, hmm.viterbi)
-    ),
-    Case(hmm.sample, {"uniform": X}, {"startprob": CHAIN[0], "transmat": CHAIN[1]}),
-    *(
-        Case(function, {"endog": X[:, None]}, SPACE)
-        for function in (
-            statespace.kalman_filter, statespace.kalman_smoother, statespace.log_likelihood,
-        )
-    ),
-    Case(
-        statespace.sample,
-        {"measurement_shocks": X[:, None], "state_shocks": X[:, None]},
-        {"design": [[1.0]], "transition": [[0.5]], "initial_state": [0.0]},
-    ),
-]  # fmt: skip
 
 
 # --- the table of the documentation -------------------------------------------------------------
@@ -209,7 +116,7 @@ CODES = {
 """Dtypes of the last results of functions whose results do not have the dtype of the data."""
 
 
-NOT_MAPPED = {"factor_tridiagonal", "smith_waterman", "solve_factored"}
+NOT_MAPPED = {"factor_tridiagonal", "smith_waterman"}
 """Functions besides those of models that are not called for each variable of a Dataset."""
 
 
@@ -268,9 +175,7 @@ def default_axis(case: Case) -> str:
 
 def reference_of(case: Case) -> str:
     """Return the role that links to a function."""
-    modules = {"signal.": signal, "ndimage.": ndimage}
-    module = "".join(key for key, value in modules.items() if hasattr(value, case.name))
-    return f"{{func}}`~mgrec.{module}{case.qualified_name}`"
+    return f"{{func}}`~mgrec.{case.path}`"
 
 
 def row_of(case: Case, kinds: Any) -> list[str]:

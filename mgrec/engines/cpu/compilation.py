@@ -187,6 +187,8 @@ CACHE_SIZE = 256
 """Number of recurrences whose compiled functions are cached in memory."""
 IN_MEMORY = "in memory"
 """Part of a kernel's key: the kernel is not stored on disk."""
+STORED: list[str] = []
+"""Names of the kernels that this process compiled and stored on disk."""
 _VARIABLE = "NUMBA_CACHE_DIR"
 _PACKAGE = Path(__file__).parents[2]
 _LIBRARIES = _PACKAGE, Path(numba.__file__).parent
@@ -500,6 +502,7 @@ class StepCache(FunctionCache):  # type: ignore[misc]
     def save_overload(self, signature: Any, data: Any) -> None:
         try:
             super().save_overload(signature, data)
+            STORED.append(self._impl.filename_base)
         except OSError as error:  # numba creates the parent of the folder
             log_not_stored(_VARIABLE, f"{self.cache_path} cannot be written: {error}")
 
