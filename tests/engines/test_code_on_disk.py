@@ -154,7 +154,7 @@ def make(k):
 x = np.array([1.0, -1.0, 2.0])
 with event.install_listener("numba:compile", Listen()):
     w = mgrec.scan(make(float(sys.argv[1])), x, initial=0.0)
-print(json.dumps([w.tolist(), len(started)]))
+print(json.dumps([w.tolist(), len(started), "numba.np.npyimpl" in sys.modules]))
 """
 
 OF_ONE_NAME = """
@@ -219,13 +219,15 @@ def copy_package(folder):
 
 @pytest.mark.slow
 def test_another_process_and_installation_find_compiled_code_on_disk(tmp_path):
-    first, compiled = run(tmp_path, "0.5")
+    first, compiled, has_implementations = run(tmp_path, "0.5")
     assert first == [1.0, 0.5, 2.5]
     assert compiled > 0
+    assert has_implementations  # numba's, of the functions that it compiles
     copy_package(tmp_path)
-    again, compiled = run(tmp_path, "0.5")  # python -c imports from its folder first
+    again, compiled, has_implementations = run(tmp_path, "0.5")  # imports from its folder first
     assert again == first
     assert compiled == 0
+    assert not has_implementations
 
 
 @pytest.mark.extended

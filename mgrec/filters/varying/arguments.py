@@ -23,7 +23,6 @@ from ...core.contract.problem import Composed, Problem
 from ...core.contract.scan import varying_operand
 from ...scans.matrix.arguments import along_rows, is_in_gpu_memory
 from ..arguments import as_signal, as_states, result_dtype
-from .cuda import solve_on_gpu
 from .recurrence import VaryingFilter
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -75,6 +74,8 @@ def check_varying(
     recurrence = _recurrence(dtype, axis, reverse, counts, form, zi is not None)
     states = None if zi is None else cast(move_axis(zi, axis, -1), recurrence.state_dtype)
     if is_in_gpu_memory([x, b, a]):
+        from .cuda import solve_on_gpu
+
         return Composed(
             "lfilter", lambda: solve_on_gpu(recurrence, b, a, x, states, marks, results)
         )

@@ -20,7 +20,6 @@ from ...core.contract.problem import Composed, Problem
 from ...core.contract.scan import initial_states, varying_operand
 from ...solve.functions import concatenate
 from ..arguments import check
-from .cuda.phases import solve_on_gpu
 from .maps import MatrixMap
 from .recurrence import MatrixRecurrence, has_scalar_map, scalar_map, scalar_operands, scalar_states
 
@@ -187,6 +186,8 @@ def matrix_problem(scan: MatrixScan) -> Problem | Composed:
         return _problem_of_chunks(scan)
     if scan.method != "auto":
         raise ValueError(f"method must be 'auto' for matrices; got {scan.method!r}")
+    from .cuda.phases import solve_on_gpu
+
     return Composed("scan", lambda: scan.written(solve_on_gpu(scan)))
 
 
