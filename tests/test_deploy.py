@@ -116,8 +116,10 @@ def test_the_slurm_script_against_a_stand_in(slurm, tmp_path):
     result = slurm(sys.executable, DEPLOY / "job.py", *SIZE)
     assert result.returncode == 0, result.stderr
     assert "4 chunks on 2 workers" in result.stdout
-    assert "End scheduler" in result.stderr
-    assert "CommClosedError" not in result.stderr
+    # A worker that loses its scheduler logs a traceback: workers end first. (One that ends during a
+    # heartbeat may log one, too.)
+    last = [line.rsplit(" - ", 1)[-1] for line in result.stderr.splitlines() if " End " in line]
+    assert last == ["End worker", "End worker", "End scheduler"]
     assert not (tmp_path / "mgrec-7.json").exists()
     result = slurm(sys.executable, "-c", "raise SystemExit(3)")
     assert result.returncode == 3

@@ -104,6 +104,7 @@ def test_start_has_every_extra(project):
     [
         ("CITATION.cff", "citation-file-format"),
         (".github/workflows/tests.yaml", "github-workflows"),
+        (".github/workflows/nightly.yaml", "github-workflows"),
         (".readthedocs.yaml", "readthedocs"),
     ],
 )
@@ -114,12 +115,19 @@ def test_files_that_others_read_fit_their_schema(name, schema):
     assert checked.returncode == 0, checked.stdout
 
 
-def test_the_workflow_runs_what_there_is():
-    text = (ROOT / ".github" / "workflows" / "tests.yaml").read_text()
-    for path in re.findall(r"(?:tests|\.ci)/[\w./]+", text):
-        assert (ROOT / path).exists(), path
-    steps = [step for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
-    assert any(step.get("run") == "bash .ci/run" for step in steps)
+def test_the_workflows_run_what_there_is():
+    commands = []
+    for file in sorted((ROOT / ".github" / "workflows").iterdir()):
+        text = file.read_text()
+        for path in re.findall(r"(?:tests|\.ci)/[\w./]+", text):
+            assert (ROOT / path).exists(), path
+        for job in yaml.safe_load(text)["jobs"].values():
+            parts = job.get("strategy", {}).get("matrix", {}).get("part", [""])
+            runs = [step["run"] for step in job["steps"] if "run" in step]
+            commands += [run.replace("${{ matrix.part }}", part) for run in runs for part in parts]
+    parts = re.findall(r"^#   (bash \.ci/run \w+) ", (ROOT / ".ci" / "run").read_text(), re.M)
+    assert len(parts) == 4
+    assert [part for part in parts if part not in commands] == []
 
 
 @pytest.mark.extended
