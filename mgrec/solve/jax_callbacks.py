@@ -4,13 +4,14 @@ A function, and its adjoint, are each a custom call with a ``jax.custom_vjp``. X
 its foreign function interface (FFI) with the addresses of arrays, in host memory or on a GPU, where
 kernels are launched on its stream. A second derivative differentiates the composition of the
 adjoint. The structures are those of ``xla/ffi/api/c_api.h``; each begins with its size and its
-extensions.
+extensions. Where XLA has a newer interface than `_NEWEST`, ``jax.pure_callback`` calls Python.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
 from functools import cache
@@ -33,6 +34,9 @@ from .rules import Redirect, Rule, common_dtype, rules
 _SIZE: list[Any] = [("struct_size", c_size_t), ("extension", c_void_p)]
 _METADATA, _EXECUTE, _INTERNAL = 1, 3, 13
 """Type of an extension, stage of a call, and code of an error."""
+_NEWEST = 0, 3
+"""The newest version of the interface with which the structures were compared; older ones have the
+same. jax 0.6 has 0.1, jax 0.10 has 0.3."""
 _DTYPES = {
     1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32",
     9: "uint64", 10: "float16", 11: "float32", 12: "float64", 15: "complex64", 18: "complex128",
@@ -131,7 +135,7 @@ def handler_of(call: Call) -> Any:
         api = frame.api.contents
         try:
             if frame.extension:
-                _report_version(frame.extension, api.version)
+                _tell_version(frame.extension, api.version)
             elif frame.stage == _EXECUTE:
                 key = frame.attributes.values[0].contents
                 call(
@@ -147,8 +151,13 @@ def handler_of(call: Call) -> Any:
     return _HANDLER(handle)
 
 
-def _report_version(address: int, version: _Version) -> None:
-    """Report that the handler has the version of the interface of XLA."""
+_versions: list[tuple[int, int]] = []
+"""Those of the interface, which XLA tells a handler that is registered."""
+
+
+def _tell_version(address: int, version: _Version) -> None:
+    """Tell XLA that the handler has the version of its interface."""
+    _versions.append((version.major, version.minor))
     extension = _MetadataExtension.from_address(address)
     if extension.type == _METADATA:
         metadata = extension.metadata.contents
@@ -329,16 +338,33 @@ def _custom_call(
     outlines: Any, arrays: Any,
 ) -> Any:  # fmt: skip
     """Return the results of a custom call, which knows what to compute by its key."""
-    _register()
     key = json.dumps([part, name, names, constants, options])
-    call = jax.ffi.ffi_call(_TARGET, outlines, vmap_method="sequential")
-    return tuple(call(*arrays, key=key))
+    if _has_known_interface():
+        call = jax.ffi.ffi_call(_TARGET, outlines, vmap_method="sequential")
+        return tuple(call(*arrays, key=key))
+
+    def computed(*operands: Any) -> tuple[np.ndarray, ...]:
+        results = tuple([np.empty(outline.shape, outline.dtype) for outline in outlines])
+        _compute(key, [np.array(operand) for operand in operands], [*results])
+        return results
+
+    return jax.pure_callback(computed, tuple(outlines), *arrays, vmap_method="sequential")
 
 
 @cache
-def _register() -> None:
+def _has_known_interface() -> bool:
+    """Register the custom call; return whether XLA has an interface with the same structures."""
     for platform, call in (("cpu", _compute_on_host), ("CUDA", _compute_on_gpu)):
         jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(handler_of(call)), platform=platform)
+    newest = max(_versions, default=(0, 0))
+    if newest[0] == _NEWEST[0] and newest <= _NEWEST:
+        return True
+    warnings.warn(
+        f"mgrec does not know version {newest[0]}.{newest[1]} of XLA's foreign function interface: "
+        f"traced arrays of jax are copied, those of a GPU to host memory",
+        stacklevel=2,
+    )
+    return False
 
 
 def _compute_on_host(key: str, operands: Any, results: Any, stream: Callable[[], int]) -> None:

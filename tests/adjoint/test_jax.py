@@ -172,3 +172,29 @@ def test_options_without_gradients_are_refused():
         jax.jit(lambda t: mgrec.linear_recurrence(0.5, t, out=np.ones(3)))(np.ones(3))
     with pytest.raises(TypeError, match=r"must be an array; got a tracer.* call mgrec outside"):
         jax.jit(lambda t: mgrec.weighted_scan(t, 0.5))(np.ones(3))
+
+
+def test_an_interface_of_xla_that_is_too_new(monkeypatch):
+    """Results and gradients are the same, and a warning says what it costs."""
+    from mgrec.solve import jax_callbacks
+
+    t = np.random.default_rng(81).standard_normal((3, 50))
+
+    def loss(t):
+        return (mgrec.linear_recurrence(0.5, t) ** 2).sum()
+
+    def results():
+        return loss(t), jax.jit(jax.grad(loss))(t), jax.jit(jax.vmap(jax.grad(loss)))(t)
+
+    expected = [np.asarray(result) for result in results()]
+    jax.clear_caches()
+    monkeypatch.setattr(jax_callbacks, "_NEWEST", (0, 0))
+    jax_callbacks._has_known_interface.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match="traced arrays of jax are copied"):
+            got = [np.asarray(result) for result in results()]
+    finally:
+        jax.clear_caches()
+        jax_callbacks._has_known_interface.cache_clear()
+    for result, value in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(result, value)
