@@ -12,7 +12,7 @@ import numpy as np
 from ..core.arrays.array_types import cast, is_lazy
 from ..core.arrays.chunk import as_contiguous, canonical_shape
 from ..core.backends import backend_of
-from ..core.contract.recurrence import filter_chunk
+from ..core.contract.recurrence import AxisFilter, filter_chunk
 from ..distributed.groups.calls import CALL
 from ..engines.cpu.compilation import writable
 from ..engines.cpu.threads import run_in_threads, split_range, threads_for
@@ -21,23 +21,8 @@ CELLS, MIN_ROWS = 1 << 22, 8
 """Samples of a block of rows, which is cast to float64 at once; rows of a block at least."""
 
 
-class AxisFilter(Protocol):
-    """A filter along an axis.
-
-    Chunks need parts of other chunks: `plan` names them, `part` computes one, and `apply` takes
-    those of a chunk in the order of its plan. Equal filters have equal plans.
-    """
-
-    def __hash__(self) -> int: ...
-
-    def plan(self, lengths: Sequence[int], chunk: int) -> tuple[list[tuple[int, Any]], Any]:
-        """Return the parts (chunk, part) that a chunk needs, and what `apply` does with them."""
-
-    def count(self, length: int, recipe: Any) -> int:
-        """Return the number of results of chunks that have `length` samples along the axis."""
-
-    def part(self, x: Any, axis: int, part: Any) -> Any:
-        """Return a part of a chunk."""
+class ImageFilter(AxisFilter, Protocol):
+    """A filter of images along an axis."""
 
     def apply(
         self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any, parts: Sequence[Any],
@@ -50,7 +35,7 @@ class AxisFilter(Protocol):
 
 
 def filter_axis(
-    axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any], into: Any = None
+    axis_filter: ImageFilter, x: Any, axis: int, dtype: np.dtype[Any], into: Any = None
 ) -> Any:
     """Filter a NumPy, CuPy or Dask array along an axis; return the results in a dtype."""
     if (call := CALL.get()) is not None:
@@ -75,12 +60,12 @@ def filter_axis(
 
 
 @lru_cache(maxsize=256)
-def _plan_of_whole(axis_filter: AxisFilter, length: int) -> tuple[list[tuple[int, Any]], Any]:
+def _plan_of_whole(axis_filter: ImageFilter, length: int) -> tuple[list[tuple[int, Any]], Any]:
     """Return the plan of a whole array: that of a small image takes longer than its filter."""
     return axis_filter.plan((length,), 0)
 
 
-def filter_axes(filters: Sequence[tuple[int, AxisFilter]], x: Any, dtype: np.dtype[Any]) -> Any:
+def filter_axes(filters: Sequence[tuple[int, ImageFilter]], x: Any, dtype: np.dtype[Any]) -> Any:
     """Filter along one axis after the other; return the results in a dtype, in new memory."""
     result = x
     for axis, axis_filter in filters:

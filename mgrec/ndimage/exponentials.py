@@ -58,7 +58,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class ExponentialFilter:
-    """Convolution with a kernel along an axis; see :class:`.axes.AxisFilter`."""
+    """Convolution with a kernel along an axis; an :class:`.ImageFilter`."""
 
     kernel: ExponentialSum
     mode: str

@@ -215,7 +215,7 @@ def _window(size: Any, origin: Any, mode: Any, cval: complex) -> WindowAverage:
 
 @dataclass(frozen=True)
 class WindowAverage:
-    """Average of `size` samples, from `before` samples before; see :class:`.axes.AxisFilter`."""
+    """Average of `size` samples, from `before` samples before; an :class:`.ImageFilter`."""
 
     size: int
     before: int

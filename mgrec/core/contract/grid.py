@@ -11,28 +11,6 @@ from .kernels import Backend, Edges, Part
 from .recurrence import Arrays, ChunkInputs, Recurrence, Shape
 
 
-@dataclass(frozen=True)
-class Bands:
-    """The part of a grid that one of several GPUs computes: a run of bands of rows.
-
-    Attributes
-    ----------
-    number, count : int
-        The number of the run, and how many there are.
-    words, onward : int
-        Addresses of memory that the runs before and after this one share with it; 0 without one.
-    tag, onward_tag : int
-        Tags in both memories have been at most so large before.
-    """
-
-    number: int
-    count: int
-    words: int = 0
-    onward: int = 0
-    tag: int = 0
-    onward_tag: int = 0
-
-
 @dataclass(frozen=True, kw_only=True)
 class Grid(Recurrence):
     """A recurrence whose chunks, or tiles, need the edges of the tiles above and to the left.
@@ -90,13 +68,58 @@ class Grid(Recurrence):
         """
         return None
 
-    def has_bands(self, backend: Backend, shape: Shape) -> bool:
-        """Return whether GPUs can share a grid of this shape by bands; see :class:`Bands`."""
-        return False
-
     def final_result(self, edges: Edges) -> Any:
         """Return an array of `result_size` from the edges of the last tile, or None."""
         return None
+
+
+@dataclass(frozen=True)
+class Bands:
+    """The part of a grid that one of several GPUs computes: a run of bands of rows.
+
+    Attributes
+    ----------
+    number, count : int
+        The number of the run, and how many there are.
+    words, onward : int
+        Addresses of memory that the runs before and after this one share with it; 0 without one.
+    tag, onward_tag : int
+        Tags in both memories have been at most so large before.
+    """
+
+    number: int
+    count: int
+    words: int = 0
+    onward: int = 0
+    tag: int = 0
+    onward_tag: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Banded(Grid):
+    """A grid that GPUs of one machine can share: each computes a run of bands of the rows.
+
+    The operands of the grid are sequences, the first along the rows.
+    """
+
+    @abstractmethod
+    def has_bands(self, backend: Backend, shape: Shape) -> bool:
+        """Return whether a grid of this shape has bands that are worth sharing."""
+
+    @property
+    @abstractmethod
+    def shared_by_bands(self) -> tuple[int, int]:
+        """Bytes of the memory in which bands of two GPUs pass on a row, and the largest tag."""
+
+    @abstractmethod
+    def launch_bands(
+        self, backend: Backend, sequences: Sequence[list[Any]], bands: Bands
+    ) -> Callable[[Callable[[], bool]], Callable[[Any], Edges]]:
+        """Launch a run of bands, of sequences in chunks.
+
+        The returned function waits, as long as its argument returns False. It returns a function
+        of the best cell of the runs before, which returns the edges of the run.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -163,14 +163,6 @@ class Kernels:
         carry-in; `results` then have no meaning.
     correct : callable, ``(prefix, carry_in, results) -> results``
         Replace the results of `speculate` that the true carry-in changes. May run twice.
-    determine_pairs : callable, ``(scoring, queries, targets, dtype) -> array (pairs, 3)``
-        Return score, query_end and target_end of many pairs of sequences.
-    launch_bands : callable, optional, ``(scoring, sequences, carry_in, dtype, bands)``
-        Of alignments: launch a run of bands of the whole grid. The returned function waits, as
-        long as its argument, ``is_abandoned()``, is False, and returns the edges of its rows and
-        the number of the first row.
-    lay_out_grids : callable, ``(grids, rhs) -> grids``
-        Return the grids in the layout in which the family sweeps them.
     prepare_solver : callable, optional
         ``(algebra, chunk, carry_in, results) -> PreparedSolver or None``. Prepare a solver for
         whole arrays that differ in their values only. The solver takes operands, states and
@@ -183,9 +175,6 @@ class Kernels:
         `prepare_solver`, for parts of an axis on the ranks of a group.
     part : callable, ``(algebra, shape, side) -> Part or None``
         Return how a tile (..., rows, columns) can be split along its rows (side 0) or columns.
-    multiply_lags : callable, optional
-        Of varying filters: return the gradients of coefficients in one pass over all lags, as
-        ``Lags.times`` of their adjoint, or None for other coefficients.
     """
 
     determine: Callable[..., Any]
@@ -193,13 +182,9 @@ class Kernels:
     propagate: Callable[..., Any] = _not_implemented
     speculate: Callable[[Any, Chunk, Any], Any] | None = None
     correct: Callable[..., Any] = _not_implemented
-    determine_pairs: Callable[..., Any] = _not_implemented
-    launch_bands: Callable[..., Callable[..., tuple[Edges, int]]] | None = None
-    lay_out_grids: Callable[..., Any] = _not_implemented
     prepare_solver: Callable[..., PreparedSolver | None] | None = None
     prepare_shard: Callable[..., ShardSolver | None] | None = None
     part: Callable[[Any, Sequence[int], int], Part | None] = _no_part
-    multiply_lags: Callable[..., Any] | None = None
 
 
 def at_once(phase: Callable[..., Any]) -> Callable[..., Summarise]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
@@ -77,7 +77,8 @@ class Recurrence(ABC):
     Attributes
     ----------
     family : str
-        Folder of its kernels in every backend, such as ``"scans"`` or ``"grids.table"``.
+        Folder of its kernels in every backend, such as ``"scans"`` or ``"grids.table"``. A filter
+        that overlaps has its own.
     dtype, result_dtype : numpy.dtype
         Dtype of the computation; dtype of the results.
     varying : tuple of tuple of bool
@@ -386,29 +387,59 @@ class AlongAxis(Recurrence):
         raise NotImplementedError
 
 
+class AxisFilter(Protocol):
+    """A filter along an axis.
+
+    Chunks need parts of other chunks: `plan` names them, `part` computes one, and `apply` takes
+    those of a chunk in the order of its plan. Equal filters have equal plans.
+    """
+
+    def __hash__(self) -> int: ...
+
+    def plan(self, lengths: Sequence[int], chunk: int) -> tuple[list[tuple[int, Any]], Any]:
+        """Return the parts (chunk, part) that a chunk needs, and what `apply` does with them."""
+
+    def count(self, length: int, recipe: Any) -> int:
+        """Return the number of results of chunks that have `length` samples along the axis."""
+
+    def part(self, x: Any, axis: int, part: Any) -> Any:
+        """Return a part of a chunk."""
+
+    def apply(
+        self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any, parts: Sequence[Any]
+    ) -> Any:
+        """Return the filtered chunk."""
+
+
+@runtime_checkable
+class JoiningFilter(AxisFilter, Protocol):
+    """A filter along an axis that filters neighbouring chunks on a GPU together, as a list."""
+
+    def written_bytes(self, x: Any, axis: int, dtype: np.dtype[Any]) -> int:
+        """Return the bytes that it writes for a sample."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Overlapping(Recurrence):
     """A filter along an axis whose chunks take parts of other chunks in place of carry-ins.
 
     Attributes
     ----------
-    axis_filter : object
-        Its methods are those of ``mgrec.ndimage.axes.AxisFilter``.
+    axis_filter : AxisFilter
     axis : int
         0 or more.
     counts : tuple of int, optional
         Number of results of each chunk along the axis, if it is not that of its samples.
     """
 
-    family: ClassVar[str] = "filters"
     reverse: ClassVar[bool] = False
-    axis_filter: Any
+    axis_filter: AxisFilter
     axis: int
     counts: tuple[int, ...] | None = None
 
     @classmethod
     def of(
-        cls, axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any],
+        cls, axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any],
         counts: tuple[int, ...] | None = None,
     ) -> Overlapping:  # fmt: skip
         """Return a filter of x, whose results have a dtype."""
@@ -420,7 +451,8 @@ class Overlapping(Recurrence):
 
 
 def filter_chunk(
-    axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any, parts: Sequence[Any],
+    axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any,
+    parts: Sequence[Any],
     *options: Any,
 ) -> Any:  # fmt: skip
     """Return ``axis_filter.apply(x, ...)`` of a chunk or a list of chunks.

@@ -29,7 +29,7 @@ from dask.task_spec import List, Task, TaskRef
 
 from ...core.arrays.chunk import as_contiguous
 from ...core.backends import backend_of
-from ...core.contract.recurrence import ChunkIndex, filter_chunk
+from ...core.contract.recurrence import AxisFilter, ChunkIndex, JoiningFilter, filter_chunk
 
 TOGETHER = 1 << 28
 """Most samples that a task of a GPU filters, of several chunks together. A band-pass of 5 sections,
@@ -74,7 +74,7 @@ def chunk_at(chunk_index: ChunkIndex, axis: int, number: int) -> ChunkIndex:
     return (*chunk_index[:axis], number, *chunk_index[axis + 1 :])
 
 
-def groups_of(axis_filter: Any, x: Any, axis: int) -> list[Group]:
+def groups_of(axis_filter: AxisFilter, x: Any, axis: int) -> list[Group]:
     """Return the groups of chunks along the axis, in order.
 
     Tasks of small chunks on a GPU take longer than their kernels.
@@ -85,16 +85,16 @@ def groups_of(axis_filter: Any, x: Any, axis: int) -> list[Group]:
     return [group_of(axis_filter, lengths, part, is_joined) for part in split(chunks, count)]
 
 
-def group_of(axis_filter: Any, lengths: Any, chunks: range, is_joined: bool) -> Group:
+def group_of(axis_filter: AxisFilter, lengths: Any, chunks: range, is_joined: bool) -> Group:
     """Return the group of some of the chunks, whose lengths along the axis are `lengths`."""
     count = (len(chunks),) if is_joined else ()
     parts, recipe = axis_filter.plan(lengths, chunks.start, *count)
     return Group(chunks, parts, recipe, is_joined)
 
 
-def joins_chunks(axis_filter: Any, x: Any) -> bool:
+def joins_chunks(axis_filter: AxisFilter, x: Any) -> bool:
     """Return whether several chunks of x may be filtered together: on GPUs, by some filters."""
-    return hasattr(axis_filter, "written_bytes") and not backend_of(x).is_host
+    return isinstance(axis_filter, JoiningFilter) and not backend_of(x).is_host
 
 
 def split(chunks: range, count: int) -> list[range]:
@@ -113,7 +113,11 @@ def count_of_groups(x: Any, axis: int) -> int:
 
 
 def filter_chunks(
-    axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any], counts: tuple[int, ...] | None = None
+    axis_filter: AxisFilter,
+    x: Any,
+    axis: int,
+    dtype: np.dtype[Any],
+    counts: tuple[int, ...] | None = None,
 ) -> Any:
     """Return the lazy results of a filter, such as those of ``mgrec.ndimage``, in x's chunks.
 
@@ -202,13 +206,13 @@ def part_of(results: Any, axis: int, kept: slice) -> Any:
     return as_contiguous(results[(slice(None),) * axis + (kept,)])
 
 
-def _parts_of(axis_filter: Any, x: Any, axis: int, parts: Sequence[Any]) -> list[Any]:
+def _parts_of(axis_filter: AxisFilter, x: Any, axis: int, parts: Sequence[Any]) -> list[Any]:
     """Return the parts of a chunk that other chunks need."""
     return [axis_filter.part(x, axis, part) for part in parts]
 
 
 def _apply(
-    axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any,
+    axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any,
     parts_of_chunks: Sequence[list[Any]], positions: Sequence[int],
 ) -> Any:  # fmt: skip
     """Filter a chunk, or a list of chunks, with one part of each list."""

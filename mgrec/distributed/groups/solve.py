@@ -12,7 +12,7 @@ from ...core.arrays.array_types import to_host
 from ...core.backends import backend_of, common_backend
 from ...core.contract.grid import Grid, Swept, Traceback
 from ...core.contract.problem import Problem
-from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Overlapping
+from ...core.contract.recurrence import AxisFilter, ChunkIndex, ChunkInputs, Overlapping
 from ..graph.aligned import AlignedProblem, chunk_indices_of
 from ..programs.chains import Chain, Summaries, row_of
 from ..programs.grids import Tiles, assign_tiles
@@ -145,13 +145,14 @@ def _solve_grid(problem: Problem, call: GroupCall) -> Any:
     return problem.to_return_value((backend.empty(shape, recurrence.result_dtype),), None)
 
 
-def filter_part(call: GroupCall, axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
+def filter_part(
+    call: GroupCall, axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any]
+) -> Any:
     """Return the results of a filter along an axis for the part of this rank.
 
     Parameters
     ----------
-    axis_filter : object
-        Its methods are those of ``mgrec.ndimage.axes.AxisFilter``.
+    axis_filter : AxisFilter
     x : array
         Samples of this rank.
     dtype : numpy.dtype

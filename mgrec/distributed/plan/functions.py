@@ -108,7 +108,7 @@ def _solve(
     if has_lazy_states or isinstance(recurrence, (Swept, Traceback)):
         return None
     if (number := next(numbers)) == len(plans):
-        plans.append(RecurrencePlan(problem, (recurrence.family, (), {}), client, *limits))
+        plans.append(RecurrencePlan(problem, (type(recurrence), (), {}), client, *limits))
     return plans[number].solve(problem)
 
 

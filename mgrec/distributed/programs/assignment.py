@@ -12,7 +12,7 @@ from distributed import Client
 
 from ...core.arrays.elements import Part
 from ...core.backends import common_backend
-from ...core.contract.grid import Grid
+from ...core.contract.grid import Banded, Grid
 from ...core.contract.recurrence import AlongAxis, ChunkIndex, ChunkInputs, Overlapping
 from ..graph.aligned import AlignedProblem, chunk_indices_of
 from .bands import BandShard, assign_bands, solve_bands
@@ -95,6 +95,7 @@ def solve_shard(
     if isinstance(shard, ChainShard):
         return _solve_chain(request, shard, inputs_of_chunks, exchange, threads)
     if isinstance(shard, BandShard):
+        assert isinstance(recurrence, Banded)
         return {}, solve_bands(recurrence, shard, inputs_of_chunks, exchange)
     if isinstance(shard, FilterShard):
         assert isinstance(recurrence, Overlapping)

@@ -16,7 +16,7 @@ from typing import Any
 from distributed import Client
 
 from ...core.backends import common_backend
-from ...core.contract.grid import Bands
+from ...core.contract.grid import Banded, Bands
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs, ChunkPosition
 from ...engines.cuda import sharing
 from ..graph.aligned import AlignedProblem
@@ -51,7 +51,9 @@ def assign_bands(
     The workers must run on one machine, with GPUs of one kind.
     """
     recurrence, backend = aligned.recurrence, common_backend(aligned.blocks)
-    if len(addresses) < 2 or not recurrence.has_bands(backend, tuple(map(sum, aligned.chunks))):
+    if len(addresses) < 2 or not isinstance(recurrence, Banded):
+        return None
+    if not recurrence.has_bands(backend, tuple(map(sum, aligned.chunks))):
         return None
     if len({address.rpartition(":")[0] for address in addresses}) > 1:
         return None
@@ -81,7 +83,7 @@ def _are_connected(client: Client, addresses: Sequence[str]) -> bool:
 
 
 def solve_bands(
-    recurrence: Any, shard: BandShard, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
+    recurrence: Banded, shard: BandShard, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
     exchange: Any,
 ) -> Any:  # fmt: skip
     """Return the final result if the shard has the last bands, or None."""

@@ -18,6 +18,7 @@ from ...core.contract.recurrence import (
     ChunkIndex,
     ChunkInputs,
     ChunkPosition,
+    JoiningFilter,
     Overlapping,
     filter_chunk,
 )
@@ -131,6 +132,7 @@ def _groups_of_row(recurrence: Overlapping, x: Any, owners: Sequence[Owner]) -> 
     if not joins_chunks(axis_filter, x):
         yield from chunks
         return
+    assert isinstance(axis_filter, JoiningFilter)
     size = prod(x.chunksize) * axis_filter.written_bytes(x, axis, recurrence.dtype)
     most = max(1, TOGETHER // max(1, size))
 

@@ -106,15 +106,14 @@ class Lags:
         They are divided by the conjugate of the gain a_0. With `of_gain` (u, v, q), f the factor
         and w the first lag they are negative, and the first is that of a_0: −(u·v + f·(w − q)).
         """
-        multiply = None
-        if library_of(factor) is None and not is_lazy(factor):
-            multiply = backend_of(factor).kernels("filters.varying").multiply_lags
-        if multiply is not None:
-            products = multiply(
+        if library_of(factor) is None and not is_lazy(factor) and backend_of(factor).is_host:
+            from .cpu import multiply_lags
+
+            summed = multiply_lags(
                 self.extended, factor, conj(gain), coefficients, self.axis, self.is_before, of_gain
             )
-            if products is not None:
-                return sum_to(products, coefficients)
+            if summed is not None:
+                return sum_to(summed, coefficients)
         scale = 1 / conj(gain[..., 0])
         scaled = scale * factor if of_gain is None else -scale * factor
         products = [self[k] * scaled for k in range(coefficients.shape[-1])]

@@ -7,7 +7,6 @@ states of 0.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache, partial
 from math import prod
 from typing import Any
@@ -272,7 +271,8 @@ def multiply_lags(
 ) -> np.ndarray | None:  # fmt: skip
     """Return the result of ``Lags.times`` of the adjoint, with the rows of the coefficients.
 
-    `gain` is conjugate. None if the coefficients are constant, or vary along some axes of rows.
+    All lags are computed in one pass. `gain` is conjugate. None if the coefficients are constant,
+    or vary along some axes of rows.
     """
     shape, rows, count = factor.shape, coefficients.shape[:-1], coefficients.shape[-1]
     parts = slice(axis), slice(axis, axis + 1), slice(axis + 1, len(shape))
@@ -315,8 +315,7 @@ _MARKS = 3
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk: see :func:`kernels_of_columns`."""
-    phases = kernels_of_columns(method, _advance, precompute, propagate)
-    return replace(phases, multiply_lags=multiply_lags)
+    return kernels_of_columns(method, _advance, precompute, propagate)
 
 
 def precompute(recurrence: VaryingFilter, chunk: Chunk) -> MatrixSummary:

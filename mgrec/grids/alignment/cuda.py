@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ...core.contract.grid import Bands
-from ...core.contract.kernels import Kernels
 from ...engines.cuda.device import Device, on_device, pack_words
 from ..recurrence import part_of_gpu
 from .layout import (
@@ -23,7 +22,15 @@ from .layout import (
     score_dtype,
     source_of,
 )
-from .recurrence import Best, Edges, best_of_edges, carry_in_from, edges_of_empty
+from .recurrence import (
+    AlignmentKernels,
+    Best,
+    Edges,
+    Launched,
+    best_of_edges,
+    carry_in_from,
+    edges_of_empty,
+)
 from .scoring import Scoring, Table
 from .sequences import Sequences
 
@@ -45,9 +52,9 @@ _SAMPLE_SIZE = 1000
 _SLOWER, _LAUNCH = 4, 50_000
 
 
-def kernels(method: str) -> Kernels:
+def kernels(method: str) -> AlignmentKernels:
     """Return the phases of tiles and of pairs of sequences."""
-    return Kernels(
+    return AlignmentKernels(
         determine_alignment,
         determine_pairs=determine_pairs,
         launch_bands=launch_bands,
@@ -84,12 +91,11 @@ def determine_alignment(
 
 def launch_bands(
     scoring: Scoring, sequences: Sequence[list[Any]], carry_in: Edges, dtype: Any, bands: Bands
-) -> Callable[[Callable[[], bool]], tuple[Edges, int]]:
+) -> Launched:
     """Launch a run of bands of a grid that GPUs of one kind share; sequences are in chunks.
 
-    The returned function waits, as long as its argument returns False, and returns the edges of
-    the rows of these bands and the first row. The row of the edges is undefined, unless these bands
-    are the last ones. RuntimeError: the GPU before has not written its last row.
+    The row of the edges is undefined, unless these bands are the last ones. The wait raises
+    RuntimeError if the GPU before has not written its last row.
     """
     import cupy
     from cupyx import empty_pinned

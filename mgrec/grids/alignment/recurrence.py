@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core.arrays.array_types import to_host
-from ...core.contract.grid import Bands
-from ...core.contract.kernels import Backend
+from ...core.contract.grid import Banded, Bands
+from ...core.contract.kernels import Backend, Kernels
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..recurrence import Wavefront
 from .scoring import Scoring
@@ -196,8 +196,36 @@ def _joined(gaps: tuple[Any, ...]) -> Any:
     return None if gaps[0] is None else np.concatenate(gaps)
 
 
+Launched = Callable[[Callable[[], bool]], tuple[Edges, int]]
+"""Waits for a run of bands, as long as its argument returns False, and returns the edges of its
+rows and the number of the first row."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class AlignmentGrid(Wavefront):
+class AlignmentKernels(Kernels):
+    """The phases of alignments, and kernels that no other family has.
+
+    Attributes
+    ----------
+    determine_pairs : callable, ``(scoring, queries, targets, dtype) -> array (pairs, 3)``
+        Return score, query_end and target_end of many pairs of sequences.
+    launch_bands : callable, optional, ``(scoring, sequences, carry_in, dtype, bands) -> Launched``
+        Launch a run of bands of the whole grid.
+    """
+
+    determine_pairs: Callable[..., np.ndarray]
+    launch_bands: Callable[..., Launched] | None = None
+
+
+def kernels_of(backend: Backend) -> AlignmentKernels:
+    """Return the kernels of alignments on a backend."""
+    kernels = backend.kernels("grids.alignment")
+    assert isinstance(kernels, AlignmentKernels)
+    return kernels
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentGrid(Wavefront, Banded):
     """The grid of two sequences: the query downwards, the target to the right.
 
     The result is H if `has_matrix`, else the best score only. `lengths` are those of the whole
@@ -236,26 +264,19 @@ class AlignmentGrid(Wavefront):
         return out, self.with_best(edges, (i, j), (above, left))
 
     def has_bands(self, backend: Backend, shape: Shape) -> bool:
-        kernels = backend.kernels(self.family)
-        return kernels.launch_bands is not None and not self.has_matrix and min(shape) >= LEAST
+        if self.has_matrix or min(shape) < LEAST:
+            return False
+        return kernels_of(backend).launch_bands is not None
 
     @property
     def shared_by_bands(self) -> tuple[int, int]:
-        """Bytes of the memory in which bands of two GPUs pass on a row, and the largest tag.
-
-        See ``tile.cuh``: up to four words a column, a tag for each band of 64 rows or more.
-        """
+        # See tile.cuh: up to four words a column, a tag for each band of 64 rows or more.
         return 32 * self.lengths[1], self.lengths[0] // 64 + 2
 
     def launch_bands(
         self, backend: Backend, sequences: Sequence[list[Any]], bands: Bands
     ) -> Callable[[Callable[[], bool]], Callable[[Best | None], Edges]]:
-        """Launch a run of bands of the grid, of sequences in chunks.
-
-        The returned function waits, as long as its argument returns False. It returns a function
-        of the best cell of the runs before, which returns the edges of the run.
-        """
-        launch = backend.kernels(self.family).launch_bands
+        launch = kernels_of(backend).launch_bands
         assert launch is not None
         carry_in = carry_in_from(self.scoring, None, None, (0, 0), self.lengths, self.dtype)
         wait = launch(self.scoring, sequences, carry_in, self.dtype, bands)
@@ -327,8 +348,7 @@ class PairsGrid(Wavefront):
         out: Arrays = (),
     ) -> tuple[Arrays, np.ndarray]:  # fmt: skip
         pairs = map(Sequences, inputs.blocks, self.offsets)
-        determine_pairs = backend.kernels(self.family).determine_pairs
-        return (), determine_pairs(self.scoring, *pairs, self.dtype)
+        return (), kernels_of(backend).determine_pairs(self.scoring, *pairs, self.dtype)
 
     def final_result(self, edges: np.ndarray) -> np.ndarray:
         return edges

@@ -15,7 +15,7 @@ from ...core.arrays.array_types import cast, computed_dtype, in_one_memory, is_l
 from ...core.arrays.chunk import shape_of
 from ...core.arrays.validation import as_array, as_integer, as_real, as_scalar, broadcasts_to
 from ...core.contract.grid import Swept
-from ...core.contract.kernels import Backend, PreparedSolver
+from ...core.contract.kernels import Backend, Kernels, PreparedSolver
 from ...core.contract.problem import Problem, varying
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ...solve import prepared_function
@@ -102,6 +102,18 @@ class LaidOutGrids(ABC):
     @abstractmethod
     def to_array(self) -> Any:
         """Return the batch as an array."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelaxationKernels(Kernels):
+    """The phases of relaxation, and the layout of its grids.
+
+    Attributes
+    ----------
+    lay_out_grids : callable, ``(grids, rhs) -> LaidOutGrids``
+    """
+
+    lay_out_grids: Callable[..., LaidOutGrids]
 
 
 @dataclass(frozen=True)
@@ -193,7 +205,9 @@ class Relaxation(Swept):
             arrays.append(backend.empty(whole, self.dtype))
             arrays[-1][...] = 0
             arrays[-1][(..., *inside)] = block[()] if block.ndim == 0 else block
-        state = TileState(backend.kernels(self.family).lay_out_grids(*arrays), inside)
+        kernels = backend.kernels(self.family)
+        assert isinstance(kernels, RelaxationKernels)
+        state = TileState(kernels.lay_out_grids(*arrays), inside)
         return state, state.sides(np.full(tuple(batch), np.nan))
 
     def tile(self, state: TileState) -> np.ndarray:

@@ -24,7 +24,6 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...core.contract.kernels import Kernels
 from ...engines.cpu.compilation import INNER, compile_kernel, writable
 from ...engines.cpu.lanes import BLOCK_BYTES, multiply, store, transpose_block
 from ...engines.cpu.scalars import larger_of, smaller_of
@@ -50,7 +49,7 @@ from ...engines.cpu.threads import (
     thread_count,
 )
 from ..recurrence import Side, antidiagonals
-from .api import LaidOutGrids, Sweeps
+from .api import LaidOutGrids, RelaxationKernels, Sweeps
 
 # Steps of a strip before those of the next strip: 64 to 256 take the same time. 512 take 1.3 times
 # as long in float64, because 16 sweeps no longer fit into 2 MB.
@@ -72,9 +71,9 @@ _MANY, _MANY_TOGETHER = 8 * MIN_STEPS_FOR_THREADS, 32 * MIN_STEPS_FOR_THREADS
 _COPIED = 16
 
 
-def kernels(method: str) -> Kernels:
+def kernels(method: str) -> RelaxationKernels:
     """Return the phases of a chunk; the method "threads" uses all threads."""
-    return Kernels(
+    return RelaxationKernels(
         partial(determine_relaxation, is_threaded=method == "threads"), lay_out_grids=lay_out_grids
     )
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from ...core.arrays.chunk import is_uncopied
 from ...core.backends import CPU, backend_of
-from ...core.contract.kernels import Kernels, PreparedSolver
+from ...core.contract.kernels import PreparedSolver
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.device import Device, on_device, pack_words, raise_if_capturing
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches
 from ..cuda import Shape, StripPartition
-from .api import LaidOutGrids, Sweeps
+from .api import LaidOutGrids, RelaxationKernels, Sweeps
 
 LANES = 32
 _TILE_BYTES = 128
@@ -37,9 +37,9 @@ MOST_WORDS = 1 << 22
 _MOST = 2**31 - 2**12
 
 
-def kernels(method: str) -> Kernels:
+def kernels(method: str) -> RelaxationKernels:
     """Return the phases of a chunk."""
-    return Kernels(
+    return RelaxationKernels(
         determine_relaxation, lay_out_grids=lay_out_grids, prepare_solver=prepare_relaxation
     )
 

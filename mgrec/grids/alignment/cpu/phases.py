@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ....core.contract.kernels import Kernels
 from ....engines.cpu.simd import REGISTER
 from ....engines.cpu.threads import run_in_threads, split_range, thread_count, threads_for
 from ...recurrence import antidiagonals, part_of_host
-from ..recurrence import Best, Edges, Tiling, edges_of_empty, ranges
+from ..recurrence import AlignmentKernels, Best, Edges, Tiling, edges_of_empty, ranges
 from ..scoring import MODES, Scoring
 from ..sequences import Sequences
 from .antidiagonals import GLOBAL, LOCAL, SATURATED, STEPS, align_pairs
@@ -31,10 +30,10 @@ _ONE = np.zeros(1, np.int64)
 _CELLS = 1 << 23
 
 
-def kernels(method: str) -> Kernels:
+def kernels(method: str) -> AlignmentKernels:
     """Return the phases of tiles and of pairs, on all threads if the method is "threads"."""
     is_threaded = method == "threads"
-    return Kernels(
+    return AlignmentKernels(
         partial(determine_alignment, is_threaded=is_threaded),
         determine_pairs=partial(determine_pairs, is_threaded=is_threaded),
         part=lambda scoring, shape, side: part_of_host(_CELLS, shape, side),
