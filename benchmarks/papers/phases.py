@@ -14,7 +14,7 @@ import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
-from mgrec.scans.cuda.p_scheme import Partition, Phases, rearrange
+from mgrec.scans.cuda.p_scheme import Phases, RowPartition, rearrange
 from mgrec.scans.policy import Configuration
 
 from ..cuda.clock import copy_bandwidth, device_clock, flush_cache
@@ -131,7 +131,7 @@ def each_phase(
 def rearrangement(study: Study, steps: int, count: int) -> None:
     """The transposition through shared memory, and through global memory alone."""
     x = cupy.arange(steps, dtype="f4").reshape(1, steps, 1)
-    partition = Partition.of(x.shape, count)
+    partition = RowPartition.of(x.shape, count)
     out = cupy.empty(partition.rearranged_shape, "f4")
     # The last part is shorter, and the plain transposition moves what lies behind it, too.
     parts = cupy.zeros((partition.count, partition.length), "f4")

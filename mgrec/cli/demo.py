@@ -54,7 +54,7 @@ FLOAT64 = np.dtype(np.float64)
 
 
 @dataclass
-class Report:
+class DemoReport:
     """The results and times of a demo."""
 
     air: MaritimeAir
@@ -107,7 +107,7 @@ def demo(out: Path, turns: int, cluster: str) -> None:
         if out.suffix.lower() != ".png":
             raise BadInput(f"{out} must end in .png")
         check_output(out, overwrite=True)
-        report = Report(MaritimeAir(turns))
+        report = DemoReport(MaritimeAir(turns))
         with TemporaryDirectory(prefix=".mgrec-demo-", dir=out.parent) as folder:
             streamed = _solve_in_memory(report, cluster, Path(folder), console)
             streaming.stream(streamed)
@@ -123,7 +123,7 @@ def demo(out: Path, turns: int, cluster: str) -> None:
 
 
 def _solve_in_memory(
-    report: Report, cluster: str, folder: Path, console: Console
+    report: DemoReport, cluster: str, folder: Path, console: Console
 ) -> streaming.Streamed:
     """Time the loop, one call and the cluster; check results, and write s and t to files."""
     with console.status("Loading the series, and the kernels: the first time they are compiled"):
@@ -172,7 +172,7 @@ def _shared(air: MaritimeAir, series: np.ndarray) -> Iterator[None]:
         del _loaded[air]
 
 
-def _load(report: Report, client: Client) -> tuple[da.Array, ...]:
+def _load(report: DemoReport, client: Client) -> tuple[da.Array, ...]:
     """Load s and t, and the kernels, on the workers, so that no time of a solve includes it."""
     report.workers, report.threads = clusters.describe(client)
     report.chunks = _chunks(report.air.turns, report.threads)
@@ -205,7 +205,9 @@ def _load_chunk(air: MaritimeAir, row: int, block_info: Any = None) -> np.ndarra
     return air[start:stop][row].copy()
 
 
-def _time(report: Report, client: Client, series: np.ndarray) -> tuple[np.ndarray, list[Future]]:
+def _time(
+    report: DemoReport, client: Client, series: np.ndarray
+) -> tuple[np.ndarray, list[Future]]:
     """Time the loop, one call and the cluster by turns, each into new memory.
 
     Returns
@@ -237,7 +239,7 @@ def _timed(seconds: list[float], function: Callable[[], Any]) -> Any:
     return result
 
 
-def _check(report: Report, result: np.ndarray, futures: list[Future]) -> None:
+def _check(report: DemoReport, result: np.ndarray, futures: list[Future]) -> None:
     """Check all steps of one call and of the cluster, without the cluster."""
     pieces, judge, most = [], report.judge, streaming.parts_of(report.air)[0].stop
     for future in futures:
@@ -253,7 +255,7 @@ def _check(report: Report, result: np.ndarray, futures: list[Future]) -> None:
 
 
 def _draw_and_check(
-    report: Report, streamed: streaming.Streamed, out: Path, console: Console
+    report: DemoReport, streamed: streaming.Streamed, out: Path, console: Console
 ) -> None:
     """Draw the picture, while another thread checks the streamed result."""
     with console.status("Drawing, and checking the file"), ThreadPoolExecutor(1) as pool:
@@ -263,7 +265,7 @@ def _draw_and_check(
         checking.result()
 
 
-def _table(report: Report, streamed: streaming.Streamed) -> Table:
+def _table(report: DemoReport, streamed: streaming.Streamed) -> Table:
     judges, steps = (report.judge, report.judge_of_file), report.air.steps
     loop_seconds, call, cluster = map(min, (report.loop, report.call, report.cluster))
     seconds = {phase: 0.0 for phase in observability.PHASES if phase != "pack"}

@@ -12,7 +12,7 @@ from .files import replaced_when_complete
 from .streaming import LIMIT
 
 if TYPE_CHECKING:
-    from .demo import Report
+    from .demo import DemoReport
     from .streaming import Streamed
 
 INK, FAINT, PAPER = "#22303c", "#8795a1", "#fbfaf7"
@@ -32,7 +32,7 @@ STYLE = {
 PROFILE = 48.0  # degrees north: Brittany, the Alps, the steppe, Sakhalin, Newfoundland
 
 
-def draw(report: Report, streamed: Streamed, path: Path) -> None:
+def draw(report: DemoReport, streamed: Streamed, path: Path) -> None:
     """Draw result, a profile, times, memory and the task stream of a demo."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -56,7 +56,7 @@ def draw(report: Report, streamed: Streamed, path: Path) -> None:
             figure.savefig(part, dpi=140, format="png")
 
 
-def _map(axes: Any, report: Report, values: np.ndarray, colours: Any) -> Any:
+def _map(axes: Any, report: DemoReport, values: np.ndarray, colours: Any) -> Any:
     latitude = report.air.latitude()
     low, high = latitude[-1] - 1 / 24, latitude[0] + 1 / 24
     extent = (-180, 180, low, high)
@@ -81,7 +81,7 @@ def _parallel(latitude: float) -> str:
     return f"{abs(latitude):.0f}° {'N' if latitude > 0 else 'S'}"
 
 
-def _result(figure: Any, axes: Any, report: Report, sea: np.ndarray) -> None:
+def _result(figure: Any, axes: Any, report: DemoReport, sea: np.ndarray) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     image = _map(axes, report, report.shown, LinearSegmentedColormap.from_list("air", AIR))
@@ -99,7 +99,7 @@ def _result(figure: Any, axes: Any, report: Report, sea: np.ndarray) -> None:
     bar.ax.tick_params(length=0, labelsize=8)
 
 
-def _profile(axes: Any, report: Report, sea: np.ndarray) -> None:
+def _profile(axes: Any, report: DemoReport, sea: np.ndarray) -> None:
     latitude = report.air.latitude()
     row = int(np.abs(latitude - PROFILE).argmin())
     longitude = np.linspace(-180, 180, sea.shape[1], endpoint=False)
@@ -110,7 +110,7 @@ def _profile(axes: Any, report: Report, sea: np.ndarray) -> None:
     axes.set_title(f"w at {_parallel(latitude[row])}, land shaded")
 
 
-def _times(axes: Any, report: Report) -> None:
+def _times(axes: Any, report: DemoReport) -> None:
     size = f"{8e-6 * max(report.chunks):.0f} MB"
     names = ["plain loop", "one call", f"cluster, {len(report.chunks)} chunks\nof up to {size}"]
     seconds = [min(report.loop), min(report.call), min(report.cluster)]

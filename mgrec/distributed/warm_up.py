@@ -21,7 +21,7 @@ from ..core.contract.problem import Composed, Problem
 from ..core.contract.recurrence import AlongAxis, ChunkInputs, Overlapping
 from .arguments import client_of, name_of, problem_of
 from .graph.aligned import AlignedProblem, align_problem, chunk_indices_of
-from .graph.along_axis import Group, chunk_at, groups_of
+from .graph.along_axis import ChunkGroup, chunk_at, groups_of
 from .graph.build import SOLVER
 from .speculation import determine_from_blocks
 from .tasks import determine_block, precompute_block, propagate_group
@@ -96,7 +96,7 @@ class WarmUpFilter(OnEachWorker):
     """
 
     recurrence: Overlapping
-    groups: list[Group]
+    groups: list[ChunkGroup]
     lengths: tuple[int, ...]
     shapes: tuple[tuple[int, ...], ...]
     meta: Any

@@ -25,7 +25,7 @@ from .arguments import as_result_dtype, as_signal, result_dtype
 from .cascade import Cascade
 from .causal import lfilter_zi, sosfilt_zi
 from .kernels import kernels_of
-from .overlap import Ends, concatenate_steps, parts_between, starts_of
+from .overlap import PaddedEnds, concatenate_steps, parts_between, starts_of
 from .zero_phase import DirectedFilter, padding_of_polynomials, padding_of_sections
 
 CELLS = 1 << 15
@@ -171,7 +171,7 @@ def decimate(
         cascade, states = Cascade.of_polynomials(b, a), lfilter_zi(b, a)
         edge = padding_of_polynomials(b, a)
     computed = result_dtype(*coefficients, x)
-    ends = Ends("odd", edge, tuple(states.ravel().tolist())) if zero_phase else Ends()
+    ends = PaddedEnds("odd", edge, tuple(states.ravel().tolist())) if zero_phase else PaddedEnds()
     wanted = as_result_dtype(dtype, computed)
     return DirectedFilter(cascade, ends, computed, wanted, is_finite, zero_phase, q).solve(x, axis)
 

@@ -118,7 +118,7 @@ def has_many_rows(x: Any, axis: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Ends:
+class PaddedEnds:
     """How a signal starts and ends.
 
     Attributes
@@ -137,7 +137,7 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ResponseRecipe:
     """Where a chunk is among the samples that it is filtered with.
 
     Attributes
@@ -178,7 +178,7 @@ class OverlappedFilter:
     dtype: np.dtype[Any]
     reach: int
     has_zero_phase: bool = False
-    ends: Ends = Ends()
+    ends: PaddedEnds = PaddedEnds()
     step: int = 1
 
     def lengths(self, lengths: Sequence[int]) -> tuple[int, ...]:
@@ -189,7 +189,7 @@ class OverlappedFilter:
 
     def plan(
         self, lengths: Sequence[int], chunk: int, count: int = 1
-    ) -> tuple[list[tuple[int, Any]], Recipe]:
+    ) -> tuple[list[tuple[int, Any]], ResponseRecipe]:
         """Return the parts (chunk, (start, stop)) that a chunk needs, and its place there.
 
         `count` chunks, the first of which is `chunk`, can be filtered as one.
@@ -208,9 +208,9 @@ class OverlappedFilter:
         is_first, is_last = first == 0, last == length
         parts, before = parts_between(starts, chunk, first, last, count)
         kept = slice(-start % self.step, stop - start, self.step)
-        return parts, Recipe(before, start - first, is_first, is_last, kept)
+        return parts, ResponseRecipe(before, start - first, is_first, is_last, kept)
 
-    def count(self, length: int, recipe: Recipe) -> int:
+    def count(self, length: int, recipe: ResponseRecipe) -> int:
         """Return the number of results of chunks of `length` samples."""
         return len(range(length)[recipe.kept])
 
@@ -233,7 +233,7 @@ class OverlappedFilter:
         x: Any,
         axis: int,
         dtype: np.dtype[Any],
-        recipe: Recipe,
+        recipe: ResponseRecipe,
         parts: Sequence[Any],
         is_threaded: bool = False,
         into: Any = None,
@@ -299,7 +299,7 @@ class _Block:
         self,
         overlapped: OverlappedFilter,
         backend: Backend,
-        recipe: Recipe,
+        recipe: ResponseRecipe,
         length: int,
         dtype: np.dtype[Any],
     ) -> None:
@@ -428,7 +428,7 @@ class _Columns:
     """
 
     def __init__(
-        self, overlapped: OverlappedFilter, recipe: Recipe, length: int, steps: int
+        self, overlapped: OverlappedFilter, recipe: ResponseRecipe, length: int, steps: int
     ) -> None:
         self.overlapped, self.recipe, self.length = overlapped, recipe, length
         self.states = np.array(overlapped.ends.states)
@@ -467,7 +467,10 @@ class _Columns:
 
 
 def extension_of(
-    pieces: Sequence[Any], overlapped: OverlappedFilter, recipe: Recipe, inner: slice = slice(None)
+    pieces: Sequence[Any],
+    overlapped: OverlappedFilter,
+    recipe: ResponseRecipe,
+    inner: slice = slice(None),
 ) -> tuple[Any, Any]:
     """Return the samples before the start and after the end of a signal (steps, columns)."""
     ends, nothing = overlapped.ends, pieces[0][:0, inner]

@@ -64,7 +64,7 @@ def segments_of(marks: Any, rows: int) -> np.recarray[Any, Any]:
 
 
 @dataclass(frozen=True)
-class SegmentedSummary:
+class CascadeSegments:
     """The summary of a chunk, whose rows are grouped by their last reset.
 
     Each group has its rows, the states (states, rows) at the reset, None without one, and the
@@ -109,7 +109,7 @@ class SegmentedFilter(FilterRecurrence):
             chunk = self._chunk_of(samples[rows, max(mark, 0) :])
             carry_in = reset_states[:, rows] if mark >= 0 else None
             groups.append((rows, carry_in, launch(self.cascade, chunk)))
-        return lambda: SegmentedSummary(
+        return lambda: CascadeSegments(
             [(rows, carry_in, wait()) for rows, carry_in, wait in groups]
         )
 

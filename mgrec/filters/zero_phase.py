@@ -30,7 +30,7 @@ from .arguments import (
 from .cascade import Cascade
 from .causal import lfilter_zi, sosfilt_zi
 from .extension import along, extended
-from .overlap import Ends, OverlappedFilter, has_many_rows, reach_over_chunks
+from .overlap import OverlappedFilter, PaddedEnds, has_many_rows, reach_over_chunks
 from .recurrence import filter_problem
 
 
@@ -136,7 +136,7 @@ def filtfilt(
     computed = result_dtype(b, a, x, states)
     edge = edge_of(padtype, padlen, padding_of_polynomials(b, a))
     wanted = as_result_dtype(dtype, computed)
-    ends = Ends(padtype, edge, tuple(states.tolist()))
+    ends = PaddedEnds(padtype, edge, tuple(states.tolist()))
     return DirectedFilter(cascade, ends, computed, wanted, is_finite).solve(x, axis)
 
 
@@ -193,7 +193,7 @@ def sosfiltfilt(
     states = sosfilt_zi(sos)
     computed = result_dtype(sos, x, states)
     edge = edge_of(padtype, padlen, padding_of_sections(sos))
-    ends = Ends(padtype, edge, tuple(states.ravel().tolist()))
+    ends = PaddedEnds(padtype, edge, tuple(states.ravel().tolist()))
     wanted, is_finite = as_result_dtype(dtype, computed), as_flag("assume_finite", assume_finite)
     cascade = Cascade.of_sections(sos)
     return DirectedFilter(cascade, ends, computed, wanted, is_finite).solve(x, axis)
@@ -246,7 +246,7 @@ class DirectedFilter:
     """
 
     cascade: Cascade
-    ends: Ends
+    ends: PaddedEnds
     computed: np.dtype[Any]
     dtype: np.dtype[Any]
     is_finite: bool = False

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.arrays.validation import as_axis
 from ..core.contract.grid import Grid
-from ..core.contract.kernels import Backend, Part
+from ..core.contract.kernels import Backend, TileParts
 from ..core.contract.recurrence import Shape
 
 # Both the profiles of sequences and the rows that a thread computes at once need so many steps.
@@ -35,7 +35,7 @@ class Wavefront(Grid):
         """The description of the loop that kernels take."""
         return self
 
-    def part(self, backend: Backend, shape: Shape, axis: int) -> Part | None:
+    def part(self, backend: Backend, shape: Shape, axis: int) -> TileParts | None:
         others = (n for k, n in enumerate(shape) if k not in self.axes)
         tile = (*others, *(shape[k] for k in self.axes))
         part = backend.kernels(self.family).part
@@ -59,15 +59,15 @@ def as_axes(axes: Any, name: str, shape: tuple[Any, ...], are_two: bool = False)
     return numbers
 
 
-def part_of_host(cells: int, shape: Sequence[int], side: int) -> Part:
+def part_of_host(cells: int, shape: Sequence[int], side: int) -> TileParts:
     """Return parts of at least so many cells; any split has the bits of the plain loop."""
-    return Part(_UNIT, max(_SIDE, -(-cells // max(1, prod(shape) // max(1, shape[side - 2])))))
+    return TileParts(_UNIT, max(_SIDE, -(-cells // max(1, prod(shape) // max(1, shape[side - 2])))))
 
 
-def part_of_gpu(shape: Sequence[int]) -> Part:
+def part_of_gpu(shape: Sequence[int]) -> TileParts:
     """Return parts of a tile that strips of blocks process one after the other."""
     *_, rows, columns = shape
-    return Part(128, max(4096, ceil(sqrt(_LAG * rows * columns))))
+    return TileParts(128, max(4096, ceil(sqrt(_LAG * rows * columns))))
 
 
 def antidiagonals(down: Sequence[T], right: Sequence[T]) -> Iterator[list[tuple[T, T]]]:

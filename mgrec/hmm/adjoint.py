@@ -27,7 +27,7 @@ from ..solve.adjoint import (
 )
 from ..solve.functions import full_like, where
 from ..solve.rules import broadcast_shapes, rule_of_rows
-from .arguments import Model, backward_problem, check_model, forward_problem
+from .arguments import MarkovModel, backward_problem, check_model, forward_problem
 from .cuda import phases
 from .functions import log_likelihood
 from .recurrence import TINY
@@ -127,7 +127,7 @@ def hmm_log_likelihood(
     return grad_start, grad_matrix, grad_frames
 
 
-def _posteriors(model: Model) -> tuple[Any, Any]:
+def _posteriors(model: MarkovModel) -> tuple[Any, Any]:
     """Return the probabilities of the states given all observations, and given those so far."""
     if model.is_in_gpu_memory:
         return phases.forward_backward(model).posteriors, phases.weights(model)
@@ -135,7 +135,7 @@ def _posteriors(model: Model) -> tuple[Any, Any]:
     return solve(backward_problem(model, filtered)), _decoded(model, filtered)
 
 
-def _weights_of_later(model: Model) -> Any:
+def _weights_of_later(model: MarkovModel) -> Any:
     """Return the weights of the states by the observations from each step on, with a sum of 1."""
     model = _backward(model)
     if model.is_in_gpu_memory:
@@ -145,7 +145,7 @@ def _weights_of_later(model: Model) -> Any:
     return reversed_copy(_decoded(model, filtered), model.axis)
 
 
-def _decoded(model: Model, filtered: Any) -> Any:
+def _decoded(model: MarkovModel, filtered: Any) -> Any:
     """Return weights from the result of the pass "forward", of which the tiny are logarithms."""
     weights = part_of_numbers(filtered, (model.count,))
     zero = full_like(weights, 0)
@@ -154,7 +154,7 @@ def _decoded(model: Model, filtered: Any) -> Any:
     return weights if is_scaled else weights / weights.sum(-1, keepdims=True)
 
 
-def _backward(model: Model) -> Model:
+def _backward(model: MarkovModel) -> MarkovModel:
     """Return the model whose weights are those of the observations from each step on.
 
     Its steps are in reverse, its matrices transposed, and each state is as probable at first.

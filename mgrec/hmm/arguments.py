@@ -34,7 +34,7 @@ the rounding of bfloat16, whose tensors are cast to float32."""
 
 
 @dataclass(frozen=True)
-class Model:
+class MarkovModel:
     """The validated arguments of a function of :mod:`mgrec.hmm`.
 
     Attributes
@@ -77,14 +77,14 @@ class Model:
         """Dtype of probabilities in results."""
         return result_dtype(self.log_frameprob, self.transmat, self.startprob)
 
-    def in_logarithms(self) -> Model:
+    def in_logarithms(self) -> MarkovModel:
         """Return the model with the logarithms of `startprob` and `transmat`."""
         return replace(self, startprob=_log(self.startprob), transmat=_log(self.transmat))
 
 
 def check_model(
     startprob: Any, transmat: Any, log_frameprob: Any, axis: Any, reset: Any, memory: str
-) -> Model:
+) -> MarkovModel:
     """Return the validated arguments; raise if one is invalid."""
     count = _number_of_states("log_frameprob", log_frameprob, 1)
     frames = as_vectors("log_frameprob", log_frameprob, (count,))
@@ -95,7 +95,7 @@ def check_model(
 
 def check_chain(
     startprob: Any, transmat: Any, uniform: Any, axis: Any, reset: Any, memory: str
-) -> Model:
+) -> MarkovModel:
     """Return the validated arguments of :func:`mgrec.hmm.sample`; the frames are `uniform`."""
     count = _number_of_states("transmat", transmat, 2)
     numbers = cast(as_vectors("uniform", uniform, ()), _FLOAT64)
@@ -110,7 +110,7 @@ def check_chain(
 def _checked(
     name: str, startprob: Any, matrices: Any, frames: Any, shapes: dict[str, Any], axis: Any,
     reset: Any, memory: str,
-) -> Model:  # fmt: skip
+) -> MarkovModel:  # fmt: skip
     starts = as_vectors("startprob", startprob, (matrices.shape[-1],))
     shape = broadcast_shape(shapes, "the axes of steps and rows")
     axis = as_axis(axis, shape)
@@ -121,7 +121,7 @@ def _checked(
     starts = _checked_values("startprob", starts, _check_probabilities)
     matrices = _checked_values("transmat", matrices, _check_probabilities)
     (matrices,) = in_one_memory(data, [("transmat", matrices)], [("startprob", starts)])
-    return Model(starts, matrices, frames, shape, axis, marks, memory)
+    return MarkovModel(starts, matrices, frames, shape, axis, marks, memory)
 
 
 def _checked_values(name: str, array: Any, check: Callable[[str, Any], None]) -> Any:
@@ -178,49 +178,49 @@ def _log(probabilities: Any) -> Any:
         return np.log(cast(probabilities, _FLOAT64))
 
 
-def forward_problem(model: Model, phase: str = "forward") -> Problem:
+def forward_problem(model: MarkovModel, phase: str = "forward") -> Problem:
     """Return the problem of the pass "forward", or "score" for a model in logarithms."""
     dtype = np.dtype(np.uint8) if phase == "score" else _FLOAT64
     operands = [model.log_frameprob, *_matrices_and_starts(model), *_marks(model)]
     return _problem(model, phase, operands, model.count + 1, dtype)
 
 
-def posterior_problem(model: Model) -> Problem:
+def posterior_problem(model: MarkovModel) -> Problem:
     """Return the problem of both passes."""
     operands = [model.log_frameprob, *_matrices_and_starts(model), *_marks(model)]
     return _problem(model, "posteriors", operands, model.count + 1, _FLOAT64)
 
 
-def backward_problem(model: Model, filtered: Any) -> Problem:
+def backward_problem(model: MarkovModel, filtered: Any) -> Problem:
     """Return the problem of the pass "backward", from the result of the pass "forward"."""
     matrices, _ = _matrices_and_starts(model)
     operands = [filtered, model.log_frameprob, matrices, *_marks(model)]
     return _problem(model, "backward", operands, model.count, model.dtype)
 
 
-def follow_problem(model: Model, pointers: Any) -> Problem:
+def follow_problem(model: MarkovModel, pointers: Any) -> Problem:
     """Return the problem of the pass "follow", from the result of the pass "score"."""
     operands = [pointers, model.log_frameprob, *_matrices_and_starts(model)]
     return _problem(model, "follow", operands, 2, _FLOAT64)
 
 
-def draw_problem(model: Model) -> Problem:
+def draw_problem(model: MarkovModel) -> Problem:
     """Return the problem of the pass "draw", for a model with uniform numbers as its frames."""
     operands = [model.log_frameprob[..., None], *_matrices_and_starts(model), *_marks(model)]
     return _problem(model, "draw", operands, 1, np.dtype(np.int32))
 
 
-def _matrices_and_starts(model: Model) -> list[Any]:
+def _matrices_and_starts(model: MarkovModel) -> list[Any]:
     starts = along_rows(model.startprob, model.shape, model.axis)
     return [merge_numbers(model.transmat, 2), starts]
 
 
-def _marks(model: Model) -> list[Any]:
+def _marks(model: MarkovModel) -> list[Any]:
     return [] if model.marks is None else [model.marks[..., None]]
 
 
 def _problem(
-    model: Model, phase: str, operands: list[Any], numbers: int, dtype: np.dtype[Any]
+    model: MarkovModel, phase: str, operands: list[Any], numbers: int, dtype: np.dtype[Any]
 ) -> Problem:
     arrays = tuple([merge_numbers(array, 1) for array in operands])
     of_phase = PosteriorRecurrence if phase == "posteriors" else HmmRecurrence

@@ -12,7 +12,7 @@ from ..core.contract.problem import Composed
 from ..distributed.groups.ends import sum_over_ranks
 from ..solve import StepLabels, public_function, solve, solve_parts
 from .arguments import (
-    Model,
+    MarkovModel,
     backward_problem,
     check_chain,
     check_model,
@@ -313,6 +313,6 @@ def sample(
     return Composed("sample", solve_passes)
 
 
-def _log_prob(model: Model) -> Part:
+def _log_prob(model: MarkovModel) -> Part:
     """Return the part of the numbers of the pass "forward" whose sum is the log-likelihood."""
     return Part((), model.count, sum_axis=model.axis)

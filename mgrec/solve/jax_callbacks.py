@@ -112,7 +112,7 @@ class _Frame(ctypes.Structure):
     ]  # fmt: skip
 
 
-class Memory(NamedTuple):
+class ForeignArray(NamedTuple):
     """An array in C order by its address."""
 
     address: int
@@ -120,7 +120,7 @@ class Memory(NamedTuple):
     dtype: np.dtype[Any]
 
 
-Call = Callable[[str, Sequence[Memory], Sequence[Memory], Callable[[], int]], None]
+Call = Callable[[str, Sequence[ForeignArray], Sequence[ForeignArray], Callable[[], int]], None]
 """Function ``(key, operands, results, stream)`` that writes results; ``stream()`` is an address."""
 
 _HANDLER = ctypes.CFUNCTYPE(c_void_p, POINTER(_Frame))
@@ -164,10 +164,10 @@ def _tell_version(address: int, version: _Version) -> None:
         metadata.version.major, metadata.version.minor = version.major, version.minor
 
 
-def _memory(buffers: _Buffers) -> list[Memory]:
+def _memory(buffers: _Buffers) -> list[ForeignArray]:
     pointers = [buffers.values[k].contents for k in range(buffers.size)]
     return [
-        Memory(
+        ForeignArray(
             buffer.data or 0, tuple(buffer.dims[: buffer.rank]),
             bfloat16() if buffer.dtype == _BFLOAT16 else np.dtype(_DTYPES[buffer.dtype]),
         )
@@ -182,7 +182,7 @@ def _stream(api: _Api, context: int) -> int:
     return arguments.stream or 0
 
 
-def host_array(memory: Memory) -> np.ndarray:
+def host_array(memory: ForeignArray) -> np.ndarray:
     """Return memory of the host as an array."""
     size = prod(memory.shape) * memory.dtype.itemsize
     if not size:
@@ -379,7 +379,7 @@ def _compute_on_gpu(key: str, operands: Any, results: Any, stream: Callable[[], 
 
     device = BACKEND.device_at(operands[0].address)
 
-    def array(memory: Memory) -> Any:
+    def array(memory: ForeignArray) -> Any:
         lengths = [memory.dtype.itemsize, *memory.shape[:0:-1]]
         strides = tuple(accumulate(lengths, mul))[::-1] if memory.shape else ()
         return BACKEND.view(memory.address, memory.shape, strides, memory.dtype, memory, device)

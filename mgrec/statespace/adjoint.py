@@ -27,7 +27,7 @@ from ..solve.functions import apply, full_like, where
 from ..solve.rules import broadcast_shapes, rule_of_rows
 from .arguments import (
     PARAMETERS,
-    Model,
+    StateSpaceModel,
     check_model,
     filter_problem,
     leading_axes,
@@ -165,7 +165,7 @@ obs_intercept, state_intercept, axis, reset, lengths
     return tuple(map(results.get, arrays))
 
 
-def _of_observations(model: Model, a: Any, P: Any, r: Any, N: Any) -> dict[str, Any]:
+def _of_observations(model: StateSpaceModel, a: Any, P: Any, r: Any, N: Any) -> dict[str, Any]:
     """Return gradients of all steps, of a weight of 1; r and N are those after each step."""
     n, p = model.n, model.p
     names = ("endog", "design", "obs_intercept", "obs_cov", "transition")
@@ -195,7 +195,7 @@ def _outer(vectors: Any) -> Any:
     return vectors[..., :, None] * vectors[..., None, :]
 
 
-def _predicted_and_sums(model: Model) -> list[Any]:
+def _predicted_and_sums(model: StateSpaceModel) -> list[Any]:
     """Return the predicted states and their covariances, and r and N before each step."""
     if model.is_in_gpu_memory:
         return phases.predicted_and_sums(model)

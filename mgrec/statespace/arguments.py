@@ -53,7 +53,7 @@ PARAMETERS = (
 
 
 @dataclass(frozen=True)
-class Model:
+class StateSpaceModel:
     """The validated arguments of a function of :mod:`mgrec.statespace`.
 
     Attributes
@@ -124,7 +124,7 @@ def check_model(
     reset: Any,
     memory: str,
     square_root: Any = False,
-) -> Model:
+) -> StateSpaceModel:
     """Return the validated arguments; raise if one is invalid."""
     square_root = as_flag("square_root", square_root)
     p, n = sizes_of(design)
@@ -160,7 +160,7 @@ def check_model(
         covariance = 0.5 * (covariance + covariance.swapaxes(-1, -2))
     if square_root:
         covariance = lower_root(covariance, dict(initial)["initial_state_cov"].dtype)
-    return Model(arrays, mean, covariance, shape, axis, marks, memory, dtype, square_root)
+    return StateSpaceModel(arrays, mean, covariance, shape, axis, marks, memory, dtype, square_root)
 
 
 def as_steps(name: str, value: Any, size: int) -> Any:
@@ -279,7 +279,7 @@ def common_shape(arrays: dict[str, Any]) -> tuple[Any, ...]:
     return shape
 
 
-def filter_problem(model: Model, phase: str) -> Problem:
+def filter_problem(model: StateSpaceModel, phase: str) -> Problem:
     """Return the problem of the pass "filter", "llf" or "predict"."""
     n = model.n
     states, operands = joined_initial_states(model), _operands(model, MATRICES)
@@ -290,7 +290,7 @@ def filter_problem(model: Model, phase: str) -> Problem:
     return _problem(model, phase, operands, initial, width, _FLOAT64)
 
 
-def smooth_problem(model: Model, filtered: Any, phase: str = "smooth") -> Problem:
+def smooth_problem(model: StateSpaceModel, filtered: Any, phase: str = "smooth") -> Problem:
     """Return the problem of the pass "smooth" or "sums", from the result of the filter."""
     n = model.n
     names = (*MATRICES[:5], "state_cov") if model.square_root else MATRICES[:5]
@@ -301,7 +301,7 @@ def smooth_problem(model: Model, filtered: Any, phase: str = "smooth") -> Proble
     return _problem(model, phase, operands, (), n + n * n, dtype)
 
 
-def joined_initial_states(model: Model) -> Any:
+def joined_initial_states(model: StateSpaceModel) -> Any:
     """Return mean and covariance of the first states as one array (*rows, n + n²)."""
     n = model.n
     mean, covariance = model.initial_state, model.initial_state_cov
@@ -311,12 +311,12 @@ def joined_initial_states(model: Model) -> Any:
     return concatenate(parts, axis=-1)
 
 
-def _operands(model: Model, names: tuple[str, ...]) -> list[Any]:
+def _operands(model: StateSpaceModel, names: tuple[str, ...]) -> list[Any]:
     return [merge_numbers(model.arrays[name], len(model.numbers(name))) for name in names]
 
 
 def _problem(
-    model: Model,
+    model: StateSpaceModel,
     phase: str,
     operands: list[Any],
     initial: tuple[Any, ...],

@@ -10,7 +10,7 @@ import numpy as np
 from ..core.arrays.elements import Part
 from ..core.contract.problem import Composed
 from ..solve import StepLabels, public_function, solve_parts
-from .arguments import PARAMETERS, Model, check_model, filter_problem, smooth_problem
+from .arguments import PARAMETERS, StateSpaceModel, check_model, filter_problem, smooth_problem
 from .cuda import phases
 from .recurrence import KalmanFilter, KalmanSmoother
 
@@ -297,7 +297,7 @@ obs_intercept, state_intercept, axis, reset, lengths, memory, square_root
     return Composed("log_likelihood", solve_passes)
 
 
-def _llf(model: Model) -> Part:
+def _llf(model: StateSpaceModel) -> Part:
     """Return the part of the filter's numbers whose sum is the log-likelihood."""
     return Part((), sum_axis=model.axis)
 

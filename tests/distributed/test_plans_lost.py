@@ -79,8 +79,8 @@ def test_a_worker_is_lost_when_chunks_are_assigned(client, t, monkeypatch, momen
         lose_once("after")
         return shards
 
-    locating, assigning = dask_plans.Call.locate, dask_plans.assign
-    monkeypatch.setattr(dask_plans.Call, "locate", locate_and_lose)
+    locating, assigning = dask_plans.PlanCall.locate, dask_plans.assign
+    monkeypatch.setattr(dask_plans.PlanCall, "locate", locate_and_lose)
     monkeypatch.setattr(dask_plans, "assign", assign_and_lose)
     with mgrec.plan(mgrec.linear_recurrence, 0.5, t.map_blocks(np.copy), timeout=SHORT) as solve:
         assert_solves(solve)
@@ -261,8 +261,8 @@ def test_a_worker_whose_event_loop_hangs_is_silent(client, t, monkeypatch, phase
         if silent.is_set() or self.worker.address != victim.address:
             pong(self)
 
-    pong = plan_worker.Session.pong
-    monkeypatch.setattr(plan_worker.Session, "pong", hang)
+    pong = plan_worker.WorkerSession.pong
+    monkeypatch.setattr(plan_worker.WorkerSession, "pong", hang)
     slow = HeldPhase(monkeypatch, phase)
     assert_is_lost(solve, victim.address)
     silent.set()

@@ -68,8 +68,8 @@ def alive(client, monkeypatch):
         most[0] = max(most[0], len(results) / CHUNKS)
         storing(session, solve, values)
 
-    storing = plan_worker.Session._store
-    monkeypatch.setattr(plan_worker.Session, "_store", store)
+    storing = plan_worker.WorkerSession._store
+    monkeypatch.setattr(plan_worker.WorkerSession, "_store", store)
     # However late the scheduler of a busy machine frees results.
     monkeypatch.setattr(plan_worker, "FREEING", 240.0)
     return most

@@ -109,21 +109,21 @@ def check(
 
 def small_layout(kind: str, shape: Any, dtype: str, reverse: bool) -> Any:
     """Tiles so small that rows of a few thousand steps have many, and groups of 32 of them."""
-    from mgrec.scans.cuda.program import Layout
+    from mgrec.scans.cuda.program import ScanLayout
 
     vector, steps = 16 // np.dtype(dtype).itemsize, shape[1]
     items = 3 * vector
     flags = {"reverse": reverse, "segmented": shape[0] > 1, "crowded": steps < items}
     return {
-        "bulk rows": Layout(64, items, 2, bulk=True, **flags),
-        "staged rows": Layout(64, items, 2, staged=True, **flags),
-        "direct rows": Layout(64, items, 1, **flags),
-        "columns": Layout(96, 4, 2, reverse=reverse),
-        "teams of columns": Layout(96, 4, 2, reverse=reverse, team=3),
-        "columns read late": Layout(96, 4, 0, reverse=reverse, team=2),
-        "walked rows": Layout(32, 4 * vector, 2, reverse=reverse, walking=True,
+        "bulk rows": ScanLayout(64, items, 2, bulk=True, **flags),
+        "staged rows": ScanLayout(64, items, 2, staged=True, **flags),
+        "direct rows": ScanLayout(64, items, 1, **flags),
+        "columns": ScanLayout(96, 4, 2, reverse=reverse),
+        "teams of columns": ScanLayout(96, 4, 2, reverse=reverse, team=3),
+        "columns read late": ScanLayout(96, 4, 0, reverse=reverse, team=2),
+        "walked rows": ScanLayout(32, 4 * vector, 2, reverse=reverse, walking=True,
                               bulk=steps % vector == 0),
-        "walked columns": Layout(32, 4, 3, reverse=reverse, walking=True),
+        "walked columns": ScanLayout(32, 4, 3, reverse=reverse, walking=True),
     }[kind]  # fmt: skip
 
 

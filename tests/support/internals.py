@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from mgrec.cli.command import main
 from mgrec.core.backends import Backend
-from mgrec.core.contract.kernels import Part
+from mgrec.core.contract.kernels import TileParts
 from mgrec.distributed.graph import build, chains, packed
 from mgrec.distributed.observability import phase_of
 from mgrec.distributed.plan.program import Solve
@@ -108,7 +108,7 @@ def divide_sweeps(patch: pytest.MonkeyPatch) -> None:
 
 def cut_tiles(patch: pytest.MonkeyPatch) -> None:
     """Cut tiles of plans into small parts, as they are when they are large."""
-    patch.setattr(Wavefront, "part", lambda self, backend, shape, axis: Part(2, 4))
+    patch.setattr(Wavefront, "part", lambda self, backend, shape, axis: TileParts(2, 4))
 
 
 def record_sent(patch: pytest.MonkeyPatch):

@@ -10,7 +10,7 @@ import numpy as np
 
 from mgrec.engines.cuda.device import Device
 from mgrec.engines.cuda.launches import Launch
-from mgrec.tridiagonal.cuda.nopivot import MAX_THREADS, STAGES, SYSTEMS, Plan, Shape
+from mgrec.tridiagonal.cuda.nopivot import MAX_THREADS, STAGES, SYSTEMS, LaunchPlan, Shape
 from mgrec.tridiagonal.cuda.partitions import print_program
 
 THREADS = 32
@@ -21,7 +21,7 @@ def _text(name: str) -> str:
     return Path(__file__).with_name(f"{name}.cuh").read_text()
 
 
-def thomas_in_memory(shape: Shape, dtype: np.dtype[Any], device: Device) -> Plan:
+def thomas_in_memory(shape: Shape, dtype: np.dtype[Any], device: Device) -> LaunchPlan:
     """Plan Thomas's method without shared memory; loads are not coalesced."""
     systems, rows = shape[0] * shape[2], 128 // dtype.itemsize
     text = print_program(
@@ -29,12 +29,12 @@ def thomas_in_memory(shape: Shape, dtype: np.dtype[Any], device: Device) -> Plan
     )
     text += _text("thomas_in_memory")
     launch = Launch(text, "memory_kernel", -(-systems // THREADS), THREADS, (SYSTEMS,))
-    return Plan((launch,), systems * shape[1])
+    return LaunchPlan((launch,), systems * shape[1])
 
 
 def _sericr(
     shape: Shape, dtype: np.dtype[Any], device: Device, *, recompute: bool, shared: bool
-) -> Plan:
+) -> LaunchPlan:
     on_chip = 256 // dtype.itemsize if shared else 0
     systems, steps = shape[0] * shape[2], shape[1]
     text = print_program(
@@ -44,7 +44,7 @@ def _sericr(
     text += _text("levels")
     size = 8 * on_chip * THREADS * dtype.itemsize
     launch = Launch(text, "levels_kernel", -(-systems // THREADS), THREADS, (SYSTEMS,), size)
-    return Plan((launch,), 4 * systems * (steps // 2 + steps // 4 if recompute else steps))
+    return LaunchPlan((launch,), 4 * systems * (steps // 2 + steps // 4 if recompute else steps))
 
 
 STORED = {shared: partial(_sericr, recompute=False, shared=shared) for shared in (False, True)}

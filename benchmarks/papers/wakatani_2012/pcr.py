@@ -34,7 +34,7 @@ def calls(recurrence: phases.Recurrence) -> Iterator[tuple[int, Call]]:
 
 def in_blocks(
     shape: nopivot.Shape, dtype: np.dtype[Any], device: Device, *, blocks: int, threads: int
-) -> nopivot.Plan:
+) -> nopivot.LaunchPlan:
     """Plan PARACR with a launch a level, of at most so many blocks."""
     plan = nopivot.pcr_none(shape, dtype, device)
     blocks = min(blocks, -(-prod(shape) // threads))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .kernels import Backend, Edges, Part
+from .kernels import Backend, Edges, TileParts
 from .recurrence import Arrays, ChunkInputs, Recurrence, Shape
 
 
@@ -61,7 +61,7 @@ class Grid(Recurrence):
         """
         return lambda: self.export_edges(edges)
 
-    def part(self, backend: Backend, shape: Shape, axis: int) -> Part | None:
+    def part(self, backend: Backend, shape: Shape, axis: int) -> TileParts | None:
         """Return how a tile can be split along an axis with the same bits, or None.
 
         A function of shape, dtypes and backend, the same in every process.

@@ -126,7 +126,7 @@ def _no_part(*arguments: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Part:
+class TileParts:
     """How a tile can be split into parts that give the same bits as the whole tile.
 
     Attributes
@@ -184,7 +184,7 @@ class Kernels:
     correct: Callable[..., Any] = _not_implemented
     prepare_solver: Callable[..., PreparedSolver | None] | None = None
     prepare_shard: Callable[..., ShardSolver | None] | None = None
-    part: Callable[[Any, Sequence[int], int], Part | None] = _no_part
+    part: Callable[[Any, Sequence[int], int], TileParts | None] = _no_part
 
 
 def at_once(phase: Callable[..., Any]) -> Callable[..., Summarise]:

@@ -44,7 +44,7 @@ chunks then need no whole chunk of each other."""
 
 
 @dataclass(frozen=True)
-class Group:
+class ChunkGroup:
     """Consecutive chunks along an axis that are filtered together.
 
     Attributes
@@ -74,7 +74,7 @@ def chunk_at(chunk_index: ChunkIndex, axis: int, number: int) -> ChunkIndex:
     return (*chunk_index[:axis], number, *chunk_index[axis + 1 :])
 
 
-def groups_of(axis_filter: AxisFilter, x: Any, axis: int) -> list[Group]:
+def groups_of(axis_filter: AxisFilter, x: Any, axis: int) -> list[ChunkGroup]:
     """Return the groups of chunks along the axis, in order.
 
     Tasks of small chunks on a GPU take longer than their kernels.
@@ -85,11 +85,11 @@ def groups_of(axis_filter: AxisFilter, x: Any, axis: int) -> list[Group]:
     return [group_of(axis_filter, lengths, part, is_joined) for part in split(chunks, count)]
 
 
-def group_of(axis_filter: AxisFilter, lengths: Any, chunks: range, is_joined: bool) -> Group:
+def group_of(axis_filter: AxisFilter, lengths: Any, chunks: range, is_joined: bool) -> ChunkGroup:
     """Return the group of some of the chunks, whose lengths along the axis are `lengths`."""
     count = (len(chunks),) if is_joined else ()
     parts, recipe = axis_filter.plan(lengths, chunks.start, *count)
-    return Group(chunks, parts, recipe, is_joined)
+    return ChunkGroup(chunks, parts, recipe, is_joined)
 
 
 def joins_chunks(axis_filter: AxisFilter, x: Any) -> bool:
@@ -195,7 +195,7 @@ def chunks_of_results(
     return x.chunks if counts is None else (*x.chunks[:axis], counts, *x.chunks[axis + 1 :])
 
 
-def kept_of(group: Group, counts: Sequence[int]) -> Iterator[slice]:
+def kept_of(group: ChunkGroup, counts: Sequence[int]) -> Iterator[slice]:
     """Yield the place of each chunk among the results of its group."""
     stops = accumulate(counts[k] for k in group.chunks)
     return (slice(stop - counts[k], stop) for k, stop in zip(group.chunks, stops, strict=True))

@@ -14,7 +14,7 @@ from ...core.contract.grid import Grid, Swept, Traceback
 from ...core.contract.problem import Problem
 from ...core.contract.recurrence import AxisFilter, ChunkIndex, ChunkInputs, Overlapping
 from ..graph.aligned import AlignedProblem, chunk_indices_of
-from ..programs.chains import Chain, Summaries, row_of
+from ..programs.chains import ChainProgram, Summaries, row_of
 from ..programs.grids import Tiles, assign_tiles
 from ..programs.halos import ShardGroup, shards_of, solve_filter
 from ..programs.shards import Threads
@@ -89,7 +89,7 @@ def solve_part(problem: Problem, call: GroupCall) -> Any:
     recurrence, inputs = _divided(problem, call)
     returns_final_state = recurrence.returns_final_state
     has_last_summary = recurrence.is_two_sided or returns_final_state
-    chain = Chain(recurrence, call.group.size, has_last_summary, is_known_to_all=True)
+    chain = ChainProgram(recurrence, call.group.size, has_last_summary, is_known_to_all=True)
     first = call.group.size - 1 if recurrence.reverse else 0
     row = row_of(inputs.chunk_index, recurrence.axis)
 

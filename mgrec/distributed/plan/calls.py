@@ -33,7 +33,7 @@ from ..placement import wait_for
 from ..programs.assignment import Request
 from .internals import array_without_graph, fail, register
 from .program import result_name
-from .session import PendingRequest, Session
+from .session import ClientSession, PendingRequest
 
 # Seconds after a solve until results that the client still refers to are registered with the
 # scheduler. Results that only their own plan uses until then, as in time stepping, cost it nothing.
@@ -43,7 +43,7 @@ NOTIFICATION = 0.2
 
 
 @dataclass(frozen=True)
-class Layout:
+class ResultLayout:
     """The chunks of the results of a plan's solves.
 
     Attributes
@@ -98,7 +98,7 @@ class Solution:
     """
 
     def __init__(
-        self, session: Session, name: str, request: PendingRequest, layout: Layout
+        self, session: ClientSession, name: str, request: PendingRequest, layout: ResultLayout
     ) -> None:
         self.session, self.name, self.request, self.layout = session, name, request, layout
         self._futures: dict[Any, Future] = {}
@@ -220,7 +220,7 @@ def solution_of(array: object) -> Solution | None:
     return array.solution if isinstance(array, SolvedArray) else None
 
 
-class Call:
+class PlanCall:
     """One call of a recurrence: blocks in the memory of workers, states in that of the client.
 
     Attributes
@@ -335,7 +335,7 @@ class Call:
             return None
         return replace(self.aligned, blocks=tuple(by_name[block.name] for block in blocks))
 
-    def check_like(self, first: Call) -> None:
+    def check_like(self, first: PlanCall) -> None:
         """Raise ValueError unless a plan that was built for `first` can solve this call."""
         wanted, problem = first.aligned, self.aligned
         form = _form_of(problem)

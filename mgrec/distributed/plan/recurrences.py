@@ -24,7 +24,7 @@ from ..graph.aligned import AlignedProblem, align_problem
 from ..graph.build import Solved
 from ..observability import log_planned
 from ..programs.assignment import assign
-from .calls import NOTIFICATION, Call, Layout, Solution, solution_of
+from .calls import NOTIFICATION, PlanCall, ResultLayout, Solution, solution_of
 from .plans import Plan, Started
 from .program import PlanShard
 from .session import PendingRequest, Streams, session_of
@@ -48,7 +48,7 @@ class RecurrencePlan(Plan):
         self._name, self._numbers, self._timeout = uuid4().hex[:16], count(1), timeout
         session = self._session = session_of(client)
         for attempt in range(2):
-            first = Call(problem, align_problem(problem), client)
+            first = PlanCall(problem, align_problem(problem), client)
             self._shards = assign(first.aligned, first.locate(client), client)
             try:
                 self._streams: Streams = client.sync(session.connect, list(self._shards), timeout)
@@ -59,13 +59,13 @@ class RecurrencePlan(Plan):
                     raise
                 # Dask has removed the worker, and may compute its blocks again.
         # What the plan was built with, until it is closed.
-        self._built: tuple[Arguments, Call] | None = arguments, first
+        self._built: tuple[Arguments, PlanCall] | None = arguments, first
         self._layout = self._lay_out(first)
         self._in_flight = in_flight or self._default_in_flight()
         self._slots = BoundedSemaphore(self._in_flight)
         self._add_to_workers(first)
 
-    def _lay_out(self, first: Call) -> Layout:
+    def _lay_out(self, first: PlanCall) -> ResultLayout:
         aligned, dtype = first.aligned, first.aligned.recurrence.result_dtype
         chunk_indices = {
             address: tuple(index for index, _ in shard.chunks)
@@ -73,7 +73,7 @@ class RecurrencePlan(Plan):
         }
         meta = meta_from_array(aligned.blocks[0]._meta, len(aligned.chunks), dtype)
         parts = first.problem.parts or (Part(),) * aligned.recurrence.results
-        return Layout(chunk_indices, aligned.chunks, meta, parts)
+        return ResultLayout(chunk_indices, aligned.chunks, meta, parts)
 
     def _default_in_flight(self) -> int:
         layout = self._layout
@@ -83,7 +83,7 @@ class RecurrencePlan(Plan):
         most = LARGE if backend_of(layout.meta).is_asynchronous else SMALL
         return max(2, min(MOST, most // max(1, largest)))
 
-    def _add_to_workers(self, first: Call) -> None:
+    def _add_to_workers(self, first: PlanCall) -> None:
         """Make the workers keep their shards and operands, which Dask may drop otherwise."""
         addresses = sorted(self._shards, key=lambda address: self._shards[address].number)
         contents, arguments = {}, first.request()
@@ -142,7 +142,7 @@ class RecurrencePlan(Plan):
 
         return Started([solution], value)
 
-    def _send(self, call: Call, is_queued: bool) -> tuple[Solution, tuple[Any, ...]]:
+    def _send(self, call: PlanCall, is_queued: bool) -> tuple[Solution, tuple[Any, ...]]:
         """Send a solve to the workers; return its results, also as arrays.
 
         One that is queued waits until fewer than `in_flight` are unfinished.
@@ -162,7 +162,7 @@ class RecurrencePlan(Plan):
         self._session.call(self._session.send, request, "solve", contents)
         return solution, layout.arrays(solution)
 
-    def _differences(self, call: Call) -> tuple[list[str] | None, bytes | None]:
+    def _differences(self, call: PlanCall) -> tuple[list[str] | None, bytes | None]:
         """Return operands and arguments of a call, or None for those that the workers store."""
         _, first = self._open()
         if call is first:
@@ -172,7 +172,7 @@ class RecurrencePlan(Plan):
         is_same = not has_initial and problem.recurrence.is_same(built.recurrence)
         return names, None if problem is built or is_same else dumps(call.request())
 
-    def _call(self, operands: Any, options: Any) -> Call:
+    def _call(self, operands: Any, options: Any) -> PlanCall:
         """Return the call of the function with operands, by default those of the plan."""
         (recurrence, first_operands, first_options), first = self._open()
         if not operands and not options:
@@ -189,9 +189,9 @@ class RecurrencePlan(Plan):
             )
         return self._call_of(problem, align_problem(problem))
 
-    def _call_of(self, problem: Problem, aligned: AlignedProblem) -> Call:
+    def _call_of(self, problem: Problem, aligned: AlignedProblem) -> PlanCall:
         _, first = self._open()
-        call = Call(problem, aligned, self.client, self._accepts, first.aligned.blocks)
+        call = PlanCall(problem, aligned, self.client, self._accepts, first.aligned.blocks)
         call.check_like(first)
         return call
 
@@ -203,7 +203,7 @@ class RecurrencePlan(Plan):
         is_here = solution.request.streams == self._streams
         return is_here and solution.layout.chunk_indices == self._layout.chunk_indices
 
-    def _open(self) -> tuple[Arguments, Call]:
+    def _open(self) -> tuple[Arguments, PlanCall]:
         """Return what the plan was built with; raise if it is closed or lost."""
         built = self._built
         if self.client.status != "running":

@@ -25,13 +25,13 @@ PINGS = 5
 _opening = threading.Lock()
 
 
-def session_of(client: Client) -> Session:
+def session_of(client: Client) -> ClientSession:
     """Return the session of a client, which lasts as long as the client."""
     if NAME not in client.extensions:
         client.sync(check_workers, client)
     with _opening:
         if NAME not in client.extensions:
-            client.extensions[NAME] = Session(client)
+            client.extensions[NAME] = ClientSession(client)
         return client.extensions[NAME]
 
 
@@ -88,7 +88,7 @@ class PendingRequest:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class Session:
+class ClientSession:
     """Requests of one client, which its workers handle in one order.
 
     All methods but `wait` run on the client's event loop, by `call` from other threads.

@@ -53,15 +53,15 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
         count = max(1, worker.state.nthreads)
         pool = ThreadPoolExecutor(count, "mgrec-chunk") if count > 1 else None
         self.threads = Threads(count, pool)
-        self.sessions: set[Session] = set()
-        worker.handlers["mgrec_session"] = lambda comm: Session(self, comm).run()
+        self.sessions: set[WorkerSession] = set()
+        worker.handlers["mgrec_session"] = lambda comm: WorkerSession(self, comm).run()
 
     def teardown(self, worker: Worker) -> None:
         if self.threads.pool is not None:
             self.threads.pool.shutdown(wait=False, cancel_futures=True)
 
 
-class Session:
+class WorkerSession:
     """The plans of one client, whose requests a worker handles in their order.
 
     Handlers have the names of requests. Errors that they raise are the answers.

@@ -16,7 +16,7 @@ from ...core.contract.grid import Banded, Grid
 from ...core.contract.recurrence import AlongAxis, ChunkIndex, ChunkInputs, Overlapping
 from ..graph.aligned import AlignedProblem, chunk_indices_of
 from .bands import BandShard, assign_bands, solve_bands
-from .chains import Chain, ChainShard, Summaries, assign_chunks
+from .chains import ChainProgram, ChainShard, Summaries, assign_chunks
 from .grids import GridShard, Tiles, assign_tiles
 from .halos import FilterShard, assign_groups, solve_filter
 from .shards import Exchange, Threads
@@ -114,7 +114,9 @@ def _solve_chain(
     recurrence: Any = request.recurrence
     is_two_sided = recurrence.is_two_sided and shard.count > 1
     has_last_summary = is_two_sided or recurrence.returns_final_state
-    chain = Chain(recurrence, shard.count, has_last_summary, threads=threads, wait=exchange.wait)
+    chain = ChainProgram(
+        recurrence, shard.count, has_last_summary, threads=threads, wait=exchange.wait
+    )
 
     def gather(summaries: Summaries) -> tuple[Summaries, Mapping[ChunkIndex, Any]]:
         for receiver, indices in shard.receivers.items():

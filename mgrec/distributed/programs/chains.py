@@ -87,7 +87,7 @@ def assign_chunks(
 
 
 @dataclass(frozen=True)
-class Chain:
+class ChainProgram:
     """The chunks of a recurrence that a shard computes, in rows along the axis.
 
     Attributes

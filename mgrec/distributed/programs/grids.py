@@ -25,7 +25,7 @@ from typing import Any
 
 from ...core.backends import common_backend
 from ...core.contract.grid import Grid
-from ...core.contract.kernels import Backend, Edges, Part
+from ...core.contract.kernels import Backend, Edges, TileParts
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs, ChunkPosition, Shape
 from ..graph.aligned import AlignedProblem
 from ..observability import in_chunk
@@ -118,16 +118,16 @@ def _parts(
 
 def _common_part(
     aligned: AlignedProblem, backend: Backend, shapes: set[tuple[int, ...]], axis: int
-) -> Part | None:
+) -> TileParts | None:
     """Return the part that tiles of all these shapes allow, or None."""
     allowed = [aligned.recurrence.part(backend, s, axis) for s in sorted(shapes) if all(s)]
     parts = [part for part in allowed if part is not None]
     if not parts or len(parts) < len(allowed):
         return None
-    return Part(lcm(*(part.unit for part in parts)), max(part.least for part in parts))
+    return TileParts(lcm(*(part.unit for part in parts)), max(part.least for part in parts))
 
 
-def lengths_of_parts(length: int, total: int, part: Part | None) -> tuple[int, ...]:
+def lengths_of_parts(length: int, total: int, part: TileParts | None) -> tuple[int, ...]:
     """Return nearly equal lengths, of whole units but for the last."""
     if part is None:
         return (length,)

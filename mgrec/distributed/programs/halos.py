@@ -23,7 +23,7 @@ from ...core.contract.recurrence import (
     filter_chunk,
 )
 from ..graph.aligned import AlignedProblem, chunk_indices_of
-from ..graph.along_axis import Group, chunk_at, group_of, joins_chunks, kept_of, part_of, split
+from ..graph.along_axis import ChunkGroup, chunk_at, group_of, joins_chunks, kept_of, part_of, split
 from ..observability import in_chunk
 from .shards import Exchange, Owner, Threads
 
@@ -121,7 +121,9 @@ def shards_of(
     }
 
 
-def _groups_of_row(recurrence: Overlapping, x: Any, owners: Sequence[Owner]) -> Iterator[Group]:
+def _groups_of_row(
+    recurrence: Overlapping, x: Any, owners: Sequence[Owner]
+) -> Iterator[ChunkGroup]:
     """Yield groups of the chunks along the axis, which have these owners.
 
     A shard filters chunks together that need no part of another shard's: the larger a group, the

@@ -79,7 +79,7 @@ def decay_within(cascade: Cascade, max_steps: int, negligible: float) -> Decay:
 
 
 @dataclass(frozen=True)
-class Partition:
+class Segmentation:
     """The segments of each row."""
 
     segments: int
@@ -103,7 +103,7 @@ def partition_rows(
     items: int,
     lanes: int,
     negligible: float,
-) -> Partition:
+) -> Segmentation:
     """Return the partition of a chunk's rows, a function of shape, dtype and filter only.
 
     Segments and warm-ups are multiples of `items` steps. There are about `lanes` segments in all.
@@ -115,7 +115,7 @@ def partition_rows(
 
     segment = -(-steps // max(1, lanes // (outer * inner)))
     if segment >= steps:
-        return Partition(1, max(steps, 1), is_unstable=not cascade.radius <= 1)
+        return Segmentation(1, max(steps, 1), is_unstable=not cascade.radius <= 1)
     decay = decay_within(cascade, max(segment, WARM), negligible)
     if decay.steps is not None:
         warm_up = rounded_up(decay.steps)
@@ -123,12 +123,12 @@ def partition_rows(
         # float32 results do not show such states. Those of float64 may be amplified.
         tiny = 2.0**-200 if dtype.char in "fF" else 0.0
         tolerance = _tolerance(cascade, decay, dtype)
-        return Partition(-(-steps // length), length, warm_up, False, tolerance, tiny)
+        return Segmentation(-(-steps // length), length, warm_up, False, tolerance, tiny)
     length = rounded_up(max(segment, SHORT))
     segments = -(-steps // length)
     if is_safe(cascade, length * segments):
-        return Partition(segments, length, is_propagated=True)
-    return Partition(segments, length, tolerance=2.0**-48, is_unstable=True)
+        return Segmentation(segments, length, is_propagated=True)
+    return Segmentation(segments, length, tolerance=2.0**-48, is_unstable=True)
 
 
 def _tolerance(cascade: Cascade, decay: Decay, dtype: np.dtype[Any]) -> float:
@@ -176,8 +176,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) tiles_kernel(
 
 
 def one_pass(
-    partition: Partition, layout: FilterLayout, shape: tuple[int, int, int]
-) -> Partition | None:
+    partition: Segmentation, layout: FilterLayout, shape: tuple[int, int, int]
+) -> Segmentation | None:
     """Return the tiles of rows whose states are propagated; None if one pass does not apply."""
     outer, steps, inner = shape
     tile = THREADS * LENGTH_BYTES // layout.dtype.itemsize
@@ -262,7 +262,7 @@ class FilterLaunches:
     # Shape of x. With real coefficients, complex numbers count as two real columns.
     shape: tuple[int, int, int]
     halves: int  # 2 for complex numbers with real coefficients, otherwise 1
-    partition: Partition
+    partition: Segmentation
     layout: FilterLayout  # of the kernels that filter segments
     repair_layout: FilterLayout  # of those that repair them
     writes: bool  # whether results are written; the summary of a chunk has none

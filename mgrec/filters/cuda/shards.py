@@ -54,7 +54,7 @@ def _slots(*dtypes: str) -> tuple[Slot, ...]:
     return tuple(Slot(k, (), np.dtype(dtype), None) for k, dtype in enumerate(dtypes))
 
 
-class FilterShard:
+class FilterShardSolver:
     """A solver of the parts of a signal (1, steps, inner), real and contiguous.
 
     Parameters
@@ -122,4 +122,4 @@ def solver_of(
     first = prepare(cascade, Chunk((x,), x.shape, chunk.dtype), zeros, result[:, :steps])
     if whole is None or first is None:
         return None
-    return FilterShard(cascade, chunk, whole, first, carry_in is not None)
+    return FilterShardSolver(cascade, chunk, whole, first, carry_in is not None)

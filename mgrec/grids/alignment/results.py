@@ -81,7 +81,7 @@ class TracedAlignment:
 
 
 @dataclass(frozen=True)
-class Columns:
+class PathColumns:
     """Consecutive columns of an alignment: CIGAR operations, and the characters of both lines."""
 
     operations: str
@@ -92,7 +92,7 @@ class Columns:
 def columns_of(
     sequences: Sequence[Any], alphabet: Alphabet | None, starts: tuple[int, int],
     runs: list[tuple[str, int]],
-) -> Columns:  # fmt: skip
+) -> PathColumns:  # fmt: skip
     """Return the columns of a path: runs of "M", "I" and "D", from these characters on."""
     counts = [count for _, count in runs]
     columns = np.repeat(np.array([operation for operation, _ in runs], "U1"), counts)
@@ -102,10 +102,14 @@ def columns_of(
     )
     matches = np.where(_are_same(first, second, alphabet), "=", "X")
     operations = "".join(np.where(columns == "M", matches, columns).tolist())
-    return Columns(operations, _as_text(first, columns == "D"), _as_text(second, columns == "I"))
+    return PathColumns(
+        operations, _as_text(first, columns == "D"), _as_text(second, columns == "I")
+    )
 
 
-def join_columns(best: Best, starts: tuple[int, int], pieces: Sequence[Columns]) -> TracedAlignment:
+def join_columns(
+    best: Best, starts: tuple[int, int], pieces: Sequence[PathColumns]
+) -> TracedAlignment:
     """Return the alignment that consists of these columns."""
     operations = "".join(piece.operations for piece in pieces)
     matches = re.finditer(r"(.)\1*", operations)

@@ -24,7 +24,7 @@ from ...core.contract.grid import Traceback
 from ...core.contract.kernels import Backend
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from .recurrence import AlignmentGrid, Edges, Range, Tiling, carry_in_from, ranges
-from .results import Columns, TracedAlignment, columns_of, join_columns
+from .results import PathColumns, TracedAlignment, columns_of, join_columns
 from .scoring import Scoring
 from .sequences import Alphabet
 
@@ -245,7 +245,7 @@ class TracebackOverChunks(AlignmentGrid, Traceback):
 
     def follow(
         self, backend: Backend, inputs: ChunkInputs, above: Any, left: Any, paths: Sequence[Path]
-    ) -> tuple[Path, Columns | None]:
+    ) -> tuple[Path, PathColumns | None]:
         path = min(paths, key=lambda path: (path.row + path.column, not path.is_done))
         (i, j), blocks = inputs.starts, [block.reshape(-1) for block in inputs.blocks]
         if path.is_done or 0 < i > path.row or 0 < j > path.column:
@@ -260,13 +260,15 @@ class TracebackOverChunks(AlignmentGrid, Traceback):
         piece = self._columns(blocks, local)
         return replace(local, row=local.row + i, column=local.column + j, runs=[]), piece
 
-    def _columns(self, blocks: list[Any], path: Path) -> Columns | None:
+    def _columns(self, blocks: list[Any], path: Path) -> PathColumns | None:
         starts = path.row + 1, path.column + 1
         return (
             columns_of(blocks[-2:], self.alphabet, starts, path.runs[::-1]) if path.runs else None
         )
 
-    def join(self, edges: Edges, path: Path, pieces: Sequence[Columns | None]) -> TracedAlignment:
+    def join(
+        self, edges: Edges, path: Path, pieces: Sequence[PathColumns | None]
+    ) -> TracedAlignment:
         columns = [piece for piece in pieces if piece is not None]
         return join_columns(self.end(edges), (path.row + 1, path.column + 1), columns)
 

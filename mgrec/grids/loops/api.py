@@ -83,7 +83,7 @@ class Borders:
 
 
 @dataclass(frozen=True)
-class Edges:
+class LoopEdges:
     """The values that the tiles below and to the right need, in host memory.
 
     `below` (..., columns + 1) is the last row, preceded by the value to the left of it. `right`
@@ -135,7 +135,7 @@ class WavefrontLoop(Wavefront):
         borders = Borders(above[..., 0, :], left[..., :, 0], corner[..., 0, 0])
         return local, weights, borders, self.with_axes_last(result)
 
-    def export_edges(self, edges: tuple[Any, Borders]) -> Edges:
+    def export_edges(self, edges: tuple[Any, Borders]) -> LoopEdges:
         table, borders = edges
         *batch, rows, columns = table.shape
         above, left, corner = map(to_host, (borders.above, borders.left, borders.corner))
@@ -145,7 +145,7 @@ class WavefrontLoop(Wavefront):
         right[..., 1:] = to_host(table[..., :, -1]) if columns else left
         below[..., 0] = left[..., -1] if rows else corner
         right[..., 0] = above[..., -1] if columns else corner
-        return Edges(below, right)
+        return LoopEdges(below, right)
 
     def _grid(self, block: Any, ndim: int) -> Any:
         """Return a block with rows and columns last, and length 1 along broadcast axes."""
@@ -154,7 +154,9 @@ class WavefrontLoop(Wavefront):
         return self.with_axes_last(block)
 
 
-def _tile_borders(array_borders: Borders, above: Edges | None, left: Edges | None) -> Borders:
+def _tile_borders(
+    array_borders: Borders, above: LoopEdges | None, left: LoopEdges | None
+) -> Borders:
     """Return the borders of a tile: edges of its neighbours, else borders of the whole array."""
     over, beside, corner = array_borders.above, array_borders.left, array_borders.corner
     if left is not None:

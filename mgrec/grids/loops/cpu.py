@@ -16,7 +16,7 @@ import numpy as np
 
 from ...core.algebra.fingerprint import StepFunction, require_unchanged
 from ...core.algebra.operators import Operators
-from ...core.contract.kernels import Kernels, Part
+from ...core.contract.kernels import Kernels, TileParts
 from ...engines.cpu.compilation import CACHE_SIZE, INNER, compile_kernel, compile_step, writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..recurrence import antidiagonals, part_of_host
@@ -324,7 +324,7 @@ def rows_by_hyperplanes(cell: Any) -> Any:
     return fill_rows
 
 
-def _part(loop: Loop, shape: Sequence[int], side: int) -> Part | None:
+def _part(loop: Loop, shape: Sequence[int], side: int) -> TileParts | None:
     return part_of_host(_CELLS, shape, side) if loop.strategy in ("tiles", "hyperplane") else None
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core.algebra.fingerprint import StepFunction
 from ...core.backends import CPU, backend_of
-from ...core.contract.kernels import Kernels, Part, PreparedSolver
+from ...core.contract.kernels import Kernels, PreparedSolver, TileParts
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.device import Device, on_device, pack_words
@@ -24,8 +24,8 @@ from ..recurrence import part_of_gpu
 from .api import Borders, Loop, is_compensable, log_strategy
 from .layout import (
     Hyperplanes,
-    Layout,
-    Partition,
+    LoopLayout,
+    LoopPartition,
     Signature,
     Traversal,
     Variation,
@@ -202,7 +202,7 @@ def _flags(signature: Signature) -> dict[str, int]:
     }
 
 
-def _print_loop(layout: Layout) -> str:
+def _print_loop(layout: LoopLayout) -> str:
     signature = layout.signature
     operators, dtype = signature.operators, signature.dtype
     kinds = " : ".join(f"o == {o} ? {int(v)}" for o, v in enumerate(signature.variations))
@@ -216,7 +216,7 @@ def _print_loop(layout: Layout) -> str:
     return text + kernel_text(f"grids/loops/{layout.strategy}")
 
 
-def build_launch(partition: Partition, device: Device) -> Launch:
+def build_launch(partition: LoopPartition, device: Device) -> Launch:
     """Return the launch over grids.
 
     Products are rounded before they are added, as in the plain loop.
@@ -229,14 +229,14 @@ def build_launch(partition: Partition, device: Device) -> Launch:
 @lru_cache(maxsize=1024)
 def prepare_launch(
     strategy: str, signature: Signature, shape: Shape, device_id: int
-) -> tuple[Partition, PreparedLaunches]:
+) -> tuple[LoopPartition, PreparedLaunches]:
     """Return how grids are divided into strips, and the launch of their loop on a device."""
     device = Device.current()
     partition = choose_partition(strategy, signature, shape, device)
     return partition, PreparedLaunches(build_launch(partition, device), units=partition.words)
 
 
-def _part(loop: Loop, shape: Sequence[int], side: int) -> Part | None:
+def _part(loop: Loop, shape: Sequence[int], side: int) -> TileParts | None:
     return part_of_gpu(shape) if loop.strategy == "tiles" else None
 
 

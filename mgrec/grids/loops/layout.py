@@ -162,12 +162,12 @@ class Hyperplanes:
         return {"AHEAD": 32 // self.signature.dtype.itemsize, "STAGES": self.stages}
 
 
-Layout = Tiles | Compensation | Hyperplanes
+LoopLayout = Tiles | Compensation | Hyperplanes
 
 
 @dataclass(frozen=True)
-class Partition(StripPartition):
-    layout: Layout
+class LoopPartition(StripPartition):
+    layout: LoopLayout
 
     @property
     def strips(self) -> int:
@@ -187,7 +187,7 @@ class Partition(StripPartition):
 StagedLayout = TypeVar("StagedLayout", Tiles, Compensation)
 
 
-def _tiles_cycles(partition: Partition, layout: Tiles, device: Device) -> float:
+def _tiles_cycles(partition: LoopPartition, layout: Tiles, device: Device) -> float:
     """Return the cycles of a loop by tiles."""
     grids, _, columns = partition.shape
     strips, vector = partition.strips, layout.signature.vector
@@ -201,7 +201,7 @@ def _tiles_cycles(partition: Partition, layout: Tiles, device: Device) -> float:
     return step * max(rounds * steps + first, steps + _LAG * strips)
 
 
-def _compensation_cycles(partition: Partition, layout: Compensation) -> float:
+def _compensation_cycles(partition: LoopPartition, layout: Compensation) -> float:
     """Return the cycles of a loop by compensation."""
     grids, rows, _ = partition.shape
     units = grids * partition.strips
@@ -213,36 +213,38 @@ def _compensation_cycles(partition: Partition, layout: Compensation) -> float:
     return rounds * rows * row + min(partition.strips, resident) * _HOP
 
 
-def _choose_tiles(signature: Signature, shape: Shape, device: Device) -> tuple[Partition, float]:
+def _choose_tiles(
+    signature: Signature, shape: Shape, device: Device
+) -> tuple[LoopPartition, float]:
     """Return the fastest partition into tiles, and its cycles."""
     layouts = [_fit(Tiles(signature, rows), shape, device) for rows in _ROWS_OF_A_LANE]
-    partitions = [(Partition(layout, shape), layout) for layout in layouts if layout.stages]
+    partitions = [(LoopPartition(layout, shape), layout) for layout in layouts if layout.stages]
     choices = [(part, _tiles_cycles(part, layout, device)) for part, layout in partitions]
     return min(choices, key=itemgetter(1))
 
 
 def _choose_compensation(
     signature: Signature, shape: Shape, device: Device
-) -> tuple[Partition, float]:
+) -> tuple[LoopPartition, float]:
     """Return the fastest partition into strips of columns, and its cycles."""
     layouts = [Compensation(signature, warps) for warps in _WARPS_OF_A_BLOCK]
     layouts = [layout for layout in layouts if layout.stage_bytes <= _MOST_STAGE_BYTES]
-    choices = [(n, _compensation_cycles(Partition(n, shape), n)) for n in layouts]
+    choices = [(n, _compensation_cycles(LoopPartition(n, shape), n)) for n in layouts]
     best, least = min(choices, key=itemgetter(1))
-    return Partition(_fit(best, shape, device), shape), least
+    return LoopPartition(_fit(best, shape, device), shape), least
 
 
 def _choose_hyperplanes(
     signature: Signature, shape: Shape, device: Device
-) -> tuple[Partition, float]:
+) -> tuple[LoopPartition, float]:
     """Return the only partition for hyperplanes, which "hybrid" does not choose."""
     layout = Hyperplanes(signature)
-    return Partition(replace(layout, blocks=_most_blocks(layout, shape, device)), shape), inf
+    return LoopPartition(replace(layout, blocks=_most_blocks(layout, shape, device)), shape), inf
 
 
-def _most_blocks(layout: Layout, shape: Shape, device: Device) -> int:
+def _most_blocks(layout: LoopLayout, shape: Shape, device: Device) -> int:
     """Return as many blocks of a multiprocessor as there is work for."""
-    units = shape[0] * Partition(layout, shape).strips
+    units = shape[0] * LoopPartition(layout, shape).strips
     return max(1, min(layout.most_blocks, -(-units // device.multiprocessors)))
 
 
@@ -293,7 +295,7 @@ def _copy_cycles(signature: Signature, shape: Shape) -> float:
 
 def choose_partition(
     strategy: str, signature: Signature, shape: Shape, device: Device
-) -> Partition:
+) -> LoopPartition:
     """Return how a strategy divides grids into strips."""
     return _CHOICES[strategy](signature, shape, device)[0]
 

@@ -95,7 +95,7 @@ class RelaxationLayout:
 
 
 @dataclass(frozen=True)
-class Partition(StripPartition):
+class RelaxationPartition(StripPartition):
     """Grids of a shape, divided into strips whose bands all have the same tiles."""
 
     layout: RelaxationLayout
@@ -136,7 +136,7 @@ class Partition(StripPartition):
 def choose_partition(
     shape: Shape, dtype: np.dtype[np.floating], sweeps: int, has_rhs: bool, is_checked: bool,
     device: Device
-) -> Partition:  # fmt: skip
+) -> RelaxationPartition:  # fmt: skip
     """Return how grids are divided into strips."""
     groups = group_counts(dtype, has_rhs, device.shared_bytes)[sweeps]
     warps = -(-(shape[1] + sweeps) // LANES)
@@ -145,9 +145,9 @@ def choose_partition(
         layout = replace(layout, warps=min(warps, _WARPS))
     while not layout.fits(device.shared_bytes):
         layout = replace(layout, warps=layout.warps - 1)
-    is_single_strip = Partition(layout, shape).strips == 1
+    is_single_strip = RelaxationPartition(layout, shape).strips == 1
     layout = replace(layout, is_single_strip=is_single_strip)
-    return Partition(layout.with_blocks(device.shared_bytes), shape)
+    return RelaxationPartition(layout.with_blocks(device.shared_bytes), shape)
 
 
 @lru_cache(maxsize=64)
@@ -187,7 +187,7 @@ def split_sweeps(sweeps: int, sizes: Collection[int]) -> list[int]:
     return parts
 
 
-def build_launch(partition: Partition, device: Device) -> Launch:
+def build_launch(partition: RelaxationPartition, device: Device) -> Launch:
     """Return the launch over grids; its struct has five addresses, two weights, and seven sizes."""
     layout = partition.layout
     constants = {
@@ -204,7 +204,7 @@ def build_launch(partition: Partition, device: Device) -> Launch:
 @lru_cache(maxsize=1024)
 def prepare_launch(
     shape: Shape, dtype: np.dtype[Any], sweeps: int, has_rhs: bool, is_checked: bool, device_id: int
-) -> tuple[Partition, PreparedLaunches]:
+) -> tuple[RelaxationPartition, PreparedLaunches]:
     """Return how grids are divided into strips, and the launch of sweeps on a device."""
     device = Device.current()
     partition = choose_partition(shape, dtype, sweeps, has_rhs, is_checked, device)

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ...core.contract.kernels import Kernels, Part
+from ...core.contract.kernels import Kernels, TileParts
 from ...engines.cpu.compilation import INNER, compile_kernel, writable
 from ...engines.cpu.lanes import (
     BLOCK_BYTES,
@@ -141,7 +141,7 @@ class _Steps:
         return results
 
 
-def _part(recurrence: Any, shape: Sequence[int], side: int) -> Part:
+def _part(recurrence: Any, shape: Sequence[int], side: int) -> TileParts:
     return part_of_host(_CELLS, shape, side)
 
 

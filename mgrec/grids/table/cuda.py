@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.arrays.array_types import to_host
-from ...core.contract.kernels import Kernels, Part, PreparedSolver
+from ...core.contract.kernels import Kernels, PreparedSolver, TileParts
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.device import Device, on_device, pack_words
@@ -137,7 +137,7 @@ def vector_of(x_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> int:
 
 
 @dataclass(frozen=True)
-class Partition(StripPartition):
+class TablePartition(StripPartition):
     """Images of a shape, divided into strips and tiles."""
 
     layout: TableLayout
@@ -170,7 +170,7 @@ class Partition(StripPartition):
 def choose_partition(
     shape: Shape, x_dtype: np.dtype[Any], dtype: np.dtype[Any], is_aligned: bool, device: Device,
     is_packed: bool = False
-) -> Partition:  # fmt: skip
+) -> TablePartition:  # fmt: skip
     """Return how images are divided; `is_packed` says that their rows are contiguous.
 
     Few strips of columns would leave a GPU idle. Such images are divided into bands of rows, which
@@ -187,17 +187,17 @@ def choose_partition(
     )
     layout = _choose_direction(_fit_width(layout, shape), replace(layout, goes_down=False), shape)
     if layout.goes_down:
-        layout = replace(layout, is_single_strip=Partition(layout, shape).strips == 1)
+        layout = replace(layout, is_single_strip=TablePartition(layout, shape).strips == 1)
         layout = _fit_height(layout, shape[1])
     elif layout.lanes <= _NARROW:
         is_aligned = is_aligned and not is_packed
         layout = replace(
             layout, threads=256, items=_NARROW_ITEMS, is_packed=is_packed, is_aligned=is_aligned
         )
-    layout = replace(layout, group=_choose_group(Partition(layout, shape)))
+    layout = replace(layout, group=_choose_group(TablePartition(layout, shape)))
     while layout.items > 1 and layout.shared_bytes + layout.kernel_bytes > device.shared_bytes:
         layout = replace(layout, items=layout.items // 2)
-    return Partition(_with_stages(layout, device.shared_bytes), shape)
+    return TablePartition(_with_stages(layout, device.shared_bytes), shape)
 
 
 def _with_stages(layout: TableLayout, shared_bytes: int) -> TableLayout:
@@ -210,7 +210,7 @@ def _with_stages(layout: TableLayout, shared_bytes: int) -> TableLayout:
     return replace(layout, blocks=blocks, stages=max(1, min(_STAGES, tiles)))
 
 
-def _choose_group(partition: Partition) -> int:
+def _choose_group(partition: TablePartition) -> int:
     """Return the strips of a group: more if strips are short."""
     layout = partition.layout
     area = layout.tile[0] * layout.tile[1] * partition.steps
@@ -231,20 +231,23 @@ def _fit_width(layout: TableLayout, shape: Shape) -> TableLayout:
         return layout
     is_tall = layout.x_dtype.itemsize < 4 and (layout.is_aligned or layout.dtype.kind == "f")
     many = 0.75 * _MULTIPROCESSORS
-    if is_tall and many < shape[0] * Partition(layout, shape).strips <= _MULTIPROCESSORS:
+    if is_tall and many < shape[0] * TablePartition(layout, shape).strips <= _MULTIPROCESSORS:
         return replace(layout, items=_TALL)
     narrow = replace(layout, lanes=layout.lanes // 2)
-    if not is_tall and many < shape[0] * Partition(narrow, shape).strips <= 2 * _MULTIPROCESSORS:
+    if (
+        not is_tall
+        and many < shape[0] * TablePartition(narrow, shape).strips <= 2 * _MULTIPROCESSORS
+    ):
         return narrow
     return layout
 
 
 def _choose_direction(down: TableLayout, bands: TableLayout, shape: Shape) -> TableLayout:
     """Return strips down, or bands to the right if there are more; thin bands if there are few."""
-    strips = Partition(down, shape).strips
-    if shape[0] * strips >= _MANY or strips >= Partition(bands, shape).strips:
+    strips = TablePartition(down, shape).strips
+    if shape[0] * strips >= _MANY or strips >= TablePartition(bands, shape).strips:
         return down
-    while bands.items > 2 and shape[0] * Partition(bands, shape).strips < _MANY:
+    while bands.items > 2 and shape[0] * TablePartition(bands, shape).strips < _MANY:
         bands = replace(bands, items=bands.items // 2)
     return bands
 
@@ -259,7 +262,7 @@ def _fit_height(layout: TableLayout, rows: int) -> TableLayout:
     return layout
 
 
-def build_launch(partition: Partition, device: Device) -> Launch:
+def build_launch(partition: TablePartition, device: Device) -> Launch:
     """Return the launch over images."""
     layout = partition.layout
     constants = {
@@ -281,21 +284,21 @@ def build_launch(partition: Partition, device: Device) -> Launch:
 def prepare_launch(
     shape: Shape, x_dtype: np.dtype[Any], dtype: np.dtype[Any], is_aligned: bool, is_packed: bool,
     device_id: int
-) -> tuple[Partition, PreparedLaunches]:  # fmt: skip
+) -> tuple[TablePartition, PreparedLaunches]:  # fmt: skip
     """Return how images are divided into strips, and the launch of their tables on a device."""
     device = Device.current()
     partition = choose_partition(shape, x_dtype, dtype, is_aligned, device, is_packed)
     return partition, PreparedLaunches(build_launch(partition, device), units=partition.words)
 
 
-def _part(recurrence: SummedAreaTable, shape: Sequence[int], side: int) -> Part | None:
+def _part(recurrence: SummedAreaTable, shape: Sequence[int], side: int) -> TileParts | None:
     return _choose_part(tuple(shape), side, recurrence.block_dtypes[0], recurrence.dtype)
 
 
 @lru_cache(maxsize=256)
 def _choose_part(
     shape: tuple[int, ...], side: int, x_dtype: np.dtype[Any], dtype: np.dtype[Any]
-) -> Part | None:
+) -> TileParts | None:
     """Return the parts of a tile that have the same bits as the whole tile.
 
     Integers have the same bits in any order. Other numbers are added up tile by tile down a strip:
@@ -306,7 +309,7 @@ def _choose_part(
         return None
     least = -(-_CELLS // (prod(shape) // (rows, columns)[side]))
     if dtype.kind in "iu":
-        return Part(128, max(128, least))
+        return TileParts(128, max(128, least))
     whole = _layouts((prod(others), rows, columns), x_dtype, dtype)
     if side or not all(layout.goes_down for layout in whole):
         return None
@@ -317,7 +320,7 @@ def _choose_part(
     # Images of few rows may go to the right, or have larger groups.
     while least <= rows and _layouts((prod(others), least, columns), x_dtype, dtype) != whole:
         least *= 2
-    return Part(height, least) if least <= rows else None
+    return TileParts(height, least) if least <= rows else None
 
 
 def _layouts(shape: Shape, x_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> list[TableLayout]:

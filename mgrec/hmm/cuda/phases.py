@@ -12,7 +12,7 @@ from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
 from ...engines.cuda.device import fetch, on_device
 from ...scans.matrix.cuda.segments import DIRECTIONS, Operand, Pass, Solver, print_pass
-from ..arguments import Model
+from ..arguments import MarkovModel
 from ..recurrence import (
     ForwardBackward,
     HmmRecurrence,
@@ -219,7 +219,7 @@ def draw_pass(count: int) -> Pass:
     return Pass(print_pass("hmm/cuda/states", count, 1, (), name="Draw"), count + 1, 1, count + 1)
 
 
-def _operands_of(model: Model, is_sample: bool = False) -> tuple[Solver, list[Operand]]:
+def _operands_of(model: MarkovModel, is_sample: bool = False) -> tuple[Solver, list[Operand]]:
     """Return a solver, and the operands of a model; the last are the marks."""
     solver, count = Solver(model.shape, model.axis), model.count
     return solver, [
@@ -230,7 +230,7 @@ def _operands_of(model: Model, is_sample: bool = False) -> tuple[Solver, list[Op
     ]
 
 
-def forward_backward(model: Model, has_posteriors: bool = True) -> ForwardBackward[Any]:
+def forward_backward(model: MarkovModel, has_posteriors: bool = True) -> ForwardBackward[Any]:
     """Return the result of :func:`mgrec.hmm.forward_backward`, or the log-likelihood alone."""
     (solver, operands), count = _operands_of(model), model.count
     filtered = solver.empty(_FLOAT64, count) if has_posteriors else None
@@ -241,7 +241,7 @@ def forward_backward(model: Model, has_posteriors: bool = True) -> ForwardBackwa
     return ForwardBackward(log_prob, posteriors)
 
 
-def weights(model: Model) -> Any:
+def weights(model: MarkovModel) -> Any:
     """Return the probabilities of the states of each step, given the observations up to it."""
     (solver, operands), count = _operands_of(model), model.count
     filtered = solver.empty(_FLOAT64, count)
@@ -250,7 +250,7 @@ def weights(model: Model) -> Any:
     return filtered
 
 
-def viterbi(model: Model) -> ViterbiPath[Any]:
+def viterbi(model: MarkovModel) -> ViterbiPath[Any]:
     """Return the result of :func:`mgrec.hmm.viterbi` for a model in logarithms."""
     (solver, operands), count = _operands_of(model), model.count
     pointers, states = solver.empty(np.uint8, count + 1), solver.empty(np.int32)
@@ -260,7 +260,7 @@ def viterbi(model: Model) -> ViterbiPath[Any]:
     return ViterbiPath(solver.solve(follow_pass(count), operands[:-1], arrays, sums=True), states)
 
 
-def sample(model: Model) -> Any:
+def sample(model: MarkovModel) -> Any:
     """Return the result of :func:`mgrec.hmm.sample`."""
     (solver, operands), count = _operands_of(model, is_sample=True), model.count
     states = solver.empty(np.int32)

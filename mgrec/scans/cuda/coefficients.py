@@ -29,7 +29,7 @@ from ...engines.cuda.launches import (
     run_launches,
 )
 from ...engines.cuda.tracing import state_count
-from .program import Layout, Source, describe, is_costly, print_program
+from .program import ScanLayout, Source, describe, is_costly, print_program
 
 PIECE = 2**21
 """Elements of a piece: 8 MB of float32, and 30 us or more a launch."""
@@ -98,7 +98,7 @@ def print_evaluation(transfer_map: TransferMap, source: Source) -> str:
     """Print the program that evaluates the costly coefficients of a chunk."""
     places = ", ".join(map(str, source.costly.values()))
     return print_program(
-        transfer_map, state_count(transfer_map), source, Layout(_THREADS, 1), (), _KERNEL,
+        transfer_map, state_count(transfer_map), source, ScanLayout(_THREADS, 1), (), _KERNEL,
         places=places, wanted=len(source.costly),
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ from .layouts import (
     ring_of,
     steps_of_tile,
 )
-from .program import Layout, Source, describe, print_program
+from .program import ScanLayout, Source, describe, print_program
 
 Arrays = tuple[Any, ...]
 
@@ -60,7 +60,7 @@ _RING_ROUNDS = 8
 
 
 def launch_single_pass(
-    transfer_map: TransferMap, chunk: Chunk, source: Source, layout: Layout,
+    transfer_map: TransferMap, chunk: Chunk, source: Source, layout: ScanLayout,
     carry_in: Arrays, results: Arrays, multiprocessors: int, outcome: Any = None,
 ) -> tuple[Launch, int]:  # fmt: skip
     """Return the launch, and the number of 64-bit words that its blocks publish.
@@ -109,7 +109,7 @@ def launch_single_pass(
     return launch, published + (marked_units(chunk) if layout.guarded else 0)
 
 
-def shared_bytes(chunk: Chunk, source: Source, layout: Layout, stores: int) -> int:
+def shared_bytes(chunk: Chunk, source: Source, layout: ScanLayout, stores: int) -> int:
     """Count the dynamic shared memory of a block: tiles of loads, of stores, and barriers."""
     is_flat = chunk.shape[2] == 1 or layout.channels
     if is_flat and not (layout.bulk or layout.staged or layout.lines):
@@ -129,7 +129,7 @@ def prepare(
     chunk: Chunk,
     carry_in: Arrays,
     results: Arrays,
-    layout: Layout | None = None,
+    layout: ScanLayout | None = None,
     multiprocessors: int | None = None,
     outcome: Any = None,
 ) -> PreparedLaunches:
@@ -191,7 +191,7 @@ _WALK_COLUMNS = """walk_columns(source, entry, results,
 
 
 def launch_walk(
-    transfer_map: TransferMap, chunk: Chunk, source: Source, layout: Layout,
+    transfer_map: TransferMap, chunk: Chunk, source: Source, layout: ScanLayout,
     carry_in: Arrays, results: Arrays, multiprocessors: int,
 ) -> Launch:  # fmt: skip
     """Return the launch of the plain loop over every row of a chunk, a lane for each row.
@@ -256,7 +256,7 @@ def launch_repair(
     few threads for short rows, many for long ones.
     """
     threads = 64 if chunk.steps <= _REPAIR_SHORT_STEPS else 512
-    layout = Layout(threads, _REPAIR_ITEMS, reverse=chunk.reverse, guarded=True)
+    layout = ScanLayout(threads, _REPAIR_ITEMS, reverse=chunk.reverse, guarded=True)
     text = print_program(
         transfer_map, 1, source, layout, ("scans/cuda/trust/repair",), _REPAIR_KERNEL, (has_value,)
     )

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...engines.cuda.device import MULTIPROCESSORS
-from .program import Layout
+from .program import ScanLayout
 
 if TYPE_CHECKING:
     from ...core.arrays.chunk import Chunk
@@ -73,7 +73,9 @@ _LOOP_SHARED = 200 * 1024
 """Bytes of a multiprocessor that warps of the plain loop request at once."""
 
 
-def choose_layout(chunk: Chunk, source: Source, width: int, states: int, device: Device) -> Layout:
+def choose_layout(
+    chunk: Chunk, source: Source, width: int, states: int, device: Device
+) -> ScanLayout:
     """Choose the layout of the single pass."""
     steps, groups = chunk.shape[1], _groups(chunk)
     if chunk.shape[2] == 1:
@@ -93,7 +95,7 @@ def choose_layout(chunk: Chunk, source: Source, width: int, states: int, device:
 
 def choose_precompute(
     chunk: Chunk, source: Source, width: int, states: int, device: Device
-) -> Layout:
+) -> ScanLayout:
     """Choose the layout of the reduction: that of the single pass, with more pending loads."""
     if chunk.shape[2] > 1:
         # Few large blocks for long columns, many small blocks for short ones.
@@ -108,7 +110,7 @@ def choose_precompute(
 
 
 def _reduced_stages(
-    chunk: Chunk, source: Source, layout: Layout, device: Device
+    chunk: Chunk, source: Source, layout: ScanLayout, device: Device
 ) -> tuple[int, int]:
     """Return the stages and items of a reduction: three stages if two vectors less make room.
 
@@ -128,7 +130,7 @@ def _reduced_stages(
 
 def _choose_rows(
     chunk: Chunk, source: Source, states: int, device: Device, is_heavy: bool = False
-) -> Layout:
+) -> ScanLayout:
     # An odd number of 16-byte vectors a thread keeps shared memory free of bank conflicts.
     vector = 16 // source.stored.itemsize
     is_wide = chunk.dtype.itemsize > 4
@@ -174,10 +176,10 @@ def _registers(chunk: Chunk, source: Source) -> int:
 
 def row_layout(
     chunk: Chunk, source: Source, device: Device, threads: int, items: int, stages: int
-) -> Layout:
+) -> ScanLayout:
     """Complete a choice of sizes for contiguous rows."""
     has_bulk = device.capability >= _BULK_CAPABILITY
-    return Layout(
+    return ScanLayout(
         threads, items, stages,
         reverse=chunk.reverse, segmented=chunk.shape[0] > 1, crowded=chunk.shape[1] < items,
         bulk=has_bulk, staged=source.is_aligned and not has_bulk,
@@ -192,7 +194,7 @@ def _groups(chunk: Chunk) -> int:
     return -(-chunk.shape[0] * chunk.shape[2] // 32)
 
 
-def _loop_rows(chunk: Chunk, source: Source, states: int, device: Device) -> Layout:
+def _loop_rows(chunk: Chunk, source: Source, states: int, device: Device) -> ScanLayout:
     """Choose the layout of the plain loop: a warp for 32 rows, and as many loads as fit."""
     # Rows of 64 float32 steps ran at 0.94 of the floor in one piece, at 0.92 in two pieces.
     vector = 16 // chunk.dtype.itemsize
@@ -201,13 +203,13 @@ def _loop_rows(chunk: Chunk, source: Source, states: int, device: Device) -> Lay
     blocks = min(-(-_groups(chunk) // device.multiprocessors), 8)
     stages = _loop_stages(chunk, source, device, blocks, items, states, piece)
     row_bytes = chunk.shape[1] * chunk.dtype.itemsize
-    return Layout(
+    return ScanLayout(
         32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks,
         bulk=row_bytes % 16 == 0 and source.is_aligned,
     )  # fmt: skip
 
 
-def _loop_columns(chunk: Chunk, source: Source, device: Device, word: int) -> Layout:
+def _loop_columns(chunk: Chunk, source: Source, device: Device, word: int) -> ScanLayout:
     size = source.stored.itemsize
     items = _loop_items(source, _LOOP_ITEMS, 16 // size)
     lane_columns = inputs_of(chunk, source, word) if source.is_aligned else 1
@@ -216,7 +218,7 @@ def _loop_columns(chunk: Chunk, source: Source, device: Device, word: int) -> La
     stages = _loop_stages(chunk, source, device, blocks, items // lane_columns, 0, piece)
     if device.capability < ASYNC_CAPABILITY:
         stages = 0
-    layout = Layout(32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks)
+    layout = ScanLayout(32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks)
     return in_words(layout, word if lane_columns > 1 else 0)
 
 
@@ -246,7 +248,7 @@ _SCAN_BYTES = 40 * 1024
 """Shared memory for the scan across the warps of a tile of columns."""
 
 
-def columns_of_lane(layout: Layout, size: int) -> int:
+def columns_of_lane(layout: ScanLayout, size: int) -> int:
     """Count the neighbouring columns of `size` bytes in a lane's word: ``PACK`` of the kernels."""
     word = 16 if layout.staged else 8 if layout.bulk else 0
     return max(1, min(4, word // size))
@@ -255,13 +257,13 @@ def columns_of_lane(layout: Layout, size: int) -> int:
 def inputs_of(chunk: Chunk, source: Source, word: int) -> int:
     """Count the columns of a lane in words of `word` bytes; 1 if the words do not fit the chunk."""
     (outers, _, inners) = chunk.shape
-    lane_columns = columns_of_lane(in_words(Layout(32, 1), word), source.stored.itemsize)
+    lane_columns = columns_of_lane(in_words(ScanLayout(32, 1), word), source.stored.itemsize)
     has_only_streams = source.streams and not source.computed and not source.functions
     is_wide = inners % lane_columns == 0 and outers * inners >= _PACKED_COLUMNS
     return lane_columns if has_only_streams and is_wide else 1
 
 
-def in_words(layout: Layout, word: int) -> Layout:
+def in_words(layout: ScanLayout, word: int) -> ScanLayout:
     """Return the layout of columns in words of 8 or 16 bytes, or of one column (0)."""
     return replace(layout, bulk=word == 8, staged=word == 16)
 
@@ -269,7 +271,7 @@ def in_words(layout: Layout, word: int) -> Layout:
 def _choose_columns(
     chunk: Chunk, source: Source, width: int, device: Device, registers: int, warps: int,
     blocks: int, word: int = 0,
-) -> Layout:  # fmt: skip
+) -> ScanLayout:  # fmt: skip
     steps, lane_columns = chunk.shape[1], inputs_of(chunk, source, word)
     length = max(registers // (2 * source.words * lane_columns), 1)
     span = (width * chunk.dtype.itemsize + 8) * lane_columns
@@ -284,7 +286,7 @@ def _choose_columns(
 def column_layout(
     chunk: Chunk, source: Source, device: Device, threads: int, items: int, stages: int,
     blocks: int = 1, word: int = 0,
-) -> Layout:  # fmt: skip
+) -> ScanLayout:  # fmt: skip
     """Return a layout of columns.
 
     A thread has `items` elements, in words of `word` bytes (8 or 16) of neighbouring columns; if
@@ -306,7 +308,7 @@ def column_layout(
         -(-chunk.shape[1] // tile),
     )
     team = choose_team(groups, tiles, blocks * device.multiprocessors)
-    layout = Layout(threads, items, stages, reverse=chunk.reverse, team=team, blocks=blocks)
+    layout = ScanLayout(threads, items, stages, reverse=chunk.reverse, team=team, blocks=blocks)
     return in_words(layout, word if lane_columns > 1 else 0)
 
 
@@ -343,7 +345,7 @@ _GROUPS, _DIRECT, MOST_BLOCKS = 6, 4, 160
 polls all tiles: ``GROUPS`` and ``DIRECT`` of the kernels."""
 
 
-def steps_of_tile(layout: Layout, itemsize: int) -> int:
+def steps_of_tile(layout: ScanLayout, itemsize: int) -> int:
     """Count the steps of a tile: ``STEPS`` of the kernels."""
     vector = 16 // itemsize
     return layout.threads // layout.channels // vector * vector * layout.items
@@ -355,7 +357,7 @@ def ring_of(blocks: int) -> int:
     return ring + ring // 32 + 1
 
 
-def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -> Layout | None:
+def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -> ScanLayout | None:
     """Choose the layout of tiles of a few columns; None if columns need another layout."""
     outers, steps, channels = chunk.shape
     size = source.stored.itemsize
@@ -375,7 +377,7 @@ def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -
     return replace(layout, bulk=is_copied and _bytes(layout, source, states) <= device.shared_bytes)
 
 
-def _choose_lines(chunk: Chunk, source: Source, device: Device) -> Layout | None:
+def _choose_lines(chunk: Chunk, source: Source, device: Device) -> ScanLayout | None:
     """Choose the layout of tiles of one line; None if lines do not fit, or are many."""
     outers, steps, inners = chunk.shape
     size = source.stored.itemsize
@@ -399,7 +401,7 @@ def _choose_lines(chunk: Chunk, source: Source, device: Device) -> Layout | None
     )  # fmt: skip
 
 
-def _bytes(layout: Layout, source: Source, states: int) -> int:
+def _bytes(layout: ScanLayout, source: Source, states: int) -> int:
     """Return the bytes of shared memory of a block."""
     size = source.stored.itemsize
     tile = steps_of_tile(layout, size) * layout.channels * size
@@ -408,7 +410,7 @@ def _bytes(layout: Layout, source: Source, states: int) -> int:
 
 def _channel_layout(
     chunk: Chunk, source: Source, channels: int, stores: int, threads: int
-) -> Layout:
+) -> ScanLayout:
     outers, steps, inners = chunk.shape
     size, streams = source.stored.itemsize, len(source.streams)
     vector = 16 // size
@@ -430,7 +432,7 @@ def _channel_layout(
     items -= 1 - items % 2  # odd, against most bank conflicts
     # A quarter of a warp for each group and channel; the last warp is the spine.
     ahead = 1 + -(-channels * (_GROUPS if is_direct else 1) // 8)
-    return Layout(
+    return ScanLayout(
         threads, items, stages, reverse=chunk.reverse, bulk=True, channels=channels, ahead=ahead,
         distance=2 if stages > 3 else 1,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.device import Device, reserve_descriptors
 from ...engines.cuda.launches import EPOCH, SPACE, Launch, run_launches
 from ..policy import MOST_THREADS, Configuration, Constants, Measurement, choose_configuration
-from .program import Layout, Source, describe, print_program
+from .program import ScanLayout, Source, describe, print_program
 
 _SIDE = 32
 _LONG = 256
@@ -52,7 +52,7 @@ extern "C" __global__ void restore_kernel(const Word* rearranged, Word* natural,
 
 
 @dataclass(frozen=True)
-class Partition:
+class RowPartition:
     """Rows of a chunk of some `shape`, divided into `per_row` parts of `length` steps.
 
     The last part of a row may be shorter.
@@ -63,13 +63,13 @@ class Partition:
     per_row: int
 
     @staticmethod
-    def of(shape: tuple[int, int, int], processors: int) -> Partition:
+    def of(shape: tuple[int, int, int], processors: int) -> RowPartition:
         """Divide rows among processors; rows stay whole if there are as many as processors."""
         outers, steps, inners = shape
         length = -(-steps // max(1, processors // (outers * inners)))
         if length >= _LONG:
             length = -(-length // _SIDE) * _SIDE
-        return Partition(shape, length, -(-steps // length))
+        return RowPartition(shape, length, -(-steps // length))
 
     @property
     def count(self) -> int:
@@ -104,7 +104,7 @@ def print_rearrangement(itemsize: int) -> str:
     return prelude + kernel_text("scans/cuda/p_scheme/parts") + _REARRANGE_KERNELS
 
 
-def rearrange(array: Any, partition: Partition, out: Any, *, reverse: bool = False) -> None:
+def rearrange(array: Any, partition: RowPartition, out: Any, *, reverse: bool = False) -> None:
     """Write an array (outer, steps, 1) of contiguous rows to `out` in rearranged order.
 
     Step j of part p is element (j + 1, p) of `out` (length + 1, stride). Row 0 repeats the last
@@ -114,12 +114,12 @@ def rearrange(array: Any, partition: Partition, out: Any, *, reverse: bool = Fal
     _transpose("rearrange_kernel", partition, array, out, *partition.sizes(), np.bool_(reverse))
 
 
-def restore(rearranged: Any, partition: Partition, out: Any) -> None:
+def restore(rearranged: Any, partition: RowPartition, out: Any) -> None:
     """Write a rearranged array to `out` in natural order: the inverse of :func:`rearrange`."""
     _transpose("restore_kernel", partition, rearranged, out, *partition.sizes())
 
 
-def _transpose(name: str, partition: Partition, *arguments: Any) -> None:
+def _transpose(name: str, partition: RowPartition, *arguments: Any) -> None:
     text = print_rearrangement(arguments[0].itemsize)
     run_launches(Launch(text, name, partition.tiles, _THREADS, arguments))
 
@@ -172,7 +172,7 @@ extern "C" __global__ void repair_kernel(
 """
 
 
-def choose_layout(chunk: Chunk, source: Source, threads: int, *, guarded: bool) -> Layout:
+def choose_layout(chunk: Chunk, source: Source, threads: int, *, guarded: bool) -> ScanLayout:
     """Choose the number of steps that a thread loads at once.
 
     T is no constant of a program: one that is compiled for the most threads runs with fewer.
@@ -180,7 +180,7 @@ def choose_layout(chunk: Chunk, source: Source, threads: int, *, guarded: bool) 
     most = next(most for most in _REGISTERS if threads <= most)
     words = (source.varying + 1) * max(chunk.dtype.itemsize // 4, 1)
     items = max(1, _REGISTERS[most] // words)
-    return Layout(most, items, reverse=chunk.reverse, guarded=guarded)
+    return ScanLayout(most, items, reverse=chunk.reverse, guarded=guarded)
 
 
 def default_configuration(chunk: Chunk, source: Source, device: Device) -> Configuration:
@@ -234,7 +234,7 @@ class Phases:
         kernels = ("scans/cuda/p_scheme/phases",)
         self.text = print_program(transfer_map, len(carry_in), source, layout, kernels, _KERNELS)
         self.configuration = configuration
-        self.partition = partition = Partition.of(chunk.shape, configuration.processors)
+        self.partition = partition = RowPartition.of(chunk.shape, configuration.processors)
         self.is_rearranged = is_rearranged and chunk.shape[2] == 1
         self.sizes = partition.sizes(is_rearranged=self.is_rearranged)
         self.maps = cupy.empty((len(transfer_map.identity), partition.count), chunk.dtype)

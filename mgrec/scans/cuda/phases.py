@@ -44,7 +44,7 @@ from . import p_scheme
 from .coefficients import compose_in_pieces, determine_in_pieces, is_ahead, multiply_by_states
 from .determine import broadcast_state, prepare, states_of
 from .layouts import choose_precompute
-from .program import Layout, describe
+from .program import ScanLayout, describe
 from .reduction import launch_reduction
 from .shards import prepare_linked, prepare_shard
 from .speculation import speculate
@@ -111,7 +111,7 @@ def _reserve(*shape: int) -> tuple[Any, ...]:
 
 def prepare_precompute(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Any, results: Any,
-    layout: Layout | None = None,
+    layout: ScanLayout | None = None,
 ) -> PreparedLaunches:  # fmt: skip
     """Compile the launches that write the maps (components, outer, inner), the only result.
 

@@ -24,7 +24,7 @@ from ...engines.cuda.tracing import trace_coefficient, trace_fast_coefficient, t
 
 
 @dataclass(frozen=True)
-class Layout:
+class ScanLayout:
     """Constants that a kernel is compiled with.
 
     ``bulk``: tiles move by bulk copies (rows of the plain loop: by words of 16 bytes; columns: by
@@ -53,7 +53,7 @@ class Layout:
 
 
 def print_program(
-    transfer_map: TransferMap, states: int, source: Source, layout: Layout,
+    transfer_map: TransferMap, states: int, source: Source, layout: ScanLayout,
     kernels: Sequence[str], entry: str, values: Sequence[bool] = (), **entry_fields: Any,
 ) -> str:  # fmt: skip
     """Print a program for states of so many scalars, and kernels of files of this package.

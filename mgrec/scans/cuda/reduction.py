@@ -12,7 +12,7 @@ from ...engines.cuda.device import MULTIPROCESSORS
 from ...engines.cuda.launches import Launch, Slot
 from ...engines.cuda.tracing import state_count
 from .determine import shared_bytes
-from .program import Layout, Source, print_program
+from .program import ScanLayout, Source, print_program
 
 _PRECOMPUTE_KERNELS = """
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) precompute_kernel(
@@ -39,7 +39,7 @@ SPANS = Slot(-1)
 
 
 def launch_reduction(
-    transfer_map: TransferMap, chunk: Chunk, source: Source, layout: Layout, maps: Any
+    transfer_map: TransferMap, chunk: Chunk, source: Source, layout: ScanLayout, maps: Any
 ) -> tuple[Launch, Launch, tuple[int, int, int]]:
     """Return the launches that reduce pieces and join the pieces of rows, and the spans' shape."""
     width, states = len(transfer_map.identity), state_count(transfer_map)

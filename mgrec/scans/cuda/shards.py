@@ -31,7 +31,7 @@ from ..summaries import guarded_affine, margins
 from .coefficients import is_ahead
 from .determine import prepare, states_of
 from .layouts import choose_precompute
-from .program import Layout, describe, print_program
+from .program import ScanLayout, describe, print_program
 from .reduction import SPANS, launch_reduction
 from .speculation import (
     OUTCOME_SIZE,
@@ -242,7 +242,7 @@ class _Launches:
 
 
 def _program(chunk: Chunk, initial: Any) -> str:
-    layout, files = Layout(_THREADS, 4, reverse=chunk.reverse), ("scans/cuda/shard",)
+    layout, files = ScanLayout(_THREADS, 4, reverse=chunk.reverse), ("scans/cuda/shard",)
     is_number = (is_value(initial),)
     return print_program(affine, 1, describe(chunk), layout, files, _KERNELS, is_number)
 

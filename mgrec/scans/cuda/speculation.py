@@ -23,7 +23,7 @@ from ...engines.cuda.launches import Launch, PreparedLaunches, is_value, run_cac
 from ..kernels import Prefix
 from ..summaries import AffineSummary, contractive_summary, margins
 from .determine import prepare
-from .program import Layout, describe, print_program
+from .program import ScanLayout, describe, print_program
 
 logger = logging.getLogger("mgrec")
 Arrays = tuple[Any, ...]
@@ -40,7 +40,7 @@ _RANGE_BITS = {"f": 279, "d": 2100}
 """log2 of the largest number divided by the smallest, plus 2: as ``FORGOTTEN`` of the kernels."""
 OUTCOME_SIZE = 3
 """Numbers of ``struct Told``; those of the rows follow."""
-_LAYOUT = Layout(1024, 4)
+_LAYOUT = ScanLayout(1024, 4)
 
 _EVIDENCE_KERNELS = """
 extern "C" __global__ void __launch_bounds__(THREADS) evidence_kernel(

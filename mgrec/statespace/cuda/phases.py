@@ -15,7 +15,7 @@ from ...core.contract.kernels import Kernels
 from ...engines.cuda.device import fetch, on_device
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ...scans.matrix.cuda.segments import Operand, Pass, Solver, print_pass
-from ..arguments import MATRICES, Model
+from ..arguments import MATRICES, StateSpaceModel
 from ..recurrence import (
     FilterSummary,
     KalmanFilter,
@@ -284,7 +284,7 @@ def _unrolled(p: int, square_root: bool) -> int:
 class _Solver(Solver):
     """The passes over a model, and its operands."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: StateSpaceModel) -> None:
         super().__init__(model.shape, model.axis)
         self.model, self.n = model, model.n
         self.operands = [self.operand(model.arrays[name], model.numbers(name)) for name in MATRICES]
@@ -317,24 +317,24 @@ class _Solver(Solver):
         return results
 
 
-def kalman_filter(model: Model) -> KalmanFilter[Any]:
+def kalman_filter(model: StateSpaceModel) -> KalmanFilter[Any]:
     """Return the result of :func:`mgrec.statespace.kalman_filter`."""
     return KalmanFilter(**_Solver(model).filter(("llf_obs", *_STATES), model.dtype))
 
 
-def log_likelihood(model: Model) -> Any:
+def log_likelihood(model: StateSpaceModel) -> Any:
     """Return the log-likelihood of each row."""
     return _Solver(model).filter((), _FLOAT64)["llf"]
 
 
-def kalman_smoother(model: Model) -> KalmanSmoother[Any]:
+def kalman_smoother(model: StateSpaceModel) -> KalmanSmoother[Any]:
     """Return the result of :func:`mgrec.statespace.kalman_smoother`."""
     solver = _Solver(model)
     filtered = solver.filter(_STATES[2:], _FLOAT64)
     return KalmanSmoother(filtered["llf"], *solver.smooth(filtered))
 
 
-def predicted_and_sums(model: Model) -> list[Any]:
+def predicted_and_sums(model: StateSpaceModel) -> list[Any]:
     """Return the predicted states and their covariances, and r and N before each step."""
     solver = _Solver(model)
     filtered = solver.filter(_STATES[2:], _FLOAT64)

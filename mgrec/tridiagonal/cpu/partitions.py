@@ -77,7 +77,7 @@ def partitions_of(steps: int) -> list[Partitions]:
     return [Partitions(0, count - 1, length, length), Partitions(count - 1, count, last, length)]
 
 
-class Layout(NamedTuple):
+class ChunkLayout(NamedTuple):
     """The memory layout of a chunk, for kernels."""
 
     shape: tuple[int, int, int]  # (outer, steps, inner)

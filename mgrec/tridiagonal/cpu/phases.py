@@ -18,7 +18,7 @@ from ..recurrence import Ends, InterfaceRows, TridiagonalKernels, solve_periodic
 from . import batched, partitions, serial
 from .batched import concurrent_groups, empty_work, group_count
 from .partitions import (
-    Layout,
+    ChunkLayout,
     Partitions,
     empty_cells,
     empty_scratch,
@@ -123,7 +123,7 @@ def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: np.ndarray)
 
 
 def _determine(
-    method: str, operands: tuple[np.ndarray, ...], layout: Layout, carry_in: np.ndarray | None,
+    method: str, operands: tuple[np.ndarray, ...], layout: ChunkLayout, carry_in: np.ndarray | None,
     result: np.ndarray, threads: int,
 ) -> bool:  # fmt: skip
     """Do the same as :func:`determine`; the operands are 1-d."""
@@ -144,19 +144,23 @@ def _determine(
     return bool(np.isfinite(cells[4::5]).all())
 
 
-def _uses_partitions(method: str, layout: Layout, dtype: np.dtype[Any]) -> bool:
+def _uses_partitions(method: str, layout: ChunkLayout, dtype: np.dtype[Any]) -> bool:
     """Return whether whole systems are split into partitions."""
     return method == "partition" or (method == "auto" and not _fits_batch(layout, dtype))
 
 
-def _fits_batch(layout: Layout, dtype: np.dtype[Any]) -> bool:
+def _fits_batch(layout: ChunkLayout, dtype: np.dtype[Any]) -> bool:
     """Return whether systems are short, and enough of them to have one in each lane."""
     outer, steps, inner = layout.shape
     return outer * inner >= lanes_of(dtype) and steps <= MAX_BATCHED_STEPS
 
 
 def _whole_calls(
-    method: str, operands: tuple[np.ndarray, ...], layout: Layout, result: np.ndarray, threads: int
+    method: str,
+    operands: tuple[np.ndarray, ...],
+    layout: ChunkLayout,
+    result: np.ndarray,
+    threads: int,
 ) -> list[Call]:
     """Return calls for the threads, which return a singular system, or -1.
 
@@ -207,21 +211,26 @@ def _check(outcomes: list[int]) -> None:
         raise SingularSystemError(singular)
 
 
-def _layout_of(ends: Ends, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], Layout]:
+def _layout_of(ends: Ends, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], ChunkLayout]:
     """Return the operands as 1-d arrays, and their layout."""
     pairs = [_flatten(operand, chunk.shape) for operand in chunk.operands]
     strides = np.array([strides for _, strides in pairs])
     layout_ends = bool(ends.has_first), bool(ends.has_last)
-    layout = Layout(chunk.shape, strides, layout_ends, part_count(chunk.steps))
+    layout = ChunkLayout(chunk.shape, strides, layout_ends, part_count(chunk.steps))
     return tuple(flat for flat, _ in pairs), layout
 
 
-def _empty_cells(layout: Layout, dtype: np.dtype[Any]) -> np.ndarray:
+def _empty_cells(layout: ChunkLayout, dtype: np.dtype[Any]) -> np.ndarray:
     return empty_cells(layout.shape[0] * layout.shape[2], layout.parts, dtype)
 
 
 def _calls(
-    kernel: Any, operands: Any, layout: Layout, cells: np.ndarray, threads: int, *result: np.ndarray
+    kernel: Any,
+    operands: Any,
+    layout: ChunkLayout,
+    cells: np.ndarray,
+    threads: int,
+    *result: np.ndarray,
 ) -> list[Call]:
     """Return calls of a kernel over all partitions, for each group of one length and thread."""
     calls: list[Call] = []

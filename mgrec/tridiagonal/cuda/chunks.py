@@ -14,7 +14,7 @@ from ...engines.cuda.device import Device, on_device
 from ...engines.cuda.launches import PreparedLaunches, RunLaunches
 from ..errors import SingularSystemError
 from ..recurrence import END_ROWS, Ends
-from .partitions import CELL, Memory, PartitionPlan, plan_partitions, strides_of
+from .partitions import CELL, LaunchMemory, PartitionPlan, plan_partitions, strides_of
 
 IN_HOST_MEMORY = 64
 
@@ -61,10 +61,12 @@ def neighbour_addresses(ends: Ends, known: Any) -> tuple[int, int]:
     return 0 if ends.has_first else address, 0 if ends.has_last else after
 
 
-def allocator(ends: Ends, chunk: Chunk, result: Any) -> Callable[[Sequence[int], int], Memory]:
+def allocator(
+    ends: Ends, chunk: Chunk, result: Any
+) -> Callable[[Sequence[int], int], LaunchMemory]:
     """Return ``(addresses of operands, address of the result) -> memory`` of a chunk's launches."""
     strides = [strides_of(operand.shape, chunk.shape) for operand in chunk.operands]
-    return partial(Memory.allocate, _plan(chunk, result), ends[:2], strides)
+    return partial(LaunchMemory.allocate, _plan(chunk, result), ends[:2], strides)
 
 
 def addresses_of(chunk: Chunk) -> list[int]:
@@ -75,7 +77,7 @@ def are_aligned(arrays: Iterable[Any]) -> bool:
     return all(array.data.ptr % 16 == 0 for array in arrays)
 
 
-def solve_chunk(memory: Memory, known: Any) -> bool:
+def solve_chunk(memory: LaunchMemory, known: Any) -> bool:
     """Solve a chunk whose unknowns at the ends are known."""
     plan = memory.plan
     memory.run("reduce")

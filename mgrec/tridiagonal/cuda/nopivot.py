@@ -58,14 +58,14 @@ _local = threading.local()
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchPlan:
     """The launches that solve systems of one shape; their first argument is :data:`SYSTEMS`."""
 
     launches: tuple[Launch, ...]
     scratch: int = 0  # numbers of memory that they share
 
 
-Build = Callable[[Shape, np.dtype[Any], Device], Plan]
+Build = Callable[[Shape, np.dtype[Any], Device], LaunchPlan]
 
 
 def launch_whole(build: Build, chunk: Chunk, result: Any) -> Any:
@@ -108,7 +108,7 @@ def _prepare(
     return PreparedLaunches(*plan.launches), plan.scratch
 
 
-def thomas(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> Plan:
+def thomas(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> LaunchPlan:
     """Plan Thomas's method with rows of 128 bytes a system in shared memory.
 
     p of every row is in memory: 9 words are transferred for each unknown.
@@ -119,10 +119,10 @@ def thomas(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> Plan:
         "thomas", dtype, STAGES=STAGES, THREADS=THREADS, ROWS=rows, COLUMNS=shape[2] > 1
     )
     launch = Launch(text, "tiles_kernel", groups, THREADS, (SYSTEMS,), shared)
-    return Plan((launch,), groups * THREADS * shape[1])
+    return LaunchPlan((launch,), groups * THREADS * shape[1])
 
 
-def cyclic_reduction(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> Plan:
+def cyclic_reduction(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> LaunchPlan:
     """Plan SERICR: levels in memory, each a launch, until a level of a system fits on chip."""
     outer, steps, inner = shape
     counts = [steps]
@@ -145,10 +145,10 @@ def cyclic_reduction(shape: Shape, dtype: np.dtype[np.generic], device: Device) 
         down[-1] = _over_systems(
             "chip", shape, counts[-1], dtype, _chip_bytes(counts[-1], dtype), *levels[-1][:2]
         )
-    return Plan((*up[:-1], *reversed(down)), scratch)
+    return LaunchPlan((*up[:-1], *reversed(down)), scratch)
 
 
-def pcr(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> Plan:
+def pcr(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> LaunchPlan:
     """Plan PARACR with as many arrays in shared memory as fit, if systems are contiguous."""
     if shape[2] == 1:
         for plan in (pcr_all, pcr_part):
@@ -157,28 +157,28 @@ def pcr(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> Plan:
     return pcr_none(shape, dtype, device)
 
 
-def pcr_all(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> Plan | None:
+def pcr_all(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> LaunchPlan | None:
     """Plan PARACR of a system a block, two levels in shared memory; None if they do not fit."""
     return _pcr_on_chip("all", 4, shape, dtype, device)
 
 
-def pcr_part(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> Plan | None:
+def pcr_part(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> LaunchPlan | None:
     """Plan PARACR with the diagonal and the right-hand side in shared memory, others in memory."""
     return _pcr_on_chip("part", 2, shape, dtype, device)
 
 
 def _pcr_on_chip(
     name: str, arrays: int, shape: Shape, dtype: np.dtype[np.generic], device: Device
-) -> Plan | None:
+) -> LaunchPlan | None:
     outer, steps, inner = shape
     shared = 2 * arrays * steps * dtype.itemsize
     if shared > device.shared_bytes:
         return None
     launch = _over_systems(name, shape, steps, dtype, shared)
-    return Plan((launch,), 2 * (4 - arrays) * outer * steps * inner)
+    return LaunchPlan((launch,), 2 * (4 - arrays) * outer * steps * inner)
 
 
-def pcr_none(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> Plan:
+def pcr_none(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> LaunchPlan:
     """Plan PARACR with a launch a level, two levels in memory."""
     outer, steps, inner = shape
     size, distance = outer * steps * inner, 1
@@ -189,7 +189,7 @@ def pcr_none(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> Plan:
         launches.append(_over_rows("reduce", size, dtype, *arguments))
         source, target, distance = target, 4 * size - target, 2 * distance
     launches.append(_over_rows("divide", size, dtype, np.int64(source)))
-    return Plan(tuple(launches), 8 * size)
+    return LaunchPlan(tuple(launches), 8 * size)
 
 
 def _is_on_chip(count: int, inner: int, dtype: np.dtype[Any], device: Device) -> bool:

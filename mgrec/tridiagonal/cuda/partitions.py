@@ -195,7 +195,7 @@ def plan_partitions(
 
 
 @dataclass(frozen=True)
-class Memory:
+class LaunchMemory:
     """Memory of the launches over one chunk."""
 
     plan: PartitionPlan
@@ -206,7 +206,7 @@ class Memory:
     def allocate(
         cls, plan: PartitionPlan, ends: tuple[int, int], strides: Sequence[Sequence[int]],
         addresses: Sequence[int], result: int,
-    ) -> Memory:  # fmt: skip
+    ) -> LaunchMemory:  # fmt: skip
         """Allocate memory for operands of these strides and addresses; `result` 0 for none.
 
         `ends` states whether systems have their first and their last row: 0, 1 for all systems, or

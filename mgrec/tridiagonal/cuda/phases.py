@@ -48,7 +48,7 @@ from .nopivot import (
     thomas,
     tries_of,
 )
-from .partitions import ADDRESSES, CELL, Memory
+from .partitions import ADDRESSES, CELL, LaunchMemory
 from .shards import prepare_shard
 
 WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
@@ -137,7 +137,7 @@ def precompute_ends(ends: Ends, chunk: Chunk, rows: int) -> Summarise | None:
     return lambda: InterfaceRows(np.ascontiguousarray(wait().transpose(2, 3, 0, 1)))
 
 
-def _reduce(memory: Memory) -> Summarise:
+def _reduce(memory: LaunchMemory) -> Summarise:
     memory.run("reduce")
     plan = memory.plan
     outer, _, inner = plan.shape
@@ -169,7 +169,7 @@ def launch_determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> Ca
     addresses = addresses_of(chunk)
     wait = start_windows(tries, addresses, result.data.ptr, neighbour_addresses(ends, known))
 
-    def allocate() -> Memory:
+    def allocate() -> LaunchMemory:
         return allocator(ends, chunk, result)(addresses, result.data.ptr)
 
     try:
@@ -237,7 +237,7 @@ def determine_without_pivoting(ends: Ends, chunk: Chunk, carry_in: None, result:
     return solve_whole(WITHOUT_PIVOTING[ends.method], chunk, result)
 
 
-def _solve_whole(memory: Memory) -> bool:
+def _solve_whole(memory: LaunchMemory) -> bool:
     """Solve whole systems. The host knows of singular ones before the last kernels start."""
     memory.run("solve")
     wait = memory.fetch_status()

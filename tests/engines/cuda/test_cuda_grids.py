@@ -92,7 +92,7 @@ TABLES = [
 def use_blocks(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 << 10) -> None:
     """Pretend that a device has room for one block, or for all: they run one after the other."""
     if blocks == 1:
-        for partition in (tables.Partition, sweeps.Partition):
+        for partition in (tables.TablePartition, sweeps.RelaxationPartition):
             monkeypatch.setattr(partition, "blocks", lambda *given: 1)
     use_device(monkeypatch, Device(90, blocks, shared_bytes))
 
@@ -344,7 +344,7 @@ def test_strides_and_alignment(strategy: str) -> None:
 @extended
 @each_strategy
 def test_one_block_for_all_strips(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mgrec.grids.loops.layout.Partition.blocks", lambda *given: 1)
+    monkeypatch.setattr("mgrec.grids.loops.layout.LoopPartition.blocks", lambda *given: 1)
     for shape in [(140, 70), (2, 40, 600)]:
         weights = weights_of(shape, "f4")
         check_loop(numbers(shape, "f4", 0, 5), strategy, weights=weights)

@@ -34,7 +34,7 @@ from mgrec.grids.table.cuda import build_launch, choose_partition
 from mgrec.scans.cuda import coefficients
 from mgrec.scans.cuda.determine import launch_single_pass, launch_walk
 from mgrec.scans.cuda.layouts import choose_layout, choose_precompute
-from mgrec.scans.cuda.program import Layout, describe
+from mgrec.scans.cuda.program import ScanLayout, describe
 
 H100 = cuda_cases.DEVICES[90]
 DEVICES = [
@@ -49,13 +49,15 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def chosen(name: str, dtype: str, shape: Any, device: Device) -> tuple[Any, Any, Layout]:
+def chosen(name: str, dtype: str, shape: Any, device: Device) -> tuple[Any, Any, ScanLayout]:
     transfer_map, chunk = chunk_of(name, dtype, shape, reverse=False)
     states, width = state_count(transfer_map), len(transfer_map.identity)
     return transfer_map, chunk, choose_layout(chunk, describe(chunk), width, states, device)
 
 
-def launch_of(transfer_map: Any, chunk: Any, layout: Layout, device: Device) -> tuple[Launch, int]:
+def launch_of(
+    transfer_map: Any, chunk: Any, layout: ScanLayout, device: Device
+) -> tuple[Launch, int]:
     arrays = [(None,) * state_count(transfer_map)] * 2
     given = (transfer_map, chunk, describe(chunk), layout, *arrays, device.multiprocessors)
     return (launch_walk(*given), 0) if layout.walking else launch_single_pass(*given)

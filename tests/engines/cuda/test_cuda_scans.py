@@ -32,7 +32,7 @@ from mgrec.scans import maps, recurrence
 from mgrec.scans.cuda import p_scheme, speculation
 from mgrec.scans.cuda.determine import prepare
 from mgrec.scans.cuda.phases import kernels
-from mgrec.scans.cuda.program import Layout
+from mgrec.scans.cuda.program import ScanLayout
 from mgrec.scans.matrix.cuda import phases as matrix_phases
 from mgrec.scans.policy import Configuration
 
@@ -40,22 +40,22 @@ pytestmark = pytest.mark.usefixtures("on_host")
 
 
 # Tiles of 8 parts of 3 steps, and groups of 32 of them.
-SMALL = Layout(32, 3, 4, bulk=True, channels=1, ahead=2, distance=2)
+SMALL = ScanLayout(32, 3, 4, bulk=True, channels=1, ahead=2, distance=2)
 
 
-def layout_of(channels: int, vector: int = 4, **options: Any) -> Layout:
+def layout_of(channels: int, vector: int = 4, **options: Any) -> ScanLayout:
     parts = -(-8 // vector) * vector
     threads = -(-parts * channels // 32) * 32
     return replace(SMALL, threads=threads, channels=channels, **options)
 
 
-def lines_of(team: int, **options: Any) -> Layout:
+def lines_of(team: int, **options: Any) -> ScanLayout:
     """Tiles of 32 bytes of each step, which teams of blocks share."""
     return replace(layout_of(8, team=team, lines=True, bulk=False), **options)
 
 
 def solve(
-    transfer_map: TransferMap, operands: Any, carry_in: Any, shape: Any, layout: Layout,
+    transfer_map: TransferMap, operands: Any, carry_in: Any, shape: Any, layout: ScanLayout,
     blocks: int = 3,
 ) -> list[Any]:  # fmt: skip
     dtype = np.dtype(carry_in[0].dtype)
@@ -206,7 +206,7 @@ def test_arrays_that_begin_anywhere(shape: Any, dtype: str, reverse: bool) -> No
     operands, carry_in = [draw(rng, shape, dtype) for _ in range(2)], [np.ones(shape[::2], dtype)]
     vector = 16 // np.dtype(dtype).itemsize
     # Tiles of 32 threads of 3 vectors each.
-    layout = Layout(32, 3 * vector, 2, reverse=reverse, bulk=True, segmented=shape[0] > 1)
+    layout = ScanLayout(32, 3 * vector, 2, reverse=reverse, bulk=True, segmented=shape[0] > 1)
     if shape[2] > 1:
         layout = layout_of(shape[2], vector, reverse=reverse)
     first = solve(maps.affine, operands, carry_in, shape, layout)[0].view("u1")

@@ -32,7 +32,7 @@ from mgrec.engines.cuda.device import reserve_descriptors
 from mgrec.scans import maps
 from mgrec.scans.cuda import coefficients
 from mgrec.scans.cuda.phases import compose, kernels, prepare_precompute
-from mgrec.scans.cuda.program import Layout
+from mgrec.scans.cuda.program import ScanLayout
 from mgrec.scans.summaries import FINE, NAN, guarded_affine
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -198,10 +198,10 @@ def test_boundaries_of_tiles_of_columns(steps: int, inners: int) -> None:
 
 
 PACKS = [
-    Layout(96, 8, 2, bulk=True), Layout(96, 8, 2, bulk=True, team=3),
-    Layout(96, 16, 2, staged=True, team=40), Layout(96, 16, 0, staged=True),
-    Layout(96, 16, 1, staged=True),
-    Layout(32, 8, 3, bulk=True, walking=True), Layout(32, 16, 2, staged=True, walking=True),
+    ScanLayout(96, 8, 2, bulk=True), ScanLayout(96, 8, 2, bulk=True, team=3),
+    ScanLayout(96, 16, 2, staged=True, team=40), ScanLayout(96, 16, 0, staged=True),
+    ScanLayout(96, 16, 1, staged=True),
+    ScanLayout(32, 8, 3, bulk=True, walking=True), ScanLayout(32, 16, 2, staged=True, walking=True),
 ]  # fmt: skip
 
 
@@ -219,7 +219,7 @@ def test_boundaries_of_tiles_of_packed_columns(steps: int, inners: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "float64", "complex64"])
 @pytest.mark.parametrize("layout", PACKS, ids=str)
-def test_packs_of_other_sizes(dtype: str, layout: Layout) -> None:
+def test_packs_of_other_sizes(dtype: str, layout: ScanLayout) -> None:
     rng = np.random.default_rng(16)
     shape = (2, 75, 68)
     operands = [draw(rng, shape, dtype) for _ in range(2)]
@@ -462,7 +462,7 @@ def compose_in_turn(s: Any, t: Any, reverse: bool) -> list[Any]:
     return maps
 
 
-def reduce(s: Any, t: Any, reverse: bool, layout: Layout) -> Any:
+def reduce(s: Any, t: Any, reverse: bool, layout: ScanLayout) -> Any:
     chunk = Chunk((cupy.asarray(s), cupy.asarray(t)), s.shape, s.dtype, reverse)
     maps = cupy.full((8, s.shape[0], s.shape[2]), np.nan, s.dtype)
     prepare_precompute(guarded_affine(s.dtype), chunk, (), (maps,), layout)()
@@ -482,9 +482,9 @@ def test_summaries_are_those_of_guarded_maps(
 ) -> None:
     s, t = draw_kind(kind, shape, dtype)
     vector = 16 // s.dtype.itemsize
-    layout = Layout(64, 5, 2, reverse=reverse)
+    layout = ScanLayout(64, 5, 2, reverse=reverse)
     if shape[2] == 1:
-        layout = Layout(64, 3 * vector, 1, reverse=reverse, bulk=shape[0] == 1)
+        layout = ScanLayout(64, 3 * vector, 1, reverse=reverse, bulk=shape[0] == 1)
     got, wanted = reduce(s, t, reverse, layout), compose_in_turn(s, t, reverse)
     if kind not in ("mixed", "wild"):  # the suspect steps depend on the order of composition
         np.testing.assert_array_equal(got[7], wanted[7])

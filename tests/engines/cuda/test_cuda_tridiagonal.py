@@ -185,7 +185,7 @@ def test_others_are_solved_with_pivoting(shape: tuple[int, int, int]) -> None:
 # --- without pivoting ---------------------------------------------------------------------------
 
 
-def pcr_of_3_blocks(shape: Any, dtype: Any, device: Device) -> nopivot.Plan:
+def pcr_of_3_blocks(shape: Any, dtype: Any, device: Device) -> nopivot.LaunchPlan:
     plan = nopivot.pcr_none(shape, dtype, device)
     launches = (replace(launch, blocks=3, threads=32) for launch in plan.launches)
     return replace(plan, launches=tuple(launches))
