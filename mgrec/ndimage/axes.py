@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,10 +11,10 @@ import numpy as np
 from ..core.arrays.array_types import cast, is_lazy
 from ..core.arrays.chunk import as_contiguous, canonical_shape
 from ..core.backends import backend_of
-from ..core.contract.recurrence import AxisFilter, filter_chunk
+from ..core.contract.recurrence import AxisFilter
 from ..distributed.groups.calls import CALL
 from ..engines.cpu.compilation import writable
-from ..engines.cpu.threads import run_in_threads, split_range, threads_for
+from ..engines.cpu.threads import call_in_parts, split_range, threads_for
 
 CELLS, MIN_ROWS = 1 << 22, 8
 """Samples of a block of rows, which is cast to float64 at once; rows of a block at least."""
@@ -24,14 +23,11 @@ CELLS, MIN_ROWS = 1 << 22, 8
 class ImageFilter(AxisFilter, Protocol):
     """A filter of images along an axis."""
 
-    def apply(
-        self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any, parts: Sequence[Any],
-        is_threaded: bool = False, into: Any = None,
-    ) -> Any:  # fmt: skip
-        """Return the filtered chunk, written to the memory of `into` if that is passed."""
+    def apply_to_whole(self, x: Any, axis: int, dtype: np.dtype[Any], into: Any = None) -> Any:
+        """Return the filtered array, whose borders are those of the mode.
 
-    def apply_on_gpu(self, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
-        """Return the filtered CuPy array, whose borders are those of the mode."""
+        A NumPy array is written to the memory of `into` if that is passed.
+        """
 
 
 def filter_axis(
@@ -50,19 +46,8 @@ def filter_axis(
         from ..distributed.graph.build import solve_filter
 
         return solve_filter(axis_filter, x, axis, dtype)
-    if not backend.is_host:
-        with backend.device_of((x,)):
-            return axis_filter.apply_on_gpu(x, axis, dtype)
-    wanted, recipe = _plan_of_whole(axis_filter, x.shape[axis])
     with backend.device_of((x,)):
-        parts = [axis_filter.part(x, axis, part) for _, part in wanted]
-        return filter_chunk(axis_filter, x, axis, dtype, recipe, parts, True, into)
-
-
-@lru_cache(maxsize=256)
-def _plan_of_whole(axis_filter: ImageFilter, length: int) -> tuple[list[tuple[int, Any]], Any]:
-    """Return the plan of a whole array: that of a small image takes longer than its filter."""
-    return axis_filter.plan((length,), 0)
+        return axis_filter.apply_to_whole(x, axis, dtype, into)
 
 
 def filter_axes(filters: Sequence[tuple[int, ImageFilter]], x: Any, dtype: np.dtype[Any]) -> Any:
@@ -157,25 +142,25 @@ def fill_rows(
     """Call ``kernel(block, x, x_at, filtered, out_at)`` for all blocks of rows, on all threads.
 
     Kernels compute in float64. The arrays x and `filtered` contain the block at x_at and `out_at`.
-    Of other dtypes they are copies of the block.
+    Of other dtypes they are copies of the block. `cast_results` casts to integers and bools.
     """
+    blocks = _blocks(out.shape, threads_for(out.size, is_threaded))
 
-    def filter_block(blocks: list[Block]) -> None:
-        for block in blocks:
-            x, x_at, filtered, out_at = writable(rows), block.first, out, block.first
-            if rows.dtype != np.float64:
-                x, x_at = as_float64(rows[block.index]), (0, 0)
-            if out.dtype != np.float64:
-                filtered, out_at = np.empty(out[block.index].shape), (0, 0)
-            kernel(block, x, x_at, filtered, out_at)
-            if filtered is not out:
-                out[block.index] = cast_results(filtered, out.dtype)
+    def filter_blocks(start: int, stop: int) -> None:
+        with np.errstate(invalid="ignore", over="ignore"):
+            for block in blocks[start:stop]:
+                x, x_at, filtered, out_at = writable(rows), block.first, out, block.first
+                if rows.dtype != np.float64:
+                    x, x_at = as_float64(rows[block.index]), (0, 0)
+                if out.dtype != np.float64:
+                    filtered, out_at = np.empty(out[block.index].shape), (0, 0)
+                kernel(block, x, x_at, filtered, out_at)
+                if filtered is not out:
+                    is_float = out.dtype.kind == "f"
+                    values = filtered if is_float else cast_results(filtered, out.dtype)
+                    out[block.index] = values
 
-    threads = threads_for(out.size, is_threaded)
-    blocks = _blocks(out.shape, threads)
-    run_in_threads(
-        [partial(filter_block, blocks[a:b]) for a, b in split_range(len(blocks), threads)]
-    )
+    call_in_parts(filter_blocks, len(blocks), threads_for(out.size, is_threaded))
 
 
 def _blocks(shape: tuple[int, ...], threads: int) -> list[Block]:

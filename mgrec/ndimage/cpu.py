@@ -21,12 +21,14 @@ LANES = 32
 
 
 @numba.njit(**INLINED)
-def _load(states: Any, a: int, b: int, down: int, across: int, used: int, re: Any, im: Any) -> None:
-    """Copy the states of some rows, which begin at (a, b), to the lanes."""
+def _load(
+    states: Any, a: int, b: int, first: int, down: int, across: int, used: int, re: Any, im: Any
+) -> None:
+    """Copy states of some rows, which begin at (a, b), to the lanes: from the part `first` on."""
     for k in range(len(re)):
         for lane in range(used):
-            re[k, lane] = states[0, a + down * lane, k, b + across * lane]
-            im[k, lane] = states[1, a + down * lane, k, b + across * lane]
+            re[k, lane] = states[a + down * lane, first + k, b + across * lane]
+            im[k, lane] = states[a + down * lane, first + len(re) + k, b + across * lane]
 
 
 @numba.njit(**INLINED)
@@ -46,17 +48,16 @@ def _advance(
 
 def _filter_rows(
     x: Any, out: Any, at: Any, x_at: Any, out_at: Any, rows: int, are_contiguous: bool,
-    left: Any, right: Any, poles: Any, behind: Any, ahead: Any, middle: float, samples: Any,
-    sums: Any,
+    states: Any, poles: Any, behind: Any, ahead: Any, middle: float, samples: Any, sums: Any,
 ) -> None:  # fmt: skip
     """Write filtered rows of x (outer, steps, inner) to `out`.
 
     The first row is at `x_at` (outer, inner) of x, at `out_at` of `out` and at `at` of the states.
     Others follow along the outer axis if they are contiguous (inner is 1), otherwise along the
     inner one.
-    The other arrays are real and imaginary parts along the first axis: states of the rows
-    (2, outer, poles, inner) before and after them; poles, and weights of both passes (2, poles);
-    zeros and memory (steps, lanes).
+    `states` (outer, 4·poles, inner) has the real and imaginary parts of the states before the rows,
+    and of those after. The other arrays are real and imaginary parts along the first axis: poles,
+    and weights of both passes (2, poles); zeros and memory (steps, lanes).
     """
     steps, count = x.shape[1], poles.shape[1]
     lanes = samples.shape[1]
@@ -69,20 +70,21 @@ def _filter_rows(
         a, b = at[0] + down * first, at[1] + across * first
         x_a, x_b = x_at[0] + down * first, x_at[1] + across * first
         out_a, out_b = out_at[0] + down * first, out_at[1] + across * first
-        _load(left, a, b, down, across, used, re, im)
+        _load(states, a, b, np.int64(0), down, across, used, re, im)
         for i in range(steps):
             if are_contiguous:
                 for lane in range(used):
                     samples[i, lane] = x[x_a + lane, i, 0]
             else:
+                step = x[x_a, i, x_b : x_b + used]
                 for lane in range(used):
-                    samples[i, lane] = x[x_a, i, x_b + lane]
+                    samples[i, lane] = step[lane]
             for lane in range(width):
                 total[lane] = middle * samples[i, lane]
             _advance(samples, i, width, poles, behind, re, im, total)
             for lane in range(width):
                 sums[i, lane] = total[lane]
-        _load(right, a, b, down, across, used, re, im)
+        _load(states, a, b, 2 * count, down, across, used, re, im)
         for i in range(steps - 1, -1, -1):
             for lane in range(width):
                 total[lane] = sums[i, lane]
@@ -91,11 +93,24 @@ def _filter_rows(
                 for lane in range(used):
                     out[out_a + lane, i, 0] = total[lane]
             else:
+                step = out[out_a, i, out_b : out_b + used]
                 for lane in range(used):
-                    out[out_a, i, out_b + lane] = total[lane]
+                    step[lane] = total[lane]
 
 
 filter_rows = compile_kernel(_filter_rows, allocates=False)
+
+
+@numba.njit(**INLINED)
+def _add(x: Any, a: int, i: int, b: int, used: int, are_contiguous: bool, sums: Any) -> None:
+    """Add a step of some rows of x (outer, steps, inner), which begin at (a, b), to the lanes."""
+    if are_contiguous:
+        for lane in range(used):
+            sums[lane] += x[a + lane, i, 0]
+    else:
+        step = x[a, i, b : b + used]
+        for lane in range(used):
+            sums[lane] += step[lane]
 
 
 def _average_rows(
@@ -109,7 +124,7 @@ def _average_rows(
     `ends` is memory (size, LANES).
     """
     steps = out.shape[1]
-    sums = stack_empty(LANES, np.float64)
+    sums, total = stack_empty(LANES, np.float64), stack_empty(LANES, np.float64)
     down, across = (1, 0) if are_contiguous else (0, 1)
     for first in range(0, rows, LANES):
         used = smaller_of(LANES, rows - first)
@@ -119,19 +134,23 @@ def _average_rows(
             for lane in range(LANES):
                 sums[lane] = 0.0
             for r in range(size - 1, -1, -1):
-                for lane in range(used):
-                    sums[lane] += x[x_a + down * lane, start + r, x_b + across * lane]
+                _add(x, x_a, start + r, x_b, used, are_contiguous, sums)
+                for lane in range(LANES):
                     ends[r, lane] = sums[lane]
             for lane in range(LANES):
                 sums[lane] = 0.0
             for r in range(smaller_of(size, steps - start)):
                 if r > 0:
-                    i = start + size + r - 1
+                    _add(x, x_a, start + size + r - 1, x_b, used, are_contiguous, sums)
+                for lane in range(LANES):
+                    total[lane] = (ends[r, lane] + sums[lane]) / size
+                if are_contiguous:
                     for lane in range(used):
-                        sums[lane] += x[x_a + down * lane, i, x_b + across * lane]
-                for lane in range(used):
-                    total = ends[r, lane] + sums[lane]
-                    out[out_a + down * lane, start + r, out_b + across * lane] = total / size
+                        out[out_a + lane, start + r, 0] = total[lane]
+                else:
+                    step = out[out_a, start + r, out_b : out_b + used]
+                    for lane in range(used):
+                        step[lane] = total[lane]
 
 
 average_rows = compile_kernel(_average_rows, allocates=False)

@@ -34,6 +34,7 @@ from .axes import (
     new_rows,
     real_dtype,
 )
+from .cpu import COLUMNS, ROWS, VECTOR, filter_rows
 from .kernels import ExponentialSum, Part, state_after, state_before
 
 FEW = 4
@@ -42,7 +43,7 @@ sigma 2 over rows of 6 to 12 samples, in chunks of a few, were up to 6 ulp of th
 from those of the whole array, which are up to 3.5 from the exact ones. Sums rounded once gave 4.
 """
 KEPT = 1024
-"""Most powers of the poles of a kernel that are kept for further calls."""
+"""Most samples whose weights are kept for further calls: sums of more are computed in parts."""
 WHOLE = 1 + 2.0**-40
 """Factor of results that are truncated to integers."""
 
@@ -84,47 +85,53 @@ class ExponentialFilter:
 
     def part(self, x: Any, axis: int, part: Part) -> Any:
         """Return the states (outer, poles, inner) of a chunk at an end, as complex128."""
-        (end, skipped), length = part, x.shape[axis]
+        start, factors = self._factors(part, x.shape[axis])
+        samples = as_float64(as_rows(_between(x, axis, start, start + factors.shape[1]), axis))
+        factors = backend_of(samples).from_host(factors, samples)
+        with np.errstate(invalid="ignore"):
+            sums, poles = _weighted_sums(factors, samples), len(self.kernel.poles)
+            return sums[:, :poles] + 1j * sums[:, poles:]
+
+    def _factors(self, part: Part, length: int) -> tuple[int, np.ndarray]:
+        """Return the first sample of a part, and the factors (2·poles, samples) of its samples."""
+        end, skipped = part
         count = min(length - skipped, self.kernel.reach) if not skipped or length else 0
         if end in ("first sample", "last sample"):
             count = 1
         factors = (_factors if count <= KEPT else _factors.__wrapped__)(self.kernel, count)
         start = skipped if end.startswith("first") else length - skipped - count
-        if end == "last":
-            factors = factors[:, ::-1]
-        samples = as_float64(as_rows(_between(x, axis, start, start + count), axis))
-        factors = backend_of(samples).from_host(factors, samples)
-        with np.errstate(invalid="ignore"):
-            if samples.shape[2] == 1:
-                sums = (samples[:, :, 0] @ factors.T)[:, :, None]
-            else:
-                sums = factors @ samples
-            poles = len(self.kernel.poles)
-            return sums[:, :poles] + 1j * sums[:, poles:]
+        return start, factors[:, ::-1] if end == "last" else factors
 
     def apply(
-        self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Recipe, parts: Sequence[Any],
-        is_threaded: bool = False, into: Any = None,
-    ) -> Any:  # fmt: skip
+        self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Recipe, parts: Sequence[Any]
+    ) -> Any:
         """Return the filtered chunk; `parts` are those of its plan."""
         is_complex, rows = x.dtype.kind == "c", as_rows(x, axis)
-        left, right = (
-            self._state(rows, weights, parts, constant, is_complex)
-            for weights, constant in zip((recipe.left, recipe.right), recipe.constants, strict=True)
-        )
+        left, right = self._states(rows, recipe, parts, is_complex)
         target = dtype_like(x, dtype)
         if not backend_of(x).is_host:
             out = self._filter_on_gpu(rows, real_dtype(target), is_complex, left, right)
         else:
-            out = new_rows(rows.shape, real_dtype(target), into, axis)
-            self._fill(rows, left, right, out, is_threaded)
+            out = np.empty(rows.shape, real_dtype(target))
+            self._fill(rows, _joined(left, right), out, False)
         return from_rows(out, x.shape, target)
 
-    def apply_on_gpu(self, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
-        """Return the filtered CuPy array, which is a whole one: kernels extend its lines."""
-        is_complex = x.dtype.kind == "c"
+    def apply_to_whole(self, x: Any, axis: int, dtype: np.dtype[Any], into: Any = None) -> Any:
+        """Return the filtered array, whose borders are those of the mode."""
+        is_complex, rows = x.dtype.kind == "c", as_rows(x, axis)
         target = dtype_like(x, dtype)
-        out = self._filter_on_gpu(as_rows(x, axis), real_dtype(target), is_complex)
+        if not backend_of(x).is_host:
+            out = self._filter_on_gpu(rows, real_dtype(target), is_complex)
+            return from_rows(out, x.shape, target)
+        out, length = new_rows(rows.shape, real_dtype(target), into, axis), x.shape[axis]
+        if min(length, self.kernel.reach) <= KEPT:
+            border, cvals = _border(self, length), constants_of(self.cval, is_complex)
+            states = border.states(rows, cvals)
+        else:
+            wanted, recipe = self.plan((length,), 0)
+            parts = [self.part(x, axis, part) for _, part in wanted]
+            states = _joined(*self._states(rows, recipe, parts, is_complex))
+        self._fill(rows, states, out, True)
         return from_rows(out, x.shape, target)
 
     def _filter_on_gpu(
@@ -134,6 +141,13 @@ class ExponentialFilter:
 
         constants = constants_of(self.cval, is_complex)
         return filter_rows(self.kernel, self.mode, constants, rows, dtype, left, right)
+
+    def _states(self, rows: Any, recipe: Recipe, parts: Sequence[Any], is_complex: bool) -> Any:
+        """Return the states (outer, poles, inner) before and after rows, from their parts."""
+        return [
+            self._state(rows, weights, parts, constant, is_complex)
+            for weights, constant in zip((recipe.left, recipe.right), recipe.constants, strict=True)
+        ]
 
     def _state(
         self, rows: Any, weights: np.ndarray, parts: Sequence[Any], constant: Any, is_complex: bool
@@ -154,18 +168,17 @@ class ExponentialFilter:
         return state
 
     def _fill(
-        self, rows: np.ndarray, left: np.ndarray, right: np.ndarray, out: np.ndarray,
-        is_threaded: bool,
-    ) -> None:  # fmt: skip
-        from .cpu import COLUMNS, ROWS, filter_rows
-
-        coefficients, states = _coefficients(self.kernel), (_parts(left), _parts(right))
+        self, rows: np.ndarray, states: np.ndarray, out: np.ndarray, is_threaded: bool
+    ) -> None:
+        """Write filtered rows to `out`; `states` are those of :meth:`Border.states`."""
+        coefficients = _coefficients(self.kernel)
 
         def filter_block(block: Block, x: Any, x_at: Any, filtered: Any, out_at: Any) -> None:
-            memory = x.shape[1], ROWS if block.are_contiguous else COLUMNS
+            most = ROWS if block.are_contiguous else COLUMNS
+            memory = x.shape[1], min(most, -(-block.count // VECTOR) * VECTOR)
             filter_rows(
-                x, filtered, block.first, x_at, out_at, block.count, block.are_contiguous,
-                *states, *coefficients, self.kernel.middle, np.zeros(memory), np.empty(memory),
+                x, filtered, block.first, x_at, out_at, block.count, block.are_contiguous, states,
+                *coefficients, np.zeros(memory), np.empty(memory),
             )  # fmt: skip
 
         fill_rows(filter_block, rows, out, self._cast, is_threaded)
@@ -194,15 +207,81 @@ def _accurate_sum(state: Any, weights: Any, parts: Sequence[Any]) -> Any:
     return real + 1j * imaginary
 
 
+@dataclass(frozen=True)
+class Border:
+    """The states before and after whole rows, from their samples.
+
+    Rows of the matrices are the real and imaginary parts of the states before, and of those after.
+
+    Attributes
+    ----------
+    first, last : arrays (4·poles, samples)
+        Weights of the first and of the last samples; `last` is None if `first` has those of all.
+    constants : array (4·poles, 1), optional
+        Weights of the constant outside of the rows, in the mode "constant".
+    """
+
+    first: np.ndarray
+    last: np.ndarray | None
+    constants: np.ndarray | None
+
+    def states(self, rows: np.ndarray, cvals: tuple[float, float]) -> np.ndarray:
+        """Return the states (outer, 4·poles, inner); `cvals` are outside of even and odd rows."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            count = self.first.shape[1]
+            states = _weighted_sums(self.first, as_float64(rows[:, :count]))
+            if self.last is not None:
+                states += _weighted_sums(self.last, as_float64(rows[:, -count:]))
+            if self.constants is not None:
+                for parity in (0, 1):
+                    states[:, :, parity::2] += self.constants * cvals[parity]
+            return states
+
+
+@lru_cache(maxsize=256)
+def _border(axis_filter: ExponentialFilter, length: int) -> Border:
+    """Return the weights of the samples of whole rows, the sums of those of their parts."""
+    wanted, recipe = axis_filter.plan((length,), 0)
+    count = axis_filter.kernel.reach + 1
+    if length <= 2 * count:
+        count = length
+    poles = len(axis_filter.kernel.poles)
+    # States before and after the rows; weights of the first and of the last samples.
+    weights = np.zeros((2, poles, 2, count), complex)
+    for number, (_, part) in enumerate(wanted):
+        start, factors = axis_filter._factors(part, length)
+        powers = factors[:poles] + 1j * factors[poles:]
+        end = int(start + powers.shape[1] > count)
+        start -= end * (length - count)
+        for side, of_parts in enumerate((recipe.left, recipe.right)):
+            weights[side, :, end, start : start + powers.shape[1]] += (
+                of_parts[number][:, None] * powers
+            )
+    parts = np.stack([weights.real, weights.imag], 1).reshape(4 * poles, 2, count)
+    constants = recipe.constants
+    return Border(
+        parts[:, 0].copy(),
+        None if count == length else parts[:, 1].copy(),
+        np.stack([constants.real, constants.imag], 1).reshape(-1, 1)
+        if axis_filter.mode == "constant"
+        else None,
+    )
+
+
+def _joined(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Return complex states (outer, poles, inner) as those of :meth:`Border.states`."""
+    return np.concatenate([before.real, before.imag, after.real, after.imag], 1)
+
+
+def _weighted_sums(weights: Any, rows: Any) -> Any:
+    """Return weighted sums (outer, weights, inner) of rows (outer, steps, inner)."""
+    if rows.shape[2] == 1:
+        return (rows[:, :, 0] @ weights.T)[:, :, None]
+    return weights @ rows
+
+
 def _between(x: Any, axis: int, start: int, stop: int) -> Any:
     return x[(slice(None),) * axis + (slice(start, stop),)]
-
-
-def _parts(values: np.ndarray) -> np.ndarray:
-    """Return real and imaginary parts along a new first axis."""
-    parts = np.empty((2, *values.shape))  # np.stack takes ten times as long for few values
-    parts[0], parts[1] = values.real, values.imag
-    return parts
 
 
 @lru_cache(maxsize=256)
@@ -213,8 +292,13 @@ def _factors(kernel: ExponentialSum, count: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=256)
-def _coefficients(kernel: ExponentialSum) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the poles, and the weights w·p of the sums over the samples before and after one."""
+def _coefficients(kernel: ExponentialSum) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Return the poles, the weights w·p of the samples before and after one, and h[0].
+
+    The arrays have real and imaginary parts along a first axis.
+    """
     poles = np.array(kernel.poles)
     behind = np.array(kernel.weights) * poles
-    return _parts(poles), _parts(behind), _parts(-behind if kernel.is_odd else behind)
+    ahead = -behind if kernel.is_odd else behind
+    re_im = [np.stack([values.real, values.imag]) for values in (poles, behind, ahead)]
+    return re_im[0], re_im[1], re_im[2], kernel.middle

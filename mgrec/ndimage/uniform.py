@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from .axes import (
     new_rows,
     real_dtype,
 )
+from .cpu import LANES, average_rows
 
 _MOST = 2**31
 Piece = tuple[int, int, int]
@@ -259,7 +260,6 @@ class WindowAverage:
     def apply(
         self, x: Any, axis: int, dtype: np.dtype[Any],
         recipe: tuple[tuple[int, ...], tuple[int, ...]], parts: Sequence[Any],
-        is_threaded: bool = False, into: Any = None,
     ) -> Any:  # fmt: skip
         """Return the filtered chunk; `parts` are those of its plan."""
 
@@ -269,16 +269,47 @@ class WindowAverage:
         joined = [*pieces(recipe[0]), x, *pieces(recipe[1])]
         target = dtype_like(x, dtype)
         rows = as_rows(np.concatenate(joined, axis), axis)
-        if not backend_of(x).is_host:
-            averages = self._averages_on_gpu(rows, 0, "inside", target)
-            if averages is None:
-                averages = by_prefix_sums(as_float64(rows), self.size)
-                averages = cast_like_scipy(averages, real_dtype(target))
-            return from_rows(averages, x.shape, target)
-        from .cpu import LANES, average_rows
+        if backend_of(x).is_host:
+            out = np.empty((rows.shape[0], x.shape[axis], rows.shape[2]), real_dtype(target))
+            return from_rows(self._fill(rows, out, False), x.shape, target)
+        averages = self._averages_on_gpu(rows, 0, "inside", target)
+        if averages is None:
+            averages = by_prefix_sums(as_float64(rows), self.size)
+            averages = cast_like_scipy(averages, real_dtype(target))
+        return from_rows(averages, x.shape, target)
 
-        shape = rows.shape[0], x.shape[axis], rows.shape[2]
-        out = new_rows(shape, real_dtype(target), into, axis)
+    def apply_to_whole(self, x: Any, axis: int, dtype: np.dtype[Any], into: Any = None) -> Any:
+        """Return the filtered array, whose borders are those of the mode."""
+        target, rows = dtype_like(x, dtype), as_rows(x, axis)
+        if backend_of(x).is_host:
+            extended = self._extended(rows, x.dtype.kind == "c")
+            out = new_rows(rows.shape, real_dtype(target), into, axis)
+            return from_rows(self._fill(extended, out, True), x.shape, target)
+        averages = self._averages_on_gpu(rows, self.before, self.mode, target)
+        if averages is not None:
+            return from_rows(averages, x.shape, target)
+        wanted, recipe = self.plan((x.shape[axis],), 0)
+        parts = [self.part(x, axis, part) for _, part in wanted]
+        return self.apply(x, axis, dtype, recipe, parts)
+
+    def _extended(self, rows: np.ndarray, is_complex: bool) -> np.ndarray:
+        """Return rows with the samples beyond their ends."""
+        outer, length, inner = rows.shape
+        before, stop, is_constant = self.before, self.before + length, self.mode == "constant"
+        # SciPy does not cast the constant to integers.
+        dtype = np.result_type(rows.dtype, np.float64) if is_constant else rows.dtype
+        extended = np.empty((outer, length + self.size - 1, inner), dtype)
+        extended[:, before:stop] = rows
+        if is_constant:
+            for parity, value in enumerate(constants_of(self.cval, is_complex)):
+                extended[:, :before, parity::2] = extended[:, stop:, parity::2] = value
+        else:
+            sources = _sources_beyond_ends(self.size, before, self.mode, length)
+            extended[:, :before], extended[:, stop:] = (rows.take(k, 1) for k in sources)
+        return extended
+
+    def _fill(self, rows: np.ndarray, out: np.ndarray, is_threaded: bool) -> np.ndarray:
+        """Write the averages of rows, which have size − 1 more steps, to `out`."""
 
         def filter_block(block: Block, samples: Any, at: Any, averages: Any, out_at: Any) -> None:
             average_rows(
@@ -287,17 +318,7 @@ class WindowAverage:
             )  # fmt: skip
 
         fill_rows(filter_block, rows, out, cast_like_scipy, is_threaded)
-        return from_rows(out, x.shape, target)
-
-    def apply_on_gpu(self, x: Any, axis: int, dtype: np.dtype[Any]) -> Any:
-        """Return the filtered CuPy array, which is a whole one: the kernel extends its lines."""
-        target = dtype_like(x, dtype)
-        averages = self._averages_on_gpu(as_rows(x, axis), self.before, self.mode, target)
-        if averages is not None:
-            return from_rows(averages, x.shape, target)
-        wanted, recipe = self.plan((x.shape[axis],), 0)
-        parts = [self.part(x, axis, part) for _, part in wanted]
-        return self.apply(x, axis, dtype, recipe, parts)
+        return out
 
     def _averages_on_gpu(self, rows: Any, before: int, mode: str, dtype: np.dtype[Any]) -> Any:
         from .cuda import average_rows
@@ -311,6 +332,17 @@ class WindowAverage:
         # As float64 or complex128: SciPy does not cast the constant to integers.
         dtype = np.result_type(x.dtype, np.float64)
         return np.full_like(x, value, dtype, shape=shape)
+
+
+@lru_cache(maxsize=256)
+def _sources_beyond_ends(
+    size: int, before: int, mode: str, length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the samples of a row that extend it, before its first and after its last sample."""
+    after = size - 1 - before
+    positions = np.arange(-before, 0), np.arange(length, length + after)
+    first, last = (_extended_positions(beyond, length, mode) for beyond in positions)
+    return first, last
 
 
 def _extended_positions(positions: np.ndarray, length: int, mode: str) -> np.ndarray:

@@ -58,10 +58,15 @@ def run_in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 def call_in_parts(call: Callable[[int, int], Any], length: int, threads: int) -> None:
     """Call ``call(start, stop)`` for parts of a length, one in each thread."""
-    run_in_threads([partial(call, *part) for part in split_range(length, threads)])
+    if threads == 1 and length:
+        call(0, length)
+    else:
+        run_in_threads([partial(call, *part) for part in split_range(length, threads)])
 
 
 def split_range(length: int, parts: int) -> list[tuple[int, int]]:
     """Return starts and stops of `parts` nearly equal parts of a length, without empty parts."""
+    if parts == 1:
+        return [(0, length)] if length else []
     stops = [length * k // parts for k in range(parts + 1)]
     return [(start, stop) for start, stop in pairwise(stops) if start < stop]
