@@ -14,7 +14,7 @@ from ..core.arrays.resets import replace_lengths
 from ..core.contract.kernels import CacheMiss
 from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import accepts_expressions
-from ..distributed.groups.calls import CALL, GroupCall, as_group, call_on_group
+from ..distributed.groups.calls import CALL, as_group, call_on_group
 from ..distributed.groups.ends import sum_over_ranks
 from . import prepared
 from .interop import (
@@ -143,7 +143,7 @@ def public_function(
         call = rule.read(operands, options) if rule is not None and is_read else None
         if ranks is not None and call is not None and call.is_on_host:
             call = None
-        if call is not None and (known := _prepared_call(call, ranks)):
+        if call is not None and (known := cache_entry(call.signature).prepared):
             try:
                 return known(call)
             except (CacheMiss, OverflowError, TypeError):
@@ -164,14 +164,6 @@ def public_function(
     public.__annotations__ = {**build.__annotations__, "return": "Any"}
     public.build, public.labelled, public.rule = build, labelled, rule
     return recurrence
-
-
-def _prepared_call(call: Call, ranks: GroupCall | None) -> Any:
-    """Return the prepared call of a signature, for a rank of a group if there is one; or None."""
-    if ranks is None:
-        return cache_entry(call.signature).prepared
-    entry = ranks.group.prepared.get(call.signature)
-    return entry and entry.prepared
 
 
 def prepared_function(

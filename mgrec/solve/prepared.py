@@ -350,9 +350,17 @@ class CacheEntry(Generic[Prepared]):
         return is_new and (self.is_solved or not call.is_on_host)
 
 
-@lru_cache(maxsize=1024)
 def cache_entry(signature: tuple[Any, ...]) -> CacheEntry[Any]:
-    """Return the cache entry of a signature."""
+    """Return the cache entry of a signature; in a call on a group, that of the group."""
+    ranks = CALL.get()
+    if ranks is None:
+        return _entry(signature)
+    entry: CacheEntry[Any] = ranks.group.prepared.setdefault(signature, CacheEntry())
+    return entry
+
+
+@lru_cache(maxsize=1024)
+def _entry(signature: tuple[Any, ...]) -> CacheEntry[Any]:
     return CacheEntry()
 
 
@@ -446,11 +454,8 @@ def _prepare_shard(problem: Problem, group: Group, *arguments: Any) -> PreparedS
 
 
 def solve_on_ranks(problem: Problem, call: Call, group: Group) -> Any:
-    """Return the result of this rank's part; raise CacheMiss if the general way has to solve it.
-
-    The prepared call is cached for the group.
-    """
-    entry = group.prepared.setdefault(call.signature, CacheEntry())
+    """Return the result of this rank's part; raise CacheMiss if the general way has to solve it."""
+    entry = cache_entry(call.signature)
     if call.out or problem.is_lazy or not entry.is_preparable:
         raise CacheMiss
     backend = common_backend(problem.arrays, problem.recurrence.method, CPU_THREADS)

@@ -545,7 +545,9 @@ def _solve_by_address(rule: Rule, keys: Sequence[str], values: Sequence[Any]) ->
 
     Arrays of CuPy in place of tensors, and their results, took half of the host's time.
     """
-    by_address = None if CALL.get() is not None else _tensor_signature(rule, values)
+    ranks = CALL.get()
+    is_known = ranks is None or ranks.may_guess
+    by_address = _tensor_signature(rule, values) if is_known else None
     if by_address is None:
         return None
     signature, addresses = by_address

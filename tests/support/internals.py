@@ -138,7 +138,7 @@ def record_solved(patch: pytest.MonkeyPatch):
     found = []
     solve = prepared.solve
     patch.setattr(prepared, "solve", lambda *call: found.append(call) or solve(*call))
-    prepared.cache_entry.cache_clear()
+    prepared._entry.cache_clear()
     return found
 
 
