@@ -138,7 +138,8 @@ def call_native(
     takes_series = hasattr(labelled, "takes_series") and any(map(is_series, values))
     if libraries == {"xarray"} or takes_series:
         return labelled(function, operands, options)
-    operands, options = with_lists_as_arrays(function, labelled, operands, options)
+    if any(map(is_tensor, values)):
+        operands, options = with_lists_as_arrays(function, labelled, operands, options)
     if "torch" in libraries:
         from . import torch_operators
 
@@ -167,19 +168,21 @@ def call_native(
     if not adapter.arguments and refusal is not None:
         raise refusal
     arrays = [value for _, value in adapter.arguments]
-    casts = (library.cast for library in map(library_of, arrays) if library)
-    cast = next(filter(None, casts), None)
+    cast = next((x.cast for x in map(library_of, arrays) if x and x.cast), None)
     if cast is not None:
         numbers = _numbers(function, labelled)
         native = [cast(x) if n in numbers else x for n, x in zip(names, native, strict=True)]
         native_options = {n: cast(x) if n in numbers else x for n, x in native_options.items()}
     data = [(name, value) for name, value in adapter.arguments if name not in by_value]
     tensors = [x for x in arrays if of_steps and is_tensor(x)]
-    check_one_library([*filter(is_lazy, values), *(value for _, value in data), *tensors])
+    of_data = [value for _, value in data]
+    check_one_library([*filter(is_lazy, values), *of_data, *tensors])
+    if not of_data:
+        check_one_library(arrays)
     (check_steps if of_steps else check_labels)(data)
     naming = naming_parameters(function)
     named = [value for name, value in data if name in naming]
-    convert = result_converter([value for _, value in data] or arrays, named or arrays)
+    convert = result_converter(of_data or arrays, named or arrays)
     results = function(*native, **native_options)
     if of_steps and any(map(is_series, arrays)):
         of_parameters = dict(data)

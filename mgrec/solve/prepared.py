@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import prod
+from struct import pack
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -202,6 +203,9 @@ class _Reader:
             self.signature += (value_type, value.dtype, value.shape, value.tobytes())
         elif value_type is tuple or value_type is list:
             self.signature += (value_type, len(value))
+            if {*map(type, value)} == {float}:  # a third of the time of the values one by one
+                self.signature.append(pack(f"{len(value)}d", *value))
+                return True
             return all(self.add_value(item) for item in value)
         else:
             return False

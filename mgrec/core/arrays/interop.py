@@ -142,17 +142,11 @@ def result_converter(values: Sequence[Any], named: Sequence[Any]) -> FromNative:
     Parameters
     ----------
     values : sequence of arrays
-        Arguments of a call.
+        Arguments of a call, which belong to one library.
     named : sequence of arrays
         Arguments among them whose names the results get.
-
-    Raises
-    ------
-    TypeError
-        If they belong to several libraries.
     """
-    check_one_library(values)
-    (library,) = {library.name: library for library in map(library_of, values) if library}.values()
+    library = next(filter(None, map(library_of, values)))
     return library.result_converter(values, named)
 
 

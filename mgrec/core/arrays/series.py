@@ -85,7 +85,7 @@ def check_labels(arguments: Sequence[tuple[str, Any]]) -> None:
         Names and values of the arguments that are arrays of other libraries.
     """
     series = [(name, value) for name, value in arguments if is_series(value)]
-    if not series:
+    if len(series) < 2:
         return
     first_name, first = max(series, key=lambda argument: argument[1].ndim)
     for name, value in series:

@@ -327,7 +327,12 @@ def writable(array: np.ndarray) -> np.ndarray:
     """
     if array.flags.writeable:
         return array
-    return np.asarray(_WritableView(array))
+    view = array.view()
+    try:
+        view.flags.writeable = True  # as the memory of a Series: a tenth of the time
+    except ValueError:
+        view = np.asarray(_WritableView(array))
+    return view
 
 
 class _WritableView:

@@ -69,7 +69,7 @@ def _prepare_solver(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) 
             states = as_real(carry_out)
             redo = np.empty(states.shape[1:], bool)
             filter_chunk(writable(as_real(x)), as_real(y), states, redo)
-            if not redo.any():
+            if not np.count_nonzero(redo):  # a fifth of the time of any()
                 return carry_out
         return determine_filter(cascade, Chunk((x,), shape, dtype), before, y).carry_out
 

@@ -131,7 +131,7 @@ def _determine(
     if carry_in is None and not _uses_partitions(method, layout, dtype):
         _check(_call(_whole_calls(method, operands, layout, flat, threads), threads))
         # A system that contains nan or inf is nan from its first unknown to its last.
-        return bool(np.isfinite(result[:, 0]).all())
+        return _are_finite(result[:, 0])
     known = None
     if carry_in is not None:
         known = np.ascontiguousarray(carry_in.reshape(4, -1).T, dtype).reshape(-1)
@@ -141,7 +141,11 @@ def _determine(
     _call(_calls(substitute, operands, layout, cells, threads, flat), threads)
     # The values at all cuts are a twentieth of the numbers. They are nan if their system contains
     # nan or inf.
-    return bool(np.isfinite(cells[4::5]).all())
+    return _are_finite(cells[4::5])
+
+
+def _are_finite(numbers: np.ndarray) -> bool:
+    return np.count_nonzero(np.isfinite(numbers)) == numbers.size
 
 
 def _uses_partitions(method: str, layout: ChunkLayout, dtype: np.dtype[Any]) -> bool:
