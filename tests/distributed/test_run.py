@@ -21,8 +21,8 @@ from distributed import Client, wait
 
 import mgrec
 import mgrec.dask
+from mgrec.distributed import run as run_module
 from mgrec.distributed.groups import mailbox as groups
-from mgrec.distributed.groups.dask import DaskGroup
 
 CHUNKS = (70, 0, 130, 100)
 STEPS = sum(CHUNKS)
@@ -224,7 +224,7 @@ def test_a_message_arrives_before_the_answer_that_its_sender_has_not_started(
     client, signals, monkeypatch
 ):
     (first, second), is_asked = plugins(client), threading.Event()
-    start = DaskGroup.start
+    start = run_module._start_group
 
     def start_late(plugin, *arguments):
         assert plugin is first or is_asked.wait(60)
@@ -239,7 +239,7 @@ def test_a_message_arrives_before_the_answer_that_its_sender_has_not_started(
                 await asyncio.sleep(0.001)
         return answer
 
-    monkeypatch.setattr(DaskGroup, "start", start_late)
+    monkeypatch.setattr(run_module, "_start_group", start_late)
     monkeypatch.setitem(second.worker.handlers, "mgrec_group_get", answer_late)
     received, gathered = mgrec.dask.run(exchanged, signals[1])
     assert is_asked.is_set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from distributed import Worker
@@ -20,9 +20,6 @@ from ..comms import WorkerLostError
 from ..plan.internals import free
 from .group import Group
 from .mailbox import NAME, GroupsPlugin, Mailbox, Tag
-
-if TYPE_CHECKING:
-    from .nccl import NCCLGroup
 
 RETURN = "nothing, since its function has returned"
 
@@ -36,47 +33,13 @@ def end_group(name: str, dask_worker: Worker) -> None:
 
 
 class DaskGroup(Mailbox, Group):
-    """Workers of Dask with a rank each.
-
-    If each has a GPU, NCCL exchanges arrays and messages between them. Otherwise these pass through
-    host memory, by Dask's comms.
-    """
-
-    _gpus: NCCLGroup | None = None
+    """Workers of Dask with a rank each; arrays pass through host memory, by Dask's comms."""
 
     def __init__(
         self, plugin: GroupsPlugin, name: str, rank: int, addresses: list[str], timeout: float
     ) -> None:
         super().__init__(plugin, name, rank, addresses, timeout)
         self.size, self._number = len(addresses), 0
-
-    @classmethod
-    def start(
-        cls, plugin: GroupsPlugin, name: str, rank: int, addresses: list[str], timeout: float,
-        has_gpus: bool = False,
-    ) -> DaskGroup:  # fmt: skip
-        """Return the group of a rank that starts here; raise the error of one that has ended."""
-        group = cls(plugin, name, rank, addresses, timeout)
-
-        async def add() -> None:
-            plugin.add(name, group)
-
-        asyncio.run_coroutine_threadsafe(add(), plugin.loop).result()
-        if has_gpus and group.size > 1:
-            try:
-                group._connect_gpus()
-            except BaseException as error:
-                group.abort(error)
-                raise
-        return group
-
-    def _connect_gpus(self) -> None:
-        try:
-            from .dask_gpus import connect
-        except ImportError:  # CuPy without NCCL
-            return
-        if (gpus := connect(self)) is not None:
-            self._gpus, self.frame, self.is_asynchronous = gpus, gpus.frame, True
 
     def check_ranks(self, are_connected: bool = True) -> None:
         """Raise unless all other ranks may still exchange arrays: this rank waits for its GPU."""
@@ -105,8 +68,6 @@ class DaskGroup(Mailbox, Group):
         asyncio.run_coroutine_threadsafe(add(), self.plugin.loop).result()
 
     def all_gather(self, array: Any) -> Any:
-        if self._gpus is not None:
-            return self._gpus.all_gather(array)
         backend = backend_of(array)
         # A copy: another rank may get it after the caller has written to the array.
         sent = np.array(backend.to_host(array), order="C")
@@ -114,17 +75,7 @@ class DaskGroup(Mailbox, Group):
         arrays = self._swap("all_gather", messages) | {self.rank: sent}
         return backend.from_host(np.stack([arrays[rank] for rank in range(self.size)]), array)
 
-    def all_gather_into(self, received: Any, sent: Any) -> None:
-        assert self._gpus is not None
-        self._gpus.all_gather_into(received, sent)
-
-    def wait_for(self, event: Any) -> None:
-        assert self._gpus is not None
-        self._gpus.wait_for(event)
-
     def exchange(self, to_left: Any, to_right: Any) -> tuple[Any, Any]:
-        if self._gpus is not None:
-            return self._gpus.exchange(to_left, to_right)
         messages = {
             rank: to_serialize(np.array(backend_of(array).to_host(array), order="C"))
             for rank, array in ((self.rank - 1, to_left), (self.rank + 1, to_right))
@@ -137,18 +88,11 @@ class DaskGroup(Mailbox, Group):
         return left, right
 
     def all_gather_bytes(self, message: bytes) -> list[bytes]:
-        if self._gpus is not None:
-            return Group.all_gather_bytes(self, message)
         return self._all_gather_bytes("all_gather_bytes", message)
 
     def wait_for_return(self) -> None:
         """Wait until the functions of all ranks have returned: no rank needs earlier messages."""
         self._all_gather_bytes(RETURN, b"")
-        if self._gpus is not None:
-            from .dask_gpus import release
-
-            release(self, self._gpus)
-            self._gpus = None
 
     def _all_gather_bytes(self, call: str, message: bytes) -> list[bytes]:
         messages = self._swap(call, dict.fromkeys(self.others, message)) | {self.rank: message}
@@ -157,9 +101,6 @@ class DaskGroup(Mailbox, Group):
     def abort(self, error: BaseException | None = None) -> None:
         """End the group on all ranks, which raise the error."""
         error = error or WorkerLostError(f"rank {self.rank} has ended the group")
-        if self._gpus is not None:
-            self._gpus.abort()
-            self._gpus = None
         for request in self.fail_everywhere(error):
             with suppress(OSError):
                 request.result(2 * self.timeout)

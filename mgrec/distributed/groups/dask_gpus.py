@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from .dask import DaskGroup
+from .group import DEVICE_FRAME, Group
 from .nccl import INTERVAL, NCCLGroup, bus_id, same_device, unique_id
 
 Workers = tuple[str, tuple[str, ...]]
@@ -20,14 +22,50 @@ _names: WeakKeyDictionary[NCCLGroup, str] = WeakKeyDictionary()
 """The name of each communicator, which is that of its first group: the same on all ranks."""
 
 
-def connect(group: Any) -> NCCLGroup | None:
-    """Return a group of NCCL for the ranks of a group, or None.
-
-    None if a GPU has several ranks, or without NCCL, or if connections must be encrypted.
+class DaskGPUGroup(Group):
+    """Workers of Dask with a rank and a GPU each, between which NCCL exchanges arrays and messages.
 
     Parameters
     ----------
-    group : DaskGroup
+    host : DaskGroup
+        The same ranks, which tell each other of errors, and of their end, by Dask's comms.
+    gpus : NCCLGroup
+    """
+
+    frame, is_asynchronous = DEVICE_FRAME, True
+
+    def __init__(self, host: DaskGroup, gpus: NCCLGroup) -> None:
+        self.host, self.gpus, self.rank, self.size = host, gpus, host.rank, host.size
+        self.store, self.close, self._is_kept = host.store, host.close, False
+
+    def all_gather(self, array: Any) -> Any:
+        return self.gpus.all_gather(array)
+
+    def all_gather_into(self, received: Any, sent: Any) -> None:
+        self.gpus.all_gather_into(received, sent)
+
+    def exchange(self, to_left: Any, to_right: Any) -> tuple[Any, Any]:
+        return self.gpus.exchange(to_left, to_right)
+
+    def wait_for(self, event: Any) -> None:
+        self.gpus.wait_for(event)
+
+    def wait_for_return(self) -> None:
+        """Wait until the functions of all ranks have returned; keep the communicator."""
+        self.host.wait_for_return()
+        _give_back(_workers_of(self.host), {_names[self.gpus]: self.gpus})
+        self._is_kept = True
+
+    def abort(self, error: BaseException | None = None) -> None:
+        if not self._is_kept:
+            self.gpus.abort()
+        self.host.abort(error)
+
+
+def connect(group: DaskGroup) -> DaskGPUGroup | None:
+    """Return a group of the GPUs of a group's ranks, or None.
+
+    None if a GPU has several ranks, or without NCCL, or if connections must be encrypted.
     """
     workers, free = _take(group)
     first = unique_id() if group.rank == 0 else None
@@ -51,24 +89,23 @@ def connect(group: Any) -> NCCLGroup | None:
         gpus = _start(group, answers[0][2])
     gpus.check = lambda waited: group.check_ranks()
     _names[gpus] = name
-    return gpus
+    return DaskGPUGroup(group, gpus)
 
 
-def release(group: Any, gpus: NCCLGroup) -> None:
-    """Keep the communicator of a group that has ended without an error."""
-    _give_back((group.addresses[group.rank], tuple(group.addresses)), {_names[gpus]: gpus})
+def _workers_of(group: DaskGroup) -> Workers:
+    return group.addresses[group.rank], tuple(group.addresses)
 
 
-def _device_of(group: Any) -> tuple[str, str] | None:
+def _device_of(group: DaskGroup) -> tuple[str, str] | None:
     """Return the host and the GPU of this rank; None if NCCL must not or cannot connect them."""
     if unique_id() is None or group.plugin.worker.security.require_encryption:
         return None
     return platform.node(), bus_id()
 
 
-def _take(group: Any) -> tuple[Workers, dict[str, NCCLGroup]]:
+def _take(group: DaskGroup) -> tuple[Workers, dict[str, NCCLGroup]]:
     """Return the free communicators of these workers by name; end those with other workers."""
-    workers = group.addresses[group.rank], tuple(group.addresses)
+    workers = _workers_of(group)
     with _lock:
         others = [key for key in _free if key[0] == workers[0] and key != workers]
         ended = [gpus for key in others for gpus in _free.pop(key).values()]
@@ -88,7 +125,7 @@ def _give_back(workers: Workers, communicators: dict[str, NCCLGroup]) -> None:
             _free.setdefault(workers, {}).update(communicators)
 
 
-def _start(group: Any, first: Any) -> NCCLGroup:
+def _start(group: DaskGroup, first: Any) -> NCCLGroup:
     """Connect all ranks, on a thread, since a lost rank would keep it waiting for ever."""
     started, errors = list[NCCLGroup](), list[BaseException]()
     use_device = same_device()
