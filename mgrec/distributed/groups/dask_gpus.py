@@ -28,7 +28,7 @@ class DaskGPUGroup(Group):
     Parameters
     ----------
     host : DaskGroup
-        The same ranks, which tell each other of errors, and of their end, by Dask's comms.
+        The same ranks, which send errors, and the message that they have returned, by Dask's comms.
     gpus : NCCLGroup
     """
 
