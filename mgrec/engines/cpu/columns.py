@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from functools import cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,23 +78,33 @@ def is_reset(chunk: Chunk, marks: int, first: int = 0) -> np.ndarray:
     return np.broadcast_to(operand[:, first:].any((1, -1)), chunk.row_shape)
 
 
+class FlatOperand(NamedTuple):
+    """An operand of a kernel: a flat array, and its strides along (outer, steps, inner).
+
+    Strides count numbers, and are 0 along axes that are broadcast.
+    """
+
+    numbers: np.ndarray
+    strides: tuple[int, ...]
+
+
 def flat_operands(
     operands: tuple[np.ndarray, ...], marks: int, state_numbers: int = 0
-) -> list[Any]:
-    """Return each operand as a flat array, followed by its strides along (outer, steps, inner).
+) -> list[FlatOperand]:
+    """Return each operand as a flat one.
 
-    Strides count numbers, and are 0 along axes that are broadcast. Without operands from the
-    index `marks` on, marks of 0 are appended, and states of 0 if there are `state_numbers`.
+    Without operands from the index `marks` on, marks of 0 are appended, and states of 0 if there
+    are `state_numbers`.
     """
     if len(operands) <= marks:
         states = (np.zeros((1, 1, 1, state_numbers)),) if state_numbers else ()
         operands = (*operands, NO_MARKS, *states)
-    parts: list[Any] = []
+    flat = []
     for array in operands:
         sizes = [prod(array.shape[k + 1 :]) for k in range(3)]
         strides = [size if array.shape[k] > 1 else 0 for k, size in enumerate(sizes)]
-        parts += [writable(array.reshape(-1)), tuple(strides)]
-    return parts
+        flat.append(FlatOperand(writable(array.reshape(-1)), tuple(strides)))
+    return flat
 
 
 MIN_STEPS_FOR_SIZES = 1 << 17

@@ -184,17 +184,18 @@ def advance_columns(counts: tuple[int, int], form: str, is_complex: bool) -> Any
     )
 
     def advance(
-        x: Any, x_strides: Any, b: Any, b_strides: Any, a: Any, a_strides: Any, marks: Any,
-        mark_strides: Any, initial: Any, initial_strides: Any, states: Any, exponents: Any, y: Any,
-        start: int, stop: int, shape: Any, reverse: bool, failed: Any,
+        signal: Any, numerator: Any, denominator: Any, reset: Any, initial: Any, states: Any,
+        exponents: Any, y: Any, start: int, stop: int, shape: Any, reverse: bool, failed: Any,
     ) -> None:  # fmt: skip
         """Advance the columns `states` (rows, columns, order) of some rows through all steps.
 
-        Operands are flat, with strides in numbers along (outer, steps, inner). The last column has
-        the signal, and its outputs are written to `y` (outer * steps * inner) if there are any.
-        Other columns are scaled by 2**exponents. At a mark the last column becomes `initial`, and
-        the others 0. `failed` becomes true if a_0 of a step is 0.
+        The first five arguments are flat operands. The last column has the signal, and its outputs
+        are written to `y` (outer * steps * inner) if there are any. Other columns are scaled by
+        2**exponents. At a mark the last column becomes `initial`, and the others 0. `failed`
+        becomes true if a_0 of a step is 0.
         """
+        (x, x_strides), (b, b_strides), (a, a_strides) = signal, numerator, denominator
+        (marks, mark_strides), (first_states, initial_strides) = reset, initial
         columns = states.shape[1]
         _, steps, inner = shape
         first, sign = (steps - 1, -1) if reverse else (0, 1)
@@ -216,11 +217,11 @@ def advance_columns(counts: tuple[int, int], form: str, is_complex: bool) -> Any
                 )
                 for column in range(columns - 1):
                     exponents[row, column] = advance_unit(
-                        x, b, a, marks, initial, offsets, strides, states[row, column],
+                        x, b, a, marks, first_states, offsets, strides, states[row, column],
                         exponents[row, column], y, block_start, block_end, failed,
                     )  # fmt: skip
                 advance_row(
-                    x, b, a, marks, initial, offsets, strides, states[row, columns - 1], 0, y,
+                    x, b, a, marks, first_states, offsets, strides, states[row, columns - 1], 0, y,
                     block_start, block_end, failed,
                 )  # fmt: skip
 
@@ -335,8 +336,9 @@ def _advance(
     rows, order = len(states), recurrence.order
     exponents, failed = np.zeros(states.shape[:2], np.int64), np.zeros(1, bool)
     states = states.view(recurrence.state_dtype)
-    *operands, initial, initial_strides = flat_operands(chunk.operands, _MARKS, order)
-    operands += [initial.astype(states.dtype, copy=False), initial_strides]
+    *operands, initial = flat_operands(chunk.operands, _MARKS, order)
+    numbers = initial.numbers.astype(states.dtype, copy=False)
+    operands.append(initial._replace(numbers=numbers))
     kernel = advance_columns(recurrence.counts, recurrence.form, states.dtype.kind == "c")
 
     def advance(start: int, stop: int) -> None:

@@ -292,9 +292,9 @@ def _in_logarithms(
 
 
 def forward(
-    states: Any, emissions: Any, frame_strides: Any, transmat: Any, matrix_strides: Any,
-    startprob: Any, start_strides: Any, marks: Any, mark_strides: Any, log_frameprob: Any,
-    shifts: Any, weights: Any, log_scales: Any, results: Any, start: int, stop: int, shape: Any,
+    states: Any, frame_operand: Any, matrix_operand: Any, start_operand: Any, reset: Any,
+    log_frameprob: Any, shifts: Any, weights: Any, log_scales: Any, results: Any, start: int,
+    stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Advance the columns `weights` (rows, columns, states) of some rows through all steps.
 
@@ -304,6 +304,8 @@ def forward(
     all observations. `shifts` are the logarithms of the factors by which `emissions` are too small:
     those of `log_frameprob`, in the same places.
     """
+    (emissions, frame_strides), (transmat, matrix_strides) = frame_operand, matrix_operand
+    (startprob, start_strides), (marks, mark_strides) = start_operand, reset
     columns, count = weights.shape[1], len(states)
     _, steps, inner = shape
     before, linear = stack_empty(count, np.float64), stack_empty(count, np.float64)
@@ -420,9 +422,9 @@ def _multiply_backward(
 
 
 def backward(
-    states: Any, filtered: Any, filtered_strides: Any, emissions: Any, frame_strides: Any,
-    transmat: Any, matrix_strides: Any, marks: Any, mark_strides: Any, log_frameprob: Any,
-    shifts: Any, weights: Any, log_scales: Any, results: Any, start: int, stop: int, shape: Any,
+    states: Any, filtered_operand: Any, frame_operand: Any, matrix_operand: Any, reset: Any,
+    log_frameprob: Any, shifts: Any, weights: Any, log_scales: Any, results: Any, start: int,
+    stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Advance the columns `weights` of some rows from the last step to the first.
 
@@ -430,6 +432,8 @@ def backward(
     `results`, they receive the probabilities of the states given all observations, from the
     weights `filtered` of the forward pass.
     """
+    (filtered, filtered_strides), (emissions, frame_strides) = filtered_operand, frame_operand
+    (transmat, matrix_strides), (marks, mark_strides) = matrix_operand, reset
     columns, count = weights.shape[1], len(states)
     _, steps, inner = shape
     before, linear = stack_empty(count, np.float64), stack_empty(count, np.float64)

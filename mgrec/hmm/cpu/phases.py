@@ -89,9 +89,8 @@ def _lowest_best(states: Any, w: Any, after: int, most: float) -> int:
 
 
 def score(
-    states: Any, log_frameprob: Any, frame_strides: Any, log_transmat: Any, matrix_strides: Any,
-    log_startprob: Any, start_strides: Any, marks: Any, mark_strides: Any, scores: Any, w: Any,
-    results: Any, start: int, stop: int, shape: Any,
+    states: Any, frame_operand: Any, matrix_operand: Any, start_operand: Any, reset: Any,
+    scores: Any, w: Any, results: Any, start: int, stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Advance the columns `scores` (rows, columns, states) of some rows through all steps.
 
@@ -101,6 +100,8 @@ def score(
     the state before it on its best path, and last the state with the highest score. `w` is memory
     (columns, 2 * states).
     """
+    (log_frameprob, frame_strides), (log_transmat, matrix_strides) = frame_operand, matrix_operand
+    (log_startprob, start_strides), (marks, mark_strides) = start_operand, reset
     columns, count = scores.shape[1], len(states)
     _, steps, inner = shape
     # Scores before and after a step take turns.
@@ -161,9 +162,8 @@ def _is_valid(logarithms: Any, first: int, count: int) -> bool:
 
 
 def follow(
-    states: Any, pointers: Any, pointer_strides: Any, log_frameprob: Any, frame_strides: Any,
-    log_transmat: Any, matrix_strides: Any, log_startprob: Any, start_strides: Any,
-    current: Any, results: Any, start: int, stop: int, shape: Any,
+    states: Any, pointer_operand: Any, frame_operand: Any, matrix_operand: Any,
+    start_operand: Any, current: Any, results: Any, start: int, stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Follow the pointers of some rows from the last step to the first.
 
@@ -172,6 +172,8 @@ def follow(
     `results`, they receive the state at each step and the logarithm of the probability of its
     transition and its observation: nan if an entry of a step is nan, which scores ignore.
     """
+    (pointers, pointer_strides), (log_frameprob, frame_strides) = pointer_operand, frame_operand
+    (log_transmat, matrix_strides), (log_startprob, start_strides) = matrix_operand, start_operand
     columns, count = current.shape[1], len(states)
     _, steps, inner = shape
     for row in range(start, stop):
@@ -213,9 +215,8 @@ def follow(
 
 
 def draw(
-    uniform: Any, uniform_strides: Any, transmat: Any, matrix_strides: Any, startprob: Any,
-    start_strides: Any, marks: Any, mark_strides: Any, count: int, states: Any, results: Any,
-    start: int, stop: int, shape: Any,
+    uniform_operand: Any, matrix_operand: Any, start_operand: Any, reset: Any, count: int,
+    states: Any, results: Any, start: int, stop: int, shape: Any,
 ) -> None:  # fmt: skip
     """Draw the next of `count` states of some rows from the first step to the last.
 
@@ -223,6 +224,8 @@ def draw(
     step of a sequence, and so are all at a mark. If there are `results`, they receive the state at
     each step.
     """
+    (uniform, uniform_strides), (transmat, matrix_strides) = uniform_operand, matrix_operand
+    (startprob, start_strides), (marks, mark_strides) = start_operand, reset
     columns = states.shape[1]
     _, steps, inner = shape
     for row in range(start, stop):

@@ -97,17 +97,19 @@ def rescale(column: Any, n: int) -> int:
 
 
 def advance(
-    a: Any, a_strides: Any, b: Any, b_strides: Any, marks: Any, mark_strides: Any, initial: Any,
-    initial_strides: Any, states: Any, exponents: Any, results: Any, start: int, stop: int,
-    shape: Any, reverse: bool, algebra: int, structure: int, zero: float,
+    matrices: Any, vectors: Any, reset: Any, initial: Any, states: Any, exponents: Any,
+    results: Any, start: int, stop: int, shape: Any, reverse: bool, form: Any,
 ) -> None:  # fmt: skip
     """Advance the columns `states` (rows, columns, n) of some rows through all steps.
 
-    Operands are flat, with strides in numbers along (outer, steps, inner). The last column adds b,
-    and its states are written to `results` (outer * steps * inner * n) if there are any. Other
-    columns are scaled by 2**exponents. At a mark the last column becomes `initial`, and the others
-    the zero of the algebra.
+    The first four arguments are flat operands. The last column adds the vectors, and its states are
+    written to `results` (outer * steps * inner * n) if there are any. Other columns are scaled by
+    2**exponents. At a mark the last column becomes `initial`, and the others the zero of the
+    algebra. `form` has the numbers of the algebra and of the structure, and that zero.
     """
+    (a, a_strides), (b, b_strides), (marks, mark_strides) = matrices, vectors, reset
+    first_states, initial_strides = initial
+    algebra, structure, zero = form
     _, columns, n = states.shape
     _, steps, inner = shape
     after = stack_empty(n, np.float64)
@@ -124,7 +126,7 @@ def advance(
                 for column in range(columns):
                     is_last = column == columns - 1
                     for i in range(n):
-                        w[column, i] = initial[initial_row + i] if is_last else zero
+                        w[column, i] = first_states[initial_row + i] if is_last else zero
             for column in range(columns):
                 _multiply(a, a_row + index * a_strides[1], w, column, after, structure, algebra)
                 if column == columns - 1:
@@ -169,12 +171,13 @@ def _advance(
     matrix_map, rows = recurrence.matrix_map, len(states)
     exponents = np.zeros(states.shape[:2], np.int64)
     operands = flat_operands(chunk.operands, _MARKS, matrix_map.n)
+    structure = STRUCTURES.index(matrix_map.structure)
+    form = matrix_map.algebra_number, structure, matrix_map.zero
 
     def advance(start: int, stop: int) -> None:
         advance_columns(
-            *operands, states, exponents, results, start, stop, chunk.shape, chunk.reverse,
-            matrix_map.algebra_number, STRUCTURES.index(matrix_map.structure), matrix_map.zero,
-        )  # fmt: skip
+            *operands, states, exponents, results, start, stop, chunk.shape, chunk.reverse, form
+        )
 
     call_in_parts(advance, rows, threads_for(rows * chunk.steps * matrix_map.n, is_threaded))
     return exponents

@@ -155,11 +155,11 @@ def _negligible(states: Any, P: Any) -> float:
 
 
 @numba.njit(**SIZED)
-def _depends(states: Any, A: Any, P: Any, growths: Any, row: int) -> bool:
+def _depends(states: Any, A: Any, P: Any, growths: Any) -> bool:
     """Return whether the dependence A is not negligible; update the largest size so far."""
     size = largest(states, A)
-    if not size <= growths[row]:
-        growths[row] = size
+    if not size <= growths[0]:
+        growths[0] = size
     return not forget(states, A, size, _negligible(states, P))
 
 
@@ -178,17 +178,17 @@ def predict_mean(
 
 @numba.njit(**SIZED)
 def _advance_mean(
-    states: Any, entries: Any, operands: Any, strides: Any, indices: Any, a: Any, P: Any,
-    filtered_cov: Any, L: Any, X: Any, v: Any, constant: float, marks: Any, mark: int,
-    mark_stride: int, results: Any, result: int, result_stride: int, width: int, step: int,
-    steps: int,
+    states: Any, entries: Any, operands: Any, strides: Any, a: Any, P: Any, buffers: Any,
+    constant: float, reset: Any, outputs: Any, step: int, steps: int,
 ) -> int:  # fmt: skip
     """Advance the mean of a steady state, whose covariances and gains are constant.
 
-    Return the step of the next mark, or of the next observation with a missing entry. `indices` and
-    `result` are those of `step`.
+    Return the step of the next mark, or of the next observation with a missing entry. The indices
+    of `buffers` and of `outputs` (results, index, stride, width) are those of `step`.
     """
     endog, design, obs_intercept, _, transition, state_intercept, _ = operands
+    indices, _, v, _, L, X, _, _, _, filtered_cov, _ = buffers
+    (marks, mark, mark_stride), (results, result, result_stride, width) = reset, outputs
     n, p = len(states), len(entries)
     y, z, d, t, c = indices[0], indices[1], indices[2], indices[4], indices[5]
     gain, inverse, filtered, after = (
@@ -232,16 +232,19 @@ def _advance_mean(
 
 @numba.njit(**SIZED)
 def _advance_row(
-    states: Any, entries: Any, operands: Any, strides: Any, x: int, y: int, marks: Any, mark: int,
-    mark_stride: int, initial: Any, first: int, row_states: Any, depends: bool, growths: Any,
-    row: int, buffers: Any, results: Any, width: int, shape: Any,
+    states: Any, entries: Any, operands: Any, strides: Any, row: Any, reset: Any, initial: Any,
+    row_states: Any, depends: bool, growths: Any, buffers: Any, outputs: Any,
 ) -> None:  # fmt: skip
-    """Advance the state `row_states` of one row through all steps."""
+    """Advance the state `row_states` of one row through all steps.
+
+    `row` is (x, y, shape), `reset` (marks, index, stride), `initial` (numbers, index), and
+    `outputs` (results, width). `growths` has the row alone.
+    """
+    (x, y, shape), (marks, mark, mark_stride), (results, width) = row, reset, outputs
     endog, design, obs_intercept, obs_cov, transition, state_intercept, state_cov = operands
     indices, observed, v, filtered, L, X, Y, work, kept, filtered_cov, _ = buffers
     a, P, A, eta, J = row_states
-    n, p = len(states), len(entries)
-    _, steps, inner = shape
+    n, p, (_, steps, inner) = len(states), len(entries), shape
     is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == strides[6, 1] == 0
     # numba would also compile functions for the type of the constant 0.
     zero: Any = np.int64(0)
@@ -252,7 +255,7 @@ def _advance_row(
         z, t = indices[1], indices[4]
         if marks[mark + step * mark_stride]:
             is_steady, close_steps = False, 0
-            load(states, initial, first, a, P)
+            load(states, initial[0], initial[1], a, P)
             if depends:
                 clear(states, A)
         m = observe(
@@ -262,8 +265,8 @@ def _advance_row(
         is_steady = is_steady and m == p
         if is_steady and not depends:
             step = _advance_mean(
-                states, entries, operands, strides, indices, a, P, filtered_cov, L, X, v, constant,
-                marks, mark, mark_stride, results, result, inner * width, width, step, steps,
+                states, entries, operands, strides, a, P, buffers, constant, reset,
+                (results, result, inner * width, width), step, steps,
             )  # fmt: skip
             continue
         if width > 1:
@@ -275,7 +278,7 @@ def _advance_row(
             constant = log_determinant(states, L, m)
             if depends and m < count and largest(states, A) > 0.0:
                 # An entry without a variance may still depend on the first state.
-                growths[row] = math.inf
+                growths[0] = math.inf
         square = whiten(states, L, m, v)
         if depends:
             project(states, design, z, observed, m, L, X, A, Y)
@@ -295,7 +298,7 @@ def _advance_row(
             store(states, results, result + 1 + n + n * n, filtered, filtered_cov)
         if depends:
             multiply(states, transition, t, A, work)
-            depends = _depends(states, A, P, growths, row)
+            depends = _depends(states, A, P, growths)
         step += 1
 
 
@@ -303,21 +306,21 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
     """Return the kernel of a form of the filter, from the function that advances one row."""
 
     def advance(
-        states: Any, entries: Any, operands: Any, strides: Any, marks: Any, mark_strides: Any,
-        initial: Any, initial_strides: Any, means: Any, covariances: Any, dependences: Any,
-        etas: Any, Js: Any, growths: Any, results: Any, width: int, start: int, stop: int,
-        shape: Any,
+        states: Any, entries: Any, operands: Any, strides: Any, reset: Any, initial: Any,
+        row_states: Any, summary: Any, results: Any, width: int, start: int, stop: int, shape: Any,
     ) -> None:  # fmt: skip
         """Advance the predicted states of some rows through all steps.
 
         `operands` are endog, design, obs_intercept, obs_cov, transition, state_intercept and
-        state_cov, flat, with one row of `strides` each. At a mark the state becomes `initial`.
-        `means` (rows, n) and `covariances` (rows, n, n) are the states. If there are `results`,
-        they receive `width` numbers a step: the log-likelihood and, if there are more, the mean and
-        the covariance of the predicted state and those of the filtered state. To summarise a chunk,
-        `dependences` on the state before it, `etas` and `Js` are updated too, and `growths` (rows)
-        receive the largest size of a dependence.
+        state_cov, flat, with one row of `strides` each. At a mark of `reset` the state becomes
+        `initial`, two flat operands. `row_states` are means (rows, n) and covariances (rows, n, n).
+        If there are `results`, they receive `width` numbers a step: the log-likelihood and, if
+        there are more, the mean and the covariance of the predicted state and those of the filtered
+        state. To summarise a chunk, the dependences on the state before it, eta and J of `summary`
+        are updated too, and growths (rows) receive the largest size of a dependence.
         """
+        (marks, mark_strides), (first_states, initial_strides) = reset, initial
+        (means, covariances), (dependences, etas, Js, growths) = row_states, summary
         n, p, inner = len(states), len(entries), shape[2]
         is_summary = len(dependences) > 0
         matrix, number = (n, n), np.float64
@@ -341,8 +344,9 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
             mark = x * mark_strides[0] + y * mark_strides[2]
             first = x * initial_strides[0] + y * initial_strides[2]
             advance_row(
-                states, entries, operands, strides, x, y, marks, mark, mark_strides[1], initial,
-                first, (a, P, A, eta, J), is_summary, growths, row, buffers, results, width, shape,
+                states, entries, operands, strides, (x, y, shape), (marks, mark, mark_strides[1]),
+                (first_states, first), (a, P, A, eta, J), is_summary, growths[row:], buffers,
+                (results, width),
             )  # fmt: skip
             copy(states, means[row], a)
             assign(states, covariances[row], P)

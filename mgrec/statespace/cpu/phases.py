@@ -9,7 +9,13 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
-from ...engines.cpu.columns import as_lengths, flat_operands, is_reset, kernels_of_columns
+from ...engines.cpu.columns import (
+    FlatOperand,
+    as_lengths,
+    flat_operands,
+    is_reset,
+    kernels_of_columns,
+)
 from ...engines.cpu.threads import call_in_parts, threads_for
 from ..recurrence import (
     FilterSummary,
@@ -222,23 +228,20 @@ def _advance_states(
     arguments: tuple[Any, ...]
     if recurrence.is_smoother:
         kernel = advance_root_smoother if recurrence.square_root else advance_smoother
-        last = 2 * recurrence.smoothed
-        flat = flat_operands(chunk.operands, recurrence.smoothed)
-        filtered, operands, marks = flat[:2], flat[2:last], flat[last:]
+        filtered, *operands, marks = flat_operands(chunk.operands, recurrence.smoothed)
         summary = extra or (none,)
         writes_sums = recurrence.phase == "sums"
         arguments = (
-            *filtered, *_stacked(operands), *marks, vectors, matrices, *summary, results,
-            writes_sums,
+            filtered, *_stacked(operands), marks, vectors, matrices, *summary, results, writes_sums,
         )  # fmt: skip
     else:
         kernel = advance_root_filter if recurrence.square_root else advance_filter
         flat = flat_operands(chunk.operands, _FILTERED, n + n * n)
-        operands, resets = flat[: 2 * _FILTERED], flat[2 * _FILTERED :]
+        operands, resets = flat[:_FILTERED], flat[_FILTERED:]
         summary = extra or (none, np.empty((0, n)), none, _NOTHING)
         width = recurrence.numbers if len(results) else 0
         arguments = (
-            *_stacked(operands), *resets, vectors, matrices, *summary, results, width,
+            *_stacked(operands), *resets, (vectors, matrices), summary, results, width,
         )  # fmt: skip
     sizes = as_lengths((n, recurrence.p), rows * chunk.steps)
 
@@ -248,6 +251,7 @@ def _advance_states(
     call_in_parts(advance, rows, threads_for(rows * chunk.steps * n, is_threaded))
 
 
-def _stacked(operands: list[Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """Return flat operands, and their strides as an array."""
-    return tuple(operands[::2]), np.array(operands[1::2])
+def _stacked(operands: list[FlatOperand]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """Return the numbers of flat operands, and their strides as an array."""
+    numbers, strides = zip(*operands, strict=True)
+    return numbers, np.array(strides)

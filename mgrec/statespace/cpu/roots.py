@@ -326,11 +326,11 @@ def _write(
 
 @numba.njit(**SIZED)
 def _filter_row(
-    states: Any, entries: Any, operands: Any, strides: Any, x: int, y: int, marks: Any, mark: int,
-    mark_stride: int, initial: Any, first: int, row_states: Any, depends: bool, growths: Any,
-    row: int, buffers: Any, results: Any, width: int, shape: Any,
+    states: Any, entries: Any, operands: Any, strides: Any, row: Any, reset: Any, initial: Any,
+    row_states: Any, depends: bool, growths: Any, buffers: Any, outputs: Any,
 ) -> None:  # fmt: skip
-    """Advance the state `row_states` of one row through all steps."""
+    """Advance the state `row_states` of one row through all steps: see :mod:`.filtering`."""
+    (x, y, shape), (marks, mark, mark_stride), (results, width) = row, reset, outputs
     endog, design, obs_intercept, obs_root, transition, state_intercept, state_root = operands
     indices, observed, v, filtered, L, X, Y, work, _, U, array = buffers
     a, S, A, eta, J = row_states
@@ -341,7 +341,7 @@ def _filter_row(
         locate(states, strides, x, step, y, indices)
         z, t = indices[1], indices[4]
         if marks[mark + step * mark_stride]:
-            load(states, initial, first, a, S)
+            load(states, initial[0], initial[1], a, S)
             if depends:
                 clear(states, A)
         m = observe(
@@ -358,7 +358,7 @@ def _filter_row(
         if depends:
             if m < count and largest(states, A) > 0.0:
                 # An entry without a variance may still depend on the first state.
-                growths[row] = math.inf
+                growths[0] = math.inf
             project(states, design, z, observed, m, L, X, A, Y)
             _inform(states, Y, v, m, eta, J, array)
         multiply_add(states, a, X, v, m, filtered)
@@ -371,8 +371,8 @@ def _filter_row(
         if depends:
             multiply(states, transition, t, A, work)
             size = largest(states, A)
-            if not size <= growths[row]:
-                growths[row] = size
+            if not size <= growths[0]:
+                growths[0] = size
             depends = not forget(states, A, size, 1e-300)
 
 
@@ -406,11 +406,12 @@ def _add_later(
 
 @numba.njit(**SIZED)
 def _smooth_row(
-    states: Any, entries: Any, filtered: Any, forward: int, state_stride: int, operands: Any,
-    strides: Any, x: int, y: int, marks: Any, mark: int, mark_stride: int, u: Any, W: Any, M: Any,
-    is_summary: bool, buffers: Any, results: Any, writes_sums: bool, shape: Any,
+    states: Any, entries: Any, filtered: Any, operands: Any, strides: Any, row: Any, reset: Any,
+    sums: Any, is_summary: bool, buffers: Any, outputs: Any,
 ) -> None:  # fmt: skip
-    """Advance u and W of one row from the last step to the first."""
+    """Advance u and W of one row from the last step to the first: see :mod:`.smoothing`."""
+    (x, y, shape), (marks, mark, mark_stride) = row, reset
+    (states_of_filter, forward, state_stride), (u, W, M), results = filtered, sums, outputs[0]
     endog, design, obs_intercept, obs_root, transition, state_root = operands
     (
         indices, observed, v, a, mean, L, X, _, S, U, step_M, step_G, work, _, update, prediction,
@@ -421,7 +422,7 @@ def _smooth_row(
     for step in range(steps - 1, -1, -1):
         locate(states, strides, x, step, y, indices)
         state = forward + step * state_stride
-        load(states, filtered, state, a, S)
+        load(states, states_of_filter, state, a, S)
         m = observe(
             states, entries, endog, indices[0], design, indices[1], obs_intercept, indices[2], a,
             observed, v,

@@ -151,23 +151,25 @@ def _write(
 
 @numba.njit(**SIZED)
 def _advance_steady(
-    states: Any, entries: Any, filtered: Any, state: int, state_stride: int, operands: Any,
-    strides: Any, indices: Any, r: Any, N: Any, P: Any, L: Any, Y: Any, E: Any, smoothed: Any,
-    a: Any, v: Any, mean: Any, marks: Any, mark: int, mark_stride: int, results: Any,
-    writes_sums: bool, result: int, result_stride: int, step: int,
+    states: Any, entries: Any, filtered: Any, operands: Any, strides: Any, r: Any, N: Any,
+    buffers: Any, reset: Any, outputs: Any, step: int,
 ) -> int:  # fmt: skip
     """Advance r while all matrices are those of the step after; return the step of the next change.
 
-    `state`, `indices` and `result` are those of `step`. A step with a mark is a change.
+    The indices of `filtered` (numbers, index, stride), of `buffers` and of `outputs` (results,
+    whether they are sums, index, stride) are those of `step`. A step with a mark is a change.
     """
     endog, design, obs_intercept, _, _ = operands
+    indices, _, v, a, mean, L, _, Y, P, E, _, _, _, smoothed, _, _, _ = buffers
+    (states_of_filter, state, state_stride), (marks, mark, mark_stride) = filtered, reset
+    results, writes_sums, result, result_stride = outputs
     n, p = len(states), len(entries)
     y, z, d = indices[0], indices[1], indices[2]
     while step >= 0 and not marks[mark + step * mark_stride]:
-        if not _is_same(states, filtered, state + n, P):
+        if not _is_same(states, states_of_filter, state + n, P):
             break
         for i in range(n):
-            a[i] = filtered[state + i]
+            a[i] = states_of_filter[state + i]
         if not observe_all(states, entries, endog, y, design, z, obs_intercept, d, a, v):
             break
         whiten(states, L, p, v)
@@ -184,11 +186,16 @@ def _advance_steady(
 
 @numba.njit(**SIZED)
 def _advance_row(
-    states: Any, entries: Any, filtered: Any, forward: int, state_stride: int, operands: Any,
-    strides: Any, x: int, y: int, marks: Any, mark: int, mark_stride: int, r: Any, N: Any, M: Any,
-    depends: bool, buffers: Any, results: Any, writes_sums: bool, shape: Any,
+    states: Any, entries: Any, filtered: Any, operands: Any, strides: Any, row: Any, reset: Any,
+    sums: Any, depends: bool, buffers: Any, outputs: Any,
 ) -> None:  # fmt: skip
-    """Advance r and N of one row from the last step to the first."""
+    """Advance the sums r, N and M of one row from the last step to the first.
+
+    `row` is (x, y, shape), and `outputs` (results, whether they are sums). `filtered` and `reset`
+    are (numbers, index, stride).
+    """
+    (x, y, shape), (marks, mark, mark_stride), (results, writes_sums) = row, reset, outputs
+    (states_of_filter, forward, state_stride), (r, N, M) = filtered, sums
     endog, design, obs_intercept, obs_cov, transition = operands
     (
         indices, observed, v, a, mean, L, X, Y, P, E, kept_N, work, sandwich, smoothed, _, _, _,
@@ -206,8 +213,8 @@ def _advance_row(
         state = forward + step * state_stride
         result = ((x * steps + step) * inner + y) * (n + n * n)
         is_marked = marks[mark + step * mark_stride] != 0
-        is_kept = is_kept and is_constant and _is_same(states, filtered, state + n, P)
-        load(states, filtered, state, a, P)
+        is_kept = is_kept and is_constant and _is_same(states, states_of_filter, state + n, P)
+        load(states, states_of_filter, state, a, P)
         m = observe(
             states, entries, endog, indices[0], design, indices[1], obs_intercept, indices[2], a,
             observed, v,
@@ -216,9 +223,8 @@ def _advance_row(
         is_steady = is_steady and is_kept
         if is_steady and not depends and not is_marked:
             step = _advance_steady(
-                states, entries, filtered, state, state_stride, operands, strides, indices, r, N, P,
-                L, Y, E, smoothed, a, v, mean, marks, mark, mark_stride, results, writes_sums,
-                result, inner * (n + n * n), step,
+                states, entries, (states_of_filter, state, state_stride), operands, strides, r, N,
+                buffers, reset, (results, writes_sums, result, inner * (n + n * n)), step,
             )  # fmt: skip
             continue
         if not is_kept:
@@ -254,18 +260,19 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
     """Return the kernel of a form of the smoother, from the function that advances one row."""
 
     def smooth(
-        states: Any, entries: Any, filtered: Any, filtered_strides: Any, operands: Any,
-        strides: Any, marks: Any, mark_strides: Any, rs: Any, Ns: Any, dependences: Any,
-        results: Any, writes_sums: bool, start: int, stop: int, shape: Any,
+        states: Any, entries: Any, filtered: Any, operands: Any, strides: Any, reset: Any,
+        rs: Any, Ns: Any, dependences: Any, results: Any, writes_sums: bool, start: int, stop: int,
+        shape: Any,
     ) -> None:  # fmt: skip
         """Advance r and N of some rows from the last step to the first.
 
-        `filtered` are results of the filter, with the log-likelihood and the predicted state first.
-        `operands` are endog, design, obs_intercept, obs_cov and transition. If there are `results`,
-        they receive the mean and the covariance of each smoothed state, or with `writes_sums` r and
-        N before each step. To summarise a chunk, `dependences` (rows, n, n) of r on that after the
-        chunk are updated too.
+        `filtered` are results of the filter, with the log-likelihood and the predicted state first,
+        and `reset` marks: flat operands. `operands` are endog, design, obs_intercept, obs_cov and
+        transition. If there are `results`, they receive the mean and the covariance of each
+        smoothed state, or with `writes_sums` r and N before each step. To summarise a chunk,
+        `dependences` (rows, n, n) of r on that after the chunk are updated too.
         """
+        (states_of_filter, filtered_strides), (marks, mark_strides) = filtered, reset
         n, p, inner = len(states), len(entries), shape[2]
         is_summary = len(dependences) > 0
         matrix, number = (n, n), np.float64
@@ -289,9 +296,9 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
             mark = x * mark_strides[0] + y * mark_strides[2]
             forward = x * filtered_strides[0] + y * filtered_strides[2] + 1
             advance_row(
-                states, entries, filtered, forward, filtered_strides[1], operands, strides, x, y,
-                marks, mark, mark_strides[1], r, N, M, is_summary, buffers, results, writes_sums,
-                shape,
+                states, entries, (states_of_filter, forward, filtered_strides[1]), operands,
+                strides, (x, y, shape), (marks, mark, mark_strides[1]), (r, N, M), is_summary,
+                buffers, (results, writes_sums),
             )  # fmt: skip
             copy(states, rs[row], r)
             assign(states, Ns[row], N)
