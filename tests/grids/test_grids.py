@@ -7,9 +7,11 @@ from chunkings import chunkings
 from grid_arrays import by_sweeps, cumsum_twice, in_thirds, numbers, same
 from hypothesis import given
 from hypothesis import strategies as st
+from internals import record_encodings
 from test_wavefront import by_the_loop, weights_of
 
 import mgrec
+from mgrec.grids.alignment.cpu import profiles
 
 SWEEPS = {"omega": 1.2, "sweeps": 7, "tol": 0.3, "check_every": 2}
 # The function, and the loop, of an array alone.
@@ -68,3 +70,15 @@ def test_out(function, loop):
         function(x, out=np.ones((3, 4)))
     with pytest.raises(TypeError, match="out must be None"):
         function(da.from_array(x), out=out)
+
+
+def test_alignments_of_few_cells_compile_one_kernel(monkeypatch):
+    """Of scores of two bytes: a score of 255 does not fit into one."""
+    encodings = record_encodings(monkeypatch)
+    letters = np.arange(300)
+    scores = {"match": 1, "mismatch": -1, "gap": -1}
+    assert mgrec.smith_waterman(letters, letters, **scores).score == 300
+    assert encodings == ["int16"]
+    monkeypatch.setattr(profiles, "MIN_CELLS_OF_BYTES", 300**2)
+    mgrec.smith_waterman(letters % 100, letters % 100, **scores)
+    assert encodings[1:] == ["int8", "int16"]

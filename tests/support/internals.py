@@ -18,6 +18,8 @@ from mgrec.engines.cpu.lanes import MIN_STREAMED_BYTES
 from mgrec.engines.cpu.simd import FOUR_REGISTERS
 from mgrec.filters import recurrence as filters
 from mgrec.filters.cpu.section import LEAD, section_rows
+from mgrec.grids.alignment.cpu import phases as alignments
+from mgrec.grids.alignment.cpu import profiles
 from mgrec.grids.loops import cpu as loops
 from mgrec.grids.recurrence import Wavefront
 from mgrec.grids.sor import cpu as sweeps
@@ -93,6 +95,23 @@ def few_tasks_a_graph(patch: pytest.MonkeyPatch, count: int) -> None:
 
 def few_chunks_a_graph(patch: pytest.MonkeyPatch, count: int) -> None:
     patch.setattr(build, "MANY_CHUNKS", count)
+
+
+def align_in_bytes(patch: pytest.MonkeyPatch) -> None:
+    """Try scores of one byte in alignments of few cells, too."""
+    patch.setattr(profiles, "MIN_CELLS_OF_BYTES", 0)
+
+
+def record_encodings(patch: pytest.MonkeyPatch):
+    """Return a list to which the dtype of the scores of each alignment is added."""
+    found, align = [], alignments.align_encoded
+
+    def record(scoring, encoding, *arguments):
+        found.append(encoding.dtype.name)
+        return align(scoring, encoding, *arguments)
+
+    patch.setattr(alignments, "align_encoded", record)
+    return found
 
 
 def divide_loops(patch: pytest.MonkeyPatch) -> None:

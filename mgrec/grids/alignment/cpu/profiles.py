@@ -37,6 +37,9 @@ ROWS = 4
 21 with two rows, 13 and 26 with four, 14 and 26 with eight."""
 # Most lanes in a group: a lane is up to seven columns behind, which takes three choices.
 _GROUP = 8
+MIN_CELLS_OF_BYTES = 1 << 19
+"""Cells of a call from which scores of one byte are tried. Pairs of 400 letters took as long in two
+bytes, 0.17 ms, and a score of more than one byte compiled both kernels."""
 LATE = 7
 """Registers of earlier columns that a shear stores for each row."""
 
@@ -86,7 +89,8 @@ def encodings_for(
         yield Encoding(dtype, 0.0, 0.0 if scoring.is_local else -np.inf, np.inf), everywhere
         return
     lowest, highest = _score_bounds(scoring, *extremes, shape)
-    for bits in (8, 16, 32, 64):
+    cells = int(np.multiply(*shape).sum())
+    for bits in (16, 32, 64) if cells < MIN_CELLS_OF_BYTES else (8, 16, 32, 64):
         limit, base, fits = 2 ** (bits - 1), 0, everywhere
         if bits < 64 and not _can_encode_steps(bits, scoring):
             continue
