@@ -110,11 +110,11 @@ def _write_h(
 
 @numba.njit(**INNER)
 def _fill_strip(
-    codes: Any, letters: Any, state: Any, caps: Any, peak_steps: Any, target: Any, edge: Any,
-    edge_gaps: Any, parameters: Any, lookup: Any, h_steps: Any, out: Any,
+    strip: Any, target: Any, edge: Any, edge_gaps: Any, parameters: Any, lookup: Any, out: Any,
     start: int, base: Any, count: int, columns: int, is_local: bool,
 ) -> None:  # fmt: skip
     """Run all steps of a strip of `count` rows."""
+    _, _, state, _, _, h_steps = strip
     lanes = REGISTER // state.itemsize
     steps = columns + (count - 1) // ROWS
     for first in range(0, steps, STEPS):
@@ -125,13 +125,13 @@ def _fill_strip(
             shear(profile, target_letters, first, stop - first, late, sheared, like)
         if lanes - 1 <= first and stop <= columns:
             fill_steps(
-                codes, letters, state, caps, peak_steps, target, edge, edge_gaps, parameters,
-                lookup, h_steps, first, stop, count, None, is_local, out.size > 0,
+                strip, target, edge, edge_gaps, parameters, lookup, first, stop, count, None,
+                is_local, out.size > 0,
             )  # fmt: skip
         else:
             fill_steps(
-                codes, letters, state, caps, peak_steps, target, edge, edge_gaps, parameters,
-                lookup, h_steps, first, stop, count, columns, is_local, out.size > 0,
+                strip, target, edge, edge_gaps, parameters, lookup, first, stop, count, columns,
+                is_local, out.size > 0,
             )  # fmt: skip
         if out.size > 0:
             _write_h(h_steps, first, stop, out, start, base, lanes)
@@ -166,6 +166,7 @@ def align_strips(
     state, caps = stack_empty(STATE * lanes, edge.dtype), stack_empty(size, edge.dtype)
     codes, letters = stack_zeros(size, query.dtype), stack_zeros(lanes, query.dtype)
     peak_steps, h_steps = stack_zeros(lanes, np.int32), stack_empty(STEPS * size, edge.dtype)
+    strip = codes, letters, state, caps, peak_steps, h_steps
     # numba would also compile functions for the type of the constants -1, 0 or 1.
     best = parameters[FLOOR], np.int64(-1), np.int64(-1)
     for start in range(0, query.size, size):
@@ -174,8 +175,8 @@ def align_strips(
         _start_strip(state, edge, left, left_gaps, start, count, parameters)
         _fill_caps(caps, count, parameters[FLOOR], parameters[CEILING], lanes)
         _fill_strip(
-            codes, letters, state, caps, peak_steps, target, edge, edge_gaps, parameters, lookup,
-            h_steps, out, start, base, count, columns, is_local,
+            strip, target, edge, edge_gaps, parameters, lookup, out, start, base, count, columns,
+            is_local,
         )  # fmt: skip
         _gather(state, np.int64(0), lanes, left, start, count)
         if left_gaps is not None:
@@ -236,16 +237,18 @@ def _end(best: Any, edge: Any, left: Any, n: int, m: int, mode: int) -> Any:
 
 
 def _align_pairs(
-    chosen: Any, queries: Any, query_offsets: Any, targets: Any, target_offsets: Any, target: Any,
-    edge: Any, edge_gaps: Any, left: Any, left_gaps: Any, parameters: Any, table: Any, lookup: Any,
-    mode: int, is_tile: bool, base: Any, h: Any, out: Any,
+    chosen: Any, all_queries: Any, all_targets: Any, target: Any, edge: Any, edge_gaps: Any,
+    left: Any, left_gaps: Any, parameters: Any, table: Any, lookup: Any, mode: int, is_tile: bool,
+    base: Any, h: Any, out: Any,
 ) -> None:  # fmt: skip
     """Write score + `base`, query_end and target_end of chosen pairs, none of them empty, to `out`.
 
-    query_end is SATURATED if a score reached the ceiling. Queries and targets are joined; a single
-    sequence is paired with all. A tile is one pair whose carry-in the edges have: H + `base` is
-    written to `h` unless its size is 0. The other arrays are memory for the longest pair.
+    query_end is SATURATED if a score reached the ceiling. Queries and targets are joined, with
+    their offsets; a single sequence is paired with all. A tile is one pair whose carry-in the edges
+    have: H + `base` is written to `h` unless its size is 0. The other arrays are memory for the
+    longest pair. What may be None is a parameter of its own: numba would compile all branches.
     """
+    (queries, query_offsets), (targets, target_offsets) = all_queries, all_targets
     lanes, zero, last = REGISTER // edge.itemsize, -base, -1
     for pair in chosen:
         i = pair if query_offsets.size > 2 else 0

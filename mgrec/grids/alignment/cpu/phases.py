@@ -131,7 +131,7 @@ def align_encoded(
             column_gaps = encoding.encode(carry_in.column_gaps, n)
         mode = LOCAL if scoring.is_local else GLOBAL
     align_pairs(
-        chosen, query_codes, query_offsets, target_codes, target_offsets,
+        chosen, (query_codes, query_offsets), (target_codes, target_offsets),
         np.zeros(m + 2 * lanes, code), row, row_gaps, column, column_gaps,
         encoding.parameters(scoring), table, lookup, mode, carry_in is not None,
         out.dtype.type(encoding.base), np.empty((0, 0), out.dtype) if h is None else h, out,

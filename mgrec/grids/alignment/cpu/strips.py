@@ -169,15 +169,15 @@ def _write_edge(
 
 @numba.njit(**INLINED)
 def fill_steps(
-    codes: Any, letters: Any, state: Any, caps: Any, peak_steps: Any, target: Any, edge: Any,
-    edge_gaps: Any, parameters: Any, lookup: Any, h_steps: Any, first: int, stop: int, count: int,
-    columns: Any, is_local: bool, has_table: bool,
+    strip: Any, target: Any, edge: Any, edge_gaps: Any, parameters: Any, lookup: Any, first: int,
+    stop: int, count: int, columns: Any, is_local: bool, has_table: bool,
 ) -> None:  # fmt: skip
     """Compute steps `first` to `stop` of a strip of `count` rows; see `.antidiagonals` for arrays.
 
     `columns` is the length of the target, or None if all lanes are inside it at all these steps.
     H (step, row, lane) is written to `h_steps` if `has_table`.
     """
+    codes, letters, state, caps, peak_steps, h_steps = strip
     lanes = REGISTER // state.itemsize
     bottom, number = (count - 1) // ROWS, state.dtype.type
     match, mismatch = splat_register(parameters[MATCH]), splat_register(parameters[MISMATCH])
