@@ -1,11 +1,11 @@
 """Settings of the whole suite: property-test profiles and tests that need a GPU."""
 
 import gc
-import hashlib
 import importlib.util
 import os
-import sys
+import shutil
 from collections import Counter
+from contextlib import ExitStack
 from functools import cache
 
 import numpy as np
@@ -50,8 +50,6 @@ def pytest_addoption(parser):
 @cache
 def missing_for_gpu() -> str | None:
     """Return what keeps this machine from running CUDA tests, or None."""
-    if "emulated_gpu" in sys.modules:
-        return None
     if importlib.util.find_spec("cupy") is None:
         return "CuPy is not installed (pip install 'mgrec[cuda12]' or 'mgrec[cuda13]')"
     import cupy
@@ -70,19 +68,44 @@ def left_out(config) -> dict[str, str]:
         reasons["extended"] = "to keep the suite short (give --extended)"
     if config.getoption("emulated"):
         reasons |= dict.fromkeys(("hardware", "slow"), "the GPU is emulated")
-    missing = missing_for_gpu()
-    if missing and not config.getoption("require_gpu"):
+    elif not config.getoption("require_gpu") and (missing := missing_for_gpu()):
         reasons["gpu"] = missing
     return reasons
 
 
+def is_emulated(item) -> bool:
+    """Return whether a test runs on a GPU that is emulated for this test alone."""
+    return bool(
+        item.get_closest_marker("emulated")
+        and item.get_closest_marker("gpu")
+        and "gpu" in left_out(item.config)
+        and shutil.which("g++")
+    )
+
+
+def is_left_out(item, names) -> bool:
+    """Return whether a test has one of these markers; an emulated GPU is as good as a GPU."""
+    found = {name for name in names if item.get_closest_marker(name)}
+    return bool(found - {"gpu"} if is_emulated(item) else found)
+
+
 def pytest_configure(config):
     if config.getoption("emulated"):
-        from cuda_on_host import HEADER
-        from emulated_gpu import emulate
+        from cuda_on_host import emulate
 
-        version = hashlib.sha256(HEADER.read_bytes()).hexdigest()[:8]
-        emulate(config.cache.mkdir(f"emulated-{version}"))
+        stack = ExitStack()
+        stack.enter_context(emulate(config))
+        config.add_cleanup(stack.close)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    if not is_emulated(item):
+        return (yield)
+    from cuda_on_host import emulate
+
+    with emulate(item.config):
+        return (yield)
 
 
 def pytest_report_header(config):
@@ -93,10 +116,10 @@ def pytest_report_header(config):
 def pytest_collection_modifyitems(config, items):
     """Files with slow tests, or many, first: at the end no process is left alone with one."""
     # Skipped one by one, thousands of tests take seconds.
-    names = left_out(config)
-    deselected = [item for item in items if any(map(item.get_closest_marker, names))]
+    names = {*left_out(config)}
+    deselected = [item for item in items if is_left_out(item, names)]
     config.hook.pytest_deselected(items=deselected)
-    items[:] = [item for item in items if not any(map(item.get_closest_marker, names))]
+    items[:] = [item for item in items if not is_left_out(item, names)]
     if number := config.getoption("half"):
         half = half_of(items, number, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)))
         config.hook.pytest_deselected(items=[*{*items} - {*half}])
@@ -114,7 +137,8 @@ def in_order_of_files(items):
 
 
 def pytest_runtest_setup(item):
-    if item.get_closest_marker("gpu") and (missing := missing_for_gpu()):
+    is_required = item.config.getoption("require_gpu") and item.get_closest_marker("gpu")
+    if is_required and (missing := missing_for_gpu()):
         pytest.fail(f"needs a CUDA GPU: {missing}", pytrace=False)
 
 
@@ -136,3 +160,28 @@ def eager_threads(monkeypatch):
     from internals import divide_among_threads
 
     divide_among_threads(monkeypatch, 1 << 16, 2)
+
+
+@pytest.fixture(scope="module")
+def short_segments():
+    """Divide rows of CuPy arrays into segments of 3 steps, which join as chunks do."""
+    from internals import divide_into_segments
+
+    with pytest.MonkeyPatch.context() as patch:
+        divide_into_segments(patch, 3)
+        yield
+
+
+@pytest.fixture
+def narrow_strips(request, monkeypatch):
+    """Divide small grids of CuPy arrays into several strips."""
+    if not request.node.get_closest_marker("gpu"):
+        yield
+        return
+    from cuda_on_host import forget_launches
+    from internals import divide_into_strips
+
+    divide_into_strips(monkeypatch)
+    forget_launches()
+    yield
+    forget_launches()

@@ -362,6 +362,7 @@ def likelihoods(smallest=0.0, has_gaps=True, marks=None):
         start[2] = matrix[0, 2] = 0
         start, matrix = (below_one(np.maximum(below_one(x), smallest)) for x in (start, matrix))
         frames = numbers(*shape, 3)
+        frames[1, 1] = 0.0, -800.0, -700.0
         name = f"along axis {axis}"
         found[f"hidden states {name}"] = hidden_states(axis, marks, start, matrix, frames)
         matrices = below_one(abs(numbers(*shape, 3, 3)) * (matrix > 0))

@@ -22,11 +22,18 @@ COMPLEX = {
 }
 
 
+GPU = pytest.mark.gpu
+EMULATED = (
+    "recurrence along axis 1", "tridiagonal along axis 1", *adjoint_cases.QUICK_LIKELIHOODS,
+)  # fmt: skip
+"""Cases whose kernels run on an emulated GPU by default."""
+
+
 def marked(names, quick):
     """Names as parameters; those that are not `quick` are extended tests."""
-    return [
-        name if name in quick else pytest.param(name, marks=pytest.mark.extended) for name in names
-    ]
+    marks = dict.fromkeys(EMULATED, pytest.mark.emulated)
+    marks |= {name: pytest.mark.extended for name in names if name not in quick}
+    return [pytest.param(name, marks=marks.get(name, ())) for name in names]
 
 
 def as_tuple(results):
@@ -77,6 +84,7 @@ def check_shapes(case, found):
             assert np.iscomplexobj(host(gradient)) == np.iscomplexobj(argument)
 
 
+@pytest.mark.usefixtures("short_segments")
 @pytest.mark.parametrize("name", marked(CASES, {*adjoint_cases.cases(), *SHORT}))
 def test_adjoint_identity(xp, name):
     check_identity(xp, name, CASES[name])
@@ -134,6 +142,7 @@ def test_likelihoods_of_as_many_sequences_as_steps():
 
 
 @pytest.mark.extended
+@pytest.mark.usefixtures("short_segments")
 @pytest.mark.parametrize("name", adjoint_cases.likelihoods())
 def test_adjoint_identity_of_segments_of_likelihoods(xp, name):
     # Marks of rows along axis 0 or 1.
@@ -377,20 +386,22 @@ def test_the_gradient_of_a_signal_alone_takes_one_pass():
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_gradients_of_coefficients_are_sums_over_all_samples(axis):
+@pytest.mark.parametrize("taps", [3, pytest.param(70, marks=GPU)])
+def test_gradients_of_coefficients_are_sums_over_all_samples(xp, taps, axis):
     """Rows longer than the kernels sum at a time, against the loop of SciPy."""
     shape = (2, 70_000) if axis else (35_000, 4)
     x, g = (adjoint_cases.numbers(*shape, seed=seed) for seed in (1, 2))
-    b, a = adjoint_cases.B, adjoint_cases.A[:3] / adjoint_cases.A[0]
+    b, a = adjoint_cases.numbers(taps), adjoint_cases.A[:3] / adjoint_cases.A[0]
     y = signal.lfilter(b, a, x, axis)
-    grad_b, grad_a, _, _ = adjoint.lfilter(g, y, b, a, x, axis)
+    arrays = *on(xp, (g, y)), b, a, xp.asarray(x)
+    grad_b, grad_a = map(host, adjoint.lfilter(*arrays, axis)[:2])
     u = np.flip(scipy.signal.lfilter([1.0], a, np.flip(g, axis), axis), axis)
     u, x, y = (np.moveaxis(array, axis, -1) for array in (u, x, y))
     size = np.sqrt((u**2).sum() * (y**2).sum())
-    for k in range(3):
+    for k in range(taps):
         kept = slice(x.shape[-1] - k)
         assert abs(grad_b[k] - (u[:, k:] * x[:, kept]).sum()) <= 1e-13 * size
-        if k:
+        if 0 < k < 3:
             assert abs(grad_a[k] + (u[:, k:] * y[:, kept]).sum()) <= 1e-13 * size
 
 

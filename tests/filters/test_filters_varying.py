@@ -4,7 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.signal
-from cases import from_gpu, on_gpu
+from cases import from_gpu, on_gpu, to_host
 from chunkings import chunkings
 from hypothesis import given
 from hypothesis import strategies as st
@@ -198,6 +198,7 @@ def test_products_neither_vanish_nor_overflow(factor):
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("short_segments")
 @pytest.mark.parametrize("order", [2, 5])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_cupy_arrays(order, dtype):
@@ -220,17 +221,24 @@ def test_cupy_arrays(order, dtype):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("form", ["transposed", "direct"])
-@pytest.mark.parametrize("is_complex", [False, True])
-def test_complex_cupy_arrays_and_chunks_of_them(form, is_complex):
-    b, a, x, zi = drawn(3, is_complex=is_complex)
-    wanted = lfilter(b, a, x, zi=zi, form=form)
-    arrays, lazy = map(on_gpu, (b, a, x)), in_chunks(x).map_blocks(on_gpu)
-    results = lfilter(*arrays, zi=on_gpu(zi), form=form)
-    of_chunks = lfilter(on_gpu(b), on_gpu(a), lazy, zi=on_gpu(zi), form=form)
-    for result, chunked, exact in zip(results, of_chunks, wanted, strict=True):
-        np.testing.assert_allclose(from_gpu(result), exact, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(from_gpu(chunked.compute()), exact, rtol=1e-12, atol=1e-12)
+@pytest.mark.usefixtures("short_segments")
+@pytest.mark.parametrize("reset", [None, MARKS])
+@pytest.mark.parametrize(
+    ("order", "is_complex", "form"),
+    [
+        pytest.param(3, False, "transposed", marks=pytest.mark.emulated), (3, False, "direct"),
+        (3, True, "transposed"), (3, True, "direct"), (20, False, "transposed"),
+        (20, False, "direct"),
+    ],
+)  # fmt: skip
+def test_complex_cupy_arrays_and_chunks_of_them(order, is_complex, form, reset):
+    b, a, x, zi = drawn(order, is_complex=is_complex)
+    wanted = lfilter(b, a, x, zi=zi, form=form, reset=reset)
+    b, a, zi, lazy = on_gpu(b), on_gpu(a), on_gpu(zi), in_chunks(x).map_blocks(on_gpu)
+    for signal in (on_gpu(x), lazy):
+        results = lfilter(b, a, signal, zi=zi, form=form, reset=reset)
+        for result, exact in zip(results, wanted, strict=True):
+            np.testing.assert_allclose(to_host(result), exact, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(

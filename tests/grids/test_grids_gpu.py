@@ -15,7 +15,13 @@ def sweep(x, **options):
 
 
 @pytest.mark.parametrize(
-    ("function", "options"), [(sweep, {}), (sweep, {"tol": 1.0}), (mgrec.summed_area_table, {})]
+    ("function", "options"),
+    [
+        (sweep, {}),
+        (sweep, {"tol": 1.0}),
+        (mgrec.summed_area_table, {}),
+        (mgrec.wavefront, {"weights": (0.5, 0.25, 1.0)}),
+    ],
 )
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 2, 3), (0, 4, 4), (4, 0, 0)])
 def test_empty(shape, function, options):
@@ -32,6 +38,7 @@ def test_out(function):
     assert bool((out == function(x)).all())
 
 
+@pytest.mark.hardware
 @pytest.mark.parametrize(
     ("function", "shape", "options"),
     [

@@ -21,6 +21,7 @@ each_place = pytest.mark.parametrize("place", places_of(mgrec.sor))
 each_dtype = pytest.mark.parametrize("dtype", with_extended(["f4", "f8"], "f4"))
 
 
+@pytest.mark.usefixtures("narrow_strips")
 @each_place
 @each_dtype
 @pytest.mark.parametrize("shape", SHAPES)
@@ -90,9 +91,10 @@ def test_nan_and_inf_stand_where_the_loop_has_them(place):
         same(place(x, rhs, sweeps=sweeps), wanted)
 
 
+@pytest.mark.usefixtures("narrow_strips")
 @each_place
 def test_tol_stops_each_grid_by_itself(place):
-    x = numbers((4, 30, 100))
+    x = numbers((4, 40, 100))
     x[1] *= 1e-3
     x[2, 5, 5], x[3, 0, 0] = np.nan, np.inf
     options = {"omega": 1.4, "sweeps": 33, "tol": 1e-4, "check_every": 5}
@@ -129,6 +131,7 @@ def test_the_loop_of_the_paper():
     np.testing.assert_allclose(mgrec.sor(x, omega=0.8), wanted, rtol=1e-13)
 
 
+@pytest.mark.emulated
 @each_place
 @pytest.mark.parametrize("shape", [(20, 30), (3, 1, 30), (2, 1, 20, 1), (1, 1, 20, 30), ()])
 def test_right_hand_sides_broadcast(shape, place):

@@ -6,13 +6,13 @@ import dask.array as da
 import numpy as np
 import pytest
 from chunkings import with_extended
-from grid_arrays import in_thirds, same
+from grid_arrays import in_thirds, on_cupy, same
 from grid_arrays import numbers as normal
 from internals import divide_loops
 
 import mgrec
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.usefixtures("narrow_strips")]
 
 PAIRS = [("+", "*"), ("max", "+"), ("min", "+"), ("+", "+")]
 UFUNCS = {"+": np.add, "*": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -63,8 +63,20 @@ def on_threads(local, **options):
         return mgrec.wavefront(local, **options)
 
 
-PLACES = [mgrec.wavefront, on_threads, in_thirds(mgrec.wavefront)]
-each_place = pytest.mark.parametrize("place", PLACES, ids=["numpy", "threads", "dask"])
+def by_tiles(local, **options):
+    """The strategy that has the bits of the loop on a GPU."""
+    return mgrec.wavefront(local, **{"strategy": "tiles", **options})
+
+
+# Several strips on a GPU.
+PLACES = [
+    pytest.param(mgrec.wavefront, (20, 27), id="numpy"),
+    pytest.param(on_threads, (20, 27), id="threads"),
+    pytest.param(in_thirds(mgrec.wavefront), (20, 27), id="dask"),
+    pytest.param(on_cupy(by_tiles), (37, 70), id="cupy", marks=pytest.mark.gpu),
+    pytest.param(on_cupy(in_thirds(by_tiles)), (37, 70), id="dask of cupy", marks=pytest.mark.gpu),
+]
+each_place = pytest.mark.parametrize(("place", "shape"), PLACES)
 each_pair = pytest.mark.parametrize("operators", with_extended(PAIRS, *PAIRS[2:]), ids="".join)
 
 
@@ -77,8 +89,8 @@ def weights_of(shape, dtype="f8"):
 
 @each_place
 @each_pair
-def test_all_operators_and_weights(operators, place):
-    local = numbers((20, 27))
+def test_all_operators_and_weights(operators, place, shape):
+    local = numbers(shape)
     for weights in (weights_of(local.shape), (0.5, -0.25, 1)):
         for floor in (None, 0.0):
             result = place(local, weights=weights, operators=operators, floor=floor)
@@ -89,21 +101,23 @@ def test_all_operators_and_weights(operators, place):
 @each_place
 @pytest.mark.parametrize("dtype", ["f4", "i4", "i8"])
 @pytest.mark.parametrize("operators", PAIRS, ids="".join)
-def test_every_dtype(dtype, operators, place):
-    local = numbers((2, 13, 17), dtype)
+def test_every_dtype(dtype, operators, place, shape):
+    local = numbers((2, *shape), dtype)
     weights = weights_of(local.shape, dtype)
     for options in ({}, {"above": 3, "floor": -2}):
         result = place(local, weights=weights, operators=operators, **options)
         same(result, by_the_loop(local, weights, operators, **options))
 
 
+@pytest.mark.emulated
 @each_place
-def test_borders_and_batches(place):
-    local = numbers((2, 3, 11, 18))
-    weights = numbers((3, 1, 1), seed=1), 0.5, numbers((2, 1, 11, 18), seed=2) / 9
+def test_borders_and_batches(place, shape):
+    rows, columns = shape
+    local = numbers((2, 3, *shape))
+    weights = numbers((3, 1, 1), seed=1), 0.5, numbers((2, 1, *shape), seed=2) / 9
     borders = {
-        "above": numbers((2, 1, 18), seed=3),
-        "left": numbers(11, seed=4),
+        "above": numbers((2, 1, columns), seed=3),
+        "left": numbers(rows, seed=4),
         "corner": numbers((2, 3), seed=5),
     }
     same(place(local, weights=weights, **borders), by_the_loop(local, weights, **borders))
@@ -114,7 +128,7 @@ def test_borders_and_batches(place):
 
 @each_place
 @pytest.mark.parametrize("axes", [(0, 1), (2, 0), (-1, 1)])
-def test_every_pair_of_axes(axes, place):
+def test_every_pair_of_axes(axes, place, shape):
     local, weight = numbers((7, 8, 9)), numbers((7, 8, 9), seed=1) / 9
     down, right = (axis % 3 for axis in axes)
     above = numbers([n for k, n in enumerate(local.shape) if k != down], seed=2)
@@ -126,8 +140,8 @@ def test_every_pair_of_axes(axes, place):
 
 
 @each_place
-def test_nan_and_inf_stand_where_the_loop_has_them(place):
-    local = numbers((20, 27))
+def test_nan_and_inf_stand_where_the_loop_has_them(place, shape):
+    local = numbers(shape)
     local[4, 7], local[10, 3], local[15, 20] = np.nan, np.inf, -np.inf
     for operators in PAIRS[:2]:
         for floor in (None, 0.0):
@@ -137,8 +151,8 @@ def test_nan_and_inf_stand_where_the_loop_has_them(place):
 
 @each_place
 @pytest.mark.parametrize("name", with_extended(["max", "min"], "min"))
-def test_of_equal_zeros_the_first_is_taken(name, place):
-    left, local = (np.copysign(0.0, numbers(n, seed=k)) for k, n in enumerate((20, (20, 27))))
+def test_of_equal_zeros_the_first_is_taken(name, place, shape):
+    left, local = (np.copysign(0.0, numbers(n, seed=k)) for k, n in enumerate((shape[0], shape)))
     result = place(local, weights=(-0.0,) * 3, operators=(name, "+"), left=left)
     assert len(set(np.signbit(left))) == 2
     same(np.signbit(result), np.broadcast_to(np.signbit(left)[:, None], result.shape))
@@ -173,8 +187,8 @@ def test_the_loops_of_the_paper():
 
 
 @each_place
-def test_own_operators(place):
-    local, weights = numbers((20, 27), "i8"), weights_of((20, 27), "i8")
+def test_own_operators(place, shape):
+    local, weights = numbers(shape, "i8"), weights_of(shape, "i8")
     own = (lambda a, b: a ^ b), (lambda a, b: a & b)
     borders = {"above": 0, "left": 1, "corner": numbers((), "i8", 4)}
     with pytest.MonkeyPatch.context() as patch:

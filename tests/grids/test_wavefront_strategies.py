@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_wavefront import PAIRS, PLACES, numbers, on_threads, weights_of
+from grid_arrays import on_cupy
+from test_wavefront import PAIRS, each_place, numbers, on_threads, weights_of
 
 import mgrec
 
+pytestmark = pytest.mark.usefixtures("narrow_strips")
 Array = np.ndarray[Any, Any]
 STRATEGIES = ["compensation", "tiles", "hybrid"]
 each_pair = pytest.mark.parametrize(
@@ -31,10 +33,11 @@ def is_near(result: Array, wanted: Array, size: Array) -> bool:
     return bool((abs(result - wanted) <= bound).all())
 
 
-@pytest.mark.parametrize("place", PLACES, ids=["numpy", "threads", "dask"])
+@pytest.mark.emulated
+@each_place
 @each_pair
-def test_compensation_keeps_within_its_bound(operators: Any, place: Any) -> None:
-    local, weights = numbers((20, 27)), weights_of((20, 27))
+def test_compensation_keeps_within_its_bound(operators: Any, place: Any, shape: Any) -> None:
+    local, weights = numbers(shape), weights_of(shape)
     given: dict[str, Any] = {"weights": weights, "operators": operators}
     wanted = mgrec.wavefront(local, strategy="tiles", above=0, left=0, corner=0, **given)
     result = place(local, strategy="compensation", above=0, left=0, corner=0, **given)
@@ -43,8 +46,14 @@ def test_compensation_keeps_within_its_bound(operators: Any, place: Any) -> None
     assert not is_near(result * (1 + 1e-9), wanted, size)
 
 
+@pytest.mark.emulated
+@pytest.mark.parametrize(
+    "place",
+    [mgrec.wavefront, on_threads, pytest.param(on_cupy(mgrec.wavefront), marks=pytest.mark.gpu)],
+    ids=["numpy", "threads", "cupy"],
+)
 @each_pair
-def test_hyperplanes_have_the_bits_of_the_loop(operators: Any) -> None:
+def test_hyperplanes_have_the_bits_of_the_loop(operators: Any, place: Any) -> None:
     """Over several tiles of their own, and odd rests of them."""
     for shape in ((20, 27), (2, 130, 70), (3, 600)):
         local, weights = numbers(shape), weights_of(shape)
@@ -52,9 +61,8 @@ def test_hyperplanes_have_the_bits_of_the_loop(operators: Any) -> None:
         given: dict[str, Any] = {"operators": operators, **borders}
         for own in (weights, (0.5, weights[0], -0.25)):
             wanted = mgrec.wavefront(local, weights=own, strategy="tiles", **given)
-            for place in (mgrec.wavefront, on_threads):
-                result = place(local, weights=own, strategy="hyperplane", **given)
-                np.testing.assert_array_equal(result, wanted)
+            result = place(local, weights=own, strategy="hyperplane", **given)
+            np.testing.assert_array_equal(result, wanted)
         assert (wanted != mgrec.wavefront(local + 1e-9, weights=own, **given)).any()
 
 
@@ -70,26 +78,29 @@ def test_compensation_is_not_the_loop() -> None:
 @pytest.mark.extended
 @pytest.mark.parametrize("dtype", ["i4", "i8"])
 @pytest.mark.parametrize("operators", PAIRS, ids="".join)
-def test_integers_are_exact_and_wrap_around(operators: Any, dtype: str) -> None:
+@each_place
+def test_integers_are_exact_and_wrap_around(
+    operators: Any, dtype: str, place: Any, shape: Any
+) -> None:
     info, generator = np.iinfo(dtype), np.random.default_rng(1)
-    local = generator.integers(info.min, info.max, (20, 27), dtype)
-    weights = tuple(generator.integers(info.min, info.max, n, dtype) for n in ((20, 27), 27, 1))
+    local = generator.integers(info.min, info.max, shape, dtype)
+    weights = tuple(generator.integers(info.min, info.max, n, dtype) for n in (shape, shape[1], 1))
     given: dict[str, Any] = {"weights": weights, "operators": operators}
     wanted = mgrec.wavefront(local, strategy="tiles", **given)
     for strategy in (*STRATEGIES, "hyperplane"):
-        for place in PLACES:
-            np.testing.assert_array_equal(place(local, strategy=strategy, **given), wanted)
+        np.testing.assert_array_equal(place(local, strategy=strategy, **given), wanted)
 
 
-def test_nan_and_inf_stand_where_the_loop_has_them() -> None:
+@each_place
+def test_nan_and_inf_stand_where_the_loop_has_them(place: Any, shape: Any) -> None:
     """Of b, -b and b the loop adds the first two first; the other order overflows."""
-    local = numbers((20, 27))
+    local = numbers(shape)
     local[4, 7], local[10, 3], local[15, 20] = np.nan, np.inf, -np.inf
     huge = np.full((3, 5), -1.5e308)
     with np.errstate(all="ignore"):
         for grid, weights in ((local, (0.5, -0.5, 1)), (huge, (1, -1, 1)), (huge, (-1, 1, 1))):
             wanted = mgrec.wavefront(grid, weights=weights, strategy="tiles")
-            result = mgrec.wavefront(grid, weights=weights, strategy="compensation")
+            result = place(grid, weights=weights, strategy="compensation")
             for same in (np.isnan, np.isposinf, np.isneginf):
                 np.testing.assert_array_equal(same(result), same(wanted))
 

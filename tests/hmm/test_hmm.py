@@ -3,10 +3,12 @@
 import dask.array as da
 import numpy as np
 import pytest
-from cases import from_gpu, on_gpu
+from cases import from_gpu, on_gpu, to_host
 from internals import divide_among_threads
 
 import mgrec
+
+pytestmark = pytest.mark.usefixtures("short_segments")
 
 
 def sequences_of(steps, reset):
@@ -89,28 +91,36 @@ def in_chunks(array, axis=0, size=7):
     return da.from_array(array, chunks=(*([-1] * axis), size, *([-1] * (array.ndim - axis - 1))))
 
 
+def chunks_on_gpu(array, axis=0, size=7):
+    return in_chunks(array, axis, size).map_blocks(on_gpu)
+
+
 RESETS = [None, np.arange(40) % 17 == 5]
+PLACES = [
+    as_numpy, in_chunks, *(pytest.param(f, marks=pytest.mark.gpu) for f in (on_gpu, chunks_on_gpu))
+]  # fmt: skip
+each_place = pytest.mark.parametrize("place", PLACES)
 
 
-@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+@each_place
 @pytest.mark.parametrize("varies", [False, True])
 @pytest.mark.parametrize("reset", RESETS)
-@pytest.mark.parametrize("count", [1, 3, 10])
+@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.emulated), 10])
 def test_passes_are_those_of_the_loop(place, varies, reset, count):
     startprob, transmat, log_frameprob = model = drawn(40, count, varies=varies)
     placed = startprob, place(transmat) if varies else transmat, place(log_frameprob)
     log_prob, posteriors = mgrec.hmm.forward_backward(*placed, reset=reset)
     wanted_log_prob, wanted = forward_backward_loop(*model, reset)
-    assert isinstance(posteriors, da.Array) == (place is in_chunks)
-    np.testing.assert_allclose(log_prob, wanted_log_prob, rtol=1e-13)
-    np.testing.assert_allclose(posteriors, wanted, rtol=1e-12, atol=1e-15)
+    assert isinstance(posteriors, da.Array) == (place in (in_chunks, chunks_on_gpu))
+    np.testing.assert_allclose(to_host(log_prob), wanted_log_prob, rtol=1e-13)
+    np.testing.assert_allclose(to_host(posteriors), wanted, rtol=1e-12, atol=1e-15)
     likelihood = mgrec.hmm.log_likelihood(*placed, reset=reset)
-    np.testing.assert_array_equal(np.asarray(likelihood), np.asarray(log_prob))
+    np.testing.assert_array_equal(to_host(likelihood), to_host(log_prob))
     log_prob, states = mgrec.hmm.viterbi(*placed, reset=reset)
     wanted_log_prob, wanted = viterbi_loop(*model, reset)
     assert states.dtype == np.int32
-    np.testing.assert_array_equal(states, wanted)
-    np.testing.assert_allclose(log_prob, wanted_log_prob, rtol=1e-13)
+    np.testing.assert_array_equal(to_host(states), wanted)
+    np.testing.assert_allclose(to_host(log_prob), wanted_log_prob, rtol=1e-13)
 
 
 @pytest.mark.gpu
@@ -166,16 +176,17 @@ def sample_loop(startprob, transmat, uniform, reset=None):
     return np.array(states)
 
 
+@pytest.mark.emulated
+@each_place
 @pytest.mark.parametrize("varies", [False, True])
 @pytest.mark.parametrize("reset", RESETS)
-def test_samples_are_those_of_the_loop(varies, reset):
+def test_samples_are_those_of_the_loop(varies, reset, place):
     startprob, transmat, _ = drawn(40, 4, varies=varies)
     uniform = np.random.default_rng(1).random(40)
     wanted = sample_loop(startprob, transmat, uniform, reset)
-    for place in (as_numpy, in_chunks):
-        states = mgrec.hmm.sample(startprob, transmat, place(uniform), reset=reset)
-        assert states.dtype == np.int32
-        np.testing.assert_array_equal(states, wanted)
+    states = mgrec.hmm.sample(startprob, transmat, place(uniform), reset=reset)
+    assert states.dtype == np.int32
+    np.testing.assert_array_equal(to_host(states), wanted)
 
 
 @pytest.mark.gpu
@@ -208,8 +219,9 @@ def test_rows_and_axes():
         np.testing.assert_allclose(turned.log_prob, log_prob, rtol=1e-13)
 
 
+@pytest.mark.parametrize("move", [as_numpy, pytest.param(on_gpu, marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("size", [3, 5, 8, 40])
-def test_ties_go_to_the_lowest_state_in_any_chunks(size):
+def test_ties_go_to_the_lowest_state_in_any_chunks(size, move):
     """Two equal states: all paths between them are ties, whatever the rounding of their scores."""
     startprob, transmat = np.full(4, 0.25), np.full((4, 4), 0.1)
     transmat[:2, :2] = transmat[2:, 2:] = 0.4
@@ -217,8 +229,9 @@ def test_ties_go_to_the_lowest_state_in_any_chunks(size):
     log_frameprob = np.repeat(generator.normal(scale=5.0, size=(40, 2)), 2, axis=1)
     _, wanted = viterbi_loop(startprob, transmat, log_frameprob)
     assert set(wanted) == {0, 2}
-    _, states = mgrec.hmm.viterbi(startprob, transmat, in_chunks(log_frameprob, size=size))
-    np.testing.assert_array_equal(states, wanted)
+    frames = in_chunks(log_frameprob, size=size).map_blocks(move)
+    _, states = mgrec.hmm.viterbi(startprob, transmat, frames)
+    np.testing.assert_array_equal(to_host(states), wanted)
 
 
 def test_long_sequences_do_not_underflow():
@@ -232,7 +245,7 @@ def test_long_sequences_do_not_underflow():
 
 
 @pytest.mark.parametrize(("factor", "offset"), [(1e-4, 0.0), (1.0, 200.0)])
-@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+@each_place
 def test_weights_that_grow_or_shrink(factor, offset, place):
     """Rows of less than 1 shrink the weights; densities of more than 1 let them grow."""
     startprob, transmat, log_frameprob = drawn(40, 3)
@@ -241,19 +254,19 @@ def test_weights_that_grow_or_shrink(factor, offset, place):
     wanted = forward_backward_loop(startprob, transmat, log_frameprob, reset)
     frames = place(log_frameprob)
     log_prob, posteriors = mgrec.hmm.forward_backward(startprob, transmat, frames, reset=reset)
-    np.testing.assert_allclose(log_prob, wanted[0], rtol=1e-13)
-    np.testing.assert_allclose(posteriors, wanted[1], rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(to_host(log_prob), wanted[0], rtol=1e-13)
+    np.testing.assert_allclose(to_host(posteriors), wanted[1], rtol=1e-11, atol=1e-14)
 
 
-@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+@each_place
 def test_paths_of_small_scores(place):
     """The highest score is subtracted after some 100 steps only."""
     startprob, transmat, _ = drawn(1, 4)
     log_frameprob = np.log(np.random.default_rng(1).random((300, 4)))
     wanted = viterbi_loop(startprob, transmat, log_frameprob)
     log_prob, states = mgrec.hmm.viterbi(startprob, transmat, place(log_frameprob))
-    np.testing.assert_allclose(log_prob, wanted[0], rtol=1e-13)
-    np.testing.assert_array_equal(states, wanted[1])
+    np.testing.assert_allclose(to_host(log_prob), wanted[0], rtol=1e-13)
+    np.testing.assert_array_equal(to_host(states), wanted[1])
 
 
 def test_paths_of_large_scores():
@@ -309,21 +322,22 @@ def test_possible_sequences_of_cupy_arrays_do_not_underflow(model):
     np.testing.assert_allclose(from_gpu(posteriors), wanted_posteriors, rtol=1e-9, atol=1e-15)
 
 
-@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+@each_place
 @pytest.mark.parametrize("name", ["startprob", "transmat", "log_frameprob"])
 def test_nan_gives_a_log_prob_of_nan(place, name):
     model = dict(zip(("startprob", "transmat", "log_frameprob"), drawn(20, 3), strict=True))
     model[name].flat[-1] = np.nan
     arguments = {**model, "log_frameprob": place(model["log_frameprob"])}
-    assert np.isnan(np.asarray(mgrec.hmm.log_likelihood(**arguments)))
-    assert np.isnan(np.asarray(mgrec.hmm.viterbi(**arguments).log_prob))
+    assert np.isnan(to_host(mgrec.hmm.log_likelihood(**arguments)))
+    assert np.isnan(to_host(mgrec.hmm.viterbi(**arguments).log_prob))
 
 
-def test_no_state_of_probability_0_is_drawn():
+@each_place
+def test_no_state_of_probability_0_is_drawn(place):
     """Ten times 0.1 is less than 1."""
     startprob = np.array([0.1] * 10 + [0.0])
-    arguments = startprob, np.tile(startprob, (11, 1)), np.full(3, 1 - 2.0**-53)
-    np.testing.assert_array_equal(mgrec.hmm.sample(*arguments), [9, 9, 9])
+    arguments = startprob, np.tile(startprob, (11, 1)), place(np.full(3, 1 - 2.0**-53))
+    np.testing.assert_array_equal(to_host(mgrec.hmm.sample(*arguments)), [9, 9, 9])
 
 
 @pytest.mark.parametrize("number", [1.0, -0.5, np.nan])
@@ -396,19 +410,18 @@ def test_paths_are_best_up_to_a_tie_at_each_step():
     assert best - 1000 * 1e-10 < log_prob < best
 
 
-@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+@each_place
 def test_states_that_cannot_be_left_or_reached(place):
     """Left-to-right models have zeros; a sequence may have no path at all."""
     startprob, transmat = np.array([1.0, 0.0, 0.0]), np.triu(np.full((3, 3), 0.3))
     log_frameprob = np.random.default_rng(0).normal(size=(30, 3))
     wanted = forward_backward_loop(startprob, transmat, log_frameprob)
     log_prob, posteriors = mgrec.hmm.forward_backward(startprob, transmat, place(log_frameprob))
-    np.testing.assert_allclose(posteriors, wanted[1], rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(to_host(posteriors), wanted[1], rtol=1e-12, atol=1e-300)
     reset = np.arange(30) == 20
     log_frameprob[10] = -np.inf
     log_prob, posteriors = map(
-        np.asarray,
-        mgrec.hmm.forward_backward(startprob, transmat, place(log_frameprob), reset=reset),
+        to_host, mgrec.hmm.forward_backward(startprob, transmat, place(log_frameprob), reset=reset)
     )
     assert log_prob == -np.inf
     wanted = forward_backward_loop(startprob, transmat, log_frameprob[20:])

@@ -3,7 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
-from cases import from_gpu, on_gpu
+from cases import from_gpu, on_gpu, to_host
 from chunkings import with_extended
 from internals import divide_among_threads
 
@@ -129,6 +129,7 @@ def test_problems_of_scalars_have_the_states_of_the_loop(structure):
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("short_segments")
 @pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
 @pytest.mark.parametrize(
     ("n", "structure"),
@@ -154,10 +155,11 @@ def test_cupy_arrays(algebra, n, structure):
 @pytest.mark.gpu
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
-def test_long_rows_of_cupy_arrays(algebra, reverse):
+@pytest.mark.parametrize(("n", "steps"), [(2, 10_011), (4, 150_001)])
+def test_long_rows_of_cupy_arrays(n, steps, algebra, reverse):
     """More tiles of four states than a GPU has multiprocessors, twice in the same memory."""
-    matrix_map = map_of(4, algebra, "general")
-    operands = drawn(matrix_map, 150_001, rows=(2,))
+    matrix_map = map_of(n, algebra, "general")
+    operands = drawn(matrix_map, steps, rows=(2,))
     options = {"axis": 1, "reverse": reverse}
     wanted = mgrec.scan(matrix_map, *operands[:2], initial=operands[2], **options)
     matrices, vectors, initial = map(on_gpu, operands)
@@ -168,15 +170,23 @@ def test_long_rows_of_cupy_arrays(algebra, reverse):
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("short_segments")
+@pytest.mark.parametrize("options", [{}, {"reverse": True}, {"reset": np.arange(40) % 17 == 5}])
 @pytest.mark.parametrize(
-    ("n", "structure"), [(2, "general"), (4, "general"), (7, "general"), (6, "diagonal")]
-)
-def test_dask_arrays_of_cupy_arrays(n, structure):
-    matrix_map = mgrec.maps.matrix(n, structure=structure)
+    ("n", "structure", "algebra"),
+    [
+        (2, "general", ("+", "*")), (4, "general", ("+", "*")),
+        pytest.param(7, "general", ("+", "*"), marks=pytest.mark.emulated),
+        (6, "diagonal", ("+", "*")), (5, "general", ("logsumexp", "+")),
+        (6, "general", ("max", "+")),
+    ],
+)  # fmt: skip
+def test_dask_arrays_of_cupy_arrays(n, structure, algebra, options):
+    matrix_map = mgrec.maps.matrix(n, algebra, structure)
     matrices, vectors, initial = drawn(matrix_map, 40)
-    wanted = mgrec.scan(matrix_map, matrices, vectors, initial=initial)
+    wanted = mgrec.scan(matrix_map, matrices, vectors, initial=initial, **options)
     lazy = (in_chunks(array).map_blocks(on_gpu) for array in (matrices, vectors))
-    states = mgrec.scan(matrix_map, *lazy, initial=on_gpu(initial))
+    states = mgrec.scan(matrix_map, *lazy, initial=on_gpu(initial), **options)
     np.testing.assert_allclose(from_gpu(states.compute()), wanted, rtol=1e-12, atol=1e-12)
 
 
@@ -205,20 +215,28 @@ def test_rows_axes_and_broadcasting():
     np.testing.assert_allclose(constant, wanted, rtol=1e-13, atol=1e-14)
 
 
-@pytest.mark.parametrize("factor", [1e-30, 1e30])
-def test_products_neither_vanish_nor_overflow(factor):
-    """A product of 60 matrices is 1e±1800, and the state 1e∓300 of the start."""
-    matrix_map = mgrec.maps.matrix(2)
-    matrices = (
-        np.full((60, 2, 2), 0.5) * np.where(np.arange(60) % 2, factor, 1 / factor)[:, None, None]
-    )
-    matrices[:10] *= 1 / factor
-    matrices[-10:] *= factor
-    vectors = np.zeros((60, 2))
-    initial = np.full(2, min(factor, 1 / factor) if factor < 1 else 1.0)
-    states = mgrec.scan(matrix_map, in_chunks(matrices, size=60 // 3), vectors, initial=initial)
+each_memory = pytest.mark.parametrize(
+    "move", [as_numpy, pytest.param(on_gpu, marks=pytest.mark.gpu)]
+)
+
+
+@pytest.mark.usefixtures("short_segments")
+@pytest.mark.parametrize(
+    ("n", "move"),
+    [(2, as_numpy), (5, as_numpy), pytest.param(5, on_gpu, marks=pytest.mark.gpu)],
+)
+@pytest.mark.parametrize("factor", [1e-60, 1e60])
+def test_products_neither_vanish_nor_overflow(factor, n, move):
+    """The product of 7 matrices is 1e±420, and the states that it leads to are finite."""
+    matrix_map, initial = mgrec.maps.matrix(n), np.full(n, 1e302 if factor < 1 else 1e-302)
+    factors = np.where(np.arange(60) // 7 % 2, 1 / factor, factor)
+    matrices, vectors = np.full((60, n, n), 1 / n) * factors[:, None, None], np.zeros((60, n))
     wanted = mgrec.scan(matrix_map, matrices, vectors, initial=initial)
-    np.testing.assert_allclose(states.compute(), wanted, rtol=1e-13)
+    assert np.isfinite(wanted).all() and wanted.all()
+    for size in (7, 20, 60):
+        lazy = in_chunks(matrices, size=size).map_blocks(move)
+        states = mgrec.scan(matrix_map, lazy, move(vectors), initial=initial)
+        np.testing.assert_allclose(to_host(states), wanted, rtol=1e-13)
 
 
 def test_blocks_of_rows_and_out():
@@ -240,15 +258,19 @@ def test_blocks_of_rows_and_out():
         mgrec.scan(matrix_map, np.eye(4), vectors, initial=initial)
 
 
-def test_nan_stays_in_its_segment():
-    matrix_map = mgrec.maps.matrix(2)
+@pytest.mark.usefixtures("short_segments")
+@each_memory
+@pytest.mark.parametrize("n", [2, 5])
+def test_nan_stays_in_its_segment(n, move):
+    matrix_map = mgrec.maps.matrix(n)
     matrices, vectors, initial = drawn(matrix_map, 20)
     vectors[3] = np.nan
     marks = np.arange(20) == 10
     for place in (as_numpy, in_chunks):
-        states = mgrec.scan(matrix_map, place(matrices), vectors, initial=initial, reset=marks)
-        assert np.isnan(np.asarray(states)[3:10]).all()
-        assert not np.isnan(np.asarray(states)[10:]).any()
+        operands = [place(move(x)) for x in (matrices, vectors)]
+        states = to_host(mgrec.scan(matrix_map, *operands, initial=initial, reset=marks))
+        assert np.isnan(states[3:10]).all()
+        assert not np.isnan(states[:3]).any() and not np.isnan(states[10:]).any()
 
 
 def test_dtypes_and_out():

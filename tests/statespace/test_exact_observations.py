@@ -109,7 +109,13 @@ def results(model, place, chunk, square_root):
 
 @pytest.mark.parametrize("square_root", [False, True])
 @pytest.mark.parametrize("chunk", [None, 1, 2])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.emulated] * (name == "a sum of states"))
+        for name in MODELS
+    ],
+)
 @pytest.mark.parametrize("place", PLACES)
 def test_an_entry_without_variance_counts_as_missing(place, name, chunk, square_root):
     wanted = conditioned(MODELS[name])

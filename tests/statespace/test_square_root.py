@@ -8,21 +8,13 @@ import pytest
 from cases import from_gpu, on_gpu
 from hypothesis import given
 from hypothesis import strategies as st
-from internals import divide_into_segments
 
 import mgrec
 
+pytestmark = pytest.mark.usefixtures("short_segments")
 PLACES = [np.asarray, pytest.param(on_gpu, marks=pytest.mark.gpu)]
 LOG_2_PI = Decimal("1.83787706640934548356065947281123527972279494727556682563")
 wide = np.vectorize(Decimal, otypes=[object])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def segments():
-    """Several segments of these short sequences, which join as chunks do."""
-    with pytest.MonkeyPatch.context() as patch:
-        divide_into_segments(patch, 3)
-        yield
 
 
 def inverse(matrix):

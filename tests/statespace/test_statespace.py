@@ -1,12 +1,15 @@
 """State space models against loops over the steps, in long double."""
 
+from functools import partial
+
 import dask.array as da
 import numpy as np
 import pytest
-from cases import from_gpu, on_gpu
+from cases import from_gpu, on_gpu, to_host
 from internals import compile_for_sizes, divide_among_threads
 
 import mgrec
+import mgrec.dask
 
 MATRICES = "design obs_cov transition state_cov selection obs_intercept state_intercept".split()
 
@@ -117,30 +120,42 @@ def placed(model, place, varies):
     return {name: place(array) if name in lazy else array for name, array in model.items()}
 
 
+def chunks_on_gpu(array, axis=0, size=7):
+    return in_chunks(array, axis, size).map_blocks(on_gpu)
+
+
 def assert_equal_to_the_loop(filtered, smoothed, wanted, rtol=1e-10):
     llf, *states = wanted
-    np.testing.assert_allclose(filtered.llf, llf.sum(), rtol=1e-12)
-    np.testing.assert_allclose(filtered.llf_obs, llf, rtol=rtol, atol=1e-11)
+    np.testing.assert_allclose(to_host(filtered.llf), llf.sum(), rtol=rtol / 100)
+    np.testing.assert_allclose(to_host(filtered.llf_obs), llf, rtol=rtol, atol=rtol / 10)
     for values, exact in zip((*filtered[2:], *smoothed[1:]), states, strict=True):
-        np.testing.assert_allclose(values, exact, rtol=rtol, atol=1e-11)
+        np.testing.assert_allclose(to_host(values), exact, rtol=rtol, atol=rtol / 10)
 
 
+GPU = pytest.mark.gpu
 RESETS = [None, np.arange(40) % 17 == 5]
+PLACES = [as_numpy, in_chunks, *(pytest.param(f, marks=GPU) for f in (on_gpu, chunks_on_gpu))]
+each_place = pytest.mark.parametrize("place", PLACES)
+each_memory = pytest.mark.parametrize("move", [as_numpy, pytest.param(on_gpu, marks=GPU)])
 
 
-@pytest.mark.parametrize("place", [as_numpy, in_chunks])
+@pytest.mark.usefixtures("short_segments")
+@each_place
 @pytest.mark.parametrize("varies", [False, True])
 @pytest.mark.parametrize("reset", RESETS)
-@pytest.mark.parametrize(("n", "p"), [(1, 1), (3, 2), (2, 4)])
+@pytest.mark.parametrize(
+    ("n", "p"), [(1, 1), pytest.param(3, 2, marks=pytest.mark.emulated), (2, 4), (5, 2)]
+)
 def test_states_are_those_of_the_loop(place, varies, reset, n, p):
     model = drawn(n=n, p=p, varies=varies)
     arguments = placed(model, place, varies)
     filtered = mgrec.statespace.kalman_filter(**arguments, reset=reset)
     smoothed = mgrec.statespace.kalman_smoother(**arguments, reset=reset)
-    assert isinstance(filtered.llf_obs, da.Array) == (place is in_chunks)
-    assert_equal_to_the_loop(filtered, smoothed, loop(model, reset))
+    assert isinstance(filtered.llf_obs, da.Array) == (place in (in_chunks, chunks_on_gpu))
+    rtol = 1e-10 if place in (as_numpy, in_chunks) else 1e-9
+    assert_equal_to_the_loop(filtered, smoothed, loop(model, reset), rtol)
     llf = mgrec.statespace.log_likelihood(**arguments, reset=reset)
-    np.testing.assert_allclose(llf, filtered.llf, rtol=1e-14)
+    np.testing.assert_allclose(to_host(llf), to_host(filtered.llf), rtol=1e-14)
 
 
 @pytest.mark.gpu
@@ -156,6 +171,9 @@ def test_cupy_arrays(reset):
             np.testing.assert_allclose(from_gpu(value), other, rtol=1e-9, atol=1e-10)
     llf = mgrec.statespace.log_likelihood(**on_device, reset=marks)
     wanted = mgrec.statespace.log_likelihood(**model, reset=reset)
+    np.testing.assert_allclose(from_gpu(llf), wanted, rtol=1e-11)
+    on_device["endog"] = on_device["endog"].transpose(1, 0, 2)
+    llf = mgrec.statespace.log_likelihood(**on_device, reset=marks, axis=0)
     np.testing.assert_allclose(from_gpu(llf), wanted, rtol=1e-11)
 
 
@@ -180,23 +198,28 @@ def test_dask_arrays_of_cupy_arrays(reset, varies, dtype):
 
 
 @pytest.mark.gpu
-def test_plans_of_cupy_arrays():
+@pytest.mark.parametrize("square_root", [False, True])
+@pytest.mark.parametrize(
+    "solve", [mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother]
+)
+def test_plans_of_cupy_arrays(solve, square_root):
     from distributed import Client
 
-    model = drawn()
+    model, solve = drawn(), partial(solve, square_root=square_root)
     arrays = {name: on_gpu(array) for name, array in model.items()}
-    endog = in_chunks(model["endog"]).map_blocks(on_gpu)
+    endog = chunks_on_gpu(model["endog"])
     others = {name: array for name, array in arrays.items() if name != "endog"}
-    wanted = mgrec.statespace.kalman_smoother(**model)
-    with (
-        Client(
-            processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None
-        ) as client,
-        mgrec.plan(mgrec.statespace.kalman_smoother, endog, client=client, **others) as plan,
-    ):
-        for _ in range(2):
-            for value, other in zip(plan(endog), wanted, strict=True):
-                np.testing.assert_allclose(from_gpu(value.compute()), other, rtol=1e-9, atol=1e-10)
+    wanted, graph = solve(**model), solve(endog, **others)
+    with Client(
+        processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as client:
+        mgrec.dask.warm_up(solve, endog, client=client, **others)
+        with mgrec.plan(solve, endog, client=client, **others) as plan:
+            for _ in range(2):
+                for value, like, other in zip(plan(endog), graph, wanted, strict=True):
+                    value = from_gpu(value.compute())
+                    np.testing.assert_allclose(value, other, rtol=1e-9, atol=1e-10)
+                    np.testing.assert_array_equal(value, to_host(like))
 
 
 def dask_array(array):
@@ -220,20 +243,21 @@ def local_linear_trend(steps, seed=0):
     }
 
 
+@each_memory
 @pytest.mark.parametrize("size", [5, 40, 500])
-def test_steady_states_and_diffuse_starts(size):
+def test_steady_states_and_diffuse_starts(size, move):
     model = local_linear_trend(500)
     model["endog"][300] = np.nan
     llf, mean, covariance, *_, smoothed, smoothed_cov = loop(model)
-    arguments = placed(model, lambda array: in_chunks(array, size=size), False)
+    arguments = placed(model, lambda array: in_chunks(array, size=size).map_blocks(move), False)
     filtered = mgrec.statespace.kalman_filter(**arguments)
-    np.testing.assert_allclose(filtered.llf, llf.sum(), rtol=1e-11)
+    np.testing.assert_allclose(to_host(filtered.llf), llf.sum(), rtol=1e-11)
     deviation = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-    assert (abs(filtered.filtered_state.compute() - mean) < 1e-8 * deviation).all()
-    np.testing.assert_allclose(filtered.filtered_state_cov[2:], covariance[2:], rtol=1e-8)
+    assert (abs(to_host(filtered.filtered_state) - mean) < 1e-8 * deviation).all()
+    np.testing.assert_allclose(to_host(filtered.filtered_state_cov)[2:], covariance[2:], rtol=1e-8)
     result = mgrec.statespace.kalman_smoother(**arguments)
     deviation = np.sqrt(np.diagonal(smoothed_cov, axis1=1, axis2=2))
-    assert (abs(result.smoothed_state.compute() - smoothed) < 1e-8 * deviation)[2:].all()
+    assert (abs(to_host(result.smoothed_state) - smoothed) < 1e-8 * deviation)[2:].all()
 
 
 @pytest.mark.parametrize("compiles_sizes", [False, pytest.param(True, marks=pytest.mark.extended)])
@@ -399,18 +423,31 @@ def test_state_cov_that_is_not_finite_gives_nan(place, value):
     assert np.isnan(np.asarray(mgrec.statespace.log_likelihood(**placed(model, place, False))))
 
 
-@pytest.mark.parametrize("size", [50, 90, 400])
-@pytest.mark.parametrize("factor", [1.05, 3.0])
-def test_unstable_states_without_noise_in_chunks(factor, size):
+@each_memory
+@pytest.mark.parametrize(
+    "reset", [None, pytest.param(np.arange(800) == 333, marks=pytest.mark.extended)]
+)
+@pytest.mark.parametrize("size", [50, 90, 400, pytest.param(800, marks=GPU)])
+@pytest.mark.parametrize("factor", [1.05, 1.5, 3.0, [[3.0, 1.0], [0.0, 0.9]]])
+def test_unstable_states_without_noise_in_chunks(factor, size, reset, move):
     """In a chunk the state for a given first one grows to more than float64 holds."""
-    model = plain(800, transition=np.full((1, 1), factor), state_cov=np.zeros((1, 1)))
+    transition = np.atleast_2d(factor)
+    n = len(transition)
+    model = plain(800, transition=transition, state_cov=np.zeros((n, n)), design=np.eye(1, n))
+    model.update(initial_state=np.zeros(n), initial_state_cov=np.eye(n))
     model["endog"] = np.random.default_rng(0).normal(size=(800, 1))
-    wanted = mgrec.statespace.kalman_filter(**model)
+    wanted = mgrec.statespace.kalman_filter(**model, reset=reset)
     assert np.isfinite(wanted.llf)
-    chunked = placed(model, lambda array: in_chunks(array, size=size), False)
-    filtered = mgrec.statespace.kalman_filter(**chunked)
-    np.testing.assert_allclose(filtered.llf, wanted.llf, rtol=1e-11)
-    np.testing.assert_allclose(filtered.filtered_state, wanted.filtered_state, rtol=1e-7, atol=1e-9)
+    chunked = placed(model, lambda array: in_chunks(array, size=size).map_blocks(move), False)
+    filtered = mgrec.statespace.kalman_filter(**chunked, reset=reset)
+    np.testing.assert_allclose(to_host(filtered.llf), wanted.llf, rtol=1e-11)
+    found, wanted = to_host(filtered.filtered_state), wanted.filtered_state
+    np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-9)
+    found, wanted = (
+        to_host(mgrec.statespace.kalman_smoother(**arrays, reset=reset).smoothed_state)
+        for arrays in (chunked, model)
+    )
+    np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-9)
 
 
 def test_sums_of_states_that_grow_in_chunks():
@@ -540,15 +577,16 @@ def test_ill_conditioned_models_of_float32_keep_the_digits_of_float32(model, pla
     assert not abs((plain_covariances - covariances) / outer).max() < 1e-3
 
 
+@each_memory
 @pytest.mark.parametrize("name", ["obs_cov", "state_cov", "initial_state_cov"])
-def test_the_symmetric_part_of_covariances_counts(name):
+def test_the_symmetric_part_of_covariances_counts(name, move):
     model = blocks(plain(20, state_cov=np.eye(1)), plain(20, scale=2.0, state_cov=np.eye(1)))
     symmetric = model[name] + np.array([[0.0, 0.25], [0.25, 0.0]])
     wanted = mgrec.statespace.log_likelihood(**{**model, name: symmetric})
     skew = np.array([[0.0, 0.2], [-0.2, 0.0]])
     for matrix in (symmetric + skew, symmetric - skew):
-        llf = mgrec.statespace.log_likelihood(**{**model, name: matrix})
-        np.testing.assert_allclose(llf, wanted, rtol=1e-14)
+        llf = mgrec.statespace.log_likelihood(**placed({**model, name: matrix}, move, False))
+        np.testing.assert_allclose(to_host(llf), wanted, rtol=1e-14 if move is as_numpy else 1e-12)
 
 
 def sample_loop(model, measurement_shocks, state_shocks, first_steps=()):
@@ -662,18 +700,18 @@ def test_rows_are_divided_among_threads(monkeypatch):
             np.testing.assert_array_equal(values, others)
 
 
-def test_dtypes():
+@each_place
+def test_dtypes(place):
     model = drawn(20)
     narrow = {name: array.astype(np.float32) for name, array in model.items()}
     wanted = loop({name: array.astype(float) for name, array in narrow.items()})
-    for place in (as_numpy, in_chunks):
-        filtered = mgrec.statespace.kalman_filter(**placed(narrow, place, False))
-        assert filtered.llf.dtype == np.float64
-        assert {array.dtype for array in filtered[1:]} == {np.dtype(np.float32)}
-        np.testing.assert_allclose(filtered.llf, wanted[0].sum(), rtol=1e-6)
-        smoothed = mgrec.statespace.kalman_smoother(**placed(narrow, place, False))
-        assert smoothed.smoothed_state.dtype == np.float32
-        np.testing.assert_allclose(smoothed.smoothed_state, wanted[5], rtol=1e-4, atol=1e-5)
+    filtered = mgrec.statespace.kalman_filter(**placed(narrow, place, False))
+    assert filtered.llf.dtype == np.float64
+    assert {array.dtype for array in filtered[1:]} == {np.dtype(np.float32)}
+    np.testing.assert_allclose(to_host(filtered.llf), wanted[0].sum(), rtol=1e-6)
+    smoothed = mgrec.statespace.kalman_smoother(**placed(narrow, place, False))
+    assert smoothed.smoothed_state.dtype == np.float32
+    np.testing.assert_allclose(to_host(smoothed.smoothed_state), wanted[5], rtol=1e-4, atol=1e-5)
 
 
 def test_defaults_and_empty_arrays():

@@ -374,6 +374,12 @@ def from_gpu(array):
     return array.get()
 
 
+def to_host(array):
+    """A NumPy array, from an array in any place."""
+    array = array.compute(scheduler="sync") if isinstance(array, da.Array) else array
+    return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
 def on_cupy(case, operands, initial, axis=-1, reverse=False, **options):
     moved = [map_arrays(on_gpu, operand) for operand in operands]
     states = tuple(map(on_gpu, initial)) if isinstance(initial, tuple) else on_gpu(initial)
@@ -402,6 +408,7 @@ def is_short_dtype(case, dtype, place):
     return dtype == "float64" or is_compared
 
 
+IS_EMULATED = {("linear, s array", "float64"): [pytest.mark.emulated]}
 CASES_OF_ALL_DTYPES = [
     parameter(
         case,
@@ -409,7 +416,7 @@ CASES_OF_ALL_DTYPES = [
         *place.values,
         name=f"-{dtype}-{place.id}",
         is_short=is_short_dtype(case, dtype, *place.values),
-        more_marks=place.marks,
+        more_marks=[*place.marks, *IS_EMULATED.get((case.name, dtype), ())],
     )
     for case in CASES
     for dtype in case.dtypes

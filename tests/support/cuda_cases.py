@@ -113,6 +113,14 @@ def small_layout(kind: str, shape: Any, dtype: str, reverse: bool) -> Any:
 
     vector, steps = 16 // np.dtype(dtype).itemsize, shape[1]
     items = 3 * vector
+    # Tiles of 8 parts of 3 steps: of all channels, or of 32 bytes of each step.
+    parts = -(-8 // vector) * vector
+
+    def channels(count: int, **options: Any) -> ScanLayout:
+        threads = -(-parts * count // 32) * 32
+        given = {"bulk": True, "channels": count, "ahead": 2, "distance": 2, "reverse": reverse}
+        return ScanLayout(threads, 3, **{"stages": 4, **given, **options})
+
     flags = {"reverse": reverse, "segmented": shape[0] > 1, "crowded": steps < items}
     return {
         "bulk rows": ScanLayout(64, items, 2, bulk=True, **flags),
@@ -121,6 +129,12 @@ def small_layout(kind: str, shape: Any, dtype: str, reverse: bool) -> Any:
         "columns": ScanLayout(96, 4, 2, reverse=reverse),
         "teams of columns": ScanLayout(96, 4, 2, reverse=reverse, team=3),
         "columns read late": ScanLayout(96, 4, 0, reverse=reverse, team=2),
+        "channels": channels(shape[2]),
+        "channels read by threads": channels(shape[2], bulk=False),
+        "channels of few stages": channels(shape[2], stages=3),
+        "lines": channels(8, lines=True, bulk=False),
+        "teams of lines": channels(8, lines=True, bulk=False, team=3, stages=3, distance=1),
+        "lines read late": channels(8, lines=True, bulk=False, team=2, stages=0),
         "walked rows": ScanLayout(32, 4 * vector, 2, reverse=reverse, walking=True,
                               bulk=steps % vector == 0),
         "walked columns": ScanLayout(32, 4, 3, reverse=reverse, walking=True),
@@ -129,6 +143,12 @@ def small_layout(kind: str, shape: Any, dtype: str, reverse: bool) -> Any:
 
 KINDS = ["bulk rows", "staged rows", "direct rows", "columns", "teams of columns",
          "columns read late", "walked rows", "walked columns"]  # fmt: skip
+
+
+KINDS_OF_CHANNELS = [
+    "channels", "channels read by threads", "channels of few stages", "lines", "teams of lines",
+    "lines read late",
+]  # fmt: skip
 
 
 def wave(i: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""CUDA programs compiled by g++ and launched over NumPy arrays: kernels tested without a GPU."""
+"""An emulated GPU: CuPy's arrays are NumPy's, and g++ compiles the CUDA kernels."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ import subprocess
 import sys
 import threading
 import types
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mgrec.core.backends import CPU
 from mgrec.core.contract import recurrence
 from mgrec.engines.cuda import backend, launches
 from mgrec.engines.cuda import device as device_module
@@ -166,20 +169,6 @@ def _pack(arguments: Any) -> Any:
     return packed
 
 
-class HostArray(np.ndarray[Any, Any]):
-    """A NumPy array with what kernels' launches ask of CuPy's arrays."""
-
-    @property
-    def data(self) -> Any:  # type: ignore[override]
-        return types.SimpleNamespace(ptr=self.ctypes.data)
-
-    def get(self, out: Any = None, blocking: bool = True) -> np.ndarray[Any, Any]:
-        if out is None:
-            return np.array(self)
-        out[...] = self
-        return np.asarray(out)
-
-
 class _Place(AbstractContextManager[None]):
     """A device or a stream of CuPy. All work is done when a launch returns."""
 
@@ -204,15 +193,42 @@ class _Stream(_Place):
         return False
 
 
-class DeviceArray(HostArray):
-    """As public functions see CuPy's arrays, memory of a device."""
+class DeviceArray(np.ndarray[Any, Any]):
+    """A NumPy array that public functions see as CuPy's, in the memory of a device."""
 
     __cuda_array_interface__ = None
     device = _Device()
 
+    def __new__(
+        cls, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None
+    ) -> DeviceArray:
+        """Return a new array, or one of the memory at an address."""
+        if memptr is None:
+            return np.empty(shape, dtype).view(cls)
+        size = np.dtype(dtype).itemsize
+        if strides is None:
+            size *= prod(shape)
+        else:
+            size += sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        memory = (ctypes.c_char * size).from_address(memptr.ptr)
+        return np.ndarray.__new__(cls, shape, dtype, memory, 0, strides)
+
     @property
-    def data(self) -> Any:
+    def data(self) -> Any:  # type: ignore[override]
         return types.SimpleNamespace(ptr=self.ctypes.data, device_id=0)
+
+    def get(self, out: Any = None, blocking: bool = True) -> np.ndarray[Any, Any]:
+        if out is None:
+            return np.array(self)
+        out[...] = self
+        return np.asarray(out)
+
+    def set(self, values: Any) -> None:
+        self[...] = values
+
+    def astype(self, *arguments: Any, **options: Any) -> Any:
+        with np.errstate(all="ignore"):  # CuPy does not warn
+            return super().astype(*arguments, **options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         result = super().__array_function__(function, types, args, options)
@@ -221,12 +237,29 @@ class DeviceArray(HostArray):
         # Where an argument is in the memory of a device, the result is, too.
         return result.view(type(self)) if isinstance(result, np.ndarray) else result
 
+    def __array_ufunc__(
+        self, function: Any, method: str, *operands: Any, out: Any = (), **options: Any
+    ) -> Any:
+        if out:
+            options["out"] = tuple(map(_as_host, out))
+        with np.errstate(all="ignore"):
+            results = getattr(function, method)(*map(_as_host, operands), **options)
+        if out:
+            return out[0] if len(out) == 1 else out
+        if isinstance(results, tuple):
+            return tuple(np.asarray(result).view(DeviceArray) for result in results)
+        return np.asarray(results).view(DeviceArray)
+
+
+def _as_host(array: Any) -> Any:
+    return array.view(np.ndarray) if isinstance(array, DeviceArray) else array
+
 
 DeviceArray.__module__ = "cupy"
 
 
-def as_device(array: Any) -> HostArray:
-    return np.ascontiguousarray(array).view(HostArray)
+def as_device(array: Any) -> DeviceArray:
+    return np.ascontiguousarray(array).view(DeviceArray)
 
 
 def poisoned(shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
@@ -240,40 +273,63 @@ def empty(shape: Any, dtype: Any) -> Any:
     return poisoned(shape, dtype).view(DeviceArray)
 
 
-def numpy_as_cupy(array: type[HostArray] = DeviceArray) -> Any:
+def _on_device(function: Any) -> Any:
+    """Return a function whose results are in the memory of the device."""
+    return lambda *given, **options: np.asarray(function(*given, **options)).view(DeviceArray)
+
+
+class _Random:
+    def __init__(self, seed: Any = None) -> None:
+        self._generator = np.random.default_rng(seed)
+
+    def __getattr__(self, name: str) -> Any:
+        return _on_device(getattr(self._generator, name))
+
+
+def numpy_as_cupy() -> Any:
     """A module that returns NumPy arrays, new ones poisoned, where CuPy's are asked for."""
 
     def as_array(x: Any, dtype: Any = None) -> Any:
         is_cast = dtype is not None and getattr(x, "dtype", None) != dtype
-        if isinstance(x, array) and not is_cast:
+        if isinstance(x, DeviceArray) and not is_cast:
             return x
-        return np.array(x, dtype, order="C").view(array)
+        return np.array(x, dtype, order="C").view(DeviceArray)
 
     def event(**options: Any) -> Any:
         return types.SimpleNamespace(done=True, record=lambda: None, synchronize=lambda: None)
 
     stream = _Stream()
-    runtime = types.SimpleNamespace(getDevice=lambda: 0)
+    runtime = types.SimpleNamespace(
+        getDevice=lambda: 0, getDeviceCount=lambda: 1, setDevice=lambda number: None,
+        pointerGetAttributes=lambda address: types.SimpleNamespace(device=0),
+        CUDARuntimeError=RuntimeError,
+    )  # fmt: skip
     module: Any = types.ModuleType("cupy")
     module.__getattr__ = lambda name: getattr(np, name)  # type: ignore[method-assign]
-    module.ndarray = DeviceArray
-    module.empty = lambda *given: poisoned(*given).view(array)
-    module.zeros = lambda *given: np.zeros(*given).view(array)
-    module.full = lambda *given: np.full(*given).view(array)
-    module.asarray = as_array
-    module.ascontiguousarray = lambda x: np.asarray(x, order="C").view(array)
-    module.concatenate = lambda *given, **options: np.concatenate(*given, **options).view(array)
+    module.ndarray, module.__version__ = DeviceArray, "14"
+    module.is_available = lambda: True
+    module.asarray, module.asnumpy = as_array, np.array
+    module.ascontiguousarray = lambda x: np.asarray(x, order="C").view(DeviceArray)
+    module.empty = lambda *given: poisoned(*given).view(DeviceArray)
+    names = "arange concatenate empty_like full full_like ones ones_like where zeros zeros_like"
+    for name in names.split():
+        setattr(module, name, _on_device(getattr(np, name)))
     module.broadcast_to = partial(np.broadcast_to, subok=True)
+    module.random = types.SimpleNamespace(default_rng=_Random)
     module.cuda = types.SimpleNamespace(
         runtime=runtime, get_current_stream=lambda: stream, Event=event, Stream=_Stream,
-        Device=_Device,
+        Device=_Device, is_available=lambda: True,
+        UnownedMemory=lambda address, size, owner, device: types.SimpleNamespace(
+            ptr=address, owner=owner
+        ),
+        MemoryPointer=lambda memory, offset: types.SimpleNamespace(ptr=memory.ptr + offset),
     )  # fmt: skip
     return module
 
 
-def pretend_cupy(monkeypatch: pytest.MonkeyPatch, array: type[HostArray] = DeviceArray) -> Any:
+def pretend_cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Let arrays of NumPy be CuPy's, while a test runs; return the module."""
-    module = numpy_as_cupy(array)
+    module = numpy_as_cupy()
     modules = {
         "cupy": module,
         "cupy.lib.stride_tricks": np.lib.stride_tricks,
@@ -296,22 +352,42 @@ def forget_launches() -> None:
                     value.cache_clear()
 
 
-ROOMY = Device(90, 1000, 227 * 1024)
-"""It has room for all blocks of a launch: they run one after the other."""
-
-
-def run_on_host(
-    monkeypatch: pytest.MonkeyPatch, compiler: Any, device: Device = ROOMY,
-    array: type[HostArray] = DeviceArray,
-) -> None:  # fmt: skip
-    """Let launches of arrays of a device run here, over NumPy arrays."""
-    pretend_cupy(monkeypatch, array)
-    monkeypatch.setattr(launches, "compile_kernel", compiler)
-    monkeypatch.setattr(device_module, "_local", threading.local())
-    use_device(monkeypatch, device)
-
-
 def use_device(monkeypatch: pytest.MonkeyPatch, device: Device) -> None:
     """Let launches that are prepared from now on be those of a device."""
     monkeypatch.setattr(Device, "current", staticmethod(lambda: device))
+    forget_launches()
+
+
+# Few multiprocessors, since a block is a thread here.
+DEVICE = Device(90, 4, 227 * 1024)
+
+
+def _multiply_shifted(
+    factor: Any, values: Any, shift: int, count: int, product: Any, size: int
+) -> None:
+    CPU.multiply_shifted(factor, values, product, shift)
+
+
+@cache
+def _compiler(folder: Path) -> HostCompiler:
+    return HostCompiler(folder)
+
+
+@contextmanager
+def emulate(config: pytest.Config) -> Iterator[HostCompiler]:
+    """Let CUDA code run on an emulated GPU, whose compiled kernels the cache of pytest keeps.
+
+    All streams are one, and an element of an array is a scalar of NumPy.
+    """
+    version = hashlib.sha256(HEADER.read_bytes()).hexdigest()[:8]
+    compiler = _compiler(config.cache.mkdir(f"emulated-{version}"))
+    compiler.launches.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        pretend_cupy(patch)
+        patch.setattr(launches, "compile_kernel", compiler)
+        patch.setattr(device_module, "_local", threading.local())
+        # A kernel that CuPy compiles.
+        patch.setattr(backend, "_shifted_product", lambda: _multiply_shifted)
+        use_device(patch, DEVICE)
+        yield compiler
     forget_launches()

@@ -71,8 +71,13 @@ def on_cupy(function):
     def call(*arrays, **options):
         import cupy
 
-        moved = [cupy.asarray(array) if np.ndim(array) else array for array in arrays]
-        result = function(*moved, **options)
+        def move(value):
+            if isinstance(value, tuple):
+                return tuple(map(move, value))
+            return cupy.asarray(value) if isinstance(value, np.ndarray) and value.ndim else value
+
+        moved = [*map(move, arrays)]
+        result = function(*moved, **{name: move(value) for name, value in options.items()})
         assert isinstance(result, cupy.ndarray)
         for given, array in zip(moved, arrays, strict=True):
             np.testing.assert_array_equal(given.get() if np.ndim(array) else given, array)

@@ -21,8 +21,10 @@ from mgrec.filters.cpu.section import LEAD, section_rows
 from mgrec.grids.alignment.cpu import phases as alignments
 from mgrec.grids.alignment.cpu import profiles
 from mgrec.grids.loops import cpu as loops
+from mgrec.grids.loops import layout as loop_layout
 from mgrec.grids.recurrence import Wavefront
 from mgrec.grids.sor import cpu as sweeps
+from mgrec.grids.sor import cuda as sweeps_on_gpu
 from mgrec.scans import laws
 from mgrec.scans import recurrence as scans
 from mgrec.scans.cpu import phases as scan_phases
@@ -75,6 +77,14 @@ def compile_for_sizes(patch: pytest.MonkeyPatch, least: int) -> None:
 def divide_into_segments(patch: pytest.MonkeyPatch, shortest: int) -> None:
     """Divide rows of CuPy arrays into segments of so many steps."""
     patch.setattr(segments, "_SHORTEST", shortest)
+
+
+def divide_into_strips(patch: pytest.MonkeyPatch) -> None:
+    """Divide grids of CuPy arrays into strips of one warp, of 32 rows or columns of 16 bytes."""
+    patch.setattr(loop_layout, "_ROWS_OF_A_LANE", (1,))
+    patch.setattr(loop_layout, "_WARPS_OF_A_BLOCK", (1,))
+    patch.setattr(sweeps_on_gpu, "_WARPS", 1)
+    patch.setattr(sweeps_on_gpu, "_MOST_WARPS", 1)
 
 
 def divide_scans(patch: pytest.MonkeyPatch) -> None:

@@ -40,11 +40,12 @@ def error(x, wanted):
     return np.linalg.norm(x - wanted) / max(np.linalg.norm(wanted), 1e-30)
 
 
-@pytest.mark.parametrize("chunks", [0, 1, 7])
+@pytest.mark.parametrize("chunks", [0, 1, 7, (1, 39, 1, ORDER - 41)])
 @pytest.mark.parametrize("name", NAMES)
 def test_forward_errors_are_those_of_gtsv(name, chunks):
     operands, wanted = with_solutions(*matrix(name))
-    given = in_chunks(map(cupy.asarray, operands), chunks and (-1, -(-ORDER // chunks), -1))
+    sizes = -(-ORDER // chunks) if isinstance(chunks, int) and chunks else chunks
+    given = in_chunks(map(cupy.asarray, operands), chunks and (-1, sizes, -1))
     x = mgrec.solve_tridiagonal(*given, axis=1)
     x = x.compute(scheduler="sync") if chunks else x
     assert median_error(x.get(), wanted) <= 5 * median_error(gtsv(operands), wanted) + 1e-15
@@ -83,13 +84,15 @@ def test_diagonals_broadcast_and_views_are_read(shape):
     ("shape", "axis", "dtype"),
     [((500,), 0, "f8"), ((128,), 0, "c8"), ((27, 4), 0, "f8"), ((4, 67), 1, "f4")],
 )
-def test_a_column_of_zeros_makes_systems_singular(shape, axis, dtype):
-    """Wherever the column lies in a partition, which is eliminated from both its ends."""
+@pytest.mark.parametrize("kind", ["row", "column"])
+def test_zeros_make_systems_singular(kind, shape, axis, dtype):
+    """Wherever they lie in a partition, which is eliminated from both its ends."""
     n = shape[axis]
     for at in {0, 5, 17, 20, 26, n // 2, n - 1}:
         operands = system(shape, dtype)
         dl, d, du = (np.moveaxis(part, axis, -1) for part in operands[:3])
-        dl[..., (at + 1) % n] = d[..., at] = du[..., at - 1] = 0
+        below, above = (at, at) if kind == "row" else ((at + 1) % n, at - 1)
+        dl[..., below] = d[..., at] = du[..., above] = 0
         given = [cupy.asarray(part) for part in operands]
         unchecked = {"check_finite": False, "method": "partition"}
         for options in ({}, unchecked, {"periodic": True}):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cuda_on_host import HostCompiler, forget_launches, run_on_host
+from cuda_on_host import HostCompiler, emulate
 from internals import record_solved
 
 from mgrec.engines.cuda.compilation import OPTIONS
@@ -19,19 +19,11 @@ from mgrec.engines.cuda.compilation import OPTIONS
 _FAST = "--Ofast-compile=max"
 
 
-@pytest.fixture(scope="session")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> HostCompiler:
-    """Stands in for ``compile_kernel``."""
-    return HostCompiler(tmp_path_factory.mktemp("kernels"))
-
-
 @pytest.fixture
-def on_host(compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostCompiler]:
+def on_host(pytestconfig: pytest.Config) -> Iterator[HostCompiler]:
     """Let launches of arrays of a device run here, over NumPy arrays."""
-    run_on_host(monkeypatch, compiler)
-    compiler.launches.clear()
-    yield compiler
-    forget_launches()
+    with emulate(pytestconfig) as compiler:
+        yield compiler
 
 
 @pytest.fixture

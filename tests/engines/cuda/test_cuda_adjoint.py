@@ -10,7 +10,6 @@ from cuda_on_host import DeviceArray, empty
 
 import mgrec
 from mgrec import adjoint
-from mgrec.core.backends import CPU
 from mgrec.engines.cuda import backend
 from mgrec.scans import adjoint as scans
 from mgrec.solve import prepared
@@ -20,16 +19,6 @@ pytestmark = pytest.mark.usefixtures("on_host")
 
 def as_device(array: Any) -> Any:
     return np.ascontiguousarray(array).view(DeviceArray)
-
-
-@pytest.fixture(autouse=True)
-def product(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel of CuPy's own, which is not compiled here."""
-
-    def multiply(factor: Any, values: Any, shift: int, count: int, out: Any, size: int) -> None:
-        CPU.multiply_shifted(factor, values, out, shift)
-
-    monkeypatch.setattr(backend, "_shifted_product", lambda: multiply)
 
 
 @pytest.mark.parametrize(
@@ -105,17 +94,3 @@ def test_products_of_coefficients_overflow() -> None:
     w = np.ones_like(s)
     found = adjoint.linear_recurrence(*map(as_device, (g, w, s, w)))[1]
     np.testing.assert_array_equal(np.array(found)[:, :7], [[32, 16, 8, 4, 2, 1, 0]] * 2)
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("shape", [(5000,), (3, 2001)])
-def test_rows_of_two_bytes(shape: Any) -> None:
-    random = np.random.default_rng(6)
-    s, t, g = random.uniform(-1, 1, (3, *shape)).astype(np.float16)
-    w = mgrec.linear_recurrence(s, t)
-    found = adjoint.linear_recurrence(*map(as_device, (g, w, s, t)))[:2]
-    wide = (array.astype(np.float32) for array in (g, w, s, t))
-    for own, wanted in zip(found, adjoint.linear_recurrence(*wide)[:2], strict=True):
-        assert own.dtype == np.float16
-        # λ is rounded, and then the product.
-        np.testing.assert_allclose(np.array(own, np.float32), wanted, rtol=2e-3, atol=1e-6)

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chunkings import with_extended
-from cuda_on_host import DeviceArray, HostCompiler, forget_launches, run_on_host
+from cuda_on_host import DeviceArray, HostCompiler
 from scipy import signal
 
-from mgrec.engines.cuda.device import Device
 from mgrec.filters.cuda import launch
-from mgrec.signal import decimate, lfilter, sosfilt, sosfiltfilt
+from mgrec.signal import decimate, lfilter, sosfiltfilt
 
 pytestmark = pytest.mark.usefixtures("on_host")
 extended = pytest.mark.extended
@@ -24,47 +22,6 @@ def band_pass(order: int, low: float = 1e-3) -> Any:
 
 def samples(*shape: int) -> Any:
     return np.random.default_rng(1).integers(-500, 500, shape).astype("i2")
-
-
-@pytest.mark.parametrize("columns", with_extended([1, 3, 40], 1, 3))
-@pytest.mark.parametrize("order", with_extended([1, 5], 1))
-def test_states_of_long_filters_are_propagated(columns: int, order: int) -> None:
-    x = samples(5000, columns)
-    result = sosfilt(band_pass(order), x.view(DeviceArray), axis=0)
-    assert type(result) is DeviceArray
-    wanted = signal.sosfilt(band_pass(order), x.astype("f8"), axis=0)
-    np.testing.assert_allclose(np.asarray(result), wanted, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    "shape, axis",
-    [
-        ((2000, 20), 0),
-        *(pytest.param(*case, marks=extended) for case in [((1500, 3), 0), ((2, 1500, 17), 1)]),
-    ],
-)
-@pytest.mark.parametrize("padtype, count", [("odd", 400), (None, 130)])
-def test_chunks_are_filtered_forward_and_backward(
-    monkeypatch: pytest.MonkeyPatch, shape: Any, axis: int, padtype: Any, count: int
-) -> None:
-    # Arrays that NumPy concatenates are arrays of the device.
-    monkeypatch.setattr(DeviceArray, "__array_priority__", 1.0)
-    dask = pytest.importorskip("dask")
-    da = pytest.importorskip("dask.array")
-    x, sos = samples(*shape), band_pass(2, 0.1)
-    chunks = tuple(count if k == axis else -1 for k in range(x.ndim))
-    x = x.view(DeviceArray)
-    lazy = da.from_array(x, chunks, asarray=False, meta=x[:0])
-    wanted = signal.sosfiltfilt(sos, np.asarray(x, "f8"), axis=axis, padtype=padtype)
-    for dtype, tolerance in (("f8", 1e-9), ("f4", 1e-4)):
-        result = sosfiltfilt(sos, lazy, axis, padtype, dtype=dtype)
-        with dask.config.set(scheduler="synchronous"):
-            (parts,) = dask.compute([*result.to_delayed().ravel()])
-        assert all(type(part) is DeviceArray for part in parts)
-        assert tuple(part.shape[axis] for part in parts) == lazy.chunks[axis]
-        result = np.concatenate([np.asarray(part) for part in parts], axis)
-        assert result.dtype == dtype
-        np.testing.assert_allclose(result, wanted, rtol=0, atol=tolerance)
 
 
 def test_samples_of_chunks_are_read_where_they_are(
@@ -113,13 +70,10 @@ def test_a_decimated_response_has_the_bits_of_numpy(
 
 
 @pytest.fixture
-def in_one_pass(monkeypatch: pytest.MonkeyPatch, compiler: HostCompiler) -> Any:
-    """Let rows of any length be filtered in one pass, by 4 blocks."""
-    compiler.launches.clear()
-    run_on_host(monkeypatch, compiler, Device(90, 4, 227 * 1024))
+def in_one_pass(monkeypatch: pytest.MonkeyPatch, on_host: HostCompiler) -> HostCompiler:
+    """Let rows of any length be filtered in one pass."""
     monkeypatch.setattr(launch, "LEAST_TILES", 1)
-    yield compiler
-    forget_launches()
+    return on_host
 
 
 @pytest.mark.parametrize("order, shape, dtype", [

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pytest
-from cuda_on_host import DeviceArray, HostCompiler, as_device, empty, use_device
+from cuda_on_host import DeviceArray, HostCompiler, empty, use_device
 from grid_arrays import (
     assert_is_near,
     assert_is_table,
     by_sweeps,
-    cumsum_twice,
     loop_sizes,
     numbers,
     same,
@@ -81,13 +79,6 @@ def check_loop(local: Any, strategy: str, **options: Any) -> None:
 
 # --- summed-area tables -------------------------------------------------------------------------
 
-# One strip, several down, several to the right, of whole words or not; more rows than a tile.
-TABLES = [
-    (1, 1), (70, 1), (5, 3), (300, 7), (2, 40, 64), (3, 65, 127), (70, 128), (64, 129),
-    (65, 385), (200, 260), (130, 1000), (1100, 9), (2100, 16), (700, 130), (1, 700), (129, 516),
-    (7000, 3), (3, 3000, 5), (4100, 2),
-]  # fmt: skip
-
 
 def use_blocks(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int = 227 << 10) -> None:
     """Pretend that a device has room for one block, or for all: they run one after the other."""
@@ -95,31 +86,6 @@ def use_blocks(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int =
         for partition in (tables.TablePartition, sweeps.RelaxationPartition):
             monkeypatch.setattr(partition, "blocks", lambda *given: 1)
     use_device(monkeypatch, Device(90, blocks, shared_bytes))
-
-
-@extended
-@pytest.mark.parametrize("blocks", [1, 1000])
-@pytest.mark.parametrize(("dtype", "summed"), [("f4", None), ("u1", "i4")])
-def test_tables_of_every_shape(
-    dtype: str, summed: str | None, blocks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use_blocks(monkeypatch, blocks)
-    for number, shape in enumerate(TABLES):
-        check_table(numbers(shape, dtype, number, 90), dtype=summed)
-
-
-@extended
-@pytest.mark.parametrize(
-    ("dtype", "summed"),
-    [
-        ("u1", None), ("f8", None), ("?", None), ("i2", None), ("i8", None), ("f4", "f8"),
-        ("c8", None), ("c16", None), ("u1", "u1"), ("i8", "i1"), ("u1", "c16"), ("f8", "f4"),
-        ("u4", "c8"),
-    ],
-)  # fmt: skip
-def test_tables_of_every_dtype(dtype: str, summed: str | None) -> None:
-    for number, shape in enumerate([(65, 385), (3, 65, 128), (700, 70)]):
-        check_table(numbers(shape, dtype, number, 90), dtype=summed)
 
 
 @extended
@@ -172,44 +138,7 @@ def test_strips_of_every_width(monkeypatch: pytest.MonkeyPatch) -> None:
             check_table(numbers((rows, columns - 1), dtype, 0, 90), dtype=summed)
 
 
-@extended
-def test_a_wrong_sum_is_found() -> None:
-    x = numbers((65, 385), "f4", 0, 90)
-    wrong = cumsum_twice(x)
-    wrong[40, 300:] += 90
-    with pytest.raises(AssertionError):
-        assert_is_table(wrong, x)
-
-
 # --- sweeps -------------------------------------------------------------------------------------
-
-# One band, several, and several strips; no point, less and more columns than a tile or its skew.
-GRIDS = [
-    (1, 1), (2, 9), (9, 2), (1, 70), (3, 3), (5, 80), (31, 40), (32, 3), (33, 41), (64, 100),
-    (100, 7), (128, 4), (2, 3, 30, 20), (3, 130, 9), (127, 170), (140, 200), (300, 65),
-]  # fmt: skip
-
-
-@extended
-@pytest.mark.parametrize(
-    ("dtype", "sweeps", "has_rhs"),
-    [
-        *(("f4", n, False) for n in (1, 3, 7, 8, 16)), *(("f8", n, False) for n in (1, 4, 9)),
-        *(("f4", n, True) for n in (1, 7, 10)), *(("f8", n, True) for n in (2, 4, 16)),
-    ],
-)  # fmt: skip
-def test_sweeps_of_every_shape(dtype: str, sweeps: int, has_rhs: bool) -> None:
-    shapes = [(5, 3), (29, 75), (130, 160), (250, 9)] if sweeps in (2, 3) else GRIDS
-    for number, shape in enumerate(shapes):
-        rhs = numbers(shape, dtype, number + 1) if has_rhs else None
-        check_sweeps(numbers(shape, dtype, number), rhs, omega=1.3, sweeps=sweeps)
-
-
-@extended
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_more_sweeps_than_a_launch_does(dtype: str) -> None:
-    x, rhs = numbers((2, 12, 40), dtype), numbers((12, 40), dtype, 1)
-    check_sweeps(x, rhs, omega=1.9, sweeps=18)
 
 
 @extended
@@ -240,14 +169,6 @@ def test_low_grids_are_one_strip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @extended
-def test_tol_over_several_strips() -> None:
-    x, rhs = numbers((3, 200, 30)) * 1e-3, numbers((200, 30), seed=1) * 1e-3
-    x[1] *= 1e-3
-    for tol in (1e-3, 3e-4, 1e-9):
-        check_sweeps(x, rhs, omega=1.4, sweeps=13, tol=tol, check_every=3)
-
-
-@extended
 def test_batches_of_sweeps_are_launched_in_pieces(
     on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,15 +190,6 @@ def test_too_many_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         check_sweeps(numbers((3, 21)))
 
 
-@extended
-def test_a_wrong_bit_is_found() -> None:
-    x = numbers((29, 75), "f4")
-    wrong = by_sweeps(x, sweeps=3)
-    wrong[20, 30] = np.nextafter(wrong[20, 30], np.float32(9))
-    with pytest.raises(AssertionError):
-        same(solve(mgrec.sor, x, sweeps=3), wrong)
-
-
 # --- loops --------------------------------------------------------------------------------------
 
 EVEN = [(1, 1), (1, 68), (70, 4), (3, 8), (33, 40), (2, 65, 132), (64, 256), (20, 600), (300, 8)]
@@ -292,36 +204,6 @@ each_strategy = pytest.mark.parametrize(
 def test_loops_of_every_shape(strategy: str, shapes: list[tuple[int, ...]]) -> None:
     for number, shape in enumerate(shapes):
         check_loop(numbers(shape, "f4", number, 5), strategy, weights=(0.5, 0.25, -0.125))
-
-
-@extended
-@each_strategy
-@pytest.mark.parametrize("dtype", ["i4", "i8", "f4", "f8"])
-@pytest.mark.parametrize("operators", PAIRS, ids="".join)
-def test_loops_of_every_pair_and_dtype(operators: Any, dtype: str, strategy: str) -> None:
-    floor = -2 if operators[0] == "max" or strategy == "tiles" else None
-    for shape in [(65, 132), (3, 40, 7)]:
-        local = numbers(shape, dtype, 0, 5)
-        options: dict[str, Any] = {"operators": operators, "floor": floor}
-        check_loop(local, strategy, weights=weights_of(shape, dtype), **options)
-        check_loop(local, strategy, weights=(1, -2, 3), above=3, **options)
-
-
-@extended
-@each_strategy
-def test_borders_batches_and_axes(strategy: str) -> None:
-    local = numbers((2, 3, 41, 37), "f4", 0, 5)
-    weights = numbers((3, 1, 1), "f4", 1), 0.5, numbers((2, 1, 41, 37), "f4", 2) / 2
-    borders = {
-        "above": numbers((2, 1, 37), "f4", 3), "left": numbers(41, "f4", 4),
-        "corner": numbers((2, 3), "f4", 5),
-    }  # fmt: skip
-    check_loop(local, strategy, weights=weights, **borders)
-    cube, own = numbers((7, 36, 9), "f4", 0, 5), numbers((7, 36, 9), "f4", 1) / 2
-    for axes in [(0, 1), (2, 0), (-1, 1)]:
-        lacking = [n for k, n in enumerate(cube.shape) if k != axes[0] % 3]
-        above = numbers(lacking, "f4", 2)
-        check_loop(cube, strategy, weights=(own, 0.5, -0.25), above=above, left=2.0, axes=axes)
 
 
 @extended
@@ -371,17 +253,6 @@ def test_rows_of_a_lane(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @extended
 @each_strategy
-@pytest.mark.parametrize("dtype", ["i4", "i8"])
-@pytest.mark.parametrize("operators", PAIRS[:3], ids="".join)
-def test_integers_wrap_around(operators: Any, dtype: str, strategy: str) -> None:
-    info, generator = np.iinfo(dtype), np.random.default_rng(5)
-    local = generator.integers(info.min, info.max, (40, 300), dtype)
-    weights = tuple(generator.integers(info.min, info.max, n, dtype) for n in (300, (40, 1), 1))
-    check_loop(local, strategy, weights=weights, operators=operators)
-
-
-@extended
-@each_strategy
 @np.errstate(all="ignore")
 def test_special_values_stand_where_the_loop_has_them(strategy: str) -> None:
     local = numbers((40, 300), "f4", 0, 5)
@@ -393,24 +264,6 @@ def test_special_values_stand_where_the_loop_has_them(strategy: str) -> None:
         local = np.zeros((4, 300), "f4")
         local[:, 100] = 1e-3
         check_loop(local, strategy, weights=(b0, 0, 0), left=numbers(4, "f4") * 5e30)
-
-
-@extended
-@each_strategy
-def test_own_operators(strategy: str) -> None:
-    pairs: list[tuple[str, Any]] = [
-        ("i8", (lambda a, b: a ^ b, lambda a, b: a & b)),
-        ("f4", (lambda a, b: np.maximum(a, b), "+")),
-        ("f8", (lambda a, b: np.maximum(a, b), lambda a, b: np.minimum(a, b))),
-        ("i4", (lambda a, b: a ^ b, lambda a, b: a ^ b)),
-    ]
-    for dtype, operators in pairs:
-        local, weights = numbers((40, 270), dtype, 0, 5), weights_of((40, 270), dtype)
-        options: dict[str, Any] = {"operators": operators, "weights": weights}
-        options |= {"above": 0, "left": 1, "corner": 1}
-        result = solve(mgrec.wavefront, local, strategy=strategy, **options)
-        wanted = mgrec.wavefront(local, **options)
-        np.testing.assert_allclose(result, wanted, rtol=1e-5 if dtype == "f4" else 0)
 
 
 @extended
@@ -442,16 +295,6 @@ def test_operators_that_cannot_be_traced_are_refused() -> None:
         )  # fmt: skip
 
 
-@extended
-def test_a_wrong_cell_is_found() -> None:
-    local, weights = numbers((20, 30), "f4", 0, 5), (0.5, 0.25, -0.125)
-    wanted = mgrec.wavefront(local, weights=weights, strategy="tiles")
-    wrong, size = wanted.copy(), loop_sizes(local, weights)
-    wrong[10, 20] += 1e-3 * size[10, 20]
-    with pytest.raises(AssertionError):
-        assert_is_near(wrong, wanted, size, (-2, -1))
-
-
 # --- calls of each of them ----------------------------------------------------------------------
 
 
@@ -481,14 +324,6 @@ def check_call(function: Any, result: Any, x: Any) -> None:
 
 @extended
 @each_function
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 2, 3)])
-def test_nothing_to_do(shape: tuple[int, ...], function: Any) -> None:
-    x = numbers(shape, "f4")
-    check_call(function, function(on_device(x)), x)
-
-
-@extended
-@each_function
 @pytest.mark.parametrize("shape", [(65, 385), (2, 40, 64), (66, 3)])
 def test_prepared_calls_compute_with_their_own_arrays(
     shape: tuple[int, ...], function: Any
@@ -501,22 +336,3 @@ def test_prepared_calls_compute_with_their_own_arrays(
         x = numbers(shape, "f4", seed)
         assert function(on_device(x), out=out) is out
         check_call(function, out, x)
-
-
-@extended
-@each_function
-@pytest.mark.parametrize("chunks", [(40, 70), (7, 150), (90, 37)])
-def test_edges_of_chunks(chunks: tuple[int, int], function: Any) -> None:
-    """Tiles with the edges of their neighbours are parts of the whole."""
-    x = numbers((90, 150), "f4")
-    meta = on_device(x[:0, :0])
-    lazy = da.from_array(x, chunks=chunks).map_blocks(as_device_array, meta=meta)
-    result = function(lazy)
-    assert result.chunks == lazy.chunks
-    assert isinstance(result._meta, DeviceArray)
-    result = result.map_blocks(np.array, meta=np.empty((0, 0), "f4"))
-    check_call(function, result.compute(scheduler="sync"), x)
-
-
-def as_device_array(block: Any) -> Any:
-    return np.asarray(as_device(block)).view(DeviceArray)

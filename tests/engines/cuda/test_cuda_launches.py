@@ -6,10 +6,16 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
-from cuda_on_host import numpy_as_cupy
+from cases import on_gpu, to_host
+from cuda_on_host import HostCompiler, numpy_as_cupy
+from distributed import Client
+from internals import divide_into_segments
 
+import mgrec
+from mgrec import hmm
 from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk
 from mgrec.engines.cuda import device, launches
@@ -82,3 +88,24 @@ def test_much_memory_is_of_one_launch_alone(monkeypatch: pytest.MonkeyPatch) -> 
     large, epoch = device.reserve_descriptors(11)
     assert (large.size, epoch) == (11, 1)
     assert device.reserve_descriptors(11)[0] is not large
+
+
+def test_plans_summarise_a_chunk_once(
+    on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Graphs do so twice, if it has several segments, and have the same bits."""
+    divide_into_segments(monkeypatch, 7)
+    generator = np.random.default_rng(3)
+    frames = da.from_array(generator.normal(size=(40, 3)), chunks=((25, 15), 3)).map_blocks(on_gpu)
+    model = np.full(3, 1 / 3), generator.dirichlet(np.ones(3), 3), frames
+    options = {"processes": False, "n_workers": 2, "threads_per_worker": 1}
+    with (
+        Client(**options, dashboard_address=None) as client,
+        mgrec.plan(hmm.forward_backward, *model, client=client) as plan,
+    ):
+        on_host.launches.clear()
+        results = plan()
+        names = [name for name, *_ in on_host.launches]
+        assert names.count("summarise_kernel") == names.count("determine_kernel") == 2
+        for result, other in zip(results, hmm.forward_backward(*model), strict=True):
+            np.testing.assert_array_equal(to_host(result.compute()), to_host(other))

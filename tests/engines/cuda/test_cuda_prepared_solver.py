@@ -188,43 +188,6 @@ def test_entries_are_not_made(recorder: Recorder, monkeypatch: pytest.MonkeyPatc
     mgrec.linear_recurrence(0.5, many, 7.0, axis=0)
 
 
-KINDS: list[Callable[[], Any]] = [
-    lambda: mgrec.linear_recurrence(0.5, z),
-    lambda: mgrec.linear_recurrence(0.5, z, axis=1),
-    lambda: mgrec.linear_recurrence(0.5, z, axis=1, reverse=True),
-    lambda: mgrec.linear_recurrence(2, z),
-    lambda: mgrec.linear_recurrence(np.float32(0.5), z),
-    lambda: mgrec.linear_recurrence(0.5, z, 0.0),
-    lambda: mgrec.linear_recurrence(0.5, z, initial=0.0),
-    lambda: mgrec.linear_recurrence(0.5, z[:2]),
-    lambda: mgrec.linear_recurrence(2, z.view("i4")),
-    lambda: mgrec.scan(mgrec.maps.max_plus, z, 0.0, initial=0.0),
-    lambda: mgrec.scan(mgrec.maps.min_plus, z, 0.0, initial=0.0),
-    lambda: lfilter([1.0], [1.0, -0.5], z),
-    lambda: lfilter([1.0], [1.0, -0.25], z),
-    lambda: lfilter([1.0], [1.0, 0.0], z),
-    lambda: lfilter([1.0], [1.0, -0.0], z),
-    lambda: lfilter([1.0], (1.0, -0.5), z),
-    lambda: lfilter([1.0], np.array([1.0, -0.5]), z),
-    lambda: lfilter([1.0], np.array([1.0, -0.25]), z),
-    lambda: lfilter([1.0], np.float32([1.0, -0.5]), z),
-    lambda: lfilter([1.0], [1.0, -0.5], z, 0),
-    lambda: lfilter([1.0], [1.0, -0.5], z, 1),
-    lambda: mgrec.linear_recurrence(0.5, z.astype("f2"), axis=1),
-    lambda: sosfilt([[1, 0, 0, 1, -0.5, 0]], z),
-    lambda: sosfilt([[1, 0, 0, 1, -0.25, 0]], z),
-]
-
-
-def test_whatever_counts_tells_kinds_apart(solved: list[Any]) -> None:
-    for number, call in enumerate(KINDS):
-        call()
-        assert len(solved) == number + 1
-    for call in KINDS:
-        call()
-    assert len(solved) == len(KINDS)
-
-
 def copied(shape: Any) -> Any:
     return np.asfortranarray(draw(shape)).view(DeviceArray)
 
@@ -254,28 +217,6 @@ def test_what_is_copied_first_is_solved_anew(
     for _ in range(2):
         call()
     assert len(solved) == 2
-
-
-def test_errors_of_later_calls_are_those_of_the_first(recorder: Recorder) -> None:
-    whole = draw(5000).view("i4").astype("i1")
-    for out in (None, empty(5000, "i1")):
-        mgrec.linear_recurrence(2, whole, out=out)
-        with pytest.raises(ValueError, match="s must be representable in int8; got 300"):
-            mgrec.linear_recurrence(300, whole, out=out)
-    w = empty(5000, "f4")
-    mgrec.linear_recurrence(y, x, out=w)
-    for given in (x, x[:5000]):
-        with pytest.raises(ValueError, match="out must not share memory with an operand"):
-            mgrec.linear_recurrence(y, x, out=given)
-    pair = empty((2, 6000), "f4").reshape(-1)
-    for first in (0, 6000):
-        states = pair[:5000], pair[6000 - first : 11_000 - first]
-        call = partial(mgrec.scan, mgrec.maps.matrix2, x, 1, 0, 0, 0, 0, initial=(1.0, 0.0))
-        if first:
-            with pytest.raises(ValueError, match="out must be arrays that share no memory"):
-                call(out=states)
-        else:
-            assert call(out=states) == states
 
 
 def test_a_captured_stream_is_refused_in_later_calls_too(recorder: Recorder) -> None:

@@ -1,534 +1,436 @@
-"""CUDA kernels of scans, run on this machine, against a plain loop."""
+"""CUDA kernels of scans on a GPU, against a plain loop in wide precision."""
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pytest
-from chunkings import with_extended
+from cases import on_gpu
 from cuda_cases import (
     HOSTILE,
+    KINDS,
+    KINDS_OF_CHANNELS,
     assert_close,
     assert_near,
+    check,
+    determine,
     draw,
     hostile,
+    long_formula,
     loop,
     loop_in_float64,
     mobius_case,
     small_layout,
+    solve,
 )
-from cuda_on_host import ROOMY, DeviceArray, HostCompiler, as_device, poisoned, use_device
 
 import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
-from mgrec.core.algebra.transfer_map import TransferMap, affine, segmented, signed_affine
+from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
-from mgrec.engines.cuda.device import Device
-from mgrec.scans import maps, recurrence
-from mgrec.scans.cuda import p_scheme, speculation
-from mgrec.scans.cuda.determine import prepare
-from mgrec.scans.cuda.phases import kernels
+from mgrec.engines.cuda.device import reserve_descriptors
+from mgrec.scans import maps
+from mgrec.scans.cuda import coefficients
+from mgrec.scans.cuda.phases import compose, kernels
 from mgrec.scans.cuda.program import ScanLayout
-from mgrec.scans.matrix.cuda import phases as matrix_phases
-from mgrec.scans.policy import Configuration
+from mgrec.scans.summaries import guarded_affine
 
-pytestmark = pytest.mark.usefixtures("on_host")
+pytestmark = pytest.mark.gpu
+emulated = pytest.mark.emulated
 
-
-# Tiles of 8 parts of 3 steps, and groups of 32 of them.
-SMALL = ScanLayout(32, 3, 4, bulk=True, channels=1, ahead=2, distance=2)
-
-
-def layout_of(channels: int, vector: int = 4, **options: Any) -> ScanLayout:
-    parts = -(-8 // vector) * vector
-    threads = -(-parts * channels // 32) * 32
-    return replace(SMALL, threads=threads, channels=channels, **options)
+SHAPES = [
+    (1, 1, 1), (1, 7167, 1), (1, 7168, 1), (1, 7169, 1), (1, 100_003, 1), (1, 300_001, 1),
+    (3, 70_001, 1), (2048, 1, 1), (1000, 64, 1), (777, 33, 1), (300, 7168, 1), (131, 7169, 1),
+    (1, 1, 5), (1, 64, 1000), (2, 129, 33), (1, 5000, 31), (5, 300, 3), (1, 40_000, 64),
+    (7, 128, 32),
+]  # fmt: skip
 
 
-def lines_of(team: int, **options: Any) -> ScanLayout:
-    """Tiles of 32 bytes of each step, which teams of blocks share."""
-    return replace(layout_of(8, team=team, lines=True, bulk=False), **options)
+def test_the_check_notices_one_wrong_step() -> None:
+    wanted = [np.ones((1, 50, 2))]
+    wrong = [wanted[0].astype("f4")]
+    wrong[0][0, 30, 1] += 1e-3
+    with pytest.raises(AssertionError, match="61"):
+        assert_close(maps.affine, wrong, wanted)
 
 
-def solve(
-    transfer_map: TransferMap, operands: Any, carry_in: Any, shape: Any, layout: ScanLayout,
-    blocks: int = 3,
-) -> list[Any]:  # fmt: skip
-    dtype = np.dtype(carry_in[0].dtype)
-    results = tuple(as_device(poisoned(shape, dtype)) for _ in carry_in)
-    chunk = Chunk(tuple(map(on_device, operands)), shape, dtype, layout.reverse)
-    states = tuple(state if state.ndim == 0 else as_device(state) for state in carry_in)
-    prepare(transfer_map, chunk, states, results, layout, blocks)()
-    return [np.array(w) for w in results]
-
-
-def on_device(operand: Any) -> Any:
-    if isinstance(operand, CoefficientOperand):
-        return replace(operand, operands=tuple(map(as_device, operand.operands)))
-    return operand if operand.ndim == 0 else as_device(operand)
-
-
-@pytest.mark.parametrize("channels", [3, pytest.param(2, marks=pytest.mark.extended)])
-@pytest.mark.parametrize(
-    "steps", with_extended([1, 23, 24, 25, 24 * 33, 24 * 70 + 5], 1, 23, 24, 24 * 70 + 5)
-)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("reverse", [False, True])
-def test_arrays(channels: int, steps: int, reverse: bool) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int32"])
+def test_affine(shape: Any, reverse: bool, dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    operands = [draw(rng, shape, dtype) for _ in range(2)]
+    check(maps.affine, operands, shape, dtype, 1, reverse)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_precompute_agrees_with_determine(shape: Any, reverse: bool) -> None:
+    rng = np.random.default_rng(6)
+    operands = tuple(on_gpu(draw(rng, shape, "float64", 0.45)) for _ in range(6))
+    chunk = Chunk(operands, shape, np.dtype("f8"), reverse)
+    carry_in = tuple(draw(rng, (shape[0], shape[2]), "float64") for _ in range(2))
+    composed = compose(maps.matrix2, chunk)()
+    assert composed is not None
+    wanted = determine(maps.matrix2, chunk, tuple(on_gpu(w) for w in carry_in))
+    got = maps.matrix2.apply(composed, carry_in)
+    for x, y in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(x, y[:, 0 if reverse else -1].get(), rtol=0, atol=1e-13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(1, 2**31 + 5, 1), (1, 2**10 + 1, 2**21), (2**21, 2**10 + 1, 1)])
+def test_more_elements_than_32_bits_count(shape: Any) -> None:
+    cupy = pytest.importorskip("cupy")
+    s = cupy.full((1, 1, 1), 3, cupy.int8)
+    t = cupy.empty(shape, cupy.int8)
+    flat = t.reshape(-1)
+    for first in range(0, flat.size, 2**28):
+        part = flat[first : first + 2**28]
+        part[:] = cupy.arange(first % 101, first % 101 + part.size, dtype=cupy.int32) % 101
+    carry_in = cupy.full((shape[0], shape[2]), 5, cupy.int8)
+    (w,) = determine(maps.affine, Chunk((s, t), shape, np.dtype("i1")), (carry_in,))
+    assert bool((w[:, 0] == cupy.int8(15) + t[:, 0]).all())
+    piece = 2**28 // (shape[0] * shape[2]) or 1
+    for first in range(1, shape[1], piece):
+        part = slice(first, min(first + piece, shape[1]))
+        before = w[:, first - 1 : part.stop - 1]
+        assert bool((w[:, part] == before * cupy.int8(3) + t[:, part]).all())
+
+
+# --- at every boundary of tiles, under other grids ------------------------------------------------
+
+TILE = 64 * 12  # float32 and int32 elements of a tile of rows
+
+
+STEPS = [1, 2, TILE - 1, TILE, TILE + 1, 2 * TILE + 1, 32 * TILE - 1, 32 * TILE, 32 * TILE + 1,
+         65 * TILE, 300 * TILE + 7]  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.parametrize("kind", KINDS[:3])
+def test_boundaries_of_tiles_of_rows(steps: int, kind: str) -> None:
+    rng = np.random.default_rng(10)
+    for rows, reverse in ((1, False), (1, True), (3, False), (3, True)):
+        shape = (rows, steps, 1)
+        operands = [draw(rng, shape, "int32") for _ in range(2)]
+        layout = small_layout(kind, shape, "int32", reverse)
+        check(maps.affine, operands, shape, "int32", 1, reverse, layout)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4, 5, 11, 12, 13, 35, 36, 37, 72, 500])
+@pytest.mark.parametrize("inners", [2, 31, 32, 33, 65])
+def test_boundaries_of_tiles_of_columns(steps: int, inners: int) -> None:
+    rng = np.random.default_rng(11)
+    for kind in (*KINDS[3:6], KINDS[7]):
+        for outers, reverse in ((1, False), (2, True)):
+            shape = (outers, steps, inners)
+            operands = [draw(rng, shape, "int32") for _ in range(2)]
+            layout = small_layout(kind, shape, "int32", reverse)
+            check(maps.affine, operands, shape, "int32", 1, reverse, layout)
+
+
+# One of a few channels, and of lines of 8 of many.
+CHANNELS = {False: KINDS_OF_CHANNELS[:3], True: KINDS_OF_CHANNELS[3:]}
+
+
+@pytest.mark.parametrize("steps", [1, 23, 24, 25, 24 * 33, 24 * 70 + 5])
+@pytest.mark.parametrize("inners", [2, 3, 12, 16, 24])
+def test_boundaries_of_tiles_of_channels(steps: int, inners: int) -> None:
+    check_channels(steps, inners)
+
+
+@emulated
+@pytest.mark.parametrize("inners", [3, 16])
+def test_channels(inners: int) -> None:
+    check_channels(24 * 70 + 5, inners)
+
+
+def check_channels(steps: int, inners: int) -> None:
+    """Bits depend neither on the grid nor on the way into shared memory."""
     rng = np.random.default_rng(steps)
-    shape = (1, steps, channels)
-    operands = [draw(rng, shape, "f4") for _ in range(2)]
-    carry_in = [draw(rng, (1, channels), "f4")]
-    layout = layout_of(channels, reverse=reverse)
-    wide = [x.astype("f8") for x in (*operands, *carry_in)]
-    wanted = loop(maps.affine, wide[:2], wide[2:], shape, reverse)
-    assert_close(maps.affine, solve(maps.affine, operands, carry_in, shape, layout), wanted)
+    for reverse in (False, True):
+        shape = (1 + (reverse and inners % 8 == 0), steps, inners)
+        operands, carry_in = [draw(rng, shape, "f4") for _ in "st"], draw(rng, shape[::2], "f4")
+        chunk = Chunk(tuple(map(on_gpu, operands)), shape, np.dtype("f4"), reverse)
+        first, *others = (
+            solve(maps.affine, chunk, [carry_in], small_layout(kind, shape, "f4", reverse), sms)
+            for sms, kind in enumerate(CHANNELS[inners % 8 == 0], 3)
+        )
+        wide = [x.astype("f8") for x in operands]
+        wanted = loop(maps.affine, wide, [carry_in.astype("f8")], shape, reverse)
+        assert_close(maps.affine, first, wanted)
+        for other in others:
+            np.testing.assert_array_equal(other[0].view("i4"), first[0].view("i4"))
 
 
-@pytest.mark.parametrize("steps", with_extended([1, 792, 1685], 1, 1685))
-@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
-@pytest.mark.parametrize("inners", [16, pytest.param(24, marks=pytest.mark.extended)])
-def test_lines_of_columns(inners: int, steps: int, reverse: bool) -> None:
-    rng = np.random.default_rng(steps)
-    shape = (2, steps, inners)
-    operands, carry_in = [draw(rng, shape, "f4") for _ in range(2)], [draw(rng, (2, inners), "f4")]
-    wide = [x.astype("f8") for x in (*operands, *carry_in)]
-    wanted = loop(maps.affine, wide[:2], wide[2:], shape, reverse)
-    first = None
-    for layout, blocks in (
-        (lines_of(2, reverse=reverse), 5), (lines_of(1, reverse=reverse), 2),
-        (lines_of(3, reverse=reverse, stages=3, distance=1), 3),
-        (lines_of(2, reverse=reverse, stages=0), 8),
-    ):  # fmt: skip
-        found = solve(maps.affine, operands, carry_in, shape, layout, blocks)
-        assert_close(maps.affine, found, wanted)
-        first = found[0].view("i4") if first is None else first
-        np.testing.assert_array_equal(found[0].view("i4"), first)
+PACKS = [
+    ScanLayout(96, 8, 2, bulk=True), ScanLayout(96, 8, 2, bulk=True, team=3),
+    ScanLayout(96, 16, 2, staged=True, team=40), ScanLayout(96, 16, 0, staged=True),
+    ScanLayout(96, 16, 1, staged=True),
+    ScanLayout(32, 8, 3, bulk=True, walking=True), ScanLayout(32, 16, 2, staged=True, walking=True),
+]  # fmt: skip
 
 
-def mixed(i: Any, x: Any) -> Any:
-    return np.where(i % 3 == 0, 0.5, -0.25) * x
+@pytest.mark.parametrize("steps", [1, 3, 4, 5, 11, 12, 13, 36, 37, 500])
+@pytest.mark.parametrize("inners", [4, 60, 64, 68, 132, 260])
+def test_boundaries_of_tiles_of_packed_columns(steps: int, inners: int) -> None:
+    rng = np.random.default_rng(15)
+    for layout in PACKS:
+        for outers, reverse in ((1, False), (3, True)):
+            shape = (outers, steps, inners)
+            operands = [draw(rng, shape, "int32") for _ in range(2)]
+            sizes = replace(layout, reverse=reverse)
+            check(maps.affine, operands, shape, "int32", 1, reverse, sizes, 40)
 
 
-@pytest.mark.extended
-@pytest.mark.parametrize("reverse", [False, True])
-def test_other_maps_and_operands(reverse: bool) -> None:
-    rng = np.random.default_rng(3)
-    shape = (2, 24 * 35 + 4, 2)
-    cases: list[tuple[TransferMap, list[Any], int, str, int]] = [
-        (maps.affine, [np.array(3, "i4"), draw(rng, shape, "i4")], 1, "i4", 4),
-        (maps.affine, [draw(rng, (1, shape[1], 1), "c16"), draw(rng, shape, "c16")], 1, "c16", 1),
-        (maps.matrix2, [draw(rng, shape, "f8", 0.45) for _ in range(6)], 2, "f8", 2),
-        (maps.max_plus, [draw(rng, shape, "f4"), np.array(0, "f4")], 1, "f4", 4),
-    ]
-    for transfer_map, operands, states, dtype, vector in cases:
-        carry_in = [draw(rng, (2, 2), dtype) for _ in range(states)]
-        layout = layout_of(2, vector, reverse=reverse)
-        found = solve(transfer_map, operands, carry_in, shape, layout)
-        wide = {"i": "i8", "f": "f8", "c": "c16"}[np.dtype(dtype).kind]
-        full = [np.broadcast_to(x, shape).astype(wide) for x in operands]
-        wanted = loop(transfer_map, full, [w.astype(wide) for w in carry_in], shape, reverse)
-        assert_close(transfer_map, found, wanted)
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float64", "complex64"])
+@pytest.mark.parametrize("layout", PACKS, ids=str)
+def test_packs_of_other_sizes(dtype: str, layout: ScanLayout) -> None:
+    rng = np.random.default_rng(16)
+    shape = (2, 75, 68)
+    operands = [draw(rng, shape, dtype) for _ in range(2)]
+    check(maps.affine, operands, shape, dtype, 1, False, replace(layout, items=8), 40)
 
 
-@pytest.mark.extended
-def test_a_coefficient_on_the_fly() -> None:
-    rng = np.random.default_rng(4)
-    shape = (1, 24 * 40 + 7, 3)
-    x, t, carry_in = draw(rng, (1, 1, 3), "f4"), draw(rng, shape, "f4"), np.array(0.5, "f4")
-    computed = CoefficientOperand(StepFunction(mixed), 1000, (x,))
-    found = solve(maps.affine, [computed, t], [carry_in], shape, layout_of(3))
-    s = mixed(np.arange(1000, 1000 + shape[1])[None, :, None], x.astype("f8"))
-    wanted = loop(maps.affine, [s, t.astype("f8")], [np.full((1, 3), 0.5)], shape, False)
-    assert_close(maps.affine, found, wanted)
+def test_packed_columns_are_repaired() -> None:
+    shape = (2, 300, 132)
+    s, t = np.full(shape, 0.5, "f4"), np.ones(shape, "f4")
+    t[1, 40, 67], t[0, 70, 128] = np.inf, np.nan
+    chunk = Chunk((on_gpu(s), on_gpu(t)), shape, np.dtype("f4"))
+    for layout in PACKS:
+        carry_in = [np.ones((2, 132), "f4")]
+        w = solve(maps.affine, chunk, carry_in, layout, 40)[0]
+        np.testing.assert_array_equal(w, loop(maps.affine, (s, t), carry_in, shape, False)[0])
 
 
-@pytest.mark.extended
-@pytest.mark.parametrize("channels", [4, 12])
-def test_bits_do_not_depend_on_the_grid_nor_on_the_way_into_shared_memory(channels: int) -> None:
-    rng = np.random.default_rng(5)
-    shape = (3, 24 * 75, channels)
-    operands, carry_in = (
-        [draw(rng, shape, "f4") for _ in range(2)],
-        [draw(rng, (3, channels), "f4")],
-    )
-    layout = layout_of(channels)
-    first = solve(maps.affine, operands, carry_in, shape, layout)[0].view("i4")
-    for other, blocks in (
-        (layout, 1), (layout, 7), (replace(layout, ahead=3), 4), (replace(layout, bulk=False), 3),
-        (replace(layout, stages=3), 5), (replace(layout, stages=2, distance=1), 3),
-        (replace(layout, distance=1), 7),
-    ):  # fmt: skip
-        found = solve(maps.affine, operands, carry_in, shape, other, blocks)[0].view("i4")
-        np.testing.assert_array_equal(found, first)
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.extended)])
-@pytest.mark.parametrize("kind", with_extended(HOSTILE, *HOSTILE[3:8]))
-def test_special_values_stand_where_the_loop_has_them(kind: str, reverse: bool) -> None:
-    shape = (2, 24 * 40, 3)
-    s, t, carry_in = hostile(np.random.default_rng(6), shape, kind)
-    wanted = loop(maps.affine, [s, t], [carry_in], shape, reverse)[0]
-    got = solve(maps.affine, [s, t], [carry_in], shape, layout_of(3, reverse=reverse))[0]
-    assert_near(got, wanted, rtol=2e-4)
-
-
-@pytest.mark.extended
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("reverse", [False, True])
-def test_states_of_inf_and_0_in_segments(reverse: bool) -> None:
-    rng = np.random.default_rng(7)
-    shape = (2, 24 * 40, 3)
-    s = rng.uniform(-1, 1, shape)
-    s[1] = np.exp2(rng.integers(0, 9, shape[1:]))
-    t = rng.choice([0, np.inf, -np.inf], size=shape, p=[0.996, 0.002, 0.002])
-    marks = rng.random(shape) < 0.004
-    operands = [x.astype("f4") for x in (marks, np.zeros((2, 1, 3)), s, t)]
-    carry_in = [np.zeros((2, 3), "f4")]
-    segments = segmented(signed_affine, states=1, operands=2)
-    got = solve(segments, operands, carry_in, shape, layout_of(3, reverse=reverse))[0]
-    wanted = loop(segmented(affine, states=1, operands=2), operands, carry_in, shape, reverse)[0]
-    assert {0, np.inf, -np.inf} <= set(wanted.ravel().tolist())
-    np.testing.assert_array_equal(got, wanted)
-
-
-@pytest.mark.extended
 @pytest.mark.parametrize("shape", [(1, 13_001, 1), (7, 1003, 1), (1, 24 * 70 + 5, 3)])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_arrays_that_begin_anywhere(shape: Any, dtype: str, reverse: bool) -> None:
     """Bit for bit as arrays that begin at a multiple of 16 bytes."""
     rng = np.random.default_rng(shape[1])
-    operands, carry_in = [draw(rng, shape, dtype) for _ in range(2)], [np.ones(shape[::2], dtype)]
+    operands, carry_in = [draw(rng, shape, dtype) for _ in "st"], [np.ones(shape[::2], dtype)]
     vector = 16 // np.dtype(dtype).itemsize
     # Tiles of 32 threads of 3 vectors each.
     layout = ScanLayout(32, 3 * vector, 2, reverse=reverse, bulk=True, segmented=shape[0] > 1)
     if shape[2] > 1:
-        layout = layout_of(shape[2], vector, reverse=reverse)
-    first = solve(maps.affine, operands, carry_in, shape, layout)[0].view("u1")
-    for shifts in ((1, 0), (0, vector - 1), (1, 1)):
-        moved = [shifted(x, shift) for x, shift in zip(operands, shifts, strict=True)]
-        assert [x.ctypes.data % 16 // x.itemsize for x in moved] == list(shifts)
-        found = solve(maps.affine, moved, carry_in, shape, layout)[0].view("u1")
-        np.testing.assert_array_equal(found, first)
+        layout = small_layout("channels", shape, dtype, reverse)
+    results = []
+    for shifts in ((0, 0), (1, 0), (0, vector - 1), (1, 1)):
+        moved = tuple(shifted(x, shift) for x, shift in zip(operands, shifts, strict=True))
+        chunk = Chunk(moved, shape, np.dtype(dtype), reverse)
+        results += solve(maps.affine, chunk, carry_in, layout, 3)
+    for other in results[1:]:
+        np.testing.assert_array_equal(other.view("u1"), results[0].view("u1"))
 
 
 def shifted(array: Any, shift: int) -> Any:
-    """A copy that begins so many items behind a multiple of 16 bytes."""
-    memory = np.empty(array.nbytes + 64, np.uint8)
-    begin = -memory.ctypes.data % 16 + shift * array.itemsize
-    copy = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
+    """A copy on a GPU that begins so many items behind a multiple of 16 bytes."""
+    memory = on_gpu(np.zeros(array.size + 16, array.dtype))
+    begin = -memory.data.ptr % 16 // array.itemsize + shift
+    copy = memory[begin : begin + array.size].reshape(array.shape)
+    copy[...] = on_gpu(array)
     return copy
 
 
-TILE = 768
-MOBIUS_SHAPES = [(1, 5 * TILE + 5, 1), (1, 3 * TILE, 1), (3, 2500, 1)]
-"""A partial tile, the first in reverse; none; several rows."""
-
-
-@pytest.mark.parametrize(
-    "shape",
-    [MOBIUS_SHAPES[0], *(pytest.param(s, marks=pytest.mark.extended) for s in MOBIUS_SHAPES[1:])],
-    ids=str,
-)
-@pytest.mark.parametrize("reverse", [True, pytest.param(False, marks=pytest.mark.extended)])
-@pytest.mark.parametrize(
-    "name",
-    with_extended(
-        ["plain", "scaled", "poles", "nan", "fixed at 0", "fixed at infinity"],
-        "scaled",
-        "fixed at 0",
-        "fixed at infinity",
-    ),
-)
-def test_mobius_maps(name: str, shape: Any, reverse: bool) -> None:
-    """The scan of a whole tile asks for no kinds of maps."""
-    operands, start = mobius_case(name, shape)
-    operands = [x.astype("f4") for x in operands]
-    layout = replace(small_layout("bulk rows", shape, "f4", reverse), chains=2)
-    (found,) = solve(maps.mobius, operands, [np.array(start, "f4")], shape, layout)
-    wanted = loop_in_float64(maps.mobius, operands, start, shape, reverse)
-    np.testing.assert_allclose(found, wanted, rtol=300 * 2.0**-23, atol=0)
-
-
-# --- P-scheme/G ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def four_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_device(monkeypatch, Device(90, 4, 10**5))
-    use_configuration(monkeypatch, Configuration(3, 32))
-
-
-def use_configuration(monkeypatch: pytest.MonkeyPatch, configuration: Configuration) -> None:
-    monkeypatch.setattr(p_scheme, "default_configuration", lambda *given: configuration)
-
-
-def by_p_scheme(s: Any, t: Any, initial: Any, reverse: bool) -> Any:
-    s, t, initial = (x.view(DeviceArray) for x in (s, t, initial))
-    given = {"axis": 1, "reverse": reverse, "method": "p-scheme"}
-    return np.asarray(mgrec.linear_recurrence(s, t, initial, **given))
-
-
-def check_p_scheme(shape: Any, dtype: str, reverse: bool = False) -> None:
-    rng = np.random.default_rng(1)
-    s, t, initial = (draw(rng, own, dtype) for own in (shape, shape, (shape[0], shape[2])))
-    got = by_p_scheme(s, t, initial, reverse)
-    wide = {"f": "f8", "c": "c16", "i": "i8"}[np.dtype(dtype).kind]
-    operands = [x.astype(wide) for x in (s, t)]
-    wanted = loop(maps.affine, operands, [initial.astype(wide)], shape, reverse)
-    assert_close(maps.affine, [got], wanted)
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "i1"])
-def test_parts_of_rows_and_columns(dtype: str, reverse: bool, four_processors: None) -> None:
-    for shape in [
-        (1, 1, 1), (1, 2, 1), (1, 95, 1), (1, 97, 1), (1, 10_007, 1), (3, 500, 1), (200, 7, 1),
-        (70, 33, 1), (1, 100, 40), (2, 301, 3), (1, 9, 130),
-    ]:  # fmt: skip
-        check_p_scheme(shape, dtype, reverse)
-
-
-@pytest.mark.extended
-def test_any_configuration(
-    on_host: HostCompiler, four_processors: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_p_scheme((1, 3001, 1), "f8")
-    assert [name for name, _, _ in on_host.launches] == [
-        "rearrange_kernel", "rearrange_kernel", "precompute_kernel", "propagate_kernel",
-        "determine_kernel", "restore_kernel", "repair_kernel",
-    ]  # fmt: skip
-    assert on_host.launches[2][1:] == (3, 32)
-    for configuration in [(1, 1), (2, 48), (1, 1024)]:
-        use_configuration(monkeypatch, Configuration(*configuration))
-        check_p_scheme((1, 3001, 1), "f8")
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("reverse", [False, True])
-def test_natural_order_gives_the_same_bits(reverse: bool, four_processors: None) -> None:
-    """Which benchmarks/papers compares."""
-    shape, rng = (3, 3001, 1), np.random.default_rng(7)
-    s, t, initial = (as_device(draw(rng, own, "f4")) for own in (shape, shape, (3, 1)))
-    chunk, results = Chunk((s, t), shape, np.dtype("f4"), reverse), (poisoned(shape, "f4"),)
-    p_scheme.Phases(maps.affine, chunk, (initial,), results, is_rearranged=False)()
-    np.testing.assert_array_equal(results[0], by_p_scheme(s, t, initial, reverse))
-
-
-@pytest.mark.extended
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("shape", [(1, 20_001, 1), (4, 5000, 1), (1, 3000, 33)], ids=str)
-@pytest.mark.parametrize("reverse", [False, True])
-def test_special_values_of_parts(
-    shape: Any, reverse: bool, four_processors: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The scheme of the papers alone has nan where a product of 0 and a part overflows."""
-    for kind in [*HOSTILE[:3], "large entry decays", "growth to infinity"]:
-        s, t, initial = hostile(np.random.default_rng(7), shape, kind)
-        (wanted,) = loop(maps.affine, [s, t], [initial], shape, reverse)
-        assert_near(by_p_scheme(s, t, initial, reverse), wanted, rtol=3e-5)
-    if shape[1] < 20_000:
-        return
-    monkeypatch.setattr(p_scheme.Phases, "repair", lambda self: None)
-    s, t, initial = hostile(np.random.default_rng(7), shape, HOSTILE[0])
-    assert not np.isfinite(by_p_scheme(s, t, initial, False)).all()
-
-
-@pytest.mark.extended
-def test_a_wrong_part_is_noticed(four_processors: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(p_scheme.Phases, "propagate", lambda self: None)
-    monkeypatch.setattr(p_scheme.Phases, "repair", lambda self: None)
-    with pytest.raises(AssertionError):
-        check_p_scheme((1, 3001, 1), "f8")
-
-
-# --- chunks that are solved before their carry-ins are known ------------------------------------
-
-STEPS = 30_007
-
-
-@pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Begin chunks where it would not pay; the chunks that were begun."""
-    use_device(monkeypatch, Device(90, 3, 227 * 1024))
-    monkeypatch.setattr(recurrence, "LARGE_ON_GPU", 1)
-    monkeypatch.setattr(speculation, "_PREFIX_FRACTION", 3)
-    monkeypatch.setattr(speculation, "_CONSTANT_PREFIX_FRACTION", 2)
-    found: list[Any] = []
-
-    def debug(message: str, *arguments: Any) -> None:
-        if "does not depend on its carry-in" in message:
-            found.append(arguments[0])
-
-    monkeypatch.setattr(logging.getLogger("mgrec"), "debug", debug)
-    return found
-
-
-def as_device_array(block: Any) -> Any:
-    return np.ascontiguousarray(block).view(DeviceArray)
-
-
-def in_chunks(s: Any, t: Any, initial: Any, reverse: bool = False) -> Any:
-    """Solve in two chunks along the second axis."""
-
-    sizes = (t.shape[0], (t.shape[1] // 2, t.shape[1] - t.shape[1] // 2), t.shape[2])
-    s, t = (
-        da.from_array(x, chunks=sizes).map_blocks(
-            as_device_array, meta=as_device_array(x[:0, :0, :0])
-        )
-        if np.ndim(x)
-        else x
-        for x in (s, t)
+@pytest.mark.parametrize("shape", [(1, 1_000_003, 1), (5, 70_001, 1), (3000, 64, 1),
+                                   (1, 5000, 70), (2, 3001, 33), (9000, 37, 1)])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_bits_do_not_depend_on_the_grid(shape: Any, dtype: str) -> None:
+    rng = np.random.default_rng(12)
+    operands = tuple(on_gpu(draw(rng, shape, dtype)) for _ in range(2))
+    carry_in = [draw(rng, (shape[0], shape[2]), dtype)]
+    chunk = Chunk(operands, shape, np.dtype(dtype))
+    first, *others = (
+        solve(maps.affine, chunk, carry_in, None, sms) for sms in (None, 1, 7, 33, 100)
     )
-    w = mgrec.linear_recurrence(s, t, initial, axis=1, reverse=reverse)
-    w = w.map_blocks(np.array, meta=np.empty((0, 0, 0), w.dtype))
-    return w.compute(scheduler="sync")
+    for other in others:
+        np.testing.assert_array_equal(other[0].view(np.uint8), first[0].view(np.uint8))
 
 
-def check_chunks(s: Any, t: Any, initial: Any, reverse: bool) -> None:
-    w = in_chunks(s, t, initial, reverse)
-    wide = [np.asarray(np.broadcast_to(x, t.shape), np.float64) for x in (s, t)]
-    states = np.asarray(initial, np.float64)
-    (wanted,) = loop(maps.affine, wide, [states], t.shape, reverse)
-    (sizes,) = loop(maps.affine, [*map(np.abs, wide)], [np.abs(states)], t.shape, reverse)
-    assert (np.abs(w - wanted) <= 40 * np.finfo(t.dtype).eps * sizes).all()
+@pytest.mark.parametrize("kind", KINDS[:3])
+def test_bits_do_not_depend_on_the_way_into_shared_memory(kind: str) -> None:
+    rng = np.random.default_rng(13)
+    shape = (3, 40 * TILE + 5, 1)
+    chunk = Chunk(tuple(on_gpu(draw(rng, shape, "f4")) for _ in range(2)), shape, np.dtype("f4"))
+    first, other = (
+        solve(maps.affine, chunk, [np.ones((3, 1), "f4")], small_layout(name, shape, "f4", False))[
+            0
+        ]
+        for name in (KINDS[0], kind)
+    )
+    np.testing.assert_array_equal(other.view(np.uint8), first.view(np.uint8))
 
 
-def contracting(dtype: str, shape: Any = (1, STEPS, 1), low: float = 0.1) -> Any:
-    rng = np.random.default_rng(0)
-    return rng.uniform(low, 0.8, shape).astype(dtype), rng.uniform(0.5, 1, shape).astype(dtype)
+# --- nan and inf stand where the loop has them ----------------------------------------------------
 
-
-@pytest.mark.extended
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("initial", [0.0, -1e30])
-def test_chunks_that_forget_are_begun(
-    dtype: str, reverse: bool, initial: float, begun: list[Any]
-) -> None:
-    check_chunks(*contracting(dtype), np.full((1, 1), initial, dtype), reverse)
-    assert len(begun) == 2
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("shape", [(1, STEPS, 1), (2, STEPS, 1), (1, STEPS, 3)])
-@pytest.mark.parametrize("s", [0.5, -0.9])
-@pytest.mark.parametrize("reverse", [False, True])
-def test_chunks_of_a_constant_coefficient_are_begun(
-    shape: Any, s: float, reverse: bool, begun: list[Any]
-) -> None:
-    t = contracting("f4", shape)[1]
-    initial = np.random.default_rng(1).normal(size=(shape[0], shape[2])).astype("f4") * 1e10
-    check_chunks(np.float32(s), t, initial.astype("f4"), reverse)
-    assert len(begun) == 2
-
-
-@pytest.mark.extended
-@pytest.mark.usefixtures("begun")
-@pytest.mark.parametrize("reverse", [False, True])
-def test_what_does_not_forget_waits_for_its_entry(reverse: bool) -> None:
-    def is_begun(s: Any, t: Any) -> bool:
-        s = s if np.ndim(s) == 0 else as_device_array(s)
-        operands = np.reshape(s, np.shape(s) or (1, 1, 1)), as_device_array(t)
-        chunk = Chunk(operands, t.shape, t.dtype, reverse)
-        wait = kernels("auto").speculate(affine, chunk, (as_device_array(poisoned(t.shape, "f4")),))
-        return bool(wait and wait())
-
-    s, t = contracting("f4")
-    first = slice(-6000, None) if reverse else slice(6000)
-    slow, infinite = s.copy(), t.copy()
-    slow[:, first] = 0.999
-    infinite[:, 20_000] = np.inf
-    assert is_begun(s, t)
-    for own, terms in ((np.ones_like(s), t), (slow, t), (s, infinite)):
-        assert not is_begun(own, terms)
-    for constant in (1, 0.999):
-        assert not is_begun(np.float32(constant), t)
-
-
-@pytest.mark.extended
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("initial", [np.inf, -np.inf, np.nan, 3e38, -3e38])
-@pytest.mark.parametrize("last", [0, 1])
-@pytest.mark.parametrize("sign", [-1, 1])
-def test_states_that_are_not_finite(
-    initial: float, last: float, sign: float, begun: list[Any]
-) -> None:
-    """Also one that overflows by the fourth coefficient."""
-    s, t = contracting("f4", low=-0.7)
-    s[0, 3], s[0, 12_000] = 1e3, sign * s[0, 12_000]
-    s[0, 29_000] *= last
-    state = np.full((1, 1), initial, "f4")
-    w = in_chunks(s, t, state)
-    (wanted,) = loop(maps.affine, [s, t], [state], t.shape, False)
-    assert len(begun) == 2
-    assert not np.isfinite(wanted[0, -1, 0])
-    np.testing.assert_array_equal(w[:, 4:], wanted[:, 4:])
-
-
-def as_gpu(array: Any) -> Any:
-    return np.array(array).view(DeviceArray)
-
-
-def test_maps_of_two_states_in_one_pass(on_host: HostCompiler) -> None:
-    """Tiles that are whole, and the last one of each row, which is not."""
-    generator = np.random.default_rng(0)
-    matrix_map = mgrec.maps.matrix(2)
-    for rows, steps, reverse in ((1, 10_011, False), (3, 2001, True)):
-        matrices = generator.uniform(-0.7, 0.7, size=(rows, steps, 2, 2))
-        operands = matrices, generator.normal(size=(rows, steps, 2))
-        initial = generator.normal(size=(rows, 2))
-        options = {"reverse": reverse, "axis": 1}
-        wanted = mgrec.scan(matrix_map, *operands, initial=initial, **options)
-        arrays = map(as_gpu, operands)
-        states = mgrec.scan(matrix_map, *arrays, initial=as_gpu(initial), **options)
-        assert [name for name, *_ in on_host.launches] == ["determine_kernel"]
-        on_host.launches.clear()
-        np.testing.assert_allclose(states, wanted, rtol=1e-12, atol=1e-13)
+TILE_BITS = 40
+"""Of a mark; its launch's epoch stands above them (guard.cuh)."""
 
 
 @pytest.mark.parametrize(
-    ("rows", "steps", "reverse", "algebra"),
+    ("shape", "layout"),
     [
-        (1, 1000, False, ("+", "*")),
-        pytest.param(1, 9001, False, ("+", "*"), marks=pytest.mark.extended),
-        pytest.param(3, 9000, True, ("+", "*"), marks=pytest.mark.extended),
-        pytest.param(40, 33, False, ("max", "+"), marks=pytest.mark.extended),
-        pytest.param(1, 9000, True, ("min", "+"), marks=pytest.mark.extended),
-        pytest.param(2, 700, False, ("logsumexp", "+"), marks=pytest.mark.extended),
+        ((1, 60_001, 1), "staged rows"), ((40, 1700, 1), "staged rows"), ((1, 3000, 33), "columns"),
+        pytest.param((2, 960, 3), "channels", marks=emulated),
     ],
-)
-def test_maps_of_four_states_in_one_pass(
-    on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch, rows: int, steps: int, reverse: bool,
-    algebra: tuple[str, str],
-) -> None:  # fmt: skip
-    """Tiles of 32 steps, groups of 16 tiles, and groups of 16 groups.
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_special_values_stand_where_the_loop_has_them(
+    shape: Any, layout: str, reverse: bool, kind: str
+) -> None:
+    s, t, carry_in = hostile(np.random.default_rng(7), shape, kind)
+    (wanted,) = loop(maps.affine, [s, t], [carry_in], shape, reverse)
+    chunk = Chunk((on_gpu(s), on_gpu(t)), shape, np.dtype("f4"), reverse)
+    for own in (None, small_layout(layout, shape, "f4", reverse)):
+        (got,) = solve(maps.affine, chunk, [carry_in], own)
+        (again,) = solve(maps.affine, chunk, [carry_in], own, 11)
+        np.testing.assert_array_equal(again.view(np.uint8), got.view(np.uint8))
+        # 36 steps of 2**-24 each in a thread's part, as many again in the tile: relative to
+        # the terms. Of 40 rows that grow the one whose first terms cancel most loses 3e-5.
+        assert_near(got, wanted, rtol=2e-4)
 
-    Products of all matrices vanish, and forwards that of some overflows.
-    """
-    monkeypatch.setattr(matrix_phases, "_LENGTH", 1)
-    monkeypatch.setattr(matrix_phases, "_FEWEST", 1)
-    use_device(monkeypatch, replace(ROOMY, multiprocessors=7))
-    generator = np.random.default_rng(0)
-    matrices = generator.uniform(-0.7, 0.7, size=(rows, steps, 4, 4))
-    operands = matrices, generator.normal(size=(rows, steps, 4))
-    initial = generator.normal(size=(rows, 4))
-    overflows = algebra == ("+", "*") and not reverse
-    if overflows:
-        matrices[:, 10:24] = np.repeat([1e60, 1e-60], 7)[:, None, None] * np.eye(4)
-        initial *= 1e-200
-        operands[1][:, :24] = 0.0
-    matrix_map, options = mgrec.maps.matrix(4, algebra), {"reverse": reverse, "axis": 1}
-    wanted = mgrec.scan(matrix_map, *operands, initial=initial, **options)
-    states = mgrec.scan(matrix_map, *map(as_gpu, operands), initial=as_gpu(initial), **options)
-    assert [name for name, *_ in on_host.launches] == ["single_pass_kernel"]
-    np.testing.assert_allclose(states, wanted, rtol=1e-11, atol=1e-13)
-    if overflows:
-        np.testing.assert_allclose(states[:, :24], wanted[:, :24], rtol=1e-11)
+
+BIG, TINY = 2.3778052e7, 4.2055593e-8
+I_BIG, I_TINY = 2.2479040e9j, 4.4485887e-10j
+RARE = {
+    # The loop underflows to 0 and stays there; products of the steps alone do not.
+    "a state of 0 stays": (
+        np.float32([-TINY, -BIG, BIG, -BIG, -BIG, 1 / BIG, -BIG, BIG, -BIG, -BIG, 1 / BIG, -BIG,
+                    -BIG, -BIG, -BIG, -BIG, BIG, -BIG]), 0.0, np.float32(3e-45),
+    ),
+    # Rounding holds the loop at 1; any other error grows by half at every step.
+    "an unstable fixed point": (
+        np.full(10_007, 1.4885166, "f4"), np.float32(-0.48851654), np.float32(1.0),
+    ),
+    # A product of some steps underflows, the product of all does not.
+    "a product that underflows in part": (
+        np.complex64([-I_BIG, -I_BIG, I_TINY, I_BIG, I_TINY, I_BIG, -I_TINY.imag, I_TINY.imag,
+                      I_TINY.imag, -I_TINY, I_TINY.imag, -I_TINY, -I_BIG]), 0.0,
+        np.complex64(-0.060604606 + 0.4110333j),
+    ),
+    "a step of three products that underflow": (
+        np.float64([1e150, 1e150, 1e-200, 1e-200, 1e-100, 1e-100, 1e200, 1e100, 1.0, 1.0]), 0.0,
+        np.float64(1.0),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RARE)
+@pytest.mark.parametrize("method", ["single-pass", "p-scheme"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_rare_rows_are_the_loops(name: str, method: str) -> None:
+    s, term, initial = RARE[name]
+    t = np.full_like(s, term)
+    (wanted,) = loop(
+        maps.affine, [s[None, :, None], t[None, :, None]], [initial.reshape(1, 1)],
+        (1, s.size, 1), False,
+    )  # fmt: skip
+    got = mgrec.linear_recurrence(on_gpu(s), on_gpu(t), initial, method=method).get()
+    np.testing.assert_allclose(got, wanted[0, :, 0], rtol=1e-5, atol=1e-44)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 50_000, 1), (130, 16, 1), (36, 512, 1), (1, 600, 70), (20_000, 12, 1)], ids=str
+)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_near_overflow_a_row_is_the_loops(shape: Any, reverse: bool) -> None:
+    rng = np.random.default_rng(17)
+    s = np.exp2(rng.integers(-2, 3, shape)).astype("f4") * rng.choice(np.float32([-1, 1]), shape)
+    t = (rng.uniform(-1, 1, shape) * 3.4e38).astype("f4") * (rng.random(shape) < 0.2)
+    t[:, : shape[1] // 2 : -1 if reverse else 1] *= np.float32(1e-3)
+    carry_in = np.zeros((shape[0], shape[2]), "f4")
+    (wanted,) = loop(maps.affine, [s, t], [carry_in], shape, reverse)
+    chunk = Chunk((on_gpu(s), on_gpu(t)), shape, np.dtype("f4"), reverse)
+    (got,) = solve(maps.affine, chunk, [carry_in])
+    grows = (~(np.abs(wanted) < 1e36)).any(axis=1, keepdims=True)
+    assert grows.mean() > 0.2
+    assert np.isinf(wanted).any()
+    rows = np.broadcast_to(grows, shape)
+    np.testing.assert_array_equal(got[rows], wanted[rows])
+
+
+@pytest.mark.parametrize("size", [1e7, 1e30])
+def test_large_numbers_are_not_repaired(size: float) -> None:
+    # A product underflows in every tile, and what it has lost is nothing beside the terms.
+    rng = np.random.default_rng(18)
+    s = rng.uniform(0.4, 0.5, (1, 300_000, 1)).astype("f4")
+    t = rng.uniform(size, 2 * size, s.shape).astype("f4")
+    chunk = Chunk((on_gpu(s), on_gpu(t)), s.shape, np.dtype("f4"), False)
+    solve(maps.affine, chunk, [np.full((1, 1), size, "f4")])
+    space, epoch = reserve_descriptors(1)
+    first_mark = int(space[0])
+    assert first_mark >> TILE_BITS != epoch - 1
+
+
+MOBIUS = ["plain", "from infinity", "fixed at 0", "fixed at infinity", "scaled", "poles", "nan"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", KINDS[:3])
+@pytest.mark.parametrize("name", MOBIUS)
+def test_chains_meet_every_odd_step(name: str, kind: str, dtype: str) -> None:
+    """The quick side of a map, in chains, leaves every odd step to the exact one."""
+    for rows, steps, reverse in ((1, 5003, False), (3, 1801, True), (1, 768, True)):
+        shape = (rows, steps, 1)
+        operands, start = mobius_case(name, shape)
+        operands = [x.astype(dtype) for x in operands]
+        carry_in = np.full((rows, 1), start)
+        chunk = Chunk(tuple(map(on_gpu, operands)), shape, np.dtype(dtype), reverse)
+        wanted = loop_in_float64(maps.mobius, operands, start, shape, reverse)
+        for chains in (1, 3):
+            layout = replace(small_layout(kind, shape, dtype, reverse), chains=chains)
+            got = solve(maps.mobius, chunk, [carry_in.astype(dtype)], layout)[0]
+            np.testing.assert_allclose(got, wanted, rtol=300 * np.finfo(dtype).eps, atol=0)
+
+
+# --- coefficients of many operations, which are evaluated ahead in pieces -----------------------
+
+LONG_SHAPES = [(1, 1, 1), (1, 5000, 1), (3, 700, 1), (40, 10, 1), (1, 100, 37), (2, 300, 5)]
+
+
+def long_formula_of(i: Any, y: Any) -> Any:
+    return long_formula(i) * y
+
+
+def operands_of(shape: Any, first: int) -> tuple[Any, ...]:
+    rng = np.random.default_rng(sum(shape))
+    y = on_gpu(rng.uniform(0.5, 1.5, (1, shape[1], shape[2])))
+    t = on_gpu(rng.normal(size=shape))
+    return CoefficientOperand(StepFunction(long_formula_of), first, (y,)), t
+
+
+def loop_of_pieces(operands: Any, chunk: Chunk, carry_in: Any) -> Any:
+    index = np.arange(chunk.steps)[None, :, None] + operands[0].first
+    s = np.broadcast_to(long_formula_of(index, operands[0].operands[0].get()), chunk.shape)
+    t, w, state = operands[1].get(), np.empty(chunk.shape), carry_in
+    order = range(chunk.steps)
+    for i in reversed(order) if chunk.reverse else order:
+        w[:, i] = state = s[:, i] * state + t[:, i]
+    return w
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shape", LONG_SHAPES, ids=str)
+def test_pieces_are_the_whole(shape: Any, reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coefficients, "PIECE", 256)
+    operands = operands_of(shape, 11)
+    chunk = Chunk(operands, shape, np.dtype("f8"), reverse)
+    carry_in = np.random.default_rng(1).normal(size=chunk.row_shape)
+    wanted = loop_of_pieces(operands, chunk, carry_in)
+    result = on_gpu(np.full(shape, np.nan))
+    kernels("auto").determine(affine, chunk, (on_gpu(carry_in),), (result,))
+    np.testing.assert_allclose(result.get(), wanted, rtol=1e-12, atol=1e-12)
+    last = wanted[:, 0 if reverse else -1]
+    for transfer_map in (affine, guarded_affine(chunk.dtype)):
+        maps = compose(transfer_map, chunk)()
+        assert maps is not None
+        after = transfer_map.apply(maps, carry_in)
+        np.testing.assert_allclose(after, last, rtol=1e-12, atol=1e-12)
