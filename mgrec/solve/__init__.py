@@ -9,21 +9,18 @@ from typing import Any, ParamSpec
 
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.elements import Part
-from ..core.arrays.interop import is_traced_by_torch
-from ..core.arrays.resets import replace_lengths
 from ..core.contract.kernels import CacheMiss
 from ..core.contract.problem import Composed, Problem
 from ..distributed.expressions import accepts_expressions
-from ..distributed.groups.calls import CALL, as_group, call_on_group
+from ..distributed.groups.calls import CALL
 from ..distributed.groups.ends import sum_over_ranks
 from . import prepared
 from .interop import (
     call_native,
-    call_on_group_untraced,
-    call_traced,
     has_differentiated,
     needs_interop,
     public_signature,
+    redirected,
     with_interop,
 )
 from .labelled import refuse_labelled, solve_labelled, solve_pair, solve_with_factors
@@ -127,16 +124,9 @@ def public_function(
 
     @accepts_expressions
     def recurrence(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
-        is_traced = is_traced_by_torch()
-        if takes_group and (group := as_group(options.pop("group", None))) is not None:
-            call_ranks = call_on_group_untraced if is_traced else call_on_group
-            return call_ranks(group, recurrence, *operands, **options)
-        if takes_lengths and "lengths" in options:
-            replace_lengths(options)
-        if is_traced:
-            result = call_traced(recurrence, operands, options)
-            if result is not NotImplemented:
-                return result
+        result = redirected(recurrence, operands, options, takes_group, takes_lengths)
+        if result is not NotImplemented:
+            return result
         refusal: TypeError | None = None
         ranks = CALL.get()
         is_read = rule is not None and (ranks is None or ranks.may_guess)

@@ -60,16 +60,9 @@ def with_interop(
 
     @wraps(function)
     def public(*operands: Any, **options: Any) -> Any:
-        is_traced = is_traced_by_torch()
-        if takes_group and (group := as_group(options.pop("group", None))) is not None:
-            call_ranks = call_on_group_untraced if is_traced else call_on_group
-            return call_ranks(group, public, *operands, **options)
-        if takes_lengths and "lengths" in options:
-            replace_lengths(options)
-        if is_traced:
-            result = call_traced(public, operands, options)
-            if result is not NotImplemented:
-                return result
+        result = redirected(public, operands, options, takes_group, takes_lengths)
+        if result is not NotImplemented:
+            return result
         refusal: TypeError | None = None
         if not has_differentiated(operands, options):
             try:
@@ -82,6 +75,23 @@ def with_interop(
 
     public.labelled, public.__signature__ = labelled, signature  # type: ignore[attr-defined]
     return public  # type: ignore[return-value]
+
+
+def redirected(
+    function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any],
+    takes_group: bool, takes_lengths: bool,
+) -> Any:  # fmt: skip
+    """Return the result of a call on a group, or of one that torch traces; or NotImplemented.
+
+    `lengths` of the options are replaced by `reset`.
+    """
+    is_traced = is_traced_by_torch()
+    if takes_group and (group := as_group(options.pop("group", None))) is not None:
+        call_ranks = _call_on_group_untraced if is_traced else call_on_group
+        return call_ranks(group, function, *operands, **options)
+    if takes_lengths and "lengths" in options:
+        replace_lengths(options)
+    return _call_traced(function, operands, options) if is_traced else NotImplemented
 
 
 def public_signature(signature: inspect.Signature, takes_group: bool) -> inspect.Signature:
@@ -254,7 +264,7 @@ def as_array_of(value: Any, dtype: np.dtype[Any]) -> Any:
         return value
 
 
-def call_traced(
+def _call_traced(
     function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any]
 ) -> Any:
     """Call the operator of a function; return NotImplemented if it has no operator."""
@@ -264,7 +274,7 @@ def call_traced(
     return NotImplemented if operator is None else torch_operators.call(operator, operands, options)
 
 
-def call_on_group_untraced(*operands: Any, **options: Any) -> Any:
+def _call_on_group_untraced(*operands: Any, **options: Any) -> Any:
     """Call a function on a group, in code that ``torch.compile`` traces."""
     from . import torch_operators
 
