@@ -19,21 +19,29 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..core.arrays.array_types import has_bfloat16, is_bfloat16
+from ..core.arrays.array_types import has_bfloat16
 from ..core.arrays.interop import (
     has_tangent,
     is_differentiated,
-    library_of,
     result_converter,
     to_native,
 )
 from ..core.arrays.validation import as_any_array, as_real
-from ..core.contract.kernels import CacheMiss
 from ..distributed.expressions import leaves
 from ..distributed.groups.calls import CALL, call_on_group
 from ..distributed.groups.ends import start_gradients
 from .prepared import CacheEntry, Call, PreparedCall, cache_entry
-from .rules import Redirect, Rule, numpy_dtype, rules
+from .rules import Redirect, Rule, rules
+from .torch_solvers import (
+    copy_to_host,
+    differentiate_by_address,
+    on_device,
+    solve_by_address,
+    solve_native,
+    solve_prepared,
+    tensor_signature,
+    torch_dtype,
+)
 
 _HAS_BFLOAT16 = has_bfloat16()
 # torch destroys the operators of a thread if another one defines them, too.
@@ -180,7 +188,7 @@ def _prepare_recorded(operator: Operator, call: Call, values: Sequence[Any]) -> 
     # Another stream would not wait for a constant of a GPU.
     if any(isinstance(x, torch.Tensor) and x.device.type != "cpu" for x in constants):
         return
-    by_address = None if operator.rule.read_on_host else _tensor_signature(operator.rule, values)
+    by_address = None if operator.rule.read_on_host else tensor_signature(operator.rule, values)
     cached_solver = None if by_address is None else cache_entry(by_address[0])
     # Copies, since the caller may write into the memory of an array that has become a tensor.
     copies = tuple(map(deepcopy, constants))
@@ -268,7 +276,7 @@ def _as_constant(name: str, value: Any, dtype: Any, tensors: Sequence[Any]) -> A
         if tensor.is_floating_point() or tensor.is_complex():
             tensor = _as_traced(value, dtype)
         is_number = tensor.is_floating_point() or tensor.is_complex()
-        return tensor if is_number else tensor.to(_on_device(tensors).device)
+        return tensor if is_number else tensor.to(on_device(tensors).device)
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"{name} must be numbers, a mask of bool or labels that are integers for {_CONTEXT}; "
@@ -288,16 +296,16 @@ def _define(rule: Rule) -> Pair:
 
     def solve(values: Sequence[Any], on_host: dict[str, Any]) -> list[Any]:
         values = [on_host.get(key, x) for key, x in zip(keys, values, strict=True)]
-        results = _solve_by_address(rule, keys, values)
-        return results or _solve_native(
+        results = solve_by_address(rule, keys, values)
+        return results or solve_native(
             keys, values, lambda native: rule.solve(dict(zip(keys, native, strict=True)))
         )
 
     def outline(*values: Any) -> list[Any]:
         arguments = dict(zip(keys, values, strict=True))
-        like = _on_device(values)
+        like = on_device(values)
         return [
-            like.new_empty(shape, dtype=_torch_dtype(dtype))
+            like.new_empty(shape, dtype=torch_dtype(dtype))
             for shape, dtype in rule.outlines(arguments)
         ]
 
@@ -348,7 +356,7 @@ def _define(rule: Rule) -> Pair:
     differentiate_on_group.__name__ = f"the gradient of {name}"
 
     differentiated = Pair(partial(differentiate, backward_pass.traced), differentiate_eagerly)
-    read = partial(_copy_to_host, rule, keys)
+    read = partial(copy_to_host, rule, keys)
     schema = f"({parameters}) -> Tensor[]"
     return _pair(name, schema, read, solve, outline, save, differentiated, count)
 
@@ -371,13 +379,13 @@ def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]
     names = ("grad", "grad_zf", "result", *keys, "of")
 
     def solve(values: Sequence[Any], on_host: dict[str, Any]) -> list[Any]:
-        gradients = _differentiate_by_address(rule, keys, values, on_host)
+        gradients = differentiate_by_address(rule, keys, values, on_host)
         if gradients is not None and not on_host:
             return gradients
         arrays = dict(zip(rule.names, values[3:], strict=False))
         if gradients is None:
             operands = [on_host.get(name, x) for name, x in zip(names, values, strict=True)]
-            gradients = _solve_native(names, operands, lambda native: compose(*native))
+            gradients = solve_native(names, operands, lambda native: compose(*native))
         return [
             gradient.to(arrays[key].device)
             for key, gradient in zip(values[-1], gradients, strict=True)
@@ -419,7 +427,7 @@ def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]
 
     schema = f"(Tensor grad, Tensor? grad_zf, Tensor result, {parameters}, str[] of) -> Tensor[]"
     pair = Pair(differentiate, differentiate)
-    read = partial(_copy_to_host, rule, names)
+    read = partial(copy_to_host, rule, names)
     return _pair(f"{name}_backward", schema, read, solve, outline, save, pair, count)
 
 
@@ -466,7 +474,7 @@ def _pair(
             if cached_solver is not None and cached_solver.prepared is not None:
                 tensors = [x for x in operands if x is not None]
                 addresses = [x.data_ptr() for x in tensors]
-                results = _solve_prepared(cached_solver.prepared, tensors[0], addresses)
+                results = solve_prepared(cached_solver.prepared, tensors[0], addresses)
             results = tuple(results or solve(values, on_host))
             ctx.set_materialize_grads(False)
             ctx.on_host, group_call = on_host, CALL.get()
@@ -489,245 +497,6 @@ def _pair(
         return Function.apply(*values[:inputs], values[inputs:], on_host, cached_solver)
 
     return Pair(operator, call_function)
-
-
-def _copy_to_host(rule: Rule, names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
-    """Return NumPy arrays of the tensors that a function reads in host memory, for one on a GPU.
-
-    Reading them waits for the GPU. The backward pass therefore takes those of the forward pass.
-    """
-    if rule.read_on_host is None or _on_device(values).device.type == "cpu":
-        return {}
-    arguments = dict(zip(names, values, strict=True))
-    tensors = {name: arguments[name] for name in rule.read_on_host(arguments)}
-    # torch copies into pinned memory, without a wait for each copy.
-    copies = {name: _plain(x).to("cpu", non_blocking=True) for name, x in tensors.items()}
-    for device in {x.device for x in tensors.values() if x.is_cuda}:
-        torch.cuda.current_stream(device).synchronize()
-    return {name: to_native(name, copy) for name, copy in copies.items()}
-
-
-def _solve_native(
-    names: Sequence[str], values: Sequence[Any], solve: Callable[[list[Any]], Any]
-) -> list[Any]:
-    """Call ``solve`` with native arrays in place of tensors, on the current stream of torch."""
-    like = _on_device(values)
-    if like.device.type == "cuda":
-        return _solve_on_gpu(values, like.device, solve)
-    native = [
-        to_native(name, _plain(x)) if isinstance(x, torch.Tensor) else x
-        for name, x in zip(names, _with_numbers(values), strict=True)
-    ]
-    convert = library_of(like).result_converter([like], [like])  # type: ignore[union-attr]
-    return [convert(_at_least_array(result)) for result in solve(native)]
-
-
-def _solve_on_gpu(
-    values: Sequence[Any], device: Any, solve: Callable[[list[Any]], Any]
-) -> list[Any]:
-    """Call ``solve`` with CuPy arrays.
-
-    DLPack by the functions of both libraries, which also synchronise streams, took some 60 us of
-    the host's time an array.
-    """
-    stream = torch.cuda.current_stream(device).cuda_stream
-    with _backend().on_stream(stream, device.index):
-        native = [
-            _as_cupy(_backend(), x) if isinstance(x, torch.Tensor) else x
-            for x in _with_numbers(values)
-        ]
-        # CuPy takes the number 1 for the legacy default stream.
-        return [_from_cupy(result, stream or 1) for result in solve(native)]
-
-
-def _solve_by_address(rule: Rule, keys: Sequence[str], values: Sequence[Any]) -> list[Any] | None:
-    """Run the prepared call of contiguous tensors of a GPU; None for other calls.
-
-    Arrays of CuPy in place of tensors, and their results, took half of the host's time.
-    """
-    ranks = CALL.get()
-    is_known = ranks is None or ranks.may_guess
-    by_address = _tensor_signature(rule, values) if is_known else None
-    if by_address is None:
-        return None
-    signature, addresses = by_address
-    cached = cache_entry(signature)
-    if cached.prepared is None:
-        return _prepare_call(rule, keys, values, cached) if cached.is_preparable else None
-    like = next(value for value in values if isinstance(value, torch.Tensor))
-    return _solve_prepared(cached.prepared, like, addresses)
-
-
-def _tensor_signature(
-    rule: Rule, values: Sequence[Any]
-) -> tuple[tuple[Any, ...], list[int]] | None:
-    """Return the signature and addresses of contiguous tensors of a GPU; None for others."""
-    device = next(value for value in values if isinstance(value, torch.Tensor)).get_device()
-    if device < 0:
-        return None
-    signature: list[Any] = [rule.function, device]
-    addresses = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            is_plain = value.is_contiguous() and not (value.is_conj() or value.is_neg())
-            if value.get_device() != device or not (value.ndim and is_plain):
-                return None
-            addresses.append(value.data_ptr())
-            signature += (value.shape, value.dtype, addresses[-1] & 15)
-        elif isinstance(value, np.ndarray):
-            signature += (value.shape, value.dtype, value.tobytes())
-        else:
-            signature += (type(value), repr(value))
-    return tuple(signature), addresses
-
-
-def _solve_prepared(
-    prepared: PreparedCall, like: Any, addresses: Sequence[int]
-) -> list[Any] | None:
-    """Run a prepared call on the current stream; return None if it does not solve it."""
-    dtype = _torch_dtype(prepared.dtype)
-    has_its_form = like.shape == prepared.shape and like.dtype == dtype
-    result = torch.empty_like(like) if has_its_form else like.new_empty(prepared.shape, dtype=dtype)
-    with _on_stream_of(result):
-        try:
-            prepared.solve_at(addresses, (result.data_ptr(),))
-        except (CacheMiss, OverflowError, TypeError):
-            return None  # The public function raises, or solves it in general.
-    return [result]
-
-
-def _prepare_call(
-    rule: Rule, keys: Sequence[str], values: Sequence[Any], cached: CacheEntry[PreparedCall]
-) -> list[Any]:
-    """Solve, and give the entry of tensors the prepared call of CuPy arrays, if it takes these."""
-    reader = getattr(rule.function, "rule", None)
-
-    def solve(native: list[Any]) -> Any:
-        arguments = dict(zip(keys, native, strict=True))
-        results = rule.solve(arguments)
-        call = None if reader is None else reader.read((), arguments)
-        arrays = [x for x in native if hasattr(x, "flags") and not isinstance(x, np.ndarray)]
-        if call and len(results) == 1 and [*map(id, call.arguments)] == [*map(id, arrays)]:
-            cached.prepared = cache_entry(call.signature).prepared
-        return results
-
-    results = _solve_native(keys, values, solve)
-    cached.is_preparable = cached.prepared is not None
-    return results
-
-
-def _differentiate_by_address(
-    rule: Rule, keys: Sequence[str], values: Sequence[Any], on_host: dict[str, Any]
-) -> list[Any] | None:
-    """Return the gradients by kernels that take addresses; None if they do not compute them."""
-    grad, _, result, *others = values
-    if rule.differentiate_at is None or not result.is_cuda or CALL.get() is not None:
-        return None
-    shape, dtype, device = result.shape, result.dtype, result.get_device()
-    arrays = {name: x for name, x in zip(rule.names, others, strict=False) if x is not None}
-    addressed = [grad, result]
-    for name, x in arrays.items():
-        if name in on_host:
-            continue
-        if x.shape != shape or x.dtype != dtype or x.get_device() != device:
-            return None
-        if name not in rule.unread:
-            addressed.append(x)
-    for x in addressed:
-        if not x.is_contiguous() or x.is_conj() or x.is_neg() or x.get_device() != device:
-            return None
-    first, count = len(rule.names), len(rule.inputs)
-    if any(x is not None for x in others[first:count]):
-        return None
-    # The gradient of an array that is not read is the adjoint, which is solved first.
-    gradients = {
-        name: result.new_empty(x.shape, dtype=x.dtype)
-        if name in on_host
-        else torch.empty_like(result)
-        for name, x in arrays.items() if name in values[-1] or name in rule.unread
-    }  # fmt: skip
-    addresses = [gradients[name].data_ptr() if name in gradients else 0 for name in arrays]
-    options = dict(zip(keys[count:], others[count:], strict=False))
-    with _on_stream_of(result):
-        is_solved = rule.differentiate_at(
-            _backend(), tuple(shape), _numpy_dtype(dtype), device,
-            [x.data_ptr() for x in addressed], addresses, options | on_host,
-        )  # fmt: skip
-    return [gradients[name] for name in values[-1]] if is_solved else None
-
-
-def _on_stream_of(tensor: Any) -> Any:
-    """Make the device of a tensor, and its current stream, those of CuPy."""
-    device = tensor.get_device()
-    return _backend().on_stream(torch._C._cuda_getCurrentRawStream(device), device)
-
-
-@cache
-def _backend() -> Any:
-    from ..engines.cuda.backend import BACKEND
-
-    return BACKEND
-
-
-def _with_numbers(values: Sequence[Any]) -> Sequence[Any]:
-    """Return real tensors of no axes as numbers, if a tensor has a narrow dtype.
-
-    As in torch, they do not promote it.
-    """
-    tensors = [x for x in values if isinstance(x, torch.Tensor)]
-    if not any(x.dtype in (torch.bfloat16, torch.float16) for x in tensors):
-        return values
-    return [
-        x.item() if isinstance(x, torch.Tensor) and not x.ndim and not x.is_complex() else x
-        for x in values
-    ]
-
-
-def _from_cupy(array: Any, stream: int) -> Any:
-    array = _compact(array)
-    is_viewed = is_bfloat16(array.dtype)  # which DLPack of CuPy may not export
-    words = array.view(np.int16) if is_viewed else array
-    tensor = torch.utils.dlpack.from_dlpack(words.__dlpack__(stream=stream))
-    return tensor.view(torch.bfloat16) if is_viewed else tensor
-
-
-def _as_cupy(backend: Any, tensor: Any) -> Any:
-    device, dtype = tensor.get_device(), _numpy_dtype(tensor.dtype)
-    if device < 0:
-        return to_native("an argument", _plain(tensor))
-    tensor = tensor.resolve_conj().resolve_neg()
-    strides = tuple([stride * dtype.itemsize for stride in tensor.stride()])
-    return backend.view(tensor.data_ptr(), tuple(tensor.shape), strides, dtype, tensor, device)
-
-
-@cache
-def _torch_dtype(dtype: np.dtype[Any]) -> Any:
-    return getattr(torch, dtype.name)
-
-
-@cache
-def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    return numpy_dtype(torch.empty(0, dtype=dtype))
-
-
-def _compact(array: Any) -> Any:
-    return array if array.flags.c_contiguous else array.copy()
-
-
-def _plain(tensor: Any) -> Any:
-    """Return the numbers of a tensor as DLPack exports them."""
-    tensor = tensor.detach()
-    return tensor.resolve_conj().resolve_neg() if tensor.is_conj() or tensor.is_neg() else tensor
-
-
-def _at_least_array(result: Any) -> Any:
-    return result if hasattr(result, "__dlpack__") else np.asarray(result)
-
-
-def _on_device(values: Sequence[Any]) -> Any:
-    """Return the first tensor that is not in host memory, or the first of all."""
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    return next((tensor for tensor in tensors if tensor.device.type != "cpu"), tensors[0])
 
 
 def _operators() -> dict[str, Operator | Redirect]:
