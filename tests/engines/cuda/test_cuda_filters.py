@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chunkings import with_extended
 from cuda_on_host import DeviceArray, HostCompiler
 from scipy import signal
 
 from mgrec.filters.cuda import launch
-from mgrec.signal import decimate, lfilter, sosfiltfilt
+from mgrec.signal import decimate, lfilter, sosfilt, sosfiltfilt
 
 pytestmark = pytest.mark.usefixtures("on_host")
 extended = pytest.mark.extended
@@ -22,6 +23,16 @@ def band_pass(order: int, low: float = 1e-3) -> Any:
 
 def samples(*shape: int) -> Any:
     return np.random.default_rng(1).integers(-500, 500, shape).astype("i2")
+
+
+@pytest.mark.parametrize("columns", with_extended([1, 3, 40], 1, 3))
+@pytest.mark.parametrize("order", with_extended([1, 5], 1))
+def test_states_of_long_filters_are_propagated(columns: int, order: int) -> None:
+    x = samples(5000, columns)
+    result = sosfilt(band_pass(order), x.view(DeviceArray), axis=0)
+    assert type(result) is DeviceArray
+    wanted = signal.sosfilt(band_pass(order), x.astype("f8"), axis=0)
+    np.testing.assert_allclose(np.asarray(result), wanted, rtol=0, atol=1e-9)
 
 
 def test_samples_of_chunks_are_read_where_they_are(
