@@ -127,7 +127,9 @@ def matrix(
     chunk, of M of the whole chunk with the state before it.
 
     *Special values.* A chunk of a Dask array may give nan where the loop gives inf: after inf in M,
-    or -inf for (min, +).
+    or -inf for (min, +). On a GPU maps of scalars (see *Cost*, and contiguous rows of two states)
+    have no exponents: from where the product of all matrices of a row overflows, states may be nan,
+    also where those of the loop are finite, such as states of 0 under matrices that grow.
 
     *Cost.* A chunk of a Dask array is read twice, and its summary takes n + 1 times as long as its
     states. A step of a general matrix takes n² products, and one of a diagonal or a companion
