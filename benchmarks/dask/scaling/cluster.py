@@ -225,7 +225,7 @@ def times(
             stamps = client.run(_last_stamp).values()
             end = max(end, *stamps) if is_one else time.perf_counter()
         seconds.append((end - start) / count)
-        del result
+        del result, first
     return tuple(seconds[1:])
 
 
