@@ -9,11 +9,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import types
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache, partial
+from functools import lru_cache, partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -368,19 +369,21 @@ def _multiply_shifted(
     CPU.multiply_shifted(factor, values, product, shift)
 
 
-@cache
-def _compiler(folder: Path) -> HostCompiler:
-    return HostCompiler(folder)
+@lru_cache
+def _compiler(folder: Path | None) -> HostCompiler:
+    return HostCompiler(folder or Path(tempfile.mkdtemp(prefix="mgrec-emulated-")))
 
 
 @contextmanager
 def emulate(config: pytest.Config) -> Iterator[HostCompiler]:
     """Let CUDA code run on an emulated GPU, whose compiled kernels the cache of pytest keeps.
 
-    All streams are one, and an element of an array is a scalar of NumPy.
+    Without that cache this process compiles all of them. All streams are one, and an element of an
+    array is a scalar of NumPy.
     """
     version = hashlib.sha256(HEADER.read_bytes()).hexdigest()[:8]
-    compiler = _compiler(config.cache.mkdir(f"emulated-{version}"))
+    cache = getattr(config, "cache", None)
+    compiler = _compiler(cache and cache.mkdir(f"emulated-{version}"))
     compiler.launches.clear()
     with pytest.MonkeyPatch.context() as patch:
         pretend_cupy(patch)
