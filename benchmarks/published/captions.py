@@ -23,6 +23,7 @@ _LINES = {
     "graph": "Dask's share: the three phases beside one map task a chunk and an emptied graph.",
     "graph-10000": "Ten thousand chunks, in stages.",
     "queued": "Solves of plans over two workers, alone and queued, beside one worker's part.",
+    "ranks": "One long recurrence over processes of MPI and of Dask, beside one process.",
     "grids-dask": "One table and one pair of sequences over two workers, beside one call.",
     "hou-2018": "Where compensation and tiles cross, and whether the hybrid follows the lower.",
     "pogorelskih-2019": "Thomas against reduction: many systems on the left, one on the right.",
