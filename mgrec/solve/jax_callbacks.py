@@ -135,7 +135,7 @@ def handler_of(call: Call) -> Any:
         api = frame.api.contents
         try:
             if frame.extension:
-                _tell_version(frame.extension, api.version)
+                _answer_version(frame.extension, api.version)
             elif frame.stage == _EXECUTE:
                 key = frame.attributes.values[0].contents
                 call(
@@ -152,11 +152,11 @@ def handler_of(call: Call) -> Any:
 
 
 _versions: list[tuple[int, int]] = []
-"""Those of the interface, which XLA tells a handler that is registered."""
+"""Those of the interface, which XLA sends a handler that is registered."""
 
 
-def _tell_version(address: int, version: _Version) -> None:
-    """Tell XLA that the handler has the version of its interface."""
+def _answer_version(address: int, version: _Version) -> None:
+    """Answer XLA that the handler has the version of its interface."""
     _versions.append((version.major, version.minor))
     extension = _MetadataExtension.from_address(address)
     if extension.type == _METADATA:

@@ -358,13 +358,13 @@ def cache_entry(signature: tuple[Any, ...]) -> CacheEntry[Any]:
     """Return the cache entry of a signature; in a call on a group, that of the group."""
     ranks = CALL.get()
     if ranks is None:
-        return _entry(signature)
-    entry: CacheEntry[Any] = ranks.group.prepared.setdefault(signature, CacheEntry())
-    return entry
+        return _cached_call(signature)
+    cached: CacheEntry[Any] = ranks.group.prepared.setdefault(signature, CacheEntry())
+    return cached
 
 
 @lru_cache(maxsize=1024)
-def _entry(signature: tuple[Any, ...]) -> CacheEntry[Any]:
+def _cached_call(signature: tuple[Any, ...]) -> CacheEntry[Any]:
     return CacheEntry()
 
 
@@ -459,13 +459,13 @@ def _prepare_shard(problem: Problem, group: Group, *arguments: Any) -> PreparedS
 
 def solve_on_ranks(problem: Problem, call: Call, group: Group) -> Any:
     """Return the result of this rank's part; raise CacheMiss if the general way has to solve it."""
-    entry = cache_entry(call.signature)
-    if call.out or problem.is_lazy or not entry.is_preparable:
+    cached = cache_entry(call.signature)
+    if call.out or problem.is_lazy or not cached.is_preparable:
         raise CacheMiss
     backend = common_backend(problem.arrays, problem.recurrence.method, CPU_THREADS)
     inputs = ChunkInputs(problem.operands, (0,) * len(problem.shape), (0,) * len(problem.shape))
     with backend.device_of(problem.arrays):
-        return _prepare_and_solve(entry, call, problem, backend, inputs, (), group)
+        return _prepare_and_solve(cached, call, problem, backend, inputs, (), group)
 
 
 def _with_final_state(problem: Problem) -> Callable[[Arrays, Any], Any]:

@@ -46,7 +46,7 @@ def eager():
 @pytest.fixture(autouse=True)
 def two_threads(monkeypatch, request):
     """Each test makes the first call of its kind: prepared ones say nothing."""
-    prepared._entry.cache_clear()
+    prepared._cached_call.cache_clear()
     monkeypatch.setenv("MGREC_NUM_THREADS", "2")
     if request.node.get_closest_marker("gpu"):
         begin_scans_on_gpu(monkeypatch)

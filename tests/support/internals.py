@@ -167,7 +167,7 @@ def record_solved(patch: pytest.MonkeyPatch):
     found = []
     solve = prepared.solve
     patch.setattr(prepared, "solve", lambda *call: found.append(call) or solve(*call))
-    prepared._entry.cache_clear()
+    prepared._cached_call.cache_clear()
     return found
 
 

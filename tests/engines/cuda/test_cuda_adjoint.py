@@ -66,7 +66,7 @@ def test_nothing_of_another_row_is_read(shape: Any, axis: int, reverse: bool) ->
 )  # fmt: skip
 def test_prepared_calls_of_addresses(shape: Any, axis: int, dtype: str, reverse: bool) -> None:
     """Gradients of tensors are computed so, after the first ones of their shape."""
-    prepared._entry.cache_clear()
+    prepared._cached_call.cache_clear()
     random = np.random.default_rng(7)
     options = {"axis": axis, "reverse": reverse}
     arrays, targets = [empty(shape, dtype) for _ in range(3)], [empty(shape, dtype) for _ in "st"]
@@ -83,7 +83,7 @@ def test_prepared_calls_of_addresses(shape: Any, axis: int, dtype: str, reverse:
         assert scans._differentiate_at(*given)
         for own, wanted in zip(targets, expected, strict=True):
             np.testing.assert_array_equal(np.array(own), np.array(wanted))
-    prepared._entry.cache_clear()
+    prepared._cached_call.cache_clear()
 
 
 def test_products_of_coefficients_overflow() -> None:

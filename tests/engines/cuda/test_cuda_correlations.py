@@ -27,7 +27,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", with_extended(["f4", "c16"], "c16"))
 def test_prepared_gradients(dtype: str) -> None:
     """Coefficients that come again have a prepared call, for other signals and some gradients."""
-    prepared._entry.cache_clear()
+    prepared._cached_call.cache_clear()
     b, a = np.array([0.5, 0.2]), np.array([2.0, -0.8, 0.3])
     if dtype == "c16":
         b, a = b + 0.1j, a - 0.3j
@@ -52,4 +52,4 @@ def test_prepared_gradients(dtype: str) -> None:
             if is_wanted and is_solved[-1]:
                 np.testing.assert_array_equal(np.array(target), np.array(values))
     assert is_solved == [False, True, True]
-    prepared._entry.cache_clear()
+    prepared._cached_call.cache_clear()
