@@ -134,7 +134,10 @@ def as_axes(axes: Any, x: Any) -> tuple[int, ...]:
         checked = tuple(range(x.ndim))
     else:
         is_several = isinstance(axes, Iterable) and getattr(axes, "ndim", 1) > 0
-        values = tuple(axes) if is_several else (axes,)
+        try:
+            values = tuple(axes) if is_several else (axes,)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise TypeError(f"axes must be integers; got a {type(axes).__name__}") from error
         checked = tuple(as_axis(axis, x.shape, "each of axes") for axis in values)
         if len(set(checked)) < len(checked):
             raise ValueError(f"axes must be different; got {values}")
