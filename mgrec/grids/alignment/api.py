@@ -48,6 +48,9 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
     }
     in_one_memory(list(sequences.items()))
     codes, code_dtype = _encoded(sequences, alphabet)
+    for name, array in zip(sequences, codes, strict=True):
+        if array.ndim != 1:
+            raise ValueError(f"{name} must be a sequence of one axis; got shape {array.shape}")
     (n,), (m,) = (array.shape for array in codes)
     all_rows = total_length(n)
     dtype = _dtype_for(scoring, all_rows, m)
