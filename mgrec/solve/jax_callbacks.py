@@ -35,8 +35,8 @@ _SIZE: list[Any] = [("struct_size", c_size_t), ("extension", c_void_p)]
 _METADATA, _EXECUTE, _INTERNAL = 1, 3, 13
 """Type of an extension, stage of a call, and code of an error."""
 _NEWEST = 0, 3
-"""The newest version of the interface with which the structures were compared; older ones have the
-same. jax 0.6 has 0.1, jax 0.10 has 0.3."""
+"""The newest version of the interface with which the structures were compared; those that handlers
+use are the same in older versions. jax 0.6 has version 0.1, jax 0.10 has 0.3."""
 _DTYPES = {
     1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32",
     9: "uint64", 10: "float16", 11: "float32", 12: "float64", 15: "complex64", 18: "complex128",
@@ -152,11 +152,11 @@ def handler_of(call: Call) -> Any:
 
 
 _versions: list[tuple[int, int]] = []
-"""Those of the interface, which XLA sends a handler that is registered."""
+"""Versions of the interface that XLA passed to handlers when they were registered."""
 
 
 def _answer_version(address: int, version: _Version) -> None:
-    """Answer XLA that the handler has the version of its interface."""
+    """Write to XLA's memory that the handler has the version of XLA's interface."""
     _versions.append((version.major, version.minor))
     extension = _MetadataExtension.from_address(address)
     if extension.type == _METADATA:

@@ -77,8 +77,8 @@ class Recurrence(ABC):
     Attributes
     ----------
     family : str
-        Folder of its kernels in every backend, such as ``"scans"`` or ``"grids.table"``. A filter
-        that overlaps has its own.
+        Folder of its kernels in every backend, such as ``"scans"`` or ``"grids.table"``. An
+        `Overlapping` recurrence has none: the methods of its filter compute chunks.
     dtype, result_dtype : numpy.dtype
         Dtype of the computation; dtype of the results.
     varying : tuple of tuple of bool

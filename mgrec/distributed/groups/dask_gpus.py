@@ -28,7 +28,7 @@ class DaskGPUGroup(Group):
     Parameters
     ----------
     host : DaskGroup
-        The same ranks, which send errors, and the message that they have returned, by Dask's comms.
+        The same ranks, which exchange errors and wait for each other's return by Dask's comms.
     gpus : NCCLGroup
     """
 
