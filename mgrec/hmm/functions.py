@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.elements import Part, part_of_numbers
+from ..core.arrays.elements import Part
 from ..core.contract.problem import Composed
-from ..distributed.groups.ends import sum_over_ranks
+from ..distributed.groups.calls import CALL
 from ..solve import StepLabels, public_function, solve, solve_parts
 from .arguments import (
     MarkovModel,
@@ -177,7 +177,7 @@ def forward_backward(
         if model.is_in_gpu_memory:
             return phases.forward_backward(model)
         problem = posterior_problem(model)
-        if problem.is_lazy:
+        if problem.is_lazy or CALL.get() is not None:
             posteriors = Part((model.count,), dtype=model.dtype)
             return ForwardBackward(*solve_parts(problem, _log_prob(model), posteriors))
         log_prob, filtered = solve_parts(forward_problem(model), _log_prob(model), Part())
@@ -248,10 +248,9 @@ def viterbi(
         if model.is_in_gpu_memory:
             return phases.viterbi(in_logarithms)
         pointers = solve(forward_problem(in_logarithms, "score"))
-        steps = solve(follow_problem(in_logarithms, pointers))
-        states, log_probs = (part_of_numbers(steps, (), start) for start in (0, 1))
-        log_prob = sum_over_ranks(log_probs.sum(axis=model.axis))
-        return ViterbiPath(log_prob, states.astype(np.int32))
+        log_probs = Part((), 1, sum_axis=model.axis)
+        states = Part((), dtype=np.dtype(np.int32))
+        return ViterbiPath(*solve_parts(follow_problem(in_logarithms, pointers), log_probs, states))
 
     return Composed("viterbi", solve_passes)
 

@@ -78,12 +78,41 @@ class HmmSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class HmmRecurrence(ElementChain):
-    """One pass over the steps of a hidden Markov model with `count` states."""
+    """One pass over the steps of a hidden Markov model with `count` states.
+
+    Attributes
+    ----------
+    is_split : bool
+        Whether a chunk's results are arrays by the first of their numbers. That of the
+        log-likelihood has one step. Only "forward" on a GPU, without weights, and both passes.
+    """
 
     family: ClassVar[str] = "hmm"
     methods: ClassVar[tuple[str, ...]] = ("auto",)
     phase: str
     count: int
+    is_split: bool = False
+
+    def in_parts(self, parts: Sequence[Part]) -> HmmRecurrence:
+        """Return the recurrence for callers that need parts of its result alone."""
+        has_sums_alone = all(part.sum_axis is not None for part in parts)
+        return replace(self, is_split=self.phase == "forward" and has_sums_alone)
+
+    def determine(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Any]:
+        """Return the results, and no carry-out."""
+        if not self.is_split or backend.is_host:
+            return super().determine(backend, inputs, shape, carry_in, out)
+        chunk = self.lay_out(inputs, shape)
+        if carry_in is None:
+            carry_in = self.first_carry_in((), shape)
+        log_prob = backend.kernels(self.family).determine(self, chunk, carry_in, None)
+        return ({self.count: self.one_step(log_prob, shape)},), None
+
+    def one_step(self, log_prob: Any, shape: Shape) -> Any:
+        """Return the log-likelihoods of rows as an array of one step with one number."""
+        return log_prob.reshape(*shape[: self.axis], 1, *shape[self.axis + 1 : -1], 1)
 
     def first_state(self) -> Any:
         """Return the state before the first step of a sequence."""
@@ -98,16 +127,9 @@ class PosteriorRecurrence(HmmRecurrence):
     The operands are those of "forward". The state of a chunk has the weights before its first step,
     and those after its last. A result has the probabilities of a step and a number: the sum of
     these numbers is the log-likelihood.
-
-    Attributes
-    ----------
-    is_split : bool
-        Whether a chunk's results are two arrays, by the first of their numbers. That of the
-        log-likelihood has one step.
     """
 
     is_two_sided: ClassVar[bool] = True
-    is_split: bool = False
 
     def in_parts(self, parts: Sequence[Part]) -> PosteriorRecurrence:
         """Return the recurrence for callers that need parts of its result alone."""
@@ -117,9 +139,9 @@ class PosteriorRecurrence(HmmRecurrence):
     def passes(self) -> tuple[HmmRecurrence, HmmRecurrence]:
         """The passes "forward" and "backward"."""
         values = {field.name: getattr(self, field.name) for field in fields(HmmRecurrence)}
+        values |= {"state_numbers": self.count, "is_split": False}
         forward, backward = (
-            HmmRecurrence(**{**values, "phase": phase, "state_numbers": self.count})
-            for phase in ("forward", "backward")
+            HmmRecurrence(**{**values, "phase": phase}) for phase in ("forward", "backward")
         )
         return forward, backward
 
@@ -153,7 +175,7 @@ class PosteriorRecurrence(HmmRecurrence):
         log_prob = backend.kernels(self.family).determine(
             self, chunk, carry_in, posteriors.reshape(*chunk.shape, count)
         )
-        of_rows = log_prob.reshape(*shape[:axis], 1, *shape[axis + 1 : -1], 1)
+        of_rows = self.one_step(log_prob, shape)
         if self.is_split:
             return ({0: posteriors, count: of_rows},), None
         result = out[0] if out else backend.empty(shape, self.result_dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial, update_wrapper
 from typing import Any, ParamSpec
 
@@ -73,10 +74,10 @@ def solve(problem: Problem | Composed, call: Call | None = None) -> Any:
 def solve_parts(problem: Problem, *parts: Part) -> list[Any]:
     """Solve a problem, and return parts of its result."""
     if CALL.get() is not None:
-        result = solve(problem)
-        values = [part.of(result) for part in parts]
+        result = solve(replace(problem, recurrence=problem.recurrence.in_parts(parts)))
+        values = [part.of_chunk(result) for part in parts]
         return [
-            value if part.sum_axis is None else sum_over_ranks(value)
+            value if part.sum_axis is None else sum_over_ranks(value.squeeze(part.sum_axis))
             for part, value in zip(parts, values, strict=True)
         ]
     if not problem.is_lazy:

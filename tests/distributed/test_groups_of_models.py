@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from thread_group import fetched, moved, run_on_ranks
+from thread_group import ThreadGroup, fetched, moved, run_on_ranks
 
 import mgrec
 from mgrec import hmm, statespace
@@ -102,6 +102,15 @@ def test_markov_models(xp, function, is_varying):
     check(xp, function, *model, reset=MARKS)
 
 
+def kalman_model():
+    generator = np.random.default_rng(4)
+    endog = generator.normal(size=(STEPS, 1))
+    endog[[3, 13, 30]] = np.nan
+    transition = 0.9 * np.eye(2) + 0.05 * generator.normal(size=(STEPS, 2, 2))
+    system = endog, np.array([[1.0, 0.5]]), np.eye(1), transition, 0.1 * np.eye(2)
+    return system, {"initial_state": np.ones(2), "initial_state_cov": np.eye(2)}
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -111,14 +120,53 @@ def test_markov_models(xp, function, is_varying):
     ],
 )
 def test_kalman_filters(xp, function):
-    generator = np.random.default_rng(4)
-    endog = generator.normal(size=(STEPS, 1))
-    endog[[3, 13, 30]] = np.nan
-    transition = 0.9 * np.eye(2) + 0.05 * generator.normal(size=(STEPS, 2, 2))
-    system = endog, np.array([[1.0, 0.5]]), np.eye(1), transition, 0.1 * np.eye(2)
-    initial = {"initial_state": np.ones(2), "initial_state_cov": np.eye(2)}
+    system, initial = kalman_model()
     check(xp, function, *system, **initial)
     check(xp, function, *system, **initial, reset=MARKS)
+
+
+def bytes_of(array):
+    """The bytes of memory that an array keeps."""
+    if hasattr(array, "get"):
+        array = array.get() if array.base is None else array.base
+    while array.base is not None:
+        array = array.base
+    return array.nbytes
+
+
+MODELS = {
+    "log-likelihood": (hmm.log_likelihood, markov_model(False), {}),
+    "posteriors": (hmm.forward_backward, markov_model(False), {}),
+    "path": (hmm.viterbi, markov_model(False), {}),
+    "filter": (statespace.kalman_filter, *kalman_model()),
+    "smoother": (statespace.kalman_smoother, *kalman_model()),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "exchanges"),
+    [("log-likelihood", 3), ("posteriors", 3), ("path", 4), ("filter", 3), ("smoother", 4)],
+)
+def test_results_are_arrays_of_their_own_and_messages_are_few(xp, name, exchanges, monkeypatch):
+    """One message for the summaries of a pass, one for sums over steps, one for the end."""
+    function, operands, options = MODELS[name]
+    sent, all_gather_bytes = [], ThreadGroup.all_gather_bytes
+
+    def counted(group, message):
+        sent.append(group.rank)
+        return all_gather_bytes(group, message)
+
+    monkeypatch.setattr(ThreadGroup, "all_gather_bytes", counted)
+
+    def call(rank, group):
+        parts = [moved(xp, part_of(x, rank)) for x in operands]
+        return function(*parts, group=group, **options)
+
+    for results in run_on_ranks(RANKS, call):
+        for array in results if isinstance(results, tuple) else ():
+            assert array.flags.c_contiguous
+            assert bytes_of(array) == array.nbytes
+    assert sent.count(0) == exchanges
 
 
 @pytest.mark.parametrize("inclusive", [False, True])

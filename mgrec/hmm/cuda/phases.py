@@ -35,14 +35,14 @@ def kernels(method: str) -> Kernels:
 
 
 def determine(recurrence: HmmRecurrence, chunk: Chunk, carry_in: np.ndarray, result: Any) -> Any:
-    """Write the results of every step to `result` (outer, steps, inner, numbers).
+    """Write the results of every step to `result` (outer, steps, inner, numbers), if there is one.
 
-    Return the log-likelihood of each row if the recurrence has both passes.
+    Return the log-likelihood of each row after the pass "forward", and after both passes.
     """
     if isinstance(recurrence, PosteriorRecurrence):
         return _determine_posteriors(recurrence, chunk, carry_in, result)
-    if result.size == 0:
-        return
+    if result is not None and result.size == 0:
+        return None
     phase, count, solver = recurrence.phase, recurrence.count, Solver(chunk.shape, 1)
     arrays, operands = _laid_out(recurrence, chunk, solver)
     states = carry_in.reshape(-1, carry_in.shape[-1])
@@ -66,12 +66,15 @@ def determine(recurrence: HmmRecurrence, chunk: Chunk, carry_in: np.ndarray, res
         log_prob = solver.solve(
             solved, operands, [result, None], sums=True, before=before, maps=maps
         )
+        if result is None:
+            return log_prob
         _write_sums(result[..., count], log_prob)
     else:
         solved = forward_pass(count, result.dtype, ("spread_back",), count + 1)
         maps = solver.maps_of(chunk, solved, operands, [None] * 3)
         outputs = [None, *arrays, result]
         solver.solve(solved, operands, outputs, after=logarithms(states), maps=maps)
+    return None
 
 
 def _determine_posteriors(
