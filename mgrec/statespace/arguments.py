@@ -20,6 +20,7 @@ from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis, as_flag
 from ..core.contract.problem import Problem, check_memory
 from ..core.contract.scan import initial_states, varying_operand
+from ..distributed.groups.calls import CALL
 from ..scans.matrix.arguments import (
     along_rows,
     as_vectors,
@@ -95,9 +96,9 @@ class StateSpaceModel:
 
     @property
     def is_in_gpu_memory(self) -> bool:
-        """Whether whole arrays are on one GPU: see :func:`.matrix.arguments.is_in_gpu_memory`."""
+        """Whether the arrays are on one GPU: none is a Dask array, or a part of a rank."""
         arrays = (*self.arrays.values(), self.initial_state, self.initial_state_cov)
-        return is_in_gpu_memory(arrays)
+        return CALL.get() is None and is_in_gpu_memory(arrays)
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """Return the shape of one of MATRICES at a step."""

@@ -24,7 +24,7 @@ from .layouts import (
     ring_of,
     steps_of_tile,
 )
-from .program import ScanLayout, Source, describe, print_program
+from .program import ScanLayout, Source, carry_in_types, describe, print_program
 
 Arrays = tuple[Any, ...]
 
@@ -97,7 +97,7 @@ def launch_single_pass(
         files, call = [*files, "scans/cuda/signs"], _SPECULATION
     launch = Launch(
         print_program(
-            transfer_map, states, source, layout, files, _KERNEL, tuple(map(is_value, carry_in)),
+            transfer_map, states, source, layout, files, _KERNEL, carry_in_types(carry_in, source),
             call=call, outcome=", Told* told" if outcomes else "",
         ),
         "determine_kernel", blocks, threads,
@@ -170,7 +170,7 @@ def prepare(
     repair: tuple[Launch, ...] = ()
     if layout.guarded:
         arguments = launch.arguments if outcome is None else launch.arguments[:-1]
-        repair = (launch_repair(chunk, source, arguments, is_value(carry_in[0]), transfer_map),)
+        repair = (launch_repair(chunk, source, arguments, carry_in, transfer_map),)
     return PreparedLaunches(launch, *repair, units=max(units, 1))
 
 
@@ -209,7 +209,7 @@ def launch_walk(
     return Launch(
         print_program(
             transfer_map, states, source, layout, files, _WALK_KERNEL,
-            tuple(map(is_value, carry_in)), call=_WALK_ROWS if along_rows else _WALK_COLUMNS,
+            carry_in_types(carry_in, source), call=_WALK_ROWS if along_rows else _WALK_COLUMNS,
         ),
         "walk_kernel",
         min(-(-chunk.shape[0] * chunk.shape[2] // 32), layout.blocks * multiprocessors),
@@ -247,19 +247,19 @@ def launch_repair(
     chunk: Chunk,
     source: Source,
     arguments: tuple[Any, ...],
-    has_value: bool,
+    carry_in: Arrays,
     transfer_map: TransferMap,
 ) -> Launch:
     """Return the launch that repairs marked rows, with the arguments of the single pass before it.
 
-    `has_value` says whether the state before the first step is one number for all rows. Blocks have
-    few threads for short rows, many for long ones.
+    Blocks have few threads for short rows, many for long ones.
     """
     threads = 64 if chunk.steps <= _REPAIR_SHORT_STEPS else 512
     layout = ScanLayout(threads, _REPAIR_ITEMS, reverse=chunk.reverse, guarded=True)
     text = print_program(
-        transfer_map, 1, source, layout, ("scans/cuda/trust/repair",), _REPAIR_KERNEL, (has_value,)
-    )
+        transfer_map, 1, source, layout, ("scans/cuda/trust/repair",), _REPAIR_KERNEL,
+        carry_in_types(carry_in, source),
+    )  # fmt: skip
     blocks = min(chunk.shape[0] * chunk.shape[2], _REPAIR_BLOCKS)
     return Launch(text, "repair_kernel", blocks, threads, arguments, is_fused=False)
 

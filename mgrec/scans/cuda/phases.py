@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap
-from ...core.arrays.array_types import is_narrow
 from ...core.arrays.chunk import Chunk, is_uncopied
 from ...core.contract.kernels import PreparedSolver
 from ...engines.cuda.device import (
@@ -44,7 +43,7 @@ from . import p_scheme
 from .coefficients import compose_in_pieces, determine_in_pieces, is_ahead, multiply_by_states
 from .determine import broadcast_state, prepare, states_of
 from .layouts import choose_precompute
-from .program import ScanLayout, describe
+from .program import ScanLayout, describe, stored_dtype
 from .reduction import launch_reduction
 from .shards import prepare_linked, prepare_shard
 from .speculation import speculate
@@ -117,9 +116,7 @@ def prepare_precompute(
 
     The chunk has at least one step and row, and no carry-in.
     """
-    dtypes = {x.dtype for x in chunk.operands if getattr(x, "shape", ()) == chunk.shape}
-    stored = dtypes.pop() if len(dtypes) == 1 else chunk.dtype
-    source = describe(chunk, stored if is_narrow(stored) else chunk.dtype)
+    source = describe(chunk, stored_dtype(chunk))
     width, states = len(transfer_map.identity), state_count(transfer_map)
     layout = layout or choose_precompute(chunk, source, width, states, Device.current())
     is_guarded = chunk.dtype.kind == "f" and transfer_map == guarded_affine(chunk.dtype)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...core.algebra.fingerprint import StepFunction
 from ...core.algebra.transfer_map import TransferMap
+from ...core.arrays.array_types import is_narrow
 from ...core.arrays.chunk import Chunk, CoefficientOperand
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import ctype, print_definitions
@@ -54,21 +55,21 @@ class ScanLayout:
 
 def print_program(
     transfer_map: TransferMap, states: int, source: Source, layout: ScanLayout,
-    kernels: Sequence[str], entry: str, values: Sequence[bool] = (), **entry_fields: Any,
+    kernels: Sequence[str], entry: str, carry_in: Sequence[str] = (), **entry_fields: Any,
 ) -> str:  # fmt: skip
     """Print a program for states of so many scalars, and kernels of files of this package.
 
     `entry` has the ``__global__`` functions, a format of :func:`_print_arrays` and `entry_fields`.
-    `values` says for each scalar whether it is one number for all rows before the first step.
+    `carry_in` are the results of :func:`carry_in_types`, by default arrays as they are stored.
     """
-    values = values or [False] * states
-    arrays = _print_arrays(source, values, len(transfer_map.identity))
+    carry_in = carry_in or ["const Stored*"] * states
+    arrays = _print_arrays(source, carry_in, len(transfer_map.identity))
     constants = {field.name.upper(): getattr(layout, field.name) for field in fields(layout)}
     parts = (
         print_definitions(kernel_text("engines/cuda/numeric"), constants),
         trace_transfer_map(transfer_map, source.dtype, states),
         f"typedef Transfer::T T;\ntypedef {ctype(source.stored)} Stored;\n",
-        _print_carry_in(values),
+        _print_carry_in(carry_in),
         print_source(source, source.shifts if layout.bulk else (), _is_in_pairs(source, kernels)),
         kernel_text(*kernels),
         entry.format(**arrays, **entry_fields),
@@ -83,21 +84,29 @@ def _is_in_pairs(source: Source, kernels: Sequence[str]) -> bool:
     return bool(is_narrow) and kernels[0] == "scans/cuda/rows/determine"
 
 
-def _print_carry_in(values: Sequence[bool]) -> str:
+def carry_in_types(carry_in: Sequence[Any], source: Source) -> tuple[str, ...]:
+    """Return the C++ types of the states before the first step of every row.
+
+    A scalar of the state is one number for all rows, or an array: as operands are stored, or of the
+    dtype of the computation.
+    """
+    return tuple([
+        "T" if is_value(x) else "const Stored*" if x.dtype == source.stored else "const T*"
+        for x in carry_in
+    ])  # fmt: skip
+
+
+def _print_carry_in(types: Sequence[str]) -> str:
     """Print ``struct Entry``, the states before the first step of every row."""
-    members = "".join(f"  {_carry_in_type(value)} of{k};\n" for k, value in enumerate(values))
+    members = "".join(f"  {name} of{k};\n" for k, name in enumerate(types))
     states = ", ".join(
-        f"of{k}" if value else f"cast<T>(of{k}[row])" for k, value in enumerate(values)
+        f"of{k}" if name == "T" else f"cast<T>(of{k}[row])" for k, name in enumerate(types)
     )
     method = f"  DEVICE Transfer::State at(long long row) const {{ return {{{{{states}}}}}; }}\n"
     return f"struct Entry {{\n{members}{method}}};\n"
 
 
-def _carry_in_type(is_value: bool) -> str:
-    return "T" if is_value else "const Stored*"
-
-
-def _print_arrays(source: Source, values: Sequence[bool], width: int) -> dict[str, str]:
+def _print_arrays(source: Source, carry_in: Sequence[str], width: int) -> dict[str, str]:
     """Return the fields for formats of kernels.
 
     ``operands`` are parameters and ``fills`` the values of a source. ``entry``, ``result``, ``map``
@@ -110,7 +119,7 @@ def _print_arrays(source: Source, values: Sequence[bool], width: int) -> dict[st
         "operands": "".join(f"{parameter}, " for parameter in operands),
         "fills": ", ".join([f"{{{', '.join(streams) or 'nullptr'}}}", *source.fills]),
     }
-    states = range(len(values))
+    states = range(len(carry_in))
     arrays = {"entry": states, "result": states, "map": range(width), "values": source.costly}
     for prefix, numbers in arrays.items():
         names = [f"{prefix}{k}" for k in numbers]
@@ -118,7 +127,7 @@ def _print_arrays(source: Source, values: Sequence[bool], width: int) -> dict[st
         fields[f"{prefix}_in"] = ", ".join(f"const T* {name}" for name in names)
         type_out = "Stored" if prefix == "result" else "T"
         fields[f"{prefix}_out"] = ", ".join(f"{type_out}* {name}" for name in names)
-    parameters = [f"{_carry_in_type(value)} entry{k}" for k, value in enumerate(values)]
+    parameters = [f"{name} entry{k}" for k, name in enumerate(carry_in)]
     fields["entry_in"] = ", ".join(parameters)
     fields["parameters"] = "{operands}{entry_in}, {result_out}".format(**fields)
     return fields
@@ -241,6 +250,13 @@ class Source:
     @property
     def varying(self) -> int:
         return len(self.streams) + len(self.computed)
+
+
+def stored_dtype(chunk: Chunk) -> np.dtype[Any]:
+    """Return the dtype of a chunk's streams if all have the same of two bytes, else the chunk's."""
+    dtypes = {x.dtype for x in chunk.operands if getattr(x, "shape", ()) == chunk.shape}
+    stored = dtypes.pop() if len(dtypes) == 1 else chunk.dtype
+    return stored if is_narrow(stored) else chunk.dtype
 
 
 def describe(chunk: Chunk, stored: np.dtype[Any] | None = None) -> Source:

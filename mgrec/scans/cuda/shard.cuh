@@ -22,55 +22,86 @@ constexpr double TOP = IS_NARROW ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;  // 
 constexpr double SAFE_BITS = IS_NARROW ? 126 : 1022;   // log2 of a quarter of it
 constexpr double FORGOTTEN = IS_NARROW ? -279 : -2100;  // as that of a row
 
+constexpr bool IS_ROUNDED = sizeof(Stored) < sizeof(T);  // results are not the states
+
 // What a block finds in a run of steps of a column: log2 of the product of the coefficients, inf if
-// one of them is above 1 in size, and the largest result, nan if one is nan.
+// one of them is above 1 in size, and the largest result, nan if one is nan. If results are rounded
+// also the map of a run of the last steps: log2 of its product, the product and the offset.
 struct Evidence {
-  double bits, largest;
+  double bits, largest, last_bits, product, offset;
 };
 
-// Writes the evidence of columns in the first steps. A block has LANES columns and one of `strides`.
-DEVICE void check_columns(const T* s, const T* results, long long steps, long long inners,
-                          long long prefix, int strides, Evidence* evidence) {
+DEVICE inline double bits_of_coefficient(double s) {
+  return fabs(s) <= 1 ? log2(fabs(s)) : infinity<double>();
+}
+
+// Writes the evidence of columns in the first steps, and of states in as many of the last ones. A
+// block has LANES columns and one of `strides`.
+DEVICE void check_columns(const Stored* s, const Stored* t, const Stored* results, long long steps,
+                          long long inners, long long prefix, int strides, Evidence* evidence) {
   __shared__ Evidence found[THREADS];
+  constexpr int RUNS = THREADS / LANES;
   const long long column = blockIdx.x / strides * (long long)LANES + threadIdx.x % LANES;
-  const int stride = blockIdx.x % strides;
-  Evidence mine = {0, 0};
+  const int stride = blockIdx.x % strides, run = stride * RUNS + threadIdx.x / LANES;
+  const auto index_of = [&](long long time) {
+    return (REVERSE ? steps - 1 - time : time) * inners + column;
+  };
+  Evidence mine = {0, 0, 0, 1, 0};
   if (column < inners)
 #pragma unroll 8
-    for (long long time = stride * (THREADS / LANES) + threadIdx.x / LANES; time < prefix;
-         time += strides * (THREADS / LANES)) {
-      const long long place = (REVERSE ? steps - 1 - time : time) * inners + column;
-      const double size = fabs(double(s[place])), result = fabs(double(results[place]));
-      mine.bits += size <= 1 ? log2(size) : infinity<double>();
+    for (long long time = run; time < prefix; time += strides * RUNS) {
+      const double result = fabs(double(cast<T>(results[index_of(time)])));
+      mine.bits += bits_of_coefficient(double(cast<T>(s[index_of(time)])));
       if (result > mine.largest || result != result) mine.largest = result;
     }
+  if (IS_ROUNDED && column < inners) {
+    const long long length = (prefix + strides * RUNS - 1) / (strides * RUNS);
+    const long long first = steps - prefix + run * length;
+    T product = T(1), offset = T(0);
+#pragma unroll 8
+    for (long long time = first; time < first + length && time < steps; ++time) {
+      const T factor = cast<T>(s[index_of(time)]);
+      mine.last_bits += bits_of_coefficient(double(factor));
+      product *= factor;
+      offset = factor * offset + cast<T>(t[index_of(time)]);
+    }
+    mine.product = double(product), mine.offset = double(offset);
+  }
   found[threadIdx.x] = mine;
   __syncthreads();
   if (threadIdx.x >= LANES || column >= inners) return;
   for (int k = threadIdx.x + LANES; k < THREADS; k += LANES) {
-    mine.bits += found[k].bits;
-    const double largest = found[k].largest;
-    if (largest > mine.largest || largest != largest) mine.largest = largest;
+    const Evidence other = found[k];
+    mine.bits += other.bits, mine.last_bits += other.last_bits;
+    if (other.largest > mine.largest || other.largest != other.largest)
+      mine.largest = other.largest;
+    mine.offset = double(T(other.product) * T(mine.offset) + T(other.offset));
+    mine.product = double(T(other.product) * T(mine.product));
   }
   evidence[stride * inners + column] = mine;
 }
 
 // Writes the message of columns that are solved from states of 0, if none of them depends on the
-// state before its first steps: no coefficient is above 1, and the product of all has no effect.
-DEVICE void write_columns(const Evidence* evidence, int strides, const T* results, long long steps,
-                          long long inners, double top, const Entry& entry, long long digest,
-                          Message<Summary> message) {
+// state before its first steps: no coefficient is above 1, and the product of all has no effect. If
+// results are rounded, the same holds for the last steps, which then give the last state.
+DEVICE void write_columns(const Evidence* evidence, int strides, const Stored* results,
+                          long long steps, long long inners, double top, const Entry& entry,
+                          long long digest, Message<Summary> message) {
   for (long long row = threadIdx.x; row < inners; row += blockDim.x) {
-    double bits = 0;
-    bool is_small = true;
+    double bits = 0, last_bits = 0;
+    const T result = cast<T>(results[(REVERSE ? 0 : steps - 1) * inners + row]);
+    T last = IS_ROUNDED ? T(0) : result;
+    bool is_small = fabs(result) <= top;  // a state that is not finite stays so to the end
     for (int stride = 0; stride < strides; ++stride) {
       const Evidence found = evidence[stride * inners + row];
-      bits += found.bits;
+      bits += found.bits, last_bits += found.last_bits;
       is_small = is_small && found.largest <= top;
+      if (IS_ROUNDED) last = T(found.product) * last + T(found.offset);
     }
-    const double last = double(results[(REVERSE ? 0 : steps - 1) * inners + row]);
-    const bool suffices = is_small && bits < FORGOTTEN && fabs(last) <= top;
-    message.rows[row] = {0, VANISHED, last, 0, double(entry.at(row).v[0]), double(suffices)};
+    const bool is_independent = bits < FORGOTTEN && (!IS_ROUNDED || last_bits < FORGOTTEN);
+    const bool suffices = is_small && is_independent && fabs(last) <= top;
+    const double initial = double(entry.at(row).v[0]);
+    message.rows[row] = {0, VANISHED, double(last), 0, initial, double(suffices)};
   }
   message.write_header(digest, 1);
 }

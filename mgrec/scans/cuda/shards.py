@@ -1,10 +1,12 @@
-"""The shard of a rank: launches between which shards exchange the summaries of their rows.
+"""The shard of a rank: launches between which ranks exchange the summaries of their rows.
 
 A shard of a linear recurrence is solved as a chunk is (:mod:`.phases`): speculatively where that
-pays, otherwise by a summary and a pass from the true carry-in. The device propagates, from the
-messages of all ranks, in the order and with the bits of the host. The host waits once, at the end,
-for the answer whether the messages suffice: they do not if a row is near overflow, or if the state
-after a speculative shard depends on its carry-in.
+pays, otherwise by a summary and a pass from the true carry-in. Results of two bytes are rounded
+states: a speculative shard composes its last steps again for the last state in float32.
+
+The device propagates, from the messages of all ranks, in the order and with the bits of the host.
+The host waits once, at the end, for the answer whether the messages suffice: they do not if a row
+is near overflow, or if the state after a speculative shard depends on its carry-in.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap, affine
 from ...core.arrays.chunk import Chunk, is_uncopied
-from ...core.contract.kernels import HEADER, CacheMiss, ShardMessages, ShardSolver, ShardSteps
+from ...core.contract.kernels import HEADER, CacheMiss, RankExchange, ShardSolver
 from ...engines.cuda.device import Device, scratch
 from ...engines.cuda.launches import (
     Launch,
@@ -31,7 +33,7 @@ from ..summaries import guarded_affine, margins
 from .coefficients import is_ahead
 from .determine import prepare, states_of
 from .layouts import choose_precompute
-from .program import ScanLayout, describe, print_program
+from .program import ScanLayout, carry_in_types, describe, print_program, stored_dtype
 from .reduction import SPANS, launch_reduction
 from .speculation import (
     OUTCOME_SIZE,
@@ -44,6 +46,8 @@ from .speculation import (
 Arrays = tuple[Any, ...]
 SUMMARY = 56
 """Bytes of the summary of a row in a message."""
+EVIDENCE = 5
+"""Numbers of ``struct Evidence``."""
 _COLUMNS_FRACTION = 64
 """The prefix of columns is at most 1/64 of a shard: it is determined twice."""
 _LANES, _THREADS, _STRIDES = 32, 256, 64
@@ -55,13 +59,13 @@ _WIDTH = 8
 
 _KERNELS = """
 extern "C" __global__ void __launch_bounds__(THREADS) check_kernel(
-    const T* s, const T* results, long long steps, long long inners, long long prefix, int strides,
-    Evidence* evidence) {{
-  check_columns(s, results, steps, inners, prefix, strides, evidence);
+    const Stored* s, const Stored* t, const Stored* results, long long steps, long long inners,
+    long long prefix, int strides, Evidence* evidence) {{
+  check_columns(s, t, results, steps, inners, prefix, strides, evidence);
 }}
 extern "C" __global__ void __launch_bounds__(THREADS) columns_kernel(
-    const Evidence* evidence, int strides, const T* results, long long steps, long long inners,
-    double top, {entry_in}, long long digest, const T* links, char* message) {{
+    const Evidence* evidence, int strides, const Stored* results, long long steps,
+    long long inners, double top, {entry_in}, long long digest, const T* links, char* message) {{
   const Entry entry = {{{entry}}};
   write_columns(evidence, strides, results, steps, inners, top, entry, digest,
                 Message<Summary>(message));
@@ -97,10 +101,11 @@ def prepare_shard(
     `speculates` says whether speculation pays for a shard of this size.
     """
     is_linear = transfer_map == affine and chunk.dtype.kind == "f"
-    is_stored = len(results) == 1 and results[0].dtype == chunk.dtype
-    if not is_linear or not is_stored or is_ahead(chunk) or chunk.shape[0] > 1:
+    if not is_linear or len(results) > 1 or is_ahead(chunk) or chunk.shape[0] > 1:
         return None
-    initial = states_of(carry_in, chunk, chunk.dtype)
+    if results[0].dtype not in (chunk.dtype, stored_dtype(chunk)):
+        return None
+    initial = states_of(carry_in, chunk, results[0].dtype)
     if not all(map(is_uncopied, initial, carry_in)):
         return None
     return _Shard(chunk, initial[0], results[0], speculates)
@@ -131,8 +136,8 @@ class _Shard:
         self.message_bytes = HEADER + SUMMARY * self._rows
 
     def __call__(
-        self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages
-    ) -> ShardSteps:
+        self, arguments: Sequence[Any], targets: Sequence[int], exchange: RankExchange
+    ) -> None:
         prefix = self._prefix(arguments[0])
         launches = self._launches.get(prefix)
         if launches is None:
@@ -141,7 +146,7 @@ class _Shard:
             self._launches[prefix] = launches
         values, link = (arguments[:-2], arguments[-2:]) if self._are_linked else (arguments, None)
         try:
-            yield from launches(values, targets[0], shards, link)
+            launches(values, targets[0], exchange, link)
         except CacheMiss:
             # All ranks have this answer.
             self._failures += 1
@@ -151,14 +156,14 @@ class _Shard:
     def _prefix(self, s: Any) -> int:
         """Return the steps after which the shard should not depend on its carry-in, or 0."""
         chunk = self._chunk
-        if not self._speculates:
+        is_rounded = self._result.dtype != chunk.dtype
+        if not self._speculates or (is_rounded and not _are_columns(chunk)):
             return 0
         if is_value(chunk.operands[0]):
             return prefix_of_constant(np.asarray(s, chunk.dtype), chunk)
         if chunk.row_shape == (1, 1):
             return longest_prefix(chunk)
-        is_stream = chunk.operands[0].shape == chunk.shape
-        most = chunk.steps // _COLUMNS_FRACTION if is_stream else 0
+        most = chunk.steps // _COLUMNS_FRACTION if chunk.operands[0].shape == chunk.shape else 0
         return 1 << most.bit_length() - 1 if most else 0
 
 
@@ -199,6 +204,12 @@ def _is_stream(operand: Any, chunk: Chunk) -> bool:
     return not is_value(operand) and operand.shape[1] == chunk.steps
 
 
+def _are_columns(chunk: Chunk) -> bool:
+    """Return whether coefficients and terms are arrays of several columns."""
+    arrays = [x for x in chunk.operands if not is_value(x)]
+    return chunk.row_shape != (1, 1) and [x.shape for x in arrays] == [chunk.shape] * 2
+
+
 class _Space:
     """Memory of a call, in parts, which the next call on the stream has again."""
 
@@ -230,20 +241,22 @@ class _Launches:
         )
 
     def propagate(
-        self, operands: Sequence[Any], shards: ShardMessages, carry_in: int, are_linked: bool
+        self, operands: Sequence[Any], exchange: RankExchange, carry_in: int, are_linked: bool
     ) -> None:
-        """Launch the propagation from the messages of all shards."""
+        """Gather the messages of all ranks, and launch the propagation."""
+        messages = exchange.gather()
         self.propagation([
-            *operands, shards.messages, shards.stride, shards.rank, shards.size, shards.digest,
-            are_linked, carry_in, shards.status,
+            *operands, messages, exchange.stride, exchange.rank, exchange.size, exchange.digest,
+            are_linked, carry_in, exchange.status,
         ])  # fmt: skip
-        shards.mark()
+        exchange.mark()
 
 
 def _program(chunk: Chunk, initial: Any) -> str:
     layout, files = ScanLayout(_THREADS, 4, reverse=chunk.reverse), ("scans/cuda/shard",)
-    is_number = (is_value(initial),)
-    return print_program(affine, 1, describe(chunk), layout, files, _KERNELS, is_number)
+    source = describe(chunk, stored_dtype(chunk))
+    types = carry_in_types((initial,), source)
+    return print_program(affine, 1, source, layout, files, _KERNELS, types)
 
 
 def _prepare_propagation(
@@ -265,7 +278,7 @@ class _Guess(_Launches):
         super().__init__(chunk, initial, result)
         self.prefix, self.is_constant = prefix, is_value(chunk.operands[0])
         self.first_step = chunk.steps - prefix if chunk.reverse else 0
-        numbers_of_row = 2 * _STRIDES if _has_columns(chunk) else 2
+        numbers_of_row = EVIDENCE * _STRIDES if _has_columns(chunk) else 2
         outcome = _Array((OUTCOME_SIZE + numbers_of_row * self.rows,), np.dtype("f8"), 0)
         message = _Array((HEADER + SUMMARY * self.rows,), np.dtype("u1"), 0)
         self.space = _Space(outcome.size * 8, self.rows * chunk.dtype.itemsize)
@@ -301,25 +314,21 @@ class _Guess(_Launches):
         ]
 
     def __call__(
-        self, arguments: Sequence[Any], target: int, shards: ShardMessages, linked: Any
-    ) -> ShardSteps:
+        self, arguments: Sequence[Any], target: int, exchange: RankExchange, linked: Any
+    ) -> None:
         *operands, initial = arguments
-        outcome, _ = self.space.addresses()
+        outcome, carry_in = self.space.addresses()
+        link, carry_in = linked or (0, carry_in)
         sign = sign_of_powers(operands[0], self.chunk) if self.is_constant else 0.0
-        numbers = [0, self.prefix, shards.digest, sign, initial]
-        link = linked[0] if linked else 0
-        self.speculation([*operands, *numbers, target, outcome, link, shards.message])
-        yield
-        _, carry_in = self.space.addresses()  # another shard may have had the memory meanwhile
-        carry_in = linked[1] if linked else carry_in
-        self.propagate(operands, shards, carry_in, linked is not None)
+        numbers = [0, self.prefix, exchange.digest, sign, initial]
+        self.speculation([*operands, *numbers, target, outcome, link, exchange.message])
+        self.propagate(operands, exchange, carry_in, linked is not None)
         first = [
             x + offset if offset else x for x, offset in zip(operands, self.offsets, strict=True)
         ]
         result = target + self.result.offset(self.first_step)
         self.correction([*first, carry_in, result])
-        yield
-        shards.wait()
+        exchange.wait()
 
 
 def _prepare_guess(
@@ -334,7 +343,8 @@ def _prepare_guess(
         single_pass = prepare(transfer_map, chunk, (state,), (result,))
         check = Launch(
             text, "check_kernel", -(-chunk.shape[2] // _LANES) * _STRIDES, _THREADS,
-            (s, result, *sizes, prefix, strides, outcome),
+            (s, s if stored_dtype(chunk) == chunk.dtype else chunk.operands[1], result, *sizes,
+             prefix, strides, outcome),
         )  # fmt: skip
         write = Launch(
             text, "columns_kernel", 1, _THREADS,
@@ -381,26 +391,22 @@ class _Summary(_Launches):
         )
 
     def __call__(
-        self, arguments: Sequence[Any], target: int, shards: ShardMessages, linked: Any
-    ) -> ShardSteps:
+        self, arguments: Sequence[Any], target: int, exchange: RankExchange, linked: Any
+    ) -> None:
         *operands, initial = arguments
-        maps, spans, _ = self.space.addresses()
-        link = linked[0] if linked else 0
+        maps, spans, carry_in = self.space.addresses()
+        link, carry_in = linked or (0, carry_in)
         components = [maps + k * self.map_bytes for k in range(_WIDTH)]
         self.summary([
-            *operands, shards.digest, initial, *components, spans, link, shards.message
+            *operands, exchange.digest, initial, *components, spans, link, exchange.message
         ])  # fmt: skip
-        yield
-        *_, carry_in = self.space.addresses()
-        carry_in = linked[1] if linked else carry_in
-        self.propagate(operands, shards, carry_in, linked is not None)
+        self.propagate(operands, exchange, carry_in, linked is not None)
         self.determination([*operands, carry_in, target])
-        yield
-        shards.wait()
+        exchange.wait()
 
 
 def _reduction(chunk: Chunk, maps: Sequence[Any]) -> tuple[Launch, Launch, tuple[int, ...]]:
-    source, guarded = describe(chunk), guarded_affine(chunk.dtype)
+    source, guarded = describe(chunk, stored_dtype(chunk)), guarded_affine(chunk.dtype)
     layout = choose_precompute(chunk, source, _WIDTH, 1, Device.current())
     return launch_reduction(guarded, chunk, source, replace(layout, guarded=True), maps)
 
