@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -62,18 +62,21 @@ HEADER = 64
 """Bytes of the header of a message between ranks: ``struct Header`` of the kernels."""
 
 
-class RankExchange(Protocol):
-    """The exchange of one message between the ranks of a group, in the memory of GPUs.
+class ShardMessages(Protocol):
+    """The messages of all shards of a problem in the memory of GPUs, as one shard sees them.
 
     Attributes
     ----------
     rank, size : int
+        The number of this shard in the order of the axis, and that of all shards.
     digest : int
-        A number that is the same on all ranks which solve parts of the same problem.
+        A number that is the same for all shards of a problem.
     message : int
-        Address of the message of this rank.
+        Address of the message of this shard.
+    messages : int
+        Address of all messages, once they are exchanged.
     stride : int
-        Bytes from the message of a rank to that of the next.
+        Bytes from a message to the next.
     status : int
         Address, in host memory, of an integer: 1 if the messages suffice, 2 if they do not.
     """
@@ -82,11 +85,9 @@ class RankExchange(Protocol):
     size: int
     digest: int
     message: int
+    messages: int
     stride: int
     status: int
-
-    def gather(self) -> int:
-        """Queue the exchange; return the address of all messages."""
 
     def mark(self) -> None:
         """Call it when the kernel that writes the status is launched."""
@@ -94,15 +95,26 @@ class RankExchange(Protocol):
     def wait(self) -> None:
         """Wait for the status; raise CacheMiss if the messages do not suffice."""
 
-    def fetch(self) -> list[np.ndarray]:
-        """In place of the other methods: exchange messages without headers, and wait for them.
+    def write_header(self) -> None:
+        """Write the header of the message, for kernels that do not."""
 
-        Return the messages as bytes; raise CacheMiss if ranks solve other problems.
+    def fetch(self) -> list[np.ndarray]:
+        """In place of `mark` and `wait`: return the messages without their headers, as bytes.
+
+        Raise CacheMiss if the shards are of different problems.
         """
 
 
+ShardSteps = Generator[None, None, Any]
+"""A solve of a shard: it writes its message, launches its kernels, and waits for an answer.
+
+After the first step the messages are exchanged. After the second one the steps of other shards on
+the same device may go on. It returns what a `PreparedSolver` returns.
+"""
+
+
 class ShardSolver(Protocol):
-    """A prepared solver of one rank's part.
+    """A prepared solver of shards: parts of an axis, on the ranks of a group.
 
     Attributes
     ----------
@@ -112,9 +124,9 @@ class ShardSolver(Protocol):
     message_bytes: int
 
     def __call__(
-        self, operands: Sequence[Any], results: Sequence[Any], exchange: RankExchange, /
-    ) -> Any:
-        """Solve; arguments and the result are those of a `PreparedSolver`."""
+        self, operands: Sequence[Any], results: Sequence[Any], messages: ShardMessages, /
+    ) -> ShardSteps:
+        """Solve; operands and results are those of a `PreparedSolver`."""
 
 
 def _not_implemented(*arguments: Any) -> Any:

@@ -1,7 +1,11 @@
-"""One exchange of messages between the GPUs of a group, in the order of their streams."""
+"""One exchange of messages between the GPUs of a group, in the order of their streams.
+
+A rank has one shard or several, and sends the messages of all together.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -10,7 +14,7 @@ import cupy
 import numpy as np
 from cupyx import empty_pinned
 
-from ...core.contract.kernels import HEADER, CacheMiss
+from ...core.contract.kernels import HEADER, CacheMiss, ShardMessages, ShardSteps
 from .group import GUESS, Group
 
 
@@ -23,35 +27,27 @@ def digest_of(options: Any) -> int:
 class _Memory:
     """The messages, the status and the event of calls on one stream, which follow each other."""
 
-    def __init__(self, group: Group) -> None:
-        self.sent = cupy.zeros(group.frame, np.uint8)
-        self.received = cupy.empty((group.size, group.frame), np.uint8)
+    def __init__(self, group: Group, shards: int) -> None:
+        self.stride = group.frame // shards // HEADER * HEADER
+        frame = group.frame if shards == 1 else shards * self.stride
+        self.sent = cupy.zeros(frame, np.uint8)
+        self.received = cupy.empty((group.size, frame), np.uint8)
         self.status, self.event = empty_pinned(1, np.int64), cupy.cuda.Event(disable_timing=True)
-        self.addresses = self.sent.data.ptr, self.received.data.ptr, self.status.ctypes.data
         self.header = empty_pinned(HEADER // 8, np.int64)
-        self.on_host = empty_pinned((group.size, group.frame), np.uint8)
+        self.on_host = empty_pinned((group.size, frame), np.uint8)
 
 
-class DeviceExchange:
-    """See :class:`mgrec.core.contract.kernels.RankExchange`.
+class DeviceMessages:
+    """See :class:`mgrec.core.contract.kernels.ShardMessages`.
 
-    It waits before the next call begins, so that calls on a stream share their memory.
+    The status is read before the next call begins, so that calls on a stream share their memory.
     """
 
-    def __init__(self, group: Group, digest: int) -> None:
-        self.rank, self.size, self.stride, self.digest = group.rank, group.size, group.frame, digest
-        self._group, stream = group, cupy.cuda.get_current_stream().ptr
-        key = DeviceExchange, stream, cupy.cuda.runtime.getDevice()
-        memory = group.prepared.get(key)
-        if memory is None:
-            memory = group.prepared[key] = _Memory(group)
-        self._memory = memory
-        self.message, self._messages, self.status = memory.addresses
-        memory.status[0] = 0
-
-    def gather(self) -> int:
-        self._group.all_gather_into(self._memory.received, self._memory.sent)
-        return int(self._messages)
+    def __init__(self, group: Group, digest: int, memory: _Memory, shard: int, shards: int) -> None:
+        self.rank, self.size = group.rank * shards + shard, group.size * shards
+        self.digest, self.stride, self._group, self._memory = digest, memory.stride, group, memory
+        self.message = memory.sent.data.ptr + shard * memory.stride
+        self.messages, self.status = memory.received.data.ptr, memory.status.ctypes.data
 
     def mark(self) -> None:
         self._memory.event.record()
@@ -61,16 +57,55 @@ class DeviceExchange:
         if self._memory.status[0] != 1:
             raise CacheMiss
 
-    def fetch(self) -> list[np.ndarray]:
+    def write_header(self) -> None:
         memory = self._memory
         memory.header[:] = 0
         memory.header[:2] = GUESS, self.digest
-        memory.sent[:HEADER].view(np.int64).set(memory.header)
-        self.gather()
+        start = self.message - memory.sent.data.ptr
+        memory.sent[start : start + HEADER].view(np.int64).set(memory.header)
+
+    def fetch(self) -> list[np.ndarray]:
+        memory = self._memory
         memory.received.get(out=memory.on_host, blocking=False)
         self.mark()
         self._group.wait_for(memory.event)
-        headers = memory.on_host[:, :16].copy().view(np.int64)
+        messages = memory.on_host[:, : self.size // self._group.size * self.stride]
+        messages = messages.reshape(self.size, self.stride)
+        headers = messages[:, :16].copy().view(np.int64)
         if (headers != [GUESS, self.digest]).any():
             raise CacheMiss
-        return [message[HEADER:] for message in memory.on_host]
+        return [message[HEADER:] for message in messages]
+
+
+def solve_shards(
+    group: Group, digest: int, shards: Sequence[Callable[[ShardMessages], ShardSteps]]
+) -> list[Any]:
+    """Solve the shards of this rank, as many as each rank has, with one exchange on the device.
+
+    `digest` is that of the problem. Raise CacheMiss on all ranks if the messages do not suffice; a
+    rank that raises an error before the exchange sends no message.
+    """
+    count, stream = len(shards), cupy.cuda.get_current_stream().ptr
+    key = solve_shards, count, stream, cupy.cuda.runtime.getDevice()
+    memory: _Memory | None = group.prepared.get(key)
+    if memory is None:
+        memory = group.prepared[key] = _Memory(group, count)
+    memory.status[0] = 0
+    steps = [
+        start(DeviceMessages(group, digest, memory, number, count))
+        for number, start in enumerate(shards)
+    ]
+    for step in steps:
+        next(step)
+    group.all_gather_into(memory.received, memory.sent)
+    for step in steps:
+        next(step)
+    return [_result_of(step) for step in steps]
+
+
+def _result_of(steps: ShardSteps) -> Any:
+    try:
+        next(steps)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a shard has two steps before its last one")

@@ -14,7 +14,13 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...core.contract.kernels import HEADER, PreparedSolver, RankExchange, ShardSolver
+from ...core.contract.kernels import (
+    HEADER,
+    PreparedSolver,
+    ShardMessages,
+    ShardSolver,
+    ShardSteps,
+)
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
@@ -80,26 +86,27 @@ class FilterShardSolver:
         self.message_bytes = HEADER + STATE * self._count
 
     def __call__(
-        self, arguments: Sequence[Any], targets: Sequence[int], exchange: RankExchange
-    ) -> Any:
+        self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages
+    ) -> ShardSteps:
         import cupy
 
         x, before = arguments[0], arguments[1] if self._has_states else 0
         after = self._whole([x, self._zeros.data.ptr], targets)
-        digest = exchange.digest
         self._write([
-            after.data.ptr, after.strides[0] // 8, before, self._states, self._inners, digest,
-            exchange.message,
+            after.data.ptr, after.strides[0] // 8, before, self._states, self._inners,
+            shards.digest, shards.message,
         ])  # fmt: skip
+        yield
         states = cupy.empty((2, *self._shape), np.float64)
         carry_in, last = states
         self._propagate([
-            exchange.gather(), exchange.stride, exchange.rank, exchange.size, digest, self._count,
-            carry_in.data.ptr, last.data.ptr, exchange.status,
+            shards.messages, shards.stride, shards.rank, shards.size, shards.digest, self._count,
+            carry_in.data.ptr, last.data.ptr, shards.status,
         ])  # fmt: skip
-        exchange.mark()
+        shards.mark()
         self._first([x, carry_in.data.ptr], targets)
-        exchange.wait()
+        yield
+        shards.wait()
         return last if self._has_states else None
 
 

@@ -1,4 +1,4 @@
-"""The shard of a rank: launches between which ranks exchange the summaries of their rows.
+"""The shard of a rank: launches between which shards exchange the summaries of their rows.
 
 A shard of a linear recurrence is solved as a chunk is (:mod:`.phases`): speculatively where that
 pays, otherwise by a summary and a pass from the true carry-in. Results of two bytes are rounded
@@ -20,7 +20,7 @@ import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap, affine
 from ...core.arrays.chunk import Chunk, is_uncopied
-from ...core.contract.kernels import HEADER, CacheMiss, RankExchange, ShardSolver
+from ...core.contract.kernels import HEADER, CacheMiss, ShardMessages, ShardSolver, ShardSteps
 from ...engines.cuda.device import Device, scratch
 from ...engines.cuda.launches import (
     Launch,
@@ -136,8 +136,8 @@ class _Shard:
         self.message_bytes = HEADER + SUMMARY * self._rows
 
     def __call__(
-        self, arguments: Sequence[Any], targets: Sequence[int], exchange: RankExchange
-    ) -> None:
+        self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages
+    ) -> ShardSteps:
         prefix = self._prefix(arguments[0])
         launches = self._launches.get(prefix)
         if launches is None:
@@ -146,7 +146,7 @@ class _Shard:
             self._launches[prefix] = launches
         values, link = (arguments[:-2], arguments[-2:]) if self._are_linked else (arguments, None)
         try:
-            launches(values, targets[0], exchange, link)
+            yield from launches(values, targets[0], shards, link)
         except CacheMiss:
             # All ranks have this answer.
             self._failures += 1
@@ -241,15 +241,14 @@ class _Launches:
         )
 
     def propagate(
-        self, operands: Sequence[Any], exchange: RankExchange, carry_in: int, are_linked: bool
+        self, operands: Sequence[Any], shards: ShardMessages, carry_in: int, are_linked: bool
     ) -> None:
-        """Gather the messages of all ranks, and launch the propagation."""
-        messages = exchange.gather()
+        """Launch the propagation from the messages of all shards."""
         self.propagation([
-            *operands, messages, exchange.stride, exchange.rank, exchange.size, exchange.digest,
-            are_linked, carry_in, exchange.status,
+            *operands, shards.messages, shards.stride, shards.rank, shards.size, shards.digest,
+            are_linked, carry_in, shards.status,
         ])  # fmt: skip
-        exchange.mark()
+        shards.mark()
 
 
 def _program(chunk: Chunk, initial: Any) -> str:
@@ -314,21 +313,25 @@ class _Guess(_Launches):
         ]
 
     def __call__(
-        self, arguments: Sequence[Any], target: int, exchange: RankExchange, linked: Any
-    ) -> None:
+        self, arguments: Sequence[Any], target: int, shards: ShardMessages, linked: Any
+    ) -> ShardSteps:
         *operands, initial = arguments
-        outcome, carry_in = self.space.addresses()
-        link, carry_in = linked or (0, carry_in)
+        outcome, _ = self.space.addresses()
         sign = sign_of_powers(operands[0], self.chunk) if self.is_constant else 0.0
-        numbers = [0, self.prefix, exchange.digest, sign, initial]
-        self.speculation([*operands, *numbers, target, outcome, link, exchange.message])
-        self.propagate(operands, exchange, carry_in, linked is not None)
+        numbers = [0, self.prefix, shards.digest, sign, initial]
+        link = linked[0] if linked else 0
+        self.speculation([*operands, *numbers, target, outcome, link, shards.message])
+        yield
+        _, carry_in = self.space.addresses()  # another shard may have had the memory meanwhile
+        carry_in = linked[1] if linked else carry_in
+        self.propagate(operands, shards, carry_in, linked is not None)
         first = [
             x + offset if offset else x for x, offset in zip(operands, self.offsets, strict=True)
         ]
         result = target + self.result.offset(self.first_step)
         self.correction([*first, carry_in, result])
-        exchange.wait()
+        yield
+        shards.wait()
 
 
 def _prepare_guess(
@@ -391,18 +394,22 @@ class _Summary(_Launches):
         )
 
     def __call__(
-        self, arguments: Sequence[Any], target: int, exchange: RankExchange, linked: Any
-    ) -> None:
+        self, arguments: Sequence[Any], target: int, shards: ShardMessages, linked: Any
+    ) -> ShardSteps:
         *operands, initial = arguments
-        maps, spans, carry_in = self.space.addresses()
-        link, carry_in = linked or (0, carry_in)
+        maps, spans, _ = self.space.addresses()
+        link = linked[0] if linked else 0
         components = [maps + k * self.map_bytes for k in range(_WIDTH)]
         self.summary([
-            *operands, exchange.digest, initial, *components, spans, link, exchange.message
+            *operands, shards.digest, initial, *components, spans, link, shards.message
         ])  # fmt: skip
-        self.propagate(operands, exchange, carry_in, linked is not None)
+        yield
+        *_, carry_in = self.space.addresses()
+        carry_in = linked[1] if linked else carry_in
+        self.propagate(operands, shards, carry_in, linked is not None)
         self.determination([*operands, carry_in, target])
-        exchange.wait()
+        yield
+        shards.wait()
 
 
 def _reduction(chunk: Chunk, maps: Sequence[Any]) -> tuple[Launch, Launch, tuple[int, ...]]:

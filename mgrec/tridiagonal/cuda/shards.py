@@ -14,7 +14,7 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.backends import CPU
-from ...core.contract.kernels import HEADER, CacheMiss, RankExchange, ShardSolver
+from ...core.contract.kernels import HEADER, CacheMiss, ShardMessages, ShardSolver, ShardSteps
 from ...engines.cuda.device import array_at, on_device, pack_words
 from ..recurrence import Ends, InterfaceRows, join_interface_rows
 from . import chunks
@@ -61,17 +61,21 @@ class _Shard:
         self.message_bytes = HEADER + numbers * chunk.dtype.itemsize
 
     def __call__(
-        self, arguments: Sequence[Any], targets: Sequence[int], exchange: RankExchange
-    ) -> None:
-        ends = Ends(exchange.rank == 0, exchange.rank == exchange.size - 1)
+        self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages
+    ) -> ShardSteps:
+        ends = Ends(shards.rank == 0, shards.rank == shards.size - 1)
         addresses = [
             address if scalar is None else scalar.data.ptr
             for scalar, address in zip(self._scalars, arguments, strict=True)
         ]
-        self._reduce_ends(ends, addresses, exchange.message + HEADER)
-        known = self._known(exchange)
+        self._reduce_ends(ends, addresses, shards.message + HEADER)
+        shards.write_header()
+        yield
+        known = self._known(shards)
         neighbours = chunks.neighbour_addresses(ends, known)
-        if start_windows(self._tries, addresses, targets[0], neighbours)():
+        wait = start_windows(self._tries, addresses, targets[0], neighbours)
+        yield
+        if wait():
             return
         memory = self._allocate[ends[:2]](addresses, targets[0])
         if not chunks.solve_chunk(memory, known):
@@ -97,11 +101,11 @@ class _Shard:
         words[ADDRESSES] = [*addresses, 0, message, 0]
         launch((pack_words(words),))
 
-    def _known(self, exchange: RankExchange) -> Any:
+    def _known(self, shards: ShardMessages) -> Any:
         """Return the unknowns at and next to the ends of this rank, for kernels."""
         size = self.message_bytes - HEADER
         summaries = []
-        for message in exchange.fetch():
+        for message in shards.fetch():
             cells = message[:size].view(self._dtype).reshape(2, self._shape[2], 2, CELL // 2)
             first, last = _ends_of(cells)
             rows = join_interface_rows(first, last)
@@ -109,7 +113,7 @@ class _Shard:
                 raise CacheMiss
             summaries.append(InterfaceRows(rows))
         carry_ins = CPU.kernels("tridiagonal").propagate(summaries, False)
-        known = carry_ins[exchange.rank]
+        known = carry_ins[shards.rank]
         if known.size > chunks.IN_HOST_MEMORY:
             return chunks.readable(known, self._dtype)
         if self._known_before is None:
