@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.algebra.coefficient import Coefficient
 from ..core.algebra.transfer_map import TransferMap, affine
-from ..core.arrays.array_types import is_lazy, is_narrow
+from ..core.arrays.array_types import computed_dtype, is_lazy, is_narrow
 from ..core.arrays.chunk import Chunk, canonical_shape, shape_of
 from ..core.arrays.interop import library_of
 from ..core.arrays.validation import as_axis, as_flag
@@ -114,10 +114,12 @@ def linear_recurrence(
     names, operands = selected(of, {"s": s, "t": t, "initial": initial}), (s, t, initial)
     axis, forward = as_axis(axis, w.shape), 1 if not as_flag("reverse", reverse) else -1
     axis_of_s, marks = along(s, w.ndim, axis), marks_of(reset, w, axis, forward == -1)
-    adjoint = None
+    adjoint = before = None
     if axis_of_s is not None and marks is None and _is_uncopied(s, grad):
-        solve = _solve_uncopied if gradient_call() is None else _solve_linked
-        adjoint = solve(s, grad, axis, forward == 1)
+        if gradient_call() is None:
+            adjoint = _solve_uncopied(s, grad, axis, forward == 1)
+        else:
+            adjoint, before = _solve_linked(s, grad, w, axis, forward == 1)
     if adjoint is None:
         grad, w, s, t, initial = map(widened, (grad, w, s, t, initial))
         following = conj(s) if axis_of_s is None else shifted(conj(s), axis_of_s, forward)
@@ -133,7 +135,7 @@ def linear_recurrence(
         )
     elif "s" in names:
         edge = None if initial is None else with_axis(initial, w, axis)
-        grad_s = sum_to(times_shifted(adjoint, w, axis, -forward, edge), operands[0])
+        grad_s = sum_to(times_shifted(adjoint, w, axis, -forward, edge, before), operands[0])
     if "initial" in names and marks is not None:
         row = sum_at_starts(conj(s) * adjoint, axis, forward, marks)
         grad_initial = sum_to(row, operands[2])
@@ -212,41 +214,44 @@ def _solve_uncopied(s: Any, grad: Any, axis: int, is_forward: bool) -> Any:
     return adjoint.reshape(shape)
 
 
-def _solve_linked(s: Any, grad: Any, axis: int, is_forward: bool) -> Any:
-    """Return this rank's part of the adjoint without a shifted copy of s, or None.
+def _solve_linked(s: Any, grad: Any, w: Any, axis: int, is_forward: bool) -> tuple[Any, Any]:
+    """Return this rank's part of the adjoint without a shifted copy of s, and the states before it.
 
-    The last step of a part needs the first coefficient of the next rank, a link, which the kernels
-    send with the summary of the other steps.
+    Both are None if the call needs other messages. The last step of a part needs the first
+    coefficient of the next rank, a link, and the first step the last states of the rank before. The
+    kernels send them with the summary of the other steps: no message follows.
     """
     call, backend, shape, dtype = gradient_call(), backend_of(s), grad.shape, grad.dtype
     layout = outer, steps, inner = canonical_shape(shape, axis)
     prepare = kernels_of(backend).prepare_linked
-    if call is None or not call.may_guess or prepare is None or dtype.char not in "fd":
-        return None
+    is_uncopied = w.dtype == dtype and w.flags.c_contiguous and backend_of(w) is backend
+    if call is None or not call.may_guess or prepare is None or not is_uncopied:
+        return None, None
     if outer > 1 or steps < 2:
-        return None
-    s, grad, adjoint = (array.reshape(layout) for array in (s, grad, np.empty_like(grad)))
+        return None, None
+    s, grad, w, adjoint = (x.reshape(layout) for x in (s, grad, w, np.empty_like(grad)))
     kept, later, first, last = slice(None, -1), slice(1, None), 0, -1
     if not is_forward:
         kept, later, first, last = later, kept, last, first
-    arrays = s[:, later], grad[:, kept], grad[:, last], s[:, first], adjoint[:, last]
-    result = adjoint[:, kept]
+    before = np.empty_like(w[:, last])
+    edges = s[:, first], w[:, last], adjoint[:, last], before
+    arrays, result = (s[:, later], grad[:, kept], grad[:, last], *edges), adjoint[:, kept]
     addresses = [*map(backend.address, arrays)]
     alignment = tuple([address % 16 for address in (*addresses, backend.address(result))])
     key = _solve_linked, layout, dtype, is_forward, alignment, backend.device_number(s)
     solve = call.group.prepared.get(key)
     if solve is None:
-        chunk = Chunk(arrays[:2], (1, steps - 1, inner), dtype, is_forward)
-        is_large = 2 * chunk.shape[1] * inner * dtype.itemsize >= LARGE_ON_GPU
+        chunk = Chunk(arrays[:2], (1, steps - 1, inner), computed_dtype(dtype), is_forward)
+        is_large = 2 * chunk.shape[1] * inner * chunk.dtype.itemsize >= LARGE_ON_GPU
         solve = call.group.prepared[key] = prepare(chunk, arrays[2], result, is_large)
     if solve.message_bytes > call.group.frame:
-        return None
+        return None, None
     options = call.function, "adjoint", inner, dtype.name, is_forward
     try:
-        call.solve_on_device(solve, options, addresses, [backend.address(result)])
+        call.solve_on_device(solve, options, addresses, [backend.address(result)], is_last=True)
     except CacheMiss:
-        return None
-    return adjoint.reshape(shape)
+        return None, None
+    return adjoint.reshape(shape), before.reshape(*shape[:axis], 1, *shape[axis + 1 :])
 
 
 def _cached(

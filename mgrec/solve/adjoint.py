@@ -281,11 +281,20 @@ def shifted(values: Any, axis: int, step: int, edge: Any = None) -> Any:
     return chunked_like(concatenate(pieces, axis), values)
 
 
-def times_shifted(factor: Any, values: Any, axis: int, step: int, edge: Any = None) -> Any:
-    """Return ``factor * conj(shifted(values, axis, step, edge))``, without a shifted copy."""
+def times_shifted(
+    factor: Any, values: Any, axis: int, step: int, edge: Any = None, beyond: Any = None
+) -> Any:
+    """Return ``factor * conj(shifted(values, axis, step, edge))``, without a shifted copy.
+
+    `beyond` is the element of another rank beyond this part, if it is known; it is not read at the
+    end of all parts.
+    """
     if is_lazy(factor) or is_lazy(values) or library_of(factor) is not None:
         return factor * conj(shifted(values, axis, step, edge))
-    edge = edge_of(values, axis, step, edge)
+    if beyond is None:
+        edge = edge_of(values, axis, step, edge)
+    elif not is_first_part(-step):
+        edge = beyond
     product = np.empty_like(factor, dtype=np.result_type(factor, values), order="C")
     kept, sources, last = (
         ((None, -1), (1, None), (-1, None)) if step == 1 else ((1, None), (None, -1), (0, 1))
@@ -306,7 +315,8 @@ def times_shifted(factor: Any, values: Any, axis: int, step: int, edge: Any = No
             part(factor, axis, *kept), conj(part(values, axis, *sources)),
             out=part(product, axis, *kept),
         )  # fmt: skip
-    part(product, axis, *last)[...] = 0 if edge is None else part(factor, axis, *last) * conj(edge)
+    of_edge = 0 if edge is None else widened(part(factor, axis, *last)) * conj(widened(edge))
+    part(product, axis, *last)[...] = of_edge if edge is None else cast(of_edge, product.dtype)
     return product
 
 

@@ -27,6 +27,7 @@ from ..core.arrays.interop import (
     to_native,
 )
 from ..core.arrays.validation import as_any_array, as_real
+from ..core.contract.kernels import CacheMiss
 from ..distributed.expressions import leaves
 from ..distributed.groups.calls import CALL, call_on_group
 from ..distributed.groups.ends import start_gradients
@@ -344,13 +345,17 @@ def _define(rule: Rule) -> Pair:
         arguments = dict(zip(keys, [*kept, *ctx.options], strict=True))
         axis = arguments["axis"] % rule.count_axes(arguments)
         shape = result.shape if rule.steps_shape is None else rule.steps_shape(arguments)
-        grads = [*grads, None][:2]
         # Results that all ranks return: sums over steps, or final states.
         common = 1 if rule.steps_shape is None else 0
+        has_common, grads = len(grads) > common, [*grads, None][:2]
         native = None if grads[common] is None else to_native("grad", grads[common])
-        native = start_gradients(shape[axis], native)
+        native = start_gradients(shape[axis], native, has_common)
         if native is not None:
             grads[common] = result_converter([result], [result])(native)
+        try:
+            return differentiate(backward_pass.eager, ctx, grads, on_host=ctx.on_host)
+        except CacheMiss:
+            start_gradients(shape[axis], native)
         return differentiate(backward_pass.eager, ctx, grads, on_host=ctx.on_host)
 
     differentiate_on_group.__name__ = f"the gradient of {name}"

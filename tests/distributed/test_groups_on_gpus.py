@@ -35,9 +35,9 @@ def solved(monkeypatch):
     """The outcomes of exchanges on the device: whether they sufficed."""
     outcomes, solve = [], calls.GroupCall.solve_on_device
 
-    def watched(*arguments):
+    def watched(*arguments, **options):
         try:
-            result = solve(*arguments)
+            result = solve(*arguments, **options)
         except Exception as error:
             outcomes.append(error)
             raise
@@ -282,32 +282,101 @@ def test_systems_of_other_kinds(case, solved):
     np.testing.assert_allclose(result, mgrec.solve_tridiagonal(dl, d, du, b), rtol=1e-8)
 
 
-def gradients(grad, w, s, t, **options):
+def gradients(grad, w, s, t, initial=None, **options):
     """Of the part of a rank, as the backward pass of torch computes them."""
-    start_gradients(len(grad), None)
-    return mgrec.adjoint.linear_recurrence.compose(grad, w, s, t, **options)
+    for has_common in (False, True):
+        start_gradients(len(grad), None, has_common)
+        try:
+            return mgrec.adjoint.linear_recurrence.compose(grad, w, s, t, initial, **options)
+        except CacheMiss:
+            assert not has_common
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """The ranks that have sent messages of the host."""
+    ranks, all_gather_bytes = [], DeviceThreadGroup.all_gather_bytes
+
+    def counted(group, message):
+        ranks.append(group.rank)
+        return all_gather_bytes(group, message)
+
+    monkeypatch.setattr(DeviceThreadGroup, "all_gather_bytes", counted)
+    return ranks
 
 
 @pytest.mark.parametrize(
-    ("shape", "reverse"), [((STEPS,), False), ((STEPS, 2), False), ((90, 3), False), ((90,), True)]
+    ("shape", "reverse", "dtype"),
+    [
+        ((STEPS,), False, "float32"),
+        ((STEPS, 2), False, "float32"),
+        ((90, 3), False, "float64"),
+        ((90,), True, "float32"),
+        ((30_000, 40), True, "bfloat16"),
+        ((90, 40), False, "float16"),
+    ],
 )
-def test_gradients(shape, reverse, solved):
+def test_gradients(shape, reverse, dtype, solved, sent):
+    """Repeated calls send one message on the device, and none of the host."""
+    rounding = {"bfloat16": 2.0**-8, "float16": 2.0**-11}.get(dtype, 2e-6)
+    dtype = as_dtype(dtype)
     rng = np.random.default_rng(16)
-    s = rng.uniform(0.05, 0.3, shape).astype(np.float32)
-    t, grad = rng.standard_normal((2, *shape)).astype(np.float32)
+    s = rng.uniform(0.05, 0.1 if shape[1:] == (40,) else 0.3, shape).astype(dtype)
+    t, grad = rng.standard_normal((2, *shape)).astype(dtype)
+    initial = rng.standard_normal(shape[1:]).astype(dtype)
     options = {"axis": 0, "reverse": reverse}
-    w = mgrec.linear_recurrence(cupy.asarray(s), cupy.asarray(t), **options).get()
-    expected = mgrec.adjoint.linear_recurrence(*map(cupy.asarray, (grad, w, s, t)), **options)
+    arrays = [np.asarray(x, "f8") for x in (s, t, initial)]
+    exact = mgrec.linear_recurrence(*arrays, **options)
+    w = exact.astype(dtype)
+    expected = mgrec.adjoint.linear_recurrence(np.asarray(grad, "f8"), exact, *arrays, **options)
     bounds = 0, shape[0] // 3, shape[0] // 2, shape[0]
 
     def call(rank, group):
         parts = [cupy.asarray(x[slice(*bounds[rank : rank + 2])]) for x in (grad, w, s, t)]
-        for _ in range(2):
-            found = call_on_group(group, gradients, *parts, **options)
+        of_first = cupy.asarray(initial)
+        for number in range(3):
+            if number == 2:
+                group.barrier.wait()
+                sent.clear()
+                group.barrier.wait()
+            found = call_on_group(group, gradients, *parts, of_first, **options)
         return found
 
     results = run_on_ranks(SIZE, call, DeviceThreadGroup)
-    assert solved == ["solved"] * 2 * SIZE
-    for parts, wanted in zip(zip(*results, strict=True), expected[:2], strict=False):
-        found = np.concatenate([part.get() for part in parts])
-        np.testing.assert_allclose(found, wanted.get(), rtol=0, atol=1e-5)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    assert solved == ["solved"] * 3 * SIZE
+    assert not sent
+    *columns, of_initial = zip(*results, strict=True)
+    found = [np.concatenate([part.get() for part in parts]) for parts in columns]
+    found.append(sum(cupy.asarray(part).get().astype("f8") for part in of_initial))
+    for values, wanted in zip(found, expected, strict=True):
+        scale = np.abs(wanted) + 1
+        assert (np.abs(values.astype("f8") - wanted) <= 4 * rounding * scale).all()
+
+
+def test_gradients_of_parts_that_change(solved):
+    """Lengths of earlier calls are not used for parts of other lengths, which one rank keeps."""
+    rng = np.random.default_rng(19)
+    s, t, grad = rng.uniform(0.05, 0.3, (3, 90))
+    w = mgrec.linear_recurrence(s, t)
+    expected = mgrec.adjoint.linear_recurrence(grad, w, s, t)
+
+    def call(rank, group):
+        answers = []
+        for bounds in ((0, 30, 60, 90), (0, 30, 30, 90), (0, 30, 89, 90), (0, 30, 60, 90)):
+            parts = [cupy.asarray(x[slice(*bounds[rank : rank + 2])]) for x in (grad, w, s, t)]
+            for _ in range(2):
+                found = call_on_group(group, gradients, *parts, axis=0)[:2]
+            answers.append([x.get() for x in found])
+        return answers
+
+    results = run_on_ranks(SIZE, call, DeviceThreadGroup)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    for of_ranks in zip(*results, strict=True):
+        for parts, wanted in zip(zip(*of_ranks, strict=True), expected[:2], strict=True):
+            np.testing.assert_allclose(np.concatenate(parts), wanted, rtol=1e-9)
+    assert "solved" in solved

@@ -44,13 +44,15 @@ class GroupCall:
         No rank waits for a further message of this call.
     lengths : list of int, optional
         In a call that computes gradients: the lengths of the parts of all ranks.
+    has_old_lengths : bool
+        The lengths are those of an earlier call, which no message has confirmed.
     has_guessed : bool
         Messages in the memory of GPUs did not suffice.
     """
 
     def __init__(self, group: Group, function: str) -> None:
         self.group, self.function = group, function
-        self.is_composed = self.has_ended = self.has_guessed = False
+        self.is_composed = self.has_ended = self.has_guessed = self.has_old_lengths = False
         self.lengths: list[int] | None = None
 
     def all_gather(
@@ -69,11 +71,16 @@ class GroupCall:
 
         Raises
         ------
+        CacheMiss
+            If the lengths of an earlier call are not confirmed. No message is sent.
         OtherRankError
             If another rank sends an error.
         ValueError
             If ranks call different functions, or with different options.
         """
+        if self.has_old_lengths:
+            self.has_guessed = True
+            raise CacheMiss
         compared = {"the function": self.function, "the exchange": stage, **options}
         answers = self._exchange((None, compared, message), is_last)
         _check_same([compared for _, compared, _ in answers])
@@ -85,23 +92,25 @@ class GroupCall:
         return self.group.is_asynchronous and not self.has_guessed
 
     def solve_on_device(
-        self, solve: ShardSolver, options: Any, operands: Sequence[Any], results: Sequence[Any]
-    ) -> Any:
+        self, solve: ShardSolver, options: Any, operands: Sequence[Any], results: Sequence[Any],
+        is_last: bool = False,
+    ) -> Any:  # fmt: skip
         """Solve with one exchange on the device; raise CacheMiss on all ranks if it fails.
 
-        `options` are the same on all ranks, or the exchange fails.
+        `options` are the same on all ranks, or the exchange fails. If it `is_last`, a composed call
+        needs no further message.
         """
         from .device import digest_of, solve_shards
 
+        lengths = tuple(self.lengths) if self.lengths and self.has_old_lengths else ()
+        digest = digest_of((options, lengths))
         self.has_ended = True
         try:
-            (carry_out,) = solve_shards(
-                self.group, digest_of(options), [partial(solve, operands, results)]
-            )
+            (carry_out,) = solve_shards(self.group, digest, [partial(solve, operands, results)])
         except CacheMiss:
             self.has_ended, self.has_guessed = False, True
             raise
-        self.has_ended = not self.is_composed
+        self.has_ended, self.has_old_lengths = is_last or not self.is_composed, False
         return carry_out
 
     def raise_everywhere(self, error: Exception) -> None:
@@ -153,7 +162,7 @@ def call_on_group(
     token = CALL.set(call)
     try:
         result = function(*operands, **_with_mask(call, function, operands, options))
-        if call.is_composed:
+        if call.is_composed and not call.has_ended:
             call.is_composed = False
             call.all_gather("the end", {}, None)
         return result

@@ -117,7 +117,7 @@ def is_constant(length: int) -> bool:
     return any(length == 1 and steps != 1 for length, steps in pairs)
 
 
-def start_gradients(length: int, grad: Any) -> Any:
+def start_gradients(length: int, grad: Any, has_common: bool = True) -> Any:
     """Start a call that computes gradients, and return the gradient of a result of all ranks.
 
     Parameters
@@ -126,13 +126,20 @@ def start_gradients(length: int, grad: Any) -> Any:
         The length of this rank's part along the axis.
     grad : array or None
         The gradient of final states or of a sum, which all ranks return: those of ranks are added.
+    has_common : bool
+        Whether a rank may have such a gradient. Otherwise GPUs use the lengths of an earlier call,
+        which its first message confirms. Without that, CacheMiss is raised: start again.
     """
     call = CALL.get()
     assert call is not None
-    call.is_composed = True
+    call.is_composed, key = True, (start_gradients, call.function, length)
+    call.lengths = call.group.prepared.get(key)
+    call.has_old_lengths = bool(call.lengths) and call.may_guess and not has_common
+    if call.has_old_lengths:
+        return None
     sent = None if grad is None else to_host(grad)
     messages = call.all_gather("the lengths", {}, (length, sent), is_last=False)
-    call.lengths = [length for length, _ in messages]
+    call.lengths = call.group.prepared[key] = [length for length, _ in messages]
     gradients = [gradient for _, gradient in messages if gradient is not None]
     return sum(gradients[1:], gradients[0]) if gradients else None
 

@@ -12,7 +12,9 @@ struct Summary {
   double growth;   // log2 of the largest product of the first coefficients
   double initial;  // state before the first step of this rank, for the rank that is the first one
   double suffices;
-  double link;  // of linked ranks: the coefficient of the state after this rank in the next one
+  // Of linked ranks: the coefficient of the state after this rank in the next one, and the number
+  // that the rank before it needs.
+  double link, edge;
 };
 
 constexpr int LANES = 32;
@@ -138,11 +140,14 @@ DEVICE void write_maps(const T* maps, long long rows, const Entry& entry, long l
   message.write_header(digest, 0);
 }
 
-// Writes the links of a rank, if it has any, by the threads that have written its rows.
-DEVICE void write_links(const T* links, long long rows, Message<Summary> message) {
+// Writes the links of a rank and its edges, if it has any, by the threads that wrote its rows.
+DEVICE void write_links(const Stored* links, const Stored* edges, long long rows,
+                        Message<Summary> message) {
   if (links == nullptr) return;
-  for (long long row = threadIdx.x; row < rows; row += blockDim.x)
-    message.rows[row].link = double(links[row]);
+  for (long long row = threadIdx.x; row < rows; row += blockDim.x) {
+    message.rows[row].link = double(cast<T>(links[row]));
+    message.rows[row].edge = double(cast<T>(edges[row]));
+  }
 }
 
 DEVICE inline double scaled(double value, int& exponent) {
@@ -165,9 +170,13 @@ DEVICE inline double state_after(const Summary& part, double state) {
 // Writes the carry-ins of a rank, and in `status` 1 if the messages suffice, else 2.
 //
 // The state after a rank is that before the next one. If ranks are linked, it is multiplied by the
-// link, and added to the initial state of the next one.
+// link, and added to the initial state of the next one. Then `states` receives the carry-ins, too,
+// and `following` the edges of the next rank, or 0.
 DEVICE void propagate(const Messages<Summary> messages, int rank, int size, long long digest,
-                      bool are_linked, long long rows, T* carry_ins, long long* status) {
+                      long long rows, T* carry_ins, Stored* states, Stored* following,
+                      long long* status) {
+  const bool are_linked = states != nullptr;
+  const int next = REVERSE ? rank - 1 : rank + 1;
   bool fails = !messages.agree(size, digest);
   for (long long row = threadIdx.x; row < rows && !fails; row += blockDim.x) {
     double state = messages.of(REVERSE ? size - 1 : 0).rows[row].initial;
@@ -180,10 +189,15 @@ DEVICE void propagate(const Messages<Summary> messages, int rank, int size, long
         state = double(T(link * state + part.initial));
       }
       if (other == rank) carry_ins[row] = T(state);
+      if (other == rank && are_linked) states[row] = cast<Stored>(T(state));
       fails = fails || part.suffices == 0;
       // A state that overflows in the prefix would have an effect after it.
       if (message.is_speculative() && !(log2(fabs(state)) + part.growth < SAFE_BITS)) fails = true;
       state = state_after(part, state);
+    }
+    if (are_linked) {
+      const double edge = next < 0 || next >= size ? 0 : messages.of(next).rows[row].edge;
+      following[row] = cast<Stored>(T(edge));
     }
   }
   report(fails, status);

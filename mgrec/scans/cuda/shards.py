@@ -44,7 +44,7 @@ from .speculation import (
 )
 
 Arrays = tuple[Any, ...]
-SUMMARY = 56
+SUMMARY = 64
 """Bytes of the summary of a row in a message."""
 EVIDENCE = 5
 """Numbers of ``struct Evidence``."""
@@ -58,6 +58,7 @@ _WIDTH = 8
 """Components of the guarded map."""
 
 _KERNELS = """
+#define LINKS long long digest, const Stored *links, const Stored *edges, char *message
 extern "C" __global__ void __launch_bounds__(THREADS) check_kernel(
     const Stored* s, const Stored* t, const Stored* results, long long steps, long long inners,
     long long prefix, int strides, Evidence* evidence) {{
@@ -65,30 +66,30 @@ extern "C" __global__ void __launch_bounds__(THREADS) check_kernel(
 }}
 extern "C" __global__ void __launch_bounds__(THREADS) columns_kernel(
     const Evidence* evidence, int strides, const Stored* results, long long steps,
-    long long inners, double top, {entry_in}, long long digest, const T* links, char* message) {{
+    long long inners, double top, {entry_in}, LINKS) {{
   const Entry entry = {{{entry}}};
   write_columns(evidence, strides, results, steps, inners, top, entry, digest,
                 Message<Summary>(message));
-  write_links(links, inners, Message<Summary>(message));
+  write_links(links, edges, inners, Message<Summary>(message));
 }}
 extern "C" __global__ void __launch_bounds__(THREADS) rows_kernel(
     const Told* told, long long rows, long long prefix, double sign, double top, {entry_in},
-    long long digest, const T* links, char* message) {{
+    LINKS) {{
   const Entry entry = {{{entry}}};
   write_rows(told, rows, prefix, sign, top, entry, digest, Message<Summary>(message));
-  write_links(links, rows, Message<Summary>(message));
+  write_links(links, edges, rows, Message<Summary>(message));
 }}
 extern "C" __global__ void __launch_bounds__(THREADS) maps_kernel(
-    const T* maps, long long rows, {entry_in}, long long digest, const T* links, char* message) {{
+    const T* maps, long long rows, {entry_in}, LINKS) {{
   const Entry entry = {{{entry}}};
   write_maps(maps, rows, entry, digest, Message<Summary>(message));
-  write_links(links, rows, Message<Summary>(message));
+  write_links(links, edges, rows, Message<Summary>(message));
 }}
 extern "C" __global__ void __launch_bounds__(THREADS) propagate_kernel(
-    char* messages, long long stride, int rank, int size, long long digest, int are_linked,
-    long long rows, T* carry_ins, long long* status) {{
-  propagate(Messages<Summary>{{messages, stride}}, rank, size, digest, are_linked != 0, rows,
-            carry_ins, status);
+    char* messages, long long stride, int rank, int size, long long digest, long long rows,
+    T* carry_ins, Stored* states, Stored* following, long long* status) {{
+  propagate(Messages<Summary>{{messages, stride}}, rank, size, digest, rows, carry_ins, states,
+            following, status);
 }}
 """
 
@@ -114,9 +115,10 @@ def prepare_shard(
 def prepare_linked(chunk: Chunk, initial: Any, result: Any, speculates: bool) -> ShardSolver:
     """Return a solver for shards (1, steps, inner) of which each begins after a step of its own.
 
-    The state after that step is a link times the state after the shard before, plus `initial`. It
-    is an array (1, inner), as the links and the states are. The solver has two more arguments: the
-    address of the link to the next shard, and that for the states after the step.
+    The state after that step is a link times the state after the shard before, plus `initial`. All
+    these are arrays (1, inner). The solver has four more arguments, which are addresses of such
+    arrays: the links to the next shard and the edges for the shard before, which are read; the
+    states after the step and the edges of the next shard, or 0, which are written.
     """
     return _Shard(chunk, initial, result, speculates, are_linked=True)
 
@@ -144,9 +146,11 @@ class _Shard:
             launches_of = _Guess if prefix else _Summary
             launches = launches_of(self._chunk, self._initial, self._result, prefix)
             self._launches[prefix] = launches
-        values, link = (arguments[:-2], arguments[-2:]) if self._are_linked else (arguments, None)
+        count = len(arguments) - 4 if self._are_linked else len(arguments)
         try:
-            yield from launches(values, targets[0], shards, link)
+            yield from launches(
+                arguments[:count], targets[0], shards, arguments[count:] or (0,) * 4
+            )
         except CacheMiss:
             # All ranks have this answer.
             self._failures += 1
@@ -233,20 +237,21 @@ class _Launches:
         self.chunk, self.initial, self.result = chunk, initial, result
         self.rows = prod(chunk.row_shape)
         self.carry_in = _Array(chunk.row_shape, chunk.dtype, 0)
-        numbers = [_number(0, char) for char in "qiiqi"]
-        values = (_Array((1,), np.dtype("u1"), 0), *numbers, self.carry_in)
-        status = (_Array((1,), np.dtype("q"), 0),)
+        numbers = [_number(0, char) for char in "qiiq"]
+        values = (_Array((1,), np.dtype("u1"), 0), *numbers)
+        self.edges = _Array(chunk.row_shape, result.dtype, 0)
+        written = self.carry_in, self.edges, self.edges, _Array((1,), np.dtype("q"), 0)
         self.propagation = LaunchByAddress(
-            prepare_cached(_prepare_propagation, affine, chunk, values, status)
+            prepare_cached(_prepare_propagation, affine, chunk, values, written)
         )
 
     def propagate(
-        self, operands: Sequence[Any], shards: ShardMessages, carry_in: int, are_linked: bool
+        self, operands: Sequence[Any], shards: ShardMessages, carry_in: int, written: Sequence[int]
     ) -> None:
         """Launch the propagation from the messages of all shards."""
         self.propagation([
             *operands, shards.messages, shards.stride, shards.rank, shards.size, shards.digest,
-            are_linked, carry_in, shards.status,
+            carry_in, *written, shards.status,
         ])  # fmt: skip
         shards.mark()
 
@@ -261,10 +266,10 @@ def _program(chunk: Chunk, initial: Any) -> str:
 def _prepare_propagation(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> PreparedLaunches:
-    messages, stride, rank, size, digest, are_linked, carry_ins = carry_in
+    messages, *numbers = carry_in
     text = _program(chunk, np.zeros((), chunk.dtype))
     rows = np.int64(prod(chunk.row_shape))
-    arguments = (messages, stride, rank, size, digest, are_linked, rows, carry_ins, *results)
+    arguments = (messages, *numbers, rows, *results)
     return PreparedLaunches(
         Launch(text, "propagate_kernel", 1, _THREADS, arguments, is_fused=False)
     )
@@ -293,7 +298,7 @@ class _Guess(_Launches):
                 affine,
                 chunk,
                 (*numbers, initial),
-                (result, outcome, self.carry_in, message),
+                (result, outcome, self.edges, self.edges, message),
             )
         )
         first = replace(
@@ -313,18 +318,16 @@ class _Guess(_Launches):
         ]
 
     def __call__(
-        self, arguments: Sequence[Any], target: int, shards: ShardMessages, linked: Any
+        self, arguments: Sequence[Any], target: int, shards: ShardMessages, linked: Sequence[int]
     ) -> ShardSteps:
         *operands, initial = arguments
         outcome, _ = self.space.addresses()
         sign = sign_of_powers(operands[0], self.chunk) if self.is_constant else 0.0
         numbers = [0, self.prefix, shards.digest, sign, initial]
-        link = linked[0] if linked else 0
-        self.speculation([*operands, *numbers, target, outcome, link, shards.message])
+        self.speculation([*operands, *numbers, target, outcome, *linked[:2], shards.message])
         yield
         _, carry_in = self.space.addresses()  # another shard may have had the memory meanwhile
-        carry_in = linked[1] if linked else carry_in
-        self.propagate(operands, shards, carry_in, linked is not None)
+        self.propagate(operands, shards, carry_in, linked[2:])
         first = [
             x + offset if offset else x for x, offset in zip(operands, self.offsets, strict=True)
         ]
@@ -337,7 +340,7 @@ class _Guess(_Launches):
 def _prepare_guess(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> PreparedLaunches:
-    (state, prefix, digest, sign, initial), (result, outcome, links, message) = carry_in, results
+    (state, prefix, digest, sign, initial), (result, outcome, *message) = carry_in, results
     text, s = _program(chunk, initial), chunk.operands[0]
     sizes = np.int64(chunk.steps), np.int64(chunk.shape[2])
     top = np.float64(margins(chunk.dtype).offset_on_gpu)
@@ -351,7 +354,7 @@ def _prepare_guess(
         )  # fmt: skip
         write = Launch(
             text, "columns_kernel", 1, _THREADS,
-            (outcome, strides, result, *sizes, top, initial, digest, links, message),
+            (outcome, strides, result, *sizes, top, initial, digest, *message),
         )  # fmt: skip
         launches = (*single_pass.launches, check, write)
         return PreparedLaunches(*launches, units=single_pass.units)
@@ -362,7 +365,7 @@ def _prepare_guess(
         "rows_kernel",
         1,
         _THREADS,
-        (outcome, rows, known, sign, top, initial, digest, links, message),
+        (outcome, rows, known, sign, top, initial, digest, *message),
     )
     return PreparedLaunches(*speculation.launches, write, units=speculation.units)
 
@@ -386,7 +389,7 @@ class _Summary(_Launches):
         self.summary = LaunchByAddress(
             prepare_cached(
                 _prepare_summary, guarded_affine(chunk.dtype), chunk, (_number(0, "q"), initial),
-                (*maps, _Array(spans, np.dtype("u1"), 0), self.carry_in, message),
+                (*maps, _Array(spans, np.dtype("u1"), 0), self.edges, self.edges, message),
             )
         )  # fmt: skip
         self.determination = LaunchByAddress(
@@ -394,19 +397,17 @@ class _Summary(_Launches):
         )
 
     def __call__(
-        self, arguments: Sequence[Any], target: int, shards: ShardMessages, linked: Any
+        self, arguments: Sequence[Any], target: int, shards: ShardMessages, linked: Sequence[int]
     ) -> ShardSteps:
         *operands, initial = arguments
         maps, spans, _ = self.space.addresses()
-        link = linked[0] if linked else 0
         components = [maps + k * self.map_bytes for k in range(_WIDTH)]
         self.summary([
-            *operands, shards.digest, initial, *components, spans, link, shards.message
+            *operands, shards.digest, initial, *components, spans, *linked[:2], shards.message
         ])  # fmt: skip
         yield
         *_, carry_in = self.space.addresses()
-        carry_in = linked[1] if linked else carry_in
-        self.propagate(operands, shards, carry_in, linked is not None)
+        self.propagate(operands, shards, carry_in, linked[2:])
         self.determination([*operands, carry_in, target])
         yield
         shards.wait()
@@ -421,7 +422,7 @@ def _reduction(chunk: Chunk, maps: Sequence[Any]) -> tuple[Launch, Launch, tuple
 def _prepare_summary(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> PreparedLaunches:
-    (digest, initial), (*maps, spans, links, message) = carry_in, results
+    (digest, initial), (*maps, spans, links, edges, message) = carry_in, results
     *reduction, _ = _reduction(chunk, maps)
     launches = [
         replace(launch, arguments=tuple(spans if x is SPANS else x for x in launch.arguments))
@@ -429,6 +430,6 @@ def _prepare_summary(
     ]
     write = Launch(
         _program(chunk, initial), "maps_kernel", 1, _THREADS,
-        (maps[0], np.int64(prod(chunk.row_shape)), initial, digest, links, message),
+        (maps[0], np.int64(prod(chunk.row_shape)), initial, digest, links, edges, message),
     )  # fmt: skip
     return PreparedLaunches(*launches, write)
