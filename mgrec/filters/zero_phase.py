@@ -274,17 +274,16 @@ class DirectedFilter:
 
     def _solve_on_group(self, call: GroupCall, x: Any, axis: int) -> Any:
         """Return the filtered signal for the part of this rank."""
-        call.is_composed = True
+        from ..distributed.groups.solve import filter_part, gather_signal
+
         is_finite = self.is_finite or x.dtype.kind in "biu" or bool(np.isfinite(x).all())
-        parts = call.all_gather("the lengths", {}, (x.shape[axis], is_finite), is_last=False)
-        lengths = [length for length, _ in parts]
+        lengths, are_finite = gather_signal(call, x, axis, self.dtype, is_finite)
         self._check_total(sum(lengths), axis)
         known = [length for length in lengths if length]
-        reach = reach_over_chunks(self.cascade, known, all(finite for _, finite in parts))
+        reach = reach_over_chunks(self.cascade, known, are_finite)
         if reach is not None:
-            from ..distributed.groups.solve import filter_part
-
-            return filter_part(call, self._of_reach(reach), x, axis, self.dtype)
+            return filter_part(call, self._of_reach(reach), x, axis, self.dtype, lengths)
+        call.is_composed = True
         start = sum(lengths[: call.group.rank])
         is_first, is_last = (start == 0, start + x.shape[axis] == sum(lengths))
         if not x.shape[axis]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from thread_group import fetched, moved, run_on_ranks
+from thread_group import ThreadGroup, fetched, moved, run_on_ranks
 
 from mgrec import ndimage
 from mgrec.signal import decimate, filtfilt, sosfiltfilt
@@ -59,6 +59,50 @@ def test_filters(xp, name, dtype):
         assert found.dtype == expected.dtype
         atol = 1e-9 * np.abs(expected).max() if expected.dtype.kind == "f" else 1
         np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds", "are_neighbours"),
+    [
+        ("zero phase", (0, 4000, 8000, 12_000), True),
+        ("decimated, finite", (0, 4000, 8000, 12_000), True),
+        ("gaussian", (0, 4000, 8000, 12_000), True),
+        ("window", (0, 4000, 4000, 12_000), False),  # an empty part between neighbours
+        ("window", (0, 5000, 5001, 12_000), False),
+    ],
+)
+def test_samples_are_sent_to_neighbours_alone(xp, name, bounds, are_neighbours, monkeypatch):
+    """Messages of all ranks have numbers, and the form of the samples."""
+    pytest.importorskip("scipy")
+    x = np.random.default_rng(3).normal(size=(12_000, 4))
+    sizes, exchanges = [], []
+    all_gather_bytes, exchange = ThreadGroup.all_gather_bytes, ThreadGroup.exchange
+
+    def measured(group, message):
+        sizes.append(len(message))
+        return all_gather_bytes(group, message)
+
+    def counted(group, *arrays):
+        exchanges.append(group.rank)
+        assert all(isinstance(array, xp.ndarray) for array in arrays)
+        return exchange(group, *arrays)
+
+    monkeypatch.setattr(ThreadGroup, "all_gather_bytes", measured)
+    monkeypatch.setattr(ThreadGroup, "exchange", counted)
+
+    def call(rank, group):
+        part = moved(xp, x[slice(*bounds[rank : rank + 2])])
+        return fetched(FILTERS[name](part, axis=0, group=group))
+
+    results = run_on_ranks(3, call)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    expected = FILTERS[name](x, axis=0)
+    np.testing.assert_allclose(np.concatenate(results), expected, rtol=1e-9, atol=1e-12)
+    assert len(sizes) == 2 * 3
+    assert max(sizes) < 1000
+    assert sorted(exchanges) == [0, 1, 2] * are_neighbours
 
 
 def test_a_nan_changes_what_it_changes_without_a_group(xp):

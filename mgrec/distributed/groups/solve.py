@@ -12,12 +12,11 @@ from ...core.arrays.array_types import to_host
 from ...core.backends import backend_of, common_backend
 from ...core.contract.grid import Grid, Swept, Traceback
 from ...core.contract.problem import Problem
-from ...core.contract.recurrence import AxisFilter, ChunkIndex, ChunkInputs, Overlapping
+from ...core.contract.recurrence import AxisFilter, ChunkIndex, ChunkInputs, filter_chunk
 from ..graph.aligned import AlignedProblem, chunk_indices_of
 from ..programs.chains import ChainProgram, Summaries, row_of
 from ..programs.grids import Tiles, assign_tiles
-from ..programs.halos import ShardGroup, shards_of, solve_filter
-from ..programs.shards import Threads
+from .arrays import send_arrays
 from .calls import GroupCall
 
 
@@ -32,14 +31,10 @@ class GroupExchange:
         What messages contain, for errors.
     ranks : sequence of int
         The ranks of the shards, by their numbers: those whose parts are not empty.
-    is_last : bool
-        There is one step, and nothing follows it.
     """
 
-    def __init__(
-        self, call: GroupCall, stage: str, ranks: Sequence[int], is_last: bool = False
-    ) -> None:
-        self._call, self._stage, self._ranks, self._is_last = call, stage, ranks, is_last
+    def __init__(self, call: GroupCall, stage: str, ranks: Sequence[int]) -> None:
+        self._call, self._stage, self._ranks = call, stage, ranks
         self._sent: dict[tuple[int, Hashable], Any] = {}
         self._arrived: dict[tuple[int, Hashable], Any] = {}
 
@@ -71,8 +66,7 @@ class GroupExchange:
 
     def _step(self, answer: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Exchange messages once; return the answers of the ranks that have ended."""
-        is_last = self._is_last or bool(answer)
-        messages = self._call.all_gather(self._stage, {}, (self._sent, answer), is_last)
+        messages = self._call.all_gather(self._stage, {}, (self._sent, answer), bool(answer))
         self._sent = {}
         for rank, (sent, _) in enumerate(messages):
             for (receiver, name), message in sent.items():
@@ -145,9 +139,24 @@ def _solve_grid(problem: Problem, call: GroupCall) -> Any:
     return problem.to_return_value((backend.empty(shape, recurrence.result_dtype),), None)
 
 
+def gather_signal(
+    call: GroupCall, x: Any, axis: int, dtype: np.dtype[Any], is_finite: bool = False
+) -> tuple[list[int], bool]:
+    """Return the lengths of the parts of a signal, and whether those of all ranks are finite."""
+    options = {
+        "axis": axis,
+        "the dtype of the signal": x.dtype.name,
+        "the shape of the signal without the axis": _without(x.shape, axis),
+        "the dtype of the result": dtype.name,
+    }
+    parts = call.all_gather("the lengths", options, (x.shape[axis], is_finite), is_last=False)
+    return [length for length, _ in parts], all(finite for _, finite in parts)
+
+
 def filter_part(
-    call: GroupCall, axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any]
-) -> Any:
+    call: GroupCall, axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any],
+    lengths: Sequence[int] | None = None,
+) -> Any:  # fmt: skip
     """Return the results of a filter along an axis for the part of this rank.
 
     Parameters
@@ -157,31 +166,36 @@ def filter_part(
         Samples of this rank.
     dtype : numpy.dtype
         Dtype of the results.
+    lengths : sequence of int, optional
+        Results of :func:`gather_signal`, which is called by default.
     """
-    options = {
-        "axis": axis,
-        "the dtype of the signal": x.dtype.name,
-        "the shape of the signal without the axis": _without(x.shape, axis),
-        "the dtype of the result": dtype.name,
-        "the filter": type(axis_filter).__name__,
-    }
-    lengths = call.all_gather("the lengths", options, x.shape[axis], is_last=False)
+    lengths, rank = lengths or gather_signal(call, x, axis, dtype)[0], call.group.rank
     # A filter plans for parts that have samples.
-    ranks = [rank for rank, length in enumerate(lengths) if length]
-    exchange = GroupExchange(call, "samples of neighbours", ranks, is_last=True)
-    if call.group.rank not in ranks:
-        exchange.flush()
-        return backend_of(x).empty(x.shape, dtype)
-    groups, of_ranks = {}, [lengths[rank] for rank in ranks]
-    for number, rank in enumerate(ranks):
-        needed, recipe = axis_filter.plan(of_ranks, number)
-        parts = tuple(((ranks[k],), part) for k, part in needed)
-        groups[rank] = [ShardGroup(((rank,),), parts, recipe, (slice(None),), False)]
-    index = (call.group.rank,)
-    inputs = ChunkInputs((x,), index, (sum(lengths[: call.group.rank]),), {})
-    shard = shards_of(groups, {(rank,): rank for rank in ranks})[call.group.rank]
-    recurrence = Overlapping.of(axis_filter, x, axis, dtype)
-    return solve_filter(recurrence, shard, {index: inputs}, exchange, Threads())[index]
+    ranks = [other for other, length in enumerate(lengths) if length]
+    of_ranks = [lengths[other] for other in ranks]
+    plans = {other: axis_filter.plan(of_ranks, number) for number, other in enumerate(ranks)}
+    sent: dict[int, list[Any]] = {}
+    backend = backend_of(x)
+    with backend.device_of((x,)):
+        computed: dict[Any, Any] = {}
+        for receiver, (needed, _) in plans.items():
+            parts = [part for number, part in needed if ranks[number] == rank]
+            computed |= {
+                part: axis_filter.part(x, axis, part) for part in parts if part not in computed
+            }
+            if parts and receiver != rank:
+                sent[receiver] = [computed[part] for part in parts]
+        options = {"the filter": type(axis_filter).__name__}
+        arrays = send_arrays(call, "samples of neighbours", options, sent, x)
+        arrived = {sender: iter(of_sender) for sender, of_sender in arrays.items()}
+        if rank not in plans:
+            return backend.empty(x.shape, dtype)
+        needed, recipe = plans[rank]
+        parts = [
+            computed[part] if ranks[number] == rank else next(arrived[ranks[number]])
+            for number, part in needed
+        ]
+        return filter_chunk(axis_filter, x, axis, dtype, recipe, parts)
 
 
 def _check(problem: Problem) -> None:

@@ -7,7 +7,7 @@ of another shard's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
 from math import prod
@@ -65,7 +65,7 @@ class FilterShard:
         The shards whose parts this one needs.
     chunks : tuple of (chunk index, starts)
     shapes : dict, chunk index -> shape of the operand
-        Those that the operand's array declares, if it has chunks.
+        Those that the operand's array declares.
     """
 
     number: int
@@ -73,8 +73,8 @@ class FilterShard:
     parts: tuple[tuple[ChunkIndex, Any], ...]
     receivers: Mapping[int, tuple[tuple[ChunkIndex, Any], ...]]
     senders: tuple[int, ...]
-    chunks: tuple[ChunkPosition, ...] = ()
-    shapes: Mapping[ChunkIndex, tuple[int, ...]] = field(default_factory=dict)
+    chunks: tuple[ChunkPosition, ...]
+    shapes: Mapping[ChunkIndex, tuple[int, ...]]
 
 
 def assign_groups(
@@ -91,34 +91,25 @@ def assign_groups(
             parts, kept = tuple(group.part_indices(row, axis)), tuple(kept_of(group, counts))
             shard_group = ShardGroup(members, parts, group.recipe, kept, group.is_joined)
             groups.setdefault(of_row[group.chunks.start], []).append(shard_group)
-    shards = {}
-    for owner, shard in shards_of(groups, owners).items():
-        indices = [index for group in shard.groups for index in group.chunks]
-        shapes = {index: aligned.shapes(index)[0] for index in indices}
-        shards[owner] = replace(shard, chunks=tuple(map(aligned.position, indices)), shapes=shapes)
-    return shards
-
-
-def shards_of(
-    groups: Mapping[Owner, Sequence[ShardGroup]], owners: Mapping[ChunkIndex, Owner]
-) -> dict[Owner, FilterShard]:
-    """Return the shards of all owners, which send each other the parts that their groups need."""
     numbers = {owner: number for number, owner in enumerate(groups)}
     # By the owner of a part: the parts that each shard needs, in order and once.
     needed: dict[Owner, dict[int, dict[Any, None]]] = {owner: {} for owner in numbers}
     for owner, shard_groups in groups.items():
         for key in (key for group in shard_groups for key in group.parts):
             needed[owners[key[0]]].setdefault(numbers[owner], {})[key] = None
-    return {
-        owner: FilterShard(
+    shards = {}
+    for owner, number in numbers.items():
+        indices = [index for group in groups[owner] for index in group.chunks]
+        shards[owner] = FilterShard(
             number,
             tuple(groups[owner]),
             tuple(dict.fromkeys(key for keys in needed[owner].values() for key in keys)),
             {to: tuple(keys) for to, keys in needed[owner].items() if to != number},
             tuple(k for other, k in numbers.items() if k != number and number in needed[other]),
+            tuple(map(aligned.position, indices)),
+            {index: aligned.shapes(index)[0] for index in indices},
         )
-        for owner, number in numbers.items()
-    }
+    return shards
 
 
 def _groups_of_row(
@@ -193,7 +184,7 @@ class _Chunks:
         for index, inputs in self.inputs.items():
             self.recurrence.check(inputs)
             shape = inputs.blocks[0].shape
-            if shape != shapes.get(index, shape):
+            if shape != shapes[index]:
                 raise ValueError(
                     f"operands must have chunks of the shapes that their array declares, "
                     f"{shapes[index]}; chunk {index} is {shape}. Pass the right "
