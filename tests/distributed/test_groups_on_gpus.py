@@ -11,7 +11,7 @@ import mgrec.adjoint
 from mgrec.core.contract.kernels import CacheMiss
 from mgrec.distributed.groups import calls
 from mgrec.distributed.groups.calls import call_on_group
-from mgrec.distributed.groups.ends import start_gradients
+from mgrec.distributed.groups.ends import PATIENCE, start_gradients
 from mgrec.filters import recurrence as filters
 from mgrec.scans import recurrence
 from mgrec.scans.cuda import speculation
@@ -285,7 +285,7 @@ def test_systems_of_other_kinds(case, solved):
 def gradients(grad, w, s, t, initial=None, **options):
     """Of the part of a rank, as the backward pass of torch computes them."""
     for has_common in (False, True):
-        start_gradients(len(grad), None, has_common)
+        start_gradients(grad.shape[options["axis"]], None, has_common)
         try:
             return mgrec.adjoint.linear_recurrence.compose(grad, w, s, t, initial, **options)
         except CacheMiss:
@@ -354,6 +354,32 @@ def test_gradients(shape, reverse, dtype, solved, sent):
     for values, wanted in zip(found, expected, strict=True):
         scale = np.abs(wanted) + 1
         assert (np.abs(values.astype("f8") - wanted) <= 4 * rounding * scale).all()
+
+
+def test_gradients_whose_first_message_is_of_the_host(monkeypatch):
+    """A few calls find that no message on the device confirms lengths: then these are sent."""
+    rng = np.random.default_rng(20)
+    s, t, grad = rng.uniform(0.05, 0.3, (3, 2, 90))
+    w = mgrec.linear_recurrence(s, t)
+    expected = mgrec.adjoint.linear_recurrence(grad, w, s, t)
+    compose, attempts = mgrec.adjoint.linear_recurrence.compose, []
+
+    def counted(*operands, **options):
+        attempts.append(1)
+        return compose(*operands, **options)
+
+    monkeypatch.setattr(mgrec.adjoint.linear_recurrence, "compose", counted)
+
+    def call(rank, group):
+        parts = [cupy.asarray(x[:, 30 * rank : 30 * rank + 30]) for x in (grad, w, s, t)]
+        for _ in range(8):
+            found = call_on_group(group, gradients, *parts, axis=1)[:2]
+        return [x.get() for x in found]
+
+    results = run_on_ranks(SIZE, call, DeviceThreadGroup)
+    for parts, wanted in zip(zip(*results, strict=True), expected[:2], strict=True):
+        np.testing.assert_allclose(np.concatenate(parts, 1), wanted, rtol=1e-9)
+    assert len(attempts) == (8 + PATIENCE) * SIZE
 
 
 def test_gradients_of_parts_that_change(solved):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from ...core.arrays.array_types import to_host
 from ...core.backends import backend_of
 from .calls import CALL, GroupCall
 from .group import Group
+
+PATIENCE = 4
+"""Failures after which lengths are sent: the first message of a call may be none on the device."""
 
 
 def gradient_call() -> GroupCall | None:
@@ -117,6 +121,14 @@ def is_constant(length: int) -> bool:
     return any(length == 1 and steps != 1 for length, steps in pairs)
 
 
+@dataclass
+class _Lengths:
+    """The lengths of all ranks in the last call, and how often a call could not use them."""
+
+    lengths: list[int] | None = None
+    failures: int = 0
+
+
 def start_gradients(length: int, grad: Any, has_common: bool = True) -> Any:
     """Start a call that computes gradients, and return the gradient of a result of all ranks.
 
@@ -133,13 +145,16 @@ def start_gradients(length: int, grad: Any, has_common: bool = True) -> Any:
     call = CALL.get()
     assert call is not None
     call.is_composed, key = True, (start_gradients, call.function, length)
-    call.lengths = call.group.prepared.get(key)
-    call.has_old_lengths = bool(call.lengths) and call.may_guess and not has_common
+    known = call.group.prepared.setdefault(key, _Lengths())
+    known.failures += call.lengths is not None
+    call.lengths = known.lengths
+    is_guess = call.may_guess and not has_common and known.failures < PATIENCE
+    call.has_old_lengths = is_guess and known.lengths is not None
     if call.has_old_lengths:
         return None
     sent = None if grad is None else to_host(grad)
     messages = call.all_gather("the lengths", {}, (length, sent), is_last=False)
-    call.lengths = call.group.prepared[key] = [length for length, _ in messages]
+    call.lengths = known.lengths = [length for length, _ in messages]
     gradients = [gradient for _, gradient in messages if gradient is not None]
     return sum(gradients[1:], gradients[0]) if gradients else None
 
