@@ -84,7 +84,8 @@ class HmmRecurrence(ElementChain):
     ----------
     is_split : bool
         Whether a chunk's results are arrays by the first of their numbers. That of the
-        log-likelihood has one step. Only "forward" on a GPU, without weights, and both passes.
+        log-likelihood has one step. Both passes have such results, "follow" on a GPU, and there
+        "forward" without weights.
     """
 
     family: ClassVar[str] = "hmm"
@@ -96,7 +97,8 @@ class HmmRecurrence(ElementChain):
     def in_parts(self, parts: Sequence[Part]) -> HmmRecurrence:
         """Return the recurrence for callers that need parts of its result alone."""
         has_sums_alone = all(part.sum_axis is not None for part in parts)
-        return replace(self, is_split=self.phase == "forward" and has_sums_alone)
+        is_split = self.phase == "follow" or (self.phase == "forward" and has_sums_alone)
+        return replace(self, is_split=is_split)
 
     def determine(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
@@ -107,8 +109,11 @@ class HmmRecurrence(ElementChain):
         chunk = self.lay_out(inputs, shape)
         if carry_in is None:
             carry_in = self.first_carry_in((), shape)
-        log_prob = backend.kernels(self.family).determine(self, chunk, carry_in, None)
-        return ({self.count: self.one_step(log_prob, shape)},), None
+        arrays = {}
+        if self.phase == "follow":
+            arrays[0] = backend.empty((*shape[:-1], 1), np.dtype(np.int32))
+        log_prob = backend.kernels(self.family).determine(self, chunk, carry_in, arrays.get(0))
+        return ({**arrays, self.numbers - 1: self.one_step(log_prob, shape)},), None
 
     def one_step(self, log_prob: Any, shape: Shape) -> Any:
         """Return the log-likelihoods of rows as an array of one step with one number."""

@@ -37,11 +37,11 @@ def kernels(method: str) -> Kernels:
 def determine(recurrence: HmmRecurrence, chunk: Chunk, carry_in: np.ndarray, result: Any) -> Any:
     """Write the results of every step to `result` (outer, steps, inner, numbers), if there is one.
 
-    Return the log-likelihood of each row after the pass "forward", and after both passes.
+    Return the log-likelihood of each row if that is not one of the numbers.
     """
     if isinstance(recurrence, PosteriorRecurrence):
         return _determine_posteriors(recurrence, chunk, carry_in, result)
-    if result is not None and result.size == 0:
+    if not recurrence.is_split and result.size == 0:
         return None
     phase, count, solver = recurrence.phase, recurrence.count, Solver(chunk.shape, 1)
     arrays, operands = _laid_out(recurrence, chunk, solver)
@@ -49,10 +49,12 @@ def determine(recurrence: HmmRecurrence, chunk: Chunk, carry_in: np.ndarray, res
     if phase == "draw":
         solver.solve(draw_pass(count), operands, [result], before=states + 1)
     elif phase == "follow":
-        path = solver.empty(np.int32)
+        path = result if recurrence.is_split else solver.empty(np.int32)
         log_probs = solver.solve(
             follow_pass(count), operands, [*arrays, path], sums=True, after=states + 1
         )
+        if recurrence.is_split:
+            return log_probs
         result[..., 0] = path
         _write_sums(result[..., 1], log_probs)
     elif phase == "score":
@@ -66,7 +68,7 @@ def determine(recurrence: HmmRecurrence, chunk: Chunk, carry_in: np.ndarray, res
         log_prob = solver.solve(
             solved, operands, [result, None], sums=True, before=before, maps=maps
         )
-        if result is None:
+        if recurrence.is_split:
             return log_prob
         _write_sums(result[..., count], log_prob)
     else:
