@@ -363,7 +363,7 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
     ],
     "parts of ranks": [
         on_ranks(linear_recurrence, s, on_gpu(shape, dtype), axis=0, reverse=reverse)
-        for dtype, reverse in (("f4", False), ("f8", True))
+        for dtype, reverse in (("f4", False), ("f8", True), *product(NARROW, [False]))
         for shape in [(1 << 28,), (1 << 20, 200), (1000,)]
         for s in (on_gpu(shape, dtype), 0.5)
     ] + [
