@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from thread_group import run_on_ranks
+from thread_group import ThreadGroup, run_on_ranks
 
 import mgrec
 from mgrec.signal import lfilter, sosfilt
@@ -175,6 +175,33 @@ def test_bfloat16():
     for k, wanted in enumerate(expected):
         whole = torch.cat([of_rank[k] for of_rank in found])
         torch.testing.assert_close(whole, wanted, rtol=2**-6, atol=2**-6)
+
+
+class GroupOfGPUs(ThreadGroup):
+    """A group whose first message might be one on the device."""
+
+    is_asynchronous = True
+
+
+@pytest.mark.parametrize("name", ["arrays", "lfilter"])
+def test_a_call_starts_again_without_a_message_on_the_device(name):
+    function, arrays = CASES[name]
+    weights = torch.tensor(np.random.default_rng(2).normal(size=STEPS))
+    _, expected = gradients(function, arrays, weights)
+
+    def call(rank, group):
+        parts = [part_of(array, rank) for array in arrays]
+        of_part = weights[slice(*BOUNDS[rank : rank + 2])]
+        return [gradients(function, parts, of_part, group=group)[1] for _ in range(6)]
+
+    results = run_on_ranks(RANKS, call, GroupOfGPUs)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    for of_ranks in zip(*results, strict=True):
+        for array, parts, wanted in zip(arrays, zip(*of_ranks, strict=True), expected, strict=True):
+            whole = torch.cat(parts) if array.shape == (STEPS,) else sum(parts)
+            np.testing.assert_allclose(whole, wanted, rtol=1e-9, atol=1e-11)
 
 
 def second_derivative(t, group):
