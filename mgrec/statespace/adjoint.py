@@ -200,7 +200,7 @@ def _predicted_and_sums(model: StateSpaceModel) -> list[Any]:
     if model.is_in_gpu_memory:
         return phases.predicted_and_sums(model)
     filtered, n = solve(filter_problem(model, "filter")), model.n
-    sums = solve(smooth_problem(model, filtered, "sums"))
+    sums = solve(smooth_problem(model, filtered, phase="sums"))
     return [
         part_of_numbers(numbers, shape, start)
         for numbers, start in ((filtered, 1), (sums, 0))

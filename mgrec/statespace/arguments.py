@@ -97,8 +97,16 @@ class StateSpaceModel:
     @property
     def is_in_gpu_memory(self) -> bool:
         """Whether the arrays are on one GPU: none is a Dask array, or a part of a rank."""
-        arrays = (*self.arrays.values(), self.initial_state, self.initial_state_cov)
-        return CALL.get() is None and is_in_gpu_memory(arrays)
+        return CALL.get() is None and is_in_gpu_memory(self._operands)
+
+    @property
+    def is_part_on_gpu(self) -> bool:
+        """Whether the arrays are the part of a rank, on a GPU."""
+        return CALL.get() is not None and is_in_gpu_memory(self._operands)
+
+    @property
+    def _operands(self) -> list[Any]:
+        return [*self.arrays.values(), self.initial_state, self.initial_state_cov]
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """Return the shape of one of MATRICES at a step."""
@@ -290,15 +298,18 @@ def filter_problem(model: StateSpaceModel, phase: str) -> Problem:
     return _problem(model, phase, operands, initial, width, _FLOAT64)
 
 
-def smooth_problem(model: StateSpaceModel, filtered: Any, phase: str = "smooth") -> Problem:
-    """Return the problem of the pass "smooth" or "sums", from the result of the filter."""
+def smooth_problem(model: StateSpaceModel, *filtered: Any, phase: str = "smooth") -> Problem:
+    """Return the problem of the pass "smooth" or "sums", from the result of the filter.
+
+    For a GPU, `filtered` may be the means and the covariances of predicted states alone.
+    """
     n = model.n
     names = (*MATRICES[:5], "state_cov") if model.square_root else MATRICES[:5]
-    operands = [filtered, *_operands(model, names)]
+    operands = [*filtered, *_operands(model, names)]
     if model.marks is not None:
         operands.append(model.marks[..., None])
     dtype = _FLOAT64 if phase == "sums" else model.dtype
-    return _problem(model, phase, operands, (), n + n * n, dtype)
+    return _problem(model, phase, operands, (), n + n * n, dtype, len(filtered) == 2)
 
 
 def joined_initial_states(model: StateSpaceModel) -> Any:
@@ -322,6 +333,7 @@ def _problem(
     initial: tuple[Any, ...],
     width: int,
     dtype: np.dtype[Any],
+    is_divided: bool = False,
 ) -> Problem:
     n, shape = model.n, model.shape
     is_root_smoother = model.square_root and phase == "smooth"
@@ -342,5 +354,6 @@ def _problem(
         n=n,
         p=model.p,
         square_root=model.square_root,
+        is_divided=is_divided,
     )
     return Problem(recurrence, tuple(operands), initial, (*shape, width), model.memory)

@@ -218,8 +218,11 @@ obs_intercept, state_intercept, axis, reset, lengths, memory, square_root
     def solve_passes() -> KalmanSmoother[Any]:
         if model.is_in_gpu_memory:
             return phases.kalman_smoother(model)
-        llf, filtered = solve_parts(filter_problem(model, "predict"), _llf(model), Part())
-        return KalmanSmoother(llf, *solve_parts(smooth_problem(model, filtered), *_states(model.n)))
+        n, parts = model.n, [Part()]
+        if model.is_part_on_gpu:
+            parts = [Part((n,), 1), Part((n * n,), 1 + n)]
+        llf, *filtered = solve_parts(filter_problem(model, "predict"), _llf(model), *parts)
+        return KalmanSmoother(llf, *solve_parts(smooth_problem(model, *filtered), *_states(n)))
 
     return Composed("kalman_smoother", solve_passes)
 

@@ -164,11 +164,13 @@ class StateSpaceRecurrence(ElementChain):
     square_root: bool = False
     is_split: bool = False
     """Whether a GPU returns the numbers of a step in arrays of their own, by the first of them."""
+    is_divided: bool = False
+    """Whether a GPU reads the results of "predict" as two arrays, of means and of covariances."""
 
     def in_parts(self, parts: Sequence[Part]) -> StateSpaceRecurrence:
         """Return the recurrence for callers that need parts of its result alone."""
         has_all = any(part.shape is None for part in parts)
-        is_split = not has_all and self.phase in ("filter", "smooth")
+        is_split = not has_all and self.phase in ("filter", "predict", "smooth")
         return replace(self, is_split=True) if is_split else self
 
     def determine(
@@ -182,6 +184,8 @@ class StateSpaceRecurrence(ElementChain):
             carry_in = self.first_carry_in((), shape)
         filtered = 1 + n + n * n
         sizes = {0: 1, filtered: n, filtered + n: n * n, 1: n, 1 + n: n * n}
+        if self.phase == "predict":
+            sizes = {0: 1, 1: n, 1 + n: n * n}
         if self.is_smoother:
             sizes = {0: n, n: n * n}
         arrays = {

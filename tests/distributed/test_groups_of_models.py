@@ -122,6 +122,7 @@ def kalman_model():
 def test_kalman_filters(xp, function):
     system, initial = kalman_model()
     check(xp, function, *system, **initial)
+    check(xp, function, *system, **initial, square_root=True)
     check(xp, function, *system, **initial, reset=MARKS)
 
 

@@ -76,7 +76,9 @@ def determine(
         solver.solve(solved, operands, [result, *[None] * 4], sums=True, maps=maps)
         return
     if is_split:
-        solver.solve(solved, operands, list(result.values()), sums=True, maps=maps)
+        llf_obs, *arrays = result.values()
+        arrays = arrays if recurrence.phase == "filter" else [None, None, *arrays]
+        solver.solve(solved, operands, [llf_obs, *arrays], sums=True, maps=maps)
         return
     llf_obs, *predicted = [solver.empty(result.dtype, size) for size in (1, n, n * n)]
     filtered = [None, None]
@@ -193,13 +195,20 @@ def _of_smoother(recurrence: StateSpaceRecurrence, chunk: Chunk, solver: Solver)
 
     The root of the state after the chunk, in square-root form, is left out.
     """
-    n, (filtered, *arrays) = recurrence.n, map(on_device, chunk.operands)
+    *predicted, arrays = _predicted(recurrence, [*map(on_device, chunk.operands)])
     count = recurrence.smoothed - 1
     marks = arrays[count] if len(arrays) > count else None
     state_root = arrays[5] if recurrence.square_root else None
     matrices = *arrays[:5], state_root, None
-    predicted = filtered[..., 1 : 1 + n], filtered[..., 1 + n : 1 + n + n * n]
     return [solver.laid_out(array) for array in (*matrices, marks, *predicted)]
+
+
+def _predicted(recurrence: StateSpaceRecurrence, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Return means and covariances of predicted states, and the other operands of the smoother."""
+    if recurrence.is_divided:
+        return operands[0], operands[1], operands[2:]
+    n, (filtered, *others) = recurrence.n, operands
+    return filtered[..., 1 : 1 + n], filtered[..., 1 + n : 1 + n + n * n], others
 
 
 def _roots(recurrence: StateSpaceRecurrence, chunk: Chunk) -> list[Any]:
@@ -209,15 +218,19 @@ def _roots(recurrence: StateSpaceRecurrence, chunk: Chunk) -> list[Any]:
     if not recurrence.square_root or not chunk.steps:
         return []
     n, (outer, inner) = recurrence.n, chunk.row_shape
-    operands = chunk.between(chunk.steps - 1, chunk.steps).operands
-    predicted, *arrays, state_root = operands[: recurrence.smoothed]
+    *last_predicted, others = _predicted(
+        recurrence, chunk.between(chunk.steps - 1, chunk.steps).operands
+    )
+    *arrays, state_root = others[: recurrence.smoothed - 1]
     # The next root is that of a second step: the filter has the bits of the smoother.
     last = Chunk((*arrays, cupy.zeros((1, 1, 1, n)), state_root), (outer, 2, inner), chunk.dtype)
     filter_recurrence = replace(recurrence, phase="predict", numbers=1 + n + n * n)
-    states = cupy.broadcast_to(predicted[:, 0, :, 1:], (outer, inner, n + n * n))
+    last_states = cupy.concatenate([part[:, 0] for part in last_predicted], axis=-1)
+    states = cupy.broadcast_to(last_states, (outer, inner, n + n * n))
     result = cupy.empty((outer, 2, inner, filter_recurrence.numbers), np.float64)
     determine(filter_recurrence, last, states, result)
-    return [chunk.operands[0][:, 0, :, 1 + n :], result[:, 1, :, 1 + n :]]
+    _, covariances, _ = _predicted(recurrence, chunk.operands)
+    return [covariances[:, 0], result[:, 1, :, 1 + n :]]
 
 
 def _join(parts: list[Any], result: Any) -> None:
