@@ -15,7 +15,6 @@ from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import common_backend
 from ..core.contract.problem import Problem, check_memory
 from ..core.contract.scan import varying_operand
-from ..distributed.groups.calls import CALL
 from ..scans.matrix.arguments import (
     along_rows,
     as_vectors,
@@ -68,9 +67,9 @@ class MarkovModel:
 
     @property
     def is_in_gpu_memory(self) -> bool:
-        """Whether the arrays are on one GPU: none is a Dask array, or a part of a rank."""
+        """Whether whole arrays are on one GPU: see :func:`.matrix.arguments.is_in_gpu_memory`."""
         arrays = self.log_frameprob, self.transmat, self.startprob
-        return CALL.get() is None and is_in_gpu_memory(arrays)
+        return is_in_gpu_memory(arrays)
 
     @property
     def dtype(self) -> np.dtype[Any]:

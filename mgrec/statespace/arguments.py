@@ -18,6 +18,7 @@ from ..core.arrays.chunk import as_contiguous
 from ..core.arrays.elements import broadcast_shape, merge_numbers, part_of_numbers
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis, as_flag
+from ..core.backends import common_backend
 from ..core.contract.problem import Problem, check_memory
 from ..core.contract.scan import initial_states, varying_operand
 from ..distributed.groups.calls import CALL
@@ -96,17 +97,14 @@ class StateSpaceModel:
 
     @property
     def is_in_gpu_memory(self) -> bool:
-        """Whether the arrays are on one GPU: none is a Dask array, or a part of a rank."""
-        return CALL.get() is None and is_in_gpu_memory(self._operands)
+        """Whether whole arrays are on one GPU: see :func:`.matrix.arguments.is_in_gpu_memory`."""
+        arrays = (*self.arrays.values(), self.initial_state, self.initial_state_cov)
+        return is_in_gpu_memory(arrays)
 
     @property
     def is_part_on_gpu(self) -> bool:
         """Whether the arrays are the part of a rank, on a GPU."""
-        return CALL.get() is not None and is_in_gpu_memory(self._operands)
-
-    @property
-    def _operands(self) -> list[Any]:
-        return [*self.arrays.values(), self.initial_state, self.initial_state_cov]
+        return CALL.get() is not None and not common_backend(self.arrays.values()).is_host
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """Return the shape of one of MATRICES at a step."""

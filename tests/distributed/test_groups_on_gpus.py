@@ -1,5 +1,6 @@
 """Functions on a group of GPUs, whose ranks exchange summaries without a wait of the host."""
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -406,3 +407,23 @@ def test_gradients_of_parts_that_change(solved):
         for parts, wanted in zip(zip(*of_ranks, strict=True), expected[:2], strict=True):
             np.testing.assert_allclose(np.concatenate(parts), wanted, rtol=1e-9)
     assert "solved" in solved
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("n", [2, 5])
+def test_matrices_go_from_part_to_part(n, reverse):
+    """Each rank gets the states after the parts before its own, and not those of its part alone."""
+    rng = np.random.default_rng(14)
+    operands = rng.uniform(-0.4, 0.4, (90, n, n)), rng.normal(size=(90, n))
+    options = {"initial": rng.normal(size=n), "reverse": reverse}
+    scan = partial(mgrec.scan, mgrec.maps.matrix(n))
+    states = on_ranks(scan, *operands, bounds=(0, 40, 41, 90), **options)
+    np.testing.assert_allclose(states, scan(*operands, **options), rtol=1e-12)
+
+
+def test_varying_filters_go_from_part_to_part():
+    rng = np.random.default_rng(15)
+    b, a, x = rng.normal(size=(90, 3)), rng.uniform(-0.3, 0.3, (90, 3)), rng.normal(size=90)
+    a[:, 0] = 1.0
+    y = on_ranks(lfilter, b, a, x, bounds=(0, 40, 41, 90))
+    np.testing.assert_allclose(y, lfilter(b, a, x), rtol=1e-11, atol=1e-13)

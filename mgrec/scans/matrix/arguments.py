@@ -1,6 +1,6 @@
 """Argument validation of :func:`mgrec.scan` with a matrix map, and its problems.
 
-On a GPU a problem is one of maps of scalars, or is solved at once; in chunks, one of matrices.
+Whole arrays on a GPU are solved at once. Diagonals there are rows of a map of scalars.
 """
 
 from __future__ import annotations
@@ -14,14 +14,21 @@ import numpy as np
 from ...core.arrays.array_types import cast, in_one_memory, is_lazy, to_host
 from ...core.arrays.elements import broadcast_shape, merge_numbers
 from ...core.arrays.resets import as_reset
-from ...core.arrays.validation import as_any_array, as_axis, as_flag, check_dtype, check_out
+from ...core.arrays.validation import (
+    as_any_array,
+    as_axis,
+    as_flag,
+    check_dtype,
+    check_out,
+    is_one_of,
+)
 from ...core.backends import common_backend
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.scan import initial_states, varying_operand
-from ...solve.functions import concatenate
+from ...distributed.groups.calls import CALL
 from ..arguments import check
 from .maps import MatrixMap
-from .recurrence import MatrixRecurrence, has_scalar_map, scalar_map, scalar_operands, scalar_states
+from .recurrence import DIAGONAL_MAPS, MatrixRecurrence
 
 Shape = tuple[Any, ...]
 _FLOAT64 = np.dtype(np.float64)
@@ -159,9 +166,10 @@ def check_rows(name: str, rows: Shape, shape: Shape, axis: int) -> None:
 
 
 def is_in_gpu_memory(arrays: Iterable[Any]) -> bool:
-    """Return whether arrays are on a GPU, and none is a Dask array."""
+    """Return whether whole arrays are on one GPU: none is a Dask array, or a part of a rank."""
     arrays = tuple(arrays)
-    return not common_backend(arrays).is_host and not any(map(is_lazy, arrays))
+    is_whole = CALL.get() is None and not any(map(is_lazy, arrays))
+    return is_whole and not common_backend(arrays).is_host
 
 
 def along_rows(states: Any, shape: Shape, axis: int) -> Any:
@@ -177,15 +185,14 @@ def matrix_problem(scan: MatrixScan) -> Problem | Composed:
     matrix_map = scan.matrix_map
     if matrix_map.structure == "block-diagonal":
         return _problem_of_blocks(scan)
-    is_on_gpu = is_in_gpu_memory(scan.arrays)
-    is_direct = is_on_gpu and scan.method == "auto" and matrix_map.structure != "diagonal"
     is_host = common_backend(scan.arrays).is_host
-    if not is_host and has_scalar_map(matrix_map) and not is_direct:
-        return scalar_problem(scan)
-    if not is_on_gpu:
+    if not is_host and matrix_map.structure == "diagonal" and matrix_map.algebra in DIAGONAL_MAPS:
+        return diagonal_problem(scan)
+    if not is_in_gpu_memory(scan.arrays):
         return _problem_of_chunks(scan)
-    if scan.method != "auto":
-        raise ValueError(f"method must be 'auto' for matrices; got {scan.method!r}")
+    if not is_one_of(scan.method, MatrixRecurrence.methods):
+        wanted = ", ".join(map(repr, MatrixRecurrence.methods))
+        raise ValueError(f"method must be one of {wanted}; got {scan.method!r}")
     from .cuda.phases import solve_on_gpu
 
     return Composed("scan", lambda: scan.written(solve_on_gpu(scan)))
@@ -206,33 +213,24 @@ def _problem_of_blocks(scan: MatrixScan) -> Problem | Composed:
     return replace(problem, to_return_value=lambda *solved: joined(to_states(*solved)))
 
 
-def scalar_problem(scan: MatrixScan) -> Problem:
-    """Return the problem of the equivalent map of scalars, in float64."""
-    matrix_map = scan.matrix_map
+def diagonal_problem(scan: MatrixScan) -> Problem:
+    """Return the problem of a diagonal, whose entries are rows of a map of scalars, in float64."""
     M, b, initial = (cast(array, _FLOAT64) for array in scan.arrays)
-    is_diagonal = matrix_map.structure == "diagonal"
-    reset = None if scan.marks is None else scan.marks != 0
-    if reset is not None and is_diagonal:
-        reset = reset[..., None]
-    operands = scalar_operands(matrix_map, M, b)
     problem = check(
-        scalar_map(matrix_map),
-        {f"operand {k}": operand for k, operand in enumerate(operands)},
-        scalar_states(matrix_map, initial),
+        DIAGONAL_MAPS[scan.matrix_map.algebra],
+        {"M": M, "b": b},
+        initial,
         scan.axis,
         scan.reverse,
         memory=scan.memory,
         method=scan.method,
-        reset=reset,
+        reset=None if scan.marks is None else scan.marks[..., None] != 0,
     )
 
-    def joined(states: tuple[Any, ...], final_state: Any) -> Any:
-        if is_diagonal:
-            return scan.written(cast(states[0], scan.dtype))
-        parts = [state[..., None] for state in states]
-        return scan.written(cast(concatenate(parts, axis=-1), scan.dtype))
+    def as_scan(states: tuple[Any, ...], final_state: Any) -> Any:
+        return scan.written(cast(states[0], scan.dtype))
 
-    return replace(problem, to_return_value=joined)
+    return replace(problem, to_return_value=as_scan)
 
 
 def _problem_of_chunks(scan: MatrixScan) -> Problem:

@@ -127,9 +127,9 @@ def matrix(
     chunk, of M of the whole chunk with the state before it.
 
     *Special values.* A chunk of a Dask array may give nan where the loop gives inf: after inf in M,
-    or -inf for (min, +). On a GPU maps of scalars (see *Cost*, and contiguous rows of two states)
-    have no exponents: from where the product of all matrices of a row overflows, states may be nan,
-    also where those of the loop are finite, such as states of 0 under matrices that grow.
+    or -inf for (min, +). On a GPU contiguous rows of two states have no exponents: from where the
+    product of all matrices of a row overflows, states may be nan, also where those of the loop are
+    finite, such as states of 0 under matrices that grow.
 
     *Cost.* A chunk of a Dask array is read twice, and its summary takes n + 1 times as long as its
     states. A step of a general matrix takes n² products, and one of a diagonal or a companion
@@ -137,9 +137,9 @@ def matrix(
     large one, in the summary too. On a GPU contiguous rows of two states are read once, and larger
     maps twice, in segments of at least 32 steps. The second reading of general float64 matrices of
     four states is from the cache, in rows of at least 2,048 steps without `reset`, on GPUs of
-    compute capability 9.0. Diagonals, and Dask arrays of CuPy arrays of up to 4 states, a block or
-    a general matrix, run as maps of scalars. DataArrays, and on the CPU ``method`` other than
-    "auto", are not supported.
+    compute capability 9.0. Diagonals run as maps of scalars. On a GPU method "p-scheme" reads other
+    matrices twice, and "single-pass" is "auto" for them. DataArrays, and on the CPU ``method``
+    other than "auto", are not supported.
 
     Examples
     --------

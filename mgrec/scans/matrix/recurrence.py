@@ -38,7 +38,6 @@ class MatrixRecurrence(ElementChain):
     """The recurrence w = M ⊗ w ⊕ b, whose operands are M and b, with marks and states of resets."""
 
     family: ClassVar[str] = "scans.matrix"
-    methods: ClassVar[tuple[str, ...]] = ("auto",)
     matrix_map: MatrixMap
 
 
@@ -74,25 +73,16 @@ def log_sum_exp(terms: Any, axis: int) -> Any:
         return np.log(np.exp(terms - shift).sum(axis)) + shift.squeeze(axis)
 
 
-LARGEST = 4
-"""Largest number of states whose map, n² + n numbers, fits in the registers of a thread."""
-
-
-def has_scalar_map(matrix_map: MatrixMap) -> bool:
-    """Return whether :func:`scalar_map` has an equivalent of these maps."""
-    is_small = matrix_map.structure == "general" and 2 <= matrix_map.n <= LARGEST
-    is_simple = is_small or matrix_map.structure == "diagonal"
-    return is_simple and matrix_map.algebra != ("logsumexp", "+")
+DIAGONAL_MAPS = {("+", "*"): affine, ("max", "+"): max_plus, ("min", "+"): min_plus}
+"""The map of one state of a diagonal map, by the operators."""
 
 
 @lru_cache
 def scalar_map(matrix_map: MatrixMap) -> TransferMap:
     """Return the map whose operands are the entries of M, row by row, and those of b.
 
-    For diagonals it is the map of one state.
+    M is general, and the operators are those of `DIAGONAL_MAPS`.
     """
-    if matrix_map.structure == "diagonal":
-        return {"+": affine, "max": max_plus, "min": min_plus}[matrix_map.algebra[0]]
     indices = range(matrix_map.n)
     earlier = [[f"a{i}{j}" for j in indices] for i in indices], [f"b{i}" for i in indices]
     later = [[f"c{i}{j}" for j in indices] for i in indices], [f"d{i}" for i in indices]
@@ -161,19 +151,3 @@ def _sum(matrix_map: MatrixMap, terms: list[str]) -> str:
     for term in terms[1:]:
         result = f"{function}({result}, {term})"
     return result
-
-
-def scalar_operands(matrix_map: MatrixMap, matrices: Any, vectors: Any) -> list[Any]:
-    """Return the operands of the map, from arrays of matrices and vectors."""
-    if matrix_map.structure == "diagonal":
-        return [matrices, vectors]
-    indices = range(matrix_map.n)
-    entries = [matrices[..., i, j] for i in indices for j in indices]
-    return entries + [vectors[..., i] for i in indices]
-
-
-def scalar_states(matrix_map: MatrixMap, vectors: Any) -> Any:
-    """Return a state of the map, from an array of vectors."""
-    if matrix_map.structure == "diagonal":
-        return vectors
-    return tuple([vectors[..., i] for i in range(matrix_map.n)])

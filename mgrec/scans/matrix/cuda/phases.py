@@ -22,7 +22,7 @@ from ...cuda.determine import launch_single_pass
 from ...cuda.layouts import choose_layout
 from ...cuda.program import Source
 from ..maps import MatrixMap
-from ..recurrence import MatrixRecurrence, MatrixSummary, has_scalar_map, propagate, scalar_map
+from ..recurrence import DIAGONAL_MAPS, MatrixRecurrence, MatrixSummary, propagate, scalar_map
 from .segments import Operand, Pass, Solver, print_pass
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def solve_on_gpu(scan: MatrixScan) -> Any:
     ]
     (M, _), (b, _), (before, _) = operands[:3]
     states, (outer, steps, inner) = solver.empty(scan.dtype, n), solver.shape
-    if matrix_map.structure == "general":
+    if matrix_map.structure == "general" and scan.method != "p-scheme":
         if scan.marks is None and inner == 1:
             rows = states.reshape(outer, steps, n)
             if solve_packed(matrix_map, M, b, before, rows, reverse):
@@ -237,8 +237,10 @@ def solve_packed(
 
     rows, steps, n = states.shape
     arrays = matrices, vectors, states
-    is_packed = n == 2 and states.dtype == _FLOAT64 and has_scalar_map(matrix_map) and states.size
-    if not is_packed or any(array.shape[:2] != states.shape[:2] for array in arrays):
+    is_packed = n == 2 and states.dtype == _FLOAT64 and matrix_map.algebra in DIAGONAL_MAPS
+    if not (is_packed and states.size):
+        return False
+    if any(array.shape[:2] != states.shape[:2] for array in arrays):
         return False
     if any(array.data.ptr % 16 for array in arrays):
         return False
