@@ -122,7 +122,8 @@ def _row_on_host(chunk: Chunk, outer: int, inner: int) -> Chunk:
         part = array[:, :, inner : inner + 1] if array.shape[2] > 1 else array
         return np.array(part.get() if hasattr(part, "get") else part)
 
-    row = chunk.rows(outer, outer + 1).map_arrays(copied, (1, chunk.steps, 1))
+    row = replace(chunk, kept=None).rows(outer, outer + 1)
+    row = row.map_arrays(copied, (1, chunk.steps, 1))
     return with_functions(row, [None] * len(row.operands))
 
 

@@ -243,6 +243,107 @@ def test_products_neither_vanish_nor_overflow(factor, n, move):
         np.testing.assert_allclose(to_host(states), wanted, rtol=1e-13)
 
 
+def growing(case, rows, steps, reverse):
+    """Operands (rows, steps, ...) whose products grow in the order of time, and initial states."""
+    generator = np.random.default_rng(0)
+    matrices = generator.uniform(0.5, 2.0, (rows, steps, 2, 2))
+    vectors, initial = np.zeros((rows, steps, 2)), np.zeros((rows, 2))
+    if case == "resets":
+        matrices[:, 500::500] = 0.0
+        vectors[:, ::500] = generator.normal(size=(rows, 1, 2))
+    elif case == "decaying direction":
+        matrices[...] = [[2.0, 0.0], [0.25, 0.5]]
+        initial[:, 1] = 1.0
+    elif case == "fixed point":
+        matrices[...], vectors[...], initial[...] = 2 * np.eye(2), -1.0, 1.0
+    elif case == "vanish and return":
+        powers = np.where(np.arange(steps) // 9 % 2, 2.0**150, 2.0**-150)
+        matrices = 0.38 * matrices * powers[:, None, None]
+        initial[...] = 2.0**850
+    elif case == "inf":
+        initial[...] = 1.0
+        matrices[:, ::3, 1, 1] = -4.0
+    elif case == "inf and back":
+        factors = np.where(np.arange(steps) % 3000 < 1500, 2.0, 0.5)
+        matrices[...] = factors[:, None, None] * np.eye(2)
+        initial[...] = generator.normal(size=(rows, 2))
+    elif case == "infinite entries":
+        matrices = 0.4 * generator.uniform(-1, 1, matrices.shape)
+        matrices[:, steps // 3, 0, 1] = np.inf
+        vectors[...] = generator.normal(size=vectors.shape)
+    else:
+        assert case == "zeros"
+        vectors[:, -50:] = generator.normal(size=vectors[:, -50:].shape)
+    if reverse:
+        matrices, vectors = (np.ascontiguousarray(x[:, ::-1]) for x in (matrices, vectors))
+    return matrices, vectors, initial
+
+
+def loop_of_rows(matrices, vectors, initial, reverse=False):
+    """The states in float64, from sums in the order of the kernels."""
+    steps, states = matrices.shape[1], np.empty(vectors.shape)
+    x, y = initial.T
+    with np.errstate(all="ignore"):
+        for k in range(steps)[:: -1 if reverse else 1]:
+            M, b = matrices[:, k], vectors[:, k]
+            x, y = (M[:, i, 0] * x + M[:, i, 1] * y + b[:, i] for i in range(2))
+            states[:, k] = np.stack([x, y], -1)
+    return states
+
+
+GROWING = (
+    "zeros", "resets", "decaying direction", "fixed point", "vanish and return", "inf",
+    "inf and back", "infinite entries",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GROWING)
+@pytest.mark.parametrize(("rows", "steps"), [(1, 9001), (3, 5000), (40, 2300), (300, 7)])
+@pytest.mark.parametrize("reverse", with_extended([False, True], False))
+@each_memory
+def test_states_of_growing_matrices_are_those_of_the_loop(case, rows, steps, reverse, move):
+    operands = growing(case, rows, steps, reverse)
+    wanted = loop_of_rows(*operands, reverse)
+    matrices, vectors, initial = map(move, operands)
+    options = {"axis": 1, "reverse": reverse}
+    states = mgrec.scan(mgrec.maps.matrix(2), matrices, vectors, initial=initial, **options)
+    assert_like_the_loop(states, wanted)
+
+
+# maps.matrix states where chunks, and segments on a GPU, differ from the loop.
+IN_CHUNKS = tuple(name for name in GROWING if name != "inf and back")
+IN_SEGMENTS = ("zeros", "resets", "decaying direction", "vanish and return")
+
+
+@pytest.mark.parametrize(
+    ("case", "move"),
+    [
+        *((name, as_numpy) for name in IN_CHUNKS),
+        *(pytest.param(name, on_gpu, marks=pytest.mark.gpu) for name in IN_SEGMENTS),
+    ],
+)
+@pytest.mark.parametrize("size", [1000, 2500])
+@pytest.mark.parametrize("reverse", with_extended([False, True], False))
+def test_chunks_of_growing_matrices_are_those_of_the_loop(case, size, reverse, move):
+    operands = growing(case, 2, 5000, reverse)
+    wanted = loop_of_rows(*operands, reverse)
+    lazy = (in_chunks(x, 1, size).map_blocks(move) for x in operands[:2])
+    options = {"axis": 1, "reverse": reverse}
+    states = mgrec.scan(mgrec.maps.matrix(2), *lazy, initial=move(operands[2]), **options)
+    assert_like_the_loop(states, wanted)
+
+
+def assert_like_the_loop(states, wanted):
+    """nan and inf are in the same elements, and other states are as large as those of the loop."""
+    states = to_host(states)
+    np.testing.assert_array_equal(np.isnan(states), np.isnan(wanted))
+    np.testing.assert_array_equal(states[np.isinf(wanted)], wanted[np.isinf(wanted)])
+    is_finite = np.isfinite(wanted)
+    size = np.broadcast_to(np.fmax.reduce(abs(wanted), axis=-1, keepdims=True), wanted.shape)
+    error = abs(states[is_finite] - wanted[is_finite])
+    assert (error <= 1e-9 * size[is_finite]).all()
+
+
 def test_blocks_of_rows_and_out():
     matrix_map = map_of(4, structure="block-diagonal")
     matrices, vectors, initial = drawn(matrix_map, 12, rows=(3,))

@@ -170,7 +170,7 @@ def prepare(
     repair: tuple[Launch, ...] = ()
     if layout.guarded:
         arguments = launch.arguments if outcome is None else launch.arguments[:-1]
-        repair = (launch_repair(chunk, source, arguments, carry_in, transfer_map),)
+        repair = (launch_repair(transfer_map, chunk, source, arguments, carry_in),)
     return PreparedLaunches(launch, *repair, units=max(units, 1))
 
 
@@ -244,20 +244,17 @@ def marked_units(chunk: Chunk) -> int:
 
 
 def launch_repair(
-    chunk: Chunk,
-    source: Source,
-    arguments: tuple[Any, ...],
-    carry_in: Arrays,
-    transfer_map: TransferMap,
-) -> Launch:
+    transfer_map: TransferMap, chunk: Chunk, source: Source, arguments: tuple[Any, ...],
+    carry_in: Arrays, packed: bool = False,
+) -> Launch:  # fmt: skip
     """Return the launch that repairs marked rows, with the arguments of the single pass before it.
 
-    Blocks have few threads for short rows, many for long ones.
+    Blocks have few threads for short rows, many for long ones. `packed` is that of the layout.
     """
     threads = 64 if chunk.steps <= _REPAIR_SHORT_STEPS else 512
-    layout = ScanLayout(threads, _REPAIR_ITEMS, reverse=chunk.reverse, guarded=True)
+    layout = ScanLayout(threads, _REPAIR_ITEMS, reverse=chunk.reverse, guarded=True, packed=packed)
     text = print_program(
-        transfer_map, 1, source, layout, ("scans/cuda/trust/repair",), _REPAIR_KERNEL,
+        transfer_map, len(carry_in), source, layout, ("scans/cuda/trust/repair",), _REPAIR_KERNEL,
         carry_in_types(carry_in, source),
     )  # fmt: skip
     blocks = min(chunk.shape[0] * chunk.shape[2], _REPAIR_BLOCKS)

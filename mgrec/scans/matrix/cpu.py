@@ -20,7 +20,7 @@ from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.stack import stack_empty
 from ...engines.cpu.threads import call_in_parts, threads_for
 from .maps import STRUCTURES
-from .recurrence import MatrixRecurrence, MatrixSummary, propagate
+from .recurrence import MatrixRecurrence, MatrixSummary, propagate, with_rows_to_redo
 
 # Columns are scaled once their largest number leaves 2**±256: the product with the next matrix then
 # neither overflows nor vanishes, unless its entries exceed 2**±700.
@@ -149,7 +149,7 @@ _MARKS = 2
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk: see :func:`kernels_of_columns`."""
-    return kernels_of_columns(method, _advance, precompute, propagate)
+    return kernels_of_columns(method, _advance, precompute, propagate_rows)
 
 
 def precompute(recurrence: MatrixRecurrence, chunk: Chunk) -> MatrixSummary:
@@ -157,7 +157,20 @@ def precompute(recurrence: MatrixRecurrence, chunk: Chunk) -> MatrixSummary:
     matrix_map, n = recurrence.matrix_map, recurrence.matrix_map.n
     starts = np.full((n + 1, n), matrix_map.zero)
     starts[range(n), range(n)] = matrix_map.one
-    return MatrixSummary(*summarise(_advance, recurrence, chunk, starts, _MARKS))
+    summary = MatrixSummary(*summarise(_advance, recurrence, chunk, starts, _MARKS))
+    return with_rows_to_redo(recurrence, chunk, summary)
+
+
+def propagate_rows(
+    recurrence: MatrixRecurrence, summary: MatrixSummary, carry_in: np.ndarray
+) -> np.ndarray:
+    """Return the states after a chunk, from those before it; the loop solves the rows to redo."""
+    carry_out = propagate(recurrence, summary, carry_in)
+    for row, chunk in summary.redo.items():
+        states = carry_in[row].reshape(1, 1, -1).copy()
+        _advance(recurrence, chunk, states, np.empty(0, recurrence.computed_dtype), False)
+        carry_out[row] = states[0, 0]
+    return carry_out
 
 
 def _advance(

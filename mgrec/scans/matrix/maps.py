@@ -126,20 +126,25 @@ def matrix(
     nor vanish. States then differ from those of the loop by the rounding of one more product a
     chunk, of M of the whole chunk with the state before it.
 
-    *Special values.* A chunk of a Dask array may give nan where the loop gives inf: after inf in M,
-    or -inf for (min, +). On a GPU contiguous rows of two states have no exponents: from where the
-    product of all matrices of a row overflows, states may be nan, also where those of the loop are
-    finite, such as states of 0 under matrices that grow.
+    *Special values.* nan and inf occur in the same states as in the loop, and products of matrices
+    that overflow or vanish do no harm: rows of two states on a GPU and chunks whose products or
+    states grow by 1e77 or more are solved again by the loop. There are three exceptions. States
+    that overflow inside a chunk may be finite in the next one if the matrices between shrink as
+    much as they grow. Other pairs of operators may give nan in a chunk where the loop gives inf,
+    after inf in M, or -inf for (min, +). On a GPU rows in segments (see *Cost*) may have nan in
+    place of inf or the reverse after a state that overflows, and in place of finite states that are
+    the difference of terms that overflow.
 
     *Cost.* A chunk of a Dask array is read twice, and its summary takes n + 1 times as long as its
-    states. A step of a general matrix takes n² products, and one of a diagonal or a companion
-    matrix n. Diagonal blocks are independent sequences: n/block small maps take the place of one
-    large one, in the summary too. On a GPU contiguous rows of two states are read once, and larger
-    maps twice, in segments of at least 32 steps. The second reading of general float64 matrices of
-    four states is from the cache, in rows of at least 2,048 steps without `reset`, on GPUs of
-    compute capability 9.0. Diagonals run as maps of scalars. On a GPU method "p-scheme" reads other
-    matrices twice, and "single-pass" is "auto" for them. DataArrays, and on the CPU ``method``
-    other than "auto", are not supported.
+    states. A chunk that is solved again is copied to host memory for its summary. On a GPU one
+    thread solves such a row of two states. A step of a general matrix takes n² products, and one of
+    a diagonal or a companion matrix n. Diagonal blocks are independent sequences: n/block small
+    maps take the place of one large one, in the summary too. On a GPU contiguous rows of two states
+    are read once, and larger maps twice, in segments of at least 32 steps. The second reading of
+    general float64 matrices of four states is from the cache, in rows of at least 2,048 steps
+    without `reset`, on GPUs of compute capability 9.0. Diagonals run as maps of scalars. On a GPU
+    method "p-scheme" reads other matrices twice, and "single-pass" is "auto" for them. DataArrays,
+    and on the CPU ``method`` other than "auto", are not supported.
 
     Examples
     --------

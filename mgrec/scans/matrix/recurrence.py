@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap, affine
+from ...core.arrays.chunk import Chunk
 from ...core.contract.scan import ElementChain
 from ..maps import max_plus, min_plus
+from ..summaries import FINE, REDO, rows_to_redo
 from .maps import MatrixMap
 
 
@@ -26,11 +28,42 @@ class MatrixSummary:
         Image j of a unit vector is ``columns[j] * 2**exponents[j]`` over (+, *).
     is_reset : array (outer, inner) of bool
         Whether a chunk has a mark, so that its last states do not depend on those before it.
+    redo : dict, (outer, inner) -> Chunk
+        Rows to redo, with their operands: see :func:`with_rows_to_redo`.
     """
 
     columns: np.ndarray
     exponents: np.ndarray
     is_reset: np.ndarray
+    redo: dict[tuple[int, int], Chunk] = field(default_factory=dict)
+
+
+_GROWN, _LARGE = 256, 900
+"""Exponents of products of matrices, and of offsets, from which states may overflow in a chunk."""
+
+
+def with_rows_to_redo(
+    recurrence: MatrixRecurrence, chunk: Chunk, summary: MatrixSummary
+) -> MatrixSummary:
+    """Return the summary with the rows whose states may overflow on their way, over (+, *).
+
+    The loop decides which of them are inf or nan, and whether large terms cancel. After nan in an
+    operand it decides nothing.
+    """
+    if recurrence.matrix_map.algebra != ("+", "*"):
+        return summary
+    columns, offset = summary.columns[..., :-1, :], summary.columns[..., -1, :]
+    with np.errstate(all="ignore"):
+        growth = np.frexp(columns)[1] + summary.exponents[..., :-1, None]
+        is_large = ~np.isfinite(columns) | ((columns != 0) & (growth > _GROWN))
+        is_redone = is_large.any((-1, -2)) | ~(abs(offset) < 2.0**_LARGE).all(-1)
+    rows = rows_to_redo(chunk, np.where(is_redone, REDO, FINE))
+    finite = {at: row for at, row in rows.items() if not any(map(_has_nan, row.operands[:2]))}
+    return replace(summary, redo=finite)
+
+
+def _has_nan(array: np.ndarray) -> bool:
+    return bool(np.isnan(array).any())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +77,7 @@ class MatrixRecurrence(ElementChain):
 def propagate(
     recurrence: MatrixRecurrence, summary: MatrixSummary, carry_in: np.ndarray
 ) -> np.ndarray:
-    """Return the states after a chunk, from those before it."""
+    """Return the states after a chunk, from those before it, without rows to redo."""
     images, offset = summary.columns[..., :-1, :], summary.columns[..., -1, :]
     algebra = recurrence.matrix_map.algebra
     zero = recurrence.matrix_map.zero

@@ -234,7 +234,9 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
             maps.matrix(n, algebra), on_gpu((*shape, n, n), "f8"), on_gpu((*shape, n), "f8"),
             initial=on_gpu(n, "f8"),
         )
-        for n, algebra, shape in [(4, ("+", "*"), (10**5,)), (2, ("max", "+"), (3, 1000))]
+        for n, algebra, shape in [
+            (4, ("+", "*"), (10**5,)), (2, ("+", "*"), (3, 1000)), (2, ("max", "+"), (3, 1000)),
+        ]
     ],
     "square roots": [lambda: in_square_root_form(mgrec.statespace.kalman_smoother, 2, 1, "f4")],
     "hidden states": [

@@ -50,9 +50,17 @@ DEVICE inline int first_growth(const T (&w)[Transfer::STATES][ITEMS]) {
   return first;
 }
 
-// Marks the steps from such a state on, in all rows of the thread's part.
+// Marks the steps from such a state on, in all rows of the thread's part. Of vectors only the last one
+// is tested: a thread computes its states as the loop does, and after inf or nan none is finite.
 DEVICE inline void mark_growth(const RepairList& repair_list, const PartPosition& position,
                                const T (&w)[Transfer::STATES][ITEMS], const Shape& shape) {
+  if constexpr (Transfer::STATES > 1) {
+    Transfer::State last;
+#pragma unroll
+    for (int q = 0; q < Transfer::STATES; ++q) last.v[q] = w[q][in_time(ITEMS - 1)];
+    if (!is_in_range(last)) mark_from(repair_list, position, ITEMS - 1, shape);
+    return;
+  }
   const int first = first_growth(w);
   if (first == ITEMS) return;
   mark_from(repair_list, position, first, shape);

@@ -1,4 +1,5 @@
 // Marks of steps whose composed maps w -> A·w + B are not valid. The repair solves them by the loop.
+// States are numbers, or vectors: then A is a matrix, and the loop solves marked rows from their start.
 //
 // Products of coefficients may overflow or underflow while the recurrence stays finite: then 0·inf
 // gives nan where the loop has a number. A thread marks its steps if a state comes near overflow, or
@@ -146,12 +147,22 @@ DEVICE inline bool grows(const Transfer::Map& step, const Transfer::State& befor
   return finite && !is_in_range(reached);
 }
 
+// The largest number of a state.
+DEVICE inline Size size_of(const Transfer::State& state) {
+  Size size = size_of(state.v[0]);
+#pragma unroll
+  for (int q = 1; q < Transfer::STATES; ++q) size = fmax(size, size_of(state.v[q]));
+  return size;
+}
+
 // An A below 2^-126 (2^-1022) lost digits. They matter in a state as small relative to its carry-in.
+// Matrices have zeros besides lost entries, and are not tested.
 DEVICE inline bool is_suspect(const Span& span, const Transfer::State& carry_in,
                               const Transfer::State& reached) {
   if (span.kind != MAP) return false;
-  const Size size = size_of(carry_in.v[0]);
-  return is_lost(span.v[0]) && size > LARGE && size_of(reached.v[0]) < Limits::APART * size;
+  const Size size = size_of(carry_in);
+  const bool may_be_lost = Transfer::STATES > 1 || is_lost(span.v[0]);
+  return may_be_lost && size > LARGE && size_of(reached) < Limits::APART * size;
 }
 
 DEVICE inline void mark(Marks& marks, unsigned long long first, unsigned long long last,

@@ -4,11 +4,12 @@
 // the single pass; from the first thread with a suspect carry-in on, they work one after the other.
 // After ±inf real states are ±inf or nan to the end: then a step is a map of three values, which
 // composes exactly. If a state comes near overflow although operands are finite, the row is solved
-// from its start, step by step: rounding may decide what the loop does.
+// from its start, step by step: rounding may decide what the loop does. So are rows of vectors.
 #pragma once
 #include "scans/cuda/trust/guard.cuh"
 
 constexpr int STRETCH = THREADS * ITEMS;
+typedef Stored* const (&Results)[Transfer::STATES];
 
 // A row and its steps in time.
 struct Row {
@@ -38,7 +39,8 @@ DEVICE inline void load_steps(const Source& source, const Row& row, long long ti
 #pragma unroll
       for (int p = 0; p < Source::STREAMS; ++p)
         thread_steps.items.v[p][r] = cast<T>(
-            source.stream[p][(row.outer * row.steps + first + r) * row.inners + row.inner]);
+            source.stream[p][((row.outer * row.steps + first + r) * row.inners + row.inner) *
+                             Source::width(p)]);
   source.complete(thread_steps.items, row.outer, first, row.inner, row.outers, row.steps);
   source.lift_items(thread_steps.items);
 }
@@ -52,18 +54,31 @@ DEVICE inline void visit_steps(const Source& source, const ThreadSteps& thread_s
       visit(source.map(thread_steps.items, REVERSE ? ITEMS - 1 - k : k), thread_steps.time + k);
 }
 
+// The number of a result in its array.
+DEVICE inline long long number_of(long long element) {
+  return PACKED ? element * Transfer::STATES : element;
+}
+DEVICE inline void write_state(Results results, long long element, const Transfer::State& state) {
+#pragma unroll
+  for (int q = 0; q < Transfer::STATES; ++q)
+    results[q][number_of(element)] = cast<Stored>(state.v[q]);
+}
+
 // Sets `has_grown` if a state comes near overflow although operands are finite.
 DEVICE inline Transfer::State walk(const Source& source, const ThreadSteps& thread_steps,
-                                   const Row& row, Transfer::State state, Stored* result,
+                                   const Row& row, Transfer::State state, Results results,
                                    int& has_grown) {
   visit_steps(source, thread_steps, [&](const Transfer::Map& map, long long time) {
     const Transfer::State before = state;
     state = Transfer::apply(map, state);
     if (grows(map, before, state)) has_grown = 1;
-    result[row.element(time)] = cast<Stored>(state.v[0]);
+    write_state(results, row.element(time), state);
   });
   return state;
 }
+
+// Whether a state that is not finite is +inf, -inf or nan.
+constexpr bool HAS_SIGNS = is_real<T>::value && Transfer::STATES == 1;
 
 // The states after a run of steps from +inf and from -inf, two bits each: 0 is +inf, 1 -inf, 2 nan.
 template <class Real> DEVICE inline unsigned code_of(Real x) { return x != x ? 2 : x > T(0) ? 0 : 1; }
@@ -121,7 +136,7 @@ struct BlockState {  // of a block, in shared memory
 // are not finite: then threads work side by side again. `block.state` is the state before, then
 // after them.
 DEVICE inline void relay(const Source& source, const ThreadSteps& thread_steps, const Row& row,
-                         Stored* result, int first, BlockState& block) {
+                         Results results, int first, BlockState& block) {
   const int lane = threadIdx.x % 32;
   // Volatile: the compiler would load it before the test of the warp, while another warp writes it.
   const volatile long long& next = block.next;
@@ -132,9 +147,9 @@ DEVICE inline void relay(const Source& source, const ThreadSteps& thread_steps, 
     int active_lane = warp == first / 32 ? first % 32 : 0;
     for (bool ended = false; active_lane < 32 && !ended; ++active_lane) {
       if (lane == active_lane)
-        state = span_of(walk(source, thread_steps, row, state_of(state), result, block.has_grown));
+        state = span_of(walk(source, thread_steps, row, state_of(state), results, block.has_grown));
       state = from_lane(state, active_lane);
-      ended = is_real<T>::value && !is_finite(state_of(state));
+      ended = HAS_SIGNS && !is_finite(state_of(state));
     }
     __syncwarp();
     if (lane == active_lane - 1)
@@ -143,7 +158,7 @@ DEVICE inline void relay(const Source& source, const ThreadSteps& thread_steps, 
 }
 
 DEVICE inline void repair_finite(const Source& source, const ThreadSteps& thread_steps,
-                                 const Row& row, const Transfer::State& carry_in, Stored* result,
+                                 const Row& row, const Transfer::State& carry_in, Results results,
                                  BlockState& block) {
   Span mine = empty_span();
   visit_steps(source, thread_steps, [&](const Transfer::Map& map, long long) {
@@ -158,22 +173,22 @@ DEVICE inline void repair_finite(const Source& source, const ThreadSteps& thread
     atomicMin(&block.untrusted, thread);
   synchronize();
   const bool is_trusted = thread < block.untrusted;
-  if (is_trusted) state = walk(source, thread_steps, row, state, result, block.has_grown);
+  if (is_trusted) state = walk(source, thread_steps, row, state, results, block.has_grown);
   synchronize();
   if (is_trusted && !is_in_range(state)) atomicMin(&block.untrusted, thread + 1);
   synchronize();
   const int first = block.untrusted;
   if (thread == first - 1) block.state = state;
-  if (first < THREADS) relay(source, thread_steps, row, result, first, block);
+  if (first < THREADS) relay(source, thread_steps, row, results, first, block);
 }
 
 template <class Real>
 DEVICE inline void repair_infinite(const Source& source, const ThreadSteps& thread_steps,
-                                   const Row& row, const Transfer::State& carry_in, Stored* result,
+                                   const Row& row, const Transfer::State& carry_in, Results results,
                                    BlockState& block) {
   const unsigned before = signs_before(signs_of<Real>(source, thread_steps), block.signs);
   Transfer::State state = {value_of<Real>(before >> 2 * code_of<Real>(carry_in.v[0]) & 3)};
-  state = walk(source, thread_steps, row, state, result, block.has_grown);
+  state = walk(source, thread_steps, row, state, results, block.has_grown);
   if (threadIdx.x == THREADS - 1) block.state = state;
 }
 
@@ -186,28 +201,31 @@ DEVICE inline bool agree(T x, T y) {
 // Solves a stretch, or its first part, from `state`, and moves `state` and `time` to its end. Returns
 // whether the stretch is solved and its old result agrees.
 DEVICE inline bool repair_stretch(const Source& source, const Row& row, long long& time,
-                                  bool by_loop, Transfer::State& state, Stored* result,
+                                  bool by_loop, Transfer::State& state, Results results,
                                   BlockState& block) {
   const long long end = time + STRETCH < row.steps ? time + STRETCH : row.steps;
-  const T old = cast<T>(result[row.element(end - 1)]);
+  const T old = cast<T>(results[0][number_of(row.element(end - 1))]);
   const long long mine = time + threadIdx.x * ITEMS;
   time += STRETCH;
   synchronize();
-  if (is_nan(state.v[0])) {  // as every later state
+  bool is_all_nan = true;
+#pragma unroll
+  for (int q = 0; q < Transfer::STATES; ++q) is_all_nan = is_all_nan && is_nan(state.v[q]);
+  if (is_all_nan) {  // as every later state
     for (long long k = mine; k < mine + ITEMS && k < end; ++k)
-      result[row.element(k)] = cast<Stored>(state.v[0]);
+      write_state(results, row.element(k), state);
     return is_nan(old);
   }
   if (threadIdx.x == 0) block.next = time;
   ThreadSteps thread_steps;
   load_steps(source, row, mine, thread_steps);
   if (is_finite(state) && !by_loop) {
-    repair_finite(source, thread_steps, row, state, result, block);
-  } else if (is_finite(state) || !is_real<T>::value) {
+    repair_finite(source, thread_steps, row, state, results, block);
+  } else if (is_finite(state) || !HAS_SIGNS) {
     if (threadIdx.x == 0) block.state = state;
-    relay(source, thread_steps, row, result, 0, block);
-  } else if constexpr (is_real<T>::value) {
-    repair_infinite<T>(source, thread_steps, row, state, result, block);
+    relay(source, thread_steps, row, results, 0, block);
+  } else if constexpr (HAS_SIGNS) {
+    repair_infinite<T>(source, thread_steps, row, state, results, block);
   }
   synchronize();
   state = block.state;
@@ -216,7 +234,7 @@ DEVICE inline bool repair_stretch(const Source& source, const Row& row, long lon
 }
 
 DEVICE void repair_rows(const Source& source, const Entry& carry_ins,
-                        Stored* const (&results)[Transfer::STATES], const Marks* marks,
+                        Results results, const Marks* marks,
                         long long outers, long long steps, long long inners, unsigned epoch) {
   if (marks->first >> TILE_BITS != epoch) return;
   __shared__ BlockState block;
@@ -229,16 +247,16 @@ DEVICE void repair_rows(const Source& source, const Entry& carry_ins,
     if (mine.first >> TILE_BITS != epoch) continue;
     const Row position = {row / inners, row % inners, outers, steps, inners};
     // States are not read from rounded results.
-    constexpr bool ROUNDED = sizeof(Stored) < sizeof(T);
-    long long time = ROUNDED ? 0 : TILE_MASK - (mine.first & TILE_MASK);
-    long long settled = ROUNDED ? steps : (mine.last & TILE_MASK) + 1;
+    constexpr bool BY_LOOP = Transfer::STATES > 1, WHOLE = BY_LOOP || sizeof(Stored) < sizeof(T);
+    long long time = WHOLE ? 0 : TILE_MASK - (mine.first & TILE_MASK);
+    long long settled = WHOLE ? steps : (mine.last & TILE_MASK) + 1;
     Transfer::State state = carry_ins.at(row);
-    if (time > 0) state.v[0] = cast<T>(results[0][position.element(time - 1)]);
-    bool by_loop = false;
+    if (time > 0) state.v[0] = cast<T>(results[0][number_of(position.element(time - 1))]);
+    bool by_loop = BY_LOOP;
     synchronize();
     if (threadIdx.x == 0) block.has_grown = 0;
     for (bool same = false; time < steps && !(same && time >= settled);) {
-      same = repair_stretch(source, position, time, by_loop, state, results[0], block);
+      same = repair_stretch(source, position, time, by_loop, state, results, block);
       if (block.has_grown && !by_loop) {
         by_loop = true;
         time = 0;

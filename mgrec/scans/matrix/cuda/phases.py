@@ -18,11 +18,19 @@ from ....core.arrays.chunk import Chunk
 from ....core.contract.kernels import Kernels
 from ....engines.cuda.device import MULTIPROCESSORS, Device, fetch, on_device
 from ....engines.cuda.launches import EPOCH, SPACE, Launch, LaunchByAddress, PreparedLaunches, Slot
-from ...cuda.determine import launch_single_pass
+from ...cuda.determine import launch_repair, launch_single_pass
 from ...cuda.layouts import choose_layout
 from ...cuda.program import Source
+from ..cpu import propagate_rows
 from ..maps import MatrixMap
-from ..recurrence import DIAGONAL_MAPS, MatrixRecurrence, MatrixSummary, propagate, scalar_map
+from ..recurrence import (
+    DIAGONAL_MAPS,
+    MatrixRecurrence,
+    MatrixSummary,
+    propagate,
+    scalar_map,
+    with_rows_to_redo,
+)
 from .segments import Operand, Pass, Solver, print_pass
 
 if TYPE_CHECKING:
@@ -36,7 +44,13 @@ _SMALL = 4
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk; carry-ins are those of the CPU's phases."""
-    return kernels_of_maps(_lay_out)
+    phases = kernels_of_maps(_lay_out)
+
+    def precompute(recurrence: MatrixRecurrence, chunk: Chunk) -> Callable[[], MatrixSummary]:
+        wait = phases.precompute(recurrence, chunk)
+        return lambda: with_rows_to_redo(recurrence, chunk, wait())
+
+    return replace(phases, precompute=precompute, propagate=propagate_rows)
 
 
 def kernels_of_maps(
@@ -69,7 +83,7 @@ def _as_summary(maps: np.ndarray, matrix_map: MatrixMap, rows: tuple[int, ...]) 
     images, power, starts = np.split(maps, np.cumsum([(n + 1) * n, n]), axis=1)
     is_reset = starts[:, 0] != 0
     # They do not count, and inf or nan in them would.
-    images[is_reset, : n * n] = matrix_map.one
+    images[is_reset, : n * n], power[is_reset] = matrix_map.one, 0.0
     # The power of a unit vector whose image is 0 is below all others.
     exponents = np.pad(power, ((0, 0), (0, 1))).clip(-1e9, 1e9).astype(np.int64)
     return MatrixSummary(
@@ -268,11 +282,15 @@ def _prepare_packed(
     layout = choose_layout(chunk, source, len(transfer_map.identity), n, current)
     if layout.walking or not layout.bulk:
         return None
-    layout = replace(layout, packed=True)
+    layout = replace(layout, packed=True, guarded=matrix_map.algebra == ("+", "*"))
     if shape[0] * shape[1] >= _LARGE and layout.threads == _LARGE_THREADS:
         layout = replace(layout, items=_ITEMS, stages=1, crowded=shape[1] < _ITEMS)
     carry_in, results = (tuple(slots[k : k + n]) for k in (n * n + n, n * n + 2 * n))
     launch, units = launch_single_pass(
         transfer_map, chunk, source, layout, carry_in, results, current.multiprocessors
     )
-    return LaunchByAddress(PreparedLaunches(launch, units=max(units, 1)))
+    launches = [launch]
+    if layout.guarded:
+        repair = launch_repair(transfer_map, chunk, source, launch.arguments, carry_in, packed=True)
+        launches.append(repair)
+    return LaunchByAddress(PreparedLaunches(*launches, units=max(units, 1)))
