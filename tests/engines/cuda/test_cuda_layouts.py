@@ -21,7 +21,7 @@ from mgrec.core.backends import backend_of
 from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.engines.cuda.backend import BACKEND
 from mgrec.engines.cuda.device import Device
-from mgrec.engines.cuda.launches import Launch
+from mgrec.engines.cuda.launches import Launch, Slot
 from mgrec.engines.cuda.tracing import state_count
 from mgrec.grids.alignment.layout import choose_launch
 from mgrec.grids.loops import layout as choice
@@ -58,7 +58,7 @@ def chosen(name: str, dtype: str, shape: Any, device: Device) -> tuple[Any, Any,
 def launch_of(
     transfer_map: Any, chunk: Any, layout: ScanLayout, device: Device
 ) -> tuple[Launch, int]:
-    arrays = [(None,) * state_count(transfer_map)] * 2
+    arrays = [(Slot(0, chunk.row_shape, chunk.dtype),) * state_count(transfer_map)] * 2
     given = (transfer_map, chunk, describe(chunk), layout, *arrays, device.multiprocessors)
     return (launch_walk(*given), 0) if layout.walking else launch_single_pass(*given)
 
