@@ -18,7 +18,7 @@ from .scans.policy import Configuration, Constants, Measurement, predict_time
 
 __all__ = ["Configuration", "Constants", "Measurement", "Report", "measure", "report"]
 
-_KINDS = {"arrays": 3, "constant": 2, "computed": 2}
+_WORDS_A_STEP = {"arrays": 3, "constant": 2, "computed": 2}
 """Numbers that a step must read and write."""
 _DTYPES = "bBhHiIlLqQfdFD"
 
@@ -66,7 +66,7 @@ class Report:
     @property
     def floor(self) -> float:
         """Seconds that the least memory traffic of the recurrence takes."""
-        return _KINDS[self.kind] * self.dtype.itemsize * self.n / self.bandwidth
+        return _WORDS_A_STEP[self.kind] * self.dtype.itemsize * self.n / self.bandwidth
 
     def predict(self, configuration: Configuration) -> float:
         """Return the seconds that the three phases take according to the model."""
@@ -130,7 +130,7 @@ def measure(dtype: Any = "float32", kind: str = "arrays") -> Constants:
     The first call takes about two seconds, most of it for compilation. ``method="p-scheme"`` itself
     uses constants that were measured once, because its results must not depend on timing.
     """
-    return p_scheme.measure(_check_dtype(dtype), _check_kind(kind))
+    return p_scheme.measure(_check_dtype(dtype), _check_operands(kind))
 
 
 def report(n: int, dtype: Any = "float32", kind: str = "arrays") -> Report:
@@ -160,7 +160,7 @@ def report(n: int, dtype: Any = "float32", kind: str = "arrays") -> Report:
     if n < 1:
         raise ValueError(f"n must be at least 1; got {n}")
     dtype = _check_dtype(dtype)
-    constants = p_scheme.measure(dtype, _check_kind(kind))
+    constants = p_scheme.measure(dtype, _check_operands(kind))
     chosen = p_scheme.choose(n, constants)
     return Report(
         p_scheme.name_device(), n, dtype, kind, constants, chosen,
@@ -180,7 +180,7 @@ def _check_dtype(dtype: Any) -> np.dtype[Any]:
     return checked
 
 
-def _check_kind(kind: str) -> str:
-    if not is_one_of(kind, _KINDS):
-        raise ValueError(f"kind must be one of {', '.join(map(repr, _KINDS))}; got {kind!r}")
-    return kind
+def _check_operands(name: str) -> str:
+    if not is_one_of(name, _WORDS_A_STEP):
+        raise ValueError(f"kind must be one of {', '.join(map(repr, _WORDS_A_STEP))}; got {name!r}")
+    return name

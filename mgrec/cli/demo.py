@@ -36,7 +36,7 @@ from ..scans.cpu.reference import Judge, loop
 from ..scans.functions import linear_recurrence
 from . import cluster as clusters
 from . import machine, picture, signals, streaming
-from .earth import PARALLELS, PLACES, MaritimeAir
+from .earth import PARALLELS, POINTS, MaritimeAir
 from .failure import EXIT_CODES, BadInput, Failure, in_one_line
 from .files import check_output
 
@@ -44,12 +44,12 @@ from .files import check_output
 BYTES_A_STEP = 4 * 8
 # One for each thread: chunks of 112 MB and more, where Dask advises about 100 MB or more.
 LEAST_CHUNKS, MOST_CHUNKS = 2, 5
-EVERY = 20  # of these places is drawn
+EVERY = 20  # of these points is drawn
 TRIES = 5
 OUTSIDE = "the result is outside its stated error bound: please report this"
 # From 75° N to 60° S, but at most the number that fits into half of the memory. At the poles
 # coefficients are so close to 1 that no chunk is solved speculatively.
-TURNS = max(1, min(1620, MEMORY_LIMIT // (2 * BYTES_A_STEP * PLACES)))
+DEFAULT_PARALLELS = max(1, min(1620, MEMORY_LIMIT // (2 * BYTES_A_STEP * POINTS)))
 FLOAT64 = np.dtype(np.float64)
 
 
@@ -88,11 +88,12 @@ class DemoReport:
     type=click.Path(path_type=Path, dir_okay=False), help="The picture.",
 )  # fmt: skip
 @click.option(
-    "--turns", type=click.IntRange(1, PARALLELS), default=TURNS, show_default=True,
+    "--turns", "parallels", type=click.IntRange(1, PARALLELS), default=DEFAULT_PARALLELS,
+    show_default=True,
     help="Turns round the Earth; by default what fits into half of the memory.",
 )  # fmt: skip
 @click.option("--cluster", default="auto", show_default=True, help=clusters.HELP)
-def demo(out: Path, turns: int, cluster: str) -> None:
+def demo(out: Path, parallels: int, cluster: str) -> None:
     """Solve a long recurrence over real data, check, time and plot it.
 
     How far does the sea reach into the land? A wind from the west blows along one line that is
@@ -107,7 +108,7 @@ def demo(out: Path, turns: int, cluster: str) -> None:
         if out.suffix.lower() != ".png":
             raise BadInput(f"{out} must end in .png")
         check_output(out, overwrite=True)
-        report = DemoReport(MaritimeAir(turns))
+        report = DemoReport(MaritimeAir(parallels))
         with TemporaryDirectory(prefix=".mgrec-demo-", dir=out.parent) as folder:
             streamed = _solve_in_memory(report, cluster, Path(folder), console)
             streaming.stream(streamed)
@@ -175,11 +176,11 @@ def _shared(air: MaritimeAir, series: np.ndarray) -> Iterator[None]:
 def _load(report: DemoReport, client: Client) -> tuple[da.Array, ...]:
     """Load s and t, and the kernels, on the workers, so that no time of a solve includes it."""
     report.workers, report.threads = clusters.describe(client)
-    report.chunks = _chunks(report.air.turns, report.threads)
+    report.chunks = _chunks(report.air.parallels, report.threads)
     s, t = (
         da.map_blocks(
             _load_chunk, air=report.air, row=row, chunks=(report.chunks,), meta=np.empty(0),
-            name=f"load-{report.air.turns}-{len(report.chunks)}-{row}",
+            name=f"load-{report.air.parallels}-{len(report.chunks)}-{row}",
         )
         for row in range(2)
     )  # fmt: skip
@@ -190,11 +191,11 @@ def _load(report: DemoReport, client: Client) -> tuple[da.Array, ...]:
     return operands
 
 
-def _chunks(turns: int, threads: int) -> tuple[int, ...]:
+def _chunks(parallels: int, threads: int) -> tuple[int, ...]:
     """Return the steps of each chunk."""
-    count = min(turns, MOST_CHUNKS, max(LEAST_CHUNKS, threads))
-    stops = [turns * k // count for k in range(count + 1)]
-    return tuple(PLACES * (stop - start) for start, stop in pairwise(stops))
+    count = min(parallels, MOST_CHUNKS, max(LEAST_CHUNKS, threads))
+    stops = [parallels * k // count for k in range(count + 1)]
+    return tuple(POINTS * (stop - start) for start, stop in pairwise(stops))
 
 
 def _load_chunk(air: MaritimeAir, row: int, block_info: Any = None) -> np.ndarray:
@@ -249,7 +250,7 @@ def _check(report: DemoReport, result: np.ndarray, futures: list[Future]) -> Non
             part = slice(judge.steps, min(judge.steps + most, stop))
             judge.add(*report.air[part], result[part], w[part.start - stop + w.size :][:most])
             signals.check()
-        pieces.append(w.reshape(-1, PLACES)[:, ::EVERY].copy())
+        pieces.append(w.reshape(-1, POINTS)[:, ::EVERY].copy())
         future.release()
     report.shown = np.concatenate(pieces)
 
@@ -275,10 +276,10 @@ def _table(report: DemoReport, streamed: streaming.Streamed) -> Table:
     refused = ", and the system refuses them" if streamed.is_refused else ""
     largest = {
         name: max(getattr(judge, name) for judge in judges)
-        for name in ("largest_error", "largest_share", "largest_difference")
+        for name in ("largest_error", "largest_fraction", "largest_difference")
     }
     rows = {
-        "steps": f"{steps:,}, {report.air.turns:,} times round the Earth, float64",
+        "steps": f"{steps:,}, {report.air.parallels:,} times round the Earth, float64",
         "plain loop": f"{loop_seconds:.3f} s, compiled by numba, on one thread",
         "one call": f"{call:.3f} s, {report.speedup:.1f} times as fast as the loop, "
         f"on {thread_count()} threads",
@@ -293,7 +294,7 @@ def _table(report: DemoReport, streamed: streaming.Streamed) -> Table:
         "by phase": ", ".join(f"{phase} {seconds[phase]:.2f} s" for phase in seconds),
         "largest error": f"{largest['largest_error']:.1e} from the exact result",
         "stated bound": f"{'holds' if report.holds else 'FAILS'}, largest error / bound "
-        f"{largest['largest_share']:.1e}",
+        f"{largest['largest_fraction']:.1e}",
         "sequential loop": f"differs by at most {largest['largest_difference']:.1e}, "
         f"3 times {report.judge.steps:,} steps compared",
     }

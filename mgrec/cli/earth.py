@@ -2,7 +2,7 @@
 
 The wind blows along one line, wound round the Earth from north to south. ``earth.npz`` has land and
 sea of the GLOBE digital elevation model (NOAA National Geophysical Data Center, 1999, 30 arc
-seconds, public domain): each tenth parallel, 2,160 parallels of 43,200 places, 93,312,000 steps.
+seconds, public domain): each tenth parallel, 2,160 parallels of 43,200 points, 93,312,000 steps.
 They were read from the mask of the package global-land-mask 1.0.0 (MIT), rows 5, 15, 25, ..., from
 180° W to 180° E, and are stored as lengths of their runs, sea first.
 """
@@ -16,7 +16,7 @@ from importlib.resources import files
 import numpy as np
 
 PARALLELS = 2160
-PLACES = 43_200
+POINTS = 43_200
 NORTH = 180
 """The parallel at 75° N."""
 RADIUS = 6371.0  # km
@@ -29,12 +29,12 @@ class MaritimeAir:
     """Coefficients of w_i = s_i·w_{i-1} + t_i, the share of maritime air in a west wind.
 
     Over sea the share relaxes towards 1 within about L = 500 km, over land towards 0 within about
-    1000 km; dx is the distance between two places, shorter nearer to the poles::
+    1000 km; dx is the distance between two points, shorter nearer to the poles::
 
         s_i = exp(-dx_i / L_i),   t_i = 1 - s_i over sea, 0 over land
 
     At 180° the line continues one parallel further south: one recurrence from north to south.
-    `turns` is the number of parallels; they start at 75° N if that many lie south of it.
+    `parallels` is the number of parallels; they start at 75° N if that many lie south of it.
 
     Examples
     --------
@@ -43,20 +43,20 @@ class MaritimeAir:
     array([0.99819498, 0.99819498])
     """
 
-    turns: int
+    parallels: int
 
     @property
     def first(self) -> int:
         """The first parallel."""
-        return min(NORTH, PARALLELS - self.turns)
+        return min(NORTH, PARALLELS - self.parallels)
 
     @property
     def steps(self) -> int:
-        return self.turns * PLACES
+        return self.parallels * POINTS
 
     def latitude(self) -> np.ndarray:
-        """Return degrees north of every turn."""
-        return _latitude(np.arange(self.first, self.first + self.turns))
+        """Return degrees north of every parallel."""
+        return _latitude(np.arange(self.first, self.first + self.parallels))
 
     def is_sea(self, start: int, stop: int) -> np.ndarray:
         """Return whether there is sea, for the steps from `start` to `stop`."""
@@ -68,27 +68,27 @@ class MaritimeAir:
         start, stop, _ = steps.indices(self.steps)
         # One exponential for each run and surface, not for each step.
         starts, lengths = self._runs(start, stop)
-        is_sea, parallels = _is_sea(starts), starts // PLACES
-        dx = 2 * np.pi * RADIUS / PLACES * np.cos(np.radians(_latitude(parallels)))
+        is_sea, parallels = _is_sea(starts), starts // POINTS
+        dx = 2 * np.pi * RADIUS / POINTS * np.cos(np.radians(_latitude(parallels)))
         s = np.where(is_sea, np.exp(-dx / SEA), np.exp(-dx / LAND))
         t = np.where(is_sea, -np.expm1(-dx / SEA), 0.0)
         return np.repeat(np.stack([s, t]), lengths, axis=1)
 
     def _runs(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the runs of one surface on one parallel: their places, counted from the north.
+        """Return the runs of one surface on one parallel: their points, counted from the north.
 
         Returns
         -------
         starts, lengths : numpy.ndarray
-            The first place and the number of places of each run.
+            The first point and the number of points of each run.
         """
-        first, last = (self.first * PLACES + step for step in (start, stop))
+        first, last = (self.first * POINTS + step for step in (start, stop))
         if first >= last:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         ends = _ends()
         coasts = ends[np.searchsorted(ends, first, "right") : np.searchsorted(ends, last)]
-        turns = np.arange((first // PLACES + 1) * PLACES, last, PLACES)
-        bounds = np.unique(np.concatenate([[first], coasts, turns, [last]]))
+        crossings = np.arange((first // POINTS + 1) * POINTS, last, POINTS)
+        bounds = np.unique(np.concatenate([[first], coasts, crossings, [last]]))
         return bounds[:-1], np.diff(bounds)
 
 
@@ -96,8 +96,8 @@ def _latitude(parallels: np.ndarray) -> np.ndarray:
     return 90.0 - (5 + 10 * parallels) / 120
 
 
-def _is_sea(places: np.ndarray) -> np.ndarray:
-    return np.searchsorted(_ends(), places, "right") % 2 == 0
+def _is_sea(points: np.ndarray) -> np.ndarray:
+    return np.searchsorted(_ends(), points, "right") % 2 == 0
 
 
 @cache

@@ -45,7 +45,7 @@ def draw(report: DemoReport, streamed: Streamed, path: Path) -> None:
         title = f"How far does the sea reach into the land?  {report.air.steps:,} steps in "
         title += f"{min(report.call):#.2g} s, {report.speedup:.1f} times as fast as a compiled loop"
         figure.suptitle(title, x=0.012, ha="left", fontsize=13, fontweight="bold")
-        sea = report.air.is_sea(0, report.air.steps).reshape(report.air.turns, -1)
+        sea = report.air.is_sea(0, report.air.steps).reshape(report.air.parallels, -1)
         sea = sea[:, :: sea.shape[1] // report.shown.shape[1]]
         _result(figure, figure.add_subplot(grid[:2, 0]), report, sea)
         _profile(figure.add_subplot(grid[0, 1]), report, sea)
@@ -86,11 +86,11 @@ def _result(figure: Any, axes: Any, report: DemoReport, sea: np.ndarray) -> None
 
     image = _map(axes, report, report.shown, LinearSegmentedColormap.from_list("air", AIR))
     longitude, latitude = np.linspace(-180, 180, sea.shape[1]), report.air.latitude()
-    if report.air.turns > 1:
+    if report.air.parallels > 1:
         axes.contour(longitude, latitude, sea.astype(float), [0.5], colors=INK, linewidths=0.25)
     axes.set_title("The share of maritime air in a wind from the west")
     axes.set_xlabel(
-        f"$w_i = s_i\\,w_{{i-1}} + t_i$ along one line, wound {report.air.turns:,} times round "
+        f"$w_i = s_i\\,w_{{i-1}} + t_i$ along one line, wound {report.air.parallels:,} times round "
         f"the Earth from {_parallel(latitude[0])} to {_parallel(latitude[-1])}"
     )
     bar = figure.colorbar(image, ax=axes, fraction=0.018, pad=0.01)

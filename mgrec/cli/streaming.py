@@ -20,7 +20,7 @@ from ..scans.cpu.reference import Judge
 from ..scans.functions import linear_recurrence
 from . import cluster as clusters
 from . import files
-from .earth import PLACES, MaritimeAir
+from .earth import POINTS, MaritimeAir
 from .solve import fill
 
 LIMIT = 10**9
@@ -73,7 +73,7 @@ def write(folder: Path, air: MaritimeAir) -> Streamed:
 
 def parts_of(air: MaritimeAir) -> list[slice]:
     """Return the steps of each chunk that is streamed, or checked."""
-    size = PLACES * -(-air.turns // CHUNKS)
+    size = POINTS * -(-air.parallels // CHUNKS)
     return [slice(start, min(start + size, air.steps)) for start in range(0, air.steps, size)]
 
 

@@ -14,7 +14,7 @@ is_sea = earth.MaritimeAir(earth.PARALLELS).is_sea
 def place(latitude, longitude):
     """The number of a place: parallels from the north, places from 180° W."""
     row = round((90 - latitude) * 12 - 0.5)
-    return row * earth.PLACES + round((longitude + 180) * 120)
+    return row * earth.POINTS + round((longitude + 180) * 120)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_known_places(name, latitude, longitude, sea):
 
 
 def test_any_piece_is_that_of_the_whole():
-    whole = is_sea(0, earth.PARALLELS * earth.PLACES)
+    whole = is_sea(0, earth.PARALLELS * earth.POINTS)
     assert whole.size == 93_312_000
     assert 0.66 < whole.mean() < 0.68  # by places, not by area
     pieces = (0, 0), (0, 1), (7, 50_000), (40_000_001, 41_000_000), (93_311_999, 93_312_000)
@@ -47,12 +47,12 @@ def test_any_piece_is_that_of_the_whole():
 @pytest.mark.parametrize("turns", [3, earth.PARALLELS])
 def test_coefficients_are_those_of_the_formula(turns):
     air = earth.MaritimeAir(turns)
-    begin, end = earth.PLACES * 3 // 2, earth.PLACES * 5 // 2
+    begin, end = earth.POINTS * 3 // 2, earth.POINTS * 5 // 2
     s, t = air[begin:end]
-    for i in (0, earth.PLACES // 2 - 1, earth.PLACES // 2, earth.PLACES - 1):
-        latitude = air.latitude()[(begin + i) // earth.PLACES]
+    for i in (0, earth.POINTS // 2 - 1, earth.POINTS // 2, earth.POINTS - 1):
+        latitude = air.latitude()[(begin + i) // earth.POINTS]
         step = 2 * math.pi * 6371 * math.cos(math.radians(latitude)) / 43200
-        at = air.first * earth.PLACES + begin + i
+        at = air.first * earth.POINTS + begin + i
         sea = bool(is_sea(at, at + 1)[0])
         length = 500 if sea else 1000
         assert s[i] == pytest.approx(math.exp(-step / length), rel=1e-15)

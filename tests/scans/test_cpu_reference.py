@@ -55,7 +55,7 @@ def test_the_bound_is_the_stated_one(dtype):
     judge = Judge(np.dtype(dtype), 2.0)
     judge.add(s[:7], t[:7], computed[:7])
     judge.add(s[7:], t[7:], computed[7:])
-    assert judge.largest_share == pytest.approx(1, abs=0.05)
+    assert judge.largest_fraction == pytest.approx(1, abs=0.05)
     computed[-1] = float(w[-1] + 2 * bound)
     again = Judge(np.dtype(dtype), 2.0)
     again.add(s, t, computed)

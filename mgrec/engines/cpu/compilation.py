@@ -379,13 +379,13 @@ def _compile_step(step: StepFunction) -> Any:
     if isinstance(function, FunctionType):
         return _freeze(function, _freeze_value_of_step, numba.njit(**STEP))
     if isinstance(function, CPUDispatcher):
-        return _compile_again(function)
+        return _recompile(function)
     if isinstance(function, DUFunc):
-        return _vectorize_again(function)
+        return _revectorize(function)
     return function
 
 
-def _compile_again(dispatcher: Any) -> Any:
+def _recompile(dispatcher: Any) -> Any:
     """Compile a numba function of the user again: its code may have older values."""
 
     def compile_frozen(function: FunctionType) -> Any:
@@ -400,8 +400,8 @@ def _compile_again(dispatcher: Any) -> Any:
     return frozen
 
 
-def _vectorize_again(ufunc: Any) -> Any:
-    """Do the same as :func:`_compile_again` for a function of ``numba.vectorize``."""
+def _revectorize(ufunc: Any) -> Any:
+    """Do the same as :func:`_recompile` for a function of ``numba.vectorize``."""
     dispatcher = ufunc._dispatcher
 
     def vectorize_frozen(function: FunctionType) -> Any:

@@ -246,23 +246,23 @@ def in_steps(order: int) -> Any:
     """
     near = min(order, NEAR)
     outputs = [f"y{j}" for j in range(1, near + 1)]  # latest first
-    lines = ["def advance(v, y, target, a, past):"]
-    lines += [f"    a{j} = a[{j}]" for j in range(1, near + 1)]
-    lines += [f"    y{j} = y[past - {j}]" for j in range(1, near + 1)]
-    lines.append("    output = y[past:]")
-    lines.append(f"    full = v.size // {near} * {near}")
-    lines.append(f"    for n in range(0, full, {near}):")
+    statements = ["def advance(v, y, target, a, past):"]
+    statements += [f"    a{j} = a[{j}]" for j in range(1, near + 1)]
+    statements += [f"    y{j} = y[past - {j}]" for j in range(1, near + 1)]
+    statements.append("    output = y[past:]")
+    statements.append(f"    full = v.size // {near} * {near}")
+    statements.append(f"    for n in range(0, full, {near}):")
     if order > near:
-        lines.append("        subtract_far(v, y, a, past, n)")
+        statements.append("        subtract_far(v, y, a, past, n)")
     for step in range(near):
         terms = "".join(f" - a{j} * {outputs[j - 1]}" for j in range(near, 0, -1))
         outputs.insert(0, outputs.pop())  # The oldest output makes room for the new one.
-        lines.append(f"        {outputs[0]} = v[n + {step}]{terms}")
-        lines.append(f"        output[n + {step}] = {outputs[0]}")
-        lines.append(f"        target[n + {step}] = {outputs[0]}")
-    lines.append("    return full")
+        statements.append(f"        {outputs[0]} = v[n + {step}]{terms}")
+        statements.append(f"        output[n + {step}] = {outputs[0]}")
+        statements.append(f"        target[n + {step}] = {outputs[0]}")
+    statements.append("    return full")
     scope = {"subtract_far": _subtract_far}
-    exec("\n".join(lines), scope)
+    exec("\n".join(statements), scope)
     return numba.njit(**FUSED)(scope["advance"])
 
 

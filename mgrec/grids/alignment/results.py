@@ -13,7 +13,7 @@ from ...core.arrays.array_types import to_host
 from .recurrence import Best
 from .sequences import Alphabet
 
-_LINE_WIDTH = 60
+_COLUMNS_A_BLOCK = 60
 
 
 class Alignment(NamedTuple):
@@ -66,9 +66,9 @@ class TracedAlignment:
         width = len(str(max(self.query_end, self.target_end)))
         rows: list[str] = []
         i, j = self.query_begin, self.target_begin
-        for start in range(0, len(operations), _LINE_WIDTH):
-            columns = slice(start, start + _LINE_WIDTH)
-            query, bars, target = (line[columns] for line in self.lines)
+        for start in range(0, len(operations), _COLUMNS_A_BLOCK):
+            columns = slice(start, start + _COLUMNS_A_BLOCK)
+            query, bars, target = (text[columns] for text in self.lines)
             row, i = i, i + len(query) - operations[columns].count("D")
             column, j = j, j + len(query) - operations[columns].count("I")
             rows += [
@@ -91,11 +91,11 @@ class PathColumns:
 
 def columns_of(
     sequences: Sequence[Any], alphabet: Alphabet | None, starts: tuple[int, int],
-    runs: list[tuple[str, int]],
+    groups: list[tuple[str, int]],
 ) -> PathColumns:  # fmt: skip
-    """Return the columns of a path: runs of "M", "I" and "D", from these characters on."""
-    counts = [count for _, count in runs]
-    columns = np.repeat(np.array([operation for operation, _ in runs], "U1"), counts)
+    """Return the columns of a path: groups of "M", "I" and "D", from these characters on."""
+    counts = [count for _, count in groups]
+    columns = np.repeat(np.array([operation for operation, _ in groups], "U1"), counts)
     first, second = (
         _with_gaps(to_host(sequence), start, columns != gap)
         for sequence, start, gap in zip(sequences, starts, ("D", "I"), strict=True)
@@ -137,8 +137,8 @@ def _are_same(first: np.ndarray, second: np.ndarray, alphabet: Alphabet | None) 
     if alphabet is None or alphabet.letters is None:
         return is_same
     both = first, second
-    capitals = [np.where((line >= 97) & (line <= 122), line - 32, line) for line in both]
-    codes = [alphabet.table()[np.where(line > 255, 0, line)] for line in both]
+    capitals = [np.where((x >= 97) & (x <= 122), x - 32, x) for x in both]
+    codes = [alphabet.table()[np.where(x > 255, 0, x)] for x in both]
     return is_same | ((capitals[0] == capitals[1]) & (codes[0] == codes[1]))
 
 

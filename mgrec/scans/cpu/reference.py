@@ -27,16 +27,16 @@ class Judge:
         W_i = |s_i|·W_{i-1} + |t_i|,  W_0 = |initial|
         A_i = |s_i|·A_{i-1} + 1,      A_0 = 0
 
-    `largest_share` is the largest |computed - exact| / bound, and `largest_difference` the largest
-    |computed - w of the plain loop in `dtype`|, of all results. A nan or inf counts as an infinite
-    error.
+    `largest_fraction` is the largest |computed - exact| / bound, and `largest_difference` the
+    largest |computed - w of the plain loop in `dtype`|, of all results. A nan or inf counts as an
+    infinite error.
     """
 
     dtype: np.dtype[Any]
     initial: float = 0.0
     steps: int = 0
     largest_error: float = 0.0
-    largest_share: float = 0.0
+    largest_fraction: float = 0.0
     largest_difference: float = 0.0
     _state: np.ndarray = field(init=False, repr=False)
     _loop: np.ndarray = field(init=False, repr=False)
@@ -48,7 +48,7 @@ class Judge:
     @property
     def holds(self) -> bool:
         """Whether every result so far lies within the bound."""
-        return self.largest_share <= 1
+        return self.largest_fraction <= 1
 
     def add(self, s: np.ndarray, t: np.ndarray, *computed: np.ndarray) -> None:
         """Compare the next steps of one or several results: contiguous arrays (steps,) of `dtype`.
@@ -61,7 +61,7 @@ class Judge:
         operands = (writable(s), writable(t), results)
         maxima = _judged(*operands, self._state, self._loop, self.steps, unit, eta)
         self.largest_error = max(self.largest_error, maxima[0])
-        self.largest_share = max(self.largest_share, maxima[1])
+        self.largest_fraction = max(self.largest_fraction, maxima[1])
         self.largest_difference = max(self.largest_difference, maxima[2])
         self.steps += t.size
 
@@ -75,7 +75,7 @@ def _judge(
 ) -> Any:
     high, low, size, count = state
     w = loop[0]
-    error, share, difference = 0.0, 0.0, 0.0
+    error, fraction, difference = 0.0, 0.0, 0.0
     for i in range(t.size):
         s_i, t_i = np.float64(s[i]), np.float64(t[i])
         p, p_error = _product(s_i, high)
@@ -94,11 +94,11 @@ def _judge(
             error = max(error, error_i)
             if error_i > 0.0:
                 allowed = 4.0 * (start + i + 1) * unit * size + eta * count + SMALLEST * count
-                share = max(share, error_i / allowed)
+                fraction = max(fraction, error_i / allowed)
             difference = max(difference, abs(y - np.float64(w)))
     state[0], state[1], state[2], state[3] = high, low, size, count
     loop[0] = w
-    return error, share, difference
+    return error, fraction, difference
 
 
 _judged = compile_kernel(_judge)
