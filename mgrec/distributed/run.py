@@ -259,10 +259,11 @@ def _call_on_rank(
     secede()  # Ranks wait for each other: none may wait for a thread of the worker.
     group = _start_group(plugin, name, rank, addresses, timeout, has_gpus)
     try:
-        parts = [_joined(operand, axis) for operand in operands]
-        operands.clear()
-        returned = function(*parts, group=group, **options)
-        del parts
+        with group.on_stream():
+            parts = [_joined(operand, axis) for operand in operands]
+            operands.clear()
+            returned = function(*parts, group=group, **options)
+            del parts
         values = returned if isinstance(returned, tuple) else (returned,)
         described = [_described(f"{name}-{k}", value, axis, rank) for k, value in enumerate(values)]
         arrays = {
@@ -288,7 +289,7 @@ def _start_group(
     If each rank has a GPU, NCCL exchanges arrays and messages.
     """
     group = DaskGroup(plugin, name, rank, addresses, timeout)
-    asyncio.run_coroutine_threadsafe(_add(plugin, group), plugin.loop).result()
+    group.start()
     if not has_gpus or group.size == 1:
         return group
     try:
@@ -300,10 +301,6 @@ def _start_group(
     except BaseException as error:
         group.abort(error)
         raise
-
-
-async def _add(plugin: GroupsPlugin, group: DaskGroup) -> None:
-    plugin.add(group.name, group)
 
 
 def _joined(operand: Any, axis: int) -> Any:

@@ -171,6 +171,10 @@ class FilterRecurrence(Chain):
             return None
         return prepare(self.cascade, *arrays)
 
+    @property
+    def has_shards(self) -> bool:
+        return True
+
     def prepare_shard(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
     ) -> ShardSolver | None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..core.algebra.coefficient import Coefficient
-from ..core.algebra.transfer_map import TransferMap
+from ..core.algebra.transfer_map import TransferMap, affine
 from ..core.arrays.chunk import Chunk, as_result, is_number, is_uncopied, lay_out, lay_out_carry_in
 from ..core.arrays.validation import arrays_of
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver, ShardSolver
@@ -142,6 +142,10 @@ class TransferRecurrence(Chain):
         if solve is None or not self.checks_laws:
             return solve
         return _with_first_check(solve, partial(self._check_laws, backend, *arrays))
+
+    @property
+    def has_shards(self) -> bool:
+        return self.transfer_map == affine and self.dtype.kind == "f"
 
     def prepare_shard(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays

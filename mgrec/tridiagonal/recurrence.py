@@ -351,6 +351,10 @@ class TridiagonalSystem(TwoSided):
             return None
         return prepare(self.ends(inputs, shape), chunk, None, results[0].reshape(chunk.shape))
 
+    @property
+    def has_shards(self) -> bool:
+        return True
+
     def prepare_shard(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
     ) -> ShardSolver | None:

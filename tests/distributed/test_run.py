@@ -12,6 +12,7 @@ import pytest
 from clusters import (
     cluster_of_gpus,
     on_gpu,
+    to_host,
     two_workers,
     wait_until,
     wait_until_started,
@@ -293,3 +294,34 @@ def test_chunks_on_gpus():
         assert type(result._meta).__module__.startswith("cupy")
         expected = mgrec.linear_recurrence(0.5, x)
         np.testing.assert_allclose(result.compute().get(), expected, rtol=1e-12)
+
+
+def repeat(x, group, count):
+    for _ in range(count):
+        result = mgrec.linear_recurrence(0.5, x, group=group)
+    return result
+
+
+@pytest.mark.gpu
+def test_programs_on_gpus_at_once():
+    """Their exchanges are in another order on each GPU, and none waits for another program's."""
+    x = np.random.default_rng(4).random(1 << 20)
+    expected = mgrec.linear_recurrence(0.5, x)
+
+    def check(array):
+        np.testing.assert_allclose(array.map_blocks(to_host).compute(), expected, rtol=1e-12)
+
+    def run_program(number):
+        for _ in range(4):
+            check(mgrec.dask.run(repeat, placed, client=client, count=100))
+
+    def run_plan(number):
+        with mgrec.plan(mgrec.linear_recurrence, 0.5, placed, client=client) as plan:
+            check([*plan.map([()] * 100)][-1])
+
+    with cluster_of_gpus() as cluster, Client(cluster) as client, ThreadPoolExecutor(4) as pool:
+        (placed,) = halves(client, [x], (1 << 19, 1 << 19))
+        placed = placed.map_blocks(on_gpu).persist()
+        wait(placed)
+        for done in [pool.submit(f, k) for k in range(2) for f in (run_program, run_plan)]:
+            done.result()

@@ -3,84 +3,25 @@
 Threads of this process stand in for GPUs, and an object in their memory for NCCL.
 """
 
-import threading
 import time
-import types
-from itertools import count
-from uuid import uuid4
 
 import dask.array as da
 import numpy as np
 import pytest
+from communicators import Communicator, replace_nccl
 from distributed import Client, LocalCluster, wait
 
 import mgrec
 import mgrec.dask
 from mgrec.distributed import run as run_module
-from mgrec.distributed.groups.group import DEVICE_FRAME, Group
 
 X = np.random.default_rng(5).random(300)
 
 
-class Meeting:
-    """Where the ranks of a communicator exchange arrays."""
-
-    def __init__(self):
-        self.changed, self.arrays = threading.Condition(), {}
-
-
-class Communicator(Group):
-    """A group as that of NCCL."""
-
-    frame, is_asynchronous = DEVICE_FRAME, True
-    started, meetings, lock = [], {}, threading.Lock()
-
-    def __init__(self, unique_id, rank, size, timeout):
-        self.rank, self.size, self.number, self.is_aborted = rank, size, 0, False
-        with self.lock:
-            self.meeting = self.meetings.setdefault(unique_id, Meeting())
-            self.started.append(self)
-        self.all_gather(np.zeros(1))
-
-    def check(self, waited):
-        pass
-
-    def all_gather(self, array):
-        self.number += 1
-        start, meeting = time.monotonic(), self.meeting
-        with meeting.changed:
-            arrays = meeting.arrays.setdefault(self.number, {})
-            arrays[self.rank] = np.array(array)
-            meeting.changed.notify_all()
-        while True:
-            with meeting.changed:
-                if meeting.changed.wait_for(lambda: len(arrays) == self.size, 0.1):
-                    return np.stack([arrays[rank] for rank in range(self.size)])
-            self.check(time.monotonic() - start)
-
-    def exchange(self, to_left, to_right):
-        raise NotImplementedError
-
-    def abort(self):
-        self.is_aborted = True
-
-
 @pytest.fixture
 def nccl(monkeypatch):
-    """A module in place of that of NCCL; `devices` has the GPU of each new rank."""
-    numbers = count()
-    module = types.SimpleNamespace(
-        INTERVAL=0.1, NCCLGroup=Communicator, unique_id=lambda: uuid4().hex,
-        devices=lambda: next(numbers), same_device=lambda: lambda: None,
-    )  # fmt: skip
-    module.bus_id = lambda: f"gpu-{module.devices()}"
-    monkeypatch.setitem(__import__("sys").modules, "mgrec.distributed.groups.nccl", module)
-    monkeypatch.delitem(
-        __import__("sys").modules, "mgrec.distributed.groups.dask_gpus", raising=False
-    )
     monkeypatch.setattr(run_module._Divided, "has_gpus", True)
-    monkeypatch.setattr(Communicator, "started", [])
-    return module
+    return replace_nccl(monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -43,11 +43,11 @@ def _start_forkserver():
         forkserver.ensure_running()
 
 
-def on_both(client, *arrays):
+def on_both(client, *arrays, is_strict=False):
     """Persist arrays: the first half of the chunks on one worker, the others on the other one.
 
     Dask would put them anywhere, on a busy machine all on one worker. A worker that is lost is
-    replaced by any.
+    replaced by any, unless `is_strict`.
     """
     addresses, placed = sorted(client.nthreads()), []
     for array in arrays:
@@ -55,7 +55,7 @@ def on_both(client, *arrays):
         def workers_of_chunk(key, half=-(-array.numblocks[0] // 2)):
             return [addresses[key[1] // half]]
 
-        with dask.annotate(workers=workers_of_chunk, allow_other_workers=True):
+        with dask.annotate(workers=workers_of_chunk, allow_other_workers=not is_strict):
             name = f"placed-{uuid4().hex}"
             placed.append(array.map_blocks(np.copy, name=name, meta=array._meta))
     placed = tuple(client.persist(placed, optimize_graph=False))

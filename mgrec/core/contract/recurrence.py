@@ -203,6 +203,11 @@ class Recurrence(ABC):
         """
         return None
 
+    @property
+    def has_shards(self) -> bool:
+        """Whether `prepare_shard` may return a solver."""
+        return False
+
     def prepare_shard(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
     ) -> ShardSolver | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,14 @@ class DaskGroup(Mailbox, Group):
         super().__init__(plugin, name, rank, addresses, timeout)
         self.size, self._number = len(addresses), 0
 
+    def start(self) -> None:
+        """Let other ranks reach this one; raise the error of a group that has ended."""
+
+        async def add() -> None:
+            self.plugin.add(self.name, self)
+
+        asyncio.run_coroutine_threadsafe(add(), self.plugin.loop).result()
+
     def check_ranks(self, are_connected: bool = True) -> None:
         """Raise unless all other ranks may still exchange arrays: this rank waits for its GPU."""
         number = self._number + 1
@@ -58,6 +66,10 @@ class DaskGroup(Mailbox, Group):
                 raise loads(content)
             if state == "unknown":
                 raise self._lost(rank, "has left the group")
+
+    def on_stream(self) -> AbstractContextManager[None]:
+        """Return the context of the computations of this rank: that of the caller."""
+        return nullcontext()
 
     def store(self, results: Mapping[Any, Any]) -> None:
         """Add results to the worker's state, before the scheduler knows them."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 import platform
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -50,9 +51,34 @@ class DaskGPUGroup(Group):
     def wait_for(self, event: Any) -> None:
         self.gpus.wait_for(event)
 
+    @contextmanager
+    def on_stream(
+        self, waits: bool = True, check: Callable[[], None] = lambda: None
+    ) -> Iterator[None]:
+        """Make the stream of the communicator the current one: see :meth:`.NCCLGroup.on_stream`.
+
+        While this rank waits for others, `check` raises what ends it.
+        """
+
+        def check_all(waited: float) -> None:
+            check()
+            self.host.check_ranks()
+
+        self.gpus.check = check_all
+        with self.gpus.on_stream(waits):
+            yield
+
+    @property
+    def has_ended(self) -> bool:
+        return self.gpus.is_aborted or self.host.has_failed(0)
+
     def wait_for_return(self) -> None:
         """Wait until the functions of all ranks have returned; keep the communicator."""
         self.host.wait_for_return()
+        self.keep()
+
+    def keep(self) -> None:
+        """Keep the communicator for other groups of these workers."""
         _give_back(_workers_of(self.host), {_names[self.gpus]: self.gpus})
         self._is_kept = True
 

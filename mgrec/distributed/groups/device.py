@@ -78,12 +78,18 @@ class DeviceMessages:
 
 
 def solve_shards(
-    group: Group, digest: int, shards: Sequence[Callable[[ShardMessages], ShardSteps]]
-) -> list[Any]:
+    group: Group, digest: int, shards: Sequence[Callable[[ShardMessages], ShardSteps]],
+    sends_always: bool = False,
+) -> list[Any]:  # fmt: skip
     """Solve the shards of this rank, as many as each rank has, with one exchange on the device.
 
-    `digest` is that of the problem. Raise CacheMiss on all ranks if the messages do not suffice; a
-    rank that raises an error before the exchange sends no message.
+    Raise CacheMiss on all ranks if the messages do not suffice. A rank that raises an error before
+    the exchange sends no message, or with `sends_always` one that does not suffice.
+
+    Parameters
+    ----------
+    digest : int
+        Of the problem.
     """
     count, stream = len(shards), cupy.cuda.get_current_stream().ptr
     key = solve_shards, count, stream, cupy.cuda.runtime.getDevice()
@@ -91,12 +97,16 @@ def solve_shards(
     if memory is None:
         memory = group.prepared[key] = _Memory(group, count)
     memory.status[0] = 0
-    steps = [
-        start(DeviceMessages(group, digest, memory, number, count))
-        for number, start in enumerate(shards)
-    ]
-    for step in steps:
-        next(step)
+    steps = list[ShardSteps]()
+    try:
+        for number, start in enumerate(shards):
+            steps.append(start(DeviceMessages(group, digest, memory, number, count)))
+            next(steps[-1])
+    except BaseException:
+        if sends_always:
+            memory.sent[:] = 0
+            group.all_gather_into(memory.received, memory.sent)
+        raise
     group.all_gather_into(memory.received, memory.sent)
     for step in steps:
         next(step)

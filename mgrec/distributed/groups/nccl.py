@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import cupy
@@ -26,6 +27,7 @@ class NCCLGroup(Group):
     check : callable
         Called with the seconds for which this rank has waited for the others; raises an error if
         that is too long.
+    is_aborted : bool
     """
 
     frame, is_asynchronous = DEVICE_FRAME, True
@@ -36,7 +38,8 @@ class NCCLGroup(Group):
     ) -> None:  # fmt: skip
         self.rank, self.size, self.timeout = rank, size, timeout
         self.check = check or self._check_timeout
-        self._is_aborted = False
+        self._stream: Any = None
+        self.is_aborted = False
         self.comm = nccl.NcclCommunicator(size, unique_id, rank)
         # The first exchange connects the ranks, which takes most of a second.
         self.all_gather(np.zeros(1, np.uint8))
@@ -70,9 +73,34 @@ class NCCLGroup(Group):
         left, right = (None if x is None else self._like(to_left, x) for x in received)
         return left, right
 
+    @contextmanager
+    def on_stream(self, waits: bool) -> Iterator[None]:
+        """Make a stream of this communicator the current one, between work on the default stream.
+
+        Several programs would wait for each other for ever if their exchanges were on one stream,
+        in another order than on other GPUs. So the default stream must not wait for an exchange:
+        at the end the host waits, with `waits` for all work. Otherwise the caller has waited.
+        """
+        if self._stream is None:
+            self._stream = cupy.cuda.Stream(non_blocking=True)
+        default, event = cupy.cuda.Stream.null, cupy.cuda.Event(disable_timing=True)
+        event.record(default)
+        self._stream.wait_event(event)
+        with self._stream:
+            try:
+                yield
+            except BaseException:
+                waits = not self.is_aborted
+                raise
+            finally:
+                event.record()
+                if waits:
+                    self.wait_for(event)
+                default.wait_event(event)
+
     def abort(self) -> None:
-        if not self._is_aborted:
-            self._is_aborted = True
+        if not self.is_aborted:
+            self.is_aborted = True
             self.comm.abort()
 
     def _like(self, array: Any, received: Any) -> Any:

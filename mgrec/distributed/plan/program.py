@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
@@ -38,6 +38,8 @@ class PlanShard:
         For solves that come without one.
     timeout : float
         Seconds after which a worker that does not answer is lost.
+    is_on_gpus : bool
+        Whether the GPUs of the workers may exchange messages: see :mod:`.gpus`.
     """
 
     shard: Shard
@@ -46,6 +48,11 @@ class PlanShard:
     result_size: int
     request: Request
     timeout: float
+    is_on_gpus: bool
+
+
+SolveOnGPUs = Callable[["Solve", dict[ChunkIndex, list[Any]]], dict[ChunkIndex, Any] | None]
+"""Returns the results of chunks; None if the host has to solve. See :mod:`.gpus`."""
 
 
 def result_name(solve: str, number: int) -> str:
@@ -53,13 +60,27 @@ def result_name(solve: str, number: int) -> str:
     return f"{solve}-{number}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class StoredPlan:
-    """What a worker stores of a plan: its shard, its operands by keys, and its messages."""
+    """What a worker stores of a plan: its shard, its operands by keys, and its messages.
+
+    Attributes
+    ----------
+    group : DaskGPUGroup, optional
+        Of the GPUs of the plan's workers, when the first solve has begun (`has_group`).
+    failures : int
+        Consecutive solves that exchanged messages between GPUs in vain.
+    solvers : dict
+        Recurrences and prepared solvers, by the forms of their operands.
+    """
 
     shard: PlanShard
     blocks: Mapping[Any, Any]
     mailbox: Mailbox
+    group: Any = None
+    has_group: bool = False
+    failures: int = 0
+    solvers: dict[Any, Any] = field(default_factory=dict)
 
 
 class Solve:
@@ -104,28 +125,26 @@ class Solve:
         """Return the outcomes of earlier solves that this one waits for."""
         return {block for block in list(self.blocks.values()) if isinstance(block, Future)}
 
-    def run(self, threads: Threads) -> tuple[dict[Any, Any], Any]:
+    def run(
+        self, threads: Threads, solve_on_gpus: SolveOnGPUs | None
+    ) -> tuple[dict[Any, Any], Any]:
         """Return the results by their keys, and the answer to the client.
 
         Operands may be results of earlier solves, for which it waits before its turn.
         """
         try:
-            blocks = {
-                key: block.result()[key] if isinstance(block, Future) else block
-                for key, block in self.blocks.items()
-            }
-            self.blocks.clear()
-            self._turns.take(self.number)
-            try:
-                self._mailbox.check(self.number)
-                self._is_asynchronous = common_backend(blocks.values()).is_asynchronous
-                operands = {
-                    index: [blocks[key] for key in keys] for index, keys in self.keys.items()
-                }
-                del blocks
-                results, answer = solve_shard(self.request, self._shard, operands, self, threads)
-            finally:
-                self._turns.release()
+            operands, answer, results = self._take_operands(), None, None
+            if solve_on_gpus is not None:
+                results = solve_on_gpus(self, operands)
+            if results is None:
+                self._turns.take(self.number)
+                try:
+                    self._mailbox.check(self.number)
+                    results, answer = solve_shard(
+                        self.request, self._shard, operands, self, threads
+                    )
+                finally:
+                    self._turns.release()
         except BaseException as error:
             # The plan has ended with a worker; other errors end the solve.
             number = None if isinstance(error, WorkerLostError) else self.number
@@ -137,6 +156,16 @@ class Solve:
             for index, arrays in results.items()
             for k, (array, part) in enumerate(zip(arrays, parts, strict=False))
         }, answer
+
+    def _take_operands(self) -> dict[ChunkIndex, list[Any]]:
+        """Wait for the operands of each chunk, and return them."""
+        blocks = {
+            key: block.result()[key] if isinstance(block, Future) else block
+            for key, block in self.blocks.items()
+        }
+        self.blocks.clear()
+        self._is_asynchronous = common_backend(blocks.values()).is_asynchronous
+        return {index: [blocks[key] for key in keys] for index, keys in self.keys.items()}
 
     def send(
         self, receiver: int, name: Hashable, content: Any, arrays: Iterable[np.ndarray] = ()

@@ -16,11 +16,11 @@ from distributed import Client
 from distributed.protocol.pickle import dumps
 
 from ...core.arrays.elements import Part
-from ...core.backends import backend_of
+from ...core.backends import backend_of, common_backend
 from ...core.contract.problem import Composed, Problem
 from ..arguments import name_of, problem_of
 from ..comms import WorkerLostError
-from ..graph.aligned import AlignedProblem, align_problem
+from ..graph.aligned import AlignedProblem, align_problem, chunk_indices_of
 from ..graph.build import Solved
 from ..observability import log_planned
 from ..programs.assignment import assign
@@ -86,11 +86,11 @@ class RecurrencePlan(Plan):
     def _add_to_workers(self, first: PlanCall) -> None:
         """Make the workers keep their shards and operands, which Dask may drop otherwise."""
         addresses = sorted(self._shards, key=lambda address: self._shards[address].number)
-        contents, arguments = {}, first.request()
+        contents, arguments, is_on_gpus = {}, first.request(), self._is_on_gpus(first)
         sizes = self._layout.sizes() if backend_of(self._layout.meta).is_host else {}
         for address, shard in self._shards.items():
             keys, size = {i: first.aligned.keys(i) for i, _ in shard.chunks}, sizes.get(address, 0)
-            stored = PlanShard(shard, addresses, keys, size, arguments, self._timeout)
+            stored = PlanShard(shard, addresses, keys, size, arguments, self._timeout, is_on_gpus)
             contents[address] = self._name, dumps(stored)
         session, request = self._session, PendingRequest(self._streams, self._timeout)
         session.call(session.send, request, "add_plan", contents)
@@ -98,6 +98,18 @@ class RecurrencePlan(Plan):
         self._remove = weakref.finalize(self, session.call, *remove)
         self._remove.atexit = False
         session.wait(request)
+
+    def _is_on_gpus(self, first: PlanCall) -> bool:
+        """Return whether workers, in their order, have as many neighbouring chunks on GPUs each."""
+        aligned, problem = first.aligned, first.problem
+        recurrence, shards = aligned.recurrence, [*self._shards.values()]
+        if not recurrence.has_shards or recurrence.returns_final_state or problem.parts:
+            return False
+        order = [index for shard in shards for index, _ in shard.chunks]
+        counts = {len(shard.chunks) for shard in shards}
+        is_in_order = order == [*chunk_indices_of(aligned.chunks)] and len(order) == aligned.count
+        has_gpus = not common_backend(aligned.blocks).is_host
+        return has_gpus and is_in_order and len(counts) == 1 and len(shards) > 1
 
     def __repr__(self) -> str:
         chunks = self._layout.chunks

@@ -20,8 +20,9 @@ from ..comms import Calls, Sender, WorkerLostError, picklable
 from ..groups import mailbox
 from ..groups.mailbox import Mailbox
 from ..programs.shards import Threads, Turns
+from .gpus import GPUThread
 from .internals import blocks_of, free
-from .program import PlanShard, Solve, StoredPlan
+from .program import PlanShard, Solve, SolveOnGPUs, StoredPlan
 
 NAME = "mgrec-plans"
 # Solves of a client that a worker computes at once: one runs Python while others wait for messages
@@ -77,6 +78,7 @@ class WorkerSession:
         # Bytes of operands and results in host memory.
         self.size = 0
         self.turns, self.pool = Turns(), ThreadPoolExecutor(IN_PROGRESS, "mgrec-plan")
+        self.gpus = GPUThread(self.worker.plugins[mailbox.NAME])
 
     async def run(self) -> None:
         """Read messages until the comm ends."""
@@ -109,6 +111,7 @@ class WorkerSession:
                 plan.mailbox.fail(error)
                 plan.mailbox.close()
         self.pool.shutdown(wait=False)
+        self.gpus.close()
         for solve in self.solves.values():
             if not solve.is_registered:
                 free(self.worker, solve.stored)
@@ -186,6 +189,9 @@ class WorkerSession:
             await self._find_operands(solve, stored)
         except Exception as error:
             stored.mailbox.fail_everywhere(error, number)
+        if stored.shard.is_on_gpus:
+            self.gpus.pool.submit(self._run, solve, self.gpus.solve)
+            return
         if not solve.awaited():
             self.turns.announce(number)
         self.pool.submit(self._run, solve)
@@ -203,11 +209,11 @@ class WorkerSession:
                 others.append(key)
         solve.blocks |= await blocks_of(self.worker, others)
 
-    def _run(self, solve: Solve) -> None:
+    def _run(self, solve: Solve, solve_on_gpus: SolveOnGPUs | None = None) -> None:
         """Run a solve on a thread, and let the event loop store its results and answer."""
         outcome, answer = solve.outcome, None
         try:
-            results, answer = solve.run(self.plugin.threads)
+            results, answer = solve.run(self.plugin.threads, solve_on_gpus)
         except BaseException as error:
             # Frames of a traceback would keep the arrays of the solve.
             answer = error.with_traceback(None)

@@ -1,0 +1,163 @@
+"""Plans whose workers exchange messages between their GPUs, without a message of the host.
+
+Threads of this process are the workers, which share a GPU, and their memory stands in for NCCL.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import dask.array as da
+import numpy as np
+import pytest
+from clusters import on_both, on_gpu, to_host
+from communicators import Communicator, replace_nccl
+from distributed import Client, LocalCluster
+
+import mgrec
+import mgrec.dask
+from mgrec.core.contract.kernels import CacheMiss
+from mgrec.filters import recurrence as filters
+from mgrec.signal import lfilter
+
+pytestmark = [pytest.mark.gpu, pytest.mark.emulated]
+CHUNK, RNG = 5000, np.random.default_rng(3)
+
+
+@pytest.fixture
+def client(monkeypatch):
+    replace_nccl(monkeypatch)
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
+    with LocalCluster(dashboard_address=None, **options) as cluster, Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def solved(monkeypatch):
+    """The outcomes of exchanges on the device: whether they sufficed."""
+    from mgrec.distributed.groups import device
+
+    outcomes, solve = [], device.solve_shards
+
+    def watched(*arguments, **options):
+        try:
+            results = solve(*arguments, **options)
+        except BaseException as error:
+            outcomes.append(error)
+            raise
+        outcomes.append("solved")
+        return results
+
+    monkeypatch.setattr(device, "solve_shards", watched)
+    return outcomes
+
+
+def placed(client, values, chunks):
+    """An array on GPUs: the first half of the chunks on one worker, the others on the other one."""
+    lengths = (tuple(chunks), *((n,) for n in values.shape[1:]))
+    lazy = da.from_array(on_gpu(values), chunks=lengths, asarray=False)
+    (array,) = on_both(client, lazy, is_strict=True)
+    return array
+
+
+def on_host(array):
+    return array.map_blocks(to_host, meta=np.empty((0,) * array.ndim)).compute()
+
+
+def uniform(low, high, *shape, dtype="f8"):
+    return RNG.uniform(low, high, shape).astype(dtype)
+
+
+N = 4 * CHUNK
+LINEAR, DOMINANT = mgrec.linear_recurrence, mgrec.solve_tridiagonal
+SMALL, LARGE = uniform(-1, 1, N), uniform(2.5, 3.5, N)
+FILTER = np.array([0.2, 0.3], "f4"), np.array([1.0, -0.2, 0.01], "f4")
+CASES = {
+    "arrays": (LINEAR, [uniform(-1, 1, N), uniform(-1, 1, N)], {"initial": 2.0}),
+    "float32, reverse": (LINEAR, [uniform(-1, 1, N, dtype="f4")] * 2, {"reverse": True}),
+    "constant": (LINEAR, [0.9, uniform(-1, 1, N)], {}),
+    "columns": (LINEAR, [uniform(-1, 1, N, 3)] * 2, {"axis": 0, "initial": np.arange(3.0)}),
+    "filter": (lfilter, [*FILTER, uniform(-1, 1, N, dtype="f4")], {}),
+    "tridiagonal": (DOMINANT, [SMALL, LARGE, SMALL, SMALL], {}),
+}
+
+
+def operands_of(client, operands, chunks):
+    return [x if np.ndim(x) == 0 or len(x) < N else placed(client, x, chunks) for x in operands]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("case", CASES)
+def test_results_have_the_bits_of_the_graph(client, solved, monkeypatch, case, count):
+    function, operands, options = CASES[case]
+    monkeypatch.setattr(filters, "LARGE_ON_GPU", 1 << 12)
+    operands, others = (operands_of(client, operands, [N // count] * count) for _ in range(2))
+    wanted = on_host(function(*others, **options))  # workers may have got chunks of each other
+    with mgrec.plan(function, *operands, client=client, **options) as plan:
+        results = [plan(), plan(*operands), plan.submit(), *plan.map([()] * 3)]
+        for result in results:
+            np.testing.assert_array_equal(on_host(result), wanted)
+    assert solved == ["solved"] * 12
+
+
+def test_a_result_is_an_operand_of_the_next_solve(client, solved):
+    u = uniform(-1, 1, N)
+    wanted = u
+    for _ in range(5):
+        wanted = LINEAR(0.5, wanted)
+    with mgrec.plan(LINEAR, 0.5, placed(client, u, [CHUNK] * 4), client=client) as step:
+        result = step.submit()
+        for _ in range(4):
+            result = step.submit(0.5, result)
+        np.testing.assert_allclose(on_host(result), wanted, rtol=1e-10)
+    assert solved == ["solved"] * 10
+
+
+def test_messages_that_do_not_suffice(client, solved):
+    """The host solves, and after some times without a try."""
+    s, t = uniform(-1, 1, N), uniform(-1, 1, N)
+    t[: 2 * CHUNK], s[CHUNK], s[CHUNK + 1] = 0.0, 1e300, 1e300  # no state overflows
+    wanted = on_host(LINEAR(*operands_of(client, [s, t], [CHUNK] * 4)))
+    assert np.isfinite(wanted).all()
+    s, t = operands_of(client, [s, t], [CHUNK] * 4)
+    with mgrec.plan(LINEAR, s, t, client=client) as plan:
+        for _ in range(6):
+            np.testing.assert_array_equal(on_host(plan()), wanted)
+    assert [type(outcome) for outcome in solved] == [CacheMiss] * 8
+
+
+def test_workers_with_other_numbers_of_chunks_exchange_none(client, solved):
+    t = uniform(-1, 1, N)
+    with mgrec.plan(
+        LINEAR, 0.5, placed(client, t, [CHUNK] * 2 + [2 * CHUNK]), client=client
+    ) as plan:
+        np.testing.assert_allclose(on_host(plan()), LINEAR(0.5, t), rtol=1e-10)
+    assert not solved and not Communicator.started
+
+
+def test_an_error_of_one_worker_is_raised_by_the_client(client, solved):
+    """The solve has failed, not the plan."""
+    t = uniform(-1, 1, N)
+    t[-1] = 7.0
+    good = placed(client, t, [CHUNK] * 4)
+
+    def narrow(block):
+        return block.astype("f4") if block[-1] == 7.0 else block
+
+    bad = client.persist(good.map_blocks(narrow, meta=good._meta))
+    with mgrec.plan(LINEAR, 0.5, good, client=client) as plan:
+        wanted = on_host(plan())
+        with pytest.raises(TypeError, match=r"chunk \(3,\) is float32"):
+            plan(0.5, bad)
+        np.testing.assert_array_equal(on_host(plan()), wanted)
+    assert solved[:2] == solved[-2:] == ["solved"] * 2
+
+
+def test_plans_of_several_threads_share_a_communicator(client, solved):
+    def run(seed):
+        t = np.random.default_rng(seed).random(N)
+        with mgrec.plan(LINEAR, 0.5, placed(client, t, [CHUNK] * 4), client=client) as plan:
+            for result in plan.map([()] * 10):
+                np.testing.assert_allclose(on_host(result), LINEAR(0.5, t), rtol=1e-10)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(run, range(3)))
+    assert solved == ["solved"] * 60 and len(Communicator.started) == 2
