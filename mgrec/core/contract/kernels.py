@@ -95,6 +95,9 @@ class ShardMessages(Protocol):
     def wait(self) -> None:
         """Wait for the status; raise CacheMiss if the messages do not suffice."""
 
+    def synchronize(self) -> None:
+        """Wait for work that is launched after `wait`: results are awaited no more."""
+
     def write_header(self) -> None:
         """Write the header of the message, for kernels that do not."""
 

@@ -100,13 +100,14 @@ class GroupCall:
         `options` are the same on all ranks, or the exchange fails. If it `is_last`, a composed call
         needs no further message.
         """
-        from .device import digest_of, solve_shards
+        from .device import digest_of, start_shards
 
         lengths = tuple(self.lengths) if self.lengths and self.has_old_lengths else ()
         digest = digest_of((options, lengths))
         self.has_ended = True
         try:
-            (carry_out,) = solve_shards(self.group, digest, [partial(solve, operands, results)])
+            finish = start_shards(self.group, digest, [partial(solve, operands, results)])
+            (carry_out,) = finish()
         except CacheMiss:
             self.has_ended, self.has_guessed = False, True
             raise

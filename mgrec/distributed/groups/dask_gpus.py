@@ -52,21 +52,22 @@ class DaskGPUGroup(Group):
         self.gpus.wait_for(event)
 
     @contextmanager
-    def on_stream(
-        self, waits: bool = True, check: Callable[[], None] = lambda: None
-    ) -> Iterator[None]:
-        """Make the stream of the communicator the current one: see :meth:`.NCCLGroup.on_stream`.
+    def on_stream(self) -> Iterator[None]:
+        """Make the stream of the communicator the current one, and wait for it at the end."""
+        with self.gpus.on_stream():
+            yield
+            event = self.gpus.new_event()
+            event.record()
+            self.wait_for(event)
 
-        While this rank waits for others, `check` raises what ends it.
-        """
+    def check_with(self, check: Callable[[], None]) -> None:
+        """While this rank waits for others, `check` may raise what ends it."""
 
         def check_all(waited: float) -> None:
             check()
             self.host.check_ranks()
 
         self.gpus.check = check_all
-        with self.gpus.on_stream(waits):
-            yield
 
     @property
     def has_ended(self) -> bool:

@@ -40,7 +40,7 @@ class _Memory:
 class DeviceMessages:
     """See :class:`mgrec.core.contract.kernels.ShardMessages`.
 
-    The status is read before the next call begins, so that calls on a stream share their memory.
+    The status is read before another call has the memory.
     """
 
     def __init__(self, group: Group, digest: int, memory: _Memory, shard: int, shards: int) -> None:
@@ -64,11 +64,14 @@ class DeviceMessages:
         start = self.message - memory.sent.data.ptr
         memory.sent[start : start + HEADER].view(np.int64).set(memory.header)
 
+    def synchronize(self) -> None:
+        self.mark()
+        self._group.wait_for(self._memory.event)
+
     def fetch(self) -> list[np.ndarray]:
         memory = self._memory
         memory.received.get(out=memory.on_host, blocking=False)
-        self.mark()
-        self._group.wait_for(memory.event)
+        self.synchronize()
         messages = memory.on_host[:, : self.size // self._group.size * self.stride]
         messages = messages.reshape(self.size, self.stride)
         headers = messages[:, :16].copy().view(np.int64)
@@ -77,22 +80,30 @@ class DeviceMessages:
         return [message[HEADER:] for message in messages]
 
 
-def solve_shards(
+def start_shards(
     group: Group, digest: int, shards: Sequence[Callable[[ShardMessages], ShardSteps]],
-    sends_always: bool = False,
-) -> list[Any]:  # fmt: skip
-    """Solve the shards of this rank, as many as each rank has, with one exchange on the device.
+    sends_always: bool = False, place: int = 0,
+) -> Callable[[], list[Any]]:  # fmt: skip
+    """Launch the shards of this rank, as many as each rank has, with one exchange on the device.
 
-    Raise CacheMiss on all ranks if the messages do not suffice. A rank that raises an error before
-    the exchange sends no message, or with `sends_always` one that does not suffice.
+    A rank that raises an error before the exchange sends no message, or with `sends_always` one
+    that does not suffice.
 
     Parameters
     ----------
     digest : int
         Of the problem.
+    place : int
+        Which memory a call has: it differs in calls of which one starts before the other ends.
+
+    Returns
+    -------
+    callable
+        Waits, and returns what the shards return. It raises CacheMiss, on all ranks, if the
+        messages do not suffice.
     """
     count, stream = len(shards), cupy.cuda.get_current_stream().ptr
-    key = solve_shards, count, stream, cupy.cuda.runtime.getDevice()
+    key = start_shards, count, place, stream, cupy.cuda.runtime.getDevice()
     memory: _Memory | None = group.prepared.get(key)
     if memory is None:
         memory = group.prepared[key] = _Memory(group, count)
@@ -110,7 +121,7 @@ def solve_shards(
     group.all_gather_into(memory.received, memory.sent)
     for step in steps:
         next(step)
-    return [_result_of(step) for step in steps]
+    return lambda: [_result_of(step) for step in steps]
 
 
 def _result_of(steps: ShardSteps) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -32,15 +34,21 @@ class NCCLGroup(Group):
 
     frame, is_asynchronous = DEVICE_FRAME, True
 
+    _since: float | None
+    _error: BaseException | None
+
     def __init__(
         self, unique_id: Any, rank: int, size: int, timeout: float,
         check: Callable[[float], None] | None = None,
     ) -> None:  # fmt: skip
         self.rank, self.size, self.timeout = rank, size, timeout
         self.check = check or self._check_timeout
-        self._stream: Any = None
-        self.is_aborted = False
+        self.is_aborted, self._since, self._error = False, None, None
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._event = self.new_event()
         self.comm = nccl.NcclCommunicator(size, unique_id, rank)
+        arguments = weakref.ref(self), same_device()
+        threading.Thread(target=_check_often, args=arguments, daemon=True).start()
         # The first exchange connects the ranks, which takes most of a second.
         self.all_gather(np.zeros(1, np.uint8))
 
@@ -74,29 +82,21 @@ class NCCLGroup(Group):
         return left, right
 
     @contextmanager
-    def on_stream(self, waits: bool) -> Iterator[None]:
-        """Make a stream of this communicator the current one, between work on the default stream.
+    def on_stream(self) -> Iterator[Any]:
+        """Make a stream of this communicator the current one, after work on the default stream.
 
         Several programs would wait for each other for ever if their exchanges were on one stream,
         in another order than on other GPUs. So the default stream must not wait for an exchange:
-        at the end the host waits, with `waits` for all work. Otherwise the caller has waited.
+        let it wait by :meth:`join`, when the host has waited.
         """
-        if self._stream is None:
-            self._stream = cupy.cuda.Stream(non_blocking=True)
-        default, event = cupy.cuda.Stream.null, cupy.cuda.Event(disable_timing=True)
-        event.record(default)
-        self._stream.wait_event(event)
+        self._event.record(cupy.cuda.Stream.null)
+        self._stream.wait_event(self._event)
         with self._stream:
-            try:
-                yield
-            except BaseException:
-                waits = not self.is_aborted
-                raise
-            finally:
-                event.record()
-                if waits:
-                    self.wait_for(event)
-                default.wait_event(event)
+            yield
+
+    def join(self, event: Any) -> None:
+        """Let the default stream wait for an event on that of this communicator."""
+        cupy.cuda.Stream.null.wait_event(event)
 
     def abort(self) -> None:
         if not self.is_aborted:
@@ -107,27 +107,37 @@ class NCCLGroup(Group):
         """Return a received array; of a NumPy array in host memory, once it has arrived."""
         if isinstance(array, cupy.ndarray):
             return received
-        event = cupy.cuda.Event(disable_timing=True)
+        event = self.new_event()
         event.record()
         self.wait_for(event)
         return received.get()
 
+    def new_event(self) -> Any:
+        return cupy.cuda.Event(disable_timing=True)
+
     def wait_for(self, event: Any) -> None:
-        start, checked = time.monotonic(), 0.0
-        while not event.done:
-            waited = time.monotonic() - start
-            if waited - checked < (INTERVAL if checked else _FIRST):
-                continue
-            checked = waited
-            try:
-                if self.comm.check_async_error():
-                    raise WorkerLostError("NCCL has lost a rank of the group")
-                self.check(waited)
-            except BaseException:
-                # Another rank may have got all it needs, and left.
-                if not _is_done(event, _GRACE):
-                    self.abort()
-                    raise
+        self._since = time.monotonic()
+        event.synchronize()  # other threads may run Python meanwhile
+        self._since = None
+        if self._error is not None:
+            raise self._error
+
+    def _check_ranks(self) -> None:
+        """End the group if this rank waits for one that is lost."""
+        since = self._since
+        waited = 0.0 if since is None else time.monotonic() - since
+        if waited < _FIRST:
+            return
+        try:
+            if self.comm.check_async_error():
+                raise WorkerLostError("NCCL has lost a rank of the group")
+            self.check(waited)
+        except BaseException as error:
+            # Another rank may have got all it needs, and left.
+            time.sleep(_GRACE)
+            if self._since == since:
+                self._error = error
+                self.abort()
 
     def _check_timeout(self, waited: float) -> None:
         if waited > self.timeout:
@@ -137,14 +147,13 @@ class NCCLGroup(Group):
             )
 
 
-def _is_done(event: Any, seconds: float) -> bool:
-    """Return whether an event occurs within some seconds."""
-    end = time.monotonic() + seconds
-    while not event.done:
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.001)
-    return True
+def _check_often(reference: weakref.ref[NCCLGroup], use_device: Callable[[], Any]) -> None:
+    """Check the ranks of a group while it lives, on a thread of its own."""
+    use_device()
+    while (group := reference()) is not None and not group.is_aborted:
+        group._check_ranks()
+        del group
+        time.sleep(INTERVAL)
 
 
 def unique_id() -> Any:

@@ -1,67 +1,149 @@
 """Solves of plans on the GPUs of workers, by one exchange between these and no message of the host.
 
-The workers of a plan are the ranks of a group, and their chunks its shards: those of prepared calls
-on groups. One thread of a worker solves all shards of a client, in the order of its requests, since
-all ranks must exchange messages in the same order.
+The workers of a plan are the ranks of a group, and their chunks its shards, as those of prepared
+calls on groups. One thread of a worker solves all shards of a client, in the order of its requests,
+since all ranks must exchange messages in the same order. It launches a solve before it waits for
+the one before, unless that computes an operand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Sequence
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from ...core.backends import Backend, backend_of, common_backend
 from ...core.contract.kernels import CacheMiss, ShardMessages, ShardSolver, ShardSteps
-from ...core.contract.recurrence import ChunkIndex, ChunkInputs, ChunkPosition
+from ...core.contract.recurrence import ChunkInputs, ChunkPosition
 from ..groups.dask import DaskGroup
 from ..groups.mailbox import GroupsPlugin
 from ..programs.assignment import Request
-from .program import Solve, StoredPlan
+from .program import Operands, Results, Solve, StoredPlan
 
 PATIENCE = 4
 """Consecutive solves whose messages do not suffice, after which a plan exchanges none on GPUs."""
-Results = dict[ChunkIndex, Sequence[Any]]
+Wait = Callable[[], Results | None]
+"""Waits for the results of a solve; None, on all workers, if the host has to solve."""
+Launched = tuple[Solve, Operands, Wait]
 
 
 class GPUThread:
-    """The thread of a session, and its communicators by the addresses of their workers."""
+    """The thread of a session, and its communicators by the addresses of their workers.
 
-    def __init__(self, plugin: GroupsPlugin) -> None:
-        self.pool, self._plugin = ThreadPoolExecutor(1, "mgrec-gpu"), plugin
+    Parameters
+    ----------
+    plugin : GroupsPlugin
+    finish : callable, ``(solve, operands, wait)``
+        Ends a solve that is launched.
+    """
+
+    def __init__(
+        self, plugin: GroupsPlugin, finish: Callable[[Solve, Operands, Wait], None]
+    ) -> None:
+        self._plugin, self._finish = plugin, finish
         self._groups: dict[tuple[str, ...], Any] = {}
+        self._queue, self._launches = SimpleQueue[Solve | None](), 0
+        self._thread: threading.Thread | None = None
 
-    def solve(self, solve: Solve, operands: Mapping[ChunkIndex, list[Any]]) -> Results | None:
-        """Return the results of a shard's chunks; None, on all workers, if the host has to solve.
+    def solve(self, solve: Solve) -> None:
+        """Solve when all earlier solves are launched."""
+        self._queue.put(solve)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="mgrec-gpu", daemon=True)
+            self._thread.start()
 
-        The results are in the order of the default stream.
-        """
-        plan, request = solve.plan, solve.request
-        assert plan is not None
-        group = self._group_of(plan)
-        if group is None or plan.failures == PATIENCE:
-            return None
-        from ..groups.device import digest_of, solve_shards
+    def close(self) -> None:
+        """End when all solves have ended; communicators are kept for other clients."""
+        self._queue.put(None)
 
-        positions = dict(plan.shard.shard.chunks)
-        shards = [
-            partial(_steps, plan, request, (index, positions[index]), blocks)
-            for index, blocks in operands.items()
-        ]
-        digest = digest_of(plan.mailbox.name) + solve.number
+    def _work(self) -> None:
+        launched: Launched | tuple[()] | None = ()
+        while launched is not None:
+            launched = self._launch_next(launched)
+        for group in self._groups.values():
+            if group is not None and not group.has_ended:
+                group.keep()
+                group.host.close()
+
+    def _launch_next(self, launched: Launched | tuple[()]) -> Launched | tuple[()] | None:
+        """Launch the next solve and finish the one before; return it, or None at the end."""
         try:
-            with group.on_stream(False, lambda: plan.mailbox.check(solve.number)):
-                results = solve_shards(group, digest, shards, sends_always=True)
-        except CacheMiss:
-            plan.failures += 1
+            solve = self._queue.get(block=not launched)
+        except Empty:
+            self._finish(*launched)
+            return ()
+        if launched and (solve is None or solve.awaited()):
+            self._finish(*launched)
+            launched = ()
+        if solve is None:
             return None
+        following = self._launch(solve)
+        if launched:
+            self._finish(*launched)
+        return following
+
+    def _launch(self, solve: Solve) -> Launched:
+        plan, request, operands = solve.plan, solve.request, Operands()
+        assert plan is not None
+        try:
+            group = self._group_of(plan)
+            if group is None or plan.has_failed_often(PATIENCE):
+                return solve, solve.take_operands(), lambda: None
+            positions = dict(plan.shard.shard.chunks)
+            try:
+                operands = solve.take_operands()
+                shards = [
+                    partial(_steps, plan, request, (index, positions[index]), blocks)
+                    for index, blocks in operands.items()
+                ]
+            except Exception as error:  # of the solve that computes one
+                shards = [partial(_fail, error)] * len(positions)
+            return solve, operands, self._start(group, solve, plan, operands, shards)
         except BaseException as error:
-            if group.has_ended:
-                group.abort(error)
-            raise
-        plan.failures = 0
-        return dict(zip(operands, results, strict=True))
+            return solve, operands, partial(_fail, error)
+
+    def _start(
+        self, group: Any, solve: Solve, plan: StoredPlan, operands: Operands, shards: list[Any]
+    ) -> Wait:
+        """Launch the shards of a rank; the returned function waits for their results.
+
+        These are then in the order of the default stream.
+        """
+        from ..groups.device import digest_of, start_shards
+
+        self._launches += 1
+        plan.launches += 1
+        digest, indices = digest_of(plan.mailbox.name) + solve.number, [*operands]
+        check, launched = partial(plan.mailbox.check, solve.number), group.gpus.new_event()
+        try:
+            group.check_with(check)
+            with group.gpus.on_stream():
+                finish = start_shards(group, digest, shards, True, self._launches % 2)
+                launched.record()
+        except BaseException as error:
+            finish = partial(_fail, error)
+
+        def wait() -> Results | None:
+            is_solved = False
+            try:
+                group.check_with(check)
+                with group.gpus.on_stream():
+                    results = finish()
+                group.gpus.join(launched)
+                is_solved = True
+                return dict(zip(indices, results, strict=True))
+            except CacheMiss:
+                return None
+            except BaseException as error:
+                if group.has_ended:
+                    group.abort(error)
+                raise
+            finally:
+                plan.outcomes.append(is_solved)
+
+        return wait
 
     def _group_of(self, plan: StoredPlan) -> Any:
         """Return the group of a plan's workers; None if nothing connects their GPUs."""
@@ -94,16 +176,9 @@ class GPUThread:
             host.close()
         return group
 
-    def close(self) -> None:
-        """End when the solves have ended; communicators are kept for other clients."""
-        self.pool.submit(self._release)
-        self.pool.shutdown(wait=False)
 
-    def _release(self) -> None:
-        for group in self._groups.values():
-            if group is not None and not group.has_ended:
-                group.keep()
-                group.host.close()
+def _fail(error: BaseException, messages: ShardMessages | None = None) -> Any:
+    raise error
 
 
 def _steps(

@@ -51,8 +51,8 @@ class PlanShard:
     is_on_gpus: bool
 
 
-SolveOnGPUs = Callable[["Solve", dict[ChunkIndex, list[Any]]], dict[ChunkIndex, Any] | None]
-"""Returns the results of chunks; None if the host has to solve. See :mod:`.gpus`."""
+Operands = dict[ChunkIndex, list[Any]]
+Results = dict[ChunkIndex, Sequence[Any]]
 
 
 def result_name(solve: str, number: int) -> str:
@@ -68,8 +68,10 @@ class StoredPlan:
     ----------
     group : DaskGPUGroup, optional
         Of the GPUs of the plan's workers, when the first solve has begun (`has_group`).
-    failures : int
-        Consecutive solves that exchanged messages between GPUs in vain.
+    launches : int
+        Number of solves that exchange messages between GPUs.
+    outcomes : list of bool
+        Whether these messages sufficed.
     solvers : dict
         Recurrences and prepared solvers, by the forms of their operands.
     """
@@ -79,8 +81,17 @@ class StoredPlan:
     mailbox: Mailbox
     group: Any = None
     has_group: bool = False
-    failures: int = 0
+    launches: int = 0
+    outcomes: list[bool] = field(default_factory=list)
     solvers: dict[Any, Any] = field(default_factory=dict)
+
+    def has_failed_often(self, count: int) -> bool:
+        """Return whether so many solves in a row have failed, before the last one that is launched.
+
+        A worker may launch a solve before it knows the outcome of the last one: all must agree.
+        """
+        known = self.outcomes[: max(0, self.launches - 1)][-count:]
+        return len(known) == count and not any(known)
 
 
 class Solve:
@@ -126,16 +137,22 @@ class Solve:
         return {block for block in list(self.blocks.values()) if isinstance(block, Future)}
 
     def run(
-        self, threads: Threads, solve_on_gpus: SolveOnGPUs | None
-    ) -> tuple[dict[Any, Any], Any]:
+        self, threads: Threads, operands: Operands | None = None,
+        wait: Callable[[], Results | None] = lambda: None,
+    ) -> tuple[dict[Any, Any], Any]:  # fmt: skip
         """Return the results by their keys, and the answer to the client.
 
-        Operands may be results of earlier solves, for which it waits before its turn.
+        Parameters
+        ----------
+        threads : Threads
+        operands : dict, optional
+            Default: `take_operands` before its turn.
+        wait : callable
+            Waits for results of GPUs; None if there are none.
         """
         try:
-            operands, answer, results = self._take_operands(), None, None
-            if solve_on_gpus is not None:
-                results = solve_on_gpus(self, operands)
+            operands, answer = self.take_operands() if operands is None else operands, None
+            results: Mapping[ChunkIndex, Sequence[Any]] | None = wait()
             if results is None:
                 self._turns.take(self.number)
                 try:
@@ -157,8 +174,8 @@ class Solve:
             for k, (array, part) in enumerate(zip(arrays, parts, strict=False))
         }, answer
 
-    def _take_operands(self) -> dict[ChunkIndex, list[Any]]:
-        """Wait for the operands of each chunk, and return them."""
+    def take_operands(self) -> Operands:
+        """Wait for the operands of each chunk, which may be results of earlier solves."""
         blocks = {
             key: block.result()[key] if isinstance(block, Future) else block
             for key, block in self.blocks.items()

@@ -22,7 +22,7 @@ from ..groups.mailbox import Mailbox
 from ..programs.shards import Threads, Turns
 from .gpus import GPUThread
 from .internals import blocks_of, free
-from .program import PlanShard, Solve, SolveOnGPUs, StoredPlan
+from .program import PlanShard, Solve, StoredPlan
 
 NAME = "mgrec-plans"
 # Solves of a client that a worker computes at once: one runs Python while others wait for messages
@@ -78,7 +78,7 @@ class WorkerSession:
         # Bytes of operands and results in host memory.
         self.size = 0
         self.turns, self.pool = Turns(), ThreadPoolExecutor(IN_PROGRESS, "mgrec-plan")
-        self.gpus = GPUThread(self.worker.plugins[mailbox.NAME])
+        self.gpus = GPUThread(self.worker.plugins[mailbox.NAME], self._run)
 
     async def run(self) -> None:
         """Read messages until the comm ends."""
@@ -190,7 +190,7 @@ class WorkerSession:
         except Exception as error:
             stored.mailbox.fail_everywhere(error, number)
         if stored.shard.is_on_gpus:
-            self.gpus.pool.submit(self._run, solve, self.gpus.solve)
+            self.gpus.solve(solve)
             return
         if not solve.awaited():
             self.turns.announce(number)
@@ -209,11 +209,11 @@ class WorkerSession:
                 others.append(key)
         solve.blocks |= await blocks_of(self.worker, others)
 
-    def _run(self, solve: Solve, solve_on_gpus: SolveOnGPUs | None = None) -> None:
+    def _run(self, solve: Solve, *launched: Any) -> None:
         """Run a solve on a thread, and let the event loop store its results and answer."""
         outcome, answer = solve.outcome, None
         try:
-            results, answer = solve.run(self.plugin.threads, solve_on_gpus)
+            results, answer = solve.run(self.plugin.threads, *launched)
         except BaseException as error:
             # Frames of a traceback would keep the arrays of the solve.
             answer = error.with_traceback(None)

@@ -48,7 +48,7 @@ class _Shard:
         self._shapes = tuple([operand.shape for operand in on_gpu.operands])
         self._is_aligned = chunks.are_aligned(on_gpu.operands)
         self._check, self._signatures = check, signatures
-        self._known_before: Any = None
+        self._known_before = list[Any]()
         self._tries = prepare_tries(on_gpu)
         self._allocate = {
             ends: chunks.allocator(Ends(*ends), on_gpu, result)
@@ -78,7 +78,9 @@ class _Shard:
         if wait():
             return
         memory = self._allocate[ends[:2]](addresses, targets[0])
-        if not chunks.solve_chunk(memory, known):
+        is_solved = chunks.solve_chunk(memory, known)
+        shards.synchronize()
+        if not is_solved:
             self._check(self._blocks(arguments))
 
     def _blocks(self, arguments: Sequence[Any]) -> list[Any]:
@@ -116,10 +118,12 @@ class _Shard:
         known = carry_ins[shards.rank]
         if known.size > chunks.IN_HOST_MEMORY:
             return chunks.readable(known, self._dtype)
-        if self._known_before is None:
-            self._known_before = chunks.readable(known, self._dtype)
-        self._known_before[...] = known  # The windows of the call before have ended.
-        return self._known_before
+        if len(self._known_before) < 2:
+            self._known_before.append(chunks.readable(known, self._dtype))
+        # The windows of all calls but the one before have ended.
+        self._known_before.reverse()
+        self._known_before[0][...] = known
+        return self._known_before[0]
 
 
 def _ends_of(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
