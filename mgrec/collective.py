@@ -51,13 +51,15 @@ def from_mpi(comm: Any = None) -> Group:
     return MPIGroup(comm)
 
 
-def from_torch(process_group: Any = None) -> Group:
+def from_torch(process_group: Any = None, *, timeout: float = 600.0) -> Group:
     """Return the group of a process group of torch.distributed, over gloo or NCCL.
 
     Parameters
     ----------
     process_group : torch.distributed.ProcessGroup, optional
-        The default is the group of all processes.
+        The default is the group of all processes. All of its ranks have to call this function.
+    timeout : float, optional
+        Over NCCL: seconds after which a rank that waits for another one raises an error.
 
     Returns
     -------
@@ -66,7 +68,8 @@ def from_torch(process_group: Any = None) -> Group:
     Notes
     -----
     If a process ends, functions of the others raise :class:`mgrec.dask.WorkerLostError`: gloo
-    notices at once, NCCL after the timeout of the process group.
+    notices at once, NCCL after the timeout. Over NCCL the group has a communicator of its own, made
+    by CuPy, on the current device of torch.
 
     Examples
     --------
@@ -76,9 +79,10 @@ def from_torch(process_group: Any = None) -> Group:
     >>> group = mgrec.collective.from_torch()  # doctest: +SKIP
     >>> mgrec.linear_recurrence(0.5, part, group=group)  # doctest: +SKIP
     """
-    from .distributed.groups.torch import TorchGroup
+    from .distributed.arguments import as_timeout
+    from .distributed.groups.torch import group_of
 
-    return TorchGroup(process_group)
+    return group_of(process_group, as_timeout(timeout))
 
 
 def from_nccl(unique_id: Any, rank: int, size: int, *, timeout: float = 10.0) -> Group:
@@ -100,6 +104,7 @@ def from_nccl(unique_id: Any, rank: int, size: int, *, timeout: float = 10.0) ->
     -------
     Group
     """
+    from .distributed.arguments import as_timeout
     from .distributed.groups.nccl import NCCLGroup
 
-    return NCCLGroup(unique_id, rank, size, timeout)
+    return NCCLGroup(unique_id, rank, size, as_timeout(timeout))

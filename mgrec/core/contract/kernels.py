@@ -98,6 +98,9 @@ class ShardMessages(Protocol):
     def synchronize(self) -> None:
         """Wait for work that is launched after `wait`: results are awaited no more."""
 
+    def once(self, function: Callable[[], Any]) -> Any:
+        """Return what a function returns, which is called once for all shards of this rank."""
+
     def write_header(self) -> None:
         """Write the header of the message, for kernels that do not."""
 

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import cupy
@@ -44,7 +44,7 @@ class NCCLGroup(Group):
         self.rank, self.size, self.timeout = rank, size, timeout
         self.check = check or self._check_timeout
         self.is_aborted, self._since, self._error = False, None, None
-        self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._stream, self._host_stream = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         self._event = self.new_event()
         self.comm = nccl.NcclCommunicator(size, unique_id, rank)
         arguments = weakref.ref(self), same_device()
@@ -53,10 +53,11 @@ class NCCLGroup(Group):
         self.all_gather(np.zeros(1, np.uint8))
 
     def all_gather(self, array: Any) -> Any:
-        sent = cupy.ascontiguousarray(cupy.asarray(array))
-        received = cupy.empty((self.size, *sent.shape), sent.dtype)
-        self.all_gather_into(received, sent)
-        return self._like(array, received)
+        with self._stream_of(array):
+            sent = cupy.ascontiguousarray(cupy.asarray(array))
+            received = cupy.empty((self.size, *sent.shape), sent.dtype)
+            self.all_gather_into(received, sent)
+            return self._like(array, received)
 
     def all_gather_into(self, received: Any, sent: Any) -> None:
         stream = cupy.cuda.get_current_stream()
@@ -65,6 +66,10 @@ class NCCLGroup(Group):
         )
 
     def exchange(self, to_left: Any, to_right: Any) -> tuple[Any, Any]:
+        with self._stream_of(to_left):
+            return self._exchange(to_left, to_right)
+
+    def _exchange(self, to_left: Any, to_right: Any) -> tuple[Any, Any]:
         received: list[Any] = []
         stream = cupy.cuda.get_current_stream()
         sent = [cupy.ascontiguousarray(cupy.asarray(array)) for array in (to_left, to_right)]
@@ -102,6 +107,13 @@ class NCCLGroup(Group):
         if not self.is_aborted:
             self.is_aborted = True
             self.comm.abort()
+
+    def _stream_of(self, array: Any) -> AbstractContextManager[Any]:
+        """Return the stream on which an array is sent: the current one if it is on the GPU.
+
+        Messages of the host do not wait for the kernels before them.
+        """
+        return nullcontext() if isinstance(array, cupy.ndarray) else self._host_stream
 
     def _like(self, array: Any, received: Any) -> Any:
         """Return a received array; of a NumPy array in host memory, once it has arrived."""
@@ -164,6 +176,11 @@ def unique_id() -> Any:
 def bus_id() -> str:
     """Return the address of the current GPU on the bus of its host."""
     return str(cupy.cuda.Device().pci_bus_id)
+
+
+def on_device(number: int) -> AbstractContextManager[Any]:
+    """Return the context of the GPU with a number."""
+    return cupy.cuda.Device(number)
 
 
 def same_device() -> Callable[[], Any]:

@@ -105,17 +105,7 @@ class _Shard:
 
     def _known(self, shards: ShardMessages) -> Any:
         """Return the unknowns at and next to the ends of this rank, for kernels."""
-        size = self.message_bytes - HEADER
-        summaries = []
-        for message in shards.fetch():
-            cells = message[:size].view(self._dtype).reshape(2, self._shape[2], 2, CELL // 2)
-            first, last = _ends_of(cells)
-            rows = join_interface_rows(first, last)
-            if rows is None:
-                raise CacheMiss
-            summaries.append(InterfaceRows(rows))
-        carry_ins = CPU.kernels("tridiagonal").propagate(summaries, False)
-        known = carry_ins[shards.rank]
+        known = shards.once(lambda: self._propagate(shards.fetch()))[shards.rank]
         if known.size > chunks.IN_HOST_MEMORY:
             return chunks.readable(known, self._dtype)
         if len(self._known_before) < 2:
@@ -124,6 +114,18 @@ class _Shard:
         self._known_before.reverse()
         self._known_before[0][...] = known
         return self._known_before[0]
+
+    def _propagate(self, messages: Sequence[np.ndarray]) -> Sequence[Any]:
+        """Return the unknowns at and next to the ends of each shard."""
+        size, summaries = self.message_bytes - HEADER, []
+        for message in messages:
+            cells = message[:size].view(self._dtype).reshape(2, self._shape[2], 2, CELL // 2)
+            first, last = _ends_of(cells)
+            rows = join_interface_rows(first, last)
+            if rows is None:
+                raise CacheMiss
+            summaries.append(InterfaceRows(rows))
+        return CPU.kernels("tridiagonal").propagate(summaries, False)
 
 
 def _ends_of(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
