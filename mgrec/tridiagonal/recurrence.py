@@ -212,6 +212,7 @@ class TridiagonalSystem(TwoSided):
     """
 
     family: ClassVar[str] = "tridiagonal"
+    propagates_on_host: ClassVar[bool] = True
     methods: ClassVar[tuple[str, ...]] = (
         "auto", "partition", "thomas", "cyclic-reduction", "pcr", "p-scheme",
     )  # fmt: skip

@@ -9,6 +9,7 @@ from thread_group import DeviceThreadGroup, run_on_ranks
 
 import mgrec
 import mgrec.adjoint
+import mgrec.statespace
 from mgrec.core.contract.kernels import CacheMiss
 from mgrec.distributed.groups import calls
 from mgrec.distributed.groups.calls import call_on_group
@@ -427,3 +428,32 @@ def test_varying_filters_go_from_part_to_part():
     a[:, 0] = 1.0
     y = on_ranks(lfilter, b, a, x, bounds=(0, 40, 41, 90))
     np.testing.assert_allclose(y, lfilter(b, a, x), rtol=1e-11, atol=1e-13)
+
+
+def test_sums_over_steps_are_those_of_gpus(monkeypatch):
+    from mgrec.distributed.groups import device
+
+    sums, sum_on_device = [], device.sum_on_device
+
+    def watched(*arguments):
+        sums.append(sum_on_device(*arguments))
+        return sums[-1]
+
+    monkeypatch.setattr(device, "sum_on_device", watched)
+    rng = np.random.default_rng(6)
+    endog, one = rng.normal(size=(2, 900, 1)), np.eye(1)
+    model = one, one, 0.9 * one, 0.5 * one
+    options = {"initial_state": np.zeros(1), "initial_state_cov": one}
+    expected = mgrec.statespace.kalman_filter(endog, *model, **options).llf
+
+    def call(rank, group):
+        part = cupy.asarray(endog[:, 300 * rank : 300 * (rank + 1)])
+        result = mgrec.statespace.kalman_filter(
+            part, *map(cupy.asarray, model), group=group,
+            **{name: cupy.asarray(x) for name, x in options.items()},
+        )  # fmt: skip
+        return result.llf.get()
+
+    for llf in run_on_ranks(SIZE, call, DeviceThreadGroup):
+        np.testing.assert_allclose(llf, expected, rtol=1e-12)
+    assert len(sums) == SIZE

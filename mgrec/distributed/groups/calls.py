@@ -106,8 +106,8 @@ class GroupCall:
         digest = digest_of((options, lengths))
         self.has_ended = True
         try:
-            finish = start_shards(self.group, digest, [partial(solve, operands, results)])
-            (carry_out,) = finish()
+            proceed = start_shards(self.group, digest, [partial(solve, operands, results)])
+            (carry_out,) = proceed()()
         except CacheMiss:
             self.has_ended, self.has_guessed = False, True
             raise

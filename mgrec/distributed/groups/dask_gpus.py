@@ -76,9 +76,9 @@ class DaskGPUGroup(Group):
     def wait_for_return(self) -> None:
         """Wait until the functions of all ranks have returned; keep the communicator."""
         self.host.wait_for_return()
-        self.keep()
+        self.retain()
 
-    def keep(self) -> None:
+    def retain(self) -> None:
         """Keep the communicator for other groups of these workers."""
         _give_back(_workers_of(self.host), {_names[self.gpus]: self.gpus})
         self._is_kept = True

@@ -88,9 +88,9 @@ class DeviceMessages:
 
 def start_shards(
     group: Group, digest: int, shards: Sequence[Callable[[ShardMessages], ShardSteps]],
-    sends_always: bool = False, place: int = 0,
-) -> Callable[[], list[Any]]:  # fmt: skip
-    """Launch the shards of this rank, as many as each rank has, with one exchange on the device.
+    sends_always: bool = False, slot: int = 0,
+) -> Callable[[], Callable[[], list[Any]]]:  # fmt: skip
+    """Launch the shards of this rank, as many as each rank has, up to one exchange on the device.
 
     A rank that raises an error before the exchange sends no message, or with `sends_always` one
     that does not suffice.
@@ -99,17 +99,17 @@ def start_shards(
     ----------
     digest : int
         Of the problem.
-    place : int
+    slot : int
         Which memory a call has: it differs in calls of which one starts before the other ends.
 
     Returns
     -------
     callable
-        Waits, and returns what the shards return. It raises CacheMiss, on all ranks, if the
-        messages do not suffice.
+        Launches what follows the exchange. It returns a function that waits, and returns what the
+        shards return. Either raises CacheMiss, on all ranks, if the messages do not suffice.
     """
     count, stream = len(shards), cupy.cuda.get_current_stream().ptr
-    key = start_shards, count, place, stream, cupy.cuda.runtime.getDevice()
+    key = start_shards, count, slot, stream, cupy.cuda.runtime.getDevice()
     memory: _Memory | None = group.prepared.get(key)
     if memory is None:
         memory = group.prepared[key] = _Memory(group, count)
@@ -125,9 +125,13 @@ def start_shards(
             group.all_gather_into(memory.received, memory.sent)
         raise
     group.all_gather_into(memory.received, memory.sent)
-    for step in steps:
-        next(step)
-    return lambda: [_result_of(step) for step in steps]
+
+    def proceed() -> Callable[[], list[Any]]:
+        for step in steps:
+            next(step)
+        return lambda: [_result_of(step) for step in steps]
+
+    return proceed
 
 
 def sum_on_device(group: Group, values: Any) -> Any:

@@ -184,8 +184,8 @@ def plan(
     Notes
     -----
     Results have the same bits as those of the graph, on any number of workers. On GPUs those of
-    zero-phase filters, of ``decimate``, and of large columns whose coefficients forget earlier
-    states are equal but for rounding: see :doc:`/how/plans`.
+    zero-phase filters, of ``decimate``, and of large columns with contractive coefficients are
+    equal but for rounding: see :doc:`/how/plans`.
     :doc:`/clusters/index` describes queued solves, messages, memory and lost workers.
 
     Examples

@@ -9,6 +9,7 @@ the one before, unless that computes an operand.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -26,7 +27,28 @@ PATIENCE = 4
 """Consecutive solves whose messages do not suffice, after which a plan exchanges none on GPUs."""
 Wait = Callable[[], Results | None]
 """Waits for the results of a solve; None, on all workers, if the host has to solve."""
-Launched = tuple[Solve, Operands, Wait]
+
+
+class _Launched:
+    """A solve that is launched up to the exchange, or to its end.
+
+    Attributes
+    ----------
+    operands : dict
+    """
+
+    def __init__(self, solve: Solve, operands: Operands, proceed: Callable[[], Wait]) -> None:
+        self.solve, self.operands, self._proceed = solve, operands, proceed
+        self._wait: Wait | None = None
+
+    def proceed(self) -> Wait:
+        """Launch what follows the exchange, once."""
+        self._wait = self._wait or self._proceed()
+        return self._wait
+
+    def wait(self) -> Results | None:
+        """Wait for the results; None, on all workers, if the host has to solve."""
+        return self.proceed()()
 
 
 class GPUThread:
@@ -35,14 +57,14 @@ class GPUThread:
     Parameters
     ----------
     plugin : GroupsPlugin
-    finish : callable, ``(solve, operands, wait)``
+    complete : callable, ``(solve, operands, wait)``
         Ends a solve that is launched.
     """
 
     def __init__(
-        self, plugin: GroupsPlugin, finish: Callable[[Solve, Operands, Wait], None]
+        self, plugin: GroupsPlugin, complete: Callable[[Solve, Operands, Wait], None]
     ) -> None:
-        self._plugin, self._finish = plugin, finish
+        self._plugin, self._complete = plugin, complete
         self._groups: dict[tuple[str, ...], Any] = {}
         self._queue, self._launches = SimpleQueue[Solve | None](), 0
         self._thread: threading.Thread | None = None
@@ -59,79 +81,90 @@ class GPUThread:
         self._queue.put(None)
 
     def _work(self) -> None:
-        launched: Launched | tuple[()] | None = ()
-        while launched is not None:
-            launched = self._launch_next(launched)
+        launched = deque[_Launched]()
+        while self._launch_next(launched):
+            pass
         for group in self._groups.values():
             if group is not None and not group.has_ended:
-                group.keep()
+                group.retain()
                 group.host.close()
 
-    def _launch_next(self, launched: Launched | tuple[()]) -> Launched | tuple[()] | None:
-        """Launch the next solve and finish the one before; return it, or None at the end."""
+    def _launch_next(self, launched: deque[_Launched]) -> bool:
+        """Launch the next solve, and complete earlier ones; return False at the end."""
         try:
             solve = self._queue.get(block=not launched)
         except Empty:
-            self._finish(*launched)
-            return ()
-        if launched and (solve is None or solve.awaited()):
-            self._finish(*launched)
-            launched = ()
+            self._complete_all_but(len(launched) - 1, launched)
+            return True
+        if solve is None or solve.awaited():
+            self._complete_all_but(0, launched)
         if solve is None:
-            return None
+            return False
         following = self._launch(solve)
-        if launched:
-            self._finish(*launched)
-        return following
+        # While a GPU computes one solve, the host propagates the messages of the next one.
+        self._complete_all_but(int(solve.request.recurrence.propagates_on_host), launched)
+        launched.append(following)
+        return True
 
-    def _launch(self, solve: Solve) -> Launched:
-        plan, request, operands = solve.plan, solve.request, Operands()
+    def _complete_all_but(self, count: int, launched: deque[_Launched]) -> None:
+        """Complete all solves but the last ones, once all are launched to their ends."""
+        for solve in launched:
+            solve.proceed()
+        while len(launched) > count:
+            first = launched.popleft()
+            self._complete(first.solve, first.operands, first.wait)
+
+    def _launch(self, solve: Solve) -> _Launched:
+        plan, operands = solve.plan, Operands()
         assert plan is not None
         try:
             group = self._group_of(plan)
             if group is None or plan.has_failed_often(PATIENCE):
-                return solve, solve.take_operands(), lambda: None
+                return _Launched(solve, solve.take_operands(), lambda: lambda: None)
             positions = dict(plan.shard.shard.chunks)
             try:
                 operands = solve.take_operands()
                 shards = [
-                    partial(_steps, plan, request, (index, positions[index]), blocks)
+                    partial(_steps, plan, solve.request, (index, positions[index]), blocks)
                     for index, blocks in operands.items()
                 ]
             except Exception as error:  # of the solve that computes one
                 shards = [partial(_fail, error)] * len(positions)
-            return solve, operands, self._start(group, solve, plan, operands, shards)
+            return self._start(group, solve, plan, operands, shards)
         except BaseException as error:
-            return solve, operands, partial(_fail, error)
+            return _Launched(solve, operands, partial(_fail, error))
 
     def _start(
         self, group: Any, solve: Solve, plan: StoredPlan, operands: Operands, shards: list[Any]
-    ) -> Wait:
-        """Launch the shards of a rank; the returned function waits for their results.
+    ) -> _Launched:
+        """Launch the shards of a rank, whose results are then in the order of the default stream.
 
-        These are then in the order of the default stream.
+        All errors are those of the function that waits.
         """
         from ..groups.device import digest_of, start_shards
 
         self._launches += 1
         plan.launches += 1
         digest, indices = digest_of(plan.mailbox.name) + solve.number, [*operands]
-        check, launched = partial(plan.mailbox.check, solve.number), group.gpus.new_event()
-        try:
-            group.check_with(check)
-            with group.gpus.on_stream():
-                finish = start_shards(group, digest, shards, True, self._launches % 2)
-                launched.record()
-        except BaseException as error:
-            finish = partial(_fail, error)
+        check, end = partial(plan.mailbox.check, solve.number), group.gpus.new_event()
 
-        def wait() -> Results | None:
+        def on_stream(function: Callable[..., Any], *arguments: Any) -> Any:
+            group.check_with(check)
+            try:
+                with group.gpus.on_stream():
+                    result = function(*arguments)
+                    end.record()
+                    return result
+            except Exception as error:
+                return partial(_fail, error)
+
+        def wait(complete: Callable[[], Any]) -> Results | None:
+            group.check_with(check)
             is_solved = False
             try:
-                group.check_with(check)
                 with group.gpus.on_stream():
-                    results = finish()
-                group.gpus.join(launched)
+                    results: list[Any] = complete()
+                group.gpus.join(end)
                 is_solved = True
                 return dict(zip(indices, results, strict=True))
             except CacheMiss:
@@ -143,7 +176,11 @@ class GPUThread:
             finally:
                 plan.outcomes.append(is_solved)
 
-        return wait
+        start = on_stream(start_shards, group, digest, shards, True, self._launches % 3)
+        launched = _Launched(solve, operands, lambda: partial(wait, on_stream(start)))
+        if not solve.request.recurrence.propagates_on_host:
+            launched.proceed()
+        return launched
 
     def _group_of(self, plan: StoredPlan) -> Any:
         """Return the group of a plan's workers; None if nothing connects their GPUs."""

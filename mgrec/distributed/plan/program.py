@@ -67,7 +67,7 @@ class StoredPlan:
     Attributes
     ----------
     group : DaskGPUGroup, optional
-        Of the GPUs of the plan's workers, when the first solve has begun (`has_group`).
+        Of the GPUs of the plan's workers, once the first solve has started (`has_group`).
     launches : int
         Number of solves that exchange messages between GPUs.
     outcomes : list of bool
@@ -86,11 +86,11 @@ class StoredPlan:
     solvers: dict[Any, Any] = field(default_factory=dict)
 
     def has_failed_often(self, count: int) -> bool:
-        """Return whether so many solves in a row have failed, before the last one that is launched.
+        """Return whether so many solves in a row have failed, before the last two.
 
-        A worker may launch a solve before it knows the outcome of the last one: all must agree.
+        A worker may launch a solve before it knows the outcomes of these: all must agree.
         """
-        known = self.outcomes[: max(0, self.launches - 1)][-count:]
+        known = self.outcomes[: max(0, self.launches - 2)][-count:]
         return len(known) == count and not any(known)
 
 
@@ -146,16 +146,18 @@ class Solve:
         ----------
         threads : Threads
         operands : dict, optional
-            Default: `take_operands` before its turn.
+            Default: those of `take_operands`.
         wait : callable
             Waits for results of GPUs; None if there are none.
         """
         try:
-            operands, answer = self.take_operands() if operands is None else operands, None
-            results: Mapping[ChunkIndex, Sequence[Any]] | None = wait()
+            for outcome in self.awaited():
+                outcome.result()
+            answer, results = None, wait()
             if results is None:
                 self._turns.take(self.number)
                 try:
+                    operands = self.take_operands() if operands is None else operands
                     self._mailbox.check(self.number)
                     results, answer = solve_shard(
                         self.request, self._shard, operands, self, threads
@@ -175,12 +177,16 @@ class Solve:
         }, answer
 
     def take_operands(self) -> Operands:
-        """Wait for the operands of each chunk, which may be results of earlier solves."""
+        """Return the operands of each chunk, once the earlier solves that compute some have ended.
+
+        Raise the error of the solve.
+        """
         blocks = {
             key: block.result()[key] if isinstance(block, Future) else block
             for key, block in self.blocks.items()
         }
         self.blocks.clear()
+        self._mailbox.check(self.number)
         self._is_asynchronous = common_backend(blocks.values()).is_asynchronous
         return {index: [blocks[key] for key in keys] for index, keys in self.keys.items()}
 
