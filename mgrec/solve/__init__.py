@@ -71,13 +71,18 @@ def solve(problem: Problem | Composed, call: Call | None = None) -> Any:
     return problem.to_return_value(*build.solve(problem))
 
 
-def solve_parts(problem: Problem, *parts: Part) -> list[Any]:
-    """Solve a problem, and return parts of its result."""
+def solve_parts(problem: Problem, *parts: Part, is_last: bool = True) -> list[Any]:
+    """Solve a problem, and return parts of its result.
+
+    `is_last` says that the call solves no further problem.
+    """
     if CALL.get() is not None:
         result = solve(replace(problem, recurrence=problem.recurrence.in_parts(parts)))
         values = [part.of_chunk(result) for part in parts]
         return [
-            value if part.sum_axis is None else sum_over_ranks(value.squeeze(part.sum_axis))
+            value
+            if part.sum_axis is None
+            else sum_over_ranks(value.squeeze(part.sum_axis), is_last)
             for part, value in zip(parts, values, strict=True)
         ]
     if not problem.is_lazy:

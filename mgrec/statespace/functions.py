@@ -221,7 +221,8 @@ obs_intercept, state_intercept, axis, reset, lengths, memory, square_root
         n, parts = model.n, [Part()]
         if model.is_part_on_gpu:
             parts = [Part((n,), 1), Part((n * n,), 1 + n)]
-        llf, *filtered = solve_parts(filter_problem(model, "predict"), _llf(model), *parts)
+        predict = filter_problem(model, "predict")
+        llf, *filtered = solve_parts(predict, _llf(model), *parts, is_last=False)
         return KalmanSmoother(llf, *solve_parts(smooth_problem(model, *filtered), *_states(n)))
 
     return Composed("kalman_smoother", solve_passes)

@@ -146,10 +146,10 @@ MODELS = {
 
 @pytest.mark.parametrize(
     ("name", "exchanges"),
-    [("log-likelihood", 3), ("posteriors", 3), ("path", 4), ("filter", 3), ("smoother", 4)],
+    [("log-likelihood", 2), ("posteriors", 2), ("path", 3), ("filter", 2), ("smoother", 4)],
 )
 def test_results_are_arrays_of_their_own_and_messages_are_few(xp, name, exchanges, monkeypatch):
-    """One message for the summaries of a pass, one for sums over steps, one for the end."""
+    """One message for the summaries of a pass, and one for sums over steps."""
     function, operands, options = MODELS[name]
     sent, all_gather_bytes = [], ThreadGroup.all_gather_bytes
 

@@ -160,17 +160,22 @@ def start_gradients(length: int, grad: Any, has_common: bool = True) -> Any:
     return sum(gradients[1:], gradients[0]) if gradients else None
 
 
-def sum_over_ranks(values: Any) -> Any:
-    """Return the sum of the arrays of all ranks, in their order; without a group the array."""
+def sum_over_ranks(values: Any, is_last: bool = False) -> Any:
+    """Return the sum of the arrays of all ranks, in their order; without a group the array.
+
+    If it `is_last`, the call sends no further message, and later errors reach their own rank alone.
+    """
     call = CALL.get()
     if call is None:
         return values
+    call.is_composed = call.is_composed and not is_last
     fits = HEADER + values.nbytes <= call.group.frame
     if call.may_guess and fits and not backend_of(values).is_host:
         from .device import sum_on_device
 
-        return sum_on_device(call.group, values)
-    arrays = call.all_gather("sums over steps", {}, to_host(values), is_last=False)
+        total, call.has_ended = sum_on_device(call.group, values), is_last
+        return total
+    arrays = call.all_gather("sums over steps", {}, to_host(values), is_last)
     return backend_of(values).from_host(sum(arrays[1:], arrays[0]), values)
 
 
