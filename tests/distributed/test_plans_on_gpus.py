@@ -9,7 +9,7 @@ from functools import partial
 import dask.array as da
 import numpy as np
 import pytest
-from clusters import on_both, on_gpu, to_host
+from clusters import on_both, on_gpu, to_host, wait_until
 from communicators import Communicator, replace_nccl
 from distributed import Client, LocalCluster
 
@@ -163,3 +163,39 @@ def test_plans_of_several_threads_share_a_communicator(client, solved):
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(run, range(2)))
     assert solved == ["solved"] * 20 and len(Communicator.started) == 2
+
+
+def test_a_large_solve_does_not_keep_the_next_one_waiting(client, monkeypatch):
+    """The first one runs on the GPU until both workers have launched the second one."""
+    from mgrec.distributed.groups import device
+    from mgrec.distributed.plan import gpus
+
+    steps, start = {0: [], 1: []}, device.start_shards
+
+    class Event:
+        done = property(lambda self: all(len(of_rank) > 1 for of_rank in steps.values()))
+
+        def record(self):
+            pass
+
+    def watched(group, *arguments):
+        complete = start(group, *arguments)()
+        steps[group.rank].append("launched")
+
+        def wait():
+            steps[group.rank].append("awaited")
+            return complete()
+
+        return lambda: wait
+
+    monkeypatch.setattr(device, "start_shards", watched)
+    monkeypatch.setattr(gpus, "LARGE", 1)
+    monkeypatch.setattr(gpus, "LONGEST", 40.0)
+    monkeypatch.setattr(Communicator, "new_event", lambda self: Event())
+    t = uniform(-1, 1, N)
+    with mgrec.plan(LINEAR, 0.5, placed(client, t, [CHUNK] * 4), client=client) as plan:
+        first = plan.submit()
+        wait_until(lambda: all(steps.values()))
+        for result in (first, plan.submit()):
+            np.testing.assert_allclose(on_host(result), LINEAR(0.5, t), rtol=1e-10)
+    assert all(of_rank == ["launched"] * 2 + ["awaited"] * 2 for of_rank in steps.values())

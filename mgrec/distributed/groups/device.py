@@ -35,6 +35,8 @@ class _Memory:
         self.status, self.event = empty_pinned(1, np.int64), cupy.cuda.Event(disable_timing=True)
         self.header = empty_pinned(HEADER // 8, np.int64)
         self.shared: Any = None
+        # The digest of the last call, and the shards for which the host has written a header.
+        self.digest, self.headers = 0, set[int]()
         self.on_host = empty_pinned((group.size, frame), np.uint8)
 
 
@@ -47,6 +49,7 @@ class DeviceMessages:
     def __init__(self, group: Group, digest: int, memory: _Memory, shard: int, shards: int) -> None:
         self.rank, self.size = group.rank * shards + shard, group.size * shards
         self.digest, self.stride, self._group, self._memory = digest, memory.stride, group, memory
+        self._shard = shard
         self.message = memory.sent.data.ptr + shard * memory.stride
         self.messages, self.status = memory.received.data.ptr, memory.status.ctypes.data
 
@@ -60,6 +63,9 @@ class DeviceMessages:
 
     def write_header(self) -> None:
         memory = self._memory
+        if self._shard in memory.headers:
+            return
+        memory.headers.add(self._shard)
         memory.header[:] = 0
         memory.header[:2] = GUESS, self.digest
         start = self.message - memory.sent.data.ptr
@@ -114,6 +120,9 @@ def start_shards(
     if memory is None:
         memory = group.prepared[key] = _Memory(group, count)
     memory.status[0], memory.shared = 0, None
+    if memory.digest != digest:
+        memory.digest = digest
+        memory.headers.clear()
     steps = list[ShardSteps]()
     try:
         for number, start in enumerate(shards):
@@ -121,7 +130,7 @@ def start_shards(
             next(steps[-1])
     except BaseException:
         if sends_always:
-            memory.sent[:] = 0
+            memory.sent[:], memory.digest = 0, 0
             group.all_gather_into(memory.received, memory.sent)
         raise
     group.all_gather_into(memory.received, memory.sent)
@@ -137,7 +146,7 @@ def start_shards(
 def sum_on_device(group: Group, values: Any) -> Any:
     """Return the sum of the arrays of all ranks, in their order, without a wait of the host.
 
-    A later message of the call has to show whether all ranks sent one.
+    A rank that raises an error in place of its array sends the error in its next message.
     """
     sent = cupy.zeros(group.frame, np.uint8)
     sent[:8].view(np.int64)[:] = GUESS

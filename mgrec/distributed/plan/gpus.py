@@ -9,8 +9,10 @@ the one before, unless that computes an operand.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -25,6 +27,8 @@ from .program import Operands, Results, Solve, StoredPlan
 
 PATIENCE = 4
 """Consecutive solves whose messages do not suffice, after which a plan exchanges none on GPUs."""
+LARGE, INTERVAL, LONGEST = 1 << 26, 5e-5, 0.5
+"""Bytes of operands of a large solve; seconds between two looks at it, and of looking at it."""
 Wait = Callable[[], Results | None]
 """Waits for the results of a solve; None, on all workers, if the host has to solve."""
 
@@ -35,11 +39,20 @@ class _Launched:
     Attributes
     ----------
     operands : dict
+    end : cupy.cuda.Event, optional
+        After the work of a large solve.
     """
 
-    def __init__(self, solve: Solve, operands: Operands, proceed: Callable[[], Wait]) -> None:
-        self.solve, self.operands, self._proceed = solve, operands, proceed
+    def __init__(
+        self, solve: Solve, operands: Operands, proceed: Callable[[], Wait], end: Any = None
+    ) -> None:
+        self.solve, self.operands, self._proceed, self._end = solve, operands, proceed, end
         self._wait: Wait | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the GPU computes a large solve."""
+        return self._end is not None and not self._end.done
 
     def proceed(self) -> Wait:
         """Launch what follows the exchange, once."""
@@ -92,7 +105,7 @@ class GPUThread:
     def _launch_next(self, launched: deque[_Launched]) -> bool:
         """Launch the next solve, and complete earlier ones; return False at the end."""
         try:
-            solve = self._queue.get(block=not launched)
+            solve = self._wait_for_request(launched)
         except Empty:
             self._complete_all_but(len(launched) - 1, launched)
             return True
@@ -105,6 +118,19 @@ class GPUThread:
         self._complete_all_but(int(solve.request.recurrence.propagates_on_host), launched)
         launched.append(following)
         return True
+
+    def _wait_for_request(self, launched: deque[_Launched]) -> Solve | None:
+        """Return the next solve; raise Empty if the first one that is launched has ended before."""
+        if not launched or not self._queue.empty():
+            return self._queue.get()
+        for solve in launched:
+            solve.proceed()
+        # The wait for the results would notice a worker that is lost.
+        deadline = time.monotonic() + LONGEST
+        while launched[0].is_running and time.monotonic() < deadline:
+            with suppress(Empty):
+                return self._queue.get(timeout=INTERVAL)
+        return self._queue.get(block=False)
 
     def _complete_all_but(self, count: int, launched: deque[_Launched]) -> None:
         """Complete all solves but the last ones, once all are launched to their ends."""
@@ -145,7 +171,7 @@ class GPUThread:
 
         self._launches += 1
         plan.launches += 1
-        digest, indices = digest_of(plan.mailbox.name) + solve.number, [*operands]
+        digest, indices = digest_of(plan.mailbox.name), [*operands]
         check, end = partial(plan.mailbox.check, solve.number), group.gpus.new_event()
 
         def on_stream(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -177,7 +203,10 @@ class GPUThread:
                 plan.outcomes.append(is_solved)
 
         start = on_stream(start_shards, group, digest, shards, True, self._launches % 3)
-        launched = _Launched(solve, operands, lambda: partial(wait, on_stream(start)))
+        size = sum(x.nbytes for blocks in operands.values() for x in blocks)
+        launched = _Launched(
+            solve, operands, lambda: partial(wait, on_stream(start)), end if size >= LARGE else None
+        )
         if not solve.request.recurrence.propagates_on_host:
             launched.proceed()
         return launched
