@@ -163,11 +163,13 @@ def start_gradients(length: int, grad: Any, has_common: bool = True) -> Any:
 def sum_over_ranks(values: Any, is_last: bool = False) -> Any:
     """Return the sum of the arrays of all ranks, in their order; without a group the array.
 
-    If it `is_last`, the call sends no further message, and later errors reach their own rank alone.
+    If it `is_last`, the call sends no further message unless it computes gradients: later errors
+    reach their own rank alone.
     """
     call = CALL.get()
     if call is None:
         return values
+    is_last = is_last and call.lengths is None
     call.is_composed = call.is_composed and not is_last
     fits = HEADER + values.nbytes <= call.group.frame
     if call.may_guess and fits and not backend_of(values).is_host:
