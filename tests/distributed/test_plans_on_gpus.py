@@ -24,8 +24,12 @@ CHUNK, RNG = 5000, np.random.default_rng(3)
 
 
 @pytest.fixture
-def client(monkeypatch):
-    replace_nccl(monkeypatch)
+def nccl(monkeypatch):
+    return replace_nccl(monkeypatch)
+
+
+@pytest.fixture
+def client(nccl):
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
     with LocalCluster(dashboard_address=None, **options) as cluster, Client(cluster) as client:
         yield client
@@ -132,6 +136,15 @@ def test_workers_with_other_numbers_of_chunks_exchange_none(client, solved):
         LINEAR, 0.5, placed(client, t, [CHUNK] * 2 + [2 * CHUNK]), client=client
     ) as plan:
         np.testing.assert_allclose(on_host(plan()), LINEAR(0.5, t), rtol=1e-10)
+    assert not solved and not Communicator.started
+
+
+def test_workers_that_share_a_gpu_exchange_none(client, nccl, solved):
+    nccl.devices = lambda: 0
+    t = uniform(-1, 1, N)
+    with mgrec.plan(LINEAR, 0.5, placed(client, t, [CHUNK] * 4), client=client) as plan:
+        for result in [plan(), *plan.map([()] * 5)]:
+            np.testing.assert_allclose(on_host(result), LINEAR(0.5, t), rtol=1e-10)
     assert not solved and not Communicator.started
 
 

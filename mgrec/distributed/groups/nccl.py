@@ -129,8 +129,10 @@ class NCCLGroup(Group):
 
     def wait_for(self, event: Any) -> None:
         self._since = time.monotonic()
-        event.synchronize()  # other threads may run Python meanwhile
-        self._since = None
+        try:
+            event.synchronize()  # other threads may run Python meanwhile
+        finally:
+            self._since = None
         if self._error is not None:
             raise self._error
 

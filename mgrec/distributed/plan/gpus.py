@@ -72,12 +72,15 @@ class GPUThread:
     plugin : GroupsPlugin
     complete : callable, ``(solve, operands, wait)``
         Ends a solve that is launched.
+    solve_on_host : callable
+        Starts a solve without messages between GPUs.
     """
 
     def __init__(
-        self, plugin: GroupsPlugin, complete: Callable[[Solve, Operands, Wait], None]
-    ) -> None:
-        self._plugin, self._complete = plugin, complete
+        self, plugin: GroupsPlugin, complete: Callable[[Solve, Operands, Wait], None],
+        solve_on_host: Callable[[Solve], None],
+    ) -> None:  # fmt: skip
+        self._plugin, self._complete, self._solve_on_host = plugin, complete, solve_on_host
         self._groups: dict[tuple[str, ...], Any] = {}
         self._queue, self._launches = SimpleQueue[Solve | None](), 0
         self._thread: threading.Thread | None = None
@@ -114,6 +117,8 @@ class GPUThread:
         if solve is None:
             return False
         following = self._launch(solve)
+        if following is None:
+            return True
         # While a GPU computes one solve, the host propagates the messages of the next one.
         self._complete_all_but(int(solve.request.recurrence.propagates_on_host), launched)
         launched.append(following)
@@ -140,13 +145,15 @@ class GPUThread:
             first = launched.popleft()
             self._complete(first.solve, first.operands, first.wait)
 
-    def _launch(self, solve: Solve) -> _Launched:
+    def _launch(self, solve: Solve) -> _Launched | None:
+        """Launch a solve; None if its plan exchanges no messages between GPUs."""
         plan, operands = solve.plan, Operands()
         assert plan is not None
         try:
             group = self._group_of(plan)
             if group is None or plan.has_failed_often(PATIENCE):
-                return _Launched(solve, solve.take_operands(), lambda: lambda: None)
+                self._solve_on_host(solve)
+                return None
             positions = dict(plan.shard.shard.chunks)
             try:
                 operands = solve.take_operands()

@@ -78,7 +78,7 @@ class WorkerSession:
         # Bytes of operands and results in host memory.
         self.size = 0
         self.turns, self.pool = Turns(), ThreadPoolExecutor(IN_PROGRESS, "mgrec-plan")
-        self.gpus = GPUThread(self.worker.plugins[mailbox.NAME], self._run)
+        self.gpus = GPUThread(self.worker.plugins[mailbox.NAME], self._run, self._start)
 
     async def run(self) -> None:
         """Read messages until the comm ends."""
@@ -189,11 +189,12 @@ class WorkerSession:
             await self._find_operands(solve, stored)
         except Exception as error:
             stored.mailbox.fail_everywhere(error, number)
-        if stored.shard.is_on_gpus:
-            self.gpus.solve(solve)
-            return
+        (self.gpus.solve if stored.shard.is_on_gpus else self._start)(solve)
+
+    def _start(self, solve: Solve) -> None:
+        """Start a solve on a thread, from any thread."""
         if not solve.awaited():
-            self.turns.announce(number)
+            self.turns.announce(solve.number)
         self.pool.submit(self._run, solve)
 
     async def _find_operands(self, solve: Solve, plan: StoredPlan) -> None:
