@@ -18,7 +18,7 @@ from clusters import (
     wait_until_started,
     workers_of,
 )
-from distributed import Client, wait
+from distributed import Client, LocalCluster, wait
 
 import mgrec
 import mgrec.dask
@@ -120,6 +120,19 @@ def test_exchanges_and_lost_messages(client, signals, monkeypatch, is_lost):
     )
     assert received == [left, right]
     assert gathered == [np.repeat([0, 1], 6).reshape(2, 2, 3).tolist()] * 2
+
+
+def test_lost_messages_within_a_process(monkeypatch):
+    """Dask hands them over as they are."""
+    monkeypatch.setattr(groups, "PATIENCE", 0.01)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(processes=False, **options) as cluster, Client(cluster) as client:
+        (x,) = halves(client, [np.arange(4.0)], (2, 2))
+        client.run(groups.install)
+        for worker in cluster.workers.values():
+            monkeypatch.setitem(worker.handlers, "mgrec_group_put", lambda messages: None)
+        received, _ = mgrec.dask.run(exchanged, x, numbers=1)
+    assert received == [[[None, [2.0]]], [[[1.0], None]]]
 
 
 def gathered(x, group):
@@ -234,7 +247,7 @@ def test_a_message_arrives_before_the_answer_that_its_sender_has_not_started(
     async def answer_late(name, receiver, tag):
         answer = second.get(name, receiver, tag)
         if not is_asked.is_set():
-            assert answer == ("unknown", None)
+            assert answer == ["unknown", None]
             is_asked.set()
             while not first.groups[name].has(1, tuple(tag)):
                 await asyncio.sleep(0.001)

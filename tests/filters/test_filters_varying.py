@@ -132,6 +132,17 @@ def test_any_chunks(data, form):
         np.testing.assert_allclose(result, exact, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("chunks", [(1, 3), (2, 2)])
+def test_real_states_of_complex_signals_in_several_chunks(chunks):
+    b, a, x, zi = drawn(4)
+    x = x + 1j * x[::-1]
+    states = da.from_array(zi, chunks=[chunks])
+    y, zf = lfilter(in_chunks(b), a, in_chunks(x), zi=states, reset=MARKS)
+    wanted, states = loop(b, a, x, zi, MARKS)
+    np.testing.assert_allclose(y.compute(), wanted, rtol=1e-11)
+    np.testing.assert_allclose(zf.compute(), states, rtol=1e-11)
+
+
 def test_steps_without_a_gain_are_refused():
     b, a, x, _ = drawn(2)
     a[STEPS // 2, 0] = 0.0

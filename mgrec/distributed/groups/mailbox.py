@@ -79,12 +79,15 @@ class GroupsPlugin(WorkerPlugin):  # type: ignore[misc]
             if group in self.groups:
                 self.groups[group].take(sender, (number, name), message)
 
-    def get(self, name: str, receiver: int, tag: tuple[int, Any]) -> tuple[str, Any]:
-        """Return a message to a rank that requests it, or what keeps it from coming."""
+    def get(self, name: str, receiver: int, tag: tuple[int, Any]) -> list[Any]:
+        """Return a message to a rank that requests it, or what keeps it from coming.
+
+        In a list, as all that contains arrays: see `send`.
+        """
         group = self.groups.get(name)
         if group is None:
-            return ("ended", self.errors[name]) if name in self.errors else ("unknown", None)
-        return group.answer(receiver, tuple(tag))
+            return ["ended", self.errors[name]] if name in self.errors else ["unknown", None]
+        return [*group.answer(receiver, tuple(tag))]
 
     def end(self, name: str, error: bytes, number: int | None = None) -> None:
         """Make a rank of a group raise an error, in one step or in all."""

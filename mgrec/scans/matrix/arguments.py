@@ -174,7 +174,7 @@ def is_in_gpu_memory(arrays: Iterable[Any]) -> bool:
 
 def along_rows(states: Any, shape: Shape, axis: int) -> Any:
     """Return states (..., numbers) of rows as an operand, of length 1 along the axis."""
-    full = states[(None,) * (len(shape) - states.ndim) + (...,)]
+    full = merge_numbers(states[(None,) * (len(shape) - states.ndim) + (...,)], 1)
     index: list[Any] = [slice(None)] * (len(shape) - 1)
     index.insert(axis, None)
     return full[tuple(index)]
