@@ -24,8 +24,9 @@ from .arguments import as_timeout, client_of, name_of
 from .comms import WorkerLostError
 from .expressions import accepts_expressions
 from .graph.packed import is_persisted
-from .groups.dask import DaskGroup, end_group
-from .groups.mailbox import NAME, GroupsPlugin, install
+from .groups.dask import end_group
+from .groups.mailbox import NAME, install
+from .groups.start import start_group
 from .placement import wait_for
 from .plan.internals import register
 from .versions import check_workers
@@ -257,7 +258,7 @@ def _call_on_rank(
     """Run a rank; return whether the function returns a tuple, and what the client needs of it."""
     plugin = get_worker().plugins[NAME]
     secede()  # Ranks wait for each other: none may wait for a thread of the worker.
-    group = _start_group(plugin, name, rank, addresses, timeout, has_gpus)
+    group = start_group(plugin, name, rank, addresses, timeout, has_gpus)
     try:
         with group.on_stream():
             parts = [_joined(operand, axis) for operand in operands]
@@ -279,28 +280,6 @@ def _call_on_rank(
     finally:
         group.close()
     return isinstance(returned, tuple), described
-
-
-def _start_group(
-    plugin: GroupsPlugin, name: str, rank: int, addresses: list[str], timeout: float, has_gpus: bool
-) -> Any:
-    """Return the group of a rank that starts here; raise the error of one that has ended.
-
-    If each rank has a GPU, NCCL exchanges arrays and messages.
-    """
-    group = DaskGroup(plugin, name, rank, addresses, timeout)
-    group.start()
-    if not has_gpus or group.size == 1:
-        return group
-    try:
-        from .groups.dask_gpus import connect
-    except ImportError:  # CuPy without NCCL
-        return group
-    try:
-        return connect(group) or group
-    except BaseException as error:
-        group.abort(error)
-        raise
 
 
 def _joined(operand: Any, axis: int) -> Any:

@@ -32,14 +32,12 @@ from ..core.contract.grid import Grid
 from ..core.contract.kernels import CacheMiss, PreparedSolver
 from ..core.contract.problem import Problem
 from ..core.contract.recurrence import AlongAxis, Arrays, ChunkInputs
-from ..distributed.groups.calls import CALL
+from ..distributed.groups.calls import CALL, PATIENCE
 from ..distributed.groups.group import Group
 
 MOST_STEPS = 1 << 17
 """Size of the largest NumPy arrays: longer calls gain little from preparation. 10^5 float64 steps
 took 137 microseconds without it, and take 67."""
-PATIENCE = 4
-"""Consecutive failures of messages on the device after which calls of a signature send none."""
 _MOST_BYTES = 4096
 """Size of the largest NumPy array whose values are part of a signature, such as coefficients."""
 _SETTINGS = ("axis", "reverse", "memory", "method")

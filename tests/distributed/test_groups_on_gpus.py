@@ -13,7 +13,7 @@ import mgrec.statespace
 from mgrec.core.contract.kernels import CacheMiss
 from mgrec.distributed.groups import calls
 from mgrec.distributed.groups.calls import call_on_group
-from mgrec.distributed.groups.ends import PATIENCE, start_gradients
+from mgrec.distributed.groups.ends import start_gradients
 from mgrec.filters import recurrence as filters
 from mgrec.scans import recurrence
 from mgrec.scans.cuda import speculation
@@ -381,7 +381,7 @@ def test_gradients_whose_first_message_is_of_the_host(monkeypatch):
     results = run_on_ranks(SIZE, call, DeviceThreadGroup)
     for parts, wanted in zip(zip(*results, strict=True), expected[:2], strict=True):
         np.testing.assert_allclose(np.concatenate(parts, 1), wanted, rtol=1e-9)
-    assert len(attempts) == (8 + PATIENCE) * SIZE
+    assert len(attempts) == (8 + calls.PATIENCE) * SIZE
 
 
 def test_gradients_of_parts_that_change(solved):

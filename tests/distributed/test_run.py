@@ -238,7 +238,7 @@ def test_a_message_arrives_before_the_answer_that_its_sender_has_not_started(
     client, signals, monkeypatch
 ):
     (first, second), is_asked = plugins(client), threading.Event()
-    start = run_module._start_group
+    start = run_module.start_group
 
     def start_late(plugin, *arguments):
         assert plugin is first or is_asked.wait(60)
@@ -253,7 +253,7 @@ def test_a_message_arrives_before_the_answer_that_its_sender_has_not_started(
                 await asyncio.sleep(0.001)
         return answer
 
-    monkeypatch.setattr(run_module, "_start_group", start_late)
+    monkeypatch.setattr(run_module, "start_group", start_late)
     monkeypatch.setitem(second.worker.handlers, "mgrec_group_get", answer_late)
     received, gathered = mgrec.dask.run(exchanged, signals[1])
     assert is_asked.is_set()

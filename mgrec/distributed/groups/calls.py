@@ -21,6 +21,9 @@ from ...core.arrays.validation import as_axis, as_flag
 from ...core.contract.kernels import CacheMiss, ShardSolver
 from .group import Group
 
+PATIENCE = 4
+"""Consecutive failures of messages on the device after which calls of a kind send none."""
+
 
 class OtherRankError(Exception):
     """Another rank has raised an error; this rank raises it as its own."""

@@ -29,7 +29,7 @@ class _Memory:
 
     def __init__(self, group: Group, shards: int) -> None:
         self.stride = group.frame // shards // HEADER * HEADER
-        frame = group.frame if shards == 1 else shards * self.stride
+        frame = shards * self.stride
         self.sent = cupy.zeros(frame, np.uint8)
         self.received = cupy.empty((group.size, frame), np.uint8)
         self.status, self.event = empty_pinned(1, np.int64), cupy.cuda.Event(disable_timing=True)
@@ -84,8 +84,7 @@ class DeviceMessages:
         memory = self._memory
         memory.received.get(out=memory.on_host, blocking=False)
         self.synchronize()
-        messages = memory.on_host[:, : self.size // self._group.size * self.stride]
-        messages = messages.reshape(self.size, self.stride)
+        messages = memory.on_host.reshape(self.size, self.stride)
         headers = messages[:, :16].copy().view(np.int64)
         if (headers != [GUESS, self.digest]).any():
             raise CacheMiss

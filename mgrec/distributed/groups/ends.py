@@ -15,11 +15,8 @@ import numpy as np
 from ...core.arrays.array_types import to_host
 from ...core.backends import backend_of
 from ...core.contract.kernels import HEADER
-from .calls import CALL, GroupCall
+from .calls import CALL, PATIENCE, GroupCall
 from .group import Group
-
-PATIENCE = 4
-"""Failures after which lengths are sent: the first message of a call may be none on the device."""
 
 
 def gradient_call() -> GroupCall | None:

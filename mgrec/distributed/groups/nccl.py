@@ -37,12 +37,9 @@ class NCCLGroup(Group):
     _since: float | None
     _error: BaseException | None
 
-    def __init__(
-        self, unique_id: Any, rank: int, size: int, timeout: float,
-        check: Callable[[float], None] | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, unique_id: Any, rank: int, size: int, timeout: float) -> None:
         self.rank, self.size, self.timeout = rank, size, timeout
-        self.check = check or self._check_timeout
+        self.check: Callable[[float], None] = self._check_timeout
         self.is_aborted, self._since, self._error = False, None, None
         self._stream, self._host_stream = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         self._event = self.new_event()

@@ -1,4 +1,4 @@
-"""Solves of plans on the GPUs of workers, by one exchange between these and no message of the host.
+"""Solves of plans on the GPUs of workers: one exchange between the GPUs, no message of the hosts.
 
 The workers of a plan are the ranks of a group, and their chunks its shards, as those of prepared
 calls on groups. One thread of a worker solves all shards of a client, in the order of its requests,
@@ -20,13 +20,13 @@ from typing import Any
 from ...core.backends import Backend, backend_of, common_backend
 from ...core.contract.kernels import CacheMiss, ShardMessages, ShardSolver, ShardSteps
 from ...core.contract.recurrence import ChunkInputs, ChunkPosition
+from ..groups.calls import PATIENCE
 from ..groups.dask import DaskGroup
 from ..groups.mailbox import GroupsPlugin
+from ..groups.start import start_group
 from ..programs.assignment import Request
 from .program import Operands, Results, Solve, StoredPlan
 
-PATIENCE = 4
-"""Consecutive solves whose messages do not suffice, after which a plan exchanges none on GPUs."""
 LARGE, INTERVAL, LONGEST = 1 << 26, 5e-5, 0.5
 """Bytes of operands of a large solve; seconds between two looks at it, and of looking at it."""
 Wait = Callable[[], Results | None]
@@ -232,21 +232,12 @@ class GPUThread:
         return plan.group
 
     def _connect(self, plan: StoredPlan) -> Any:
-        shard = plan.shard
-        name = f"{plan.mailbox.name}-gpus"
-        host = DaskGroup(self._plugin, name, shard.shard.number, shard.addresses, shard.timeout)
-        host.start()
-        try:
-            from ..groups.dask_gpus import connect
-
-            group = connect(host)
-        except ImportError:  # CuPy without NCCL
-            group = None
-        except BaseException as error:
-            host.abort(error)
-            raise
-        if group is None:
-            host.close()
+        name, shard = f"{plan.mailbox.name}-gpus", plan.shard
+        rank = shard.shard.number
+        group = start_group(self._plugin, name, rank, shard.addresses, shard.timeout, True)
+        if isinstance(group, DaskGroup):  # nothing connects their GPUs
+            group.close()
+            return None
         return group
 
 

@@ -1,0 +1,30 @@
+"""How workers of Dask become ranks: of programs, and of plans on GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .dask import DaskGroup
+from .mailbox import GroupsPlugin
+
+
+def start_group(
+    plugin: GroupsPlugin, name: str, rank: int, addresses: list[str], timeout: float, has_gpus: bool
+) -> Any:
+    """Return the group of a rank that starts here; raise the error of one that has ended.
+
+    If each rank has a GPU, NCCL exchanges arrays and messages.
+    """
+    group = DaskGroup(plugin, name, rank, addresses, timeout)
+    group.start()
+    if not has_gpus or group.size == 1:
+        return group
+    try:
+        from .dask_gpus import connect
+    except ImportError:  # CuPy without NCCL
+        return group
+    try:
+        return connect(group) or group
+    except BaseException as error:
+        group.abort(error)
+        raise
