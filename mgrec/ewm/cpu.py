@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numba
@@ -23,7 +23,7 @@ from ..engines.cpu.compilation import INLINED, INNER, compile_kernel, writable
 from ..engines.cpu.lanes import fma
 from ..engines.cpu.scalars import larger_of, smaller_of
 from ..engines.cpu.stack import stack_empty
-from ..engines.cpu.threads import run_in_threads, split_range, threads_for
+from ..engines.cpu.threads import call_in_parts, threads_for
 from .recurrence import FIRST, PAIRS, PARTS, STATES, EwmRecurrence, EwmSummary, Weights
 
 ZERO_STATE = (0.0,) * STATES
@@ -283,40 +283,43 @@ def put_state(states: Any, index: Any, state: Any) -> None:
 
 @cache
 def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
-    """Return the kernel ``(x, y, gaps, marks, carry_in, out, weights)``.
+    """Return the kernel ``(x, y, gaps, marks, carry_in, out, weights, start, stop)``.
 
-    `gaps` may be None, `marks` (1, 0, 1) if there are none, and `carry_in` empty.
+    `gaps` may be None, `marks` (1, 0, 1) if there are none, and `carry_in` empty. `start` and
+    `stop` are numbers of groups of rows: see :func:`group_count`.
     """
     loop = row_loop(statistic, is_adjusted)
 
     def determine(
-        x: Any, y: Any, gaps: Any, marks: Any, carry_in: Any, out: Any, weights: Any
-    ) -> None:
-        outers, steps, inners = out.shape
+        x: Any, y: Any, gaps: Any, marks: Any, carry_in: Any, out: Any, weights: Any, start: int,
+        stop: int,
+    ) -> None:  # fmt: skip
+        _, steps, inners = out.shape
         states = stack_empty((STATES, 1, COLUMNS), np.float64)
         tile = larger_of(steps, 1) if inners == 1 else STEPS
-        for outer in range(outers):
-            for first in range(0, inners, COLUMNS):
-                count = smaller_of(COLUMNS, inners - first)
+        groups = -(-inners // COLUMNS)
+        for group in range(start, stop):
+            outer, first = group // groups, group % groups * COLUMNS
+            count = smaller_of(COLUMNS, inners - first)
+            for k in range(count):
+                state = ZERO_STATE
+                if carry_in.size > 0:
+                    state = state_at(carry_in, (outer, first + k))
+                put_state(states, (np.int64(0), k), state)
+            for left in range(0, steps, tile):
+                right = smaller_of(left + tile, steps)
                 for k in range(count):
-                    state = ZERO_STATE
-                    if carry_in.size > 0:
-                        state = state_at(carry_in, (outer, first + k))
+                    at = first + k
+                    state = loop(
+                        row_part(x, outer, left, right, at),
+                        row_part(y, outer, left, right, at),
+                        row_part(gaps, outer, left, right, at),
+                        row_part(marks, outer, left, right, at),
+                        out[outer, left:right, at],
+                        state_at(states, (np.int64(0), k)),
+                        weights,
+                    )
                     put_state(states, (np.int64(0), k), state)
-                for left in range(0, steps, tile):
-                    right = smaller_of(left + tile, steps)
-                    for k in range(count):
-                        at = first + k
-                        state = loop(
-                            row_part(x, outer, left, right, at),
-                            row_part(y, outer, left, right, at),
-                            row_part(gaps, outer, left, right, at),
-                            row_part(marks, outer, left, right, at),
-                            out[outer, left:right, at],
-                            state_at(states, (np.int64(0), k)),
-                            weights,
-                        )
-                        put_state(states, (np.int64(0), k), state)
 
     return compile_kernel(determine, statistic, str(is_adjusted))
 
@@ -483,18 +486,27 @@ _NO_MARKS = np.empty((1, 0, 1), np.uint8)
 
 def kernels(method: str) -> Kernels:
     """Return the phases: on all threads for the method "threads", otherwise on the calling one."""
-    phase = _determine_on_threads if method == "threads" else _determine
-    return Kernels(phase, at_once(_precompute), _propagate, prepare_solver=_prepare_solver)
+    determine = partial(_determine, is_threaded=method == "threads")
+    return Kernels(determine, at_once(_precompute), _propagate, prepare_solver=_prepare_solver)
 
 
-def _determine(recurrence: EwmRecurrence, chunk: Chunk, carry_in: Any, result: np.ndarray) -> None:
+def _determine(
+    recurrence: EwmRecurrence, chunk: Chunk, carry_in: Any, result: np.ndarray, is_threaded: bool
+) -> None:
     """Write the statistic after every step."""
     weights = recurrence.weights
     kernel = determine_kernel(weights.statistic, weights.is_adjusted)
     if carry_in is None:
         carry_in = np.empty((0, 0, 0))
     carry_in = np.ascontiguousarray(carry_in, np.float64)
-    kernel(*_series(recurrence, chunk), carry_in, result, weights.kernel_arguments)
+    arguments = *_series(recurrence, chunk), carry_in, result, weights.kernel_arguments
+    threads = threads_for(result.size, is_threaded)
+    call_in_parts(partial(kernel, *arguments), group_count(chunk.shape), threads)
+
+
+def group_count(shape: tuple[int, int, int]) -> int:
+    """Return the number of groups of up to `COLUMNS` rows, which are neighbours along inner."""
+    return shape[0] * -(-shape[2] // COLUMNS)
 
 
 def _prepare_solver(recurrence: EwmRecurrence, chunk: Chunk) -> PreparedSolver | None:
@@ -503,28 +515,13 @@ def _prepare_solver(recurrence: EwmRecurrence, chunk: Chunk) -> PreparedSolver |
     if others or x.dtype.char not in _READ:
         return None
     kernel = determine_kernel(weights.statistic, weights.is_adjusted)
-    carry_in, arguments = np.empty((0, 0, 0)), weights.kernel_arguments
+    carry_in, arguments = np.empty((0, 0, 0)), (weights.kernel_arguments, 0, group_count(shape))
 
     def solve(operands: Sequence[Any], results: Sequence[Any]) -> None:
         x = writable(operands[0].reshape(shape))
-        kernel(x, x, None, _NO_MARKS, carry_in, results[0].reshape(shape), arguments)
+        kernel(x, x, None, _NO_MARKS, carry_in, results[0].reshape(shape), *arguments)
 
     return solve
-
-
-def _determine_on_threads(
-    recurrence: EwmRecurrence, chunk: Chunk, carry_in: Any, result: np.ndarray
-) -> None:
-    """Write the statistic on several threads, each of which takes outer rows."""
-    threads = threads_for(result.size)
-
-    def rows(left: int, right: int) -> Callable[[], None]:
-        before = None if carry_in is None else carry_in[:, left:right]
-        part = chunk.rows(left, right)
-        return lambda: _determine(recurrence, part, before, result[left:right])
-
-    outer = chunk.shape[0]
-    run_in_threads([rows(*part) for part in split_range(outer, max(1, min(threads, outer)))])
 
 
 def _precompute(recurrence: EwmRecurrence, chunk: Chunk) -> EwmSummary:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import isnan, prod
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 from ..core.arrays.array_types import cast
 from ..core.arrays.chunk import Chunk, as_contiguous, canonical_shape
 from ..core.backends import CPU, Backend, backend_of
-from ..engines.cpu.threads import run_in_threads, split_range, threads_for
+from ..engines.cpu.threads import call_in_parts, split_range, threads_for
 from .cascade import Cascade
 from .extension import extended
 from .kernels import kernels_of
@@ -267,8 +267,7 @@ class OverlappedFilter:
                     with np.errstate(over="ignore"):
                         target[outer, :, inner] = filtered
 
-            split = split_range(len(blocks), threads)
-            run_in_threads([partial(fill, *numbers) for numbers in split])
+            call_in_parts(fill, len(blocks), threads)
         return result
 
     def _has_bounded_columns(self, x: Any, target: Any) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numba
@@ -10,7 +11,7 @@ import numpy as np
 
 from ...core.arrays.chunk import as_contiguous, canonical_shape
 from ...engines.cpu.compilation import INNER, compile_kernel, writable
-from ...engines.cpu.threads import run_in_threads, split_range, threads_for
+from ...engines.cpu.threads import call_in_parts, threads_for
 from ..coefficient_adjoint import AdjointCoefficients, groups_of_one_dtype
 
 # Samples that stay in the first cache while they are read once for each lag.
@@ -86,12 +87,8 @@ def correlate(delayed: Any, signals: Sequence[Any], axis: int, count: int) -> li
     segments = outer * max(1, -(-steps * inner // _SEGMENT))
     dtype = np.result_type(delayed, signals[0], np.float64)
     sums = np.zeros((segments, len(signals), count), dtype)
-
-    def correlate_part(first: int, last: int) -> Callable[[], None]:
-        return lambda: _kernel(delayed, tuple(signals), inner, is_reversed, sums, first, last)
-
-    parts = split_range(segments, threads_for(signals[0].size))
-    run_in_threads([correlate_part(*part) for part in parts])
+    correlate_part = partial(_kernel, delayed, tuple(signals), inner, is_reversed, sums)
+    call_in_parts(correlate_part, segments, threads_for(signals[0].size))
     return [*sums.sum(axis=0)]
 
 

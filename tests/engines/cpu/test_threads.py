@@ -14,6 +14,7 @@ X, Y = np.random.default_rng(0).normal(size=(2, 70, 60))
 MARKS = np.arange(60) % 25 == 7
 CALLS = {
     "ewm": partial(ewm, X, span=5, reset=MARKS, min_periods=2),
+    "ewm of columns": partial(ewm, np.tile(X, 3), span=5, reset=np.arange(70) == 9, axis=0),
     "ewm of two series": partial(ewm, X, span=5, statistic="corr", other=Y),
     **{
         f"{function.__name__} along axis {axis}": partial(function, X, 3, axis=axis)
