@@ -17,7 +17,6 @@ from ..kernels import FilterKernels
 from ..recurrence import CascadeSummary, FilterPrefix
 from .correlations import differentiate_coefficients
 from .one_thread import (
-    Outcome,
     as_real,
     chunk_filter,
     determine_filter,
@@ -80,28 +79,18 @@ def _determine_on_threads(
     cascade: Cascade, chunk: Chunk, carry_in: np.ndarray | None, result: np.ndarray
 ) -> np.ndarray:
     """Filter a chunk on several threads: each takes rows, or a piece of a contractive row."""
-    threads = threads_for(result.size)
+    threads, (outer, steps, inner) = threads_for(result.size), chunk.shape
+    if threads == 1:
+        return _determine(cascade, chunk, carry_in, result)
     carry_in = zero_states(cascade, chunk) if carry_in is None else np.ascontiguousarray(carry_in)
-    outer, _, inner = chunk.shape
-    if threads > 1 and outer >= threads:
-
-        def rows(left: int, right: int) -> Callable[[], Outcome]:
-            part, before = chunk.rows(left, right), carry_in[:, left:right]
-            return partial(
-                determine_filter, cascade, part, before, result[left:right], is_part=True
-            )
-
-        outcomes = run_in_threads([rows(*part) for part in split_range(outer, threads)])
-        return np.concatenate([outcome.carry_out for outcome in outcomes], axis=1)
-    if threads > 1 and inner == 1 and cascade.decay < MAX_DECAY * chunk.steps / threads:
-        carry_outs = [
-            _determine_long_row(
-                cascade, chunk.rows(k, k + 1), carry_in[:, k : k + 1], result[k : k + 1], threads
-            )
-            for k in range(outer)
-        ]
-        return np.concatenate(carry_outs, axis=1)
-    return determine_filter(cascade, chunk, carry_in, result).carry_out
+    rows = [
+        (cascade, chunk.rows(a, b), carry_in[:, a:b], result[a:b])
+        for a, b in split_range(outer, threads)
+    ]
+    if outer < threads and inner == 1 and cascade.decay < MAX_DECAY * steps / threads:
+        return np.concatenate([_determine_long_row(*row, threads) for row in rows], axis=1)
+    outcomes = run_in_threads([partial(determine_filter, *row, is_part=True) for row in rows])
+    return np.concatenate([outcome.carry_out for outcome in outcomes], axis=1)
 
 
 def _determine_long_row(
@@ -113,14 +102,12 @@ def _determine_long_row(
     """
     pieces = split_range(chunk.steps, threads)
 
-    def determine(k: int) -> Callable[[], Any]:
-        left, right = pieces[k]
-        before = np.zeros_like(carry_in) if k else carry_in
-        part = chunk.between(left, right)
-        part = Chunk(tuple(map(np.ascontiguousarray, part.operands)), part.shape, part.dtype)
-        return partial(determine_filter, cascade, part, before, result[:, left:right], is_part=True)
+    def determine(left: int, right: int) -> Callable[[], Any]:
+        before = np.zeros_like(carry_in) if left else carry_in
+        part = cascade, chunk.between(left, right), before, result[:, left:right]
+        return partial(determine_filter, *part, is_part=True)
 
-    outcomes = run_in_threads([determine(k) for k in range(threads)])
+    outcomes = run_in_threads([determine(*piece) for piece in pieces])
     if any(outcome.redo.any() for outcome in outcomes):
         # Near overflow the result may depend on rounding: one thread computes the row.
         return determine_filter(cascade, chunk, carry_in, result).carry_out

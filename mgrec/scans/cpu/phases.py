@@ -186,19 +186,16 @@ def determine_on_threads(
 ) -> None:
     """Write the states after every step of a chunk: see :func:`.one_thread.determine`."""
     arguments = transfer_map, chunk, carry_in, results
-    threads = threads_for(results[0].size)
+    threads, (outer, steps, inner) = threads_for(results[0].size), chunk.shape
     if threads == 1:
         one_thread.determine(*arguments)
-    elif chunk.shape[0] >= threads:
-        _solve_rows(*arguments, threads)
-    elif chunk.shape[2] > 1:
+    elif outer < threads and inner > 1:
         _solve_columns(*arguments, threads)
-    elif chunk.shape[0] > 1 and chunk.steps < threads * SHORT:
-        _solve_rows(*arguments, threads)
     else:
-        # Row after row by all threads; then, side by side, the rows that are not divided.
-        rows = [_rows(*arguments, row, row + 1) for row in range(chunk.shape[0])]
-        undivided = [row for row in rows if not _solve_long_row(*row, threads)]
+        # Few long rows one after the other by all threads; then, side by side, those not divided.
+        is_divided = outer < threads and (outer == 1 or steps >= threads * SHORT)
+        rows = [_rows(*arguments, *bounds) for bounds in split_range(outer, threads)]
+        undivided = [row for row in rows if not (is_divided and _solve_long_row(*row, threads))]
         run_in_threads([partial(one_thread.determine, *row) for row in undivided])
 
 
@@ -209,16 +206,6 @@ def _rows(
     before = tuple(state[slice(*bounds)] for state in carry_in)
     after = tuple(result[slice(*bounds)] for result in results)
     return transfer_map, chunk.rows(*bounds), before, after
-
-
-def _solve_rows(
-    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
-) -> None:
-    parts = [
-        _rows(transfer_map, chunk, carry_in, results, *bounds)
-        for bounds in split_range(chunk.shape[0], threads)
-    ]
-    run_in_threads([partial(one_thread.determine, *part) for part in parts])
 
 
 def _solve_columns(
@@ -239,19 +226,18 @@ def _solve_columns(
 def _solve_long_row(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> bool:
-    """Solve one row by its pieces if this is faster; return whether the row is solved."""
+    """Solve one row by its pieces if this is faster; return whether the row is solved.
+
+    It is not where rounding may have decided whether it overflows: the result is that of the loop.
+    """
     pieces, targets = _split(chunk, results, _pieces(chunk.steps, threads, chunk.reverse, True))
     if is_contractive(transfer_map, pieces[1], carry_in):
-        if not determine_side_by_side(transfer_map, pieces, carry_in, targets):
-            one_thread.determine(transfer_map, chunk, carry_in, results)
-        return True
+        return determine_side_by_side(transfer_map, pieces, carry_in, targets)
     is_faster = transfer_map.capabilities.composes_cheaply and not (
         threads <= FEW_THREADS and one_thread.is_direct(flatten(chunk), chunk, is_constant=False)
     )
-    if is_faster or threads >= MANY_THREADS:
-        _solve_by_phases(transfer_map, chunk, carry_in, results, threads)
-        return True
-    return False
+    is_faster = is_faster or threads >= MANY_THREADS
+    return is_faster and _solve_by_phases(transfer_map, chunk, carry_in, results, threads)
 
 
 def _split(chunk: Chunk, results: Arrays, pieces: list[Piece]) -> tuple[list[Chunk], list[Arrays]]:
@@ -261,12 +247,12 @@ def _split(chunk: Chunk, results: Arrays, pieces: list[Piece]) -> tuple[list[Chu
 
 def _solve_by_phases(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
-) -> None:
-    """Solve one row by the three phases.
+) -> bool:
+    """Solve one row by the three phases; return whether the row is solved.
 
     The first piece is determined while all others but the last are precomputed; then the others
-    are determined side by side. If a piece must be redone, one thread solves the whole row: the
-    pieces would wait for each other.
+    are determined side by side. The row is not solved if a piece must be redone: the pieces would
+    wait for each other.
     """
     parts, targets = _split(chunk, results, _pieces(chunk.steps, threads, chunk.reverse))
 
@@ -276,16 +262,13 @@ def _solve_by_phases(
     middle = [partial(one_thread.precompute, transfer_map, part) for part in parts[1:-1]]
     _, *summaries = run_in_threads([determine(0, carry_in), *middle])
     if any(getattr(summary, "redo", None) for summary in summaries):
-        one_thread.determine(transfer_map, chunk, carry_in, results)
-        return
+        return False
     carry_ins = [_carry_out_of(parts[0], targets[0])]
     for summary in summaries:
         carry_ins.append(one_thread.propagate(transfer_map, (), summary, carry_ins[-1]))
     run_in_threads([determine(k, before) for k, before in enumerate(carry_ins, 1)])
     carry_ins.append(_carry_out_of(chunk, results))
-    if not all(np.isfinite(state).all() for states in carry_ins for state in states):
-        # Rounding may have decided whether the row overflows: the result is that of the loop.
-        one_thread.determine(transfer_map, chunk, carry_in, results)
+    return all(np.isfinite(state).all() for states in carry_ins for state in states)
 
 
 def _pieces(steps: int, threads: int, reverse: bool, is_equal: bool = False) -> list[Piece]:
