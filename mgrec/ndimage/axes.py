@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -109,68 +108,50 @@ def cast_like_scipy(values: Any, dtype: np.dtype[Any]) -> Any:
         return values.astype(dtype, copy=False)
 
 
-@dataclass(frozen=True)
-class Block:
-    """Neighbouring rows of an array (outer, steps, inner).
-
-    Attributes
-    ----------
-    first : (int, int)
-        Outer and inner index of the first row.
-    count : int
-        Number of rows.
-    are_contiguous : bool
-        Whether they follow each other along the outer axis; otherwise along the inner axis.
-    """
-
-    first: tuple[int, int]
-    count: int
-    are_contiguous: bool
-
-    @property
-    def index(self) -> tuple[slice, slice, slice]:
-        """The slices of the rows in the array."""
-        (outer, inner), count = self.first, self.count
-        rows, columns = (count, 1) if self.are_contiguous else (1, count)
-        return slice(outer, outer + rows), slice(None), slice(inner, inner + columns)
+RowIndex = tuple[int, int]
+"""Outer and inner index of a row of an array (outer, steps, inner)."""
 
 
 def fill_rows(
-    kernel: Callable[..., None], rows: np.ndarray, out: np.ndarray,
-    cast_results: Callable[[Any, np.dtype[Any]], Any], is_threaded: bool,
+    kernel: Callable[[RowIndex, int, Any, RowIndex, Any, RowIndex], None], rows: np.ndarray,
+    out: np.ndarray, cast_results: Callable[[Any, np.dtype[Any]], Any], is_threaded: bool,
 ) -> None:  # fmt: skip
-    """Call ``kernel(block, x, x_at, filtered, out_at)`` for all blocks of rows, on all threads.
+    """Call ``kernel(first, count, x, x_at, filtered, out_at)`` for all blocks of rows, on threads.
 
-    Kernels compute in float64. The arrays x and `filtered` contain the block at x_at and `out_at`.
-    Of other dtypes they are copies of the block. `cast_results` casts to integers and bools.
+    Rows of a block, the first of which is at `first`, follow each other along the outer axis if
+    inner is 1, otherwise along the inner axis. Kernels compute in float64. The arrays x and
+    `filtered` contain the block at x_at and `out_at`. Of other dtypes they are copies of the block.
+    `cast_results` casts to integers and bools.
     """
     blocks = _blocks(out.shape, threads_for(out.size, is_threaded))
 
     def filter_blocks(start: int, stop: int) -> None:
         with np.errstate(invalid="ignore", over="ignore"):
-            for block in blocks[start:stop]:
-                x, x_at, filtered, out_at = writable(rows), block.first, out, block.first
+            for outer, inner in blocks[start:stop]:
+                index, first = (outer, slice(None), inner), (outer.start, inner.start)
+                count = max(outer.stop - outer.start, inner.stop - inner.start)
+                x, x_at, filtered, out_at = writable(rows), first, out, first
                 if rows.dtype != np.float64:
-                    x, x_at = as_float64(rows[block.index]), (0, 0)
+                    x, x_at = as_float64(rows[index]), (0, 0)
                 if out.dtype != np.float64:
-                    filtered, out_at = np.empty(out[block.index].shape), (0, 0)
-                kernel(block, x, x_at, filtered, out_at)
+                    filtered, out_at = np.empty(out[index].shape), (0, 0)
+                kernel(first, count, x, x_at, filtered, out_at)
                 if filtered is not out:
                     is_float = out.dtype.kind == "f"
-                    values = filtered if is_float else cast_results(filtered, out.dtype)
-                    out[block.index] = values
+                    out[index] = filtered if is_float else cast_results(filtered, out.dtype)
 
     call_in_parts(filter_blocks, len(blocks), threads_for(out.size, is_threaded))
 
 
-def _blocks(shape: tuple[int, ...], threads: int) -> list[Block]:
+def _blocks(shape: tuple[int, ...], threads: int) -> list[tuple[slice, slice]]:
+    """Return blocks of rows, as slices of the outer and the inner axis."""
     outer, steps, inner = shape
     if inner == 1:
-        return [Block((a, 0), b - a, True) for a, b in _split(outer, steps, threads)]
+        return [(part, slice(0, 1)) for part in _split(outer, steps, threads)]
     parts = _split(inner, steps, -(-threads // outer))
-    return [Block((k, a), b - a, False) for k in range(outer) for a, b in parts]
+    return [(slice(k, k + 1), part) for k in range(outer) for part in parts]
 
 
-def _split(rows: int, steps: int, threads: int) -> list[tuple[int, int]]:
+def _split(rows: int, steps: int, threads: int) -> list[slice]:
     parts = max(threads, -(-rows * steps // CELLS))
-    return split_range(rows, min(parts, -(-rows // MIN_ROWS)))
+    return [slice(*part) for part in split_range(rows, min(parts, -(-rows // MIN_ROWS)))]

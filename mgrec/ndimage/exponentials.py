@@ -23,7 +23,7 @@ import numpy as np
 from ..core.algebra.exact import exact_product, exact_sum
 from ..core.backends import backend_of
 from .axes import (
-    Block,
+    RowIndex,
     as_float64,
     as_rows,
     cast_like_scipy,
@@ -172,13 +172,16 @@ class ExponentialFilter:
     ) -> None:
         """Write filtered rows to `out`; `states` are those of :meth:`Border.states`."""
         coefficients = _coefficients(self.kernel)
+        are_contiguous = rows.shape[2] == 1
+        most = ROWS if are_contiguous else COLUMNS
 
-        def filter_block(block: Block, x: Any, x_at: Any, filtered: Any, out_at: Any) -> None:
-            most = ROWS if block.are_contiguous else COLUMNS
-            memory = x.shape[1], min(most, -(-block.count // VECTOR) * VECTOR)
+        def filter_block(
+            first: RowIndex, count: int, x: Any, x_at: RowIndex, filtered: Any, out_at: RowIndex
+        ) -> None:
+            memory = x.shape[1], min(most, -(-count // VECTOR) * VECTOR)
             filter_rows(
-                x, filtered, block.first, x_at, out_at, block.count, block.are_contiguous, states,
-                *coefficients, np.zeros(memory), np.empty(memory),
+                x, filtered, first, x_at, out_at, count, are_contiguous, states, *coefficients,
+                np.zeros(memory), np.empty(memory),
             )  # fmt: skip
 
         fill_rows(filter_block, rows, out, self._cast, is_threaded)

@@ -25,7 +25,7 @@ from .arguments import (
     written,
 )
 from .axes import (
-    Block,
+    RowIndex,
     as_float64,
     as_rows,
     cast_like_scipy,
@@ -311,11 +311,11 @@ class WindowAverage:
     def _fill(self, rows: np.ndarray, out: np.ndarray, is_threaded: bool) -> np.ndarray:
         """Write the averages of rows, which have size − 1 more steps, to `out`."""
 
-        def filter_block(block: Block, samples: Any, at: Any, averages: Any, out_at: Any) -> None:
-            average_rows(
-                samples, averages, at, out_at, block.count, block.are_contiguous, self.size,
-                np.empty((self.size, LANES)),
-            )  # fmt: skip
+        def filter_block(
+            _: RowIndex, count: int, x: Any, x_at: RowIndex, averages: Any, out_at: RowIndex
+        ) -> None:
+            memory = np.empty((self.size, LANES))
+            average_rows(x, averages, x_at, out_at, count, out.shape[2] == 1, self.size, memory)
 
         fill_rows(filter_block, rows, out, cast_like_scipy, is_threaded)
         return out
