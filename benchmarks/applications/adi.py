@@ -4,15 +4,11 @@ Each step of u_t = u_xx + u_yy, with u = 0 at the border, is implicit along one 
 the other: as many tridiagonal systems as there are rows, then as there are columns, all in the
 layout that the field has. A sine wave decays by a factor that is known exactly, which checks
 every run; the picture shows a field of hot spots before and after.
-
-usage: python -m benchmarks.applications.adi [--size N] [--array numpy|cupy|dask] [--steps K]
-       [--out PICTURE]
 """
 
 from __future__ import annotations
 
-import argparse
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +16,9 @@ import dask.array as da
 import numpy as np
 
 import mgrec
+
+from ..harness.command import Options, parser_of
+from .arrays import OPTIONS, placed, repeat, to_host
 
 TIME = 4e-5  # of a step; the side of the square is 1
 
@@ -77,26 +76,11 @@ def spots(size: int) -> np.ndarray:
     )  # fmt: skip
 
 
-def placed(field: np.ndarray, kind: str) -> Any:
-    """The field as an array of a kind."""
-    if kind == "dask":
-        return da.from_array(field, chunks=-(-field.shape[0] // 2))
-    if kind == "cupy":
-        import cupy
-
-        return cupy.asarray(field)
-    return field
-
-
 def run(field: np.ndarray, kind: str, steps: int) -> tuple[np.ndarray, float]:
     """The field after some steps, in host memory, and the seconds of a step."""
-    u = placed(field, kind)
-    step(u)  # compiles
-    begin = time.perf_counter()
-    for _ in range(steps):
-        u = step(u).persist() if kind == "dask" else step(u)
-    result = u.get() if kind == "cupy" else np.asarray(u)
-    return result, (time.perf_counter() - begin) / steps
+    u = placed(field, kind, 0, 2)
+    to_host(step(u))  # compiles
+    return repeat(u, [step] * steps)
 
 
 def draw(before: np.ndarray, after: np.ndarray, path: Path) -> None:
@@ -111,24 +95,27 @@ def draw(before: np.ndarray, after: np.ndarray, path: Path) -> None:
     plt.close(figure)
 
 
-def main(given: list[str] | None = None) -> float:
+ADI: Options = {
+    "--size": {"type": int, "default": 1024, "help": "of the field, along each axis"},
+    "--steps": {"type": int, "default": 10},
+    "--out": {"type": Path, "help": "picture of hot spots before and after"},
+}
+
+
+def main(given: Sequence[str] | None = None) -> float:
     """Check, time and draw; returns the largest deviation from the exact decay."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", type=int, default=1024, help="of the field, along each axis")
-    parser.add_argument("--array", choices=("numpy", "cupy", "dask"), default="numpy")
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--out", type=Path, help="picture of hot spots before and after")
-    arguments = parser.parse_args(given)
-    field, factor = wave(arguments.size, 3, 5)
-    found, seconds = run(field, arguments.array, arguments.steps)
-    deviation = float(np.abs(found - factor**arguments.steps * field).max())
-    unknowns = 2 * arguments.size**2
-    print(f"{arguments.size}² by {arguments.array}: {seconds * 1e3:.1f} ms a step, "
-          f"{seconds / unknowns * 1e9:.1f} ns an unknown; largest deviation from the exact "
-          f"decay {deviation:.1e}")  # fmt: skip
+    arguments = parser_of(__doc__, {**OPTIONS, **ADI}).parse_args(given)
+    size, steps, kind = arguments.size, arguments.steps, arguments.array
+    field, factor = wave(size, 3, 5)
+    found, seconds = run(field, kind, steps)
+    deviation = float(np.abs(found - factor**steps * field).max())
+    print(
+        f"{size}² by {kind}: {seconds * 1e3:.1f} ms a step, {seconds / size**2 / 2 * 1e9:.1f} ns "
+        f"an unknown; largest deviation from the exact decay {deviation:.1e}"
+    )
     if arguments.out:
-        before = spots(arguments.size)
-        draw(before, run(before, arguments.array, arguments.steps)[0], arguments.out)
+        before = spots(size)
+        draw(before, run(before, kind, steps)[0], arguments.out)
     return deviation
 
 

@@ -9,23 +9,21 @@ equation has no drift::
 The payoff u(F, 0) has a kink, which steps of Crank and Nicolson alone would keep as an oscillation.
 Rannacher (1984) begins with four implicit half steps, whose matrix is that of the other steps: it
 is factored once. The prices are compared with the closed formula at every spot.
-
-usage: python -m benchmarks.applications.option [--size N] [--strikes K] [--steps K]
-       [--array numpy|cupy|dask] [--option call|put] [--out PICTURE]
 """
 
 from __future__ import annotations
 
-import argparse
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import dask.array as da
 import numpy as np
 from scipy.special import ndtr
 
 import mgrec
+
+from ..harness.command import Options, parser_of
+from .arrays import OPTIONS, placed, repeat, to_host
 
 RATE, EXPIRY = 0.05, 1.0
 FARTHEST = 600.0  # forward price; six standard deviations from the highest strike
@@ -73,33 +71,19 @@ def formula(
     return sign * (spots * up - present * down)
 
 
-def placed(array: np.ndarray, kind: str) -> Any:
-    """An array of a kind; Dask's chunks have whole systems."""
-    if kind == "dask":
-        return da.from_array(array, chunks=(-1, -(-array.shape[1] // 2)))
-    if kind == "cupy":
-        import cupy
-
-        return cupy.asarray(array)
-    return array
-
-
 def run(
     size: int, count: int, steps: int, kind: str, option: str, half_steps: int = HALF_STEPS
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Spots, prices (spots, strikes) in host memory, and the seconds of a step."""
     strikes, volatilities = smile(count)
     forwards = np.linspace(0, FARTHEST, size)
-    rates = placed(half_step_rates(size, volatilities, steps), kind)
+    # Dask's chunks have whole systems.
+    rates = placed(half_step_rates(size, volatilities, steps), kind, 1, 2)
     factor = mgrec.factor_tridiagonal(-rates, 1 + 2 * rates, -rates, axis=0).persist()
-    u = placed(payoffs(forwards, strikes, option), kind)
-    np.asarray(step(factor, u).get() if kind == "cupy" else step(factor, u))  # compiles
+    u = placed(payoffs(forwards, strikes, option), kind, 1, 2)
+    to_host(step(factor, u))  # compiles
     ways = [factor.solve] * half_steps + [lambda u: step(factor, u)] * (steps - half_steps // 2)
-    begin = time.perf_counter()
-    for way in ways:
-        u = way(u).persist() if kind == "dask" else way(u)
-    found = u.get() if kind == "cupy" else np.asarray(u)
-    seconds = (time.perf_counter() - begin) / len(ways)
+    found, seconds = repeat(u, ways)
     discount = np.exp(-RATE * EXPIRY)
     return forwards * discount, found * discount, seconds
 
@@ -120,23 +104,27 @@ def draw(spots: np.ndarray, found: np.ndarray, wanted: np.ndarray, path: Path) -
     plt.close(figure)
 
 
-def main(given: list[str] | None = None) -> float:
+OPTION: Options = {
+    "--size": {"type": int, "default": 2000, "help": "spots"},
+    "--strikes": {"type": int, "default": 400},
+    "--steps": {"type": int, "default": 100},
+    "--option": {"choices": ("call", "put"), "default": "call"},
+    "--out": {"type": Path, "help": "picture of prices and their errors"},
+}
+
+
+def main(given: Sequence[str] | None = None) -> float:
     """Check, time and draw; returns the largest difference from the closed formula."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", type=int, default=2000, help="spots")
-    parser.add_argument("--strikes", type=int, default=400)
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--array", choices=("numpy", "cupy", "dask"), default="numpy")
-    parser.add_argument("--option", choices=("call", "put"), default="call")
-    parser.add_argument("--out", type=Path, help="picture of prices and their errors")
-    arguments = parser.parse_args(given)
-    size, count = arguments.size, arguments.strikes
-    spots, found, seconds = run(size, count, arguments.steps, arguments.array, arguments.option)
-    wanted = formula(spots, *smile(count), arguments.option)
+    arguments = parser_of(__doc__, {**OPTIONS, **OPTION}).parse_args(given)
+    size, count, option = arguments.size, arguments.strikes, arguments.option
+    spots, found, seconds = run(size, count, arguments.steps, arguments.array, option)
+    wanted = formula(spots, *smile(count), option)
     difference = float(np.abs(found - wanted).max())
-    print(f"{count} {arguments.option}s at {size:,} spots by {arguments.array}: "
-          f"{seconds * 1e3:.1f} ms a step, {seconds / (size * count) * 1e9:.1f} ns an unknown; "
-          f"largest difference from the closed formula {difference:.1e}")  # fmt: skip
+    print(
+        f"{count} {option}s at {size:,} spots by {arguments.array}: {seconds * 1e3:.1f} ms a step, "
+        f"{seconds / (size * count) * 1e9:.1f} ns an unknown; largest difference from the closed "
+        f"formula {difference:.1e}"
+    )
     if arguments.out:
         draw(spots, found, wanted, arguments.out)
     return difference

@@ -2,15 +2,12 @@
 
 The slopes are compared with those of ``scipy.interpolate.CubicSpline``, which is timed beside them;
 with natural ends, or those that are *not a knot*, SciPy's default.
-
-usage: python -m benchmarks.applications.spline [--size N] [--array numpy|cupy|dask]
-       [--ends not-a-knot|natural]
 """
 
 from __future__ import annotations
 
-import argparse
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import dask.array as da
@@ -18,6 +15,9 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 import mgrec
+
+from ..harness.command import Options, parser_of
+from .arrays import OPTIONS, placed, repeat
 
 ENDS = ("not-a-knot", "natural")
 
@@ -60,38 +60,27 @@ def draw(size: int) -> tuple[np.ndarray, np.ndarray]:
     return x, np.sin(x / 50) + 0.1 * generator.normal(size=size)
 
 
-def placed(array: np.ndarray, kind: str) -> Any:
-    if kind == "dask":
-        return da.from_array(array, chunks=-(-array.size // 4))
-    if kind == "cupy":
-        import cupy
-
-        return cupy.asarray(array)
-    return array
+SPLINE: Options = {
+    "--size": {"type": int, "default": 10**6, "help": "points"},
+    "--ends": {"choices": ENDS, "default": ENDS[0]},
+}
 
 
-def main(given: list[str] | None = None) -> float:
+def main(given: Sequence[str] | None = None) -> float:
     """Compare and time; returns the largest difference from SciPy's slopes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", type=int, default=10**6, help="points")
-    parser.add_argument("--array", choices=("numpy", "cupy", "dask"), default="numpy")
-    parser.add_argument("--ends", choices=ENDS, default=ENDS[0])
-    arguments = parser.parse_args(given)
-    points = draw(arguments.size)
-    x, y = (placed(part, arguments.array) for part in points)
-    seconds = []
+    arguments = parser_of(__doc__, {**OPTIONS, **SPLINE}).parse_args(given)
+    points, ends = draw(arguments.size), arguments.ends
+    x, y = (placed(part, arguments.array, 0, 4) for part in points)
     for _ in range(2):  # the first one compiles
-        begin = time.perf_counter()
-        found = slopes(x, y, arguments.ends)
-        found = found.get() if arguments.array == "cupy" else np.asarray(found)
-        seconds.append(time.perf_counter() - begin)
+        found, seconds = repeat(y, [lambda y: slopes(x, y, ends)])
     begin = time.perf_counter()
-    wanted = CubicSpline(*points, bc_type=arguments.ends)
+    wanted = CubicSpline(*points, bc_type=ends)
     scipys = time.perf_counter() - begin
     difference = float(np.abs(found - wanted(points[0], 1)).max())
-    print(f"{arguments.size:,} points, {arguments.ends}, by {arguments.array}: "
-          f"{seconds[-1] * 1e3:.1f} ms (SciPy {scipys * 1e3:.1f}); "
-          f"largest difference of a slope {difference:.1e}")  # fmt: skip
+    print(
+        f"{arguments.size:,} points, {ends}, by {arguments.array}: {seconds * 1e3:.1f} ms (SciPy "
+        f"{scipys * 1e3:.1f}); largest difference of a slope {difference:.1e}"
+    )
     return difference
 
 

@@ -2,14 +2,11 @@
 
 parasail's kernel is the fastest of all that give the right score: striped, scan or diag, of 8, 16
 or 32 bits. mgrec chooses its numbers itself. A step is a cell; 0.1 ns a step are 10 GCUPS.
-
-usage: python -m benchmarks.cpu.alignment [--quick] [--out FOLDER] [--plot RESULT]
 """
 
 from __future__ import annotations
 
-import argparse
-from importlib import import_module
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -17,11 +14,11 @@ import numpy as np
 
 import mgrec
 
-from ..harness.clock import sample
-from ..harness.command import run
+from ..harness.clock import Call, sample
+from ..harness.command import Command
+from ..harness.machine import optional
 from ..harness.study import Study
-from .candidates import Call, threads
-from .recurrences import draw
+from .candidates import calls, threads
 
 SIZE, QUERY, TARGETS = 10_000, 400, (2000, 350)
 DNA, AMINO_ACIDS = "ACGT", "ACDEFGHIKLMNPQRSTVWY"
@@ -34,6 +31,7 @@ KINDS = (
     ("BLOSUM62", AMINO_ACIDS, BLOSUM),
 )
 MODES = {"local": "sw", "global": "nw", "semi-global": "sg"}
+parasail, align = optional("parasail"), optional("Bio.Align")
 
 
 def text(letters: str, size: int, seed: int) -> str:
@@ -44,61 +42,47 @@ def penalties(scores: dict[str, Any]) -> tuple[int, int]:
     return -scores["gap"], -scores.get("extend", scores["gap"])
 
 
-def matrix_of(parasail: Any, scores: dict[str, Any]) -> Any:
-    if "matrix" in scores:
-        return parasail.blosum62
-    return parasail.matrix_create(DNA, scores["match"], scores["mismatch"])
-
-
 def best_kernel(
-    parasail: Any, pair: tuple[str, str], mode: str, scores: dict[str, Any], score: int
-) -> tuple[str, Call]:
+    pair: tuple[str, str], mode: str, scores: dict[str, Any], score: int
+) -> dict[str, Call]:
     """The fastest kernel of parasail that finds the score."""
-    matrix, found = matrix_of(parasail, scores), {}
+    if parasail is None:
+        return {}
+    matrix = parasail.blosum62
+    if "matrix" not in scores:
+        matrix = parasail.matrix_create(DNA, scores["match"], scores["mismatch"])
+    seconds, found = {}, {}
     for kind, bits in product(("striped", "scan", "diag"), (8, 16, 32)):
         name = f"{MODES[mode]}_{kind}_{bits}"
-        align = getattr(parasail, name)
-
-        def call(align: Any = align) -> Any:
-            return align(*pair, *penalties(scores), matrix)
-
+        call = partial(getattr(parasail, name), *pair, *penalties(scores), matrix)
         if call().score == score:
-            found[name] = sample(call, 1), call
-    name = min(found, key=lambda name: found[name][0])
-    return name, found[name][1]
+            seconds[name], found[name] = sample(call, 1), call
+    best = min(seconds, key=lambda name: seconds[name])
+    return {f"parasail {best}": found[best]}
 
 
-def one_pair(study: Study, parasail: Any, repetitions: int) -> None:
+def one_pair(study: Study, n: int) -> None:
     for (kind, letters, scores), mode in product(KINDS, MODES):
         pair = text(letters, SIZE, 1), text(letters, SIZE, 2)
-        own = [threads(k, mgrec.smith_waterman, *pair, mode=mode, **scores) for k in (1, 2)]
-        candidates: dict[str, Call] = dict(zip(("mgrec", "mgrec, 2 threads"), own, strict=True))
-        found = candidates["mgrec"]()
-        assert found == candidates["mgrec, 2 threads"]()
+        own = calls("mgrec", mgrec.smith_waterman, *pair, mode=mode, **scores)
+        one, two = (call() for call in own.values())
+        assert one == two
         case = f"{SIZE:,} × {SIZE:,}, {kind}, {mode}"
-        about = {"shape": [SIZE, SIZE], "steps": SIZE**2}
-        peer = "parasail"
-        if parasail is not None:
-            name, call = best_kernel(parasail, pair, mode, scores, found.score)
-            peer = f"parasail {name}"
-            candidates[peer] = call
-        times = study.compare(case, candidates, repetitions, **about)
+        peer = best_kernel(pair, mode, scores, one.score)
+        times = study.compare(case, {**own, **peer}, n, shape=[SIZE, SIZE], steps=SIZE**2)
         giga = [SIZE**2 / 1e9 / t for t in (times["mgrec"].median, times["mgrec"].best)]
         study.bar(f"{case}: GCUPS", *giga, 4)
-        if parasail is None:
-            study.miss(case, peer, "parasail is not installed")
-        else:
-            study.ratio(f"{case}: parasail over mgrec", times[peer], times["mgrec"], 0.8)
+        for name in peer:
+            study.ratio(f"{case}: parasail over mgrec", times[name], times["mgrec"], 0.8)
+        if not peer:
+            study.miss(case, "parasail", "parasail is not installed")
 
 
-def database(study: Study, parasail: Any, repetitions: int) -> None:
+def database(study: Study, n: int) -> None:
     count, length = TARGETS
     query = text(AMINO_ACIDS, QUERY, 1)
     targets = [text(AMINO_ACIDS, length, seed) for seed in range(count)]
-    candidates = {
-        "mgrec": threads(1, mgrec.smith_waterman, query, targets, **BLOSUM),
-        "mgrec, 2 threads": threads(2, mgrec.smith_waterman, query, targets, **BLOSUM),
-    }
+    candidates = calls("mgrec", mgrec.smith_waterman, query, targets, **BLOSUM)
     if parasail is not None:
         profile = parasail.profile_create_sat(query, parasail.blosum62)
 
@@ -106,47 +90,32 @@ def database(study: Study, parasail: Any, repetitions: int) -> None:
             align = parasail.sw_striped_profile_sat
             return [align(profile, target, *penalties(BLOSUM)).score for target in targets]
 
-        candidates["parasail striped_profile_sat"] = search
         assert search() == candidates["mgrec"]().score.tolist()
+        candidates["parasail striped_profile_sat"] = search
     case = f"{QUERY} × {count:,} of {length}, BLOSUM62, local"
     about = {"shape": [QUERY, count, length], "steps": QUERY * count * length}
-    study.compare(case, candidates, repetitions, **about)
+    study.compare(case, candidates, n, **about)
 
 
-def paths(study: Study, repetitions: int) -> None:
+def paths(study: Study, n: int) -> None:
     query = text(AMINO_ACIDS, 2000, 1)
     target = query[:700] + text(AMINO_ACIDS, 600, 2) + query[700:]
     candidates: dict[str, Call] = {
         "mgrec": threads(1, mgrec.smith_waterman, query, target, output="alignment", **BLOSUM),
         "mgrec, score alone": threads(1, mgrec.smith_waterman, query, target, **BLOSUM),
     }
-    try:
-        align = import_module("Bio.Align")
-    except ImportError:
-        align = None
     if align is not None:
         matrix = align.substitution_matrices.load("BLOSUM62")
         aligner = align.PairwiseAligner(mode="local", substitution_matrix=matrix)
         aligner.open_gap_score, aligner.extend_gap_score = BLOSUM["gap"], BLOSUM["extend"]
         candidates["Biopython"] = lambda: aligner.align(query, target)[0].coordinates
         assert aligner.score(query, target) == candidates["mgrec"]().score
-    size = len(query) * len(target)
-    case = f"{len(query):,} × {len(target):,}, BLOSUM62, local, the alignment"
-    study.compare(case, candidates, repetitions, shape=[len(query), len(target)], steps=size)
+    shape = [len(query), len(target)]
+    case = f"{shape[0]:,} × {shape[1]:,}, BLOSUM62, local, the alignment"
+    study.compare(case, candidates, n, shape=shape, steps=shape[0] * shape[1])
 
 
-def measure(study: Study, arguments: argparse.Namespace) -> None:
-    try:
-        parasail = import_module("parasail")
-    except ImportError:
-        parasail = None
-    repetitions = 3 if arguments.quick else 15
-    one_pair(study, parasail, repetitions)
-    database(study, parasail, repetitions)
-    paths(study, repetitions)
-
+PARTS = {"pairs": one_pair, "database": database, "paths": paths}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="3 repetitions, to see that it works")
-    run("alignment", measure, draw, parser)
+    Command("alignment", __doc__, PARTS, (15, 3)).main()

@@ -2,14 +2,12 @@
 
 pandas is asked for the same array on one thread. Memory is the largest that Python's allocators
 hold during a call, over that of the input.
-
-usage: python -m benchmarks.cpu.ewm [--quick] [--out FOLDER] [--plot RESULT]
 """
 
 from __future__ import annotations
 
-import argparse
 import tracemalloc
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,10 +17,10 @@ from scipy import signal
 import mgrec
 from mgrec.signal import ewm, lfilter
 
-from ..harness.command import run
+from ..harness.clock import Call
+from ..harness.command import Command
 from ..harness.study import Study
-from .candidates import Call, threads
-from .recurrences import draw
+from .candidates import about, threads
 
 STEPS = 10_000_000
 SEGMENTED = 1_000_000
@@ -66,48 +64,51 @@ def weigh(study: Study, missing: str, statistic: str, adjust: bool, n: int) -> N
 
     np.testing.assert_allclose(own(), by_pandas(), rtol=1e-9, atol=1e-12)
     case = f"{statistic}, {'adjusted' if adjust else 'recursive'}, {missing}"
-    about = {"dtype": "float64", "shape": [STEPS], "steps": STEPS, "bytes": 2 * x.nbytes}
-    times = study.compare(case, {"mgrec": own, "pandas": by_pandas}, n, **about)
+    times = study.compare(case, {"mgrec": own, "pandas": by_pandas}, n, **about(x, 2))
     study.ratio(f"{case}: pandas over mgrec", times["pandas"], times["mgrec"], WANTED)
     memory, most = peak(own, x), peak(by_pandas, x)
     study.bar(f"{case}: memory over the input", memory, memory, MEMORY, is_least=False)
     study.notes[f"{case}: memory of pandas over the input"] = round(most, 2)
 
 
-def start_anew(study: Study, length: int, n: int) -> None:
+def statistics(study: Study, n: int, missing: str) -> None:
+    for statistic, adjust in STATISTICS:
+        if statistic == "mean" or missing != "runs missing":
+            weigh(study, missing, statistic, adjust, n)
+
+
+def segments(study: Study, n: int) -> None:
     """Segments of one length: one call, and a call a segment."""
-    rng = np.random.default_rng(7)
-    x = rng.normal(size=SEGMENTED)
-    marks = mgrec.starts(np.full(SEGMENTED // length, length))
+    x = np.random.default_rng(7).normal(size=SEGMENTED)
     b, a = [0.1, 0.2, 0.1], [1.0, -1.2, 0.5]
-    parts = x.reshape(-1, length)
-    assert np.allclose(lfilter(b, a, x, reset=marks), signal.lfilter(b, a, parts).ravel())
-    about = {"dtype": "float64", "shape": [SEGMENTED], "steps": SEGMENTED}
-    few = parts[: max(1, 10_000 // length)]
-    candidates = {
-        "linear_recurrence": threads(1, mgrec.linear_recurrence, 0.9, x, reset=marks),
-        "linear_recurrence, one segment": threads(1, mgrec.linear_recurrence, 0.9, x),
-        "lfilter": threads(1, lfilter, b, a, x, reset=marks),
-        "lfilter, one segment": threads(1, lfilter, b, a, x),
-    }
-    study.compare(f"segments of {length:,} steps", candidates, n, **about)
-    case = f"segments of {length:,} steps, a call each"
-    about |= {"shape": [few.size], "steps": few.size}
-    loop = {"scipy.signal.lfilter": lambda: [signal.lfilter(b, a, part) for part in few]}
-    study.compare(case, loop, n, **about)
-
-
-def measure(study: Study, arguments: argparse.Namespace) -> None:
-    repetitions = 3 if arguments.quick else 9
-    for missing in ("none missing", "a tenth missing", "runs missing"):
-        for statistic, adjust in STATISTICS:
-            if statistic == "mean" or missing != "runs missing":
-                weigh(study, missing, statistic, adjust, repetitions)
     for length in (20, 1000, 50_000):
-        start_anew(study, length, repetitions)
+        marks = mgrec.starts(np.full(SEGMENTED // length, length))
+        parts = x.reshape(-1, length)
+        assert np.allclose(lfilter(b, a, x, reset=marks), signal.lfilter(b, a, parts).ravel())
+        few = parts[: max(1, 10_000 // length)]
+        candidates = {
+            "linear_recurrence": threads(1, mgrec.linear_recurrence, 0.9, x, reset=marks),
+            "linear_recurrence, one segment": threads(1, mgrec.linear_recurrence, 0.9, x),
+            "lfilter": threads(1, lfilter, b, a, x, reset=marks),
+            "lfilter, one segment": threads(1, lfilter, b, a, x),
+        }
+        study.compare(f"segments of {length:,} steps", candidates, n, **about(x))
+        loop = {"scipy.signal.lfilter": partial(filter_each, b, a, few)}
+        case = f"segments of {length:,} steps, a call each"
+        study.compare(case, loop, n, **about(few.ravel()))
 
+
+def filter_each(b: Any, a: Any, parts: np.ndarray) -> list[Any]:
+    return [signal.lfilter(b, a, part) for part in parts]
+
+
+PARTS = {
+    **{
+        missing.replace(" ", "-"): partial(statistics, missing=missing)
+        for missing in ("none missing", "a tenth missing", "runs missing")
+    },
+    "segments": segments,
+}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="3 repetitions, to see that it works")
-    run("ewm", measure, draw, parser)
+    Command("ewm", __doc__, PARTS, (9, 3)).main()

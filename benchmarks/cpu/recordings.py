@@ -4,9 +4,6 @@ A band-pass of five sections is applied forward and backward to channels of int1
 chunks of one second, to float32, without compression. mgrec filters on Dask's threads. SciPy reads
 the whole array, filters it in float64, as mgrec does, and writes it. The files stay in the page
 cache. A process that does nothing else measures the memory of each.
-
-usage: python -m benchmarks.cpu.recordings [--quick] [--seconds N] [--folder FOLDER] [--out FOLDER]
-                                           [--plot RESULT]
 """
 
 from __future__ import annotations
@@ -27,9 +24,8 @@ from scipy import signal
 from mgrec.signal import sosfiltfilt
 
 from ..dask.streaming import peak_memory
-from ..harness.command import run
+from ..harness.command import Command, Options
 from ..harness.study import Study
-from .recurrences import draw
 
 RATE, CHANNELS = 30_000, 384
 FILTER = signal.butter(5, [300, 6000], "bandpass", fs=RATE, output="sos")
@@ -91,14 +87,13 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
         write_recording(source, seconds)
         targets = {candidate: Path(name, f"{candidate}.zarr") for candidate in ("mgrec", "SciPy")}
         works = {
-            "mgrec": partial(by_mgrec, source, targets["mgrec"], seconds),
-            "SciPy": partial(by_scipy, source, targets["SciPy"], seconds),
+            candidate: partial(work, source, targets[candidate], seconds)
+            for candidate, work in (("mgrec", by_mgrec), ("SciPy", by_scipy))
         }
         peaks = {candidate: peak_of(work) for candidate, work in works.items()}
         study.notes["largest difference"] = check(targets, seconds)
-        steps = seconds * RATE * CHANNELS
-        about = {"dtype": "int16", "shape": [seconds * RATE, CHANNELS], "steps": steps}
-        case = f"{CHANNELS} channels, {seconds} s"
+        shape, case = [seconds * RATE, CHANNELS], f"{CHANNELS} channels, {seconds} s"
+        about = {"dtype": "int16", "shape": shape, "steps": shape[0] * CHANNELS}
         times = study.compare(case, works, 1 if arguments.quick else 5, **about)
     for candidate, peak in peaks.items():
         study.notes[f"{candidate}: peak memory, bytes"] = peak
@@ -106,9 +101,11 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
     study.bar("bytes of memory", peaks["mgrec"], peaks["mgrec"], WANTED_MEMORY, is_least=False)
 
 
+OPTIONS: Options = {
+    "--quick": {"action": "store_true", "help": "4 s, once, to see that it works"},
+    "--seconds": {"type": int, "default": 20, "help": "length of the recording"},
+    "--folder": {"type": Path, "help": "for the files; temporary by default"},
+}
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="4 s, once, to see that it works")
-    parser.add_argument("--seconds", type=int, default=20, help="length of the recording")
-    parser.add_argument("--folder", type=Path, help="for the files; temporary by default")
-    run("recordings", measure, draw, parser)
+    Command("recordings", __doc__, measure, options=OPTIONS).main()

@@ -2,23 +2,21 @@
 
 The loop copies its grid first, as the public call writes a new array; results must have the
 same bits. The loop runs on one thread, since no two of its points can be computed at once.
-
-usage: python -m benchmarks.cpu.relaxation [--quick] [--out FOLDER] [--plot RESULT]
 """
 
 from __future__ import annotations
 
-import argparse
+from functools import partial
 
 import numba
 import numpy as np
 
 import mgrec
 
-from ..harness.command import run
+from ..harness.clock import Call
+from ..harness.command import Command
 from ..harness.study import Study
-from .candidates import Call, threads
-from .recurrences import draw
+from .candidates import calls
 
 OMEGA, SIZES, SWEEPS = 1.9, (1024, 4096), (1, 4, 16, 64)
 
@@ -38,35 +36,31 @@ def loop(x: np.ndarray, rhs: np.ndarray, sweeps: int) -> np.ndarray:
     return result
 
 
-def candidates_of(x: np.ndarray, rhs: np.ndarray, sweeps: int) -> dict[str, Call]:
-    options = {"omega": OMEGA, "sweeps": sweeps}
-    found = {
-        "mgrec": threads(1, mgrec.sor, x, rhs, **options),
-        "mgrec, 2 threads": threads(2, mgrec.sor, x, rhs, **options),
-        "mgrec without rhs": threads(1, mgrec.sor, x, **options),
-        "mgrec without rhs, 2 threads": threads(2, mgrec.sor, x, **options),
-        "numba loop": lambda: loop(x, rhs, sweeps),
-    }
-    wanted = found["numba loop"]()
-    assert all((found[name]() == wanted).all() for name in ("mgrec", "mgrec, 2 threads"))
-    return found
+def compare(study: Study, n: int, dtype: str, size: int) -> None:
+    x, rhs = np.random.default_rng(3).normal(size=(2, size, size)).astype(dtype)
+    for sweeps in SWEEPS:
+        options = {"omega": OMEGA, "sweeps": sweeps}
+        own = calls("mgrec", mgrec.sor, x, rhs, **options)
+        candidates: dict[str, Call] = {
+            **own,
+            **calls("mgrec without rhs", mgrec.sor, x, **options),
+            "numba loop": partial(loop, x, rhs, sweeps),
+        }
+        wanted = loop(x, rhs, sweeps)
+        assert all((call() == wanted).all() for call in own.values())
+        case = f"{size:,} × {size:,}, {dtype}, {sweeps} sweeps"
+        about = {"dtype": dtype, "shape": [size, size], "steps": x.size * sweeps}
+        times = study.compare(case, candidates, n, **about)
+        if sweeps == 16:
+            best = times["mgrec, 2 threads"]
+            study.ratio(f"{case}: loop over 2 threads", times["numba loop"], best, 4)
 
 
-def measure(study: Study, arguments: argparse.Namespace) -> None:
-    for dtype in ("float32", "float64"):
-        for size in SIZES:
-            x, rhs = np.random.default_rng(3).normal(size=(2, size, size)).astype(dtype)
-            for sweeps in SWEEPS:
-                case = f"{size:,} × {size:,}, {dtype}, {sweeps} sweeps"
-                about = {"dtype": dtype, "shape": [size, size], "steps": x.size * sweeps}
-                repetitions = 3 if arguments.quick else 7
-                times = study.compare(case, candidates_of(x, rhs, sweeps), repetitions, **about)
-                if sweeps == 16:
-                    own = times["mgrec, 2 threads"]
-                    study.ratio(f"{case}: loop over 2 threads", times["numba loop"], own, 4)
-
+PARTS = {
+    f"{dtype}-{size}": partial(compare, dtype=dtype, size=size)
+    for dtype in ("float32", "float64")
+    for size in SIZES
+}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="3 repetitions, to see that it works")
-    run("relaxation", measure, draw, parser)
+    Command("relaxation", __doc__, PARTS, (7, 3)).main()

@@ -2,33 +2,23 @@
 
 hmmlearn is asked for both of its implementations, in logarithms (its default) and scaled. Its
 wrappers of one model fit parameters; the passes alone are compared.
-
-usage: python -m benchmarks.cpu.states [--quick] [--out FOLDER] [--plot RESULT]
 """
 
 from __future__ import annotations
 
-import argparse
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mgrec import hmm, statespace
 
-from ..harness.command import run
+from ..harness.command import Command
+from ..harness.machine import optional
 from ..harness.study import Study
-from .recurrences import draw
 
-try:
-    from statsmodels.tsa.statespace.kalman_smoother import KalmanSmoother
-except ImportError:
-    KalmanSmoother = None
-try:
-    from hmmlearn import _hmmc
-    from hmmlearn.base import _AbstractHMM
-except ImportError:
-    _hmmc = None
-
+statsmodels = optional("statsmodels.tsa.statespace.kalman_smoother")
+_hmmc, base = optional("hmmlearn._hmmc"), optional("hmmlearn.base")
 STEPS, STATES = 1_000_000, 4
 # How many times as fast as the peers.
 WANTED_KALMAN, WANTED_HMM = 15.0, 3.0
@@ -44,7 +34,7 @@ ABOUT = {"dtype": "float64", "shape": [STEPS], "steps": STEPS}
 
 def by_statsmodels(endog: np.ndarray) -> Any:
     """A model of statsmodels, which keeps its results: every call needs one."""
-    model = KalmanSmoother(
+    model = statsmodels.KalmanSmoother(
         k_endog=1, k_states=2, k_posdef=2, initialization="known", constant=np.zeros(2),
         stationary_cov=100 * np.eye(2),
     )  # fmt: skip
@@ -56,30 +46,30 @@ def by_statsmodels(endog: np.ndarray) -> Any:
 
 
 def filter_states(study: Study, n: int) -> None:
-    endog = np.random.default_rng(0).normal(size=(STEPS, 1)).cumsum(0)
-    own = {
-        "filter": lambda: statespace.kalman_filter(endog, **TREND, **INITIAL),
-        "log-likelihood": lambda: statespace.log_likelihood(endog, **TREND, **INITIAL),
-        "smoother": lambda: statespace.kalman_smoother(endog, **TREND, **INITIAL),
-    }
-    if KalmanSmoother is None:
+    if statsmodels is None:
         study.miss("Kalman filter", "statsmodels", "not installed")
         return
-    peers = {
-        "filter": lambda: by_statsmodels(endog).filter(),
-        "log-likelihood": lambda: by_statsmodels(endog).loglike(),
-        "smoother": lambda: by_statsmodels(endog).smooth(),
+    endog = np.random.default_rng(0).normal(size=(STEPS, 1)).cumsum(0)
+    functions = {
+        "filter": (statespace.kalman_filter, lambda model: model.filter()),
+        "log-likelihood": (statespace.log_likelihood, lambda model: model.loglike()),
+        "smoother": (statespace.kalman_smoother, lambda model: model.smooth()),
     }
-    smoothed, wanted = own["smoother"](), peers["smoother"]()
+    cases = {
+        case: {
+            "mgrec": partial(own, endog, **TREND, **INITIAL),
+            "statsmodels": lambda peer=peer: peer(by_statsmodels(endog)),
+        }
+        for case, (own, peer) in functions.items()
+    }
+    smoothed, wanted = (call() for call in cases["smoother"].values())
     np.testing.assert_allclose(smoothed.llf, wanted.llf_obs.sum(), rtol=1e-9)
     deviations = np.sqrt(np.diagonal(smoothed.smoothed_state_cov, axis1=1, axis2=2))
-    difference = (smoothed.smoothed_state - wanted.smoothed_state.T) / deviations
-    study.notes["largest difference of smoothed means, in deviations"] = float(
-        abs(difference).max()
-    )
-    assert abs(difference).max() < 1e-8
-    for case, call in own.items():
-        times = study.compare(case, {"mgrec": call, "statsmodels": peers[case]}, n, **ABOUT)
+    difference = abs((smoothed.smoothed_state - wanted.smoothed_state.T) / deviations).max()
+    study.notes["largest difference of smoothed means, in deviations"] = float(difference)
+    assert difference < 1e-8
+    for case, candidates in cases.items():
+        times = study.compare(case, candidates, n, **ABOUT)
         if case == "filter":
             text = "filter: statsmodels over mgrec"
             study.ratio(text, times["statsmodels"], times["mgrec"], WANTED_KALMAN)
@@ -91,10 +81,10 @@ def by_hmmlearn(model: tuple[Any, Any, Any], is_scaled: bool) -> tuple[Any, Any]
         emissions = np.exp(log_frameprob)
         log_prob, forward, scaling = _hmmc.forward_scaling(startprob, transmat, emissions)
         backward = _hmmc.backward_scaling(startprob, transmat, emissions, scaling)
-        return log_prob, _AbstractHMM._compute_posteriors_scaling(None, forward, backward)
+        return log_prob, base._AbstractHMM._compute_posteriors_scaling(None, forward, backward)
     log_prob, forward = _hmmc.forward_log(startprob, transmat, log_frameprob)
     backward = _hmmc.backward_log(startprob, transmat, log_frameprob)
-    return log_prob, _AbstractHMM._compute_posteriors_log(None, forward, backward)
+    return log_prob, base._AbstractHMM._compute_posteriors_log(None, forward, backward)
 
 
 def find_states(study: Study, n: int) -> None:
@@ -125,13 +115,7 @@ def find_states(study: Study, n: int) -> None:
     study.compare("best path", paths, n, **ABOUT)
 
 
-def measure(study: Study, arguments: argparse.Namespace) -> None:
-    repetitions = 1 if arguments.quick else 5
-    filter_states(study, repetitions)
-    find_states(study, repetitions)
-
+PARTS = {"kalman": filter_states, "hmm": find_states}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="1 repetition, to see that it works")
-    run("states", measure, draw, parser)
+    Command("states", __doc__, PARTS, (5, 1)).main()

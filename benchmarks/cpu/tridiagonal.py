@@ -3,14 +3,11 @@
 Every candidate allocates its result, as LAPACK's do. *random* diagonals need pivoting; the
 others are dominant, which elimination without pivoting, numba's, must have. Everything runs on one
 thread where no number is said.
-
-usage: python -m benchmarks.cpu.tridiagonal [GROUP ...] [--quick] [--out FOLDER] [--plot RESULT]
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,11 +15,11 @@ from scipy.linalg import lapack
 
 import mgrec
 
-from ..harness.command import run
+from ..harness.clock import Call
+from ..harness.command import Command
 from ..harness.study import Study
-from .candidates import Call, threads
-from .recurrences import draw
-from .tridiagonal_peers import thomas_interleaved, thomas_rows, warm
+from .candidates import about, calls, threads
+from .peers import thomas_interleaved, thomas_rows
 
 # Of results that agree. Random matrices of 10^7 rows have condition numbers of some 10^6.
 TOLERANCE = {"float32": 0.2, "float64": 1e-8}
@@ -42,92 +39,69 @@ def dgtsv(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray) -> np.nd
     return np.asarray(x).reshape(b.shape)
 
 
-def mine(operands: list[np.ndarray], **options: Any) -> dict[str, Call]:
-    """The public call, on one thread and on two."""
-    solve = mgrec.solve_tridiagonal
-    return {
-        "mgrec": threads(1, solve, *operands, **options),
-        "mgrec, 2 threads": threads(2, solve, *operands, **options),
-    }
-
-
-def compare(
-    study: Study, case: str, candidates: dict[str, Call], b: np.ndarray, repetitions: int
-) -> dict[str, Any]:
+def compare(study: Study, n: int, case: str, candidates: dict[str, Call], b: Any) -> dict[str, Any]:
     """Time candidates whose results agree."""
     wanted = candidates["mgrec"]()
     for name, call in candidates.items():
         error = np.linalg.norm(call() - wanted) / np.linalg.norm(wanted)
         assert error < TOLERANCE[b.dtype.name], (case, name, error)
-    about = {"dtype": b.dtype.name, "shape": list(b.shape), "steps": b.size, "bytes": 5 * b.nbytes}
-    return study.compare(case, candidates, repetitions, **about)
+    return study.compare(case, candidates, n, **about(b, 5))
 
 
-def one(study: Study, dtype: str, repetitions: int) -> None:
+def one(study: Study, n: int, dtype: str) -> None:
     """One system."""
     for count, is_dominant in ((10**6, False), (10**7, False), (10**7, True)):
         operands = system((count,), dtype, is_dominant)
-        peers: dict[str, Call] = {"LAPACK gtsv": lambda operands=operands: dgtsv(*operands)}
+        candidates = calls("mgrec", mgrec.solve_tridiagonal, *operands)
+        candidates["LAPACK gtsv"] = partial(dgtsv, *operands)
         if is_dominant:
             rows = [part[None] for part in operands]
-            peers["numba Thomas"] = lambda rows=rows: thomas_rows(*rows)[0]
+            candidates["numba Thomas"] = lambda rows=rows: thomas_rows(*rows)[0]
         case = f"one of {count:,}, {dtype}, {'dominant' if is_dominant else 'random'}"
-        times = compare(study, case, mine(operands) | peers, operands[3], repetitions)
+        times = compare(study, n, case, candidates, operands[3])
         if dtype == "float64":
             lapacks = times["LAPACK gtsv"]
             study.ratio(f"{case}: LAPACK over mgrec", lapacks, times["mgrec"], 1.5)
             study.ratio(f"{case}: LAPACK over 2 threads", lapacks, times["mgrec, 2 threads"], 2.5)
 
 
-def batches(study: Study, dtype: str, repetitions: int) -> None:
+def batches(study: Study, n: int, dtype: str) -> None:
     """Systems side by side, contiguous and interleaved."""
+    solve = mgrec.solve_tridiagonal
     for systems, count in ((2000, 4095), (10**5, 64)):
         operands = system((systems, count), dtype, True)
         columns = [np.ascontiguousarray(part.T) for part in operands]
-        label = f"{systems:,} of {count:,}, {dtype}"
-        candidates = mine(operands) | {
-            "mgrec thomas": threads(1, mgrec.solve_tridiagonal, *operands, method="thomas"),
-            "numba Thomas by rows": lambda operands=operands: thomas_rows(*operands),
+        case = f"{systems:,} of {count:,}, {dtype}"
+        candidates = calls("mgrec", solve, *operands) | {
+            "mgrec thomas": threads(1, solve, *operands, method="thomas"),
+            "numba Thomas by rows": partial(thomas_rows, *operands),
         }
-        times = compare(study, label, candidates, operands[3], repetitions)
-        interleaved = mine(columns, axis=0) | {
-            "numba Thomas interleaved": lambda columns=columns: thomas_interleaved(*columns)
-        }
-        across = compare(study, f"{label}, interleaved", interleaved, columns[3], repetitions)
+        times = compare(study, n, case, candidates, operands[3])
+        interleaved = calls("mgrec", solve, *columns, axis=0)
+        interleaved["numba Thomas interleaved"] = partial(thomas_interleaved, *columns)
+        across = compare(study, n, f"{case}, interleaved", interleaved, columns[3])["mgrec"]
         if (systems, dtype) == (2000, "float64"):
-            rows = times["numba Thomas by rows"]
-            study.ratio(f"{label}: numba by rows over mgrec", rows, times["mgrec"], 3)
-            study.ratio(
-                f"{label}: contiguous over interleaved", times["mgrec"], across["mgrec"], 1.3, False
-            )
+            rows, own = times["numba Thomas by rows"], times["mgrec"]
+            study.ratio(f"{case}: numba by rows over mgrec", rows, own, 3)
+            study.ratio(f"{case}: contiguous over interleaved", own, across, 1.3, False)
 
 
-def small(study: Study, repetitions: int) -> None:
+def small(study: Study, n: int) -> None:
     """What a call costs."""
     for count in (10, 1000):
         operands = system((count,), "float64", True)
-        peers: dict[str, Call] = {"LAPACK gtsv": lambda operands=operands: dgtsv(*operands)}
-        candidates = {"mgrec": mine(operands)["mgrec"]} | peers
-        compare(study, f"one of {count}", candidates, operands[3], repetitions)
+        own = {"mgrec": threads(1, mgrec.solve_tridiagonal, *operands)}
+        candidates = own | {"LAPACK gtsv": partial(dgtsv, *operands)}
+        compare(study, n, f"one of {count}", candidates, operands[3])
 
 
-GROUPS: dict[str, Callable[[Study, int], None]] = {
-    "one": lambda study, n: one(study, "float64", n),
-    "one32": lambda study, n: one(study, "float32", n),
-    "batches": lambda study, n: batches(study, "float64", n),
-    "batches32": lambda study, n: batches(study, "float32", n),
+PARTS = {
+    "one": partial(one, dtype="float64"),
+    "one32": partial(one, dtype="float32"),
+    "batches": partial(batches, dtype="float64"),
+    "batches32": partial(batches, dtype="float32"),
     "small": small,
 }
 
-
-def measure(study: Study, arguments: argparse.Namespace) -> None:
-    warm()
-    for group in arguments.groups or GROUPS:
-        GROUPS[group](study, 3 if arguments.quick else 11)
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
-    parser.add_argument("--quick", action="store_true", help="3 repetitions, to see that it works")
-    run("tridiagonal", measure, draw, parser)
+    Command("tridiagonal", __doc__, PARTS, (11, 3)).main()

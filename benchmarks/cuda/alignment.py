@@ -5,13 +5,10 @@ row. *fraction* is, where H is written, the time in which a device-to-device cop
 same run would write it, over the measured time; elsewhere 10^12 cells a second over those
 reached. Results are those of the same call over NumPy arrays, of parts where these would take
 too long, and of parasail where it is installed.
-
-usage: python -m benchmarks.cuda.alignment [CASE ...] [--out FILE]
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,8 +18,7 @@ import numpy as np
 
 import mgrec
 
-from .fractions import fractions
-from .fractions import run as study
+from .fractions import Row, Trial, run, timed
 
 NUCLEOTIDES = np.frombuffer(b"ACGT", np.uint8)
 AMINO_ACIDS = np.frombuffer(b"ARNDCQEGHILKMFPSTWYV", np.uint8)
@@ -85,7 +81,7 @@ def draw(case: Case, count: int) -> Any:
     return np.random.default_rng(count).choice(letters, count)
 
 
-def build(case: Case) -> tuple[np.ndarray, Any]:
+def draw_pair(case: Case) -> tuple[np.ndarray, Any]:
     """A query and a target of which a part is like a part of the query, or many targets."""
     query = draw(case, case.n)
     if case.pairs:
@@ -141,18 +137,21 @@ def is_unlike_parasail(case: Case, parts: tuple[Any, Any], have: Any) -> bool:
     return scores != (np.asarray(have.score).tolist() if case.pairs else [have.score])
 
 
-def measure(case: Case, bandwidth: float) -> Iterator[dict[str, Any]]:
-    query, target = build(case)
-    wrong = is_wrong(case, query, target)
-    given = on_gpu(query), on_gpu(target)
-    run = partial(mgrec.smith_waterman, *given, **case.scores, output=case.output)
-    floor = case.cells / AIM
-    if case.output == "matrix":
-        floor = run().nbytes / bandwidth
-    row = {"case": case.name, "candidate": "mgrec", **fractions(run, floor)}
-    speed = {f"GCUPS {way}": case.cells / row[f"{way} ms"] / 1e6 for way in ("alone", "in a row")}
-    yield row | speed | {"wrong": wrong}
+def build(case: Case) -> Trial:
+    pair = draw_pair(case)
+    wrong = is_wrong(case, *pair)
+    call = partial(mgrec.smith_waterman, *map(on_gpu, pair), **case.scores, output=case.output)
+
+    def floor(bandwidth: float) -> float:
+        return call().nbytes / bandwidth if case.output == "matrix" else case.cells / AIM
+
+    def check(row: Row) -> Row:
+        ways = ("alone", "in a row")
+        speeds = {f"GCUPS {way}": case.cells / row[f"{way} ms"] / 1e6 for way in ways}
+        return {**speeds, "wrong": wrong}
+
+    return Trial(floor, {"mgrec": lambda: call}, check)
 
 
 if __name__ == "__main__":
-    study("cuda_alignment", __doc__, CASES, measure, lambda row: row["wrong"])
+    run("cuda_alignment", __doc__, CASES, timed(build), lambda row: row["wrong"])

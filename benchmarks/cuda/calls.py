@@ -1,18 +1,13 @@
-"""Public calls over common layouts on one GPU: checked, then timed against the floor.
+"""Public calls over common layouts on one GPU: checked, then timed against the floor of traffic.
 
-The floor is one reading of the operands and one writing of the results at the bandwidth of a
-device-to-device copy measured in the same run; *fraction* is floor time over measured time: of
-the call alone, and of each of 20 calls in a row. Cumulative sums along the same axis by CuPy and
-PyTorch stand beside constant coefficients, whose traffic they have: they are called less often
-where they are slow. The last rows are the host's share, by calls of 4,096 steps.
-
-usage: python -m benchmarks.cuda.calls [CASE ...] [--out FILE]
+The floor is one reading of the operands and one writing of the results. Cumulative sums along the
+same axis by CuPy and PyTorch stand beside constant coefficients, whose traffic they have: they are
+called less often where they are slow. The last rows are the host's share, by calls of 4,096 steps.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,9 +18,8 @@ import numpy as np
 import mgrec
 from mgrec.signal import lfilter, sosfilt
 
-from .clock import host_clock
-from .fractions import Call, fractions
-from .fractions import run as study
+from ..harness.clock import Call, host_clock
+from .fractions import Row, Trial, run, timed
 from .packages import as_torch
 
 CHECKED = 2**20
@@ -106,33 +100,27 @@ def difference(case: Case, operands: list[Any], result: Any) -> float:
     return float((np.abs(got - wanted) / (1 + np.abs(wanted))).max())
 
 
-def candidates(case: Case, operands: list[Any], out: Any) -> Iterator[tuple[str, Call]]:
-    yield "mgrec", partial(KINDS[case.kind][1], *operands, axis=case.axis, out=out)
-    if case.kind != "constant":
-        return
-    (x,) = operands
-    yield "cupy.cumsum", partial(cupy.cumsum, x, case.axis)
-    try:
-        (tensor,) = as_torch(x)
-        yield "torch.cumsum", partial(tensor.cumsum, case.axis)
-    except ImportError as error:
-        print(f"torch: {error}", file=sys.stderr)
-
-
-def measure(case: Case, bandwidth: float) -> Iterator[dict[str, Any]]:
+def build(case: Case) -> Trial:
     operands = draw(case)
     out = cupy.empty(case.shape, "f4")
     out.view(cupy.uint8)[...] = 0xFE
-    floor = (len(operands) + 1) * out.nbytes / bandwidth
-    for name, run in candidates(case, operands, out):
-        row = {"case": case.name, "candidate": name, **fractions(run, floor)}
-        about: dict[str, Any] = {}
-        if name == "mgrec":
-            about = {"difference": difference(case, operands, out)}
-            if out.size == 2**12:
-                about["host us"] = min(host_clock(run, 200) for _ in range(5)) * 1e6
-        yield row | about
+    call = partial(KINDS[case.kind][1], *operands, axis=case.axis, out=out)
+    builds: dict[str, Callable[[], Call]] = {"mgrec": lambda: call}
+    if case.kind == "constant":
+        (x,) = operands
+        builds["cupy.cumsum"] = lambda: partial(cupy.cumsum, x, case.axis)
+        builds["torch.cumsum"] = lambda: partial(as_torch(x)[0].cumsum, case.axis)
+
+    def check(row: Row) -> Row:
+        if row["candidate"] != "mgrec":
+            return {}
+        about = {"difference": difference(case, operands, out)}
+        if out.size == 2**12:
+            about["host us"] = min(host_clock(call, 200) for _ in range(5)) * 1e6
+        return about
+
+    return Trial(lambda bandwidth: (len(operands) + 1) * out.nbytes / bandwidth, builds, check)
 
 
 if __name__ == "__main__":
-    study("cuda_calls", __doc__, CASES, measure, lambda row: row.get("difference", 0.0) > 1e-3)
+    run("cuda_calls", __doc__, CASES, timed(build), lambda row: row.get("difference", 0.0) > 1e-3)

@@ -5,23 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 from typing import Any
 
-import cupy
 import numpy as np
 
 import mgrec
-from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
-from mgrec.scans import maps
-from mgrec.scans.cuda.coefficients import is_ahead
-from mgrec.scans.cuda.determine import prepare
-from mgrec.scans.cuda.phases import kernels
 
-from ..harness.clock import Times
+from ..harness.clock import REPEATS, Call, device_clock, flush_cache, host_clock
+from ..harness.machine import optional
 from ..harness.study import Study
-from .cases import Case, draw, residual
-from .clock import REPEATS, device_clock, flush_cache, host_clock
 
+cupy = optional("cupy")
 # Largest deviation of a step from its own recurrence, relative to its terms.
 TOLERANCES = {"f4": 1e-4, "f8": 1e-12}
 
@@ -33,9 +29,15 @@ class Candidate:
     What solves another problem has `words` of its own and is not checked.
     """
 
-    call: Callable[[], Any]
+    call: Call
     result: Any = None
     words: int | None = None
+
+    def run(self) -> Any:
+        """Call, and return the result as an array of CuPy."""
+        returned = self.call()
+        array = returned if self.result is None else self.result
+        return array if isinstance(array, cupy.ndarray) else cupy.from_dlpack(array)
 
 
 Build = Callable[[], Candidate]
@@ -43,49 +45,36 @@ Build = Callable[[], Candidate]
 
 @dataclass(frozen=True)
 class Work:
-    """One recurrence with its operands: w = s·w + t from w = 0."""
+    """A recurrence w = s·w + t along the last axis, from w = 0.
 
-    case: Case
+    s is an array, a number or a `mgrec.Coefficient`.
+    """
+
+    name: str
     s: Any
     t: Any
     tolerance: float
 
     @property
-    def chunk(self) -> Chunk:
-        return Chunk((self._lay_out(self.s), self._lay_out(self.t)), self.case.shape, self.t.dtype)
-
-    def _lay_out(self, operand: Any) -> Any:
-        if isinstance(operand, CoefficientOperand):
-            return operand
-        if operand.size == 1:
-            return operand.reshape(1, 1, 1)
-        return operand.reshape(self.case.shape)
+    def words(self) -> int:
+        """Words that a step must move."""
+        return 3 if isinstance(self.s, cupy.ndarray) else 2
 
     @property
-    def carry_in(self) -> tuple[Any, ...]:
-        return (cupy.zeros((self.case.shape[0], self.case.shape[2]), self.t.dtype),)
-
-    @property
-    def bytes(self) -> int:
-        """Least traffic."""
-        return self.case.words * self.t.nbytes
+    def about(self) -> dict[str, Any]:
+        steps = self.t.shape[-1]
+        shape = [self.t.size // steps, steps, 1]
+        about = {"dtype": self.t.dtype.name, "shape": shape, "steps": self.t.size}
+        return {**about, "bytes": self.words * self.t.nbytes}
 
     def kernel(self) -> Candidate:
-        """The single pass of mgrec, into a result that exists."""
-        w = cupy.empty(self.case.shape, self.t.dtype)
-        arguments = (self.case.transfer_map, self.chunk, self.carry_in, (w,))
-        if is_ahead(self.chunk):
-            return Candidate(lambda: kernels("auto").determine(*arguments), w)
-        return Candidate(prepare(*arguments), w)
+        """The public function into a result that exists, whose launch the device waits for."""
+        w = cupy.empty_like(self.t)
+        return Candidate(partial(mgrec.linear_recurrence, self.s, self.t, out=w), w)
 
     def call(self) -> Candidate:
         """The public function, which allocates its result."""
-        s = self.s
-        if isinstance(s, CoefficientOperand):
-            s = mgrec.Coefficient(s.function.function)
-        elif s.size == 1:
-            s = float(s.ravel()[0])
-        return Candidate(lambda: mgrec.linear_recurrence(s, self.t))
+        return Candidate(partial(mgrec.linear_recurrence, self.s, self.t))
 
     def copy(self) -> Candidate:
         """A copy of t: two words a step."""
@@ -93,63 +82,85 @@ class Work:
         size = self.t.nbytes
         return Candidate(lambda: target.data.copy_from_device_async(self.t.data, size), words=2)
 
+    def residual(self, w: Any) -> float:
+        """Largest deviation of any step from its own recurrence, relative to the step's terms."""
+        worst, steps = 0.0, w.shape[-1]
+        piece = max(1, 2**25 * steps // w.size)
+        for first in range(0, steps, piece):
+            part = slice(first, min(first + piece, steps))
+            before = cupy.zeros_like(w[..., part])
+            before[..., 1:] = w[..., first : part.stop - 1]
+            if first:
+                before[..., 0] = w[..., first - 1]
+            x = self._coefficients(part) * before + self.t[..., part]
+            error = abs(w[..., part] - x) / (1 + abs(x) + abs(before))
+            peak = float(error.max())
+            worst = peak if not peak <= worst else worst
+        return worst
 
-def draw_work(name: str, shape: tuple[int, int, int], dtype: str, s: Any = None) -> Work:
+    def _coefficients(self, part: slice) -> Any:
+        if isinstance(self.s, mgrec.Coefficient):
+            return self.s.function.function(cupy.arange(part.start, part.stop))
+        return self.s[..., part] if isinstance(self.s, cupy.ndarray) else self.s
+
+
+def draw(rng: Any, shape: tuple[int, ...], dtype: str, scale: float) -> Any:
+    values = cupy.empty(shape, dtype)
+    real = values.view(values.real.dtype).reshape(-1)
+    for first in range(0, real.size, 2**26):
+        part = real[first : first + 2**26]
+        part[:] = rng.random(part.size, dtype=part.dtype) * (2 * scale) - scale
+    return values
+
+
+def draw_work(name: str, shape: tuple[int, ...], dtype: str, s: Any = None) -> Work:
     """Operands of w = s·w + t; `s` is drawn where none is given."""
     rng = cupy.random.default_rng(time.time_ns() % 2**32)
-    flat = tuple(n for n in shape if n > 1)
-    case = Case(name, maps.affine, shape, dtype, 3 if s is None else 2)
     tolerance = TOLERANCES[dtype]
-    if isinstance(s, float):
+    if s == 1.0:
         # A sum that drifts far from 0 and comes back keeps the rounding errors of large values.
-        tolerance *= 0.01 * shape[1] ** 0.5 if s == 1 else 1
-        s = cupy.full((1, 1, 1), s, dtype)
-    s = draw(rng, flat, dtype, 0.7) if s is None else s
-    return Work(case, s, draw(rng, flat, dtype, 0.7), tolerance)
-
-
-def to_cupy(array: Any) -> Any:
-    return array if isinstance(array, cupy.ndarray) else cupy.from_dlpack(array)
+        tolerance *= 0.01 * prod(shape) ** 0.5
+    s = draw(rng, shape, dtype, 0.7) if s is None else s
+    return Work(name, s, draw(rng, shape, dtype, 0.7), tolerance)
 
 
 def check(work: Work, candidate: Candidate) -> dict[str, Any]:
     """Compare every step with its own recurrence; say whether a second run has the same bits."""
+    if candidate.words:
+        return {"bytes": candidate.words * work.t.nbytes, "words": candidate.words}
     if candidate.result is not None:
         candidate.result.fill(np.nan)
-    returned = candidate.call()
-    w = to_cupy(candidate.result if candidate.result is not None else returned)
-    deviation = residual(work.case, work.chunk, work.carry_in, (w.reshape(work.case.shape),))
+    first = candidate.run().reshape(work.t.shape).copy()
+    deviation = work.residual(first)
     if not deviation <= work.tolerance:
         raise ArithmeticError(f"deviates by {deviation:.3g}, tolerated is {work.tolerance:.3g}")
-    first = w.copy()
-    returned = candidate.call()
-    again = to_cupy(candidate.result if candidate.result is not None else returned)
-    return {"residual": deviation, "same_bits": bool((first == again.reshape(w.shape)).all())}
+    again = candidate.run().reshape(work.t.shape)
+    return {"residual": deviation, "same_bits": bool((first == again).all())}
 
 
 def compare(
     study: Study, work: Work, builds: dict[str, Build], repetitions: int = REPEATS,
     by_host: bool = False,
-) -> dict[str, Times]:  # fmt: skip
-    """Check and time candidates; record why one that fails was not measured."""
-    calls: dict[str, Callable[[], Any]] = {}
-    found: dict[str, dict[str, Any]] = {}
-    for name, build in builds.items():
-        try:
-            candidate = build()
-            found[name] = {"words": candidate.words} if candidate.words else check(work, candidate)
-            candidate.call()
-            calls[name] = candidate.call
-        except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            study.miss(work.case.name, name, reason[:300])
+) -> None:  # fmt: skip
+    """Build, check and time candidates."""
+    calls: dict[str, Call] = {}
+
+    def build_and_check(name: str) -> dict[str, Any]:
+        candidate = builds[name]()
+        found = check(work, candidate)
+        candidate.call()
+        calls[name] = candidate.call
+        return found
+
     clock, reader = (host_clock, "host") if by_host else (device_clock, "device")
-    about = {"dtype": work.t.dtype.name, "shape": list(work.case.shape), "steps": work.t.size}
-    about |= {"bytes": work.bytes, "timed_by": reader}
-    times = study.compare(work.case.name, calls, repetitions, flush_cache, clock, **about)
-    for row in study.cases[len(study.cases) - len(calls) :]:
-        row |= found[row["candidate"]]
-        if "words" in row:
-            share = row["words"] / work.case.words
-            row |= {"bytes": row["bytes"] * share, "fraction": row["fraction"] * share}
-    return times
+    candidates = {name: lambda name=name: calls[name]() for name in builds}
+    study.compare(
+        work.name, candidates, repetitions, flush_cache, clock, build_and_check,
+        **work.about, timed_by=reader,
+    )  # fmt: skip
+
+
+def compare_with_call(study: Study, work: Work, builds: dict[str, Build]) -> None:
+    """Compare a copy and mgrec's kernel with others, then time the public call by the host."""
+    compare(study, work, {"copy": work.copy, "mgrec kernel": work.kernel, **builds})
+    compare(study, work, {"mgrec call": work.call}, by_host=True)

@@ -1,41 +1,34 @@
 """Recurrences, filters and tridiagonal systems inside torch on one GPU, forward and backward.
 
 Gradients of small arrays are checked against those in float64; then calls are timed against the
-floor of memory traffic. The floor reads each operand once and writes each result once in each
-pass, at the bandwidth of a device-to-device copy measured in the same run; the gradient of a
-recurrence has two passes. *fraction* is floor time over measured time: of the public call alone,
-and of each of 20 calls in a row. Peers run in the same run, if they are installed:
-both kernels of accelerated-scan, torchaudio, torchlpc and philtorch inside torch, and jax under
-jit.
-
-usage: python -m benchmarks.cuda.gradients [CASE ...] [--out FILE]
+floor of memory traffic. The floor reads each operand once and writes each result once in each pass;
+the gradient of a recurrence has two passes. Peers run in the same run, if they are installed: both
+kernels of accelerated-scan, torchaudio, torchlpc and philtorch inside torch, and jax under jit.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 import mgrec
 from mgrec import signal
 
-from .clock import device_clock, host_clock
-from .fractions import Clock, Row, fractions
-from .fractions import run as study
+from ..cpu.gradients import A, B, by_philtorch, by_torchaudio, by_torchlpc, differentiate
+from ..harness.clock import Call, Clock, device_clock, host_clock
+from .fractions import Row, fractions, run
 
 # JAX would take three quarters of the memory.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 Solve = Callable[..., Any]
 """``(*tensors) -> result``"""
-B, A = (0.2, 0.3, 0.1), (1.0, -1.2, 0.5)
 BOUND = 1e-5
 """Largest difference of gradients in float32 from those in float64, in parts of the largest one."""
 
@@ -92,29 +85,6 @@ def by_warp(s: Any, t: Any) -> Any:
     return scan(s[None], t[None])[0]
 
 
-def by_torchaudio(b: Any, a: Any, x: Any) -> Any:
-    from torchaudio.functional import lfilter
-
-    return lfilter(x, a, b, clamp=False)
-
-
-def by_torchlpc(b: Any, a: Any, x: Any) -> Any:
-    # numba-cuda 0.30 uses names that NumPy 2.5 removed.
-    vars(np).setdefault("row_stack", np.vstack)
-    from torchlpc import sample_wise_lpc
-
-    b, a = b / a[0], a / a[0]
-    padded = torch.nn.functional.pad(x, (len(b) - 1, 0))[:, None]
-    moving = torch.nn.functional.conv1d(padded, b.flip(0)[None, None])[:, 0]
-    return sample_wise_lpc(moving, a[1:].expand(*x.shape, len(a) - 1))
-
-
-def by_philtorch(b: Any, a: Any, x: Any) -> Any:
-    from philtorch.lti import lfilter
-
-    return lfilter(b, a[1:], x, form="df1")
-
-
 def by_jax(dl: Any, d: Any, du: Any, b: Any) -> Any:
     import jax
 
@@ -145,11 +115,6 @@ CASES = [
 ]
 
 
-def differentiate(solve: Solve, tensors: Sequence[Any], grad: Any) -> Sequence[Any]:
-    """Return the gradients of all tensors."""
-    return torch.autograd.grad(solve(*tensors), tensors, grad)
-
-
 def passes(solve: Solve, tensors: list[Any], grad: Any) -> tuple[Solve, Solve, Clock]:
     """Return the calls of a candidate, forward and with all gradients, and their clock.
 
@@ -171,12 +136,12 @@ def passes(solve: Solve, tensors: list[Any], grad: Any) -> tuple[Solve, Solve, C
     return partial(forward, *arrays), partial(both, *arrays), _jax_clock
 
 
-def _jax_clock(run: Callable[[], Any], count: int) -> float:
+def _jax_clock(call: Call, count: int) -> float:
     """Return the seconds of one call until the results of the last one are ready."""
 
     def queue() -> None:
         for _ in range(count):
-            results = run()
+            results = call()
         import jax
 
         jax.block_until_ready(results)
@@ -224,4 +189,4 @@ def is_wrong(row: Row) -> bool:
 
 
 if __name__ == "__main__":
-    study("cuda_gradients", __doc__, CASES, measure, is_wrong)
+    run("cuda_gradients", __doc__, CASES, measure, is_wrong)

@@ -12,22 +12,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..harness.command import run
+from ..harness.command import Command, Options
 from ..harness.study import Study
 
 Groups = dict[str, Callable[[Study], None]]
-MEMORY = "the device, 1 GiB"
 # Seconds that must be left to start a group, and those kept to save its results.
 LEAST, GRACE = 15, 8
+OPTIONS: Options = {
+    "--limit": {"type": float, "default": 100, "help": "seconds that a group may take"},
+    "--budget": {"type": float, "default": 1e6, "help": "seconds for all of them"},
+    "--part": {"type": Path, "help": argparse.SUPPRESS},
+}
 
 
-def measure(study: Study, arguments: argparse.Namespace, groups: Groups) -> None:
+def measure(study: Study, arguments: argparse.Namespace, module: str, groups: Groups) -> None:
     """Run each group in a process of its own and collect its results."""
-    study.memory = MEMORY
+    study.memory = "the device, 1 GiB"
     end = time.perf_counter() + arguments.budget
     with tempfile.TemporaryDirectory() as folder:
         for group in arguments.groups or groups:
@@ -36,7 +40,7 @@ def measure(study: Study, arguments: argparse.Namespace, groups: Groups) -> None
             reason = "no time was left"
             part = Path(folder) / f"{group}.json"
             if limit >= LEAST:
-                reason = run_part(arguments.module, group, part, limit)
+                reason = run_part(module, group, part, limit)
             gather(study, group, json.loads(part.read_text()) if part.exists() else None, reason)
             print(f"group {group}: {time.perf_counter() - start:.0f} s", flush=True)
 
@@ -64,16 +68,14 @@ def gather(study: Study, group: str, part: dict[str, Any] | None, reason: str) -
 
 def measure_part(group: str, path: Path, limit: float, groups: Groups) -> None:
     """In the process of one group: measure, and write the results even after a failure."""
-    from .clock import copy_bandwidth
-
     signal.signal(signal.SIGALRM, _stop)
     signal.alarm(max(1, int(limit) - GRACE))
-    study = Study(group, MEMORY, copy_bandwidth())
+    study = Study(group)
+    study.on_device()
     try:
         groups[group](study)
     except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        study.miss(f"group {group}", "the rest", reason[:300])
+        study.fail(f"group {group}", "the rest", error)
     found = {"cases": study.cases, "not_measured": study.missing, "notes": study.notes}
     path.write_text(json.dumps({**found, "bandwidth": study.bandwidth}))
 
@@ -82,7 +84,7 @@ def _stop(*_: Any) -> None:
     raise TimeoutError("no time was left")
 
 
-def fastest(rows: list[dict[str, Any]], families: tuple[str, ...]) -> list[dict[str, Any]]:
+def fastest(rows: list[dict[str, Any]], families: Sequence[str]) -> list[dict[str, Any]]:
     """Keep the fastest of each family in each case, and all without a family."""
     kept: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
@@ -93,22 +95,32 @@ def fastest(rows: list[dict[str, Any]], families: tuple[str, ...]) -> list[dict[
     return list(kept.values())
 
 
-def main(name: str, module: str, doc: str, groups: Groups, draw: Callable[[dict[str, Any]], Any],
-         summary: Callable[[list[dict[str, Any]]], list[str]]) -> None:  # fmt: skip
+def summary(rows: list[dict[str, Any]], families: Sequence[str]) -> list[str]:
+    """A line for the fastest of each family in each case."""
+    lines = []
+    for row in fastest(rows, families):
+        bits = "" if row.get("same_bits", True) else ", other bits in a second run"
+        lines.append(
+            f"{row['case']:32} {row['candidate']:38} {row['median'] * 1e3:9.4f} ms "
+            f"{row['fraction']:6.3f} by the {row['timed_by']}'s clock{bits}"
+        )
+    return lines
+
+
+def main(
+    name: str, module: str, about: str, groups: Groups, families: Sequence[str],
+    picture: Callable[[dict[str, Any]], Any] | None = None,
+) -> None:  # fmt: skip
     """The command of a study in parts, whose processes run the same module."""
-    parser = argparse.ArgumentParser(description=doc.split("\n")[0])
-    parser.set_defaults(module=module)
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(groups))
-    parser.add_argument("--limit", type=float, default=100, help="seconds that a group may take")
-    parser.add_argument("--budget", type=float, default=1e6, help="seconds for all of them")
-    parser.add_argument("--part", type=Path, help=argparse.SUPPRESS)
-    if "--part" in sys.argv:
-        chosen = parser.parse_args()
-        measure_part(chosen.groups[0], chosen.part, chosen.limit, groups)
-        return
 
     def measure_all(study: Study, arguments: argparse.Namespace) -> None:
-        measure(study, arguments, groups)
-        print("\n".join(summary(study.cases)))
+        measure(study, arguments, module, groups)
+        print("\n".join(summary(study.cases, families)))
 
-    run(name, measure_all, draw, parser)
+    options = {"groups": {"nargs": "*", "metavar": "GROUP", "help": ", ".join(groups)}, **OPTIONS}
+    command = Command(name, about, measure_all, options=options, picture=picture)
+    arguments = command.parser.parse_args()
+    if arguments.part:
+        measure_part(arguments.groups[0], arguments.part, arguments.limit, groups)
+    else:
+        command.main()

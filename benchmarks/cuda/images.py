@@ -1,17 +1,12 @@
 """Filters of images on one GPU: checked, then timed against the floor of memory traffic.
 
-The floor is one reading of the image and one writing of the result along each axis, at the
-bandwidth of a device-to-device copy measured in the same run. For splines it is twice that: a pass
-forward and a pass backward. *fraction* is floor time over measured time: of the public call alone,
-and of each of 20 calls in a row. ``cupyx.scipy.ndimage`` filters the same image in the same run.
-
-usage: python -m benchmarks.cuda.images [CASE ...] [--out FILE]
+The floor is one reading of the image and one writing of the result along each axis. For splines it
+is twice that: a pass forward and a pass backward. ``cupyx.scipy.ndimage`` filters the same image in
+the same run.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,8 +15,7 @@ import cupy
 
 import mgrec.ndimage
 
-from .fractions import Call, fractions
-from .fractions import run as study
+from .fractions import Row, Trial, run, timed
 
 SIDE = 2**14
 
@@ -60,32 +54,29 @@ CASES = [
 ]
 
 
-def candidates(case: Case, x: Any) -> Iterator[tuple[str, Call]]:
-    yield "mgrec", partial(getattr(mgrec.ndimage, case.function), x, **case.options)
-    try:
-        from cupyx.scipy import ndimage
-    except ImportError as error:
-        print(f"cupyx: {error}", file=sys.stderr)
-        return
-    yield "cupyx", partial(getattr(ndimage, case.function), x, **case.options)
+def by_cupyx(case: Case, x: Any) -> Any:
+    from cupyx.scipy import ndimage
+
+    return partial(getattr(ndimage, case.function), x, **case.options)
 
 
-def measure(case: Case, bandwidth: float) -> Iterator[dict[str, Any]]:
+def build(case: Case) -> Trial:
     x = cupy.random.default_rng(1).random((SIDE, SIDE), dtype="f4")
-    floor = case.axes * case.words * x.nbytes / bandwidth
-    result = None
-    for name, run in candidates(case, x):
-        row = {"case": case.name, "candidate": name, **fractions(run, floor)}
-        if result is None:
-            result = run()
-        else:
-            row |= {"difference": float(abs(run() - result).max()), "bound": case.bound}
-        yield row
+    call = partial(getattr(mgrec.ndimage, case.function), x, **case.options)
+
+    def check(row: Row) -> Row:
+        if row["candidate"] == "mgrec":
+            return {}
+        distance = float(abs(by_cupyx(case, x)() - call()).max())
+        return {"difference": distance, "bound": case.bound}
+
+    builds = {"mgrec": lambda: call, "cupyx": lambda: by_cupyx(case, x)}
+    return Trial(lambda bandwidth: case.axes * case.words * x.nbytes / bandwidth, builds, check)
 
 
-def is_wrong(row: dict[str, Any]) -> bool:
+def is_wrong(row: Row) -> bool:
     return bool(row.get("difference", 0.0) > row.get("bound", 0.0))
 
 
 if __name__ == "__main__":
-    study("cuda_images", __doc__, CASES, measure, is_wrong)
+    run("cuda_images", __doc__, CASES, timed(build), is_wrong)

@@ -1,19 +1,15 @@
 """P-scheme/G: its constants, its policy against all configurations, and its time by phase.
 
 As in its papers the phases are timed over arrays that are rearranged already; beside that stand
-the whole with both transpositions, the phases in natural order, and the single pass.
-
-usage: python -m benchmarks.cuda.p_scheme [--out FILE]
+the whole with both transpositions, the phases in natural order, and the single pass. Single phases
+have no public function: this study calls mgrec's internals.
 """
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
 
-import cupy
 import numpy as np
 
 from mgrec import tuning
@@ -21,7 +17,7 @@ from mgrec.core.algebra.transfer_map import affine
 from mgrec.scans.cuda.determine import prepare
 from mgrec.scans.cuda.p_scheme import Phases, build, seconds_of
 
-from .clock import copy_bandwidth, record_of, store
+from .fractions import Row, run
 
 PHASES = ("rearrange", "precompute", "propagate", "determine", "restore")
 
@@ -34,14 +30,15 @@ class Case:
     dtype: str
     kind: str = "arrays"
 
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.dtype} 2^{self.n.bit_length() - 1}"
+
 
 CASES = [
     Case(2**20, "f4"), Case(2**24, "f4"), Case(2**28, "f4"), Case(2**27, "f8"),
     Case(2**28, "f4", "constant"), Case(2**28, "f4", "computed"),
 ]  # fmt: skip
-COLUMNS = (
-    "case", "policy", "best", "policy ms", "best ms", "fraction", "transposed", "natural", "single",
-)  # fmt: skip
 
 
 def time_phases(case: Case, configuration: tuning.Configuration) -> dict[str, float]:
@@ -56,51 +53,24 @@ def time_phases(case: Case, configuration: tuning.Configuration) -> dict[str, fl
     return seconds
 
 
-def study(case: Case) -> dict[str, Any]:
-    """Measure one case."""
+def measure(case: Case, bandwidth: float) -> Iterator[Row]:
     report = tuning.report(case.n, case.dtype, case.kind)
-    seconds = time_phases(case, report.best.configuration)
-    return {
+    yield {
         "case": asdict(case), "device": report.device, "floor": report.floor,
         "constants": asdict(report.constants), "policy": asdict(report.measurements[0]),
-        "best": asdict(report.best), "phases": seconds, "table": str(report),
-        "all": [asdict(each) for each in report.measurements],
+        "best": asdict(report.best), "phases": time_phases(case, report.best.configuration),
+        "table": str(report), "all": [asdict(each) for each in report.measurements],
     }  # fmt: skip
 
 
-def summary(row: dict[str, Any]) -> str:
-    """One line of the table."""
-    case, policy, best = row["case"], row["policy"], row["best"]
-    name = f"{case['kind']} {case['dtype']} 2^{case['n'].bit_length() - 1}"
-
-    def size(measured: dict[str, Any]) -> str:
-        return "{blocks}x{threads}".format(**measured["configuration"])
-
-    values = [
-        name, size(policy), size(best), f"{policy['rearranged'] * 1e3:.4g}",
-        f"{best['rearranged'] * 1e3:.4g}", f"{row['floor'] / best['rearranged']:.2f}",
-        f"{row['floor'] / best['whole']:.2f}",
-        f"{row['floor'] / row['phases']['natural']:.3f}",
-        f"{row['floor'] / row['phases']['single pass']:.2f}",
-    ]  # fmt: skip
-    return " | ".join(values)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="folder of the result, or its file")
-    arguments = parser.parse_args()
-    rows = []
-    for case in CASES:
-        rows.append(study(case))
-        print(rows[-1]["table"], "\n", flush=True)
-        cupy.get_default_memory_pool().free_all_blocks()
-    gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
-    store(record_of("cuda_p_scheme", gpu, copy_bandwidth(), rows), arguments.out)
-    print("fractions of the least traffic's time; transposed: with both transpositions")
-    print(" | ".join(COLUMNS))
-    print("\n".join(map(summary, rows)))
+def show(row: Row) -> str:
+    """The table of a case, and fractions of the least traffic's time."""
+    best, floor = row["best"], row["floor"]
+    seconds = {"rearranged": best["rearranged"], "transposed": best["whole"], **row["phases"]}
+    names = ("rearranged", "transposed", "natural", "single pass")
+    found = ", ".join(f"{name} {floor / seconds[name]:.3f}" for name in names)
+    return f"{row['table']}\nfractions of the best: {found}\n"
 
 
 if __name__ == "__main__":
-    main()
+    run("cuda_p_scheme", __doc__, CASES, measure, lambda row: False, show=show)

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import cupy
 import numpy as np
 
+from ..harness.machine import optional
 from .candidates import Candidate
+
+cupy = optional("cupy")
 
 
 def combine(earlier: Any, later: Any) -> Any:

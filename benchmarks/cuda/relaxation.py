@@ -1,19 +1,15 @@
 """Successive over-relaxation on one GPU: checked, then timed against the floor of memory traffic.
 
-The floor of a sweep is one reading of the grid and of the right-hand side, if there is one, and
-one writing, at the bandwidth of a device-to-device copy measured in the same run; *fraction* is
-that of all sweeps over measured time: of the public call alone, and of each of 20 calls in a row.
-Several sweeps of one reading may take less than the floor: fractions above 1.
+The floor of a sweep is one reading of the grid and of the right-hand side, if there is one, and one
+writing. Several sweeps of one reading may take less than the floor: fractions above 1.
 
 A plain kernel for every diagonal of the grid does the same sweep, point by point in the same
 order. Red-black sweeps with CuPy are another method: the same equation, other numbers.
-
-usage: python -m benchmarks.cuda.relaxation [CASE ...] [--out FILE]
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,8 +19,8 @@ import numpy as np
 
 import mgrec
 
-from .fractions import Call, fractions
-from .fractions import run as study
+from ..harness.clock import Call
+from .fractions import Row, Trial, run, timed
 
 OMEGA = 1.5
 
@@ -53,11 +49,6 @@ class Case:
     dtype: str = "f4"
     sweeps: int = 1
     has_rhs: bool = False
-
-    @property
-    def words(self) -> int:
-        """Of a point and sweep."""
-        return 3 if self.has_rhs else 2
 
 
 LARGE = (2**14, 2**14)
@@ -103,11 +94,7 @@ def by_colours(x: Any, out: Any, sweeps: int) -> None:
                 inner += OMEGA / 4 * around
 
 
-def candidates(case: Case, x: Any, rhs: Any, out: Any) -> Iterator[tuple[str, Call]]:
-    yield "mgrec", partial(mgrec.sor, x, rhs, omega=OMEGA, sweeps=case.sweeps, out=out)
-    if len(case.shape) == 2 and case.dtype == "f4" and not case.has_rhs and case.sweeps < 9:
-        yield "a kernel a diagonal", partial(by_diagonals, x, out, case.sweeps)
-        yield "red-black by CuPy (another method)", partial(by_colours, x, out, case.sweeps)
+PEERS = {"a kernel a diagonal": by_diagonals, "red-black by CuPy (another method)": by_colours}
 
 
 def is_same(case: Case, x: Any, rhs: Any, out: Any) -> bool:
@@ -118,19 +105,27 @@ def is_same(case: Case, x: Any, rhs: Any, out: Any) -> bool:
     return bool((out[some].get() == wanted).all())
 
 
-def measure(case: Case, bandwidth: float) -> Iterator[dict[str, Any]]:
+def build(case: Case) -> Trial:
     rng = cupy.random.default_rng(len(case.name))
     x = rng.standard_normal(case.shape, dtype=case.dtype)
     rhs = rng.standard_normal(case.shape, dtype=case.dtype) if case.has_rhs else None
     out = cupy.empty_like(x)
     out.view(cupy.uint8)[...] = 0xFE
-    floor = case.sweeps * case.words * x.nbytes / bandwidth
-    for name, run in candidates(case, x, rhs, out):
-        row = {"case": case.name, "candidate": name, **fractions(run, floor)}
-        row["sweep ms"] = row["in a row ms"] / case.sweeps
-        about = {"is same": is_same(case, x, rhs, out)} if name == "mgrec" else {}
-        yield row | about
+    call = partial(mgrec.sor, x, rhs, omega=OMEGA, sweeps=case.sweeps, out=out)
+    builds: dict[str, Callable[[], Call]] = {"mgrec": lambda: call}
+    if len(case.shape) == 2 and case.dtype == "f4" and not case.has_rhs and case.sweeps < 9:
+        for name, other in PEERS.items():
+            builds[name] = partial(partial, other, x, out, case.sweeps)
+
+    def check(row: Row) -> Row:
+        about = {"sweep ms": row["in a row ms"] / case.sweeps}
+        if row["candidate"] == "mgrec":
+            about["is same"] = is_same(case, x, rhs, out)
+        return about
+
+    words = 3 if case.has_rhs else 2
+    return Trial(lambda bandwidth: case.sweeps * words * x.nbytes / bandwidth, builds, check)
 
 
 if __name__ == "__main__":
-    study("cuda_relaxation", __doc__, CASES, measure, lambda row: not row.get("is same", True))
+    run("cuda_relaxation", __doc__, CASES, timed(build), lambda row: not row.get("is same", True))

@@ -1,22 +1,23 @@
-"""Recurrences on one GPU: checked, then timed against the floor of memory traffic.
+"""Kernels of recurrences on one GPU: checked, then timed against the floor of memory traffic.
 
-The floor is the least traffic a case needs at the bandwidth of a device-to-device
-copy measured in the same run; *fraction* is floor time over measured time.
-
-usage: python -m benchmarks.cuda.scan [CASE ...] [--layouts] [--out FILE]
+The floor is the least traffic that a case needs; *fraction* is floor time over measured time. With
+``--layouts`` other sizes of tiles than those that mgrec chooses are tried, too. These kernels,
+among them summaries of chunks, have no public function: this study calls mgrec's internals.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
+from argparse import Namespace
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cupy
 import numpy as np
 
+from mgrec.core.algebra.fingerprint import StepFunction
+from mgrec.core.algebra.transfer_map import TransferMap
+from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
 from mgrec.engines.cuda.compilation import compile_kernel
 from mgrec.engines.cuda.device import Device
 from mgrec.scans import maps
@@ -24,11 +25,65 @@ from mgrec.scans.cuda.determine import prepare
 from mgrec.scans.cuda.layouts import column_layout, row_layout
 from mgrec.scans.cuda.phases import prepare_precompute
 from mgrec.scans.cuda.program import describe
+from mgrec.scans.summaries import guarded_affine
 
-from .cases import CASES, Case, build, residual
-from .clock import copy_bandwidth, median_time, queued_time, record_of, store
+from ..harness.clock import median_time, queued_time
+from .candidates import draw
+from .fractions import OPTIONS, Row, is_named, run
 
-# Threads, items, stages and blocks a multiprocessor.
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table: what runs, and the words a step must move."""
+
+    name: str
+    transfer_map: TransferMap
+    shape: tuple[int, int, int]
+    dtype: str
+    words: int
+    states: int = 1
+    operands: str = "arrays"
+    reverse: bool = False
+    largest: float = 0.7
+    """Largest size of the operands, drawn evenly from both signs."""
+    layout: tuple[int, ...] | None = None
+    """Threads, items, stages and blocks a multiprocessor."""
+
+
+def light_coefficient(i: Any) -> Any:
+    return 0.9 - 1e-9 * i
+
+
+CASES = [
+    Case("affine f32", maps.affine, (1, 2**28, 1), "f4", 3),
+    Case("affine f64", maps.affine, (1, 2**27, 1), "f8", 3),
+    Case("constant f32", maps.affine, (1, 2**28, 1), "f4", 2, operands="constant"),
+    Case("constant f64", maps.affine, (1, 2**27, 1), "f8", 2, operands="constant"),
+    Case("on the fly f32", maps.affine, (1, 2**28, 1), "f4", 2, operands="computed"),
+    Case("affine c64", maps.affine, (1, 2**27, 1), "c8", 3),
+    Case("affine f32 reverse", maps.affine, (1, 2**28, 1), "f4", 3, reverse=True),
+    Case("mobius f32", maps.mobius, (1, 2**27, 1), "f4", 5),
+    Case("matrix2 f32", maps.matrix2, (1, 2**26, 1), "f4", 8, states=2),
+    Case("max_plus f32", maps.max_plus, (1, 2**28, 1), "f4", 3),
+    Case("constant f32 reverse", maps.affine, (1, 2**28, 1), "f4", 2, 1, "constant", True),
+    Case("one row of 65,536 f32", maps.affine, (1, 2**16, 1), "f4", 3),
+    Case("precompute f32", maps.affine, (1, 2**28, 1), "f4", 2, 0),
+    Case("precompute f64", maps.affine, (1, 2**27, 1), "f8", 2, 0),
+    # The summary of a Dask chunk: products with exponents, and whether it can be trusted.
+    Case("summary f32", guarded_affine(np.dtype("f4")), (1, 2**28, 1), "f4", 2, 0),
+    Case("summary f64", guarded_affine(np.dtype("f8")), (1, 2**27, 1), "f8", 2, 0),
+    Case("summary f32, |s| < 1.4", guarded_affine(np.dtype("f4")), (1, 2**28, 1), "f4", 2, 0,
+         largest=1.4),
+    Case("summary f64, |s| < 1.4", guarded_affine(np.dtype("f8")), (1, 2**27, 1), "f8", 2, 0,
+         largest=1.4),
+    Case("summary axis 0", guarded_affine(np.dtype("f4")), (1, 32768, 2048), "f4", 2, 0),
+    Case("precompute 2,048 x 32,768 f32", maps.affine, (2048, 32768, 1), "f4", 2, 0),
+    Case("precompute axis 0", maps.affine, (1, 32768, 2048), "f4", 2, 0),
+    Case("2,048 x 32,768 f32", maps.affine, (2048, 32768, 1), "f4", 3),
+    Case("1,000,000 x 64 f32", maps.affine, (1_000_000, 64, 1), "f4", 3),
+    Case("32,768 x 2,048 axis 0", maps.affine, (1, 32768, 2048), "f4", 3),
+    Case("64 x 1,000,000 axis 0", maps.affine, (1, 64, 1_000_000), "f4", 3),
+]  # fmt: skip
 LAYOUTS = {
     "affine f32": [(224, 36, 1), (224, 44, 1), (224, 28, 2)],
     "affine f64": [(224, 22, 1), (224, 18, 2)],
@@ -39,15 +94,75 @@ LAYOUTS = {
     "summary f64": [(224, 18, 3), (352, 10, 3), (224, 10, 2, 2)],
     "summary f32, |s| < 1.4": [(224, 36, 3), (352, 20, 3), (224, 20, 2, 2)],
     "summary f64, |s| < 1.4": [(352, 10, 3), (224, 10, 2, 2)],
-}  # fmt: skip
+}
 
 
-def report_latency() -> dict[str, float]:
+def with_layouts(cases: list[Case]) -> Iterator[Case]:
+    for case in cases:
+        yield case
+        yield from (replace(case, layout=sizes) for sizes in LAYOUTS.get(case.name, ()))
+
+
+def is_chosen(case: Case, arguments: Namespace) -> bool:
+    return is_named(case, arguments) and (arguments.layouts or case.layout is None)
+
+
+def build(case: Case) -> tuple[Chunk, tuple[Any, ...]]:
+    rng = cupy.random.default_rng(len(case.name))
+    arity = {"mobius": 4, "matrix2": 6}.get(case.transfer_map.name, 2)
+    operands: list[Any] = [draw(rng, case.shape, case.dtype, case.largest) for _ in range(arity)]
+    if case.operands != "arrays":
+        operands[0] = draw(rng, (1, 1, 1), case.dtype, 0.7)
+    if case.operands == "computed":
+        operands[0] = CoefficientOperand(StepFunction(light_coefficient), 0)
+    if case.transfer_map is maps.mobius:
+        operands[0] += 2
+        operands[3] += 3
+    rows = (case.shape[0], case.shape[2])
+    carry_in = tuple(draw(rng, rows, case.dtype, 1.0) for _ in range(max(case.states, 1)))
+    return Chunk(tuple(operands), case.shape, np.dtype(case.dtype), case.reverse), carry_in
+
+
+def residual(
+    case: Case, chunk: Chunk, carry_in: tuple[Any, ...], results: tuple[Any, ...]
+) -> float:
+    """Largest deviation of any step from its own recurrence, relative to the step's terms."""
+    worst = 0.0
+    steps = case.shape[1]
+    piece = max(1, 2**25 // (case.shape[0] * case.shape[2]))
+    for first in range(0, steps, piece):
+        part = slice(first, min(first + piece, steps))
+        values = [_at(operand, part) for operand in chunk.operands]
+        before = []
+        for w, start in zip(results, carry_in, strict=True):
+            edge = start[:, None, :]
+            if case.reverse:
+                after = w[:, part.stop : part.stop + 1] if part.stop < steps else edge
+                before.append(cupy.concatenate([w[:, first + 1 : part.stop], after], axis=1))
+            else:
+                last = w[:, first - 1 : first] if first else edge
+                before.append(cupy.concatenate([last, w[:, first : part.stop - 1]], axis=1))
+        state = tuple(before) if case.states > 1 else before[0]
+        wanted = case.transfer_map.apply(case.transfer_map.lift(*values), state)
+        wanted = wanted if case.states > 1 else (wanted,)
+        for w, x, y in zip(results, wanted, before, strict=True):
+            error = cupy.abs(w[:, part] - x) / (1 + cupy.abs(x) + cupy.abs(y))
+            peak = float(error.max())
+            worst = peak if not peak <= worst else worst
+    return worst
+
+
+def _at(operand: Any, part: slice) -> Any:
+    if isinstance(operand, CoefficientOperand):
+        index = cupy.arange(part.start, part.stop) + operand.first
+        return operand.function.function(index)[None, :, None]
+    return operand[:, part] if operand.shape[1] > 1 else operand
+
+
+def report_latency() -> Row:
     """Microseconds of one short row, and of empty launches of as many kernels."""
     case = next(case for case in CASES if case.name == "one row of 65,536 f32")
-    chunk, carry_in = build(case, 0)
-    results = (cupy.empty(case.shape, case.dtype),)
-    run = prepare(case.transfer_map, chunk, carry_in, results)
+    run = prepare(case.transfer_map, *build(case), (cupy.empty(case.shape, case.dtype),))
     text = 'extern "C" __global__ void empty(int* x) {}'
     kernel = compile_kernel(text, "empty")
     space = cupy.zeros(1, cupy.int32)
@@ -59,83 +174,58 @@ def report_latency() -> dict[str, float]:
     calls = {"one row of 65,536 float32": run, "as many empty launches": empty}
     found = {name: round(queued_time(call) * 1e6, 2) for name, call in calls.items()}
     print(f"queued, microseconds: {found}")
-    return found
+    return {"queued_microseconds": found}
 
 
-def measure(case: Case, layouts: list[Any], bandwidth: float) -> Iterator[dict[str, Any]]:
-    chunk, carry_in = build(case, seed=len(case.name))
-    count = max(case.states, 1)
-    results, again = (
-        tuple(cupy.empty(case.shape, case.dtype) for _ in range(count)) for _ in range(2)
-    )
-    maps_out = cupy.empty((len(case.transfer_map.identity), *chunk.row_shape), case.dtype)
-    floor = case.words * np.dtype(case.dtype).itemsize * float(np.prod(case.shape)) / bandwidth
-    for sizes in layouts:
-        row: dict[str, Any] = {"case": case.name, "layout": _short(sizes)}
-        try:
-            layout = None
-            if sizes:
-                choose = row_layout if case.shape[2] == 1 else column_layout
-                layout = choose(chunk, describe(chunk), Device.current(), *sizes)
-            if case.states == 0:
-                run = prepare_precompute(case.transfer_map, chunk, (), (maps_out,), layout)
-                maps_out.view(cupy.uint8)[:] = 0xFF
-                run()
-                first = maps_out.copy()
-                run()
-                row["same"] = bool((first == maps_out).all())
-                prepare(maps.affine, chunk, carry_in, results)()
-                last = case.transfer_map.apply(tuple(maps_out), carry_in[0])
-                row["residual"] = float(cupy.abs(last - results[0][:, -1]).max())
-            else:
-                run = prepare(case.transfer_map, chunk, carry_in, results, layout)
-                for w in results:
-                    w.view(cupy.uint8)[:] = 0xFF
-                run()
-                row["residual"] = residual(case, chunk, carry_in, results)
-                prepare(case.transfer_map, chunk, carry_in, again, layout)()
-                row["same"] = all(
-                    bool((x.view(cupy.uint32) == y.view(cupy.uint32)).all())
-                    for x, y in zip(results, again, strict=True)
-                )
-            seconds = median_time(run)
-            row |= {"ms": seconds * 1e3, "fraction": floor / seconds}
-        except Exception as error:
-            row["error"] = f"{type(error).__name__}: {str(error)[:600]}"
-        yield row
+def measure(case: Case, bandwidth: float) -> Iterator[Row]:
+    layout = "x".join(map(str, case.layout)) if case.layout else "chosen"
+    row: Row = {"case": case.name, "layout": layout}
+    try:
+        call, about = prepare_and_check(case)
+        seconds = median_time(call)
+        size = np.dtype(case.dtype).itemsize * float(np.prod(case.shape))
+        floor = case.words * size / bandwidth
+        row |= {**about, "ms": seconds * 1e3, "fraction": floor / seconds}
+    except Exception as error:
+        row["error"] = f"{type(error).__name__}: {str(error)[:600]}"
+    yield row
 
 
-def _short(sizes: tuple[int, ...] | None) -> str:
-    return "chosen" if sizes is None else "x".join(str(size) for size in sizes)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*")
-    parser.add_argument("--layouts", action="store_true")
-    parser.add_argument("--out", type=Path, help="folder of the result, or its file")
-    arguments = parser.parse_args()
-    bandwidth = copy_bandwidth()
-    name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
-    print(f"{name}, CuPy {cupy.__version__}, copy {bandwidth / 1e12:.3f} TB/s")
-    queued = report_latency()
-    rows: list[dict[str, Any]] = []
-    for case in CASES:
-        if arguments.cases and not any(word in case.name for word in arguments.cases):
-            continue
-        layouts: list[Any] = [None]
-        if arguments.layouts:
-            tried = LAYOUTS.get(case.name, [])
-            layouts += tried
-        for row in measure(case, layouts, bandwidth):
-            rows.append(row)
-            print(" ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}"
-                           for k, v in row.items()), flush=True)  # fmt: skip
-        cupy.get_default_memory_pool().free_all_blocks()
-    record = record_of("cuda_scan", name, bandwidth, rows, queued_microseconds=queued)
-    store(record, arguments.out)
-    sys.exit(any("error" in row or not row.get("same") for row in rows))
+def prepare_and_check(case: Case) -> tuple[Any, Row]:
+    """The launch of a case, its largest error, and whether two runs have the same bits."""
+    chunk, carry_in = build(case)
+    layout = None
+    if case.layout:
+        choose = row_layout if case.shape[2] == 1 else column_layout
+        layout = choose(chunk, describe(chunk), Device.current(), *case.layout)
+    results = tuple(cupy.empty(case.shape, case.dtype) for _ in range(max(case.states, 1)))
+    if case.states:
+        outputs = results
+        call = prepare(case.transfer_map, chunk, carry_in, results, layout)
+    else:
+        size = (len(case.transfer_map.identity), *chunk.row_shape)
+        outputs = (cupy.empty(size, case.dtype),)
+        call = prepare_precompute(case.transfer_map, chunk, (), outputs, layout)
+    runs = []
+    for _ in range(2):
+        for array in outputs:
+            array.view(cupy.uint8)[:] = 0xFF
+        call()
+        runs.append([array.copy() for array in outputs])
+    pairs = zip(*runs, strict=True)
+    same = all(bool((x.view(cupy.uint8) == y.view(cupy.uint8)).all()) for x, y in pairs)
+    if case.states:
+        error = residual(case, chunk, carry_in, results)
+    else:
+        prepare(maps.affine, chunk, carry_in, results)()
+        last = case.transfer_map.apply(tuple(outputs[0]), carry_in[0])
+        error = float(cupy.abs(last - results[0][:, -1]).max())
+    return call, {"same": same, "residual": error}
 
 
 if __name__ == "__main__":
-    main()
+    run(
+        "cuda_scan", __doc__, with_layouts(CASES), measure,
+        lambda row: "error" in row or not row.get("same"), report_latency,
+        options=OPTIONS | {"--layouts": {"action": "store_true"}}, is_chosen=is_chosen,
+    )  # fmt: skip

@@ -1,17 +1,11 @@
 """Summed-area tables on one GPU: checked, then timed against the floor of memory traffic.
 
-The floor is one reading of the images and one writing of the tables at the bandwidth of a
-device-to-device copy measured in the same run; *fraction* is floor time over measured time: of
-the public call alone, and of each of 20 calls in a row. Cumulative sums along one axis, then the
-other, by CuPy and PyTorch solve the same in the same run.
-
-usage: python -m benchmarks.cuda.summed_area [CASE ...] [--out FILE]
+The floor is one reading of the images and one writing of the tables. Cumulative sums along one
+axis, then the other, by CuPy and PyTorch solve the same in the same run.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,8 +14,8 @@ import cupy
 
 import mgrec
 
-from .fractions import Call, fractions
-from .fractions import run as study
+from ..harness.clock import Call
+from .fractions import Row, Trial, run, timed
 from .packages import as_torch
 
 
@@ -57,7 +51,7 @@ CASES = [
 ]
 
 
-def build(case: Case) -> Any:
+def draw(case: Case) -> Any:
     rng = cupy.random.default_rng(len(case.name))
     if case.dtype == "u1":
         return rng.integers(0, 256, case.shape, dtype="u1")
@@ -76,15 +70,6 @@ def by_torch(x: Any, dtype: str) -> Call:
     return lambda: tensor.cumsum(-1, dtype=kinds[dtype]).cumsum(-2)
 
 
-def candidates(case: Case, x: Any, out: Any) -> Iterator[tuple[str, Call]]:
-    yield "mgrec", partial(mgrec.summed_area_table, x, dtype=case.summed, out=out)
-    yield "cupy.cumsum twice", partial(by_cupy, x, case.summed)
-    try:
-        yield "torch.cumsum twice", by_torch(x, case.summed)
-    except ImportError as error:
-        print(f"torch: {error}", file=sys.stderr)
-
-
 def difference(x: Any, table: Any, dtype: str) -> float:
     """The largest, relative to the number beside it: x is not below 0. The first images alone."""
     if x.ndim > 2:
@@ -96,18 +81,28 @@ def difference(x: Any, table: Any, dtype: str) -> float:
     return float((abs(table - wanted) / (abs(wanted) + 1e-30)).max())
 
 
-def measure(case: Case, bandwidth: float) -> Iterator[dict[str, Any]]:
-    x = build(case)
+def build(case: Case) -> Trial:
+    x = draw(case)
     out = cupy.empty(case.shape, case.summed)
     out.view(cupy.uint8)[...] = 0xFE
-    floor = (x.nbytes + out.nbytes) / bandwidth
-    for name, run in candidates(case, x, out):
-        row = {"case": case.name, "candidate": name, **fractions(run, floor)}
-        about = {"difference": difference(x, out, case.summed)} if name == "mgrec" else {}
-        yield row | about
+    builds = {
+        "mgrec": lambda: partial(mgrec.summed_area_table, x, dtype=case.summed, out=out),
+        "cupy.cumsum twice": lambda: partial(by_cupy, x, case.summed),
+        "torch.cumsum twice": lambda: by_torch(x, case.summed),
+    }
+
+    def check(row: Row) -> Row:
+        is_own = row["candidate"] == "mgrec"
+        return {"difference": difference(x, out, case.summed)} if is_own else {}
+
+    return Trial(lambda bandwidth: (x.nbytes + out.nbytes) / bandwidth, builds, check)
 
 
 if __name__ == "__main__":
-    study(
-        "cuda_summed_area", __doc__, CASES, measure, lambda row: row.get("difference", 0.0) > 1e-3
+    run(
+        "cuda_summed_area",
+        __doc__,
+        CASES,
+        timed(build),
+        lambda row: row.get("difference", 0) > 1e-3,
     )

@@ -1,17 +1,13 @@
 """Tridiagonal systems on one GPU: checked, then timed against the floor of memory traffic.
 
-The floor is one reading of dl, d, du and b and one writing of x at the bandwidth of a
-device-to-device copy measured in the same run; *fraction* is floor time over measured time: of
-the public call alone, and of each of 20 calls in a row. cuSPARSE, JAX and mgrec's other methods
-solve the same systems in the same run.
-
-usage: python -m benchmarks.cuda.tridiagonal [CASE ...] [--out FILE]
+The floor is one reading of dl, d, du and b and one writing of x. cuSPARSE, JAX and mgrec's other
+methods solve the same systems in the same run.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,10 +17,9 @@ import numpy as np
 
 import mgrec
 
+from ..harness.clock import Call, Clock, host_clock
 from . import cusparse
-from .clock import device_clock, host_clock
-from .fractions import Call, Clock, fractions
-from .fractions import run as study
+from .fractions import Row, Trial, run, timed
 
 # JAX would take three quarters of the memory.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -61,9 +56,9 @@ CASES = [
 ]
 
 
-def build(case: Case, seed: int) -> list[Any]:
+def draw(case: Case) -> list[Any]:
     """dl, d, du and b."""
-    rng = cupy.random.default_rng(seed)
+    rng = cupy.random.default_rng(len(case.name))
     dl, d, du, b = (rng.standard_normal(case.shape, dtype=case.dtype) for _ in range(4))
     if case.is_dominant:
         cupy.clip(dl, -2, 2, out=dl)
@@ -83,35 +78,40 @@ def residual(case: Case, operands: list[Any], x: Any) -> float:
     return float(abs(rest).max() / size.max())
 
 
-def peers(case: Case, operands: list[Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
+def peers(case: Case, operands: list[Any]) -> dict[str, Callable[[], Call]]:
     """cuSPARSE's solvers for a layout; they write to `operands`, which are copies."""
     if len(case.shape) == 1:
-        yield "cuSPARSE gtsv2", cusparse.gtsv2(*operands)
+        found = {"gtsv2": partial(cusparse.gtsv2, *operands)}
         if case.is_dominant:
-            yield "cuSPARSE gtsv2_nopivot", cusparse.gtsv2(*operands, pivots=False)
+            found["gtsv2_nopivot"] = partial(cusparse.gtsv2, *operands, pivots=False)
     elif case.axis == 1:
-        yield "cuSPARSE gtsv2StridedBatch", cusparse.strided_batch(*operands)
+        found = {"gtsv2StridedBatch": partial(cusparse.strided_batch, *operands)}
     else:
-        for algorithm in range(3):
-            name = f"cuSPARSE gtsvInterleavedBatch {algorithm}"
-            yield name, cusparse.interleaved_batch(*operands, algorithm)
+        found = {
+            f"gtsvInterleavedBatch {algorithm}": partial(
+                cusparse.interleaved_batch, *operands, algorithm
+            )
+            for algorithm in range(3)
+        }
+    return {f"cuSPARSE {name}": build for name, build in found.items()}
 
 
-def own_methods(case: Case, operands: list[Any], out: Any) -> Iterator[tuple[str, Call]]:
+def own_methods(case: Case, operands: list[Any], out: Any) -> dict[str, Callable[[], Call]]:
     """Those that do not pivot. One system by "thomas" would be one thread's for seconds."""
-    if not case.is_dominant:
-        return
-    for method in ("thomas", "cyclic-reduction", "pcr", "p-scheme"):
-        is_long = len(case.shape) == 1
-        if is_long if method == "thomas" else not is_long and method == "p-scheme":
-            continue
-        options = {} if method == "p-scheme" else {"out": out}
-        solve = partial(mgrec.solve_tridiagonal, *operands, axis=case.axis, method=method)
-        yield f"mgrec {method}", partial(solve, **options)
+    others = ("p-scheme",) if len(case.shape) == 1 else ("thomas",)
+    methods = ("thomas", "cyclic-reduction", "pcr", "p-scheme") if case.is_dominant else ()
+    solve = partial(mgrec.solve_tridiagonal, *operands, axis=case.axis)
+    return {
+        f"mgrec {method}": partial(
+            partial, solve, method=method, **({} if method == "p-scheme" else {"out": out})
+        )
+        for method in methods
+        if method in ("cyclic-reduction", "pcr", *others)
+    }
 
 
-def jax_solve(case: Case, operands: list[Any]) -> Call:
-    """jax.lax.linalg.tridiagonal_solve, compiled; to be timed by the host."""
+def jax_solve(operands: list[Any]) -> tuple[Call, Clock]:
+    """jax.lax.linalg.tridiagonal_solve, compiled; it has streams of its own."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -119,35 +119,27 @@ def jax_solve(case: Case, operands: list[Any]) -> Call:
     *diagonals, b = (jax.dlpack.from_dlpack(part) for part in operands)
     solve = jax.jit(jax.lax.linalg.tridiagonal_solve)
     b = b[..., None]
-    return lambda: solve(*diagonals, b).block_until_ready()
+    return lambda: solve(*diagonals, b).block_until_ready(), host_clock
 
 
-def measure(case: Case, bandwidth: float) -> Iterator[dict[str, Any]]:
-    operands = build(case, len(case.name))
-    out = cupy.full(case.shape, np.nan, case.dtype)
+def build(case: Case) -> Trial:
+    operands, out = draw(case), cupy.full(case.shape, np.nan, case.dtype)
+    solve = partial(mgrec.solve_tridiagonal, *operands, axis=case.axis, out=out)
     # Before anything is measured: what is copied for the peers, and for the residual.
-    mgrec.solve_tridiagonal(*operands, axis=case.axis, out=out)
-    about: dict[str, Any] = {"case": case.name}
-    if out.size <= 2**27:
-        about["residual"] = residual(case, operands, out)
-    candidates: list[tuple[str, Call, Clock]] = [
-        (
-            "mgrec",
-            partial(mgrec.solve_tridiagonal, *operands, axis=case.axis, out=out),
-            device_clock,
-        )
-    ]
+    solve()
+    about = {"residual": residual(case, operands, out)} if out.size <= 2**27 else {}
+    builds: dict[str, Any] = {"mgrec": lambda: solve}
     if out.size < 2**27:
         copies = [part.copy() for part in operands]
-        found = [*own_methods(case, operands, out), *peers(case, copies)]
-        candidates += [(name, run, device_clock) for name, run in found]
+        builds |= own_methods(case, operands, out) | peers(case, copies)
         if case.axis == len(case.shape) - 1:
-            name = "JAX tridiagonal_solve, the host's clock"
-            candidates.append((name, jax_solve(case, operands), host_clock))
-    floor = 5 * out.nbytes / bandwidth
-    for name, run, clock in candidates:
-        yield about | {"solver": name} | fractions(run, floor, clock)
+            builds["JAX tridiagonal_solve, the host's clock"] = partial(jax_solve, operands)
+
+    def check(row: Row) -> Row:
+        return about
+
+    return Trial(lambda bandwidth: 5 * out.nbytes / bandwidth, builds, check, "solver")
 
 
 if __name__ == "__main__":
-    study("cuda_tridiagonal", __doc__, CASES, measure, lambda row: row.get("residual", 0.0) > 1e-5)
+    run("cuda_tridiagonal", __doc__, CASES, timed(build), lambda row: row.get("residual", 0) > 1e-5)

@@ -4,9 +4,6 @@ Against ``dask.array.cumsum``, one map task a chunk, and the recurrence's own gr
 task emptied, which is what Dask alone takes. *mgrec* is the whole of it: build, persist, wait.
 Above 2,000 chunks mgrec persists in stages, and every candidate has a cluster of its own, once,
 and a limit of time.
-
-usage: python -m benchmarks.dask.graph [--chunks N ...] [--elements N ...] [--limit SECONDS]
-                                       [--out FOLDER] [--plot RESULT]
 """
 
 from __future__ import annotations
@@ -16,6 +13,7 @@ import multiprocessing
 import time
 import warnings
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import dask
@@ -28,14 +26,13 @@ from distributed import Client, LocalCluster, wait
 import mgrec
 import mgrec.dask
 
-from ..harness.clock import Times
-from ..harness.command import run
+from ..harness.clock import Call, Times
+from ..harness.command import Command, Options
 from ..harness.study import Study
 from .tasks import nothing
 
 # From this many chunks on mgrec advises stages, and a candidate may take minutes.
-MANY = 2000
-Call = Callable[[], Any]
+MANY, CHUNKS = 2000, [10, 100, 1000]
 
 
 def operands(chunks: int, elements: int) -> tuple[da.Array, da.Array]:
@@ -150,7 +147,8 @@ def measure_many(study: Study, chunks: int, elements: int, limit: float) -> None
             seconds = Times((question.recv(),))
             process.join()
             assert process.exitcode == 0, f"{name} failed over {case}"
-            study.add(case, _staged(name), seconds, chunks=chunks, elements=elements)
+            staged = "mgrec, persist_in_stages" if name == "mgrec" else name
+            study.add(case, staged, seconds, chunks=chunks, elements=elements)
         else:
             process.kill()
             process.join()
@@ -158,47 +156,23 @@ def measure_many(study: Study, chunks: int, elements: int, limit: float) -> None
             print(f"  {case:44} {name:30} not finished in {limit:g} s", flush=True)
 
 
-def _staged(name: str) -> str:
-    return "mgrec, persist_in_stages" if name == "mgrec" else name
-
-
 def measure(study: Study, arguments: argparse.Namespace) -> None:
-    if arguments.chunks != parser.get_default("chunks"):
+    if arguments.chunks != CHUNKS:
         study.name += "-" + "-".join(map(str, arguments.chunks))
     few = [chunks for chunks in arguments.chunks if chunks <= MANY]
     with cluster() as own, Client(own) as client:
-        for elements in arguments.elements:
-            for chunks in few:
-                measure_few(study, client, chunks, elements)
-    for elements in arguments.elements:
-        for chunks in sorted(set(arguments.chunks) - set(few)):
-            measure_many(study, chunks, elements, arguments.limit)
+        for elements, chunks in product(arguments.elements, few):
+            measure_few(study, client, chunks, elements)
+    many = sorted(set(arguments.chunks) - set(few))
+    for elements, chunks in product(arguments.elements, many):
+        measure_many(study, chunks, elements, arguments.limit)
 
 
-def draw(record: dict[str, Any]) -> Any:
-    """Milliseconds a chunk over the number of chunks, one picture a size of chunk."""
-    from matplotlib.figure import Figure
-
-    sizes = sorted({row["elements"] for row in record["cases"]})
-    figure = Figure(figsize=(5 * len(sizes), 4), layout="constrained")
-    for axes, elements in zip(figure.subplots(1, len(sizes), squeeze=False)[0], sizes, strict=True):
-        rows = [row for row in record["cases"] if row["elements"] == elements]
-        for name in dict.fromkeys(row["candidate"] for row in rows):
-            own = [row for row in rows if row["candidate"] == name]
-            counts = [row["chunks"] for row in own]
-            axes.plot(
-                counts, [row["median"] * 1e3 / row["chunks"] for row in own], "o-", label=name
-            )
-        axes.set(xscale="log", yscale="log", xlabel="chunks", ylabel="milliseconds a chunk")
-        axes.set_title(f"chunks of {elements:,} element{'s' if elements > 1 else ''}")
-        axes.legend(fontsize=7)
-    return figure
-
-
-parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-parser.add_argument("--chunks", type=int, nargs="+", default=[10, 100, 1000])
-parser.add_argument("--elements", type=int, nargs="+", default=[1, 1000])
-parser.add_argument("--limit", type=float, default=60, help="seconds, above 2,000 chunks")
+OPTIONS: Options = {
+    "--chunks": {"type": int, "nargs": "+", "default": CHUNKS},
+    "--elements": {"type": int, "nargs": "+", "default": [1, 1000]},
+    "--limit": {"type": float, "default": 60, "help": "seconds, above 2,000 chunks"},
+}
 
 if __name__ == "__main__":
-    run("graph", measure, draw, parser)
+    Command("graph", __doc__, measure, options=OPTIONS).main()

@@ -6,16 +6,11 @@ half of the image. Of one pair of sequences every worker has a part of the query
 comes in more and more chunks; one call on one worker has the whole pair. The target is the query
 with every tenth letter drawn again. Each is solved by a graph, by `mgrec.dask.solve` and by a plan
 that is built before; the best of these is judged.
-
-usage: python -m benchmarks.dask.grids [--cluster local|cuda] [--workers N] [--side N]
-                                       [--letters N] [--outputs OUTPUT ...] [--out FOLDER]
-                                       [--machine NAME]
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -29,8 +24,8 @@ from distributed import Client, wait
 import mgrec
 import mgrec.dask
 
-from ..harness.clock import Times
-from ..harness.command import run
+from ..harness.clock import Call, Times
+from ..harness.command import Command, Options
 from ..harness.study import Study
 from .scaling import cluster as on
 
@@ -75,28 +70,20 @@ def sequence(
     return da.Array(keys, name, (tuple(np.diff(ends).tolist()),), meta=meta)
 
 
-def one_table(kind: str, shape: tuple[int, int]) -> list[float]:
-    """Seconds of calls for an image in the memory of one worker."""
+def one_table(kind: str, shape: tuple[int, int]) -> Times:
+    """Times of calls for an image in the memory of one worker."""
     image = on.fill(kind, (0,), shape, -1.0, 1.0)
     out = np.empty_like(image)
-    return _seconds(kind, partial(mgrec.summed_area_table, image, dtype="f4", out=out))[1]
+    call = partial(mgrec.summed_area_table, image, dtype="f4", out=out)
+    return on.times_here(kind, call, REPETITIONS)
 
 
-def one_pair(kind: str, size: int, output: str) -> tuple[Any, list[float]]:
-    """The result, and seconds, of calls for a pair in the memory of one worker."""
-    pair = [letters(kind, which, size) for which in ("query", "target")]
-    return _seconds(kind, partial(mgrec.smith_waterman, *pair, output=output, **SCORES))
-
-
-def _seconds(kind: str, call: Callable[[], Any]) -> tuple[Any, list[float]]:
-    seconds = []
-    for _ in range(REPETITIONS + 1):
-        on.synchronise(kind)
-        start = time.perf_counter()
-        result = call()
-        on.synchronise(kind)
-        seconds.append(time.perf_counter() - start)
-    return result, seconds[1:]
+def one_pair(kind: str, size: int, output: str) -> tuple[Any, Times]:
+    """The result, and times, of calls for a pair in the memory of one worker."""
+    pair, results = [letters(kind, which, size) for which in ("query", "target")], []
+    align = partial(mgrec.smith_waterman, *pair, output=output, **SCORES)
+    times = on.times_here(kind, lambda: results.append(align()), REPETITIONS)
+    return results[-1], times
 
 
 def image(client: Client, kind: str, side: int, addresses: list[str]) -> da.Array:
@@ -107,7 +94,7 @@ def image(client: Client, kind: str, side: int, addresses: list[str]) -> da.Arra
 @contextmanager
 def ways(
     client: Client, recurrence: Callable[..., Any], *operands: Any, **options: Any
-) -> Iterator[dict[str, Callable[[], Any]]]:
+) -> Iterator[dict[str, Call]]:
     """What solves a recurrence, by name."""
     with mgrec.plan(recurrence, *operands, client=client, **options) as plan:
         yield {
@@ -123,16 +110,12 @@ def check_table(client: Client, kind: str, addresses: list[str]) -> float:
     All ways have the same bits.
     """
     small = image(client, kind, 64 * len(addresses), addresses)
-    values = _to_host(small.compute()).astype(float)
+    values = on.to_host(small.compute()).astype(float)
     with ways(client, mgrec.summed_area_table, small, dtype="f4") as calls:
-        first, *others = (_to_host(call().compute()) for call in calls.values())
+        first, *others = (on.to_host(call().compute()) for call in calls.values())
     assert all(np.array_equal(first, other) for other in others)
     wanted = values.cumsum(0).cumsum(1)
     return float(abs(first - wanted).max() / abs(wanted).max())
-
-
-def _to_host(array: Any) -> np.ndarray:
-    return np.asarray(array.get() if hasattr(array, "get") else array)
 
 
 def measure_table(study: Study, client: Client, kind: str, side: int, own: list[str]) -> None:
@@ -142,7 +125,7 @@ def measure_table(study: Study, client: Client, kind: str, side: int, own: list[
     share = side, side // len(own)
     case = f"summed-area table, {side:,} x {side:,}, float32"
     about = {"steps": side * share[1], "bytes": 8 * side * share[1]}
-    first = Times(tuple(client.submit(one_table, kind, share).result()))
+    first = client.submit(one_table, kind, share).result()
     study.add(case, "one worker's share, one call", first, **about)
     x = image(client, kind, side, own)
     about = {"steps": side * side, "bytes": 8 * side * side}
@@ -153,22 +136,15 @@ def measure_table(study: Study, client: Client, kind: str, side: int, own: list[
 
 
 def measure_ways(
-    study: Study,
-    client: Client,
-    kind: str,
-    case: str,
-    name: str,
-    calls: dict[str, Callable[[], Any]],
+    study: Study, client: Client, kind: str, case: str, name: str, calls: dict[str, Call],
     **about: Any,
-) -> Times:
+) -> Times:  # fmt: skip
     """Times of the best way; those of all are added to the study."""
     found = []
     for way, call in calls.items():
-        on.transfers(client)
-        found.append(Times(on.times(client, kind, call, REPETITIONS)))
-        moved, of_operands = on.transfers(client)
-        about |= {"bytes_across": moved // (REPETITIONS + 1), "operand_bytes_across": of_operands}
-        study.add(case, f"{name}, {way}", found[-1], **about)
+        times, across = on.times_and_transfers(client, kind, call, REPETITIONS)
+        study.add(case, f"{name}, {way}", times, **about | across)
+        found.append(times)
     return min(found, key=lambda times: times.median)
 
 
@@ -177,8 +153,8 @@ def measure_pair(
 ) -> None:
     for output in outputs:
         case = f"{size:,} x {size:,} letters, {output}"
-        found, seconds = client.submit(one_pair, kind, size, output).result()
-        first, all_times = Times(tuple(seconds)), []
+        found, first = client.submit(one_pair, kind, size, output).result()
+        all_times = []
         study.add(case, "one worker, one call", first, steps=size**2)
         query = sequence(client, kind, "query", size, len(own), own)
         for columns in COLUMNS:
@@ -195,7 +171,7 @@ def measure_pair(
             study.ratio(f"{case}: one worker over {len(own)}", first, best, SPEEDUP)
 
 
-def _done(call: Callable[[], Any]) -> None:
+def _done(call: Call) -> None:
     """Call what returns its result to the client: there is nothing to wait for then."""
     call()
 
@@ -203,7 +179,7 @@ def _done(call: Callable[[], Any]) -> None:
 @contextmanager
 def ways_of_pair(
     client: Client, query: da.Array, target: da.Array, output: str
-) -> Iterator[dict[str, Callable[[], Any]]]:
+) -> Iterator[dict[str, Call]]:
     """What aligns a pair, by name; the results come to the client."""
     align = partial(mgrec.smith_waterman, query, target, output=output, **SCORES)
     if output == "alignment":
@@ -219,27 +195,19 @@ def ways_of_pair(
 
 def measure(study: Study, arguments: argparse.Namespace) -> None:
     kind = arguments.cluster
-    with on.open_cluster(kind, arguments.workers) as cluster, Client(cluster) as client:
-        own = sorted(client.nthreads())
-        study.memory = f"{len(own)} workers"
-        size = min(arguments.side**2, 1 << 28)
-        study.bandwidth = on.copy_bandwidth(client, kind, size, own)
+    with on.connect(study, arguments, arguments.side**2, is_pinned=False) as (client, own):
         measure_table(study, client, kind, arguments.side, own)
         client.run(on.free, kind)
         measure_pair(study, client, kind, arguments.letters, own, arguments.outputs)
 
 
-def draw(record: dict[str, Any]) -> Any:
-    raise SystemExit("this study has no picture")
-
+OPTIONS: Options = {
+    **on.OPTIONS,
+    "--workers": {"type": int, "default": 2},
+    "--side": {"type": int, "default": 1 << 16, "help": "of the image"},
+    "--letters": {"type": int, "default": 400_000, "help": "of either sequence"},
+    "--outputs": {"nargs": "+", "choices": OUTPUTS, "default": OUTPUTS, "help": "of the pair"},
+}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--cluster", choices=("local", "cuda"), default="local")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--side", type=int, default=1 << 16, help="of the image")
-    parser.add_argument(
-        "--outputs", nargs="+", choices=OUTPUTS, default=OUTPUTS, help="of the pair"
-    )
-    parser.add_argument("--letters", type=int, default=400_000, help="of either sequence")
-    run("grids-dask", measure, draw, parser)
+    Command("grids-dask", __doc__, measure, options=OPTIONS).main()

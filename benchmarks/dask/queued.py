@@ -6,9 +6,6 @@ a solve on all workers. It is 1 if nothing is lost. *Alone* is a call of a plan,
 `group=` in a function of `mgrec.dask.run`, between two exchanges. The figure of a pair of sequences
 is the time of one worker for the whole pair, divided by that of all. `--parts` selects rows by the
 start of their names.
-
-usage: python -m benchmarks.dask.queued [--cluster local|cuda] [--workers N] [--small]
-                                        [--parts PART ...] [--out FOLDER] [--machine NAME]
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ import mgrec.dask
 from mgrec.signal import lfilter, sosfiltfilt
 
 from ..harness.clock import Times
-from ..harness.command import run
+from ..harness.command import Command, Options
 from ..harness.study import Study
 from . import grids
 from .scaling import cluster as on
@@ -149,31 +146,23 @@ def _solve(function: Callable[..., Any], *operands: Any, **options: Any) -> Any:
     return function(*operands, **options)
 
 
-def one_call(kind: str, name: str, steps: int) -> list[float]:
-    """Seconds of calls on one worker's part, in the memory of the worker."""
+def one_call(kind: str, name: str, steps: int) -> Times:
+    """Times of calls on one worker's part, in the memory of the worker."""
     row = next(row for row in ROWS if row.name == name)
     operands = [
         on.fill(kind, (k,), (steps, *tail), *ends, row.dtype)
         for k, (ends, tail) in enumerate(zip(row.ranges, row.tails_of_operands, strict=True))
     ]
-    seconds = []
     try:
-        for _ in range(ALONE + 1):
-            on.synchronise(kind)
-            start = time.perf_counter()
-            result = row.call(_solve, *operands)
-            on.synchronise(kind)
-            seconds.append(time.perf_counter() - start)
-            del result
+        return on.times_here(kind, partial(row.call, _solve, *operands), ALONE)
     finally:
         del operands
         on.free(kind)
-    return seconds[1:]
 
 
 def measure_row(study: Study, client: Client, row: Row, arguments: Any, own: list[str]) -> None:
     kind, steps = arguments.cluster, row.small if arguments.small else row.steps
-    first = Times(tuple(client.submit(one_call, kind, row.name, steps, workers=own[:1]).result()))
+    first = client.submit(one_call, kind, row.name, steps, workers=own[:1]).result()
     study.add(row.name, "one worker's part, one call", first, steps=steps)
     chunks = ((steps // row.chunks,) * (row.chunks * len(own)),)
     operands = [
@@ -234,7 +223,7 @@ def measure_plan(
         ("queued", queued, QUEUED, row.wanted[1]),
     ):
         repetitions = ALONE if count == 1 else REPETITIONS
-        times = Times(on.times(client, kind, call, repetitions, count))
+        times = on.times(client, kind, call, repetitions, count)
         study.add(row.name, f"plan, {name}", times)
         _judge(study, row, name, first, times, bar)
 
@@ -243,7 +232,7 @@ def measure_table(study: Study, client: Client, arguments: Any, own: list[str]) 
     kind, side = arguments.cluster, 256 if arguments.small else 1 << 16
     case = f"table of {side:,} x {side:,}"
     part = side, side // len(own)
-    first = Times(tuple(client.submit(grids.one_table, kind, part, workers=own[:1]).result()))
+    first = client.submit(grids.one_table, kind, part, workers=own[:1]).result()
     study.add(case, "one worker's part, one call", first)
     x = grids.image(client, kind, side, own)
     with _table(partial(mgrec.plan, client=client), x) as plan:
@@ -254,14 +243,13 @@ def measure_table(study: Study, client: Client, arguments: Any, own: list[str]) 
 def measure_pair(study: Study, client: Client, arguments: Any, own: list[str]) -> None:
     kind, size = arguments.cluster, 4000 if arguments.small else 400_000
     case = f"pair of {size:,} x {size:,}"
-    _, seconds = client.submit(grids.one_pair, kind, size, "score", workers=own[:1]).result()
-    first = Times(tuple(seconds))
+    _, first = client.submit(grids.one_pair, kind, size, "score", workers=own[:1]).result()
     study.add(case, "one worker, one call", first)
     query = grids.sequence(client, kind, "query", size, len(own), own)
     target = grids.sequence(client, kind, "target", size, 4, own)
     align = partial(mgrec.plan, mgrec.smith_waterman, query, target, client=client)
     with align(output="score", **grids.SCORES) as plan:
-        times = Times(on.times(client, kind, lambda: grids._done(plan), ALONE))
+        times = on.times(client, kind, lambda: grids._done(plan), ALONE)
         study.add(case, "plan, alone", times)
         study.ratio(f"{case}, alone: one worker over {len(own)}", first, times, 1.5)
 
@@ -276,13 +264,9 @@ def sections(
 
 
 def measure(study: Study, arguments: argparse.Namespace) -> None:
-    kind = arguments.cluster
-    with on.open_cluster(kind, arguments.workers) as cluster, Client(cluster) as client:
-        mgrec.dask.pin_operands(client)
-        own = sorted(client.nthreads())
-        study.memory = f"{len(own)} workers"
+    kind, size = arguments.cluster, 1 << (16 if arguments.small else 28)
+    with on.connect(study, arguments, size) as (client, own):
         study.notes["empty calls of all workers, ms"] = f"{1e3 * on.empty_calls(client, own):.3g}"
-        study.bandwidth = on.copy_bandwidth(client, kind, 1 << (16 if arguments.small else 28), own)
         for name, section in sections(study, client, arguments, own):
             if not any(name.startswith(part) for part in arguments.parts):
                 continue
@@ -293,14 +277,12 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
             client.run(on.free, kind)
 
 
-def draw(record: dict[str, Any]) -> Any:
-    raise SystemExit("this study has no picture")
-
+OPTIONS: Options = {
+    **on.OPTIONS,
+    "--workers": {"type": int, "default": 2},
+    "--small": {"action": "store_true", "help": "sizes that tests and CI can bear"},
+    "--parts": {"nargs": "+", "default": PARTS},
+}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--cluster", choices=("local", "cuda"), default="local")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--small", action="store_true", help="sizes that tests and CI can bear")
-    parser.add_argument("--parts", nargs="+", default=PARTS)
-    run("queued", measure, draw, parser)
+    Command("queued", __doc__, measure, options=OPTIONS).main()

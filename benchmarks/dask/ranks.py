@@ -4,8 +4,6 @@ Each process has a part of the operands in its memory, and calls the function wi
 loop, on one thread: of MPI by ``mpiexec``, of Dask by `mgrec.dask.run`. *One process* solves the
 whole, on one thread and on as many as there are processors. The results of processes must have the
 bits of Dask's graph with the same chunks.
-
-usage: python -m benchmarks.dask.ranks [--small] [--out FOLDER] [--machine NAME]
 """
 
 from __future__ import annotations
@@ -33,9 +31,8 @@ from mgrec.signal import lfilter
 
 from ..cpu.candidates import threads
 from ..harness.clock import Times
-from ..harness.command import run
+from ..harness.command import Command, Options
 from ..harness.study import Study
-from .queued import draw
 
 COUNTS, BLOCKS, STEPS, SMALL = (2, 4), 4, 1 << 24, 1 << 12
 """Numbers of processes, of parts that operands are made of, and of steps of the whole."""
@@ -149,12 +146,16 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
             study.notes[text] = f"{first.median / ranks.median:.2f}"
 
 
+OPTIONS: Options = {
+    "--small": {"action": "store_true", "help": "sizes that tests can bear"},
+    "--rank": {"action": "store_true", "help": argparse.SUPPRESS},
+    "--steps": {"type": int, "help": argparse.SUPPRESS},
+}
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--small", action="store_true", help="sizes that tests can bear")
-    parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--steps", type=int, help=argparse.SUPPRESS)
-    if "--rank" in sys.argv:
-        print_as_rank(parser.parse_args().steps)
+    command = Command("ranks", __doc__, measure, options=OPTIONS)
+    given = command.parser.parse_args()
+    if given.rank:
+        print_as_rank(given.steps)
     else:
-        run("ranks", measure, draw, parser)
+        command.main()

@@ -7,9 +7,6 @@ threads than processors, since they wait for the disk. The files are dropped fro
 before each run and flushed within the time, which begins when all is compiled. For comparison the
 same bytes are copied, chunk by chunk, on as many threads, and Dask alone stores the sum of the
 operands. The result is verified chunk by chunk.
-
-usage: python -m benchmarks.dask.streaming [CASE ...] [--bytes N] [--threads N] [--folder FOLDER]
-                                           [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -38,19 +35,10 @@ import mgrec
 from mgrec.signal import sosfilt
 
 from ..harness.clock import Times
-from ..harness.command import run
+from ..harness.command import Command, Options
 from ..harness.study import Study
-from .stores import (
-    CHUNK,
-    copy_bytes,
-    create,
-    drop_caches,
-    flush,
-    load,
-    opened,
-    remove,
-    write_operand,
-)
+from . import stores
+from .stores import CHUNK, create, drop_caches, flush, load
 
 LIMIT = 2 * 2**30
 # Seconds over those of a copy of the same bytes.
@@ -96,20 +84,17 @@ def store_on_worker(
 ) -> dict[str, Any]:
     """Run `work` on the operands on a new worker, and store what it returns."""
     drop_caches(paths, w)
-    target = create(w, size)
+    target, options = create(w, size), {"memory_limit": LIMIT, "dashboard_address": None}
     with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=threads, memory_limit=LIMIT, dashboard_address=None
-        ) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=threads, **options) as cluster,
         Client(cluster) as client,
     ):
         (idle,) = client.run(peak_memory).values()
         (before,) = client.run(read_worker).values()
         compile_first(paths, work)
         start = time.perf_counter()
-        stored = client.compute(
-            da.store(work(*map(load, paths)), target, lock=False, compute=False)
-        )
+        lazy = da.store(work(*map(load, paths)), target, lock=False, compute=False)
+        stored = client.compute(lazy)
         wait(stored)
         flush(w)
         seconds = time.perf_counter() - start
@@ -147,7 +132,7 @@ def verify(paths: list[Path], step: Callable[..., tuple[np.ndarray, Any]]) -> fl
     `step` takes the operands' parts and the state before them, and returns the result and the
     state after it.
     """
-    *operands, w = map(opened, paths)
+    *operands, w = map(stores.opened, paths)
     entry, worst = None, 0.0
     for left in range(0, w.shape[0], CHUNK):
         part = slice(left, left + CHUNK)
@@ -180,16 +165,16 @@ def measure_case(
     about = {"steps": size, "bytes": 8 * size * (len(names) + 1)}
     paths, target = [folder / f"{name}{suffix}" for name in names], folder / f"w{suffix}"
     for path in paths:
-        write_operand(path, size)
+        stores.write_operand(path, size)
     copies: list[float] = []
     for way, store in WAYS.items():
         alone = Times((store(paths, target, size, threads, add_up)["seconds"],))
         study.add(case, f"Dask alone, {way}", alone, **about)
         for candidate, work in works.items():
-            copies.append(copy_bytes(paths, target, threads))
+            copies.append(stores.copy_bytes(paths, target, threads))
             found = store(paths, target, size, threads, work)
             worst = verify([*paths, target], step)
-            copies.append(copy_bytes(paths, target, threads))
+            copies.append(stores.copy_bytes(paths, target, threads))
             memory = {"peak_bytes": found["peak"], "spilled_bytes": found["spilled"]}
             taken, beside = Times((found["seconds"],)), Times(tuple(copies[-2:]))
             study.add(case, f"{candidate}, {way}", taken, **about, **memory)
@@ -202,7 +187,7 @@ def measure_case(
     study.add(case, "copy of the same bytes", Times(tuple(copies)), **about)
     study.notes[f"{case}: copy bandwidth, GB/s"] = about["bytes"] / min(copies) / 1e9
     for path in (*paths, target):
-        remove(path)
+        stores.remove(path)
 
 
 def judge(study: Study, name: str, found: dict[str, Any], chunk: int) -> None:
@@ -246,26 +231,12 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def draw(record: dict[str, Any]) -> Any:
-    """Wall time, and the worker's peak memory against its limit."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 3), layout="constrained")
-    times, memory = figure.subplots(1, 2)
-    names = [f"{row['case']}:\n{row['candidate']}" for row in record["cases"]]
-    times.barh(names, [row["median"] for row in record["cases"]])
-    times.set(xlabel="seconds")
-    rows = [row for row in record["cases"] if "peak_bytes" in row]
-    memory.barh([row["candidate"] for row in rows], [row["peak_bytes"] / 2**30 for row in rows])
-    memory.axvline(LIMIT / 2**30, color="C3")
-    memory.set(xlabel="peak memory, GiB (line: the limit)")
-    return figure
-
+OPTIONS: Options = {
+    "cases": {"nargs": "*", "metavar": "CASE", "help": ", ".join(CASES)},
+    "--bytes": {"type": lambda text: int(float(text)), "default": 4 * 10**9},
+    "--threads": {"type": int, "default": 4},
+    "--folder": {"type": Path, "help": "on the disk to use; the system's temporary"},
+}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
-    parser.add_argument("--bytes", type=lambda text: int(float(text)), default=4 * 10**9)
-    parser.add_argument("--threads", type=int, default=4)
-    parser.add_argument("--folder", type=Path, help="on the disk to use; the system's temporary")
-    run("streaming", measure, draw, parser)
+    Command("streaming", __doc__, measure, options=OPTIONS).main()

@@ -7,14 +7,14 @@ import platform
 import re
 import subprocess
 import time
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-
-from mgrec.engines.cpu.threads import processor_count
+from dask.system import CPU_COUNT
 
 PACKAGES = "numpy numba dask distributed scipy pandas jax zarr cupy-cuda13x torch triton".split()
 PACKAGES += "numba-cuda cuda-cccl accelerated-scan statsmodels hmmlearn".split()
@@ -22,6 +22,19 @@ PACKAGES += "torchaudio torchlpc philtorch".split()
 # A machine is quiet if others take less than this of one processor, and if the median of the
 # calibration loop is within this factor of its best.
 QUIET_PROCESSORS, QUIET_RATIO = 0.1, 1.1
+
+
+def optional(name: str) -> Any:
+    """Return a module, or None where it is not installed or finds no library that it needs."""
+    try:
+        return import_module(name)
+    except (ImportError, OSError):
+        return None
+
+
+def processor_count() -> int:
+    """Processors that the affinity and the quota of this process allow."""
+    return min(len(os.sched_getaffinity(0)), CPU_COUNT)
 
 
 def calibrate() -> float:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import machine
-from .clock import Clock, Times, count_calls, sample
+from .clock import Call, Clock, Times, copy_bandwidth, count_calls, sample
 
 
 @dataclass
@@ -29,13 +29,18 @@ class Study:
     calibrations: list[float] = field(default_factory=list)
     load_before: dict[str, float] = field(default_factory=machine.read_load)
 
+    def on_device(self) -> None:
+        """Let fractions refer to the memory of the current GPU."""
+        self.memory, self.bandwidth = "the device, 1 GiB", copy_bandwidth()
+
     def compare(
         self,
         case: str,
-        candidates: dict[str, Callable[[], Any]],
+        candidates: Mapping[str, Call],
         repetitions: int,
-        settle: Callable[[], Any] | None = None,
+        settle: Call | None = None,
         clock: Clock | None = None,
+        check: Callable[[str], dict[str, Any]] | None = None,
         **about: Any,
     ) -> dict[str, Times]:
         """Time candidates A B C, C B A, ...: a drift of the machine affects all equally.
@@ -43,12 +48,17 @@ class Study:
         The result file has the case with what `about` says of it: ``steps`` gives
         nanoseconds a step, and ``bytes`` GB/s. Every candidate runs once before the clock
         starts; not so where there is a `settle`, which runs before each and is not timed.
-        The `clock` is the host's where no other is given.
+        The `clock` is the host's where no other is given. A `check` of a candidate returns
+        what else its row has; one whose check raises an error is not measured.
         """
-        read = clock or sample
-        counts = {name: 1 if settle else count_calls(call) for name, call in candidates.items()}
-        order = list(candidates)
-        seconds: dict[str, list[float]] = {name: [] for name in candidates}
+        read, found = clock or sample, dict[str, dict[str, Any]]()
+        for name in candidates:
+            try:
+                found[name] = check(name) if check else {}
+            except Exception as error:
+                self.fail(case, name, error)
+        counts = {name: 1 if settle else count_calls(candidates[name]) for name in found}
+        order, seconds = list(found), {name: list[float]() for name in found}
         for _ in range(repetitions):
             self.calibrations.append(machine.calibrate())
             for name in order:
@@ -58,7 +68,7 @@ class Study:
             order.reverse()
         times = {name: Times(tuple(values)) for name, values in seconds.items()}
         for name, each in times.items():
-            self.add(case, name, each, **about)
+            self.add(case, name, each, **about | found[name])
         return times
 
     def add(self, case: str, candidate: str, times: Times, **about: Any) -> None:
@@ -73,6 +83,11 @@ class Study:
         self.missing.append({"case": case, "candidate": candidate, "reason": reason})
         print(f"  {case:44} {candidate:30} not measured: {reason}", flush=True)
 
+    def fail(self, case: str, candidate: str, error: Exception) -> None:
+        """Record the error of a candidate that was not measured."""
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        self.miss(case, candidate, reason[:300])
+
     def bar(
         self, text: str, figure: float, best: float, wanted: float, is_least: bool = True
     ) -> None:
@@ -83,6 +98,24 @@ class Study:
         self.bars.append({**row, "met": bool(met)})
         verdict = f"goal {sign} {wanted:g}, {'reached' if met else 'not reached here'}"
         print(f"* {text}: {figure:.3g} (best times: {best:.3g}), {verdict}", flush=True)
+
+    def hold(
+        self,
+        case: str,
+        own: Mapping[str, Call],
+        peers: Mapping[str, Call],
+        repetitions: int,
+        check: Callable[[Mapping[str, Call], Any], None],
+        **about: Any,
+    ) -> dict[str, Times]:
+        """Check candidates of mgrec by the result of the first peer, and time them beside all."""
+        check(own, next(iter(peers.values()))())
+        return self.compare(case, {**own, **peers}, repetitions, **about)
+
+    def note(self, text: str, over: Times, under: Times) -> None:
+        """Keep a ratio of medians that no bar is set for."""
+        self.notes[text] = over.median / under.median
+        print(f"  {text}: {self.notes[text]:.3g}", flush=True)
 
     def ratio(
         self, text: str, over: Times, under: Times, wanted: float, is_least: bool = True

@@ -13,7 +13,6 @@ import numba
 import numpy as np
 
 from ..cpu.peers import loop_arrays, loop_constant
-from ..harness.papers import operations
 
 # Multiplications of a coefficient, and as many divisions.
 CASES = {"L": 0, "M": 200, "H": 500}
@@ -48,6 +47,26 @@ def loop(case: str, steps: int) -> tuple[int, Callable[[], Any]]:
     if not CASES[case]:
         return few, lambda: loop_constant(SCALE, t, w)
     return few, lambda: loop_computed(CASES[case], t, w)
+
+
+def light(i: Any) -> Any:
+    """Case L: a multiplication and an addition."""
+    return 0.5 + 1e-9 * i
+
+
+def operations(count: int) -> Callable[[Any], Any]:
+    """A coefficient that takes `count` multiplications and `count` divisions a step.
+
+    Case M has 200 of each, case H 500.
+    """
+
+    def coefficient(i: Any) -> Any:
+        x = 0.5 + 1e-9 * i
+        for _ in range(count):
+            x = x * 1.25 / 1.250001
+        return x
+
+    return coefficient
 
 
 @_compile

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..harness.clock import Call
 from ..harness.study import Study
-from . import axes, loops
-from .text import Rows, curve, ratios, section
-from .timing import Call, deviation
+from . import loops
+from .curves import Rows, curve, label, plot, ratios, section
+from .timing import deviation
 
 PLAIN, SCHEME = "plain substitution", "P-scheme, one thread"
 POWERS, REPETITIONS = range(12, 23, 2), 5
@@ -64,5 +65,5 @@ def table(rows: Rows, paper: str, what: str) -> list[str]:
 def draw(panel: Any, rows: Rows) -> None:
     for name in (PLAIN, SCHEME):
         found = curve(rows, "size", part="overhead", candidate=name)
-        axes.plot(panel, {size: each * 1e3 for size, each in found.items()}, name)
-    axes.finish(panel, "figure 1: one thread of a CPU", "N", "milliseconds")
+        plot(panel, {size: each * 1e3 for size, each in found.items()}, name)
+    label(panel, "figure 1: one thread of a CPU", "N", "milliseconds")

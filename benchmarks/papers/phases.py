@@ -1,10 +1,13 @@
-"""P-scheme/G on a GPU over G blocks of T threads: its phases, with and without rearrangement."""
+"""P-scheme/G on a GPU over G blocks of T threads: its phases, with and without rearrangement; PCR.
+
+These have no public functions: this module calls mgrec's internals.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from types import SimpleNamespace
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import prod
 from typing import Any
 
 import cupy
@@ -14,23 +17,16 @@ import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
 from mgrec.core.algebra.transfer_map import affine
 from mgrec.core.arrays.chunk import Chunk, CoefficientOperand
+from mgrec.engines.cuda.device import Device
 from mgrec.scans.cuda.p_scheme import Phases, RowPartition, rearrange
 from mgrec.scans.policy import Configuration
+from mgrec.tridiagonal.cuda import nopivot
 
-from ..cuda.clock import copy_bandwidth, device_clock, flush_cache
 from ..harness.clock import sample
-from ..harness.papers import operations
 from ..harness.study import Study
 from . import loops
 from .speedups import AUTO, LOOP, PHASES, REARRANGED
-from .timing import REPETITIONS, time_calls
-
-GPU = SimpleNamespace(settle=flush_cache, clock=device_clock)
-
-
-def begin(name: str) -> Study:
-    """A study on the current GPU."""
-    return Study(name, "the device, 1 GiB", copy_bandwidth())
+from .timing import GPU, REPETITIONS, time_calls
 
 
 def multiprocessors() -> int:
@@ -50,7 +46,7 @@ class Recurrence:
         t = cupy.asarray(loops.draw(self.steps)).reshape(shape)
         s: Any = cupy.full((1, 1, 1), loops.SCALE)
         if loops.CASES[self.case]:
-            s = CoefficientOperand(StepFunction(operations(loops.CASES[self.case])), 0)
+            s = CoefficientOperand(StepFunction(loops.operations(loops.CASES[self.case])), 0)
         return Chunk((s, t), shape, np.dtype("f4"))
 
     @cached_property
@@ -75,7 +71,7 @@ class Recurrence:
         """The public call, as mgrec chooses it."""
         s: Any = loops.SCALE
         if loops.CASES[self.case]:
-            s = mgrec.Coefficient(operations(loops.CASES[self.case]))
+            s = mgrec.Coefficient(loops.operations(loops.CASES[self.case]))
         return mgrec.linear_recurrence(s, self.chunk.operands[1].ravel(), out=self.out.ravel())
 
     def about(self, part: str) -> dict[str, Any]:
@@ -126,6 +122,35 @@ def each_phase(
     case = f"{name_of(recurrence, blocks, threads)}, {order}"
     about |= recurrence.about("phase")
     study.compare(case, calls, REPETITIONS, GPU.settle, GPU.clock, **about)
+
+
+def by_pcr(study: Study, recurrence: Recurrence, blocks: int, threads: int, name: str) -> None:
+    """Parallel cyclic reduction of a system without a diagonal above, a launch a level."""
+    chunk, ones = recurrence.chunk, cupy.ones((1, 1, 1), "f4")
+    s, t = chunk.operands
+    system = Chunk((ones * -s.ravel()[0], ones, 0 * ones, t), chunk.shape, chunk.dtype)
+    plan = partial(pcr_in_blocks, blocks=blocks, threads=threads)
+    call = partial(nopivot.launch_whole, plan, system, recurrence.out)
+
+    def solved(_: str) -> np.ndarray:
+        recurrence.out.fill(np.nan)
+        call()
+        return recurrence.out.get().ravel()
+
+    time_calls(
+        study, GPU, name_of(recurrence, blocks, threads), {name: call}, solved,
+        recurrence.wanted, blocks=blocks, threads=threads, **recurrence.about("solve"),
+    )  # fmt: skip
+
+
+def pcr_in_blocks(
+    shape: nopivot.Shape, dtype: np.dtype[Any], device: Device, *, blocks: int, threads: int
+) -> nopivot.LaunchPlan:
+    """Plan PARACR with a launch a level, of at most so many blocks."""
+    plan = nopivot.pcr_none(shape, dtype, device)
+    blocks = min(blocks, -(-prod(shape) // threads))
+    launches = (replace(launch, blocks=blocks, threads=threads) for launch in plan.launches)
+    return replace(plan, launches=tuple(launches))
 
 
 def rearrangement(study: Study, steps: int, count: int) -> None:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
-from . import axes
-from .text import Curve, Rows, curve, rows_of
+from .curves import Curve, Rows, curve, label, plot, rows_of
 
 REARRANGED, NATURAL, AUTO, LOOP = "rearranged", "natural order", "mgrec auto", "CPU loop"
 PHASES = ("precompute", "propagate", "determine")
@@ -89,10 +88,10 @@ def draw(
     for blocks in blocks_of(rows, case, steps):
         found = speedups(rows, case, steps, blocks)
         by_processors = {blocks * threads: each for threads, each in found.items()}
-        axes.plot(panel, by_processors, f"G = {blocks}")
+        plot(panel, by_processors, f"G = {blocks}")
     if predicted:
         panel.axvline(predicted, color="0.4", linestyle=":", label="P_opt by the model")
     base, auto = (seconds_of(rows, case, steps, name) for name in (LOOP, AUTO))
     if base and auto:
         panel.axhline(base / auto, color="C7", linestyle="--", label="mgrec auto")
-    axes.finish(panel, title, "P = G·T", "speedup over a CPU")
+    label(panel, title, "P = G·T", "speedup over a CPU")

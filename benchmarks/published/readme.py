@@ -23,67 +23,46 @@ def filled(text: str) -> str:
 
 def numbers() -> str:
     """Return a table of calls, one line each, as Markdown."""
-    rows = [
-        ("call", "runs on", "speed"),
-        ("---", "---", "---"),
-        *_two_cores(),
-        *_one_gpu(),
-        *_two_gpus(),
-    ]
+    rows = [("call", "runs on", "speed"), ("---",) * 3, *_on_cpus(), *_on_gpus()]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _two_cores() -> list[tuple[str, str, str]]:
+def _on_cpus() -> list[tuple[str, str, str]]:
     threads, case = "mgrec call, 2 threads", "one of 10,000,000, float64, random"
     scipy = _times(FILTERS, "lfilter, order 2, float64, 10^7", "scipy", threads)
     lapack = _times(SYSTEMS, case, "LAPACK gtsv", "mgrec, 2 threads")
     pandas = _times(EWM, "mean, adjusted, none missing", "pandas", "mgrec")
     kalman = _times(STATES, "filter", "statsmodels", "mgrec")
-    two = "2 CPU threads (EPYC)"
+    two, one = "2 CPU threads (EPYC)", "1 CPU thread"
+    of_systems = _link(SYSTEMS, f"{lapack:.1f} times LAPACK's `gtsv`")
+    of_states = _link(STATES, f"{kalman:.0f} times statsmodels'")
     return [
         ("`lfilter`, 10^7 samples", two, _link(FILTERS, f"{scipy:.1f} times SciPy's")),
-        (
-            "`solve_tridiagonal`, 10^7 unknowns", two,
-            _link(SYSTEMS, f"{lapack:.1f} times LAPACK's `gtsv`"),
-        ),
-        ("`ewm`", "1 CPU thread (EPYC)", _link(EWM, f"{pandas:.1f} times pandas'")),
-        (
-            "`kalman_filter`, 2 states", "1 CPU thread (Xeon)",
-            _link(STATES, f"{kalman:.0f} times statsmodels'"),
-        ),
-    ]  # fmt: skip
+        ("`solve_tridiagonal`, 10^7 unknowns", two, of_systems),
+        ("`ewm`", f"{one} (EPYC)", _link(EWM, f"{pandas:.1f} times pandas'")),
+        ("`kalman_filter`, 2 states", f"{one} (Xeon)", of_states),
+    ]
 
 
-def _one_gpu() -> list[tuple[str, str, str]]:
+def _on_gpus() -> list[tuple[str, str, str]]:
     long, few = "constant: 268,435,456", "constant: 1,000,000 x 64, axis 1"
     fraction = newest(CALLS).number(long, "mgrec", "fraction")
     torch, many = (_times(CALLS, case, "torch.cumsum", "mgrec") for case in (long, few))
     jax = _times(PEERS, "arrays f4 2^26, jax", "jax associative_scan", "mgrec call")
     cupyx = newest(GPU_FILTERS).number("order 2, 0.1: 67,108,864 f4", "", "times")
-    recurrence, gpu = "`linear_recurrence`", "1 GPU (H100)"
-    return [
-        (
-            f"{recurrence}, 2^28 steps", gpu,
-            f"{_link(CALLS, f'{fraction:.0%} of the speed of a copy')}, {torch:.1f} times "
-            f"torch's `cumsum` ({many:.0f} times for a million rows of 64)",
-        ),
-        (
-            f"{recurrence} of arrays, 2^26 steps", gpu,
-            _link(PEERS, f"{jax:.1f} times jax's `associative_scan`"),
-        ),
-        ("`lfilter`, 2^26 samples", gpu, _link(GPU_FILTERS, f"{cupyx:.0f} times that of cupyx")),
-    ]  # fmt: skip
-
-
-def _two_gpus() -> list[tuple[str, str, str]]:
     arrays, prefix = (_efficiency(f"{case}, 2^31") for case in ("arrays", "prefix sum"))
     milliseconds = newest(QUEUED).number("arrays, 2^31", "plan, queued", "ms")
+    recurrence, gpu = "`linear_recurrence`", "1 GPU (H100)"
+    of_copy = _link(CALLS, f"{fraction:.0%} of the speed of a copy")
+    of_torch = f"{torch:.1f} times torch's `cumsum` ({many:.0f} times for a million rows of 64)"
+    of_jax = _link(PEERS, f"{jax:.1f} times jax's `associative_scan`")
+    of_plan = f"{arrays:.0%} efficiency (prefix sums {prefix:.0%})"
     return [
-        (
-            "`plan`, queued solves of 2^32 steps", "2 GPUs (H100)",
-            f"{_link(QUEUED, f'{milliseconds:.1f} ms each')}: {arrays:.0%} efficiency "
-            f"(prefix sums {prefix:.0%})",
-        )
+        (f"{recurrence}, 2^28 steps", gpu, f"{of_copy}, {of_torch}"),
+        (f"{recurrence} of arrays, 2^26 steps", gpu, of_jax),
+        ("`lfilter`, 2^26 samples", gpu, _link(GPU_FILTERS, f"{cupyx:.0f} times that of cupyx")),
+        ("`plan`, queued solves of 2^32 steps", "2 GPUs (H100)",
+         f"{_link(QUEUED, f'{milliseconds:.1f} ms each')}: {of_plan}"),
     ]  # fmt: skip
 
 

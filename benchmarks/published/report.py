@@ -6,7 +6,6 @@ those that the study wrote, or its rows as they are.
 
 from __future__ import annotations
 
-import argparse
 import re
 from base64 import b64encode
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..harness import records
+from ..harness.command import Options, parser_of
 from . import dots
 from .captions import line_of
 from .rows import Result, read
@@ -106,10 +106,14 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+OPTIONS: Options = {
+    "--results": {"type": Path, "default": records.RESULTS, "help": "folder of results"},
+    "--out": {"type": Path, "default": Path("mgrec-report.html"), "help": "the page"},
+}
+
+
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--results", type=Path, default=records.RESULTS, help="folder of results")
-    parser.add_argument("--out", type=Path, default=Path("mgrec-report.html"), help="the page")
+    parser = parser_of(__doc__, OPTIONS)
     given = parser.parse_args(arguments)
     try:
         page = render(given.results)

@@ -127,10 +127,7 @@ def _legend() -> list[str]:
     return [
         part
         for k, (colour, name) in enumerate(names)
-        for part in (
-            box(20 + 110 * k, 46, 14, colour),
-            text(40 + 110 * k, 58, name, INK, size=11),
-        )
+        for part in (box(20 + 110 * k, 46, 14, colour), text(40 + 110 * k, 58, name, INK, size=11))
     ]
 
 

@@ -15,7 +15,7 @@ each_paper = pytest.mark.parametrize("paper", PAPERS)
 
 
 def count_panels(load: Any, paper: str, record: dict[str, Any]) -> int:
-    figure = load(f"papers.{paper}.drawing").draw(record)
+    figure = load(f"papers.{paper}.report").draw(record)
     return sum(axes.get_visible() for axes in figure.axes)
 
 
@@ -49,8 +49,9 @@ def test_what_deviates_is_not_measured(load: Any) -> None:
     study, ones = load("harness.study").Study("study"), np.ones(4)
     calls = {"right": lambda: None, "wrong": lambda: None}
     load("papers.timing").time_calls(
-        study, None, "case", calls, lambda name: ones * (1 + (name == "wrong")), ones
-    )
+        study, load("papers.timing").HOST, "case", calls,
+        lambda name: ones * (1 + (name == "wrong")), ones,
+    )  # fmt: skip
     assert [row["candidate"] for row in study.cases] == ["right"]
     assert study.missing[0]["reason"] == "ArithmeticError: deviates by 1 of the norm"
 
@@ -80,8 +81,10 @@ def test_they_run_without_a_gpu(
 ) -> None:
     monkeypatch.setenv("MGREC_NUM_THREADS", "1")  # as the studies set it
     command, (given, words) = load(f"papers.{paper}.__main__"), SMALL[paper]
-    path = command.PAPER.write(command.on_cpu(*given).record("here"), tmp_path)
-    command.PAPER.main(["--plot", str(path)])
+    study = load("harness.study").Study("study")
+    command.on_cpu(study, *given)
+    path = command.STUDY.write(study.record("here"), tmp_path)
+    command.STUDY.main(["--plot", str(path)])
     assert words in path.with_suffix(".md").read_text()
     assert path.with_suffix(".png").stat().st_size > 1000
 
@@ -90,17 +93,19 @@ def test_they_run_without_a_gpu(
 @pytest.mark.parametrize(("year", "given"), [(2012, ((2**12,),)), (2013, (2**14, 2**12))])
 def test_they_run_on_a_gpu(load: Any, tmp_path: Path, year: int, given: Any) -> None:
     command = load(f"papers.wakatani_{year}.__main__")
-    study = command.on_gpu(*given)
+    study = load("harness.study").Study("study")
+    study.on_device()
+    command.on_gpu(study, *given)
     assert study.missing == []
-    command.PAPER.write(study.record("here"), tmp_path)
+    command.STUDY.write(study.record("here"), tmp_path)
 
 
 @pytest.mark.gpu
 def test_all_candidates_agree_on_a_gpu(load: Any) -> None:
     study = load("harness.study").Study("study")
     gpu, measure = (load(f"papers.pogorelskih_2019.{name}") for name in ("gpu", "measure"))
-    measure.systems(study, gpu, "batch", 40, 255)
+    measure.systems(study, gpu.GPU, "batch", 40, 255)
     for rows in (255, 8191):
-        measure.systems(study, gpu, "single", 1, rows)
+        measure.systems(study, gpu.GPU, "single", 1, rows)
     assert study.missing == []
     assert len(study.cases) == 11 + 2 * 6

@@ -9,10 +9,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import cupy
-
+from ...harness.machine import optional
 from ..candidates import Build, Candidate
 
+cupy = optional("cupy")
 FOLDER = Path(os.environ.get("CUB_LIBRARIES", Path(__file__).parent))
 
 

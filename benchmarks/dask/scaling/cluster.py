@@ -6,7 +6,9 @@ import asyncio
 import gc
 import itertools
 import time
-from collections.abc import Callable, Collection, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import dask.array as da
@@ -16,9 +18,13 @@ from dask.utils import key_split
 from distributed import Client, LocalCluster, wait
 from distributed.protocol.pickle import dumps
 
+import mgrec.dask
 from mgrec.distributed.plan import program
 from mgrec.distributed.plan.calls import solution_of
 
+from ...harness.clock import Call, Times
+from ...harness.command import Options
+from ...harness.study import Study
 from ..tasks import nothing
 
 NUMBERS = itertools.count()
@@ -31,6 +37,27 @@ def open_cluster(kind: str, workers: int | None) -> Any:
     from dask_cuda import LocalCUDACluster
 
     return LocalCUDACluster(n_workers=workers, protocol="tcp", dashboard_address=None)
+
+
+OPTIONS: Options = {
+    "--cluster": {"choices": ("local", "cuda"), "default": "local"},
+    "--workers": {"type": int, "help": "all GPUs, or two processes, where not given"},
+}
+
+
+@contextmanager
+def connect(
+    study: Study, arguments: Namespace, size: int, *, is_pinned: bool = True
+) -> Iterator[tuple[Client, list[str]]]:
+    """Open the cluster of a study; its bandwidth is that of copies of `size` numbers a worker."""
+    kind = arguments.cluster
+    with open_cluster(kind, arguments.workers) as cluster, Client(cluster) as client:
+        if is_pinned:
+            mgrec.dask.pin_operands(client)
+        addresses = sorted(client.nthreads())
+        study.memory = f"{len(addresses)} workers"
+        study.bandwidth = copy_bandwidth(client, kind, min(size, 1 << 28), addresses)
+        yield client, addresses
 
 
 def fill(
@@ -78,6 +105,10 @@ def _cupy_empty(ndim: int, dtype: str) -> Any:
     import cupy
 
     return cupy.empty((0,) * ndim, dtype)
+
+
+def to_host(array: Any) -> np.ndarray:
+    return np.asarray(array.get() if hasattr(array, "get") else array)
 
 
 def like(x: Any, array: Any) -> Any:
@@ -155,6 +186,19 @@ def synchronise(kind: str) -> None:
         cupy.cuda.Device().synchronize()
 
 
+def times_here(kind: str, call: Call, repetitions: int) -> Times:
+    """Times of calls on one worker, after a first one, until its GPU is done."""
+    seconds = []
+    for _ in range(repetitions + 1):
+        synchronise(kind)
+        start = time.perf_counter()
+        result = call()
+        synchronise(kind)
+        seconds.append(time.perf_counter() - start)
+        del result
+    return Times(tuple(seconds[1:]))
+
+
 class Stamps:
     """A plugin of a worker: when its GPU was done with the last result of a task or of a plan."""
 
@@ -200,10 +244,8 @@ def _last_stamp(dask_worker: Any) -> float:
     return float(dask_worker.plugins[STAMPS].last)
 
 
-def times(
-    client: Client, kind: str, call: Callable[[], Any], repetitions: int = 3, count: int = 1
-) -> tuple[float, ...]:
-    """Seconds of calls, each until it returned, its results are there and the devices are done.
+def times(client: Client, kind: str, call: Call, repetitions: int = 3, count: int = 1) -> Times:
+    """Times of calls, each until it returned, its results are there and the devices are done.
 
     Devices tell themselves when they are done, by the clock that all processes of a machine have.
     Where a call is of `count` solves, they are asked once at its end: a millisecond more.
@@ -226,7 +268,7 @@ def times(
             end = max(end, *stamps) if is_one else time.perf_counter()
         seconds.append((end - start) / count)
         del result, first
-    return tuple(seconds[1:])
+    return Times(tuple(seconds[1:]))
 
 
 def empty_calls(client: Client, addresses: Sequence[str]) -> float:
@@ -285,6 +327,17 @@ def transfers(client: Client) -> tuple[int, int]:
     return sum(size for _, size in found), of_operands
 
 
+def times_and_transfers(
+    client: Client, kind: str, call: Call, repetitions: int
+) -> tuple[Times, dict[str, int]]:
+    """Times of calls; bytes that workers sent in one of them, and those of operands in all."""
+    transfers(client)
+    found = times(client, kind, call, repetitions)
+    moved, of_operands = transfers(client)
+    across = {"bytes_across": moved // (repetitions + 1), "operand_bytes_across": of_operands}
+    return found, across
+
+
 def _outgoing(dask_worker: Any) -> list[tuple[str, int]]:
     log = dask_worker.transfer_outgoing_log
     found = [(key_split(key), size) for each in log for key, size in each["keys"].items()]
@@ -306,11 +359,4 @@ def _copy(kind: str, size: int) -> float:
 
         source = cupy.ones(size, cupy.float32)
         target, copy = cupy.empty_like(source), cupy.copyto
-    seconds = []
-    for _ in range(8):
-        synchronise(kind)
-        start = time.perf_counter()
-        copy(target, source)
-        synchronise(kind)
-        seconds.append(time.perf_counter() - start)
-    return 2 * source.nbytes / float(np.median(seconds[1:]))
+    return 2 * source.nbytes / times_here(kind, lambda: copy(target, source), 7).median

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-import numpy as np
 from dask.task_spec import GraphNode
 from dask.utils import key_split
 from distributed import Client
 
+from ...harness.clock import Times
 from .cases import CASES
-from .cluster import fill, free, synchronise
+from .cluster import fill, free, times_here
 
 SMALL = "propagate"
 """The only phase whose results are the same few bytes for all workers."""
@@ -64,17 +63,11 @@ def _by_worker(client: Client, graph: Mapping[Any, Any]) -> dict[str, list[Graph
 
 
 def _clock(kind: str, tasks: Any, known: dict[Any, Any], dask_worker: Any) -> float:
-    own, seconds = tasks.get(dask_worker.address, []), []
+    own = tasks.get(dask_worker.address, [])
     held = {key for task in own for key in task.dependencies if key in dask_worker.data}
     values = known | {key: dask_worker.data[key] for key in held}
     asked = {key for task in own for key in task.dependencies}
-    for _ in range(4):
-        synchronise(kind)
-        start = time.perf_counter()
-        _run(own, dict(values), asked)
-        synchronise(kind)
-        seconds.append(time.perf_counter() - start)
-    return float(np.median(seconds[1:]))
+    return times_here(kind, lambda: _run(own, dict(values), asked), 3).median
 
 
 def _run(tasks: list[GraphNode], values: dict[Any, Any], asked: set[Any]) -> None:
@@ -85,53 +78,26 @@ def _run(tasks: list[GraphNode], values: dict[Any, Any], asked: set[Any]) -> Non
             values[task.key] = result
 
 
-def one_call(
-    client: Client, kind: str, address: str, name: str, rows: int, steps: int
-) -> tuple[float, ...]:
+def one_call(client: Client, kind: str, address: str, name: str, rows: int, steps: int) -> Times:
     """Times of one call of a case on one worker, over an array that no cluster knows.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    kind : {"local", "cuda"}
-    address : str
-        Of the worker.
-    name : str
-        Of the case.
-    rows, steps : int
-        Of the array; `steps` are those of all rows together.
+    `steps` are those of all rows together.
     """
     given = kind, name, (rows, steps // rows) if rows > 1 else (steps,)
     (found,) = client.run(_clock_call, *given, workers=[address]).values()
-    return tuple(found)
+    return found
 
 
-def _clock_call(kind: str, name: str, shape: tuple[int, ...]) -> list[float]:
-    s, t = (fill(kind, (seed,), shape, low, -low) for seed, low in enumerate((-0.5, -1.0)))
-    seconds = []
-    try:
-        with _one_thread():
-            for _ in range(4):
-                synchronise(kind)
-                start = time.perf_counter()
-                result = CASES[name].solve(s, t)
-                synchronise(kind)
-                seconds.append(time.perf_counter() - start)
-                del result
-    finally:
-        del s, t
-        free(kind)
-    return seconds[1:]
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """A worker process has one."""
+def _clock_call(kind: str, name: str, shape: tuple[int, ...]) -> Times:
+    operands = [fill(kind, (seed,), shape, low, -low) for seed, low in enumerate((-0.5, -1.0))]
+    # A worker process has one thread.
     given = os.environ.get("MGREC_NUM_THREADS")
     os.environ["MGREC_NUM_THREADS"] = "1"
     try:
-        yield
+        return times_here(kind, partial(CASES[name].solve, *operands), 3)
     finally:
+        del operands
+        free(kind)
         if given is None:
             del os.environ["MGREC_NUM_THREADS"]
         else:

@@ -28,9 +28,9 @@ OVER = 2.5
 def measure_latency(study: Study, client: Client, arguments: Any, addresses: list[str]) -> None:
     kind = arguments.cluster
     repetitions = 3 if arguments.small else 9
-    chain = Times(on.times(client, kind, on.empty_chain(client), repetitions))
+    chain = on.times(client, kind, on.empty_chain(client), repetitions)
     study.add("latency", "chain of three empty tasks", chain)
-    study.add("latency", "one empty task", Times(on.times(client, kind, on.empty_chain(client, 1))))
+    study.add("latency", "one empty task", on.times(client, kind, on.empty_chain(client, 1)))
     few = CHUNKS[:2] if arguments.small else CHUNKS
     for chunks in few:
         _measure_chunks(study, client, kind, chunks, SHORT, addresses, chain, repetitions)
@@ -43,17 +43,13 @@ def measure_latency(study: Study, client: Client, arguments: Any, addresses: lis
 
 def _judge_plan(study: Study, client: Client, addresses: list[str], size: int) -> None:
     """What a plan over a chunk a worker takes beside one call on one chunk."""
-    alone = np.array(one_call(client, "cuda", addresses[0], "arrays", 1, size))
+    alone = one_call(client, "cuda", addresses[0], "arrays", 1, size)
     case = f"{len(addresses)} chunks of {size:,}, persisted"
-    study.add(case, "one call on one chunk", Times(tuple(alone)))
-    plans = {row["candidate"]: row for row in study.cases if row["case"] == case}
-    over = [1e3 * (plans["plan"][each] - value) for each, value in _both(alone)]
+    study.add(case, "one call on one chunk", alone)
+    plan = {row["candidate"]: row for row in study.cases if row["case"] == case}["plan"]
+    over = 1e3 * (plan["median"] - alone.median), 1e3 * (plan["min"] - alone.best)
     text = f"{case}: milliseconds of a plan over one call on one chunk"
-    study.bar(text, over[0], over[1], OVER, is_least=False)
-
-
-def _both(seconds: np.ndarray) -> list[tuple[str, float]]:
-    return [("median", float(np.median(seconds))), ("min", float(seconds.min()))]
+    study.bar(text, *over, OVER, is_least=False)
 
 
 def measure_first(study: Study, client: Client, kind: str, addresses: list[str]) -> None:
@@ -90,14 +86,14 @@ def _measure_chunks(
         ).persist(),
     }
     alone = kernels(client, kind, lambda: mgrec.linear_recurrence(s, t))
-    times = {name: Times(on.times(client, kind, c, repetitions)) for name, c in calls.items()}
+    times = {name: on.times(client, kind, c, repetitions) for name, c in calls.items()}
     on.transfers(client)
     solve = partial(mgrec.dask.solve, mgrec.linear_recurrence, s, t, client=client)
-    times["solve"] = Times(on.times(client, kind, solve, repetitions))
+    times["solve"] = on.times(client, kind, solve, repetitions)
     with mgrec.plan(mgrec.linear_recurrence, s, t, client=client) as plan:
-        times["plan"] = Times(on.times(client, kind, plan, repetitions))
-        times["plan, another initial"] = Times(
-            on.times(client, kind, lambda: plan(initial=np.float32(next(np_initial))), repetitions)
+        times["plan"] = on.times(client, kind, plan, repetitions)
+        times["plan, another initial"] = on.times(
+            client, kind, lambda: plan(initial=np.float32(next(np_initial))), repetitions
         )
     moved, of_operands = on.transfers(client)
     study.notes[f"bytes that Dask moved for plans, {case}"] = moved

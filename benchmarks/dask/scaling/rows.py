@@ -69,13 +69,13 @@ class Table:
         on.transfers(client)
         if cell.way == "plan":
             with case.by(mgrec.plan, s, t, case.recurrence, client=client) as plan:
-                seconds = Times(on.times(client, kind, plan, REPETITIONS))
+                seconds = on.times(client, kind, plan, REPETITIONS)
         else:
             calls = {
                 "graph": lambda: case.solve(s, t).persist(),
                 "solve": lambda: case.by(mgrec.dask.solve, s, t, case.recurrence, client=client),
             }
-            seconds = Times(on.times(client, kind, calls[cell.way], REPETITIONS))
+            seconds = on.times(client, kind, calls[cell.way], REPETITIONS)
         moved, of_operands = on.transfers(client)
         steps, lazy = chunks * chunk, case.solve(s, t)
         self.study.add(
@@ -117,7 +117,7 @@ class Table:
             self.operands.drop()
             for name in CASES:
                 own = one_call(self.client, self.kind, self.addresses[0], name, cell.rows, steps)
-                self.calls[name, cell.rows, steps] = Times(own)
+                self.calls[name, cell.rows, steps] = own
         return self.calls[cell.name, cell.rows, steps], share
 
     def _predictions(self, cell: Cell, call: float) -> dict[str, float]:

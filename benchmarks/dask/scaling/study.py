@@ -57,7 +57,7 @@ def measure_peers(
         # It did not finish in four minutes over two chunks of 2^30 (anchors).
         study.miss(case, "da.cumsum, blelloch", "asked of small chunks alone")
         del candidates["da.cumsum, blelloch"]
-    times = {name: Times(on.times(client, kind, call)) for name, call in candidates.items()}
+    times = {name: on.times(client, kind, call) for name, call in candidates.items()}
     for name, each in times.items():
         study.add(case, name, each, **about)
     for name in ("mgrec", "mgrec, solve") if kind == "cuda" else ():
@@ -115,11 +115,7 @@ def measure(study: Study, arguments: argparse.Namespace) -> Path:
     budget, kind = Budget(arguments.minutes), arguments.cluster
     given = sizes(kind, arguments.small)
     predicted = read_predictions(study, arguments)
-    with on.open_cluster(kind, arguments.workers) as cluster, Client(cluster) as client:
-        mgrec.dask.pin_operands(client)
-        addresses = sorted(client.nthreads())
-        study.memory = f"{len(addresses)} workers"
-        study.bandwidth = on.copy_bandwidth(client, kind, min(given.chunk, 1 << 28), addresses)
+    with on.connect(study, arguments, given.chunk) as (client, addresses):
         table = Table(study, client, kind, given, addresses, budget, predicted)
         written = time.monotonic()
         for name, section in sections(arguments, table):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from math import log2
 from statistics import median
 from typing import Any
 
-from ..text import Rows, cell, finish, head, ratios, rows_of, section
+from ..curves import Rows, cell, figure_of, finish, head, ratios, rows_of, section
 
 LOOPS = ("SAT", "SW", "SOR")
 STRATEGIES = ("compensation", "tiles", "hyperplane", "hybrid")
+COLOURS = {"compensation": "C0", "tiles": "C1", "hybrid": "C2", "hyperplane": "C3"}
 PAIRS = ("∘ ≠ ◇", "∘ = ◇")
 PAPER = (
     "The paper: K. Hou, H. Wang, W. Feng, J. S. Vetter, S. Lee, IPDPS 2018, on a Tesla K80 and a "
@@ -138,3 +140,48 @@ def summary(rows: Rows) -> list[str]:
         "diagonal, and the shape decides less than it did. mgrec's hybrid picks by shape and "
         "operators, and says what it picked.", "",
     ]  # fmt: skip
+
+
+def draw(record: dict[str, Any]) -> Any:
+    """Four panels."""
+    figure, panels = figure_of(record, "", 2, 2, (10, 8))
+    *upper, scans = panels.ravel()
+    for axes, name in zip(upper, LOOPS, strict=True):
+        _draw_loop(axes, of_part(record["cases"], name), name)
+    for pair, line in zip(PAIRS, ("-", "--"), strict=True):
+        _draw_scans(scans, of_part(record["cases"], pair), pair, line)
+    scans.set(xscale="log", yscale="log", xlabel="steps", ylabel="nanoseconds a step")
+    scans.set_title("weighted scan of one row", fontsize=9)
+    _finish(scans)
+    scans.set_visible(bool(scans.lines))
+    return figure
+
+
+def _finish(axes: Any) -> None:
+    axes.grid(alpha=0.3)
+    if axes.lines:
+        axes.legend(fontsize=7)
+
+
+def _draw_loop(axes: Any, rows: Rows, name: str) -> None:
+    for candidate, found in times(rows, "rows").items():
+        is_own = candidate not in COLOURS
+        axes.plot(
+            [log2(each) for each in found], [each * 1e3 for each in found.values()], marker=".",
+            color=COLOURS.get(candidate, "0.4"), linestyle=":" if is_own else "-",
+            linewidth=2 if candidate == "hybrid" else 1, label=candidate,
+        )  # fmt: skip
+    shapes = {
+        row["rows"]: "\n".join(f"$2^{{{log2(row[each]):.0f}}}$" for each in ("rows", "columns"))
+        for row in rows
+    }
+    axes.set_xticks([log2(each) for each in shapes], list(shapes.values()))
+    axes.set(yscale="log", xlabel="rows, columns", ylabel="milliseconds")
+    axes.set_title(name, fontsize=9)
+    _finish(axes)
+
+
+def _draw_scans(axes: Any, rows: Rows, pair: str, line: str) -> None:
+    for number, (candidate, found) in enumerate(times(rows, "size").items()):
+        values = [seconds / size * 1e9 for size, seconds in found.items()]
+        axes.plot(list(found), values, line, color=f"C{number}", label=f"{candidate}, {pair}")

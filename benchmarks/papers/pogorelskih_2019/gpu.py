@@ -12,29 +12,13 @@ from mgrec.core.arrays.chunk import Chunk
 from mgrec.engines.cuda.device import Device
 from mgrec.tridiagonal.cuda import nopivot
 
-from ...cuda.clock import device_clock, flush_cache
-from ..timing import Call
-from . import kernels
-from .printed import (
-    AGAIN,
-    AGAIN_GLOBAL,
-    ALL,
-    AUTO,
-    NONE,
-    P_SCHEME,
-    PART,
-    PCR,
-    REDUCTION,
-    STORED,
-    STORED_GLOBAL,
-    THOMAS,
-    THOMAS_GLOBAL,
-)
+from ...harness.clock import Call
+from .. import timing
+from . import kernels, printed
+from .measure import Place
 
 # Seconds of Thomas for a single system grow with its rows: 0.1 microseconds each.
 MOST_ROWS_A_THREAD = 2**20
-
-settle, clock = flush_cache, device_clock
 
 
 def draw(systems: int, rows: int) -> list[Any]:
@@ -48,23 +32,23 @@ def draw(systems: int, rows: int) -> list[Any]:
 
 def batch(operands: list[Any], out: Any) -> dict[str, Call]:
     builds = {
-        THOMAS: nopivot.thomas, THOMAS_GLOBAL: kernels.thomas_in_memory,
-        AGAIN: kernels.RECOMPUTED[True], AGAIN_GLOBAL: kernels.RECOMPUTED[False],
-        STORED: kernels.STORED[True], STORED_GLOBAL: kernels.STORED[False],
-        REDUCTION: nopivot.cyclic_reduction,
-        PART: nopivot.pcr_part, ALL: nopivot.pcr_all, NONE: nopivot.pcr_none,
+        printed.THOMAS: nopivot.thomas, printed.THOMAS_GLOBAL: kernels.thomas_in_memory,
+        printed.AGAIN: kernels.RECOMPUTED[True], printed.AGAIN_GLOBAL: kernels.RECOMPUTED[False],
+        printed.STORED: kernels.STORED[True], printed.STORED_GLOBAL: kernels.STORED[False],
+        printed.REDUCTION: nopivot.cyclic_reduction, printed.PART: nopivot.pcr_part,
+        printed.ALL: nopivot.pcr_all, printed.NONE: nopivot.pcr_none,
     }  # fmt: skip
-    return {AUTO: _public(operands, out, "auto")} | _launched(builds, operands, out)
+    return {printed.AUTO: _public(operands, out, "auto")} | _launched(builds, operands, out)
 
 
 def single(operands: list[Any], out: Any) -> dict[str, Call]:
-    builds: dict[str, Any] = {REDUCTION: nopivot.cyclic_reduction, PCR: nopivot.pcr}
+    builds: dict[str, Any] = {printed.REDUCTION: nopivot.cyclic_reduction, printed.PCR: nopivot.pcr}
     shape, device = (1, out.size, 1), Device.current()
     if nopivot.pcr_part(shape, out.dtype, device):
-        builds[PART] = nopivot.pcr_part
+        builds[printed.PART] = nopivot.pcr_part
     if out.size <= MOST_ROWS_A_THREAD:
-        builds[THOMAS] = nopivot.thomas
-    public = {AUTO: "auto", P_SCHEME: "p-scheme"}
+        builds[printed.THOMAS] = nopivot.thomas
+    public = {printed.AUTO: "auto", printed.P_SCHEME: "p-scheme"}
     calls = {name: _public(operands, out, method) for name, method in public.items()}
     return calls | _launched(builds, operands, out)
 
@@ -80,3 +64,6 @@ def _launched(builds: dict[str, Any], operands: list[Any], out: Any) -> dict[str
     return {
         name: partial(nopivot.launch_whole, each, chunk, result) for name, each in builds.items()
     }
+
+
+GPU = Place(draw, batch, single, timing.GPU)

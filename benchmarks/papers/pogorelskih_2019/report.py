@@ -6,22 +6,9 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
-from ..text import Rows, cell, curve, finish, head, ratios, rows_of, section
+from ..curves import Rows, cell, curve, figure_of, finish, head, ratios, rows_of, section
 from . import printed
-from .printed import (
-    AGAIN,
-    AGAIN_GLOBAL,
-    ALL,
-    AUTO,
-    NONE,
-    PART,
-    PCR,
-    REDUCTION,
-    STORED,
-    THOMAS,
-    THOMAS_GLOBAL,
-    Table,
-)
+from .printed import AGAIN, ALL, AUTO, NONE, PART, PCR, REDUCTION, STORED, THOMAS, Table
 
 PAPER = "Pogorelskih and Loganova (2019)"
 MACHINES = (
@@ -29,6 +16,12 @@ MACHINES = (
     "operands and result in the device's memory, caches flushed; a CPU's loops are one numba "
     "thread, measured with few systems, their times in proportion to the number of systems."
 )
+
+COLOURS = {
+    "CPU Thomas": "0.3", "CPU": "0.6", "Thomas": "C2", "SERICR computed": "C4", "SERICR": "C5",
+    "PARACR": "C3", PCR: "C3", REDUCTION: "C9", printed.P_SCHEME: "C1", AUTO: "C0",
+}  # fmt: skip
+LINES = {"global": ":", "part": "--", "all": "-.", "CPU": "--"}
 
 
 def tables(record: dict[str, Any]) -> str:
@@ -91,7 +84,7 @@ def _by_unknown(rows: Rows, name: str, base: str) -> str:
 
 
 def _on_thomas(rows: Rows) -> Iterator[str]:
-    if gain := _ratio(rows, THOMAS_GLOBAL, THOMAS):
+    if gain := _ratio(rows, printed.THOMAS_GLOBAL, THOMAS):
         yield (
             f"Shared memory makes Thomas {gain:.3g} times as fast here, 1.47 times in the paper: "
             f"without it neighbouring threads read {4 * printed.ROWS:,} bytes apart, with it a "
@@ -100,12 +93,12 @@ def _on_thomas(rows: Rows) -> Iterator[str]:
 
 
 def _on_sericr(rows: Rows) -> Iterator[str]:
-    if gain := _ratio(rows, AGAIN_GLOBAL, AGAIN):
+    if gain := _ratio(rows, printed.AGAIN_GLOBAL, AGAIN):
         yield (
             f"Shared memory makes SERICR {gain:.3g} times as fast here, with levels of up to 64 "
             f"rows there; 1.3 to 1.6 times in the paper, which does not say what it keeps there."
         )
-    stored, block = _ratio(rows, AGAIN, STORED), _ratio(rows, STORED, REDUCTION)
+    stored, block = (_ratio(rows, AGAIN, STORED), _ratio(rows, STORED, REDUCTION))
     if stored and block:
         yield (
             f"The paper computes levels again, since its GPU's memory does not hold them; here it "
@@ -115,7 +108,7 @@ def _on_sericr(rows: Rows) -> Iterator[str]:
 
 
 def _on_paracr(rows: Rows) -> Iterator[str]:
-    everything, part = _ratio(rows, NONE, ALL), _ratio(rows, NONE, PART)
+    everything, part = (_ratio(rows, NONE, ALL), _ratio(rows, NONE, PART))
     if everything and part:
         yield (
             f"Against PARACR in global memory, all rows in shared memory are {everything:.3g} "
@@ -198,3 +191,31 @@ def _all(rows: Rows, part: str, by: str, title: str) -> list[str]:
         cells = [cell(found.get(size), 1e9) for size in sizes]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return [*lines, ""]
+
+
+def draw(record: dict[str, Any]) -> Any:
+    """Two panels."""
+    figure, (many, one) = figure_of(record, "", 1, 2, (10, 5))
+    rows = record["cases"]
+    _draw_sizes(many, [row for row in rows if row.get("part") == "batch"], "systems")
+    _draw_sizes(one, [row for row in rows if row.get("part") == "single"], "rows")
+    one.set_xscale("log", base=2)
+    return figure
+
+
+def _style(name: str) -> dict[str, Any]:
+    """A colour a method, a line a kind of memory."""
+    found = (colour for start, colour in COLOURS.items() if name.startswith(start))
+    line = next((line for word, line in LINES.items() if word in name), "-")
+    return {"color": next(found, "C2"), "linestyle": line, "linewidth": 2 if name == AUTO else 1}
+
+
+def _draw_sizes(axes: Any, rows: list[dict[str, Any]], by: str) -> None:
+    for name in dict.fromkeys(row["candidate"] for row in rows):
+        own = [row for row in rows if row["candidate"] == name]
+        times = [row["median"] / row["steps"] * 1e9 for row in own]
+        axes.plot([row[by] for row in own], times, marker=".", label=name, **_style(name))
+    axes.set(yscale="log", xlabel=by, ylabel="nanoseconds an unknown")
+    axes.grid(alpha=0.3)
+    if rows:
+        axes.legend(fontsize=6, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))

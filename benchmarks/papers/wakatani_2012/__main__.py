@@ -1,32 +1,26 @@
-"""P-scheme/G as Wakatani (2012) studies it: its phases over T, PCR, and tridiagonal systems.
-
-usage: python -m benchmarks.papers.wakatani_2012 [--cpu] [--out FOLDER] [--plot RESULT]
-"""
+"""P-scheme/G as Wakatani (2012) studies it: its phases over T, PCR, and tridiagonal systems."""
 
 from __future__ import annotations
 
+from ...harness.command import Command
 from ...harness.study import Study
 from .. import overhead
-from ..command import Paper
-from ..pogorelskih_2019 import host
-from ..pogorelskih_2019.measure import loops, systems
+from ..pogorelskih_2019.measure import HOST, loops, systems
 from ..speedups import NATURAL, REARRANGED
-from .drawing import draw
-from .printed import LARGE, SMALL, THREADS
-from .report import tables
+from ..timing import OPTIONS, on_cpu_or_gpu
+from .report import BLOCKS as PCR_BLOCKS
+from .report import LARGE, PCR, SMALL, THREADS, draw, tables
 
 BLOCKS = (4, 8, 16, 32)
 # Of figures 3 and 5.
 PHASE_BLOCKS = (4, 16, 32)
 
 
-def on_gpu(sizes: tuple[int, ...] = (SMALL, LARGE)) -> Study:
+def on_gpu(study: Study, sizes: tuple[int, ...] = (SMALL, LARGE)) -> None:
     """Everything, at the paper's sizes."""
     from .. import phases
-    from ..pogorelskih_2019 import gpu
-    from . import pcr
+    from ..pogorelskih_2019.gpu import GPU
 
-    study = phases.begin("wakatani-2012")
     for steps in sizes:
         recurrence = phases.Recurrence("L", steps)
         phases.base(study, recurrence)
@@ -36,23 +30,24 @@ def on_gpu(sizes: tuple[int, ...] = (SMALL, LARGE)) -> Study:
             for blocks in PHASE_BLOCKS:
                 for order in (REARRANGED, NATURAL):
                     phases.each_phase(study, recurrence, blocks, threads, order)
-        pcr.measure(study, recurrence)
-        systems(study, gpu, "single", 1, steps)
+        for threads in THREADS:
+            phases.by_pcr(study, recurrence, PCR_BLOCKS, threads, PCR)
+        systems(study, GPU, "single", 1, steps)
         loops(study, "single", (1,), steps)
     overhead.rational(study)
-    return study
 
 
-def on_cpu(powers: range = range(12, 23, 2), rows: int = 2**16) -> Study:
+def on_cpu(study: Study, powers: range = range(12, 23, 2), rows: int = 2**16) -> None:
     """Figure 1, and the methods for tridiagonal systems over NumPy arrays."""
-    study = Study("wakatani-2012-cpu")
-    systems(study, host, "single", 1, rows)
+    systems(study, HOST, "single", 1, rows)
     loops(study, "single", (1,), rows)
     overhead.rational(study, powers)
-    return study
 
 
-PAPER = Paper(__doc__.split("\n")[0], on_gpu, on_cpu, tables, draw)
+STUDY = Command(
+    "wakatani-2012", __doc__, on_cpu_or_gpu(on_cpu, on_gpu), options=OPTIONS, tables=tables,
+    picture=draw,
+)  # fmt: skip
 
 if __name__ == "__main__":
-    PAPER.main()
+    STUDY.main()

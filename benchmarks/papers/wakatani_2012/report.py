@@ -1,4 +1,10 @@
-"""The tables of a result: our figures beside the paper's, and a sentence on each difference."""
+"""What the paper prints, and our figures beside it, with a sentence on each difference.
+
+A. Wakatani, "Implementation and evaluation of recurrence equation solvers on GPGPU systems using
+rearrangement of array configurations", Future Computing 2012. Figure 7's labels are given to the
+bars in the order in which the text says that each series rises or falls; the other figures have no
+numbers but those that the text names.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +13,29 @@ from statistics import median
 from typing import Any
 
 from .. import overhead, speedups
+from ..curves import Curve, Rows, curve, figure_of, finish, head, label, plot, ratios, section
 from ..pogorelskih_2019.report import methods
 from ..speedups import AUTO, LOOP, NATURAL, PHASES, REARRANGED
-from ..text import Curve, Rows, curve, finish, head, ratios, section
-from . import printed
-from .printed import BLOCKS, LARGE, P_SCHEME, PCR, SMALL
 
+P_SCHEME, PCR = "P-scheme/G", "PCR"
+SMALL, LARGE = 2**18, 2**20
+BLOCKS, THREADS = 32, (16, 32, 64, 128, 256, 512)
+# Milliseconds of N = 2^18 with G = 4, by T: with rearrangement and without it.
+PRECOMPUTE = {16: (2.07, 2.69), 32: (1.07, 1.92), 64: (0.59, 1.18), 128: (0.34, 0.9)}
+PROPAGATE = {16: 0.25, 32: 0.38, 64: 0.69, 128: 1.21}
+# Figure 8: T of the greatest speedup by G; equation 18 predicts P_opt = sqrt(N/2).
+BEST_THREADS = {LARGE: {4: 256, 8: 128, 16: 64, 32: 32}, SMALL: {4: 256, 8: 64, 16: 32, 32: 16}}
+# Figure 7: speedups over a CPU by steps and threads of a block, with 32 blocks.
+SPEEDUPS = {
+    SMALL: {
+        P_SCHEME: (1.935, 1.69, 1.245, 0.74, 0.382, 0.197),
+        PCR: (0.24, 0.45, 0.79, 1.20, 1.31, 1.32),
+    },
+    LARGE: {
+        P_SCHEME: (3.13, 4.48, 4.176, 2.658, 1.568, 0.79),
+        PCR: (0.20, 0.37, 0.67, 1.10, 1.19, 1.25),
+    },
+}
 PAPER = "Wakatani (2012)"
 MACHINES = (
     "The paper: a Tesla C1060 with 30 multiprocessors, beside one core of a Phenom II X4 945. "
@@ -68,9 +91,9 @@ def _on_phases(rows: Rows, steps: int, blocks: int) -> list[str]:
         pairs = (
             (name, median(ratios(theirs, ours).values()))
             for name, theirs, ours in (
-                ("precomputation", {k: v[0] for k, v in printed.PRECOMPUTE.items()},
+                ("precomputation", {k: v[0] for k, v in PRECOMPUTE.items()},
                  given["precompute"]),
-                ("propagation", printed.PROPAGATE, given["propagate"]),
+                ("propagation", PROPAGATE, given["propagate"]),
             )
         )  # fmt: skip
         told = " and the ".join(f"{name} {gain:.3g} times" for name, gain in pairs)
@@ -93,8 +116,7 @@ def orders(rows: Rows, number: int, steps: int) -> list[str]:
 
 def figure_7(rows: Rows, steps: int) -> list[str]:
     theirs = {
-        name: dict(zip(printed.THREADS, values, strict=True))
-        for name, values in printed.SPEEDUPS[steps].items()
+        name: dict(zip(THREADS, values, strict=True)) for name, values in SPEEDUPS[steps].items()
     }
     ours = speedups_of_methods(rows, steps)
     title = f"{PAPER}, figure 7: speedup over a CPU, N = {steps:,}, {BLOCKS} blocks"
@@ -131,7 +153,7 @@ def _on_figure_7(theirs: dict[str, Curve], ours: dict[str, Curve]) -> str:
 
 
 def figure_8(rows: Rows, steps: int) -> list[str]:
-    theirs = printed.BEST_THREADS[steps]
+    theirs = BEST_THREADS[steps]
     columns = {f"G = {each}": speedups.speedups(rows, "L", steps, each) for each in theirs}
     title = f"{PAPER}, figure 8: speedup with rearrangement, N = {steps:,}"
     lines = section(title, "T", columns)
@@ -149,7 +171,7 @@ def figure_8(rows: Rows, steps: int) -> list[str]:
 
 def best_threads(rows: Rows, steps: int) -> dict[int, int]:
     """T of the greatest speedup with rearrangement, by G."""
-    columns = {g: speedups.speedups(rows, "L", steps, g) for g in printed.BEST_THREADS[steps]}
+    columns = {g: speedups.speedups(rows, "L", steps, g) for g in BEST_THREADS[steps]}
     return {g: max(found, key=found.__getitem__) for g, found in columns.items() if found}
 
 
@@ -157,7 +179,7 @@ def summary(rows: Rows) -> list[str]:
     """What the study comes to."""
     told, same, cases = [], 0, 0
     for steps in (SMALL, LARGE):
-        theirs, ours = printed.BEST_THREADS[steps], best_threads(rows, steps)
+        theirs, ours = BEST_THREADS[steps], best_threads(rows, steps)
         same += sum(theirs[g] == ours.get(g) for g in theirs)
         cases += len(theirs)
         best, auto = (
@@ -184,3 +206,45 @@ def summary(rows: Rows) -> list[str]:
         "tridiagonal system it cuts partitions and pivots where it must, and does not go through "
         "three recurrences.", "",
     ]  # fmt: skip
+
+
+def draw(record: dict[str, Any]) -> Any:
+    """Two rows of four panels."""
+    figure, panels = figure_of(record, "Wakatani (2012) on ", 2, 4, (15, 8))
+    rows = record["cases"]
+    for (phases, pcr, by_blocks), steps in zip(panels[:, :3], (SMALL, LARGE), strict=True):
+        _draw_phases(phases, rows, steps)
+        _draw_figure_7(pcr, rows, steps)
+        speedups.draw(by_blocks, rows, "L", steps, f"figure 8: N = {steps:,}")
+    _draw_orders(panels[0, 3], rows)
+    overhead.draw(panels[1, 3], rows)
+    return figure
+
+
+def _draw_phases(panel: Any, rows: Any, steps: int) -> None:
+    for order, line in ((REARRANGED, "-"), (NATURAL, "--")):
+        for number, (name, found) in enumerate(phase_times(rows, steps, 4, order).items()):
+            plot(panel, found, f"{name}, {order}", line, color=f"C{number}")
+    title = f"figures 3 and 5: phases, N = {steps:,}, G = 4"
+    label(panel, title, "threads a block", "milliseconds")
+
+
+def _draw_figure_7(panel: Any, rows: Any, steps: int) -> None:
+    ours = speedups_of_methods(rows, steps)
+    if any(ours.values()):
+        for name, values in SPEEDUPS[steps].items():
+            colour = "C1" if name == P_SCHEME else "C3"
+            theirs = dict(zip(THREADS, values, strict=True))
+            plot(panel, theirs, f"{name}, paper", ":", color=colour)
+            plot(panel, ours[name], f"{name}, here", color=colour)
+    title = f"figure 7: N = {steps:,}, 32 blocks"
+    label(panel, title, "threads a block", "speedup over a CPU")
+
+
+def _draw_orders(panel: Any, rows: Any) -> None:
+    for number, blocks in enumerate((4, 16)):
+        for order, line in ((REARRANGED, "-"), (NATURAL, "--")):
+            found = speedups.speedups(rows, "L", LARGE, blocks, order)
+            plot(panel, found, f"G = {blocks}, {order}", line, color=f"C{number}")
+    title = f"figure 6: N = {LARGE:,}"
+    label(panel, title, "threads a block", "speedup over a CPU")

@@ -1,19 +1,14 @@
-"""P-scheme/G as Wakatani (2013) studies it: phase costs, rearrangement, and the policy for G and T.
-
-usage: python -m benchmarks.papers.wakatani_2013 [--cpu] [--out FOLDER] [--plot RESULT]
-"""
+"""P-scheme/G as Wakatani (2013) studies it: phase costs, rearrangement, the policy for G and T."""
 
 from __future__ import annotations
 
+from ...harness.command import Command
 from ...harness.study import Study
 from .. import overhead
-from ..command import Paper
 from ..loops import CASES
 from ..speedups import NATURAL, REARRANGED
-from . import printed
-from .drawing import draw
-from .printed import FEW_STEPS, STEPS
-from .report import tables
+from ..timing import OPTIONS, on_cpu_or_gpu
+from .report import FEW_STEPS, FIGURE_4, REARRANGEMENT, STEPS, draw, tables
 
 BLOCKS, THREADS = (16, 32, 64, 128), (16, 32, 64, 128, 256, 512)
 # Where the constants are measured: a warp a block, as the model has no memory that saturates.
@@ -22,12 +17,11 @@ CONSTANTS = (32, 32)
 PARTS = 2_000
 
 
-def on_gpu(steps: int = STEPS, few: int = FEW_STEPS) -> Study:
+def on_gpu(study: Study, steps: int = STEPS, few: int = FEW_STEPS) -> None:
     """Everything, at the paper's sizes."""
     from .. import phases
 
-    study = phases.begin("wakatani-2013")
-    for count in printed.REARRANGEMENT:
+    for count in REARRANGEMENT:
         phases.rearrangement(study, count, PARTS)
     for case in CASES:
         recurrence = phases.Recurrence(case, steps)
@@ -36,23 +30,23 @@ def on_gpu(steps: int = STEPS, few: int = FEW_STEPS) -> Study:
         for blocks in (*BLOCKS, phases.multiprocessors()):
             for threads in THREADS:
                 phases.solves(study, recurrence, blocks, threads)
-    for case in printed.FIGURE_4:
+    for case in FIGURE_4:
         recurrence = phases.Recurrence(case, few)
         phases.base(study, recurrence)
         for threads in THREADS:
             phases.solves(study, recurrence, 32, threads, (REARRANGED, NATURAL))
     overhead.linear(study)
-    return study
 
 
-def on_cpu(powers: range = range(12, 23, 2)) -> Study:
+def on_cpu(study: Study, powers: range = range(12, 23, 2)) -> None:
     """Figure 1: the phases against plain substitution, on one thread."""
-    study = Study("wakatani-2013-cpu")
     overhead.linear(study, powers)
-    return study
 
 
-PAPER = Paper(__doc__.split("\n")[0], on_gpu, on_cpu, tables, draw)
+STUDY = Command(
+    "wakatani-2013", __doc__, on_cpu_or_gpu(on_cpu, on_gpu), options=OPTIONS, tables=tables,
+    picture=draw,
+)  # fmt: skip
 
 if __name__ == "__main__":
-    PAPER.main()
+    STUDY.main()

@@ -1,16 +1,30 @@
-"""The tables of a result: our figures beside the paper's, and a sentence on each difference."""
+"""What the paper prints, and our figures beside it, with a sentence on each difference.
+
+A. Wakatani, "Evaluation of P-Scheme/G algorithm for solving recurrence equations", International
+Journal of Modeling and Optimization 3 (2013). Its figures 5 to 7 have no numbers in their text but
+those that the text names.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from .. import overhead, speedups
+from ..curves import Rows, curve, figure_of, finish, head, label, plot, ratios, rows_of, section
 from ..loops import CASES
 from ..speedups import AUTO, LOOP, NATURAL, REARRANGED
-from ..text import Rows, curve, finish, head, ratios, rows_of, section
-from . import printed
-from .printed import FEW_STEPS, STEPS
 
+FEW_STEPS, STEPS = 2**18, 2**20
+# Equation 6: alpha : beta : gamma.
+CONSTANTS = {"L": (1.6, 1.0, 1.1), "M": (20.0, 1.0, 1.1), "H": (91.7, 1.0, 1.1)}
+# P_opt for N = 10^6, and P of the best speedup.
+OPTIMA = {"L": (1643, 2048), "M": (4594, 4096), "H": (9633, 8192)}
+SPEEDUPS = {"L": 7.1, "M": 183.0, "H": 370.0}
+# Table I: milliseconds without and with shared memory, by N.
+REARRANGEMENT = {256_000: (0.33, 0.11), 1_000_000: (0.751, 0.376)}
+# Figure 4, N = 256K, G = 32: T of the best speedup, it without and with rearrangement.
+FIGURE_4 = {"M": (128, 63.68, 92.91), "H": (64, 189.87, 233.58)}
+MULTIPROCESSORS = 16
 PAPER = "Wakatani (2013)"
 MACHINES = (
     "The paper: one of two GPUs of a GTX 590 with 16 multiprocessors, beside one thread of a Core "
@@ -39,7 +53,7 @@ def phase_costs(rows: Rows) -> list[str]:
         f"## {PAPER}, equation 6: alpha : beta : gamma", "",
         "| case | paper | here | alpha, beta, gamma here, ns |", "|---|---|---|---|",
     ]  # fmt: skip
-    for case, theirs in printed.CONSTANTS.items():
+    for case, theirs in CONSTANTS.items():
         found = speedups.constants(rows, case, STEPS)
         ours = " : ".join(f"{each / found[1]:.3g}" for each in found) if found else "-"
         told = ", ".join(f"{each * 1e9:.3g}" for each in found) if found else "-"
@@ -57,7 +71,7 @@ def rearrangement(rows: Rows) -> list[str]:
     """Table I."""
     names = ("without shared memory", "with shared memory")
     theirs = {
-        name: {n: each[place] for n, each in printed.REARRANGEMENT.items()}
+        name: {n: each[place] for n, each in REARRANGEMENT.items()}
         for place, name in enumerate(names)
     }
     seconds = {name: curve(rows, "steps", part="rearrangement", candidate=name) for name in names}
@@ -75,7 +89,7 @@ def rearrangement(rows: Rows) -> list[str]:
 
 def figure_4(rows: Rows) -> list[str]:
     lines: list[str] = []
-    for case, (threads, without, given) in printed.FIGURE_4.items():
+    for case, (threads, without, given) in FIGURE_4.items():
         ours = {
             order: speedups.speedups(rows, case, FEW_STEPS, 32, order)
             for order in (NATURAL, REARRANGED)
@@ -108,12 +122,12 @@ def _on_figure(rows: Rows, case: str) -> list[str]:
         return []
     predicted = speedups.optimum(found, STEPS)
     chosen = speedups.nearest(rows, case, STEPS, predicted)
-    theirs, measured = printed.OPTIMA[case]
+    theirs, measured = OPTIMA[case]
     auto = speedups.seconds_of(rows, case, STEPS, AUTO)
     lines = [
         f"- The best has G = {best.blocks}, T = {best.threads}, P = {best.processors:,} and a "
         f"speedup of {base / best.seconds:.3g}; in the paper P = {measured:,} and "
-        f"{printed.SPEEDUPS[case]:g}.",
+        f"{SPEEDUPS[case]:g}.",
         f"- The model predicts P_opt = {predicted:,.0f} from the constants above, {theirs:,} in "
         f"the paper. The measured configuration that its policy chooses, G = {chosen.blocks} and "
         f"T = {chosen.threads}, takes {chosen.seconds / best.seconds:.3g} times as long as the "
@@ -138,7 +152,7 @@ def summary(rows: Rows) -> list[str]:
         chosen = speedups.nearest(rows, case, STEPS, speedups.optimum(found, STEPS))
         misses.append(f"{chosen.seconds / best.seconds:.3g} (case {case})")
         told.append(f"{best.seconds / auto:.3g} (case {case})")
-    gains = ", ".join(f"{_gain(rows, case):.3g} (case {case})" for case in printed.FIGURE_4)
+    gains = ", ".join(f"{_gain(rows, case):.3g} (case {case})" for case in FIGURE_4)
     return [
         "## What agrees, what changed, what `auto` does", "",
         "The policy holds: more processors pay until the propagation outweighs them, and longer "
@@ -161,3 +175,22 @@ def _gain(rows: Rows, case: str) -> float:
         for order in (REARRANGED, NATURAL)
     )
     return given / without
+
+
+def draw(record: dict[str, Any]) -> Any:
+    """Two rows of three panels."""
+    figure, (above, below) = figure_of(record, "Wakatani (2013) on ", 2, 3, (12, 8))
+    rows = record["cases"]
+    for panel, number, case in zip(above, (5, 6, 7), CASES, strict=True):
+        found = speedups.constants(rows, case, STEPS)
+        predicted = speedups.optimum(found, STEPS) if found else None
+        title = f"figure {number}: case {case}, N = {STEPS:,}"
+        speedups.draw(panel, rows, case, STEPS, title, predicted)
+    for panel, case in zip(below, FIGURE_4, strict=False):
+        for order, line in ((REARRANGED, "-"), (NATURAL, "--")):
+            found = speedups.speedups(rows, case, FEW_STEPS, 32, order)
+            plot(panel, found, order, line)
+        title = f"figure 4: case {case}, N = {FEW_STEPS:,}, G = 32"
+        label(panel, title, "threads a block", "speedup over a CPU")
+    overhead.draw(below[2], rows)
+    return figure

@@ -1,4 +1,4 @@
-"""What the texts of the papers' results share."""
+"""Curves of measured times: rows of a record as tables and panels of a paper's study."""
 
 from __future__ import annotations
 
@@ -73,3 +73,31 @@ def section(
         for who, each in (("paper", theirs), ("here", ours))
     }
     return [f"## {title}", "", *grid(first, both, scale)]
+
+
+def figure_of(record: dict[str, Any], title: str, rows: int, columns: int, size: Any) -> Any:
+    """A figure with the GPU and the date in its title, and its panels."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    gpus = "; ".join(record["machine"]["gpus"]) or record["machine"]["processor"]
+    figure.suptitle(f"{title}{gpus}, {record['date'][:10]}")
+    return figure, figure.subplots(rows, columns)
+
+
+def plot(panel: Any, found: Curve, name: str, line: str = "-", **style: Any) -> None:
+    """Draw a curve, if anything was measured."""
+    if found:
+        panel.plot(list(found), list(found.values()), line, marker=".", label=name, **style)
+
+
+def label(panel: Any, title: str, x: str, y: str) -> None:
+    """Scales, names and a legend; a panel without curves is not shown."""
+    panel.set_visible(bool(panel.lines))
+    if not panel.lines:
+        return
+    panel.set_xscale("log", base=2)
+    panel.set(yscale="log", xlabel=x, ylabel=y)
+    panel.set_title(title, fontsize=9)
+    panel.grid(alpha=0.3)
+    panel.legend(fontsize=6)
