@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,9 @@ class Chunk:
                 return CoefficientOperand(operand.function, operand.first + first, arrays)
             return function(operand)
 
-        return replace(self, operands=tuple(map(mapped, self.operands)), shape=shape)
+        operands = tuple(map(mapped, self.operands))
+        # dataclasses.replace took 1 us longer, a tenth of the time to join two threads' pieces.
+        return Chunk(operands, shape, self.dtype, self.reverse, self.kept)
 
     @property
     def row_shape(self) -> tuple[int, int]:

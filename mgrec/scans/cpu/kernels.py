@@ -1,8 +1,7 @@
 """Kernels for any transfer map: plain loops over rows, or over the columns of each step.
 
 The carried state goes through ``apply`` alone, step after step, so `determine` gives the bits of
-the sequential loop; ``compose`` serves `precompute`. Other kernels determine the first steps of a
-piece again, from its true carry-in, over results from another one.
+the sequential loop; ``compose`` serves `precompute`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numba
 from ...core.algebra.fingerprint import StepFunction, is_within_limit
 from ...core.algebra.transfer_map import TransferMap
 from ...engines.cpu.compilation import CACHE_SIZE, IN_MEMORY, INNER, compile_kernel, compile_step
-from .operands import Sources, are_same, cast, cell_at, cells_at, rows_of, store_each, values_at
+from .operands import Sources, cast, cell_at, cells_at, rows_of, store_each, values_at
 
 # Columns whose maps are composed together: they stay in the L2 cache.
 COLUMNS = 4096
@@ -206,109 +205,17 @@ def carry_outs_of_last_segments(lift: Any, compose: Any, apply: Any) -> Callable
     return propagate
 
 
-# Kernels that determine the first steps of rows or columns again, from another carry-in, until the
-# existing results are right.
-
-
-def rejoin_columns(lift: Any, compose: Any, apply: Any) -> Callable[..., int]:
-    """Build the kernel for all columns side by side.
-
-    It returns its number of steps, or -1 after `most`; `same` are then the columns that agreed.
-    """
-
-    def rejoin(
-        operands: Any, carry_in: Any, results: Any, most: int, reverse: bool, same: Any
-    ) -> int:
-        _, steps, columns = results[0].shape
-        for step in range(most):
-            index = steps - 1 - step if reverse else step
-            before, count = index + 1 if reverse else index - 1, 0
-            for column in range(columns):
-                if step == 0:
-                    state = values_at(carry_in, (0, column))
-                else:
-                    state = values_at(results, (0, before, column))
-                step_map = lift(*cells_at(operands, 0, index, column))
-                state = cast(apply(step_map, state), results)
-                same[column] = are_same(state, values_at(results, (0, index, column)))
-                store_each(results, (0, index, column), state)
-                count += same[column]
-            if count == columns:
-                return step
-        return -1
-
-    return rejoin
-
-
-def rejoin_rows(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
-    """Build the kernel for rows, whose results must have the same bits."""
-    return _rejoin(lift, apply, _keep_distance)
-
-
-def rejoin_linear_rows(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
-    """Build the kernel for rows of w = s·w + t, whose results may also be close."""
-    return _rejoin(lift, apply, _shrink_distance)
-
-
-def _rejoin(lift: Any, apply: Any, next_distance: Any) -> Callable[..., None]:
-    """Return a kernel that writes the number of steps of each row, or -1 after `most`.
-
-    `distances` of the two carry-ins of each row, and `unit`, the unit roundoff, are those of
-    w = s·w + t; for other maps distances are inf.
-    """
-
-    def rejoin(
-        operands: Any,
-        carry_in: Any,
-        results: Any,
-        most: int,
-        reverse: bool,
-        distances: Any,
-        unit: float,
-        lengths: Any,
-    ) -> None:
-        rows, steps = results[0].shape
-        for row in range(rows):
-            operand, result = rows_of(operands, row), rows_of(results, row)
-            state, distance = values_at(carry_in, row), distances[row]
-            lengths[row] = -1
-            for step in range(most):
-                index = steps - 1 - step if reverse else step
-                step_map = lift(*values_at(operand, index))
-                state = cast(apply(step_map, state), results)
-                distance = next_distance(distance, step_map)
-                existing = values_at(result, index)
-                is_near = distance < unit * float(abs(existing[0]))
-                # A state that overflows stays infinite, however small the product becomes.
-                if (is_near and abs(state[0]) < math.inf) or are_same(state, existing):
-                    lengths[row] = step
-                    break
-                store_each(result, index, state)
-
-    return rejoin
-
-
-@numba.njit(**INNER)
-def _shrink_distance(distance: float, step_map: Any) -> float:
-    return distance * float(abs(step_map[0]))
-
-
-@numba.njit(**INNER)
-def _keep_distance(distance: float, step_map: Any) -> float:
-    return distance
-
-
 # The logarithm of a running product is taken once it leaves this range.
 _SMALL, _LARGE = 2.0**-500, 2.0**500
 
 
 def log_product(lift: Any, compose: Any, apply: Any) -> Callable[..., float]:
-    """Build the kernel that returns log2 of the product of the first coefficients of a row."""
+    """Build the kernel that returns log2 of the product of the coefficients of a row."""
 
-    def evidence(operands: Any, steps: int, count: int, reverse: bool) -> float:
+    def evidence(operands: Any, steps: int, reverse: bool) -> float:
         operand = rows_of(operands, 0)
         total, product = 0.0, 1.0
-        for step in range(count):
+        for step in range(steps):
             index = steps - 1 - step if reverse else step
             product *= float(abs(lift(*values_at(operand, index))[0]))
             if not _SMALL < product < _LARGE:
@@ -319,29 +226,5 @@ def log_product(lift: Any, compose: Any, apply: Any) -> Callable[..., float]:
                 total += math.log2(product)
                 product = 1.0
         return total + math.log2(product)
-
-    return evidence
-
-
-def coincide(lift: Any, compose: Any, apply: Any) -> Callable[..., bool]:
-    """Build the kernel that returns whether two states coincide in the first steps of a row."""
-
-    def evidence(
-        operands: Any, carry_in: Any, likes: Any, steps: int, count: int, reverse: bool
-    ) -> bool:
-        # The other state is one that the recurrence reaches itself.
-        operand, other = rows_of(operands, 0), values_at(carry_in, 0)
-        for step in range(count):
-            index = steps - 1 - step if reverse else step
-            other = cast(apply(lift(*values_at(operand, index)), other), likes)
-        state = values_at(carry_in, 0)
-        for step in range(count):
-            index = steps - 1 - step if reverse else step
-            step_map = lift(*values_at(operand, index))
-            state = cast(apply(step_map, state), likes)
-            other = cast(apply(step_map, other), likes)
-            if are_same(state, other):
-                return True
-        return False
 
     return evidence

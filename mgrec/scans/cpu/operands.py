@@ -10,7 +10,6 @@ constant is never expanded:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -134,28 +133,6 @@ def store_each(arrays: Any, index: Any, values: Any) -> Any:
 def cast(values: Any, like: Any) -> Any:
     """Return values in the dtype of the arrays `like`, so that a state keeps its type."""
     return _unrolled(len(values), "values, like", "dtype(values[k])", dtype=like[0].dtype)
-
-
-@compiled_only
-def are_same(first: Any, second: Any) -> Any:
-    """Return whether two states have the same bits, or both are nan."""
-    pairs = " and ".join(f"is_same(first[{k}], second[{k}])" for k in range(len(first)))
-    scope = {"is_same": _is_same}
-    exec(f"def unrolled(first, second): return {pairs}", scope)
-    return scope["unrolled"]
-
-
-@compiled_only
-def _is_same(x: Any, y: Any) -> Any:
-    if isinstance(x, types.Complex):
-        return lambda x, y: _is_same(x.real, y.real) and _is_same(x.imag, y.imag)
-    if isinstance(x, types.Float):
-        # 0 and -0 are equal, but have different reciprocals.
-        return lambda x, y: (
-            (x == y and (x != 0 or math.copysign(1.0, x) == math.copysign(1.0, y)))
-            or (x != x and y != y)
-        )
-    return lambda x, y: x == y
 
 
 Sources = tuple[tuple[StepFunction | None, int], ...]

@@ -28,15 +28,7 @@ from ...engines.cpu.compilation import writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..kernels import ScanKernels, correct
 from . import one_thread
-from .kernels import (
-    coincide,
-    determine_rows,
-    kernel_of,
-    log_product,
-    rejoin_columns,
-    rejoin_linear_rows,
-    rejoin_rows,
-)
+from .kernels import determine_rows, kernel_of, log_product
 from .one_thread import (
     EVIDENCE_FRACTION,
     MOST_EVIDENCE,
@@ -214,8 +206,8 @@ def _solve_columns(
     if chunk.shape[0] == 1 and chunk.steps >= threads * SHORT:
         # In pieces along the axis each thread reads whole cache lines.
         pieces, targets = _split(chunk, results, _pieces(chunk.steps, threads, chunk.reverse, True))
-        may_speculate = is_contractive(transfer_map, *_first_column(pieces[1], carry_in))
-        if may_speculate and determine_side_by_side(transfer_map, pieces, carry_in, targets):
+        prefix = expected_prefix(transfer_map, pieces[1], carry_in)
+        if prefix and determine_side_by_side(transfer_map, pieces, carry_in, targets, prefix):
             return
     columns, unit = chunk.shape[2], ALIGNED if chunk.shape[2] >= ALIGNED * threads else 1
     part = partial(one_thread.determine_columns, transfer_map, chunk, carry_in, results)
@@ -231,8 +223,9 @@ def _solve_long_row(
     It is not where rounding may have decided whether it overflows: the result is that of the loop.
     """
     pieces, targets = _split(chunk, results, _pieces(chunk.steps, threads, chunk.reverse, True))
-    if is_contractive(transfer_map, pieces[1], carry_in):
-        return determine_side_by_side(transfer_map, pieces, carry_in, targets)
+    prefix = expected_prefix(transfer_map, pieces[1], carry_in)
+    if prefix:
+        return determine_side_by_side(transfer_map, pieces, carry_in, targets, prefix)
     is_faster = transfer_map.capabilities.composes_cheaply and not (
         threads <= FEW_THREADS and one_thread.is_direct(flatten(chunk), chunk, is_constant=False)
     )
@@ -301,26 +294,52 @@ def _is_linear(transfer_map: TransferMap, chunk: Chunk) -> bool:
     return transfer_map.redoes_rows_of(chunk.dtype)
 
 
-def is_contractive(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays) -> bool:
-    """Return whether the first steps of one row (outer = inner = 1) make it contractive soon."""
+def expected_prefix(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays) -> int:
+    """Return the steps after which the first column (outer = 1) should not depend on its carry-in.
+
+    The first coefficients or states predict them. Return 0 if they are too many.
+    """
     count = min(MOST_EVIDENCE, chunk.steps // EVIDENCE_FRACTION)
     if count == 0:
-        return False
+        return 0
+    column, _ = _between(chunk, (), 0, count)
+    if chunk.shape[2] > 1:
+        shape = 1, count, 1
+        column = column.map_arrays(lambda array: np.ascontiguousarray(array[..., :1]), shape)
+    if _is_linear(transfer_map, chunk):
+        bits = -_log_product(transfer_map, column)
+        wanted = _MARGIN - np.log2(np.finfo(chunk.dtype).eps)
+        prefix = wanted / bits * count if bits > 0 else inf
+        return 1 + int(prefix) if prefix <= chunk.steps / PREFIX_FRACTION else 0
+    # The other state is one that the recurrence reaches itself.
+    results = tuple([np.empty(column.shape, chunk.dtype) for _ in carry_in])
+    state = _determine(transfer_map, column, tuple([part[:, :1] for part in carry_in]), results)
+    are_same = _are_same(state, _determine(transfer_map, column, state, results))
+    return count if are_same.all() else 0
+
+
+def _log_product(transfer_map: TransferMap, chunk: Chunk) -> float:
+    """Return log2 of the product of all coefficients of a row."""
     flat = flatten(chunk)
-    if not _is_linear(transfer_map, chunk):
-        likes = tuple(np.empty((1, 0), chunk.dtype) for _ in carry_in)
-        arguments = (_before(chunk, carry_in), likes, chunk.steps, count, chunk.reverse)
-        kernel = kernel_of(coincide, transfer_map, flat.sources, len(carry_in) > 1)
-        return bool(kernel(flat.operands, *arguments))
     kernel = kernel_of(log_product, transfer_map, flat.sources)
-    bits = -kernel(flat.operands, chunk.steps, count, chunk.reverse)
-    wanted = _MARGIN - np.log2(np.finfo(chunk.dtype).eps)
-    return bits == inf or (bits > 0 and wanted / bits * count <= chunk.steps / PREFIX_FRACTION)
+    return float(kernel(flat.operands, chunk.steps, chunk.reverse))
+
+
+def _are_same(first: Arrays, second: Arrays) -> np.ndarray:
+    """Return in which columns two states (1, inner) have the same bits, or both are nan."""
+    are_same = np.ones(first[0].size, bool)
+    for pair in zip(first, second, strict=True):
+        x, y = (part.view(part.real.dtype).reshape(part.size, -1) for part in pair)
+        # 0 and -0 are equal, but have different reciprocals.
+        is_equal = (x == y) & (np.signbit(x) == np.signbit(y))
+        are_same &= (is_equal | (np.isnan(x) & np.isnan(y))).all(1)
+    return are_same
 
 
 def determine_side_by_side(
-    transfer_map: TransferMap, pieces: list[Chunk], carry_in: Arrays, targets: list[Arrays]
-) -> bool:
+    transfer_map: TransferMap, pieces: list[Chunk], carry_in: Arrays, targets: list[Arrays],
+    prefix: int,
+) -> bool:  # fmt: skip
     """Determine pieces (outer = 1) side by side, then their first steps from the true carry-ins.
 
     Results of columns have the bits of one thread. Return False if the whole chunk must be
@@ -333,13 +352,12 @@ def determine_side_by_side(
     carry_ins = [carry_in, *[provisional] * (len(pieces) - 1)]
     parts = zip(pieces, carry_ins, targets, strict=True)
     run_in_threads([partial(one_thread.determine, transfer_map, *part) for part in parts])
-    join = _join if pieces[0].shape[2] == 1 else _join_columns
-    is_checked = linear and join is _join
+    is_checked = linear and pieces[0].shape[2] == 1
     corrected, before = 0, _carry_out_of(pieces[0], targets[0])
     for piece, results in zip(pieces[1:], targets[1:], strict=True):
         if is_checked and not np.isfinite(before).all():
             return False
-        steps = join(transfer_map, piece, before, results)
+        steps = _join(transfer_map, piece, before, results, prefix)
         if steps < 0:
             return False
         corrected, before = corrected + steps, _carry_out_of(piece, results)
@@ -348,69 +366,63 @@ def determine_side_by_side(
     return not is_checked or bool(np.isfinite(before).all())
 
 
-def _first_column(chunk: Chunk, carry_in: Arrays) -> tuple[Chunk, Arrays]:
-    """Return the first column of a chunk (outer = 1) as a row."""
-    row = chunk.map_arrays(lambda array: array[:1, :, :1], (1, chunk.steps, 1))
-    return row, tuple(state[:1, :1] for state in carry_in)
-
-
 def _carry_out_of(chunk: Chunk, results: Arrays) -> Arrays:
     """Return a copy of the states after a chunk."""
     last = 0 if chunk.reverse else -1
     return tuple(result[:, last].copy() for result in results)
 
 
-def _before(chunk: Chunk, carry_in: Arrays) -> Arrays:
-    return tuple(np.ascontiguousarray(state[:, 0], chunk.dtype) for state in carry_in)
+def _between(chunk: Chunk, results: Arrays, start: int, stop: int) -> tuple[Chunk, Arrays]:
+    """Return steps of a chunk, in the order of the recurrence, and their results."""
+    if chunk.reverse:
+        start, stop = chunk.steps - stop, chunk.steps - start
+    return chunk.between(start, stop), tuple([result[:, start:stop] for result in results])
 
 
-def _join(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays) -> int:
-    """Determine a row from its carry-in until it meets its results; return the number of steps."""
-    flat, lengths, linear = flatten(chunk), np.empty(1, np.int64), _is_linear(transfer_map, chunk)
-    before, after = _before(chunk, carry_in), tuple(result[:, :, 0] for result in results)
-    most, distances, unit = chunk.steps, np.full(1, inf), 0.0
-    if linear:
-        most = 2 * chunk.steps // PREFIX_FRACTION
-        distances = np.abs(before[0]).astype(np.float64)
-        unit = float(np.finfo(chunk.dtype).eps) / 2
-    build = rejoin_linear_rows if linear else rejoin_rows
-    rejoin = kernel_of(build, transfer_map, flat.sources, len(carry_in) > 1)
-    rejoin(flat.operands, before, after, most, chunk.reverse, distances, unit, lengths)
-    steps = int(lengths[0])
-    if steps >= 0:
-        return steps
-    logger.debug(_NOT_CONTRACTIVE, chunk.steps, "steps")
-    _determine_remaining(transfer_map, chunk, results, most)
-    return chunk.steps
-
-
-def _join_columns(
+def _determine(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
+) -> Arrays:
+    """Determine a chunk on the calling thread; return the states after it."""
+    one_thread.determine(transfer_map, chunk, carry_in, results)
+    return _carry_out_of(chunk, results)
+
+
+def _join(
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, prefix: int
 ) -> int:
-    """Do the same for columns; return -1 if many columns are not contractive."""
-    flat, columns = flatten(chunk), chunk.shape[2]
-    kernel = kernel_of(rejoin_columns, transfer_map, flat.sources, len(carry_in) > 1)
-    most, same = 2 * chunk.steps // PREFIX_FRACTION, np.zeros(columns, bool)
-    before = tuple(np.ascontiguousarray(state, chunk.dtype) for state in carry_in)
-    steps = int(kernel(flat.operands, before, results, most, chunk.reverse, same))
-    if steps >= 0:
+    """Determine blocks of a piece from its carry-in until the states meet those of its results.
+
+    The first block has the steps of the expected prefix, and each further one three times those
+    before it. Return the number of steps, or -1 if many columns are not contractive.
+    """
+    steps, columns, is_linear = chunk.steps, chunk.shape[2], _is_linear(transfer_map, chunk)
+    first = max(one_thread.LONG, prefix)
+    most = steps if columns == 1 and not is_linear else 2 * steps // PREFIX_FRACTION
+    state, bits, stop = carry_in, 0.0, 0
+    while stop < most:
+        start, stop = stop, min(max(4 * stop, first), most)
+        part, after = _between(chunk, results, start, stop)
+        existing = _carry_out_of(part, after)
+        state = _determine(transfer_map, part, state, after)
+        if is_linear and columns == 1:
+            bits += _log_product(transfer_map, part)
+            with np.errstate(over="ignore"):  # in absolute values of complex numbers
+                sizes = [np.abs(part[0]).item() for part in (carry_in, existing, state)]
+            rounding = sizes[1] * float(np.finfo(chunk.dtype).eps) / 2
+            # A state that overflows stays infinite, however small the product becomes.
+            if sizes[0] * 2.0 ** min(bits, 1000.0) < rounding and sizes[2] < inf:
+                return stop
+        are_same = _are_same(state, existing)
+        if are_same.all():
+            return stop
+    if columns == 1:
+        logger.debug(_NOT_CONTRACTIVE, steps, "steps")
+        remaining, after = _between(chunk, results, stop, steps)
+        one_thread.determine(transfer_map, remaining, state, after)
         return steps
-    logger.debug(_NOT_CONTRACTIVE, (~same).sum(), "columns")
-    if same.sum() < columns - columns // _COLUMNS_FRACTION:
+    logger.debug(_NOT_CONTRACTIVE, (~are_same).sum(), "columns")
+    if are_same.sum() < columns - columns // _COLUMNS_FRACTION:
         return -1
-    for column in np.flatnonzero(~same).tolist():
+    for column in np.flatnonzero(~are_same).tolist():
         one_thread.determine_columns(transfer_map, chunk, carry_in, results, column, column + 1)
     return most
-
-
-def _determine_remaining(
-    transfer_map: TransferMap, chunk: Chunk, results: Arrays, done: int
-) -> None:
-    """Determine the steps after the first `done` ones."""
-    if done == chunk.steps:
-        return
-    last = chunk.steps - done if chunk.reverse else done - 1
-    start, stop = (0, last) if chunk.reverse else (done, chunk.steps)
-    state = tuple(result[:, last].copy() for result in results)
-    remaining = tuple(result[:, start:stop] for result in results)
-    one_thread.determine(transfer_map, chunk.between(start, stop), state, remaining)
