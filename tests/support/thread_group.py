@@ -12,15 +12,15 @@ class ThreadGroup(Group):
     def __init__(self, rank, size, shared):
         self.rank, self.size, (self.barrier, self.arrays) = rank, size, shared
 
-    def _share(self, value):
+    def _share(self, value, copied=list):
         self.arrays[self.rank] = value
         self.barrier.wait(240)
-        values = [*self.arrays]
+        values = copied(self.arrays)
         self.barrier.wait(240)
         return values
 
     def all_gather(self, array):
-        return np.stack(self._share(array))
+        return self._share(array, np.stack)
 
     def exchange(self, to_left, to_right):
         sent = self._share((to_left, to_right))
@@ -40,7 +40,8 @@ class DeviceThreadGroup(ThreadGroup):
     def all_gather(self, array):
         import cupy
 
-        received = cupy.stack(self._share(cupy.asarray(array)))
+        # Before another rank goes on, whose next message has the same memory.
+        received = self._share(cupy.asarray(array), cupy.stack)
         return received if isinstance(array, cupy.ndarray) else received.get()
 
 

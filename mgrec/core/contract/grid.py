@@ -114,11 +114,12 @@ class Banded(Grid):
     @abstractmethod
     def launch_bands(
         self, backend: Backend, sequences: Sequence[list[Any]], bands: Bands
-    ) -> Callable[[Callable[[], bool]], Callable[[Any], Edges]]:
+    ) -> Callable[[bool], Callable[[Any], Edges]]:
         """Launch a run of bands, of sequences in chunks.
 
-        The returned function waits, as long as its argument returns False. It returns a function
-        of the best cell of the runs before, which returns the edges of the run.
+        The returned function waits; if its argument is True, the kernel no longer waits for another
+        GPU, and RuntimeError is raised. It returns a function of the best cell of the runs before,
+        which returns the edges of the run.
         """
 
 

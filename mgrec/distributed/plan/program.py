@@ -212,10 +212,6 @@ class Solve:
         with self._released():
             return wait()
 
-    def has_failed(self) -> bool:
-        """Return whether another shard has failed, or the solve is abandoned."""
-        return self._mailbox.has_failed(self.number)
-
     @contextmanager
     def _released(self) -> Iterator[None]:
         """Let other programs run while this one waits."""

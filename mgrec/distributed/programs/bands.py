@@ -10,6 +10,7 @@ starts the kernel for which the GPU waits. Each worker stores both sequences.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,10 +111,17 @@ def solve_bands(
     if not is_last:
         exchange.send(after, LAUNCHED, None)
     with in_chunk("determine", first.chunk_index, first.starts), backend.device_of(first.blocks):
-        edges_after = exchange.wait(lambda: launched(exchange.has_failed))
+        if not is_first:
+            try:
+                # The kernel before has ended then. While it runs, its worker may be lost.
+                best, _ = exchange.take(before, BEST)
+            except BaseException:
+                with suppress(RuntimeError):
+                    exchange.wait(lambda: launched(True))
+                raise
+        edges_after = exchange.wait(lambda: launched(False))
     if memory is not None:
         sharing.give_back(memory)
-        best, _ = exchange.take(before, BEST)
     edges = edges_after(best)
     if is_last:
         return recurrence.final_result(recurrence.export_edges(edges))

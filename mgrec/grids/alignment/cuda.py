@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -37,7 +37,7 @@ from .sequences import Sequences
 # Kernels count rows and columns of a tile with 32 bits.
 _LARGEST_SIDE = 2**31 - 2**12
 # How often a GPU reads a word of another one, in some 0.7 us each: 12 minutes, since another worker
-# may compile for minutes first. A solve that is abandoned ends the wait.
+# may compile for minutes first. A solve that is abandoned ends the kernel.
 PATIENCE = 1 << 30
 # Seconds between two looks whether kernels have ended.
 PAUSE = 0.0002
@@ -118,10 +118,10 @@ def launch_bands(
     launched = cupy.cuda.Event(disable_timing=True)
     launched.record()
 
-    def wait(is_abandoned: Callable[[], bool]) -> tuple[Edges, int]:
+    def wait(is_abandoned: bool) -> tuple[Edges, int]:
+        if is_abandoned:
+            is_late[0] = 1
         while not launched.done:
-            if is_abandoned():
-                is_late[0] = 1
             time.sleep(PAUSE)
         if is_late[0]:
             raise RuntimeError("the GPU with the rows before has not passed on its last row")

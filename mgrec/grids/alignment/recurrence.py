@@ -196,8 +196,8 @@ def _joined(gaps: tuple[Any, ...]) -> Any:
     return None if gaps[0] is None else np.concatenate(gaps)
 
 
-Launched = Callable[[Callable[[], bool]], tuple[Edges, int]]
-"""Waits for a run of bands, as long as its argument returns False, and returns the edges of its
+Launched = Callable[[bool], tuple[Edges, int]]
+"""Waits for a run of bands, which ends at once if the argument is True, and returns the edges of its
 rows and the number of the first row."""
 
 
@@ -275,13 +275,13 @@ class AlignmentGrid(Wavefront, Banded):
 
     def launch_bands(
         self, backend: Backend, sequences: Sequence[list[Any]], bands: Bands
-    ) -> Callable[[Callable[[], bool]], Callable[[Best | None], Edges]]:
+    ) -> Callable[[bool], Callable[[Best | None], Edges]]:
         launch = kernels_of(backend).launch_bands
         assert launch is not None
         carry_in = carry_in_from(self.scoring, None, None, (0, 0), self.lengths, self.dtype)
         wait = launch(self.scoring, sequences, carry_in, self.dtype, bands)
 
-        def wait_for_edges(is_abandoned: Callable[[], bool]) -> Callable[[Best | None], Edges]:
+        def wait_for_edges(is_abandoned: bool) -> Callable[[Best | None], Edges]:
             edges, row = wait(is_abandoned)
             return lambda best: self.with_best(
                 edges, (row, 0), (Edges(None, None, best=best), None)

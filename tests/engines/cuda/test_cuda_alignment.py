@@ -113,7 +113,7 @@ def test_gpus_share_a_grid(scoring: Scoring, dtype: str, count: int) -> None:
     """Each run of bands takes the row of the run before from memory that both can reach."""
     pair = draw(1, 900), draw(2, 70)  # four bands of rows
     (whole, _), columns, best = (
-        run_of_bands(scoring, pair, dtype, Bands(0, 1))(lambda: False),
+        run_of_bands(scoring, pair, dtype, Bands(0, 1))(False),
         [],
         [],
     )
@@ -122,7 +122,7 @@ def test_gpus_share_a_grid(scoring: Scoring, dtype: str, count: int) -> None:
     addresses = [own.ctypes.data for own in words] + [0]
     for k in range(count):
         bands = Bands(k, count, addresses[k] if k else 0, addresses[k + 1], 3, 3)
-        edges, row = run_of_bands(scoring, pair, dtype, bands)(lambda: False)
+        edges, row = run_of_bands(scoring, pair, dtype, bands)(False)
         assert row == sum(map(len, columns))
         columns.append(edges.column)
         best.append(edges.best)
@@ -137,4 +137,4 @@ def test_a_gpu_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     bands = Bands(1, 2, words.ctypes.data)
     wait = run_of_bands(Scoring(-2, -2, 3, -1), (draw(1, 900), draw(2, 20)), "i8", bands)
     with pytest.raises(RuntimeError, match="has not passed on its last row"):
-        wait(lambda: False)
+        wait(False)
