@@ -119,10 +119,16 @@ def join_interface_rows(first: np.ndarray, last: np.ndarray) -> np.ndarray | Non
     from .cpu.partitions import join_ends
 
     rows = np.empty_like(first, order="C")
-    limits = np.finfo(first.dtype)
-    # A negligible coefficient of a far unknown is at most an eighth of the rounding error.
-    negligible, least = limits.eps / 16, np.sqrt(limits.tiny)
-    return rows if join_ends(first, last, rows, negligible, least) else None
+    return rows if join_ends(first, last, rows, *decay_limits(first.dtype)) else None
+
+
+def decay_limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Return the largest negligible coefficient of a far unknown, and the least size of a row.
+
+    The first is an eighth of the rounding error.
+    """
+    limits = np.finfo(dtype)
+    return limits.eps / 16, np.sqrt(limits.tiny)
 
 
 def solve_periodic_ends(rows: np.ndarray) -> np.ndarray:
@@ -212,7 +218,6 @@ class TridiagonalSystem(TwoSided):
     """
 
     family: ClassVar[str] = "tridiagonal"
-    propagates_on_host: ClassVar[bool] = True
     methods: ClassVar[tuple[str, ...]] = (
         "auto", "partition", "thomas", "cyclic-reduction", "pcr", "p-scheme",
     )  # fmt: skip

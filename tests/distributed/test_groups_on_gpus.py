@@ -248,15 +248,19 @@ def test_errors_and_options_that_differ(solved):
     np.testing.assert_allclose(joined, mgrec.linear_recurrence(0.5, np.ones(300, np.float32)))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_dominant_systems(dtype, solved):
+@pytest.mark.parametrize(
+    ("dtype", "columns", "is_solved"),
+    [("float32", (), True), ("float64", (), True), ("float32", (3,), True),
+     ("float64", (3,), True), ("complex64", (), False)],
+)  # fmt: skip
+def test_dominant_systems(dtype, columns, is_solved, solved):
     rng = np.random.default_rng(14)
     n = 40_000
-    system = [rng.uniform(-1, 1, n).astype(dtype) for _ in range(4)]
+    system = [rng.uniform(-1, 1, (n, *columns)).astype(dtype) for _ in range(4)]
     system[1] += np.asarray(4, dtype)
     bounds = 0, n // 3, n // 2, n
     result = on_ranks(mgrec.solve_tridiagonal, *system, bounds=bounds)
-    assert solved == ["solved"] * 2 * SIZE
+    assert solved == ["solved"] * 2 * SIZE * is_solved
     graph = in_chunks(mgrec.solve_tridiagonal, *system, bounds=bounds)
     np.testing.assert_array_equal(result, graph)
 

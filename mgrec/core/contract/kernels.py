@@ -6,8 +6,6 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
-
 from ..arrays.chunk import Chunk
 from ..backends import Backend as Backend
 
@@ -95,20 +93,8 @@ class ShardMessages(Protocol):
     def wait(self) -> None:
         """Wait for the status; raise CacheMiss if the messages do not suffice."""
 
-    def synchronize(self) -> None:
-        """Wait for work that is launched after `wait`: results are awaited no more."""
-
-    def once(self, function: Callable[[], Any]) -> Any:
-        """Return what a function returns, which is called once for all shards of this rank."""
-
     def write_header(self) -> None:
         """Write the header of the message, for kernels that do not."""
-
-    def fetch(self) -> list[np.ndarray]:
-        """In place of `mark` and `wait`: return the messages without their headers, as bytes.
-
-        Raise CacheMiss if the shards are of different problems.
-        """
 
 
 ShardSteps = Generator[None, None, Any]

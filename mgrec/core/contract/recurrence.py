@@ -90,8 +90,6 @@ class Recurrence(ABC):
     is_asynchronous : bool
         On a GPU `determine` returns before the chunk is done, and what `launch_determine` returns
         does not wait.
-    propagates_on_host : bool
-        Whether solvers of shards on GPUs wait for the messages of others.
     number_axes : int
         Last axes of operands and results that have the numbers of a step: they are in one chunk,
         of any length, and are not broadcast.
@@ -99,7 +97,6 @@ class Recurrence(ABC):
 
     family: ClassVar[str]
     number_axes: ClassVar[int] = 0
-    propagates_on_host: ClassVar[bool] = False
     is_asynchronous: ClassVar[bool] = True
     methods: ClassVar[tuple[str, ...]] = ("auto", "single-pass", "p-scheme")
     host_methods: ClassVar[tuple[str, ...]] = ("auto",)

@@ -109,8 +109,7 @@ class GroupCall:
         digest = digest_of((options, lengths))
         self.has_ended = True
         try:
-            proceed = start_shards(self.group, digest, [partial(solve, operands, results)])
-            (carry_out,) = proceed()()
+            (carry_out,) = start_shards(self.group, digest, [partial(solve, operands, results)])()
         except CacheMiss:
             self.has_ended, self.has_guessed = False, True
             raise

@@ -34,10 +34,8 @@ class _Memory:
         self.received = cupy.empty((group.size, frame), np.uint8)
         self.status, self.event = empty_pinned(1, np.int64), cupy.cuda.Event(disable_timing=True)
         self.header = empty_pinned(HEADER // 8, np.int64)
-        self.shared: Any = None
         # The digest of the last call, and the shards for which the host has written a header.
         self.digest, self.headers = 0, set[int]()
-        self.on_host = empty_pinned((group.size, frame), np.uint8)
 
 
 class DeviceMessages:
@@ -71,31 +69,12 @@ class DeviceMessages:
         start = self.message - memory.sent.data.ptr
         memory.sent[start : start + HEADER].view(np.int64).set(memory.header)
 
-    def once(self, function: Callable[[], Any]) -> Any:
-        if self._memory.shared is None:
-            self._memory.shared = function()
-        return self._memory.shared
-
-    def synchronize(self) -> None:
-        self.mark()
-        self._group.wait_for(self._memory.event)
-
-    def fetch(self) -> list[np.ndarray]:
-        memory = self._memory
-        memory.received.get(out=memory.on_host, blocking=False)
-        self.synchronize()
-        messages = memory.on_host.reshape(self.size, self.stride)
-        headers = messages[:, :16].copy().view(np.int64)
-        if (headers != [GUESS, self.digest]).any():
-            raise CacheMiss
-        return [message[HEADER:] for message in messages]
-
 
 def start_shards(
     group: Group, digest: int, shards: Sequence[Callable[[ShardMessages], ShardSteps]],
     sends_always: bool = False, slot: int = 0,
-) -> Callable[[], Callable[[], list[Any]]]:  # fmt: skip
-    """Launch the shards of this rank, as many as each rank has, up to one exchange on the device.
+) -> Callable[[], list[Any]]:  # fmt: skip
+    """Launch the shards of this rank, as many as each rank has, with one exchange on the device.
 
     A rank that raises an error before the exchange sends no message, or with `sends_always` one
     that does not suffice.
@@ -110,15 +89,15 @@ def start_shards(
     Returns
     -------
     callable
-        Launches what follows the exchange. It returns a function that waits, and returns what the
-        shards return. Either raises CacheMiss, on all ranks, if the messages do not suffice.
+        Waits, and returns what the shards return. Raises CacheMiss, on all ranks, if the messages
+        do not suffice.
     """
     count, stream = len(shards), cupy.cuda.get_current_stream().ptr
     key = start_shards, count, slot, stream, cupy.cuda.runtime.getDevice()
     memory: _Memory | None = group.prepared.get(key)
     if memory is None:
         memory = group.prepared[key] = _Memory(group, count)
-    memory.status[0], memory.shared = 0, None
+    memory.status[0] = 0
     if memory.digest != digest:
         memory.digest = digest
         memory.headers.clear()
@@ -133,13 +112,9 @@ def start_shards(
             group.all_gather_into(memory.received, memory.sent)
         raise
     group.all_gather_into(memory.received, memory.sent)
-
-    def proceed() -> Callable[[], list[Any]]:
-        for step in steps:
-            next(step)
-        return lambda: [_result_of(step) for step in steps]
-
-    return proceed
+    for step in steps:
+        next(step)
+    return lambda: [_result_of(step) for step in steps]
 
 
 def sum_on_device(group: Group, values: Any) -> Any:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.backends import Backend, backend_of, common_backend
 from ...core.contract.kernels import CacheMiss, ShardMessages, ShardSolver, ShardSteps
@@ -33,35 +32,18 @@ Wait = Callable[[], Results | None]
 """Waits for the results of a solve; None, on all workers, if the host has to solve."""
 
 
-class _Launched:
-    """A solve that is launched up to the exchange, or to its end.
+class _Launched(NamedTuple):
+    """A solve that is launched; `end` is an event of CuPy after the work of a large one."""
 
-    Attributes
-    ----------
-    operands : dict
-    end : cupy.cuda.Event, optional
-        After the work of a large solve.
-    """
-
-    def __init__(
-        self, solve: Solve, operands: Operands, proceed: Callable[[], Wait], end: Any = None
-    ) -> None:
-        self.solve, self.operands, self._proceed, self._end = solve, operands, proceed, end
-        self._wait: Wait | None = None
+    solve: Solve
+    operands: Operands
+    wait: Wait
+    end: Any = None
 
     @property
     def is_running(self) -> bool:
         """Whether the GPU computes a large solve."""
-        return self._end is not None and not self._end.done
-
-    def proceed(self) -> Wait:
-        """Launch what follows the exchange, once."""
-        self._wait = self._wait or self._proceed()
-        return self._wait
-
-    def wait(self) -> Results | None:
-        """Wait for the results; None, on all workers, if the host has to solve."""
-        return self.proceed()()
+        return self.end is not None and not self.end.done
 
 
 class GPUThread:
@@ -84,6 +66,7 @@ class GPUThread:
         self._groups: dict[tuple[str, ...], Any] = {}
         self._queue, self._launches = SimpleQueue[Solve | None](), 0
         self._thread: threading.Thread | None = None
+        self._last: _Launched | None = None
 
     def solve(self, solve: Solve) -> None:
         """Solve when all earlier solves are launched."""
@@ -97,53 +80,45 @@ class GPUThread:
         self._queue.put(None)
 
     def _work(self) -> None:
-        launched = deque[_Launched]()
-        while self._launch_next(launched):
+        while self._launch_next():
             pass
         for group in self._groups.values():
             if group is not None and not group.has_ended:
                 group.retain()
                 group.host.close()
 
-    def _launch_next(self, launched: deque[_Launched]) -> bool:
-        """Launch the next solve, and complete earlier ones; return False at the end."""
+    def _launch_next(self) -> bool:
+        """Launch the next solve, and complete the one before; return False at the end."""
         try:
-            solve = self._wait_for_request(launched)
+            solve = self._wait_for_request()
         except Empty:
-            self._complete_all_but(len(launched) - 1, launched)
+            self._complete_last()
             return True
         if solve is None or solve.awaited():
-            self._complete_all_but(0, launched)
+            self._complete_last()
         if solve is None:
             return False
         following = self._launch(solve)
-        if following is None:
-            return True
-        # While a GPU computes one solve, the host propagates the messages of the next one.
-        self._complete_all_but(int(solve.request.recurrence.propagates_on_host), launched)
-        launched.append(following)
+        if following is not None:
+            self._complete_last()
+            self._last = following
         return True
 
-    def _wait_for_request(self, launched: deque[_Launched]) -> Solve | None:
-        """Return the next solve; raise Empty if the first one that is launched has ended before."""
-        if not launched or not self._queue.empty():
+    def _wait_for_request(self) -> Solve | None:
+        """Return the next solve; raise Empty if the last one has ended before."""
+        if self._last is None or not self._queue.empty():
             return self._queue.get()
-        for solve in launched:
-            solve.proceed()
         # The wait for the results would notice a worker that is lost.
         deadline = time.monotonic() + LONGEST
-        while launched[0].is_running and time.monotonic() < deadline:
+        while self._last.is_running and time.monotonic() < deadline:
             with suppress(Empty):
                 return self._queue.get(timeout=INTERVAL)
         return self._queue.get(block=False)
 
-    def _complete_all_but(self, count: int, launched: deque[_Launched]) -> None:
-        """Complete all solves but the last ones, once all are launched to their ends."""
-        for solve in launched:
-            solve.proceed()
-        while len(launched) > count:
-            first = launched.popleft()
-            self._complete(first.solve, first.operands, first.wait)
+    def _complete_last(self) -> None:
+        last, self._last = self._last, None
+        if last is not None:
+            self._complete(last.solve, last.operands, last.wait)
 
     def _launch(self, solve: Solve) -> _Launched | None:
         """Launch a solve; None if its plan exchanges no messages between GPUs."""
@@ -180,23 +155,21 @@ class GPUThread:
         plan.launches += 1
         digest, indices = digest_of(plan.mailbox.name), [*operands]
         check, end = partial(plan.mailbox.check, solve.number), group.gpus.new_event()
+        complete: Callable[[], list[Any]]
+        group.check_with(check)
+        try:
+            with group.gpus.on_stream():
+                complete = start_shards(group, digest, shards, True, self._launches % 2)
+                end.record()
+        except Exception as error:
+            complete = partial(_fail, error)
 
-        def on_stream(function: Callable[..., Any], *arguments: Any) -> Any:
-            group.check_with(check)
-            try:
-                with group.gpus.on_stream():
-                    result = function(*arguments)
-                    end.record()
-                    return result
-            except Exception as error:
-                return partial(_fail, error)
-
-        def wait(complete: Callable[[], Any]) -> Results | None:
+        def wait() -> Results | None:
             group.check_with(check)
             is_solved = False
             try:
                 with group.gpus.on_stream():
-                    results: list[Any] = complete()
+                    results = complete()
                 group.gpus.join(end)
                 is_solved = True
                 return dict(zip(indices, results, strict=True))
@@ -209,14 +182,8 @@ class GPUThread:
             finally:
                 plan.outcomes.append(is_solved)
 
-        start = on_stream(start_shards, group, digest, shards, True, self._launches % 3)
         size = sum(x.nbytes for blocks in operands.values() for x in blocks)
-        launched = _Launched(
-            solve, operands, lambda: partial(wait, on_stream(start)), end if size >= LARGE else None
-        )
-        if not solve.request.recurrence.propagates_on_host:
-            launched.proceed()
-        return launched
+        return _Launched(solve, operands, wait, end if size >= LARGE else None)
 
     def _group_of(self, plan: StoredPlan) -> Any:
         """Return the group of a plan's workers; None if nothing connects their GPUs."""

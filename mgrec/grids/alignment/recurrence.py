@@ -197,8 +197,9 @@ def _joined(gaps: tuple[Any, ...]) -> Any:
 
 
 Launched = Callable[[bool], tuple[Edges, int]]
-"""Waits for a run of bands, which ends at once if the argument is True, and returns the edges of its
-rows and the number of the first row."""
+"""Waits for a run of bands, and returns the edges of its rows and the number of the first row.
+
+If the argument is True, the run ends at once."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,25 +1,28 @@
 """The shard of a rank: one exchange of interface rows, and one reading of the operands.
 
 If rows are dominant, the ends of a shard decide its first and last unknowns (`summarise_ends`). One
-kernel reduces the ends to the message of this rank. From the messages of all ranks the host finds
-the unknowns at and next to the ends, and launches the windows, which read the operands once.
+kernel reduces the ends to the message of this rank. From the messages of all ranks another one
+finds the unknowns at and next to the ends, for the windows, which read the operands once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...core.backends import CPU
 from ...core.contract.kernels import HEADER, CacheMiss, ShardMessages, ShardSolver, ShardSteps
 from ...engines.cuda.device import array_at, on_device, pack_words
-from ..recurrence import Ends, InterfaceRows, join_interface_rows
+from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
+from ..recurrence import Ends, decay_limits
 from . import chunks
 from .nopivot import prepare_tries, start_windows
-from .partitions import ADDRESSES, CELL
+from .partitions import ADDRESSES, CELL, print_program
+
+_THREADS = 128
 
 Signature = tuple[tuple[int, ...], np.dtype[Any]]
 Check = Callable[[Sequence[Any]], None]
@@ -30,11 +33,12 @@ def prepare_shard(
 ) -> ShardSolver | None:
     """Return a solver for shards of the shape of a chunk; None if windows do not solve it.
 
-    `rows` is the number of rows at each end. `check` raises an error for operands, of these shapes
-    and dtypes, that contain nan or inf.
+    Complex numbers have none: the host divides them in another way. `rows` is the number of rows at
+    each end. `check` raises an error for operands, of these shapes and dtypes, that contain nan or
+    inf.
     """
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
-    if not prepare_tries(on_gpu):
+    if chunk.dtype.kind == "c" or not prepare_tries(on_gpu):
         return None
     return _Shard(chunk, on_gpu, result, rows, signatures, check)
 
@@ -48,7 +52,6 @@ class _Shard:
         self._shapes = tuple([operand.shape for operand in on_gpu.operands])
         self._is_aligned = chunks.are_aligned(on_gpu.operands)
         self._check, self._signatures = check, signatures
-        self._known_before = list[Any]()
         self._tries = prepare_tries(on_gpu)
         self._allocate = {
             ends: chunks.allocator(Ends(*ends), on_gpu, result)
@@ -63,6 +66,8 @@ class _Shard:
     def __call__(
         self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages
     ) -> ShardSteps:
+        import cupy
+
         ends = Ends(shards.rank == 0, shards.rank == shards.size - 1)
         addresses = [
             address if scalar is None else scalar.data.ptr
@@ -71,16 +76,24 @@ class _Shard:
         self._reduce_ends(ends, addresses, shards.message + HEADER)
         shards.write_header()
         yield
-        known = self._known(shards)
+        known, columns = cupy.empty((4, self._shape[2]), self._dtype), self._shape[2]
+        propagate = _propagation(columns, self._dtype, cupy.cuda.runtime.getDevice())
+        propagate([
+            shards.messages, shards.stride, shards.rank, shards.size, shards.digest,
+            known.data.ptr, shards.status,
+        ])  # fmt: skip
+        shards.mark()
         neighbours = chunks.neighbour_addresses(ends, known)
         wait = start_windows(self._tries, addresses, targets[0], neighbours)
         yield
-        if wait():
+        try:
+            shards.wait()
+        finally:  # windows write to memory of the host until they have ended
+            is_solved = wait()
+        if is_solved:
             return
         memory = self._allocate[ends[:2]](addresses, targets[0])
-        is_solved = chunks.solve_chunk(memory, known)
-        shards.synchronize()
-        if not is_solved:
+        if not chunks.solve_chunk(memory, known):
             self._check(self._blocks(arguments))
 
     def _blocks(self, arguments: Sequence[Any]) -> list[Any]:
@@ -103,32 +116,19 @@ class _Shard:
         words[ADDRESSES] = [*addresses, 0, message, 0]
         launch((pack_words(words),))
 
-    def _known(self, shards: ShardMessages) -> Any:
-        """Return the unknowns at and next to the ends of this rank, for kernels."""
-        known = shards.once(lambda: self._propagate(shards.fetch()))[shards.rank]
-        if known.size > chunks.IN_HOST_MEMORY:
-            return chunks.readable(known, self._dtype)
-        if len(self._known_before) < 2:
-            self._known_before.append(chunks.readable(known, self._dtype))
-        # The windows of all calls but the one before have ended.
-        self._known_before.reverse()
-        self._known_before[0][...] = known
-        return self._known_before[0]
 
-    def _propagate(self, messages: Sequence[np.ndarray]) -> Sequence[Any]:
-        """Return the unknowns at and next to the ends of each shard."""
-        size, summaries = self.message_bytes - HEADER, []
-        for message in messages:
-            cells = message[:size].view(self._dtype).reshape(2, self._shape[2], 2, CELL // 2)
-            first, last = _ends_of(cells)
-            rows = join_interface_rows(first, last)
-            if rows is None:
-                raise CacheMiss
-            summaries.append(InterfaceRows(rows))
-        return CPU.kernels("tridiagonal").propagate(summaries, False)
+@lru_cache(maxsize=64)
+def _propagation(columns: int, dtype: np.dtype[Any], device: int) -> LaunchByAddress:
+    """Return the launch that finds the unknowns at and next to the ends of a shard."""
 
+    def array(number: int, char: str) -> Slot:
+        return Slot(number, (1,), np.dtype(char))
 
-def _ends_of(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the interface rows (2, 5, 1, inner) of the first and of the last rows."""
-    rows = np.ascontiguousarray(cells.transpose(2, 3, 0, 1))
-    return rows[:, :, :1], rows[:, :, 1:]
+    numbers = [Slot(k, (), np.dtype(char), None) for k, char in enumerate("qiiq", 1)]
+    limits = map(dtype.type, decay_limits(dtype))
+    known, status = array(5, dtype.char), array(6, "q")
+    arguments = array(0, "B"), *numbers, np.int64(columns), *limits, known, status
+    text = print_program("shard", dtype)
+    return LaunchByAddress(
+        PreparedLaunches(Launch(text, "propagate_kernel", 1, _THREADS, arguments, is_fused=False))
+    )

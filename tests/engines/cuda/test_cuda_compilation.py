@@ -371,6 +371,9 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
     ] + [
         on_ranks(lfilter, [1.0, 0.5], [1.0, -0.5], on_gpu(shape, dtype), axis=0)
         for dtype in FLOATS for shape in [(1 << 28,), (1 << 20, 300)]
+    ] + [
+        on_ranks(mgrec.solve_tridiagonal, 1.0, 4.0, 1.0, on_gpu(shape, dtype), axis=0)
+        for dtype in FLOATS for shape in [(1 << 20,), (1 << 20, 9)]
     ],
     "zero phase": [
         partial(filtered_twice, name, dtype, wanted)
