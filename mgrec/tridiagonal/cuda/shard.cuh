@@ -1,0 +1,71 @@
+// The messages of shards of dominant systems: cells of the first and of the last rows of each.
+//
+// Every rank reads the messages of all shards, and so finds the unknowns at and next to its ends,
+// and whether the messages suffice: all ranks find the same, with the bits of the host.
+#pragma once
+#include "engines/cuda/message.cuh"
+#include "tridiagonal/cuda/numbers.cuh"
+
+// Two rows of five numbers, those of `elimination.cuh`.
+constexpr int CELL = 10;
+
+// The unknown at an end of a shard plus a multiple of the one beside it, of the next shard.
+struct EndRow {
+  T beside, rhs;
+  bool is_alone;  // no other unknown has an effect
+};
+
+DEVICE inline bool is_finite(T x) { return x - x == 0; }
+
+// As `join_ends` of the host.
+DEVICE inline EndRow join_end(const T* cell, bool is_last, T negligible, T least) {
+  const int beside = is_last ? 3 : 0, near = is_last ? 2 : 1, far = 3 - near, beyond = 3 - beside;
+  const T *upper = cell, *lower = cell + 5;
+  T row[5], sizes[5];
+  for (int k = 0; k < 5; ++k) {
+    const T one = upper[k] * lower[far], other = lower[k] * upper[far];
+    row[k] = one - other;
+    sizes[k] = fabs(one) + fabs(other);
+  }
+  const T size = larger(sizes[beside], sizes[near]);
+  const T largest = larger(fabs(row[beside]), fabs(row[near]));
+  bool is_alone = largest >= T(0.5) * size && size >= least;
+  const T divisor = row[near];
+  for (int k = 0; k < 5; ++k) {
+    row[k] /= divisor;
+    is_alone = is_alone && is_finite(row[k]);
+  }
+  return {row[beside], row[4], is_alone && fabs(row[beyond]) <= negligible};
+}
+
+// Writes of each column the unknown before a shard, its first, its last and the one after it, and in
+// `status` 1 if the messages suffice, else 2.
+extern "C" __global__ void propagate_kernel(char* start, long long stride, int rank, int size,
+                                            long long digest, long long columns, T negligible,
+                                            T least, T* known, long long* status) {
+  const Messages<T> messages{start, stride};
+  bool fails = !messages.agree(size, digest);
+  for (long long column = threadIdx.x; column < columns && !fails; column += blockDim.x) {
+    EndRow last = {T(0), T(0), true};
+    for (int k = 0; k <= size; ++k) {
+      const T* cells = k < size ? messages.of(k).rows + CELL * column : nullptr;
+      // The rows of the last unknown before a shard, and of its first one. A system starts and ends
+      // without a neighbour. The host has these steps if no coefficient of a neighbour is above 1.
+      EndRow first = {T(0), T(0), true};
+      if (k < size) first = join_end(cells, false, negligible, least);
+      if (k == 0) first.beside = T(0);
+      if (k == size) last.beside = T(0);
+      const T rhs = first.rhs - first.beside * last.rhs;
+      const T after = rhs / (T(1) - first.beside * last.beside);
+      const T before = last.rhs - last.beside * after;
+      fails = fails || !first.is_alone || !last.is_alone || !is_finite(before) ||
+              !is_finite(after) || !(fabs(first.beside) < 1 && fabs(last.beside) <= 1);
+      if (k == rank || k == rank + 1) {
+        T* const cut = known + (k - rank) * 2 * columns + column;
+        cut[0] = before, cut[columns] = after;
+      }
+      if (k < size) last = join_end(cells + CELL * columns, true, negligible, least);
+    }
+  }
+  report(fails, status);
+}
