@@ -46,6 +46,10 @@ class Chain(AlongAxis):
         launch = backend.kernels(self.family).precompute
         return launch(self.algebra, self.lay_out(inputs, shape))
 
+    def keep_maps(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> None:
+        if (launch := backend.kernels(self.family).keep_maps) is not None:
+            launch(self.algebra, self.lay_out(inputs, shape))
+
     @abstractmethod
     def advance(self, kernels: Kernels, summary: Summary, carry_in: CarryIn) -> CarryIn:
         """Return the carry-in of the next chunk, from a chunk's summary and carry-in."""

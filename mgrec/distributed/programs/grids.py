@@ -38,7 +38,7 @@ Arguments = tuple[ChunkInputs, Shape, tuple[Any, ...]]
 """The inputs and the shape of a tile, and the array to which a part of a chunk is written."""
 # Parts along an axis of a whole grid. An H200 adds up a table of 2^31 cells in 5 ms, its host
 # launches a part and sends its edge in 0.4: it must be done with a part before the GPU is.
-PARTS = 8
+PARTS = 4
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ _LATER_ROOT = 6
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk; its summary is propagated on the CPU."""
-    return Kernels(determine, precompute)
+    return Kernels(determine, precompute, keep_maps=keep_maps)
 
 
 def determine(
@@ -89,22 +89,36 @@ def determine(
     _join([part for part in (llf_obs, *parts[2:], *parts[:2]) if part is not None], result)
 
 
+def keep_maps(recurrence: StateSpaceRecurrence, chunk: Chunk) -> None:
+    """Launch the maps of a chunk, for `determine` alone."""
+    _launch_maps(recurrence, chunk, Solver(chunk.shape, 1))
+
+
+def _launch_maps(
+    recurrence: StateSpaceRecurrence, chunk: Chunk, solver: Solver
+) -> tuple[Any, list[Operand], Pass]:
+    """Launch the maps of a chunk; return those of rows, the operands and the pass."""
+    if recurrence.is_smoother:
+        operands, arrays = _of_smoother(recurrence, chunk, solver), [None] * 2
+        solved = smoother_pass(
+            recurrence.n, recurrence.p, _FLOAT64, square_root=recurrence.square_root
+        )
+    else:
+        (operands, solved), arrays = _of_filter(recurrence, chunk, solver, None), [None] * 6
+    return solver.maps(solved, operands, arrays, chunk.kept).of_rows, operands, solved
+
+
 def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Callable[[], Any]:
     """Launch the summary of a chunk; the returned function waits for it."""
     n, solver, rows = recurrence.n, Solver(chunk.shape, 1), chunk.row_shape
+    of_rows, operands, solved = _launch_maps(recurrence, chunk, solver)
+    wait_for_maps = fetch(of_rows)
     if recurrence.is_smoother:
-        operands = _of_smoother(recurrence, chunk, solver)
-        solved = smoother_pass(
-            n, recurrence.p, np.dtype(np.float64), square_root=recurrence.square_root
-        )
-        wait_for_maps = fetch(solver.maps(solved, operands, [None, None], chunk.kept).of_rows)
         waits_for_roots = [fetch(root.copy(order="C")) for root in _roots(recurrence, chunk)]
         return lambda: SmootherSummary(
             *_split(wait_for_maps(), rows, n, (2, 1, 2))[0],
             *(fetched().reshape(*rows, n, n) for fetched in waits_for_roots),
         )
-    operands, solved = _of_filter(recurrence, chunk, solver, None)
-    wait_for_maps = fetch(solver.maps(solved, operands, [None] * 6, chunk.kept).of_rows)
     wait_for_ends = _launch_ends(recurrence, chunk, solver, operands, solved)
 
     def wait() -> FilterSummary:
