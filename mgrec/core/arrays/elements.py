@@ -17,6 +17,7 @@ from .array_types import cast, is_lazy
 from .chunk import as_contiguous
 
 Shape = tuple[int, ...]
+_PARTIAL_SUMS = 1024
 
 
 def merge_numbers(array: Any, ndim: int) -> Any:
@@ -103,8 +104,7 @@ class Part:
             else part_of_numbers(block, self.shape, self.start)
         )
         if self.sum_axis is not None:
-            # CuPy sums 10^7 numbers with a stride in 9 ms, and contiguous ones in 0.3 ms.
-            return as_contiguous(part).sum(axis=self.sum_axis, keepdims=True)
+            return _sum_of_steps(as_contiguous(part), self.sum_axis)
         # A copy: a part would keep all numbers of the chunk in memory.
         return cast(part if is_split else part.copy(), self.dtype or part.dtype)
 
@@ -127,6 +127,20 @@ class Part:
     def chunk_index(self, index: tuple[int, ...]) -> tuple[int, ...]:
         """Return the index of the part of a chunk."""
         return index if self.shape is None else (*index[:-1], *(0,) * len(self.shape))
+
+
+def _sum_of_steps(array: Any, axis: int) -> Any:
+    """Return the sums along an axis, of length 1 then, in two stages.
+
+    CuPy sums 10^7 numbers with a stride in 9 ms, and contiguous ones in 0.3 ms, by one block of
+    threads for a sum.
+    """
+    size = array.shape[axis] // _PARTIAL_SUMS
+    before, after = array.shape[:axis], array.shape[axis + 1 :]
+    index, stop = (slice(None),) * axis, size * _PARTIAL_SUMS
+    whole, rest = array[(*index, slice(stop))], array[(*index, slice(stop, None))]
+    partial = whole.reshape(*before, _PARTIAL_SUMS, size, *after).sum(axis=axis + 1)
+    return partial.sum(axis=axis, keepdims=True) + rest.sum(axis=axis, keepdims=True)
 
 
 def broadcast_shape(shapes: dict[str, tuple[Any, ...]], what: str) -> tuple[Any, ...]:

@@ -94,6 +94,7 @@ DEVICE void write_columns(const Evidence* evidence, int strides, const Stored* r
     const T result = cast<T>(results[(REVERSE ? 0 : steps - 1) * inners + row]);
     T last = IS_ROUNDED ? T(0) : result;
     bool is_small = fabs(result) <= top;  // a state that is not finite stays so to the end
+#pragma unroll 8
     for (int stride = 0; stride < strides; ++stride) {
       const Evidence found = evidence[stride * inners + row];
       bits += found.bits, last_bits += found.last_bits;
