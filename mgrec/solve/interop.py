@@ -154,7 +154,10 @@ def call_native(
         from . import torch_operators
 
         operator = torch_operators.OPERATORS.get(qualified_name(function))
-        if operator is not None and torch_operators.needs_operator(values):
+        if operator is not None and (
+            torch_operators.needs_operator(values)
+            or torch_operators.is_solved_by_address(operator, operands, options)
+        ):
             if not torch_operators.takes_group(operator):
                 refuse_derivatives(function.__name__)
             check_one_library(values)

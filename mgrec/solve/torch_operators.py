@@ -94,6 +94,25 @@ def needs_operator(values: Sequence[Any]) -> bool:
     )
 
 
+def is_solved_by_address(
+    operator: Operator | Redirect, operands: Sequence[Any], options: dict[str, Any]
+) -> bool:
+    """Return whether tensors are parts of ranks on GPUs, which an operator solves sooner.
+
+    A call of arrays of CuPy in their place took 0.3 ms more of the host's time, which follows the
+    wait for other ranks.
+    """
+    if CALL.get() is None or isinstance(operator, Redirect):
+        return False
+    rule = operator.rule
+    arguments = {**dict(zip(operator.parameters, operands, strict=False)), **options}
+    arrays = [x for key in rule.names if (x := arguments.get(key)) is not None]
+    are_tensors = all(isinstance(x, torch.Tensor) and x.is_cuda and x.ndim for x in arrays)
+    known = rule.defaults
+    has_known_options = all(key in known or x is None for key, x in arguments.items())
+    return are_tensors and len({x.dtype for x in arrays}) == 1 and has_known_options
+
+
 def _is_transformed(tensor: Any) -> bool:
     """Return whether a tensor is one of ``torch.func.vmap`` or another transformation."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))

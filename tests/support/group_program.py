@@ -67,10 +67,11 @@ def main():
     generator = np.random.default_rng(1)
     s, t = generator.uniform(-0.9, 0.9, 1000), generator.random(1000)
     part = slice(*((0, 400), (400, 1000))[group.rank])
-    w = mgrec.linear_recurrence(move(s[part]), move(t[part]), 2.0, group=group)
-    assert type(w) is type(move(t))
-    expected = mgrec.linear_recurrence(s, t, 2.0)[part]
-    np.testing.assert_allclose(w.tolist(), expected, rtol=1e-12, atol=1e-14)
+    for initial in ((2.0,), (), ()):  # the last call is prepared
+        w = mgrec.linear_recurrence(move(s[part]), move(t[part]), *initial, group=group)
+        assert type(w) is type(move(t)) and w.dtype == move(t).dtype
+        expected = mgrec.linear_recurrence(s, t, *initial)[part]
+        np.testing.assert_allclose(w.tolist(), expected, rtol=1e-12, atol=1e-14)
 
     array = move(t)[group.rank : group.rank + 3]
     if library in ("mpi", "cupy"):

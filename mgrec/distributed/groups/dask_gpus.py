@@ -38,6 +38,7 @@ class DaskGPUGroup(Group):
     def __init__(self, host: DaskGroup, gpus: NCCLGroup) -> None:
         self.host, self.gpus, self.rank, self.size = host, gpus, host.rank, host.size
         self.store, self.close, self._is_kept = host.store, host.close, False
+        self.check_with(lambda: None)
 
     def all_gather(self, array: Any) -> Any:
         return self.gpus.all_gather(array)
@@ -61,7 +62,7 @@ class DaskGPUGroup(Group):
             self.wait_for(event)
 
     def check_with(self, check: Callable[[], None]) -> None:
-        """While this rank waits for others, `check` may raise what ends it."""
+        """While this rank waits for others, it checks them; `check` may raise what ends it, too."""
 
         def check_all(waited: float) -> None:
             check()
@@ -114,7 +115,6 @@ def connect(group: DaskGroup) -> DaskGPUGroup | None:
     _give_back(workers, free)
     if gpus is None:
         gpus = _start(group, answers[0][2])
-    gpus.check = lambda waited: group.check_ranks()
     _names[gpus] = name
     return DaskGPUGroup(group, gpus)
 
