@@ -39,7 +39,7 @@ Arguments = tuple[ChunkInputs, Shape, tuple[Any, ...]]
 # Parts along an axis of a whole grid. Two H200 add up a table of 65,536 x 65,536 in 10.1 ms with 4
 # parts, and in 10.7 with 8; in 5.6 and 8.6 if solves are queued: the host must be done with a part
 # before the GPU is.
-PARTS = 4
+PARTS, PARTS_ON_GPUS = 8, 4
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ def _parts(
         shapes.setdefault(chunk_index[axis], set()).add(shape)
         if shards.get(neighbour(chunk_index, other, 1), shard) != shard:
             crossed.add(chunk_index[axis])
-    total = sum(aligned.chunks[axis])
+    total, count = sum(aligned.chunks[axis]), PARTS if backend.is_host else PARTS_ON_GPUS
     return tuple(
-        lengths_of_parts(length, total, _common_part(aligned, backend, shapes[k], axis))
+        lengths_of_parts(length, total, count, _common_part(aligned, backend, shapes[k], axis))
         if k in crossed
         else (length,)
         for k, length in enumerate(aligned.chunks[axis])
@@ -128,12 +128,14 @@ def _common_part(
     return TileParts(lcm(*(part.unit for part in parts)), max(part.least for part in parts))
 
 
-def lengths_of_parts(length: int, total: int, part: TileParts | None) -> tuple[int, ...]:
-    """Return nearly equal lengths, of whole units but for the last."""
+def lengths_of_parts(
+    length: int, total: int, parts: int, part: TileParts | None
+) -> tuple[int, ...]:
+    """Return nearly equal lengths, of whole units but for the last: `parts` if length is total."""
     if part is None:
         return (length,)
     least = -(-part.least // part.unit) * part.unit
-    count = max(1, min(round(PARTS * length / max(total, 1)), length // least))
+    count = max(1, min(round(parts * length / max(total, 1)), length // least))
     starts = [length // part.unit * k // count * part.unit for k in range(count)]
     return tuple(stop - start for start, stop in zip(starts, [*starts[1:], length], strict=True))
 
