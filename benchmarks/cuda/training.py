@@ -26,9 +26,8 @@ import torch.multiprocessing as mp
 import mgrec
 import mgrec.collective
 
-from ..dask.queued import draw
 from ..harness.clock import Times
-from ..harness.command import run
+from ..harness.command import Command, Options
 from ..harness.study import Study
 
 STEPS, CHANNELS, SMALL = 1 << 21, 256, 1 << 7
@@ -123,8 +122,10 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
             study.ratio(case, times["alone"], times["ranks"], wanted)
 
 
+OPTIONS: Options = {
+    "--ranks": {"type": int, "default": 2},
+    "--small": {"action": "store_true", "help": "sizes that tests can bear"},
+}
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--small", action="store_true", help="sizes that tests can bear")
-    run("training", measure, draw, parser)
+    Command("training", __doc__, measure, options=OPTIONS).main()

@@ -138,9 +138,9 @@ def _sum_of_steps(array: Any, axis: int) -> Any:
     size = array.shape[axis] // _PARTIAL_SUMS
     before, after = array.shape[:axis], array.shape[axis + 1 :]
     index, stop = (slice(None),) * axis, size * _PARTIAL_SUMS
-    whole, rest = array[(*index, slice(stop))], array[(*index, slice(stop, None))]
+    whole, last = array[(*index, slice(stop))], array[(*index, slice(stop, None))]
     partial = whole.reshape(*before, _PARTIAL_SUMS, size, *after).sum(axis=axis + 1)
-    return partial.sum(axis=axis, keepdims=True) + rest.sum(axis=axis, keepdims=True)
+    return partial.sum(axis=axis, keepdims=True) + last.sum(axis=axis, keepdims=True)
 
 
 def broadcast_shape(shapes: dict[str, tuple[Any, ...]], what: str) -> tuple[Any, ...]:

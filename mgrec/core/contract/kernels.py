@@ -177,7 +177,7 @@ class Kernels:
     prepare_shard : callable, optional
         ``(algebra, chunk, carry_in, results, may_speculate) -> ShardSolver or None``. As
         `prepare_solver`, for parts of an axis on the ranks of a group.
-    keep_maps : callable, optional, ``(algebra, chunk)``
+    retain_maps : callable, optional, ``(algebra, chunk)``
         Launch what `precompute` puts into `chunk.kept` for `determine`, without a summary.
     part : callable, ``(algebra, shape, side) -> Part or None``
         Return how a tile (..., rows, columns) can be split along its rows (side 0) or columns.
@@ -190,7 +190,7 @@ class Kernels:
     correct: Callable[..., Any] = _not_implemented
     prepare_solver: Callable[..., PreparedSolver | None] | None = None
     prepare_shard: Callable[..., ShardSolver | None] | None = None
-    keep_maps: Callable[[Any, Chunk], None] | None = None
+    retain_maps: Callable[[Any, Chunk], None] | None = None
     part: Callable[[Any, Sequence[int], int], TileParts | None] = _no_part
 
 

@@ -329,7 +329,7 @@ class AlongAxis(Recurrence):
         What `determine` would compute again may be put into `inputs.kept`, if that is not None.
         """
 
-    def keep_maps(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> None:
+    def retain_maps(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> None:
         """Launch what `precompute` would put into `inputs.kept`, of a chunk without a summary."""
 
     @abstractmethod

@@ -46,8 +46,8 @@ class Chain(AlongAxis):
         launch = backend.kernels(self.family).precompute
         return launch(self.algebra, self.lay_out(inputs, shape))
 
-    def keep_maps(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> None:
-        if (launch := backend.kernels(self.family).keep_maps) is not None:
+    def retain_maps(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> None:
+        if (launch := backend.kernels(self.family).retain_maps) is not None:
             launch(self.algebra, self.lay_out(inputs, shape))
 
     @abstractmethod

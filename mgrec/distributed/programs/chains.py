@@ -173,7 +173,7 @@ class ChainProgram:
                 # While the shard waits for others, a device has time for what the chunk needs.
                 inputs = chunks[index].inputs
                 with chunk_of("precompute", recurrence, inputs) as (backend, shape):
-                    recurrence.keep_maps(backend, inputs, shape)
+                    recurrence.retain_maps(backend, inputs, shape)
         summaries = {
             index: (speculation.summary, chunks[index].shape)
             for index in needed

@@ -39,7 +39,7 @@ _LATER_ROOT = 6
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk; its summary is propagated on the CPU."""
-    return Kernels(determine, precompute, keep_maps=keep_maps)
+    return Kernels(determine, precompute, retain_maps=retain_maps)
 
 
 def determine(
@@ -89,7 +89,7 @@ def determine(
     _join([part for part in (llf_obs, *parts[2:], *parts[:2]) if part is not None], result)
 
 
-def keep_maps(recurrence: StateSpaceRecurrence, chunk: Chunk) -> None:
+def retain_maps(recurrence: StateSpaceRecurrence, chunk: Chunk) -> None:
     """Launch the maps of a chunk, for `determine` alone."""
     _launch_maps(recurrence, chunk, Solver(chunk.shape, 1))
 

@@ -9,9 +9,9 @@
 // Two rows of five numbers, those of `elimination.cuh`.
 constexpr int CELL = 10;
 
-// The unknown at an end of a shard plus a multiple of the one beside it, of the next shard.
+// The unknown at an end of a shard plus a multiple of its neighbour, in the next shard.
 struct EndRow {
-  T beside, rhs;
+  T neighbour, rhs;
   bool is_alone;  // no other unknown has an effect
 };
 
@@ -19,7 +19,8 @@ DEVICE inline bool is_finite(T x) { return x - x == 0; }
 
 // As `join_ends` of the host.
 DEVICE inline EndRow join_end(const T* cell, bool is_last, T negligible, T least) {
-  const int beside = is_last ? 3 : 0, near = is_last ? 2 : 1, far = 3 - near, beyond = 3 - beside;
+  const int neighbour = is_last ? 3 : 0, near = is_last ? 2 : 1;
+  const int far = 3 - near, beyond = 3 - neighbour;
   const T *upper = cell, *lower = cell + 5;
   T row[5], sizes[5];
   for (int k = 0; k < 5; ++k) {
@@ -27,15 +28,15 @@ DEVICE inline EndRow join_end(const T* cell, bool is_last, T negligible, T least
     row[k] = one - other;
     sizes[k] = fabs(one) + fabs(other);
   }
-  const T size = larger(sizes[beside], sizes[near]);
-  const T largest = larger(fabs(row[beside]), fabs(row[near]));
+  const T size = larger(sizes[neighbour], sizes[near]);
+  const T largest = larger(fabs(row[neighbour]), fabs(row[near]));
   bool is_alone = largest >= T(0.5) * size && size >= least;
   const T divisor = row[near];
   for (int k = 0; k < 5; ++k) {
     row[k] /= divisor;
     is_alone = is_alone && is_finite(row[k]);
   }
-  return {row[beside], row[4], is_alone && fabs(row[beyond]) <= negligible};
+  return {row[neighbour], row[4], is_alone && fabs(row[beyond]) <= negligible};
 }
 
 // Writes of each column the unknown before a shard, its first, its last and the one after it, and in
@@ -53,16 +54,16 @@ extern "C" __global__ void propagate_kernel(char* start, long long stride, int r
       // without a neighbour. The host has these steps if no coefficient of a neighbour is above 1.
       EndRow first = {T(0), T(0), true};
       if (k < size) first = join_end(cells, false, negligible, least);
-      if (k == 0) first.beside = T(0);
-      if (k == size) last.beside = T(0);
-      const T rhs = first.rhs - first.beside * last.rhs;
-      const T after = rhs / (T(1) - first.beside * last.beside);
-      const T before = last.rhs - last.beside * after;
+      if (k == 0) first.neighbour = T(0);
+      if (k == size) last.neighbour = T(0);
+      const T rhs = first.rhs - first.neighbour * last.rhs;
+      const T after = rhs / (T(1) - first.neighbour * last.neighbour);
+      const T before = last.rhs - last.neighbour * after;
       fails = fails || !first.is_alone || !last.is_alone || !is_finite(before) ||
-              !is_finite(after) || !(fabs(first.beside) < 1 && fabs(last.beside) <= 1);
+              !is_finite(after) || !(fabs(first.neighbour) < 1 && fabs(last.neighbour) <= 1);
       if (k == rank || k == rank + 1) {
-        T* const cut = known + (k - rank) * 2 * columns + column;
-        cut[0] = before, cut[columns] = after;
+        T* const pair = known + (k - rank) * 2 * columns + column;
+        pair[0] = before, pair[columns] = after;
       }
       if (k < size) last = join_end(cells + CELL * columns, true, negligible, least);
     }

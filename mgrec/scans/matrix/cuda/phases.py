@@ -68,15 +68,15 @@ def kernels_of_maps(
         maps = solver.maps_of(chunk, solved, operands, [None, None])
         solver.solve(solved, operands, [result, None], before=states, maps=maps)
 
-    def keep_maps(recurrence: Any, chunk: Chunk) -> Any:
+    def retain_maps(recurrence: Any, chunk: Chunk) -> Any:
         solver, operands, solved = lay_out(recurrence, chunk, recurrence.dtype)
         return solver.maps(solved, operands, [None, None], chunk.kept)
 
     def precompute(recurrence: Any, chunk: Chunk) -> Callable[[], MatrixSummary]:
-        wait_for_maps, rows = fetch(keep_maps(recurrence, chunk).of_rows), chunk.row_shape
+        wait_for_maps, rows = fetch(retain_maps(recurrence, chunk).of_rows), chunk.row_shape
         return lambda: _as_summary(wait_for_maps(), recurrence.matrix_map, rows)
 
-    return Kernels(determine, precompute, propagate, keep_maps=keep_maps)
+    return Kernels(determine, precompute, propagate, retain_maps=retain_maps)
 
 
 def _as_summary(maps: np.ndarray, matrix_map: MatrixMap, rows: tuple[int, ...]) -> MatrixSummary:
