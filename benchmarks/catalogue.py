@@ -7,18 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """One study, a module here that is run with ``python -m``.
+    """One study: its module, what it holds against what, and minutes on two cores or an H100.
 
-    Attributes
-    ----------
-    module : str
-        Below this package; also the study's name.
-    about : str
-        What it holds against what.
-    minutes : float
-        On two cores, or on an H100.
-    needs : str
-        "", "gpu" or "disk" (8 GB).
+    It `needs` "gpu", "disk" (8 GB) or nothing.
     """
 
     module: str
@@ -61,6 +52,7 @@ STUDIES = (
     Entry("cuda.sizes", "one row of 2^10 to 2^30 steps against CUB and CuPy", 1, "gpu"),
     Entry("cuda.peers", "scans against CUB, cuda.compute, jax, torch and others", 4, "gpu"),
     Entry("cuda.p_scheme", "the policy of P-scheme/G against all configurations", 2, "gpu"),
+    Entry("cuda.training", "one sequence over torch's ranks against a rank's part", 1, "gpu"),
     Entry("papers.wakatani_2012", "P-scheme/G by phase, against PCR", 1, "gpu"),
     Entry("papers.wakatani_2013", "P-scheme/G by blocks and threads, and its policy", 1, "gpu"),
     Entry("papers.pogorelskih_2019", "Thomas and reductions by kinds of memory", 1, "gpu"),

@@ -33,17 +33,9 @@ CHECKED, CHECKED_PAIRS = 20_000, 200
 
 @dataclass(frozen=True)
 class Case:
-    """Pairs of sequences of some lengths, and what they are asked for.
+    """A query of n and targets of m characters, and what they are asked for.
 
-    Attributes
-    ----------
-    name : str
-    n, m : int
-        Characters of the query and of a target.
-    scores : dict
-    pairs : int
-        Targets; 0 for one that is no list.
-    output : {"score", "matrix"}
+    Without `pairs`, the number of targets, there is one target that is no list.
     """
 
     name: str

@@ -28,13 +28,7 @@ CHECKED = 2**20
 
 @dataclass(frozen=True)
 class Case:
-    """A call over float32 arrays of one shape.
-
-    Attributes
-    ----------
-    kind : str
-        A function of KINDS.
-    """
+    """A call of a function of KINDS over float32 arrays of one shape."""
 
     kind: str
     shape: tuple[int, ...]

@@ -22,16 +22,10 @@ SIDE = 2**14
 
 @dataclass(frozen=True)
 class Case:
-    """A filter of an image of SIDE × SIDE float32.
+    """A filter of an image of SIDE × SIDE float32 along some axes.
 
-    Attributes
-    ----------
-    axes : int
-        Axes along which it filters.
-    words : int
-        Readings and writings of the floor along each axis.
-    bound : float
-        Largest distance from CuPy's result.
+    `words` are readings and writings of the floor along each axis, and the `bound` is the largest
+    distance from CuPy's result.
     """
 
     name: str

@@ -4,8 +4,6 @@ Each rank has a process, a GPU and a part of the sequence along axis 0. The figu
 time of one call on the part alone, divided by that of a call with ``group=``: 1 if nothing is lost.
 A call is one of CALLS that follow each other. Parts with ``group=`` must have the values and the
 gradients of the whole sequence.
-
-usage: python -m benchmarks.cuda.training [--ranks N] [--small] [--out FOLDER] [--machine NAME]
 """
 
 from __future__ import annotations

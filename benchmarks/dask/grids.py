@@ -11,12 +11,11 @@ that is built before; the best of these is judged.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
 from distributed import Client, wait
@@ -43,15 +42,7 @@ def letters(kind: str, which: str, size: int, begin: int = 0, end: int | None = 
         generator = np.random.default_rng(1)
         others = generator.integers(0, 4, size, dtype=np.uint8)
         codes = np.where(generator.random(size) < 0.1, others, codes)
-    return _placed(kind, codes[begin:end])
-
-
-def _placed(kind: str, array: np.ndarray) -> Any:
-    if kind == "local":
-        return array.copy()
-    import cupy
-
-    return cupy.asarray(array)
+    return on.library(kind).array(codes[begin:end])
 
 
 def sequence(
@@ -66,7 +57,7 @@ def sequence(
             workers=[addresses[k * len(addresses) // count]],
         )  # fmt: skip
     wait(list(keys.values()))
-    meta = _placed(kind, np.empty(0, np.uint8))
+    meta = on.library(kind).empty(0, np.uint8)
     return da.Array(keys, name, (tuple(np.diff(ends).tolist()),), meta=meta)
 
 
@@ -91,19 +82,6 @@ def image(client: Client, kind: str, side: int, addresses: list[str]) -> da.Arra
     return on.operand(client, kind, chunks, addresses, -1.0, 1.0)
 
 
-@contextmanager
-def ways(
-    client: Client, recurrence: Callable[..., Any], *operands: Any, **options: Any
-) -> Iterator[dict[str, Call]]:
-    """What solves a recurrence, by name."""
-    with mgrec.plan(recurrence, *operands, client=client, **options) as plan:
-        yield {
-            "graph": lambda: dask.persist(recurrence(*operands, **options))[0],
-            "solve": lambda: mgrec.dask.solve(recurrence, *operands, client=client, **options),
-            "plan": plan,
-        }
-
-
 def check_table(client: Client, kind: str, addresses: list[str]) -> float:
     """The largest deviation from NumPy's sums in float64, relative to their largest.
 
@@ -111,8 +89,11 @@ def check_table(client: Client, kind: str, addresses: list[str]) -> float:
     """
     small = image(client, kind, 64 * len(addresses), addresses)
     values = on.to_host(small.compute()).astype(float)
-    with ways(client, mgrec.summed_area_table, small, dtype="f4") as calls:
-        first, *others = (on.to_host(call().compute()) for call in calls.values())
+    found = []
+    for way in on.WAYS:
+        with on.solving(client, way, mgrec.summed_area_table, small, dtype="f4") as call:
+            found.append(on.to_host(call().compute()))
+    first, *others = found
     assert all(np.array_equal(first, other) for other in others)
     wanted = values.cumsum(0).cumsum(1)
     return float(abs(first - wanted).max() / abs(wanted).max())
@@ -130,22 +111,20 @@ def measure_table(study: Study, client: Client, kind: str, side: int, own: list[
     x = image(client, kind, side, own)
     about = {"steps": side * side, "bytes": 8 * side * side}
     name = f"{len(own)} workers, {ROWS * len(own)} chunks"
-    with ways(client, mgrec.summed_area_table, x, dtype="f4") as calls:
-        best = measure_ways(study, client, kind, case, name, calls, **about)
+    found = []
+    for way in on.WAYS:
+        with on.solving(client, way, mgrec.summed_area_table, x, dtype="f4") as call:
+            found.append(measure_way(study, client, kind, case, f"{name}, {way}", call, **about))
+    best = min(found, key=lambda times: times.median)
     study.ratio(f"{case}: one call for a share over all", first, best, EFFICIENCY)
 
 
-def measure_ways(
-    study: Study, client: Client, kind: str, case: str, name: str, calls: dict[str, Call],
-    **about: Any,
-) -> Times:  # fmt: skip
-    """Times of the best way; those of all are added to the study."""
-    found = []
-    for way, call in calls.items():
-        times, across = on.times_and_transfers(client, kind, call, REPETITIONS)
-        study.add(case, f"{name}, {way}", times, **about | across)
-        found.append(times)
-    return min(found, key=lambda times: times.median)
+def measure_way(
+    study: Study, client: Client, kind: str, case: str, name: str, call: Call, **about: Any
+) -> Times:
+    times, across = on.times_and_transfers(client, kind, call, REPETITIONS)
+    study.add(case, name, times, **about | across)
+    return times
 
 
 def measure_pair(
@@ -153,21 +132,20 @@ def measure_pair(
 ) -> None:
     for output in outputs:
         case = f"{size:,} x {size:,} letters, {output}"
-        found, first = client.submit(one_pair, kind, size, output).result()
-        all_times = []
+        wanted, first = client.submit(one_pair, kind, size, output).result()
         study.add(case, "one worker, one call", first, steps=size**2)
-        query = sequence(client, kind, "query", size, len(own), own)
+        query, found = sequence(client, kind, "query", size, len(own), own), []
         for columns in COLUMNS:
             target = sequence(client, kind, "target", size, columns, own)
             name = f"{len(own)} workers, {len(own)} x {columns} chunks"
-            with ways_of_pair(client, query, target, output) as calls:
-                for call in calls.values():
-                    assert found == call()
-                timed = {way: partial(_done, call) for way, call in calls.items()}
-                best = measure_ways(study, client, kind, case, name, timed, steps=size**2)
-            all_times.append(best)
+            for way in on.WAYS if output == "score" else on.WAYS[:1]:
+                with aligning(client, way, query, target, output) as call:
+                    assert wanted == call()
+                    done, about = partial(_done, call), {"steps": size**2}
+                    times = measure_way(study, client, kind, case, f"{name}, {way}", done, **about)
+                    found.append(times)
         if output == "score":
-            best = min(all_times, key=lambda times: times.median)
+            best = min(found, key=lambda times: times.median)
             study.ratio(f"{case}: one worker over {len(own)}", first, best, SPEEDUP)
 
 
@@ -177,20 +155,19 @@ def _done(call: Call) -> None:
 
 
 @contextmanager
-def ways_of_pair(
-    client: Client, query: da.Array, target: da.Array, output: str
-) -> Iterator[dict[str, Call]]:
-    """What aligns a pair, by name; the results come to the client."""
+def aligning(
+    client: Client, way: str, query: da.Array, target: da.Array, output: str
+) -> Iterator[Call]:
+    """A call that aligns a pair; the results come to the client."""
     align = partial(mgrec.smith_waterman, query, target, output=output, **SCORES)
     if output == "alignment":
-        yield {"graph": lambda: align().compute()}
-        return
-    with ways(client, mgrec.smith_waterman, query, target, output=output, **SCORES) as calls:
-
-        def by_graph() -> Any:
-            return tuple(client.gather(client.compute(list(align()))))
-
-        yield {**calls, "graph": by_graph}
+        yield lambda: align().compute()
+    elif way == "graph":
+        yield lambda: tuple(client.gather(client.compute(list(align()))))
+    else:
+        options = {"output": output, **SCORES}
+        with on.solving(client, way, mgrec.smith_waterman, query, target, **options) as call:
+            yield call
 
 
 def measure(study: Study, arguments: argparse.Namespace) -> None:

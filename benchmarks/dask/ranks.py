@@ -21,7 +21,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, wait
 from scipy import signal
 
 import mgrec
@@ -33,6 +33,7 @@ from ..cpu.candidates import threads
 from ..harness.clock import Times
 from ..harness.command import Command, Options
 from ..harness.study import Study
+from .scaling import cluster as on
 
 COUNTS, BLOCKS, STEPS, SMALL = (2, 4), 4, 1 << 24, 1 << 12
 """Numbers of processes, of parts that operands are made of, and of steps of the whole."""
@@ -106,12 +107,22 @@ def by_dask(steps: int, size: int) -> dict[str, list[Any]]:
     answers = {}
     with LocalCluster(n_workers=size, **options) as cluster, Client(cluster) as client:
         for name in ROWS:
-            operands = [
-                da.from_array(whole, chunks=steps // size) for whole in operands_of(name, steps)
-            ]
+            operands = [place(client, whole) for whole in operands_of(name, steps)]
             answers[name] = mgrec.dask.run(loop, *operands, client=client, name=name)
             answers[name] = [*zip(*answers[name], strict=True)]
     return answers
+
+
+def place(client: Client, whole: np.ndarray) -> da.Array:
+    """An array with a chunk on each worker: a scheduler might place two of them on one."""
+    workers = sorted(client.nthreads())
+    parts, name = np.split(whole, len(workers)), f"operand-{next(on.NUMBERS)}"
+    keys = {
+        (name, k): client.submit(np.array, part, key=(name, k), workers=[workers[k]])
+        for k, part in enumerate(parts)
+    }
+    wait(list(keys.values()))
+    return da.Array(keys, name, (tuple(map(len, parts)),), meta=whole[:0])
 
 
 def digests_of_graph(name: str, steps: int, size: int) -> list[str]:

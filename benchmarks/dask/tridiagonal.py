@@ -15,7 +15,6 @@ import dask.array as da
 from distributed import Client
 
 import mgrec
-import mgrec.dask
 
 from ..harness.clock import Call, Times
 from ..harness.command import Command, Options
@@ -88,10 +87,9 @@ def compare(
         study.add(case, f"{workers}, {name}", found[name], **about | across)
 
     add("each chunk alone", lambda: each_alone(operands))
-    add("graph", lambda: mgrec.solve_tridiagonal(*operands).persist())
-    add("solve", lambda: mgrec.dask.solve(mgrec.solve_tridiagonal, *operands, client=client))
-    with mgrec.plan(mgrec.solve_tridiagonal, *operands, client=client) as plan:
-        add("plan", plan)
+    for way in on.WAYS:
+        with on.solving(client, way, mgrec.solve_tridiagonal, *operands) as call:
+            add(way, call)
     if cluster == "cuda":
         study.ratio(f"{case}: one call over a plan of all", first, found["plan"], BARS["cuda"])
     else:

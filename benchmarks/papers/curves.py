@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 Rows = list[dict[str, Any]]
 Curve = dict[int, float]
 
 
-def head(record: dict[str, Any]) -> list[str]:
-    """The title, and the machine's state."""
-    about = record["machine"]
-    load = {True: "quiet", False: "not quiet", None: "not watched"}[record["load"]["quiet"]]
-    gpus = "; ".join(about["gpus"]) or "no GPU"
-    return [
-        f"# {record['study']}: {gpus}, {about['processor']}, {record['date']}", "",
-        f"mgrec {record['commit']}. The machine was {load}. "
-        f"Copy bandwidth of {record['memory']}: {record['copy_bandwidth'] / 1e9:.4g} GB/s.", "",
-        *(line for note in record.get("notes", {}).values() for line in (note, "")),
-    ]  # fmt: skip
+def render(template: str, record: dict[str, Any], **values: Any) -> str:
+    """Return the text of a result by a template of this folder.
+
+    In templates a line that begins with spaces continues the line before.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"g": "{:.3g}".format, "n": "{:,.0f}".format}
+    environment.filters |= {"all": all, "each": each, "median": median}
+    environment.globals |= {"section": section, "ratios": ratios, "rows_of": rows_of}
+    values |= {"record": record, "rows": record["cases"]}
+    text = re.sub(r"\n +(?=\S)", " ", environment.get_template(template).render(values))
+    return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
 
 
-def finish(lines: list[str], record: dict[str, Any]) -> str:
-    """The lines, and what was not measured."""
-    missing = [
-        f"- {row['case']}, {row['candidate']}: not measured, because {row['reason']}"
-        for row in record["not_measured"]
-    ]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join([*lines, *missing])).rstrip("\n") + "\n"
+def each(values: Any, text: str = "{}", between: str = ", ") -> str:
+    """Format each of some values, and join them."""
+    return between.join(text.format(value) for value in values)
 
 
 def rows_of(rows: Rows, **wanted: Any) -> Rows:
@@ -49,30 +53,29 @@ def cell(value: float | None, scale: float = 1.0) -> str:
     return "-" if value is None else f"{value * scale:.3g}"
 
 
-def grid(first: str, columns: dict[str, Curve], scale: float = 1.0) -> list[str]:
+def grid(first: str, columns: dict[str, Curve], scale: float = 1.0) -> str:
     """A table: a line a key of the curves, a column a curve."""
     lines = [f"| {first} | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
     for key in sorted({key for column in columns.values() for key in column}):
         cells = [cell(column.get(key), scale) for column in columns.values()]
         lines.append(f"| {key:,} | {' | '.join(cells)} |")
-    return [*lines, ""]
+    return "\n".join([*lines, ""])
 
 
 def section(
     title: str, first: str, ours: dict[str, Curve], theirs: dict[str, Curve] | None = None,
     scale: float = 1.0,
-) -> list[str]:  # fmt: skip
+) -> str:  # fmt: skip
     """A table under its title, our columns beside the paper's; nothing if nothing was measured."""
     if not any(ours.values()):
-        return []
-    if theirs is None:
-        return [f"## {title}", "", *grid(first, ours, scale)]
-    both = {
-        f"{name}, {who}": each.get(name, {})
-        for name in theirs
-        for who, each in (("paper", theirs), ("here", ours))
-    }
-    return [f"## {title}", "", *grid(first, both, scale)]
+        return ""
+    if theirs is not None:
+        ours = {
+            f"{name}, {who}": each.get(name, {})
+            for name in theirs
+            for who, each in (("paper", theirs), ("here", ours))
+        }
+    return f"## {title}\n\n{grid(first, ours, scale)}"
 
 
 def figure_of(record: dict[str, Any], title: str, rows: int, columns: int, size: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from ..harness.clock import Call
 from ..harness.study import Study
 from . import loops
-from .curves import Rows, curve, label, plot, ratios, section
+from .curves import Curve, Rows, curve, label, plot
 from .timing import deviation
 
 PLAIN, SCHEME = "plain substitution", "P-scheme, one thread"
@@ -46,24 +45,13 @@ def _compare(study: Study, what: str, power: int, plain: Call, scheme: Call) -> 
     study.compare(case, calls, REPETITIONS, part="overhead", size=2**power, steps=2**power)
 
 
-def table(rows: Rows, paper: str, what: str) -> list[str]:
-    """Milliseconds by size, and a sentence."""
-    times = {name: curve(rows, "size", part="overhead", candidate=name) for name in (PLAIN, SCHEME)}
-    found = ratios(times[SCHEME], times[PLAIN])
-    if not found:
-        return []
-    title = f"{paper}, figure 1: the P-scheme on one thread, {what}, milliseconds"
-    return [
-        *section(title, "N", times, scale=1e3),
-        f"- Its phases take {median(found.values()):.3g} times as long as plain substitution in "
-        f"the median ({min(found.values()):.3g} to {max(found.values()):.3g}), about twice in the "
-        f"paper, on a Pentium III. Plain substitution waits for the result of the step before; "
-        f"the phases do more arithmetic, which that wait partly hides today.", "",
-    ]  # fmt: skip
+def times(rows: Rows) -> dict[str, Curve]:
+    """Seconds by size."""
+    names = (PLAIN, SCHEME)
+    return {name: curve(rows, "size", part="overhead", candidate=name) for name in names}
 
 
 def draw(panel: Any, rows: Rows) -> None:
-    for name in (PLAIN, SCHEME):
-        found = curve(rows, "size", part="overhead", candidate=name)
-        plot(panel, {size: each * 1e3 for size, each in found.items()}, name)
+    for name, found in times(rows).items():
+        plot(panel, {size: seconds * 1e3 for size, seconds in found.items()}, name)
     label(panel, "figure 1: one thread of a CPU", "N", "milliseconds")

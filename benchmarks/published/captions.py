@@ -34,6 +34,7 @@ _LINES = {
     "states": "How far mgrec lies left of statsmodels and of hmmlearn, function by function.",
     "streaming": "From disk to disk: how much longer than a copy of the same bytes.",
     "tables": "One pass over an image against OpenCV's, and against NumPy's two.",
+    "training": "One sequence over two ranks of torch, beside a rank's part without them.",
     "tridiagonal": "LAPACK pivots as mgrec does, numba loops do not.",
     "tridiagonal-dask": "One system in chunks, beside its chunks solved each alone.",
     "wakatani-2012": "Precompute and determine fall with T, propagate rises.",

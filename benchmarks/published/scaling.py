@@ -7,6 +7,7 @@ on all steps (strong scaling), in the same run.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from .rows import newest
 from .svg import FAINT, FASTER, FOLDER, INK, PREDICTED, SLOWER, box, card, text, tick, whisker
@@ -20,20 +21,10 @@ PREDICTIONS = "scaling-predictions-h100"
 
 @dataclass(frozen=True)
 class Solve:
-    """One bar.
+    """One bar: times divided by the base.
 
-    Attributes
-    ----------
-    words : str
-    times : float
-        Median, or prediction, divided by the base.
-    kernels : float
-        The part of it in which GPUs compute.
-    spread : tuple of float, optional
-        Least and largest time, divided by the base.
-    ideal : float
-        What perfect scaling would be.
-    is_predicted : bool
+    `times` is the median or the prediction, `kernels` the part of it in which GPUs compute,
+    `spread` the least and the largest time, and `ideal` what perfect scaling would be.
     """
 
     words: str
@@ -50,10 +41,9 @@ class Solve:
 
 def measured(words: str, case: str, candidate: str, ideal: float = 1.0) -> Solve:
     """Return a solve of the study of scaling."""
-    result = newest(SCALING)
-    base = result.number(case, candidate, "one_call")
+    number = partial(newest(SCALING).number, case, candidate)
     least, largest, median, kernels = (
-        result.number(case, candidate, key) / base for key in ("min", "max", "median", "kernels")
+        number(key) / number("one_call") for key in ("min", "max", "median", "kernels")
     )
     return Solve(words, median, min(kernels, median), (least, largest), ideal)
 
@@ -62,18 +52,15 @@ def queued(words: str, case: str) -> Solve:
     """Return a solve of the study of queued solves. All but the one call's time is overhead."""
     result = newest(QUEUED)
     base = result.number(case, "one worker's part, one call", "median")
-    least, largest, median = (
-        result.number(case, "plan, queued", key) / base for key in ("min", "max", "median")
-    )
+    keys = ("min", "max", "median")
+    least, largest, median = (result.number(case, "plan, queued", key) / base for key in keys)
     return Solve(words, median, 1.0, (least, largest))
 
 
 def predicted(words: str, case: str, candidate: str, ideal: float = 1.0) -> Solve:
-    result = newest(PREDICTIONS)
-    base, time, kernels = (
-        result.number(case, candidate, key) for key in ("one_call", "predicted", "kernels")
-    )
-    return Solve(words, time / base, min(kernels, time) / base, None, ideal, is_predicted=True)
+    number = partial(newest(PREDICTIONS).number, case, candidate)
+    times, kernels = (number(key) / number("one_call") for key in ("predicted", "kernels"))
+    return Solve(words, times, min(kernels, times), None, ideal, is_predicted=True)
 
 
 def groups() -> dict[str, list[Solve]]:

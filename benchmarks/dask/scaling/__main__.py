@@ -20,16 +20,16 @@ from ...harness.command import Command, Options
 from ...harness.records import read, save
 from ...harness.study import Study
 from . import cluster, predictions
-from .cases import sizes
+from .cases import steps_of_chunk
 from .picture import draw
 from .study import OTHERS, PARTS, measure
 
 
 def write_predictions(arguments: argparse.Namespace) -> Path:
     """From results, in files like those of a study."""
-    given = sizes(arguments.cluster, arguments.small)
+    chunk = steps_of_chunk(arguments.cluster, arguments.small)
     records = {source.name: read(source) for source in arguments.predict}
-    found = predictions.predict(records, given)
+    found = predictions.predict(records, chunk)
     if arguments.machine:
         found["machine"]["name"] = arguments.machine
     return save(found, arguments.out, predictions.tables(found))

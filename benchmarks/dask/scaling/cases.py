@@ -15,6 +15,7 @@ from mgrec.signal import lfilter
 
 from ...harness.study import Study
 from . import cluster as on
+from .cluster import WAYS
 
 # In float32 like the signal: float64 coefficients give float64 results, as in SciPy.
 FILTER = np.array([[0.2, 0.3, 0.2], [1.0, -0.6, 0.2]], np.float32)
@@ -22,8 +23,6 @@ ROWS = 64
 LONG, SHORT, HALF = "bar, long chunks", "bar, short chunks", "half"
 SCALED = ("bar", LONG, "weak", "strong", SHORT, HALF)
 """Parts of the study that run on 1, 2, 4, ... and all workers."""
-WAYS = ("graph", "solve", "plan")
-"""A persisted graph, `mgrec.dask.solve`, and a solve of a built plan."""
 BARS = {
     ("bar", "arrays"): {"plan": 0.85, "solve": 0.55, "graph": 0.5},
     ("bar", "constant"): {"plan": 0.78, "solve": 0.45, "graph": 0.4},
@@ -53,11 +52,7 @@ class Case:
     has_states: bool = True
 
     def solve(self, s: Any, t: Any) -> Any:
-        return self.by(self.recurrence, s, t)
-
-    def by(self, call: Callable[..., Any], s: Any, t: Any, *first: Any, **more: Any) -> Any:
-        """A call of a function that takes the operands of the recurrence."""
-        return call(*first, *self.operands(s, t), **self.options, **more)
+        return self.recurrence(*self.operands(s, t), **self.options)
 
 
 CASES = {
@@ -70,26 +65,9 @@ CASES = {
 }
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Steps of chunks, of one worker, and of all workers in strong scaling."""
-
-    chunk: int
-    short: int
-    long: int
-    bar: int
-    weak: int
-    strong: int
-    half: int
-    """Of one worker, in four chunks."""
-
-
-def sizes(kind: str, is_small: bool) -> Sizes:
-    if is_small:
-        return Sizes(1 << 12, 1 << 10, 1 << 13, 1 << 14, 1 << 12, 1 << 14, 1 << 13)
-    if kind == "cuda":
-        return Sizes(1 << 30, 1 << 28, 1 << 31, 1 << 32, 1 << 30, 1 << 32, 1 << 31)
-    return Sizes(1 << 22, 1 << 20, 1 << 23, 1 << 24, 1 << 22, 1 << 24, 1 << 23)
+def steps_of_chunk(kind: str, is_small: bool) -> int:
+    """Steps of a chunk in most parts."""
+    return 1 << (12 if is_small else {"cuda": 30, "local": 22}[kind])
 
 
 @dataclass(frozen=True)
@@ -111,22 +89,21 @@ class Cell:
     def candidate(self) -> str:
         return f"{self.workers} workers" + ("" if self.way == WAYS[0] else f", {self.way}")
 
-    def cut(self, given: Sizes) -> tuple[int, int]:
+    def cut(self, most: int) -> tuple[int, int]:
         """Steps of a chunk, and the number of chunks.
 
-        Chunks are as long as the study's, or shorter where some worker would have none.
+        Chunks have `most` steps, the length of the part, or fewer where a worker would have none.
         """
         if self.part == "strong":
-            chunk = min(given.chunk, given.strong // self.workers)
-            return chunk, given.strong // chunk
-        own = {LONG: given.long, SHORT: given.short, HALF: given.half // 4}
-        chunk = own.get(self.part, given.chunk)
-        each = {"weak": given.weak, HALF: given.half}.get(self.part, given.bar)
-        return min(chunk, each), max(1, each // chunk) * self.workers
+            chunk = min(most, 4 * most // self.workers)
+            return chunk, 4 * most // chunk
+        chunk = {LONG: 2 * most, SHORT: most // 4, HALF: most // 2}.get(self.part, most)
+        each = {"weak": most, HALF: 2 * most}.get(self.part, 4 * most)
+        return chunk, each // chunk * self.workers
 
-    def alone(self, given: Sizes) -> tuple[int, int]:
+    def alone(self, most: int) -> tuple[int, int]:
         """Steps of the one call that the row is held against, and how many workers share it."""
-        chunk, chunks = self.cut(given)
+        chunk, chunks = self.cut(most)
         if self.part == "strong":
             return chunk * chunks, self.workers
         return chunk * chunks // self.workers, 1
@@ -190,18 +167,14 @@ def check(study: Study, client: Client, kind: str, addresses: list[str]) -> None
         cut: Any = ((4096 // rows,) * (3 * len(addresses)),)
         cut = cut if rows == 1 else ((rows,), *cut)
         s, t = (on.operand(client, kind, cut, addresses, low, -low) for low in (-0.5, -1.0))
-        host = [np.asarray(to_host(a.compute()), np.float64).reshape(rows, -1) for a in (s, t)]
+        host = [on.to_host(a.compute()).astype(float).reshape(rows, -1) for a in (s, t)]
         for name, case in CASES.items():
-            got = to_host(case.solve(s, t).compute()).reshape(rows, -1)
+            got = on.to_host(case.solve(s, t).compute()).reshape(rows, -1)
             wanted = np.array([loop(name, *row) for row in zip(*host, strict=True)])
             # Sums of a random walk, as in max-plus, grow with the workers, and so do their errors.
             worst = float(np.abs(got - wanted).max() / max(1.0, np.abs(wanted).max()))
             study.notes[f"largest relative deviation, {name}, {rows} rows"] = worst
             assert worst < 1e-5, f"{name} deviates by {worst} of its largest value"
-
-
-def to_host(array: Any) -> np.ndarray:
-    return array.get() if hasattr(array, "get") else array
 
 
 def loop(name: str, s: np.ndarray, t: np.ndarray) -> list[float]:

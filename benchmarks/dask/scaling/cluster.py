@@ -9,8 +9,11 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 from dask.task_spec import Task, TaskRef
@@ -18,6 +21,7 @@ from dask.utils import key_split
 from distributed import Client, LocalCluster, wait
 from distributed.protocol.pickle import dumps
 
+import mgrec
 import mgrec.dask
 from mgrec.distributed.plan import program
 from mgrec.distributed.plan.calls import solution_of
@@ -28,6 +32,8 @@ from ...harness.study import Study
 from ..tasks import nothing
 
 NUMBERS = itertools.count()
+WAYS = ("graph", "solve", "plan")
+"""A persisted graph, `mgrec.dask.solve`, and a solve of a built plan."""
 
 
 def open_cluster(kind: str, workers: int | None) -> Any:
@@ -60,17 +66,17 @@ def connect(
         yield client, addresses
 
 
+def library(kind: str) -> Any:
+    """NumPy, or CuPy for a cluster of GPUs."""
+    return np if kind == "local" else import_module("cupy")
+
+
 def fill(
     kind: str, place: Any, shape: tuple[int, ...], low: float, high: float, dtype: str = "f4"
 ) -> Any:
     """Random numbers of a chunk, in the memory of its worker."""
     drawn = np.float64 if dtype == "f8" else np.float32
-    if kind == "local":
-        values = np.random.default_rng(place).random(shape, drawn)
-    else:
-        import cupy
-
-        values = cupy.random.default_rng(list(place)).random(shape, drawn)
+    values = library(kind).random.default_rng(list(place)).random(shape, drawn)
     values *= high - low
     values += low
     return values.astype(dtype, copy=False)
@@ -86,7 +92,7 @@ def operand(
     """
     name, count = f"operand-{next(NUMBERS)}", len(chunks[-1])
     of_tail, ndim = (0,) * len(tail), len(chunks) + len(tail)
-    meta = np.empty((0,) * ndim, dtype) if kind == "local" else _cupy_empty(ndim, dtype)
+    meta = library(kind).empty((0,) * ndim, dtype)
     keys, futures = {}, []
     for place in itertools.product(*(range(len(lengths)) for lengths in chunks)):
         shape = tuple(lengths[k] for lengths, k in zip(chunks, place, strict=True)) + tail
@@ -99,12 +105,6 @@ def operand(
         futures.append(future)
     wait(futures)
     return da.Array(keys, name, (*chunks, *((length,) for length in tail)), meta=meta)
-
-
-def _cupy_empty(ndim: int, dtype: str) -> Any:
-    import cupy
-
-    return cupy.empty((0,) * ndim, dtype)
 
 
 def to_host(array: Any) -> np.ndarray:
@@ -174,16 +174,12 @@ def free(kind: str) -> None:
     """Free unused memory, and the pool of a GPU."""
     gc.collect()
     if kind != "local":
-        import cupy
-
-        cupy.get_default_memory_pool().free_all_blocks()
+        library(kind).get_default_memory_pool().free_all_blocks()
 
 
 def synchronise(kind: str) -> None:
     if kind != "local":
-        import cupy
-
-        cupy.cuda.Device().synchronize()
+        library(kind).cuda.Device().synchronize()
 
 
 def times_here(kind: str, call: Call, repetitions: int) -> Times:
@@ -331,6 +327,20 @@ def transfers(client: Client) -> tuple[int, int]:
     return sum(size for _, size in found), of_operands
 
 
+@contextmanager
+def solving(
+    client: Client, way: str, recurrence: Callable[..., Any], *operands: Any, **options: Any
+) -> Iterator[Call]:
+    """A call that solves a recurrence by a way of WAYS."""
+    if way == "plan":
+        with mgrec.plan(recurrence, *operands, client=client, **options) as plan:
+            yield plan
+    elif way == "solve":
+        yield partial(mgrec.dask.solve, recurrence, *operands, client=client, **options)
+    else:
+        yield lambda: dask.persist(recurrence(*operands, **options))[0]
+
+
 def times_and_transfers(
     client: Client, kind: str, call: Call, repetitions: int
 ) -> tuple[Times, dict[str, int]]:
@@ -355,12 +365,7 @@ def copy_bandwidth(client: Client, kind: str, size: int, addresses: Sequence[str
 
 
 def _copy(kind: str, size: int) -> float:
-    if kind == "local":
-        source = np.ones(size, np.float32)
-        target, copy = np.empty_like(source), np.copyto
-    else:
-        import cupy
-
-        source = cupy.ones(size, cupy.float32)
-        target, copy = cupy.empty_like(source), cupy.copyto
-    return 2 * source.nbytes / times_here(kind, lambda: copy(target, source), 7).median
+    xp = library(kind)
+    source = xp.ones(size, np.float32)
+    target = xp.empty_like(source)
+    return 2 * source.nbytes / times_here(kind, lambda: xp.copyto(target, source), 7).median

@@ -22,15 +22,8 @@ SMALL = "propagate"
 def kernels(client: Client, kind: str, solve: Callable[[], Any]) -> float:
     """Run the tasks of all workers at once, each worker's in turn; the longest time.
 
-    The tasks are those of the graph itself, whatever the recurrence; what propagates is computed
-    before.
-
-    Parameters
-    ----------
-    client : distributed.Client
-    kind : {"local", "cuda"}
-    solve : callable
-        Builds a lazy result, from operands that the workers hold.
+    The tasks are those of the graph of the lazy result that `solve` builds from operands that the
+    workers hold, whatever the recurrence; what propagates is computed before.
     """
     lazy = solve().dask
     graph = dict(lazy)

@@ -34,18 +34,10 @@ OUTLIER = 0.1
 class Model:
     """Seconds of the rounds of a solve, and of a task without its kernel.
 
-    Attributes
-    ----------
-    latency : float
-        Of the rounds that any solve takes.
-    asking : float
-        Of asking the scheduler where chunks lie, which graphs of `FEW` chunks or more do.
-    scheduler : float
-        Of one task, on the scheduler, which serves all workers.
-    worker : float
-        Of one task, on its worker.
-    overlap : float
-        Part of the shorter of the two that the longer one hides.
+    `latency` are the rounds that any solve takes, `asking` is to ask the scheduler where chunks
+    lie, which graphs of `FEW` chunks or more do. `scheduler` and `worker` are one task on the
+    scheduler, which serves all workers, and on its worker. `overlap` is the part of the shorter of
+    the two that the longer one hides.
     """
 
     latency: float
@@ -108,13 +100,9 @@ def asked(chunks: int, workers: int) -> list[int]:
 
 
 def tasks(chunks: int, workers: int, has_states: bool = True) -> int:
-    """Tasks of the graph over held chunks, for workers of one thread.
+    """Tasks of the graph over persisted chunks, for workers of one thread.
 
-    Parameters
-    ----------
-    chunks, workers : int
-    has_states : bool
-        The rows begin with states. Without them whole rows are one task a chunk.
+    Whole rows that begin without states are one task a chunk.
     """
     if chunks == 1 and not has_states:
         return 1
@@ -127,19 +115,11 @@ def tasks(chunks: int, workers: int, has_states: bool = True) -> int:
 def kernels_of(
     words: tuple[int, int], chunk: int, chunks: int, workers: int, launch: float, bandwidth: float
 ) -> float:
-    """Seconds of the kernels of the busiest worker.
+    """Seconds of the kernels of the busiest worker, of so many chunks of `chunk` steps in all.
 
-    Parameters
-    ----------
-    words : tuple of int
-        Words a step that a precomputation reads, 0 if chunks are speculative, and that a
-        determination reads and writes.
-    chunk, chunks, workers : int
-        Steps of a chunk; chunks in all.
-    launch : float
-        Seconds of the phases of a chunk that has no steps.
-    bandwidth : float
-        Bytes a second, of one worker's kernels.
+    `words` are those a step that a precomputation reads, 0 if chunks are speculative, and that a
+    determination reads and writes. The phases of a chunk that has no steps take `launch` seconds;
+    the `bandwidth` in bytes a second is that of one worker's kernels.
     """
     pairs = zip(asked(chunks, workers), shares(chunks, workers), strict=True)
     summaries, wholes = max(pairs, key=lambda pair: words[0] * pair[0] + words[1] * pair[1])

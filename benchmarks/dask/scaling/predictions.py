@@ -17,7 +17,7 @@ import numpy as np
 
 from ...harness import machine
 from . import model
-from .cases import CASES, SCALED, WAYS, Case, Cell, Sizes, sizes, stages, way_of
+from .cases import CASES, SCALED, WAYS, Case, Cell, stages, steps_of_chunk, way_of
 
 WORKERS = (1, 2, 4, 8)
 FAR = (64, 1024)
@@ -135,20 +135,12 @@ def _speculation(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
     return found
 
 
-def predict(records: dict[str, dict[str, Any]], given: Sizes | None = None) -> dict[str, Any]:
-    """Every row of the study, for each number of workers.
+def predict(records: dict[str, dict[str, Any]], chunk: int | None = None) -> dict[str, Any]:
+    """Predict every row of the study, for each number of workers, from results by their names.
 
-    Parameters
-    ----------
-    records : dict, name of the file -> result
-        The first tells of machine and kernels; ways that it lacks are fitted on the next that
-        has them.
-    given : Sizes, optional
-
-    Raises
-    ------
-    ValueError
-        The first record's rows are too few, or the model does not fit them.
+    The first tells of machine and kernels; ways that it lacks are fitted on the next that has
+    them. `chunk` are the steps of a chunk in most parts. A ValueError says that the first record's
+    rows are too few, or that the model does not fit them.
     """
     (source, record), *_ = records.items()
     models, measured = {}, kernels(record)
@@ -157,9 +149,9 @@ def predict(records: dict[str, dict[str, Any]], given: Sizes | None = None) -> d
     usable = {way: each for way, each in models.items() if fits(each)}
     if WAYS[0] not in usable:
         raise ValueError(f"the model fits no rows of {source}: it predicts nothing")
-    given = given or sizes("cuda" if record["machine"]["gpus"] else "local", False)
+    chunk = chunk or steps_of_chunk("cuda" if record["machine"]["gpus"] else "local", False)
     cells = (cell for cell in _cells() if cell.way in usable)
-    rows = [_row(cell, given, usable[cell.way], measured) for cell in cells]
+    rows = [_row(cell, chunk, usable[cell.way], measured) for cell in cells]
     name = re.sub(r"-\d+$", "", record["machine"]["name"])
     return {
         "study": "scaling-predictions",
@@ -181,26 +173,20 @@ def _cells() -> list[Cell]:
     found = {cell for count in WORKERS for each in stages(SCALED, count) for cell in each}
     found |= {replace(c, workers=count) for c in found if _is_far(c) for count in FAR}
     names = list(CASES)
-    return sorted(
-        found,
-        key=lambda c: (
-            c.rows,
-            SCALED.index(c.part),
-            names.index(c.name),
-            WAYS.index(c.way),
-            c.workers,
-        ),
-    )
+
+    def place(c: Cell) -> tuple[int, ...]:
+        part, way = SCALED.index(c.part), WAYS.index(c.way)
+        return c.rows, part, names.index(c.name), way, c.workers
+
+    return sorted(found, key=place)
 
 
 def _is_far(cell: Cell) -> bool:
     return cell.part == SCALED[0] and cell.rows == 1
 
 
-def _row(
-    cell: Cell, given: Sizes, found: dict[str, Any], measured: dict[str, Any]
-) -> dict[str, Any]:
-    chunk, chunks = cell.cut(given)
+def _row(cell: Cell, most: int, found: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any]:
+    chunk, chunks = cell.cut(most)
     case = CASES[cell.name]
     # A case without timed kernels takes those of a case that moves as many words.
     fractions = measured["fractions"]
@@ -210,7 +196,7 @@ def _row(
         _words(case, begins), chunk, chunks, cell.workers,
         measured["launch"], measured["bandwidth"] * fraction,
     )  # fmt: skip
-    steps, share = cell.alone(given)
+    steps, share = cell.alone(most)
     reached = measured["calls"].get(cell.name, fraction) * measured["bandwidth"]
     row = {
         "one_call": 4 * case.determine * steps / reached,

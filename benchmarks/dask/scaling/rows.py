@@ -9,13 +9,10 @@ from typing import Any
 
 from distributed import Client
 
-import mgrec
-import mgrec.dask
-
 from ...harness.clock import Times
 from ...harness.study import Study
 from . import cluster as on
-from .cases import BARS, CASES, Budget, Cell, Sizes
+from .cases import BARS, CASES, Budget, Cell
 from .kernels import kernels, one_call
 
 REPETITIONS = 7
@@ -29,6 +26,8 @@ class Table:
 
     Attributes
     ----------
+    chunk : int
+        Steps of a chunk in most parts.
     predicted : dict
         Seconds by case and candidate, from a file that was written before.
     """
@@ -36,7 +35,7 @@ class Table:
     study: Study
     client: Client
     kind: str
-    sizes: Sizes
+    chunk: int
     addresses: list[str]
     budget: Budget
     predicted: dict[tuple[str, str], float]
@@ -63,32 +62,23 @@ class Table:
 
     def _measure(self, cell: Cell) -> None:
         client, kind, case = self.client, self.kind, CASES[cell.name]
-        chunk, chunks = cell.cut(self.sizes)
-        call, share = self._one_call(cell)
+        chunk, chunks = cell.cut(self.chunk)
+        alone, share = self._one_call(cell)
         s, t = self.operands.get(cell.rows, chunk, chunks, cell.workers)
-        on.transfers(client)
-        if cell.way == "plan":
-            with case.by(mgrec.plan, s, t, case.recurrence, client=client) as plan:
-                seconds = on.times(client, kind, plan, REPETITIONS)
-        else:
-            calls = {
-                "graph": lambda: case.solve(s, t).persist(),
-                "solve": lambda: case.by(mgrec.dask.solve, s, t, case.recurrence, client=client),
-            }
-            seconds = on.times(client, kind, calls[cell.way], REPETITIONS)
-        moved, of_operands = on.transfers(client)
+        operands = case.operands(s, t)
+        with on.solving(client, cell.way, case.recurrence, *operands, **case.options) as call:
+            seconds, across = on.times_and_transfers(client, kind, call, REPETITIONS)
         steps, lazy = chunks * chunk, case.solve(s, t)
         self.study.add(
             cell.case, cell.candidate, seconds, steps=steps, rows=cell.rows, workers=cell.workers,
             chunks=chunks, chunk=chunk, tasks=_tasks(lazy), begins=_begins(lazy),
-            one_call=call.median, efficiency=call.median / seconds.median / share,
-            traffic=4 * case.determine * steps,
-            bytes_across=moved // (len(seconds.seconds) + 1), operand_bytes_across=of_operands,
+            one_call=alone.median, efficiency=alone.median / seconds.median / share,
+            traffic=4 * case.determine * steps, **across,
             **self._shares(cell, seconds, lambda: case.solve(s, t), 4 * case.determine * steps),
-            **self._predictions(cell, call.median / share),
+            **self._predictions(cell, alone.median / share),
         )  # fmt: skip
         _compare(self.study.cases[-1])
-        self._judge(cell, call, seconds)
+        self._judge(cell, alone, seconds)
 
     def _shares(
         self, cell: Cell, seconds: Times, solve: Callable[[], Any], traffic: int
@@ -98,7 +88,7 @@ class Table:
         if key not in self.alone:
             self.alone[key] = kernels(self.client, self.kind, solve)
         if cell.workers not in self.bandwidths:
-            own, size = self.addresses[: cell.workers], min(self.sizes.chunk, 1 << 28)
+            own, size = self.addresses[: cell.workers], min(self.chunk, 1 << 28)
             self.bandwidths[cell.workers] = on.copy_bandwidth(self.client, self.kind, size, own)
         alone, bandwidth = self.alone[key], self.bandwidths[cell.workers]
         fraction = traffic / seconds.median / bandwidth
@@ -112,7 +102,7 @@ class Table:
 
         It has the memory of its worker for itself: those of all cases are timed at once.
         """
-        steps, share = cell.alone(self.sizes)
+        steps, share = cell.alone(self.chunk)
         if (cell.name, cell.rows, steps) not in self.calls:
             self.operands.drop()
             for name in CASES:

@@ -19,7 +19,7 @@ from ...harness.records import RESULTS, read
 from ...harness.study import Study
 from . import cluster as on
 from . import predictions
-from .cases import SCALED, Budget, check, sizes, stages
+from .cases import SCALED, Budget, check, stages, steps_of_chunk
 from .files import by_candidate, keep
 from .latency import measure_first, measure_latency
 from .picture import stream
@@ -42,7 +42,7 @@ def measure_peers(
     study: Study, client: Client, arguments: argparse.Namespace, addresses: list[str]
 ) -> None:
     """A prefix sum by da.cumsum, on the same chunks in the same run."""
-    kind, size = arguments.cluster, sizes(arguments.cluster, arguments.small).chunk
+    kind, size = arguments.cluster, steps_of_chunk(arguments.cluster, arguments.small)
     chunks = len(addresses) * (1 if kind == "cuda" else 4)
     t = on.operand(client, kind, ((size,) * chunks,), addresses, -1.0, 1.0)
     case = f"prefix sum, {chunks} chunks of {size:,}"
@@ -113,10 +113,10 @@ def measure_stream(
 
 def measure(study: Study, arguments: argparse.Namespace) -> Path:
     budget, kind = Budget(arguments.minutes), arguments.cluster
-    given = sizes(kind, arguments.small)
+    chunk = steps_of_chunk(kind, arguments.small)
     predicted = read_predictions(study, arguments)
-    with on.connect(study, arguments, given.chunk) as (client, addresses):
-        table = Table(study, client, kind, given, addresses, budget, predicted)
+    with on.connect(study, arguments, chunk) as (client, addresses):
+        table = Table(study, client, kind, chunk, addresses, budget, predicted)
         written = time.monotonic()
         for name, section in sections(arguments, table):
             start = time.monotonic()

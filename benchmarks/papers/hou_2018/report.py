@@ -6,140 +6,56 @@ from math import log2
 from statistics import median
 from typing import Any
 
-from ..curves import Rows, cell, figure_of, finish, head, ratios, rows_of, section
+from ..curves import Curve, Rows, cell, curve, figure_of, ratios, render, rows_of
 
 LOOPS = ("SAT", "SW", "SOR")
 STRATEGIES = ("compensation", "tiles", "hyperplane", "hybrid")
 COLOURS = {"compensation": "C0", "tiles": "C1", "hybrid": "C2", "hyperplane": "C3"}
 PAIRS = ("∘ ≠ ◇", "∘ = ◇")
-PAPER = (
-    "The paper: K. Hou, H. Wang, W. Feng, J. S. Vetter, S. Lee, IPDPS 2018, on a Tesla K80 and a "
-    "P100. Its figures have no numbers in their text. Here all three loops are calls of "
-    "`mgrec.wavefront`, checks and the choice of a cut included, of operands in memory of the "
-    "device, caches flushed."
-)
 
 
 def tables(record: dict[str, Any]) -> str:
     """The text of a result file."""
-    lines = [*head(record), PAPER, ""]
-    for name in LOOPS:
-        lines += loop_table(of_part(record["cases"], name), name, record["copy_bandwidth"])
-    for pair in PAIRS:
-        lines += scan_table(of_part(record["cases"], pair), pair)
-    lines += summary(record["cases"])
-    return finish(lines, record)
-
-
-def of_part(rows: Rows, part: str) -> Rows:
-    return rows_of(rows, part=part)
-
-
-def candidates(rows: Rows) -> list[str]:
-    return list(dict.fromkeys(row["candidate"] for row in rows))
-
-
-def times(rows: Rows, by: str) -> dict[str, dict[int, float]]:
-    """Seconds of every candidate by rows of the grid, or by size."""
-    found: dict[str, dict[int, float]] = {name: {} for name in candidates(rows)}
-    for row in rows:
-        found[row["candidate"]][row[by]] = row["median"]
-    return found
-
-
-def loop_table(rows: Rows, name: str, bandwidth: float) -> list[str]:
-    """Milliseconds by shape, what the hybrid picked, and its fraction of the floor."""
-    if not rows:
-        return []
-    found, names = times(rows, "rows"), candidates(rows)
-    columns = " | ".join(names)
-    lines = [f"## {name}, milliseconds", "", f"| rows x columns | {columns} | picked | fraction |"]
-    lines.append("|---" * (len(names) + 3) + "|")
-    for row in (row for row in rows if row["candidate"] == "hybrid"):
-        cells = [cell(found[each].get(row["rows"]), 1e3) for each in names]
-        fraction = row["bytes"] / bandwidth / row["median"]
-        shape = f"{row['rows']:,} x {row['columns']:,}"
-        lines.append(f"| {shape} | {' | '.join(cells)} | {row['picked']} | {fraction:.3f} |")
-    return [*lines, "", *on_loop(found), ""]
-
-
-def on_loop(found: dict[str, dict[int, float]]) -> list[str]:
-    """Where one strategy beats the other, and how near the hybrid is to the better one."""
-    rows, tiles, hybrid = (found.get(name, {}) for name in ("compensation", "tiles", "hybrid"))
-    shared = sorted(rows.keys() & tiles.keys() & hybrid.keys())
-    if not shared:
-        return []
-    gain = {each: tiles[each] / rows[each] for each in shared}
-    worst = max(hybrid[each] / min(rows[each], tiles[each]) for each in shared)
-    planes = found.get("hyperplane", {})
-    losses = [planes[each] / tiles[each] for each in shared if each in planes]
-    return [
-        f"- Compensation is {gain[shared[0]]:.3g} times as fast as tiles with {shared[0]:,} rows "
-        f"and {gain[shared[-1]]:.3g} times with {shared[-1]:,}. In the paper tiles wait on a "
-        f"barrier for every antidiagonal, and compensation on one for every row; here a strip "
-        f"waits for the one before it alone.",
-        f"- The hybrid takes at most {worst:.3g} times as long as the better of both.",
-        *(
-            f"- Hyperplanes take {min(losses):.3g} to {max(losses):.3g} times as long as tiles, "
-            f"with the copies to their layout and back; the paper says of diamond tiles that these "
-            f"are not negligible."
-            for _ in losses[:1]
-        ),
-    ]
-
-
-def scan_table(rows: Rows, pair: str) -> list[str]:
-    """Nanoseconds a step by size."""
-    found, names = times(rows, "size"), candidates(rows)
-    speeds = {
-        name: {size: seconds * 1e9 / size for size, seconds in found[name].items()}
-        for name in names
+    rows = record["cases"]
+    loops = {name: times(rows, name, "rows") for name in LOOPS}
+    scans = {pair: times(rows, pair, "size") for pair in PAIRS}
+    each_step = {
+        pair: {name: {n: s / n for n, s in curve.items()} for name, curve in found.items()}
+        for pair, found in scans.items()
     }
-    title = f"Weighted scan, {pair}, nanoseconds a step"
-    return [*section(title, "steps", speeds), *on_scan(found), ""]
+    return render(
+        "hou_2018/report.md.j2", record, loops=loops, scans=each_step, cell=cell, compare=compare,
+        summarise=lambda: [told for name in LOOPS for told in summarise(name, loops[name])],
+    )  # fmt: skip
 
 
-def on_scan(found: dict[str, dict[int, float]]) -> list[str]:
-    own = found.get("inclusive", {})
-    others = [name for name in found if name not in ("inclusive", "weighted_scan")]
-    lines = []
-    for name in others:
-        gains = [found[name][size] / own[size] for size in own.keys() & found[name].keys()]
-        if gains:
-            lines.append(
-                f"- The inclusive scan is {median(gains):.3g} times as fast as {name} in the "
-                f"median of all sizes, {max(gains):.3g} times at best. The paper compares with "
-                f"Thrust and ModernGPU and a comparator of its own."
-            )
-    return lines
+def times(rows: Rows, part: str, by: str) -> dict[str, Curve]:
+    """Seconds of every candidate of a part by rows of the grid, or by size."""
+    own = rows_of(rows, part=part)
+    names = dict.fromkeys(row["candidate"] for row in own)
+    return {name: curve(own, by, candidate=name) for name in names}
 
 
-def summary(rows: Rows) -> list[str]:
-    """What the study comes to."""
-    told = []
-    for name in LOOPS:
-        own = times(of_part(rows, name), "rows")
-        tiles, strips = own.get("tiles", {}), own.get("compensation", {})
-        function = next((each for each in own if each not in STRATEGIES), None)
-        if not (tiles and strips and function):
-            continue
-        wins = sum(strips[each] < tiles[each] for each in tiles.keys() & strips.keys())
-        gains = ratios(own.get("hybrid", {}), own[function])
-        told.append(
-            f"{name}: compensation wins in {wins} of {len(tiles)} shapes, and `{function}`, which "
-            f"is made for this loop alone, is {median(gains.values()):.3g} times as fast as the "
-            f"hybrid in their median"
-        )
-    if not told:
+def compare(found: dict[str, Curve]) -> tuple[Curve, float, list[float]]:
+    """Tiles over compensation by rows, the hybrid over the better, and hyperplanes over tiles."""
+    strips, tiles, planes, hybrid = (found.get(name, {}) for name in STRATEGIES)
+    shared = sorted(strips.keys() & tiles.keys() & hybrid.keys())
+    better = {rows: min(strips[rows], tiles[rows]) for rows in shared}
+    losses = [planes[rows] / tiles[rows] for rows in shared if rows in planes]
+    worst = max(ratios(hybrid, better).values(), default=0.0)
+    return {rows: tiles[rows] / strips[rows] for rows in shared}, worst, losses
+
+
+def summarise(name: str, found: dict[str, Curve]) -> list[dict[str, Any]]:
+    """How often compensation wins, and what mgrec's own function of the loop gains."""
+    tiles, strips = found.get("tiles", {}), found.get("compensation", {})
+    function = next((each for each in found if each not in STRATEGIES), None)
+    if not (tiles and strips and function):
         return []
-    return [
-        "## What agrees, what changed, what `auto` does", "",
-        "The paper finds that compensation pays where rows are long and antidiagonals short, "
-        "and picks by the shape. " + ". ".join(told) + ". What changed: blocks of today's GPUs "
-        "wait for each other inside one launch, so neither strategy has a barrier a row or a "
-        "diagonal, and the shape decides less than it did. mgrec's hybrid picks by shape and "
-        "operators, and says what it picked.", "",
-    ]  # fmt: skip
+    wins = sum(strips[rows] < tiles[rows] for rows in tiles.keys() & strips.keys())
+    gain = median(ratios(found.get("hybrid", {}), found[function]).values())
+    about = {"name": name, "wins": wins, "shapes": len(tiles), "function": function}
+    return [{**about, "gain": gain}]
 
 
 def draw(record: dict[str, Any]) -> Any:
@@ -147,9 +63,9 @@ def draw(record: dict[str, Any]) -> Any:
     figure, panels = figure_of(record, "", 2, 2, (10, 8))
     *upper, scans = panels.ravel()
     for axes, name in zip(upper, LOOPS, strict=True):
-        _draw_loop(axes, of_part(record["cases"], name), name)
+        _draw_loop(axes, record["cases"], name)
     for pair, line in zip(PAIRS, ("-", "--"), strict=True):
-        _draw_scans(scans, of_part(record["cases"], pair), pair, line)
+        _draw_scans(scans, record["cases"], pair, line)
     scans.set(xscale="log", yscale="log", xlabel="steps", ylabel="nanoseconds a step")
     scans.set_title("weighted scan of one row", fontsize=9)
     _finish(scans)
@@ -164,7 +80,7 @@ def _finish(axes: Any) -> None:
 
 
 def _draw_loop(axes: Any, rows: Rows, name: str) -> None:
-    for candidate, found in times(rows, "rows").items():
+    for candidate, found in times(rows, name, "rows").items():
         is_own = candidate not in COLOURS
         axes.plot(
             [log2(each) for each in found], [each * 1e3 for each in found.values()], marker=".",
@@ -173,7 +89,7 @@ def _draw_loop(axes: Any, rows: Rows, name: str) -> None:
         )  # fmt: skip
     shapes = {
         row["rows"]: "\n".join(f"$2^{{{log2(row[each]):.0f}}}$" for each in ("rows", "columns"))
-        for row in rows
+        for row in rows_of(rows, part=name)
     }
     axes.set_xticks([log2(each) for each in shapes], list(shapes.values()))
     axes.set(yscale="log", xlabel="rows, columns", ylabel="milliseconds")
@@ -182,6 +98,6 @@ def _draw_loop(axes: Any, rows: Rows, name: str) -> None:
 
 
 def _draw_scans(axes: Any, rows: Rows, pair: str, line: str) -> None:
-    for number, (candidate, found) in enumerate(times(rows, "size").items()):
+    for number, (candidate, found) in enumerate(times(rows, pair, "size").items()):
         values = [seconds / size * 1e9 for size, seconds in found.items()]
         axes.plot(list(found), values, line, color=f"C{number}", label=f"{candidate}, {pair}")

@@ -43,9 +43,9 @@ def test_every_worker_has_a_chunk_and_rows_are_held_against_one_call(
     load: Any, part: str, workers: int, cut: Any, alone: Any
 ) -> None:
     cases = load("dask.scaling.cases")
-    cell, sizes = cases.Cell(part, 1, workers, "arrays"), cases.sizes("cuda", False)
-    assert cell.cut(sizes) == cut
-    assert alone in (None, cell.alone(sizes))
+    cell, chunk = cases.Cell(part, 1, workers, "arrays"), cases.steps_of_chunk("cuda", False)
+    assert cell.cut(chunk) == cut
+    assert alone in (None, cell.alone(chunk))
 
 
 def test_a_study_ends_in_time(load: Any) -> None:
