@@ -153,6 +153,16 @@ def test_a_wrong_guess_is_made_good_and_said(caplog):
     assert "depend on their carry-in" in caplog.text
 
 
+def test_a_prefix_longer_than_expected_is_determined_in_blocks(caplog):
+    """128 coefficients shrink a difference of 1 below rounding in 63 steps, but not one of 1e20."""
+    s, t = np.ones((2, STEPS))
+    s[STEPS // 2 :][:128] = 0.5
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        w = mgrec.linear_recurrence(s, t, 1e20)
+    assert holds(w, s, t, 1e20)
+    assert again(caplog) == [256]
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("at", [5, STEPS // 2 + 5, STEPS - 5])
 def test_special_values_stand_where_the_loop_has_them(value, at):
