@@ -42,16 +42,20 @@ def penalties(scores: dict[str, Any]) -> tuple[int, int]:
     return -scores["gap"], -scores.get("extend", scores["gap"])
 
 
+def matrix_of(scores: dict[str, Any]) -> Any:
+    """The scores of pairs of letters, for parasail."""
+    if "matrix" in scores:
+        return parasail.blosum62
+    return parasail.matrix_create(DNA, scores["match"], scores["mismatch"])
+
+
 def best_kernel(
     pair: tuple[str, str], mode: str, scores: dict[str, Any], score: int
 ) -> dict[str, Call]:
     """The fastest kernel of parasail that finds the score."""
     if parasail is None:
         return {}
-    matrix = parasail.blosum62
-    if "matrix" not in scores:
-        matrix = parasail.matrix_create(DNA, scores["match"], scores["mismatch"])
-    seconds, found = {}, {}
+    seconds, found, matrix = {}, {}, matrix_of(scores)
     for kind, bits in product(("striped", "scan", "diag"), (8, 16, 32)):
         name = f"{MODES[mode]}_{kind}_{bits}"
         call = partial(getattr(parasail, name), *pair, *penalties(scores), matrix)

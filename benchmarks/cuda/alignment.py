@@ -18,6 +18,7 @@ import numpy as np
 
 import mgrec
 
+from ..cpu.alignment import matrix_of, parasail, penalties
 from .fractions import Row, Trial, run, timed
 
 NUCLEOTIDES = np.frombuffer(b"ACGT", np.uint8)
@@ -113,17 +114,12 @@ def is_wrong(case: Case, query: Any, target: Any) -> bool:
 
 def is_unlike_parasail(case: Case, parts: tuple[Any, Any], have: Any) -> bool:
     """False where parasail is not installed."""
-    try:
-        import parasail
-    except ImportError:
+    if parasail is None:
         return False
     query, targets = parts[0], [*parts[1]] if case.pairs else [parts[1]]
-    gap, extend = case.scores["gap"], case.scores.get("extend", case.scores["gap"])
-    matrix = parasail.blosum62
-    if "matrix" not in case.scores:
-        matrix = parasail.matrix_create("ACGT", case.scores["match"], case.scores["mismatch"])
+    gaps, matrix = penalties(case.scores), matrix_of(case.scores)
     scores = [
-        parasail.sw_striped_sat(query.tobytes(), each.tobytes(), -gap, -extend, matrix).score
+        parasail.sw_striped_sat(query.tobytes(), each.tobytes(), *gaps, matrix).score
         for each in targets
     ]
     return scores != (np.asarray(have.score).tolist() if case.pairs else [have.score])

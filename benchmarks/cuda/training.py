@@ -12,8 +12,6 @@ import argparse
 import json
 import socket
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ import torch.multiprocessing as mp
 import mgrec
 import mgrec.collective
 
-from ..harness.clock import Times
+from ..harness.clock import of_slowest, seconds_on_rank
 from ..harness.command import Command, Options
 from ..harness.study import Study
 
@@ -44,6 +42,7 @@ def rank_program(rank: int, size: int, port: int, steps: int, answer: str) -> No
         world_size=size,
     )  # fmt: skip
     device = torch.device("cuda", rank) if has_gpus else torch.device("cpu")
+    synchronise = torch.cuda.synchronize if has_gpus else (lambda: None)
     group, seconds = mgrec.collective.from_torch(), {}
     check(group, device)
     for dtype in DTYPES:
@@ -65,7 +64,8 @@ def rank_program(rank: int, size: int, port: int, steps: int, answer: str) -> No
                 return torch.autograd.grad(result, (s, t), grad)
 
             for direction, call in zip(WANTED, (forward, both), strict=True):
-                seconds[f"{dtype}, {direction}, {name}"] = seconds_of(call, group, has_gpus)
+                found = seconds_on_rank(group, call, CALLS, REPETITIONS, synchronise)
+                seconds[f"{dtype}, {direction}, {name}"] = found
     Path(answer).with_suffix(f".{rank}").write_text(json.dumps(seconds))
     group.abort()
     if has_gpus:
@@ -87,20 +87,6 @@ def check(group: Any, device: Any) -> None:
         torch.testing.assert_close(own, whole[part], rtol=1e-10, atol=1e-10)
 
 
-def seconds_of(call: Callable[[], Any], group: Any, has_gpus: bool) -> list[float]:
-    synchronize = torch.cuda.synchronize if has_gpus else (lambda: None)
-    seconds = []
-    for _ in range(REPETITIONS + 1):
-        synchronize()
-        group.all_gather_bytes(b"")  # ranks begin together
-        start = time.perf_counter()
-        for _ in range(CALLS):
-            call()
-        synchronize()
-        seconds.append((time.perf_counter() - start) / CALLS)
-    return seconds[1:]
-
-
 def measure(study: Study, arguments: argparse.Namespace) -> None:
     size, steps = arguments.ranks, SMALL if arguments.small else STEPS
     study.memory = f"{size} ranks"
@@ -114,8 +100,7 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
         for direction, wanted in WANTED.items():
             case, times = f"{dtype}, {direction}", {}
             for name in ("alone", "ranks"):
-                of_ranks = zip(*(answer[f"{case}, {name}"] for answer in answers), strict=True)
-                times[name] = Times(tuple(map(max, of_ranks)))
+                times[name] = of_slowest(answer[f"{case}, {name}"] for answer in answers)
                 study.add(case, name, times[name], steps=steps * CHANNELS)
             study.ratio(case, times["alone"], times["ranks"], wanted)
 

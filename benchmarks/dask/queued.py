@@ -11,7 +11,6 @@ start of their names.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +24,7 @@ import mgrec
 import mgrec.dask
 from mgrec.signal import lfilter, sosfiltfilt
 
-from ..harness.clock import Times
+from ..harness.clock import Times, of_slowest, seconds_on_rank
 from ..harness.command import Command, Options
 from ..harness.study import Study
 from . import grids
@@ -177,28 +176,17 @@ def measure_row(study: Study, client: Client, row: Row, arguments: Any, own: lis
 
 
 def loop(*parts: Any, group: Any, kind: str, name: str) -> list[float]:
-    """Seconds of calls on a rank, each one of QUEUED that follow each other."""
-    row, seconds = next(row for row in ROWS if row.name == name), []
+    """Seconds of calls on a rank."""
+    row = next(row for row in ROWS if row.name == name)
     call = partial(row.call, partial(_solve, group=group), *parts)
-    result = call()
-    for _ in range(REPETITIONS):
-        on.synchronise(kind)
-        group.all_gather_bytes(b"")  # ranks begin together
-        start = time.perf_counter()
-        for _ in range(QUEUED):
-            result = None  # its memory is that of the next one
-            result = call()
-        on.synchronise(kind)
-        seconds.append((time.perf_counter() - start) / QUEUED)
-    del result
-    return seconds
+    return seconds_on_rank(group, call, QUEUED, REPETITIONS, partial(on.synchronise, kind))
 
 
 def measure_loop(
     study: Study, client: Client, kind: str, row: Row, operands: list[Any], first: Times
 ) -> None:
     ranks = mgrec.dask.run(loop, *operands, client=client, kind=kind, name=row.name)
-    times = Times(tuple(max(of_ranks) for of_ranks in zip(*ranks, strict=True)))
+    times = of_slowest(ranks)
     study.add(row.name, "run, loop", times)
     _judge(study, row, "loop", first, times, row.wanted[2])
 

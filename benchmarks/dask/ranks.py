@@ -14,8 +14,8 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ import mgrec.dask
 from mgrec.signal import lfilter
 
 from ..cpu.candidates import threads
-from ..harness.clock import Times
+from ..harness.clock import of_slowest, seconds_on_rank
 from ..harness.command import Command, Options
 from ..harness.study import Study
 from .scaling import cluster as on
@@ -69,15 +69,8 @@ def digest(array: np.ndarray) -> str:
 def loop(*parts: np.ndarray, group: Any, name: str) -> tuple[list[float], str]:
     """Seconds of a call on a rank, and the digest of its result."""
     os.environ["MGREC_NUM_THREADS"] = "1"
-    call, seconds = ROWS[name][0], []
-    result = call(*parts, group=group)
-    for _ in range(REPETITIONS):
-        group.all_gather_bytes(b"")  # ranks begin together
-        start = time.perf_counter()
-        for _ in range(CALLS):
-            result = call(*parts, group=group)
-        seconds.append((time.perf_counter() - start) / CALLS)
-    return seconds, digest(result)
+    call = partial(ROWS[name][0], *parts, group=group)
+    return seconds_on_rank(group, call, CALLS, REPETITIONS), digest(call())
 
 
 def by_mpi(steps: int, size: int) -> dict[str, list[Any]]:
@@ -150,7 +143,7 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
         for candidate, (size, answers) in found.items():
             seconds, digests = zip(*answers[name], strict=True)
             assert [*digests] == graphs[size], f"{name}, {candidate}: other bits than the graph"
-            ranks = Times(tuple(map(max, zip(*seconds, strict=True))))
+            ranks = of_slowest(seconds)
             study.add(name, candidate, ranks, **about)
             first = times["one process, 1 threads"]
             text = f"{name}: one process on one thread, over {candidate}"

@@ -6,7 +6,7 @@ CuPy is imported by the functions that need it: studies without a GPU have none.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
@@ -61,6 +61,29 @@ def sample(call: Call, count: int) -> float:
     for _ in range(count):
         call()
     return (time.perf_counter() - start) / count
+
+
+def seconds_on_rank(
+    group: Any, call: Call, count: int, repetitions: int, synchronise: Call = lambda: None
+) -> list[float]:
+    """Seconds of a call on a rank, each one of `count` that follow each other, after as many."""
+    seconds = []
+    for _ in range(repetitions + 1):
+        synchronise()
+        group.all_gather_bytes(b"")  # ranks begin together
+        start = time.perf_counter()
+        for _ in range(count):
+            result = None  # its memory is that of the next one
+            result = call()
+        synchronise()
+        seconds.append((time.perf_counter() - start) / count)
+        del result
+    return seconds[1:]
+
+
+def of_slowest(ranks: Iterable[Sequence[float]]) -> Times:
+    """Times of all ranks together."""
+    return Times(tuple(map(max, zip(*ranks, strict=True))))
 
 
 def host_clock(call: Call, count: int) -> float:
