@@ -118,8 +118,10 @@ def is_unlike_parasail(case: Case, parts: tuple[Any, Any], have: Any) -> bool:
         return False
     query, targets = parts[0], [*parts[1]] if case.pairs else [parts[1]]
     gaps, matrix = penalties(case.scores), matrix_of(case.scores)
+    # The striped kernels of parasail 1.3.4 return too low scores of 21 in 400 pairs of 10 to 200
+    # letters with a linear gap.
     scores = [
-        parasail.sw_striped_sat(query.tobytes(), each.tobytes(), *gaps, matrix).score
+        parasail.sw_scan_sat(query.tobytes(), each.tobytes(), *gaps, matrix).score
         for each in targets
     ]
     return scores != (np.asarray(have.score).tolist() if case.pairs else [have.score])
