@@ -89,7 +89,6 @@ def check(group: Any, device: Any) -> None:
 
 def measure(study: Study, arguments: argparse.Namespace) -> None:
     size, steps = arguments.ranks, SMALL if arguments.small else STEPS
-    study.memory = f"{size} ranks"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 from .rows import newest
 
 PATH = Path(__file__).parents[2] / "README.md"
-CALLS, PEERS, QUEUED = "cuda-calls-h100", "cuda-peers-h100", "queued-h100-2"
+CALLS, PEERS, QUEUED = "cuda-calls-h100", "cuda-peers-h100", "queued-h200-2"
 GPU_FILTERS, FILTERS, EWM = "cuda-filters-h100", "filters-epyc-2", "ewm-epyc-2"
 SYSTEMS, STATES = "tridiagonal-epyc-4", "states-xeon-2"
 STUDIES = CALLS, PEERS, QUEUED, GPU_FILTERS, FILTERS, EWM, SYSTEMS, STATES
@@ -61,7 +61,7 @@ def _on_gpus() -> list[tuple[str, str, str]]:
         (f"{recurrence}, 2^28 steps", gpu, f"{of_copy}, {of_torch}"),
         (f"{recurrence} of arrays, 2^26 steps", gpu, of_jax),
         ("`lfilter`, 2^26 samples", gpu, _link(GPU_FILTERS, f"{cupyx:.0f} times that of cupyx")),
-        ("`plan`, queued solves of 2^32 steps", "2 GPUs (H100)",
+        ("`plan`, queued solves of 2^32 steps", "2 GPUs (H200)",
          f"{_link(QUEUED, f'{milliseconds:.1f} ms each')}: {of_plan}"),
     ]  # fmt: skip
 
