@@ -139,6 +139,16 @@ def test_workers_with_other_numbers_of_chunks_exchange_none(client, solved):
     assert not solved and not Communicator.started
 
 
+def test_replicas_leave_workers_as_many_neighbouring_chunks(client, solved):
+    t = uniform(-1, 1, N)
+    array = placed(client, t, [CHUNK] * 4)
+    futures = array.dask.layers[array.name]
+    client.replicate([futures[array.name, k] for k in (1, 2)])
+    with mgrec.plan(LINEAR, 0.5, array, client=client) as plan:
+        np.testing.assert_allclose(on_host(plan()), LINEAR(0.5, t), rtol=1e-10)
+    assert solved == ["solved"] * 2
+
+
 def test_workers_that_share_a_gpu_exchange_none(client, nccl, solved):
     nccl.devices = lambda: 0
     t = uniform(-1, 1, N)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,10 +51,17 @@ def assign(
 
     `where` has the workers of each block. A block may belong to a whole row or column of tiles.
     Among equals the worker of the earlier operand gets the tile, such that the tiles of a row are
-    together, then the first by address. GPUs that can share a large alignment get bands of rows.
+    together. Of workers that store the same, the one with fewest chunks gets it, then that of the
+    chunk before, then the first by address. GPUs that can share a large alignment get bands.
     """
-    chunk_indices = chunk_indices_of(aligned.chunks)
-    workers = {index: _worker_of(aligned, index, where) for index in chunk_indices}
+    chunk_indices = [*chunk_indices_of(aligned.chunks)]
+    candidates = [_candidates_for(aligned, index, where) for index in chunk_indices]
+    counts = Counter(address for address, *others in candidates if not others)
+    workers, before = dict[ChunkIndex, str](), ""
+    for index, addresses in zip(chunk_indices, candidates, strict=True):
+        workers[index] = min(addresses, key=lambda to: (counts[to], to != before))
+        before = workers[index]
+        counts[before] += len(addresses) > 1
     if isinstance(aligned.recurrence, Overlapping):
         return assign_groups(aligned, workers)
     if not isinstance(aligned.recurrence, Grid):
@@ -62,7 +70,10 @@ def assign(
     return assign_bands(aligned, list(shards), client) or shards
 
 
-def _worker_of(aligned: AlignedProblem, chunk_index: ChunkIndex, where: Mapping[Any, Any]) -> str:
+def _candidates_for(
+    aligned: AlignedProblem, chunk_index: ChunkIndex, where: Mapping[Any, Any]
+) -> list[str]:
+    """Return the workers that store most of a chunk's operands, by address."""
     sizes: dict[str, list[int]] = {}
     shapes = aligned.shapes(chunk_index)
     blocks = zip(aligned.blocks, aligned.keys(chunk_index), shapes, strict=True)
@@ -74,7 +85,8 @@ def _worker_of(aligned: AlignedProblem, chunk_index: ChunkIndex, where: Mapping[
         raise RuntimeError(
             f"operands of a plan must be in memory; those of chunk {chunk_index} are not"
         )
-    return max(sorted(sizes), key=lambda address: (sum(sizes[address]), sizes[address]))
+    most = max(sizes.values(), key=lambda of_operands: (sum(of_operands), of_operands))
+    return sorted(address for address, of_operands in sizes.items() if of_operands == most)
 
 
 def solve_shard(
