@@ -1,5 +1,6 @@
 """lfilter and sosfilt give SciPy's results: every shape, dtype, axis, chunking and device."""
 
+from functools import partial
 from itertools import product
 
 import dask
@@ -10,7 +11,7 @@ from chunkings import with_extended
 from graphs import fetched
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from internals import compile_for_sizes, divide_among_threads
+from internals import compile_for_sizes, divide_among_threads, record_threads
 from scipy import signal
 
 from mgrec.signal import lfilter, sosfilt
@@ -266,6 +267,27 @@ def test_several_threads_agree_with_one():
         assert_same([sosfilt(sections(3), x, axis)], [signal.sosfilt(sections(3), x, axis)])
     slow = ([1.0], [1.0, -1.0])  # it forgets nothing
     assert_same([lfilter(*slow, cases[0])], [signal.lfilter(*slow, cases[0])])
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_threads_share_the_columns_of_a_step(monkeypatch):
+    found, order_2 = record_threads(monkeypatch), POLYNOMIALS["order 2"]
+    overflowing = draw((600, 40), float)
+    overflowing[300, 20] = 1e305
+    for solve, x, count in [
+        (partial(sosfilt, sections(3)), draw((600, 40), "f4"), 3),
+        (partial(sosfilt, sections(3)), draw((600, 20), "c16"), 3),
+        (partial(sosfilt, sections(3)), overflowing, 3),
+        (partial(lfilter, *order_2), draw((20, 1000), float), 3),
+        (partial(lfilter, *order_2), draw((600, 40), float), None),
+        (partial(sosfilt, sections(3)), draw((800, 8), float), None),
+    ]:
+        found.clear()
+        y = solve(x, 0)
+        assert found[:1] == ([] if count is None else [count])
+        with monkeypatch.context() as patch:
+            patch.setenv("MGREC_NUM_THREADS", "1")
+            np.testing.assert_array_equal(y, solve(x, 0))
 
 
 @pytest.mark.usefixtures("three_threads")

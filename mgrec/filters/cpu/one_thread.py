@@ -12,6 +12,7 @@ import numpy as np
 from ...core.arrays.chunk import Chunk
 from ...engines.cpu import columns
 from ...engines.cpu.compilation import writable
+from ...engines.cpu.threads import call_in_parts
 from ..cascade import Cascade
 from ..recurrence import CascadeSummary, advance_states, is_safe
 from .lanes import WIDTH
@@ -64,15 +65,16 @@ def zero_states(cascade: Cascade, chunk: Chunk) -> np.ndarray:
 
 
 def determine_filter(
-    cascade: Cascade, chunk: Chunk, carry_in: np.ndarray, result: np.ndarray, is_part: bool = False
-) -> Outcome:
+    cascade: Cascade, chunk: Chunk, carry_in: np.ndarray, result: np.ndarray, is_part: bool = False,
+    threads: int = 1,
+) -> Outcome:  # fmt: skip
     """Write the outputs of a chunk, whose operand is x and whose dtype is that of the results.
 
     `carry_in` is an array (states, outer, inner) of float64 or complex128. `is_part` says whether
-    the chunk is one thread's part of a long one.
+    the chunk is one thread's part of a long one. `threads` share WIDE columns and more.
     """
     x = _input(cascade, chunk)
-    outcome = _in_float64(cascade, x, carry_in, result, chunk.dtype, is_part)
+    outcome = _in_float64(cascade, x, carry_in, result, chunk.dtype, is_part, threads)
     redo = outcome.redo
     if not redo.any():
         return outcome
@@ -149,7 +151,7 @@ def as_real(array: np.ndarray) -> np.ndarray:
 
 def _in_float64(
     cascade: Cascade, x: Any, carry_in: Any, result: Any, dtype: np.dtype[Any],
-    is_part: bool = False,
+    is_part: bool = False, threads: int = 1,
 ) -> Outcome:  # fmt: skip
     """Filter all rows in float64 or complex128. Nothing is written if `result` is None."""
     real = np.empty(0, dtype).real.dtype
@@ -158,7 +160,7 @@ def _in_float64(
         states = _by_scipy_loop(cascade, x, carry_in, result, redo, np.complex128, limit)
         return Outcome(states, redo)
     target = None if result is None else as_real(result)
-    outcome = _filter_real(cascade, as_real(x), as_real(carry_in), target, real, is_part)
+    outcome = _filter_real(cascade, as_real(x), as_real(carry_in), target, real, is_part, threads)
     if carry_in.dtype.kind != "c":
         return outcome
     redo = np.asarray(outcome.redo.reshape(*carry_in.shape[1:], 2).any(-1))
@@ -184,19 +186,23 @@ def _by_scipy_loop(
 
 
 def _filter_real(
-    cascade: Cascade, x: np.ndarray, carry_in: np.ndarray, result: Any, dtype: Any, is_part: bool
-) -> Outcome:
+    cascade: Cascade, x: np.ndarray, carry_in: np.ndarray, result: Any, dtype: Any, is_part: bool,
+    threads: int,
+) -> Outcome:  # fmt: skip
     """Filter real numbers by the fastest loop. Nothing is written if `result` is None."""
     states = np.array(carry_in, np.float64, order="C")
     redo = np.zeros(states.shape[1:], bool)
     x, is_long = writable(x), is_part or columns.is_long(x.size)
     if x.shape[2] >= WIDE or x.shape[1] < LONG:
-        kernel = scipy_columns if x.shape[2] >= WIDE else scipy_rows
         by_section = states.reshape(len(cascade.sections), cascade.order, *redo.shape)
         b, a = cascade.float64_coefficients
         write = result is not None
         target = result if write else np.empty((1, 1, 1), dtype)
-        kernel(x, target, by_section, b, a, LARGEST[dtype.char], redo, write)
+        arguments = x, target, by_section, b, a, LARGEST[dtype.char], redo, write
+        if x.shape[2] >= WIDE:
+            call_in_parts(partial(scipy_columns, *arguments), x.shape[2], threads)
+        else:
+            scipy_rows(*arguments)
     elif _are_rows(x, result, dtype) and _filters_rows(cascade, dtype.char, is_long):
         filter_rows = rows_filter(cascade, dtype.char, dtype.char, is_long)
         _filter_contiguous(filter_rows, x, result, states, redo)

@@ -169,16 +169,20 @@ def step_of_columns(row: Any, value: Any, z: Any, b: Any, a: Any, count: int) ->
 
 
 def _scipy_columns(
-    x: Any, y: Any, states: Any, b: Any, a: Any, limit_bits: Any, redo: Any, write: bool
-) -> None:
-    """Filter all columns of a step together; update states (sections, order, outer, inner)."""
+    x: Any, y: Any, states: Any, b: Any, a: Any, limit_bits: Any, redo: Any, write: bool,
+    start: int, stop: int,
+) -> None:  # fmt: skip
+    """Filter the columns `start` to `stop`, those of a step together.
+
+    As `_scipy_rows`, but states are (sections, order, outer, inner), and no rows are marked before.
+    """
     sections, order = states.shape[:2]
     row, value = np.empty(COLUMNS), np.empty(COLUMNS)
     largest = np.empty(COLUMNS, np.int64)
     z = np.empty((sections, order + 1, COLUMNS))
     for o in range(x.shape[0]):
-        for left in range(0, x.shape[2], COLUMNS):
-            count = min(COLUMNS, x.shape[2] - left)
+        for left in range(start, stop, COLUMNS):
+            count = min(COLUMNS, stop - left)
             largest[:] = 0
             z[:, order] = 0
             for s in range(sections):
