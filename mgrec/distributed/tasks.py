@@ -148,6 +148,14 @@ def launch_summaries(
     return waits
 
 
+def retain_maps(inputs: ChunkInputs, recurrence: AlongAxis) -> None:
+    """Launch what determines a chunk without a summary, and does not depend on its carry-in."""
+    backend = common_backend(inputs.blocks, recurrence.method)
+    if backend.kernels(recurrence.family).retain_maps is not None:
+        with chunk_of("precompute", recurrence, inputs) as (_, shape):
+            recurrence.retain_maps(backend, inputs, shape)
+
+
 def _same(value: Any) -> Any:
     return value
 

@@ -16,7 +16,7 @@ from typing import Any
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs, ChunkPosition
 from ..graph.aligned import AlignedProblem
 from ..speculation import PendingChunk, launch_correction, launch_speculation
-from ..tasks import CarryIns, chunk_of, launch_summaries, propagate_group
+from ..tasks import CarryIns, launch_summaries, propagate_group, retain_maps
 from .shards import Owner, Threads, chunks_by_owner
 
 Summaries = dict[ChunkIndex, Any]
@@ -171,9 +171,7 @@ class ChainProgram:
         for index in order:
             if index not in needed and not chunks[index].speculation:
                 # While the shard waits for others, a device has time for what the chunk needs.
-                inputs = chunks[index].inputs
-                with chunk_of("precompute", recurrence, inputs) as (backend, shape):
-                    recurrence.retain_maps(backend, inputs, shape)
+                retain_maps(chunks[index].inputs, recurrence)
         summaries = {
             index: (speculation.summary, chunks[index].shape)
             for index in needed

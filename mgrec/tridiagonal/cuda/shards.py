@@ -85,8 +85,8 @@ class _Shard:
         shards.mark()
         neighbours = chunks.neighbour_addresses(ends, known)
         wait = start_windows(self._tries, addresses, targets[0], neighbours)
-        yield
         try:
+            yield
             shards.wait()
         finally:  # windows write to memory of the host until they have ended
             is_solved = wait()
