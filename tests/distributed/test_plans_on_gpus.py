@@ -139,6 +139,18 @@ def test_workers_with_other_numbers_of_chunks_exchange_none(client, solved):
     assert not solved and not Communicator.started
 
 
+@pytest.mark.parametrize(("results", "in_flight"), [(3, 2), (7, 3), (100, 4)])
+def test_solves_in_flight_fit_the_memory_of_gpus(client, monkeypatch, results, in_flight):
+    from mgrec.distributed.plan import recurrences
+
+    free = results * N * 4  # bytes of the results of a solve on each worker
+    monkeypatch.setattr(recurrences, "LARGE", N * 4)
+    monkeypatch.setattr(recurrences, "free_memory", lambda: free)
+    t = uniform(-1, 1, N)
+    with mgrec.plan(LINEAR, 0.5, placed(client, t, [CHUNK] * 4), client=client) as plan:
+        assert plan.in_flight == in_flight
+
+
 def test_replicas_leave_workers_as_many_neighbouring_chunks(client, solved):
     t = uniform(-1, 1, N)
     array = placed(client, t, [CHUNK] * 4)

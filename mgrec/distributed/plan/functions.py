@@ -150,7 +150,7 @@ def plan(
         Number of solves of `submit` and `map` that may be unfinished at the same time. Workers need
         memory for this number of results in addition to those that the program refers to. The
         default is 2, or up to 64 if their results take at most 4 MiB of a worker's memory together,
-        or 2 GiB of a GPU's.
+        or 2 GiB of a GPU's; on GPUs up to 4 whose results take half of the memory that is left.
 
     Returns
     -------

@@ -18,6 +18,7 @@ from distributed.protocol.pickle import dumps
 from ...core.arrays.elements import Part
 from ...core.backends import backend_of, common_backend
 from ...core.contract.problem import Composed, Problem
+from ...engines.cuda.device import free_memory
 from ..arguments import name_of, problem_of
 from ..comms import WorkerLostError
 from ..graph.aligned import AlignedProblem, align_problem, chunk_indices_of
@@ -32,8 +33,9 @@ from .session import PendingRequest, Streams, session_of
 # The default number of unfinished solves: at least 2, and at most 64, as many as have this many
 # bytes of results on a worker together. Their requests, summaries and answers are sent together. A
 # GPU needs more of them than a CPU, which has nothing to do while messages are on their way: two
-# H100 took 3.0 ms a solve with 2 results of 2 GB in flight, 2.6 with 3 or 4.
-SMALL, LARGE, MOST = 1 << 22, 1 << 31, 64
+# H100 took 3.0 ms a solve with 2 results of 2 GB in flight, 2.6 with 3 or 4. So larger results are
+# up to BUSY if they take half of the memory that the GPUs have left.
+SMALL, LARGE, MOST, BUSY = 1 << 22, 1 << 31, 64, 4
 Arguments = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
@@ -80,8 +82,12 @@ class RecurrencePlan(Plan):
         largest = max(layout.sizes().values(), default=0)
         if not layout.parts:
             largest = layout.meta.itemsize * prod(map(sum, layout.chunks))
-        most = LARGE if backend_of(layout.meta).is_asynchronous else SMALL
-        return max(2, min(MOST, most // max(1, largest)))
+        is_on_gpus = backend_of(layout.meta).is_asynchronous
+        in_flight = max(2, min(MOST, (LARGE if is_on_gpus else SMALL) // max(1, largest)))
+        if not is_on_gpus or in_flight >= BUSY:
+            return in_flight
+        free = self.client.run(free_memory, workers=list(self._shards), on_error="ignore")
+        return max(in_flight, min(BUSY, min(free.values(), default=0) // (2 * largest)))
 
     def _add_to_workers(self, first: PlanCall) -> None:
         """Make the workers keep their shards and operands, which Dask may drop otherwise."""

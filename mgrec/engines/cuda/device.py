@@ -95,6 +95,14 @@ def _scalar(value: bytes, dtype: np.dtype[Any], device: int) -> Any:
     return array
 
 
+def free_memory() -> int:
+    """Return how many bytes of the current GPU are free, those in CuPy's pool included."""
+    import cupy
+
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    return int(free) + int(cupy.get_default_memory_pool().free_bytes())
+
+
 def fetch(array: Any) -> Callable[[], np.ndarray]:
     """Start a copy of an array to the host; the returned function waits for the copy.
 
