@@ -9,7 +9,14 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import SIZED, compile_kernel
-from ...engines.cpu.stack import stack_empty
+from ...engines.cpu.pointers import (
+    advance_pointer,
+    as_matrix,
+    pointer_to,
+    pointers_to,
+    stack_matrix,
+    stack_vector,
+)
 from ..recurrence import ROUNDING
 from .update import (
     STEADY,
@@ -137,7 +144,7 @@ def _correct(
     for i in range(n):
         # What remains after an exact observation is rounding.
         if filtered_cov[i, i] <= ROUNDING * P[i, i] and has_exact_observation(
-            entries, obs_cov, h, observed, m, stack_empty((p, p), np.float64)
+            entries, obs_cov, h, observed, m, stack_matrix(p, p, np.float64)
         ):
             _forget_state(states, filtered_cov, i)
 
@@ -192,10 +199,10 @@ def _advance_mean(
     n, p = len(states), len(entries)
     y, z, d, t, c = indices[0], indices[1], indices[2], indices[4], indices[5]
     gain, inverse, filtered, after = (
-        stack_empty((n, p), np.float64),
-        stack_empty(p, np.float64),
-        stack_empty(n, np.float64),
-        stack_empty(n, np.float64),
+        stack_matrix(n, p, np.float64),
+        stack_vector(p, np.float64),
+        stack_vector(n, np.float64),
+        stack_vector(n, np.float64),
     )
     for k in range(p):
         inverse[k] = 1.0 / L[k, k]
@@ -251,7 +258,7 @@ def _advance_row(
     is_steady, constant, close_steps, step = False, 0.0, zero, zero
     assign(states, kept, P)
     while step < steps:
-        locate(states, strides, x, step, y, indices)
+        locate(states, len(operands), strides, x, step, y, indices)
         z, t = indices[1], indices[4]
         if marks[mark + step * mark_stride]:
             is_steady, close_steps = False, 0
@@ -320,40 +327,49 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
         are updated too, and growths (rows) receive the largest size of a dependence.
         """
         (marks, mark_strides), (first_states, initial_strides) = reset, initial
-        (means, covariances), (dependences, etas, Js, growths) = row_states, summary
-        n, p, inner = len(states), len(entries), shape[2]
-        is_summary = len(dependences) > 0
-        matrix, number = (n, n), np.float64
+        is_summary = len(summary[0]) > 0
+        means, covariances = pointers_to(row_states)
+        dependences, etas, Js, growths = pointers_to(summary)
+        n, p, inner, number = len(states), len(entries), shape[2], np.float64
+        inputs = pointers_to(operands)
+        flat_marks, flat_states = pointer_to(marks), pointer_to(first_states)
+        flat_strides, flat_results = as_matrix(pointer_to(strides), 3), pointer_to(results)
         buffers = (
-            stack_empty(len(operands), np.int64), stack_empty(p, np.int64), stack_empty(p, number),
-            stack_empty(n, number), stack_empty((p, p), number), stack_empty((n, p), number),
-            stack_empty((p, n), number), stack_empty(matrix, number), stack_empty(matrix, number),
-            stack_empty(matrix, number), stack_empty((p + n + 1, p + 2 * n), number),
+            stack_vector(len(operands), np.int64), stack_vector(p, np.int64),
+            stack_vector(p, number), stack_vector(n, number), stack_matrix(p, p, number),
+            stack_matrix(n, p, number), stack_matrix(p, n, number), stack_matrix(n, n, number),
+            stack_matrix(n, n, number), stack_matrix(n, n, number),
+            stack_matrix(p + n + 1, p + 2 * n, number),
         )  # fmt: skip
         # Copies of the states of a row, whose shapes are constant.
-        a, P, A = stack_empty(n, number), stack_empty(matrix, number), stack_empty(matrix, number)
-        eta, J = stack_empty(n, number), stack_empty(matrix, number)
+        a, P, A = stack_vector(n, number), stack_matrix(n, n, number), stack_matrix(n, n, number)
+        eta, J = stack_vector(n, number), stack_matrix(n, n, number)
         for row in range(start, stop):
             x, y = row // inner, row % inner
-            copy(states, a, means[row])
-            assign(states, P, covariances[row])
+            mean, first_matrix = advance_pointer(means, row * n), row * n * n
+            covariance = as_matrix(advance_pointer(covariances, first_matrix), n)
+            dependence = as_matrix(advance_pointer(dependences, first_matrix), n)
+            row_eta = advance_pointer(etas, row * n)
+            row_J = as_matrix(advance_pointer(Js, first_matrix), n)
+            copy(states, a, mean)
+            assign(states, P, covariance)
             if is_summary:
-                assign(states, A, dependences[row])
-                copy(states, eta, etas[row])
-                assign(states, J, Js[row])
+                assign(states, A, dependence)
+                copy(states, eta, row_eta)
+                assign(states, J, row_J)
             mark = x * mark_strides[0] + y * mark_strides[2]
             first = x * initial_strides[0] + y * initial_strides[2]
             advance_row(
-                states, entries, operands, strides, (x, y, shape), (marks, mark, mark_strides[1]),
-                (first_states, first), (a, P, A, eta, J), is_summary, growths[row:], buffers,
-                (results, width),
+                states, entries, inputs, flat_strides, (x, y, shape),
+                (flat_marks, mark, mark_strides[1]), (flat_states, first), (a, P, A, eta, J),
+                is_summary, advance_pointer(growths, row), buffers, (flat_results, width),
             )  # fmt: skip
-            copy(states, means[row], a)
-            assign(states, covariances[row], P)
+            copy(states, mean, a)
+            assign(states, covariance, P)
             if is_summary:
-                assign(states, dependences[row], A)
-                copy(states, etas[row], eta)
-                assign(states, Js[row], J)
+                assign(states, dependence, A)
+                copy(states, row_eta, eta)
+                assign(states, row_J, J)
 
     return compile_kernel(advance, form, allocates=False)
 

@@ -338,7 +338,7 @@ def _filter_row(
     _, steps, inner = shape
     has_covariances = width > 1 + n + n * n
     for step in range(steps):
-        locate(states, strides, x, step, y, indices)
+        locate(states, len(operands), strides, x, step, y, indices)
         z, t = indices[1], indices[4]
         if marks[mark + step * mark_stride]:
             load(states, initial[0], initial[1], a, S)
@@ -412,6 +412,7 @@ def _smooth_row(
     """Advance u and W of one row from the last step to the first: see :mod:`.smoothing`."""
     (x, y, shape), (marks, mark, mark_stride) = row, reset
     (states_of_filter, forward, state_stride), (u, W, M), results = filtered, sums, outputs[0]
+    has_results = outputs[1]
     endog, design, obs_intercept, obs_root, transition, state_root = operands
     (
         indices, observed, v, a, mean, L, X, _, S, U, step_M, step_G, work, _, update, prediction,
@@ -420,7 +421,7 @@ def _smooth_row(
     n = len(states)
     _, steps, inner = shape
     for step in range(steps - 1, -1, -1):
-        locate(states, strides, x, step, y, indices)
+        locate(states, len(operands), strides, x, step, y, indices)
         state = forward + step * state_stride
         load(states, states_of_filter, state, a, S)
         m = observe(
@@ -441,7 +442,7 @@ def _smooth_row(
         if is_summary:
             product(states, step_M, 0, 0, M, 0, 0, work)
             assign(states, M, work)
-        if len(results):
+        if has_results:
             multiply_add(states, a, S, u, n, mean)
             product(states, S, 0, 0, W, 0, 0, work)
             square(states, work, array)

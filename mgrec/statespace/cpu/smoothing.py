@@ -13,7 +13,14 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import SIZED, compile_kernel
-from ...engines.cpu.stack import stack_empty
+from ...engines.cpu.pointers import (
+    advance_pointer,
+    as_matrix,
+    pointer_to,
+    pointers_to,
+    stack_matrix,
+    stack_vector,
+)
 from .update import (
     STEADY,
     assign,
@@ -157,12 +164,13 @@ def _advance_steady(
     """Advance r while all matrices are those of the step after; return the step of the next change.
 
     The indices of `filtered` (numbers, index, stride), of `buffers` and of `outputs` (results,
-    whether they are sums, index, stride) are those of `step`. A step with a mark is a change.
+    whether there are any, whether they are sums, index, stride) are those of `step`. A step with a
+    mark is a change.
     """
     endog, design, obs_intercept, _, _ = operands
     indices, _, v, a, mean, L, _, Y, P, E, _, _, _, smoothed, _, _, _ = buffers
     (states_of_filter, state, state_stride), (marks, mark, mark_stride) = filtered, reset
-    results, writes_sums, result, result_stride = outputs
+    results, has_results, writes_sums, result, result_stride = outputs
     n, p = len(states), len(entries)
     y, z, d = indices[0], indices[1], indices[2]
     while step >= 0 and not marks[mark + step * mark_stride]:
@@ -174,7 +182,7 @@ def _advance_steady(
             break
         whiten(states, L, p, v)
         _add_later(states, Y, v, p, E, r, mean)
-        if len(results):
+        if has_results:
             _write(states, writes_sums, a, P, r, N, mean, smoothed, results, result)
         step -= 1
         y -= strides[0, 1]
@@ -191,17 +199,17 @@ def _advance_row(
 ) -> None:  # fmt: skip
     """Advance the sums r, N and M of one row from the last step to the first.
 
-    `row` is (x, y, shape), and `outputs` (results, whether they are sums). `filtered` and `reset`
-    are (numbers, index, stride).
+    `row` is (x, y, shape), and `outputs` (results, whether there are any, whether they are sums).
+    `filtered` and `reset` are (numbers, index, stride).
     """
-    (x, y, shape), (marks, mark, mark_stride), (results, writes_sums) = row, reset, outputs
+    (x, y, (_, steps, inner)), (marks, mark, mark_stride) = row, reset
     (states_of_filter, forward, state_stride), (r, N, M) = filtered, sums
+    results, has_results, writes_sums = outputs
     endog, design, obs_intercept, obs_cov, transition = operands
     (
         indices, observed, v, a, mean, L, X, Y, P, E, kept_N, work, sandwich, smoothed, _, _, _,
     ) = buffers  # fmt: skip
     n, p = len(states), len(entries)
-    _, steps, inner = shape
     is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == 0
     # Whether E and Y, and then also N, are those of the step after.
     is_kept = is_steady = False
@@ -209,7 +217,7 @@ def _advance_row(
     zero: Any = np.int64(0)
     close_steps, step = zero, steps - 1
     while step >= 0:
-        locate(states, strides, x, step, y, indices)
+        locate(states, len(operands), strides, x, step, y, indices)
         state = forward + step * state_stride
         result = ((x * steps + step) * inner + y) * (n + n * n)
         is_marked = marks[mark + step * mark_stride] != 0
@@ -224,7 +232,7 @@ def _advance_row(
         if is_steady and not depends and not is_marked:
             step = _advance_steady(
                 states, entries, (states_of_filter, state, state_stride), operands, strides, r, N,
-                buffers, reset, (results, writes_sums, result, inner * (n + n * n)), step,
+                buffers, reset, (*outputs, result, inner * (n + n * n)), step,
             )  # fmt: skip
             continue
         if not is_kept:
@@ -244,7 +252,7 @@ def _advance_row(
         if depends:
             _depend(states, E, M, work)
             depends = not forget(states, M, largest(states, M), 1e-290)
-        if len(results):
+        if has_results:
             _write(states, writes_sums, a, P, r, N, mean, smoothed, results, result)
         if is_marked:
             is_kept = is_steady = False
@@ -273,37 +281,44 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
         `dependences` (rows, n, n) of r on that after the chunk are updated too.
         """
         (states_of_filter, filtered_strides), (marks, mark_strides) = filtered, reset
-        n, p, inner = len(states), len(entries), shape[2]
-        is_summary = len(dependences) > 0
-        matrix, number = (n, n), np.float64
+        n, p, inner, number = len(states), len(entries), shape[2], np.float64
+        is_summary, has_results = len(dependences) > 0, len(results) > 0
+        inputs = pointers_to(operands)
+        flat_states, flat_marks = pointer_to(states_of_filter), pointer_to(marks)
+        flat_strides, flat_results = as_matrix(pointer_to(strides), 3), pointer_to(results)
+        all_r, all_N, all_M = pointer_to(rs), pointer_to(Ns), pointer_to(dependences)
         buffers = (
-            stack_empty(len(operands), np.int64), stack_empty(p, np.int64), stack_empty(p, number),
-            stack_empty(n, number), stack_empty(n, number), stack_empty((p, p), number),
-            stack_empty((n, p), number), stack_empty((p, n), number), stack_empty(matrix, number),
-            stack_empty(matrix, number), stack_empty(matrix, number), stack_empty(matrix, number),
-            stack_empty(matrix, number), stack_empty(matrix, number),
-            stack_empty((p + 2 * n, p + n), number), stack_empty((2 * n, 2 * n), number),
-            stack_empty((n, 2 * n), number),
+            stack_vector(len(operands), np.int64), stack_vector(p, np.int64),
+            stack_vector(p, number), stack_vector(n, number), stack_vector(n, number),
+            stack_matrix(p, p, number),
+            stack_matrix(n, p, number), stack_matrix(p, n, number), stack_matrix(n, n, number),
+            stack_matrix(n, n, number), stack_matrix(n, n, number), stack_matrix(n, n, number),
+            stack_matrix(n, n, number), stack_matrix(n, n, number),
+            stack_matrix(p + 2 * n, p + n, number), stack_matrix(2 * n, 2 * n, number),
+            stack_matrix(n, 2 * n, number),
         )  # fmt: skip
         # Copies of the states of a row, whose shapes are constant.
-        r, N, M = stack_empty(n, number), stack_empty(matrix, number), stack_empty(matrix, number)
+        r, N, M = stack_vector(n, number), stack_matrix(n, n, number), stack_matrix(n, n, number)
         for row in range(start, stop):
             x, y = row // inner, row % inner
-            copy(states, r, rs[row])
-            assign(states, N, Ns[row])
+            row_r, first_matrix = advance_pointer(all_r, row * n), row * n * n
+            row_N = as_matrix(advance_pointer(all_N, first_matrix), n)
+            row_M = as_matrix(advance_pointer(all_M, first_matrix), n)
+            copy(states, r, row_r)
+            assign(states, N, row_N)
             if is_summary:
-                assign(states, M, dependences[row])
+                assign(states, M, row_M)
             mark = x * mark_strides[0] + y * mark_strides[2]
             forward = x * filtered_strides[0] + y * filtered_strides[2] + 1
             advance_row(
-                states, entries, (states_of_filter, forward, filtered_strides[1]), operands,
-                strides, (x, y, shape), (marks, mark, mark_strides[1]), (r, N, M), is_summary,
-                buffers, (results, writes_sums),
+                states, entries, (flat_states, forward, filtered_strides[1]), inputs, flat_strides,
+                (x, y, shape), (flat_marks, mark, mark_strides[1]), (r, N, M), is_summary, buffers,
+                (flat_results, has_results, writes_sums),
             )  # fmt: skip
-            copy(states, rs[row], r)
-            assign(states, Ns[row], N)
+            copy(states, row_r, r)
+            assign(states, row_N, N)
             if is_summary:
-                assign(states, dependences[row], M)
+                assign(states, row_M, M)
 
     return compile_kernel(smooth, form, allocates=False)
 

@@ -26,9 +26,9 @@ a step is too large."""
 
 
 @numba.njit(**SIZED)
-def locate(states: Any, strides: Any, x: int, step: int, y: int, indices: Any) -> None:
-    """Write the indices of a step in flat arrays."""
-    for k in range(len(indices)):
+def locate(states: Any, count: int, strides: Any, x: int, step: int, y: int, indices: Any) -> None:
+    """Write the indices of a step in `count` flat arrays."""
+    for k in range(count):
         indices[k] = strides[k, 0] * x + strides[k, 1] * step + strides[k, 2] * y
 
 

@@ -21,16 +21,15 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.pointers import advance_pointer, pointer_to, pointers_to
 from .elimination import scale_row
 from .memory import (
-    advance_pointer,
     gather,
     lane_count,
     load,
     load_broadcast,
     load_contiguous,
     load_transposed,
-    pointer_to,
     prefetch,
     row_loader,
     scatter,
@@ -120,19 +119,14 @@ def group_count(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> int:
 @numba.njit(**INNER)
 def view_of(operands: Any, layout: Any, result: Any) -> View:
     """Return the arrays of a call as pointers."""
-    dl, d, du, b = operands
-    pointers = pointer_to(dl), pointer_to(d), pointer_to(du), pointer_to(b)
     strides = pointer_to(layout.strides)
-    return View(pointers, strides, pointer_to(result), *layout.shape)
+    return View(pointers_to(operands), strides, pointer_to(result), *layout.shape)
 
 
 @numba.njit(**INNER)
 def pointers_of(work: Any) -> Work:
     """Return the memory of a thread as pointers."""
-    systems, offsets, accesses, tile, carried, pivots, flags = work
-    indices = pointer_to(systems), pointer_to(offsets), pointer_to(accesses)
-    numbers = pointer_to(tile), pointer_to(carried), pointer_to(pivots)
-    return Work(*indices, *numbers, pointer_to(flags))
+    return Work(*pointers_to(work))
 
 
 @numba.njit(**INNER)

@@ -40,7 +40,7 @@ def lane_count(_: Any, array: Any) -> Any:
 
 
 class _Memory:
-    """Emits loads and stores of `numbers` in an array, or a result of `pointer_to`.
+    """Emits loads and stores of `numbers` in an array, or at a pointer of it.
 
     Loads and stores are aligned to `align` bytes. Complex numbers have 2 `parts`, which alternate
     in memory: real and imaginary parts.
@@ -117,30 +117,6 @@ def _lane_indices(
     for lane in range(memory.width):
         offset = builder.load(builder.gep(table.data, [builder.add(start, _I64(lane))]))
         yield builder.add(offset, shift)
-
-
-@emitted
-def pointer_to(_: Any, array: Any) -> Any:
-    """Return a contiguous array without its owner.
-
-    Passing arrays between functions counts references by an atomic instruction, for which threads
-    wait: 0.5 of the 0.8 ns to read a row.
-    """
-
-    def emit(context: Any, builder: Any, value: Any) -> Any:
-        return _Memory(context, builder, array, value, vector_type(array)).data
-
-    return types.CPointer(array.dtype)(array), emit
-
-
-@emitted
-def advance_pointer(_: Any, pointer: Any, count: Any) -> Any:
-    """Return a pointer `count` numbers further."""
-
-    def emit(context: Any, builder: Any, value: Any, count: Any) -> Any:
-        return builder.gep(value, [count])
-
-    return pointer(pointer, types.intp), emit
 
 
 @emitted

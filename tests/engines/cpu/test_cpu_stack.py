@@ -1,4 +1,4 @@
-"""Small arrays on the stack of a kernel, and the larger and the smaller of two numbers."""
+"""Small arrays on the stack of a kernel, pointers, and the larger and smaller of two numbers."""
 
 import gc
 
@@ -6,6 +6,14 @@ import numpy as np
 import pytest
 
 from mgrec.engines.cpu.compilation import IN_MEMORY, compile_kernel
+from mgrec.engines.cpu.pointers import (
+    advance_pointer,
+    as_matrix,
+    pointer_to,
+    pointers_to,
+    stack_matrix,
+    stack_vector,
+)
 from mgrec.engines.cpu.scalars import larger_of, smaller_of
 from mgrec.engines.cpu.stack import stack_empty, stack_zeros
 
@@ -28,6 +36,28 @@ def test_arrays_on_the_stack_have_the_layout_of_new_arrays():
         assert strides == (*expected.strides, 8)
         expected[:, 1] = x
         np.testing.assert_array_equal(out, expected + 10 * np.arange(5)[:, None])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_vectors_and_matrices_without_bounds_are_parts_of_arrays(dtype):
+    def kernel(arrays, out):
+        x, marks = pointers_to(arrays)
+        n = len(arrays[1])
+        vector, matrix = stack_vector(n, np.int64), stack_matrix(n, 3, dtype)
+        rows = as_matrix(advance_pointer(pointer_to(out), 3), 3)
+        for i in range(n):
+            vector[i] = 10 * marks[i]
+            for j in range(3):
+                matrix[i, j] = x[3 * i + j]
+        for i in range(n):
+            for j in range(3):
+                rows[i, j] = matrix[i, j] + vector[i]
+
+    x, marks = np.arange(15, dtype=dtype).reshape(5, 3), np.arange(5, dtype=np.uint8)
+    out = np.full((6, 3), -1, dtype)
+    compile_kernel(kernel, IN_MEMORY, allocates=False)((x, marks), out)
+    np.testing.assert_array_equal(out[1:], x + 10 * marks[:, None])
+    np.testing.assert_array_equal(out[0], -1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,154 @@
+"""Vectors and matrices that kernels pass to their functions as a pointer and a stride.
+
+numba passes an array of two axes as nine numbers, copies them wherever a function reads an element,
+and tests whether an index is negative: most of LLVM's text of a kernel, and of the time to compile
+it. An element ``vector[i]`` or ``matrix[i, j]`` of this module is read or written by one
+instruction. Indices must not be negative, and must be in bounds.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.npydecl import parse_dtype
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
+
+from .lanes import CACHE_LINE
+
+
+class _Matrix(types.Type):  # type: ignore[misc]
+    """numba's type of a matrix in row-major order."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        super().__init__(f"Matrix({dtype})")
+
+
+@register_model(_Matrix)
+class _MatrixModel(models.StructModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, matrix: Any) -> None:
+        members = [("data", types.CPointer(matrix.dtype)), ("stride", types.intp)]
+        super().__init__(manager, matrix, members)
+
+
+_INDEX = types.UniTuple(types.intp, 2)
+
+
+@infer_global(operator.getitem)
+class _GetItem(AbstractTemplate):  # type: ignore[misc]
+    def generic(self, arguments: Any, keywords: Any) -> Any:
+        matrix, *_ = arguments
+        return signature(matrix.dtype, matrix, _INDEX) if isinstance(matrix, _Matrix) else None
+
+
+@infer_global(operator.setitem)
+class _SetItem(AbstractTemplate):  # type: ignore[misc]
+    def generic(self, arguments: Any, keywords: Any) -> Any:
+        matrix, *_ = arguments
+        if not isinstance(matrix, _Matrix):
+            return None
+        return signature(types.none, matrix, _INDEX, matrix.dtype)
+
+
+def _element(context: Any, builder: Any, matrix_type: Any, value: Any, index: Any) -> Any:
+    matrix = cgutils.create_struct_proxy(matrix_type)(context, builder, value)
+    row, column = cgutils.unpack_tuple(builder, index)
+    return builder.gep(matrix.data, [builder.add(builder.mul(row, matrix.stride), column)])
+
+
+@lower_builtin(operator.getitem, _Matrix, types.UniTuple)
+def _read(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    return builder.load(_element(context, builder, signature.args[0], *values))
+
+
+@lower_builtin(operator.setitem, _Matrix, types.UniTuple, types.Any)
+def _write(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    matrix, index, value = values
+    builder.store(value, _element(context, builder, signature.args[0], matrix, index))
+
+
+@intrinsic
+def pointers_to(_: Any, arrays: Any) -> Any:
+    """``pointers_to(arrays)`` is a vector for each array of a tuple: see :func:`pointer_to`."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        pointers = [
+            context.make_array(array_type)(context, builder, array).data
+            for array_type, array in zip(
+                arrays, cgutils.unpack_tuple(builder, values[0]), strict=True
+            )
+        ]
+        return context.make_tuple(builder, signature.return_type, pointers)
+
+    return types.Tuple([types.CPointer(array.dtype) for array in arrays])(arrays), code
+
+
+@intrinsic
+def pointer_to(_: Any, array: Any) -> Any:
+    """``pointer_to(array)`` is a vector of all numbers of an array in C order."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return context.make_array(array)(context, builder, values[0]).data
+
+    return types.CPointer(array.dtype)(array), code
+
+
+@intrinsic
+def advance_pointer(_: Any, vector: Any, start: Any) -> Any:
+    """``advance_pointer(vector, start)`` is the part of a vector from an index on."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.gep(values[0], [values[1]])
+
+    return vector(vector, types.intp), code
+
+
+def _matrix(context: Any, builder: Any, matrix_type: Any, data: Any, columns: Any) -> Any:
+    matrix = cgutils.create_struct_proxy(matrix_type)(context, builder)
+    matrix.data, matrix.stride = data, columns
+    return matrix._getvalue()
+
+
+@intrinsic
+def as_matrix(_: Any, vector: Any, columns: Any) -> Any:
+    """``as_matrix(vector, columns)`` is a matrix of the numbers of a vector."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return _matrix(context, builder, signature.return_type, *values)
+
+    return _Matrix(vector.dtype)(vector, types.intp), code
+
+
+def _memory(context: Any, builder: Any, dtype: Any, size: Any) -> Any:
+    itemsize = context.get_constant(types.intp, dtype.bitwidth // 8)
+    memory = builder.alloca(ir.IntType(8), builder.mul(size, itemsize))
+    memory.align = CACHE_LINE
+    return builder.bitcast(memory, context.get_data_type(dtype).as_pointer())
+
+
+@intrinsic
+def stack_vector(_: Any, size: Any, dtype: Any) -> Any:
+    """``stack_vector(size, dtype)`` is a vector on the stack: see :mod:`.stack`."""
+    item_type = parse_dtype(dtype)
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return _memory(context, builder, item_type, values[0])
+
+    return types.CPointer(item_type)(types.intp, dtype), code
+
+
+@intrinsic
+def stack_matrix(_: Any, rows: Any, columns: Any, dtype: Any) -> Any:
+    """``stack_matrix(rows, columns, dtype)`` is a matrix on the stack: see :mod:`.stack`."""
+    item_type = parse_dtype(dtype)
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        data = _memory(context, builder, item_type, builder.mul(values[0], values[1]))
+        return _matrix(context, builder, signature.return_type, data, values[1])
+
+    return _Matrix(item_type)(types.intp, types.intp, dtype), code
