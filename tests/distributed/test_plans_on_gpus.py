@@ -151,11 +151,12 @@ def test_solves_in_flight_fit_the_memory_of_gpus(client, monkeypatch, results, i
         assert plan.in_flight == in_flight
 
 
-def test_replicas_leave_workers_as_many_neighbouring_chunks(client, solved):
+@pytest.mark.parametrize("replicas", [(1, 2), range(4)])
+def test_replicas_leave_workers_as_many_neighbouring_chunks(client, solved, replicas):
     t = uniform(-1, 1, N)
     array = placed(client, t, [CHUNK] * 4)
     futures = array.dask.layers[array.name]
-    client.replicate([futures[array.name, k] for k in (1, 2)])
+    client.replicate([futures[array.name, k] for k in replicas])
     with mgrec.plan(LINEAR, 0.5, array, client=client) as plan:
         np.testing.assert_allclose(on_host(plan()), LINEAR(0.5, t), rtol=1e-10)
     assert solved == ["solved"] * 2

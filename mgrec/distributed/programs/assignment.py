@@ -51,15 +51,18 @@ def assign(
 
     `where` has the workers of each block. A block may belong to a whole row or column of tiles.
     Among equals the worker of the earlier operand gets the tile, such that the tiles of a row are
-    together. Of workers that store the same, the one with fewest chunks gets it, then that of the
-    chunk before, then the first by address. GPUs that can share a large alignment get bands.
+    together. Of workers that store the same, that of the chunk before gets it, unless it has its
+    share of all chunks, then the one with fewest. GPUs that can share a large alignment get bands.
     """
     chunk_indices = [*chunk_indices_of(aligned.chunks)]
     candidates = [_candidates_for(aligned, index, where) for index in chunk_indices]
     counts = Counter(address for address, *others in candidates if not others)
+    most = -(-len(candidates) // len({address for each in candidates for address in each}))
     workers, before = dict[ChunkIndex, str](), ""
     for index, addresses in zip(chunk_indices, candidates, strict=True):
-        workers[index] = min(addresses, key=lambda to: (counts[to], to != before))
+        workers[index] = min(
+            addresses, key=lambda to: (counts[to] >= most, to != before, counts[to])
+        )
         before = workers[index]
         counts[before] += len(addresses) > 1
     if isinstance(aligned.recurrence, Overlapping):
