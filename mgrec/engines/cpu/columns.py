@@ -3,10 +3,10 @@
 A chunk is solved with one column of each row: the states before it. It is summarised with several,
 which start from other states, and without results.
 
-Kernels are compiled for the sizes of small matrices. A kernel takes a size as a sequence whose
-length is the size, and passes it on. The length of an array is a number, and that of a tuple is
-part of its type, for which numba compiles the kernel. In loops over a number a step of a model of
-two states takes 3 to 4 times as long.
+Kernels are compiled for the sizes of small matrices. A kernel takes a size as a number or as a
+tuple of this length, and passes it on: see :func:`.pointers.length`. The length of a tuple is part
+of its type, for which numba compiles the kernel. In loops over a number a step of a model of two
+states takes 3 to 4 times as long.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def log_sizes(sizes: str) -> None:
 
 
 def as_lengths(sizes: tuple[int, ...], steps: int) -> tuple[Any, ...]:
-    """Return sequences of these lengths for a call of so many steps."""
+    """Return sizes as numbers, or as tuples for a call of so many steps that this pays."""
     if not is_long(steps) or max(sizes) > _LARGEST:
-        return tuple([np.empty(size, np.int8) for size in sizes])
+        return sizes
     log_sizes(f"the sizes {sizes}")
     return tuple([(0,) * size for size in sizes])

@@ -10,7 +10,7 @@ A weight below TINY times the sum is replaced by its logarithm, which is negativ
 that could have lost such weights, or to which a tiny probability contributes, is computed in
 logarithms. Columns that have logarithms have a sum of 1.
 
-`states` is a sequence with one entry for each state: see :mod:`mgrec.engines.cpu.columns`.
+`states` is the number of states: see :mod:`mgrec.engines.cpu.columns`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, SIZED, compile_kernel
+from ...engines.cpu.pointers import length
 from ...engines.cpu.scalars import larger_of
 from ...engines.cpu.stack import stack_empty
 from ..recurrence import BEFORE_FIRST, HIDDEN, LOG_TINY, LOW, TINY
@@ -35,7 +36,7 @@ def centre(
     states: Any, log_frameprob: Any, centred: Any, shifts: Any, start: int, stop: int
 ) -> None:
     """Write logarithms of probabilities minus the largest of each step, and these."""
-    count = len(states)
+    count = length(states)
     for step in range(start, stop):
         most = -np.inf
         for state in range(count):
@@ -238,7 +239,7 @@ def _multiply_forward(
     w: Any, column: int,
 ) -> float:  # fmt: skip
     """Write the weights after a step; return their sum, or -1 if one is below `least`."""
-    count, total, is_tiny = len(states), 0.0, False
+    count, total, is_tiny = length(states), 0.0, False
     for j in range(count):
         weight = 0.0
         for i in range(count):
@@ -306,7 +307,7 @@ def forward(
     """
     (emissions, frame_strides), (transmat, matrix_strides) = frame_operand, matrix_operand
     (startprob, start_strides), (marks, mark_strides) = start_operand, reset
-    columns, count = weights.shape[1], len(states)
+    columns, count = weights.shape[1], length(states)
     _, steps, inner = shape
     before, linear = stack_empty(count, np.float64), stack_empty(count, np.float64)
     totals, is_encoded = stack_empty(columns, np.float64), stack_empty(columns, np.bool_)
@@ -374,7 +375,7 @@ def _write_posteriors(
 
     Return whether a weight was a logarithm, or the sum was below `least`.
     """
-    count, total, is_tiny = len(states), 0.0, False
+    count, total, is_tiny = length(states), 0.0, False
     for j in range(count):
         product = filtered[index + j] * w[0, j]
         is_tiny |= product < 0.0
@@ -408,7 +409,7 @@ def _multiply_backward(
     before: Any, w: Any, column: int,
 ) -> float:  # fmt: skip
     """Write the weights before a step; return their sum, or -1 if one is below `least`."""
-    count, total, is_tiny = len(states), 0.0, False
+    count, total, is_tiny = length(states), 0.0, False
     for j in range(count):
         linear[j] = emissions[frame + j] * before[j]
     for i in range(count):
@@ -434,7 +435,7 @@ def backward(
     """
     (filtered, filtered_strides), (emissions, frame_strides) = filtered_operand, frame_operand
     (transmat, matrix_strides), (marks, mark_strides) = matrix_operand, reset
-    columns, count = weights.shape[1], len(states)
+    columns, count = weights.shape[1], length(states)
     _, steps, inner = shape
     before, linear = stack_empty(count, np.float64), stack_empty(count, np.float64)
     totals, is_encoded = stack_empty(columns, np.float64), stack_empty(columns, np.bool_)

@@ -12,6 +12,7 @@ from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
 from ...engines.cpu.columns import as_lengths, flat_operands, kernels_of_columns, summarise
 from ...engines.cpu.compilation import INNER, SIZED, compile_kernel, writable
+from ...engines.cpu.pointers import length
 from ...engines.cpu.scalars import larger_of
 from ...engines.cpu.stack import stack_empty
 from ...engines.cpu.threads import call_in_parts, threads_for
@@ -34,7 +35,7 @@ def _extend(
 
     `before` and `after` are the indices of the scores before and after the step.
     """
-    count, most = len(states), -np.inf
+    count, most = length(states), -np.inf
     for j in range(count):
         # Two chains of dependent instructions, each of half of the paths.
         first = second = -np.inf
@@ -54,7 +55,7 @@ def _write_pointers(
     result: int,
 ) -> None:  # fmt: skip
     """Write for each state the lowest state of a best path to it."""
-    count = len(states)
+    count = length(states)
     for j in range(count):
         pointer, least = 0, best[j] - TIE
         for i in range(count - 1, -1, -1):
@@ -83,7 +84,7 @@ def _start(
 def _lowest_best(states: Any, w: Any, after: int, most: float) -> int:
     """Return the lowest state with the highest score of the first column."""
     state, least = 0, most - TIE
-    for j in range(len(states) - 1, -1, -1):
+    for j in range(length(states) - 1, -1, -1):
         state = j if w[0, after + j] >= least else state
     return state
 
@@ -102,7 +103,7 @@ def score(
     """
     (log_frameprob, frame_strides), (log_transmat, matrix_strides) = frame_operand, matrix_operand
     (log_startprob, start_strides), (marks, mark_strides) = start_operand, reset
-    columns, count = scores.shape[1], len(states)
+    columns, count = scores.shape[1], length(states)
     _, steps, inner = shape
     # Scores before and after a step take turns.
     best = stack_empty(count, np.float64)
@@ -174,7 +175,7 @@ def follow(
     """
     (pointers, pointer_strides), (log_frameprob, frame_strides) = pointer_operand, frame_operand
     (log_transmat, matrix_strides), (log_startprob, start_strides) = matrix_operand, start_operand
-    columns, count = current.shape[1], len(states)
+    columns, count = current.shape[1], length(states)
     _, steps, inner = shape
     for row in range(start, stop):
         x, y = row // inner, row % inner

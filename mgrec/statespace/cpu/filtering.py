@@ -12,6 +12,8 @@ from ...engines.cpu.compilation import SIZED, compile_kernel
 from ...engines.cpu.pointers import (
     advance_pointer,
     as_matrix,
+    count_up,
+    length,
     pointer_to,
     pointers_to,
     stack_matrix,
@@ -44,36 +46,36 @@ def project(
     states: Any, design: Any, z: int, observed: Any, m: int, L: Any, X: Any, A: Any, Y: Any
 ) -> None:
     """Write Y = L⁻¹·Z·A, and update the dependence A on the first state."""
-    n = len(states)
-    for i in range(n):
-        for k in range(m):
+    n = length(states)
+    for i in count_up(0, n):
+        for k in count_up(0, m):
             total = 0.0
-            for j in range(n):
+            for j in count_up(0, n):
                 total += design[z + observed[k] * n + j] * A[j, i]
-            for j in range(k):
+            for j in count_up(0, k):
                 total -= L[k, j] * Y[j, i]
             Y[k, i] = total / L[k, k]
-    for i in range(n):
-        for k in range(m):
-            for j in range(n):
+    for i in count_up(0, n):
+        for k in count_up(0, m):
+            for j in count_up(0, n):
                 A[i, j] -= X[i, k] * Y[k, j]
 
 
 @numba.njit(**SIZED)
 def _inform(states: Any, Y: Any, w: Any, m: int, eta: Any, J: Any) -> None:
     """Add the information on the first state to `eta` and J."""
-    n = len(states)
-    for i in range(n):
-        for k in range(m):
+    n = length(states)
+    for i in count_up(0, n):
+        for k in count_up(0, m):
             eta[i] += Y[k, i] * w[k]
-            for j in range(n):
+            for j in count_up(0, n):
                 J[i, j] += Y[k, i] * Y[k, j]
 
 
 @numba.njit(**SIZED)
 def _forget_state(states: Any, P: Any, i: int) -> None:
     """Set the covariances of a state to 0."""
-    for j in range(len(states)):
+    for j in count_up(0, length(states)):
         P[i, j] = P[j, i] = 0.0
 
 
@@ -82,8 +84,8 @@ def _is_rounding(
     states: Any, transition: Any, row: int, filtered_cov: Any, variance: float
 ) -> bool:
     """Return whether the variance of T·x is only rounding of the terms of its sum."""
-    scale, n = 0.0, len(states)
-    for k in range(n):
+    scale, n = 0.0, length(states)
+    for k in count_up(0, n):
         scale += transition[row + k] * transition[row + k] * filtered_cov[k, k]
     return variance - ROUNDING * n * scale <= 0.0
 
@@ -94,20 +96,20 @@ def _predict_covariance(
     work: Any,
 ) -> None:  # fmt: skip
     """Write T·filtered_cov·T' + Q to P."""
-    n = len(states)
-    for i in range(n):
-        for j in range(n):
+    n = length(states)
+    for i in count_up(0, n):
+        for j in count_up(0, n):
             total = 0.0
-            for k in range(n):
+            for k in count_up(0, n):
                 total += transition[t + i * n + k] * filtered_cov[k, j]
             work[i, j] = total
-    for i in range(n):
-        for j in range(i + 1):
+    for i in count_up(0, n):
+        for j in count_up(0, i + 1):
             total = 0.5 * (state_cov[q + i * n + j] + state_cov[q + j * n + i])
-            for k in range(n):
+            for k in count_up(0, n):
                 total += work[i, k] * transition[t + j * n + k]
             P[i, j] = P[j, i] = total
-    for i in range(n):
+    for i in count_up(0, n):
         # Without noise of its own, a state may be known exactly.
         if state_cov[q + i * n + i] == 0.0 and _is_rounding(
             states, transition, t + i * n, filtered_cov, P[i, i]
@@ -118,11 +120,11 @@ def _predict_covariance(
 @numba.njit(**SIZED)
 def multiply(states: Any, transition: Any, t: int, A: Any, work: Any) -> None:
     """Replace A by T·A."""
-    n = len(states)
-    for i in range(n):
-        for j in range(n):
+    n = length(states)
+    for i in count_up(0, n):
+        for j in count_up(0, n):
             total = 0.0
-            for k in range(n):
+            for k in count_up(0, n):
                 total += transition[t + i * n + k] * A[k, j]
             work[i, j] = total
     assign(states, A, work)
@@ -134,14 +136,14 @@ def _correct(
     filtered_cov: Any,
 ) -> None:  # fmt: skip
     """Write P − X·X' to `filtered_cov`."""
-    n, p = len(states), len(entries)
-    for i in range(n):
-        for j in range(i + 1):
+    n, p = length(states), length(entries)
+    for i in count_up(0, n):
+        for j in count_up(0, i + 1):
             total = P[i, j]
-            for k in range(m):
+            for k in count_up(0, m):
                 total -= X[i, k] * X[j, k]
             filtered_cov[i, j] = filtered_cov[j, i] = total
-    for i in range(n):
+    for i in count_up(0, n):
         # What remains after an exact observation is rounding.
         if filtered_cov[i, i] <= ROUNDING * P[i, i] and has_exact_observation(
             entries, obs_cov, h, observed, m, stack_matrix(p, p, np.float64)
@@ -155,7 +157,7 @@ def _negligible(states: Any, P: Any) -> float:
 
     Without noise a dependence may grow again, and only subnormal numbers are negligible.
     """
-    for i in range(len(states)):
+    for i in count_up(0, length(states)):
         if not P[i, i] > 1e-200:
             return 1e-300
     return 1e-200
@@ -175,10 +177,10 @@ def predict_mean(
     states: Any, transition: Any, t: int, intercept: Any, c: int, filtered: Any, a: Any
 ) -> None:
     """Write T·filtered + c to `a`."""
-    n = len(states)
-    for i in range(n):
+    n = length(states)
+    for i in count_up(0, n):
         total = intercept[c + i]
-        for j in range(n):
+        for j in count_up(0, n):
             total += transition[t + i * n + j] * filtered[j]
         a[i] = total
 
@@ -196,7 +198,7 @@ def _advance_mean(
     endog, design, obs_intercept, _, transition, state_intercept, _ = operands
     indices, _, v, _, L, X, _, _, _, filtered_cov, _ = buffers
     (marks, mark, mark_stride), (results, result, result_stride, width) = reset, outputs
-    n, p = len(states), len(entries)
+    n, p = length(states), length(entries)
     y, z, d, t, c = indices[0], indices[1], indices[2], indices[4], indices[5]
     gain, inverse, filtered, after = (
         stack_matrix(n, p, np.float64),
@@ -204,18 +206,18 @@ def _advance_mean(
         stack_vector(n, np.float64),
         stack_vector(n, np.float64),
     )
-    for k in range(p):
+    for k in count_up(0, p):
         inverse[k] = 1.0 / L[k, k]
-        for i in range(n):
+        for i in count_up(0, n):
             gain[i, k] = 0.0
-            for j in range(n):
+            for j in count_up(0, n):
                 gain[i, k] += transition[t + i * n + j] * X[j, k]
     while step < steps and not marks[mark + step * mark_stride]:
         if not observe_all(states, entries, endog, y, design, z, obs_intercept, d, a, v):
             break
         square = 0.0
-        for k in range(p):
-            for j in range(k):
+        for k in count_up(0, p):
+            for j in count_up(0, k):
                 v[k] -= L[k, j] * v[j]
             v[k] *= inverse[k]
             square += v[k] * v[k]
@@ -251,7 +253,7 @@ def _advance_row(
     endog, design, obs_intercept, obs_cov, transition, state_intercept, state_cov = operands
     indices, observed, v, filtered, L, X, Y, work, kept, filtered_cov, _ = buffers
     a, P, A, eta, J = row_states
-    n, p, (_, steps, inner) = len(states), len(entries), shape
+    n, p, (_, steps, inner) = length(states), length(entries), shape
     is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == strides[6, 1] == 0
     # numba would also compile functions for the type of the constant 0.
     zero: Any = np.int64(0)
@@ -330,7 +332,7 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
         is_summary = len(summary[0]) > 0
         means, covariances = pointers_to(row_states)
         dependences, etas, Js, growths = pointers_to(summary)
-        n, p, inner, number = len(states), len(entries), shape[2], np.float64
+        n, p, inner, number = length(states), length(entries), shape[2], np.float64
         inputs = pointers_to(operands)
         flat_marks, flat_states = pointer_to(marks), pointer_to(first_states)
         flat_strides, flat_results = as_matrix(pointer_to(strides), 3), pointer_to(results)
@@ -344,7 +346,7 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
         # Copies of the states of a row, whose shapes are constant.
         a, P, A = stack_vector(n, number), stack_matrix(n, n, number), stack_matrix(n, n, number)
         eta, J = stack_vector(n, number), stack_matrix(n, n, number)
-        for row in range(start, stop):
+        for row in count_up(start, stop):
             x, y = row // inner, row % inner
             mean, first_matrix = advance_pointer(means, row * n), row * n * n
             covariance = as_matrix(advance_pointer(covariances, first_matrix), n)

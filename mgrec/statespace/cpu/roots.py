@@ -32,6 +32,7 @@ from typing import Any
 import numba
 
 from ...engines.cpu.compilation import SIZED
+from ...engines.cpu.pointers import count_up, length
 from ...engines.cpu.scalars import larger_of
 from ..recurrence import ROUNDING
 from .filtering import filter_kernel, multiply, predict_mean, project
@@ -65,34 +66,34 @@ def triangularise(states: Any, array: Any, rows: int, all_rows: int, columns: in
     A row that adds nothing to those before it has a column of zeros in the first rows.
     """
     free = 0
-    for i in range(rows):
+    for i in count_up(0, rows):
         sigma = 0.0
-        for j in range(free + 1, columns):
+        for j in count_up(free + 1, columns):
             sigma += array[i, j] * array[i, j]
         alpha = array[i, free]
         square = alpha * alpha + sigma
         if square < _SMALLEST:
-            for j in range(free, columns):
+            for j in count_up(free, columns):
                 array[i, j] = 0.0
             continue
         if sigma <= _NEGLIGIBLE * square:
             sigma = 0.0
-            for j in range(free + 1, columns):
+            for j in count_up(free + 1, columns):
                 array[i, j] = 0.0
         # The reflection 1 − v·v'·scale, which leads to a positive entry (Golub and van Loan).
         norm = math.sqrt(square)
         v = alpha - norm if alpha <= 0.0 else -sigma / (alpha + norm)
         scale = 2.0 / (v * v + sigma) if v != 0.0 else 0.0
-        for k in range(i + 1, all_rows):
+        for k in count_up(i + 1, all_rows):
             total = v * array[k, free]
-            for j in range(free + 1, columns):
+            for j in count_up(free + 1, columns):
                 total += array[i, j] * array[k, j]
             total *= scale
             array[k, free] -= total * v
-            for j in range(free + 1, columns):
+            for j in count_up(free + 1, columns):
                 array[k, j] -= total * array[i, j]
         array[i, free] = norm
-        for j in range(free + 1, columns):
+        for j in count_up(free + 1, columns):
             array[i, j] = 0.0
         free += 1
     if free < rows:
@@ -105,10 +106,10 @@ def _move_to_diagonal(states: Any, array: Any, rows: int, all_rows: int, count: 
     last = count - 1
     for i in range(rows - 1, -1, -1):
         is_first = last >= 0 and array[i, last] != 0.0
-        for k in range(i):
+        for k in count_up(0, i):
             is_first = is_first and array[k, last] == 0.0
         if is_first:
-            for k in range(all_rows):
+            for k in count_up(0, all_rows):
                 array[k, last], array[k, i] = array[k, i], array[k, last]
             last -= 1
 
@@ -118,13 +119,13 @@ def _size_of_product(
     states: Any, matrix: Any, row: int, root: Any, noise_root: Any, noise_row: int, size: int
 ) -> float:
     """Return a bound of the square of a row of A·S, whose terms may cancel; with noise 0."""
-    scale, n = 0.0, len(states)
-    for j in range(size):
+    scale, n = 0.0, length(states)
+    for j in count_up(0, size):
         if noise_root[noise_row + j] != 0.0:
             return 0.0
-    for k in range(n):
+    for k in count_up(0, n):
         total = 0.0
-        for j in range(k + 1):
+        for j in count_up(0, k + 1):
             total += root[k, j] * root[k, j]
         scale += matrix[row + k] * matrix[row + k] * total
     return n * scale
@@ -136,23 +137,23 @@ def _fill_update(
     m: int, all_rows: int, array: Any,
 ) -> None:  # fmt: skip
     """Write [R  Z·S] and [0  S] to an array, and rows of a unit matrix below."""
-    n, p = len(states), len(entries)
-    for k in range(m):
-        for j in range(p):
+    n, p = length(states), length(entries)
+    for k in count_up(0, m):
+        for j in count_up(0, p):
             array[k, j] = root[h + observed[k] * p + j]
     if m < p:
         # m columns, so that no column is left over.
         triangularise(states, array, m, m, p)
-    for k in range(m):
-        for j in range(n):
+    for k in count_up(0, m):
+        for j in count_up(0, n):
             total = 0.0
-            for i in range(j, n):
+            for i in count_up(j, n):
                 total += design[z + observed[k] * n + i] * S[i, j]
             array[k, m + j] = total
-    for i in range(all_rows - m):
-        for j in range(m):
+    for i in count_up(0, all_rows - m):
+        for j in count_up(0, m):
             array[m + i, j] = 0.0
-        for j in range(n):
+        for j in count_up(0, n):
             array[m + i, m + j] = S[i, j] if i < n else (1.0 if i == n + j else 0.0)
 
 
@@ -162,11 +163,11 @@ def _first_without_variance(
     m: int, array: Any,
 ) -> int:  # fmt: skip
     """Return the first entry whose pivot is only rounding, or m."""
-    n, p = len(states), len(entries)
-    for k in range(m):
+    n, p = length(states), length(entries)
+    for k in count_up(0, m):
         row = z + observed[k] * n
         size = 0.0
-        for j in range(k + 1):
+        for j in count_up(0, k + 1):
             size += array[k, j] * array[k, j]
         size = larger_of(
             size, _size_of_product(states, design, row, S, root, h + observed[k] * p, p)
@@ -188,7 +189,7 @@ def update_root(
     Entries without a variance of their own are removed from `observed` and `v`, as if they were
     missing. Return the number m of the others.
     """
-    n, is_regular = len(states), False
+    n, is_regular = length(states), False
     while not is_regular:
         all_rows = m + 2 * n if with_unit else m + n
         _fill_update(states, entries, design, z, root, h, S, observed, m, all_rows, array)
@@ -199,22 +200,22 @@ def update_root(
         is_regular = without == m
         if not is_regular:
             m -= 1
-            for k in range(without, m):
+            for k in count_up(without, m):
                 observed[k], v[k] = observed[k + 1], v[k + 1]
-    for k in range(m):
-        for j in range(k + 1):
+    for k in count_up(0, m):
+        for j in count_up(0, k + 1):
             L[k, j] = array[k, j]
-    for i in range(n):
-        for k in range(m):
+    for i in count_up(0, n):
+        for k in count_up(0, m):
             X[i, k] = array[m + i, k]
         size = remainder = 0.0
-        for j in range(n):
+        for j in count_up(0, n):
             U[i, j] = array[m + i, m + j]
             size += S[i, j] * S[i, j]
             remainder += U[i, j] * U[i, j]
         # An observation without noise: what remains is rounding.
         if remainder <= ROUNDING * ROUNDING * size:
-            for j in range(n):
+            for j in count_up(0, n):
                 U[i, j] = 0.0
     return m
 
@@ -235,36 +236,36 @@ def predict_root(
 
     With `with_unit`, the rows of `array` from n on have F in their first n columns, and then G.
     """
-    n = len(states)
-    for i in range(n):
-        for j in range(n):
+    n = length(states)
+    for i in count_up(0, n):
+        for j in count_up(0, n):
             total = 0.0
-            for k in range(j, n):
+            for k in count_up(j, n):
                 total += transition[t + i * n + k] * U[k, j]
             array[i, j], array[i, n + j] = total, root[q + i * n + j]
         size = 0.0
-        for j in range(n):
+        for j in count_up(0, n):
             size += array[i, j] * array[i, j]
         # Without noise of its own, a state may be known exactly.
         bound = _size_of_product(states, transition, t + i * n, U, root, q + i * n, n)
         if size - ROUNDING * ROUNDING * bound <= 0.0:
-            for j in range(n):
+            for j in count_up(0, n):
                 array[i, j] = 0.0
     all_rows = 2 * n if with_unit else n
-    for i in range(n, all_rows):
-        for j in range(n):
+    for i in count_up(n, all_rows):
+        for j in count_up(0, n):
             array[i, j], array[i, n + j] = 1.0 if i == n + j else 0.0, 0.0
     triangularise(states, array, n, all_rows, 2 * n)
-    for i in range(n):
-        for j in range(n):
+    for i in count_up(0, n):
+        for j in count_up(0, n):
             S[i, j] = array[i, j]
 
 
 @numba.njit(**SIZED)
 def is_same(states: Any, A: Any, B: Any) -> bool:
     """Return whether two matrices are the same, bit for bit."""
-    for i in range(len(states)):
-        for j in range(len(states)):
+    for i in count_up(0, length(states)):
+        for j in count_up(0, length(states)):
             if A[i, j] != B[i, j]:
                 return False
     return True
@@ -273,11 +274,11 @@ def is_same(states: Any, A: Any, B: Any) -> bool:
 @numba.njit(**SIZED)
 def square(states: Any, S: Any, P: Any) -> None:
     """Write P = S·S'."""
-    n = len(states)
-    for i in range(n):
-        for j in range(i + 1):
+    n = length(states)
+    for i in count_up(0, n):
+        for j in count_up(0, i + 1):
             total = 0.0
-            for k in range(n):
+            for k in count_up(0, n):
                 total += S[i, k] * S[j, k]
             P[i, j] = P[j, i] = total
 
@@ -287,11 +288,11 @@ def product(
     states: Any, A: Any, row: int, column: int, B: Any, from_row: int, from_column: int, C: Any
 ) -> None:
     """Write the product C of a part of A and a part of B."""
-    n = len(states)
-    for i in range(n):
-        for j in range(n):
+    n = length(states)
+    for i in count_up(0, n):
+        for j in count_up(0, n):
             total = 0.0
-            for k in range(n):
+            for k in count_up(0, n):
                 total += A[row + i, column + k] * B[from_row + k, from_column + j]
             C[i, j] = total
 
@@ -299,16 +300,16 @@ def product(
 @numba.njit(**SIZED)
 def _inform(states: Any, Y: Any, w: Any, m: int, z: Any, J: Any, array: Any) -> None:
     """Add numbers w = Y·x to the numbers z = J'·x."""
-    n = len(states)
-    for i in range(n + 1):
-        for j in range(n):
+    n = length(states)
+    for i in count_up(0, n + 1):
+        for j in count_up(0, n):
             array[i, j] = J[i, j] if i < n else z[j]
-        for k in range(m):
+        for k in count_up(0, m):
             array[i, n + k] = Y[k, i] if i < n else w[k]
     triangularise(states, array, n, n + 1, n + m)
-    for j in range(n):
+    for j in count_up(0, n):
         z[j] = array[n, j]
-        for i in range(n):
+        for i in count_up(0, n):
             J[i, j] = array[i, j]
 
 
@@ -334,10 +335,10 @@ def _filter_row(
     endog, design, obs_intercept, obs_root, transition, state_intercept, state_root = operands
     indices, observed, v, filtered, L, X, Y, work, _, U, array = buffers
     a, S, A, eta, J = row_states
-    n = len(states)
+    n = length(states)
     _, steps, inner = shape
     has_covariances = width > 1 + n + n * n
-    for step in range(steps):
+    for step in count_up(0, steps):
         locate(states, len(operands), strides, x, step, y, indices)
         z, t = indices[1], indices[4]
         if marks[mark + step * mark_stride]:
@@ -388,17 +389,17 @@ def _add_later(
     after: Any,
 ) -> None:  # fmt: skip
     """Replace u and W by those of the step before."""
-    n = len(states)
+    n = length(states)
     copy(states, after, u)
-    for i in range(n):
+    for i in count_up(0, n):
         u[i] = 0.0
-        for k in range(m):
+        for k in count_up(0, m):
             u[i] += K[row + i, k] * v[k]
-        for j in range(n):
+        for j in count_up(0, n):
             u[i] += M[i, j] * after[j]
     product(states, M, 0, 0, W, 0, 0, array)
-    for i in range(n):
-        for j in range(n):
+    for i in count_up(0, n):
+        for j in count_up(0, n):
             array[i, n + j] = G[i, j]
     triangularise(states, array, n, n, 2 * n)
     assign(states, W, array)
@@ -418,7 +419,7 @@ def _smooth_row(
         indices, observed, v, a, mean, L, X, _, S, U, step_M, step_G, work, _, update, prediction,
         array,
     ) = buffers  # fmt: skip
-    n = len(states)
+    n = length(states)
     _, steps, inner = shape
     for step in range(steps - 1, -1, -1):
         locate(states, len(operands), strides, x, step, y, indices)
@@ -450,9 +451,9 @@ def _smooth_row(
         if marks[mark + step * mark_stride]:
             clear(states, M)
             # Nothing is known of the states of an earlier sequence.
-            for i in range(n):
+            for i in count_up(0, n):
                 u[i] = 0.0
-                for j in range(n):
+                for j in count_up(0, n):
                     W[i, j] = 1.0 if i == j else 0.0
 
 

@@ -16,6 +16,8 @@ from ...engines.cpu.compilation import SIZED, compile_kernel
 from ...engines.cpu.pointers import (
     advance_pointer,
     as_matrix,
+    count_up,
+    length,
     pointer_to,
     pointers_to,
     stack_matrix,
@@ -46,23 +48,23 @@ def _transfer(
     X: Any, Y: Any, E: Any, work: Any,
 ) -> None:  # fmt: skip
     """Write Y (m, n) and E (n, n)."""
-    n = len(states)
-    for i in range(n):
-        for k in range(m):
+    n = length(states)
+    for i in count_up(0, n):
+        for k in count_up(0, m):
             total = design[z + observed[k] * n + i]
-            for j in range(k):
+            for j in count_up(0, k):
                 total -= L[k, j] * Y[j, i]
             Y[k, i] = total / L[k, k]
-    for i in range(n):
-        for j in range(n):
+    for i in count_up(0, n):
+        for j in count_up(0, n):
             total = 1.0 if i == j else 0.0
-            for k in range(m):
+            for k in count_up(0, m):
                 total -= X[i, k] * Y[k, j]
             work[i, j] = total
-    for i in range(n):
-        for j in range(n):
+    for i in count_up(0, n):
+        for j in count_up(0, n):
             total = 0.0
-            for k in range(n):
+            for k in count_up(0, n):
                 total += transition[t + i * n + k] * work[k, j]
             E[i, j] = total
 
@@ -70,17 +72,17 @@ def _transfer(
 @numba.njit(**SIZED)
 def _sandwich(states: Any, E: Any, N: Any, work: Any, result: Any) -> None:
     """Write E'·N·E, for a symmetric N."""
-    n = len(states)
-    for i in range(n):
-        for j in range(n):
+    n = length(states)
+    for i in count_up(0, n):
+        for j in count_up(0, n):
             total = 0.0
-            for k in range(n):
+            for k in count_up(0, n):
                 total += N[i, k] * E[k, j]
             work[i, j] = total
-    for i in range(n):
-        for j in range(i + 1):
+    for i in count_up(0, n):
+        for j in count_up(0, i + 1):
             total = 0.0
-            for k in range(n):
+            for k in count_up(0, n):
                 total += E[k, i] * work[k, j]
             result[i, j] = result[j, i] = total
 
@@ -88,9 +90,9 @@ def _sandwich(states: Any, E: Any, N: Any, work: Any, result: Any) -> None:
 @numba.njit(**SIZED)
 def _is_same(states: Any, filtered: Any, index: int, P: Any) -> bool:
     """Return whether a matrix in a flat array is P, bit for bit."""
-    n = len(states)
-    for i in range(n):
-        for j in range(n):
+    n = length(states)
+    for i in count_up(0, n):
+        for j in count_up(0, n):
             if filtered[index + i * n + j] != P[i, j]:
                 return False
     return True
@@ -99,14 +101,14 @@ def _is_same(states: Any, filtered: Any, index: int, P: Any) -> bool:
 @numba.njit(**SIZED)
 def _add_later(states: Any, Y: Any, v: Any, m: int, E: Any, r: Any, before: Any) -> None:
     """Replace r by Y'·v + E'·r."""
-    n = len(states)
-    for i in range(n):
+    n = length(states)
+    for i in count_up(0, n):
         before[i] = r[i]
-    for i in range(n):
+    for i in count_up(0, n):
         total = 0.0
-        for k in range(m):
+        for k in count_up(0, m):
             total += Y[k, i] * v[k]
-        for j in range(n):
+        for j in count_up(0, n):
             total += E[j, i] * before[j]
         r[i] = total
 
@@ -114,30 +116,30 @@ def _add_later(states: Any, Y: Any, v: Any, m: int, E: Any, r: Any, before: Any)
 @numba.njit(**SIZED)
 def _add_information(states: Any, Y: Any, m: int, sandwich: Any, N: Any) -> None:
     """Write Y'·Y + sandwich to N."""
-    n = len(states)
-    for i in range(n):
-        for j in range(n):
+    n = length(states)
+    for i in count_up(0, n):
+        for j in count_up(0, n):
             total = sandwich[i, j]
-            for k in range(m):
+            for k in count_up(0, m):
                 total += Y[k, i] * Y[k, j]
             N[i, j] = total
 
 
 @numba.njit(**SIZED)
 def _subtract(states: Any, P: Any, sandwich: Any, smoothed: Any) -> None:
-    for i in range(len(states)):
-        for j in range(len(states)):
+    for i in count_up(0, length(states)):
+        for j in count_up(0, length(states)):
             smoothed[i, j] = P[i, j] - sandwich[i, j]
 
 
 @numba.njit(**SIZED)
 def _depend(states: Any, E: Any, M: Any, work: Any) -> None:
     """Replace M by E'·M."""
-    n = len(states)
-    for i in range(n):
-        for j in range(n):
+    n = length(states)
+    for i in count_up(0, n):
+        for j in count_up(0, n):
             total = 0.0
-            for k in range(n):
+            for k in count_up(0, n):
                 total += E[k, i] * M[k, j]
             work[i, j] = total
     assign(states, M, work)
@@ -152,7 +154,7 @@ def _write(
     if writes_sums:
         store(states, results, result, r, N)
     else:
-        multiply_add(states, a, P, r, len(states), mean)
+        multiply_add(states, a, P, r, length(states), mean)
         store(states, results, result, mean, smoothed)
 
 
@@ -171,12 +173,12 @@ def _advance_steady(
     indices, _, v, a, mean, L, _, Y, P, E, _, _, _, smoothed, _, _, _ = buffers
     (states_of_filter, state, state_stride), (marks, mark, mark_stride) = filtered, reset
     results, has_results, writes_sums, result, result_stride = outputs
-    n, p = len(states), len(entries)
+    n, p = length(states), length(entries)
     y, z, d = indices[0], indices[1], indices[2]
     while step >= 0 and not marks[mark + step * mark_stride]:
         if not _is_same(states, states_of_filter, state + n, P):
             break
-        for i in range(n):
+        for i in count_up(0, n):
             a[i] = states_of_filter[state + i]
         if not observe_all(states, entries, endog, y, design, z, obs_intercept, d, a, v):
             break
@@ -209,7 +211,7 @@ def _advance_row(
     (
         indices, observed, v, a, mean, L, X, Y, P, E, kept_N, work, sandwich, smoothed, _, _, _,
     ) = buffers  # fmt: skip
-    n, p = len(states), len(entries)
+    n, p = length(states), length(entries)
     is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == 0
     # Whether E and Y, and then also N, are those of the step after.
     is_kept = is_steady = False
@@ -256,7 +258,7 @@ def _advance_row(
             _write(states, writes_sums, a, P, r, N, mean, smoothed, results, result)
         if is_marked:
             is_kept = is_steady = False
-            for i in range(n):
+            for i in count_up(0, n):
                 r[i] = 0.0
             clear(states, N)
             if depends:
@@ -281,7 +283,7 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
         `dependences` (rows, n, n) of r on that after the chunk are updated too.
         """
         (states_of_filter, filtered_strides), (marks, mark_strides) = filtered, reset
-        n, p, inner, number = len(states), len(entries), shape[2], np.float64
+        n, p, inner, number = length(states), length(entries), shape[2], np.float64
         is_summary, has_results = len(dependences) > 0, len(results) > 0
         inputs = pointers_to(operands)
         flat_states, flat_marks = pointer_to(states_of_filter), pointer_to(marks)
@@ -299,7 +301,7 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
         )  # fmt: skip
         # Copies of the states of a row, whose shapes are constant.
         r, N, M = stack_vector(n, number), stack_matrix(n, n, number), stack_matrix(n, n, number)
-        for row in range(start, stop):
+        for row in count_up(start, stop):
             x, y = row // inner, row % inner
             row_r, first_matrix = advance_pointer(all_r, row * n), row * n * n
             row_N = as_matrix(advance_pointer(all_N, first_matrix), n)

@@ -4,7 +4,7 @@ With the Cholesky factor L of the variance F = Z·P·Z' + H of an observation, X
 w = L⁻¹·v, the update is a + X·w and P − X·X'. Rows of missing observations are left out. So are
 rows of F whose pivot is rounding: their entries have no variance, given the entries before them.
 
-`states` and `entries` are sequences as long as a state and an observation: see
+`states` and `entries` are the sizes of a state and of an observation: see
 :mod:`mgrec.engines.cpu.columns`.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import numba
 
 from ...engines.cpu.compilation import SIZED
+from ...engines.cpu.pointers import count_up, length
 from ..recurrence import INVALID, NOT_ROUNDING, ROUNDING
 
 LOG_2_PI = math.log(2 * math.pi)
@@ -28,7 +29,7 @@ a step is too large."""
 @numba.njit(**SIZED)
 def locate(states: Any, count: int, strides: Any, x: int, step: int, y: int, indices: Any) -> None:
     """Write the indices of a step in `count` flat arrays."""
-    for k in range(count):
+    for k in count_up(0, count):
         indices[k] = strides[k, 0] * x + strides[k, 1] * step + strides[k, 2] * y
 
 
@@ -41,12 +42,12 @@ def observe(
 
     `y`, `z` and `d` are the indices of the step in the flat arrays. Return the number of entries.
     """
-    n, count = len(states), 0
-    for i in range(len(entries)):
+    n, count = length(states), 0
+    for i in count_up(0, length(entries)):
         value = endog[y + i]
         if not math.isnan(value):
             predicted = intercept[d + i]
-            for j in range(n):
+            for j in count_up(0, n):
                 predicted += design[z + i * n + j] * a[j]
             v[count], observed[count] = value - predicted, i
             count += 1
@@ -59,10 +60,10 @@ def observe_all(
     a: Any, v: Any,
 ) -> bool:  # fmt: skip
     """Write the differences of all entries to the prediction; return whether none is missing."""
-    n, is_full = len(states), True
-    for i in range(len(entries)):
+    n, is_full = length(states), True
+    for i in count_up(0, length(entries)):
         predicted = intercept[d + i]
-        for j in range(n):
+        for j in count_up(0, n):
             predicted += design[z + i * n + j] * a[j]
         v[i] = endog[y + i] - predicted
         is_full = is_full and not math.isnan(endog[y + i])
@@ -79,15 +80,15 @@ def has_variance(
     noise it is rounding of terms that n·Σ Z²·P bounds. A negative variance that is no rounding
     counts, so that results are nan.
     """
-    scale, n = 0.0, len(states)
+    scale, n = 0.0, length(states)
     # Differences: those of inf are nan, which is no rounding.
     if noise != 0.0:
         if not remainder - NOT_ROUNDING * variance <= 0.0:
             return True
-        for i in range(n):
+        for i in count_up(0, n):
             scale += design[row + i] * design[row + i] * abs(P[i, i])
         return remainder < -INVALID * (abs(noise) + n * scale)
-    for i in range(n):
+    for i in count_up(0, n):
         scale += design[row + i] * design[row + i] * P[i, i]
     return not remainder - ROUNDING * n * scale <= 0.0
 
@@ -97,15 +98,15 @@ def has_exact_observation(
     entries: Any, obs_cov: Any, h: int, observed: Any, m: int, work: Any
 ) -> bool:
     """Return whether an entry has no noise of its own, given the noise of those before it."""
-    p = len(entries)
-    for k in range(m):
+    p = length(entries)
+    for k in count_up(0, m):
         noise = obs_cov[h + observed[k] * (p + 1)]
-        for c in range(k + 1):
+        for c in count_up(0, k + 1):
             total = 0.5 * (
                 obs_cov[h + observed[k] * p + observed[c]]
                 + obs_cov[h + observed[c] * p + observed[k]]
             )
-            for j in range(c):
+            for j in count_up(0, c):
                 total -= work[k, j] * work[c, j]
             if c == k and total <= NOT_ROUNDING * noise:
                 return True
@@ -123,35 +124,35 @@ def factor(
     Entries without a variance of their own are removed from `observed` and `v`, as if they were
     missing. Return the number of the others.
     """
-    n, p, count = len(states), len(entries), 0
-    for k in range(m):
+    n, p, count = length(states), length(entries), 0
+    for k in count_up(0, m):
         observed[count], v[count] = observed[k], v[k]
         row = z + observed[k] * n
-        for i in range(n):
+        for i in count_up(0, n):
             total = 0.0
-            for j in range(n):
+            for j in count_up(0, n):
                 total += P[i, j] * design[row + j]
             X[i, count] = total
         variance = 0.0
-        for c in range(count + 1):
+        for c in count_up(0, count + 1):
             total = 0.5 * (
                 obs_cov[h + observed[count] * p + observed[c]]
                 + obs_cov[h + observed[c] * p + observed[count]]
             )
-            for i in range(n):
+            for i in count_up(0, n):
                 total += design[row + i] * X[i, c]
             variance = total
-            for j in range(c):
+            for j in count_up(0, c):
                 total -= L[count, j] * L[c, j]
             L[count, c] = total if c == count else total / L[c, c]
         noise, remainder = obs_cov[h + observed[count] * (p + 1)], L[count, count]
         if has_variance(states, design, row, noise, P, variance, remainder):
             L[count, count] = math.sqrt(remainder)
             count += 1
-    for i in range(n):
-        for k in range(count):
+    for i in count_up(0, n):
+        for k in count_up(0, count):
             total = X[i, k]
-            for j in range(k):
+            for j in count_up(0, k):
                 total -= X[i, j] * L[k, j]
             X[i, k] = total / L[k, k]
     return count
@@ -161,9 +162,9 @@ def factor(
 def whiten(states: Any, L: Any, m: int, v: Any) -> float:
     """Replace v by L⁻¹·v; return its square."""
     square = 0.0
-    for k in range(m):
+    for k in count_up(0, m):
         total = v[k]
-        for j in range(k):
+        for j in count_up(0, k):
             total -= L[k, j] * v[j]
         v[k] = total / L[k, k]
         square += v[k] * v[k]
@@ -174,7 +175,7 @@ def whiten(states: Any, L: Any, m: int, v: Any) -> float:
 def log_determinant(states: Any, L: Any, m: int) -> float:
     """Return the logarithm of the determinant of L·L', plus m·log(2π)."""
     total = m * LOG_2_PI
-    for k in range(m):
+    for k in count_up(0, m):
         total += 2 * math.log(L[k, k])
     return total
 
@@ -185,8 +186,8 @@ def is_close(states: Any, P: Any, Q: Any) -> bool:
 
     States may have units of any size. nan and inf are not close to anything.
     """
-    for i in range(len(states)):
-        for j in range(i + 1):
+    for i in count_up(0, length(states)):
+        for j in count_up(0, i + 1):
             change = abs(P[i, j] - Q[i, j])
             # One root of the product could overflow.
             size = math.sqrt(P[i, i]) * math.sqrt(P[j, j])
@@ -207,23 +208,23 @@ def count_close(states: Any, P: Any, kept: Any, count: int) -> int:
 @numba.njit(**SIZED)
 def assign(states: Any, target: Any, source: Any) -> None:
     """Copy a matrix. An assignment to a slice takes numba half a second to compile."""
-    for i in range(len(states)):
-        for j in range(len(states)):
+    for i in count_up(0, length(states)):
+        for j in count_up(0, length(states)):
             target[i, j] = source[i, j]
 
 
 @numba.njit(**SIZED)
 def copy(states: Any, target: Any, source: Any) -> None:
     """Copy a vector."""
-    for i in range(len(states)):
+    for i in count_up(0, length(states)):
         target[i] = source[i]
 
 
 @numba.njit(**SIZED)
 def clear(states: Any, matrix: Any) -> None:
     """Set a matrix to 0."""
-    for i in range(len(states)):
-        for j in range(len(states)):
+    for i in count_up(0, length(states)):
+        for j in count_up(0, length(states)):
             matrix[i, j] = 0.0
 
 
@@ -231,8 +232,8 @@ def clear(states: Any, matrix: Any) -> None:
 def largest(states: Any, A: Any) -> float:
     """Return the largest size of an entry, or nan if one is nan."""
     size = 0.0
-    for i in range(len(states)):
-        for j in range(len(states)):
+    for i in count_up(0, length(states)):
+        for j in count_up(0, length(states)):
             # Not nan: this comparison is False.
             if not abs(A[i, j]) <= size:
                 size = abs(A[i, j])
@@ -254,28 +255,28 @@ def forget(states: Any, A: Any, size: float, least: float) -> bool:
 @numba.njit(**SIZED)
 def load(states: Any, numbers: Any, index: int, vector: Any, matrix: Any) -> None:
     """Read a vector and a matrix from a flat array."""
-    n = len(states)
-    for i in range(n):
+    n = length(states)
+    for i in count_up(0, n):
         vector[i] = numbers[index + i]
-        for j in range(n):
+        for j in count_up(0, n):
             matrix[i, j] = numbers[index + n + i * n + j]
 
 
 @numba.njit(**SIZED)
 def store(states: Any, numbers: Any, index: int, vector: Any, matrix: Any) -> None:
     """Write a vector and a matrix to a flat array."""
-    n = len(states)
-    for i in range(n):
+    n = length(states)
+    for i in count_up(0, n):
         numbers[index + i] = vector[i]
-        for j in range(n):
+        for j in count_up(0, n):
             numbers[index + n + i * n + j] = matrix[i, j]
 
 
 @numba.njit(**SIZED)
 def multiply_add(states: Any, vector: Any, X: Any, v: Any, m: int, result: Any) -> None:
     """Write vector + X·v, of the first m columns."""
-    for i in range(len(states)):
+    for i in count_up(0, length(states)):
         total = vector[i]
-        for k in range(m):
+        for k in count_up(0, m):
             total += X[i, k] * v[k]
         result[i] = total

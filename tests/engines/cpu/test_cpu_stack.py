@@ -9,6 +9,8 @@ from mgrec.engines.cpu.compilation import IN_MEMORY, compile_kernel
 from mgrec.engines.cpu.pointers import (
     advance_pointer,
     as_matrix,
+    count_up,
+    length,
     pointer_to,
     pointers_to,
     stack_matrix,
@@ -58,6 +60,21 @@ def test_vectors_and_matrices_without_bounds_are_parts_of_arrays(dtype):
     compile_kernel(kernel, IN_MEMORY, allocates=False)((x, marks), out)
     np.testing.assert_array_equal(out[1:], x + 10 * marks[:, None])
     np.testing.assert_array_equal(out[0], -1)
+
+
+@pytest.mark.parametrize("size", [4, (0,) * 4])
+def test_numbers_are_counted_as_by_range(size):
+    def kernel(size, starts, sums):
+        for k in range(len(starts)):
+            for i in count_up(starts[k], length(size)):
+                # The loop counts on, whatever its body does to the number.
+                i *= 10
+                sums[k] += i + 1
+
+    starts, sums = np.arange(-1, 7), np.zeros(8, np.int64)
+    compile_kernel(kernel, IN_MEMORY, allocates=False)(size, starts, sums)
+    expected = [sum(10 * i + 1 for i in range(start, 4)) for start in starts]
+    np.testing.assert_array_equal(sums, expected)
 
 
 @pytest.mark.parametrize(
