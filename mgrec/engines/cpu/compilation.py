@@ -115,15 +115,16 @@ class _Passes(PassManager):  # type: ignore[misc]
 _find_lifetimes = PostProcessor.run
 
 
-def _process(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
+def _process(self: Any, *arguments: Any, **options: Any) -> None:
     """Do without lifetimes of variables where no references are counted at their ends.
 
     numba finds the lifetimes again after each pass, which reads none, and at the end of each writes
-    a load of the variable and a store of 0: a fifth of the time to compile a kernel.
+    a load of the variable and a store of 0: a fifth of the time to compile a kernel. Functions of
+    other packages are compiled as before.
     """
-    name = self.func_ir.func_id
-    if not getattr(name, "is_kernel", False) or (emit_dels and name.counts_references):
-        _find_lifetimes(self, emit_dels, extend_lifetimes)
+    name, is_last = self.func_ir.func_id, any(arguments[:1]) or options.get("emit_dels", False)
+    if not getattr(name, "is_kernel", False) or (is_last and name.counts_references):
+        _find_lifetimes(self, *arguments, **options)
     else:
         self.func_ir.blocks = canonicalize_cfg(self.func_ir.blocks)
 
