@@ -97,10 +97,10 @@ def needs_operator(values: Sequence[Any]) -> bool:
 def is_solved_by_address(
     operator: Operator | Redirect, operands: Sequence[Any], options: dict[str, Any]
 ) -> bool:
-    """Return whether tensors are parts of ranks on GPUs, which an operator solves sooner.
+    """Return whether an operator passes the tensors of a call on ranks to kernels by addresses.
 
-    A call of arrays of CuPy in their place took 0.3 ms more of the host's time, which follows the
-    wait for other ranks.
+    Arrays of CuPy in their place took 0.3 ms more of the host's time. The GPU has no work then,
+    since the call before has waited for the other ranks.
     """
     if CALL.get() is None or isinstance(operator, Redirect) or not takes_group(operator):
         return False

@@ -132,8 +132,7 @@ class Part:
 def _sum_of_steps(array: Any, axis: int) -> Any:
     """Return the sums along an axis, of length 1 then, in two stages.
 
-    CuPy sums 10^7 numbers with a stride in 9 ms, and contiguous ones in 0.3 ms, by one block of
-    threads for a sum.
+    CuPy computes a sum by one block of threads: 10^7 contiguous numbers take 0.3 ms, and others 9.
     """
     size = array.shape[axis] // _PARTIAL_SUMS
     before, after = array.shape[:axis], array.shape[axis + 1 :]

@@ -51,8 +51,9 @@ def assign(
 
     `where` has the workers of each block. A block may belong to a whole row or column of tiles.
     Among equals the worker of the earlier operand gets the tile, such that the tiles of a row are
-    together. Of workers that store the same, that of the chunk before gets it, unless it has its
-    share of all chunks, then the one with fewest. GPUs that can share a large alignment get bands.
+    together. Of workers that store the same, the worker of the chunk before gets the chunk until it
+    has its share of all, and otherwise the worker with the fewest. GPUs that can share a large
+    alignment get bands of rows.
     """
     chunk_indices = [*chunk_indices_of(aligned.chunks)]
     candidates = [_candidates_for(aligned, index, where) for index in chunk_indices]

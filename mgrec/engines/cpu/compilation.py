@@ -122,8 +122,8 @@ def _process(self: Any, *arguments: Any, **options: Any) -> None:
     a load of the variable and a store of 0: a fifth of the time to compile a kernel. Functions of
     other packages are compiled as before.
     """
-    name, is_last = self.func_ir.func_id, any(arguments[:1]) or options.get("emit_dels", False)
-    if not getattr(name, "is_kernel", False) or (is_last and name.counts_references):
+    function, is_last = self.func_ir.func_id, any(arguments[:1]) or options.get("emit_dels", False)
+    if not getattr(function, "is_kernel", False) or (is_last and function.counts_references):
         _find_lifetimes(self, *arguments, **options)
     else:
         self.func_ir.blocks = canonicalize_cfg(self.func_ir.blocks)

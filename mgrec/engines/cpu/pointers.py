@@ -1,9 +1,10 @@
-"""Vectors and matrices that kernels pass to their functions as a pointer and a stride.
+"""Vectors, matrices, sizes and loops of kernels, each with few instructions of LLVM.
 
 numba passes an array of two axes as nine numbers, copies them wherever a function reads an element,
 and tests whether an index is negative: most of LLVM's text of a kernel, and of the time to compile
 it. An element ``vector[i]`` or ``matrix[i, j]`` of this module is read or written by one
-instruction. Indices must not be negative, and must be in bounds.
+instruction. Indices must not be negative, and must be in bounds. Functions of a kernel take vectors
+as a pointer, and matrices as a pointer and a stride.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numba.core.typing.npydecl import parse_dtype
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-from .lanes import CACHE_LINE
+from .stack import allocate
 
 
 class _Matrix(types.Type):  # type: ignore[misc]
@@ -126,8 +127,7 @@ def as_matrix(_: Any, vector: Any, columns: Any) -> Any:
 
 def _memory(context: Any, builder: Any, dtype: Any, size: Any) -> Any:
     itemsize = context.get_constant(types.intp, dtype.bitwidth // 8)
-    memory = builder.alloca(ir.IntType(8), builder.mul(size, itemsize))
-    memory.align = CACHE_LINE
+    memory = allocate(builder, builder.mul(size, itemsize))
     return builder.bitcast(memory, context.get_data_type(dtype).as_pointer())
 
 

@@ -18,6 +18,13 @@ from numba.np.arrayobj import populate_array
 from .lanes import CACHE_LINE
 
 
+def allocate(builder: Any, nbytes: Any) -> Any:
+    """Return the address of so many bytes on the stack, at the start of a cache line."""
+    memory = builder.alloca(ir.IntType(8), nbytes)
+    memory.align = CACHE_LINE
+    return memory
+
+
 def _array_maker(is_zero: bool) -> Any:
     def make(_: Any, shape: Any, dtype: Any) -> Any:
         is_vector = isinstance(shape, types.Integer)
@@ -36,8 +43,7 @@ def _array_maker(is_zero: bool) -> Any:
             for size in reversed(sizes):
                 strides.insert(0, builder.mul(strides[0], size))
             nbytes, *strides = strides
-            memory = builder.alloca(ir.IntType(8), nbytes)
-            memory.align = CACHE_LINE
+            memory = allocate(builder, nbytes)
             if is_zero:
                 cgutils.memset(builder, memory, nbytes, 0)
             array = context.make_array(array_type)(context, builder)
