@@ -51,9 +51,7 @@ def solve(comm: MPI.Comm, size: int, count: int) -> float:
 def main(size: int, count: int) -> None:
     speed = solve(MPI.COMM_WORLD, size, count)
     if MPI.COMM_WORLD.Get_rank() == 0:
-        click.echo(
-            f"{size} steps on each of {MPI.COMM_WORLD.Get_size()} ranks: {speed:.3g} steps/s"
-        )
+        click.echo(f"{size} steps on each of {MPI.COMM_WORLD.Get_size()} ranks: {speed:.3g} steps/s")
 
 
 if __name__ == "__main__":

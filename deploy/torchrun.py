@@ -22,9 +22,11 @@ STATES, CHECKED = 4, 10_000
 
 
 def layer(
-    log_times: torch.Tensor, weights: torch.Tensor, x: torch.Tensor,
+    log_times: torch.Tensor,
+    weights: torch.Tensor,
+    x: torch.Tensor,
     group: mgrec.collective.Group | None = None,
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     """Sums of states with decays of their own, h_i = a·h_(i-1) + x_i, along the first axis."""
     decays = torch.exp(-torch.exp(-log_times)).to(x.dtype)
     inputs = x[..., None].expand(*x.shape, STATES)

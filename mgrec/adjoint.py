@@ -22,9 +22,16 @@ from .statespace.adjoint import statespace_log_likelihood
 from .tridiagonal.adjoint import solve_tridiagonal
 
 __all__ = [
-    "ewm", "hmm_log_likelihood", "lfilter", "linear_recurrence", "rational_recurrence", "scan",
-    "solve_tridiagonal", "sosfilt", "statespace_log_likelihood",
-]  # fmt: skip
+    "ewm",
+    "hmm_log_likelihood",
+    "lfilter",
+    "linear_recurrence",
+    "rational_recurrence",
+    "scan",
+    "solve_tridiagonal",
+    "sosfilt",
+    "statespace_log_likelihood",
+]
 
 
 def __dir__() -> list[str]:

@@ -163,9 +163,15 @@ def report(n: int, dtype: Any = "float32", kind: str = "arrays") -> Report:
     constants = p_scheme.measure(dtype, _check_operands(kind))
     chosen = p_scheme.choose(n, constants)
     return Report(
-        p_scheme.name_device(), n, dtype, kind, constants, chosen,
-        p_scheme.sweep(n, dtype, kind, chosen), p_scheme.copy_bandwidth(),
-    )  # fmt: skip
+        p_scheme.name_device(),
+        n,
+        dtype,
+        kind,
+        constants,
+        chosen,
+        p_scheme.sweep(n, dtype, kind, chosen),
+        p_scheme.copy_bandwidth(),
+    )
 
 
 def _check_dtype(dtype: Any) -> np.dtype[Any]:
@@ -174,9 +180,7 @@ def _check_dtype(dtype: Any) -> np.dtype[Any]:
     except (TypeError, ValueError) as error:
         raise TypeError(f"dtype must be a NumPy dtype; got {dtype!r}") from error
     if checked.char not in _DTYPES:
-        raise TypeError(
-            f"dtype must be an integer, float32, float64, complex64 or complex128; got {checked}"
-        )
+        raise TypeError(f"dtype must be an integer, float32, float64, complex64 or complex128; got {checked}")
     return checked
 
 

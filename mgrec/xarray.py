@@ -53,11 +53,17 @@ RECURRENCES: dict[Any, str] = {
 }
 """Functions of several operands, and the name of the argument that is the data."""
 FILTERS: dict[Any, str] = dict.fromkeys(
-    (signal.lfilter, signal.sosfilt, signal.filtfilt, signal.sosfiltfilt, signal.decimate,
-     signal.ewm, summed_area_table), "x",
-) | dict.fromkeys(
-    (ndimage.spline_filter1d, ndimage.gaussian_filter1d, ndimage.uniform_filter1d), "input",
-)  # fmt: skip
+    (
+        signal.lfilter,
+        signal.sosfilt,
+        signal.filtfilt,
+        signal.sosfiltfilt,
+        signal.decimate,
+        signal.ewm,
+        summed_area_table,
+    ),
+    "x",
+) | dict.fromkeys((ndimage.spline_filter1d, ndimage.gaussian_filter1d, ndimage.uniform_filter1d), "input")
 """Functions of the data and of coefficients or options."""
 
 _COORDINATES = ("reset", "times", "zi")
@@ -169,9 +175,7 @@ def as_operand(name: str, value: Any, known: xr.DataArray | xr.Dataset) -> Any:
                 f"known; got {type(value).__name__}: pass xarray.DataArray({name}, dims=...)"
             )
     if isinstance(value, (tuple, list, dict, xr.Dataset)):
-        raise TypeError(
-            f"{name} must be a number, a DataArray or a name; got {type(value).__name__}"
-        )
+        raise TypeError(f"{name} must be a number, a DataArray or a name; got {type(value).__name__}")
     return value
 
 

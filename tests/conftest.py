@@ -40,10 +40,7 @@ def pytest_addoption(parser):
         help="run tests marked gpu by an emulated GPU: g++ compiles the CUDA kernels",
     )
     parser.addoption(
-        "--half",
-        type=int,
-        choices=(1, 2),
-        help="run half of the tests with -m gpu --dist worksteal",
+        "--half", type=int, choices=(1, 2), help="run half of the tests with -m gpu --dist worksteal"
     )
 
 

@@ -112,9 +112,7 @@ ENDLESS = {"sweeps", "samples"}
 """Arguments of which a large number takes long."""
 CALLED = {"callback", "state"}
 """Functions of the caller's, whose errors are the caller's."""
-NAMED = {
-    *"arrays axis functions lift operand operands operators scores series shapes states".split()
-}
+NAMED = {*"arrays axis functions lift operand operands operators scores series shapes states".split()}
 """What messages may name in place of arguments."""
 BROADCAST = {
     mgrec.linear_recurrence: slice(2), mgrec.rational_recurrence: slice(4),

@@ -84,9 +84,7 @@ def test_every_function_takes_bools_and_float16(case: Case, convert) -> None:
     """Dask arrays have a dtype before anything is compiled."""
     others = {name: mapped_lists(x, np.float16) for name, x in case.others.items()}
     is_float16 = convert is to_float16
-    result = case.call(
-        lambda array: da.from_array(convert(array)), **(others if is_float16 else {})
-    )
+    result = case.call(lambda array: da.from_array(convert(array)), **(others if is_float16 else {}))
     last = arrays_of(result)[-1]
     wanted = dtype_of(case, *((OF_FLOAT16, "float32") if is_float16 else (OF_BOOL, "float64")))
     assert last.dtype == wanted
@@ -138,9 +136,7 @@ def test_complex_numbers_are_taken_or_refused_as_the_page_says(case: Case) -> No
 @pytest.mark.parametrize("kind", ["list, array", "Dask array", "tensor", "DataArray"])
 def test_initial_states_and_masks_are_arrays_of_numpy(kind: str) -> None:
     pytest.importorskip({"tensor": "torch", "DataArray": "xarray"}.get(kind, "numpy"))
-    b, a, sections, outputs, lengths = (
-        KINDS[kind](np.array(x)) for x in (B, A, SOS, X[:1], [2, 0, 3])
-    )
+    b, a, sections, outputs, lengths = (KINDS[kind](np.array(x)) for x in (B, A, SOS, X[:1], [2, 0, 3]))
     signal = mgrec.signal
     states = [signal.lfilter_zi(b, a), signal.sosfilt_zi(sections), signal.lfiltic(b, a, outputs)]
     if kind != "Dask array":

@@ -31,9 +31,7 @@ def environment(**more):
 
 def run(*command, **options):
     options = {"env": environment(), "cwd": ROOT, **options}
-    return subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, **options
-    )
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, **options)
 
 
 def test_every_file_has_a_line_in_the_readme():

@@ -52,12 +52,17 @@ def test_every_public_name_has_an_example(name):
 PUBLIC = [
     pytest.param(getattr(module, name), id=name)
     for module in (
-        mgrec, mgrec.adjoint, mgrec.signal, mgrec.ndimage, mgrec.hmm, mgrec.statespace,
+        mgrec,
+        mgrec.adjoint,
+        mgrec.signal,
+        mgrec.ndimage,
+        mgrec.hmm,
+        mgrec.statespace,
         mgrec.tuning,
     )
     for name in module.__all__
     if callable(getattr(module, name))
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("value", PUBLIC)

@@ -50,26 +50,20 @@ FUNCTIONS = {
     "solve_tridiagonal": lambda x: mgrec.solve_tridiagonal(1.0, 4.0, 1.0, x),
     "solve_tridiagonal, periodic": lambda x: mgrec.solve_tridiagonal(1, 4.0, 1, x, periodic=True),
     "weighted_scan": lambda x: mgrec.weighted_scan(x, 0.5),
-    "scan of matrices": lambda x: mgrec.scan(
-        MATRIX, HALF, numbers(x), initial=np.ones(2), reset=x > 2
-    ),
+    "scan of matrices": lambda x: mgrec.scan(MATRIX, HALF, numbers(x), initial=np.ones(2), reset=x > 2),
     "hmm.log_likelihood": lambda x: hmm.log_likelihood(HALF[0], HALF, -numbers(x)),
     "hmm.forward_backward": lambda x: hmm.forward_backward(HALF[0], HALF, -numbers(x)),
     "hmm.viterbi": lambda x: hmm.viterbi(HALF[0], HALF, -numbers(x)),
     "hmm.sample": lambda x: hmm.sample(HALF[0], HALF, x / 100),
     "kalman_filter": lambda x: statespace.kalman_filter(numbers(x, 1), *MODEL, **START),
     "kalman_smoother": lambda x: statespace.kalman_smoother(numbers(x, 1), *MODEL, **START),
-    "statespace.log_likelihood": lambda x: statespace.log_likelihood(
-        numbers(x, 1), *MODEL, **START
-    ),
+    "statespace.log_likelihood": lambda x: statespace.log_likelihood(numbers(x, 1), *MODEL, **START),
     "gaussian_filter1d": lambda x: ndimage.gaussian_filter1d(x, 1.0),
     "uniform_filter1d": lambda x: ndimage.uniform_filter1d(x, 3),
     "spline_filter1d": ndimage.spline_filter1d,
     "summed_area_table": mgrec.summed_area_table,
     "adjoint.linear_recurrence": lambda x: adjoint.linear_recurrence(x, x, 0.5, x),
-    "adjoint.rational_recurrence": lambda x: adjoint.rational_recurrence(
-        x, x, x, 1.0, 0.0, 1.0, initial=1.0
-    ),
+    "adjoint.rational_recurrence": lambda x: adjoint.rational_recurrence(x, x, x, 1.0, 0.0, 1.0, initial=1.0),
     "adjoint.scan": lambda x: adjoint.scan(x, x, mgrec.maps.max_plus, x, x, initial=0.0),
     "adjoint.scan of matrices": lambda x: adjoint.scan(
         numbers(x), numbers(x), MATRIX, HALF, numbers(x), initial=np.zeros(2)
@@ -92,9 +86,13 @@ FUNCTIONS = {
 NEED_STEPS = ("filtfilt", "sosfiltfilt")
 # The others compile kernels that tests of their families compile too.
 SHORT = {
-    "lfilter of integers", "lfilter in time, complex", "decimate, fir", "sosfiltfilt",
-    "kalman_filter", "adjoint.lfilter",
-}  # fmt: skip
+    "lfilter of integers",
+    "lfilter in time, complex",
+    "decimate, fir",
+    "sosfiltfilt",
+    "kalman_filter",
+    "adjoint.lfilter",
+}
 COMPILED = with_extended(FUNCTIONS, *(FUNCTIONS.keys() - SHORT))
 
 

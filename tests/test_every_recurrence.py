@@ -110,9 +110,7 @@ def test_empty_arrays(case, place):
             assert state.shape == shape
 
 
-@pytest.mark.parametrize(
-    "case", [parameter(case, is_short=case.name in IN_COLUMNS) for case in DISTINCT]
-)
+@pytest.mark.parametrize("case", [parameter(case, is_short=case.name in IN_COLUMNS) for case in DISTINCT])
 def test_chunks_without_rows_or_steps(case):
     for chunks in CHUNKS_SOME_EMPTY + EMPTY_CHUNKS:
         shape = tuple(map(sum, chunks))
@@ -192,9 +190,7 @@ LAYOUTS = [strided, backwards, read_only, unaligned, swapped, np.asfortranarray]
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
-@pytest.mark.parametrize(
-    "case", [parameter(case, is_short=case.name in IN_COLUMNS) for case in DISTINCT]
-)
+@pytest.mark.parametrize("case", [parameter(case, is_short=case.name in IN_COLUMNS) for case in DISTINCT])
 def test_every_layout_gives_the_same_bits_and_is_not_written(case, layout, place):
     def laid_out(operand):
         return layout(operand) if np.ndim(operand) else operand

@@ -57,11 +57,7 @@ OWNERS = {
     "cupyx": ("engines/cuda", GROUPS[1], CUDA),
     "numba": ("engines/cpu", CPU),
     "llvmlite": ("engines/cpu", CPU),
-    "torch": (
-        "solve/torch_operators.py",
-        "solve/torch_solvers.py",
-        "distributed/groups/torch.py",
-    ),
+    "torch": ("solve/torch_operators.py", "solve/torch_solvers.py", "distributed/groups/torch.py"),
     "mpi4py": ("distributed/groups/mpi.py",),
     "jax": ("solve/jax_callbacks.py",),
     # A caller who passes a DataArray has imported it.

@@ -84,9 +84,7 @@ def test_every_public_module_is_imported_by_its_name():
 
 
 def test_functions_of_scipy_are_named():
-    with pytest.raises(
-        AttributeError, match=r"no attribute 'butter'; .*call scipy\.signal\.butter"
-    ):
+    with pytest.raises(AttributeError, match=r"no attribute 'butter'; .*call scipy\.signal\.butter"):
         mgrec.signal.butter  # noqa: B018
     with pytest.raises(AttributeError, match=r"no attribute 'zoom'; .*call scipy\.ndimage\.zoom"):
         mgrec.ndimage.zoom  # noqa: B018
@@ -166,9 +164,7 @@ def test_the_tests_find_all_that_they_read_in_the_sdist(archives, tmp_path):
     collected = run(folder, "pytest", *options, "--collect-only", "tests")
     assert collected.returncode == 0, collected.stdout[-3000:]
     files = [f"tests/{name}" for name in ("test_docs.py", "test_deploy.py", "test_package.py")]
-    tested = run(
-        folder, "pytest", *options, "-k", "not docstring and not readme", "tests/kubernetes", *files
-    )
+    tested = run(folder, "pytest", *options, "-k", "not docstring and not readme", "tests/kubernetes", *files)
     assert tested.returncode == 0, tested.stdout[-3000:]
 
 

@@ -26,9 +26,13 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "mgrec"
 SOS = [[0.5, 0.5, 0.0, 1.0, 0.0, 0.0]]
 TOPOLOGIES = {
-    "traceback": Traceback, "swept": Swept, "grid": Grid, "two-sided": TwoSided, "chain": Chain,
+    "traceback": Traceback,
+    "swept": Swept,
+    "grid": Grid,
+    "two-sided": TwoSided,
+    "chain": Chain,
     "overlapping": Overlapping,
-}  # fmt: skip
+}
 """A topology comes before those that it extends."""
 X = np.ones((3, 40))
 CALLS = {
@@ -47,10 +51,8 @@ CALLS = {
     "summed_area_table": (mgrec.summed_area_table, (), {}),
     "wavefront": (mgrec.wavefront, (), {"weights": (0.5, 0.5, 0.0)}),
     "sor": (mgrec.sor, (), {"omega": 1.5, "sweeps": 2}),
-    "smith_waterman": (
-        mgrec.smith_waterman, (np.ones(40, "u1"),), {"match": 1, "mismatch": -1, "gap": -1},
-    ),
-}  # fmt: skip
+    "smith_waterman": (mgrec.smith_waterman, (np.ones(40, "u1"),), {"match": 1, "mismatch": -1, "gap": -1}),
+}
 """A function, and its operands and options besides the array that follows the operands."""
 
 

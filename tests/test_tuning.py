@@ -60,11 +60,7 @@ def test_a_report_prints_as_a_table(planted: dict[str, Any]) -> None:
     ("call", "error", "message"),
     [
         (lambda: tuning.measure("f2"), TypeError, "got float16"),
-        (
-            lambda: tuning.measure("float23"),
-            TypeError,
-            "dtype must be a NumPy dtype; got 'float23'",
-        ),
+        (lambda: tuning.measure("float23"), TypeError, "dtype must be a NumPy dtype; got 'float23'"),
         (lambda: tuning.measure("f4", ["arrays"]), ValueError, "kind must be one of"),
         (lambda: tuning.measure("f4", "array"), ValueError, "got 'array'"),
         (lambda: tuning.report(0), ValueError, "n must be at least 1; got 0"),

@@ -30,9 +30,7 @@ def stub(module):
     return functions, imported | {node.name for node in functions}
 
 
-@pytest.mark.parametrize(
-    "module", [mgrec, mgrec.signal, mgrec.ndimage, mgrec.hmm, mgrec.statespace]
-)
+@pytest.mark.parametrize("module", [mgrec, mgrec.signal, mgrec.ndimage, mgrec.hmm, mgrec.statespace])
 def test_stubs_have_the_public_names_and_signatures(module):
     functions, names = stub(module)
     assert names - {"dask"} == set(module.__all__)
@@ -58,9 +56,8 @@ def test_stubs_have_the_public_names_and_signatures(module):
 def errors_of(command, path):
     """The lines of a file in which a type checker finds errors, and all that it says."""
     found = subprocess.run(
-        [sys.executable, "-m", *command, str(path)],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", *command, str(path)], cwd=ROOT, capture_output=True, text=True
+    )
     text = found.stdout + found.stderr
     assert found.returncode < 2, text
     lines = re.findall(rf"{path.name}:(\d+)(?::\d+)?\s*(?:-\s*|:\s*)error", text)

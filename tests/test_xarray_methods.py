@@ -58,9 +58,7 @@ def test_coefficients_of_places_by_name(weather, chunks):
 
 def test_coordinates_by_name_and_numbers(weather):
     expected = mgrec.linear_recurrence(weather.rate.values, weather.rain.values, 2.0, axis=1)
-    assert_like(
-        weather.rain.mgrec.linear_recurrence("rate", 2.0, dim="time"), weather.rain, expected
-    )
+    assert_like(weather.rain.mgrec.linear_recurrence("rate", 2.0, dim="time"), weather.rain, expected)
 
 
 @pytest.mark.extended
@@ -122,7 +120,7 @@ RECURRENCES = {
         )
         for name in FILTERS
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.extended
@@ -186,9 +184,16 @@ def test_several_states(weather):
         mgrec.maps.matrix2, "rain", 0.1, 0.1, 0.5, 0.0, 0.0, initial=("start", 1.0), dim="time"
     )
     expected = mgrec.scan(
-        mgrec.maps.matrix2, weather.rain.values, 0.1, 0.1, 0.5, 0.0, 0.0,
-        initial=(weather.start.values, 1.0), axis=1,
-    )  # fmt: skip
+        mgrec.maps.matrix2,
+        weather.rain.values,
+        0.1,
+        0.1,
+        0.5,
+        0.0,
+        0.0,
+        initial=(weather.start.values, 1.0),
+        axis=1,
+    )
     for found, wanted in zip(states, expected, strict=True):
         assert_like(found, weather.rain, wanted)
 
@@ -208,17 +213,13 @@ def test_variables_by_name(weather, name):
     found = getattr(weather.mgrec, name)(*given, dim="time", **options)
     others = [weather[x] if isinstance(x, str) else x for x in given if x != "rain"]
     options = {key: weather[value] for key, value in options.items()}
-    xr.testing.assert_identical(
-        found, getattr(weather.rain.mgrec, name)(*others, dim="time", **options)
-    )
+    xr.testing.assert_identical(found, getattr(weather.rain.mgrec, name)(*others, dim="time", **options))
 
 
 OF_EVERY_VARIABLE = FILTERS | {"summed_area_table": ((("time", "lat"),), {})}
 
 
-@pytest.mark.parametrize(
-    "method", with_extended(OF_EVERY_VARIABLE, *OF_EVERY_VARIABLE.keys() - {"ewm"})
-)
+@pytest.mark.parametrize("method", with_extended(OF_EVERY_VARIABLE, *OF_EVERY_VARIABLE.keys() - {"ewm"}))
 def test_a_filter_of_every_variable_that_has_the_dimension(weather, method):
     given, options = OF_EVERY_VARIABLE[method]
     found = getattr(weather.mgrec, method)(*given, **options)
@@ -229,10 +230,7 @@ def test_a_filter_of_every_variable_that_has_the_dimension(weather, method):
 def test_filters_leave_out_variables_that_are_not_numbers(weather):
     names = np.array(["a"] * DAYS)
     table = weather[["rain", "kept"]].assign(
-        name=("time", names),
-        when=weather.time.variable,
-        wet=weather.rain > 1,
-        place=("lat", ["x"] * LAT),
+        name=("time", names), when=weather.time.variable, wet=weather.rain > 1, place=("lat", ["x"] * LAT)
     )
     found = table.mgrec.ewm(dim="time", span=3)
     assert set(found) == {"rain", "kept", "wet", "place"}
@@ -248,44 +246,53 @@ REFUSED = {
         r"dim must be one of the dimensions \('lat', 'time', 'lon'\); got none",
     ),
     "an unknown one": (
-        lambda w: w.rain.mgrec.ewm(dim="day", span=3), ValueError, r"\('lat', 'time'.*got 'day'"
+        lambda w: w.rain.mgrec.ewm(dim="day", span=3),
+        ValueError,
+        r"\('lat', 'time'.*got 'day'",
     ),
     "an unknown one of a Dataset": (
-        lambda w: w.mgrec.ewm(dim="day", span=3), ValueError, r"dim must be one of .*; got 'day'"
+        lambda w: w.mgrec.ewm(dim="day", span=3),
+        ValueError,
+        r"dim must be one of .*; got 'day'",
     ),
-    "one for two": (
-        lambda w: w.rain.mgrec.summed_area_table("time"), ValueError, "dims must be two or more"
-    ),
+    "one for two": (lambda w: w.rain.mgrec.summed_area_table("time"), ValueError, "dims must be two or more"),
     "axes for dimensions": (
-        lambda w: w.rain.mgrec.summed_area_table(1), ValueError, "dims must be two or more .* got 1"
+        lambda w: w.rain.mgrec.summed_area_table(1),
+        ValueError,
+        "dims must be two or more .* got 1",
     ),
     "an unknown one of two": (
-        lambda w: w.rain.mgrec.summed_area_table(("lat", "day")), ValueError, "each of dims must"
+        lambda w: w.rain.mgrec.summed_area_table(("lat", "day")),
+        ValueError,
+        "each of dims must",
     ),
     "an array for a dimension": (
-        lambda w: w.rain.mgrec.ewm(dim=SHORT, span=3), ValueError, "dim must be one of"
+        lambda w: w.rain.mgrec.ewm(dim=SHORT, span=3),
+        ValueError,
+        "dim must be one of",
     ),
     "an unknown one of right-hand sides": (
         lambda w: w.rain.mgrec.solve_tridiagonal(1.0, 4.0, 1.0, dim="time", rhs_dim="day"),
-        ValueError, "rhs_dim must be one of the dimensions",
+        ValueError,
+        "rhs_dim must be one of the dimensions",
     ),
     "a name in a tuple": (
-        lambda w: w.rain.mgrec.linear_recurrence(("lat",), dim="time"), TypeError, "s must be a num"
+        lambda w: w.rain.mgrec.linear_recurrence(("lat",), dim="time"),
+        TypeError,
+        "s must be a num",
     ),
     "no dimensions": (
-        lambda w: w.mgrec.summed_area_table(), ValueError, r"dims must be two or more .*; got \(\)"
+        lambda w: w.mgrec.summed_area_table(),
+        ValueError,
+        r"dims must be two or more .*; got \(\)",
     ),
-    "other labels": (
-        lambda w: w.rain.mgrec.linear_recurrence(SHORT, dim="time"), ValueError, "exact"
-    ),
+    "other labels": (lambda w: w.rain.mgrec.linear_recurrence(SHORT, dim="time"), ValueError, "exact"),
     "an array without dimensions": (
         lambda w: w.rain.mgrec.linear_recurrence(np.ones(LON), dim="time"),
         TypeError,
         r"s must be a number, a DataArray or a name.*got ndarray: pass xarray\.DataArray\(s",
     ),
-    "a list": (
-        lambda w: w.rain.mgrec.linear_recurrence([0.5], dim="time"), TypeError, "got list"
-    ),
+    "a list": (lambda w: w.rain.mgrec.linear_recurrence([0.5], dim="time"), TypeError, "got list"),
     "an unknown name": (
         lambda w: w.rain.mgrec.linear_recurrence("kept", dim="time"),
         ValueError,
@@ -301,13 +308,13 @@ REFUSED = {
         TypeError,
         "t must be the name of a variable or a DataArray; got 1.0",
     ),
-    "out": (
-        lambda w: w.rain.mgrec.linear_recurrence(0.5, dim="time", out=w.rain), TypeError, "out must"
-    ),
+    "out": (lambda w: w.rain.mgrec.linear_recurrence(0.5, dim="time", out=w.rain), TypeError, "out must"),
     "an unknown argument": (
-        lambda w: w.rain.mgrec.ewm(dim="time", spam=3), TypeError, "unexpected .* 'spam'"
+        lambda w: w.rain.mgrec.ewm(dim="time", spam=3),
+        TypeError,
+        "unexpected .* 'spam'",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("call", "error", "message"), REFUSED.values(), ids=REFUSED)

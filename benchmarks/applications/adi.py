@@ -71,9 +71,7 @@ def spots(size: int) -> np.ndarray:
     """A cold square with hot spots."""
     centres = np.random.default_rng(3).uniform(0.15, 0.85, (8, 2))
     at = np.arange(1, size + 1) / (size + 1)
-    return sum(
-        np.exp(-((at[:, None] - x) ** 2 + (at - y) ** 2) / 0.001) for x, y in centres
-    )  # fmt: skip
+    return sum(np.exp(-((at[:, None] - x) ** 2 + (at - y) ** 2) / 0.001) for x, y in centres)
 
 
 def run(field: np.ndarray, kind: str, steps: int) -> tuple[np.ndarray, float]:

@@ -58,9 +58,7 @@ def step(factor: Any, u: Any) -> Any:
     return 2 * factor.solve(u) - u
 
 
-def formula(
-    spots: np.ndarray, strikes: np.ndarray, volatilities: np.ndarray, option: str
-) -> np.ndarray:
+def formula(spots: np.ndarray, strikes: np.ndarray, volatilities: np.ndarray, option: str) -> np.ndarray:
     """The prices of Black and Scholes."""
     sign = 1 if option == "call" else -1
     spots, spread = spots[:, None], volatilities * np.sqrt(EXPIRY)

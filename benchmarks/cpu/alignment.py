@@ -25,11 +25,7 @@ DNA, AMINO_ACIDS = "ACGT", "ACDEFGHIKLMNPQRSTVWY"
 LINEAR = {"match": 2, "mismatch": -1, "gap": -1}
 AFFINE = {"match": 2, "mismatch": -3, "gap": -5, "extend": -2}
 BLOSUM = {"matrix": "BLOSUM62", "gap": -11, "extend": -1}
-KINDS = (
-    ("DNA, linear", DNA, LINEAR),
-    ("DNA, affine", DNA, AFFINE),
-    ("BLOSUM62", AMINO_ACIDS, BLOSUM),
-)
+KINDS = (("DNA, linear", DNA, LINEAR), ("DNA, affine", DNA, AFFINE), ("BLOSUM62", AMINO_ACIDS, BLOSUM))
 MODES = {"local": "sw", "global": "nw", "semi-global": "sg"}
 parasail, align = optional("parasail"), optional("Bio.Align")
 
@@ -49,9 +45,7 @@ def matrix_of(scores: dict[str, Any]) -> Any:
     return parasail.matrix_create(DNA, scores["match"], scores["mismatch"])
 
 
-def best_kernel(
-    pair: tuple[str, str], mode: str, scores: dict[str, Any], score: int
-) -> dict[str, Call]:
+def best_kernel(pair: tuple[str, str], mode: str, scores: dict[str, Any], score: int) -> dict[str, Call]:
     """The fastest kernel of parasail that finds the score."""
     if parasail is None:
         return {}

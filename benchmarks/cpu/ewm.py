@@ -27,9 +27,7 @@ SEGMENTED = 1_000_000
 # How many times as fast as pandas, and of how many times the input in memory.
 WANTED, MEMORY = 3.0, 2.0
 # Statistics, and whether weights are adjusted.
-STATISTICS = (
-    ("mean", True), ("mean", False), ("sum", True), ("var", True), ("var", False), ("corr", True),
-)  # fmt: skip
+STATISTICS = (("mean", True), ("mean", False), ("sum", True), ("var", True), ("var", False), ("corr", True))
 
 
 def series(missing: str) -> np.ndarray:

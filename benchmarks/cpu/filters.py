@@ -51,14 +51,18 @@ def agree(candidates: Mapping[str, Call], wanted: np.ndarray) -> None:
 
 
 def compare(
-    study: Study, case: str, own: Any, scipys: Any, arguments: tuple[Any, ...], states: int,
-    wanted: float, n: int,
-) -> None:  # fmt: skip
+    study: Study,
+    case: str,
+    own: Any,
+    scipys: Any,
+    arguments: tuple[Any, ...],
+    states: int,
+    wanted: float,
+    n: int,
+) -> None:
     x = arguments[-1]
     result, out = np.empty_like(x), np.empty_like(x)
-    public = calls("mgrec into out", own, *arguments, out=out) | calls(
-        "mgrec call", own, *arguments
-    )
+    public = calls("mgrec into out", own, *arguments, out=out) | calls("mgrec call", own, *arguments)
     agree(public, scipys(*arguments))
     is_threaded = states >= THREADED
     candidates = {

@@ -89,9 +89,7 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
         return
     torch.set_num_threads(int(os.environ.get("MGREC_NUM_THREADS", processor_count())))
     random = np.random.default_rng(0)
-    x, grad = (
-        torch.from_numpy(random.standard_normal((ROWS, steps), dtype=np.float32)) for _ in range(2)
-    )
+    x, grad = (torch.from_numpy(random.standard_normal((ROWS, steps), dtype=np.float32)) for _ in range(2))
     wide = tensors_of(x, torch.float64)
     of_b, of_a, of_x = differentiate(signal.lfilter, wide, grad.double())
     expected = signal.lfilter(*wide).detach(), of_x, of_b, of_a[1:]

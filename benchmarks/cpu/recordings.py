@@ -37,9 +37,13 @@ def create(path: Path, seconds: int, dtype: str) -> Any:
     import zarr
 
     return zarr.create_array(
-        str(path), shape=(seconds * RATE, CHANNELS), chunks=(RATE, CHANNELS), dtype=dtype,
-        compressors=None, overwrite=True,
-    )  # fmt: skip
+        str(path),
+        shape=(seconds * RATE, CHANNELS),
+        chunks=(RATE, CHANNELS),
+        dtype=dtype,
+        compressors=None,
+        overwrite=True,
+    )
 
 
 def write_recording(path: Path, seconds: int) -> None:

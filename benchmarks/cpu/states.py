@@ -35,9 +35,13 @@ ABOUT = {"dtype": "float64", "shape": [STEPS], "steps": STEPS}
 def by_statsmodels(endog: np.ndarray) -> Any:
     """A model of statsmodels, which keeps its results: every call needs one."""
     model = statsmodels.KalmanSmoother(
-        k_endog=1, k_states=2, k_posdef=2, initialization="known", constant=np.zeros(2),
+        k_endog=1,
+        k_states=2,
+        k_posdef=2,
+        initialization="known",
+        constant=np.zeros(2),
         stationary_cov=100 * np.eye(2),
-    )  # fmt: skip
+    )
     model.bind(endog)
     for name, matrix in TREND.items():
         model[name] = matrix

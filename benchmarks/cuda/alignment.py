@@ -120,10 +120,7 @@ def is_unlike_parasail(case: Case, parts: tuple[Any, Any], have: Any) -> bool:
     gaps, matrix = penalties(case.scores), matrix_of(case.scores)
     # The striped kernels of parasail 1.3.4 return too low scores of 21 in 400 pairs of 10 to 200
     # letters with a linear gap.
-    scores = [
-        parasail.sw_scan_sat(query.tobytes(), each.tobytes(), *gaps, matrix).score
-        for each in targets
-    ]
+    scores = [parasail.sw_scan_sat(query.tobytes(), each.tobytes(), *gaps, matrix).score for each in targets]
     return scores != (np.asarray(have.score).tolist() if case.pairs else [have.score])
 
 

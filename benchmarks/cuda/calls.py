@@ -41,17 +41,29 @@ class Case:
 
 
 LAYOUTS = [
-    ((2**28,), -1), ((10**6, 64), 1), ((64, 10**6), 0), ((2**25, 3), 0), ((2**24, 2), 0),
-    ((2**22, 16), 0), ((2**20, 64), 0), ((256, 512, 512), 0), ((256, 512, 512), 1),
-    ((2**11, 2**15), 0), ((2**15, 2**11), 0), ((2**11, 2**15), 1),
-]  # fmt: skip
+    ((2**28,), -1),
+    ((10**6, 64), 1),
+    ((64, 10**6), 0),
+    ((2**25, 3), 0),
+    ((2**24, 2), 0),
+    ((2**22, 16), 0),
+    ((2**20, 64), 0),
+    ((256, 512, 512), 0),
+    ((256, 512, 512), 1),
+    ((2**11, 2**15), 0),
+    ((2**15, 2**11), 0),
+    ((2**11, 2**15), 1),
+]
 CASES = [
     *(Case(kind, *layout) for layout in LAYOUTS for kind in ("arrays", "constant")),
-    Case("lfilter of order 2", (2**25, 3), 0), Case("lfilter of order 2", (2**22, 64), 0),
-    Case("8 sections", (2**28,)), Case("a coefficient's formula", (2**26,)),
-    Case("Lindley's map", (2**26,)), Case("Möbius", (2**26,)),
+    Case("lfilter of order 2", (2**25, 3), 0),
+    Case("lfilter of order 2", (2**22, 64), 0),
+    Case("8 sections", (2**28,)),
+    Case("a coefficient's formula", (2**26,)),
+    Case("Lindley's map", (2**26,)),
+    Case("Möbius", (2**26,)),
     *(Case("arrays", (2**k,)) for k in (12, 16, 20, 24)),
-]  # fmt: skip
+]
 NUMERATOR, DENOMINATOR = np.array([1, 2, 1], "f4"), np.array([1, -1.2, 0.5], "f4")
 SECTIONS = np.array([[1, 0.5, 0.1, 1, -0.5, 0.2]] * 8, "f4")
 WAVE = mgrec.Coefficient(lambda i: 0.5 + 0.4 * np.sin(0.001 * i))
@@ -61,13 +73,9 @@ KINDS: dict[str, tuple[int, Any]] = {
     "lfilter of order 2": (1, lambda x, **how: lfilter(NUMERATOR, DENOMINATOR, x, **how)),
     "8 sections": (1, lambda x, **how: sosfilt(SECTIONS, x, **how)),
     "a coefficient's formula": (1, lambda t, **how: mgrec.linear_recurrence(WAVE, t, **how)),
-    "Lindley's map": (
-        1, lambda s, **how: mgrec.scan(mgrec.maps.max_plus, s, 0.0, initial=0.0, **how)
-    ),
-    "Möbius": (4, lambda a, b, c, d, **how: mgrec.rational_recurrence(
-        a, b, c, d, initial=1.0, **how
-    )),
-}  # fmt: skip
+    "Lindley's map": (1, lambda s, **how: mgrec.scan(mgrec.maps.max_plus, s, 0.0, initial=0.0, **how)),
+    "Möbius": (4, lambda a, b, c, d, **how: mgrec.rational_recurrence(a, b, c, d, initial=1.0, **how)),
+}
 """By the kind of a call: how many arrays it takes, and the call."""
 
 

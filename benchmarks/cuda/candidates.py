@@ -139,9 +139,8 @@ def check(work: Work, candidate: Candidate) -> dict[str, Any]:
 
 
 def compare(
-    study: Study, work: Work, builds: dict[str, Build], repetitions: int = REPEATS,
-    by_host: bool = False,
-) -> None:  # fmt: skip
+    study: Study, work: Work, builds: dict[str, Build], repetitions: int = REPEATS, by_host: bool = False
+) -> None:
     """Build, check and time candidates."""
     calls: dict[str, Call] = {}
 
@@ -155,9 +154,8 @@ def compare(
     clock, reader = (host_clock, "host") if by_host else (device_clock, "device")
     candidates = {name: lambda name=name: calls[name]() for name in builds}
     study.compare(
-        work.name, candidates, repetitions, flush_cache, clock, build_and_check,
-        **work.about, timed_by=reader,
-    )  # fmt: skip
+        work.name, candidates, repetitions, flush_cache, clock, build_and_check, **work.about, timed_by=reader
+    )
 
 
 def compare_with_call(study: Study, work: Work, builds: dict[str, Build]) -> None:

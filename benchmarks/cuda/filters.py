@@ -89,9 +89,13 @@ def compare(case: Case, x: Any, call: Any) -> Row:
     given = [cupy.asarray(part, "f4") for part in coefficients]
     theirs, ours = median_time(partial(getattr(cupyx, function), *given, x)), median_time(call)
     return {
-        "filter": case.name, "samples": x.size, "dtype": "f4", "cupyx ms": theirs * 1e3,
-        "mgrec ms": ours * 1e3, "times": theirs / ours,
-    }  # fmt: skip
+        "filter": case.name,
+        "samples": x.size,
+        "dtype": "f4",
+        "cupyx ms": theirs * 1e3,
+        "mgrec ms": ours * 1e3,
+        "times": theirs / ours,
+    }
 
 
 def measure(case: Case, bandwidth: float) -> Iterator[Row]:
@@ -121,7 +125,4 @@ def measure(case: Case, bandwidth: float) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    run(
-        "cuda_filters", __doc__, CASES, measure,
-        lambda row: "error" in row or not row.get("same", True),
-    )  # fmt: skip
+    run("cuda_filters", __doc__, CASES, measure, lambda row: "error" in row or not row.get("same", True))

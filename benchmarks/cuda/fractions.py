@@ -71,9 +71,11 @@ def fractions(run: Call, floor: float, clock: Clock = device_clock) -> Row:
         alone = median(clock(run, 1) for _ in range(3 if is_slow else 7))
         row = median(clock(run, count) for _ in range(repeats))
     return {
-        "alone ms": alone * 1e3, "fraction alone": floor / alone,
-        "in a row ms": row * 1e3, "fraction": floor / row,
-    }  # fmt: skip
+        "alone ms": alone * 1e3,
+        "fraction alone": floor / alone,
+        "in a row ms": row * 1e3,
+        "fraction": floor / row,
+    }
 
 
 def timed(build: Callable[[Any], Trial]) -> Callable[[Any, float], Iterator[Row]]:

@@ -93,21 +93,22 @@ def by_jax(dl: Any, d: Any, du: Any, b: Any) -> Any:
 
 ROWS, FEW_ROWS = (2048, 32_768), (64, 32_768)
 SCANS = (
-    ("mgrec", mgrec.linear_recurrence), ("accelerated-scan Triton", by_triton),
+    ("mgrec", mgrec.linear_recurrence),
+    ("accelerated-scan Triton", by_triton),
     ("accelerated-scan warp", by_warp),
-)  # fmt: skip
+)
 FILTERS = (
-    ("mgrec", signal.lfilter), ("torchaudio", by_torchaudio), ("torchlpc", by_torchlpc),
+    ("mgrec", signal.lfilter),
+    ("torchaudio", by_torchaudio),
+    ("torchlpc", by_torchlpc),
     ("philtorch", by_philtorch),
-)  # fmt: skip
+)
 SYSTEMS = (("mgrec", mgrec.solve_tridiagonal), ("jax", by_jax))
 CASES = [
     Case("rows, float32", ROWS, FEW_ROWS, (3, 6), draw_recurrence, SCANS),
     # Tuples of bfloat16 in the warp kernel of accelerated-scan 0.3.1 are aligned to twice their
     # size: it reads and writes beyond its arrays.
-    Case(
-        "rows, bfloat16", ROWS, FEW_ROWS, (3, 6), draw_recurrence, SCANS[:2], torch.bfloat16, 2e-2
-    ),
+    Case("rows, bfloat16", ROWS, FEW_ROWS, (3, 6), draw_recurrence, SCANS[:2], torch.bfloat16, 2e-2),
     Case("one row", (2**28,), (2**22,), (3, 6), draw_recurrence, SCANS[:1]),
     Case("tridiagonal systems", (10_000, 1024), (50, 1024), (5, 9), draw_systems, SYSTEMS),
     # Sums over all samples.
@@ -174,13 +175,9 @@ def measure(case: Case, bandwidth: float) -> Iterator[Row]:
             print(f"{name}: {error}"[:300], file=sys.stderr)
             continue
         *calls, clock = passes(solve, tensors, grad)
-        for direction, call, floor in zip(
-            ("forward", "forward and backward"), calls, floors, strict=True
-        ):
+        for direction, call, floor in zip(("forward", "forward and backward"), calls, floors, strict=True):
             row = {"case": case.name, "candidate": name, "pass": direction}
-            yield row | fractions(call, floor, clock) | {
-                "difference": distance, "bound": case.bound,
-            }  # fmt: skip
+            yield row | fractions(call, floor, clock) | {"difference": distance, "bound": case.bound}
         torch.cuda.empty_cache()
 
 

@@ -108,9 +108,13 @@ def summary(rows: list[dict[str, Any]], families: Sequence[str]) -> list[str]:
 
 
 def main(
-    name: str, module: str, about: str, groups: Groups, families: Sequence[str],
+    name: str,
+    module: str,
+    about: str,
+    groups: Groups,
+    families: Sequence[str],
     picture: Callable[[dict[str, Any]], Any] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """The command of a study in parts, whose processes run the same module."""
 
     def measure_all(study: Study, arguments: argparse.Namespace) -> None:

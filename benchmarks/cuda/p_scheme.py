@@ -36,9 +36,13 @@ class Case:
 
 
 CASES = [
-    Case(2**20, "f4"), Case(2**24, "f4"), Case(2**28, "f4"), Case(2**27, "f8"),
-    Case(2**28, "f4", "constant"), Case(2**28, "f4", "computed"),
-]  # fmt: skip
+    Case(2**20, "f4"),
+    Case(2**24, "f4"),
+    Case(2**28, "f4"),
+    Case(2**27, "f8"),
+    Case(2**28, "f4", "constant"),
+    Case(2**28, "f4", "computed"),
+]
 
 
 def time_phases(case: Case, configuration: tuning.Configuration) -> dict[str, float]:
@@ -56,11 +60,16 @@ def time_phases(case: Case, configuration: tuning.Configuration) -> dict[str, fl
 def measure(case: Case, bandwidth: float) -> Iterator[Row]:
     report = tuning.report(case.n, case.dtype, case.kind)
     yield {
-        "case": asdict(case), "device": report.device, "floor": report.floor,
-        "constants": asdict(report.constants), "policy": asdict(report.measurements[0]),
-        "best": asdict(report.best), "phases": time_phases(case, report.best.configuration),
-        "table": str(report), "all": [asdict(each) for each in report.measurements],
-    }  # fmt: skip
+        "case": asdict(case),
+        "device": report.device,
+        "floor": report.floor,
+        "constants": asdict(report.constants),
+        "policy": asdict(report.measurements[0]),
+        "best": asdict(report.best),
+        "phases": time_phases(case, report.best.configuration),
+        "table": str(report),
+        "all": [asdict(each) for each in report.measurements],
+    }
 
 
 def show(row: Row) -> str:

@@ -66,9 +66,7 @@ def as_torch(*arrays: Any) -> tuple[Any, ...]:
     return tuple(torch.from_dlpack(array) for array in arrays)
 
 
-def accelerated_triton(
-    s: Any, t: Any, block: int | None = None, warps: int | None = None
-) -> Candidate:
+def accelerated_triton(s: Any, t: Any, block: int | None = None, warps: int | None = None) -> Candidate:
     """accelerated-scan's Triton kernel, as it comes or with other sizes."""
     from accelerated_scan.scalar import forward_scan, scan
 

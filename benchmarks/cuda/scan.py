@@ -72,10 +72,8 @@ CASES = [
     # The summary of a Dask chunk: products with exponents, and whether it can be trusted.
     Case("summary f32", guarded_affine(np.dtype("f4")), (1, 2**28, 1), "f4", 2, 0),
     Case("summary f64", guarded_affine(np.dtype("f8")), (1, 2**27, 1), "f8", 2, 0),
-    Case("summary f32, |s| < 1.4", guarded_affine(np.dtype("f4")), (1, 2**28, 1), "f4", 2, 0,
-         largest=1.4),
-    Case("summary f64, |s| < 1.4", guarded_affine(np.dtype("f8")), (1, 2**27, 1), "f8", 2, 0,
-         largest=1.4),
+    Case("summary f32, |s| < 1.4", guarded_affine(np.dtype("f4")), (1, 2**28, 1), "f4", 2, 0, largest=1.4),
+    Case("summary f64, |s| < 1.4", guarded_affine(np.dtype("f8")), (1, 2**27, 1), "f8", 2, 0, largest=1.4),
     Case("summary axis 0", guarded_affine(np.dtype("f4")), (1, 32768, 2048), "f4", 2, 0),
     Case("precompute 2,048 x 32,768 f32", maps.affine, (2048, 32768, 1), "f4", 2, 0),
     Case("precompute axis 0", maps.affine, (1, 32768, 2048), "f4", 2, 0),
@@ -83,7 +81,7 @@ CASES = [
     Case("1,000,000 x 64 f32", maps.affine, (1_000_000, 64, 1), "f4", 3),
     Case("32,768 x 2,048 axis 0", maps.affine, (1, 32768, 2048), "f4", 3),
     Case("64 x 1,000,000 axis 0", maps.affine, (1, 64, 1_000_000), "f4", 3),
-]  # fmt: skip
+]
 LAYOUTS = {
     "affine f32": [(224, 36, 1), (224, 44, 1), (224, 28, 2)],
     "affine f64": [(224, 22, 1), (224, 18, 2)],
@@ -123,9 +121,7 @@ def build(case: Case) -> tuple[Chunk, tuple[Any, ...]]:
     return Chunk(tuple(operands), case.shape, np.dtype(case.dtype), case.reverse), carry_in
 
 
-def residual(
-    case: Case, chunk: Chunk, carry_in: tuple[Any, ...], results: tuple[Any, ...]
-) -> float:
+def residual(case: Case, chunk: Chunk, carry_in: tuple[Any, ...], results: tuple[Any, ...]) -> float:
     """Largest deviation of any step from its own recurrence, relative to the step's terms."""
     worst = 0.0
     steps = case.shape[1]
@@ -225,7 +221,12 @@ def prepare_and_check(case: Case) -> tuple[Any, Row]:
 
 if __name__ == "__main__":
     run(
-        "cuda_scan", __doc__, with_layouts(CASES), measure,
-        lambda row: "error" in row or not row.get("same"), report_latency,
-        options=OPTIONS | {"--layouts": {"action": "store_true"}}, is_chosen=is_chosen,
-    )  # fmt: skip
+        "cuda_scan",
+        __doc__,
+        with_layouts(CASES),
+        measure,
+        lambda row: "error" in row or not row.get("same"),
+        report_latency,
+        options=OPTIONS | {"--layouts": {"action": "store_true"}},
+        is_chosen=is_chosen,
+    )

@@ -99,10 +99,4 @@ def build(case: Case) -> Trial:
 
 
 if __name__ == "__main__":
-    run(
-        "cuda_summed_area",
-        __doc__,
-        CASES,
-        timed(build),
-        lambda row: row.get("difference", 0) > 1e-3,
-    )
+    run("cuda_summed_area", __doc__, CASES, timed(build), lambda row: row.get("difference", 0) > 1e-3)

@@ -38,9 +38,8 @@ def rank_program(rank: int, size: int, port: int, steps: int, answer: str) -> No
     if has_gpus:
         torch.cuda.set_device(rank)
     dist.init_process_group(
-        "nccl" if has_gpus else "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank,
-        world_size=size,
-    )  # fmt: skip
+        "nccl" if has_gpus else "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size
+    )
     device = torch.device("cuda", rank) if has_gpus else torch.device("cpu")
     synchronise = torch.cuda.synchronize if has_gpus else (lambda: None)
     group, seconds = mgrec.collective.from_torch(), {}

@@ -88,9 +88,7 @@ def peers(case: Case, operands: list[Any]) -> dict[str, Callable[[], Call]]:
         found = {"gtsv2StridedBatch": partial(cusparse.strided_batch, *operands)}
     else:
         found = {
-            f"gtsvInterleavedBatch {algorithm}": partial(
-                cusparse.interleaved_batch, *operands, algorithm
-            )
+            f"gtsvInterleavedBatch {algorithm}": partial(cusparse.interleaved_batch, *operands, algorithm)
             for algorithm in range(3)
         }
     return {f"cuSPARSE {name}": build for name, build in found.items()}

@@ -45,17 +45,21 @@ def letters(kind: str, which: str, size: int, begin: int = 0, end: int | None = 
     return on.library(kind).array(codes[begin:end])
 
 
-def sequence(
-    client: Client, kind: str, which: str, size: int, count: int, addresses: list[str]
-) -> da.Array:
+def sequence(client: Client, kind: str, which: str, size: int, count: int, addresses: list[str]) -> da.Array:
     """A sequence in chunks on the workers in turn, in runs."""
     ends = [size * k // count for k in range(count + 1)]
     name, keys = f"operand-{next(on.NUMBERS)}", {}
     for k in range(count):
         keys[name, k] = client.submit(
-            letters, kind, which, size, ends[k], ends[k + 1], key=(name, k),
+            letters,
+            kind,
+            which,
+            size,
+            ends[k],
+            ends[k + 1],
+            key=(name, k),
             workers=[addresses[k * len(addresses) // count]],
-        )  # fmt: skip
+        )
     wait(list(keys.values()))
     meta = on.library(kind).empty(0, np.uint8)
     return da.Array(keys, name, (tuple(np.diff(ends).tolist()),), meta=meta)
@@ -155,9 +159,7 @@ def _done(call: Call) -> None:
 
 
 @contextmanager
-def aligning(
-    client: Client, way: str, query: da.Array, target: da.Array, output: str
-) -> Iterator[Call]:
+def aligning(client: Client, way: str, query: da.Array, target: da.Array, output: str) -> Iterator[Call]:
     """A call that aligns a pair; the results come to the client."""
     align = partial(mgrec.smith_waterman, query, target, output=output, **SCORES)
     if output == "alignment":

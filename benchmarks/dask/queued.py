@@ -102,10 +102,15 @@ def _kalman(call: Callable[..., Any], y: Any) -> Any:
     """A level and its slope."""
     design, transition = on.like(y, [[1.0, 0.0]]), on.like(y, [[1.0, 1.0], [0.0, 1.0]])
     return call(
-        mgrec.statespace.kalman_filter, y, design, on.like(y, [[0.5]]), transition,
-        on.like(y, np.diag([0.1, 0.01])), initial_state=on.like(y, np.zeros(2)),
+        mgrec.statespace.kalman_filter,
+        y,
+        design,
+        on.like(y, [[0.5]]),
+        transition,
+        on.like(y, np.diag([0.1, 0.01])),
+        initial_state=on.like(y, np.zeros(2)),
         initial_state_cov=on.like(y, np.eye(2)),
-    )  # fmt: skip
+    )
 
 
 def _posteriors(call: Callable[..., Any], x: Any) -> Any:
@@ -199,9 +204,7 @@ def _judge(study: Study, row: Row, how: str, first: Times, times: Times, bar: fl
         study.ratio(case, first, times, bar)
 
 
-def measure_plan(
-    study: Study, client: Client, kind: str, row: Row, plan: Any, first: Times
-) -> None:
+def measure_plan(study: Study, client: Client, kind: str, row: Row, plan: Any, first: Times) -> None:
     def queued() -> None:
         for _ in plan.map((() for _ in range(QUEUED)), in_flight=row.in_flight):
             pass

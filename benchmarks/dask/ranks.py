@@ -44,10 +44,8 @@ ROWS: dict[str, tuple[Callable[..., Any], tuple[tuple[float, float], ...]]] = {
     "arrays": (mgrec.linear_recurrence, ((-0.5, 0.5), (-1.0, 1.0))),
     "prefix sum": (lambda t, **group: mgrec.linear_recurrence(1.0, t, **group), ((-1.0, 1.0),)),
     "filter of order 2": (lambda x, **group: lfilter(B, A, x, **group), ((-1.0, 1.0),)),
-    "tridiagonal": (
-        mgrec.solve_tridiagonal, ((-1.0, 1.0), (2.5, 3.5), (-1.0, 1.0), (-1.0, 1.0)),
-    ),
-}  # fmt: skip
+    "tridiagonal": (mgrec.solve_tridiagonal, ((-1.0, 1.0), (2.5, 3.5), (-1.0, 1.0), (-1.0, 1.0))),
+}
 """Functions, and the ranges of their operands."""
 
 
@@ -55,11 +53,11 @@ def operands_of(name: str, steps: int, rank: int = 0, size: int = 1) -> list[np.
     """The parts of operands on a rank."""
     own = range(rank * BLOCKS // size, (rank + 1) * BLOCKS // size)
     return [
-        np.concatenate([
-            np.random.default_rng((number, block)).uniform(*ends, steps // BLOCKS) for block in own
-        ])
+        np.concatenate(
+            [np.random.default_rng((number, block)).uniform(*ends, steps // BLOCKS) for block in own]
+        )
         for number, ends in enumerate(ROWS[name][1])
-    ]  # fmt: skip
+    ]
 
 
 def digest(array: np.ndarray) -> str:
@@ -134,10 +132,7 @@ def measure(study: Study, arguments: argparse.Namespace) -> None:
     }
     for name, (call, _) in ROWS.items():
         whole, about = operands_of(name, steps), {"dtype": "float64", "steps": steps}
-        one = {
-            f"one process, {count} threads": threads(count, call, *whole)
-            for count in (1, processors)
-        }
+        one = {f"one process, {count} threads": threads(count, call, *whole) for count in (1, processors)}
         times = study.compare(name, one, REPETITIONS, **about)
         graphs = {size: digests_of_graph(name, steps, size) for size in COUNTS}
         for candidate, (size, answers) in found.items():

@@ -23,9 +23,7 @@ def create(path: Path, size: int) -> Any:
         return files.create(path, da.zeros(size, chunks=-1))
     import zarr
 
-    return zarr.create_array(
-        str(path), shape=(size,), chunks=(CHUNK,), dtype="f8", compressors=None
-    )
+    return zarr.create_array(str(path), shape=(size,), chunks=(CHUNK,), dtype="f8", compressors=None)
 
 
 def load(path: Path) -> da.Array:

@@ -67,9 +67,7 @@ def peak_memory() -> int:
 def read_worker(dask_worker: Any) -> dict[str, Any]:
     """Bytes that the worker spilled, pickled; a restarted worker has another pid."""
     spilled = sum(
-        value
-        for key, value in dask_worker.data.cumulative_metrics.items()
-        if key == ("disk-write", "bytes")
+        value for key, value in dask_worker.data.cumulative_metrics.items() if key == ("disk-write", "bytes")
     )
     return {"spilled": spilled, "pid": os.getpid()}
 
@@ -79,9 +77,7 @@ def compile_first(paths: list[Path], work: Work) -> None:
     work(*small)[-1].compute()
 
 
-def store_on_worker(
-    paths: list[Path], w: Path, size: int, threads: int, work: Work
-) -> dict[str, Any]:
+def store_on_worker(paths: list[Path], w: Path, size: int, threads: int, work: Work) -> dict[str, Any]:
     """Run `work` on the operands on a new worker, and store what it returns."""
     drop_caches(paths, w)
     target, options = create(w, size), {"memory_limit": LIMIT, "dashboard_address": None}
@@ -158,9 +154,15 @@ def filter_part(x: np.ndarray, entry: Any) -> tuple[np.ndarray, Any]:
 
 
 def measure_case(
-    study: Study, disk: Disk, case: str, names: str, size: int,
-    works: Mapping[str, Work], step: Any, suffix: str = ".zarr",
-) -> None:  # fmt: skip
+    study: Study,
+    disk: Disk,
+    case: str,
+    names: str,
+    size: int,
+    works: Mapping[str, Work],
+    step: Any,
+    suffix: str = ".zarr",
+) -> None:
     folder, threads = disk.folder, disk.threads
     about = {"steps": size, "bytes": 8 * size * (len(names) + 1)}
     paths, target = [folder / f"{name}{suffix}" for name in names], folder / f"w{suffix}"
@@ -201,9 +203,7 @@ def judge(study: Study, name: str, found: dict[str, Any], chunk: int) -> None:
 
 
 def recurrence(study: Study, disk: Disk) -> None:
-    works = {
-        memory: partial(mgrec.linear_recurrence, memory=memory) for memory in ("stream", "two-pass")
-    }
+    works = {memory: partial(mgrec.linear_recurrence, memory=memory) for memory in ("stream", "two-pass")}
     case = f"{disk.bytes / 1e9:g}e9 bytes of s and t"
     measure_case(study, disk, case, "st", disk.bytes // 16, works, solve_part)
 

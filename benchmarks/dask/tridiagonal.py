@@ -39,8 +39,7 @@ def system(
     """dl, d, du and b in chunks on the workers in turn; numbers are those of one worker."""
     cut = ((unknowns // chunks,) * (chunks * len(addresses)),)
     return [
-        on.operand(client, cluster, cut, addresses, *ends, seed)
-        for seed, ends in enumerate(ranges(kind))
+        on.operand(client, cluster, cut, addresses, *ends, seed) for seed, ends in enumerate(ranges(kind))
     ]
 
 

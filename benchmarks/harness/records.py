@@ -69,9 +69,7 @@ def tables(record: dict[str, Any]) -> str:
         lines += ["", head, "|---" * 5 + "|"]
     for bar in record["bars"]:
         met = "yes" if bar["met"] else "no"
-        lines.append(
-            f"| {bar['bar']} | {bar['figure']:.3g} | {bar['best']:.3g} | {bar['wanted']} | {met} |"
-        )
+        lines.append(f"| {bar['bar']} | {bar['figure']:.3g} | {bar['best']:.3g} | {bar['wanted']} | {met} |")
     lines += ["", *_case_table(record["cases"])]
     if record["not_measured"]:
         lines += ["", "| case | candidate | not measured, because |", "|---" * 3 + "|"]
@@ -88,9 +86,7 @@ def _case_table(rows: list[dict[str, Any]]) -> list[str]:
         each = f"{row['median'] / row['steps'] * 1e9:.3g}" if "steps" in row else ""
         if last == "fraction":
             each = f"{row['fraction']:.3f}" if "fraction" in row else ""
-        lines.append(
-            f"| {row['case']} | {row['candidate']} | {row['repetitions']} | {times} | {each} |"
-        )
+        lines.append(f"| {row['case']} | {row['candidate']} | {row['repetitions']} | {times} | {each} |")
     return lines
 
 

@@ -88,9 +88,7 @@ class Study:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         self.miss(case, candidate, reason[:300])
 
-    def bar(
-        self, text: str, figure: float, best: float, wanted: float, is_least: bool = True
-    ) -> None:
+    def bar(self, text: str, figure: float, best: float, wanted: float, is_least: bool = True) -> None:
         """Compare a figure (of the medians, and of the best times) with its bar, a goal."""
         met = figure >= wanted if is_least else figure <= wanted
         sign = "≥" if is_least else "≤"
@@ -117,9 +115,7 @@ class Study:
         self.notes[text] = over.median / under.median
         print(f"  {text}: {self.notes[text]:.3g}", flush=True)
 
-    def ratio(
-        self, text: str, over: Times, under: Times, wanted: float, is_least: bool = True
-    ) -> None:
+    def ratio(self, text: str, over: Times, under: Times, wanted: float, is_least: bool = True) -> None:
         """A bar whose figure is a ratio of two times."""
         medians, bests = over.median / under.median, over.best / under.best
         self.bar(text, medians, bests, wanted, is_least)

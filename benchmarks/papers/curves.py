@@ -19,9 +19,11 @@ def render(template: str, record: dict[str, Any], **values: Any) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters |= {"g": "{:.3g}".format, "n": "{:,.0f}".format}
     environment.filters |= {"all": all, "each": each, "median": median}
     environment.globals |= {"section": section, "ratios": ratios, "rows_of": rows_of}
@@ -63,9 +65,8 @@ def grid(first: str, columns: dict[str, Curve], scale: float = 1.0) -> str:
 
 
 def section(
-    title: str, first: str, ours: dict[str, Curve], theirs: dict[str, Curve] | None = None,
-    scale: float = 1.0,
-) -> str:  # fmt: skip
+    title: str, first: str, ours: dict[str, Curve], theirs: dict[str, Curve] | None = None, scale: float = 1.0
+) -> str:
     """A table under its title, our columns beside the paper's; nothing if nothing was measured."""
     if not any(ours.values()):
         return ""

@@ -112,9 +112,8 @@ def rational_loop(a: np.ndarray, b: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 @_compile
 def rational_phases(
-    a: np.ndarray, b: np.ndarray, beta: np.ndarray, gamma: np.ndarray, delta: np.ndarray,
-    p: np.ndarray,
-) -> np.ndarray:  # fmt: skip
+    a: np.ndarray, b: np.ndarray, beta: np.ndarray, gamma: np.ndarray, delta: np.ndarray, p: np.ndarray
+) -> np.ndarray:
     """The three phases: p[i] = (beta[i] + delta[i]·e)/(gamma[i] - e), where e enters the part.
 
     The paper's relation, turned forwards, so that every step of a part has it: substituting it in

@@ -61,9 +61,7 @@ class Recurrence:
         """Ready to be timed: its operands are rearranged."""
         entry, results = (cupy.zeros((1, 1), "f4"),), (self.out,)
         configuration = Configuration(blocks, threads)
-        found = Phases(
-            affine, self.chunk, entry, results, configuration, is_rearranged=is_rearranged
-        )
+        found = Phases(affine, self.chunk, entry, results, configuration, is_rearranged=is_rearranged)
         found()
         return found
 
@@ -84,19 +82,27 @@ def base(study: Study, recurrence: Recurrence) -> None:
     case, about = name_of(recurrence), recurrence.about("solve")
     scale = recurrence.steps / few
     study.compare(
-        case, {LOOP: call}, REPETITIONS, clock=lambda call, count: scale * sample(call, count),
-        measured_steps=few, **about,
-    )  # fmt: skip
+        case,
+        {LOOP: call},
+        REPETITIONS,
+        clock=lambda call, count: scale * sample(call, count),
+        measured_steps=few,
+        **about,
+    )
     time_calls(
-        study, GPU, case, {AUTO: recurrence.solve}, lambda name: recurrence.solve().get(),
-        recurrence.wanted, **about,
-    )  # fmt: skip
+        study,
+        GPU,
+        case,
+        {AUTO: recurrence.solve},
+        lambda name: recurrence.solve().get(),
+        recurrence.wanted,
+        **about,
+    )
 
 
 def solves(
-    study: Study, recurrence: Recurrence, blocks: int, threads: int,
-    orders: tuple[str, ...] = (REARRANGED,),
-) -> None:  # fmt: skip
+    study: Study, recurrence: Recurrence, blocks: int, threads: int, orders: tuple[str, ...] = (REARRANGED,)
+) -> None:
     """The three phases together, over arrays that are rearranged already, or never."""
     for order in orders:
         phases = recurrence.phases(blocks, threads, is_rearranged=order == REARRANGED)
@@ -107,9 +113,16 @@ def solves(
             return recurrence.out.get().ravel()
 
         time_calls(
-            study, GPU, name_of(recurrence, blocks, threads), {order: phases.solve_rearranged},
-            solved, recurrence.wanted, blocks=blocks, threads=threads, **recurrence.about("solve"),
-        )  # fmt: skip
+            study,
+            GPU,
+            name_of(recurrence, blocks, threads),
+            {order: phases.solve_rearranged},
+            solved,
+            recurrence.wanted,
+            blocks=blocks,
+            threads=threads,
+            **recurrence.about("solve"),
+        )
 
 
 def each_phase(
@@ -138,9 +151,16 @@ def by_pcr(study: Study, recurrence: Recurrence, blocks: int, threads: int, name
         return recurrence.out.get().ravel()
 
     time_calls(
-        study, GPU, name_of(recurrence, blocks, threads), {name: call}, solved,
-        recurrence.wanted, blocks=blocks, threads=threads, **recurrence.about("solve"),
-    )  # fmt: skip
+        study,
+        GPU,
+        name_of(recurrence, blocks, threads),
+        {name: call},
+        solved,
+        recurrence.wanted,
+        blocks=blocks,
+        threads=threads,
+        **recurrence.about("solve"),
+    )
 
 
 def pcr_in_blocks(
@@ -172,9 +192,16 @@ def rearrangement(study: Study, steps: int, count: int) -> None:
     if not (out[1:, :whole] == plain[:, :whole]).all():
         raise ArithmeticError("the rearrangements differ")
     study.compare(
-        f"rearrangement of {steps:,}", calls, REPETITIONS, GPU.settle, GPU.clock,
-        part="rearrangement", steps=steps, parts=partition.count, bytes=2 * x.nbytes,
-    )  # fmt: skip
+        f"rearrangement of {steps:,}",
+        calls,
+        REPETITIONS,
+        GPU.settle,
+        GPU.clock,
+        part="rearrangement",
+        steps=steps,
+        parts=partition.count,
+        bytes=2 * x.nbytes,
+    )
 
 
 def name_of(recurrence: Recurrence, blocks: int = 0, threads: int = 0) -> str:

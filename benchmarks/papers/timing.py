@@ -11,9 +11,7 @@ from ..harness.command import Options
 from ..harness.study import Study
 
 REPETITIONS, TOLERANCE = 3, 1e-5
-OPTIONS: Options = {
-    "--cpu": {"action": "store_true", "help": "small sizes of NumPy arrays, no GPU"}
-}
+OPTIONS: Options = {"--cpu": {"action": "store_true", "help": "small sizes of NumPy arrays, no GPU"}}
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,14 @@ def on_cpu_or_gpu(on_cpu: Callable[[Study], None], on_gpu: Callable[[Study], Non
 
 
 def time_calls(
-    study: Study, machine: Machine, case: str, calls: dict[str, Call],
-    result: Callable[[str], Any], wanted: Any, **about: Any,
-) -> None:  # fmt: skip
+    study: Study,
+    machine: Machine,
+    case: str,
+    calls: dict[str, Call],
+    result: Callable[[str], Any],
+    wanted: Any,
+    **about: Any,
+) -> None:
     """Check that calls agree, then time them."""
 
     def check(name: str) -> dict[str, Any]:

@@ -23,8 +23,7 @@ def draw() -> str:
             y += ROW
         y += 12
     grid = [
-        tick(_place(times), TOP, y, f"{times:g}×", is_solid=times == 1)
-        for times in (0.1, 1.0, 10.0, 100.0)
+        tick(_place(times), TOP, y, f"{times:g}×", is_solid=times == 1) for times in (0.1, 1.0, 10.0, 100.0)
     ]
     notes = (
         "Ratios of medians in one run; allocation included. Whiskers: the fastest and the slowest",

@@ -45,13 +45,16 @@ def _dots(rows: list[Row], cases: list[str], value: str) -> bytes:
     names = sorted(counts, key=lambda name: (name != "mgrec", -counts[name]))
     shown = names if len(names) <= MOST_CANDIDATES else [*names[: MOST_CANDIDATES - 1], "others"]
     for number, name in enumerate(shown):
-        own = [
-            row for row in rows if (row.candidate if row.candidate in shown else "others") == name
-        ]
+        own = [row for row in rows if (row.candidate if row.candidate in shown else "others") == name]
         axes.plot(
-            [row.numbers[value] for row in own], [cases.index(row.case) for row in own],
-            "o", ms=5, color=f"C{number}", alpha=0.8, label=name or "mgrec",
-        )  # fmt: skip
+            [row.numbers[value] for row in own],
+            [cases.index(row.case) for row in own],
+            "o",
+            ms=5,
+            color=f"C{number}",
+            alpha=0.8,
+            label=name or "mgrec",
+        )
     axes.set_yticks(range(len(cases)), cases, fontsize=7)
     axes.invert_yaxis()
     axes.set_xscale("log")

@@ -61,9 +61,12 @@ def _on_gpus() -> list[tuple[str, str, str]]:
         (f"{recurrence}, 2^28 steps", gpu, f"{of_copy}, {of_torch}"),
         (f"{recurrence} of arrays, 2^26 steps", gpu, of_jax),
         ("`lfilter`, 2^26 samples", gpu, _link(GPU_FILTERS, f"{cupyx:.0f} times that of cupyx")),
-        ("`plan`, queued solves of 2^32 steps", "2 GPUs (H200)",
-         f"{_link(QUEUED, f'{milliseconds:.1f} ms each')}: {of_plan}"),
-    ]  # fmt: skip
+        (
+            "`plan`, queued solves of 2^32 steps",
+            "2 GPUs (H200)",
+            f"{_link(QUEUED, f'{milliseconds:.1f} ms each')}: {of_plan}",
+        ),
+    ]
 
 
 def _efficiency(case: str) -> float:

@@ -23,9 +23,15 @@ def card(width: float, height: float, label: str, parts: Sequence[str]) -> str:
 
 
 def text(
-    x: float, y: float, words: str, colour: str, weight: str = "normal", *,
-    anchor: str = "start", size: int = 12,
-) -> str:  # fmt: skip
+    x: float,
+    y: float,
+    words: str,
+    colour: str,
+    weight: str = "normal",
+    *,
+    anchor: str = "start",
+    size: int = 12,
+) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:g}" fill="{colour}" font-weight="{weight}" '
         f'text-anchor="{anchor}" font-size="{size}">{escape(words)}</text>'
@@ -34,10 +40,7 @@ def text(
 
 def box(x: float, y: float, width: float, colour: str) -> str:
     """Return a bar of one row."""
-    return (
-        f'<rect x="{x:.1f}" y="{y:g}" width="{max(width, 1):.1f}" height="14" rx="2" '
-        f'fill="{colour}"/>'
-    )
+    return f'<rect x="{x:.1f}" y="{y:g}" width="{max(width, 1):.1f}" height="14" rx="2" fill="{colour}"/>'
 
 
 def whisker(left: float, right: float, y: float) -> str:
@@ -51,7 +54,6 @@ def whisker(left: float, right: float, y: float) -> str:
 def tick(x: float, top: float, bottom: float, words: str, *, is_solid: bool = False) -> str:
     """Return a line of the grid and its label below."""
     dash = "" if is_solid else ' stroke-dasharray="2 3"'
-    return (
-        f'<path d="M{x:.1f},{top:g} V{bottom:g}" stroke="{FAINT if is_solid else LINE}"{dash}/>'
-        + text(x, bottom + 14, words, FAINT, anchor="middle", size=11)
+    return f'<path d="M{x:.1f},{top:g} V{bottom:g}" stroke="{FAINT if is_solid else LINE}"{dash}/>' + text(
+        x, bottom + 14, words, FAINT, anchor="middle", size=11
     )

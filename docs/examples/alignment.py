@@ -46,9 +46,7 @@ fig, axes = plt.subplots(figsize=(8, 7))
 image = axes.imshow(grid, cmap="magma_r", origin="upper")
 axes.plot(columns, rows, color="#0891b2", linewidth=1.6)
 axes.set(
-    title=f"score {best.score}: the best local alignment",
-    xlabel="myoglobin",
-    ylabel="haemoglobin alpha",
+    title=f"score {best.score}: the best local alignment", xlabel="myoglobin", ylabel="haemoglobin alpha"
 )
 fig.colorbar(image, ax=axes, shrink=0.7, label="best score of an alignment that ends here")
 plt.show()

@@ -64,8 +64,7 @@ axes[1].legend(loc="lower right", ncols=2, bbox_to_anchor=(1, 1))
 for row, ratio, colour in zip(force, damping[:, 0], ("#93c5fd", "#2563a8"), strict=True):
     axes[2].semilogx(period, row, color=colour, label=f"{ratio:.0%} damping")
 axes[2].set(
-    title="response spectrum: force on a building, relative to its weight",
-    xlabel="its period, seconds",
+    title="response spectrum: force on a building, relative to its weight", xlabel="its period, seconds"
 )
 axes[2].set(ylim=(0, None), xlim=(0.05, 5))
 axes[2].set_xticks([0.05, 0.1, 0.2, 0.5, 1, 2, 5], ["0.05", "0.1", "0.2", "0.5", "1", "2", "5"])

@@ -17,9 +17,7 @@ def setup(app: Any) -> dict[str, bool]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _cite_below(
-    _app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]
-) -> None:
+def _cite_below(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
     """Move citations from the summary, which tables of contents show, into a line below it."""
     end = lines.index("") if "" in lines else len(lines)
     cited = _CITED.findall(" ".join(lines[:end]))

@@ -83,11 +83,14 @@ class Table(SphinxDirective):
         names = dict.fromkeys(row.candidate for row in result.rows if row.case in cases)
         candidates = self.options.get("candidates", [(name, name) for name in names])
         return [
-            (" ".join(filter(None, (name, value_name if len(values) > 1 else ""))) or value_name,
-             candidate, value)
+            (
+                " ".join(filter(None, (name, value_name if len(values) > 1 else ""))) or value_name,
+                candidate,
+                value,
+            )
             for candidate, name in candidates
             for value, value_name in values
-        ]  # fmt: skip
+        ]
 
 
 def _cell(result: Result, case: str, pattern: str, value: str) -> float | None:

@@ -15,8 +15,6 @@ def setup(app: Any) -> dict[str, bool]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _without_links_back(
-    _app: Any, name: str, _template: str, page: dict[str, Any], _tree: Any
-) -> None:
+def _without_links_back(_app: Any, name: str, _template: str, page: dict[str, Any], _tree: Any) -> None:
     if name.startswith("_modules/"):
         page["body"] = _BACK.sub("", page["body"])

@@ -40,9 +40,8 @@ def box(x: float, y: float, width: float, height: float, colour: str, words: str
 
 
 def pill(x: float, y: float, colour: str, words: str) -> str:
-    return (
-        f'<rect x="{x - 36:g}" y="{y - 12:g}" width="72" height="24" rx="12" fill="{colour}"/>'
-        + text(x, y + 4, words, "#ffffff", text_anchor="middle", font_size=12)
+    return f'<rect x="{x - 36:g}" y="{y - 12:g}" width="72" height="24" rx="12" fill="{colour}"/>' + text(
+        x, y + 4, words, "#ffffff", text_anchor="middle", font_size=12
     )
 
 
@@ -50,8 +49,7 @@ def arrow(path: str, role: str = "pass", **options: object) -> str:
     colour = {"read": READ, "pass": PASS, "write": WRITE}[role]
     more = "".join(f' {name.replace("_", "-")}="{value}"' for name, value in options.items())
     return (
-        f'<path d="{path}" stroke="{colour}" stroke-width="1.5" fill="none" '
-        f'marker-end="url(#{role})"{more}/>'
+        f'<path d="{path}" stroke="{colour}" stroke-width="1.5" fill="none" marker-end="url(#{role})"{more}/>'
     )
 
 
@@ -78,11 +76,7 @@ def topologies() -> str:
     grid = [
         text(524, 34, "grid", READ, **bold),
         text(524, 52, "tables, alignments, sweeps", FAINT, font_size=11),
-        *(
-            box(524 + 62 * j, 64 + 42 * i, 50, 30, READ, f"{i + j}")
-            for i in range(3)
-            for j in range(3)
-        ),
+        *(box(524 + 62 * j, 64 + 42 * i, 50, 30, READ, f"{i + j}") for i in range(3) for j in range(3)),
         *(arrow(f"M{574 + 62 * j},{79 + 42 * i} h10") for i in range(3) for j in range(2)),
         *(arrow(f"M{549 + 62 * j},{94 + 42 * i} v10") for i in range(2) for j in range(3)),
         text(524, 198, "edges; equal numbers run concurrently", FAINT, font_size=11),
@@ -112,12 +106,20 @@ def decay() -> str:
     curve = " ".join(f"{x:.1f},{y:.1f}" for x, y in (point(i, error[i]) for i in shown))
     split, level = point(corrected_steps, 1)[0], point(0, 2.0**-53)[1]
     ticks = [
-        text(left - 8, point(0, 10.0**k)[1] + 4, f"10<tspan dy='-5' font-size='9'>{k}</tspan>",
-             FAINT, text_anchor="end", font_size=11)
+        text(
+            left - 8,
+            point(0, 10.0**k)[1] + 4,
+            f"10<tspan dy='-5' font-size='9'>{k}</tspan>",
+            FAINT,
+            text_anchor="end",
+            font_size=11,
+        )
         for k in (0, -8, -16, -24)
-    ]  # fmt: skip
+    ]
     return card(
-        740, 300, "The influence of the carry-in decays",
+        740,
+        300,
+        "The influence of the carry-in decays",
         text(24, 28, "relative error of a chunk, solved from a carry-in of 0; s from 0.8 to 1"),
         f'<rect x="{left}" y="{top}" width="{split - left:.1f}" height="{bottom - top}" '
         f'fill="{PALE[PASS]}"/>',
@@ -130,7 +132,7 @@ def decay() -> str:
         box(left, 240, split - left, 32, PASS, "corrected"),
         box(split, 240, right - split, 32, WRITE, "final after the first reading"),
         text(24, 260, "the chunk"),
-    )  # fmt: skip
+    )
 
 
 def _published(x: float, y: float, tile: int, memory: float) -> list[str]:
@@ -158,12 +160,24 @@ def lookahead() -> str:
             parts += _published(x + 81 + 20 * b, y + 15, tile, 250)
     parts += [
         f'<rect x="96" y="252" width="620" height="24" rx="12" fill="{PASS}"/>',
-        text(406, 268, "summaries in memory: 0 · 1 · 2 · 3 · 4 · 5 · 6 · 7 · 8", "#ffffff",
-             text_anchor="middle", font_size=12),
+        text(
+            406,
+            268,
+            "summaries in memory: 0 · 1 · 2 · 3 · 4 · 5 · 6 · 7 · 8",
+            "#ffffff",
+            text_anchor="middle",
+            font_size=12,
+        ),
         text(24, 268, "published"),
-        text(24, 302, "A block reads its tile (blue), publishes the summary (orange), combines all "
-             "earlier summaries, and writes (green).", FAINT, font_size=11),
-    ]  # fmt: skip
+        text(
+            24,
+            302,
+            "A block reads its tile (blue), publishes the summary (orange), combines all "
+            "earlier summaries, and writes (green).",
+            FAINT,
+            font_size=11,
+        ),
+    ]
     return card(740, 318, "Look-ahead: blocks, tiles and summaries", *parts)
 
 

@@ -30,9 +30,11 @@ Records = Sequence[tuple[str, str]]
 @click.option("--gap", type=float, required=True, help="Score of the first letter of a gap.")
 @click.option("--extend", type=float, help="Score of each further one [default: as --gap].")
 @click.option(
-    "--mode", default="local", show_default=True,
+    "--mode",
+    default="local",
+    show_default=True,
     help="local: parts; global: whole sequences; semi-global: whole ones whose ends are free.",
-)  # fmt: skip
+)
 @click.option("--cigar", is_flag=True, help="Add columns of where alignments begin, and CIGAR.")
 def align(a: Path, b: Path, cigar: bool, **scoring: Any) -> None:
     """Align every sequence of A with every one of B.

@@ -71,9 +71,7 @@ def list_studies() -> None:
 
 @bench.command("run", short_help="Run some studies, or all.")
 @click.argument("names", nargs=-1, required=True, metavar="STUDY...")
-@click.option(
-    "--out", help="Folder of the results [default: this one, or benchmarks/results/ of a clone]."
-)
+@click.option("--out", help="Folder of the results [default: this one, or benchmarks/results/ of a clone].")
 def run_studies(names: tuple[str, ...], out: str | None) -> None:
     """Run the named studies one after the other; "all" are those that this machine can run.
 

@@ -78,10 +78,13 @@ def _start(name: str, threads: int | None) -> Any:
     if name == "threads":
         # Starts in 0.03 s; each process of "local" imports mgrec and loads the kernels.
         return LocalCluster(
-            n_workers=1, threads_per_worker=threads or processor_count(), processes=False,
-            scheduler_kwargs={"dashboard": False}, worker_dashboard_address="localhost:0",
+            n_workers=1,
+            threads_per_worker=threads or processor_count(),
+            processes=False,
+            scheduler_kwargs={"dashboard": False},
+            worker_dashboard_address="localhost:0",
             **options,
-        )  # fmt: skip
+        )
     if name == "local":
         return LocalCluster(**options)
     devices = gpus()
@@ -117,8 +120,7 @@ def _connect(name: str) -> Client:
     if "://" not in name:
         if not Path(name).is_file():
             raise BadInput(
-                f"--cluster {name} is neither an address nor a file nor one of threads, local, "
-                "cuda and auto"
+                f"--cluster {name} is neither an address nor a file nor one of threads, local, cuda and auto"
             )
         try:
             address = str(json.loads(Path(name).read_text())["address"])

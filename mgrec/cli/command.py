@@ -44,9 +44,7 @@ class Commands(click.Group):
 
 @click.group(
     cls=Commands,
-    commands={
-        name: click.Command(name, short_help=about) for name, (_, about) in _COMMANDS.items()
-    },
+    commands={name: click.Command(name, short_help=about) for name, (_, about) in _COMMANDS.items()},
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, message="mgrec %(version)s")

@@ -84,14 +84,23 @@ class DemoReport:
 
 @click.command("demo", epilog=EXIT_CODES)
 @click.option(
-    "-o", "--output", "out", default="mgrec-demo.png", show_default=True, metavar="PNG",
-    type=click.Path(path_type=Path, dir_okay=False), help="The picture.",
-)  # fmt: skip
+    "-o",
+    "--output",
+    "out",
+    default="mgrec-demo.png",
+    show_default=True,
+    metavar="PNG",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The picture.",
+)
 @click.option(
-    "--turns", "parallels", type=click.IntRange(1, PARALLELS), default=DEFAULT_PARALLELS,
+    "--turns",
+    "parallels",
+    type=click.IntRange(1, PARALLELS),
+    default=DEFAULT_PARALLELS,
     show_default=True,
     help="Turns round the Earth; by default what fits into half of the memory.",
-)  # fmt: skip
+)
 @click.option("--cluster", default="auto", show_default=True, help=clusters.HELP)
 def demo(out: Path, parallels: int, cluster: str) -> None:
     """Solve a long recurrence over real data, check, time and plot it.
@@ -123,9 +132,7 @@ def demo(out: Path, parallels: int, cluster: str) -> None:
             raise Failure(OUTSIDE)
 
 
-def _solve_in_memory(
-    report: DemoReport, cluster: str, folder: Path, console: Console
-) -> streaming.Streamed:
+def _solve_in_memory(report: DemoReport, cluster: str, folder: Path, console: Console) -> streaming.Streamed:
     """Time the loop, one call and the cluster; check results, and write s and t to files."""
     with console.status("Loading the series, and the kernels: the first time they are compiled"):
         series = [_load_and_compile(report.air)]
@@ -179,11 +186,15 @@ def _load(report: DemoReport, client: Client) -> tuple[da.Array, ...]:
     report.chunks = _chunks(report.air.parallels, report.threads)
     s, t = (
         da.map_blocks(
-            _load_chunk, air=report.air, row=row, chunks=(report.chunks,), meta=np.empty(0),
+            _load_chunk,
+            air=report.air,
+            row=row,
+            chunks=(report.chunks,),
+            meta=np.empty(0),
             name=f"load-{report.air.parallels}-{len(report.chunks)}-{row}",
         )
         for row in range(2)
-    )  # fmt: skip
+    )
     with client.as_current():
         operands = colocate(s, t)
         wait(operands)
@@ -206,9 +217,7 @@ def _load_chunk(air: MaritimeAir, row: int, block_info: Any = None) -> np.ndarra
     return air[start:stop][row].copy()
 
 
-def _time(
-    report: DemoReport, client: Client, series: np.ndarray
-) -> tuple[np.ndarray, list[Future]]:
+def _time(report: DemoReport, client: Client, series: np.ndarray) -> tuple[np.ndarray, list[Future]]:
     """Time the loop, one call and the cluster by turns, each into new memory.
 
     Returns
@@ -255,9 +264,7 @@ def _check(report: DemoReport, result: np.ndarray, futures: list[Future]) -> Non
     report.shown = np.concatenate(pieces)
 
 
-def _draw_and_check(
-    report: DemoReport, streamed: streaming.Streamed, out: Path, console: Console
-) -> None:
+def _draw_and_check(report: DemoReport, streamed: streaming.Streamed, out: Path, console: Console) -> None:
     """Draw the picture, while another thread checks the streamed result."""
     with console.status("Drawing, and checking the file"), ThreadPoolExecutor(1) as pool:
         checking = pool.submit(streaming.check, streamed, report.air, report.judge_of_file)

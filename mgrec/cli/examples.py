@@ -33,9 +33,13 @@ B, A, SOS = [0.2, 0.1], [1.0, -0.7], [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
 CHAIN = {"startprob": [0.5, 0.5], "transmat": [[0.875, 0.125], [0.25, 0.75]]}
 EYE = [[1.0, 0.0], [0.0, 1.0]]
 SPACE = {
-    "design": [[1.0, 1.0]], "obs_cov": [[1.0]], "transition": [[0.5, 0.0], [0.0, 0.5]],
-    "state_cov": EYE, "initial_state": [0.0, 0.0], "initial_state_cov": EYE,
-}  # fmt: skip
+    "design": [[1.0, 1.0]],
+    "obs_cov": [[1.0]],
+    "transition": [[0.5, 0.0], [0.0, 0.5]],
+    "state_cov": EYE,
+    "initial_state": [0.0, 0.0],
+    "initial_state_cov": EYE,
+}
 SCORES = {"match": 1, "mismatch": -1, "gap": -2}
 SHORT = 1000
 """Elements of the arrays of short calls."""
@@ -105,22 +109,17 @@ STEPS = X.tolist()
 EXAMPLES = [
     Example("linear_recurrence", linear_recurrence, {"t": X}, {"s": STEPS}),
     Example(
-        "rational_recurrence", rational_recurrence, {"b": X},
-        {"a": STEPS, "c": 1.0, "d": 2.0, "initial": 0.5},
+        "rational_recurrence", rational_recurrence, {"b": X}, {"a": STEPS, "c": 1.0, "d": 2.0, "initial": 0.5}
     ),
     Example("scan", _scan, {"x": X}, {"s": STEPS, "initial": 0.5}),
     Example("weighted_scan", weighted_scan, {"x": X}, {"weights": STEPS}),
-    Example(
-        "solve_tridiagonal", solve_tridiagonal, {"b": X},
-        {"dl": 1.0, "d": (X + 3).tolist(), "du": 1.0},
-    ),
+    Example("solve_tridiagonal", solve_tridiagonal, {"b": X}, {"dl": 1.0, "d": (X + 3).tolist(), "du": 1.0}),
     Example("factor_tridiagonal", _solve_factored, {"d": X + 3, "b": X}, {}),
     Example("summed_area_table", summed_area_table, {"x": TABLE}, {}),
     Example("wavefront", wavefront, {"local": TABLE}, {"weights": (0.3, 0.3, 0.2)}),
     Example("sor", sor, {"x": TABLE}, {"rhs": TABLE.tolist(), "sweeps": 2}),
     Example(
-        "smith_waterman", smith_waterman, {"query": np.arange(7)},
-        {"target": [2, 3, 4, 5, 6, 0, 1], **SCORES},
+        "smith_waterman", smith_waterman, {"query": np.arange(7)}, {"target": [2, 3, 4, 5, 6, 0, 1], **SCORES}
     ),
     Example("signal.lfilter", signal.lfilter, {"x": X}, {"b": B, "a": A}),
     Example("signal.sosfilt", signal.sosfilt, {"x": X}, {"sos": SOS}),
@@ -143,11 +142,12 @@ EXAMPLES = [
     Example("statespace.kalman_smoother", statespace.kalman_smoother, {"endog": X[:, None]}, SPACE),
     Example("statespace.log_likelihood", statespace.log_likelihood, {"endog": X[:, None]}, SPACE),
     Example(
-        "statespace.sample", statespace.sample,
+        "statespace.sample",
+        statespace.sample,
         {"measurement_shocks": X[:, None], "state_shocks": X[:, None]},
         {"design": [[1.0]], "transition": [[0.5]], "initial_state": [0.0]},
     ),
-]  # fmt: skip
+]
 """One call of each public function of arrays."""
 _OF_NUMBERS = {"linear_recurrence": {"s": 0.5}}
 """Arguments for all steps, for which functions compile other kernels than for one each step."""

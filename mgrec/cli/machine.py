@@ -27,9 +27,13 @@ from .failure import BadInput, in_one_line
 
 REQUIRED = ("numpy", "numba", "dask", "distributed")
 OPTIONAL = {
-    "zarr": "zarr", "xarray": "xarray", "scipy": "scipy", "matplotlib": "plot",
-    "biopython": "align", "bokeh": "report",
-}  # fmt: skip
+    "zarr": "zarr",
+    "xarray": "xarray",
+    "scipy": "scipy",
+    "matplotlib": "plot",
+    "biopython": "align",
+    "bokeh": "report",
+}
 """Packages, and the extras that install them."""
 CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
 
@@ -82,8 +86,11 @@ def gpus() -> list[Gpu]:
     try:
         answer = subprocess.run(
             [program, query, "--format=csv,noheader,nounits"],
-            capture_output=True, text=True, timeout=20, check=True,
-        ).stdout  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return []
     rows = re.findall(r"^(.*), *(\d+), *(\S+)$", answer, re.MULTILINE)

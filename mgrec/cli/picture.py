@@ -19,16 +19,28 @@ INK, FAINT, PAPER = "#22303c", "#8795a1", "#fbfaf7"
 LAND = "#c9b48c"
 AIR = ("#8c4a1f", "#d9a05b", "#f2e2b8", "#9ecfd3", "#3a86a8", "#12466b")
 COLOURS = {
-    "pack": "#c3ccd2", "speculate": "#7a9a4b", "precompute": "#3a86a8", "propagate": "#c0392b",
+    "pack": "#c3ccd2",
+    "speculate": "#7a9a4b",
+    "precompute": "#3a86a8",
+    "propagate": "#c0392b",
     "determine": "#e0a030",
-}  # fmt: skip
+}
 STYLE = {
-    "font.family": "DejaVu Sans", "font.size": 9, "axes.edgecolor": FAINT,
-    "axes.facecolor": PAPER, "axes.labelcolor": INK, "axes.linewidth": 0.6,
-    "axes.titlecolor": INK, "axes.titlelocation": "left", "axes.titlesize": 10,
-    "axes.titleweight": "bold", "figure.facecolor": PAPER, "text.color": INK,
-    "xtick.color": INK, "ytick.color": INK,
-}  # fmt: skip
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.edgecolor": FAINT,
+    "axes.facecolor": PAPER,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "figure.facecolor": PAPER,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
 PROFILE = 48.0  # degrees north: Brittany, the Alps, the steppe, Sakhalin, Newfoundland
 
 
@@ -132,9 +144,7 @@ def _memory(axes: Any, streamed: Streamed) -> None:
     axes.set_title(f"From disk to disk: memory, limit {limit:g} GB")
 
 
-def _bars(
-    axes: Any, names: list[str], values: list[float], colours: list[str], labels: list[str]
-) -> None:
+def _bars(axes: Any, names: list[str], values: list[float], colours: list[str], labels: list[str]) -> None:
     bars = axes.barh(names, values, color=colours)
     box = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.5}
     axes.bar_label(bars, labels, padding=3, bbox=box, zorder=3)
@@ -162,9 +172,12 @@ def _task_stream(axes: Any, streamed: Streamed) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.legend(
         handles=[Patch(color=COLOURS[phase], label=phase) for phase in observability.PHASES],
-        ncols=len(observability.PHASES), loc="upper right", bbox_to_anchor=(1, -0.15),
-        frameon=False, fontsize=8,
-    )  # fmt: skip
+        ncols=len(observability.PHASES),
+        loc="upper right",
+        bbox_to_anchor=(1, -0.15),
+        frameon=False,
+        fontsize=8,
+    )
     size = 8e-6 * streamed.steps_a_chunk
     axes.set_title(
         f"From disk to disk: {streamed.chunks} chunks of {size:.0f} MB in {streamed.seconds:#.2g} s"

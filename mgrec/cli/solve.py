@@ -96,9 +96,11 @@ def linear(s: Any, t: Any, initial: Any, axis: int, **options: Any) -> None:
 @click.option("--rhs-axis", type=int, help="An axis of B that the diagonals lack.")
 @click.option("--periodic", is_flag=True, help="The ends meet.")
 @click.option(
-    "--check-finite/--no-check-finite", default=True, show_default=True,
+    "--check-finite/--no-check-finite",
+    default=True,
+    show_default=True,
     help="Fail at nan and inf, or make their systems nan.",
-)  # fmt: skip
+)
 def tridiagonal(operands: tuple[Any, ...], axis: int, **options: Any) -> None:
     """Solve dl_i·x_(i-1) + d_i·x_i + du_i·x_(i+1) = b_i for numbers or arrays in files.
 
@@ -131,9 +133,17 @@ def _read(context: Any, option: Any, path: str | None) -> np.ndarray | None:
 @click.option("--zero-phase", is_flag=True, help="Forward and backward: nothing is delayed.")
 @axis_option
 def filter_(
-    x: Any, order: int | None, rate: float, sos: Any, zero_phase: bool, axis: int,
-    low: float | None, high: float | None, band: Any, **options: Any,
-) -> None:  # fmt: skip
+    x: Any,
+    order: int | None,
+    rate: float,
+    sos: Any,
+    zero_phase: bool,
+    axis: int,
+    low: float | None,
+    high: float | None,
+    band: Any,
+    **options: Any,
+) -> None:
     """Filter IN, an array in a file, along an axis.
 
     The filter is a Butterworth filter (--butter ORDER with --low, --high or --band, which needs
@@ -157,9 +167,7 @@ def _butterworth(order: int, edges: dict[str, Any], rate: float) -> np.ndarray:
         raise BadInput("--butter wants one of --low, --high and --band")
     ((option, edge),) = edges.items()
     if not all(0 < number < rate / 2 for number in np.atleast_1d(edge)):
-        raise BadInput(
-            f"--{option} must lie above 0 and below half of --rate, {rate:g}; got {edge}"
-        )
+        raise BadInput(f"--{option} must lie above 0 and below half of --rate, {rate:g}; got {edge}")
     require("scipy", "scipy", "--butter")
     from scipy.signal import butter
 
@@ -170,10 +178,18 @@ def _butterworth(order: int, edges: dict[str, Any], rate: float) -> np.ndarray:
 
 
 def solve(
-    function: Callable[..., Any], operands: Sequence[Any], unit: str, along: tuple[int, ...], *,
-    out: Path, chunk: int | None, overwrite: bool, report: Path | None, cluster: str,
+    function: Callable[..., Any],
+    operands: Sequence[Any],
+    unit: str,
+    along: tuple[int, ...],
+    *,
+    out: Path,
+    chunk: int | None,
+    overwrite: bool,
+    report: Path | None,
+    cluster: str,
     **options: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Write a function of operands to `out`, and print the speed in `unit` a second.
 
     `chunk` is the chunk length along the axes `along`. The time excludes compilation, except for
@@ -241,9 +257,11 @@ def _as_messages() -> Iterator[None]:
 def fill(target: Any, w: da.Array, client: Client, title: str, unit: str = "steps") -> float:
     """Compute an array into an existing file, chunk by chunk; return the seconds."""
     written = w.map_blocks(
-        _write_block, target=target, chunks=tuple((1,) * len(lengths) for lengths in w.chunks),
+        _write_block,
+        target=target,
+        chunks=tuple((1,) * len(lengths) for lengths in w.chunks),
         meta=np.empty((0,) * w.ndim, np.int64),
-    )  # fmt: skip
+    )
     with clusters.bars() as progress:
         bar = progress.add_task(title, total=w.size, unit=unit)
         start = time.perf_counter()

@@ -23,13 +23,14 @@ version of mgrec, and this type of processor.
 
 @click.command("warm-up", epilog=EPILOG)
 @click.argument("functions", nargs=-1, metavar="[FUNCTION]...")
+@click.option("--jobs", type=click.IntRange(1), help="Processes that compile [default: one a processor].")
 @click.option(
-    "--jobs", type=click.IntRange(1), help="Processes that compile [default: one a processor]."
-)
-@click.option(
-    "--steps", type=click.IntRange(1), default=100_000, show_default=True,
+    "--steps",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
     help="Compile also for arrays of this many elements.",
-)  # fmt: skip
+)
 def warm_up(functions: tuple[str, ...], jobs: int | None, steps: int) -> None:
     """Compile functions of mgrec for this CPU, so that their first calls take little time.
 

@@ -54,9 +54,7 @@ def as_in_flight(in_flight: Any) -> int | None:
     return number
 
 
-def problem_of(
-    recurrence: Any, operands: Sequence[Any], options: Mapping[str, Any]
-) -> Problem | Composed:
+def problem_of(recurrence: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Problem | Composed:
     """Return the problem that a call of a function would solve over Dask arrays.
 
     It may be several: any function may be called that calls functions of mgrec.
@@ -74,9 +72,7 @@ def problem_of(
         replace_lengths(options)
     name = name_of(recurrence)
     problem: Problem | Composed = (
-        build(*operands, **options)
-        if build
-        else Composed(name, partial(recurrence, *operands, **options))
+        build(*operands, **options) if build else Composed(name, partial(recurrence, *operands, **options))
     )
     if isinstance(problem, Problem):
         _check_grid(problem.recurrence, name)

@@ -17,9 +17,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _DASK, _DASK_ARRAY = "dask.array._array_expr", "dask_array"
 # Functions of NumPy for Dask arrays with graphs, also where ``dask.array`` makes expressions.
 _FUNCTIONS = {
-    "apply_gufunc": "gufunc", "broadcast_to": "core", "concatenate": "core",
-    "from_array": "core", "full_like": "creation", "where": "routines",
-}  # fmt: skip
+    "apply_gufunc": "gufunc",
+    "broadcast_to": "core",
+    "concatenate": "core",
+    "from_array": "core",
+    "full_like": "creation",
+    "where": "routines",
+}
 
 
 def accepts_expressions(function: Function) -> Function:
@@ -101,9 +105,7 @@ def leaves(value: object, parents: tuple[int, ...] = ()) -> Iterator[Any]:
         yield value
 
 
-def mapped(
-    value: Any, cls: type, function: Callable[[Any], Any], parents: tuple[int, ...] = ()
-) -> Any:
+def mapped(value: Any, cls: type, function: Callable[[Any], Any], parents: tuple[int, ...] = ()) -> Any:
     """Apply a function to all arrays of a class inside of a value; `parents` as in `leaves`."""
     if isinstance(value, cls):
         return function(value)

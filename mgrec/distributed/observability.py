@@ -62,9 +62,7 @@ def in_chunk(phase: str, chunk_index: tuple[int, ...], starts: tuple[int, ...]) 
         yield
     except Exception as error:
         first = ", ".join("?" if start < 0 else str(start) for start in starts)
-        error.add_note(
-            f"mgrec: in the phase {phase} of chunk {chunk_index}, which begins at [{first}]"
-        )
+        error.add_note(f"mgrec: in the phase {phase} of chunk {chunk_index}, which begins at [{first}]")
         raise
 
 
@@ -73,9 +71,7 @@ def log_solve(array: Any) -> None:
     if not logger.isEnabledFor(logging.DEBUG):
         return
     tasks = {
-        name.rsplit("-", 1)[0]: len(layer)
-        for name, layer in array.dask.layers.items()
-        if phase_of(name)
+        name.rsplit("-", 1)[0]: len(layer) for name, layer in array.dask.layers.items() if phase_of(name)
     }
     counts = ", ".join(f"{name} {count}" for name, count in tasks.items())
     logger.debug("solve: %s, tasks %s", _description(array), counts)
@@ -93,9 +89,7 @@ def _description(array: Any) -> str:
     return f"shape {array.shape}, chunks {array.numblocks} of up to {longest}, {array.dtype}"
 
 
-def follow(
-    client: Client, futures: Sequence[Future], sizes: Sequence[int]
-) -> Generator[int, None, None]:
+def follow(client: Client, futures: Sequence[Future], sizes: Sequence[int]) -> Generator[int, None, None]:
     """Yield the steps of every chunk as it finishes; one future and one size a chunk.
 
     Raise the error of the first chunk that failed, with a note that names the chunk; cancel the

@@ -64,9 +64,7 @@ def colocate(*arrays: da.Array, client: Client | None = None) -> tuple[da.Array,
     client = client_of(client)
     shapes = {array.shape for array in arrays}
     if has_unknown_sizes(shapes):
-        raise ValueError(
-            "colocate needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
-        )
+        raise ValueError("colocate needs the sizes of all chunks: call compute_chunk_sizes() on the arrays")
     if len(shapes) > 1:
         raise ValueError(f"arrays must have the same shape; got {sorted(shapes)}")
     last = client.persist(arrays[-1])
@@ -135,13 +133,9 @@ class PinOperands(SchedulerPlugin):  # type: ignore[misc]
             best = max(sorted(sizes), key=sizes.__getitem__)
             self.scheduler.set_restrictions({task.key: {best}})
 
-    def remove_worker(
-        self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any
-    ) -> None:
+    def remove_worker(self, scheduler: Scheduler, worker: str, *, stimulus_id: str, **kwargs: Any) -> None:
         """Pin the tasks of a lost worker to where their operands survive, or nowhere."""
-        stranded = [
-            task for task in scheduler.tasks.values() if task.worker_restrictions == {worker}
-        ]
+        stranded = [task for task in scheduler.tasks.values() if task.worker_restrictions == {worker}]
         for task in stranded:
             scheduler.set_restrictions({task.key: None})
             self._pin(task)
@@ -253,10 +247,7 @@ def persist_in_stages(
             graph[key] = futures[key] = future
     layer = {key: futures[key] for key in keys}
     return da.Array(
-        HighLevelGraph({array.name: layer}, {array.name: set()}),
-        array.name,
-        array.chunks,
-        meta=array._meta,
+        HighLevelGraph({array.name: layer}, {array.name: set()}), array.name, array.chunks, meta=array._meta
     )
 
 

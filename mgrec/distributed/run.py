@@ -54,9 +54,12 @@ class _Part:
 
 @accepts_expressions
 def run(
-    function: Callable[..., Any], *operands: Any, client: Client | None = None,
-    timeout: float = 10.0, **options: Any,
-) -> Any:  # fmt: skip
+    function: Callable[..., Any],
+    *operands: Any,
+    client: Client | None = None,
+    timeout: float = 10.0,
+    **options: Any,
+) -> Any:
     """Call a function once on each worker that stores chunks, as one program in several ranks.
 
     Each rank gets its part of the arrays, and a group (:class:`mgrec.collective.Group`) for
@@ -133,13 +136,23 @@ def run(
     name = f"{name_of(function)}-{uuid4().hex}"
     futures = [
         client.submit(
-            _call_on_rank, function, name, rank, addresses, timeout, divided.axis,
-            [divided.parts(operand, chunks) for operand in divided.operands], options,
+            _call_on_rank,
+            function,
+            name,
+            rank,
+            addresses,
+            timeout,
+            divided.axis,
+            [divided.parts(operand, chunks) for operand in divided.operands],
+            options,
             divided.has_gpus,
-            key=f"{name}-{rank}", workers=[address], allow_other_workers=False, retries=0,
+            key=f"{name}-{rank}",
+            workers=[address],
+            allow_other_workers=False,
+            retries=0,
         )
         for rank, (address, chunks) in enumerate(ranks)
-    ]  # fmt: skip
+    ]
     try:
         return _results(divided, addresses, _gathered(futures, addresses, client), client)
     except BaseException:
@@ -155,9 +168,7 @@ def _gathered(futures: list[Future], addresses: list[str], client: Client) -> li
     except (CancelledError, KilledWorker) as error:
         known = client.nthreads()
         lost = [f"rank {k}, on {to}" for k, to in enumerate(addresses) if to not in known]
-        raise WorkerLostError(
-            f"a worker of the group was lost: {' and '.join(lost) or error}"
-        ) from error
+        raise WorkerLostError(f"a worker of the group was lost: {' and '.join(lost) or error}") from error
 
 
 async def _end_ranks(client: Client, name: str, addresses: list[str], timeout: float) -> None:
@@ -239,9 +250,7 @@ class _Divided:
             positions.setdefault(best, []).append(k)
         ordered = sorted(positions, key=lambda address: np.mean(positions[address]))
         stops = np.cumsum([0, *(len(positions[address]) for address in ordered)]).tolist()
-        return [
-            (address, range(*pair)) for address, pair in zip(ordered, pairwise(stops), strict=True)
-        ]
+        return [(address, range(*pair)) for address, pair in zip(ordered, pairwise(stops), strict=True)]
 
     def parts(self, operand: Any, chunks: range) -> Any:
         """Return an operand of a rank: the chunks of its part, or the whole operand."""
@@ -252,9 +261,16 @@ class _Divided:
 
 
 def _call_on_rank(
-    function: Callable[..., Any], name: str, rank: int, addresses: list[str], timeout: float,
-    axis: int, operands: list[Any], options: dict[str, Any], has_gpus: bool,
-) -> tuple[bool, list[Any]]:  # fmt: skip
+    function: Callable[..., Any],
+    name: str,
+    rank: int,
+    addresses: list[str],
+    timeout: float,
+    axis: int,
+    operands: list[Any],
+    options: dict[str, Any],
+    has_gpus: bool,
+) -> tuple[bool, list[Any]]:
     """Run a rank; return whether the function returns a tuple, and what the client needs of it."""
     plugin = get_worker().plugins[NAME]
     secede()  # Ranks wait for each other: none may wait for a thread of the worker.
@@ -268,9 +284,7 @@ def _call_on_rank(
         values = returned if isinstance(returned, tuple) else (returned,)
         described = [_described(f"{name}-{k}", value, axis, rank) for k, value in enumerate(values)]
         arrays = {
-            part.key: value
-            for part, value in zip(described, values, strict=True)
-            if isinstance(part, _Part)
+            part.key: value for part, value in zip(described, values, strict=True) if isinstance(part, _Part)
         }
         group.wait_for_return()
         group.store(arrays)

@@ -11,14 +11,7 @@ from ..core.contract.kernels import Speculation
 from ..core.contract.recurrence import AlongAxis, Arrays, ChunkInputs, ChunkPosition, Shape
 from .memory import register
 from .observability import in_chunk
-from .tasks import (
-    CarryIns,
-    SummaryBatch,
-    chunk_of,
-    inputs_of_batch,
-    launch_determination,
-    precompute_blocks,
-)
+from .tasks import CarryIns, SummaryBatch, chunk_of, inputs_of_batch, launch_determination, precompute_blocks
 
 
 @dataclass(frozen=True)
@@ -61,14 +54,11 @@ def speculate_blocks(
     """Launch all chunks, then wait for one after the other: their order is that of the inputs."""
     waits = [launch_speculation(inputs, recurrence) for inputs in inputs_of_chunks]
     return (
-        wait() if wait else PendingChunk(inputs)
-        for wait, inputs in zip(waits, inputs_of_chunks, strict=True)
+        wait() if wait else PendingChunk(inputs) for wait, inputs in zip(waits, inputs_of_chunks, strict=True)
     )
 
 
-def launch_speculation(
-    inputs: ChunkInputs, recurrence: AlongAxis
-) -> Callable[[], PendingChunk] | None:
+def launch_speculation(inputs: ChunkInputs, recurrence: AlongAxis) -> Callable[[], PendingChunk] | None:
     """Launch the speculation on a chunk, and return a function that waits for it; or None."""
     backend = common_backend(inputs.blocks, recurrence.method)
     if not recurrence.is_contractive or backend.kernels(recurrence.family).speculate is None:
@@ -79,10 +69,7 @@ def launch_speculation(
         return None
 
     def wait() -> PendingChunk:
-        with (
-            in_chunk("speculate", inputs.chunk_index, inputs.starts),
-            backend.device_of(inputs.blocks),
-        ):
+        with in_chunk("speculate", inputs.chunk_index, inputs.starts), backend.device_of(inputs.blocks):
             speculation = launched()
         if not speculation:
             return PendingChunk(inputs)
@@ -96,9 +83,7 @@ def summarise_block(chunk: PendingChunk, recurrence: AlongAxis) -> tuple[Any, Sh
     return summarise_blocks([chunk], recurrence)[0]
 
 
-def summarise_blocks(
-    chunks: Sequence[PendingChunk], recurrence: AlongAxis
-) -> list[tuple[Any, Shape]]:
+def summarise_blocks(chunks: Sequence[PendingChunk], recurrence: AlongAxis) -> list[tuple[Any, Shape]]:
     """Return the summaries of chunks, and their shapes."""
     others = (chunk.inputs for chunk in chunks if not chunk.speculation)
     precomputed = iter(precompute_blocks(others, recurrence))
@@ -108,9 +93,7 @@ def summarise_blocks(
     ]
 
 
-def correct_block(
-    recurrence: AlongAxis, chunk: PendingChunk, carry_ins: CarryIns, number: int
-) -> Any:
+def correct_block(recurrence: AlongAxis, chunk: PendingChunk, carry_ins: CarryIns, number: int) -> Any:
     """Return the result of a chunk: an array, or a tuple if there are several."""
     return launch_correction(recurrence, chunk, carry_ins, number)()
 
@@ -123,10 +106,7 @@ def launch_correction(
     if speculation is None:
         return launch_determination(recurrence, inputs, carry_ins, number)
     backend = common_backend(speculation.results, recurrence.method)
-    with (
-        in_chunk("determine", inputs.chunk_index, inputs.starts),
-        backend.device_of(speculation.results),
-    ):
+    with in_chunk("determine", inputs.chunk_index, inputs.starts), backend.device_of(speculation.results):
         carry_in = carry_ins.carry_in(number, recurrence, shape)
         results = recurrence.correct(backend, shape, speculation, carry_in)
     return lambda: results if recurrence.results > 1 else results[0]
@@ -179,9 +159,14 @@ def speculate_persisted(
 
 
 def correct_persisted(
-    recurrence: AlongAxis, position: ChunkPosition, carry_ins: CarryIns, number: int,
-    batch: SpeculationBatch | SummaryBatch | None, index: int, *blocks: Any,
-) -> Any:  # fmt: skip
+    recurrence: AlongAxis,
+    position: ChunkPosition,
+    carry_ins: CarryIns,
+    number: int,
+    batch: SpeculationBatch | SummaryBatch | None,
+    index: int,
+    *blocks: Any,
+) -> Any:
     """Return the result of chunk number `index` of a batch, or of one without a summary."""
     inputs = ChunkInputs(blocks, *position)
     if isinstance(batch, SpeculationBatch):

@@ -81,9 +81,7 @@ class CarryIns(OneFrame):
 
 
 @contextmanager
-def chunk_of(
-    phase: str, recurrence: Recurrence, inputs: ChunkInputs
-) -> Iterator[tuple[Backend, Shape]]:
+def chunk_of(phase: str, recurrence: Recurrence, inputs: ChunkInputs) -> Iterator[tuple[Backend, Shape]]:
     """Check a chunk and enter its device; yield the backend and the shape of the result."""
     backend = common_backend(inputs.blocks, recurrence.method)
     with in_chunk(phase, inputs.chunk_index, inputs.starts), backend.device_of(inputs.blocks):
@@ -97,9 +95,7 @@ def chunk_of(
 def inputs_of_blocks(*values: Any, recurrence: AlongAxis, count: int) -> ChunkInputs:
     """Return the inputs of one chunk, from its blocks and its index and start along each axis."""
     pairs = values[count:]
-    return ChunkInputs(
-        values[:count], tuple(index for index, _ in pairs), tuple(start for _, start in pairs)
-    )
+    return ChunkInputs(values[:count], tuple(index for index, _ in pairs), tuple(start for _, start in pairs))
 
 
 def inputs_of_batch(
@@ -165,18 +161,13 @@ def _is_read_in_place(inputs: ChunkInputs, recurrence: AlongAxis) -> bool:
     return all(b.dtype == recurrence.dtype and b.flags.c_contiguous for b in inputs.blocks)
 
 
-def _launch(
-    inputs: ChunkInputs, recurrence: AlongAxis
-) -> tuple[Shape, Callable[[], tuple[Any, Shape]]]:
+def _launch(inputs: ChunkInputs, recurrence: AlongAxis) -> tuple[Shape, Callable[[], tuple[Any, Shape]]]:
     """Return the shape of a chunk, and a function that waits for its summary."""
     with chunk_of("precompute", recurrence, inputs) as (backend, shape):
         summarise = recurrence.summarise(backend, inputs, shape)
 
     def wait() -> tuple[Any, Shape]:
-        with (
-            in_chunk("precompute", inputs.chunk_index, inputs.starts),
-            backend.device_of(inputs.blocks),
-        ):
+        with in_chunk("precompute", inputs.chunk_index, inputs.starts), backend.device_of(inputs.blocks):
             return summarise(), shape
 
     return shape, wait
@@ -202,9 +193,7 @@ def propagate_group(recurrence: AlongAxis, summaries: list[Summary], previous: A
     return CarryIns(states, shape=summaries[-1][1])
 
 
-def propagate_inputs(
-    recurrence: AlongAxis, inputs_of_chunks: list[ChunkInputs], previous: Any
-) -> CarryIns:
+def propagate_inputs(recurrence: AlongAxis, inputs_of_chunks: list[ChunkInputs], previous: Any) -> CarryIns:
     """Summarise a group of small chunks, and return their carry-ins."""
     return propagate_group(recurrence, precompute_blocks(inputs_of_chunks, recurrence), previous)
 
@@ -225,10 +214,7 @@ def launch_determination(
         launched = recurrence.launch(backend, inputs, shape, carry_in)
 
     def wait() -> Any:
-        with (
-            in_chunk("determine", inputs.chunk_index, inputs.starts),
-            backend.device_of(inputs.blocks),
-        ):
+        with in_chunk("determine", inputs.chunk_index, inputs.starts), backend.device_of(inputs.blocks):
             results = launched()
         return results if recurrence.results > 1 else results[0]
 
@@ -237,24 +223,19 @@ def launch_determination(
 
 def determine_whole(*values: Any, recurrence: AlongAxis, count: int) -> Any:
     """Return the result of a chunk of whole rows, from its blocks."""
-    return determine_block(
-        recurrence, inputs_of_blocks(*values, recurrence=recurrence, count=count)
-    )
+    return determine_block(recurrence, inputs_of_blocks(*values, recurrence=recurrence, count=count))
 
 
 def precompute_persisted(
     recurrence: AlongAxis, positions: Sequence[ChunkPosition], blocks: list[Any]
 ) -> SummaryBatch:
     """Return the summaries of a batch of chunks, from all their blocks, chunk by chunk."""
-    return SummaryBatch(
-        precompute_blocks(inputs_of_batch(recurrence, positions, blocks), recurrence)
-    )
+    return SummaryBatch(precompute_blocks(inputs_of_batch(recurrence, positions, blocks), recurrence))
 
 
 def propagate_persisted(
-    recurrence: AlongAxis, order: Sequence[tuple[int, int]], batches: list[SummaryBatch],
-    previous: Any,
-) -> CarryIns:  # fmt: skip
+    recurrence: AlongAxis, order: Sequence[tuple[int, int]], batches: list[SummaryBatch], previous: Any
+) -> CarryIns:
     """Return the carry-ins of a group; `order` has each chunk's batch and its place in there."""
     summaries = [batches[batch].summaries[number] for batch, number in order]
     return propagate_group(recurrence, summaries, previous)
@@ -322,9 +303,13 @@ def start_path(recurrence: Traceback, last: Edges) -> Any:
 
 
 def follow_path(
-    recurrence: Traceback, position: ChunkPosition, previous: Sequence[Any], above: Edges | None,
-    left: Edges | None, *blocks: Any,
-) -> tuple[Any, Any]:  # fmt: skip
+    recurrence: Traceback,
+    position: ChunkPosition,
+    previous: Sequence[Any],
+    above: Edges | None,
+    left: Edges | None,
+    *blocks: Any,
+) -> tuple[Any, Any]:
     """Return the path where it leaves a tile, and its piece in the tile."""
     inputs = ChunkInputs(blocks, *position)
     with chunk_of("traceback", recurrence, inputs) as (backend, _):

@@ -71,9 +71,7 @@ class WarmUp(OnEachWorker):
             rows = np.broadcast_shapes(*[shape[: len(shape) - count] for shape in shapes])
             most = longest(rows, self.recurrence.axis) + [LARGEST] * count
             blocks = tuple(
-                _filled(
-                    meta, shape, self.recurrence.example_value(number), most[ndim - len(shape) :]
-                )
+                _filled(meta, shape, self.recurrence.example_value(number), most[ndim - len(shape) :])
                 for number, (meta, shape) in enumerate(zip(self.metas, shapes, strict=True))
             )
             self._solve(ChunkInputs(blocks, (0,) * ndim, (0,) * ndim))
@@ -205,9 +203,7 @@ def _along_axis(problem: Problem | Composed) -> list[Problem]:
 
 def _warm_up(client: Client, aligned: AlignedProblem) -> None:
     if aligned.has_unknown_sizes:
-        raise ValueError(
-            "warm_up needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
-        )
+        raise ValueError("warm_up needs the sizes of all chunks: call compute_chunk_sizes() on the arrays")
     if isinstance(aligned.recurrence, Overlapping):
         plugin = _plugin_of_filter(aligned.recurrence, aligned.blocks[0])
     else:

@@ -97,9 +97,16 @@ class _Adjoint:
 
 
 def _solve(
-    grad: Any, x: Any, rates: dict[str, Any], adjust: Any, axis: Any, min_periods: Any,
-    ignore_na: Any, times: Any, reset: Any,
-) -> _Adjoint:  # fmt: skip
+    grad: Any,
+    x: Any,
+    rates: dict[str, Any],
+    adjust: Any,
+    axis: Any,
+    min_periods: Any,
+    ignore_na: Any,
+    times: Any,
+    reset: Any,
+) -> _Adjoint:
     # The weights are constants of the differentiation.
     values = to_native("x", x.detach() if hasattr(x, "detach") else x)
     reset = to_native("reset", reset)
@@ -122,9 +129,7 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     return [(x.shape, np.dtype(np.float32 if is_narrow else np.float64))]
 
 
-def _compose(
-    grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]
-) -> list[Any]:
+def _compose(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]) -> list[Any]:
     others = {name: value for name, value in arguments.items() if name not in ("x", *RATES)}
     rates = {name: arguments[name] for name in RATES if arguments[name] is not None}
     for name, rate in rates.items():

@@ -162,9 +162,7 @@ class Recurrences:
         return self._accumulate(self._where_present(kept, _ONE), self._where_present(added))
 
 
-def by_recurrences(
-    weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]
-) -> Any:
+def by_recurrences(weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]) -> Any:
     """Compute a statistic of series, which are CuPy arrays or Dask arrays of them."""
     recurrences = Recurrences(weights, series, axis)
     x = y = where(recurrences.is_present, cast(series["x"], _FLOAT64), _ZERO)

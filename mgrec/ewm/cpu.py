@@ -155,10 +155,15 @@ def _used(statistic: str) -> Any:
 
     def used(state: Any) -> Any:
         return (
-            state[0] if a else 0.0, state[1] if b else 0.0, state[2] if c else 0.0,
-            state[3] if d else 0.0, state[4] if e else 0.0, state[5] if f else 0.0,
-            state[6] if g else 0.0, state[7] if h else 0.0,
-        )  # fmt: skip
+            state[0] if a else 0.0,
+            state[1] if b else 0.0,
+            state[2] if c else 0.0,
+            state[3] if d else 0.0,
+            state[4] if e else 0.0,
+            state[5] if f else 0.0,
+            state[6] if g else 0.0,
+            state[7] if h else 0.0,
+        )
 
     return numba.njit(**INLINED)(used)
 
@@ -269,9 +274,15 @@ def state_at(states: Any, index: Any) -> Any:
     """Return the state of one row, from an array (STATES, ...)."""
     a, b = index
     return (
-        states[0, a, b], states[1, a, b], states[2, a, b], states[3, a, b],
-        states[4, a, b], states[5, a, b], states[6, a, b], states[7, a, b],
-    )  # fmt: skip
+        states[0, a, b],
+        states[1, a, b],
+        states[2, a, b],
+        states[3, a, b],
+        states[4, a, b],
+        states[5, a, b],
+        states[6, a, b],
+        states[7, a, b],
+    )
 
 
 @numba.njit(**INLINED)
@@ -291,9 +302,8 @@ def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
     loop = row_loop(statistic, is_adjusted)
 
     def determine(
-        x: Any, y: Any, gaps: Any, marks: Any, carry_in: Any, out: Any, weights: Any, start: int,
-        stop: int,
-    ) -> None:  # fmt: skip
+        x: Any, y: Any, gaps: Any, marks: Any, carry_in: Any, out: Any, weights: Any, start: int, stop: int
+    ) -> None:
         _, steps, inners = out.shape
         states = stack_empty((STATES, 1, COLUMNS), np.float64)
         tile = larger_of(steps, 1) if inners == 1 else STEPS
@@ -385,9 +395,7 @@ def _reduction(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
                 if is_new:
                     first_x, first_y = value, other
             else:
-                weight = weight_of_new(
-                    first_weight + others[1], factor, alpha, is_adjusted, is_complement
-                )
+                weight = weight_of_new(first_weight + others[1], factor, alpha, is_adjusted, is_complement)
                 first_weight *= factor
                 if is_new and weight > 0:
                     others = observe(others, factor, weight, value, other, True)
@@ -436,9 +444,7 @@ def scaled(state: Any, unit: float) -> Any:
 def propagate_kernel(is_sum: bool, is_adjusted: bool) -> Any:
     """Return the kernel ``(parts, carry_in, carry_out, alpha, is_complement)`` over rows."""
 
-    def propagate(
-        parts: Any, carry_in: Any, carry_out: Any, alpha: float, is_complement: bool
-    ) -> None:
+    def propagate(parts: Any, carry_in: Any, carry_out: Any, alpha: float, is_complement: bool) -> None:
         for row in range(carry_in.shape[2]):
             state = state_at(carry_in, (0, row))
             first_decay, count, first_weight = parts[0, row], parts[1, row], parts[4, row]
@@ -449,9 +455,7 @@ def propagate_kernel(is_sum: bool, is_adjusted: bool) -> Any:
                 state = scaled(state, first_decay)
             else:
                 weight = weight_of_new(state[1], first_decay, alpha, is_adjusted, is_complement)
-                first = observe(
-                    state, first_decay, weight, parts[2, row], parts[3, row], is_adjusted
-                )
+                first = observe(state, first_decay, weight, parts[2, row], parts[3, row], is_adjusted)
                 state = merged(scaled(first, first_weight), parts, row, count - 1.0)
             put_state(carry_out, (0, row), state)
 
@@ -541,9 +545,7 @@ def _propagate(algebra: tuple[Weights, EwmSummary], carry_in: np.ndarray) -> np.
     before = np.ascontiguousarray(carry_in, np.float64).reshape(flat)
     carry_out = np.empty(flat)
     kernel = propagate_kernel(weights.statistic == "sum", weights.is_adjusted)
-    kernel(
-        summary.parts.reshape(PARTS, -1), before, carry_out, weights.alpha, weights.is_complement
-    )
+    kernel(summary.parts.reshape(PARTS, -1), before, carry_out, weights.alpha, weights.is_complement)
     return np.where(summary.is_reset, summary.carry_outs, carry_out.reshape(carry_in.shape))
 
 

@@ -61,9 +61,14 @@ class Weights:
         old = self.decay ** np.arange(1.0, _GAPS + 1)
         kept = old if self.is_complement else old / (old + self.alpha)
         return (
-            self.decay, self.alpha, self.ignores_missing, self.is_complement, self.min_count,
-            self.is_biased, kept,
-        )  # fmt: skip
+            self.decay,
+            self.alpha,
+            self.ignores_missing,
+            self.is_complement,
+            self.min_count,
+            self.is_biased,
+            kept,
+        )
 
 
 @dataclass(frozen=True)
@@ -117,9 +122,7 @@ class EwmRecurrence(Chain):
         return lay_out(self, inputs.blocks, shape, 0)
 
 
-def ewm_problem(
-    weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]
-) -> Problem:
+def ewm_problem(weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]) -> Problem:
     """Return the problem of a statistic, without validation.
 
     `series` are the arrays by role, see :class:`EwmRecurrence`, which broadcast to that of "x".

@@ -11,13 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import (
-    cast,
-    chunked_like,
-    in_one_memory,
-    is_lazy,
-    without_empty_chunks,
-)
+from ..core.arrays.array_types import cast, chunked_like, in_one_memory, is_lazy, without_empty_chunks
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis, as_flag, as_integer, as_real, is_one_of
 from ..core.backends import CPU, backend_of
@@ -148,9 +142,7 @@ def ewm(
     return Composed("ewm", partial(compose, weights, series, axis, dtype))
 
 
-def _by_other_kernels(
-    weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]
-) -> Any:
+def _by_other_kernels(weights: Weights, series: dict[str, Any], axis: int, dtype: np.dtype[Any]) -> Any:
     """Return the statistics by the recurrences of other families."""
     x = series["x"]
     if not is_lazy(x):
@@ -184,14 +176,9 @@ class Rate:
 
 
 RATES = {
-    "alpha": Rate(
-        "0 < alpha <= 1", lambda rate: 0 < rate <= 1, lambda rate: rate, lambda rate: 1.0
-    ),
+    "alpha": Rate("0 < alpha <= 1", lambda rate: 0 < rate <= 1, lambda rate: rate, lambda rate: 1.0),
     "span": Rate(
-        "span >= 1",
-        lambda rate: rate >= 1,
-        lambda rate: 2 / (rate + 1),
-        lambda rate: -2 / (rate + 1) ** 2,
+        "span >= 1", lambda rate: rate >= 1, lambda rate: 2 / (rate + 1), lambda rate: -2 / (rate + 1) ** 2
     ),
     "halflife": Rate(
         "halflife > 0",
@@ -200,18 +187,24 @@ RATES = {
         lambda rate: -math.log(2) / rate**2 * math.exp2(-1 / rate),
     ),
     "com": Rate(
-        "com >= 0",
-        lambda rate: rate >= 0,
-        lambda rate: 1 / (1 + rate),
-        lambda rate: -1 / (1 + rate) ** 2,
+        "com >= 0", lambda rate: rate >= 0, lambda rate: 1 / (1 + rate), lambda rate: -1 / (1 + rate) ** 2
     ),
 }
 
 
 def check(
-    x: Any, other: Any, rates: dict[str, Any], statistic: str, adjust: Any, ignore_na: Any,
-    bias: Any, min_periods: Any, axis: Any, times: Any, reset: Any,
-) -> tuple[Weights, dict[str, Any], int]:  # fmt: skip
+    x: Any,
+    other: Any,
+    rates: dict[str, Any],
+    statistic: str,
+    adjust: Any,
+    ignore_na: Any,
+    bias: Any,
+    min_periods: Any,
+    axis: Any,
+    times: Any,
+    reset: Any,
+) -> tuple[Weights, dict[str, Any], int]:
     """Validate the arguments of ``ewm``; return the weights, the series by role, and the axis."""
     weights = as_weights(rates, times is not None, statistic, adjust, ignore_na, bias, min_periods)
     series = as_series(x, other, statistic)
@@ -225,9 +218,14 @@ def check(
 
 
 def as_weights(
-    rates: dict[str, Any], has_times: bool, statistic: str, adjust: Any, ignore_na: Any, bias: Any,
+    rates: dict[str, Any],
+    has_times: bool,
+    statistic: str,
+    adjust: Any,
+    ignore_na: Any,
+    bias: Any,
     min_periods: Any,
-) -> Weights:  # fmt: skip
+) -> Weights:
     """Validate the options of pandas' ewm; rates are alpha, span, halflife and com."""
     if not is_one_of(statistic, STATISTICS):
         raise ValueError(f"statistic must be one of {', '.join(STATISTICS)}; got {statistic!r}")

@@ -35,12 +35,7 @@ from ..solve.prepared import CacheEntry, PreparedCall, cache_entry
 from ..solve.rules import Rule, numpy_dtype
 from . import causal
 from .arguments import as_sections, as_signal, as_states, as_transfer_function, signal_dtype
-from .coefficient_adjoint import (
-    AdjointCoefficients,
-    differentiate_coefficients,
-    in_memory_of,
-    padded,
-)
+from .coefficient_adjoint import AdjointCoefficients, differentiate_coefficients, in_memory_of, padded
 from .kernels import kernels_of
 from .varying.adjoint import gradients_in_time
 from .varying.arguments import check_form, varies
@@ -203,9 +198,17 @@ class _Backward:
 
 
 def _in_time(
-    grad: Any, y: Any, b: Any, a: Any, x: Any, axis: int, zi: Any, form: str, grad_zf: Any,
+    grad: Any,
+    y: Any,
+    b: Any,
+    a: Any,
+    x: Any,
+    axis: int,
+    zi: Any,
+    form: str,
+    grad_zf: Any,
     of: Sequence[str] | None,
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+) -> tuple[Any, Any, Any, Any]:
     """Return the gradients of a filter whose coefficients vary."""
     if library_of(x) is None:
         check_form(form)
@@ -298,10 +301,16 @@ def sosfilt(
     of_sections, of_states = [], []
     for k in reversed(range(len(sections))):
         grad_b, grad_a, grad, grad_state = lfilter.compose(  # type: ignore[attr-defined]
-            grad, signals[k + 1], *sections[k], signals[k], axis, states[k],
-            reset=reset, grad_zf=None if grad_zf is None else grad_zf[k],
+            grad,
+            signals[k + 1],
+            *sections[k],
+            signals[k],
+            axis,
+            states[k],
+            reset=reset,
+            grad_zf=None if grad_zf is None else grad_zf[k],
             of=("b", "a", "x", "zi") if "sos" in names else ("x", "zi"),
-        )  # fmt: skip
+        )
         if "sos" in names:
             of_first = full_like(grad_a[:1], 0)
             of_sections.append(concatenate([grad_b, of_first, grad_a[1:]], 0)[None])
@@ -319,8 +328,7 @@ def _checked_states(
     check_same_shape("y", y, "x", x)
     states = ("zi", zi), ("grad_zf", grad_zf)
     before, after = (
-        None if array is None else as_states(array, x, expected, fixed, name)
-        for name, array in states
+        None if array is None else as_states(array, x, expected, fixed, name) for name, array in states
     )
     return before, after
 
@@ -410,9 +418,14 @@ def _sums(
 
 
 def _differentiate_at(
-    backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], device: int,
-    addresses: Sequence[int], results: Sequence[int], options: dict[str, Any],
-) -> bool:  # fmt: skip
+    backend: Backend,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    device: int,
+    addresses: Sequence[int],
+    results: Sequence[int],
+    options: dict[str, Any],
+) -> bool:
     """Write the gradients of ``lfilter`` along rows; return False if no calls are prepared.
 
     Coefficients are options, as NumPy arrays. Calls are prepared if the same ones come again.
@@ -425,9 +438,9 @@ def _differentiate_at(
         return False
     if any(address % 16 for address in addresses) or results[-1] % 16:
         return False
-    cached: CacheEntry[Any] = cache_entry((
-        _differentiate_at, shape, dtype, device, b.dtype, b.tobytes(), a.dtype, a.tobytes()
-    ))  # fmt: skip
+    cached: CacheEntry[Any] = cache_entry(
+        (_differentiate_at, shape, dtype, device, b.dtype, b.tobytes(), a.dtype, a.tobytes())
+    )
     if cached.prepared is None:
         if not (cached.is_solved and cached.is_preparable):
             cached.is_solved = True
@@ -459,9 +472,7 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     coefficients = [arguments[name] for name in ("sos", "b", "a") if name in arguments]
     dtypes = [numpy_dtype(array) for array in coefficients]
     if "form" in arguments and (varies(*coefficients) or arguments["form"] != "transposed"):
-        dtype = np.result_type(
-            *dtypes, *[numpy_dtype(array) for array in (x, zi) if array is not None]
-        )
+        dtype = np.result_type(*dtypes, *[numpy_dtype(array) for array in (x, zi) if array is not None])
     else:
         dtype = signal_dtype(dtypes, numpy_dtype(x), None if zi is None else numpy_dtype(zi))
     if zi is None:

@@ -123,9 +123,7 @@ def check_polynomials(b: Any, a: Any, x: Any, axis: Any, zi: Any, out: Any) -> P
     x, (b, a) = as_signal(x, takes_bfloat16=True), as_transfer_function(b, a)
     axis, cascade = as_axis(axis, x.shape), Cascade.of_polynomials(b, a)
     if zi is None:
-        return filter_problem(
-            cascade, x, None, axis, signal_dtype((b.dtype, a.dtype), x.dtype, None), out
-        )
+        return filter_problem(cascade, x, None, axis, signal_dtype((b.dtype, a.dtype), x.dtype, None), out)
     expected = (*x.shape[:axis], cascade.states, *x.shape[axis + 1 :])
     zi = as_states(zi, x, expected, fixed=(axis,))
     dtype = signal_dtype((b.dtype, a.dtype), x.dtype, zi.dtype)
@@ -137,9 +135,7 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     x, sos = as_signal(x, takes_bfloat16=True), as_sections(sos)
     axis, cascade = as_axis(axis, x.shape), Cascade.of_sections(sos)
     if zi is None:
-        return filter_problem(
-            cascade, x, None, axis, signal_dtype((sos.dtype,), x.dtype, None), out
-        )
+        return filter_problem(cascade, x, None, axis, signal_dtype((sos.dtype,), x.dtype, None), out)
     expected = (len(sos), *x.shape[:axis], 2, *x.shape[axis + 1 :])
     zi = as_states(zi, x, expected, fixed=range(len(expected)))
     carry_in = move_axis(zi, axis + 1, 0).swapaxes(0, 1)
@@ -148,9 +144,7 @@ def check_sections(sos: Any, x: Any, axis: Any, zi: Any, out: Any) -> Problem:
     return filter_problem(cascade, x, carry_in, axis, dtype, out)
 
 
-def as_states(
-    zi: Any, x: Any, expected: tuple[Any, ...], fixed: Sequence[int], name: str = "zi"
-) -> Any:
+def as_states(zi: Any, x: Any, expected: tuple[Any, ...], fixed: Sequence[int], name: str = "zi") -> Any:
     """Return states of the shape `expected`; axes that are not `fixed` may have length 1."""
     array = as_any_array(name, zi)
     check_dtype(name, array, zi, "?", takes_bfloat16=True)
@@ -161,9 +155,7 @@ def as_states(
     )
     if not is_valid:
         # The first words are those of SciPy.
-        raise ValueError(
-            f"Invalid {name} shape: {name} must have shape {expected}; got {array.shape}"
-        )
+        raise ValueError(f"Invalid {name} shape: {name} must have shape {expected}; got {array.shape}")
     return array
 
 

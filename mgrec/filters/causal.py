@@ -193,9 +193,17 @@ def sosfilt(
 
 
 def filtered_in_time(
-    b: Any, a: Any, x: Any, axis: int, zi: Any, form: str, *, reset: Any = None, out: Any = None,
+    b: Any,
+    a: Any,
+    x: Any,
+    axis: int,
+    zi: Any,
+    form: str,
+    *,
+    reset: Any = None,
+    out: Any = None,
     reverse: bool = False,
-) -> Problem | Composed:  # fmt: skip
+) -> Problem | Composed:
     """Return the problem of a filter whose coefficients vary, in either direction."""
     varying = check_varying(b, a, x, axis, zi, form, reset, out, reverse)
     if isinstance(varying, Composed):

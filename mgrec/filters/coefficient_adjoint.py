@@ -89,10 +89,12 @@ def differentiate_coefficients(
         differentiate = kernels_of(backend_of(adjoint)).differentiate_coefficients
         if differentiate is not None:
             return differentiate(adjoint, signals, axis, coefficients)
-    return coefficients.gradients([
-        _correlation(adjoint, signal, axis, count)
-        for signal, count in zip(signals, (len(coefficients.b), len(coefficients.a)), strict=True)
-    ])  # fmt: skip
+    return coefficients.gradients(
+        [
+            _correlation(adjoint, signal, axis, count)
+            for signal, count in zip(signals, (len(coefficients.b), len(coefficients.a)), strict=True)
+        ]
+    )
 
 
 def groups_of_one_dtype(dtypes: Sequence[np.dtype[Any]]) -> list[range]:

@@ -34,11 +34,7 @@ CELLS = 1 << 15
 
 
 def _decimate_labelled(
-    function: Callable[..., Any],
-    operands: Sequence[Any],
-    options: Mapping[str, Any],
-    *,
-    like: Any = None,
+    function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any], *, like: Any = None
 ) -> Any:
     """Decimate a DataArray, a Series or a DataFrame: keep the labels of the samples that remain.
 
@@ -211,8 +207,7 @@ def _filtered(fir: DecimatedResponse, x: Any, axis: int, dtype: np.dtype[Any]) -
 
         if any(map(isnan, x.chunks[axis])):
             raise ValueError(
-                "x must be in chunks of known sizes to be decimated: call compute_chunk_sizes() "
-                "on it"
+                "x must be in chunks of known sizes to be decimated: call compute_chunk_sizes() on it"
             )
         x = without_empty_chunks(x)
         counts = tuple(np.diff(-(-np.cumsum([0, *x.chunks[axis]]) // fir.q)).tolist())
@@ -236,9 +231,7 @@ class DecimatedResponse:
         """Number of samples by which results are shifted back."""
         return (len(self.taps) - 1) // 2 if self.is_centred else 0
 
-    def plan(
-        self, lengths: Sequence[int], chunk: int, count: int = 1
-    ) -> tuple[list[tuple[int, Any]], Any]:
+    def plan(self, lengths: Sequence[int], chunk: int, count: int = 1) -> tuple[list[tuple[int, Any]], Any]:
         """Return the parts (chunk, (start, stop)) that `count` chunks need.
 
         `apply` also gets the number of parts before the chunk, the index of the first sample, and
@@ -266,9 +259,7 @@ class DecimatedResponse:
         """Return samples of a chunk."""
         return x[(slice(None),) * axis + (slice(*part),)].copy(order="C")
 
-    def apply(
-        self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any, parts: Sequence[Any]
-    ) -> Any:
+    def apply(self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any, parts: Sequence[Any]) -> Any:
         """Return the results of a chunk, or of a list of chunks."""
         before, first, results = recipe
         chunks = x if type(x) is list else [x]

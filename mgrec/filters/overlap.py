@@ -426,9 +426,7 @@ class _Columns:
     The outputs of the forward pass are kept in the same memory for each block.
     """
 
-    def __init__(
-        self, overlapped: OverlappedFilter, recipe: ResponseRecipe, length: int, steps: int
-    ) -> None:
+    def __init__(self, overlapped: OverlappedFilter, recipe: ResponseRecipe, length: int, steps: int) -> None:
         self.overlapped, self.recipe, self.length = overlapped, recipe, length
         self.states = np.array(overlapped.ends.states)
         self.memory = np.empty(steps * COLUMNS if overlapped.has_zero_phase else 0)
@@ -460,16 +458,11 @@ class _Columns:
         backward.run(outputs, steps - 1, 0, steps - stop, target, 0, 0, -1, steps)
         if kept:
             wait = self.length - 1 - kept[-1]
-            backward.run(
-                outputs, stop - 1, 0, self.length, target, len(kept) - 1, first, -1, wait, step
-            )
+            backward.run(outputs, stop - 1, 0, self.length, target, len(kept) - 1, first, -1, wait, step)
 
 
 def extension_of(
-    pieces: Sequence[Any],
-    overlapped: OverlappedFilter,
-    recipe: ResponseRecipe,
-    inner: slice = slice(None),
+    pieces: Sequence[Any], overlapped: OverlappedFilter, recipe: ResponseRecipe, inner: slice = slice(None)
 ) -> tuple[Any, Any]:
     """Return the samples before the start and after the end of a signal (steps, columns)."""
     ends, nothing = overlapped.ends, pieces[0][:0, inner]

@@ -69,15 +69,11 @@ def _parts(rows: np.ndarray) -> np.ndarray:
     return np.concatenate([rows.real, rows.imag])
 
 
-def _advance(
-    high: np.ndarray, low: np.ndarray, carry_in: np.ndarray, offset: np.ndarray
-) -> np.ndarray:
+def _advance(high: np.ndarray, low: np.ndarray, carry_in: np.ndarray, offset: np.ndarray) -> np.ndarray:
     """Return ``(high + low) · carry_in + offset``, rounded about once."""
     with np.errstate(all="ignore"):
         total, error = offset.astype(np.float64), np.zeros_like(offset)
-        for column, little, state in zip(
-            high.T[:, :, None], low.T[:, :, None], carry_in, strict=True
-        ):
+        for column, little, state in zip(high.T[:, :, None], low.T[:, :, None], carry_in, strict=True):
             product, rounding = exact_product(column, state)
             total, lost = exact_sum(total, product)
             error += lost + rounding + little * state

@@ -109,9 +109,7 @@ class SegmentedFilter(FilterRecurrence):
             chunk = self._chunk_of(samples[rows, max(mark, 0) :])
             carry_in = reset_states[:, rows] if mark >= 0 else None
             groups.append((rows, carry_in, launch(self.cascade, chunk)))
-        return lambda: CascadeSegments(
-            [(rows, carry_in, wait()) for rows, carry_in, wait in groups]
-        )
+        return lambda: CascadeSegments([(rows, carry_in, wait()) for rows, carry_in, wait in groups])
 
     def advance(self, kernels: Kernels, summary: Any, carry_in: Any) -> np.ndarray:
         carry_out = np.array(carry_in)
@@ -134,10 +132,7 @@ class SegmentedFilter(FilterRecurrence):
         segments = segments_of(marks, len(samples))
         # Padding would change final states: the last segments are grouped by length instead.
         is_last = (segments.starts + segments.lengths == steps) & self.returns_final_state
-        for part in (
-            *_in_batches(segments[~is_last], backend.batch_size),
-            *_by_length(segments[is_last]),
-        ):
+        for part in (*_in_batches(segments[~is_last], backend.batch_size), *_by_length(segments[is_last])):
             states = np.where(part.is_first, before[:, part.rows], reset_states[:, part.rows])
             after = self._filter(backend, samples, part, states, filtered)
             if self.returns_final_state:
@@ -150,9 +145,7 @@ class SegmentedFilter(FilterRecurrence):
         carry_out = backend.from_host(carry_out.reshape(len(carry_out), outer, inner), samples)
         return (as_contiguous(result),), carry_out
 
-    def _filter(
-        self, backend: Backend, samples: Any, part: Any, states: np.ndarray, filtered: Any
-    ) -> Any:
+    def _filter(self, backend: Backend, samples: Any, part: Any, states: np.ndarray, filtered: Any) -> Any:
         """Filter segments as rows, and return the states after the longest one's steps."""
         chunk, target = self._as_rows(samples, part)
         result = backend.empty(chunk.shape, self.dtype)
@@ -212,9 +205,7 @@ def with_marks(problem: Problem, marks: Any) -> Problem:
     states = [backend_of(x).from_host(state, x) for state in states]
     # Results have the chunks of the last operand.
     operands = (marks, *states, x)
-    attributes = {
-        field.name: getattr(problem.recurrence, field.name) for field in fields(problem.recurrence)
-    }
+    attributes = {field.name: getattr(problem.recurrence, field.name) for field in fields(problem.recurrence)}
     attributes["varying"] = tuple([varying(array.shape, x.shape) for array in operands])
     attributes["block_dtypes"] = tuple([array.dtype for array in operands])
     return replace(problem, recurrence=SegmentedFilter(**attributes), operands=operands)

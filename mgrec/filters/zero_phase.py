@@ -221,8 +221,7 @@ def edge_of(padtype: Any, padlen: Any, default: int) -> int:
     """Return the number of samples by which each end is extended."""
     if not (padtype is None or is_one_of(padtype, ("even", "odd", "constant"))):
         raise ValueError(
-            f"Unknown value '{padtype}' given to padtype: it must be 'even', 'odd', 'constant', "
-            f"or None."
+            f"Unknown value '{padtype}' given to padtype: it must be 'even', 'odd', 'constant', or None."
         )
     if padtype is None:
         return 0
@@ -327,8 +326,7 @@ class DirectedFilter:
         if isnan(length) or (edge > 0 and has_unknown_sizes(getattr(x, "chunks", ()))):
             purpose = "filtered forward and backward" if self.has_zero_phase else "decimated"
             raise ValueError(
-                f"x must be in chunks of known sizes to be {purpose}: call compute_chunk_sizes() "
-                "on it"
+                f"x must be in chunks of known sizes to be {purpose}: call compute_chunk_sizes() on it"
             )
         self._check_total(length, axis)
 
@@ -350,9 +348,7 @@ class DirectedFilter:
         return None if reach is None else self._of_reach(reach)
 
     def _of_reach(self, reach: int) -> OverlappedFilter:
-        return OverlappedFilter(
-            self.cascade, self.computed, reach, self.has_zero_phase, self.ends, self.step
-        )
+        return OverlappedFilter(self.cascade, self.computed, reach, self.has_zero_phase, self.ends, self.step)
 
     def _of_all_samples(self, x: Any, axis: int) -> Any:
         """Filter all samples forward, then all backward; each time from a steady state."""
@@ -421,9 +417,7 @@ def _filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int |
     length = x.shape[-1]
     affected = length if irlen is None or length <= 2 * irlen else irlen
     states = np.eye(order)[:, :, None]  # One state of each row is 1.
-    observed = np.concatenate(
-        [filtered_along(np.zeros((1, affected)), carry_in=state) for state in states]
-    ).T
+    observed = np.concatenate([filtered_along(np.zeros((1, affected)), carry_in=state) for state in states]).T
     filtered = filtered_along(observed[::-1], axis=0)
     if affected == length:
         matrix = np.hstack([filtered[::-1] - observed, observed[::-1] - filtered])

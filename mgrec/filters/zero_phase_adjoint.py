@@ -79,9 +79,7 @@ def _zeros(like: Any, axis: int, length: int) -> Any:
     return full_like(part(like, axis, 0, length), 0)
 
 
-def _compose(
-    grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]
-) -> tuple[Any]:
+def _compose(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]) -> tuple[Any]:
     x, axis = arguments["x"], as_axis(arguments["axis"], grad.shape)
     if "sos" in arguments:
         sos = as_sections(to_native("sos", arguments["sos"]))
@@ -123,9 +121,7 @@ def _sections(arguments: dict[str, Any]) -> Any:
 
 def _check_decimate(arguments: dict[str, Any]) -> None:
     if arguments["ftype"] != "iir":
-        raise NotImplementedError(
-            f"gradients of decimate need ftype='iir'; got {arguments['ftype']!r}"
-        )
+        raise NotImplementedError(f"gradients of decimate need ftype='iir'; got {arguments['ftype']!r}")
 
 
 def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:

@@ -58,25 +58,43 @@ class StripPartition(ABC):
         return min(self.shape[0] * self.strips, self.layout.blocks * device.multiprocessors)
 
     def launch(
-        self, device: Device, text: str, name: str, function: str, most_blocks: int, words: int,
-        *, struct: str = "Grids", is_fused: bool = False
-    ) -> Launch:  # fmt: skip
+        self,
+        device: Device,
+        text: str,
+        name: str,
+        function: str,
+        most_blocks: int,
+        words: int,
+        *,
+        struct: str = "Grids",
+        is_fused: bool = False,
+    ) -> Launch:
         """Return the launch of a function of a program, which takes a struct of so many words.
 
         The kernel is compiled for `most_blocks` on a multiprocessor.
         """
         is_exchanged = not self.layout.is_single_strip
         text += _KERNEL.format(
-            threads=self.layout.threads, blocks=most_blocks, name=name, struct=struct,
+            threads=self.layout.threads,
+            blocks=most_blocks,
+            name=name,
+            struct=struct,
             parameters=", Unit* descriptors, unsigned epoch" if is_exchanged else "",
-            function=function, arguments=", descriptors, epoch" if is_exchanged else "",
-        )  # fmt: skip
+            function=function,
+            arguments=", descriptors, epoch" if is_exchanged else "",
+        )
         grids = Slot(0, (words,), np.dtype(np.int64), None)
         arguments = (grids, SPACE, EPOCH) if is_exchanged else (grids,)
         return Launch(
-            text, name, self.blocks(device), self.layout.threads, arguments,
-            self.shared_bytes, is_cooperative=is_exchanged, is_fused=is_fused,
-        )  # fmt: skip
+            text,
+            name,
+            self.blocks(device),
+            self.layout.threads,
+            arguments,
+            self.shared_bytes,
+            is_cooperative=is_exchanged,
+            is_fused=is_fused,
+        )
 
 
 def contiguous(array: Any) -> Any:
@@ -123,9 +141,7 @@ def prepare_copy(shape: tuple[int, ...], itemsize: int) -> PreparedLaunches:
 def _prepare_copy(shape: tuple[int, ...], itemsize: int, device_id: int) -> PreparedLaunches:
     *batch, rows, columns = shape
     blocks = prod(batch) * -(-rows // _SIDE) * -(-columns // _SIDE)
-    return PreparedLaunches(
-        Launch(print_copy(itemsize), "transpose_kernel", blocks, _THREADS, (_GRIDS,))
-    )
+    return PreparedLaunches(Launch(print_copy(itemsize), "transpose_kernel", blocks, _THREADS, (_GRIDS,)))
 
 
 def print_copy(itemsize: int) -> str:

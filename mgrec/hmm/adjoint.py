@@ -110,9 +110,7 @@ def hmm_log_likelihood(
     zero = full_like(filtered, 0)
     before = where(first, zero, shifted(filtered, model.axis, -1))
     predicted = where(
-        first,
-        zero + with_axis(model.startprob, filtered, model.axis),
-        _product(before, model.transmat),
+        first, zero + with_axis(model.startprob, filtered, model.axis), _product(before, model.transmat)
     )
     ratios = weight * _ratios(posteriors, _weights_of_later(model), predicted, model.axis)
     if "startprob" in wanted:
@@ -202,7 +200,5 @@ def _steps_shape(arguments: dict[str, Any]) -> tuple[Any, ...]:
 
 
 RULES = [
-    rule_of_rows(
-        log_likelihood, hmm_log_likelihood, ("startprob", "transmat", "log_frameprob"), _steps_shape
-    )
+    rule_of_rows(log_likelihood, hmm_log_likelihood, ("startprob", "transmat", "log_frameprob"), _steps_shape)
 ]

@@ -15,13 +15,7 @@ from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import common_backend
 from ..core.contract.problem import Problem, check_memory
 from ..core.contract.scan import varying_operand
-from ..scans.matrix.arguments import (
-    along_rows,
-    as_vectors,
-    check_rows,
-    is_in_gpu_memory,
-    result_dtype,
-)
+from ..scans.matrix.arguments import along_rows, as_vectors, check_rows, is_in_gpu_memory, result_dtype
 from .recurrence import HmmRecurrence, PosteriorRecurrence
 
 LARGEST = 128
@@ -107,9 +101,15 @@ def check_chain(
 
 
 def _checked(
-    name: str, startprob: Any, matrices: Any, frames: Any, shapes: dict[str, Any], axis: Any,
-    reset: Any, memory: str,
-) -> MarkovModel:  # fmt: skip
+    name: str,
+    startprob: Any,
+    matrices: Any,
+    frames: Any,
+    shapes: dict[str, Any],
+    axis: Any,
+    reset: Any,
+    memory: str,
+) -> MarkovModel:
     starts = as_vectors("startprob", startprob, (matrices.shape[-1],))
     shape = broadcast_shape(shapes, "the axes of steps and rows")
     axis = as_axis(axis, shape)

@@ -257,13 +257,7 @@ def viterbi(
 
 @partial(public_function, labelled=_STATES_OF_CHAIN)
 def sample(
-    startprob: Any,
-    transmat: Any,
-    uniform: Any,
-    *,
-    axis: int = -1,
-    reset: Any = None,
-    memory: str = "stream",
+    startprob: Any, transmat: Any, uniform: Any, *, axis: int = -1, reset: Any = None, memory: str = "stream"
 ) -> Composed:
     """Return a random sequence of states of a Markov chain, from uniform random numbers.
 

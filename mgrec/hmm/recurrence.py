@@ -145,9 +145,7 @@ class PosteriorRecurrence(HmmRecurrence):
         """The passes "forward" and "backward"."""
         values = {field.name: getattr(self, field.name) for field in fields(HmmRecurrence)}
         values |= {"state_numbers": self.count, "is_split": False}
-        forward, backward = (
-            HmmRecurrence(**{**values, "phase": phase}) for phase in ("forward", "backward")
-        )
+        forward, backward = (HmmRecurrence(**{**values, "phase": phase}) for phase in ("forward", "backward"))
         return forward, backward
 
     def first_state(self) -> Any:
@@ -163,9 +161,7 @@ class PosteriorRecurrence(HmmRecurrence):
         for summary in summaries[:-1]:
             forward_weights.append(kernels.propagate(forward, summary, forward_weights[-1]))
         for summary in summaries[:0:-1]:
-            backward_weights.append(
-                kernels.propagate(backward, summary.backward, backward_weights[-1])
-            )
+            backward_weights.append(kernels.propagate(backward, summary.backward, backward_weights[-1]))
         pairs = zip(forward_weights, reversed(backward_weights), strict=True)
         return [np.concatenate(pair, axis=-1) for pair in pairs]
 

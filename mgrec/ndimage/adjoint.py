@@ -42,18 +42,14 @@ def _adjoint(filtered: Callable[[Any], Any], grad: Any, axis: int, extension: st
     return (sum_to(filtered(grad), x),)
 
 
-def _of_spline(
-    grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]
-) -> Any:
+def _of_spline(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
     options = {name: arguments[name] for name in ("order", "axis", "mode")}
     extension = as_mode(options["mode"], SPLINE_MODES)
     filtered = partial(splines.spline_filter1d, **options)
     return _adjoint(filtered, grad, options["axis"], extension, arguments["input"])
 
 
-def _of_gaussian(
-    grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]
-) -> Any:
+def _of_gaussian(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
     options = {name: arguments[name] for name in ("sigma", "axis", "order", "mode")}
     sign, extension = (-1) ** options["order"], as_mode(options["mode"], SYNONYMS)
     of_input = of_sigma = None
@@ -75,15 +71,12 @@ def _slope_by_sigma(arguments: dict[str, Any]) -> Any:
     sigma = float(arguments["sigma"])
     options = {name: arguments[name] for name in ("axis", "mode", "cval")}
     smooth, curved = (
-        gaussian.gaussian_filter1d(arguments["input"], sigma, order=order, **options)
-        for order in (0, 2)
+        gaussian.gaussian_filter1d(arguments["input"], sigma, order=order, **options) for order in (0, 2)
     )
     return sigma * curved + (1 - sampled_variance(sigma)) / sigma * smooth
 
 
-def _of_uniform(
-    grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]
-) -> Any:
+def _of_uniform(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
     options = {name: arguments[name] for name in ("size", "axis", "mode")}
     # The window is reversed.
     origin = options["size"] - 1 - 2 * (options["size"] // 2) - arguments["origin"]
@@ -134,9 +127,7 @@ def _for_each_axis(value: Any, axes: Sequence[int]) -> list[Any]:
     return [*value] if is_several else [value] * len(axes)
 
 
-def _spline_filter(
-    input: Any, order: int = 3, output: Any = np.float64, mode: str = "mirror"
-) -> Any:
+def _spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: str = "mirror") -> Any:
     _require_default(output)
     for axis in range(input.ndim):
         input = splines.spline_filter1d(input, order, axis, mode=mode)
@@ -144,9 +135,15 @@ def _spline_filter(
 
 
 def _gaussian_filter(
-    input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect",
-    cval: Any = 0.0, *, axes: Any = None,
-) -> Any:  # fmt: skip
+    input: Any,
+    sigma: Any,
+    order: Any = 0,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: Any = 0.0,
+    *,
+    axes: Any = None,
+) -> Any:
     _require_default(output)
     axes, named = as_axes(axes, input), (sigma, order, mode)
     values = [_for_each_axis(value, axes) for value in named]
@@ -159,9 +156,8 @@ def _gaussian_filter(
 
 
 def _gaussian_laplace(
-    input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *,
-    axes: Any = None,
-) -> Any:  # fmt: skip
+    input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None
+) -> Any:
     _require_default(output)
     axes = as_axes(axes, input)
     orders = [[2 * (k == n) for k in range(len(axes))] for n in range(len(axes))]
@@ -172,9 +168,15 @@ def _gaussian_laplace(
 
 
 def _uniform_filter(
-    input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: Any = 0.0,
-    origin: Any = 0, *, axes: Any = None,
-) -> Any:  # fmt: skip
+    input: Any,
+    size: Any = 3,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: Any = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
+) -> Any:
     _require_default(output)
     axes, named = as_axes(axes, input), (size, mode, origin)
     values = [_for_each_axis(value, axes) for value in named]

@@ -41,8 +41,7 @@ def as_input(value: Any) -> Any:
     x = widened(as_any_array("input", value))
     if x.dtype.char not in _DTYPES:
         raise TypeError(
-            f"input must be bool, integer, float32, float64 or complex; got {x.dtype}: cast it "
-            f"first"
+            f"input must be bool, integer, float32, float64 or complex; got {x.dtype}: cast it first"
         )
     return without_empty_chunks(x)
 
@@ -52,8 +51,7 @@ def _check_known(x: Any, axes: Sequence[int]) -> None:
     for axis in axes:
         if x.shape[axis] != x.shape[axis]:
             raise ValueError(
-                f"input must be in chunks of known sizes along axis {axis}: call "
-                f"compute_chunk_sizes() on it"
+                f"input must be in chunks of known sizes along axis {axis}: call compute_chunk_sizes() on it"
             )
 
 
@@ -84,8 +82,7 @@ def as_output(output: Any, x: Any, default: Any) -> tuple[np.dtype[Any], Any]:
         raise TypeError(f"output must be complex for an input of {x.dtype}; got {dtype}")
     if array.shape != x.shape or backend_of(array) is not backend_of(x):
         raise ValueError(
-            f"output must be of the shape {x.shape} and in the memory of input; got shape "
-            f"{array.shape}"
+            f"output must be of the shape {x.shape} and in the memory of input; got shape {array.shape}"
         )
     return dtype, array
 
@@ -152,8 +149,6 @@ def for_each_axis(name: str, value: Any, axes: Sequence[int]) -> list[Any]:
     if isinstance(value, (tuple, list)) or getattr(value, "ndim", 0) == 1:
         values = list(value)
         if len(values) != len(axes):
-            raise ValueError(
-                f"{name} must be one value or {len(axes)}, one for each axis; got {len(values)}"
-            )
+            raise ValueError(f"{name} must be one value or {len(axes)}, one for each axis; got {len(values)}")
         return values
     return [value] * len(axes)

@@ -29,9 +29,7 @@ class ImageFilter(AxisFilter, Protocol):
         """
 
 
-def filter_axis(
-    axis_filter: ImageFilter, x: Any, axis: int, dtype: np.dtype[Any], into: Any = None
-) -> Any:
+def filter_axis(axis_filter: ImageFilter, x: Any, axis: int, dtype: np.dtype[Any], into: Any = None) -> Any:
     """Filter a NumPy, CuPy or Dask array along an axis; return the results in a dtype."""
     if (call := CALL.get()) is not None:
         from ..distributed.groups.solve import filter_part
@@ -113,9 +111,12 @@ RowIndex = tuple[int, int]
 
 
 def fill_rows(
-    kernel: Callable[[RowIndex, int, Any, RowIndex, Any, RowIndex], None], rows: np.ndarray,
-    out: np.ndarray, cast_results: Callable[[Any, np.dtype[Any]], Any], is_threaded: bool,
-) -> None:  # fmt: skip
+    kernel: Callable[[RowIndex, int, Any, RowIndex, Any, RowIndex], None],
+    rows: np.ndarray,
+    out: np.ndarray,
+    cast_results: Callable[[Any, np.dtype[Any]], Any],
+    is_threaded: bool,
+) -> None:
     """Call ``kernel(first, count, x, x_at, filtered, out_at)`` for all blocks of rows, on threads.
 
     Rows of a block, the first of which is at `first`, follow each other along the outer axis if

@@ -32,9 +32,7 @@ def _load(
 
 
 @numba.njit(**INLINED)
-def _advance(
-    values: Any, i: int, width: int, poles: Any, weights: Any, re: Any, im: Any, total: Any
-) -> None:
+def _advance(values: Any, i: int, width: int, poles: Any, weights: Any, re: Any, im: Any, total: Any) -> None:
     """Add the weighted states to the totals of a step, and its values to the states."""
     for k in range(len(re)):
         pole_re, pole_im = poles[0, k], poles[1, k]
@@ -47,9 +45,21 @@ def _advance(
 
 
 def _filter_rows(
-    x: Any, out: Any, at: Any, x_at: Any, out_at: Any, rows: int, are_contiguous: bool,
-    states: Any, poles: Any, behind: Any, ahead: Any, middle: float, samples: Any, sums: Any,
-) -> None:  # fmt: skip
+    x: Any,
+    out: Any,
+    at: Any,
+    x_at: Any,
+    out_at: Any,
+    rows: int,
+    are_contiguous: bool,
+    states: Any,
+    poles: Any,
+    behind: Any,
+    ahead: Any,
+    middle: float,
+    samples: Any,
+    sums: Any,
+) -> None:
     """Write filtered rows of x (outer, steps, inner) to `out`.
 
     The first row is at `x_at` (outer, inner) of x, at `out_at` of `out` and at `at` of the states.
@@ -114,9 +124,8 @@ def _add(x: Any, a: int, i: int, b: int, used: int, are_contiguous: bool, sums: 
 
 
 def _average_rows(
-    x: Any, out: Any, x_at: Any, out_at: Any, rows: int, are_contiguous: bool, size: int,
-    ends: Any,
-) -> None:  # fmt: skip
+    x: Any, out: Any, x_at: Any, out_at: Any, rows: int, are_contiguous: bool, size: int, ends: Any
+) -> None:
     """Write averages over windows of `size` steps of x, which has size − 1 more steps than `out`.
 
     Steps are in blocks of `size`. A window is the end of a block and the start of the next one.

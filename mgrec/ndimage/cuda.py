@@ -104,23 +104,22 @@ class Program:
 def print_program(program: Program) -> str:
     """Return the text of a program."""
     numbers = {
-        "POLES": program.poles, "BATCH": BATCH, "WARPS": WARPS, "ODD": program.is_odd,
+        "POLES": program.poles,
+        "BATCH": BATCH,
+        "WARPS": WARPS,
+        "ODD": program.is_odd,
         "IS_SPLIT": program.is_complex,
-    }  # fmt: skip
+    }
     states = np.dtype(np.complex128 if program.is_complex else np.float64)
     numeric = kernel_text("engines/cuda/numeric")
     text = print_definitions(numeric, numbers, X=program.inputs, E=program.results, S=states)
     kernels = _KERNELS.format(
-        layout="rows" if program.are_rows else "columns",
-        threads=_PROPAGATION_THREADS,
-        blocks=program.blocks,
+        layout="rows" if program.are_rows else "columns", threads=_PROPAGATION_THREADS, blocks=program.blocks
     )
     return text + kernel_text("ndimage/exponentials") + kernels
 
 
-def choose_program(
-    kernel: ExponentialSum, shape: tuple[int, int, int], inputs: Any, results: Any
-) -> Program:
+def choose_program(kernel: ExponentialSum, shape: tuple[int, int, int], inputs: Any, results: Any) -> Program:
     """Return the program of a kernel for rows (outer, steps, inner)."""
     is_complex = any(pole.imag for pole in kernel.poles)
     are_rows = shape[2] == 1 and shape[1] >= LEAST_ROW
@@ -128,15 +127,17 @@ def choose_program(
     # Gaussian of columns. Those of a Gaussian of rows do not suffice: 3.0 ms instead of 1.9.
     blocks = 2 if are_rows and is_complex else 3
     return Program(
-        len(kernel.poles), is_complex, kernel.is_odd, are_rows, np.dtype(inputs), np.dtype(results),
-        blocks,
-    )  # fmt: skip
+        len(kernel.poles), is_complex, kernel.is_odd, are_rows, np.dtype(inputs), np.dtype(results), blocks
+    )
 
 
 def build_launches(
-    kernel: ExponentialSum, mode: str, constants: tuple[float, float],
-    shape: tuple[int, int, int], program: Program,
-) -> list[Launch]:  # fmt: skip
+    kernel: ExponentialSum,
+    mode: str,
+    constants: tuple[float, float],
+    shape: tuple[int, int, int],
+    program: Program,
+) -> list[Launch]:
     """Return the launches over rows (outer, steps, inner) of a shape."""
     outer, steps, inner = shape
     lines, segments = outer * inner, -(-steps // program.length(steps))
@@ -157,9 +158,14 @@ def build_launches(
 
 
 def filter_rows(
-    kernel: ExponentialSum, mode: str, constants: tuple[float, float], x: Any, dtype: Any,
-    left: Any = None, right: Any = None,
-) -> Any:  # fmt: skip
+    kernel: ExponentialSum,
+    mode: str,
+    constants: tuple[float, float],
+    x: Any,
+    dtype: Any,
+    left: Any = None,
+    right: Any = None,
+) -> Any:
     """Return filtered rows (outer, steps, inner) of a CuPy array in a real dtype.
 
     The states beyond the ends of the rows are `left` and `right`, (outer, poles, inner) of
@@ -183,9 +189,14 @@ def filter_rows(
 
 @lru_cache(maxsize=256)
 def _prepare(
-    kernel: ExponentialSum, mode: str, constants: tuple[float, float], shape: Any, inputs: Any,
-    results: Any, device: int,
-) -> tuple[LaunchByAddress, int]:  # fmt: skip
+    kernel: ExponentialSum,
+    mode: str,
+    constants: tuple[float, float],
+    shape: Any,
+    inputs: Any,
+    results: Any,
+    device: int,
+) -> tuple[LaunchByAddress, int]:
     """Return the launches, and the memory of their states."""
     program = choose_program(kernel, shape, inputs, results)
     launches = build_launches(kernel, mode, constants, shape, program)
@@ -200,9 +211,7 @@ def _weights(kernel: ExponentialSum, program: Program) -> np.ndarray:
     doubled = np.array([powers_of(pole, BATCH * 2 ** np.arange(5)) for pole in kernel.poles])
     # The last half of a batch backwards is the mirror image of the first.
     first, last = powers[:, :half], powers[:, :BATCH][:, : half - 1 : -1]
-    taps = np.concatenate(
-        [[kernel.middle], (weights[:, None] * powers[:, : BATCH - 1]).sum(0).real]
-    )
+    taps = np.concatenate([[kernel.middle], (weights[:, None] * powers[:, : BATCH - 1]).sum(0).real])
     numbers = np.concatenate([[kernel.middle], taps / 2])
     states = (poles, weights, powers, (first + last) / 2, (first - last) / 2, doubled)
     return _struct(numbers, states, program)
@@ -282,9 +291,7 @@ class WindowProgram:
     def shared_bytes(self, size: int) -> int:
         """Return the shared memory of a block, for windows of a size."""
         lanes = 1 if self.are_rows else 32
-        batches = -(
-            -(self.threads // (1 if self.are_rows else 32) * self.batch + size - 1) // self.batch
-        )
+        batches = -(-(self.threads // (1 if self.are_rows else 32) * self.batch + size - 1) // self.batch)
         samples = batches * (self.batch + 1 if self.are_rows else self.batch * lanes)
         needed = 8 * batches * lanes + samples * self.samples.itemsize
         if not self.are_rows:
@@ -296,9 +303,13 @@ class WindowProgram:
 def print_windows(program: WindowProgram) -> str:
     """Return the text of a program."""
     numbers = {
-        "BATCH": program.batch, "ROWS": program.are_rows, "MODE": MODES.index(program.mode),
-        "THREADS": program.threads, "STAGES": 1, "IS_SAME": program.inputs == program.samples,
-    }  # fmt: skip
+        "BATCH": program.batch,
+        "ROWS": program.are_rows,
+        "MODE": MODES.index(program.mode),
+        "THREADS": program.threads,
+        "STAGES": 1,
+        "IS_SAME": program.inputs == program.samples,
+    }
     types = {"X": program.inputs, "E": program.results, "T": program.samples}
     text = print_definitions(kernel_text("engines/cuda/numeric"), numbers, **types)
     return text + kernel_text("ndimage/windows") + _WINDOW_KERNEL.format(blocks=program.blocks)
@@ -325,9 +336,13 @@ def choose_windows(
 
 
 def build_launch(
-    program: WindowProgram, size: int, before: int, constants: tuple[float, float],
-    shape: tuple[int, int, int], results: int,
-) -> Launch:  # fmt: skip
+    program: WindowProgram,
+    size: int,
+    before: int,
+    constants: tuple[float, float],
+    shape: tuple[int, int, int],
+    results: int,
+) -> Launch:
     """Return the launch over rows of a shape; the first window begins `before` steps before it."""
     outer, steps, inner = shape
     lines = outer * inner
@@ -336,9 +351,13 @@ def build_launch(
     sizes = pack_words([lines, steps, results, inner, before])
     window = np.array([*constants, 1 / size]).view(np.int64).tolist()
     return Launch(
-        print_windows(program), "average_kernel", groups * -(-results // length), program.threads,
-        (_WINDOW_ARRAYS, sizes, pack_words([*window, size])), program.shared_bytes(size),
-    )  # fmt: skip
+        print_windows(program),
+        "average_kernel",
+        groups * -(-results // length),
+        program.threads,
+        (_WINDOW_ARRAYS, sizes, pack_words([*window, size])),
+        program.shared_bytes(size),
+    )
 
 
 def average_rows(
@@ -363,9 +382,16 @@ def average_rows(
 
 @lru_cache(maxsize=256)
 def _prepare_windows(
-    size: int, before: int, mode: str, constants: tuple[float, float], shape: Any, results: int,
-    inputs: Any, dtype: Any, device: int,
-) -> LaunchByAddress | None:  # fmt: skip
+    size: int,
+    before: int,
+    mode: str,
+    constants: tuple[float, float],
+    shape: Any,
+    results: int,
+    inputs: Any,
+    dtype: Any,
+    device: int,
+) -> LaunchByAddress | None:
     program = choose_windows(size, "nearest" if mode == "inside" else mode, shape, inputs, dtype)
     if program.shared_bytes(size) > Device.current().shared_bytes:
         return None

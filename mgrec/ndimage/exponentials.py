@@ -67,10 +67,7 @@ class ExponentialFilter:
 
     def plan(self, lengths: Sequence[int], chunk: int) -> tuple[list[tuple[int, Part]], Recipe]:
         """Return the parts that a chunk needs, and their weights."""
-        states = [
-            state(self.kernel, lengths, chunk, self.mode, 1.0)
-            for state in (state_before, state_after)
-        ]
+        states = [state(self.kernel, lengths, chunk, self.mode, 1.0) for state in (state_before, state_after)]
         wanted = sorted(states[0][0].keys() | states[1][0].keys())
         zero = np.zeros(len(self.kernel.poles), complex)
         left, right = (
@@ -102,9 +99,7 @@ class ExponentialFilter:
         start = skipped if end.startswith("first") else length - skipped - count
         return start, factors[:, ::-1] if end == "last" else factors
 
-    def apply(
-        self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Recipe, parts: Sequence[Any]
-    ) -> Any:
+    def apply(self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Recipe, parts: Sequence[Any]) -> Any:
         """Return the filtered chunk; `parts` are those of its plan."""
         is_complex, rows = x.dtype.kind == "c", as_rows(x, axis)
         left, right = self._states(rows, recipe, parts, is_complex)
@@ -167,9 +162,7 @@ class ExponentialFilter:
                 state += factor[:, None] * part
         return state
 
-    def _fill(
-        self, rows: np.ndarray, states: np.ndarray, out: np.ndarray, is_threaded: bool
-    ) -> None:
+    def _fill(self, rows: np.ndarray, states: np.ndarray, out: np.ndarray, is_threaded: bool) -> None:
         """Write filtered rows to `out`; `states` are those of :meth:`Border.states`."""
         coefficients = _coefficients(self.kernel)
         are_contiguous = rows.shape[2] == 1
@@ -180,9 +173,18 @@ class ExponentialFilter:
         ) -> None:
             memory = x.shape[1], min(most, -(-count // VECTOR) * VECTOR)
             filter_rows(
-                x, filtered, first, x_at, out_at, count, are_contiguous, states, *coefficients,
-                np.zeros(memory), np.empty(memory),
-            )  # fmt: skip
+                x,
+                filtered,
+                first,
+                x_at,
+                out_at,
+                count,
+                are_contiguous,
+                states,
+                *coefficients,
+                np.zeros(memory),
+                np.empty(memory),
+            )
 
         fill_rows(filter_block, rows, out, self._cast, is_threaded)
 
@@ -197,15 +199,17 @@ def _accurate_sum(state: Any, weights: Any, parts: Sequence[Any]) -> Any:
     for factor, part in zip(weights, parts, strict=True):
         re, im = factor.real[:, None], factor.imag[:, None]
         for component, weight, values in (
-            (0, re, part.real), (0, -im, part.imag), (1, re, part.imag), (1, im, part.real),
-        ):  # fmt: skip
+            (0, re, part.real),
+            (0, -im, part.imag),
+            (1, re, part.imag),
+            (1, im, part.real),
+        ):
             product, rounding = exact_product(weight, values)
             sums[component], lost = exact_sum(sums[component], product)
             errors[component] = errors[component] + (lost + rounding)
     # The error terms are nan for nan, inf and numbers near the largest one.
     real, imaginary = (
-        np.where(np.isfinite(error), total + error, total)
-        for total, error in zip(sums, errors, strict=True)
+        np.where(np.isfinite(error), total + error, total) for total, error in zip(sums, errors, strict=True)
     )
     return real + 1j * imaginary
 
@@ -257,9 +261,7 @@ def _border(axis_filter: ExponentialFilter, length: int) -> Border:
         end = int(start + powers.shape[1] > count)
         start -= end * (length - count)
         for side, of_parts in enumerate((recipe.left, recipe.right)):
-            weights[side, :, end, start : start + powers.shape[1]] += (
-                of_parts[number][:, None] * powers
-            )
+            weights[side, :, end, start : start + powers.shape[1]] += of_parts[number][:, None] * powers
     parts = np.stack([weights.real, weights.imag], 1).reshape(4 * poles, 2, count)
     constants = recipe.constants
     return Border(

@@ -189,13 +189,7 @@ def gaussian_filter(
 @with_interop
 @accepts_expressions
 def gaussian_laplace(
-    input: Any,
-    sigma: Any,
-    output: Any = None,
-    mode: Any = "reflect",
-    cval: Any = 0.0,
-    *,
-    axes: Any = None,
+    input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None
 ) -> Any:
     """Compute the Laplacian of an array that is smoothed with a Gaussian.
 
@@ -254,16 +248,13 @@ def gaussian_laplace(
 
 
 def _smoothed(
-    x: Any, sigma: Any, order: Any, dtype: np.dtype[Any], mode: Any, cval: complex,
-    axes: Sequence[int],
-) -> Any:  # fmt: skip
+    x: Any, sigma: Any, order: Any, dtype: np.dtype[Any], mode: Any, cval: complex, axes: Sequence[int]
+) -> Any:
     sigmas = [_as_sigma(value) for value in for_each_axis("sigma", sigma, axes)]
     orders, modes = for_each_axis("order", order, axes), for_each_axis("mode", mode, axes)
     filters = [
         (axis, _filter(deviation, order_of_axis, mode_of_axis, cval))
-        for axis, deviation, order_of_axis, mode_of_axis in zip(
-            axes, sigmas, orders, modes, strict=True
-        )
+        for axis, deviation, order_of_axis, mode_of_axis in zip(axes, sigmas, orders, modes, strict=True)
         if deviation > LEAST_SIGMA
     ]
     return filter_axes(filters, x, dtype)

@@ -81,9 +81,7 @@ def spline_filter1d(
 
 @with_interop
 @accepts_expressions
-def spline_filter(
-    input: Any, order: int = 3, output: Any = np.float64, mode: str = "mirror"
-) -> Any:
+def spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: str = "mirror") -> Any:
     """Compute the coefficients of an interpolating spline along all axes.
 
     The arguments and results are those of ``scipy.ndimage.spline_filter``, in any chunks. With

@@ -208,8 +208,7 @@ def _window(size: Any, origin: Any, mode: Any, cval: complex) -> WindowAverage:
     before = size // 2 + origin
     if not 0 <= before < size:
         raise ValueError(
-            f"origin must be from {-(size // 2)} to {size - 1 - size // 2} for size {size}; got "
-            f"{origin}"
+            f"origin must be from {-(size // 2)} to {size - 1 - size // 2} for size {size}; got {origin}"
         )
     return WindowAverage(size, before, as_mode(mode, SYNONYMS), cval)
 
@@ -258,9 +257,13 @@ class WindowAverage:
         return samples.copy() if step > 0 else samples[(*before, slice(None, None, -1))].copy()
 
     def apply(
-        self, x: Any, axis: int, dtype: np.dtype[Any],
-        recipe: tuple[tuple[int, ...], tuple[int, ...]], parts: Sequence[Any],
-    ) -> Any:  # fmt: skip
+        self,
+        x: Any,
+        axis: int,
+        dtype: np.dtype[Any],
+        recipe: tuple[tuple[int, ...], tuple[int, ...]],
+        parts: Sequence[Any],
+    ) -> Any:
         """Return the filtered chunk; `parts` are those of its plan."""
 
         def pieces(order: tuple[int, ...]) -> list[Any]:
@@ -335,9 +338,7 @@ class WindowAverage:
 
 
 @lru_cache(maxsize=256)
-def _sources_beyond_ends(
-    size: int, before: int, mode: str, length: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _sources_beyond_ends(size: int, before: int, mode: str, length: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the samples of a row that extend it, before its first and after its last sample."""
     after = size - 1 - before
     positions = np.arange(-before, 0), np.arange(length, length + after)
@@ -374,9 +375,7 @@ def _pieces(positions: np.ndarray, starts: np.ndarray) -> list[tuple[int, Piece]
         step = int(steps[start]) if start < steps.size else 1
         stop = start + 1
         if abs(step) <= 1:
-            changes = np.flatnonzero(
-                (steps[start:] != step) | (sources[start + 1 :] != sources[start])
-            )
+            changes = np.flatnonzero((steps[start:] != step) | (sources[start + 1 :] != sources[start]))
             stop = start + 1 + (int(changes[0]) if changes.size else steps.size - start)
         source = int(sources[start])
         local = int(positions[start] - starts[source]) if source >= 0 else 0

@@ -124,15 +124,12 @@ def linear_recurrence(
         grad, w, s, t, initial = map(widened, (grad, w, s, t, initial))
         following = conj(s) if axis_of_s is None else shifted(conj(s), axis_of_s, forward)
         adjoint = functions.linear_recurrence(
-            following, grad, axis=axis, reverse=forward == 1,
-            reset=following_marks(marks, axis, forward),
-        )  # fmt: skip
+            following, grad, axis=axis, reverse=forward == 1, reset=following_marks(marks, axis, forward)
+        )
     first = (0, 1) if forward == 1 else (-1, None)
     grad_s = grad_initial = None
     if "s" in names and marks is not None:
-        grad_s = sum_to(
-            adjoint * conj(states_before(w, initial, axis, forward, marks)), operands[0]
-        )
+        grad_s = sum_to(adjoint * conj(states_before(w, initial, axis, forward, marks)), operands[0])
     elif "s" in names:
         edge = None if initial is None else with_axis(initial, w, axis)
         grad_s = sum_to(times_shifted(adjoint, w, axis, -forward, edge, before), operands[0])
@@ -266,9 +263,14 @@ def _are_aligned(addresses: Iterable[int]) -> bool:
 
 
 def _differentiate_at(
-    backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], device: int,
-    addresses: Sequence[int], results: Sequence[int], options: dict[str, Any],
-) -> bool:  # fmt: skip
+    backend: Backend,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    device: int,
+    addresses: Sequence[int],
+    results: Sequence[int],
+    options: dict[str, Any],
+) -> bool:
     """Write the gradients of contiguous arrays of one shape; return False if no call is prepared.
 
     An array that is no result has the address 0.
@@ -291,9 +293,7 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     return [(broadcast_shapes(s.shape, t.shape), common_dtype(s, t, initial))]
 
 
-def _gradients(
-    grad: Any, grad_zf: Any, w: Any, arguments: dict[str, Any], of: Sequence[str]
-) -> Any:
+def _gradients(grad: Any, grad_zf: Any, w: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
     return linear_recurrence.compose(grad, w, **arguments, of=of)  # type: ignore[attr-defined]
 
 

@@ -9,14 +9,7 @@ import numpy as np
 
 from ..core.algebra.coefficient import Coefficient
 from ..core.algebra.transfer_map import TransferMap, affine, segmented, signed_affine
-from ..core.arrays.array_types import (
-    cast,
-    computed_dtype,
-    in_one_memory,
-    is_lazy,
-    is_narrow,
-    result_type,
-)
+from ..core.arrays.array_types import cast, computed_dtype, in_one_memory, is_lazy, is_narrow, result_type
 from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import (
     arrays_of,
@@ -61,13 +54,14 @@ def check(
     if dtype != result_dtype and is_cast and reset is None and method == "auto":
         uncast = _uncast(checked, states, shape, result_dtype)
     promoted = [
-        value if name in uncast else _promoted(name, value, dtype, is_cast)
-        for name, value in checked.items()
+        value if name in uncast else _promoted(name, value, dtype, is_cast) for name, value in checked.items()
     ]
-    initial_states = tuple([
-        as_state(state, result_dtype if uncast and _is_array(state) else dtype, shape, axis)
-        for state in states
-    ])  # fmt: skip
+    initial_states = tuple(
+        [
+            as_state(state, result_dtype if uncast and _is_array(state) else dtype, shape, axis)
+            for state in states
+        ]
+    )
     reverse = as_flag("reverse", reverse)
     checks_laws = transfer_map.check_laws
     if reset is not None:
@@ -174,9 +168,7 @@ def _promoted(name: str, value: Any, dtype: np.dtype[Any], is_cast: bool) -> Any
         return as_scalar(name, value, dtype)
     if is_cast:
         return cast(value, dtype)
-    return cast(
-        value, np.dtype(np.int8) if value.dtype.kind == "b" else computed_dtype(value.dtype)
-    )
+    return cast(value, np.dtype(np.int8) if value.dtype.kind == "b" else computed_dtype(value.dtype))
 
 
 def _slots(operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

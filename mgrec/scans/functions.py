@@ -281,18 +281,24 @@ def scan(
     """
     if isinstance(transfer_map, MatrixMap):
         return matrix_problem(
-            check_matrix_scan(
-                transfer_map, operands, initial, axis, reverse, reset, memory, method, out
-            )
+            check_matrix_scan(transfer_map, operands, initial, axis, reverse, reset, memory, method, out)
         )
     if not isinstance(transfer_map, TransferMap):
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
     named = dict(zip(operand_names(transfer_map, len(operands)), operands, strict=True))
     dtype_kinds = "f" if transfer_map == mobius else "iufc"
     problem = check(
-        transfer_map, named, initial, axis, reverse, dtype_kinds,
-        memory=memory, method=method, out=out, reset=reset,
-    )  # fmt: skip
+        transfer_map,
+        named,
+        initial,
+        axis,
+        reverse,
+        dtype_kinds,
+        memory=memory,
+        method=method,
+        out=out,
+        reset=reset,
+    )
     dtype = problem.recurrence.dtype
     _check_maps(transfer_map, dtype, len(operands))
     _check_state(transfer_map, dtype, len(initial) if isinstance(initial, tuple) else 0)
@@ -310,8 +316,7 @@ def operand_names(transfer_map: TransferMap, count: int) -> tuple[str, ...]:
     least = most - len(transfer_map.lift.__defaults__ or ())
     if not least <= count <= most:
         raise ValueError(
-            f"lift of {transfer_map.name} takes {most} operands "
-            f"{code.co_varnames[:most]}; got {count}"
+            f"lift of {transfer_map.name} takes {most} operands {code.co_varnames[:most]}; got {count}"
         )
     return code.co_varnames[:count]
 
@@ -358,12 +363,10 @@ def _check_state(transfer_map: TransferMap, dtype: np.dtype[Any], count: int) ->
             )
         except (TypeError, ValueError, IndexError) as error:
             raise ValueError(
-                f"initial must be a state that apply of {transfer_map.name} takes; got {got} "
-                f"({error})"
+                f"initial must be a state that apply of {transfer_map.name} takes; got {got} ({error})"
             ) from error
     if (len(state) if isinstance(state, tuple) else 0) != count:
         wanted = f"a tuple of {len(state)}" if isinstance(state, tuple) else "one scalar"
         raise ValueError(
-            f"initial must be {wanted}, as the state that apply of {transfer_map.name} "
-            f"returns; got {got}"
+            f"initial must be {wanted}, as the state that apply of {transfer_map.name} returns; got {got}"
         )

@@ -65,9 +65,7 @@ class Prefix:
         return int(self.s.nbytes)
 
 
-def correct(
-    determine: Callable[..., Any], prefix: Prefix, carry_in: Arrays, results: Arrays
-) -> Arrays:
+def correct(determine: Callable[..., Any], prefix: Prefix, carry_in: Arrays, results: Arrays) -> Arrays:
     """Determine the first steps of a chunk from its carry-in, and those after infinite states.
 
     `determine` is the phase of the kernels. Provisional results are written, but not read: the
@@ -89,9 +87,7 @@ def _split(array: Any, first: Chunk) -> tuple[Any, Any]:
     return (parts[1], parts[0]) if first.reverse else parts
 
 
-def _propagate_infinite(
-    determine: Callable[..., Any], prefix: Prefix, state: np.ndarray, later: Any
-) -> None:
+def _propagate_infinite(determine: Callable[..., Any], prefix: Prefix, state: np.ndarray, later: Any) -> None:
     """Determine, without terms, the rows whose prefix ends in a state that is not finite."""
     is_infinite, first = ~np.isfinite(state), prefix.first
     if not is_infinite.any() or not later.size:

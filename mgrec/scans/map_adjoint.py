@@ -130,19 +130,19 @@ def scan(
     names = _check(transfer_map, operands)
     operands = tuple(map(as_required, names, operands))
     is_several = isinstance(initial, tuple)
-    of_states, states, firsts = (
-        values if is_several else (values,) for values in (grad, states, initial)
-    )
+    of_states, states, firsts = (values if is_several else (values,) for values in (grad, states, initial))
     pairs = [as_result("states", *pair) for pair in zip(of_states, states, strict=True)]
     of_states, states = zip(*pairs, strict=True)
     firsts = tuple([as_required("initial", first) for first in firsts])
     wanted = selected(of, dict.fromkeys((*names, "initial"), True))
     axis, forward = as_axis(axis, states[0].shape), -1 if as_flag("reverse", reverse) else 1
     marks = marks_of(reset, states[0], axis, forward == -1)
-    before = tuple([
-        states_before(state, first, axis, forward, marks)
-        for state, first in zip(states, firsts, strict=True)
-    ])  # fmt: skip
+    before = tuple(
+        [
+            states_before(state, first, axis, forward, marks)
+            for state, first in zip(states, firsts, strict=True)
+        ]
+    )
 
     def pull_back(grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the gradients of the states before each step, and those of its operands."""
@@ -164,19 +164,19 @@ def scan(
     ]
     if "initial" not in wanted:
         return *gradients, None
-    of_firsts = tuple([
-        sum_to(sum_at_starts(of_state, axis, forward, marks), first)
-        for of_state, first in zip(of_before, firsts, strict=True)
-    ])  # fmt: skip
+    of_firsts = tuple(
+        [
+            sum_to(sum_at_starts(of_state, axis, forward, marks), first)
+            for of_state, first in zip(of_before, firsts, strict=True)
+        ]
+    )
     return *gradients, of_firsts if is_several else of_firsts[0]
 
 
 def _check(transfer_map: TransferMap, operands: Sequence[Any]) -> tuple[str, ...]:
     """Return the names of the operands; raise TypeError if a derivative is missing."""
     if transfer_map.vjp is None:
-        raise TypeError(
-            f"transfer_map must have a derivative for gradients; {transfer_map.name} has no vjp"
-        )
+        raise TypeError(f"transfer_map must have a derivative for gradients; {transfer_map.name} has no vjp")
     if any(isinstance(operand, Coefficient) for operand in operands):
         raise TypeError("operands must be arrays or numbers; got a Coefficient, without gradients")
     return functions.operand_names(transfer_map, len(operands))
@@ -193,9 +193,7 @@ def _solve_adjoint(
     pull_back: Any, grads: tuple[Any, ...], axis: int, forward: int, marks: Any
 ) -> tuple[Any, ...]:
     """Return λ of all states."""
-    options = {
-        "axis": axis, "reverse": forward == 1, "reset": following_marks(marks, axis, forward),
-    }  # fmt: skip
+    options = {"axis": axis, "reverse": forward == 1, "reset": following_marks(marks, axis, forward)}
     units = [
         tuple([full_like(grad, 1 if j == k else 0) for j, grad in enumerate(grads)])
         for k in range(len(grads))
@@ -206,9 +204,12 @@ def _solve_adjoint(
         return (functions.linear_recurrence(following, grads[0], **options),)
     transposed = stack([stack(row) for row in rows])
     states = functions.scan(
-        matrix(len(grads)), shifted(transposed, axis, forward), stack(grads),
-        initial=np.zeros(len(grads)), **options,
-    )  # fmt: skip
+        matrix(len(grads)),
+        shifted(transposed, axis, forward),
+        stack(grads),
+        initial=np.zeros(len(grads)),
+        **options,
+    )
     return tuple([states[..., k] for k in range(len(grads))])
 
 
@@ -302,9 +303,11 @@ def rational_recurrence(
         )
         scaled = adjoint / size
         of_coefficients = {
-            "a": below * scaled * x, "b": below * scaled * y,
-            "c": -above * scaled * x, "d": -above * scaled * y,
-        }  # fmt: skip
+            "a": below * scaled * x,
+            "b": below * scaled * y,
+            "c": -above * scaled * x,
+            "d": -above * scaled * y,
+        }
         of_before = where(from_inf, zero, slope * adjoint)
     gradients = [
         sum_to(of_coefficients[name], value) if name in wanted else None
@@ -346,9 +349,13 @@ def scan_of_map(*, transfer_map: str, axis: int, reverse: bool, reset: Any, **ar
     """
     operands, states = _arrays(arrays)
     result = functions.scan(
-        DIFFERENTIABLE[transfer_map], *operands,
-        initial=states if len(states) > 1 else states[0], axis=axis, reverse=reverse, reset=reset,
-    )  # fmt: skip
+        DIFFERENTIABLE[transfer_map],
+        *operands,
+        initial=states if len(states) > 1 else states[0],
+        axis=axis,
+        reverse=reverse,
+        reset=reset,
+    )
     return stack(result) if len(states) > 1 else result
 
 
@@ -373,29 +380,34 @@ def _gradients_of_map(
     operands, states = _arrays(arguments)
     transfer_map = DIFFERENTIABLE[arguments["transfer_map"]]
     if len(states) > 1:
-        grad, result = (
-            tuple([values[..., k] for k in range(len(states))]) for values in (grad, result)
-        )
+        grad, result = (tuple([values[..., k] for k in range(len(states))]) for values in (grad, result))
     names = functions.operand_names(transfer_map, len(operands))
     wanted = {name for key, name in zip(_OPERAND_NAMES, names, strict=False) if key in of}
     if not {*of}.isdisjoint(_STATE_NAMES):
         wanted.add("initial")
     *of_operands, of_initial = scan.compose(  # type: ignore[attr-defined]
-        grad, result, transfer_map, *operands,
-        initial=states if len(states) > 1 else states[0], axis=arguments["axis"],
-        reverse=arguments["reverse"], reset=arguments["reset"], of=[*wanted],
-    )  # fmt: skip
+        grad,
+        result,
+        transfer_map,
+        *operands,
+        initial=states if len(states) > 1 else states[0],
+        axis=arguments["axis"],
+        reverse=arguments["reverse"],
+        reset=arguments["reset"],
+        of=[*wanted],
+    )
     of_states = of_initial if isinstance(of_initial, tuple) else (of_initial,)
     return [
-        *of_operands, *[None] * (_OPERANDS - len(operands)),
-        *of_states, *[None] * (_STATES - len(of_states)),
-    ]  # fmt: skip
+        *of_operands,
+        *[None] * (_OPERANDS - len(operands)),
+        *of_states,
+        *[None] * (_STATES - len(of_states)),
+    ]
 
 
 def _scan(
-    transfer_map: Any, *operands: Any, initial: Any, axis: int = -1, reverse: bool = False,
-    **options: Any,
-) -> Any:  # fmt: skip
+    transfer_map: Any, *operands: Any, initial: Any, axis: int = -1, reverse: bool = False, **options: Any
+) -> Any:
     """Call :func:`mgrec.scan` for arrays that torch or jax differentiates."""
     if not isinstance(transfer_map, (TransferMap, MatrixMap)):
         raise TypeError(f"transfer_map must be a TransferMap; got {transfer_map!r}")
@@ -404,9 +416,7 @@ def _scan(
         return solve_matrices(transfer_map, operands, initial, options)
     if transfer_map in (affine, mobius):
         names = functions.operand_names(transfer_map, len(operands))
-        function = (
-            functions.linear_recurrence if transfer_map == affine else functions.rational_recurrence
-        )
+        function = functions.linear_recurrence if transfer_map == affine else functions.rational_recurrence
         return function(**dict(zip(names, operands, strict=True)), initial=initial, **options)
     states = initial if isinstance(initial, tuple) else (initial,)
     _check(transfer_map, operands)

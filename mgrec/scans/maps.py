@@ -170,9 +170,14 @@ def _of_larger(grad: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
 
 
 max_plus = TransferMap(
-    _max_plus_lift, _max_plus_compose, _max_plus_apply, (0, -np.inf), "max_plus",
-    check_laws=False, vjp=_max_plus_vjp,
-)  # fmt: skip
+    _max_plus_lift,
+    _max_plus_compose,
+    _max_plus_apply,
+    (0, -np.inf),
+    "max_plus",
+    check_laws=False,
+    vjp=_max_plus_vjp,
+)
 
 
 def _min_plus_compose(earlier: Map, later: Map) -> Map:
@@ -190,9 +195,14 @@ def _min_plus_vjp(grad: Any, w: Any, s: Any, c: Any) -> tuple[Any, Any, Any]:
 
 
 min_plus = TransferMap(
-    _max_plus_lift, _min_plus_compose, _min_plus_apply, (0, np.inf), "min_plus",
-    check_laws=False, vjp=_min_plus_vjp,
-)  # fmt: skip
+    _max_plus_lift,
+    _min_plus_compose,
+    _min_plus_apply,
+    (0, np.inf),
+    "min_plus",
+    check_laws=False,
+    vjp=_min_plus_vjp,
+)
 
 
 def _matrix2_lift(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Map:
@@ -202,14 +212,7 @@ def _matrix2_lift(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Map:
 def _matrix2_compose(earlier: Map, later: Map) -> Map:
     a, b, c, d, e, f = earlier
     p, q, r, s, u, v = later
-    return (
-        p * a + q * c,
-        p * b + q * d,
-        r * a + s * c,
-        r * b + s * d,
-        p * e + q * f + u,
-        r * e + s * f + v,
-    )
+    return (p * a + q * c, p * b + q * d, r * a + s * c, r * b + s * d, p * e + q * f + u, r * e + s * f + v)
 
 
 def _matrix2_apply(step: Map, state: tuple[Any, Any]) -> tuple[Any, Any]:

@@ -64,9 +64,7 @@ class Constants:
     floor: float = 0.0
 
 
-def predict_time(
-    steps: int, constants: Constants, configuration: Configuration, rows: int = 1
-) -> float:
+def predict_time(steps: int, constants: Constants, configuration: Configuration, rows: int = 1) -> float:
     """Return the seconds of the three phases: max((alpha + gamma)/P, floor)·N + beta·P.
 
     Parameters

@@ -74,10 +74,7 @@ class TransferRecurrence(Chain):
 
     def propagate(self, kernels: Kernels, summaries: Sequence[Any], carry_in: Any) -> list[Any]:
         if are_short(summaries):
-            return [
-                carry_in,
-                *((carry_out,) for carry_out in propagate_short(summaries, carry_in[0])),
-            ]
+            return [carry_in, *((carry_out,) for carry_out in propagate_short(summaries, carry_in[0]))]
         return super().propagate(kernels, summaries, carry_in)
 
     def advance(self, kernels: Kernels, summary: Any, carry_in: Any) -> Any:
@@ -96,9 +93,7 @@ class TransferRecurrence(Chain):
         self._check_laws(backend, chunk, carry_in, results)
         return tuple([as_result(result, shape, self.result_dtype) for result in results]), None
 
-    def _check_laws(
-        self, backend: Backend, chunk: Chunk, carry_in: Arrays, results: Arrays
-    ) -> None:
+    def _check_laws(self, backend: Backend, chunk: Chunk, carry_in: Arrays, results: Arrays) -> None:
         if self.checks_laws and not backend.is_capturing():
             kernels = backend.kernels(self.family)
             compile_compose = None if backend.compiles_maps else kernels.precompute
@@ -163,9 +158,7 @@ class TransferRecurrence(Chain):
         if self.written_dtype(backend) != self.result_dtype:
             return None
         chunk, carry_in = self.lay_out(inputs, shape), self.whole_carry_in(backend, initial, shape)
-        laid_out = [
-            array for operand in chunk.operands for array in getattr(operand, "operands", [operand])
-        ]
+        laid_out = [array for operand in chunk.operands for array in getattr(operand, "operands", [operand])]
         arguments = self.solver_arguments(inputs.blocks, initial)
         if not all(map(is_uncopied, [*laid_out, *carry_in], arguments)):
             return None

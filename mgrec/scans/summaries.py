@@ -75,17 +75,14 @@ class AffineSummary:
     def __reduce__(self) -> Any:
         # Numbers for one row: other workers wait for the message, and four arrays take 0.1 ms.
         if self.offset.size != 1 or self.redo:
-            return AffineSummary, (
-                self.mantissa, self.exponent, self.offset, self.growth, self.redo
-            )  # fmt: skip
+            return AffineSummary, (self.mantissa, self.exponent, self.offset, self.growth, self.redo)
         numbers = [x.item() for x in (self.mantissa, self.exponent, self.offset, self.growth)]
         return _of_one_row, (self.offset.dtype.char, self.offset.shape, *numbers)
 
 
 def _of_one_row(
-    char: str, shape: tuple[int, ...], mantissa: complex, exponent: int, offset: complex,
-    growth: float,
-) -> AffineSummary:  # fmt: skip
+    char: str, shape: tuple[int, ...], mantissa: complex, exponent: int, offset: complex, growth: float
+) -> AffineSummary:
     dtype = np.dtype(char)
     wide = np.complex128 if dtype.kind == "c" else np.float64
     return AffineSummary(
@@ -180,25 +177,27 @@ def propagate_short(summaries: Sequence[AffineSummary], carry_in: np.ndarray) ->
     carry_ins = np.broadcast_to(carry_in, first.shape).ravel().tolist()
     parts = ("mantissa", "exponent", "offset", "growth")
     mantissa, exponent, offset, growth = (
-        np.stack([getattr(summary, part).ravel() for summary in summaries], axis=1)
-        for part in parts
+        np.stack([getattr(summary, part).ravel() for summary in summaries], axis=1) for part in parts
     )
     largest = float(np.finfo(first.dtype).max)
     with np.errstate(all="ignore"):
         unit, shift = _frexp(mantissa)
         most = _largest_carry_in(growth, largest)
         rows = zip(
-            carry_ins, unit.tolist(), (exponent + shift).tolist(), offset.tolist(), most.tolist(),
-            strict=True,
-        )  # fmt: skip
+            carry_ins, unit.tolist(), (exponent + shift).tolist(), offset.tolist(), most.tolist(), strict=True
+        )
         carry_outs = np.array([list(_carry_outs(first.dtype, *row)) for row in rows], first.dtype)
     return [carry_outs[:, k].reshape(first.shape) for k in range(len(summaries))]
 
 
 def _carry_outs(
-    dtype: np.dtype[Any], carry_in: float, units: list[float], exponents: list[int],
-    offsets: list[float], mosts: list[float],
-) -> Iterator[float]:  # fmt: skip
+    dtype: np.dtype[Any],
+    carry_in: float,
+    units: list[float],
+    exponents: list[int],
+    offsets: list[float],
+    mosts: list[float],
+) -> Iterator[float]:
     """Yield the carry-outs of one row, chunk by chunk."""
     rounded, is_narrow = dtype.type, dtype.itemsize < 8
     for unit, exponent, offset, most in zip(units, exponents, offsets, mosts, strict=True):

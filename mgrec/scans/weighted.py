@@ -8,23 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..core.algebra.operators import MAX_PLUS, PLUS_PLUS, PLUS_TIMES, Operators, as_operators
-from ..core.arrays.array_types import (
-    cast,
-    in_one_memory,
-    is_lazy,
-    is_narrow,
-    result_type,
-    widened,
-)
+from ..core.arrays.array_types import cast, in_one_memory, is_lazy, is_narrow, result_type, widened
 from ..core.arrays.chunk import has_unknown_sizes
-from ..core.arrays.validation import (
-    as_array,
-    as_axis,
-    as_flag,
-    as_scalar,
-    broadcast_shape,
-    check_out,
-)
+from ..core.arrays.validation import as_array, as_axis, as_flag, as_scalar, broadcast_shape, check_out
 from ..distributed.expressions import accepts_expressions
 from ..distributed.groups.calls import CALL
 from ..distributed.groups.ends import beyond, outermost, start_of_part
@@ -243,9 +229,7 @@ def _delayed_on_group(distribute: Any, c: Any, w: Any, identity: Any, axis: int,
         return c
     before = edge if edge.shape[axis] else full_like(c[first], identity)
     result = concatenate([before, c[_steps(0, -1, axis, shape)]], axis)
-    distribute(
-        result, _part(w, _steps(0, None, axis, shape), shape), out=result, casting="same_kind"
-    )
+    distribute(result, _part(w, _steps(0, None, axis, shape), shape), out=result, casting="same_kind")
     if not edge.shape[axis]:
         result[first] = identity
     return result

@@ -80,9 +80,7 @@ def solve_parts(problem: Problem, *parts: Part, is_last: bool = True) -> list[An
         result = solve(replace(problem, recurrence=problem.recurrence.in_parts(parts)))
         values = [part.of_chunk(result) for part in parts]
         return [
-            value
-            if part.sum_axis is None
-            else sum_over_ranks(value.squeeze(part.sum_axis), is_last)
+            value if part.sum_axis is None else sum_over_ranks(value.squeeze(part.sum_axis), is_last)
             for part, value in zip(parts, values, strict=True)
         ]
     if not problem.is_lazy:
@@ -163,9 +161,13 @@ def public_function(
 
 
 def prepared_function(
-    build: Callable[Arguments, Problem | Composed], *, by_value: Sequence[str] = (),
-    by_numbers: bool = True, is_on_host: bool = True, takes_group: bool = False,
-) -> Callable[Arguments, Any]:  # fmt: skip
+    build: Callable[Arguments, Problem | Composed],
+    *,
+    by_value: Sequence[str] = (),
+    by_numbers: bool = True,
+    is_on_host: bool = True,
+    takes_group: bool = False,
+) -> Callable[Arguments, Any]:
     """Turn a function that builds a problem into a public function with prepared calls.
 
     The parameters are those of :class:`.prepared.SignatureRule`.

@@ -312,9 +312,8 @@ def times_shifted(
         )
     else:
         np.multiply(
-            part(factor, axis, *kept), conj(part(values, axis, *sources)),
-            out=part(product, axis, *kept),
-        )  # fmt: skip
+            part(factor, axis, *kept), conj(part(values, axis, *sources)), out=part(product, axis, *kept)
+        )
     of_edge = 0 if edge is None else widened(part(factor, axis, *last)) * conj(widened(edge))
     part(product, axis, *last)[...] = of_edge if edge is None else cast(of_edge, product.dtype)
     return product
@@ -361,9 +360,7 @@ def sum_to(gradient: Any, operand: Any) -> Any:
     if dtype == gradient.dtype or not (is_inexact or is_complex(operand)):
         return gradient
     return (
-        gradient.to(dtype)
-        if library_of(gradient) and hasattr(gradient, "to")
-        else (gradient.astype(dtype))
+        gradient.to(dtype) if library_of(gradient) and hasattr(gradient, "to") else (gradient.astype(dtype))
     )
 
 

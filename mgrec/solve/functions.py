@@ -46,9 +46,13 @@ def apply(function: Any, signature: str, width: int, *arrays: Any) -> Any:
     if not any(map(is_lazy, arrays)):
         return function(*arrays)
     return _function("apply_gufunc", *filter(is_lazy, arrays))(
-        function, signature, *arrays, output_sizes={"w": width}, output_dtypes=[np.float64],
+        function,
+        signature,
+        *arrays,
+        output_sizes={"w": width},
+        output_dtypes=[np.float64],
         allow_rechunk=True,
-    )  # fmt: skip
+    )
 
 
 def exp(array: Any) -> Any:

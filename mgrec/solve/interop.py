@@ -78,9 +78,12 @@ def with_interop(
 
 
 def redirected(
-    function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any],
-    takes_group: bool, takes_lengths: bool,
-) -> Any:  # fmt: skip
+    function: Callable[..., Any],
+    operands: Sequence[Any],
+    options: dict[str, Any],
+    takes_group: bool,
+    takes_lengths: bool,
+) -> Any:
     """Return the result of a call on a group, or of one that torch traces; or NotImplemented.
 
     `lengths` of the options are replaced by `reset`.
@@ -126,9 +129,13 @@ def has_differentiated(operands: Sequence[Any], options: dict[str, Any]) -> bool
 
 
 def call_native(
-    function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any],
-    refusal: TypeError | None, labelled: Callable[..., Any], call: Call | None = None,
-) -> Any:  # fmt: skip
+    function: Callable[..., Any],
+    operands: Sequence[Any],
+    options: dict[str, Any],
+    refusal: TypeError | None,
+    labelled: Callable[..., Any],
+    call: Call | None = None,
+) -> Any:
     """Call a function with native arrays, and convert its results to the arguments' library.
 
     Arrays of NumPy and CuPy may be mixed with arrays of one other library.
@@ -199,9 +206,7 @@ def call_native(
     results = function(*native, **native_options)
     if of_steps and any(map(is_series, arrays)):
         of_parameters = dict(data)
-        ordered = [
-            of_parameters[n] for n in inspect.signature(function).parameters if n in of_parameters
-        ]
+        ordered = [of_parameters[n] for n in inspect.signature(function).parameters if n in of_parameters]
         return of_steps.label_rows(ordered, results)
     return adapter.from_native(convert, results)
 
@@ -223,9 +228,11 @@ _OPTIONAL_DATA = {"initial", "zi", "rhs", "above", "left", "corner", "weights"}
 
 
 def with_lists_as_arrays(
-    function: Callable[..., Any], labelled: Callable[..., Any], operands: Sequence[Any],
+    function: Callable[..., Any],
+    labelled: Callable[..., Any],
+    operands: Sequence[Any],
     options: dict[str, Any],
-) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
+) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a call of tensors; lists of numbers are arrays of their dtype.
 
     Numbers of a list promote this dtype as numbers of Python do.
@@ -267,9 +274,7 @@ def as_array_of(value: Any, dtype: np.dtype[Any]) -> Any:
         return value
 
 
-def _call_traced(
-    function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any]
-) -> Any:
+def _call_traced(function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any]) -> Any:
     """Call the operator of a function; return NotImplemented if it has no operator."""
     from . import torch_operators
 
@@ -315,9 +320,7 @@ class Adapter:
             try:
                 items = [self.to_native(name, item) for item in value]
             except RecursionError:
-                raise TypeError(
-                    f"{name} must be numbers; got a list that contains itself"
-                ) from None
+                raise TypeError(f"{name} must be numbers; got a list that contains itself") from None
             return items if isinstance(value, list) else tuple(items)
         if hasattr(type(value), "map_arrays"):
             return value.map_arrays(partial(self.to_native, name))

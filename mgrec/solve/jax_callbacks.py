@@ -38,9 +38,21 @@ _NEWEST = 0, 3
 """The newest version of the interface with which the structures were compared; those that handlers
 use are the same in older versions. jax 0.6 has version 0.1, jax 0.10 has 0.3."""
 _DTYPES = {
-    1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32",
-    9: "uint64", 10: "float16", 11: "float32", 12: "float64", 15: "complex64", 18: "complex128",
-}  # fmt: skip
+    1: "bool",
+    2: "int8",
+    3: "int16",
+    4: "int32",
+    5: "int64",
+    6: "uint8",
+    7: "uint16",
+    8: "uint32",
+    9: "uint64",
+    10: "float16",
+    11: "float32",
+    12: "float64",
+    15: "complex64",
+    18: "complex128",
+}
 _BFLOAT16 = 16
 _TARGET = "mgrec"
 _KEPT_BYTES = 1 << 16
@@ -58,9 +70,11 @@ class _Metadata(ctypes.Structure):
 
 class _MetadataExtension(ctypes.Structure):
     _fields_ = [
-        ("struct_size", c_size_t), ("type", c_int), ("next", c_void_p),
+        ("struct_size", c_size_t),
+        ("type", c_int),
+        ("next", c_void_p),
         ("metadata", POINTER(_Metadata)),
-    ]  # fmt: skip
+    ]
 
 
 class _Bytes(ctypes.Structure):
@@ -68,22 +82,21 @@ class _Bytes(ctypes.Structure):
 
 
 class _Buffer(ctypes.Structure):
-    _fields_ = [
-        *_SIZE, ("dtype", c_int), ("data", c_void_p), ("rank", c_int64), ("dims", POINTER(c_int64)),
-    ]  # fmt: skip
+    _fields_ = [*_SIZE, ("dtype", c_int), ("data", c_void_p), ("rank", c_int64), ("dims", POINTER(c_int64))]
 
 
 class _Buffers(ctypes.Structure):
-    _fields_ = [
-        *_SIZE, ("size", c_int64), ("types", c_void_p), ("values", POINTER(POINTER(_Buffer))),
-    ]  # fmt: skip
+    _fields_ = [*_SIZE, ("size", c_int64), ("types", c_void_p), ("values", POINTER(POINTER(_Buffer)))]
 
 
 class _Attributes(ctypes.Structure):
     _fields_ = [
-        *_SIZE, ("size", c_int64), ("types", c_void_p), ("names", c_void_p),
+        *_SIZE,
+        ("size", c_int64),
+        ("types", c_void_p),
+        ("names", c_void_p),
         ("values", POINTER(POINTER(_Bytes))),
-    ]  # fmt: skip
+    ]
 
 
 class _ErrorArguments(ctypes.Structure):
@@ -100,16 +113,25 @@ _GET_STREAM = ctypes.CFUNCTYPE(c_void_p, POINTER(_StreamArguments))
 
 class _Api(ctypes.Structure):
     _fields_ = [
-        *_SIZE, ("version", _Version), ("internal", c_void_p), ("create_error", _CREATE_ERROR),
-        ("others", c_void_p * 3), ("get_stream", _GET_STREAM),
-    ]  # fmt: skip
+        *_SIZE,
+        ("version", _Version),
+        ("internal", c_void_p),
+        ("create_error", _CREATE_ERROR),
+        ("others", c_void_p * 3),
+        ("get_stream", _GET_STREAM),
+    ]
 
 
 class _Frame(ctypes.Structure):
     _fields_ = [
-        *_SIZE, ("api", POINTER(_Api)), ("context", c_void_p), ("stage", c_int32),
-        ("operands", _Buffers), ("results", _Buffers), ("attributes", _Attributes),
-    ]  # fmt: skip
+        *_SIZE,
+        ("api", POINTER(_Api)),
+        ("context", c_void_p),
+        ("stage", c_int32),
+        ("operands", _Buffers),
+        ("results", _Buffers),
+        ("attributes", _Attributes),
+    ]
 
 
 class ForeignArray(NamedTuple):
@@ -139,9 +161,11 @@ def handler_of(call: Call) -> Any:
             elif frame.stage == _EXECUTE:
                 key = frame.attributes.values[0].contents
                 call(
-                    ctypes.string_at(key.start, key.size).decode(), _memory(frame.operands),
-                    _memory(frame.results), lambda: _stream(api, frame.context),
-                )  # fmt: skip
+                    ctypes.string_at(key.start, key.size).decode(),
+                    _memory(frame.operands),
+                    _memory(frame.results),
+                    lambda: _stream(api, frame.context),
+                )
         except BaseException as error:
             message = f"{type(error).__name__}: {error}".encode()
             arguments = _ErrorArguments(ctypes.sizeof(_ErrorArguments), None, message, _INTERNAL)
@@ -168,11 +192,12 @@ def _memory(buffers: _Buffers) -> list[ForeignArray]:
     pointers = [buffers.values[k].contents for k in range(buffers.size)]
     return [
         ForeignArray(
-            buffer.data or 0, tuple(buffer.dims[: buffer.rank]),
+            buffer.data or 0,
+            tuple(buffer.dims[: buffer.rank]),
             bfloat16() if buffer.dtype == _BFLOAT16 else np.dtype(_DTYPES[buffer.dtype]),
         )
         for buffer in pointers
-    ]  # fmt: skip
+    ]
 
 
 def _stream(api: _Api, context: int) -> int:
@@ -246,9 +271,7 @@ def _dtype_of(value: Any) -> Any:
 def _encoded(name: str, value: Any) -> tuple[Any, ...]:
     """Return coefficients without gradients as an option, which is part of a key."""
     if isinstance(value, jax.core.Tracer):
-        raise TypeError(
-            f"{name} must be an array that jax does not trace, since it has no gradient"
-        )
+        raise TypeError(f"{name} must be an array that jax does not trace, since it has no gradient")
     array = np.asarray(value)
     array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
     return _ARRAY, array.dtype.str, array.shape, array.tobytes().hex()
@@ -267,9 +290,8 @@ def _decoded(options: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def _differentiable(
-    name: str, names: tuple[str, ...], constants: tuple[str, ...],
-    options: tuple[tuple[str, Any], ...],
-) -> Callable[..., Any]:  # fmt: skip
+    name: str, names: tuple[str, ...], constants: tuple[str, ...], options: tuple[tuple[str, Any], ...]
+) -> Callable[..., Any]:
     """Return a function of the named arrays, which returns a tuple of results.
 
     The arrays `constants`, the last ones, have no gradients.
@@ -279,11 +301,7 @@ def _differentiable(
     assert isinstance(rule, Rule)
 
     def named(arrays: Sequence[Any]) -> dict[str, Any]:
-        return {
-            **rule.defaults,
-            **dict(zip(inputs, arrays, strict=True)),
-            **_decoded(dict(options)),
-        }
+        return {**rule.defaults, **dict(zip(inputs, arrays, strict=True)), **_decoded(dict(options))}
 
     def outline(arrays: Sequence[Any]) -> list[Any]:
         outlines = rule.outlines(named(arrays))
@@ -334,9 +352,14 @@ def _gradients(
 
 
 def _custom_call(
-    part: str, name: str, names: Sequence[str], constants: Sequence[str], options: Any,
-    outlines: Any, arrays: Any,
-) -> Any:  # fmt: skip
+    part: str,
+    name: str,
+    names: Sequence[str],
+    constants: Sequence[str],
+    options: Any,
+    outlines: Any,
+    arrays: Any,
+) -> Any:
     """Return the results of a custom call, which knows what to compute by its key."""
     key = json.dumps([part, name, names, constants, options])
     if _has_known_interface():
@@ -395,11 +418,7 @@ def _compute(key: str, arrays: list[Any], results: list[Any]) -> None:
     rule = rules()[name]
     assert isinstance(rule, Rule)
     count = len(arrays) - len(inputs)
-    arguments = {
-        **rule.defaults,
-        **dict(zip(inputs, arrays[count:], strict=True)),
-        **_decoded(dict(options)),
-    }
+    arguments = {**rule.defaults, **dict(zip(inputs, arrays[count:], strict=True)), **_decoded(dict(options))}
     if part == "solve":
         has_out = "out" in signature(rule.function).parameters
         if has_out and rule.outlines(arguments)[0][1] == results[0].dtype:

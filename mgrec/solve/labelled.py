@@ -33,9 +33,13 @@ _DIMS = {"axis": "dim", "axes": "dims", "rhs_axis": "rhs_dim"}
 
 
 def solve_labelled(
-    function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any], *,
-    by_value: Sequence[str] = (), like: DataArray | None = None,
-) -> Any:  # fmt: skip
+    function: Callable[..., Any],
+    operands: Sequence[Any],
+    options: Mapping[str, Any],
+    *,
+    by_value: Sequence[str] = (),
+    like: DataArray | None = None,
+) -> Any:
     """Call a public function of arrays with DataArrays, and return DataArrays.
 
     DataArrays are aligned exactly and broadcast by the names of their dimensions. The result has
@@ -56,9 +60,7 @@ def solve_labelled(
     arguments = bound.arguments
     for name in by_value:
         arguments[name] = to_native(name, arguments[name])
-    by_argument = {
-        name: list(filter(is_labelled, leaves(value))) for name, value in arguments.items()
-    }
+    by_argument = {name: list(filter(is_labelled, leaves(value))) for name, value in arguments.items()}
     if by_argument.get("out"):
         raise TypeError("out must be an array without names of dimensions; got a DataArray")
     if like is None and not any(leaf.dims for leaf in _operands(by_argument)):
@@ -68,9 +70,7 @@ def solve_labelled(
     return _Call(function, bound, by_argument, like, by_name).solve()
 
 
-def refuse_labelled(
-    function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
-) -> Any:
+def refuse_labelled(function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """Raise TypeError for a function whose arguments have axes of states."""
     raise TypeError(
         f"arguments of {function.__name__} must be arrays without names of dimensions; got a "
@@ -80,12 +80,7 @@ def refuse_labelled(
 
 def _operands(by_argument: Mapping[str, list[Any]]) -> list[Any]:
     """Return the DataArrays that determine the shape of the result."""
-    return [
-        leaf
-        for name, labelled in by_argument.items()
-        if name not in _NOT_BROADCAST
-        for leaf in labelled
-    ]
+    return [leaf for name, labelled in by_argument.items() if name not in _NOT_BROADCAST for leaf in labelled]
 
 
 def is_labelled(value: Any) -> bool:
@@ -106,9 +101,8 @@ def has_labels(arguments: Any) -> bool:
 
 
 def with_table_axis(
-    function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any],
-    by_value: Sequence[str],
-) -> dict[str, Any]:  # fmt: skip
+    function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any], by_value: Sequence[str]
+) -> dict[str, Any]:
     """Return the options of a call; the default axis of DataFrames is their index.
 
     `by_value` are parameters whose axes are not those of the data.
@@ -165,9 +159,7 @@ def axis_of(value: Any, dims: Dims, shape: tuple[int, ...], label: str, is_name:
 def default_axis(dims: Dims) -> int:
     """Return the axis of the only dimension; raise ValueError if there are several."""
     if len(dims) != 1:
-        raise ValueError(
-            f"dim must be one of the dimensions {dims}, since there is more than one; got none"
-        )
+        raise ValueError(f"dim must be one of the dimensions {dims}, since there is more than one; got none")
     return 0
 
 
@@ -188,9 +180,13 @@ class _Call:
     """A call with DataArrays, at least one of which has a dimension."""
 
     def __init__(
-        self, function: Callable[..., Any], bound: BoundArguments,
-        by_argument: dict[str, list[Any]], like: DataArray | None, by_name: Sequence[str],
-    ) -> None:  # fmt: skip
+        self,
+        function: Callable[..., Any],
+        bound: BoundArguments,
+        by_argument: dict[str, list[Any]],
+        like: DataArray | None,
+        by_name: Sequence[str],
+    ) -> None:
         self.function, self.bound, self.like = function, bound, like
         self.states = by_argument.pop("zi", [])
         self.by_argument = by_argument
@@ -200,9 +196,7 @@ class _Call:
             self.reference = max(_operands(by_argument), key=lambda leaf: leaf.ndim)
         # Keyed by identity, since == of DataArrays is an array.
         self.labelled = {id(leaf): leaf for leaf in (self.reference, *labelled)}
-        self.dims: Dims = tuple(
-            dict.fromkeys(dim for leaf in self.labelled.values() for dim in leaf.dims)
-        )
+        self.dims: Dims = tuple(dict.fromkeys(dim for leaf in self.labelled.values() for dim in leaf.dims))
         self.axes = {
             name: self._to_axes(name, dim, like is not None or dim in by_name)
             for name, dim in _DIMS.items()
@@ -330,10 +324,7 @@ class _Call:
         """Return the DataArrays that give the result its name and attributes."""
         naming = naming_parameters(self.function)
         operands = [
-            leaf
-            for name, labelled in self.by_argument.items()
-            if name in naming
-            for leaf in labelled
+            leaf for name, labelled in self.by_argument.items() if name in naming for leaf in labelled
         ]
         return operands or [self.reference]
 
@@ -449,9 +440,7 @@ def solve_with_factors(
     return _named_like(result.transpose(*b.dims, ...), [b])
 
 
-def solve_pair(
-    function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
-) -> Any:
+def solve_pair(function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """Call a function of two sequences; a result of two axes has the dimensions of both."""
     from xarray import DataArray
 

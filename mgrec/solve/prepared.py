@@ -94,9 +94,7 @@ class SignatureRule:
         self._build, self._by_type, self._is_on_host = build, not by_numbers, is_on_host
         self._by_value = {*by_value, *map(positions.__getitem__, by_value), *_SETTINGS}
         # The build refuses a name that is no parameter.
-        self._in_order = lru_cache(
-            lambda names: sorted(names, key=lambda name: positions.get(name, -1))
-        )
+        self._in_order = lru_cache(lambda names: sorted(names, key=lambda name: positions.get(name, -1)))
 
     def read(self, operands: Sequence[Any], options: dict[str, Any]) -> Call | None:
         """Return the call with its signature, or None if the call cannot be cached."""
@@ -394,9 +392,13 @@ def prepare_sequence(
 
 
 def prepare(
-    call: Call, problem: Problem, backend: Backend, inputs: ChunkInputs, results: Arrays,
+    call: Call,
+    problem: Problem,
+    backend: Backend,
+    inputs: ChunkInputs,
+    results: Arrays,
     group: Group | None = None,
-) -> PreparedCall | None:  # fmt: skip
+) -> PreparedCall | None:
     """Return the prepared call of a validated call, or None if its family cannot prepare it.
 
     `inputs` are the operands as one chunk. `results` are arrays as those of later calls. With a
@@ -523,9 +525,14 @@ def solve(problem: Problem, call: Call | None = None) -> Any:
 
 
 def _prepare_and_solve(
-    entry: CacheEntry[PreparedCall], call: Call, problem: Problem, backend: Backend,
-    inputs: ChunkInputs, out: Arrays, group: Group | None = None,
-) -> Any:  # fmt: skip
+    entry: CacheEntry[PreparedCall],
+    call: Call,
+    problem: Problem,
+    backend: Backend,
+    inputs: ChunkInputs,
+    out: Arrays,
+    group: Group | None = None,
+) -> Any:
     """Prepare calls of the signature, and solve the first; raise CacheMiss if that fails."""
     count, dtype = problem.recurrence.results, problem.recurrence.result_dtype
     results = out or tuple([backend.empty(problem.shape, dtype) for _ in range(count)])
@@ -540,9 +547,7 @@ def _prepare_and_solve(
     return result
 
 
-def _determine(
-    problem: Problem, backend: Backend, inputs: ChunkInputs, out: Arrays
-) -> tuple[Arrays, Any]:
+def _determine(problem: Problem, backend: Backend, inputs: ChunkInputs, out: Arrays) -> tuple[Arrays, Any]:
     """Return the results, written to `out` if it is passed, and the final state or None."""
     recurrence, shape, initial = problem.recurrence, problem.shape, problem.initial
     if isinstance(recurrence, Grid):

@@ -17,10 +17,18 @@ from ..distributed.expressions import leaves
 
 _PACKAGE = __package__.partition(".")[0]
 _MODULES = (
-    "ewm.adjoint", "filters.adjoint", "filters.zero_phase_adjoint", "grids.table.api",
-    "hmm.adjoint", "ndimage.adjoint", "scans.adjoint", "scans.map_adjoint",
-    "scans.matrix.adjoint", "statespace.adjoint", "tridiagonal.adjoint",
-)  # fmt: skip
+    "ewm.adjoint",
+    "filters.adjoint",
+    "filters.zero_phase_adjoint",
+    "grids.table.api",
+    "hmm.adjoint",
+    "ndimage.adjoint",
+    "scans.adjoint",
+    "scans.map_adjoint",
+    "scans.matrix.adjoint",
+    "statespace.adjoint",
+    "tridiagonal.adjoint",
+)
 """Modules with ``RULES``."""
 _DEFAULTS = ("auto", "stream", "mean", "pad")
 """Defaults of options without a rule."""
@@ -152,18 +160,18 @@ class Rule:
 
 
 def rule_of_rows(
-    function: Callable[..., Any], adjoint: Any, arrays: tuple[str, ...],
+    function: Callable[..., Any],
+    adjoint: Any,
+    arrays: tuple[str, ...],
     steps_shape: Callable[[dict[str, Any]], tuple[Any, ...]],
-) -> Rule:  # fmt: skip
+) -> Rule:
     """Return the rule of a function with one number of float64 for each row, and resets.
 
     The numbers are sums over steps, and their gradients are computed over the ranks of a group.
     ``steps_shape(arguments)`` returns the shape of steps and rows.
     """
 
-    def compose(
-        grad: Any, grad_zf: Any, result: Any, arguments: dict[str, Any], of: Sequence[str]
-    ) -> Any:
+    def compose(grad: Any, grad_zf: Any, result: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
         return adjoint.compose(grad, **arguments, of=of)
 
     def outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -238,6 +246,5 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     ndim = max(map(len, shapes))
     aligned = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
     return tuple(
-        next((length for length in lengths if length != 1), 1)
-        for lengths in zip(*aligned, strict=True)
+        next((length for length in lengths if length != 1), 1) for lengths in zip(*aligned, strict=True)
     )

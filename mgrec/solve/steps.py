@@ -107,9 +107,7 @@ def _marks_along(reset: Any, labels: Any, dims: Dims) -> Any:
     if not {*reset.dims} <= {*dims}:
         raise ValueError(f"reset must have dimensions of {dims}; got {reset.dims}")
     known = [labels.coords[dim] for dim in dims if dim in labels.coords]
-    reset = xr.align(reset, *known, join="exact", copy=False)[0].transpose(
-        *dims, missing_dims="ignore"
-    )
+    reset = xr.align(reset, *known, join="exact", copy=False)[0].transpose(*dims, missing_dims="ignore")
     return reset.data[tuple([slice(None) if dim in reset.dims else None for dim in dims])]
 
 

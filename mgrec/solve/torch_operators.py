@@ -20,12 +20,7 @@ import numpy as np
 import torch
 
 from ..core.arrays.array_types import has_bfloat16
-from ..core.arrays.interop import (
-    has_tangent,
-    is_differentiated,
-    result_converter,
-    to_native,
-)
+from ..core.arrays.interop import has_tangent, is_differentiated, result_converter, to_native
 from ..core.arrays.validation import as_any_array, as_real
 from ..core.contract.kernels import CacheMiss
 from ..distributed.expressions import leaves
@@ -89,9 +84,7 @@ def needs_operator(values: Sequence[Any]) -> bool:
     Autograd and the transformations of torch.func record calls.
     """
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    return any(
-        x.dtype == torch.bfloat16 or is_differentiated(x) or _is_transformed(x) for x in tensors
-    )
+    return any(x.dtype == torch.bfloat16 or is_differentiated(x) or _is_transformed(x) for x in tensors)
 
 
 def is_solved_by_address(
@@ -128,9 +121,11 @@ def _is_in_grad(tensor: Any) -> bool:
 
 
 def call(
-    operator: Operator | Redirect, operands: Sequence[Any], options: dict[str, Any],
+    operator: Operator | Redirect,
+    operands: Sequence[Any],
+    options: dict[str, Any],
     recorded: Call | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Call an operator with the arguments of the public function.
 
     A call with a signature is prepared for repetition, if it is computed with its own tensors.
@@ -222,8 +217,7 @@ def _refuse_transformations(name: str, tensors: Sequence[Any]) -> None:
         raise NotImplementedError(f"{name} has no derivatives in forward mode")
     if any(map(_is_in_grad, tensors)):
         raise NotImplementedError(
-            f"{name} has no derivatives in torch.func: call torch.autograd.grad, or backward() of "
-            f"the result"
+            f"{name} has no derivatives in torch.func: call torch.autograd.grad, or backward() of the result"
         )
 
 
@@ -280,9 +274,7 @@ def _as_tensor(value: Any, dtype: Any, is_cast: bool) -> Any:
 def _as_traced(value: Any, dtype: Any) -> Any:
     """Return an array as a tensor; numbers of a list promote `dtype` weakly."""
     tensor = torch.as_tensor(np.asarray(value))
-    if not isinstance(value, (list, tuple)) or (
-        tensor.is_floating_point() > dtype.is_floating_point
-    ):
+    if not isinstance(value, (list, tuple)) or (tensor.is_floating_point() > dtype.is_floating_point):
         return tensor
     return tensor.to(torch.promote_types(dtype, torch.complex32) if tensor.is_complex() else dtype)
 
@@ -324,10 +316,7 @@ def _define(rule: Rule) -> Pair:
     def outline(*values: Any) -> list[Any]:
         arguments = dict(zip(keys, values, strict=True))
         like = on_device(values)
-        return [
-            like.new_empty(shape, dtype=torch_dtype(dtype))
-            for shape, dtype in rule.outlines(arguments)
-        ]
+        return [like.new_empty(shape, dtype=torch_dtype(dtype)) for shape, dtype in rule.outlines(arguments)]
 
     def save(ctx: Any, inputs: Any, output: Any) -> None:
         kept = [
@@ -410,10 +399,7 @@ def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]
         if gradients is None:
             operands = [on_host.get(name, x) for name, x in zip(names, values, strict=True)]
             gradients = solve_native(names, operands, lambda native: compose(*native))
-        return [
-            gradient.to(arrays[key].device)
-            for key, gradient in zip(values[-1], gradients, strict=True)
-        ]
+        return [gradient.to(arrays[key].device) for key, gradient in zip(values[-1], gradients, strict=True)]
 
     def outline(*values: Any) -> list[Any]:
         arrays = dict(zip(rule.names, values[3:], strict=False))
@@ -440,12 +426,15 @@ def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]
         ]
         gradients = iter(
             torch.autograd.grad(
-                [output for output, _ in pairs], [x for x in needed if x is not None],
+                [output for output, _ in pairs],
+                [x for x in needed if x is not None],
                 [grad for _, grad in pairs],
-                create_graph=torch.is_grad_enabled(), allow_unused=True,
+                create_graph=torch.is_grad_enabled(),
+                allow_unused=True,
             )
-            if pairs else ()
-        )  # fmt: skip
+            if pairs
+            else ()
+        )
         of_inputs = [None if x is None else next(gradients, None) for x in needed]
         return (*of_inputs, *[None] * len(ctx.options))
 
@@ -456,9 +445,15 @@ def _define_backward(rule: Rule, name: str, parameters: str, keys: Sequence[str]
 
 
 def _pair(
-    name: str, schema: str, read: Callable[..., dict[str, Any]], solve: Callable[..., list[Any]],
-    outline: Callable[..., Any], save: Callable[..., Any], differentiate: Pair, inputs: int,
-) -> Pair:  # fmt: skip
+    name: str,
+    schema: str,
+    read: Callable[..., dict[str, Any]],
+    solve: Callable[..., list[Any]],
+    outline: Callable[..., Any],
+    save: Callable[..., Any],
+    differentiate: Pair,
+    inputs: int,
+) -> Pair:
     """Return the operator and the function of the same parts; those of `differentiate` are theirs.
 
     The first `inputs` arguments are tensors or None.
@@ -477,12 +472,14 @@ def _pair(
         if not info.batch_size:
             raise ValueError("vmap needs a batch of at least one element; got a batch of 0")
         calls = [
-            operator(*[
-                value.select(dim, k) if isinstance(dim, int) else value
-                for value, dim in zip(values, in_dims, strict=True)
-            ])
+            operator(
+                *[
+                    value.select(dim, k) if isinstance(dim, int) else value
+                    for value, dim in zip(values, in_dims, strict=True)
+                ]
+            )
             for k in range(info.batch_size)
-        ]  # fmt: skip
+        ]
         results = [torch.stack(list(parts)) for parts in zip(*calls, strict=True)]
         return results, [0] * len(results)
 
@@ -511,9 +508,10 @@ def _pair(
             return *differentiate.eager(ctx, grads)[:inputs], None, None, None
 
     def call_function(
-        *values: Any, on_host: dict[str, Any] | None = None,
+        *values: Any,
+        on_host: dict[str, Any] | None = None,
         cached_solver: CacheEntry[PreparedCall] | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         on_host = read(values) if on_host is None else on_host
         # Without a graph of the backward pass: recording one would take 60 us.
         if not torch.is_grad_enabled():

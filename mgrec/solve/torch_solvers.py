@@ -33,9 +33,7 @@ def copy_to_host(rule: Rule, names: Sequence[str], values: Sequence[Any]) -> dic
     return {name: to_native(name, copy) for name, copy in copies.items()}
 
 
-def solve_native(
-    names: Sequence[str], values: Sequence[Any], solve: Callable[[list[Any]], Any]
-) -> list[Any]:
+def solve_native(names: Sequence[str], values: Sequence[Any], solve: Callable[[list[Any]], Any]) -> list[Any]:
     """Call ``solve`` with native arrays in place of tensors, on the current stream of torch."""
     like = on_device(values)
     if like.device.type == "cuda":
@@ -48,9 +46,7 @@ def solve_native(
     return [convert(_at_least_array(result)) for result in solve(native)]
 
 
-def _solve_on_gpu(
-    values: Sequence[Any], device: Any, solve: Callable[[list[Any]], Any]
-) -> list[Any]:
+def _solve_on_gpu(values: Sequence[Any], device: Any, solve: Callable[[list[Any]], Any]) -> list[Any]:
     """Call ``solve`` with CuPy arrays.
 
     DLPack by the functions of both libraries, which also synchronise streams, took some 60 us of
@@ -59,8 +55,7 @@ def _solve_on_gpu(
     stream = torch.cuda.current_stream(device).cuda_stream
     with _backend().on_stream(stream, device.index):
         native = [
-            _as_cupy(_backend(), x) if isinstance(x, torch.Tensor) else x
-            for x in _with_numbers(values)
+            _as_cupy(_backend(), x) if isinstance(x, torch.Tensor) else x for x in _with_numbers(values)
         ]
         # CuPy takes the number 1 for the legacy default stream.
         return [_from_cupy(result, stream or 1) for result in solve(native)]
@@ -163,18 +158,22 @@ def differentiate_by_address(
         return None
     # The gradient of an array that is not read is the adjoint, which is solved first.
     gradients = {
-        name: result.new_empty(x.shape, dtype=x.dtype)
-        if name in on_host
-        else torch.empty_like(result)
-        for name, x in arrays.items() if name in values[-1] or name in rule.unread
-    }  # fmt: skip
+        name: result.new_empty(x.shape, dtype=x.dtype) if name in on_host else torch.empty_like(result)
+        for name, x in arrays.items()
+        if name in values[-1] or name in rule.unread
+    }
     addresses = [gradients[name].data_ptr() if name in gradients else 0 for name in arrays]
     options = dict(zip(keys[count:], others[count:], strict=False))
     with _on_stream_of(result):
         is_solved = rule.differentiate_at(
-            _backend(), tuple(shape), _numpy_dtype(dtype), device,
-            [x.data_ptr() for x in addressed], addresses, options | on_host,
-        )  # fmt: skip
+            _backend(),
+            tuple(shape),
+            _numpy_dtype(dtype),
+            device,
+            [x.data_ptr() for x in addressed],
+            addresses,
+            options | on_host,
+        )
     return [gradients[name] for name in values[-1]] if is_solved else None
 
 
@@ -200,8 +199,7 @@ def _with_numbers(values: Sequence[Any]) -> Sequence[Any]:
     if not any(x.dtype in (torch.bfloat16, torch.float16) for x in tensors):
         return values
     return [
-        x.item() if isinstance(x, torch.Tensor) and not x.ndim and not x.is_complex() else x
-        for x in values
+        x.item() if isinstance(x, torch.Tensor) and not x.ndim and not x.is_complex() else x for x in values
     ]
 
 

@@ -25,23 +25,24 @@ from ..solve.adjoint import (
 )
 from ..solve.functions import apply, full_like, where
 from ..solve.rules import broadcast_shapes, rule_of_rows
-from .arguments import (
-    PARAMETERS,
-    StateSpaceModel,
-    check_model,
-    filter_problem,
-    leading_axes,
-    smooth_problem,
-)
+from .arguments import PARAMETERS, StateSpaceModel, check_model, filter_problem, leading_axes, smooth_problem
 from .cuda import phases
 from .functions import log_likelihood
 from .recurrence import NOT_ROUNDING, ROUNDING
 
 _FLOAT64 = np.dtype(np.float64)
 _NAMES = (
-    "endog", "design", "obs_cov", "transition", "state_cov", "initial_state", "initial_state_cov",
-    "selection", "obs_intercept", "state_intercept",
-)  # fmt: skip
+    "endog",
+    "design",
+    "obs_cov",
+    "transition",
+    "state_cov",
+    "initial_state",
+    "initial_state_cov",
+    "selection",
+    "obs_intercept",
+    "state_intercept",
+)
 _LABELS = StepLabels(("grad", *PARAMETERS), (("steps", "entries"), *[None] * (len(_NAMES) - 1)))
 _OF_OBSERVATIONS = ("endog", "design", "obs_cov", "transition", "obs_intercept")
 _SIGNATURE = "(p),(p,n),(p),(p,p),(n,n),(n),(n,n),(n),(n,n)->(w)"
@@ -125,10 +126,24 @@ obs_intercept, state_intercept, axis, reset, lengths
            [ 0.2353],
            [-1.1765]])
     """
-    arrays = dict(zip(_NAMES, (
-        endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection,
-        obs_intercept, state_intercept,
-    ), strict=True))  # fmt: skip
+    arrays = dict(
+        zip(
+            _NAMES,
+            (
+                endog,
+                design,
+                obs_cov,
+                transition,
+                state_cov,
+                initial_state,
+                initial_state_cov,
+                selection,
+                obs_intercept,
+                state_intercept,
+            ),
+            strict=True,
+        )
+    )
     wanted, grad = selected(of, arrays), as_gradient("statespace.log_likelihood", grad)
     observations = as_operand("endog", endog)
     if observations.ndim == 1:
@@ -151,14 +166,12 @@ obs_intercept, state_intercept, axis, reset, lengths
         of_noise = gradients["state_cov"] = 0.5 * (_outer(later_r) - later_N)
         if selection is not None:
             R, Q = (
-                from_host(cast(as_operand("matrix", x), _FLOAT64), of_noise)
-                for x in (selection, state_cov)
+                from_host(cast(as_operand("matrix", x), _FLOAT64), of_noise) for x in (selection, state_cov)
             )
             gradients["selection"] = of_noise @ R @ (Q + Q.swapaxes(-1, -2))
             gradients["state_cov"] = R.swapaxes(-1, -2) @ of_noise @ R
     results = {
-        name: _summed(gradients[name], weight, first, model.axis, name, arrays[name])
-        for name in wanted
+        name: _summed(gradients[name], weight, first, model.axis, name, arrays[name]) for name in wanted
     }
     if "endog" in wanted and observations.ndim == 1:
         results["endog"] = results["endog"][:, 0]
@@ -208,9 +221,7 @@ def _predicted_and_sums(model: StateSpaceModel) -> list[Any]:
     ]
 
 
-def _gradients_of_steps(
-    y: Any, Z: Any, d: Any, H: Any, T: Any, a: Any, P: Any, r: Any, N: Any
-) -> Any:
+def _gradients_of_steps(y: Any, Z: Any, d: Any, H: Any, T: Any, a: Any, P: Any, r: Any, N: Any) -> Any:
     """Return u, and the gradients of design, obs_cov and transition, as one vector a step."""
     with np.errstate(invalid="ignore"):
         eye = backend_of(a).from_host(np.eye(y.shape[-1]), a)
@@ -268,11 +279,13 @@ def _transposed(matrices: Any) -> Any:
 
 
 def _steps_shape(arguments: dict[str, Any]) -> tuple[Any, ...]:
-    return broadcast_shapes(*[
-        leading_axes(name, arguments[name])
-        for name in _NAMES
-        if not name.startswith("initial") and arguments[name] is not None
-    ])  # fmt: skip
+    return broadcast_shapes(
+        *[
+            leading_axes(name, arguments[name])
+            for name in _NAMES
+            if not name.startswith("initial") and arguments[name] is not None
+        ]
+    )
 
 
 _OPTIONAL = ("selection", "obs_intercept", "state_intercept")

@@ -7,13 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import (
-    cast,
-    in_one_memory,
-    is_lazy,
-    to_host,
-    without_empty_chunks,
-)
+from ..core.arrays.array_types import cast, in_one_memory, is_lazy, to_host, without_empty_chunks
 from ..core.arrays.chunk import as_contiguous
 from ..core.arrays.elements import broadcast_shape, merge_numbers, part_of_numbers
 from ..core.arrays.resets import as_reset
@@ -22,34 +16,37 @@ from ..core.backends import common_backend
 from ..core.contract.problem import Problem, check_memory
 from ..core.contract.scan import initial_states, varying_operand
 from ..distributed.groups.calls import CALL
-from ..scans.matrix.arguments import (
-    along_rows,
-    as_vectors,
-    check_rows,
-    is_in_gpu_memory,
-    result_dtype,
-)
+from ..scans.matrix.arguments import along_rows, as_vectors, check_rows, is_in_gpu_memory, result_dtype
 from ..solve.functions import apply, broadcast_to, concatenate
 from .recurrence import StateSpaceRecurrence, lower_root, state_root
 
 LARGEST = 16
 """Largest number of states, and of entries of an observation."""
 _FLOAT64 = np.dtype(np.float64)
-MATRICES = (
-    "endog", "design", "obs_intercept", "obs_cov", "transition", "state_intercept", "state_cov",
-)  # fmt: skip
+MATRICES = ("endog", "design", "obs_intercept", "obs_cov", "transition", "state_intercept", "state_cov")
 """Operands of the filter, in the order of its kernels. `state_cov` includes the selection."""
 _OF_STEPS = ("endog", "measurement_shocks", "state_shocks")
 """Arguments that may have one axis, of steps with one number each."""
 _VECTORS = (
-    "endog", "obs_intercept", "state_intercept", "initial_state", "measurement_shocks",
+    "endog",
+    "obs_intercept",
+    "state_intercept",
+    "initial_state",
+    "measurement_shocks",
     "state_shocks",
-)  # fmt: skip
+)
 
 PARAMETERS = (
-    "design", "obs_cov", "transition", "state_cov", "initial_state", "initial_state_cov",
-    "selection", "obs_intercept", "state_intercept",
-)  # fmt: skip
+    "design",
+    "obs_cov",
+    "transition",
+    "state_cov",
+    "initial_state",
+    "initial_state_cov",
+    "selection",
+    "obs_intercept",
+    "state_intercept",
+)
 """Arguments whose axes are not those of the data."""
 
 
@@ -110,9 +107,14 @@ class StateSpaceModel:
         """Return the shape of one of MATRICES at a step."""
         n, p = self.n, self.p
         return {
-            "endog": (p,), "design": (p, n), "obs_intercept": (p,), "obs_cov": (p, p),
-            "transition": (n, n), "state_intercept": (n,), "state_cov": (n, n),
-        }[name]  # fmt: skip
+            "endog": (p,),
+            "design": (p, n),
+            "obs_intercept": (p,),
+            "obs_cov": (p, p),
+            "transition": (n, n),
+            "state_intercept": (n,),
+            "state_cov": (n, n),
+        }[name]
 
 
 def check_model(
@@ -186,9 +188,7 @@ def sizes_of(design: Any) -> tuple[int, int]:
         raise ValueError(f"design must have shape (..., observations, states); got {array.shape}")
     p, n = map(int, array.shape[-2:])
     if not (1 <= p <= LARGEST and 1 <= n <= LARGEST):
-        raise ValueError(
-            f"design must have 1 to {LARGEST} observations and states; got {p} and {n}"
-        )
+        raise ValueError(f"design must have 1 to {LARGEST} observations and states; got {p} and {n}")
     return p, n
 
 
@@ -200,15 +200,10 @@ def optional_arrays(
     if selection is not None:
         selected = as_any_array("selection", selection)
         if selected.ndim < 2:
-            raise ValueError(
-                f"selection must have shape (..., states, noises); got {selected.shape}"
-            )
+            raise ValueError(f"selection must have shape (..., states, noises); got {selected.shape}")
         noises = selected.shape[-1]
         arrays["selection"] = as_vectors("selection", selection, (n, noises))
-    for name, value, size in (
-        ("obs_intercept", obs_intercept, p),
-        ("state_intercept", state_intercept, n),
-    ):
+    for name, value, size in (("obs_intercept", obs_intercept, p), ("state_intercept", state_intercept, n)):
         if value is not None:
             arrays[name] = as_vectors(name, value, (size,))
     return arrays, noises
@@ -279,9 +274,7 @@ def common_shape(arrays: dict[str, Any]) -> tuple[Any, ...]:
     shape = broadcast_shape(shapes, "the axes of steps and rows")
     if not shape:
         name, array = next(iter(arrays.items()))
-        raise ValueError(
-            f"{name} must have an axis of steps, (..., steps, numbers); got shape {array.shape}"
-        )
+        raise ValueError(f"{name} must have an axis of steps, (..., steps, numbers); got shape {array.shape}")
     return shape
 
 

@@ -16,9 +16,7 @@ from .recurrence import KalmanFilter, KalmanSmoother
 
 _OF_ROWS: tuple[str, ...] = ()
 _MEAN, _COVARIANCE = ("steps", "state"), ("steps", "state", "other_state")
-_KALMAN_FILTER = StepLabels(
-    PARAMETERS, (_OF_ROWS, ("steps",), _MEAN, _COVARIANCE, _MEAN, _COVARIANCE)
-)
+_KALMAN_FILTER = StepLabels(PARAMETERS, (_OF_ROWS, ("steps",), _MEAN, _COVARIANCE, _MEAN, _COVARIANCE))
 _KALMAN_SMOOTHER = StepLabels(PARAMETERS, (_OF_ROWS, _MEAN, _COVARIANCE))
 _LOG_LIKELIHOOD = StepLabels(PARAMETERS, (_OF_ROWS,))
 
@@ -133,9 +131,21 @@ def kalman_filter(
     array([0.909, 0.585, 1.085, 0.613])
     """
     model = check_model(
-        endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection,
-        obs_intercept, state_intercept, axis, reset, memory, square_root,
-    )  # fmt: skip
+        endog,
+        design,
+        obs_cov,
+        transition,
+        state_cov,
+        initial_state,
+        initial_state_cov,
+        selection,
+        obs_intercept,
+        state_intercept,
+        axis,
+        reset,
+        memory,
+        square_root,
+    )
 
     def solve_passes() -> KalmanFilter[Any]:
         if model.is_in_gpu_memory:
@@ -211,9 +221,21 @@ obs_intercept, state_intercept, axis, reset, lengths, memory, square_root
     array([1.679, 2.102, 2.577, 3.051])
     """
     model = check_model(
-        endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection,
-        obs_intercept, state_intercept, axis, reset, memory, square_root,
-    )  # fmt: skip
+        endog,
+        design,
+        obs_cov,
+        transition,
+        state_cov,
+        initial_state,
+        initial_state_cov,
+        selection,
+        obs_intercept,
+        state_intercept,
+        axis,
+        reset,
+        memory,
+        square_root,
+    )
 
     def solve_passes() -> KalmanSmoother[Any]:
         if model.is_in_gpu_memory:
@@ -288,9 +310,21 @@ obs_intercept, state_intercept, axis, reset, lengths, memory, square_root
     -21.1185
     """
     model = check_model(
-        endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection,
-        obs_intercept, state_intercept, axis, reset, memory, square_root,
-    )  # fmt: skip
+        endog,
+        design,
+        obs_cov,
+        transition,
+        state_cov,
+        initial_state,
+        initial_state_cov,
+        selection,
+        obs_intercept,
+        state_intercept,
+        axis,
+        reset,
+        memory,
+        square_root,
+    )
 
     def solve_passes() -> Any:
         if model.is_in_gpu_memory:

@@ -189,8 +189,7 @@ class StateSpaceRecurrence(ElementChain):
         if self.is_smoother:
             sizes = {0: n, n: n * n}
         arrays = {
-            start: backend.empty((*shape[:-1], size), self.result_dtype)
-            for start, size in sizes.items()
+            start: backend.empty((*shape[:-1], size), self.result_dtype) for start, size in sizes.items()
         }
         backend.kernels(self.family).determine(self, chunk, carry_in, arrays)
         return (arrays,), None
@@ -255,9 +254,7 @@ def after_filter(
     return ((A @ x[..., None])[..., 0] + summary.mean, np.where(is_valid, after, np.nan))
 
 
-def before_smoother(
-    summary: SmootherSummary, r: np.ndarray, N: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def before_smoother(summary: SmootherSummary, r: np.ndarray, N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return r and N before a chunk, from those after it."""
     M = summary.dependence
     return (M @ r[..., None])[..., 0] + summary.r, M @ N @ _transposed(M) + summary.N

@@ -18,14 +18,7 @@ from ..scans.matrix.arguments import as_vectors, check_rows, result_dtype
 from ..scans.matrix.maps import matrix
 from ..solve import StepLabels, public_function
 from ..solve.functions import broadcast_to, concatenate, where
-from .arguments import (
-    PARAMETERS,
-    as_steps,
-    check_in_memory,
-    common_shape,
-    optional_arrays,
-    sizes_of,
-)
+from .arguments import PARAMETERS, as_steps, check_in_memory, common_shape, optional_arrays, sizes_of
 from .recurrence import Sample
 
 _FLOAT64 = np.dtype(np.float64)
@@ -134,9 +127,7 @@ def _apply(matrices: Any, vectors: Any) -> Any:
     return (matrices * vectors[..., None, :]).sum(axis=-1)
 
 
-def _moves(
-    arrays: dict[str, Any], initial: Any, shape: tuple[Any, ...], axis: int, marks: Any
-) -> Any:
+def _moves(arrays: dict[str, Any], initial: Any, shape: tuple[Any, ...], axis: int, marks: Any) -> Any:
     """Return the vectors that the scan adds: noise of the step before, or an initial state."""
     moves = arrays["state_shocks"]
     if "selection" in arrays:

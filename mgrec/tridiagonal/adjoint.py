@@ -93,8 +93,7 @@ def solve_tridiagonal(
     results = _by_kernels([grad, x, *(operands[name] for name in _DIAGONALS)], options)
     if results is not None:
         *of_diagonals, of_b = (
-            result if name in names else None
-            for name, result in zip(arguments, results, strict=True)
+            result if name in names else None for name, result in zip(arguments, results, strict=True)
         )
         of_dl, of_d, of_du = of_diagonals
         return of_dl, of_d, of_du, None if of_b is None else sum_to(of_b, operands["b"])
@@ -110,9 +109,8 @@ def solve_tridiagonal(
     )
     # -λ: a change of the sign of each gradient would be one more pass over memory.
     adjoint = api.solve_tridiagonal(
-        below, conj(operands["d"]), above, -1.0 * grad,
-        axis=axis, rhs_axis=rhs_axis, periodic=is_periodic,
-    )  # fmt: skip
+        below, conj(operands["d"]), above, -1.0 * grad, axis=axis, rhs_axis=rhs_axis, periodic=is_periodic
+    )
 
     def of_diagonal(name: str, step: int) -> Any:
         if name not in names:
@@ -149,16 +147,19 @@ def _by_kernels(arrays: Sequence[Any], options: dict[str, Any]) -> list[Any] | N
     results = [np.empty_like(x) for _ in range(4)]
     addresses, targets = ([*map(backend.address, some)] for some in (arrays, results))
     with backend.device_of([x]):
-        is_solved = _differentiate_at(
-            backend, x.shape, x.dtype, device, addresses, targets, options
-        )
+        is_solved = _differentiate_at(backend, x.shape, x.dtype, device, addresses, targets, options)
     return results if is_solved else None
 
 
 def _differentiate_at(
-    backend: Backend, shape: tuple[int, ...], dtype: np.dtype[Any], device: int,
-    addresses: Sequence[int], results: Sequence[int], options: dict[str, Any],
-) -> bool:  # fmt: skip
+    backend: Backend,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    device: int,
+    addresses: Sequence[int],
+    results: Sequence[int],
+    options: dict[str, Any],
+) -> bool:
     """Write the gradients of contiguous arrays of one shape; return False if kernels do not."""
     is_along_rows = shape and options["axis"] in (-1, len(shape) - 1) and 0 not in shape
     is_plain = options["rhs_axis"] is None and not options["periodic"] and dtype.char in "fd"

@@ -131,9 +131,7 @@ def solve_tridiagonal(
     >>> mgrec.solve_tridiagonal(-1.0, 3.0, -1.0, u).round(4)
     array([0.0556, 0.1667, 0.4444, 0.1667, 0.0556])
     """
-    problem = check_system(
-        dl, d, du, b, axis, rhs_axis, memory, method, periodic, check_finite, out
-    )
+    problem = check_system(dl, d, du, b, axis, rhs_axis, memory, method, periodic, check_finite, out)
     if method != "p-scheme":
         return problem
     if problem.recurrence.dtype.kind == "c":
@@ -142,9 +140,18 @@ def solve_tridiagonal(
 
 
 def check_system(
-    dl: Any, d: Any, du: Any, b: Any, axis: Any, rhs_axis: Any, memory: str, method: str,
-    periodic: Any, check_finite: Any, out: Any,
-) -> Problem:  # fmt: skip
+    dl: Any,
+    d: Any,
+    du: Any,
+    b: Any,
+    axis: Any,
+    rhs_axis: Any,
+    memory: str,
+    method: str,
+    periodic: Any,
+    check_finite: Any,
+    out: Any,
+) -> Problem:
     """Return the problem of the arguments of ``solve_tridiagonal``; raise if one is invalid."""
     arguments = {"dl": dl, "d": d, "du": du, "b": b}
     operands = {name: as_array(name, value) for name, value in arguments.items()}
@@ -171,9 +178,15 @@ def check_system(
 
 @lru_cache(maxsize=256)
 def _system(
-    dtype: np.dtype[Any], shape: tuple[Any, ...], shapes: tuple[tuple[Any, ...], ...], axis: int,
-    rhs_axis: int | None, method: str, check_finite: bool, is_periodic: bool,
-) -> TridiagonalSystem:  # fmt: skip
+    dtype: np.dtype[Any],
+    shape: tuple[Any, ...],
+    shapes: tuple[tuple[Any, ...], ...],
+    axis: int,
+    rhs_axis: int | None,
+    method: str,
+    check_finite: bool,
+    is_periodic: bool,
+) -> TridiagonalSystem:
     return TridiagonalSystem(
         dtype=dtype,
         result_dtype=dtype,
@@ -194,9 +207,7 @@ def _as_periodic(periodic: Any, method: str) -> bool:
     is_periodic = as_flag("periodic", periodic)
     unsupported = set(TridiagonalSystem.methods) - set(TridiagonalSystem.pivoting_methods)
     if is_periodic and is_one_of(method, unsupported):
-        raise ValueError(
-            f"method must be 'auto' or 'partition' for periodic systems; got {method!r}"
-        )
+        raise ValueError(f"method must be 'auto' or 'partition' for periodic systems; got {method!r}")
     return is_periodic
 
 
@@ -234,9 +245,7 @@ def _promote(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
     return as_scalar(name, value, dtype)
 
 
-def insert_rhs_axis(
-    operands: dict[str, Any], axis: Any, rhs_axis: Any
-) -> tuple[dict[str, Any], int]:
+def insert_rhs_axis(operands: dict[str, Any], axis: Any, rhs_axis: Any) -> tuple[dict[str, Any], int]:
     """Insert an axis of length 1 into the diagonals where b has its right-hand sides.
 
     `axis` and `rhs_axis` are axes of the result. The returned `rhs_axis` counts from the end.

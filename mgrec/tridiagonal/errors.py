@@ -24,9 +24,7 @@ class SingularSystemError(np.linalg.LinAlgError):
 
 
 @contextmanager
-def name_singular_system(
-    system: TridiagonalSystem, starts: Sequence[int], shape: Shape
-) -> Iterator[None]:
+def name_singular_system(system: TridiagonalSystem, starts: Sequence[int], shape: Shape) -> Iterator[None]:
     """Replace SingularSystemError of a chunk by an error with the index in the user's array."""
     try:
         yield
@@ -43,9 +41,7 @@ def name_singular_system(
         raise np.linalg.LinAlgError(message) from None
 
 
-def _system_label(
-    system: TridiagonalSystem, starts: Sequence[int], shape: Shape, number: int
-) -> str:
+def _system_label(system: TridiagonalSystem, starts: Sequence[int], shape: Shape, number: int) -> str:
     """Return "system (i, j)", the index over all axes except `axis` and `rhs_axis`."""
     counts = [1 if k == system.axis else length for k, length in enumerate(shape)]
     position = np.unravel_index(number, counts)

@@ -72,8 +72,7 @@ class TridiagonalFactor:
         how = "factored" if self._factors is not None else "not factored"
         periodic = ", periodic=True" if self._periodic else ""
         return (
-            f"TridiagonalFactor(shape={self.shape}, dtype={self.dtype}, axis={self._axis}"
-            f"{periodic}): {how}"
+            f"TridiagonalFactor(shape={self.shape}, dtype={self.dtype}, axis={self._axis}{periodic}): {how}"
         )
 
     @partial(with_interop, labelled=solve_with_factors)

@@ -23,9 +23,7 @@ def factor_whole(problem: Problem) -> da.Array | None:
     aligned = align_problem(problem)
     if aligned.count != 1 or aligned.has_unknown_sizes:
         return None
-    token = tokenize(
-        aligned.recurrence, [block.name for block in aligned.blocks], aligned.chunks, "factor"
-    )
+    token = tokenize(aligned.recurrence, [block.name for block in aligned.blocks], aligned.chunks, "factor")
     return da.blockwise(
         factor_block,
         tuple(range(len(aligned.chunks))),

@@ -41,8 +41,7 @@ def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
 
     layout = _layout(shape, system.axis)
     full_diagonals = (
-        np.array(np.broadcast_to(diagonal, shape).reshape(layout), order="C")
-        for diagonal in diagonals
+        np.array(np.broadcast_to(diagonal, shape).reshape(layout), order="C") for diagonal in diagonals
     )
     try:
         with name_singular_system(system, inputs.starts, shape), np.errstate(all="ignore"):
@@ -56,9 +55,14 @@ def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
 
 
 def solve_chunk(
-    factors: Factors, factor_shape: Shape, axis: int, shape: Shape, b: np.ndarray,
-    threads: int = 1, out: Arrays = (),
-) -> Any:  # fmt: skip
+    factors: Factors,
+    factor_shape: Shape,
+    axis: int,
+    shape: Shape,
+    b: np.ndarray,
+    threads: int = 1,
+    out: Arrays = (),
+) -> Any:
     """Return x of this shape, or None if the chunk has to be solved without the factors.
 
     `factor_shape` is the shape of the matrices, with as many axes as `shape`.

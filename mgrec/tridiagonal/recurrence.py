@@ -219,8 +219,13 @@ class TridiagonalSystem(TwoSided):
 
     family: ClassVar[str] = "tridiagonal"
     methods: ClassVar[tuple[str, ...]] = (
-        "auto", "partition", "thomas", "cyclic-reduction", "pcr", "p-scheme",
-    )  # fmt: skip
+        "auto",
+        "partition",
+        "thomas",
+        "cyclic-reduction",
+        "pcr",
+        "p-scheme",
+    )
     host_methods: ClassVar[tuple[str, ...]] = methods
     # Methods that pivot. Their kernels have all phases, for several chunks and periodic systems,
     # and fill a system that contains nan or inf with nan. Without pivoting an infinite pivot may
@@ -337,9 +342,7 @@ class TridiagonalSystem(TwoSided):
 
         return finish
 
-    def _checked(
-        self, inputs: ChunkInputs, shape: Shape, result: Any, is_finite: bool | None
-    ) -> Arrays:
+    def _checked(self, inputs: ChunkInputs, shape: Shape, result: Any, is_finite: bool | None) -> Arrays:
         """Return a result; raise ValueError if operands are not finite (None: if it is not)."""
         if not (is_all_finite(result) if is_finite is None else is_finite):
             check_operands(self, inputs, shape)

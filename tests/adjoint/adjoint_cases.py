@@ -50,9 +50,8 @@ def shape_of(axis, steps=STEPS):
 def recurrence(axis, reverse, *arrays, marks=None):
     options = {"axis": axis, "reverse": reverse, "reset": marks}
     as_scan = scan(
-        maps.affine, lambda s, t, w: (s * w + t,), axis, reverse, arrays[:2], arrays[2:],
-        marks=marks,
-    )  # fmt: skip
+        maps.affine, lambda s, t, w: (s * w + t,), axis, reverse, arrays[:2], arrays[2:], marks=marks
+    )
     return Case(
         partial(mgrec.linear_recurrence, **options),
         lambda g, y, *arrays: adjoint.linear_recurrence(*g, *y, *arrays, **options),
@@ -65,14 +64,7 @@ def lfilter(axis, b, a, x, zi=None, marks=None, form="transposed", loop=None):
     return Case(
         lambda b, a, x, zi: signal.lfilter(b, a, x, axis, zi, form=form, reset=marks),
         lambda g, y, *arrays: adjoint.lfilter(
-            g[0],
-            y[0],
-            *arrays[:3],
-            axis,
-            arrays[3],
-            form=form,
-            reset=marks,
-            grad_zf=(*g, None)[1],
+            g[0], y[0], *arrays[:3], axis, arrays[3], form=form, reset=marks, grad_zf=(*g, None)[1]
         ),
         (b, a, x, zi),
         loop,
@@ -97,8 +89,7 @@ def tridiagonal(axis, periodic, *arrays, rhs_axis=None):
     def dense(*arrays):
         diagonals, b = arrays[:3], np.moveaxis(arrays[3], axis, -1)
         below, diagonal, above = (
-            np.broadcast_to(x if np.ndim(x) < 2 else np.moveaxis(x, axis, -1), b.shape)
-            for x in diagonals
+            np.broadcast_to(x if np.ndim(x) < 2 else np.moveaxis(x, axis, -1), b.shape) for x in diagonals
         )
         matrix = np.zeros((*b.shape, b.shape[-1]), np.result_type(*arrays))
         k = np.arange(b.shape[-1])
@@ -117,11 +108,7 @@ def tridiagonal(axis, periodic, *arrays, rhs_axis=None):
 
 
 def ewm(x, **options):
-    return Case(
-        partial(signal.ewm, **options),
-        lambda g, y, x: (adjoint.ewm(*g, x, **options),),
-        (x,),
-    )
+    return Case(partial(signal.ewm, **options), lambda g, y, x: (adjoint.ewm(*g, x, **options),), (x,))
 
 
 def scan(transfer_map, step, axis, reverse, operands, initial, is_matrix=False, marks=None):
@@ -219,36 +206,47 @@ def scans(marks=None):
 
             coefficients = [positive(*shape, seed=k) for k in range(3)]
             add(
-                "rational", maps.mobius, lambda a, b, c, d, p: ((a * p + b) / (c * p + d),),
-                (positive(*constant), *coefficients), (positive(*rows),),
-            )  # fmt: skip
+                "rational",
+                maps.mobius,
+                lambda a, b, c, d, p: ((a * p + b) / (c * p + d),),
+                (positive(*constant), *coefficients),
+                (positive(*rows),),
+            )
+            add("products", PRODUCTS, lambda x, w: (x * w,), (positive(*shape),), (positive(*rows),))
             add(
-                "products", PRODUCTS, lambda x, w: (x * w,),
-                (positive(*shape),), (positive(*rows),),
-            )  # fmt: skip
-            add(
-                "larger", maps.max_plus,
+                "larger",
+                maps.max_plus,
                 lambda s, c, w: (np.where((w + s).real > c.real, w + s, c),),
-                (numbers(*constant), numbers(*shape)), (numbers(*rows),),
-            )  # fmt: skip
+                (numbers(*constant), numbers(*shape)),
+                (numbers(*rows),),
+            )
             add(
-                "pairs", maps.matrix2,
+                "pairs",
+                maps.matrix2,
                 lambda a, b, c, d, e, f, x, y: (a * x + b * y + e, c * x + d * y + f),
                 (numbers(*constant), *[numbers(*shape, seed=k) for k in range(5)]),
                 (numbers(*rows), numbers(*rows, seed=1)),
-            )  # fmt: skip
-            kinds = [(("+", "*"), "general"), (("+", "*"), "diagonal"), (("max", "+"), "general"),
-                     (("min", "+"), "diagonal"), (("logsumexp", "+"), "general")]  # fmt: skip
+            )
+            kinds = [
+                (("+", "*"), "general"),
+                (("+", "*"), "diagonal"),
+                (("max", "+"), "general"),
+                (("min", "+"), "diagonal"),
+                (("logsumexp", "+"), "general"),
+            ]
             for algebra, structure in kinds:
                 matrix = maps.matrix(3, algebra, structure)
                 size = (3,) if structure == "diagonal" else (3, 3)
                 for leading in (shape, ()):
                     kind = f"{structure} matrix{'' if leading else ' of all steps'} ({algebra[0]})"
                     add(
-                        kind, matrix, matrix_step(matrix),
-                        (numbers(*leading, *size), numbers(*shape, 3)), (numbers(*rows, 3),),
+                        kind,
+                        matrix,
+                        matrix_step(matrix),
+                        (numbers(*leading, *size), numbers(*shape, 3)),
+                        (numbers(*rows, 3),),
                         is_matrix=True,
-                    )  # fmt: skip
+                    )
     return found
 
 
@@ -282,9 +280,17 @@ def transposed(matrices):
 
 
 STATE_SPACE = (
-    "endog", "design", "obs_cov", "transition", "state_cov", "initial_state", "initial_state_cov",
-    "selection", "obs_intercept", "state_intercept",
-)  # fmt: skip
+    "endog",
+    "design",
+    "obs_cov",
+    "transition",
+    "state_cov",
+    "initial_state",
+    "initial_state_cov",
+    "selection",
+    "obs_intercept",
+    "state_intercept",
+)
 
 
 def state_space(axis, marks, *arrays):
@@ -342,10 +348,17 @@ def state_space_arrays(axis, steps=(), has_gaps=False):
     if has_gaps:
         endog[1, 1, 0] = endog[2, 2] = np.nan
     return (
-        endog, numbers(*steps, 2, 3), covariance(*steps, 2, 2), 0.5 * numbers(*steps, 3, 3),
-        covariance(*steps, 2, 2), numbers(ROWS, 3), covariance(3, 3), numbers(*steps, 3, 2),
-        numbers(2), numbers(3),
-    )  # fmt: skip
+        endog,
+        numbers(*steps, 2, 3),
+        covariance(*steps, 2, 2),
+        0.5 * numbers(*steps, 3, 3),
+        covariance(*steps, 2, 2),
+        numbers(ROWS, 3),
+        covariance(3, 3),
+        numbers(*steps, 3, 2),
+        numbers(2),
+        numbers(3),
+    )
 
 
 def below_one(weights):
@@ -367,9 +380,7 @@ def likelihoods(smallest=0.0, has_gaps=True, marks=None):
         found[f"hidden states {name}"] = hidden_states(axis, marks, start, matrix, frames)
         matrices = below_one(abs(numbers(*shape, 3, 3)) * (matrix > 0))
         starts = below_one(abs(numbers(ROWS, 3)) * (start > 0))
-        found[f"hidden states of matrices {name}"] = hidden_states(
-            axis, marks, starts, matrices, frames
-        )
+        found[f"hidden states of matrices {name}"] = hidden_states(axis, marks, starts, matrices, frames)
         for kind, steps in (("state space", ()), ("state space of matrices", shape)):
             arrays = state_space_arrays(axis, steps, has_gaps)
             found[f"{kind} {name}"] = state_space(axis, marks, *arrays)
@@ -378,9 +389,12 @@ def likelihoods(smallest=0.0, has_gaps=True, marks=None):
 
 QUICK_LIKELIHOODS = ("hidden states along axis 1", "state space along axis 1")
 QUICK_SCANS = (
-    "rational along axis 1 in reverse", "products along axis 1", "pairs along axis 1",
-    "general matrix (+) along axis 0 in reverse", "general matrix of all steps (+) along axis 1",
-)  # fmt: skip
+    "rational along axis 1 in reverse",
+    "products along axis 1",
+    "pairs along axis 1",
+    "general matrix (+) along axis 0 in reverse",
+    "general matrix of all steps (+) along axis 1",
+)
 """Scans of the short run of tests."""
 
 
@@ -404,16 +418,12 @@ def cases(is_complex=False):
         found[f"numbers along axis {axis}"] = recurrence(axis, False, 0.7, draw(*shape), 0.25)
         name = f"along axis {axis}"
         found[f"lfilter {name}"] = lfilter(axis, B, A, draw(*shape))
-        found[f"lfilter with states {name}"] = lfilter(
-            axis, B, A, draw(*shape), draw(*shape_of(axis, 3))
-        )
+        found[f"lfilter with states {name}"] = lfilter(axis, B, A, draw(*shape), draw(*shape_of(axis, 3)))
         found[f"convolution with states {name}"] = lfilter(
             axis, B, A[:1], draw(*shape), draw(*shape_of(axis, 2))
         )
         found[f"sosfilt {name}"] = sosfilt(axis, SOS, draw(*shape))
-        found[f"sosfilt with states {name}"] = sosfilt(
-            axis, SOS, draw(*shape), draw(3, *shape_of(axis, 2))
-        )
+        found[f"sosfilt with states {name}"] = sosfilt(axis, SOS, draw(*shape), draw(3, *shape_of(axis, 2)))
         for periodic in (False, True):
             diagonals = draw(*shape), draw(*shape, seed=1) + 3, draw(*shape, seed=2)
             found[f"tridiagonal{' periodic' * periodic} {name}"] = tridiagonal(
@@ -436,9 +446,7 @@ def segments(marks):
             arrays = numbers(*shape, seed=1), numbers(*shape, seed=2), numbers(*rows)
             found[f"recurrence {name}"] = recurrence(axis, reverse, *arrays, marks=marks)
             constant = numbers(*shape_of(axis, 1)), numbers(*shape), None
-            found[f"constant coefficient {name}"] = recurrence(
-                axis, reverse, *constant, marks=marks
-            )
+            found[f"constant coefficient {name}"] = recurrence(axis, reverse, *constant, marks=marks)
         name, x = f"along axis {axis}", numbers(*shape)
         found[f"lfilter {name}"] = lfilter(axis, B, A, x, marks=marks)
         zi = numbers(*shape_of(axis, 3))
@@ -499,13 +507,9 @@ def varying_filters(is_complex=False):
             "shared": (drawn(STEPS, 3), drawn(STEPS, 3), draw(*shape)),
             "of rows": (np.array([0.7]), drawn(*shape, 3), draw(*shape)),
             "of predictions": (np.ones(1), predictions, draw(*shape), draw(*shape_of(axis, 2))),
-            "with states": (
-                drawn(STEPS, 2), drawn(*shape, 4), draw(*shape), draw(*shape_of(axis, 3)),
-            ),
-            "without poles": (
-                drawn(*shape, 3), np.array([1.25]), draw(*shape), draw(*shape_of(axis, 2)),
-            ),
-        }  # fmt: skip
+            "with states": (drawn(STEPS, 2), drawn(*shape, 4), draw(*shape), draw(*shape_of(axis, 3))),
+            "without poles": (drawn(*shape, 3), np.array([1.25]), draw(*shape), draw(*shape_of(axis, 2))),
+        }
         for form in ("transposed", "direct"):
             for kind, arrays in operands.items():
                 name = f"varying {form} filter {kind} along axis {axis}"
@@ -547,8 +551,9 @@ def linear():
             found[f"filtfilt of {name}"] = partial(signal.filtfilt, B, A, **options), x
         for options in ({"q": 2}, {"q": 3, "zero_phase": False, "n": 3}):
             found[f"decimate by {options['q']} along axis {axis}"] = (
-                partial(signal.decimate, axis=axis, **options), x,
-            )  # fmt: skip
+                partial(signal.decimate, axis=axis, **options),
+                x,
+            )
         x = numbers(*shape_of(axis))
         for mode in ("mirror", "reflect", "grid-wrap"):
             for order in (2, 5):
@@ -562,12 +567,8 @@ def linear():
         for mode in ("wrap", "constant"):
             options = {"axis": axis, "mode": mode}
             name = f"{mode}, along axis {axis}"
-            found[f"slope, {name}"] = (
-                partial(ndimage.gaussian_filter1d, sigma=1.5, order=1, **options), x,
-            )  # fmt: skip
-            found[f"mean of 4, {name}"] = (
-                partial(ndimage.uniform_filter1d, size=4, origin=1, **options), x,
-            )  # fmt: skip
+            found[f"slope, {name}"] = (partial(ndimage.gaussian_filter1d, sigma=1.5, order=1, **options), x)
+            found[f"mean of 4, {name}"] = (partial(ndimage.uniform_filter1d, size=4, origin=1, **options), x)
     cube = numbers(4, 5, 6)
     found["table"] = mgrec.summed_area_table, cube
     found["table over three axes"] = partial(mgrec.summed_area_table, axes=(2, 0, 1)), cube

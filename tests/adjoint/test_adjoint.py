@@ -12,20 +12,13 @@ from mgrec import adjoint, signal
 
 REAL = {**adjoint_cases.scans(), **adjoint_cases.likelihoods()}
 CASES = {**adjoint_cases.cases(), **adjoint_cases.varying_filters(), **REAL}
-SHORT = (
-    *adjoint_cases.QUICK_SCANS, *adjoint_cases.QUICK_LIKELIHOODS, *adjoint_cases.QUICK_FILTERS,
-)  # fmt: skip
+SHORT = (*adjoint_cases.QUICK_SCANS, *adjoint_cases.QUICK_LIKELIHOODS, *adjoint_cases.QUICK_FILTERS)
 MEANS = adjoint_cases.means()
-COMPLEX = {
-    **adjoint_cases.cases(is_complex=True),
-    **adjoint_cases.varying_filters(is_complex=True),
-}
+COMPLEX = {**adjoint_cases.cases(is_complex=True), **adjoint_cases.varying_filters(is_complex=True)}
 
 
 GPU = pytest.mark.gpu
-EMULATED = (
-    "recurrence along axis 1", "tridiagonal along axis 1", *adjoint_cases.QUICK_LIKELIHOODS,
-)  # fmt: skip
+EMULATED = ("recurrence along axis 1", "tridiagonal along axis 1", *adjoint_cases.QUICK_LIKELIHOODS)
 """Cases whose kernels run on an emulated GPU by default."""
 
 
@@ -90,10 +83,7 @@ def test_adjoint_identity(xp, name):
     check_identity(xp, name, CASES[name])
 
 
-SEGMENTS = {
-    **adjoint_cases.segments(adjoint_cases.MARKS),
-    **adjoint_cases.scans(adjoint_cases.MARKS),
-}
+SEGMENTS = {**adjoint_cases.segments(adjoint_cases.MARKS), **adjoint_cases.scans(adjoint_cases.MARKS)}
 
 
 @pytest.mark.parametrize("name", marked(SEGMENTS, adjoint_cases.QUICK_SEGMENTS))
@@ -120,9 +110,7 @@ def test_labels_of_segments_are_masks(is_mask, reverse):
     for row in range(2):
         for label in np.unique(labels[row]):
             part = row, labels[row] == label
-            expected = adjoint.linear_recurrence(
-                g[part], w[part], s[part], t[part], 1.0, reverse=reverse
-            )
+            expected = adjoint.linear_recurrence(g[part], w[part], s[part], t[part], 1.0, reverse=reverse)
             for own, wanted in zip(found[:2], expected, strict=False):
                 np.testing.assert_allclose(own[part], wanted, rtol=1e-13)
             of_initial[row] += expected[2]
@@ -135,9 +123,7 @@ def test_likelihoods_of_as_many_sequences_as_steps():
     model = np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.2, 0.8]])
     gradients = adjoint.hmm_log_likelihood(np.ones(3), *model, frames, axis=0)
     transposed = adjoint.hmm_log_likelihood(np.ones(3), *model, frames.swapaxes(0, 1), axis=1)
-    for gradient, wanted in zip(
-        gradients, (*transposed[:2], transposed[2].swapaxes(0, 1)), strict=True
-    ):
+    for gradient, wanted in zip(gradients, (*transposed[:2], transposed[2].swapaxes(0, 1)), strict=True):
         np.testing.assert_allclose(gradient, wanted, rtol=1e-13)
 
 
@@ -178,9 +164,7 @@ def test_threads_give_the_gradients_of_one(name, monkeypatch):
     counts, found = record_threads(monkeypatch), []
     for count in (1, 3):
         monkeypatch.setenv("MGREC_NUM_THREADS", str(count))
-        found.append(
-            [gradient for gradient in solve(np, name, CASES[name])[1] if gradient is not None]
-        )
+        found.append([gradient for gradient in solve(np, name, CASES[name])[1] if gradient is not None])
     assert set(counts) == {3}
     for one, several in zip(*found, strict=True):
         np.testing.assert_allclose(several, one, rtol=1e-12, atol=1e-14)
@@ -204,8 +188,7 @@ def test_complex_gradients_are_those_of_torch(xp, name):
         before[k], after[k] = argument - step * direction, argument + step * direction
         pairs = zip(as_tuple(case.function(*before)), as_tuple(case.function(*after)), strict=True)
         expected = sum(
-            inner(g, (high - low) / (2 * step))
-            for g, (low, high) in zip(gradients, pairs, strict=True)
+            inner(g, (high - low) / (2 * step)) for g, (low, high) in zip(gradients, pairs, strict=True)
         )
         np.testing.assert_allclose(inner(found[k], direction), expected, rtol=1e-7, atol=1e-8)
 
@@ -227,10 +210,16 @@ def chunked(array):
     return da.from_array(array, chunks=tuple(max(1, size // 2) for size in array.shape))
 
 
-QUICK = ("recurrence along axis 1 in reverse", "lfilter with states along axis 1",
-         "tridiagonal periodic along axis 0", "ewm adjusted", "rational along axis 1 in reverse",
-         "general matrix (+) along axis 0 in reverse", *adjoint_cases.QUICK_LIKELIHOODS,
-         *adjoint_cases.QUICK_FILTERS)  # fmt: skip
+QUICK = (
+    "recurrence along axis 1 in reverse",
+    "lfilter with states along axis 1",
+    "tridiagonal periodic along axis 0",
+    "ewm adjusted",
+    "rational along axis 1 in reverse",
+    "general matrix (+) along axis 0 in reverse",
+    *adjoint_cases.QUICK_LIKELIHOODS,
+    *adjoint_cases.QUICK_FILTERS,
+)
 
 
 @pytest.mark.parametrize("name", marked([*CASES, *MEANS], QUICK))
@@ -316,49 +305,59 @@ HEADS = [0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], np.zeros((4, 2))
         (lambda: adjoint.linear_recurrence(None, FOUR, FOUR, FOUR), TypeError, "grad must be of"),
         (
             lambda: adjoint.linear_recurrence(FOUR, FOUR, FOUR, FOUR, FOUR),
-            ValueError, r"initial must broadcast to \(\), all rows; got \(4,\)",
+            ValueError,
+            r"initial must broadcast to \(\), all rows; got \(4,\)",
         ),
         (
             lambda: adjoint.rational_recurrence(FOUR, FOUR, 1.0, FOUR, 1.0, 1.0, FOUR),
-            ValueError, r"initial must broadcast to \(\), all rows; got \(4,\)",
+            ValueError,
+            r"initial must broadcast to \(\), all rows; got \(4,\)",
         ),
         (
             lambda: adjoint.rational_recurrence(FOUR, FOUR, 1.0, None, 1.0, 1.0, 1.0),
-            TypeError, "b must be of an",
+            TypeError,
+            "b must be of an",
         ),
         (
             lambda: adjoint.solve_tridiagonal(FOUR, FOUR, 1.0, 4.0, 1.0, FOUR, rhs_axis=1),
-            ValueError, "rhs_axis must be from -1 to 0",
+            ValueError,
+            "rhs_axis must be from -1 to 0",
         ),
         (
             lambda: adjoint.solve_tridiagonal(FOUR, FOUR, 1.0, 4.0, 1.0, FOUR, rhs_axis=0),
-            ValueError, "rhs_axis must be another axis than axis=0; got 0",
+            ValueError,
+            "rhs_axis must be another axis than axis=0; got 0",
         ),
         (
             lambda: adjoint.lfilter(FOUR, FOUR, *POLE, FOUR[:3]),
-            ValueError, r"y must have the shape of x, \(3,\); got \(4,\)",
+            ValueError,
+            r"y must have the shape of x, \(3,\); got \(4,\)",
         ),
         (
             lambda: adjoint.lfilter(FOUR, FOUR, *POLE, FOUR, zi=FOUR),
-            ValueError, r"zi must have shape \(1,\); got \(4,\)",
+            ValueError,
+            r"zi must have shape \(1,\); got \(4,\)",
         ),
         (
             lambda: adjoint.lfilter(FOUR, FOUR, *POLE, FOUR, grad_zf=FOUR),
-            ValueError, r"grad_zf must have shape \(1,\); got \(4,\)",
+            ValueError,
+            r"grad_zf must have shape \(1,\); got \(4,\)",
         ),
         (
             lambda: adjoint.lfilter(FOUR, FOUR, *POLE, FOUR, form="direct I"),
-            ValueError, "form must be 'transposed' or 'direct'; got 'direct I'",
+            ValueError,
+            "form must be 'transposed' or 'direct'; got 'direct I'",
         ),
         (
             lambda: adjoint.sosfilt(FOUR, FOUR, [[1.0, 0, 0, 1, -0.5, 0]], FOUR, grad_zf=FOUR),
-            ValueError, r"grad_zf must have shape \(1, 2\); got \(4,\)",
+            ValueError,
+            r"grad_zf must have shape \(1, 2\); got \(4,\)",
         ),
         (lambda: adjoint.hmm_log_likelihood(None, *HEADS), TypeError, "grad must be of an"),
         (lambda: adjoint.hmm_log_likelihood(FOUR, *HEADS), ValueError, r"grad must broadcast to"),
         (lambda: adjoint.hmm_log_likelihood(1.0, *HEADS, of=3), ValueError, "of must be names"),
     ],
-)  # fmt: skip
+)
 def test_errors_name_the_argument(call, error, message):
     with pytest.raises(error, match=message):
         call()
@@ -422,8 +421,12 @@ def test_a_coefficient_has_no_gradient():
 
 def test_gradients_pass_through_infinite_states(xp):
     """A loss that does not depend on the infinite state, against central differences."""
-    coefficients = [np.full(4, 2.0), np.array([1.0, 0.5, 0.3, 0.2]), np.ones(4),
-                    np.array([-1.0, 0.7, 0.4, 2.0])]  # fmt: skip
+    coefficients = [
+        np.full(4, 2.0),
+        np.array([1.0, 0.5, 0.3, 0.2]),
+        np.ones(4),
+        np.array([-1.0, 0.7, 0.4, 2.0]),
+    ]
     gradient = np.array([0.0, 1.0, 2.0, -1.0])
     for initial in (1.0, np.inf):
         gradient[0] = initial == np.inf
@@ -434,9 +437,7 @@ def test_gradients_pass_through_infinite_states(xp):
 
         p = mgrec.rational_recurrence(*on(xp, coefficients), initial)
         assert np.isinf(host(p)[0]) == (initial == 1)
-        found = adjoint.rational_recurrence(
-            xp.asarray(gradient), p, *on(xp, coefficients), initial
-        )[:4]  # fmt: skip
+        found = adjoint.rational_recurrence(xp.asarray(gradient), p, *on(xp, coefficients), initial)[:4]
         for k, own in enumerate(found):
             for n in range(4):
                 step = 1e-6 * ((np.arange(4) == k)[:, None] & (np.arange(4) == n))
@@ -446,9 +447,13 @@ def test_gradients_pass_through_infinite_states(xp):
 
 def test_derivatives_that_do_not_fit():
     wrong = mgrec.TransferMap(
-        lambda x: (x,), lambda f, g: (f[0] + g[0],), lambda f, w: f[0] + w, (0.0,), "sums",
+        lambda x: (x,),
+        lambda f, g: (f[0] + g[0],),
+        lambda f, w: f[0] + w,
+        (0.0,),
+        "sums",
         vjp=lambda grad, w, x: grad,
-    )  # fmt: skip
+    )
     with pytest.raises(TypeError, match="vjp of sums must return a tuple of 2, gradients of the"):
         adjoint.scan(np.ones(3), np.ones(3), wrong, np.ones(3), initial=0.0)
     with pytest.raises(ValueError, match="of must be names among s, c, initial; got 'w'"):
@@ -470,9 +475,7 @@ def test_gradients_of_states_before_no_steps(chunks):
         empty, vectors, matrices = map(da.from_array, (empty, vectors, matrices))
     of_rational = adjoint.rational_recurrence(empty, empty, 1.0, empty, 0.0, 2.0, np.ones(2))
     of_queue = adjoint.scan(empty, empty, mgrec.maps.max_plus, empty, 0.0, initial=np.ones(2))
-    of_matrix = adjoint.scan(
-        vectors, vectors, mgrec.maps.matrix(2), matrices, vectors, initial=np.ones(2)
-    )
+    of_matrix = adjoint.scan(vectors, vectors, mgrec.maps.matrix(2), matrices, vectors, initial=np.ones(2))
     for found in (of_rational, of_queue, of_matrix):
         np.testing.assert_array_equal(found[-1], np.zeros(2))
     one = np.ones((1, 1))

@@ -42,9 +42,8 @@ def of_probabilities(startprob, transmat, log_frameprob, **options):
 def of_covariances(endog, design, obs_cov, transition, state_cov, mean, cov, **options):
     obs_cov, state_cov, cov = (x @ x.mT + torch.eye(len(x)) for x in (obs_cov, state_cov, cov))
     return mgrec.statespace.log_likelihood(
-        endog, design, obs_cov, transition, state_cov,
-        initial_state=mean, initial_state_cov=cov, **options,
-    )  # fmt: skip
+        endog, design, obs_cov, transition, state_cov, initial_state=mean, initial_state_cov=cov, **options
+    )
 
 
 MARKS = np.arange(STEPS) % 7 == 3
@@ -55,40 +54,33 @@ CASES = {
     "rows": (mgrec.linear_recurrence, signals((STEPS, 1), (STEPS, 2), 2)),
     "maximum": (of_scan(mgrec.maps.max_plus), signals(STEPS, STEPS, ())),
     "affine": (of_scan(mgrec.maps.affine), signals(STEPS, STEPS, ())),
-    "rational": (
-        mgrec.rational_recurrence, signals(STEPS, STEPS, STEPS, STEPS, (), low=0.5, high=1.5),
-    ),
+    "rational": (mgrec.rational_recurrence, signals(STEPS, STEPS, STEPS, STEPS, (), low=0.5, high=1.5)),
     "two states": (
-        lambda s, t, u, v, **options: torch.stack(mgrec.scan(
-            mgrec.maps.matrix2, s, 0.5, 0.25, 0.5, t, 0.0, initial=(u, v), **options
-        ))[..., :],
+        lambda s, t, u, v, **options: torch.stack(
+            mgrec.scan(mgrec.maps.matrix2, s, 0.5, 0.25, 0.5, t, 0.0, initial=(u, v), **options)
+        )[..., :],
         signals(STEPS, STEPS, (), ()),
     ),
-    "matrices": (
-        of_scan(mgrec.maps.matrix(2)), [0.5 * x for x in signals((STEPS, 2, 2), (STEPS, 2), 2)],
-    ),
-    "constant matrix": (
-        of_scan(mgrec.maps.matrix(2)), [0.5 * x for x in signals((2, 2), (STEPS, 2), 2)],
-    ),
+    "matrices": (of_scan(mgrec.maps.matrix(2)), [0.5 * x for x in signals((STEPS, 2, 2), (STEPS, 2), 2)]),
+    "constant matrix": (of_scan(mgrec.maps.matrix(2)), [0.5 * x for x in signals((2, 2), (STEPS, 2), 2)]),
     "diagonal logsumexp": (
         of_scan(mgrec.maps.matrix(2, ("logsumexp", "+"), structure="diagonal")),
         signals((STEPS, 2), (STEPS, 2), 2),
     ),
     "hidden Markov model": (of_probabilities, signals(3, (3, 3), (STEPS, 3))),
     "hidden Markov model that varies": (of_probabilities, signals(3, (STEPS, 3, 3), (STEPS, 3))),
-    "Kalman filter": (
-        of_covariances, signals((STEPS, 2), (2, 3), (2, 2), (3, 3), (3, 3), 3, (3, 3)),
-    ),
+    "Kalman filter": (of_covariances, signals((STEPS, 2), (2, 3), (2, 2), (3, 3), (3, 3), 3, (3, 3))),
     "tridiagonal": (
         lambda dl, d, du, b, **options: mgrec.solve_tridiagonal(dl, 3 + d, du, b, **options),
         signals(STEPS, STEPS, STEPS, STEPS),
     ),
     "lfilter": (lfilter, [np.array([0.5, 0.2, 0.1]), np.array([1.0, -0.6, 0.2]), *signals(STEPS)]),
     "lfilter with states": (
-        filtered, [np.array([0.5, 0.2, 0.1]), np.array([2.0, -0.6, 0.2]), *signals(STEPS, 2)],
+        filtered,
+        [np.array([0.5, 0.2, 0.1]), np.array([2.0, -0.6, 0.2]), *signals(STEPS, 2)],
     ),
     "sosfilt": (sosfilt, [SOS, *signals(STEPS)]),
-}  # fmt: skip
+}
 
 
 def gradients(function, arrays, weights, **options):
@@ -213,9 +205,7 @@ def second_derivative(t, group):
 REFUSED = {
     "second derivatives": (second_derivative, "gradients on a group have no derivatives"),
     "segments of a filter": (
-        lambda t, group: (
-            lfilter([1.0], [1.0, -0.5], t, reset=t.detach() > 0, group=group).sum().backward()
-        ),
+        lambda t, group: lfilter([1.0], [1.0, -0.5], t, reset=t.detach() > 0, group=group).sum().backward(),
         "gradients on a group with reset",
     ),
 }

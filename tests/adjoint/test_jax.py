@@ -23,12 +23,7 @@ SEGMENTS = {
     if "axis 1" in name
 }
 SHORT = (*adjoint_cases.QUICK_SCANS, *adjoint_cases.QUICK_LIKELIHOODS)
-CASES = {
-    **adjoint_cases.cases(),
-    "ewm": adjoint_cases.means()["ewm without gaps"],
-    **REAL,
-    **SEGMENTS,
-}
+CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"], **REAL, **SEGMENTS}
 FEW = [name for name in CASES if "axis 0" not in name or name in SHORT]
 VARYING = adjoint_cases.varying_filters()
 

@@ -15,12 +15,7 @@ SOS = np.array([[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]])
 IMAGE = X.reshape(5, 6)
 FRAMES = -X.reshape(15, 2)
 CHAIN = {"startprob": [0.5, 0.5], "transmat": np.full((2, 2), 0.5)}
-SHARED = {
-    "design": np.eye(1),
-    "transition": np.eye(1),
-    "initial_state": np.zeros(1),
-    "axis": 0,
-}  # fmt: skip
+SHARED = {"design": np.eye(1), "transition": np.eye(1), "initial_state": np.zeros(1), "axis": 0}
 MODEL = {
     **SHARED,
     "endog": X[:, None],
@@ -54,9 +49,7 @@ CALLS = {
     mgrec.summed_area_table: {"x": IMAGE},
     mgrec.sor: {"x": IMAGE, "rhs": IMAGE},
     mgrec.wavefront: {"local": IMAGE, "weights": (0.3, 0.3, 0.2), "above": X[:6]},
-    mgrec.smith_waterman: {
-        "query": [0, 1], "target": [0, 1], "match": 1, "mismatch": -1, "gap": -2
-    },
+    mgrec.smith_waterman: {"query": [0, 1], "target": [0, 1], "match": 1, "mismatch": -1, "gap": -2},
     mgrec.starts: {"lengths": [2, 3]},
     signal.decimate: {"x": X, "q": 2, "n": 1},
     signal.ewm: {"x": X, "alpha": 0.5},
@@ -81,28 +74,28 @@ CALLS = {
     statespace.kalman_filter: MODEL,
     statespace.kalman_smoother: MODEL,
     statespace.log_likelihood: MODEL,
-    statespace.sample: {
-        **SHARED, "measurement_shocks": X[:, None], "state_shocks": X[:, None]
-    },
+    statespace.sample: {**SHARED, "measurement_shocks": X[:, None], "state_shocks": X[:, None]},
     adjoint.ewm: {"grad": X, "x": X, "alpha": 0.5},
     adjoint.hmm_log_likelihood: {"grad": 1.0, **CHAIN, "log_frameprob": FRAMES},
     adjoint.lfilter: {"grad": X, "y": X, "b": B, "a": A, "x": X},
     adjoint.linear_recurrence: {"grad": X, "w": X, "s": X, "t": X},
-    adjoint.rational_recurrence: {
-        "grad": X, "p": X, "a": X, "b": X, "c": X, "d": X + 1, "initial": 0.5
-    },
+    adjoint.rational_recurrence: {"grad": X, "p": X, "a": X, "b": X, "c": X, "d": X + 1, "initial": 0.5},
     adjoint.scan: {"grad": X, "states": X, "s": X, "t": X, "initial": 0.5},
     adjoint.solve_tridiagonal: {"grad": X, "x": X, **SYSTEM, "b": X},
     adjoint.sosfilt: {"grad": X, "y": X, "sos": SOS, "x": X},
     adjoint.statespace_log_likelihood: {"grad": 1.0, **MODEL},
-}  # fmt: skip
+}
 """Arguments of a call of each public function, by name."""
 BY_NAME = {mgrec.scan: scan, adjoint.scan: adjoint_of_scan}
 """Functions whose operands have no names, with names for them."""
 OTHERS = {
     # Classes, and functions of functions.
-    mgrec.Coefficient, mgrec.Sequences, mgrec.TransferMap, mgrec.check_laws, mgrec.plan,
-}  # fmt: skip
+    mgrec.Coefficient,
+    mgrec.Sequences,
+    mgrec.TransferMap,
+    mgrec.check_laws,
+    mgrec.plan,
+}
 
 
 def parameters_of(function):

@@ -36,11 +36,7 @@ COMPLEX_VARYING = adjoint_cases.varying_filters(is_complex=True)
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.hardware])]
 FEW = [name for name in CASES if "0" not in name and name not in REAL]
 FEW += SHORT
-LONG = [
-    pytest.param(name, marks=pytest.mark.extended)
-    for name in SEGMENTS
-    if name not in QUICK_SEGMENTS
-]
+LONG = [pytest.param(name, marks=pytest.mark.extended) for name in SEGMENTS if name not in QUICK_SEGMENTS]
 
 
 def call_of(name, case):
@@ -57,17 +53,13 @@ def call_of(name, case):
 
 def tensors_of(case, device="cpu", dtype=None):
     return [
-        torch.tensor(x, device=device, dtype=dtype, requires_grad=True)
-        if isinstance(x, np.ndarray)
-        else x
+        torch.tensor(x, device=device, dtype=dtype, requires_grad=True) if isinstance(x, np.ndarray) else x
         for x in case.arrays
     ]
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(
-    "name", [*CASES, *(f"complex {name}" for name in COMPLEX), *QUICK_SEGMENTS, *LONG]
-)
+@pytest.mark.parametrize("name", [*CASES, *(f"complex {name}" for name in COMPLEX), *QUICK_SEGMENTS, *LONG])
 def test_gradients_of_both_orders(name, device):
     case = CASES.get(name) or SEGMENTS.get(name) or COMPLEX[name.removeprefix("complex ")]
     function, tensors = call_of(name, case), tensors_of(case, device)
@@ -117,8 +109,7 @@ def test_linear_functions_of_signals_and_images(name, device):
     y = function(x)
     torch.testing.assert_close(y.detach(), function(x.detach()), rtol=0, atol=0)
     direction, g = (
-        torch.tensor(adjoint_cases.numbers(*shape, seed=5), device=device)
-        for shape in (x.shape, y.shape)
+        torch.tensor(adjoint_cases.numbers(*shape, seed=5), device=device) for shape in (x.shape, y.shape)
     )
     (found,) = torch.autograd.grad(y, x, g)
     tangent = function(direction)
@@ -126,21 +117,20 @@ def test_linear_functions_of_signals_and_images(name, device):
     assert abs((found * direction).sum() - expected) <= 1e-12 * size
     assert torch.autograd.gradgradcheck(function, x, fast_mode=True)
     torch._dynamo.reset()
-    compiled = torch.compile(
-        lambda x: loss_of(function, x), fullgraph=True, backend="aot_eager"
-    )  # fmt: skip
-    expected, found = (
-        torch.autograd.grad(loss, x)[0] for loss in (loss_of(function, x), compiled(x))
-    )
+    compiled = torch.compile(lambda x: loss_of(function, x), fullgraph=True, backend="aot_eager")
+    expected, found = (torch.autograd.grad(loss, x)[0] for loss in (loss_of(function, x), compiled(x)))
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("function", [
-    partial(ndimage.gaussian_filter, sigma=1.0, mode="constant"),
-    partial(ndimage.gaussian_laplace, sigma=1.0, mode="constant"),
-    partial(ndimage.uniform_filter, mode="constant"),
-    ndimage.spline_filter,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "function",
+    [
+        partial(ndimage.gaussian_filter, sigma=1.0, mode="constant"),
+        partial(ndimage.gaussian_laplace, sigma=1.0, mode="constant"),
+        partial(ndimage.uniform_filter, mode="constant"),
+        ndimage.spline_filter,
+    ],
+)
 def test_defaults_are_those_without_gradients(function):
     x = torch.tensor(adjoint_cases.numbers(7, 6), requires_grad=True)
     torch.testing.assert_close(function(x).detach(), function(x.detach()), rtol=0, atol=0)
@@ -164,10 +154,7 @@ def test_signals_of_float32_and_complex_numbers_keep_their_dtype():
         (lambda x: ndimage.uniform_filter1d(x, 4), "need an odd size and origin 0, or the mode"),
         (lambda x: ndimage.spline_filter(x, output=np.float32), "output is not supported where"),
         (lambda x: signal.decimate(x, 2, ftype="fir"), "decimate need ftype='iir'; got 'fir'"),
-        (
-            lambda x: signal.filtfilt([1.0], [1.0, 0.5], x, method="gust"),
-            "leave it out, or compute",
-        ),
+        (lambda x: signal.filtfilt([1.0], [1.0, 0.5], x, method="gust"), "leave it out, or compute"),
         (lambda x: signal.sosfiltfilt(x[:6][None], x), r"must not require gradients.* sos.detach"),
         (lambda x: mgrec.weighted_scan(x, 0.5), r"must not require gradients.*pass x.detach\(\)"),
     ],
@@ -202,9 +189,8 @@ def check_graph(name, case, device, dynamic):
     function = call_of(name, case)
     # What this backend captures, others compile; inductor needs compilers of C++ and of Triton.
     compiled = torch.compile(
-        lambda *tensors: loss_of(function, *tensors),
-        fullgraph=True, dynamic=dynamic, backend="aot_eager",
-    )  # fmt: skip
+        lambda *tensors: loss_of(function, *tensors), fullgraph=True, dynamic=dynamic, backend="aot_eager"
+    )
     plain, traced = tensors_of(case, device), tensors_of(case, device)
     loss_of(function, *plain).backward()
     compiled(*traced).backward()
@@ -393,14 +379,18 @@ def test_tensors_beside_dask_arrays_are_refused(requires_grad):
         lambda: mgrec.linear_recurrence(tensor, array),
         lambda: mgrec.solve_tridiagonal(tensor, tensor + 2, tensor, array),
         lambda: statespace.log_likelihood(
-            rows, matrix, matrix, matrix, matrix, initial_state=np.zeros(1),
-            initial_state_cov=np.eye(1), axis=0,
+            rows,
+            matrix,
+            matrix,
+            matrix,
+            matrix,
+            initial_state=np.zeros(1),
+            initial_state_cov=np.eye(1),
+            axis=0,
         ),
-    ]  # fmt: skip
+    ]
     for call in calls:
-        with pytest.raises(
-            TypeError, match=r"must be of one library.*Tensor of torch and Array of"
-        ):
+        with pytest.raises(TypeError, match=r"must be of one library.*Tensor of torch and Array of"):
             call()
 
 
@@ -437,9 +427,7 @@ def test_gradients_of_torch_func_are_refused():
         lambda s: signal.ewm(t, alpha=s),
         torch.func.vmap(lambda t: mgrec.linear_recurrence(t, t)),
     ):
-        with pytest.raises(
-            NotImplementedError, match=r"no derivatives in torch\.func: call torch\.a"
-        ):
+        with pytest.raises(NotImplementedError, match=r"no derivatives in torch\.func: call torch\.a"):
             torch.func.grad(lambda s, f=function: f(s).sum())(torch.full((), 0.5).expand(5))
 
 
@@ -502,9 +490,7 @@ def test_a_map_without_a_derivative_is_refused():
 @pytest.mark.hardware
 @pytest.mark.parametrize("on_host", [False, True])
 def test_gradients_of_filters_with_coefficients_that_come_again(on_host):
-    b, a = (
-        torch.tensor(x, device="cpu" if on_host else "cuda") for x in ([0.5, 0.2], [2, -0.8, 0.3])
-    )
+    b, a = (torch.tensor(x, device="cpu" if on_host else "cuda") for x in ([0.5, 0.2], [2, -0.8, 0.3]))
     for step in range(6):
         if step == 3:
             a.data.mul_(0.9)  # which torch does not count as a new version

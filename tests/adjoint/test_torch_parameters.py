@@ -43,9 +43,7 @@ def test_gradients_of_means_by_their_rate(options, name, device):
     x = torch.tensor(adjoint_cases.numbers(3, 9, seed=3), device=device, requires_grad=True)
 
     def mean(x, rate):
-        return ewm(
-            torch.where(values.isfinite(), x, values), **{name: rate}, **options
-        ).nan_to_num()
+        return ewm(torch.where(values.isfinite(), x, values), **{name: rate}, **options).nan_to_num()
 
     rate = number(RATES[name], device)
     assert torch.autograd.gradcheck(mean, (x, rate))
@@ -61,9 +59,7 @@ def test_extreme_rates_have_gradients(name):
     rate, step = number(value), -1e-6 if name == "alpha" else 1e-6
     ewm(x, **{name: rate}).nan_to_num().sum().backward()
     with torch.no_grad():
-        after, before = (
-            ewm(x, **{name: v}).nan_to_num().sum() for v in (value + step, value)
-        )  # fmt: skip
+        after, before = (ewm(x, **{name: v}).nan_to_num().sum() for v in (value + step, value))
     torch.testing.assert_close(rate.grad, (after - before) / step, rtol=1e-4, atol=1e-4)
 
 

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
-each_kind = pytest.mark.parametrize(
-    "kind", ["numpy", "dask", pytest.param("cupy", marks=pytest.mark.gpu)]
-)
+each_kind = pytest.mark.parametrize("kind", ["numpy", "dask", pytest.param("cupy", marks=pytest.mark.gpu)])
 
 
 @each_kind
@@ -73,11 +71,7 @@ def test_the_ends_of_a_spline_matter(load: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
-    [
-        ("adi", "--size 40 --steps 2"),
-        ("option", "--size 201 --strikes 3 --steps 4"),
-    ],
+    ("name", "given"), [("adi", "--size 40 --steps 2"), ("option", "--size 201 --strikes 3 --steps 4")]
 )
 def test_a_picture_is_drawn(load: Any, tmp_path: Path, name: str, given: str) -> None:
     picture = tmp_path / "picture.png"

@@ -49,9 +49,8 @@ def test_what_deviates_is_not_measured(load: Any) -> None:
     study, ones = load("harness.study").Study("study"), np.ones(4)
     calls = {"right": lambda: None, "wrong": lambda: None}
     load("papers.timing").time_calls(
-        study, load("papers.timing").HOST, "case", calls,
-        lambda name: ones * (1 + (name == "wrong")), ones,
-    )  # fmt: skip
+        study, load("papers.timing").HOST, "case", calls, lambda name: ones * (1 + (name == "wrong")), ones
+    )
     assert [row["candidate"] for row in study.cases] == ["right"]
     assert study.missing[0]["reason"] == "ArithmeticError: deviates by 1 of the norm"
 

@@ -30,9 +30,12 @@ def clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A clone with studies that write what they were called with."""
     clone = tmp_path / "clone"
     texts = {
-        "catalogue.py": CATALOGUE, "cpu/one.py": TOLD, "cpu/wrong.py": "raise SystemExit(3)",
-        "dask/scaling/__main__.py": TOLD, "cuda/two.py": TOLD,
-    }  # fmt: skip
+        "catalogue.py": CATALOGUE,
+        "cpu/one.py": TOLD,
+        "cpu/wrong.py": "raise SystemExit(3)",
+        "dask/scaling/__main__.py": TOLD,
+        "cuda/two.py": TOLD,
+    }
     for name, text in texts.items():
         path = clone / "benchmarks" / name
         path.parent.mkdir(parents=True, exist_ok=True)

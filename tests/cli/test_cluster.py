@@ -28,8 +28,7 @@ def test_auto_is_cuda_if_available(monkeypatch, gpus, has_dask_cuda, name):
 
 
 @pytest.mark.parametrize(
-    ("gpus", "expected"),
-    [([], "needs an NVIDIA GPU"), ([GPU], "pip install .*dask-cuda")],
+    ("gpus", "expected"), [([], "needs an NVIDIA GPU"), ([GPU], "pip install .*dask-cuda")]
 )
 def test_cuda_without_gpu_or_dask_cuda_is_refused(monkeypatch, gpus, expected):
     monkeypatch.setattr(cluster, "gpus", lambda: gpus)

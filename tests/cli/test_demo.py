@@ -32,9 +32,7 @@ def test_it_solves_checks_and_plots(mgrec, address, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("module", "wrong_type"),
-    [(demo, np.ndarray), (streaming, da.Array)],
-    ids=["of one call", "in the file"],
+    ("module", "wrong_type"), [(demo, np.ndarray), (streaming, da.Array)], ids=["of one call", "in the file"]
 )
 def test_a_wrong_result_is_found(mgrec, address, tmp_path, monkeypatch, module, wrong_type):
     right = module.linear_recurrence
@@ -61,9 +59,7 @@ def check_that_an_error_is_found(mgrec, address, tmp_path):
 
 def test_without_matplotlib_it_says_what_adds_the_picture(mgrec, address, tmp_path, monkeypatch):
     find = importlib.util.find_spec
-    monkeypatch.setattr(
-        demo.importlib.util, "find_spec", lambda n: None if n == "matplotlib" else find(n)
-    )
+    monkeypatch.setattr(demo.importlib.util, "find_spec", lambda n: None if n == "matplotlib" else find(n))
     monkeypatch.setattr(picture, "draw", lambda *arguments: pytest.fail("drawn without matplotlib"))
     result = mgrec("demo", "--turns", 1, "--cluster", address, "-o", tmp_path / "demo.png")
     assert result.exit_code == 0, result.output
@@ -72,8 +68,7 @@ def test_without_matplotlib_it_says_what_adds_the_picture(mgrec, address, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("out", "message"),
-    [("notes.txt", "notes.txt must end in .png"), ("gone/demo.png", "the folder of")],
+    ("out", "message"), [("notes.txt", "notes.txt must end in .png"), ("gone/demo.png", "the folder of")]
 )
 def test_a_wrong_output_is_told_before_the_work(mgrec, tmp_path, out, message):
     (tmp_path / "notes.txt").write_text("mine")
@@ -87,11 +82,19 @@ def test_the_records_name_the_phases():
     span = {"action": "compute", "start": 5.0, "stop": 7.0}
     moved = {"action": "transfer", "start": 1.0, "stop": 5.0}
     stream = [
-        {"key": ("determine-0123456789abcdef0123456789abcdef", 0), "worker": "a", "thread": 1,
-         "startstops": [moved, span]},
-        {"key": ("precompute-0123456789abcdef0123456789abcdef", 0), "worker": "b", "thread": 1,
-         "startstops": [{**span, "start": 4.0}]},
-    ]  # fmt: skip
+        {
+            "key": ("determine-0123456789abcdef0123456789abcdef", 0),
+            "worker": "a",
+            "thread": 1,
+            "startstops": [moved, span],
+        },
+        {
+            "key": ("precompute-0123456789abcdef0123456789abcdef", 0),
+            "worker": "b",
+            "thread": 1,
+            "startstops": [{**span, "start": 4.0}],
+        },
+    ]
     assert streaming.records_of(stream) == [("determine", 0, 1.0, 3.0), ("precompute", 1, 0.0, 3.0)]
 
 

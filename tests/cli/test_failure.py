@@ -37,10 +37,7 @@ from mgrec.cli import failure, signals, solve
     ],
 )
 def test_an_error_becomes_a_line(error, code, words):
-    with (
-        pytest.raises(click.ClickException) as caught,
-        failure.in_one_line("w.npy was not written"),
-    ):
+    with pytest.raises(click.ClickException) as caught, failure.in_one_line("w.npy was not written"):
         raise error
     assert caught.value.exit_code == code
     assert "\n" not in caught.value.message
@@ -70,9 +67,13 @@ def test_a_signal_while_imports_run_becomes_a_line(tmp_path, number, code, word)
     (tmp_path / "click.py").write_text(slow)
     places = [str(tmp_path), str(Path(mgrec.__file__).parents[1])]
     running = subprocess.Popen(
-        [sys.executable, "-m", "mgrec"], env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "mgrec"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert running.stdout.readline() == "importing\n"
     running.send_signal(number)
     _, errors = running.communicate()
@@ -143,9 +144,7 @@ __main__.main()
 
 def test_an_interrupt_in_an_exec_leaves_the_exit_code(tmp_path):
     (tmp_path / "interrupted.py").write_text(INTERRUPTED)
-    ended = subprocess.run(
-        [sys.executable, "-m", "interrupted"], cwd=tmp_path, stderr=subprocess.PIPE
-    )
+    ended = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, stderr=subprocess.PIPE)
     assert ended.returncode == 130
 
 

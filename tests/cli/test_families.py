@@ -84,16 +84,24 @@ CASES = {
 }
 LONG = pytest.mark.extended
 COMPILED_FOR_ONE = (
-    "linear -0.5", "--rhs-axis", "--zero-phase", "--axis 0", "--periodic", "start", "row.npy",
+    "linear -0.5",
+    "--rhs-axis",
+    "--zero-phase",
+    "--axis 0",
+    "--periodic",
+    "start",
+    "row.npy",
     "sat t.npy",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(
     "words",
-    [pytest.param(words, marks=LONG if any(part in words for part in COMPILED_FOR_ONE) else ())
-     for words in CASES],
-)  # fmt: skip
+    [
+        pytest.param(words, marks=LONG if any(part in words for part in COMPILED_FOR_ONE) else ())
+        for words in CASES
+    ],
+)
 def test_result_is_that_of_the_function(mgrec, address, folder, words):
     result = mgrec(*words.split(), "--cluster", address)
     assert result.exit_code == 0, result.output
@@ -106,9 +114,7 @@ def test_result_is_that_of_the_function(mgrec, address, folder, words):
     assert parts_in(folder) == []
 
 
-@pytest.mark.parametrize(
-    "t", [np.asfortranarray(np.ones((9, 6), ">f8")), np.zeros((0, 4)), np.zeros((4, 0))]
-)
+@pytest.mark.parametrize("t", [np.asfortranarray(np.ones((9, 6), ">f8")), np.zeros((0, 4)), np.zeros((4, 0))])
 def test_every_kind_of_file(mgrec, address, t):
     np.save("t.npy", t)
     words = ("linear", "t.npy", "t.npy", "-o", "w.npy", "--chunk", 4, "--overwrite")
@@ -221,7 +227,7 @@ def write_bad_inputs(folder):
         ("filter t.npy --sos 2", ["2 is neither", ".npy file"]),
         ("filter t.npy --sos sos.npy --low 0.1", ["belong to --butter"]),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_refused_in_one_line(mgrec, folder, words, expected):
     write_bad_inputs(folder)
     before = sorted(folder.iterdir())
@@ -322,8 +328,7 @@ def test_a_cluster_without_workers_is_refused(mgrec):
 
 
 @pytest.mark.parametrize(
-    ("options", "workers"),
-    [([], "1 worker"), pytest.param(["--cluster", "local"], "worker", marks=LONG)],
+    ("options", "workers"), [([], "1 worker"), pytest.param(["--cluster", "local"], "worker", marks=LONG)]
 )
 def test_the_default_is_this_process(folder, options, workers):
     command = [*COMMAND, "linear", "s.npy", "t.npy", "-o", "w.npy", *options]
@@ -370,10 +375,23 @@ def test_a_signal_leaves_nothing(folder, number, out, cluster, is_computing, cod
     os.sched_setaffinity(0, {min(processors)})  # one worker is enough
     try:
         running = subprocess.Popen(
-            [*COMMAND, "linear", "long.npy", "long.npy", "-o", out, "--chunk", "100000",
-             "--cluster", cluster],  # many chunks: it still runs when the signal comes
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            [
+                *COMMAND,
+                "linear",
+                "long.npy",
+                "long.npy",
+                "-o",
+                out,
+                "--chunk",
+                "100000",
+                "--cluster",
+                cluster,
+            ],  # many chunks: it still runs when the signal comes
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
     finally:
         os.sched_setaffinity(0, processors)
     try:

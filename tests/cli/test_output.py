@@ -74,11 +74,7 @@ def test_a_second_ctrl_c_does_not_keep_the_part(tmp_path, name, make, monkeypatc
 
     monkeypatch.setattr(files, "_remove", signalled)
     stopped = failure.in_one_line("nothing")
-    with (
-        pytest.raises(failure.Failure),
-        stopped,
-        replaced_when_complete(tmp_path / name) as part,
-    ):
+    with pytest.raises(failure.Failure), stopped, replaced_when_complete(tmp_path / name) as part:
         make(part, "half")
         signal.raise_signal(signal.SIGINT)
     assert list(tmp_path.iterdir()) == []

@@ -132,12 +132,9 @@ def determine_tile(loop: Any, x: Any, edges: Any, table: Any) -> Sums:
 
 
 KERNELS = {
-    "scans": ScanKernels(
-        determine_scan, at_once(lambda steps, chunk: scans.precompute(steps, plain(chunk)))
-    ),
+    "scans": ScanKernels(determine_scan, at_once(lambda steps, chunk: scans.precompute(steps, plain(chunk)))),
     "filters": FilterKernels(
-        determine_filter,
-        at_once(lambda cascade, chunk: filters.precompute_filter(cascade, plain(chunk))),
+        determine_filter, at_once(lambda cascade, chunk: filters.precompute_filter(cascade, plain(chunk)))
     ),
     "grids.table": Kernels(determine_tile),
 }
@@ -170,10 +167,7 @@ FUNCTIONS = {
         lambda x: mgrec.linear_recurrence(0.5, x, reset=np.repeat(["a", "b"], 25)),
         "scans",
     ),
-    "adjoint": (
-        lambda x: adjoint.linear_recurrence(x, x, 0.5, x, X[:, 0], reset=X > 1)[2],
-        "scans",
-    ),
+    "adjoint": (lambda x: adjoint.linear_recurrence(x, x, 0.5, x, X[:, 0], reset=X > 1)[2], "scans"),
     "adjoint by keywords": (
         lambda x: adjoint.linear_recurrence(x, w=x, s=0.5, t=x, initial=X[:, 0], reset=X > 1)[2],
         "scans",

@@ -12,12 +12,7 @@ from distributed.protocol.pickle import dumps, loads
 
 import mgrec
 from mgrec.distributed import tasks
-from mgrec.distributed.tasks import (
-    CarryIns,
-    SummaryBatch,
-    precompute_persisted,
-    propagate_persisted,
-)
+from mgrec.distributed.tasks import CarryIns, SummaryBatch, precompute_persisted, propagate_persisted
 from mgrec.signal import lfilter
 
 T = np.linspace(-1, 1, 50)
@@ -46,9 +41,7 @@ def test_a_recurrence_is_read_once_a_process(recurrence):
 def test_summaries_and_carry_ins_are_sent_as_one_frame(recurrence):
     own = (T,) * len(recurrence.varying)
     batch = precompute_persisted(recurrence, [((k,), (k * 50,)) for k in range(9)], list(own * 9))
-    carry_ins = propagate_persisted(
-        recurrence, [(0, k) for k in range(9)], [batch], recurrence.zero_state()
-    )
+    carry_ins = propagate_persisted(recurrence, [(0, k) for k in range(9)], [batch], recurrence.zero_state())
     for value, kind in ((batch, SummaryBatch), (carry_ins, CarryIns)):
         header, frames = serialize(value)
         again = deserialize(header, frames)
@@ -71,9 +64,7 @@ def test_frames_of_arrays_alone_would_be_seen():
         (100, np.repeat(T, 2)[::2], "LWLWLWLWLW"),
     ],
 )
-def test_chunks_are_launched_before_the_first_is_waited_for(
-    recurrence, monkeypatch, most, block, order
-):
+def test_chunks_are_launched_before_the_first_is_waited_for(recurrence, monkeypatch, most, block, order):
     """As long as their summaries and copies are few: on a GPU they take memory until then."""
     events = []
 
@@ -85,8 +76,6 @@ def test_chunks_are_launched_before_the_first_is_waited_for(
     monkeypatch.setattr(tasks, "ROWS", most)
     count = len(recurrence.varying)
     recurrence = dataclasses.replace(recurrence, block_dtypes=(block.dtype,) * count)
-    batch = precompute_persisted(
-        recurrence, [((k,), (k * 50,)) for k in range(5)], [block] * (5 * count)
-    )
+    batch = precompute_persisted(recurrence, [((k,), (k * 50,)) for k in range(5)], [block] * (5 * count))
     assert "".join(events) == order
     assert [shape for _, shape in batch.summaries] == [block.shape] * 5

@@ -166,9 +166,7 @@ def test_initial_as_a_dask_array():
         close(mgrec.linear_recurrence(0.5, t, initial), wanted)
     close(mgrec.linear_recurrence(0.5, table, lazy(start, 2, 1)), wanted)
     close(mgrec.linear_recurrence(S, lazy(T, 10, 40), da.asarray(2.0)))
-    close(
-        mgrec.linear_recurrence(S, T, lazy(T, 10, 40).sum()), mgrec.linear_recurrence(S, T, T.sum())
-    )
+    close(mgrec.linear_recurrence(S, T, lazy(T, 10, 40).sum()), mgrec.linear_recurrence(S, T, T.sum()))
 
 
 SMALL = {
@@ -203,9 +201,7 @@ def test_large_states_are_sent_to_few_chunks(rows, count):
     """A state of 16 means and their covariances has 2 KB a row; at most 64 KiB are sent."""
     one, start = np.ones((1, 1)), {"initial_state": np.zeros(16), "initial_state_cov": np.eye(16)}
     endog = da.zeros((rows, 40, 1), chunks=(rows, 1, 1))
-    llf = mgrec.statespace.log_likelihood(
-        endog, np.ones((1, 16)), one, np.eye(16), np.eye(16), **start
-    )
+    llf = mgrec.statespace.log_likelihood(endog, np.ones((1, 16)), one, np.eye(16), np.eye(16), **start)
     assert sum(phase_of(key) == "propagate" for key in dict(llf.dask)) == count
 
 

@@ -14,14 +14,16 @@ UNKNOWN = LAZY[LAZY > 0]
 WRONG_TYPES = {
     "colocate nothing": (lambda: mgrec.dask.colocate(), "given arrays; got none"),
     "colocate NumPy": (
-        lambda: mgrec.dask.colocate(LAZY, np.ones(6)), "array 1 must be a Dask array; got ndarray"
+        lambda: mgrec.dask.colocate(LAZY, np.ones(6)),
+        "array 1 must be a Dask array; got ndarray",
     ),
     "colocate with no client": (
         lambda: mgrec.dask.colocate(LAZY, client="tcp://127.0.0.1:1"),
         "client must be a distributed.Client; got str",
     ),
     "stages of NumPy": (
-        lambda: mgrec.dask.persist_in_stages(np.ones(6)), "must be a Dask array; got ndarray"
+        lambda: mgrec.dask.persist_in_stages(np.ones(6)),
+        "must be a Dask array; got ndarray",
     ),
     "progress of a list": (lambda: mgrec.dask.progress([1.0]), "got list"),
     "pins of an array": (lambda: mgrec.dask.pin_operands(LAZY), "client .* got Array"),
@@ -42,7 +44,8 @@ WRONG_TYPES = {
         "initial of a plan must be in host memory",
     ),
     "warm-up of a grid": (
-        lambda: mgrec.dask.warm_up(mgrec.summed_area_table, SQUARE), "got summed_area_table"
+        lambda: mgrec.dask.warm_up(mgrec.summed_area_table, SQUARE),
+        "got summed_area_table",
     ),
     "queued solves of several recurrences": (
         lambda: mgrec.plan(lambda x: 2 * ewm(x, span=3.0), LAZY).submit(),
@@ -56,10 +59,11 @@ WRONG_TYPES = {
         lambda: mgrec.plan(mgrec.linear_recurrence, 0.5, LAZY, in_flight=1.5),
         "in_flight must be an integer; got 1.5",
     ),
-}  # fmt: skip
+}
 WRONG_VALUES = {
     "colocate other shapes": (
-        lambda: mgrec.dask.colocate(da.ones(3), da.ones(4)), r"same shape; got \[\(3,\), \(4,\)\]"
+        lambda: mgrec.dask.colocate(da.ones(3), da.ones(4)),
+        r"same shape; got \[\(3,\), \(4,\)\]",
     ),
     "colocate unknown sizes": (lambda: mgrec.dask.colocate(UNKNOWN, LAZY), "compute_chunk_sizes"),
     "stages along no axis": (
@@ -67,7 +71,8 @@ WRONG_VALUES = {
         r"axis must be from -1 to 0 for shape \(6,\); got 1",
     ),
     "stages of nothing": (
-        lambda: mgrec.dask.persist_in_stages(LAZY, chunks=0), "chunks must be at least 1; got 0"
+        lambda: mgrec.dask.persist_in_stages(LAZY, chunks=0),
+        "chunks must be at least 1; got 0",
     ),
     "progress of tasks": (lambda: mgrec.dask.progress(LAZY), "array must be persisted"),
     "progress of a persisted operand": (
@@ -75,19 +80,22 @@ WRONG_VALUES = {
         "array must be persisted",
     ),
     "warm-up of unknown sizes": (
-        lambda: mgrec.dask.warm_up(mgrec.linear_recurrence, 0.5, UNKNOWN), "compute_chunk_sizes"
+        lambda: mgrec.dask.warm_up(mgrec.linear_recurrence, 0.5, UNKNOWN),
+        "compute_chunk_sizes",
     ),
     "plan without time": (
-        lambda: mgrec.plan(mgrec.linear_recurrence, 0.5, LAZY, timeout=0), "timeout must be above 0"
+        lambda: mgrec.plan(mgrec.linear_recurrence, 0.5, LAZY, timeout=0),
+        "timeout must be above 0",
     ),
     "map of no solves at once": (
         lambda: list(mgrec.plan(mgrec.linear_recurrence, 0.5, LAZY).map([], in_flight=0)),
         "in_flight must be at least 1, or None; got 0",
     ),
     "plan of unknown sizes": (
-        lambda: mgrec.plan(mgrec.linear_recurrence, 0.5, UNKNOWN), "compute_chunk_sizes"
+        lambda: mgrec.plan(mgrec.linear_recurrence, 0.5, UNKNOWN),
+        "compute_chunk_sizes",
     ),
-}  # fmt: skip
+}
 REFUSED = [
     *(pytest.param(TypeError, *case, id=name) for name, case in WRONG_TYPES.items()),
     *(pytest.param(ValueError, *case, id=name) for name, case in WRONG_VALUES.items()),

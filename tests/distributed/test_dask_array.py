@@ -26,10 +26,8 @@ CALLS = {
     "tridiagonal": (mgrec.solve_tridiagonal, S, 3 + S, S, T),
     "summed-area table": (mgrec.summed_area_table, GRID),
     "Gaussian": (lambda x: mgrec.ndimage.gaussian_filter(x, 2.0), GRID),
-    "coefficient": (
-        lambda s, t: mgrec.linear_recurrence(mgrec.Coefficient(lambda i, s: s, s), t), S, T
-    ),
-}  # fmt: skip
+    "coefficient": (lambda s, t: mgrec.linear_recurrence(mgrec.Coefficient(lambda i, s: s, s), t), S, T),
+}
 
 
 def lazy(array):

@@ -99,9 +99,7 @@ def test_operands_loaded_by_one_root_task_do_not_move(client, stores):
     assert transfers.get("pack", 0) == 0
     # Summaries and entries are a few hundred bytes a chunk.
     assert sum(transfers.values()) < 2000 * CHUNKS
-    np.testing.assert_allclose(
-        w.compute(), mgrec.linear_recurrence(*values, 1.0), rtol=1e-12, atol=1e-12
-    )
+    np.testing.assert_allclose(w.compute(), mgrec.linear_recurrence(*values, 1.0), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.extended
@@ -117,9 +115,7 @@ def test_a_lost_worker_frees_what_was_pinned_to_it(stores):
 
 
 async def _lose_a_worker(dask_scheduler):
-    await dask_scheduler.remove_worker(
-        next(iter(dask_scheduler.workers)), stimulus_id="test", close=True
-    )
+    await dask_scheduler.remove_worker(next(iter(dask_scheduler.workers)), stimulus_id="test", close=True)
 
 
 def test_operands_that_must_move_are_seen(client, stores):
@@ -143,9 +139,7 @@ def test_a_chunk_whose_operands_lie_apart_moves_one_of_them_once(client, stores)
     (s, t), _ = stores
     x, y = client.persist(s), client.persist(t)
     wait([x, y])
-    apart = sum(
-        workers_of(client, x)[(x.name, k)] != workers_of(client, y)[(y.name, k)] for k in range(24)
-    )
+    apart = sum(workers_of(client, x)[(x.name, k)] != workers_of(client, y)[(y.name, k)] for k in range(24))
     # Dask's memory manager may drop the copy that was fetched to precompute before it is wanted
     # to determine.
     client.amm.stop()
@@ -298,9 +292,7 @@ def test_memory_stays_bounded_while_streaming(stores, tmp_path):
     layout = {"shape": (steps,), "chunks": (size,), "dtype": "f8", "compressors": None}
     target = zarr.create_array(tmp_path / "w.zarr", **layout)
     with two_workers(n_workers=1, memory_limit="768MiB") as client:
-        future = client.compute(
-            da.store(mgrec.linear_recurrence(s, t), target, lock=False, compute=False)
-        )
+        future = client.compute(da.store(mgrec.linear_recurrence(s, t), target, lock=False, compute=False))
         spilled = 0
         while not future.done():
             time.sleep(0.2)

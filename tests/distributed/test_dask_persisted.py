@@ -22,9 +22,7 @@ def test_tasks_over_held_chunks_are_not_taken_for_those_of_a_lazy_solve(client):
     # Persisting keeps the name of an array; groups over held chunks are larger.
     t = lazy(X)
     solves = [mgrec.linear_recurrence(0.5, array) for array in (t, t.persist())]
-    lazily, held = (
-        {key for key in solve.__dask_graph__() if "propagate" in str(key)} for solve in solves
-    )
+    lazily, held = ({key for key in solve.__dask_graph__() if "propagate" in str(key)} for solve in solves)
     assert lazily
     assert not lazily & held
 

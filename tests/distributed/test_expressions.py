@@ -37,11 +37,13 @@ FUNCTIONS = {
     **{name: call for name, call in foreign_cases.CALLS.items() if name not in LEFT_OUT},
     "smith-waterman": (
         partial(mgrec.smith_waterman, match=3, mismatch=-3, gap=-2, output="matrix"),
-        foreign_cases.CODES, foreign_cases.CODES[::-1].copy(),
+        foreign_cases.CODES,
+        foreign_cases.CODES[::-1].copy(),
     ),
     "smith-waterman, score": (
         partial(mgrec.smith_waterman, match=3, mismatch=-3, gap=-2),
-        foreign_cases.CODES, foreign_cases.CODES[::-1].copy(),
+        foreign_cases.CODES,
+        foreign_cases.CODES[::-1].copy(),
     ),
     "linear, two-pass": (partial(mgrec.linear_recurrence, memory="two-pass"), S, T),
     "linear, a lazy state": (lambda t, w: mgrec.linear_recurrence(0.5, t, w), GRID, GRID[:, 0]),
@@ -51,15 +53,20 @@ FUNCTIONS = {
     ),
     "lfilter": (partial(lfilter, [0.2, 0.3], [1.0, -0.9, 0.5]), T),
     "tridiagonal, sides": (
-        partial(mgrec.solve_tridiagonal, rhs_axis=1, axis=0), S, 3 + S, S, np.stack([T] * 3, 1)
+        partial(mgrec.solve_tridiagonal, rhs_axis=1, axis=0),
+        S,
+        3 + S,
+        S,
+        np.stack([T] * 3, 1),
     ),
     "tridiagonal, p-scheme": (partial(mgrec.solve_tridiagonal, method="p-scheme"), S, 3 + S, S, T),
     "factor, a side in memory": (lambda d: mgrec.factor_tridiagonal(0.5, d, 0.5).solve(T), 3 + S),
     "wavefront": (
-        lambda x, above: mgrec.wavefront(x, weights=(0.5, x, 0.25), above=above, left=0.5), GRID,
+        lambda x, above: mgrec.wavefront(x, weights=(0.5, x, 0.25), above=above, left=0.5),
+        GRID,
         GRID[0],
     ),
-}  # fmt: skip
+}
 
 
 def lazy(array):
@@ -67,13 +74,9 @@ def lazy(array):
 
 
 @planned
-@pytest.mark.parametrize(
-    ("function", "arrays"), [(f, a) for f, *a in FUNCTIONS.values()], ids=FUNCTIONS
-)
+@pytest.mark.parametrize(("function", "arrays"), [(f, a) for f, *a in FUNCTIONS.values()], ids=FUNCTIONS)
 def test_every_public_function(function, arrays):
-    wanted, results, again = (
-        flat(function(*map(make, arrays))) for make in (np.asarray, lazy, lazy)
-    )
+    wanted, results, again = (flat(function(*map(make, arrays))) for make in (np.asarray, lazy, lazy))
     for result, other, array in zip(results, again, map(np.asarray, wanted), strict=True):
         assert isinstance(result, da.Array)
         assert hasattr(result, "expr")

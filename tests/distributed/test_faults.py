@@ -9,17 +9,7 @@ from click.testing import CliRunner
 from clusters import scaled, two_workers, wait_until, wait_until_started
 from distributed import Client, KilledWorker, wait
 from distributed.client import futures_of
-from faults import (
-    CHUNKS,
-    SIZE,
-    DieAt,
-    Trouble,
-    assert_same_bits,
-    claim,
-    claimed,
-    die,
-    solved,
-)
+from faults import CHUNKS, SIZE, DieAt, Trouble, assert_same_bits, claim, claimed, die, solved
 
 from mgrec import Coefficient, linear_recurrence
 from mgrec.cli.command import main
@@ -238,9 +228,7 @@ def test_what_is_cancelled_leaves_nothing(client, undisturbed, tmp_path):
     wait_until(lambda: claimed(tmp_path, "wait"))
     client.cancel(futures)
     (tmp_path / "open").touch()
-    wait_until(
-        lambda: not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
-    )
+    wait_until(lambda: not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
     wait_until(lambda: not any(client.run(lambda dask_worker: dict(dask_worker.data)).values()))
     assert {future.status for future in futures} == {"cancelled"}
     # The very keys that were cancelled.

@@ -35,9 +35,7 @@ def on_ranks(function, *operands, axis=-1, **options):
     """Return the results of all ranks, as lists of the states; raise what every rank raises."""
 
     def call(rank, group):
-        parts = [
-            map_arrays(lambda array: part_of(array, rank, axis), operand) for operand in operands
-        ]
+        parts = [map_arrays(lambda array: part_of(array, rank, axis), operand) for operand in operands]
         return function(*parts, axis=axis, group=group, **options)
 
     results = run_on_ranks(len(BOUNDS) - 1, call)
@@ -61,9 +59,7 @@ def in_same_chunks(array, axis=-1):
     return da.from_array(array, chunks=tuple(chunks))
 
 
-@pytest.mark.parametrize(
-    "case", [parameter(case) for case in CASES if case.name != "weighted scan"]
-)
+@pytest.mark.parametrize("case", [parameter(case) for case in CASES if case.name != "weighted scan"])
 def test_every_recurrence_has_the_bits_of_the_graph(case):
     operands, initial = case.draw(np.random.default_rng(5), (STEPS,), 0, "float64")
     for reverse in (False, True):
@@ -116,9 +112,8 @@ def test_resets_by_a_mask():
     generator = np.random.default_rng(9)
     t, marks = generator.random(STEPS), generator.random(STEPS) < 0.05
     results = on_ranks(
-        lambda t, marks, **options: mgrec.linear_recurrence(0.9, t, 2.0, reset=marks, **options),
-        t, marks,
-    )  # fmt: skip
+        lambda t, marks, **options: mgrec.linear_recurrence(0.9, t, 2.0, reset=marks, **options), t, marks
+    )
     np.testing.assert_allclose(joined(results), mgrec.linear_recurrence(0.9, t, 2.0, reset=marks))
 
 
@@ -198,9 +193,7 @@ def test_an_error_between_two_exchanges_is_raised_on_all(monkeypatch):
     launch = chains.launch_summaries
     monkeypatch.setattr(chains, "launch_summaries", fail_once)
     s = mgrec.Coefficient(lambda i: 0.5 + 0.4 * np.sin(0.001 * i))
-    results = run_on_ranks(
-        3, lambda rank, group: mgrec.linear_recurrence(s, np.ones(5), group=group)
-    )
+    results = run_on_ranks(3, lambda rank, group: mgrec.linear_recurrence(s, np.ones(5), group=group))
     assert [str(error) for error in results] == ["of rank 1"] * 3
 
 
@@ -264,8 +257,11 @@ def test_mpi():
         pytest.skip("there is no mpiexec beside Python: pip install mpich")
     done = subprocess.run(
         [mpiexec, "-n", "2", sys.executable, PROGRAM, "mpi"],
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split()) == ["0", "1"]
 
@@ -289,10 +285,12 @@ def test_two_processes(library, tmp_path):
     processes = [
         subprocess.Popen(
             [sys.executable, PROGRAM, library, str(rank), str(tmp_path / "rendezvous")],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for rank in range(2)
-    ]  # fmt: skip
+    ]
     for rank, process in enumerate(processes):
         output, errors = process.communicate(timeout=240)
         assert process.returncode == 0, errors

@@ -123,20 +123,23 @@ def short(part, group):
         (short, ValueError, "greater than padlen, which is 15; got 9 along axis 0"),
         (
             lambda part, group: filtfilt([1.0], [1.0, 0.5], part, method="gust", group=group),
-            NotImplementedError, "method must be 'pad' with a group",
+            NotImplementedError,
+            "method must be 'pad' with a group",
         ),
         (
             lambda part, group: ndimage.uniform_filter1d(
                 part.astype("f4" if group.rank else "f8"), 3, group=group
             ),
-            ValueError, "the dtype of the signal must be the same on all ranks",
+            ValueError,
+            "the dtype of the signal must be the same on all ranks",
         ),
         (
             lambda part, group: decimate(pd.Series(part), 4, group=group),
-            TypeError, "x must be an array on a group.*got a Series",
+            TypeError,
+            "x must be an array on a group.*got a Series",
         ),
     ],
-)  # fmt: skip
+)
 def test_errors_are_raised_on_all_ranks(function, error, message):
     answers = run_on_ranks(3, lambda rank, group: function(np.ones(3), group))
     for answer in answers:

@@ -25,9 +25,7 @@ def on_ranks(function):
 @pytest.mark.parametrize("dtype", ["i2", "f8"])
 def test_summed_area_tables(xp, dtype):
     x = (100 * np.random.default_rng(1).normal(size=(ROWS, 53))).astype(dtype)
-    parts = on_ranks(
-        lambda rank, group: mgrec.summed_area_table(moved(xp, rows_of(x, rank)), group=group)
-    )
+    parts = on_ranks(lambda rank, group: mgrec.summed_area_table(moved(xp, rows_of(x, rank)), group=group))
     table = np.concatenate(parts)
     assert table.dtype == mgrec.summed_area_table(x).dtype
     np.testing.assert_allclose(table, x.cumsum(0).cumsum(1), rtol=1e-12, atol=1e-9)
@@ -36,9 +34,7 @@ def test_summed_area_tables(xp, dtype):
 def test_tables_of_a_batch():
     x = np.random.default_rng(2).normal(size=(2, ROWS, 53))
     parts = on_ranks(
-        lambda rank, group: mgrec.summed_area_table(
-            x[:, BOUNDS[rank] : BOUNDS[rank + 1]], group=group
-        )
+        lambda rank, group: mgrec.summed_area_table(x[:, BOUNDS[rank] : BOUNDS[rank + 1]], group=group)
     )
     np.testing.assert_allclose(np.concatenate(parts, 1), x.cumsum(1).cumsum(2), atol=1e-9)
 
@@ -75,9 +71,7 @@ def test_wavefronts(xp):
             "output must be 'score' or 'matrix' with a group; got 'alignment'",
         ),
         (
-            lambda group: mgrec.smith_waterman(
-                ["ACG"], ["AC"], match=1, mismatch=-1, gap=-1, group=group
-            ),
+            lambda group: mgrec.smith_waterman(["ACG"], ["AC"], match=1, mismatch=-1, gap=-1, group=group),
             "query and target must be one sequence each with a group; got lists",
         ),
     ],
@@ -97,8 +91,7 @@ def test_alignments(xp, mode, output):
 
     def call(rank, group):
         part, other = (
-            moved(xp, np.frombuffer(text.encode(), np.uint8))
-            for text in (rows_of(query, rank), target)
+            moved(xp, np.frombuffer(text.encode(), np.uint8)) for text in (rows_of(query, rank), target)
         )
         return mgrec.smith_waterman(part, other, group=group, **scores)
 

@@ -50,9 +50,9 @@ def series(seed=1):
     return x
 
 
-TIMES = np.datetime64("2026-01-01") + np.cumsum(
-    np.random.default_rng(2).integers(1, 5, STEPS)
-).astype("m8[h]")
+TIMES = np.datetime64("2026-01-01") + np.cumsum(np.random.default_rng(2).integers(1, 5, STEPS)).astype(
+    "m8[h]"
+)
 MEANS = {
     "mean": {"span": 5},
     "mean, recursive": {"alpha": 0.3, "adjust": False, "ignore_na": True},
@@ -90,11 +90,7 @@ def markov_model(is_varying):
 @pytest.mark.parametrize("is_varying", [False, True])
 @pytest.mark.parametrize(
     "function",
-    [
-        pytest.param(hmm.log_likelihood, marks=pytest.mark.extended),
-        hmm.forward_backward,
-        hmm.viterbi,
-    ],
+    [pytest.param(hmm.log_likelihood, marks=pytest.mark.extended), hmm.forward_backward, hmm.viterbi],
 )
 def test_markov_models(xp, function, is_varying):
     model = markov_model(is_varying)

@@ -250,9 +250,14 @@ def test_errors_and_options_that_differ(solved):
 
 @pytest.mark.parametrize(
     ("dtype", "columns", "is_solved"),
-    [("float32", (), True), ("float64", (), True), ("float32", (3,), True),
-     ("float64", (3,), True), ("complex64", (), False)],
-)  # fmt: skip
+    [
+        ("float32", (), True),
+        ("float64", (), True),
+        ("float32", (3,), True),
+        ("float64", (3,), True),
+        ("complex64", (), False),
+    ],
+)
 def test_dominant_systems(dtype, columns, is_solved, solved):
     rng = np.random.default_rng(14)
     n = 40_000
@@ -453,9 +458,11 @@ def test_sums_over_steps_are_those_of_gpus(monkeypatch):
     def call(rank, group):
         part = cupy.asarray(endog[:, 300 * rank : 300 * (rank + 1)])
         result = mgrec.statespace.kalman_filter(
-            part, *map(cupy.asarray, model), group=group,
+            part,
+            *map(cupy.asarray, model),
+            group=group,
             **{name: cupy.asarray(x) for name, x in options.items()},
-        )  # fmt: skip
+        )
         return result.llf.get()
 
     for llf in run_on_ranks(SIZE, call, DeviceThreadGroup):

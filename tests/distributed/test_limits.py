@@ -77,9 +77,7 @@ def test_every_family_refuses_large_chunks(monkeypatch, family):
     for array in (known, unknown):
         with pytest.raises(ValueError, match="at most half") as caught:
             array.compute(scheduler="sync")
-        assert re.search(
-            r"in the phase (speculate|precompute) of chunk \(", caught.value.__notes__[0]
-        )
+        assert re.search(r"in the phase (speculate|precompute) of chunk \(", caught.value.__notes__[0])
 
 
 @pytest.mark.extended

@@ -48,9 +48,7 @@ def test_annotations_around_computing_are_kept(client):
     wait(plain)
     assert {holders for (holders,) in client.who_has(plain).values()} == {first, second}
     del plain
-    wait_until(
-        lambda: not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
-    )
+    wait_until(lambda: not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
     with dask.annotate(priority=7, retries=2, workers=[first], allow_other_workers=False):
         result = solved("linear", "annotated").persist()
     wait(result)
@@ -140,9 +138,7 @@ def test_a_solve_is_a_line_in_the_log(client, caplog, family):
     tasks = r"tasks pack 40, precompute 40, propagate 2, determine 40"
     told = r"[12] workers, [\d.]+ ms" if family == "without a graph" else tasks
     (line,) = lines(logging.DEBUG)
-    assert re.fullmatch(
-        rf"solve: shape \(20000,\), chunks \(40,\) of up to \(500,\), float64, {told}", line
-    )
+    assert re.fullmatch(rf"solve: shape \(20000,\), chunks \(40,\) of up to \(500,\), float64, {told}", line)
     assert not lines(logging.INFO)
 
 

@@ -127,9 +127,10 @@ def test_a_plan_of_a_filter_of_rows_takes_other_states(client, name):
         y_other, zf_other = solve(*given, other, zi=zf)
         assert (y.chunks, y_other.dtype, type(zf)) == (lazy.chunks, x.dtype, np.ndarray)
         wanted = (
-            function(*given, lazy, 1), *function(*given, lazy, 1, states),
+            function(*given, lazy, 1),
+            *function(*given, lazy, 1, states),
             *function(*given, other, 1, zf),
-        )  # fmt: skip
+        )
         for one, two in zip((y, y_with, zf, y_other, zf_other), wanted, strict=True):
             np.testing.assert_array_equal(*dask.compute(one, two))
 
@@ -321,9 +322,7 @@ WRONG_CHUNKS = {
 
 
 @pytest.mark.parametrize(("function", "error", "message"), WRONG_CHUNKS.values(), ids=WRONG_CHUNKS)
-def test_chunks_must_be_arrays_of_as_many_axes_as_declared(
-    client, arrays, function, error, message
-):
+def test_chunks_must_be_arrays_of_as_many_axes_as_declared(client, arrays, function, error, message):
     s, t = arrays
     wrong = t.map_blocks(function, dtype=float, meta=t._meta)
     with pytest.raises(error, match=message):

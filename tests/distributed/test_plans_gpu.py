@@ -65,10 +65,7 @@ def arrays(client):
     rng = np.random.default_rng(8)
     values = rng.uniform(-0.9, 0.9, CHUNKS * CHUNK), rng.standard_normal(CHUNKS * CHUNK)
     placed = mgrec.dask.colocate(
-        *(
-            da.from_array(value, chunks=CHUNK).map_blocks(on_gpu, meta=cupy.empty(0))
-            for value in values
-        )
+        *(da.from_array(value, chunks=CHUNK).map_blocks(on_gpu, meta=cupy.empty(0)) for value in values)
     )
     # Not every case reads both: the first is still on its way to the second.
     wait(placed)
@@ -123,9 +120,7 @@ def test_workers_filter_the_chunks_of_a_recording_together(client, columns, dtyp
     x = rng.integers(-500, 500, (CHUNKS * CHUNK, columns), np.int16)
     parts = np.split(x, CHUNKS)
     futures = {
-        (name, k, 0): client.submit(
-            on_gpu, part, key=(name, k, 0), workers=addresses[2 * k // CHUNKS]
-        )
+        (name, k, 0): client.submit(on_gpu, part, key=(name, k, 0), workers=addresses[2 * k // CHUNKS])
         for k, part in enumerate(parts)
     }
     wait(list(futures.values()))
@@ -174,8 +169,7 @@ def test_a_plan_of_an_alignment_has_the_score_of_one_call(client, mode):
     scores = {"match": 2, "mismatch": -3, "gap": -5, "extend": -2, "mode": mode}
     pair = np.random.default_rng(10).integers(0, 4, (2, 9000), dtype=np.uint8)
     lazy = [
-        da.from_array(each, chunks=3000).map_blocks(on_gpu, meta=cupy.empty(0, np.uint8))
-        for each in pair
+        da.from_array(each, chunks=3000).map_blocks(on_gpu, meta=cupy.empty(0, np.uint8)) for each in pair
     ]
     wanted = tuple(mgrec.smith_waterman(*pair, **scores))
     assert tuple(mgrec.dask.solve(mgrec.smith_waterman, *lazy, **scores)) == wanted
@@ -224,10 +218,7 @@ def test_gpus_share_a_large_alignment(client, mode, gap):
         are_shared(plan)
         assert [tuple(plan()) for _ in range(3)] == [wanted] * 3
         assert [tuple(w) for w in plan.map([(lazy_query, lazy_target)] * 4)] == [wanted] * 4
-        first, second = (
-            plan(lazy(client, letters(3, 70_001)), lazy_target),
-            plan(lazy_query, lazy_target),
-        )
+        first, second = (plan(lazy(client, letters(3, 70_001)), lazy_target), plan(lazy_query, lazy_target))
         assert tuple(second) == wanted != tuple(first)
 
 
@@ -236,9 +227,7 @@ def test_a_worker_that_dies_in_a_shared_alignment_leaves_the_other_gpu_free(clie
     import cupy
 
     query, target = lazy(client, letters(1, 400_000)), lazy(client, letters(2, 400_000))
-    with mgrec.plan(
-        mgrec.smith_waterman, query, target, match=2, mismatch=-3, gap=-2, timeout=2.0
-    ) as plan:
+    with mgrec.plan(mgrec.smith_waterman, query, target, match=2, mismatch=-3, gap=-2, timeout=2.0) as plan:
         if not are_shared(plan):
             pytest.skip("needs two GPUs")
         wanted = plan()
@@ -250,7 +239,4 @@ def test_a_worker_that_dies_in_a_shared_alignment_leaves_the_other_gpu_free(clie
         on_other = client.submit(lambda: int(cupy.arange(10).sum()), workers=[other], pure=False)
         assert on_other.result() == 45
     wait_until_started(client, 2)
-    assert (
-        mgrec.dask.solve(mgrec.smith_waterman, query, target, match=2, mismatch=-3, gap=-2)
-        == wanted
-    )
+    assert mgrec.dask.solve(mgrec.smith_waterman, query, target, match=2, mismatch=-3, gap=-2) == wanted

@@ -155,8 +155,7 @@ def test_the_error_of_a_worker_that_stops_says_what_it_stored():
             kept = plan()
             own.sync(workers_of(own)[0].close)
             with pytest.raises(
-                mgrec.dask.WorkerLostError,
-                match=r"plans keep 2.00 MiB of operands and results .* 4.00 MiB",
+                mgrec.dask.WorkerLostError, match=r"plans keep 2.00 MiB of operands and results .* 4.00 MiB"
             ):
                 plan()
         del kept

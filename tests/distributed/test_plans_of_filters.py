@@ -31,10 +31,7 @@ FILTERS = {
         lambda x: filtfilt(B, A, x, axis=0, padtype="even"),
         lambda x: scipy.signal.filtfilt(B, A, x, axis=0, padtype="even"),
     ),
-    "decimate": (
-        lambda x: decimate(x, 3, 2, axis=0),
-        lambda x: scipy.signal.decimate(x, 3, 2, axis=0),
-    ),
+    "decimate": (lambda x: decimate(x, 3, 2, axis=0), lambda x: scipy.signal.decimate(x, 3, 2, axis=0)),
     "decimate by a finite response": (
         lambda x: decimate(x, 4, ftype="fir", axis=0),
         lambda x: scipy.signal.decimate(x, 4, ftype="fir", axis=0),
@@ -65,9 +62,7 @@ def on_workers(client, x, lengths=CHUNKS, first=4):
     return client.persist(da.concatenate([client.persist(p, workers=[at]) for p, at in pairs]))
 
 
-@pytest.mark.parametrize(
-    "name", with_extended(FILTERS, *set(FILTERS) - {"sosfiltfilt", "spline_filter"})
-)
+@pytest.mark.parametrize("name", with_extended(FILTERS, *set(FILTERS) - {"sosfiltfilt", "spline_filter"}))
 def test_plans_have_the_bits_of_graphs(client, name):
     function, of_scipy = FILTERS[name]
     recordings = [recording(seed) for seed in range(3)]
@@ -188,16 +183,17 @@ def test_floating_numbers_that_may_be_nan(client):
     assert_array_equal(mgrec.dask.solve(sosfiltfilt, SOS, x, **options).compute(), wanted)
 
 
-@pytest.mark.parametrize("dtype, steps, error, message", [
-    ("f8", 30, TypeError, "the dtype that their array declares, int16"),
-    ("i2", 29, ValueError, r"the shapes that their array declares, \(30, 3\)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "dtype, steps, error, message",
+    [
+        ("f8", 30, TypeError, "the dtype that their array declares, int16"),
+        ("i2", 29, ValueError, r"the shapes that their array declares, \(30, 3\)"),
+    ],
+)
 def test_chunks_that_are_not_what_their_array_declares(client, dtype, steps, error, message):
     def wrong(block):
         return block[:steps].astype(dtype)
 
-    x = da.ones((600, 3), dtype="i2", chunks=(30, 3)).map_blocks(
-        wrong, dtype="i2", name=f"w{steps}"
-    )
+    x = da.ones((600, 3), dtype="i2", chunks=(30, 3)).map_blocks(wrong, dtype="i2", name=f"w{steps}")
     with mgrec.plan(sosfiltfilt, SOS, x, axis=0) as plan, pytest.raises(error, match=message):
         plan()

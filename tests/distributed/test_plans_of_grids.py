@@ -41,9 +41,13 @@ def halves(axis):
 
 
 PLACES = {
-    "one": scattered(1), "two": scattered(2), "three": scattered(3), "four": scattered(4),
-    "columns": halves(-1), "rows": halves(0),
-}  # fmt: skip
+    "one": scattered(1),
+    "two": scattered(2),
+    "three": scattered(3),
+    "four": scattered(4),
+    "columns": halves(-1),
+    "rows": halves(0),
+}
 each_place = pytest.mark.parametrize("place", with_extended(PLACES, *set(PLACES) - {"four"}))
 
 
@@ -161,9 +165,7 @@ def test_edges_of_parts_are_sent_one_by_one(client, is_cut):
 
 def test_a_solve_of_one_grid(client):
     x = np.random.default_rng(0).normal(size=(60, 50))
-    table = mgrec.dask.solve(
-        mgrec.summed_area_table, held(client, da.from_array(x, chunks=(20, 25)), "rows")
-    )
+    table = mgrec.dask.solve(mgrec.summed_area_table, held(client, da.from_array(x, chunks=(20, 25)), "rows"))
     np.testing.assert_array_equal(table.compute(), mgrec.summed_area_table(x))
 
 

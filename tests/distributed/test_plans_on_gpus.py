@@ -132,9 +132,7 @@ def test_messages_that_do_not_suffice(client, solved):
 
 def test_workers_with_other_numbers_of_chunks_exchange_none(client, solved):
     t = uniform(-1, 1, N)
-    with mgrec.plan(
-        LINEAR, 0.5, placed(client, t, [CHUNK] * 2 + [2 * CHUNK]), client=client
-    ) as plan:
+    with mgrec.plan(LINEAR, 0.5, placed(client, t, [CHUNK] * 2 + [2 * CHUNK]), client=client) as plan:
         np.testing.assert_allclose(on_host(plan()), LINEAR(0.5, t), rtol=1e-10)
     assert not solved and not Communicator.started
 

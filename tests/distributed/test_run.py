@@ -9,15 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import dask.array as da
 import numpy as np
 import pytest
-from clusters import (
-    cluster_of_gpus,
-    on_gpu,
-    to_host,
-    two_workers,
-    wait_until,
-    wait_until_started,
-    workers_of,
-)
+from clusters import cluster_of_gpus, on_gpu, to_host, two_workers, wait_until, wait_until_started, workers_of
 from distributed import Client, LocalCluster, wait
 
 import mgrec
@@ -42,8 +34,7 @@ def halves(client, arrays, chunks=CHUNKS):
         blocks = np.split(array, np.cumsum(chunks)[:-1])
         places = [addresses[2 * k // len(chunks)] for k in range(len(chunks))]
         futures = [
-            client.scatter(block, workers=[to], hash=False)
-            for block, to in zip(blocks, places, strict=True)
+            client.scatter(block, workers=[to], hash=False) for block, to in zip(blocks, places, strict=True)
         ]
         blocks = [
             da.from_delayed(future, (n, *array.shape[1:]), meta=array[:0])
@@ -114,10 +105,7 @@ def test_exchanges_and_lost_messages(client, signals, monkeypatch, is_lost):
             monkeypatch.setitem(plugin.worker.handlers, "mgrec_group_put", lambda messages: None)
     received, gathered = mgrec.dask.run(exchanged, x)
     values = x.compute()
-    left, right = (
-        [[None, [values[70] + k]] for k in range(3)],
-        [[[values[69] + k], None] for k in range(3)],
-    )
+    left, right = ([[None, [values[70] + k]] for k in range(3)], [[[values[69] + k], None] for k in range(3)])
     assert received == [left, right]
     assert gathered == [np.repeat([0, 1], 6).reshape(2, 2, 3).tolist()] * 2
 
@@ -234,9 +222,7 @@ def test_invalid_arguments(client, arguments, error, message):
         mgrec.dask.run(*arguments)
 
 
-def test_a_message_arrives_before_the_answer_that_its_sender_has_not_started(
-    client, signals, monkeypatch
-):
+def test_a_message_arrives_before_the_answer_that_its_sender_has_not_started(client, signals, monkeypatch):
     (first, second), is_asked = plugins(client), threading.Event()
     start = run_module.start_group
 
@@ -263,9 +249,7 @@ def test_a_message_arrives_before_the_answer_that_its_sender_has_not_started(
 def test_chunks_that_are_no_neighbours_move(client):
     x = np.arange(8.0)
     addresses = sorted(client.nthreads())
-    futures = [
-        client.scatter(x[k : k + 1], workers=[addresses[k % 2]], hash=False) for k in range(8)
-    ]
+    futures = [client.scatter(x[k : k + 1], workers=[addresses[k % 2]], hash=False) for k in range(8)]
     blocks = [da.from_delayed(future, (1,), meta=x[:0]) for future in futures]
     parts = mgrec.dask.run(lambda x, group: [x.tolist()], client.persist(da.concatenate(blocks)))
     assert parts == [[x[:4].tolist()], [x[4:].tolist()]]

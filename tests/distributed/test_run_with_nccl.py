@@ -27,9 +27,7 @@ def nccl(monkeypatch):
 @pytest.fixture(scope="module")
 def client():
     with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         yield client

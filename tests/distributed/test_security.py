@@ -43,9 +43,7 @@ def test_solves_over_tls_open_no_ports(cluster, security, t):
     """Its messages are Dask's, from the client to the workers and from one to the other."""
     with Client(cluster, security=security, set_as_default=False) as client:
         wanted = mgrec.linear_recurrence(0.5, t).compute(scheduler="sync")
-        np.testing.assert_array_equal(
-            client.compute(mgrec.linear_recurrence(0.5, t)).result(), wanted
-        )
+        np.testing.assert_array_equal(client.compute(mgrec.linear_recurrence(0.5, t)).result(), wanted)
         (t,) = on_both(client, t)
         before = listening().union(*client.run(listening).values())
         with mgrec.plan(mgrec.linear_recurrence, 0.5, t, client=client) as solve:
@@ -101,9 +99,7 @@ def test_the_command_over_tls(command, certificates, tmp_path, t):
     with dask.config.set(certificates):
         result = command()
     assert result.exit_code == 0, result.output
-    np.testing.assert_array_equal(
-        np.load(tmp_path / "w.npy"), mgrec.linear_recurrence(0.5, t).compute()
-    )
+    np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), mgrec.linear_recurrence(0.5, t).compute())
 
 
 def test_without_certificates_the_cluster_is_out_of_reach(command, tmp_path):

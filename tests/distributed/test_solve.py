@@ -96,9 +96,13 @@ def test_nothing_is_left_but_the_results_and_operands_that_were_persisted():
 
 ONE = np.ones((1, 1))
 LEVEL = {
-    "design": ONE, "obs_cov": ONE, "transition": ONE, "state_cov": 0.5 * ONE,
-    "initial_state": np.zeros(1), "initial_state_cov": 10 * ONE,
-}  # fmt: skip
+    "design": ONE,
+    "obs_cov": ONE,
+    "transition": ONE,
+    "state_cov": 0.5 * ONE,
+    "initial_state": np.zeros(1),
+    "initial_state_cov": 10 * ONE,
+}
 
 
 def smooth(x, *, rate):
@@ -109,32 +113,33 @@ def smooth(x, *, rate):
 COMPOSED = {
     "own": (smooth, {"rate": 0.5}),
     "ewm": (ewm, {"span": 5.0}),
-    "table over three axes": (
-        lambda x: mgrec.summed_area_table(x.reshape(2, 4, 4), axes=(0, 1, 2)), {},
-    ),
+    "table over three axes": (lambda x: mgrec.summed_area_table(x.reshape(2, 4, 4), axes=(0, 1, 2)), {}),
     "scores of a hidden Markov model": (
-        lambda x: mgrec.hmm.viterbi([0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], x.reshape(16, 2)), {},
+        lambda x: mgrec.hmm.viterbi([0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], x.reshape(16, 2)),
+        {},
     ),
     "posteriors": (
-        lambda x: mgrec.hmm.forward_backward(
-            [0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], x.reshape(16, 2)
-        ),
+        lambda x: mgrec.hmm.forward_backward([0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], x.reshape(16, 2)),
         {},
     ),
     "filtered states": (lambda x: mgrec.statespace.kalman_filter(x[:, None], **LEVEL), {}),
     "smoothed states of rows": (
-        lambda x: mgrec.statespace.kalman_smoother(x.reshape(2, 16)[..., None], **LEVEL), {},
+        lambda x: mgrec.statespace.kalman_smoother(x.reshape(2, 16)[..., None], **LEVEL),
+        {},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
     "name",
     with_extended(
-        COMPOSED, "posteriors", "filtered states", "smoothed states of rows",
+        COMPOSED,
+        "posteriors",
+        "filtered states",
+        "smoothed states of rows",
         "scores of a hidden Markov model",
     ),
-)  # fmt: skip
+)
 def test_a_function_may_solve_several_recurrences(client, name):
     function, options = COMPOSED[name]
     arrays = [da.from_array(np.random.default_rng(k).random(32), chunks=8) for k in range(2)]

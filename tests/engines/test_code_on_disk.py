@@ -205,9 +205,7 @@ print(json.dumps([w.tolist() for w in solved]))
 def run(folder, *arguments, script=SCRIPT, **environment):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), **environment}
     command = [sys.executable, "-c", script, *arguments]
-    out = subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, check=True, text=True
-    )
+    out = subprocess.run(command, env=environment, cwd=folder, capture_output=True, check=True, text=True)
     return json.loads(out.stdout)
 
 
@@ -282,9 +280,12 @@ def test_where_no_folder_can_be_written_everything_computes(tmp_path):
     environment.pop("NUMBA_CACHE_DIR", None)
     command = [sys.executable, "-B", "-c", WITHOUT_A_FOLDER]
     out = subprocess.run(
-        command, env={**environment, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path,
-        capture_output=True, text=True,
-    )  # fmt: skip
+        command,
+        env={**environment, "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert out.returncode == 0, out.stderr
     assert json.loads(out.stdout) == [[1.0, 2.0, 3.0]] * 2
     assert out.stderr.count("set NUMBA_CACHE_DIR to a folder that can be written") == 1
@@ -388,9 +389,7 @@ def flip_a_bit(path):
     path.write_bytes(content)
 
 
-def test_a_program_is_compiled_once_and_again_if_its_file_is_damaged(
-    tmp_path, monkeypatch, compilations
-):
+def test_a_program_is_compiled_once_and_again_if_its_file_is_damaged(tmp_path, monkeypatch, compilations):
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
     expected = b"binary of one"
     assert [cuda_compilation.compile_to_cubin("one") for _ in range(2)] == [expected] * 2

@@ -47,9 +47,12 @@ def test_inf_counts_as_missing_as_in_pandas(adjust):
 
 
 EMPTY_CHUNKS = [
-    ((0, 3, 0, 5), (0, 2, 0)), ((8,), (0, 1, 1, 0)), ((2, 6), (2,)), ((0, 1), (1,)),
+    ((0, 3, 0, 5), (0, 2, 0)),
+    ((8,), (0, 1, 1, 0)),
+    ((2, 6), (2,)),
+    ((0, 1), (1,)),
     ((2, 6), (0, 1)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("adjust", [True, False])
@@ -119,11 +122,7 @@ REFUSED += [
         ({"times": DAYS[:2]}, ValueError, r"times must have shape \(3,\); got \(2,\)"),
         ({"times": DAYS, "halflife": 2.0}, TypeError, "halflife must be a timedelta where times"),
         ({"times": DAYS, "halflife": 0 * DAY}, ValueError, "halflife must be above 0"),
-        (
-            {"times": np.array(["NaT"] * 3, "M8[D]")},
-            ValueError,
-            "missing or infinite; got NaT",
-        ),
+        ({"times": np.array(["NaT"] * 3, "M8[D]")}, ValueError, "missing or infinite; got NaT"),
         ({"times": DAYS, "halflife": "4 dogs"}, ValueError, "halflife must be a duration; got '4 "),
         ({"times": DAYS, "halflife": "NaT"}, TypeError, "halflife must be a timedelta where times"),
         ({"times": DAYS, "alpha": 0.5, "adjust": False}, ValueError, "adjust must be True where"),
@@ -187,9 +186,7 @@ def test_variances_by_time_and_by_group():
     x[[3, 4, 30]] = np.nan
     times = np.cumsum(np.random.default_rng(1).uniform(0, 2, 90))
     groups = np.repeat([1, 2, 1], 30)
-    wanted = np.concatenate(
-        [by_definition(x[a : a + 30], 0.5, times[a : a + 30] / 3) for a in (0, 30, 60)]
-    )
+    wanted = np.concatenate([by_definition(x[a : a + 30], 0.5, times[a : a + 30] / 3) for a in (0, 30, 60)])
     options = {"halflife": 3, "statistic": "var", "bias": True}
     for data in (x, da.from_array(x, chunks=17)):
         result = ewm(data, times=times, reset=groups, **options)
@@ -239,8 +236,7 @@ ALPHAS = [1e-9, 3e-7, 1e-5, 7e-4, 0.02, 0.3, 0.99, 1.0]
 
 @pytest.mark.parametrize("adjust", [True, False])
 @pytest.mark.parametrize(
-    "dtype",
-    ["f8", *(pytest.param(each, marks=pytest.mark.extended) for each in ("f2", "f4", "i2", "i8"))],
+    "dtype", ["f8", *(pytest.param(each, marks=pytest.mark.extended) for each in ("f2", "f4", "i2", "i8"))]
 )
 def test_errors_are_those_of_float64(dtype, adjust):
     for seed, alpha in enumerate(ALPHAS):
@@ -286,11 +282,8 @@ def test_weights_too_small_to_fall():
 @pytest.mark.parametrize("alpha", [1.0, 1 - 2.0**-40, 0.9])
 @pytest.mark.parametrize(
     ("statistic", "adjust"),
-    [
-        ("mean", True), ("mean", False), ("var", True),
-        pytest.param("var", False, marks=pytest.mark.extended),
-    ],
-)  # fmt: skip
+    [("mean", True), ("mean", False), ("var", True), pytest.param("var", False, marks=pytest.mark.extended)],
+)
 def test_weights_that_vanish_before_a_chunk_ends(statistic, adjust, alpha):
     """Observations keep the ratio of their weights where missing values decay all to 0."""
     x = np.r_[1.0, 2.0, np.full(400, np.nan), np.nan, 5.0]

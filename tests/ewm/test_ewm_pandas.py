@@ -14,14 +14,7 @@ from internals import Backend
 
 from mgrec.signal import ewm
 
-RATES = [
-    {"alpha": 0.3},
-    {"com": 1},
-    {"span": 9},
-    {"halflife": 2.5},
-    {"alpha": 1.0},
-    {"alpha": 1e-3},
-]
+RATES = [{"alpha": 0.3}, {"com": 1}, {"span": 9}, {"halflife": 2.5}, {"alpha": 1.0}, {"alpha": 1e-3}]
 DAY = np.timedelta64(1, "D")
 
 
@@ -196,9 +189,11 @@ def test_statistics_on_a_gpu_are_those_of_numpy(statistic, adjust, move, monkeyp
     marks = rng.random(400) < 0.02
     chosen = {"statistic": statistic, "adjust": adjust or statistic == "sum", "axis": 0}
     further = [
-        ({"alpha": 0.1}, {}), ({"com": 1, "ignore_na": True, "min_periods": 3}, {}),
-        ({"times": days, "halflife": DAY}, {}), ({"span": 9}, {"reset": marks}),
-    ]  # fmt: skip
+        ({"alpha": 0.1}, {}),
+        ({"com": 1, "ignore_na": True, "min_periods": 3}, {}),
+        ({"times": days, "halflife": DAY}, {}),
+        ({"span": 9}, {"reset": marks}),
+    ]
     other = {"other": y} if statistic == "cov" else {}
     for options, arrays in further:
         arrays = {**arrays, **other}

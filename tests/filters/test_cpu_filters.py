@@ -37,9 +37,7 @@ def test_resonances_are_as_accurate_as_scipys(design, width):
     b, a = {"peak": signal.iirpeak, "notch": signal.iirnotch}[design](0.05, width)
     x = draw((8, 600), float)
     exact = signal.lfilter(b.astype("g"), a.astype("g"), x.astype("g"))
-    ours, theirs = (
-        np.square(solve(b, a, x) - exact).mean() ** 0.5 for solve in (lfilter, signal.lfilter)
-    )
+    ours, theirs = (np.square(solve(b, a, x) - exact).mean() ** 0.5 for solve in (lfilter, signal.lfilter))
     assert ours <= 3 * theirs
 
 
@@ -117,11 +115,15 @@ def test_coefficients_that_are_zero_keep_a_nan(a, value):
 @pytest.mark.parametrize(
     ("name", "length", "is_complex"),
     [
-        ("ends in nan", 7, False), ("ends in nan", 7, True), ("alternating", 7, False),
-        ("alternating", 70, False), ("taps", 1, True), ("sections", 1, False),
+        ("ends in nan", 7, False),
+        ("ends in nan", 7, True),
+        ("alternating", 7, False),
+        ("alternating", 70, False),
+        ("taps", 1, True),
+        ("sections", 1, False),
         ("sections", 7, False),
     ],
-)  # fmt: skip
+)
 def test_summaries_carry_inf_as_the_loop_does(name, length, is_complex):
     rng = np.random.default_rng(7)
     x = rng.normal(size=300) * (1 + 1j if is_complex else 1)

@@ -258,8 +258,13 @@ def three_threads(monkeypatch):
 
 @pytest.mark.usefixtures("three_threads")
 def test_several_threads_agree_with_one():
-    cases = [draw(50_000, float), draw((2, 30_000), float), draw((7, 5_000), "f4"),
-             draw((5_000, 40), float), draw(40_000, "c16")]  # fmt: skip
+    cases = [
+        draw(50_000, float),
+        draw((2, 30_000), float),
+        draw((7, 5_000), "f4"),
+        draw((5_000, 40), float),
+        draw(40_000, "c16"),
+    ]
     for x in cases:
         axis = 0 if x.shape[-1] == 40 else -1
         b, a = POLYNOMIALS["order 2"]
@@ -377,9 +382,7 @@ def test_dask_stays_lazy_and_its_keys_are_repeatable():
 
 @pytest.mark.parametrize("dtype", [float, "f4"])
 @pytest.mark.parametrize(("order", "frequency"), [(2, 0.2), (3, 0.01)], ids=["blocks", "steps"])
-def test_the_kernel_of_an_order_returns_the_bits_of_the_shared_one(
-    order, frequency, dtype, monkeypatch
-):
+def test_the_kernel_of_an_order_returns_the_bits_of_the_shared_one(order, frequency, dtype, monkeypatch):
     b, a = (part.astype(dtype) for part in signal.butter(order, frequency))
     x = draw((3, 501), dtype)
     short = lfilter(b, a, x[:2])

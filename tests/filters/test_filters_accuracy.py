@@ -66,9 +66,7 @@ def errors(results, reference):
     size = max(abs(y) for y in exact)
     found = []
     for result in results:
-        differences = [
-            float((Fraction(float(y)) - e) / size) for y, e in zip(result, exact, strict=True)
-        ]
+        differences = [float((Fraction(float(y)) - e) / size) for y, e in zip(result, exact, strict=True)]
         found.append(np.sqrt(np.mean(np.square(differences))))
     return found
 
@@ -90,9 +88,7 @@ def test_transfer_functions(name):
 
 
 # One and ten sections are compiled for themselves, for seconds.
-@pytest.mark.parametrize(
-    "name", with_extended(SECTIONS, "Butterworth 2", "Butterworth 20", "notch at 1e-4")
-)
+@pytest.mark.parametrize("name", with_extended(SECTIONS, "Butterworth 2", "Butterworth 20", "notch at 1e-4"))
 def test_sections(name):
     sos = SECTIONS[name]
     x = np.random.default_rng(7).normal(size=LENGTH)
@@ -107,9 +103,7 @@ def test_float32_is_at_least_as_accurate(name):
     b, a = (part.astype("f4") for part in POLYNOMIALS[name])
     x = np.random.default_rng(7).normal(size=LENGTH).astype("f4")
     ba, aa = (part.astype(float) / float(a[0]) for part in (b, a))
-    ours, theirs = errors(
-        [lfilter(b, a, x), signal.lfilter(b, a, x)], in_wide_precision(ba, aa, wide(x))
-    )
+    ours, theirs = errors([lfilter(b, a, x), signal.lfilter(b, a, x)], in_wide_precision(ba, aa, wide(x)))
     assert ours <= theirs
 
 
@@ -140,9 +134,7 @@ def ratio(b, a):
     """Errors of b/a over a white signal, mgrec's as multiples of SciPy's."""
     x = draw_complex(400)
     exact = signal.lfilter(*(np.asarray(part, np.clongdouble) for part in (b, a, x)))
-    ours, theirs = (
-        np.square(np.abs(y - exact)).mean() for y in (lfilter(b, a, x), signal.lfilter(b, a, x))
-    )
+    ours, theirs = (np.square(np.abs(y - exact)).mean() for y in (lfilter(b, a, x), signal.lfilter(b, a, x)))
     return np.sqrt(ours / theirs)
 
 

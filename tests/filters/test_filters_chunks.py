@@ -251,12 +251,7 @@ DLTI = {
     ],
 )
 def test_decimation_is_scipys(ftype, dtype, zero_phase, xp):
-    for shape, axis, q in (
-        ((700, 5), 0, 7),
-        ((3, 501), 1, 2),
-        ((2, 400, 3), -2, 10),
-        ((999,), 0, 3),
-    ):
+    for shape, axis, q in (((700, 5), 0, 7), ((3, 501), 1, 2), ((2, 400, 3), -2, 10), ((999,), 0, 3)):
         x = recording(*shape, dtype=dtype)
         options = {"ftype": DLTI.get(ftype, ftype), "axis": axis, "zero_phase": zero_phase}
         wanted = signal.decimate(x, q, **options)
@@ -348,11 +343,7 @@ REFUSED = [
     (lambda: decimate(X, 0), ValueError, "q must be at least 1; got 0"),
     (lambda: decimate(X, 2.5), TypeError, "q must be an integer"),
     (lambda: decimate(X, 2, 0), ValueError, "n must be at least 1; got 0"),
-    (
-        lambda: decimate(X, 2, ftype="fft"),
-        ValueError,
-        "ftype must be 'iir', 'fir' or a .*; got 'fft",
-    ),
+    (lambda: decimate(X, 2, ftype="fft"), ValueError, "ftype must be 'iir', 'fir' or a .*; got 'fft"),
     (lambda: decimate(X[:20], 2), ValueError, "greater than padlen, which is 27"),
     (lambda: decimate(X, 2, axis=1), ValueError, "axis must be from -1 to 0"),
     (lambda: decimate(X, 2, zero_phase=1), TypeError, "zero_phase must be True or False"),

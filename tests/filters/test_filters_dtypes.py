@@ -37,8 +37,7 @@ def widened(x, like=np.float64):
 
 def same_bits(have, want):
     have, want = (
-        part.compute(scheduler="sync") if isinstance(part, da.Array) else part
-        for part in (have, want)
+        part.compute(scheduler="sync") if isinstance(part, da.Array) else part for part in (have, want)
     )
     assert have.dtype == want.dtype
     return have.shape == want.shape and have.tobytes() == want.tobytes()
@@ -89,9 +88,15 @@ def test_threads_cast_their_own_parts(monkeypatch):
 
 
 LAYOUTS = [
-    ((100_003,), 0), ((3, 40_001), 1), ((20_001, 3), 0), ((3_001, 40), 0), ((2, 3_000, 17), 1),
-    ((4, 40_000), 1), ((1,), 0), ((0, 3), 0),
-]  # fmt: skip
+    ((100_003,), 0),
+    ((3, 40_001), 1),
+    ((20_001, 3), 0),
+    ((3_001, 40), 0),
+    ((2, 3_000, 17), 1),
+    ((4, 40_000), 1),
+    ((1,), 0),
+    ((0, 3), 0),
+]
 
 
 def displaced(x, count):
@@ -105,10 +110,22 @@ def displaced(x, count):
 @GPU
 @pytest.mark.parametrize(
     ("dtype", "kind"),
-    [("i1", "f8"), ("u1", "f4"), ("i2", "f8"), ("i2", "f4"), ("u2", "f4"), ("i4", "f8"),
-     ("u4", "f8"), ("i8", "f8"), ("u8", "f8"), ("f2", "f8"), ("f2", "f4"), ("f4", "f8"),
-     ("?", "f8")],
-)  # fmt: skip
+    [
+        ("i1", "f8"),
+        ("u1", "f4"),
+        ("i2", "f8"),
+        ("i2", "f4"),
+        ("u2", "f4"),
+        ("i4", "f8"),
+        ("u4", "f8"),
+        ("i8", "f8"),
+        ("u8", "f8"),
+        ("f2", "f8"),
+        ("f2", "f4"),
+        ("f4", "f8"),
+        ("?", "f8"),
+    ],
+)
 def test_samples_are_cast_on_a_gpu_as_numpy_casts_them(dtype, kind):
     b, a = (np.asarray(part, kind) for part in POLYNOMIALS["order 2"])
     # Each layout is a program of its own.

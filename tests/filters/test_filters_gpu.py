@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 from scipy import signal
-from test_filters import (
-    POLYNOMIALS,
-    assert_places_are_scipys,
-    assert_same,
-    draw,
-    in_chunks,
-    sections,
-)
+from test_filters import POLYNOMIALS, assert_places_are_scipys, assert_same, draw, in_chunks, sections
 
 from mgrec.signal import lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi, sosfiltfilt
 
@@ -139,11 +132,7 @@ def test_states_to_begin_with_take_arrays_of_a_gpu():
     states = lfiltic(b, a, cupy.ones(2), cupy.ones(3))
     np.testing.assert_array_equal(states, lfiltic(b, a, np.ones(2), np.ones(3)))
     x = draw(100, float)
-    assert_same(
-        [lfilter(cupy.asarray(b), cupy.asarray(a), cupy.asarray(x))],
-        [signal.lfilter(b, a, x)],
-        cupy,
-    )
+    assert_same([lfilter(cupy.asarray(b), cupy.asarray(a), cupy.asarray(x))], [signal.lfilter(b, a, x)], cupy)
 
 
 @pytest.mark.parametrize("dtype", ["c8", "c16"])

@@ -28,10 +28,7 @@ def close(computed, wanted, xp=np):
     ("shape", "axis"),
     [
         *[((200,), 0), ((80, 3), 0)],
-        *(
-            pytest.param(*case, marks=pytest.mark.extended)
-            for case in [((3, 80), 1), ((2, 60, 3), 1)]
-        ),
+        *(pytest.param(*case, marks=pytest.mark.extended) for case in [((3, 80), 1), ((2, 60, 3), 1)]),
     ],
 )
 def test_zero_phase_is_scipys(padtype, padlen, shape, axis, xp):
@@ -95,8 +92,7 @@ def test_gustafssons_ends_of_nothing(dtype):
 
 
 @pytest.mark.parametrize(
-    ("b", "a"),
-    [FILTER, ([1.0, 2, 3], [2.0, 0.5]), ([1.0], [0.0, 2.0, 1.0]), ([1.0, 2], [1.0])],
+    ("b", "a"), [FILTER, ([1.0, 2, 3], [2.0, 0.5]), ([1.0], [0.0, 2.0, 1.0]), ([1.0, 2], [1.0])]
 )
 def test_states_to_begin_with_are_scipys(b, a):
     np.testing.assert_allclose(lfilter_zi(b, a), signal.lfilter_zi(b, a), rtol=1e-12)

@@ -104,9 +104,7 @@ def test_what_was_before_is_forgotten(share):
     x, marks = draw((5000,), 0, share, "along")
     marks[[100, 2000]] = True
     x[50], x[1500] = np.nan, np.inf
-    wanted, _ = by_segments(
-        lambda part, z: signal.lfilter(b, a, part, zi=z), x, np.zeros((3,)), marks, 0
-    )
+    wanted, _ = by_segments(lambda part, z: signal.lfilter(b, a, part, zi=z), x, np.zeros((3,)), marks, 0)
     for data in (x, da.from_array(x, chunks=700)):
         y = np.asarray(lfilter(b, a, data, reset=marks))
         np.testing.assert_allclose(y, wanted, atol=1e-12)
@@ -133,11 +131,14 @@ def test_dtypes_and_out(dtype):
 SOS = [[1, 0, 0, 1, -0.5, 0], [1, 1, 0, 1, 0, 0]]
 
 
-@pytest.mark.parametrize("call", [
-    lambda x, **more: lfilter([1.0], [1.0, -0.5], x, 0, **more),
-    lambda x, **more: sosfilt(SOS, x, 0, **more),
-    lambda x, **more: ewm(x, alpha=0.3, axis=0, **more),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, **more: lfilter([1.0], [1.0, -0.5], x, 0, **more),
+        lambda x, **more: sosfilt(SOS, x, 0, **more),
+        lambda x, **more: ewm(x, alpha=0.3, axis=0, **more),
+    ],
+)
 def test_results_are_chunked_like_x_whatever_marks_are(call):
     x, marks = draw((40, 6), 0, 0.2, "full")
     chunked = da.from_array(x, chunks=((7, 0, 20, 13), (4, 2)))

@@ -45,8 +45,12 @@ def test_scipys_own_tests_pass(kind, names, least, tmp_path):
     command += ["-k", "not test_invalid_params"]
     run = subprocess.run(
         [*command, "-c", os.devnull, "--rootdir", str(tmp_path), "--pyargs", *chosen],
-        capture_output=True, text=True, env=environment, cwd=tmp_path, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        check=False,
+    )
     assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-2000:]
     passed = re.search(r"(\d+) passed", run.stdout)
     assert passed is not None

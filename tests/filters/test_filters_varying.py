@@ -58,19 +58,22 @@ def in_chunks(array):
 
 @pytest.mark.parametrize(
     ("order", "form"),
-    [(2, "transposed"), (2, "direct"), *(
-        pytest.param(order, form, marks=extended)
-        for order in (1, 5, 20) for form in ("transposed", "direct")
-    )],
-)  # fmt: skip
+    [
+        (2, "transposed"),
+        (2, "direct"),
+        *(
+            pytest.param(order, form, marks=extended)
+            for order in (1, 5, 20)
+            for form in ("transposed", "direct")
+        ),
+    ],
+)
 def test_outputs_and_states_are_those_of_the_loop(order, form):
     for gain in (False, True):
         b, a, x, zi = drawn(order, gain=gain)
         for reset in (None, MARKS):
             wanted = loop(b, a, x, zi, reset, form)
-            for result, exact in zip(
-                lfilter(b, a, x, zi=zi, form=form, reset=reset), wanted, strict=True
-            ):
+            for result, exact in zip(lfilter(b, a, x, zi=zi, form=form, reset=reset), wanted, strict=True):
                 np.testing.assert_array_equal(result, exact)
             lazy = lfilter(in_chunks(b), a, in_chunks(x), zi=zi, form=form, reset=reset)
             for result, exact in zip(lazy, wanted, strict=True):
@@ -83,11 +86,15 @@ def test_outputs_and_states_are_those_of_the_loop(order, form):
 
 @pytest.mark.parametrize(
     ("order", "form"),
-    [(2, "transposed"), *(
-        pytest.param(order, form, marks=extended)
-        for order in (1, 12) for form in ("transposed", "direct")
-    )],
-)  # fmt: skip
+    [
+        (2, "transposed"),
+        *(
+            pytest.param(order, form, marks=extended)
+            for order in (1, 12)
+            for form in ("transposed", "direct")
+        ),
+    ],
+)
 def test_complex_numbers(order, form):
     b, a, x, zi = drawn(order, is_complex=True)
     for reset in (None, MARKS):
@@ -127,8 +134,9 @@ def test_any_chunks(data, form):
     reset = data.draw(st.sampled_from([None, MARKS]))
     for result, exact in zip(
         lfilter(b, a, lazy, zi=zi, form=form, reset=reset),
-        lfilter(b, a, x, zi=zi, form=form, reset=reset), strict=True,
-    ):  # fmt: skip
+        lfilter(b, a, x, zi=zi, form=form, reset=reset),
+        strict=True,
+    ):
         np.testing.assert_allclose(result, exact, rtol=1e-12, atol=1e-13)
 
 
@@ -217,9 +225,8 @@ def test_cupy_arrays(order, dtype):
     zi = np.broadcast_to(zi[:, None], (2, order, 3))
     for reset in (None, MARKS):
         results = lfilter(
-            *map(on_gpu, (b, a, x)), axis=1, zi=on_gpu(zi),
-            reset=None if reset is None else on_gpu(reset),
-        )  # fmt: skip
+            *map(on_gpu, (b, a, x)), axis=1, zi=on_gpu(zi), reset=None if reset is None else on_gpu(reset)
+        )
         for result, wanted in zip(results, lfilter(b, a, x, 1, zi, reset=reset), strict=True):
             assert result.dtype == dtype
             tolerance = 1e-5 if dtype == np.float32 else 1e-12
@@ -237,11 +244,14 @@ def test_cupy_arrays(order, dtype):
 @pytest.mark.parametrize(
     ("order", "is_complex", "form"),
     [
-        pytest.param(3, False, "transposed", marks=pytest.mark.emulated), (3, False, "direct"),
-        (3, True, "transposed"), (3, True, "direct"), (20, False, "transposed"),
+        pytest.param(3, False, "transposed", marks=pytest.mark.emulated),
+        (3, False, "direct"),
+        (3, True, "transposed"),
+        (3, True, "direct"),
+        (20, False, "transposed"),
         (20, False, "direct"),
     ],
-)  # fmt: skip
+)
 def test_complex_cupy_arrays_and_chunks_of_them(order, is_complex, form, reset):
     b, a, x, zi = drawn(order, is_complex=is_complex)
     wanted = lfilter(b, a, x, zi=zi, form=form, reset=reset)

@@ -11,10 +11,20 @@ import mgrec
 
 # A strip has FOUR_REGISTERS // 8 rows in float64, and FOUR_REGISTERS // 4 in float32.
 SHAPES = [
-    (1, 1), (2, 9), (9, 2), (1, 70), (70, 1), (3, 3), (5, 80), (80, 5), (FOUR_REGISTERS // 8, 40),
-    (FOUR_REGISTERS // 4 + 1, 41), (FOUR_REGISTERS // 2 + 3, FOUR_REGISTERS // 4 + 17),
-    (2 * FOUR_REGISTERS // 4, 100), (2, 3, 30, 20),
-]  # fmt: skip
+    (1, 1),
+    (2, 9),
+    (9, 2),
+    (1, 70),
+    (70, 1),
+    (3, 3),
+    (5, 80),
+    (80, 5),
+    (FOUR_REGISTERS // 8, 40),
+    (FOUR_REGISTERS // 4 + 1, 41),
+    (FOUR_REGISTERS // 2 + 3, FOUR_REGISTERS // 4 + 17),
+    (2 * FOUR_REGISTERS // 4, 100),
+    (2, 3, 30, 20),
+]
 
 
 each_place = pytest.mark.parametrize("place", places_of(mgrec.sor))
@@ -33,9 +43,15 @@ def test_every_shape(shape, dtype, place):
 
 # Several bands and strips; more strips than a GPU has room for; rows of any alignment.
 LARGE = [
-    (300, 65), (700, 1000), (1000, 37), (40, 5000), (500, 20, 30), (300, 130, 70), (3, 513, 511),
+    (300, 65),
+    (700, 1000),
+    (1000, 37),
+    (40, 5000),
+    (500, 20, 30),
+    (300, 130, 70),
+    (3, 513, 511),
     (20_000, 40),
-]  # fmt: skip
+]
 
 
 @pytest.mark.gpu

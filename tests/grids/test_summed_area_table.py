@@ -53,9 +53,7 @@ def test_every_pair_of_axes(axes, place):
 
 @each_place
 @pytest.mark.parametrize("dtype", ["u1", "f8", "c16"])
-@pytest.mark.parametrize(
-    "axes", with_extended([(0, 1, 2), (2, 0, 1), (3, 1, 0, 2)], (2, 0, 1), (3, 1, 0, 2))
-)
+@pytest.mark.parametrize("axes", with_extended([(0, 1, 2), (2, 0, 1), (3, 1, 0, 2)], (2, 0, 1), (3, 1, 0, 2)))
 def test_integral_volumes(axes, dtype, place):
     x = numbers((4, 5, 6, 3), dtype, scale=90)
     wanted, size = x, abs(x)

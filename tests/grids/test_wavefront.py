@@ -43,9 +43,7 @@ def by_the_loop(local, weights, operators=("+", "*"), floor=None, **borders):
             a[places[name]] = value
     for i, j in itertools.product(range(rows), range(columns)):
         at = np.s_[..., i, j]
-        value = accumulate(
-            distribute(a[..., i + 1, j], b0[at]), distribute(a[..., i, j + 1], b1[at])
-        )
+        value = accumulate(distribute(a[..., i + 1, j], b0[at]), distribute(a[..., i, j + 1], b1[at]))
         value = accumulate(value, distribute(a[..., i, j], b2[at]))
         value = accumulate(value, local[at].astype(dtype))
         a[..., i + 1, j + 1] = value if floor is None else np.maximum(value, dtype.type(floor))
@@ -245,11 +243,7 @@ def refused(**given):
         ({"operators": ("max", "*")}, ValueError, "operators must be one of"),
         ({"operators": (max, "+")}, ValueError, "each a plain Python function of two numbers"),
         ({"operators": (lambda a: a, "+")}, ValueError, "each a plain Python function of two"),
-        (
-            {"operators": (lambda a, b: a + b, "*")},
-            ValueError,
-            "above must be an array or a number if ◇",
-        ),
+        ({"operators": (lambda a, b: a + b, "*")}, ValueError, "above must be an array or a number if ◇"),
         ({"above": np.ones(3)}, ValueError, r"above must broadcast to \(4,\); got shape \(3,\)"),
         ({"left": np.ones(4)}, ValueError, r"left must broadcast to \(3,\)"),
         ({"corner": np.ones(2)}, ValueError, r"corner must broadcast to \(\)"),

@@ -69,9 +69,7 @@ def test_hyperplanes_have_the_bits_of_the_loop(operators: Any, place: Any) -> No
 def test_compensation_is_not_the_loop() -> None:
     """What it computes differs in its last bits, so that the bound above is one."""
     local, weights = numbers((50, 50)), weights_of((50, 50))
-    by_rows, by_tiles = (
-        mgrec.wavefront(local, weights=weights, strategy=s) for s in STRATEGIES[:2]
-    )
+    by_rows, by_tiles = (mgrec.wavefront(local, weights=weights, strategy=s) for s in STRATEGIES[:2])
     assert (by_rows != by_tiles).any()
 
 
@@ -79,9 +77,7 @@ def test_compensation_is_not_the_loop() -> None:
 @pytest.mark.parametrize("dtype", ["i4", "i8"])
 @pytest.mark.parametrize("operators", PAIRS, ids="".join)
 @each_place
-def test_integers_are_exact_and_wrap_around(
-    operators: Any, dtype: str, place: Any, shape: Any
-) -> None:
+def test_integers_are_exact_and_wrap_around(operators: Any, dtype: str, place: Any, shape: Any) -> None:
     info, generator = np.iinfo(dtype), np.random.default_rng(1)
     local = generator.integers(info.min, info.max, shape, dtype)
     weights = tuple(generator.integers(info.min, info.max, n, dtype) for n in (shape, shape[1], 1))
@@ -108,10 +104,11 @@ def test_nan_and_inf_stand_where_the_loop_has_them(place: Any, shape: Any) -> No
 @pytest.mark.parametrize(
     ("dtype", "columns", "picked"),
     [
-        ("i8", 4, "compensation"), ("f8", 4, "tiles"),
+        ("i8", 4, "compensation"),
+        ("f8", 4, "tiles"),
         pytest.param("i4", 600, "tiles", marks=pytest.mark.extended),
     ],
-)  # fmt: skip
+)
 def test_the_hybrid_says_what_it_picks(
     dtype: str, columns: int, picked: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -96,9 +96,7 @@ def chunks_on_gpu(array, axis=0, size=7):
 
 
 RESETS = [None, np.arange(40) % 17 == 5]
-PLACES = [
-    as_numpy, in_chunks, *(pytest.param(f, marks=pytest.mark.gpu) for f in (on_gpu, chunks_on_gpu))
-]  # fmt: skip
+PLACES = [as_numpy, in_chunks, *(pytest.param(f, marks=pytest.mark.gpu) for f in (on_gpu, chunks_on_gpu))]
 each_place = pytest.mark.parametrize("place", PLACES)
 
 
@@ -130,9 +128,7 @@ def test_cupy_arrays(reset):
     placed = [on_gpu(array) for array in arguments]
     marks = None if reset is None else on_gpu(reset)
     wanted = mgrec.hmm.forward_backward(*arguments, reset=reset)
-    for values, others in zip(
-        mgrec.hmm.forward_backward(*placed, reset=marks), wanted, strict=True
-    ):
+    for values, others in zip(mgrec.hmm.forward_backward(*placed, reset=marks), wanted, strict=True):
         np.testing.assert_allclose(from_gpu(values), others, rtol=1e-11, atol=1e-14)
     likelihood = mgrec.hmm.log_likelihood(*placed, reset=marks)
     np.testing.assert_allclose(from_gpu(likelihood), wanted.log_prob, rtol=1e-12)
@@ -213,9 +209,7 @@ def test_rows_and_axes():
         turned = mgrec.hmm.forward_backward(
             startprob, transmat, place(log_frameprob.transpose(2, 0, 1, 3)), axis=0
         )
-        np.testing.assert_allclose(
-            np.moveaxis(np.asarray(turned.posteriors), 0, 2), posteriors, rtol=1e-12
-        )
+        np.testing.assert_allclose(np.moveaxis(np.asarray(turned.posteriors), 0, 2), posteriors, rtol=1e-12)
         np.testing.assert_allclose(turned.log_prob, log_prob, rtol=1e-13)
 
 
@@ -455,9 +449,7 @@ def test_dtypes():
 
 def test_empty_arrays():
     for shape in ((0, 3), (2, 0, 3), (0, 5, 3)):
-        log_prob, posteriors = mgrec.hmm.forward_backward(
-            np.ones(3) / 3, np.eye(3), np.zeros(shape)
-        )
+        log_prob, posteriors = mgrec.hmm.forward_backward(np.ones(3) / 3, np.eye(3), np.zeros(shape))
         assert posteriors.shape == shape
         np.testing.assert_array_equal(log_prob, np.zeros(shape[:-2]))
         path = mgrec.hmm.viterbi(np.ones(3) / 3, np.eye(3), np.zeros(shape))
@@ -468,9 +460,7 @@ def test_wrong_arguments_are_refused():
     startprob, transmat, log_frameprob = drawn(10, 3)
 
     def refuses(error, message, **changes):
-        arguments = {
-            "startprob": startprob, "transmat": transmat, "log_frameprob": log_frameprob
-        }  # fmt: skip
+        arguments = {"startprob": startprob, "transmat": transmat, "log_frameprob": log_frameprob}
         for function in (mgrec.hmm.forward_backward, mgrec.hmm.viterbi, mgrec.hmm.log_likelihood):
             with pytest.raises(error, match=message):
                 function(**{**arguments, **changes})

@@ -85,9 +85,7 @@ def test_the_pods_agree(manifests, pods):
     address = f"tls://{name}-scheduler:8786"
     cluster = job["spec"]["cluster"]["spec"]
     service = cluster["scheduler"]["service"]
-    assert service["selector"] == {
-        "dask.org/cluster-name": name, "dask.org/component": "scheduler",
-    }  # fmt: skip
+    assert service["selector"] == {"dask.org/cluster-name": name, "dask.org/component": "scheduler"}
     containers = {kind: pod["containers"][0] for kind, pod in pods.items()}
     ports = {port["name"] for port in containers["scheduler"]["ports"]}
     assert {port["targetPort"] for port in service["ports"]} == ports

@@ -133,9 +133,7 @@ def test_distance_to_the_gaussian(feed, sigma, order, bound):
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    ("order", "narrow", "wide"), [(0, 8e-7, 4e-7), (1, 4e-7, 4e-7), (2, 4.3e-6, 4.3e-6)]
-)
+@pytest.mark.parametrize(("order", "narrow", "wide"), [(0, 8e-7, 4e-7), (1, 4e-7, 4e-7), (2, 4.3e-6, 4.3e-6)])
 def test_distance_to_the_gaussian_for_any_sigma(order, narrow, wide):
     for sigma in np.geomspace(0.02, 20, 400).tolist():
         half = int(9 * max(sigma, 1)) + 2
@@ -235,9 +233,7 @@ def test_gaussians_along_several_axes(feed):
         np.testing.assert_allclose(feed(gaussian_filter, x, **options), wanted, rtol=0, atol=1e-6)
     for axes in (None, (0, 2)):
         wanted = ndimage.gaussian_laplace(x, 1.5, truncate=8, axes=axes)
-        np.testing.assert_allclose(
-            feed(gaussian_laplace, x, 1.5, axes=axes), wanted, rtol=0, atol=1e-5
-        )
+        np.testing.assert_allclose(feed(gaussian_laplace, x, 1.5, axes=axes), wanted, rtol=0, atol=1e-5)
 
 
 @pytest.mark.quick
@@ -247,10 +243,7 @@ def test_averages_are_those_of_scipy(feed, dtype, mode):
     for shape, axis, size, origin in (((40,), 0, 7, 0), ((5, 9), 0, 4, -2), ((2, 6, 3), 1, 25, 3)):
         x = numbers(shape, dtype)
         options = {"size": size, "axis": axis, "mode": mode, "cval": 2.5, "origin": origin}
-        result, wanted = (
-            feed(uniform_filter1d, x, **options),
-            ndimage.uniform_filter1d(x, **options),
-        )
+        result, wanted = (feed(uniform_filter1d, x, **options), ndimage.uniform_filter1d(x, **options))
         assert result.dtype == wanted.dtype
         if x.dtype.kind in "fc":
             atol = 4 * np.finfo(dtype).eps * 2.5
@@ -352,9 +345,7 @@ def test_chunks_are_loaded_once_and_do_not_wait_for_distant_ones():
 @pytest.mark.parametrize("mode", MODES)
 def test_graphs_of_wide_windows_are_as_small_as_those_of_narrow_ones(mode):
     x = da.ones(4000, chunks=500)
-    narrow, wide = (
-        len(pickle.dumps(dict(uniform_filter1d(x, size, mode=mode).dask))) for size in (5, 401)
-    )
+    narrow, wide = (len(pickle.dumps(dict(uniform_filter1d(x, size, mode=mode).dask))) for size in (5, 401))
     assert abs(wide - narrow) < 100
 
 
@@ -432,11 +423,7 @@ def test_empty_arrays(shape):
 
 def test_results_are_written_to_output():
     x = numbers((9, 8))
-    for function, options in (
-        (spline_filter, {}),
-        (gaussian_filter, {"sigma": 2}),
-        (uniform_filter, {}),
-    ):
+    for function, options in ((spline_filter, {}), (gaussian_filter, {"sigma": 2}), (uniform_filter, {})):
         out = np.empty(x.shape, np.float32)
         assert function(x, output=out, **options) is out
         np.testing.assert_array_equal(out, function(x, output=np.float32, **options))
@@ -488,7 +475,7 @@ REFUSED = [
     (lambda: gaussian_filter(X, 1, axes="0"), TypeError, "each of axes must be an integer"),
     (lambda: uniform_filter1d(X, 3, origin=2), ValueError, "origin must be from -1 to 1"),
     (lambda: uniform_filter(X, mode=("wrap",)), ValueError, "mode must be one value or 2"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.quick

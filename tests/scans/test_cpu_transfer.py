@@ -43,11 +43,16 @@ def test_further_coefficients_of_one_code_stay_in_memory():
 @pytest.mark.parametrize(
     "held",
     [
-        numba_compilation._compile_step, functions_of, kernel_of, tracing.trace_transfer_map,
-        tracing.trace_coefficient, program._statements, compilation._compile,
+        numba_compilation._compile_step,
+        functions_of,
+        kernel_of,
+        tracing.trace_transfer_map,
+        tracing.trace_coefficient,
+        program._statements,
+        compilation._compile,
     ],
     ids=lambda held: held.__name__,
-)  # fmt: skip
+)
 def test_what_is_held_for_maps_is_bounded(held):
     assert 256 <= held.cache_parameters()["maxsize"] <= 1024
 

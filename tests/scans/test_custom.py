@@ -20,10 +20,7 @@ def averaging(weight):
     """An exponential average, written with a closure, a module's function and np.where."""
     return mgrec.TransferMap(
         lift=lambda x: (1 - weight, np.where(x > 0, weight * x, halved(weight * x))),
-        compose=lambda earlier, later: (
-            earlier[0] * later[0],
-            later[0] * earlier[1] + later[1],
-        ),
+        compose=lambda earlier, later: (earlier[0] * later[0], later[0] * earlier[1] + later[1]),
         apply=lambda step, w: step[0] * w + step[1],
         identity=(1.0, 0.0),
         name="averaging",

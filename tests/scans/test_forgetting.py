@@ -60,9 +60,7 @@ def recurrences(draw):
     dtypes = [np.float32, np.float64] if settings().max_examples > 25 else [np.float64]
     dtype = draw(st.sampled_from(dtypes))
     # 1.01 to the power of all steps is beyond float32.
-    top = draw(
-        st.sampled_from([0.5, 0.9, 0.99, 0.999, 1.0, 1.01 if dtype is np.float64 else 1.003])
-    )
+    top = draw(st.sampled_from([0.5, 0.9, 0.99, 0.999, 1.0, 1.01 if dtype is np.float64 else 1.003]))
     steps = STEPS - draw(st.integers(0, 100))
     s = generator.uniform(draw(st.sampled_from([-1.0, 0.0, 0.9, 1.0])), 1.0, steps) * top
     s[generator.random(steps) < draw(st.sampled_from([0.0, 0.0, 0.001]))] = 0
@@ -121,8 +119,7 @@ def test_any_recurrence_stays_within_the_bound(recurrence, count, reverse):
 
 
 @pytest.mark.parametrize(
-    "dtype",
-    with_extended([np.float32, np.float64, np.complex128], np.float32, np.complex128),
+    "dtype", with_extended([np.float32, np.float64, np.complex128], np.float32, np.complex128)
 )
 def test_threads_guess_their_entries(dtype, caplog):
     s, t = np.random.default_rng(0).uniform(0, 0.9, (2, STEPS)).astype(dtype)
@@ -324,10 +321,7 @@ def test_solves_and_graphs_of_chunks_that_forget_have_the_same_bits(place, steps
     workers = 2 if place is np.asarray else 1
     with Client(processes=False, n_workers=workers, dashboard_address=":0") as client:
         held = client.persist(lazy)
-        solves = [
-            mgrec.linear_recurrence(*held, 5.0),
-            mgrec.dask.solve(mgrec.linear_recurrence, *held, 5.0),
-        ]
+        solves = [mgrec.linear_recurrence(*held, 5.0), mgrec.dask.solve(mgrec.linear_recurrence, *held, 5.0)]
         with mgrec.plan(mgrec.linear_recurrence, *held, initial=5.0) as solve:
             solves += [solve(), solve()]
             results += [to_host(each.compute()) for each in solves]

@@ -194,9 +194,7 @@ def test_a_broken_law_is_named_with_a_counterexample(changed, law):
 
 
 def test_a_rare_violation_is_found():
-    rare = affine_like(
-        compose=lambda f, g: (g[0] * f[0], g[0] * f[1] + g[1] + np.where(g[1] > 2, 1.0, 0.0))
-    )
+    rare = affine_like(compose=lambda f, g: (g[0] * f[0], g[0] * f[1] + g[1] + np.where(g[1] > 2, 1.0, 0.0)))
     with pytest.raises(AssertionError, match="does not hold"):
         mgrec.check_laws(rare)
     mgrec.check_laws(rare, samples=1, seed=1)

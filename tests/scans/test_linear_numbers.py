@@ -70,9 +70,21 @@ def judge(w, s, t, initial, axis=-1, reverse=False):
 # --- values that hypothesis draws ------------------------------------------------------------
 
 KINDS = [
-    "moderate", "contracting", "unit", "zeros", "ones", "near one", "doubling", "halving",
-    "up and down", "any exponent", "huge", "tiny", "subnormal", "largest",
-]  # fmt: skip
+    "moderate",
+    "contracting",
+    "unit",
+    "zeros",
+    "ones",
+    "near one",
+    "doubling",
+    "halving",
+    "up and down",
+    "any exponent",
+    "huge",
+    "tiny",
+    "subnormal",
+    "largest",
+]
 SPECIALS = [0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, "largest", "smallest"]
 
 
@@ -110,9 +122,7 @@ def special(value, dtype):
 kinds = st.sampled_from(KINDS)
 lengths = st.one_of(st.integers(0, 12), st.integers(0, 150), st.integers(0, 300))
 segments = st.lists(st.tuples(kinds, kinds, lengths, st.integers(0, 999)), max_size=3)
-spots = st.lists(
-    st.tuples(st.sampled_from("st"), st.floats(0, 0.999), st.sampled_from(SPECIALS)), max_size=3
-)
+spots = st.lists(st.tuples(st.sampled_from("st"), st.floats(0, 0.999), st.sampled_from(SPECIALS)), max_size=3)
 initials = st.one_of(st.just(0.0), st.just(1.0), st.tuples(kinds, st.integers(0, 999)))
 ways = st.one_of(
     st.just(ONE),
@@ -283,10 +293,14 @@ def test_products_of_a_chunk_are_kept_in_scale(name, columns):
 @pytest.mark.parametrize(
     "way",
     [
-        ONE, HALVES, ("threads", 2, "stream"), ("threads", 5, "stream"),
-        ("dask", [k / 200 for k in range(1, 200)], "stream"), ("dask", [0.15, 0.3], "stream"),
+        ONE,
+        HALVES,
+        ("threads", 2, "stream"),
+        ("threads", 5, "stream"),
+        ("dask", [k / 200 for k in range(1, 200)], "stream"),
+        ("dask", [0.15, 0.3], "stream"),
     ],
-)  # fmt: skip
+)
 def test_an_unstable_fixed_point_is_kept_for_thousands_of_steps(way):
     # w = 2w - 1 from 1: the state never moves, while products grow by 2**500 in a chunk and
     # more. (In chunks of 54 to 500 steps 2**n - (2**n - 1) is lost to rounding, within the

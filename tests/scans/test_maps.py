@@ -45,9 +45,7 @@ def test_waiting_times_in_a_queue():
 
 
 @pytest.mark.parametrize(
-    "step",
-    [(1e-310, 1e300, -3.0, 0.0), (1e-300, 0.0, 0.0, 1e-307), (0.0, 1e300, 1e-300, 0.0)],
-    ids=str,
+    "step", [(1e-310, 1e300, -3.0, 0.0), (1e-300, 0.0, 0.0, 1e-307), (0.0, 1e300, 1e-300, 0.0)], ids=str
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_columns_of_mobius_products_stay_in_range(step):

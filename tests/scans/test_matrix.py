@@ -86,12 +86,7 @@ def test_states_are_those_of_the_loop(algebra, structure, place, reverse):
         reset = np.arange(40) % 17 == 5
         for marks in (None, reset):
             states = mgrec.scan(
-                matrix_map,
-                place(matrices),
-                place(vectors),
-                initial=initial,
-                reverse=reverse,
-                reset=marks,
+                matrix_map, place(matrices), place(vectors), initial=initial, reverse=reverse, reset=marks
             )
             assert isinstance(states, da.Array) == (place is in_chunks)
             wanted = plain_loop(matrix_map, matrices, vectors, initial, reverse, marks)
@@ -174,12 +169,14 @@ def test_long_rows_of_cupy_arrays(n, steps, algebra, reverse):
 @pytest.mark.parametrize(
     ("n", "structure", "algebra"),
     [
-        (2, "general", ("+", "*")), (4, "general", ("+", "*")),
+        (2, "general", ("+", "*")),
+        (4, "general", ("+", "*")),
         pytest.param(7, "general", ("+", "*"), marks=pytest.mark.emulated),
-        (6, "diagonal", ("+", "*")), (5, "general", ("logsumexp", "+")),
+        (6, "diagonal", ("+", "*")),
+        (5, "general", ("logsumexp", "+")),
         (6, "general", ("max", "+")),
     ],
-)  # fmt: skip
+)
 def test_dask_arrays_of_cupy_arrays(n, structure, algebra, options):
     matrix_map = mgrec.maps.matrix(n, algebra, structure)
     matrices, vectors, initial = drawn(matrix_map, 40)
@@ -200,11 +197,7 @@ def test_rows_axes_and_broadcasting():
     turned = mgrec.scan(matrix_map, *across, initial=initial, axis=0)
     np.testing.assert_array_equal(turned.swapaxes(0, 1), states)
     lazy = mgrec.scan(
-        matrix_map,
-        da.from_array(across[0], chunks=(5, 2, 1, 2)),
-        across[1],
-        initial=initial,
-        axis=0,
+        matrix_map, da.from_array(across[0], chunks=(5, 2, 1, 2)), across[1], initial=initial, axis=0
     )
     np.testing.assert_allclose(lazy.compute(), turned, rtol=1e-13, atol=1e-14)
     chunks = in_chunks(vectors[0]).rechunk({1: 1})
@@ -214,9 +207,7 @@ def test_rows_axes_and_broadcasting():
     np.testing.assert_allclose(constant, wanted, rtol=1e-13, atol=1e-14)
 
 
-each_memory = pytest.mark.parametrize(
-    "move", [as_numpy, pytest.param(on_gpu, marks=pytest.mark.gpu)]
-)
+each_memory = pytest.mark.parametrize("move", [as_numpy, pytest.param(on_gpu, marks=pytest.mark.gpu)])
 
 
 @pytest.mark.usefixtures("short_segments")
@@ -292,9 +283,15 @@ def loop_of_rows(matrices, vectors, initial, reverse=False):
 
 
 GROWING = (
-    "zeros", "resets", "decaying direction", "fixed point", "vanish and return", "inf",
-    "inf and back", "infinite entries",
-)  # fmt: skip
+    "zeros",
+    "resets",
+    "decaying direction",
+    "fixed point",
+    "vanish and return",
+    "inf",
+    "inf and back",
+    "infinite entries",
+)
 
 
 @pytest.mark.parametrize("case", GROWING)

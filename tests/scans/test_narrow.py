@@ -23,11 +23,18 @@ except ImportError:
 B, A = np.array([0.25, 0.5, 0.25], "f2"), np.array([1.0, -0.5, 0.25], "f2")
 narrow = pytest.mark.parametrize("dtype", NARROW, ids=str)
 LAYOUTS: dict[str, tuple[tuple[int, ...], int]] = {
-    "rows": ((5, 2003), 1), "one row": ((1, 12_001), 1), "short rows": ((700, 16), 1),
-    "few rows": ((9, 3), 1), "channels": ((6000, 3), 0), "shifted channels": ((2, 3001, 7), 1),
-    "two lines": ((3000, 64), 0), "lines": ((3000, 96), 0), "columns": ((900, 131), 0),
-    "words of columns": ((700, 640), 0), "short columns": ((8, 67_600), 0),
-}  # fmt: skip
+    "rows": ((5, 2003), 1),
+    "one row": ((1, 12_001), 1),
+    "short rows": ((700, 16), 1),
+    "few rows": ((9, 3), 1),
+    "channels": ((6000, 3), 0),
+    "shifted channels": ((2, 3001, 7), 1),
+    "two lines": ((3000, 64), 0),
+    "lines": ((3000, 96), 0),
+    "columns": ((900, 131), 0),
+    "words of columns": ((700, 640), 0),
+    "short columns": ((8, 67_600), 0),
+}
 
 
 def loop(s: Any, t: Any, initial: Any = 0, axis: int = -1) -> Any:
@@ -77,9 +84,7 @@ def test_all_numbers_are_read_and_rounded_once(xp: Any, dtype: Any) -> None:
 
 @narrow
 @pytest.mark.parametrize("reverse", with_extended([False, True], True))
-@pytest.mark.parametrize(
-    "name", with_extended(LAYOUTS, *(LAYOUTS.keys() - {"rows", "channels", "columns"}))
-)
+@pytest.mark.parametrize("name", with_extended(LAYOUTS, *(LAYOUTS.keys() - {"rows", "channels", "columns"})))
 def test_layouts(xp: Any, name: str, reverse: bool, dtype: Any) -> None:
     shape, axis = LAYOUTS[name]
     s, t = draw(dtype, shape, 0.9)
@@ -143,9 +148,7 @@ def test_initial_states(xp: Any, axis: int, dtype: Any) -> None:
     for initial in (rows, rows.astype(np.int8), rows[0], 2.0, 3):
         exact = loop(0.5, t, initial, axis)
         for state in (initial, xp.asarray(initial) if np.ndim(initial) else initial):
-            assert_rounded_once(
-                mgrec.linear_recurrence(0.5, xp.asarray(t), state, axis=axis), exact, dtype
-            )
+            assert_rounded_once(mgrec.linear_recurrence(0.5, xp.asarray(t), state, axis=axis), exact, dtype)
     wide = xp.asarray(rows.astype(np.float32))
     w = mgrec.linear_recurrence(0.5, xp.asarray(t), wide, axis=axis)
     assert w.dtype == np.float32

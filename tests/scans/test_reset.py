@@ -30,9 +30,7 @@ def by_segments(step, operands, initial, marks, reverse):
         with np.errstate(all="ignore"):
             states = step(states, *(x[i] for x in operands))
         rows.append(states if isinstance(states, tuple) else (states,))
-    return np.array(rows[::-1] if reverse else rows).reshape(
-        len(marks), len(rows[0]) if rows else 1
-    )
+    return np.array(rows[::-1] if reverse else rows).reshape(len(marks), len(rows[0]) if rows else 1)
 
 
 def chunked(x, chunks):
@@ -66,9 +64,7 @@ def test_segments_of_any_map_are_loops_of_their_own(data, length, reverse):
     operands = [rng.normal(size=length) for _ in range(count)]
     # Composed maps of other kinds may have nan where the loop has none.
     for x in operands if transfer_map == mgrec.maps.affine else ():
-        x[rng.random(length) < 0.05] = data.draw(
-            st.sampled_from([np.nan, np.inf, -np.inf, 0, 1e300])
-        )
+        x[rng.random(length) < 0.05] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf, 0, 1e300]))
     marks = rng.random(length) < data.draw(st.sampled_from([0, 0.1, 0.5, 1]))
     initial = tuple(rng.normal(size=states)) if states > 1 else rng.normal()
     wanted = by_segments(step, operands, initial, marks, reverse)
@@ -169,9 +165,7 @@ def test_segments_of_coefficients_rational_maps_and_a_map_of_ones_own():
         identity=(-np.inf,),
     )
     x = np.array([1.0, 5.0, 2.0, 3.0])
-    np.testing.assert_array_equal(
-        mgrec.scan(running_best, x, initial=0.0, reset=marks), [1, 5, 2, 3]
-    )
+    np.testing.assert_array_equal(mgrec.scan(running_best, x, initial=0.0, reset=marks), [1, 5, 2, 3])
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,7 @@ def by_the_loop(x, weights, operators, axis=-1, inclusive=False):
     for j in range(1, len(x)):
         b[j] = distribute(c[j - 1], w[j])
         c[j] = accumulate(b[j], x[j])
-    low, high = (
-        (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    )
+    low, high = (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     b[:1] = {"+": 0, "max": low, "min": high}[operators[0]]
     return np.moveaxis(c if inclusive else b, 0, axis)
 
@@ -141,11 +139,7 @@ def test_out(operators):
         (lambda x: mgrec.weighted_scan(x, 1, inclusive=1), TypeError, "inclusive must be True"),
         (lambda x: mgrec.weighted_scan(x, np.ones(4)), ValueError, "shapes must broadcast"),
         (lambda x: mgrec.weighted_scan(x, None), TypeError, "weights must be of an integer"),
-        (
-            lambda x: mgrec.weighted_scan(1.0, 2.0),
-            ValueError,
-            "at least one of x, weights must be an array",
-        ),
+        (lambda x: mgrec.weighted_scan(1.0, 2.0), ValueError, "at least one of x, weights must be an array"),
         (
             lambda x: mgrec.weighted_scan(x, 1j, operators=("max", "+")),
             TypeError,
@@ -158,11 +152,7 @@ def test_out(operators):
         ),
         (lambda x: mgrec.weighted_scan(x, 1, out=np.ones(4)), ValueError, "out must have shape"),
         (lambda x: mgrec.weighted_scan(x, 1, out=x), ValueError, "out must not share memory"),
-        (
-            lambda x: mgrec.weighted_scan(da.from_array(x), 1, out=np.ones(3)),
-            TypeError,
-            "out must be None",
-        ),
+        (lambda x: mgrec.weighted_scan(da.from_array(x), 1, out=np.ones(3)), TypeError, "out must be None"),
         (
             lambda x: mgrec.weighted_scan(da.ones(3)[da.ones(3) > 0], x[0]),
             ValueError,

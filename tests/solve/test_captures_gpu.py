@@ -30,30 +30,25 @@ def calls() -> tuple[dict[str, tuple[Any, Call]], dict[str, tuple[str, Call]]]:
     captured: dict[str, tuple[Any, Call]] = {
         "many rows": (many, lambda out: mgrec.linear_recurrence(0.5, many, states, out=out)),
         "rational": (many, lambda out: mgrec.rational_recurrence(1, 2, 1, many, 1.0, out=out)),
-        "scan": (
-            many, lambda out: mgrec.scan(mgrec.maps.max_plus, many, 0.0, initial=0.0, out=out)
-        ),
+        "scan": (many, lambda out: mgrec.scan(mgrec.maps.max_plus, many, 0.0, initial=0.0, out=out)),
         "a small table": (image, lambda out: mgrec.summed_area_table(image, out=out)),
         "low grids": (image, lambda out: mgrec.sor(image, sweeps=5, out=out)),
-    }  # fmt: skip
+    }
     refused: dict[str, tuple[str, Call]] = {
         "a long row": (NUMBER, lambda out: mgrec.linear_recurrence(long, long)),
         "states in host memory": (
-            "copied", lambda out: mgrec.linear_recurrence(0.5, many, np.zeros(20_000, "f4"))
+            "copied",
+            lambda out: mgrec.linear_recurrence(0.5, many, np.zeros(20_000, "f4")),
         ),
         "p-scheme": (SHARED, lambda out: mgrec.linear_recurrence(long, long, method="p-scheme")),
         "lfilter": (SHARED, lambda out: lfilter([1.0], [1.0, -0.5], many)),
-        "lfilter from states": (
-            SHARED, lambda out: lfilter([1.0], [1.0, -0.5], long, zi=np.zeros(1))
-        ),
+        "lfilter from states": (SHARED, lambda out: lfilter([1.0], [1.0, -0.5], long, zi=np.zeros(1))),
         "sosfilt": (SHARED, lambda out: sosfilt(SECTIONS, long)),
         "filtfilt": ("initial states", lambda out: filtfilt([1.0], [1.0, -0.5], long)),
         "sosfiltfilt": ("initial states", lambda out: sosfiltfilt(SECTIONS, long)),
         "ewm": ("missing values", lambda out: ewm(long, alpha=0.1)),
         "solve_tridiagonal": ("host waits", lambda out: mgrec.solve_tridiagonal(1, 4, 1, long)),
-        "thomas": (
-            "host waits", lambda out: mgrec.solve_tridiagonal(1, 4, 1, wide, method="thomas")
-        ),
+        "thomas": ("host waits", lambda out: mgrec.solve_tridiagonal(1, 4, 1, wide, method="thomas")),
         "weighted_scan": (NUMBER, lambda out: mgrec.weighted_scan(long, 0.5)),
         "wavefront": (NUMBER, lambda out: mgrec.wavefront(wide, weights=(0.4, 0.3, 0.2))),
         "a large table": (NUMBER, lambda out: mgrec.summed_area_table(wide)),
@@ -61,11 +56,9 @@ def calls() -> tuple[dict[str, tuple[Any, Call]], dict[str, tuple[str, Call]]]:
         "sweeps with tol": ("host reads", lambda out: mgrec.sor(image, sweeps=5, tol=1e-3)),
         "smith_waterman": (
             "capturing",
-            lambda out: mgrec.smith_waterman(
-                codes, codes, match=2, mismatch=-1, gap=-2
-            ),
+            lambda out: mgrec.smith_waterman(codes, codes, match=2, mismatch=-1, gap=-2),
         ),
-    }  # fmt: skip
+    }
     codes = cupy.arange(100, dtype=np.uint8) % 4
     return captured, refused
 

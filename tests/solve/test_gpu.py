@@ -16,9 +16,7 @@ def drawn(count, seed=0):
 
 
 def check(w, s, t, initial=0.0):
-    np.testing.assert_allclose(
-        w.get(), loop(linear, (s, t), initial, float), rtol=1e-12, atol=1e-12
-    )
+    np.testing.assert_allclose(w.get(), loop(linear, (s, t), initial, float), rtol=1e-12, atol=1e-12)
 
 
 def test_results_stay_on_the_device_of_the_operands():

@@ -32,8 +32,7 @@ def libraries(*quick):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["linear_recurrence", *(pytest.param(n, marks=pytest.mark.extended) for n in OTHERS)],
+    "name", ["linear_recurrence", *(pytest.param(n, marks=pytest.mark.extended) for n in OTHERS)]
 )
 @pytest.mark.parametrize("of", libraries("array_api_strict"))
 def test_a_call_of_every_function(of, name):
@@ -105,21 +104,13 @@ def test_a_type_of_ones_own_is_of_the_library_of_its_base():
 
 def test_arrays_of_two_libraries_are_refused():
     pandas = pytest.importorskip("pandas")
-    with pytest.raises(
-        TypeError, match=r"of one library.*Array of array_api_strict and Series of pan"
-    ):
+    with pytest.raises(TypeError, match=r"of one library.*Array of array_api_strict and Series of pan"):
         mgrec.linear_recurrence(STRICT.make(cases.LINE), pandas.Series(cases.LINE))
 
 
 def test_a_plan_wants_them_at_home():
     with pytest.raises(NonNativeArray, match="t must be a NumPy, CuPy or Dask array here; got one"):
-        check(
-            mgrec.core.algebra.transfer_map.affine,
-            {"s": 0.5, "t": STRICT.make(cases.LINE)},
-            0,
-            -1,
-            False,
-        )
+        check(mgrec.core.algebra.transfer_map.affine, {"s": 0.5, "t": STRICT.make(cases.LINE)}, 0, -1, False)
 
 
 def test_an_error_of_the_call_is_that_of_numpy_arrays():
@@ -143,22 +134,27 @@ OF_JAX = {
     "an option": lambda x: ewm(x, halflife=1e-50 * HALVES[0]),
     "hmm": lambda x: mgrec.hmm.log_likelihood(HALVES[:2], CHANGES, x[:, None] * np.ones(2, "f4")),
     "statespace": lambda x: mgrec.statespace.log_likelihood(
-        x[:, None], **dict.fromkeys(("design", "obs_cov", "transition", "state_cov"), np.eye(1)),
-        initial_state=np.zeros(1), initial_state_cov=np.eye(1),
+        x[:, None],
+        **dict.fromkeys(("design", "obs_cov", "transition", "state_cov"), np.eye(1)),
+        initial_state=np.zeros(1),
+        initial_state_cov=np.eye(1),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "linear_recurrence", "lfilter", "hmm",
+        "linear_recurrence",
+        "lfilter",
+        "hmm",
         *(
             pytest.param(name, marks=pytest.mark.extended)
-            for name in OF_JAX if name not in ("linear_recurrence", "lfilter", "hmm")
+            for name in OF_JAX
+            if name not in ("linear_recurrence", "lfilter", "hmm")
         ),
     ],
-)  # fmt: skip
+)
 def test_numbers_of_numpy_have_the_dtypes_of_jax(name):
     jax = pytest.importorskip("jax")
     x = jax.numpy.linspace(0.1, 0.9, 5)

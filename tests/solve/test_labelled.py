@@ -16,12 +16,13 @@ DAY = np.datetime64("2026-01-01") + np.arange(DAYS)
 B, A, SOS = [0.2, 0.1], [1.0, -0.7], [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]] * 2
 _numbers = np.random.default_rng(5)
 RAIN = xr.DataArray(
-    _numbers.uniform(0.1, 0.9, (PLACES, DAYS)), {"place": list("abc"), "day": DAY},
-    ("place", "day"), name="rain", attrs={"units": "mm", "source": "drawn"},
-)  # fmt: skip
-KEPT = xr.DataArray(
-    [0.5, 0.6, 0.7], {"place": list("abc")}, "place", name="kept", attrs={"source": "drawn"}
+    _numbers.uniform(0.1, 0.9, (PLACES, DAYS)),
+    {"place": list("abc"), "day": DAY},
+    ("place", "day"),
+    name="rain",
+    attrs={"units": "mm", "source": "drawn"},
 )
+KEPT = xr.DataArray([0.5, 0.6, 0.7], {"place": list("abc")}, "place", name="kept", attrs={"source": "drawn"})
 MONTH = RAIN.day.dt.month
 R, K = RAIN.values, KEPT.values[:, None]
 
@@ -61,9 +62,7 @@ def test_dimensions_have_names():
 
 def test_numbers_and_arrays_may_stand_beside():
     assert_like(mgrec.linear_recurrence(0.5, RAIN, axis="day"), mgrec.linear_recurrence(0.5, R))
-    assert_like(
-        mgrec.linear_recurrence(K, RAIN, K[:, 0], axis=1), mgrec.linear_recurrence(K, R, K[:, 0])
-    )
+    assert_like(mgrec.linear_recurrence(K, RAIN, K[:, 0], axis=1), mgrec.linear_recurrence(K, R, K[:, 0]))
     assert isinstance(mgrec.linear_recurrence(xr.DataArray(0.5), R), np.ndarray)
     assert isinstance(ewm(R, halflife="5D", times=RAIN.day), np.ndarray)
 
@@ -111,9 +110,7 @@ CALLS = {
     "factor_tridiagonal": lambda r, k, row: mgrec.factor_tridiagonal(r, r + 3, k, axis=-1).solve(r),
     "summed_area_table": lambda r, k, row: mgrec.summed_area_table(r),
     "sor": lambda r, k, row: mgrec.sor(r, r, sweeps=2),
-    "wavefront": lambda r, k, row: mgrec.wavefront(
-        r, weights=(0.3, k, r), left=row, corner=0.0, above=r[0]
-    ),
+    "wavefront": lambda r, k, row: mgrec.wavefront(r, weights=(0.3, k, r), left=row, corner=0.0, above=r[0]),
 }
 
 
@@ -190,9 +187,7 @@ def test_a_matrix_has_the_dimensions_of_both_sequences():
 
 OTHER = xr.DataArray([0.5, 0.6], dims="member")
 REFUSED = {
-    "other labels": (
-        lambda: ewm(RAIN, span=3, statistic="cov", other=RAIN[:, ::-1], dim="day"), "exact"
-    ),
+    "other labels": (lambda: ewm(RAIN, span=3, statistic="cov", other=RAIN[:, ::-1], dim="day"), "exact"),
     "dimensions that none has all of": (
         lambda: mgrec.linear_recurrence(OTHER, RAIN, axis=1),
         r"one DataArray must have all dimensions, \('place', 'day', 'member'\), .*broadcast",
@@ -213,9 +208,7 @@ REFUSED = {
         lambda: mgrec.linear_recurrence(0.5, RAIN, reset=KEPT > 0.5, dim="day"),
         "reset must have the dimension 'day'",
     ),
-    "no such axis": (
-        lambda: mgrec.linear_recurrence(0.5, RAIN, axis=2), "axis must be from -2 to 1"
-    ),
+    "no such axis": (lambda: mgrec.linear_recurrence(0.5, RAIN, axis=2), "axis must be from -2 to 1"),
     "no axis": (
         lambda: mgrec.linear_recurrence(0.5, RAIN),
         r"dim must be one of the dimensions \('place', 'day'\), .*more than one; got none",
@@ -223,7 +216,8 @@ REFUSED = {
     "no axis of decimate": (lambda: decimate(RAIN, 2), r"\('place', 'day'\), .*got none"),
     "no such name": (lambda: ewm(RAIN, span=3, axis="hour"), "axis must be .*; got 'hour'"),
     "no such dimension": (
-        lambda: decimate(RAIN, 2, dim="hour"), r"dim must be .*\('place', 'day'\); got 'hour'"
+        lambda: decimate(RAIN, 2, dim="hour"),
+        r"dim must be .*\('place', 'day'\); got 'hour'",
     ),
     "a number as a name": (lambda: ewm(RAIN, span=3, dim=1), "dim must be one of .*; got 1"),
     "a dimension of none": (
@@ -231,9 +225,10 @@ REFUSED = {
         "dim must name a dimension of an operand; got none",
     ),
     "states without a dimension of their own": (
-        lambda: lfilter(B, A, RAIN, dim="day", zi=KEPT), r"zi must have .*\('place',\) and 1 more"
+        lambda: lfilter(B, A, RAIN, dim="day", zi=KEPT),
+        r"zi must have .*\('place',\) and 1 more",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)

@@ -35,15 +35,11 @@ CALLS: dict[str, Callable[..., Any]] = {
     "long rows": lambda **out: mgrec.linear_recurrence(long, long, **out),
     "a constant": lambda **out: mgrec.linear_recurrence(0.5, long, 2.0, **out),
     "a constant beyond powers": lambda **out: mgrec.linear_recurrence(1e-300, long, 2.0, **out),
-    "integers": lambda **out: mgrec.linear_recurrence(
-        np.int8([1, 2, 3]), np.int8([5, 6, 7]), 3, **out
-    ),
+    "integers": lambda **out: mgrec.linear_recurrence(np.int8([1, 2, 3]), np.int8([5, 6, 7]), 3, **out),
     "complex numbers": lambda **out: mgrec.linear_recurrence(z, z, 1j, **out),
     "names in any order": lambda **out: mgrec.linear_recurrence(t=y, **out, initial=1.5, s=x),
     "from the end": lambda **out: mgrec.linear_recurrence(x, y, reverse=True, **out),
-    "along the middle": lambda **out: mgrec.linear_recurrence(
-        0.5, table, rows, axis=1, **out
-    ),
+    "along the middle": lambda **out: mgrec.linear_recurrence(0.5, table, rows, axis=1, **out),
     "broadcast": lambda **out: mgrec.linear_recurrence(draw(5), table, 1.5, **out),
     "a coefficient": lambda **out: mgrec.linear_recurrence(rate, table, axis=1, **out),
     "max-plus": lambda **out: mgrec.scan(mgrec.maps.max_plus, x, 0.0, initial=0.0, **out),
@@ -58,12 +54,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     "lfilter of integers": lambda **out: lfilter([1.0], [1.0, -0.5], np.arange(90), **out),
     "lfilter along columns": lambda **out: lfilter([1.0], [1.0, -0.5], table, 1, **out),
     "sosfilt": lambda **out: sosfilt(sections, long, **out),
-    "lfilter from states": lambda **out: lfilter(
-        [1.0], [1.0, -0.5, 0.1], x, zi=np.float32([1, 2]), **out
-    ),
-    "complex lfilter from states": lambda **out: lfilter(
-        [1j], [1.0, -0.5], x, zi=np.ones(1), **out
-    ),
+    "lfilter from states": lambda **out: lfilter([1.0], [1.0, -0.5, 0.1], x, zi=np.float32([1, 2]), **out),
+    "complex lfilter from states": lambda **out: lfilter([1j], [1.0, -0.5], x, zi=np.ones(1), **out),
     "sosfilt from states": lambda **out: sosfilt(sections, table, 0, zi=draw(2, 2, 40, 5), **out),
     "lfilter of a long row from states": lambda **out: lfilter(
         [1.0], [1.0, -0.5, 0.1], long, zi=draw(2), **out
@@ -72,9 +64,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "a system": lambda **out: mgrec.solve_tridiagonal(long, 3 + long, long, long, **out),
     "a system of scalars": lambda **out: mgrec.solve_tridiagonal(-1, 3.0, -1, x, **out),
     "systems": lambda **out: mgrec.solve_tridiagonal(x, 3 + x, x, draw(30, 10), **out),
-    "systems along an axis": lambda **out: mgrec.solve_tridiagonal(
-        0.5, 3 + table, 0.5, table, axis=1, **out
-    ),
+    "systems along an axis": lambda **out: mgrec.solve_tridiagonal(0.5, 3 + table, 0.5, table, axis=1, **out),
     "systems of float32": lambda **out: mgrec.solve_tridiagonal(
         np.float32(0.5), 3 + narrow, np.float32(0.5), narrow, **out
     ),
@@ -82,7 +72,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "sides of a system": lambda **out: mgrec.solve_tridiagonal(
         x, 3 + x, x, draw(10, 3), axis=0, rhs_axis=1, **out
     ),
-}  # fmt: skip
+}
 
 
 def as_bytes(results: Any) -> list[tuple[Any, ...]]:
@@ -195,9 +185,7 @@ def test_calls_of_other_signatures_are_not_prepared(solved: list[Any]) -> None:
         lambda: lfilter(x, x, table, zi=draw(3, 40, 9)),
     ],
 )
-def test_calls_that_copy_or_are_long_are_not_prepared(
-    call: Callable[[], Any], solved: list[Any]
-) -> None:
+def test_calls_that_copy_or_are_long_are_not_prepared(call: Callable[[], Any], solved: list[Any]) -> None:
     wanted = as_bytes(call())
     for count in (2, 3, 4):
         assert as_bytes(call()) == wanted

@@ -56,11 +56,14 @@ def conditioned(model):
 def model_of(endog, design, obs_cov, transition, state_cov, initial_state_cov):
     n = len(transition)
     return {
-        "endog": np.array(endog, float), "design": np.array(design, float),
-        "obs_cov": np.array(obs_cov, float), "transition": np.array(transition, float),
-        "state_cov": np.array(state_cov, float), "initial_state": np.zeros(n),
+        "endog": np.array(endog, float),
+        "design": np.array(design, float),
+        "obs_cov": np.array(obs_cov, float),
+        "transition": np.array(transition, float),
+        "state_cov": np.array(state_cov, float),
+        "initial_state": np.zeros(n),
         "initial_state_cov": np.array(initial_state_cov, float),
-    }  # fmt: skip
+    }
 
 
 def rotated(state_cov):
@@ -76,22 +79,25 @@ MODELS = {
     "a constant": model_of([[2.0]] * 4, ONE, NO, ONE, NO, [[3.0]]),
     "a level known from the start": model_of([[0.0]] * 4, ONE, NO, ONE, NO, NO),
     "the same sensor twice": model_of(
-        [[2.0, 2.0], [1.0, 1.0], [np.nan, 0.3], [1.5, 1.5]],
-        [[0.3], [0.3]], np.zeros((2, 2)), ONE, ONE, ONE,
+        [[2.0, 2.0], [1.0, 1.0], [np.nan, 0.3], [1.5, 1.5]], [[0.3], [0.3]], np.zeros((2, 2)), ONE, ONE, ONE
     ),
     "the same sensor twice, of common noise": model_of(
-        [[2.0, 2.0], [1.0, 1.0], [0.5, np.nan], [1.5, 1.5]], TWICE, np.ones((2, 2)), ONE, ONE, ONE,
+        [[2.0, 2.0], [1.0, 1.0], [0.5, np.nan], [1.5, 1.5]], TWICE, np.ones((2, 2)), ONE, ONE, ONE
     ),
     "an exact sensor and another one": model_of(
-        [[2.0, 2.5], [2.0, 1.5], [2.0, np.nan]], TWICE, np.diag([0.0, 1.0]), ONE, NO, ONE,
+        [[2.0, 2.5], [2.0, 1.5], [2.0, np.nan]], TWICE, np.diag([0.0, 1.0]), ONE, NO, ONE
     ),
     "a sum of states": rotated(np.zeros((2, 2))),
     "a sum of states with noise": rotated(np.diag([0.0, 0.25])),
     "all states after two steps": model_of(
-        [[1.0], [2.0], [2.0], [3.0], [5.0]], [[1.0, 0.0]], NO, [[1.0, 1.0], [0.0, 1.0]],
-        np.zeros((2, 2)), np.eye(2),
+        [[1.0], [2.0], [2.0], [3.0], [5.0]],
+        [[1.0, 0.0]],
+        NO,
+        [[1.0, 1.0], [0.0, 1.0]],
+        np.zeros((2, 2)),
+        np.eye(2),
     ),
-}  # fmt: skip
+}
 
 
 def results(model, place, chunk, square_root):
@@ -111,10 +117,7 @@ def results(model, place, chunk, square_root):
 @pytest.mark.parametrize("chunk", [None, 1, 2])
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.emulated] * (name == "a sum of states"))
-        for name in MODELS
-    ],
+    [pytest.param(name, marks=[pytest.mark.emulated] * (name == "a sum of states")) for name in MODELS],
 )
 @pytest.mark.parametrize("place", PLACES)
 def test_an_entry_without_variance_counts_as_missing(place, name, chunk, square_root):

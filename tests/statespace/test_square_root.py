@@ -61,10 +61,7 @@ def loop(model):
         return float(llf), *(np.array(list(part), float) for pair in columns for part in pair)
 
 
-NAMES = (
-    "design", "obs_cov", "transition", "state_cov", "selection", "initial_state",
-    "initial_state_cov",
-)  # fmt: skip
+NAMES = ("design", "obs_cov", "transition", "state_cov", "selection", "initial_state", "initial_state_cov")
 
 
 def drawn_from(generator, steps, **arrays):
@@ -200,9 +197,7 @@ def test_log_likelihoods_of_ill_conditioned_models(place):
     wanted = loop(model)[0]
     for chunk in (None, 7):
         arrays = placed(model, place, chunk)
-        roots, plain = (
-            mgrec.statespace.log_likelihood(**arrays, square_root=form) for form in (True, False)
-        )
+        roots, plain = (mgrec.statespace.log_likelihood(**arrays, square_root=form) for form in (True, False))
         roots, plain = in_host_memory((roots, plain), place)
         np.testing.assert_allclose(roots, wanted, rtol=1e-9)
         assert abs(plain / wanted - 1) > 1e-6
@@ -338,9 +333,14 @@ def test_unstable_states_and_negative_variances(place):
 
 def test_axes_of_a_matrix_in_different_chunks():
     model = drawn_from(
-        np.random.default_rng(0), 4, design=np.ones((1, 3)), obs_cov=[[1.0]], transition=np.eye(3),
-        state_cov=np.eye(3), initial_state_cov=np.eye(3),
-    )  # fmt: skip
+        np.random.default_rng(0),
+        4,
+        design=np.ones((1, 3)),
+        obs_cov=[[1.0]],
+        transition=np.eye(3),
+        state_cov=np.eye(3),
+        initial_state_cov=np.eye(3),
+    )
     wanted = mgrec.statespace.log_likelihood(**model, square_root=True)
     del model["selection"]
     state_cov = np.tile(model["state_cov"], (4, 1, 1))

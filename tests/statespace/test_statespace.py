@@ -75,10 +75,7 @@ def loop(model, reset=None, smooths=True):
             a, P = a + G @ (later - mean), P + G @ (later_cov - cov) @ G.T
         smoothed.append((a, P))
     columns = [zip(*pairs, strict=True) for pairs in (filtered, predicted, smoothed[::-1])]
-    return [
-        np.array(values, float)
-        for values in (llf, *(list(part) for pair in columns for part in pair))
-    ]
+    return [np.array(values, float) for values in (llf, *(list(part) for pair in columns for part in pair))]
 
 
 def drawn(steps=40, n=3, p=2, rows=(), seed=0, varies=False, gaps=True):
@@ -143,9 +140,7 @@ each_memory = pytest.mark.parametrize("move", [as_numpy, pytest.param(on_gpu, ma
 @each_place
 @pytest.mark.parametrize("varies", [False, True])
 @pytest.mark.parametrize("reset", RESETS)
-@pytest.mark.parametrize(
-    ("n", "p"), [(1, 1), pytest.param(3, 2, marks=pytest.mark.emulated), (2, 4), (5, 2)]
-)
+@pytest.mark.parametrize(("n", "p"), [(1, 1), pytest.param(3, 2, marks=pytest.mark.emulated), (2, 4), (5, 2)])
 def test_states_are_those_of_the_loop(place, varies, reset, n, p):
     model = drawn(n=n, p=p, varies=varies)
     arguments = placed(model, place, varies)
@@ -199,9 +194,7 @@ def test_dask_arrays_of_cupy_arrays(reset, varies, dtype):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("square_root", [False, True])
-@pytest.mark.parametrize(
-    "solve", [mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother]
-)
+@pytest.mark.parametrize("solve", [mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother])
 def test_plans_of_cupy_arrays(solve, square_root):
     from distributed import Client
 
@@ -210,9 +203,7 @@ def test_plans_of_cupy_arrays(solve, square_root):
     endog = chunks_on_gpu(model["endog"])
     others = {name: array for name, array in arrays.items() if name != "endog"}
     wanted, graph = solve(**model), solve(endog, **others)
-    with Client(
-        processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None
-    ) as client:
+    with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
         mgrec.dask.warm_up(solve, endog, client=client, **others)
         with mgrec.plan(solve, endog, client=client, **others) as plan:
             for _ in range(2):
@@ -424,9 +415,7 @@ def test_state_cov_that_is_not_finite_gives_nan(place, value):
 
 
 @each_memory
-@pytest.mark.parametrize(
-    "reset", [None, pytest.param(np.arange(800) == 333, marks=pytest.mark.extended)]
-)
+@pytest.mark.parametrize("reset", [None, pytest.param(np.arange(800) == 333, marks=pytest.mark.extended)])
 @pytest.mark.parametrize("size", [50, 90, 400, pytest.param(800, marks=GPU)])
 @pytest.mark.parametrize("factor", [1.05, 1.5, 3.0, [[3.0, 1.0], [0.0, 0.9]]])
 def test_unstable_states_without_noise_in_chunks(factor, size, reset, move):
@@ -456,9 +445,7 @@ def test_sums_of_states_that_grow_in_chunks():
     model = plain(70, design=np.ones((1, 16)), transition=1.64 * mean + 0.5 * (np.eye(16) - mean))
     model.update(state_cov=np.zeros((16, 16)), initial_state_cov=np.eye(16))
     model.update(endog=np.random.default_rng(0).normal(size=(70, 1)), initial_state=np.zeros(16))
-    llf = mgrec.statespace.log_likelihood(
-        **placed(model, lambda array: in_chunks(array, size=14), False)
-    )
+    llf = mgrec.statespace.log_likelihood(**placed(model, lambda array: in_chunks(array, size=14), False))
     np.testing.assert_allclose(llf, mgrec.statespace.log_likelihood(**model), rtol=1e-12)
 
 
@@ -550,12 +537,8 @@ def small_noise():
     }
 
 
-@pytest.mark.parametrize(
-    "place", [as_numpy, in_chunks, pytest.param(on_gpu, marks=pytest.mark.gpu)]
-)
-@pytest.mark.parametrize(
-    "model", [sums_of_exact_states(1e-3), sums_of_exact_states(1e-5), small_noise()]
-)
+@pytest.mark.parametrize("place", [as_numpy, in_chunks, pytest.param(on_gpu, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("model", [sums_of_exact_states(1e-3), sums_of_exact_states(1e-5), small_noise()])
 def test_ill_conditioned_models_of_float32_keep_the_digits_of_float32(model, place):
     narrow = {name: array.astype(np.float32) for name, array in model.items()}
     wide = {name: array.astype(np.longdouble) for name, array in narrow.items()}
@@ -606,9 +589,7 @@ def sample_loop(model, measurement_shocks, state_shocks, first_steps=()):
 
 
 @pytest.mark.parametrize("varies", [False, True])
-@pytest.mark.parametrize(
-    "place", [as_numpy, in_chunks, pytest.param(on_gpu, marks=pytest.mark.gpu)]
-)
+@pytest.mark.parametrize("place", [as_numpy, in_chunks, pytest.param(on_gpu, marks=pytest.mark.gpu)])
 def test_samples_are_those_of_the_loop(varies, place):
     model = drawn(varies=varies)
     generator = np.random.default_rng(1)
@@ -633,9 +614,7 @@ def test_samples_need_chunks_of_known_sizes():
         mgrec.statespace.sample(np.eye(1), np.eye(1), shocks, shocks, initial_state=[0.0])
 
 
-@pytest.mark.parametrize(
-    "place", [as_numpy, in_chunks, pytest.param(on_gpu, marks=pytest.mark.gpu)]
-)
+@pytest.mark.parametrize("place", [as_numpy, in_chunks, pytest.param(on_gpu, marks=pytest.mark.gpu)])
 def test_samples_of_several_sequences(place):
     model, generator = drawn(varies=True), np.random.default_rng(1)
     shocks = generator.normal(size=(40, 2)), generator.normal(size=(40, 2))
@@ -729,15 +708,17 @@ def test_defaults_and_empty_arrays():
 
 def test_no_steps_in_two_chunks():
     noise = da.zeros((0, 1, 2), chunks=((0, 0), 1, 2))
-    drawn = mgrec.statespace.sample(
-        np.eye(2), np.eye(2), noise, noise, initial_state=[0, 0], axis=0
-    )
+    drawn = mgrec.statespace.sample(np.eye(2), np.eye(2), noise, noise, initial_state=[0, 0], axis=0)
     assert drawn.endog.compute().shape == (0, 1, 2)
     endog, selection = noise[:, 0], da.zeros((0, 2, 2), chunks=((0, 0), 2, 2))
     filtered = mgrec.statespace.kalman_filter(
-        endog, *[np.eye(2)] * 4, selection=selection, square_root=True,
-        initial_state=[0.0, 0.0], initial_state_cov=np.eye(2),
-    )  # fmt: skip
+        endog,
+        *[np.eye(2)] * 4,
+        selection=selection,
+        square_root=True,
+        initial_state=[0.0, 0.0],
+        initial_state_cov=np.eye(2),
+    )
     assert filtered.filtered_state.compute().shape == (0, 2)
 
 
@@ -849,9 +830,7 @@ def test_data_arrays_keep_names_and_coordinates():
     design = xarray.DataArray(others[0], dims=("series", "state"))
     marks = xarray.DataArray([False] * 4, {"year": coords["year"]}, "year")
     for dim in ({"dim": "year"}, {"axis": "year"}, {"axis": 1}):
-        filtered = mgrec.statespace.kalman_filter(
-            data, design, *others[1:], **start, reset=marks, **dim
-        )
+        filtered = mgrec.statespace.kalman_filter(data, design, *others[1:], **start, reset=marks, **dim)
         for name, values in zip(wanted._fields, wanted, strict=True):
             np.testing.assert_array_equal(getattr(filtered, name), values)
         assert filtered.llf.dims == ("place",)
@@ -918,9 +897,12 @@ def test_samples_of_a_series_number_their_columns():
     pandas = pytest.importorskip("pandas")
     noises, moves = pandas.Series(np.ones(4), list("abcd")), np.ones((4, 2))
     drawn = mgrec.statespace.sample(
-        np.ones((1, 2)), np.eye(2), noises, pandas.DataFrame(moves, noises.index, ["x", "y"]),
+        np.ones((1, 2)),
+        np.eye(2),
+        noises,
+        pandas.DataFrame(moves, noises.index, ["x", "y"]),
         initial_state=[0.0, 0.0],
-    )  # fmt: skip
+    )
     for table, columns in ((drawn.endog, [0]), (drawn.states, [0, 1])):
         assert list(table.columns) == columns
         assert list(table.index) == list("abcd")

@@ -126,9 +126,7 @@ def draw_linear(form):
 
 def draw_coefficients(generator, shape, axis, dtype):
     s = mgrec.Coefficient(lambda i: 0.5 + 0.4 * np.sin(0.001 * i))
-    t = mgrec.Coefficient(
-        lambda i, x: np.where(x > 0, x, 1 / (i + 2.0)), numbers(generator, shape, dtype)
-    )
+    t = mgrec.Coefficient(lambda i, x: np.where(x > 0, x, 1 / (i + 2.0)), numbers(generator, shape, dtype))
     return (s, t), np.dtype(dtype).type(0.5)
 
 
@@ -151,11 +149,7 @@ def draw_matrix(generator, shape, axis, dtype):
 
 
 def draw_reset(generator, shape, axis, dtype):
-    x = (
-        numbers(generator, shape, dtype)
-        if np.dtype(dtype).kind == "f"
-        else small(generator, shape, dtype)
-    )
+    x = numbers(generator, shape, dtype) if np.dtype(dtype).kind == "f" else small(generator, shape, dtype)
     reset = (generator.random(shape) < 0.05).astype(dtype)
     zero = np.dtype(dtype).type(0)
     return (x, reset), (zero, zero)

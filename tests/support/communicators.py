@@ -38,9 +38,7 @@ class Communicator(Group):
         pass
 
     def new_event(self):
-        return types.SimpleNamespace(
-            record=lambda: None, synchronize=lambda: None, done=True
-        )  # fmt: skip
+        return types.SimpleNamespace(record=lambda: None, synchronize=lambda: None, done=True)
 
     def all_gather_into(self, received, sent):
         received.set(self.all_gather(sent))
@@ -72,9 +70,12 @@ def replace_nccl(monkeypatch):
     """Put a module in place of that of NCCL; its `devices` has the GPU of each new rank."""
     numbers = count()
     module = types.SimpleNamespace(
-        INTERVAL=0.1, NCCLGroup=Communicator, unique_id=lambda: uuid4().hex,
-        devices=lambda: next(numbers), same_device=lambda: lambda: None,
-    )  # fmt: skip
+        INTERVAL=0.1,
+        NCCLGroup=Communicator,
+        unique_id=lambda: uuid4().hex,
+        devices=lambda: next(numbers),
+        same_device=lambda: lambda: None,
+    )
     module.bus_id = lambda: f"gpu-{module.devices()}"
     monkeypatch.setitem(sys.modules, "mgrec.distributed.groups.nccl", module)
     monkeypatch.delitem(sys.modules, "mgrec.distributed.groups.dask_gpus", raising=False)

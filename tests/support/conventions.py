@@ -98,21 +98,28 @@ COMPUTED_IN = {
 """Dtypes in which functions compute with arrays of float16, other than float32; functions of models
 compute in float64."""
 OF_FLOAT16 = {
-    "float16": {"linear_recurrence", "rational_recurrence", "scan", "weighted_scan", "lfilter",
-                "sosfilt"},
+    "float16": {"linear_recurrence", "rational_recurrence", "scan", "weighted_scan", "lfilter", "sosfilt"},
     "float64": {"ewm", "decimate", "spline_filter1d", "spline_filter"},
-}  # fmt: skip
+}
 """Dtypes of results of float16 other than float32."""
 OF_BOOL = {
-    "bool": {"gaussian_filter1d", "gaussian_filter", "gaussian_laplace", "uniform_filter1d",
-             "uniform_filter"},
+    "bool": {
+        "gaussian_filter1d",
+        "gaussian_filter",
+        "gaussian_laplace",
+        "uniform_filter1d",
+        "uniform_filter",
+    },
     "int64": {"summed_area_table"},
-}  # fmt: skip
+}
 """Dtypes of results of bools other than float64."""
 CODES = {
-    "smith_waterman": "int64", "hmm.viterbi": "int32", "hmm.sample": "int32",
-    "hmm.log_likelihood": "float64", "statespace.log_likelihood": "float64",
-}  # fmt: skip
+    "smith_waterman": "int64",
+    "hmm.viterbi": "int32",
+    "hmm.sample": "int32",
+    "hmm.log_likelihood": "float64",
+    "statespace.log_likelihood": "float64",
+}
 """Dtypes of the last results of functions whose results do not have the dtype of the data."""
 
 
@@ -165,9 +172,7 @@ def default_axis(case: Case) -> str:
     if "axes" in parameters:
         return "all" if parameters["axes"].default is None else "last two"
     if "axis" not in parameters:
-        return {"sor": "last two", "smith_waterman": "the only one", "spline_filter": "all"}[
-            case.name
-        ]
+        return {"sor": "last two", "smith_waterman": "the only one", "spline_filter": "all"}[case.name]
     assert parameters["axis"].default == -1
     has_vectors = "." in case.qualified_name and case.qualified_name != "hmm.sample"
     return "last but that of vectors" if has_vectors else "last; index"

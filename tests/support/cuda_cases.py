@@ -47,11 +47,7 @@ def draw(rng: Any, shape: Any, dtype: str, scale: float = 0.9) -> Any:
 
 
 def solve(
-    transfer_map: TransferMap,
-    chunk: Chunk,
-    carry_in: Any,
-    layout: Any = None,
-    sms: int | None = None,
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Any, layout: Any = None, sms: int | None = None
 ) -> list[Any]:
     """Determine into memory full of 0xFF, which is nan, with a layout and a grid of one's own."""
     import cupy
@@ -90,9 +86,15 @@ def assert_close(transfer_map: TransferMap, results: Any, wanted: Any) -> None:
 
 
 def check(
-    transfer_map: TransferMap, operands: Any, shape: Any, dtype: str, states: int, reverse: bool,
-    layout: Any = None, sms: int | None = None,
-) -> None:  # fmt: skip
+    transfer_map: TransferMap,
+    operands: Any,
+    shape: Any,
+    dtype: str,
+    states: int,
+    reverse: bool,
+    layout: Any = None,
+    sms: int | None = None,
+) -> None:
     import cupy
 
     rng = np.random.default_rng(5)
@@ -101,9 +103,8 @@ def check(
     results = solve(transfer_map, chunk, carry_in, layout, sms)
     wide = {"f": "f8", "c": "c16", "i": "i8"}[np.dtype(dtype).kind]
     wanted = loop(
-        transfer_map, [x.astype(wide) for x in operands], [w.astype(wide) for w in carry_in],
-        shape, reverse,
-    )  # fmt: skip
+        transfer_map, [x.astype(wide) for x in operands], [w.astype(wide) for w in carry_in], shape, reverse
+    )
     assert_close(transfer_map, results, wanted)
 
 
@@ -135,20 +136,31 @@ def small_layout(kind: str, shape: Any, dtype: str, reverse: bool) -> Any:
         "lines": channels(8, lines=True, bulk=False),
         "teams of lines": channels(8, lines=True, bulk=False, team=3, stages=3, distance=1),
         "lines read late": channels(8, lines=True, bulk=False, team=2, stages=0),
-        "walked rows": ScanLayout(32, 4 * vector, 2, reverse=reverse, walking=True,
-                              bulk=steps % vector == 0),
+        "walked rows": ScanLayout(32, 4 * vector, 2, reverse=reverse, walking=True, bulk=steps % vector == 0),
         "walked columns": ScanLayout(32, 4, 3, reverse=reverse, walking=True),
-    }[kind]  # fmt: skip
+    }[kind]
 
 
-KINDS = ["bulk rows", "staged rows", "direct rows", "columns", "teams of columns",
-         "columns read late", "walked rows", "walked columns"]  # fmt: skip
+KINDS = [
+    "bulk rows",
+    "staged rows",
+    "direct rows",
+    "columns",
+    "teams of columns",
+    "columns read late",
+    "walked rows",
+    "walked columns",
+]
 
 
 KINDS_OF_CHANNELS = [
-    "channels", "channels read by threads", "channels of few stages", "lines", "teams of lines",
+    "channels",
+    "channels read by threads",
+    "channels of few stages",
+    "lines",
+    "teams of lines",
     "lines read late",
-]  # fmt: skip
+]
 
 
 def wave(i: Any, x: Any) -> Any:
@@ -191,9 +203,7 @@ def mobius_case(name: str, shape: Any) -> tuple[list[Any], float]:
     }[name]
 
 
-def loop_in_float64(
-    transfer_map: Any, operands: Any, start: float, shape: Any, reverse: bool
-) -> Any:
+def loop_in_float64(transfer_map: Any, operands: Any, start: float, shape: Any, reverse: bool) -> Any:
     """The states of a loop over operands of float32 or float64, in their dtype."""
     carry_in = [np.full((shape[0], shape[2]), start)]
     with np.errstate(all="ignore"):
@@ -242,10 +252,17 @@ def hostile(rng: Any, shape: Any, kind: str) -> tuple[Any, Any, Any]:
 
 
 HOSTILE = [
-    "overflowing product of a zero state", "nan", "inf, later zero", "inf in one row",
-    "inf at an end", "inf everywhere", "inf before the first step", "large entry decays",
-    "growth to infinity", "growth stopped by a zero",
-]  # fmt: skip
+    "overflowing product of a zero state",
+    "nan",
+    "inf, later zero",
+    "inf in one row",
+    "inf at an end",
+    "inf everywhere",
+    "inf before the first step",
+    "large entry decays",
+    "growth to infinity",
+    "growth stopped by a zero",
+]
 
 
 def assert_near(got: Any, wanted: Any, rtol: float, atol: float = 3e-6) -> None:

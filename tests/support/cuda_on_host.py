@@ -77,17 +77,13 @@ class HostCompiler:
         self.libraries: dict[str, ctypes.CDLL] = {}
         self.launches: list[tuple[str, int, int]] = []
 
-    def __call__(
-        self, text: str, name: str, shared_bytes: int = 0, *, is_fused: bool = True
-    ) -> Any:
+    def __call__(self, text: str, name: str, shared_bytes: int = 0, *, is_fused: bool = True) -> Any:
         with self.lock:
             if text not in self.libraries:
                 self.libraries[text] = self._build(text)
         function = getattr(self.libraries[text], f"launch_{name}")
 
-        def launch(
-            blocks: int, threads: int, arguments: Any, shared: int, cooperative: bool = True
-        ) -> None:
+        def launch(blocks: int, threads: int, arguments: Any, shared: int, cooperative: bool = True) -> None:
             self.launches.append((name, blocks, threads))
             with self.lock:
                 function(blocks, threads, _pack(arguments))
@@ -127,9 +123,7 @@ class HostCompiler:
     def _compile(self, *arguments: str) -> None:
         # Shared memory of an inline function would be one for all programs of this process.
         # Fibers jump from stack to stack, which _FORTIFY_SOURCE forbids.
-        options = (
-            "-std=c++17 -O0 -ffp-contract=off -fno-gnu-unique -U_FORTIFY_SOURCE -w -fPIC -pthread"
-        )
+        options = "-std=c++17 -O0 -ffp-contract=off -fno-gnu-unique -U_FORTIFY_SOURCE -w -fPIC -pthread"
         # g++ would link the library of C++, whose symbols take a third of the time to read.
         command = f"gcc -fno-exceptions -fno-threadsafe-statics {options}"
         subprocess.run([*command.split(), *arguments], check=True)
@@ -200,9 +194,7 @@ class DeviceArray(np.ndarray[Any, Any]):
     __cuda_array_interface__ = None
     device = _Device()
 
-    def __new__(
-        cls, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None
-    ) -> DeviceArray:
+    def __new__(cls, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None) -> DeviceArray:
         """Return a new array, or one of the memory at an address."""
         if memptr is None:
             return np.empty(shape, dtype).view(cls)
@@ -301,10 +293,12 @@ def numpy_as_cupy() -> Any:
 
     stream = _Stream()
     runtime = types.SimpleNamespace(
-        getDevice=lambda: 0, getDeviceCount=lambda: 1, setDevice=lambda number: None,
+        getDevice=lambda: 0,
+        getDeviceCount=lambda: 1,
+        setDevice=lambda number: None,
         pointerGetAttributes=lambda address: types.SimpleNamespace(device=0),
         CUDARuntimeError=RuntimeError,
-    )  # fmt: skip
+    )
     module: Any = types.ModuleType("cupy")
     module.__getattr__ = lambda name: getattr(np, name)  # type: ignore[method-assign]
     module.ndarray, module.__version__ = DeviceArray, "14"
@@ -318,13 +312,15 @@ def numpy_as_cupy() -> Any:
     module.broadcast_to = partial(np.broadcast_to, subok=True)
     module.random = types.SimpleNamespace(default_rng=_Random)
     module.cuda = types.SimpleNamespace(
-        runtime=runtime, get_current_stream=lambda: stream, Event=event, Stream=_Stream,
-        Device=_Device, is_available=lambda: True,
-        UnownedMemory=lambda address, size, owner, device: types.SimpleNamespace(
-            ptr=address, owner=owner
-        ),
+        runtime=runtime,
+        get_current_stream=lambda: stream,
+        Event=event,
+        Stream=_Stream,
+        Device=_Device,
+        is_available=lambda: True,
+        UnownedMemory=lambda address, size, owner, device: types.SimpleNamespace(ptr=address, owner=owner),
         MemoryPointer=lambda memory, offset: types.SimpleNamespace(ptr=memory.ptr + offset),
-    )  # fmt: skip
+    )
     return module
 
 
@@ -363,9 +359,7 @@ def use_device(monkeypatch: pytest.MonkeyPatch, device: Device) -> None:
 DEVICE = Device(90, 4, 227 * 1024)
 
 
-def _multiply_shifted(
-    factor: Any, values: Any, shift: int, count: int, product: Any, size: int
-) -> None:
+def _multiply_shifted(factor: Any, values: Any, shift: int, count: int, product: Any, size: int) -> None:
     CPU.multiply_shifted(factor, values, product, shift)
 
 

@@ -37,9 +37,7 @@ class Recorder:
         def call(blocks: int, threads: int, given: Any, shared: int, waits: bool = True) -> None:
             self._note(text, name, blocks, threads, list(map(bytes_of, given)), shared, waits)
 
-        def launch(
-            pointers: int, stream: int, blocks: int, threads: int, shared: int, waits: bool
-        ) -> None:
+        def launch(pointers: int, stream: int, blocks: int, threads: int, shared: int, waits: bool) -> None:
             assert stream == 77
             sizes = self.sizes[text + name]
             places = (ctypes.c_void_p * len(sizes)).from_address(pointers)
@@ -107,9 +105,7 @@ class Programs:
         return launch
 
 
-def programs_of(
-    monkeypatch: pytest.MonkeyPatch, device: Device, *calls: Callable[[], Any]
-) -> dict[str, int]:
+def programs_of(monkeypatch: pytest.MonkeyPatch, device: Device, *calls: Callable[[], Any]) -> dict[str, int]:
     """Return the programs that public calls launch on a device; results are undefined."""
     found = Programs()
     pretend_cupy(monkeypatch)

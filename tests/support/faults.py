@@ -136,9 +136,7 @@ def load(trouble=None, seed=0, block_info=None):
 
 def loaded(name, trouble=None, seed=0, like=None):
     """A Dask array of numbers in [-0.9, 0.9), read chunk by chunk."""
-    array = da.map_blocks(
-        load, trouble, seed, chunks=((SIZE,) * CHUNKS,), name=name, meta=np.empty(0)
-    )
+    array = da.map_blocks(load, trouble, seed, chunks=((SIZE,) * CHUNKS,), name=name, meta=np.empty(0))
     return array if like is None else array.map_blocks(like, name=f"{name}-device", meta=like([]))
 
 

@@ -37,19 +37,17 @@ CALLS = {
         lambda t: mgrec.linear_recurrence(mgrec.Coefficient(lambda i, x: x / (i + 1), t), t),
         LINE,
     ),
-    "reverse along axis 0": (
-        lambda s, t: mgrec.linear_recurrence(s, t, axis=0, reverse=True), S[:, :1], T
-    ),
-    "rational_recurrence": (
-        lambda a, b: mgrec.rational_recurrence(a, b, 1.0, 2.0, initial=0.5), S, T
-    ),
+    "reverse along axis 0": (lambda s, t: mgrec.linear_recurrence(s, t, axis=0, reverse=True), S[:, :1], T),
+    "rational_recurrence": (lambda a, b: mgrec.rational_recurrence(a, b, 1.0, 2.0, initial=0.5), S, T),
     "scan": (lambda s, t: mgrec.scan(mgrec.maps.max_plus, s, t, initial=0.0), S, T),
     "scan of several states": (
-        lambda t: mgrec.scan(mgrec.maps.matrix2, t, 0.1, 0.1, t, 0.0, 0.0, initial=(1.0, 0.5)), LINE
+        lambda t: mgrec.scan(mgrec.maps.matrix2, t, 0.1, 0.1, t, 0.0, 0.0, initial=(1.0, 0.5)),
+        LINE,
     ),
     "weighted_scan": (mgrec.weighted_scan, T, S),
     "weighted_scan by max": (
-        lambda x: mgrec.weighted_scan(x, -0.25, operators=("max", "+"), inclusive=True), T
+        lambda x: mgrec.weighted_scan(x, -0.25, operators=("max", "+"), inclusive=True),
+        T,
     ),
     "lfilter": (lfilter, B, A, T),
     "lfilter and states": (lambda x, zi: lfilter(B, A, x, zi=zi), T, T[:, :1]),
@@ -63,13 +61,11 @@ CALLS = {
     "solve_tridiagonal": (mgrec.solve_tridiagonal, S, T + 2, S, T),
     "factor_tridiagonal": (_factored, S, T + 2, S, T),
     "summed_area_table": (mgrec.summed_area_table, TABLE),
-    "summed_area_table of a volume": (
-        lambda x: mgrec.summed_area_table(x, axes=(0, 1, 2)), CUBE
-    ),
+    "summed_area_table of a volume": (lambda x: mgrec.summed_area_table(x, axes=(0, 1, 2)), CUBE),
     "wavefront": (lambda x: mgrec.wavefront(x, weights=(0.3, 0.3, 0.2), floor=0.0), TABLE),
     "sor": (lambda x, rhs: mgrec.sor(x, rhs, omega=1.2, sweeps=3), TABLE, TABLE / 10),
     "smith_waterman": (_aligned, CODES, CODES[10:30]),
-}  # fmt: skip
+}
 """By name: a function of arrays, and the arrays."""
 
 

@@ -115,9 +115,7 @@ def weights_of(shape, dtype="f8"):
     """Weights of a loop: an array, a row and a column."""
     *_, rows, columns = shape
     shapes = shape, (columns,), (rows, 1)
-    return tuple(
-        (numbers(own, "f8", k, scale=5) / 9).astype(dtype) for k, own in enumerate(shapes, 1)
-    )
+    return tuple((numbers(own, "f8", k, scale=5) / 9).astype(dtype) for k, own in enumerate(shapes, 1))
 
 
 def loop_sizes(local, weights, operators=("+", "*"), **options):

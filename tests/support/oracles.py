@@ -125,10 +125,7 @@ def rational_bound(a, b, c, d, initial, dtype, axis=-1, reverse=False):
         # (x, y) and (X, Y), with a common scale so that neither overflows.
         x, y, most_x, most_y = state
         x, y = a * x + b * y, c * x + d * y
-        most_x, most_y = (
-            np.abs(a) * most_x + np.abs(b) * most_y,
-            np.abs(c) * most_x + np.abs(d) * most_y,
-        )
+        most_x, most_y = (np.abs(a) * most_x + np.abs(b) * most_y, np.abs(c) * most_x + np.abs(d) * most_y)
         scale = np.maximum(most_x, most_y)
         return x / scale, y / scale, most_x / scale, most_y / scale
 

@@ -251,11 +251,7 @@ def in_chunks(operands, chunks):
 def places(solver, *counts):
     """Parameters for `solver(count)`, in so many chunks; 7 of them in extended tests."""
     return [
-        pytest.param(
-            solver(count),
-            id=f"{count} chunks",
-            marks=pytest.mark.extended if count == 7 else (),
-        )
+        pytest.param(solver(count), id=f"{count} chunks", marks=pytest.mark.extended if count == 7 else ())
         for count in counts
     ]
 

@@ -48,13 +48,23 @@ def test_every_length(n):
 
 SHAPES = [
     # Of dl, d, du; of b; axis of the diagonals; rhs_axis
-    ((30,), (30,), -1, None), ((30,), (4, 30), -1, None), ((30,), (30, 4), -1, 1),
-    ((30,), (30, 300), 0, -1), ((30,), (40, 30), 0, 0), ((4, 30), (4, 30), 1, None),
-    ((30, 300), (30, 300), 0, None), ((4, 30), (4, 30, 20), -1, 2), ((4, 30), (2, 4, 30), -1, 0),
-    ((4, 30), (4, 2, 30), -1, 1), ((4, 30), (30, 20), -1, -1), ((30, 3), (30, 3, 20), 0, 2),
-    ((30, 3), (30, 20, 3), 0, 1), ((2, 30, 3), (2, 30, 3), 1, None),
-    ((2, 30, 1), (5, 2, 30, 20), 1, None), ((2, 30), (5, 3, 2, 30), 1, 0),
-]  # fmt: skip
+    ((30,), (30,), -1, None),
+    ((30,), (4, 30), -1, None),
+    ((30,), (30, 4), -1, 1),
+    ((30,), (30, 300), 0, -1),
+    ((30,), (40, 30), 0, 0),
+    ((4, 30), (4, 30), 1, None),
+    ((30, 300), (30, 300), 0, None),
+    ((4, 30), (4, 30, 20), -1, 2),
+    ((4, 30), (2, 4, 30), -1, 0),
+    ((4, 30), (4, 2, 30), -1, 1),
+    ((4, 30), (30, 20), -1, -1),
+    ((30, 3), (30, 3, 20), 0, 2),
+    ((30, 3), (30, 20, 3), 0, 1),
+    ((2, 30, 3), (2, 30, 3), 1, None),
+    ((2, 30, 1), (5, 2, 30, 20), 1, None),
+    ((2, 30), (5, 3, 2, 30), 1, 0),
+]
 
 
 @pytest.mark.parametrize(("own", "shape", "axis", "rhs_axis"), SHAPES)
@@ -132,11 +142,13 @@ def test_dask_arrays_and_rings(options):
 
 
 WHOLE = [
-    ((4, 60), (2, 60), (4, 60), (2, 60), -1, None), ((60,), (60,), (5, 60), (2, 60), -1, None),
-    ((60, 40), (60, 15), (60, 40), (60, 15), 0, None), ((60,), (60,), (5, 60), (2, 60), -1, 0),
+    ((4, 60), (2, 60), (4, 60), (2, 60), -1, None),
+    ((60,), (60,), (5, 60), (2, 60), -1, None),
+    ((60, 40), (60, 15), (60, 40), (60, 15), 0, None),
+    ((60,), (60,), (5, 60), (2, 60), -1, 0),
     ((4, 60), (2, 60), (4, 60, 3), (2, 60, 2), -1, 2),
     ((4, 60), (2, 60), (4, 3, 60), (2, 2, 60), -1, 1),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("own", "chunks", "shape", "of_b", "axis", "rhs_axis"), WHOLE)
@@ -227,21 +239,9 @@ def test_factors_that_overflow_are_not_used():
     [
         (lambda d, solve: mgrec.factor_tridiagonal(1, 3, 1), ValueError, "must be an array"),
         (lambda d, solve: mgrec.factor_tridiagonal(d, d[1:], d), ValueError, "must broadcast"),
-        (
-            lambda d, solve: mgrec.factor_tridiagonal(d[1:], d, d[1:]),
-            ValueError,
-            r"dl: \(7,\), .* 0",
-        ),
-        (
-            lambda d, solve: mgrec.factor_tridiagonal(1, d.astype("M8[s]"), 1),
-            TypeError,
-            "datetime64",
-        ),
-        (
-            lambda d, solve: mgrec.factor_tridiagonal(1, d, 1, periodic=2),
-            TypeError,
-            "periodic must",
-        ),
+        (lambda d, solve: mgrec.factor_tridiagonal(d[1:], d, d[1:]), ValueError, r"dl: \(7,\), .* 0"),
+        (lambda d, solve: mgrec.factor_tridiagonal(1, d.astype("M8[s]"), 1), TypeError, "datetime64"),
+        (lambda d, solve: mgrec.factor_tridiagonal(1, d, 1, periodic=2), TypeError, "periodic must"),
         (lambda d, solve: solve(d[1:]), ValueError, "must broadcast"),
         (lambda d, solve: solve(1j * d), TypeError, "complex128: fac"),
         (lambda d, solve: solve(d, rhs_axis=0), ValueError, "rhs_axis"),

@@ -26,9 +26,7 @@ def system(shape, dtype="f8", seed=0):
 
 def right_hand_side(dl, d, du, x, axis=-1):
     moved = [np.moveaxis(part, axis, -1) for part in np.broadcast_arrays(dl, d, du, x)]
-    b = np.stack(
-        [product(*rows) for rows in zip(*(m.reshape(-1, m.shape[-1]) for m in moved), strict=True)]
-    )
+    b = np.stack([product(*rows) for rows in zip(*(m.reshape(-1, m.shape[-1]) for m in moved), strict=True)])
     return np.moveaxis(b.reshape(moved[0].shape), -1, axis).astype(x.dtype)
 
 
@@ -56,9 +54,7 @@ def test_the_error_would_be_seen():
 
 
 @pytest.mark.parametrize("place", [chunked(0), chunked(3)])
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((40,), 0), ((5, 40), 1), ((40, 5), 0), ((3, 40, 4), 1)]
-)
+@pytest.mark.parametrize(("shape", "axis"), [((40,), 0), ((5, 40), 1), ((40, 5), 0), ((3, 40, 4), 1)])
 def test_every_axis(shape, axis, place):
     dl, d, du, wanted = system(shape)
     x = place(dl, d, du, right_hand_side(dl, d, du, wanted, axis), axis=axis)
@@ -115,9 +111,7 @@ def test_any_chunks_give_the_same(data):
     d = d + 3 * np.sign(d)
     b = right_hand_side(dl, d, du, wanted)
     chunks = (data.draw(chunkings(2)), data.draw(chunkings(37, 8)))
-    lazy = mgrec.solve_tridiagonal(
-        dl, da.from_array(d, chunks=(1, 11)), du, da.from_array(b, chunks=chunks)
-    )
+    lazy = mgrec.solve_tridiagonal(dl, da.from_array(d, chunks=(1, 11)), du, da.from_array(b, chunks=chunks))
     assert lazy.chunks == chunks
     np.testing.assert_allclose(lazy.compute(scheduler="sync"), wanted, rtol=1e-7, atol=1e-7)
 
@@ -165,8 +159,7 @@ def test_two_readings_are_two():
     """With memory="two-pass" no pack is there for both phases."""
     b = da.ones(40, chunks=10)
     once, twice = (
-        mgrec.solve_tridiagonal(-1.0, 3.0, -1.0, b, memory=memory)
-        for memory in ("stream", "two-pass")
+        mgrec.solve_tridiagonal(-1.0, 3.0, -1.0, b, memory=memory) for memory in ("stream", "two-pass")
     )
     packs = [sum(str(k[0]).startswith("pack") for k in dict(w.dask)) for w in (once, twice)]
     assert packs == [4, 8]

@@ -93,9 +93,7 @@ def test_what_is_not_finite_is_found_where_no_end_tells(number):
     operands = draw()
     operands[number][1200] = np.inf
     name = ("dl", "d", "du", "b")[number]
-    with pytest.raises(
-        ValueError, match=rf"{name} must hold no nan or inf; got inf at index \(1200,"
-    ):
+    with pytest.raises(ValueError, match=rf"{name} must hold no nan or inf; got inf at index \(1200,"):
         solve_chunks(operands)
     assert np.isnan(solve_chunks(operands, check_finite=False)).all()
 

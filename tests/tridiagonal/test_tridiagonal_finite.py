@@ -105,10 +105,7 @@ def test_scalars_of_systems_of_one_unknown_do_not_count():
     [
         np.nan,
         np.inf,
-        *(
-            pytest.param(complex(*parts), marks=pytest.mark.extended)
-            for parts in ((np.nan, 0), (0, np.nan))
-        ),
+        *(pytest.param(complex(*parts), marks=pytest.mark.extended) for parts in ((np.nan, 0), (0, np.nan))),
     ],
 )
 def test_a_system_of_nan_is_not_called_singular(value, count):

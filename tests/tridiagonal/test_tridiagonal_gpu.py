@@ -81,8 +81,7 @@ def test_diagonals_broadcast_and_views_are_read(shape):
 
 
 @pytest.mark.parametrize(
-    ("shape", "axis", "dtype"),
-    [((500,), 0, "f8"), ((128,), 0, "c8"), ((27, 4), 0, "f8"), ((4, 67), 1, "f4")],
+    ("shape", "axis", "dtype"), [((500,), 0, "f8"), ((128,), 0, "c8"), ((27, 4), 0, "f8"), ((4, 67), 1, "f4")]
 )
 @pytest.mark.parametrize("kind", ["row", "column"])
 def test_zeros_make_systems_singular(kind, shape, axis, dtype):
@@ -162,10 +161,14 @@ def test_several_right_hand_sides():
 
 # Lengths beside tiles, on chip and not; systems contiguous, interleaved and both.
 AXES = [
-    ((3, 500), 1), ((70, 129), 0), ((2, 65, 9), 1), ((2, 20_001), 1), ((7, 9, 1), 2),
+    ((3, 500), 1),
+    ((70, 129), 0),
+    ((2, 65, 9), 1),
+    ((2, 20_001), 1),
+    ((7, 9, 1), 2),
     *((shape, axis) for shape in [(5, 40), (40, 5), (130, 129), (2, 4096)] for axis in (0, 1)),
     *((shape, axis) for shape in [(3, 300, 4), (7, 9, 1)] for axis in range(3)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("method", ["auto", "partition", *WITHOUT_PIVOTING, "p-scheme"])
@@ -236,9 +239,7 @@ def test_dask_of_cupy(method, chunks):
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
-@pytest.mark.parametrize(
-    ("shape", "chunk"), [((9001,), 3000), ((20_000, 3), 4096), ((8192,), 2048)]
-)
+@pytest.mark.parametrize(("shape", "chunk"), [((9001,), 3000), ((20_000, 3), 4096), ((8192,), 2048)])
 def test_chunks_of_one_long_dominant_system(shape, chunk, dtype):
     operands = system(shape, dtype)
     operands[1] += np.asarray(8, dtype)

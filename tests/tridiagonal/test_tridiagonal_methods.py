@@ -6,16 +6,7 @@ import pytest
 from chunkings import with_extended
 from test_tridiagonal import error as norm_error
 from test_tridiagonal import right_hand_side, system
-from tridiagonal_matrices import (
-    NAMES,
-    chunked,
-    dominant,
-    error,
-    gtsv,
-    in_chunks,
-    matrix,
-    with_solutions,
-)
+from tridiagonal_matrices import NAMES, chunked, dominant, error, gtsv, in_chunks, matrix, with_solutions
 
 import mgrec
 
@@ -259,11 +250,16 @@ def draw(*shapes, seed=0):
 @pytest.mark.parametrize(
     ("own", "shape", "axis", "rhs_axis"),
     [
-        ((7,), (7, 3), 0, 1), ((7,), (7, 3), -2, -1), ((7,), (3, 7), 1, 0), ((7,), (7, 7), 0, 1),
-        ((4, 7), (4, 7, 3), 1, 2), ((4, 7), (3, 4, 7), -1, 0), ((4, 7), (4, 3, 7), -1, 1),
+        ((7,), (7, 3), 0, 1),
+        ((7,), (7, 3), -2, -1),
+        ((7,), (3, 7), 1, 0),
+        ((7,), (7, 7), 0, 1),
+        ((4, 7), (4, 7, 3), 1, 2),
+        ((4, 7), (3, 4, 7), -1, 0),
+        ((4, 7), (4, 3, 7), -1, 1),
         ((4, 7), (7, 3), -2, -1),
     ],
-)  # fmt: skip
+)
 def test_every_side_is_solved_with_its_matrix(own, shape, axis, rhs_axis, is_lazy):
     dl, d, du, b = draw(own, own, own, shape)
     d += 3 * np.sign(d)

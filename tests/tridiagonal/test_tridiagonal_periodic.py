@@ -43,10 +43,7 @@ def drawn(kind, n, dtype="d"):
     return tuple(part.astype(dtype) for part in (dl, d, du))
 
 
-KINDS = (
-    "random", "dominant", "singular without its corners", "singular inside", "growing",
-    "strong corners",
-)  # fmt: skip
+KINDS = ("random", "dominant", "singular without its corners", "singular inside", "growing", "strong corners")
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -28,10 +28,12 @@ def lazy(array, *chunks):
 
 RING = {"periodic": True}
 OPTIONS = [
-    ((STEPS,), (STEPS,), (17,), {}), ((STEPS,), (STEPS,), (17,), RING),
-    ((4, STEPS), (4, STEPS), (3, STEPS), {}), ((4, STEPS), (4, STEPS), (3, STEPS), RING),
+    ((STEPS,), (STEPS,), (17,), {}),
+    ((STEPS,), (STEPS,), (17,), RING),
+    ((4, STEPS), (4, STEPS), (3, STEPS), {}),
+    ((4, STEPS), (4, STEPS), (3, STEPS), RING),
     ((STEPS,), (STEPS, 3), (17, 2), {"axis": 0, "rhs_axis": 1, "check_finite": False, **RING}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("own", "shape", "chunks", "options"), OPTIONS)

@@ -22,9 +22,7 @@ assert_type(mgrec.linear_recurrence(x, x, memory=how, out=x), NDArray[Any])
 assert_type(mgrec.linear_recurrence(0.5, [1.0, 2.0]), NDArray[Any])
 assert_type(mgrec.linear_recurrence(mgrec.Coefficient(lambda i: i), x), NDArray[Any])
 assert_type(mgrec.scan(mgrec.maps.max_plus, x, 0.0, initial=0.0), NDArray[Any])
-assert_type(
-    mgrec.scan(mgrec.maps.matrix2, x, 1, 1, 0, 0, 0, initial=(1, 0)), tuple[NDArray[Any], ...]
-)
+assert_type(mgrec.scan(mgrec.maps.matrix2, x, 1, 1, 0, 0, 0, initial=(1, 0)), tuple[NDArray[Any], ...])
 assert_type(lfilter([1.0], [1.0], x, zi=x[:1]), tuple[NDArray[Any], NDArray[Any]])
 assert_type(filtfilt([1.0], [1.0], x, padtype=None), NDArray[Any])
 assert_type(mgrec.weighted_scan(x, 0.5, operators=("min", "+")), NDArray[Any])
@@ -33,9 +31,7 @@ score = mgrec.smith_waterman("GATT", "TACA", match=1, mismatch=-1, gap=-2).score
 mgrec.factor_tridiagonal(x, x + 2, x).solve(x)
 assert_type(hmm.viterbi(x, x, x).states, NDArray[Any])
 assert_type(
-    statespace.kalman_smoother(
-        [1.0], x, x, x, x, initial_state=x, initial_state_cov=x
-    ).smoothed_state,
+    statespace.kalman_smoother([1.0], x, x, x, x, initial_state=x, initial_state_cov=x).smoothed_state,
     NDArray[Any],
 )
 

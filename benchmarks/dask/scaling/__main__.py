@@ -42,10 +42,12 @@ OPTIONS: Options = {
     "--minutes": {"type": float, "help": "start nothing that would last longer"},
     "--predictions": {"type": Path, "help": "to print beside: the newest, by default"},
     "--predict": {
-        "type": Path, "nargs": "+", "metavar": "RESULT",
+        "type": Path,
+        "nargs": "+",
+        "metavar": "RESULT",
         "help": "write what it says of more; ways of solving that it lacks are of the next",
     },
-}  # fmt: skip
+}
 COMMAND = Command("scaling", __doc__, measure, options=OPTIONS, picture=draw)
 parser = COMMAND.parser
 

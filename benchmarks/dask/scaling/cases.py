@@ -58,9 +58,7 @@ class Case:
 CASES = {
     "constant": Case(mgrec.linear_recurrence, lambda s, t: (0.5, t), 1, 2),
     "arrays": Case(mgrec.linear_recurrence, lambda s, t: (s, t), 2, 3),
-    "max-plus": Case(
-        mgrec.scan, lambda s, t: (mgrec.maps.max_plus, s, t), 2, 3, {"initial": np.float32(0)}
-    ),
+    "max-plus": Case(mgrec.scan, lambda s, t: (mgrec.maps.max_plus, s, t), 2, 3, {"initial": np.float32(0)}),
     "filter, order 2": Case(lfilter, lambda s, t: (*FILTER, t), 1, 2, has_states=False),
 }
 

@@ -71,9 +71,7 @@ def library(kind: str) -> Any:
     return np if kind == "local" else import_module("cupy")
 
 
-def fill(
-    kind: str, place: Any, shape: tuple[int, ...], low: float, high: float, dtype: str = "f4"
-) -> Any:
+def fill(kind: str, place: Any, shape: tuple[int, ...], low: float, high: float, dtype: str = "f4") -> Any:
     """Random numbers of a chunk, in the memory of its worker."""
     drawn = np.float64 if dtype == "f8" else np.float32
     values = library(kind).random.default_rng(list(place)).random(shape, drawn)
@@ -83,9 +81,16 @@ def fill(
 
 
 def operand(
-    client: Client, kind: str, chunks: Sequence[tuple[int, ...]], addresses: Sequence[str],
-    low: float, high: float, seed: int = 0, tail: tuple[int, ...] = (), dtype: str = "f4",
-) -> da.Array:  # fmt: skip
+    client: Client,
+    kind: str,
+    chunks: Sequence[tuple[int, ...]],
+    addresses: Sequence[str],
+    low: float,
+    high: float,
+    seed: int = 0,
+    tail: tuple[int, ...] = (),
+    dtype: str = "f4",
+) -> da.Array:
     """An array whose chunks along an axis lie on the workers in turn, in runs.
 
     That axis is the last one before those of `tail`, which are in one chunk.
@@ -276,9 +281,7 @@ def empty_calls(client: Client, addresses: Sequence[str]) -> float:
 
     async def ask() -> None:
         options = {"args": nothing_given, "kwargs": dumps({}), "wait": True}
-        await asyncio.gather(
-            *(client.rpc(address).run(function=message, **options) for address in addresses)
-        )
+        await asyncio.gather(*(client.rpc(address).run(function=message, **options) for address in addresses))
 
     seconds, held = [], client.run_on_scheduler(_names)
     for _ in range(21):
@@ -321,9 +324,7 @@ def transfers(client: Client) -> tuple[int, int]:
     Summaries and entries may be larger than the blocks of small studies: names tell them apart.
     """
     found = [each for log in client.run(_outgoing).values() for each in log]
-    of_operands = sum(
-        size for name, size in found if name not in ("speculate", "precompute", "propagate")
-    )
+    of_operands = sum(size for name, size in found if name not in ("speculate", "precompute", "propagate"))
     return sum(size for _, size in found), of_operands
 
 

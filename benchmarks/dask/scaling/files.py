@@ -11,9 +11,20 @@ from ...harness.study import Study
 from .cases import SCALED, WAYS, way_of
 
 COLUMNS = (
-    "case", "workers", "chunks", "median ms", "min", "max", "predicted", "kernels ms", "Dask ms",
-    "of a copy", "efficiency", "predicted", "bytes across",
-)  # fmt: skip
+    "case",
+    "workers",
+    "chunks",
+    "median ms",
+    "min",
+    "max",
+    "predicted",
+    "kernels ms",
+    "Dask ms",
+    "of a copy",
+    "efficiency",
+    "predicted",
+    "bytes across",
+)
 
 
 def keep(study: Study, machine: str | None, folder: Path) -> Path:
@@ -51,8 +62,15 @@ def _words(row: dict[str, Any]) -> list[str]:
     keys = ("copy_fraction", "efficiency", "predicted_efficiency")
     shares = ["" if row.get(key) is None else f"{row[key]:.2f}" for key in keys]
     chunks = f"{row['chunks']} of {row['chunk']:,}"
-    return [row["case"], row["candidate"].removesuffix(" workers"), chunks, *times, *alone, *shares,
-            str(row["bytes_across"])]  # fmt: skip
+    return [
+        row["case"],
+        row["candidate"].removesuffix(" workers"),
+        chunks,
+        *times,
+        *alone,
+        *shares,
+        str(row["bytes_across"]),
+    ]
 
 
 def _milliseconds(seconds: float | None) -> str:

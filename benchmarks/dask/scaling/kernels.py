@@ -42,8 +42,7 @@ def _by_worker(client: Client, graph: Mapping[Any, Any]) -> dict[str, list[Graph
     while waiting:
         late = []
         for task in waiting:
-            home = next((homes[key] for key in sorted(task.dependencies, key=str)
-                         if key in homes), None)  # fmt: skip
+            home = next((homes[key] for key in sorted(task.dependencies, key=str) if key in homes), None)
             if home is None:
                 late.append(task)
                 continue

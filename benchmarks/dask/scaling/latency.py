@@ -71,9 +71,15 @@ def measure_first(study: Study, client: Client, kind: str, addresses: list[str])
 
 
 def _measure_chunks(
-    study: Study, client: Client, kind: str, chunks: int, size: int, addresses: list[str],
-    chain: Times, repetitions: int,
-) -> None:  # fmt: skip
+    study: Study,
+    client: Client,
+    kind: str,
+    chunks: int,
+    size: int,
+    addresses: list[str],
+    chain: Times,
+    repetitions: int,
+) -> None:
     case = f"{chunks} chunks of {size:,}, persisted"
     cut = ((size,) * chunks,)
     s, t = (on.operand(client, kind, cut, addresses, low, 0.5) for low in (-0.5, -1.0))

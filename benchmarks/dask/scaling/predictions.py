@@ -90,8 +90,9 @@ def kernels(record: dict[str, Any]) -> dict[str, Any]:
     rows = rows_of(record)
     of_latency = [row for row in rows if "efficiency" not in row]
     short = min((row["chunk"] for row in of_latency), default=0)
-    alone = [r["kernels"] / max(model.shares(r["chunks"], r["workers"])) for r in of_latency
-             if r["chunk"] == short]  # fmt: skip
+    alone = [
+        r["kernels"] / max(model.shares(r["chunks"], r["workers"])) for r in of_latency if r["chunk"] == short
+    ]
     launch = float(np.median(alone)) if alone else 0.0
     fractions: dict[str, float] = {}
     for name, case in CASES.items():
@@ -193,17 +194,26 @@ def _row(cell: Cell, most: int, found: dict[str, Any], measured: dict[str, Any])
     fraction = fractions.get(cell.name, fractions.get("constant", PERFECT))
     begins = chunk >= measured["begun"].get(cell.name, chunk + 1)
     alone = model.kernels_of(
-        _words(case, begins), chunk, chunks, cell.workers,
-        measured["launch"], measured["bandwidth"] * fraction,
-    )  # fmt: skip
+        _words(case, begins),
+        chunk,
+        chunks,
+        cell.workers,
+        measured["launch"],
+        measured["bandwidth"] * fraction,
+    )
     steps, share = cell.alone(most)
     reached = measured["calls"].get(cell.name, fraction) * measured["bandwidth"]
     row = {
         "one_call": 4 * case.determine * steps / reached,
-        "case": cell.case, "candidate": cell.candidate, "rows": cell.rows, "workers": cell.workers,
-        "chunks": chunks, "chunk": chunk, "kernels": alone,
+        "case": cell.case,
+        "candidate": cell.candidate,
+        "rows": cell.rows,
+        "workers": cell.workers,
+        "chunks": chunks,
+        "chunk": chunk,
+        "kernels": alone,
         **_terms(cell.way, chunks, cell.workers, case.has_states),
-    }  # fmt: skip
+    }
     terms = (found[name] for name in ("latency", "asking", "scheduler", "worker", "overlap"))
     seconds = model.Model(*terms).seconds(row)
     efficiency = row["one_call"] / seconds / share
@@ -241,7 +251,6 @@ def tables(record: dict[str, Any]) -> str:
         times = f"{row['kernels'] * 1e3:.2f} | {row['predicted'] * 1e3:.1f}"
         cut = f"{row['chunks']} of {row['chunk']:,}"
         lines.append(
-            f"| {row['case']} | {row['candidate']} | {cut} | {times} "
-            f"| {row['predicted_efficiency']:.2f} |"
+            f"| {row['case']} | {row['candidate']} | {cut} | {times} | {row['predicted_efficiency']:.2f} |"
         )
     return "\n".join(lines) + "\n"

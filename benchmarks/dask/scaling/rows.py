@@ -70,19 +70,27 @@ class Table:
             seconds, across = on.times_and_transfers(client, kind, call, REPETITIONS)
         steps, lazy = chunks * chunk, case.solve(s, t)
         self.study.add(
-            cell.case, cell.candidate, seconds, steps=steps, rows=cell.rows, workers=cell.workers,
-            chunks=chunks, chunk=chunk, tasks=_tasks(lazy), begins=_begins(lazy),
-            one_call=alone.median, efficiency=alone.median / seconds.median / share,
-            traffic=4 * case.determine * steps, **across,
+            cell.case,
+            cell.candidate,
+            seconds,
+            steps=steps,
+            rows=cell.rows,
+            workers=cell.workers,
+            chunks=chunks,
+            chunk=chunk,
+            tasks=_tasks(lazy),
+            begins=_begins(lazy),
+            one_call=alone.median,
+            efficiency=alone.median / seconds.median / share,
+            traffic=4 * case.determine * steps,
+            **across,
             **self._shares(cell, seconds, lambda: case.solve(s, t), 4 * case.determine * steps),
             **self._predictions(cell, alone.median / share),
-        )  # fmt: skip
+        )
         _compare(self.study.cases[-1])
         self._judge(cell, alone, seconds)
 
-    def _shares(
-        self, cell: Cell, seconds: Times, solve: Callable[[], Any], traffic: int
-    ) -> dict[str, float]:
+    def _shares(self, cell: Cell, seconds: Times, solve: Callable[[], Any], traffic: int) -> dict[str, float]:
         """Local kernels, Dask's share beside them, and the fraction of a copy."""
         key = (cell.case, cell.workers)
         if key not in self.alone:
@@ -93,9 +101,11 @@ class Table:
         alone, bandwidth = self.alone[key], self.bandwidths[cell.workers]
         fraction = traffic / seconds.median / bandwidth
         return {
-            "kernels": alone, "dask": seconds.median - alone, "copy_fraction": fraction,
+            "kernels": alone,
+            "dask": seconds.median - alone,
+            "copy_fraction": fraction,
             "worker_copy_bandwidth": bandwidth / cell.workers,
-        }  # fmt: skip
+        }
 
     def _one_call(self, cell: Cell) -> tuple[Times, int]:
         """One call of one worker on an array of its own, and how many workers share its steps.

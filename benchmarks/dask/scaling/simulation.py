@@ -98,10 +98,17 @@ async def _simulate(chunks: int, workers: int) -> dict[str, float]:
 def _join(scheduler: Any, number: int, sent: deque[Any]) -> str:
     address = f"tcp://10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}:1"
     worker = WorkerState(
-        address=address, status=Status.running, pid=0, name=number, nthreads=1,
-        memory_limit=1 << 40, local_directory="", nanny=None, server_id=str(number),
+        address=address,
+        status=Status.running,
+        pid=0,
+        name=number,
+        nthreads=1,
+        memory_limit=1 << 40,
+        local_directory="",
+        nanny=None,
+        server_id=str(number),
         scheduler=scheduler,
-    )  # fmt: skip
+    )
     scheduler.workers[address] = worker
     scheduler.running.add(worker)
     scheduler.total_nthreads += 1
@@ -113,10 +120,17 @@ def _join(scheduler: Any, number: int, sent: deque[Any]) -> str:
 
 def _submit(scheduler: Any, tasks: dict[Any, Task], keys: set[Any]) -> None:
     scheduler._create_taskstate_from_graph(
-        dsk=tasks, client="study", keys=keys, start=time.time(), stimulus_id="study",
-        ordered={key: number for number, key in enumerate(tasks)}, submitting_task=None,
-        span_metadata={"collections": []}, annotations_by_type={}, global_annotations=None,
-    )  # fmt: skip
+        dsk=tasks,
+        client="study",
+        keys=keys,
+        start=time.time(),
+        stimulus_id="study",
+        ordered={key: number for number, key in enumerate(tasks)},
+        submitting_task=None,
+        span_metadata={"collections": []},
+        annotations_by_type={},
+        global_annotations=None,
+    )
 
 
 def _run(scheduler: Any, sent: deque[tuple[str, dict[str, Any]]], held: dict[Any, Any]) -> int:
@@ -127,7 +141,14 @@ def _run(scheduler: Any, sent: deque[tuple[str, dict[str, Any]]], held: dict[Any
         name, number = message["key"]
         apart += name == "determine-x" and held[("block", number)] != [address]
         scheduler.handle_task_finished(
-            key=message["key"], worker=address, stimulus_id="study", run_id=message["run_id"],
-            nbytes=1 << 10, type=b"", typename="ndarray", metadata={}, startstops=SPAN,
-        )  # fmt: skip
+            key=message["key"],
+            worker=address,
+            stimulus_id="study",
+            run_id=message["run_id"],
+            nbytes=1 << 10,
+            type=b"",
+            typename="ndarray",
+            metadata={},
+            startstops=SPAN,
+        )
     return apart

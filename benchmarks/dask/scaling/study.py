@@ -38,9 +38,7 @@ EVERY = 20.0
 Section = tuple[str, Callable[[], None]]
 
 
-def measure_peers(
-    study: Study, client: Client, arguments: argparse.Namespace, addresses: list[str]
-) -> None:
+def measure_peers(study: Study, client: Client, arguments: argparse.Namespace, addresses: list[str]) -> None:
     """A prefix sum by da.cumsum, on the same chunks in the same run."""
     kind, size = arguments.cluster, steps_of_chunk(arguments.cluster, arguments.small)
     chunks = len(addresses) * (1 if kind == "cuda" else 4)
@@ -100,9 +98,7 @@ def sections(arguments: argparse.Namespace, table: Table) -> Iterator[Section]:
     yield from ((name, others[name]) for name in late)
 
 
-def measure_stream(
-    study: Study, client: Client, arguments: argparse.Namespace, addresses: list[str]
-) -> None:
+def measure_stream(study: Study, client: Client, arguments: argparse.Namespace, addresses: list[str]) -> None:
     size = 1 << 12 if arguments.small else 1 << 20
     cut = ((size,) * (8 * len(addresses)),)
     s, t = (on.operand(client, arguments.cluster, cut, addresses, -k, k) for k in (0.5, 1.0))

@@ -34,9 +34,7 @@ def on_gpu(study: Study) -> None:
     measure.scans(study, cupy, SIZES)
 
 
-def on_cpu(
-    study: Study, area: int = CPU_AREA, powers: range = CPU_POWERS, sizes: range = CPU_SIZES
-) -> None:
+def on_cpu(study: Study, area: int = CPU_AREA, powers: range = CPU_POWERS, sizes: range = CPU_SIZES) -> None:
     """The same over NumPy arrays, at small sizes."""
     measure.shapes(study, np, area, powers)
     measure.scans(study, np, sizes)

@@ -62,9 +62,16 @@ def sw(xp: Any, generator: Any, shape: tuple[int, int]) -> Loop:
     nothing = xp.broadcast_to(xp.asarray([[-(2**20)]], "i4"), shape)
     out = xp.empty(shape, "i4")
     call = partial(
-        mgrec.wavefront, nothing, weights=(-2, -2, scores), operators=("max", "+"), floor=0,
-        above=0, left=0, corner=0, out=out,
-    )  # fmt: skip
+        mgrec.wavefront,
+        nothing,
+        weights=(-2, -2, scores),
+        operators=("max", "+"),
+        floor=0,
+        above=0,
+        left=0,
+        corner=0,
+        out=out,
+    )
     own = partial(mgrec.smith_waterman, query, target, match=3, mismatch=-3, gap=-2)
     return Loop("SW", 2, out, call, own, "smith_waterman, score")
 
@@ -78,9 +85,7 @@ def sor(xp: Any, generator: Any, shape: tuple[int, int]) -> Loop:
     old = (x[1:-1, 1:-1] + x[2:, 1:-1] + x[1:-1, 2:]) * xp.float32(0.2)
     out = xp.empty_like(old)
     above, left = xp.ascontiguousarray(x[0, 1:-1]), xp.ascontiguousarray(x[1:-1, 0])
-    call = partial(
-        mgrec.wavefront, old, weights=(0.2, 0.2, 0), above=above, left=left, corner=0, out=out
-    )
+    call = partial(mgrec.wavefront, old, weights=(0.2, 0.2, 0), above=above, left=left, corner=0, out=out)
     own = partial(mgrec.sor, x, omega=0.8, out=xp.empty_like(x))
     return Loop("SOR", 2, out, call, own, "sor")
 

@@ -24,9 +24,14 @@ def tables(record: dict[str, Any]) -> str:
         for pair, found in scans.items()
     }
     return render(
-        "hou_2018/report.md.j2", record, loops=loops, scans=each_step, cell=cell, compare=compare,
+        "hou_2018/report.md.j2",
+        record,
+        loops=loops,
+        scans=each_step,
+        cell=cell,
+        compare=compare,
         summarise=lambda: [told for name in LOOPS for told in summarise(name, loops[name])],
-    )  # fmt: skip
+    )
 
 
 def times(rows: Rows, part: str, by: str) -> dict[str, Curve]:
@@ -83,10 +88,14 @@ def _draw_loop(axes: Any, rows: Rows, name: str) -> None:
     for candidate, found in times(rows, name, "rows").items():
         is_own = candidate not in COLOURS
         axes.plot(
-            [log2(each) for each in found], [each * 1e3 for each in found.values()], marker=".",
-            color=COLOURS.get(candidate, "0.4"), linestyle=":" if is_own else "-",
-            linewidth=2 if candidate == "hybrid" else 1, label=candidate,
-        )  # fmt: skip
+            [log2(each) for each in found],
+            [each * 1e3 for each in found.values()],
+            marker=".",
+            color=COLOURS.get(candidate, "0.4"),
+            linestyle=":" if is_own else "-",
+            linewidth=2 if candidate == "hybrid" else 1,
+            label=candidate,
+        )
     shapes = {
         row["rows"]: "\n".join(f"$2^{{{log2(row[each]):.0f}}}$" for each in ("rows", "columns"))
         for row in rows_of(rows, part=name)

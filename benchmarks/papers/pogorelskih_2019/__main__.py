@@ -32,9 +32,7 @@ def on_gpu(study: Study) -> None:
         cupy.get_default_memory_pool().free_all_blocks()
 
 
-def on_cpu(
-    study: Study, counts: tuple[int, ...] = (50, 100, 200), rows: int = 1023, power: int = 16
-) -> None:
+def on_cpu(study: Study, counts: tuple[int, ...] = (50, 100, 200), rows: int = 1023, power: int = 16) -> None:
     """The public methods over NumPy arrays, at small sizes."""
     for count in counts:
         measure.systems(study, measure.HOST, "batch", count, rows)
@@ -45,9 +43,8 @@ def on_cpu(
 
 
 STUDY = Command(
-    "pogorelskih-2019", __doc__, on_cpu_or_gpu(on_cpu, on_gpu), options=OPTIONS, tables=tables,
-    picture=draw,
-)  # fmt: skip
+    "pogorelskih-2019", __doc__, on_cpu_or_gpu(on_cpu, on_gpu), options=OPTIONS, tables=tables, picture=draw
+)
 
 if __name__ == "__main__":
     STUDY.main()

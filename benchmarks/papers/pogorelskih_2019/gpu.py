@@ -32,12 +32,17 @@ def draw(systems: int, rows: int) -> list[Any]:
 
 def batch(operands: list[Any], out: Any) -> dict[str, Call]:
     builds = {
-        printed.THOMAS: nopivot.thomas, printed.THOMAS_GLOBAL: kernels.thomas_in_memory,
-        printed.AGAIN: kernels.RECOMPUTED[True], printed.AGAIN_GLOBAL: kernels.RECOMPUTED[False],
-        printed.STORED: kernels.STORED[True], printed.STORED_GLOBAL: kernels.STORED[False],
-        printed.REDUCTION: nopivot.cyclic_reduction, printed.PART: nopivot.pcr_part,
-        printed.ALL: nopivot.pcr_all, printed.NONE: nopivot.pcr_none,
-    }  # fmt: skip
+        printed.THOMAS: nopivot.thomas,
+        printed.THOMAS_GLOBAL: kernels.thomas_in_memory,
+        printed.AGAIN: kernels.RECOMPUTED[True],
+        printed.AGAIN_GLOBAL: kernels.RECOMPUTED[False],
+        printed.STORED: kernels.STORED[True],
+        printed.STORED_GLOBAL: kernels.STORED[False],
+        printed.REDUCTION: nopivot.cyclic_reduction,
+        printed.PART: nopivot.pcr_part,
+        printed.ALL: nopivot.pcr_all,
+        printed.NONE: nopivot.pcr_none,
+    }
     return {printed.AUTO: _public(operands, out, "auto")} | _launched(builds, operands, out)
 
 
@@ -61,9 +66,7 @@ def _launched(builds: dict[str, Any], operands: list[Any], out: Any) -> dict[str
     shape = (*out.shape, 1)
     chunk = Chunk(tuple(part[..., None] for part in operands), shape, out.dtype)
     result = out.reshape(shape)
-    return {
-        name: partial(nopivot.launch_whole, each, chunk, result) for name, each in builds.items()
-    }
+    return {name: partial(nopivot.launch_whole, each, chunk, result) for name, each in builds.items()}
 
 
 GPU = Place(draw, batch, single, timing.GPU)

@@ -24,9 +24,7 @@ def _text(name: str) -> str:
 def thomas_in_memory(shape: Shape, dtype: np.dtype[Any], device: Device) -> LaunchPlan:
     """Plan Thomas's method without shared memory; loads are not coalesced."""
     systems, rows = shape[0] * shape[2], 128 // dtype.itemsize
-    text = print_program(
-        "thomas", dtype, STAGES=STAGES, THREADS=THREADS, ROWS=rows, COLUMNS=shape[2] > 1
-    )
+    text = print_program("thomas", dtype, STAGES=STAGES, THREADS=THREADS, ROWS=rows, COLUMNS=shape[2] > 1)
     text += _text("thomas_in_memory")
     launch = Launch(text, "memory_kernel", -(-systems // THREADS), THREADS, (SYSTEMS,))
     return LaunchPlan((launch,), systems * shape[1])
@@ -38,9 +36,8 @@ def _sericr(
     on_chip = 256 // dtype.itemsize if shared else 0
     systems, steps = shape[0] * shape[2], shape[1]
     text = print_program(
-        "reduction", dtype, MOST_THREADS=MAX_THREADS, THREADS=THREADS, AGAIN=recompute,
-        ON_CHIP=on_chip,
-    )  # fmt: skip
+        "reduction", dtype, MOST_THREADS=MAX_THREADS, THREADS=THREADS, AGAIN=recompute, ON_CHIP=on_chip
+    )
     text += _text("levels")
     size = 8 * on_chip * THREADS * dtype.itemsize
     launch = Launch(text, "levels_kernel", -(-systems // THREADS), THREADS, (SYSTEMS,), size)

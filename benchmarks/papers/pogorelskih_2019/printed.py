@@ -18,12 +18,7 @@ AGAIN_GLOBAL = "SERICR computed again, global memory"
 STORED, STORED_GLOBAL = "SERICR stored, shared memory", "SERICR stored, global memory"
 PART, ALL, NONE = "PARACR, part in shared", "PARACR, all in shared", "PARACR, global memory"
 CPU_THOMAS, CPU_SERICR, CPU_LOOP = "CPU Thomas", "CPU SERICR", "CPU loop"
-REDUCTION, PCR, P_SCHEME, AUTO = (
-    "mgrec cyclic-reduction",
-    "mgrec pcr",
-    "mgrec p-scheme",
-    "mgrec auto",
-)
+REDUCTION, PCR, P_SCHEME, AUTO = ("mgrec cyclic-reduction", "mgrec pcr", "mgrec p-scheme", "mgrec auto")
 
 
 @dataclass(frozen=True)
@@ -55,9 +50,6 @@ TABLES = (
     }),
 )  # fmt: skip
 # Table 4, seconds.
-SECONDS = {
-    THOMAS: _by_count(0.09, 0.19, 0.28, 0.38, 0.47),
-    PART: _by_count(0.59, 1.19, 1.78, 2.38, 2.96),
-}
+SECONDS = {THOMAS: _by_count(0.09, 0.19, 0.28, 0.38, 0.47), PART: _by_count(0.59, 1.19, 1.78, 2.38, 2.96)}
 # Figure 2, in words: PARACR takes a seventh of the time of Thomas for one large system.
 ONE_SYSTEM = 7.0

@@ -10,9 +10,17 @@ from . import printed
 from .printed import AUTO, P_SCHEME, PCR, REDUCTION
 
 COLOURS = {
-    "CPU Thomas": "0.3", "CPU": "0.6", "Thomas": "C2", "SERICR computed": "C4", "SERICR": "C5",
-    "PARACR": "C3", PCR: "C3", REDUCTION: "C9", P_SCHEME: "C1", AUTO: "C0",
-}  # fmt: skip
+    "CPU Thomas": "0.3",
+    "CPU": "0.6",
+    "Thomas": "C2",
+    "SERICR computed": "C4",
+    "SERICR": "C5",
+    "PARACR": "C3",
+    PCR: "C3",
+    REDUCTION: "C9",
+    P_SCHEME: "C1",
+    AUTO: "C0",
+}
 LINES = {"global": ":", "part": "--", "all": "-.", "CPU": "--"}
 
 
@@ -36,10 +44,17 @@ def tables(record: dict[str, Any]) -> str:
         return f"{median(s / n for n, s in found.items()) / printed.ROWS * 1e9:.2g}"
 
     return render(
-        "pogorelskih_2019/report.md.j2", record, p=printed, times=times, gains=gains, ratio=ratio,
-        unknown=unknown, methods=methods, seconds={name: times(name) for name in printed.SECONDS},
+        "pogorelskih_2019/report.md.j2",
+        record,
+        p=printed,
+        times=times,
+        gains=gains,
+        ratio=ratio,
+        unknown=unknown,
+        methods=methods,
+        seconds={name: times(name) for name in printed.SECONDS},
         reductions=times(printed.PART, "single") | times(printed.PCR, "single"),
-    )  # fmt: skip
+    )
 
 
 def methods(rows: Rows, part: str, by: str, title: str) -> str:

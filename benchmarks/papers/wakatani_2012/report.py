@@ -26,14 +26,8 @@ PROPAGATE = {16: 0.25, 32: 0.38, 64: 0.69, 128: 1.21}
 BEST_THREADS = {LARGE: {4: 256, 8: 128, 16: 64, 32: 32}, SMALL: {4: 256, 8: 64, 16: 32, 32: 16}}
 # Figure 7: speedups over a CPU by steps and threads of a block, with 32 blocks.
 SPEEDUPS = {
-    SMALL: {
-        P_SCHEME: (1.935, 1.69, 1.245, 0.74, 0.382, 0.197),
-        PCR: (0.24, 0.45, 0.79, 1.20, 1.31, 1.32),
-    },
-    LARGE: {
-        P_SCHEME: (3.13, 4.48, 4.176, 2.658, 1.568, 0.79),
-        PCR: (0.20, 0.37, 0.67, 1.10, 1.19, 1.25),
-    },
+    SMALL: {P_SCHEME: (1.935, 1.69, 1.245, 0.74, 0.382, 0.197), PCR: (0.24, 0.45, 0.79, 1.20, 1.31, 1.32)},
+    LARGE: {P_SCHEME: (3.13, 4.48, 4.176, 2.658, 1.568, 0.79), PCR: (0.20, 0.37, 0.67, 1.10, 1.19, 1.25)},
 }
 
 
@@ -43,11 +37,16 @@ def tables(record: dict[str, Any]) -> str:
     cases = {steps: Solves(rows, "L", steps) for steps in (SMALL, LARGE)}
     best = [(BEST_THREADS[steps], best_threads(solves)) for steps, solves in cases.items()]
     return render(
-        "wakatani_2012/report.md.j2", record, p=sys.modules[__name__], methods=methods, cases=cases,
-        times=overhead.times(rows), count=sum(len(theirs) for theirs, _ in best),
+        "wakatani_2012/report.md.j2",
+        record,
+        p=sys.modules[__name__],
+        methods=methods,
+        cases=cases,
+        times=overhead.times(rows),
+        count=sum(len(theirs) for theirs, _ in best),
         same=sum(theirs[g] == ours.get(g) for theirs, ours in best for g in theirs),
         is_whole=all(s.best and s.seconds(AUTO) and s.seconds(LOOP) for s in cases.values()),
-    )  # fmt: skip
+    )
 
 
 def phases(rows: Rows, steps: int, blocks: int) -> dict[str, Curve]:

@@ -44,9 +44,8 @@ def on_cpu(study: Study, powers: range = range(12, 23, 2)) -> None:
 
 
 STUDY = Command(
-    "wakatani-2013", __doc__, on_cpu_or_gpu(on_cpu, on_gpu), options=OPTIONS, tables=tables,
-    picture=draw,
-)  # fmt: skip
+    "wakatani-2013", __doc__, on_cpu_or_gpu(on_cpu, on_gpu), options=OPTIONS, tables=tables, picture=draw
+)
 
 if __name__ == "__main__":
     STUDY.main()

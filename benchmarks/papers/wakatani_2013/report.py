@@ -31,10 +31,7 @@ WAYS = ("without shared memory", "with shared memory")
 
 def rearrangement() -> dict[str, Curve]:
     """Table I as curves."""
-    return {
-        name: {steps: times[k] for steps, times in REARRANGEMENT.items()}
-        for k, name in enumerate(WAYS)
-    }
+    return {name: {steps: times[k] for steps, times in REARRANGEMENT.items()} for k, name in enumerate(WAYS)}
 
 
 def tables(record: dict[str, Any]) -> str:
@@ -57,15 +54,23 @@ def tables(record: dict[str, Any]) -> str:
         return cases[case].best.seconds / cases[case].seconds(AUTO)
 
     return render(
-        "wakatani_2013/report.md.j2", record, printed=sys.modules[__name__], cases=cases,
-        times=overhead.times(rows), steps=STEPS, few=FEW_STEPS, orders=orders, gain=gain,
+        "wakatani_2013/report.md.j2",
+        record,
+        printed=sys.modules[__name__],
+        cases=cases,
+        times=overhead.times(rows),
+        steps=STEPS,
+        few=FEW_STEPS,
+        orders=orders,
+        gain=gain,
         rearranged={name: {n: 1e3 * each for n, each in times[name].items()} for name in times},
         is_whole=all(each.best and each.optimum and each.seconds(AUTO) for each in cases.values()),
         by_case=lambda value, of=CASES: ", ".join(f"{value(c):.3g} (case {c})" for c in of),
         by_blocks=lambda each: {f"G = {k}": each.speedups(k) for k in each.blocks},
         scaled=lambda values, scale: [scale * value for value in values],
-        misses=misses, wins=wins,
-    )  # fmt: skip
+        misses=misses,
+        wins=wins,
+    )
 
 
 def speedups_of_orders(rows: Rows, case: str) -> dict[str, Curve]:

@@ -110,9 +110,7 @@ def check_distributes(pair: Operators, dtype_kind: str) -> None:
         return
     add, weigh = _function(pair.accumulate), _function(pair.distribute)
     law = "distribute(accumulate(a, b), c) == accumulate(distribute(a, c), distribute(b, c))"
-    _check_law(
-        law, lambda a, b, c: (weigh(add(a, b), c), add(weigh(a, c), weigh(b, c))), dtype_kind
-    )
+    _check_law(law, lambda a, b, c: (weigh(add(a, b), c), add(weigh(a, c), weigh(b, c))), dtype_kind)
 
 
 @lru_cache
@@ -142,15 +140,12 @@ def _check_law(law: str, sides: Callable[..., Any], dtype_kind: str) -> None:
     """Raise ValueError if both sides of a law differ for any of some random numbers."""
     generator = np.random.default_rng(0)
     for _ in range(_TRIALS):
-        a, b, c = (
-            generator.integers(-99, 100, 3) if dtype_kind == "i" else generator.standard_normal(3)
-        )
+        a, b, c = generator.integers(-99, 100, 3) if dtype_kind == "i" else generator.standard_normal(3)
         with np.errstate(all="ignore"):
             left, right = sides(a, b, c)
         if not np.allclose(left, right, 1e-9, 1e-12, equal_nan=True):
             raise ValueError(
-                f"operators must be such that {law}; got {left} against {right} for a, b, c = {a}, "
-                f"{b}, {c}"
+                f"operators must be such that {law}; got {left} against {right} for a, b, c = {a}, {b}, {c}"
             )
 
 

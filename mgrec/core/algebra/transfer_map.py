@@ -133,13 +133,10 @@ class TransferMap:
             function = getattr(self, role)
             if not hasattr(function, "__code__"):
                 raise TypeError(
-                    f"{role} must be a plain Python function, so that it can be "
-                    f"compiled; got {function!r}"
+                    f"{role} must be a plain Python function, so that it can be compiled; got {function!r}"
                 )
         if not isinstance(self.identity, tuple):
-            raise TypeError(
-                f"identity must be a tuple of scalars, as each map is; got {self.identity!r}"
-            )
+            raise TypeError(f"identity must be a tuple of scalars, as each map is; got {self.identity!r}")
         if not isinstance(self.check_laws, bool):
             raise TypeError(f"check_laws must be True or False; got {self.check_laws!r}")
         if not isinstance(self.name, str):
@@ -207,9 +204,7 @@ affine = TransferMap(
     (1, 0),
     "affine",
     check_laws=False,
-    capabilities=Capabilities(
-        casts_operands=True, is_affine=True, redoes_rows=True, composes_cheaply=True
-    ),
+    capabilities=Capabilities(casts_operands=True, is_affine=True, redoes_rows=True, composes_cheaply=True),
 )
 
 

@@ -120,9 +120,7 @@ def lay_out(recurrence: Any, operands: Sequence[Any], shape: tuple[int, ...], fi
             return CoefficientOperand(operand.function, first, arrays)
         return in_layout(operand)
 
-    return Chunk(
-        tuple(map(lay_out_operand, operands)), layout, recurrence.dtype, recurrence.reverse
-    )
+    return Chunk(tuple(map(lay_out_operand, operands)), layout, recurrence.dtype, recurrence.reverse)
 
 
 def canonical_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
@@ -131,11 +129,7 @@ def canonical_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 
 
 def lay_out_array(
-    array: Any,
-    shape: tuple[int, ...],
-    axis: int,
-    layout: tuple[int, int, int],
-    numbers: tuple[int, ...] = (),
+    array: Any, shape: tuple[int, ...], axis: int, layout: tuple[int, int, int], numbers: tuple[int, ...] = ()
 ) -> Any:
     """Return an array (outer, steps, inner); axes of length 1 that are broadcast stay 1.
 

@@ -32,9 +32,7 @@ FromNative = Callable[[Any], Any]
 _NATIVE = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, list, tuple)
 _CUDA = {2, 13}
 """Device types of DLPack: CUDA, and CUDA managed memory."""
-_DLPACK_ERRORS = (
-    AttributeError, BufferError, NotImplementedError, RuntimeError, TypeError, ValueError,
-)  # fmt: skip
+_DLPACK_ERRORS = (AttributeError, BufferError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
 
 class NonNativeArray(TypeError):
@@ -202,9 +200,7 @@ def _tensor_to_native(name: str, value: Any, is_written: bool) -> Any:
             f"function: call mgrec outside of jit, grad and vmap"
         )
     if is_written and _is_jax(type(value)):
-        raise TypeError(
-            f"{name} must be writeable; got a {_describe_tensor(value)}, which is immutable"
-        )
+        raise TypeError(f"{name} must be writeable; got a {_describe_tensor(value)}, which is immutable")
     try:
         array = _from_dlpack(name, value)
     except _DLPACK_ERRORS as error:
@@ -348,9 +344,7 @@ def _as_tensor(namespace: Any, array: Any) -> Any:
         return namespace.from_dlpack(_compact(array))
     if namespace.__name__ == "torch":
         return namespace.from_dlpack(_compact(array).view(np.int16)).view(namespace.bfloat16)
-    return (
-        namespace.asarray(array) if isinstance(array, np.ndarray) else namespace.from_dlpack(array)
-    )
+    return namespace.asarray(array) if isinstance(array, np.ndarray) else namespace.from_dlpack(array)
 
 
 def _as_jax_array(namespace: Any, array: Any) -> Any:

@@ -78,8 +78,7 @@ def _as_text(labels: np.ndarray) -> np.ndarray:
 
 def _not_labels(got: object) -> TypeError:
     return TypeError(
-        f"reset must be a mask of bool, or labels that are integers, strings, dates or categories; "
-        f"got {got}"
+        f"reset must be a mask of bool, or labels that are integers, strings, dates or categories; got {got}"
     )
 
 
@@ -130,9 +129,7 @@ def changes_of(labels: Any, axis: int, reverse: bool) -> Any:
     )
     if not is_lazy(labels):
         changes = np.zeros_like(labels, dtype=bool)
-        changes[all_but_last if reverse else all_but_first] = (
-            labels[all_but_last] != labels[all_but_first]
-        )
+        changes[all_but_last if reverse else all_but_first] = labels[all_but_last] != labels[all_but_first]
         return changes
     if has_unknown_sizes(labels.chunks):
         raise ValueError(

@@ -61,9 +61,7 @@ def as_real(name: str, value: Any, wanted: str = "a real number") -> float:
     except (TypeError, ValueError):
         pass
     except OverflowError:
-        raise ValueError(
-            f"{name} must be {wanted}; got a number that float64 cannot represent"
-        ) from None
+        raise ValueError(f"{name} must be {wanted}; got a number that float64 cannot represent") from None
     raise TypeError(f"{name} must be {wanted}; got {value!r}")
 
 
@@ -84,9 +82,7 @@ def as_array(name: str, value: object, takes_bfloat16: bool = False) -> Any:
     return array
 
 
-def check_dtype(
-    name: str, array: Any, value: Any, others: str = "", takes_bfloat16: bool = False
-) -> None:
+def check_dtype(name: str, array: Any, value: Any, others: str = "", takes_bfloat16: bool = False) -> None:
     """Raise TypeError unless the dtype of an array is supported.
 
     Parameters
@@ -168,9 +164,7 @@ def broadcast_shape(operands: dict[str, Any]) -> tuple[Any, ...]:
     if len(different) == 1:
         return different.pop()
     if not different:
-        raise ValueError(
-            f"at least one of {', '.join(operands)} must be an array; got only scalars"
-        )
+        raise ValueError(f"at least one of {', '.join(operands)} must be an array; got only scalars")
     names = [
         f"array {k} of {name}" if isinstance(operand, Coefficient) else name
         for name, operand in operands.items()
@@ -202,18 +196,13 @@ def as_state(state: Any, dtype: np.dtype[Any], shape: tuple[Any, ...], axis: int
     rows = shape[:axis] + shape[axis + 1 :]
     if not broadcasts_to(state.shape, rows):
         raise ValueError(
-            f"initial must be a scalar or have shape {rows}, the shape without axis {axis}; "
-            f"got {state.shape}"
+            f"initial must be a scalar or have shape {rows}, the shape without axis {axis}; got {state.shape}"
         )
     return cast(state, dtype)
 
 
 def check_out(
-    out: Any,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    operands: Sequence[Any],
-    count: int | None = None,
+    out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], operands: Sequence[Any], count: int | None = None
 ) -> tuple[Any, ...]:
     """Return the validated arrays for results; an empty tuple if `out` is None.
 
@@ -240,9 +229,7 @@ def check_memory(
     for number, result in enumerate(results):
         for operand in operands:
             if overlap(result, operand):
-                raise ValueError(
-                    "out must not share memory with an operand; got an array that does"
-                )
+                raise ValueError("out must not share memory with an operand; got an array that does")
         for other in results[:number]:
             if overlap(result, other):
                 raise ValueError("out must be arrays that share no memory; got two that do")

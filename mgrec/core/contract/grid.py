@@ -52,9 +52,7 @@ class Grid(Recurrence):
         """Return the edges that tiles in the same memory need, without a copy."""
         return self.export_edges(edges)
 
-    def start_export(
-        self, backend: Backend, edges: Edges, axes: Collection[int]
-    ) -> Callable[[], Edges]:
+    def start_export(self, backend: Backend, edges: Edges, axes: Collection[int]) -> Callable[[], Edges]:
         """Start to copy the edges that the next tiles along `axes` need.
 
         The returned function waits for the copy and returns the edges.

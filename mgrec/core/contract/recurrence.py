@@ -183,8 +183,7 @@ class Recurrence(ABC):
         if any(len(sizes) > 1 for sizes in lengths):
             shapes = " and ".join(str(block.shape) for block in inputs.blocks)
             raise ValueError(
-                f"operands must have chunks of the same sizes; chunk {inputs.chunk_index} got "
-                f"{shapes}"
+                f"operands must have chunks of the same sizes; chunk {inputs.chunk_index} got {shapes}"
             )
         return tuple(sizes.pop() if sizes else 1 for sizes in lengths)
 
@@ -333,9 +332,7 @@ class AlongAxis(Recurrence):
         """Launch what `precompute` would put into `inputs.kept`, of a chunk without a summary."""
 
     @abstractmethod
-    def propagate(
-        self, kernels: Kernels, summaries: Sequence[Summary], carry_in: CarryIn
-    ) -> list[CarryIn]:
+    def propagate(self, kernels: Kernels, summaries: Sequence[Summary], carry_in: CarryIn) -> list[CarryIn]:
         """Return the carry-ins of these chunks, in the recurrence's order, and the one after them.
 
         `carry_in` is that of the first chunk. A two-sided recurrence has none after the last.
@@ -343,12 +340,7 @@ class AlongAxis(Recurrence):
 
     @abstractmethod
     def determine(
-        self,
-        backend: Backend,
-        inputs: ChunkInputs,
-        shape: Shape,
-        carry_in: CarryIn,
-        out: Arrays = (),
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: CarryIn, out: Arrays = ()
     ) -> tuple[Arrays, Any]:
         """Return the results of a chunk, written to `out` if given, and its carry-out or None.
 
@@ -371,9 +363,7 @@ class AlongAxis(Recurrence):
         """Return whether to try speculation on a chunk of this shape; inf for unknown lengths."""
         return False
 
-    def speculate(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape
-    ) -> SpeculationWait | None:
+    def speculate(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> SpeculationWait | None:
         """Launch one pass that determines a chunk from a provisional carry-in and summarises it.
 
         None, or a wait that returns None, if the chunk depends on its carry-in. The choice is a
@@ -381,9 +371,7 @@ class AlongAxis(Recurrence):
         """
         return None
 
-    def correct(
-        self, backend: Backend, shape: Shape, speculation: Speculation, carry_in: CarryIn
-    ) -> Arrays:
+    def correct(self, backend: Backend, shape: Shape, speculation: Speculation, carry_in: CarryIn) -> Arrays:
         """Return the results of a speculative chunk. May run twice with the same carry-in.
 
         If the recurrence has a fixed carry-out, the first run may have any finite carry-in.
@@ -413,9 +401,7 @@ class AxisFilter(Protocol):
     def part(self, x: Any, axis: int, part: Any) -> Any:
         """Return a part of a chunk."""
 
-    def apply(
-        self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any, parts: Sequence[Any]
-    ) -> Any:
+    def apply(self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any, parts: Sequence[Any]) -> Any:
         """Return the filtered chunk."""
 
 
@@ -447,22 +433,35 @@ class Overlapping(Recurrence):
 
     @classmethod
     def of(
-        cls, axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any],
+        cls,
+        axis_filter: AxisFilter,
+        x: Any,
+        axis: int,
+        dtype: np.dtype[Any],
         counts: tuple[int, ...] | None = None,
-    ) -> Overlapping:  # fmt: skip
+    ) -> Overlapping:
         """Return a filter of x, whose results have a dtype."""
         varying = ((True,) * x.ndim,)
         return cls(
-            dtype=dtype, result_dtype=dtype, varying=varying, block_dtypes=(x.dtype,),
-            axis_filter=axis_filter, axis=axis, counts=counts,
-        )  # fmt: skip
+            dtype=dtype,
+            result_dtype=dtype,
+            varying=varying,
+            block_dtypes=(x.dtype,),
+            axis_filter=axis_filter,
+            axis=axis,
+            counts=counts,
+        )
 
 
 def filter_chunk(
-    axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any,
+    axis_filter: AxisFilter,
+    x: Any,
+    axis: int,
+    dtype: np.dtype[Any],
+    recipe: Any,
     parts: Sequence[Any],
     *options: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return ``axis_filter.apply(x, ...)`` of a chunk or a list of chunks.
 
     Chunks without results are not filtered.

@@ -54,17 +54,13 @@ class Chain(AlongAxis):
     def advance(self, kernels: Kernels, summary: Summary, carry_in: CarryIn) -> CarryIn:
         """Return the carry-in of the next chunk, from a chunk's summary and carry-in."""
 
-    def propagate(
-        self, kernels: Kernels, summaries: Sequence[Summary], carry_in: CarryIn
-    ) -> list[CarryIn]:
+    def propagate(self, kernels: Kernels, summaries: Sequence[Summary], carry_in: CarryIn) -> list[CarryIn]:
         carry_ins = [carry_in]
         for summary in summaries:
             carry_ins.append(self.advance(kernels, summary, carry_ins[-1]))
         return carry_ins
 
-    def speculate(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape
-    ) -> SpeculationWait | None:
+    def speculate(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> SpeculationWait | None:
         speculate = backend.kernels(self.family).speculate
         if speculate is None or not self.may_speculate(shape, backend):
             return None
@@ -82,9 +78,7 @@ class Chain(AlongAxis):
 
         return wait_for_speculation if wait else None
 
-    def correct(
-        self, backend: Backend, shape: Shape, speculation: Speculation, carry_in: CarryIn
-    ) -> Arrays:
+    def correct(self, backend: Backend, shape: Shape, speculation: Speculation, carry_in: CarryIn) -> Arrays:
         # Results from another worker may be read-only.
         results = tuple([r if backend.is_writeable(r) else r.copy() for r in speculation.results])
         results = backend.kernels(self.family).correct(speculation.prefix, carry_in, results)
@@ -156,9 +150,7 @@ class ElementChain(Chain):
         layout = canonical_shape(steps_shape, self.axis)
         operands = [
             lay_out_array(
-                cast(block, _FLOAT64)
-                if block.dtype.kind == "f" and not self.reads_float32
-                else block,
+                cast(block, _FLOAT64) if block.dtype.kind == "f" and not self.reads_float32 else block,
                 steps_shape,
                 self.axis,
                 layout,

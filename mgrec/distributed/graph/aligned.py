@@ -105,9 +105,7 @@ class AlignedProblem:
         keys = []
         for name, offset, numblocks in self._layouts:
             index = chunk_index[offset:]
-            keys.append(
-                (name, *(index if numblocks is None else broadcast_index(index, numblocks)))
-            )
+            keys.append((name, *(index if numblocks is None else broadcast_index(index, numblocks))))
         return keys
 
     def shapes(self, chunk_index: ChunkIndex) -> tuple[tuple[int, ...], ...]:
@@ -139,9 +137,7 @@ def align_problem(problem: Problem) -> AlignedProblem:
             "the axis are unknown: call compute_chunk_sizes() on the arrays first"
         )
     recurrence.check_chunks(chunks)
-    blocks = tuple(
-        align(array, chunks, problem.shape, recurrence.number_axes) for array in problem.operands
-    )
+    blocks = tuple(align(array, chunks, problem.shape, recurrence.number_axes) for array in problem.operands)
     if isinstance(recurrence, Overlapping):
         chunks = chunks_of_results(blocks[0], recurrence.axis, recurrence.counts)
     return AlignedProblem(recurrence, blocks, chunks, problem.initial)
@@ -198,9 +194,7 @@ def align(
         name = f"operand-{tokenize(array, array_chunks)}"
         return da.from_array(array, chunks=array_chunks, name=name)
     # An axis of length 1 may come in several chunks, all but one of them empty.
-    differing: dict[int, Any] = {
-        k: (1,) for k in axes if k not in wanted and len(array.chunks[k]) > 1
-    }
+    differing: dict[int, Any] = {k: (1,) for k in axes if k not in wanted and len(array.chunks[k]) > 1}
     for k, lengths in wanted.items():
         present = array.chunks[k]
         if any(map(isnan, (*present, *lengths))):
@@ -241,8 +235,5 @@ def read_again(array: da.Array, seed: str) -> da.Array:
             renamed[clone_key(key, seed)] = Alias(clone_key(key, seed), key)
     name = clone_key(array.name, seed)
     return da.Array(
-        HighLevelGraph.from_collections(name, {**renamed, **futures}),
-        name,
-        array.chunks,
-        meta=array._meta,
+        HighLevelGraph.from_collections(name, {**renamed, **futures}), name, array.chunks, meta=array._meta
     )

@@ -113,11 +113,7 @@ def count_of_groups(x: Any, axis: int) -> int:
 
 
 def filter_chunks(
-    axis_filter: AxisFilter,
-    x: Any,
-    axis: int,
-    dtype: np.dtype[Any],
-    counts: tuple[int, ...] | None = None,
+    axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any], counts: tuple[int, ...] | None = None
 ) -> Any:
     """Return the lazy results of a filter, such as those of ``mgrec.ndimage``, in x's chunks.
 
@@ -188,9 +184,7 @@ def _block_at(stored: dict[Any, Any], name: str, index: ChunkIndex) -> Any:
     return stored[key] if key in stored else TaskRef(key)
 
 
-def chunks_of_results(
-    x: Any, axis: int, counts: tuple[int, ...] | None
-) -> tuple[tuple[Any, ...], ...]:
+def chunks_of_results(x: Any, axis: int, counts: tuple[int, ...] | None) -> tuple[tuple[Any, ...], ...]:
     """Return the chunks of x, with `counts` along the axis if it is not None."""
     return x.chunks if counts is None else (*x.chunks[:axis], counts, *x.chunks[axis + 1 :])
 
@@ -212,9 +206,14 @@ def _parts_of(axis_filter: AxisFilter, x: Any, axis: int, parts: Sequence[Any]) 
 
 
 def _apply(
-    axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any], recipe: Any,
-    parts_of_chunks: Sequence[list[Any]], positions: Sequence[int],
-) -> Any:  # fmt: skip
+    axis_filter: AxisFilter,
+    x: Any,
+    axis: int,
+    dtype: np.dtype[Any],
+    recipe: Any,
+    parts_of_chunks: Sequence[list[Any]],
+    positions: Sequence[int],
+) -> Any:
     """Filter a chunk, or a list of chunks, with one part of each list."""
     parts = list(map(getitem, parts_of_chunks, positions))
     return filter_chunk(axis_filter, x, axis, dtype, recipe, parts)

@@ -77,9 +77,7 @@ def _solve_by_graph(problem: Problem) -> Solved:
     # A persisted array keeps its name, but its propagations are other tasks: a scheduler that
     # still knows those of a lazy solve would confuse them.
     names = [block.name for block in blocks]
-    token = tokenize(
-        recurrence, names, aligned.initial, aligned.chunks, problem.memory, are_persisted
-    )
+    token = tokenize(recurrence, names, aligned.initial, aligned.chunks, problem.memory, are_persisted)
     if isinstance(recurrence, Swept) and has_several_tiles(aligned):
         solved: Solved = solve_sweeps(aligned, token), None
     elif isinstance(recurrence, Traceback):
@@ -94,9 +92,7 @@ def _solve_by_graph(problem: Problem) -> Solved:
     else:
         _warn_of_many_chunks(aligned.count)
         layers: ChainLayers = (
-            PersistedLayers(aligned, token)
-            if are_persisted
-            else PackedLayers(aligned, token, problem.memory)
+            PersistedLayers(aligned, token) if are_persisted else PackedLayers(aligned, token, problem.memory)
         )
         solved = layers.solve(group_size(aligned.chunks, recurrence, are_persisted))
     results, carry_out = solved

@@ -30,9 +30,7 @@ CARRY_IN_BYTES = 64 << 10
 Layer = dict[Any, Task]
 
 
-def group_size(
-    chunks: tuple[tuple[Any, ...], ...], recurrence: AlongAxis, is_persisted: bool
-) -> int:
+def group_size(chunks: tuple[tuple[Any, ...], ...], recurrence: AlongAxis, is_persisted: bool) -> int:
     """Return the number of chunks along the axis that one propagation takes.
 
     At most 32, with at most 64 MiB of operands; or at most 128 if the operands are persisted.
@@ -78,9 +76,7 @@ class ChainLayers(ABC):
         self.carry_outs: Layer = {}
 
     @abstractmethod
-    def propagate(
-        self, chunk_indices: list[ChunkIndex], previous: TaskRef, key: tuple[Any, ...]
-    ) -> None:
+    def propagate(self, chunk_indices: list[ChunkIndex], previous: TaskRef, key: tuple[Any, ...]) -> None:
         """Add the propagation of a group: the summaries of these chunks, after `previous`."""
 
     @abstractmethod
@@ -108,9 +104,10 @@ class ChainLayers(ABC):
                 chunk_indices = [_chunk_index(row, recurrence.axis, k) for k in members]
                 # The last chunk is summarised only if something needs it.
                 summarised = [
-                    index for index, k in zip(chunk_indices, members, strict=True)
+                    index
+                    for index, k in zip(chunk_indices, members, strict=True)
                     if k != last or aligned.needs_last_summary
-                ]  # fmt: skip
+                ]
                 key = (self.names[1], group, *row)
                 self.propagate(summarised, previous, key)
                 previous = TaskRef(key)
@@ -134,9 +131,7 @@ class ChainLayers(ABC):
         graph = extended(graph, name, self.results, {self.names[1], *self.determine_inputs})
         recurrence = aligned.recurrence
         meta = _meta(aligned.blocks[0]._meta, len(aligned.chunks), recurrence.result_dtype)
-        return split_results(
-            da.Array(graph, name, aligned.chunks, meta=meta), recurrence.results, meta
-        )
+        return split_results(da.Array(graph, name, aligned.chunks, meta=meta), recurrence.results, meta)
 
     def _carry_out(self, graph: HighLevelGraph) -> da.Array:
         aligned, name = self.aligned, self.names[3]
@@ -157,9 +152,7 @@ def _initial(aligned: AlignedProblem) -> tuple[Callable[[ChunkIndex], List], lis
     chunks = (*((length,) for length in state_shape), *aligned.rows)
     shape = tuple(map(sum, chunks))
     states = [
-        state
-        if state.ndim == 0 and not isinstance(state, da.Array)
-        else align(state, chunks, shape)
+        state if state.ndim == 0 and not isinstance(state, da.Array) else align(state, chunks, shape)
         for state in aligned.initial
     ]
 
@@ -181,9 +174,7 @@ def _meta(array: object, ndim: int, dtype: np.dtype[Any]) -> Any:
     return meta_from_array(array, ndim=ndim, dtype=dtype)
 
 
-def extended(
-    graph: HighLevelGraph, name: str, tasks: Layer, dependencies: set[str]
-) -> HighLevelGraph:
+def extended(graph: HighLevelGraph, name: str, tasks: Layer, dependencies: set[str]) -> HighLevelGraph:
     """Return a graph with one more layer, which depends on these layers."""
     return HighLevelGraph({**graph.layers, name: tasks}, {**graph.dependencies, name: dependencies})
 
@@ -192,9 +183,7 @@ def split_results(array: da.Array, count: int, meta: Any) -> tuple[da.Array, ...
     """Return one array for each of the `count` results of the chunks of an array."""
     if count == 1:
         return (array,)
-    return tuple(
-        component(array.dask, array.name, array.chunks, number, meta) for number in range(count)
-    )
+    return tuple(component(array.dask, array.name, array.chunks, number, meta) for number in range(count))
 
 
 def component(
@@ -203,9 +192,7 @@ def component(
     """Return one of the results of each task of a layer, as an array."""
     name = f"state-{number}-{layer}"
     tasks = {
-        (name, *chunk_index): Task(
-            (name, *chunk_index), _item, TaskRef((layer, *chunk_index)), number
-        )
+        (name, *chunk_index): Task((name, *chunk_index), _item, TaskRef((layer, *chunk_index)), number)
         for chunk_index in chunk_indices_of(chunks)
     }
     return da.Array(extended(graph, name, tasks, {layer}), name, chunks, meta=meta)

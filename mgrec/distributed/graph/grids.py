@@ -57,9 +57,7 @@ from .aligned import AlignedProblem, chunk_indices_of
 from .chains import Layer, component, extended
 
 
-def solve_tiles(
-    aligned: AlignedProblem, token: str
-) -> tuple[tuple[da.Array, ...], da.Array | None]:
+def solve_tiles(aligned: AlignedProblem, token: str) -> tuple[tuple[da.Array, ...], da.Array | None]:
     """Return the lazy results of a grid, or the result of its last tile."""
     recurrence, (graph, tiles) = aligned.recurrence, _determine_all(aligned, token)
     if recurrence.results:
@@ -82,9 +80,7 @@ def _determine_all(aligned: AlignedProblem, token: str) -> tuple[HighLevelGraph,
     layer: Layer = {}
     for chunk_index in chunk_indices_of(aligned.chunks):
         key, blocks = (tiles, *chunk_index), map(TaskRef, aligned.keys(chunk_index))
-        before = (
-            _neighbour(aligned, chunk_index, axis, -1, edge_layer) for axis in recurrence.axes
-        )
+        before = (_neighbour(aligned, chunk_index, axis, -1, edge_layer) for axis in recurrence.axes)
         position = aligned.position(chunk_index)
         layer[key] = Task(key, determine_tile, recurrence, position, *before, *blocks)
         if recurrence.results:
@@ -172,10 +168,7 @@ class _Sweeps:
     def add_all(self) -> None:
         for chunk_index in self.chunk_indices:
             around = tuple(side is not None for side in self._around(chunk_index))
-            key, blocks = (
-                (self.tiles, 0, *chunk_index),
-                map(TaskRef, self.aligned.keys(chunk_index)),
-            )
+            key, blocks = ((self.tiles, 0, *chunk_index), map(TaskRef, self.aligned.keys(chunk_index)))
             position = self.aligned.position(chunk_index)
             task = Task(key, start_tile, self.recurrence, position, around, *blocks)
             self._add(chunk_index, task)
@@ -198,10 +191,7 @@ class _Sweeps:
             is_last = is_checked and remaining == 0
             for chunk_index, tile in zip(self.chunk_indices, previous, strict=True):
                 key = (self.tiles, self.count, *chunk_index)
-                position, done = (
-                    self.aligned.position(chunk_index),
-                    self._done(number - 1, chunk_index),
-                )
+                position, done = (self.aligned.position(chunk_index), self._done(number - 1, chunk_index))
                 around = List(*self._around(chunk_index))
                 task = Task(key, sweep_tile, self.recurrence, position, is_last, tile, around, done)
                 self._add(chunk_index, task)

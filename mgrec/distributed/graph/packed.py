@@ -107,13 +107,9 @@ class PackedLayers(ChainLayers):
             summarise, self.determine_chunk = summarise_block, correct_block
         self.determined = second
         self.has_small_chunks = _has_small_chunks(aligned)
-        self.propagated = (
-            first if self.has_small_chunks else _map(aligned, summarise, first, self.names[0])
-        )
+        self.propagated = first if self.has_small_chunks else _map(aligned, summarise, first, self.names[0])
 
-    def propagate(
-        self, chunk_indices: list[ChunkIndex], previous: TaskRef, key: tuple[Any, ...]
-    ) -> None:
+    def propagate(self, chunk_indices: list[ChunkIndex], previous: TaskRef, key: tuple[Any, ...]) -> None:
         refs = (TaskRef((self.propagated.name, *chunk_index)) for chunk_index in chunk_indices)
         phase = propagate_inputs if self.has_small_chunks else propagate_group
         self.carry_ins[key] = Task(key, phase, self.aligned.recurrence, List(*refs), previous)
@@ -144,9 +140,7 @@ def _has_small_chunks(aligned: AlignedProblem) -> bool:
     return sum(sizes) <= SMALL
 
 
-def _map(
-    aligned: AlignedProblem, phase: Callable[..., Any], inputs: da.Array, name: str
-) -> da.Array:
+def _map(aligned: AlignedProblem, phase: Callable[..., Any], inputs: da.Array, name: str) -> da.Array:
     """Return a phase of each chunk."""
     index = tuple(range(len(aligned.chunks)))
     return _objects(phase, index, inputs, index, name=name, recurrence=aligned.recurrence)
@@ -164,9 +158,7 @@ def _chunk_inputs(aligned: AlignedProblem, blocks: Sequence[da.Array], name: str
     )
 
 
-def _objects(
-    function: Callable[..., Any], index: tuple[int, ...], *pairs: Any, **options: Any
-) -> da.Array:
+def _objects(function: Callable[..., Any], index: tuple[int, ...], *pairs: Any, **options: Any) -> da.Array:
     """Return an array whose chunks are objects."""
     meta = np.empty((0,) * len(index), object)
     return da.blockwise(function, index, *pairs, meta=meta, align_arrays=False, **options)
@@ -175,9 +167,7 @@ def _objects(
 def solve_whole(aligned: AlignedProblem, token: str) -> tuple[da.Array, ...]:
     """Return the lazy results of a problem whose rows are whole and have no states."""
     index, recurrence = tuple(range(len(aligned.chunks))), aligned.recurrence
-    meta: Any = meta_from_array(
-        aligned.blocks[0]._meta, ndim=len(index), dtype=recurrence.result_dtype
-    )
+    meta: Any = meta_from_array(aligned.blocks[0]._meta, ndim=len(index), dtype=recurrence.result_dtype)
     array = da.blockwise(
         determine_whole,
         index,
@@ -229,9 +219,7 @@ class PersistedLayers(ChainLayers):
             for chunk_index in chunk_indices_of(aligned.chunks)
         }
 
-    def propagate(
-        self, chunk_indices: list[ChunkIndex], previous: TaskRef, key: tuple[Any, ...]
-    ) -> None:
+    def propagate(self, chunk_indices: list[ChunkIndex], previous: TaskRef, key: tuple[Any, ...]) -> None:
         aligned, name, batches = self.aligned, self.names[0], self._batches(chunk_indices)
         summarise = speculate_persisted if self.may_speculate else precompute_persisted
         summaries, batch_indices = [], {}
@@ -239,9 +227,7 @@ class PersistedLayers(ChainLayers):
             batch_key = (name, *batch[0])
             refs = List(*(ref for chunk_index in batch for ref in self.refs[chunk_index]))
             positions = tuple(map(aligned.position, batch))
-            self.summaries[batch_key] = Task(
-                batch_key, summarise, aligned.recurrence, positions, refs
-            )
+            self.summaries[batch_key] = Task(batch_key, summarise, aligned.recurrence, positions, refs)
             summaries.append(TaskRef(batch_key))
             for index, chunk_index in enumerate(batch):
                 self.batch_of[chunk_index] = TaskRef(batch_key), index

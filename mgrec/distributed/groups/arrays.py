@@ -23,9 +23,8 @@ ALIGNMENT = 256
 
 
 def send_arrays(
-    call: GroupCall, stage: str, options: Mapping[str, Any], sent: Mapping[int, Sequence[Any]],
-    like: Any,
-) -> dict[int, list[Any]]:  # fmt: skip
+    call: GroupCall, stage: str, options: Mapping[str, Any], sent: Mapping[int, Sequence[Any]], like: Any
+) -> dict[int, list[Any]]:
     """Return the arrays that other ranks send to this one, by ranks, in the memory of `like`.
 
     The call sends no further messages. If only neighbours need arrays, no other rank gets them.

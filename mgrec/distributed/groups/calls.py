@@ -95,9 +95,13 @@ class GroupCall:
         return self.group.is_asynchronous and not self.has_guessed
 
     def solve_on_device(
-        self, solve: ShardSolver, options: Any, operands: Sequence[Any], results: Sequence[Any],
+        self,
+        solve: ShardSolver,
+        options: Any,
+        operands: Sequence[Any],
+        results: Sequence[Any],
         is_last: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Solve with one exchange on the device; raise CacheMiss on all ranks if it fails.
 
         `options` are the same on all ranks, or the exchange fails. If it `is_last`, a composed call
@@ -142,8 +146,7 @@ def as_group(group: Any) -> Group | None:
     """Return a group of several ranks, or None; raise TypeError for another object."""
     if group is not None and not isinstance(group, Group):
         raise TypeError(
-            f"group must be a group of mgrec.collective, as from_mpi returns; got "
-            f"{type(group).__name__}"
+            f"group must be a group of mgrec.collective, as from_mpi returns; got {type(group).__name__}"
         )
     return None if group is None or group.size == 1 else group
 
@@ -157,9 +160,7 @@ def refuse_derivatives(name: str) -> None:
         )
 
 
-def call_on_group(
-    group: Group, function: Callable[..., Any], *operands: Any, **options: Any
-) -> Any:
+def call_on_group(group: Group, function: Callable[..., Any], *operands: Any, **options: Any) -> Any:
     """Call a public function, whose solves then exchange messages with the other ranks."""
     call = GroupCall(group, function.__name__)
     token = CALL.set(call)

@@ -71,9 +71,12 @@ class DeviceMessages:
 
 
 def start_shards(
-    group: Group, digest: int, shards: Sequence[Callable[[ShardMessages], ShardSteps]],
-    sends_always: bool = False, slot: int = 0,
-) -> Callable[[], list[Any]]:  # fmt: skip
+    group: Group,
+    digest: int,
+    shards: Sequence[Callable[[ShardMessages], ShardSteps]],
+    sends_always: bool = False,
+    slot: int = 0,
+) -> Callable[[], list[Any]]:
     """Launch the shards of this rank, as many as each rank has, with one exchange on the device.
 
     A rank that raises an error before the exchange sends no message, or with `sends_always` one

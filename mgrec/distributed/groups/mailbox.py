@@ -130,9 +130,14 @@ class Mailbox:
     """
 
     def __init__(
-        self, plugin: GroupsPlugin, name: str, rank: int, addresses: list[str], timeout: float,
+        self,
+        plugin: GroupsPlugin,
+        name: str,
+        rank: int,
+        addresses: list[str],
+        timeout: float,
         lost: Callable[[str, str], WorkerLostError] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.plugin, self.name, self.addresses = plugin, name, addresses
         self.rank, self.timeout, self._lost_error = rank, timeout, lost
         self.has_ended, self._since = False, time.monotonic()
@@ -153,9 +158,7 @@ class Mailbox:
         """Send a message to a rank. Do not write to its arrays afterwards."""
         with self._changed:
             self._kept[receiver][tag] = message
-        self.plugin.calls.add(
-            self.plugin.send, self.addresses[receiver], self.name, self.rank, *tag, message
-        )
+        self.plugin.calls.add(self.plugin.send, self.addresses[receiver], self.name, self.rank, *tag, message)
 
     def has(self, sender: int, tag: Tag) -> bool:
         """Return whether a message has arrived."""
@@ -257,9 +260,7 @@ class Mailbox:
         patience = PATIENCE if sender in self._heard else FIRST
         while True:
             with self._changed:
-                self._changed.wait_for(
-                    lambda: key in self._arrived or self._error_in(tag[0]), patience
-                )
+                self._changed.wait_for(lambda: key in self._arrived or self._error_in(tag[0]), patience)
                 if (error := self._error_in(tag[0])) is not None:
                     raise loads(error)
                 if key in self._arrived:

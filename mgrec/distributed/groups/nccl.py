@@ -58,9 +58,7 @@ class NCCLGroup(Group):
 
     def all_gather_into(self, received: Any, sent: Any) -> None:
         stream = cupy.cuda.get_current_stream()
-        self.comm.allGather(
-            sent.data.ptr, received.data.ptr, sent.nbytes, nccl.NCCL_UINT8, stream.ptr
-        )
+        self.comm.allGather(sent.data.ptr, received.data.ptr, sent.nbytes, nccl.NCCL_UINT8, stream.ptr)
 
     def exchange(self, to_left: Any, to_right: Any) -> tuple[Any, Any]:
         with self._stream_of(to_left):
@@ -76,9 +74,7 @@ class NCCLGroup(Group):
             if 0 <= peer < self.size:
                 received[-1] = cupy.empty_like(array)
                 self.comm.send(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, stream.ptr)
-                self.comm.recv(
-                    received[-1].data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, stream.ptr
-                )
+                self.comm.recv(received[-1].data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, stream.ptr)
         nccl.groupEnd()
         left, right = (None if x is None else self._like(to_left, x) for x in received)
         return left, right

@@ -38,9 +38,7 @@ class GroupExchange:
         self._sent: dict[tuple[int, Hashable], Any] = {}
         self._arrived: dict[tuple[int, Hashable], Any] = {}
 
-    def send(
-        self, receiver: int, name: Hashable, content: Any, arrays: Iterable[np.ndarray] = ()
-    ) -> None:
+    def send(self, receiver: int, name: Hashable, content: Any, arrays: Iterable[np.ndarray] = ()) -> None:
         self._sent[self._ranks[receiver], name] = content, list(arrays)
 
     def flush(self) -> None:
@@ -154,9 +152,13 @@ def gather_signal(
 
 
 def filter_part(
-    call: GroupCall, axis_filter: AxisFilter, x: Any, axis: int, dtype: np.dtype[Any],
+    call: GroupCall,
+    axis_filter: AxisFilter,
+    x: Any,
+    axis: int,
+    dtype: np.dtype[Any],
     lengths: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return the results of a filter along an axis for the part of this rank.
 
     Parameters
@@ -180,9 +182,7 @@ def filter_part(
         computed: dict[Any, Any] = {}
         for receiver, (needed, _) in plans.items():
             parts = [part for number, part in needed if ranks[number] == rank]
-            computed |= {
-                part: axis_filter.part(x, axis, part) for part in parts if part not in computed
-            }
+            computed |= {part: axis_filter.part(x, axis, part) for part in parts if part not in computed}
             if parts and receiver != rank:
                 sent[receiver] = [computed[part] for part in parts]
         options = {"the filter": type(axis_filter).__name__}

@@ -63,9 +63,7 @@ class ResultLayout:
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of the results of a solve on each worker."""
-        results = [
-            (part, part.chunks(self.chunks), part.meta(self.meta).itemsize) for part in self.parts
-        ]
+        results = [(part, part.chunks(self.chunks), part.meta(self.meta).itemsize) for part in self.parts]
         return {
             address: sum(
                 prod(map(getitem, chunks, part.chunk_index(index))) * itemsize
@@ -234,19 +232,18 @@ class PlanCall:
     """
 
     def __init__(
-        self, problem: Problem, aligned: AlignedProblem, client: Client,
+        self,
+        problem: Problem,
+        aligned: AlignedProblem,
+        client: Client,
         accepts: Callable[[Solution], bool] = lambda solution: False,
         persisted: Sequence[da.Array] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.problem = problem
         if aligned.has_unknown_sizes:
-            raise ValueError(
-                "a plan needs the sizes of all chunks: call compute_chunk_sizes() on the arrays"
-            )
+            raise ValueError("a plan needs the sizes of all chunks: call compute_chunk_sizes() on the arrays")
         if any(isinstance(state, da.Array) for state in aligned.initial):
-            raise TypeError(
-                "initial of a plan must be in host memory, and so must zi; got a Dask array"
-            )
+            raise TypeError("initial of a plan must be in host memory, and so must zi; got a Dask array")
         self.solutions: list[Solution] = []
         blocks, futures, known = [], [], {array.name: array for array in persisted}
         for block in aligned.blocks:

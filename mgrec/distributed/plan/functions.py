@@ -32,9 +32,7 @@ class ComposedPlan(Plan):
     parts of results that it asks for by :func:`mgrec.solve.solve_parts`.
     """
 
-    def __init__(
-        self, arguments: Arguments, client: Client, timeout: float, in_flight: int | None
-    ) -> None:
+    def __init__(self, arguments: Arguments, client: Client, timeout: float, in_flight: int | None) -> None:
         def persisted(array: da.Array) -> da.Array:
             return array if is_persisted(array) else client.persist(array)
 
@@ -94,9 +92,12 @@ class ComposedPlan(Plan):
 
 
 def _solve(
-    plans: list[RecurrencePlan], numbers: Iterator[int], client: Client, limits: tuple[Any, Any],
+    plans: list[RecurrencePlan],
+    numbers: Iterator[int],
+    client: Client,
+    limits: tuple[Any, Any],
     problem: Problem,
-) -> Solved | None:  # fmt: skip
+) -> Solved | None:
     """Return the results of the next problem of a call by its plan; build a missing plan.
 
     None if only a graph can solve the problem.

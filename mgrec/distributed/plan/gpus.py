@@ -59,9 +59,11 @@ class GPUThread:
     """
 
     def __init__(
-        self, plugin: GroupsPlugin, complete: Callable[[Solve, Operands, Wait], None],
+        self,
+        plugin: GroupsPlugin,
+        complete: Callable[[Solve, Operands, Wait], None],
         solve_on_host: Callable[[Solve], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._plugin, self._complete, self._solve_on_host = plugin, complete, solve_on_host
         self._groups: dict[tuple[str, ...], Any] = {}
         self._queue, self._launches = SimpleQueue[Solve | None](), 0
@@ -213,9 +215,12 @@ def _fail(error: BaseException, messages: ShardMessages | None = None) -> Any:
 
 
 def _steps(
-    plan: StoredPlan, request: Request, position: ChunkPosition, blocks: Sequence[Any],
+    plan: StoredPlan,
+    request: Request,
+    position: ChunkPosition,
+    blocks: Sequence[Any],
     messages: ShardMessages,
-) -> ShardSteps:  # fmt: skip
+) -> ShardSteps:
     """Solve a chunk; return its results."""
     recurrence: Any = request.recurrence
     inputs, (initial,) = ChunkInputs(tuple(blocks), *position, {}), request.initial.values()
@@ -237,17 +242,19 @@ def _steps(
 
 
 def _solver_of(
-    plan: StoredPlan, recurrence: Any, backend: Backend, inputs: ChunkInputs,
-    initial: Sequence[Any], results: Sequence[Any],
-) -> ShardSolver | None:  # fmt: skip
+    plan: StoredPlan,
+    recurrence: Any,
+    backend: Backend,
+    inputs: ChunkInputs,
+    initial: Sequence[Any],
+    results: Sequence[Any],
+) -> ShardSolver | None:
     """Return the solver of a chunk, prepared once for arrays of these shapes and alignments."""
     arrays = *inputs.blocks, *initial, *results
     form = (
         inputs.chunk_index,
         *(
-            x.dtype
-            if backend_of(x).is_host
-            else (x.shape, x.strides, x.dtype, backend.address(x) % 16)
+            x.dtype if backend_of(x).is_host else (x.shape, x.strides, x.dtype, backend.address(x) % 16)
             for x in arrays
         ),
     )

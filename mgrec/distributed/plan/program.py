@@ -137,9 +137,11 @@ class Solve:
         return {block for block in list(self.blocks.values()) if isinstance(block, Future)}
 
     def run(
-        self, threads: Threads, operands: Operands | None = None,
+        self,
+        threads: Threads,
+        operands: Operands | None = None,
         wait: Callable[[], Results | None] = lambda: None,
-    ) -> tuple[dict[Any, Any], Any]:  # fmt: skip
+    ) -> tuple[dict[Any, Any], Any]:
         """Return the results by their keys, and the answer to the client.
 
         Parameters
@@ -159,9 +161,7 @@ class Solve:
                 try:
                     operands = self.take_operands() if operands is None else operands
                     self._mailbox.check(self.number)
-                    results, answer = solve_shard(
-                        self.request, self._shard, operands, self, threads
-                    )
+                    results, answer = solve_shard(self.request, self._shard, operands, self, threads)
                 finally:
                     self._turns.release()
         except BaseException as error:
@@ -190,9 +190,7 @@ class Solve:
         self._is_asynchronous = common_backend(blocks.values()).is_asynchronous
         return {index: [blocks[key] for key in keys] for index, keys in self.keys.items()}
 
-    def send(
-        self, receiver: int, name: Hashable, content: Any, arrays: Iterable[np.ndarray] = ()
-    ) -> None:
+    def send(self, receiver: int, name: Hashable, content: Any, arrays: Iterable[np.ndarray] = ()) -> None:
         message = [dumps(content), *map(to_serialize, arrays)]
         self._mailbox.post(receiver, (self.number, name), message)
 

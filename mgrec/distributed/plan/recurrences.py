@@ -43,9 +43,8 @@ class RecurrencePlan(Plan):
     """A plan of one recurrence over one shape, ready on the workers."""
 
     def __init__(
-        self, problem: Problem, arguments: Arguments, client: Client, timeout: float,
-        in_flight: int | None,
-    ) -> None:  # fmt: skip
+        self, problem: Problem, arguments: Arguments, client: Client, timeout: float, in_flight: int | None
+    ) -> None:
         self.client, self._function = client, name_of(arguments[0])
         self._name, self._numbers, self._timeout = uuid4().hex[:16], count(1), timeout
         session = self._session = session_of(client)
@@ -70,8 +69,7 @@ class RecurrencePlan(Plan):
     def _lay_out(self, first: PlanCall) -> ResultLayout:
         aligned, dtype = first.aligned, first.aligned.recurrence.result_dtype
         chunk_indices = {
-            address: tuple(index for index, _ in shard.chunks)
-            for address, shard in self._shards.items()
+            address: tuple(index for index, _ in shard.chunks) for address, shard in self._shards.items()
         }
         meta = meta_from_array(aligned.blocks[0]._meta, len(aligned.chunks), dtype)
         parts = first.problem.parts or (Part(),) * aligned.recurrence.results

@@ -123,9 +123,10 @@ class ClientSession:
             raise WorkerLostError.of(address, f"it has not answered for {timeout:g} s") from error
         except OSError as error:
             raise WorkerLostError.of(
-                address, f"this client cannot connect to it, {error}. Plans need connections to "
-                f"the workers; graphs and mgrec.dask.run do not"
-            ) from error  # fmt: skip
+                address,
+                f"this client cannot connect to it, {error}. Plans need connections to "
+                f"the workers; graphs and mgrec.dask.run do not",
+            ) from error
         stream = self.streams[address] = Stream(address, comm, memory_limit)
         stream.reader = asyncio.ensure_future(self._read(stream))
         return stream

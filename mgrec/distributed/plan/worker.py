@@ -166,9 +166,14 @@ class WorkerSession:
                 needed |= solve.awaited()
 
     async def solve(
-        self, number: int, oldest: int, plan: str, name: str, names: Sequence[str] | None,
+        self,
+        number: int,
+        oldest: int,
+        plan: str,
+        name: str,
+        names: Sequence[str] | None,
         request: bytes | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Solve the shard of a plan, for operands with these names.
 
         No worker needs messages of solves before the `oldest` number any more.

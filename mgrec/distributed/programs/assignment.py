@@ -44,9 +44,7 @@ class Request:
     parts: tuple[Part, ...] = ()
 
 
-def assign(
-    aligned: AlignedProblem, where: Mapping[Any, Any], client: Client
-) -> Mapping[str, Shard]:
+def assign(aligned: AlignedProblem, where: Mapping[Any, Any], client: Client) -> Mapping[str, Shard]:
     """Assign every chunk to the worker that stores most of its operands: shards by addresses.
 
     `where` has the workers of each block. A block may belong to a whole row or column of tiles.
@@ -61,9 +59,7 @@ def assign(
     most = -(-len(candidates) // len({address for each in candidates for address in each}))
     workers, before = dict[ChunkIndex, str](), ""
     for index, addresses in zip(chunk_indices, candidates, strict=True):
-        workers[index] = min(
-            addresses, key=lambda to: (counts[to] >= most, to != before, counts[to])
-        )
+        workers[index] = min(addresses, key=lambda to: (counts[to] >= most, to != before, counts[to]))
         before = workers[index]
         counts[before] += len(addresses) > 1
     if isinstance(aligned.recurrence, Overlapping):
@@ -74,9 +70,7 @@ def assign(
     return assign_bands(aligned, list(shards), client) or shards
 
 
-def _candidates_for(
-    aligned: AlignedProblem, chunk_index: ChunkIndex, where: Mapping[Any, Any]
-) -> list[str]:
+def _candidates_for(aligned: AlignedProblem, chunk_index: ChunkIndex, where: Mapping[Any, Any]) -> list[str]:
     """Return the workers that store most of a chunk's operands, by address."""
     sizes: dict[str, list[int]] = {}
     shapes = aligned.shapes(chunk_index)
@@ -86,17 +80,18 @@ def _candidates_for(
             operands = sizes.setdefault(address, [0] * len(aligned.blocks))
             operands[number] = prod(shape) * block.dtype.itemsize
     if not sizes:
-        raise RuntimeError(
-            f"operands of a plan must be in memory; those of chunk {chunk_index} are not"
-        )
+        raise RuntimeError(f"operands of a plan must be in memory; those of chunk {chunk_index} are not")
     most = max(sizes.values(), key=lambda of_operands: (sum(of_operands), of_operands))
     return sorted(address for address, of_operands in sizes.items() if of_operands == most)
 
 
 def solve_shard(
-    request: Request, shard: Shard, blocks: Mapping[ChunkIndex, list[Any]], exchange: Exchange,
+    request: Request,
+    shard: Shard,
+    blocks: Mapping[ChunkIndex, list[Any]],
+    exchange: Exchange,
     threads: Threads,
-) -> tuple[dict[ChunkIndex, Sequence[Any]], Any]:  # fmt: skip
+) -> tuple[dict[ChunkIndex, Sequence[Any]], Any]:
     """Return the results of each chunk of a shard, and its answer to the client.
 
     The answer along an axis is the final states by rows of chunks, or None. Over a grid without
@@ -104,8 +99,7 @@ def solve_shard(
     """
     recurrence, starts, answer = request.recurrence, dict(shard.chunks), None
     inputs_of_chunks = {
-        index: ChunkInputs(tuple(arrays), index, starts[index], {})
-        for index, arrays in blocks.items()
+        index: ChunkInputs(tuple(arrays), index, starts[index], {}) for index, arrays in blocks.items()
     }
     del blocks
     if isinstance(shard, ChainShard):
@@ -123,16 +117,17 @@ def solve_shard(
 
 
 def _solve_chain(
-    request: Request, shard: ChainShard, inputs_of_chunks: dict[ChunkIndex, ChunkInputs],
-    exchange: Exchange, threads: Threads,
-) -> tuple[dict[ChunkIndex, Sequence[Any]], Any]:  # fmt: skip
+    request: Request,
+    shard: ChainShard,
+    inputs_of_chunks: dict[ChunkIndex, ChunkInputs],
+    exchange: Exchange,
+    threads: Threads,
+) -> tuple[dict[ChunkIndex, Sequence[Any]], Any]:
     """Return the results of each chunk or their parts, and the final states by rows of chunks."""
     recurrence: Any = request.recurrence
     is_two_sided = recurrence.is_two_sided and shard.count > 1
     has_last_summary = is_two_sided or recurrence.returns_final_state
-    chain = ChainProgram(
-        recurrence, shard.count, has_last_summary, threads=threads, wait=exchange.wait
-    )
+    chain = ChainProgram(recurrence, shard.count, has_last_summary, threads=threads, wait=exchange.wait)
 
     def gather(summaries: Summaries) -> tuple[Summaries, Mapping[ChunkIndex, Any]]:
         for receiver, indices in shard.receivers.items():

@@ -63,10 +63,7 @@ def assign_bands(
     rows, columns = map(len, aligned.chunks)
     indices = dict.fromkeys([*((k, 0) for k in range(rows)), *((0, k) for k in range(columns))])
     chunks = tuple(map(aligned.position, indices))
-    return {
-        address: BandShard(number, len(addresses), chunks)
-        for number, address in enumerate(addresses)
-    }
+    return {address: BandShard(number, len(addresses), chunks) for number, address in enumerate(addresses)}
 
 
 def _are_connected(client: Client, addresses: Sequence[str]) -> bool:
@@ -84,9 +81,8 @@ def _are_connected(client: Client, addresses: Sequence[str]) -> bool:
 
 
 def solve_bands(
-    recurrence: Banded, shard: BandShard, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
-    exchange: Any,
-) -> Any:  # fmt: skip
+    recurrence: Banded, shard: BandShard, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs], exchange: Any
+) -> Any:
     """Return the final result if the shard has the last bands, or None."""
     is_first, is_last = shard.number == 0, shard.number == shard.count - 1
     before, after = shard.number - 1, shard.number + 1

@@ -51,9 +51,7 @@ class ChainShard:
     senders: tuple[int, ...]
 
 
-def assign_chunks(
-    aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]
-) -> dict[Owner, ChainShard]:
+def assign_chunks(aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]) -> dict[Owner, ChainShard]:
     """Return the shards of a recurrence by the owners of its chunks."""
     recurrence, count, chunks = aligned.recurrence, aligned.count, chunks_by_owner(owners)
     axis = recurrence.axis
@@ -192,9 +190,7 @@ class ChainProgram:
 
         def launch(part: list[ChunkIndex]) -> list[Callable[[], Any]]:
             return [
-                launch_correction(
-                    self.recurrence, chunks[k], carry_ins[self._row(k)], self._order(k)
-                )
+                launch_correction(self.recurrence, chunks[k], carry_ins[self._row(k)], self._order(k))
                 for k in part
             ]
 

@@ -65,9 +65,7 @@ class GridShard:
     last: ChunkIndex
 
 
-def assign_tiles(
-    aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]
-) -> dict[Owner, GridShard]:
+def assign_tiles(aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]) -> dict[Owner, GridShard]:
     """Return the shards of a grid by the owners of its tiles."""
     chunks = chunks_by_owner(owners)
     numbers = {owner: number for number, owner in enumerate(chunks)}
@@ -96,9 +94,7 @@ def neighbour(chunk_index: ChunkIndex, axis: int, step: int) -> ChunkIndex:
     return (*chunk_index[:axis], chunk_index[axis] + step, *chunk_index[axis + 1 :])
 
 
-def _parts(
-    aligned: AlignedProblem, shards: Mapping[ChunkIndex, int], axis: int, other: int
-) -> Lengths:
+def _parts(aligned: AlignedProblem, shards: Mapping[ChunkIndex, int], axis: int, other: int) -> Lengths:
     """Return the lengths of parts along `axis`: many if edges along `other` go to other shards."""
     backend = common_backend(aligned.blocks)
     shapes: dict[int, set[tuple[int, ...]]] = {}
@@ -128,9 +124,7 @@ def _common_part(
     return TileParts(lcm(*(part.unit for part in parts)), max(part.least for part in parts))
 
 
-def lengths_of_parts(
-    length: int, total: int, parts: int, part: TileParts | None
-) -> tuple[int, ...]:
+def lengths_of_parts(length: int, total: int, parts: int, part: TileParts | None) -> tuple[int, ...]:
     """Return nearly equal lengths, of whole units but for the last: `parts` if length is total."""
     if part is None:
         return (length,)
@@ -175,9 +169,12 @@ class Tiles:
     """
 
     def __init__(
-        self, recurrence: Grid, shard: GridShard,
-        inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs], exchange: Exchange,
-    ) -> None:  # fmt: skip
+        self,
+        recurrence: Grid,
+        shard: GridShard,
+        inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
+        exchange: Exchange,
+    ) -> None:
         self.recurrence, self.shard, self.inputs_of_chunks = recurrence, shard, inputs_of_chunks
         self.exchange, self.axes = exchange, recurrence.axes
         self.tiles = {tile.index: tile for tile in _tiles_of(shard, recurrence.axes)}
@@ -190,8 +187,7 @@ class Tiles:
         self.final_result: Any = None
         self.prepared: dict[ChunkIndex, Arguments] = {}
         self.chunk_numbers = [
-            [number for number, lengths in enumerate(parts) for _ in lengths]
-            for parts in shard.parts
+            [number for number, lengths in enumerate(parts) for _ in lengths] for parts in shard.parts
         ]
         for index in self.tiles:
             self._push_if_ready(index)

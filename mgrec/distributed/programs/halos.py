@@ -77,9 +77,7 @@ class FilterShard:
     shapes: Mapping[ChunkIndex, tuple[int, ...]]
 
 
-def assign_groups(
-    aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]
-) -> dict[Owner, FilterShard]:
+def assign_groups(aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]) -> dict[Owner, FilterShard]:
     """Return the shards of a filter by the owners of its chunks."""
     recurrence, (x,) = aligned.recurrence, aligned.blocks
     axis, counts = recurrence.axis, aligned.chunks[recurrence.axis]
@@ -112,9 +110,7 @@ def assign_groups(
     return shards
 
 
-def _groups_of_row(
-    recurrence: Overlapping, x: Any, owners: Sequence[Owner]
-) -> Iterator[ChunkGroup]:
+def _groups_of_row(recurrence: Overlapping, x: Any, owners: Sequence[Owner]) -> Iterator[ChunkGroup]:
     """Yield groups of the chunks along the axis, which have these owners.
 
     A shard filters chunks together that need no part of another shard's: the larger a group, the
@@ -140,9 +136,12 @@ def _groups_of_row(
 
 
 def solve_filter(
-    recurrence: Overlapping, shard: FilterShard, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
-    exchange: Exchange, threads: Threads,
-) -> dict[ChunkIndex, Any]:  # fmt: skip
+    recurrence: Overlapping,
+    shard: FilterShard,
+    inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs],
+    exchange: Exchange,
+    threads: Threads,
+) -> dict[ChunkIndex, Any]:
     """Return the results of a shard by the indices of their chunks.
 
     A GPU filters the chunks that need no part of another shard while parts are on their way.
@@ -171,9 +170,7 @@ def solve_filter(
 class _Chunks:
     """The chunks of a shard."""
 
-    def __init__(
-        self, recurrence: Overlapping, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs]
-    ) -> None:
+    def __init__(self, recurrence: Overlapping, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs]) -> None:
         self.recurrence, self.axis_filter = recurrence, recurrence.axis_filter
         self.axis, self.inputs = recurrence.axis, inputs_of_chunks
         self.first = next(iter(inputs_of_chunks.values())).blocks[0]
@@ -221,9 +218,7 @@ class _Chunks:
         x = blocks if group.is_joined else blocks[0]
         needed = [parts[key] for key in group.parts]
         with self.backend.device_of((self.first,)), self._noted("filter", group.chunks[0]):
-            result = filter_chunk(
-                self.axis_filter, x, self.axis, recurrence.dtype, group.recipe, needed
-            )
+            result = filter_chunk(self.axis_filter, x, self.axis, recurrence.dtype, group.recipe, needed)
             if not group.is_joined:
                 return [result]
             return [part_of(result, self.axis, kept) for kept in group.kept]

@@ -22,9 +22,7 @@ Owner = TypeVar("Owner", bound=Hashable)
 class Exchange(Protocol):
     """The messages of one shard in one solve, to and from the shards of these numbers."""
 
-    def send(
-        self, receiver: int, name: Hashable, content: Any, arrays: Iterable[np.ndarray] = ()
-    ) -> None:
+    def send(self, receiver: int, name: Hashable, content: Any, arrays: Iterable[np.ndarray] = ()) -> None:
         """Send a message. Do not write to `arrays` afterwards."""
 
     def flush(self) -> None:

@@ -88,9 +88,7 @@ class FlatOperand(NamedTuple):
     strides: tuple[int, ...]
 
 
-def flat_operands(
-    operands: tuple[np.ndarray, ...], marks: int, state_numbers: int = 0
-) -> list[FlatOperand]:
+def flat_operands(operands: tuple[np.ndarray, ...], marks: int, state_numbers: int = 0) -> list[FlatOperand]:
     """Return each operand as a flat one.
 
     Without operands from the index `marks` on, marks of 0 are appended, and states of 0 if there

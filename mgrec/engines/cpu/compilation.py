@@ -270,9 +270,7 @@ _LIBRARIES = _PACKAGE, Path(numba.__file__).parent
 # Functions that other packages compile are numbered as before.
 _IS_KERNEL: ContextVar[bool] = ContextVar("is_kernel", default=False)
 _COUNT = FunctionIdentity._unique_ids
-FunctionIdentity._unique_ids = iter(
-    lambda: secrets.randbits(62) if _IS_KERNEL.get() else next(_COUNT), None
-)
+FunctionIdentity._unique_ids = iter(lambda: secrets.randbits(62) if _IS_KERNEL.get() else next(_COUNT), None)
 
 
 class _Collection:

@@ -99,9 +99,7 @@ def shuffle_mask(indices: list[int]) -> Any:
     return ir.Constant(ir.VectorType(_I32, len(indices)), indices)
 
 
-def pointer_to(
-    context: Any, builder: Any, array_type: Any, array: Any, index: Any, lanes: Lanes
-) -> Any:
+def pointer_to(context: Any, builder: Any, array_type: Any, array: Any, index: Any, lanes: Lanes) -> Any:
     data = context.make_array(array_type)(context, builder, array).data
     return vector_pointer(builder, data, index, lanes.width)
 
@@ -280,9 +278,8 @@ def transposed(builder: Any, rows: list[Any], parts: int = 1) -> list[Any]:
     )
 )
 def transpose_block(
-    builder: Any, source: Any, start: Any, stride: Any, target: Any, target_start: Any,
-    target_stride: Any,
-) -> None:  # fmt: skip
+    builder: Any, source: Any, start: Any, stride: Any, target: Any, target_start: Any, target_stride: Any
+) -> None:
     """Set ``target[target_start + j * target_stride + i] = source[start + i * stride + j]``.
 
     The arrays are contiguous, of one dtype, and indexed as if they had one axis. The block has

@@ -81,9 +81,7 @@ def pointers_to(_: Any, arrays: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         pointers = [
             context.make_array(array_type)(context, builder, array).data
-            for array_type, array in zip(
-                arrays, cgutils.unpack_tuple(builder, values[0]), strict=True
-            )
+            for array_type, array in zip(arrays, cgutils.unpack_tuple(builder, values[0]), strict=True)
         ]
         return context.make_tuple(builder, signature.return_type, pointers)
 

@@ -149,9 +149,14 @@ class CudaBackend(Backend):
             super().multiply_shifted(factor, values, product, shift)
 
     def view(
-        self, address: int, shape: tuple[int, ...], strides: tuple[int, ...],
-        dtype: np.dtype[Any], owner: Any, device: int,
-    ) -> Any:  # fmt: skip
+        self,
+        address: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: np.dtype[Any],
+        owner: Any,
+        device: int,
+    ) -> Any:
         """Return memory of another library as an array, which keeps `owner` alive."""
         import cupy
 
@@ -282,9 +287,7 @@ def reverse(array: Any, result: Any) -> None:
     launch(array.data.ptr, result.data.ptr)
 
 
-def prepare_reversal(
-    shape: tuple[int, ...], dtype: np.dtype[Any], device: int
-) -> Callable[[int, int], None]:
+def prepare_reversal(shape: tuple[int, ...], dtype: np.dtype[Any], device: int) -> Callable[[int, int], None]:
     """Return ``reverse(source, target)`` for rows at these addresses, multiples of 16."""
     launch = _prepare_reversal(dtype.itemsize, device)
     words, count = (n * dtype.itemsize // 16 for n in (shape[-1], prod(shape)))
@@ -297,8 +300,7 @@ def _prepare_reversal(itemsize: int, device: int) -> LaunchByAddress:
     arguments = (Slot(0), Slot(1), Slot(2, (), number, None), Slot(3, (), number, None))
     size = min(itemsize, 8)  # A complex128 has two parts of 8 bytes.
     text = _REVERSAL.format(
-        unsigned=ctype(np.dtype(f"u{size}")), length=16 // itemsize, parts=itemsize // size,
-        threads=_THREADS,
-    )  # fmt: skip
+        unsigned=ctype(np.dtype(f"u{size}")), length=16 // itemsize, parts=itemsize // size, threads=_THREADS
+    )
     launch = Launch(text, "reverse_kernel", _BLOCKS, _THREADS, arguments)
     return LaunchByAddress(PreparedLaunches(launch))

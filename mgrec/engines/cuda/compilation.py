@@ -92,14 +92,11 @@ class Kernel:
         Blocks of a look-ahead wait for each other. A cooperative launch makes all of them resident
         at once, or fails.
         """
-        self.function(
-            (blocks,), (threads,), arguments, shared_bytes, enable_cooperative_groups=cooperative
-        )
+        self.function((blocks,), (threads,), arguments, shared_bytes, enable_cooperative_groups=cooperative)
 
     def launch(
-        self, pointers: int, stream: int, blocks: int, threads: int, shared_bytes: int,
-        cooperative: bool,
-    ) -> None:  # fmt: skip
+        self, pointers: int, stream: int, blocks: int, threads: int, shared_bytes: int, cooperative: bool
+    ) -> None:
         """Launch the kernel on a stream; `pointers` is the address of pointers to the arguments.
 
         CuPy's own call takes 2 microseconds more, mostly to inspect the arguments.
@@ -110,9 +107,7 @@ class Kernel:
             driver = _local.driver = _driver_of_thread()
         ptr = self.function.ptr
         if cooperative:
-            driver.launchCooperativeKernel(
-                ptr, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, pointers
-            )
+            driver.launchCooperativeKernel(ptr, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, pointers)
         else:
             driver.launchKernel(ptr, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, pointers, 0)
 

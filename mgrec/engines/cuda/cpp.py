@@ -20,17 +20,14 @@ _CTYPES = {
     "d": "double", "F": "complex<float>", "D": "complex<double>",
 }  # fmt: skip
 
-_PREFIXED = [
-    "add", "subtract", "multiply", "negative", "positive", "absolute", "maximum", "minimum",
-    "fmax", "fmin", "sqrt", "cbrt", "square", "reciprocal", "exp", "exp2", "expm1", "log",
-    "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2",
-    "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "hypot", "floor", "ceil", "trunc",
-    "rint", "fabs", "sign", "signbit", "copysign", "isnan", "isinf", "isfinite", "ldexp",
-    "power", "floor_divide", "remainder", "fmod", "conjugate", "less", "less_equal", "greater",
-    "greater_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not",
-    "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift",
-    "right_shift", "deg2rad", "rad2deg",
-]  # fmt: skip
+_PREFIXED = """
+    add subtract multiply negative positive absolute maximum minimum fmax fmin sqrt cbrt square
+    reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh
+    cosh tanh arcsinh arccosh arctanh hypot floor ceil trunc rint fabs sign signbit copysign isnan
+    isinf isfinite ldexp power floor_divide remainder fmod conjugate less less_equal greater
+    greater_equal equal not_equal logical_and logical_or logical_not logical_xor bitwise_and
+    bitwise_or bitwise_xor invert left_shift right_shift deg2rad rad2deg
+""".split()
 
 FUNCTIONS: dict[str, tuple[str, ...]] = {name: (f"np_{name}",) for name in _PREFIXED} | {
     "divide": ("np_divide",),
@@ -140,9 +137,7 @@ class _Printer:
 
     def print(self, result: str) -> list[str]:
         counts = list(self.sides.values())
-        waiting = {
-            k for k, side in self.sides.items() if side and counts.count(side) >= _FEWEST_STATEMENTS
-        }
+        waiting = {k for k, side in self.sides.items() if side and counts.count(side) >= _FEWEST_STATEMENTS}
         lines: list[str] = []
         for k, statement in enumerate(self.statements):
             if k in waiting or k not in self.sides:
@@ -221,9 +216,7 @@ def _uses(statement: Statement) -> Iterator[tuple[int, Side | None]]:
 
 def names_without(statements: list[Statement], flag: str) -> dict[str, str]:
     """Return the name of each value if a condition is false: that of an equal statement."""
-    known = {
-        (statement.expression, statement.ctype): f"v{k}" for k, statement in enumerate(statements)
-    }
+    known = {(statement.expression, statement.ctype): f"v{k}" for k, statement in enumerate(statements)}
     names: dict[str, str] = {}
     for k, statement in enumerate(statements):
         is_choice = statement.choice is not None and statement.choice[0] == flag

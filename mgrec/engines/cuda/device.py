@@ -65,8 +65,7 @@ def raise_if_capturing(what: str, why: str) -> None:
     """
     if is_capturing():
         raise RuntimeError(
-            f"{what} cannot be captured into a CUDA graph, since {why}; call it outside of the "
-            f"capture"
+            f"{what} cannot be captured into a CUDA graph, since {why}; call it outside of the capture"
         )
 
 

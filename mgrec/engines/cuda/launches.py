@@ -45,10 +45,9 @@ class Launch:
 
     def fill(self, values: Arrays) -> tuple[Any, ...]:
         """Return the arguments with the values of a run in place of slots."""
-        return tuple([
-            a.find(values) if isinstance(a, Slot) else a() if callable(a) else a
-            for a in self.arguments
-        ])  # fmt: skip
+        return tuple(
+            [a.find(values) if isinstance(a, Slot) else a() if callable(a) else a for a in self.arguments]
+        )
 
 
 class PreparedLaunches:
@@ -58,9 +57,7 @@ class PreparedLaunches:
     the number of words of :func:`mgrec.engines.cuda.device.reserve_descriptors` in place of it.
     """
 
-    def __init__(
-        self, *launches: Launch, reserve: Callable[[], Arrays] = tuple, units: int = 0
-    ) -> None:
+    def __init__(self, *launches: Launch, reserve: Callable[[], Arrays] = tuple, units: int = 0) -> None:
         self.launches, self.units = launches, units
         self.reserve = partial(reserve_descriptors, units) if units else reserve
         self.kernels = [
@@ -185,10 +182,16 @@ def _signature(array: Any) -> Signature:
 
 @lru_cache(maxsize=1024)
 def _prepare_cached(
-    prepare: Prepare, transfer_map: TransferMap, operands: tuple[Any, ...],
-    carry_in: tuple[Signature, ...], results: tuple[Signature, ...], shape: tuple[int, int, int],
-    dtype: np.dtype[Any], reverse: bool, device: int,
-) -> PreparedLaunches:  # fmt: skip
+    prepare: Prepare,
+    transfer_map: TransferMap,
+    operands: tuple[Any, ...],
+    carry_in: tuple[Signature, ...],
+    results: tuple[Signature, ...],
+    shape: tuple[int, int, int],
+    dtype: np.dtype[Any],
+    reverse: bool,
+    device: int,
+) -> PreparedLaunches:
     numbers = count()
 
     def slot(signature: Signature) -> Slot:

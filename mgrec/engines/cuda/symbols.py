@@ -67,9 +67,7 @@ class Symbol:
             raise self.record.refuse(f"it uses {how} of a ufunc", "call ufuncs on scalars only")
         return record_ufunc(self.record, ufunc, inputs)
 
-    def __array_function__(
-        self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any
-    ) -> Any:
+    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         if function is np.where and len(args) == 3 and not kwargs:
             return record_where(self.record, *args)
         if function is np.any and len(args) == 1 and not kwargs:
@@ -138,17 +136,33 @@ def _operator(ufunc: np.ufunc, swap: bool = False) -> Callable[..., Any]:
 
 
 _BINARY: dict[str, np.ufunc] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
-    "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift,
-}  # fmt: skip
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
+}
 _COMPARISON: dict[str, np.ufunc] = {
-    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "eq": np.equal, "ne": np.not_equal,
-}  # fmt: skip
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
 _UNARY: dict[str, np.ufunc] = {
-    "neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert,
-}  # fmt: skip
+    "neg": np.negative,
+    "pos": np.positive,
+    "abs": np.absolute,
+    "invert": np.invert,
+}
 for _name, _ufunc in (_BINARY | _COMPARISON | _UNARY).items():
     setattr(Symbol, f"__{_name}__", _operator(_ufunc))
 for _name, _ufunc in _BINARY.items():

@@ -92,9 +92,14 @@ def _wave(x: Interval) -> Interval:
 
 
 _OPERATIONS: dict[str, Callable[..., Interval]] = {
-    "add": _sum, "subtract": lambda x, y: _sum(x, _negative(y)), "multiply": _product,
-    "negative": _negative, "positive": lambda x: x, "sin": _wave, "cos": _wave,
-}  # fmt: skip
+    "add": _sum,
+    "subtract": lambda x, y: _sum(x, _negative(y)),
+    "multiply": _product,
+    "negative": _negative,
+    "positive": lambda x: x,
+    "sin": _wave,
+    "cos": _wave,
+}
 
 
 def may_shorten_waves(function: Callable[..., Any], operands: int) -> bool:
@@ -126,13 +131,24 @@ def trace_transfer_map(transfer_map: TransferMap, dtype: np.dtype[Any], states: 
     name = transfer_map.name
     lift = _trace(f"lift of {name!r}", transfer_map.lift, [("step", arity)], dtype, "Map", width)
     compose = _operation(
-        f"compose of {name!r}", transfer_map.compose, [("earlier", "Map"), ("later", "Map")],
-        (width, width), dtype, "Map", width,
-    )  # fmt: skip
+        f"compose of {name!r}",
+        transfer_map.compose,
+        [("earlier", "Map"), ("later", "Map")],
+        (width, width),
+        dtype,
+        "Map",
+        width,
+    )
     apply = _operation(
-        f"apply of {name!r}", transfer_map.apply, [("map", "Map"), ("state", "State")],
-        (width, states), dtype, "State", states, scalar=states == 1,
-    )  # fmt: skip
+        f"apply of {name!r}",
+        transfer_map.apply,
+        [("map", "Map"), ("state", "State")],
+        (width, states),
+        dtype,
+        "State",
+        states,
+        scalar=states == 1,
+    )
     return f"""
 struct Transfer {{
   typedef {ctype(dtype)} T;
@@ -223,17 +239,22 @@ def state_count(transfer_map: TransferMap) -> int:
 
 
 def _operation(
-    role: str, function: Callable[..., Any], parameters: list[tuple[str, str]],
-    counts: tuple[int, int], dtype: np.dtype[Any], returns: str, width: int, *,
+    role: str,
+    function: Callable[..., Any],
+    parameters: list[tuple[str, str]],
+    counts: tuple[int, int],
+    dtype: np.dtype[Any],
+    returns: str,
+    width: int,
+    *,
     scalar: bool = False,
-) -> str:  # fmt: skip
+) -> str:
     """Return a function of two tuples, with a fast version if it has a rare branch."""
     groups = [(f"{name}.v", count) for (name, _), count in zip(parameters, counts, strict=True)]
     exact, fast = (
-        _trace(role, function, groups, dtype, returns, width,
-               grouped=True, scalar=scalar, is_fast=is_fast)
+        _trace(role, function, groups, dtype, returns, width, grouped=True, scalar=scalar, is_fast=is_fast)
         for is_fast in (False, True)
-    )  # fmt: skip
+    )
     name = role.split()[0]
     names = ", ".join(parameter for parameter, _ in parameters)
     references = ", ".join(f"const {T}& {parameter}" for parameter, T in parameters)
@@ -256,14 +277,20 @@ def _operation(
 
 
 def _trace(
-    role: str, function: Callable[..., Any], parameters: Iterable[tuple[str, int]],
-    dtype: np.dtype[Any], returns: str, width: int, *, grouped: bool = False, scalar: bool = False,
+    role: str,
+    function: Callable[..., Any],
+    parameters: Iterable[tuple[str, int]],
+    dtype: np.dtype[Any],
+    returns: str,
+    width: int,
+    *,
+    grouped: bool = False,
+    scalar: bool = False,
     is_fast: bool = False,
-) -> str:  # fmt: skip
+) -> str:
     record = Record(role)
     groups: list[Any] = [
-        tuple(Symbol(f"{name}[{k}]", dtype, record) for k in range(count))
-        for name, count in parameters
+        tuple(Symbol(f"{name}[{k}]", dtype, record) for k in range(count)) for name, count in parameters
     ]
     if scalar:
         groups[-1] = groups[-1][0]

@@ -100,9 +100,7 @@ def _extended(builder: Any, bits: Any, integer: Any) -> Any:
 def load_columns(count: int) -> Any:
     """Return a function that loads `count` consecutive columns of WIDTH numbers each."""
 
-    @vector_code(
-        lambda table, index: types.UniTuple(Lanes(table.dtype, WIDTH), count)(table, types.intp)
-    )
+    @vector_code(lambda table, index: types.UniTuple(Lanes(table.dtype, WIDTH), count)(table, types.intp))
     def load(builder: Any, data: Any, index: Any) -> Any:
         steps = [ir.Constant(index.type, k * WIDTH) for k in range(count)]
         return [load_lanes(builder, data, builder.add(index, step), WIDTH) for step in steps]

@@ -41,9 +41,7 @@ WIDE = 8
 LONG = 64
 # Rows with larger outputs are filtered by SciPy's loop, whose order of operations decides what
 # overflows. These are the bits of the limits.
-LARGEST = {
-    char: np.float64(limit).view(np.int64) for char, limit in (("f", 2.0**120), ("d", 2.0**1000))
-}
+LARGEST = {char: np.float64(limit).view(np.int64) for char, limit in (("f", 2.0**120), ("d", 2.0**1000))}
 # Number of filters whose tables are cached, 1 to 5 KB each.
 _CACHED = 1024
 # Dtypes that one section casts to float64 tile by tile: 10**7 samples of int16 took 20 to 35 ms by
@@ -65,9 +63,13 @@ def zero_states(cascade: Cascade, chunk: Chunk) -> np.ndarray:
 
 
 def determine_filter(
-    cascade: Cascade, chunk: Chunk, carry_in: np.ndarray, result: np.ndarray, is_part: bool = False,
+    cascade: Cascade,
+    chunk: Chunk,
+    carry_in: np.ndarray,
+    result: np.ndarray,
+    is_part: bool = False,
     threads: int = 1,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Write the outputs of a chunk, whose operand is x and whose dtype is that of the results.
 
     `carry_in` is an array (states, outer, inner) of float64 or complex128. `is_part` says whether
@@ -150,9 +152,14 @@ def as_real(array: np.ndarray) -> np.ndarray:
 
 
 def _in_float64(
-    cascade: Cascade, x: Any, carry_in: Any, result: Any, dtype: np.dtype[Any],
-    is_part: bool = False, threads: int = 1,
-) -> Outcome:  # fmt: skip
+    cascade: Cascade,
+    x: Any,
+    carry_in: Any,
+    result: Any,
+    dtype: np.dtype[Any],
+    is_part: bool = False,
+    threads: int = 1,
+) -> Outcome:
     """Filter all rows in float64 or complex128. Nothing is written if `result` is None."""
     real = np.empty(0, dtype).real.dtype
     if cascade.is_complex:
@@ -168,9 +175,8 @@ def _in_float64(
 
 
 def _by_scipy_loop(
-    cascade: Cascade, x: Any, carry_in: Any, result: Any, redo: Any, dtype: Any,
-    limit: Any = MARKED_ROWS,
-) -> np.ndarray:  # fmt: skip
+    cascade: Cascade, x: Any, carry_in: Any, result: Any, redo: Any, dtype: Any, limit: Any = MARKED_ROWS
+) -> np.ndarray:
     """Filter the rows in the mask `redo` by SciPy's loop in `dtype`, and return the carry-out.
 
     If the bits `limit` are given, filter all rows, and mark those with larger outputs.
@@ -186,9 +192,14 @@ def _by_scipy_loop(
 
 
 def _filter_real(
-    cascade: Cascade, x: np.ndarray, carry_in: np.ndarray, result: Any, dtype: Any, is_part: bool,
+    cascade: Cascade,
+    x: np.ndarray,
+    carry_in: np.ndarray,
+    result: Any,
+    dtype: Any,
+    is_part: bool,
     threads: int,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Filter real numbers by the fastest loop. Nothing is written if `result` is None."""
     states = np.array(carry_in, np.float64, order="C")
     redo = np.zeros(states.shape[1:], bool)
@@ -226,9 +237,8 @@ def _are_rows(x: np.ndarray, result: np.ndarray | None, dtype: np.dtype[Any]) ->
 
 
 def _filter_contiguous(
-    filter_rows: FilterRows, x: np.ndarray, y: np.ndarray | None, states: np.ndarray,
-    redo: np.ndarray,
-) -> None:  # fmt: skip
+    filter_rows: FilterRows, x: np.ndarray, y: np.ndarray | None, states: np.ndarray, redo: np.ndarray
+) -> None:
     target = None if y is None else y[:, :, 0]
     filter_rows(x[:, :, 0], target, states[:, :, 0], redo[:, 0])
 
@@ -288,9 +298,7 @@ def rows_filter(cascade: Cascade, char: str, result_char: str, is_long: bool) ->
     return filter_rows
 
 
-def _rows_filter_of_sections(
-    cascade: Cascade, limit_bits: np.int64, unused: np.ndarray
-) -> FilterRows:
+def _rows_filter_of_sections(cascade: Cascade, limit_bits: np.int64, unused: np.ndarray) -> FilterRows:
     width, b, a, table = _lane_coefficients(cascade)
     groups, kernel = len(b), pipeline_rows(width)
 

@@ -94,8 +94,7 @@ def _determine_on_threads(
             sharing = max(1, min(sharing, result[0, 0].nbytes // BYTES))
         return determine_filter(cascade, chunk, carry_in, result, threads=sharing).carry_out
     rows = [
-        (cascade, chunk.rows(a, b), carry_in[:, a:b], result[a:b])
-        for a, b in split_range(outer, threads)
+        (cascade, chunk.rows(a, b), carry_in[:, a:b], result[a:b]) for a, b in split_range(outer, threads)
     ]
     if outer < threads and inner == 1 and cascade.decay < MAX_DECAY * steps / threads:
         return np.concatenate([_determine_long_row(*row, threads) for row in rows], axis=1)

@@ -117,9 +117,8 @@ def _pipeline(width: int) -> Any:
 
     @numba.njit(**INNER)
     def advance(
-        source: Any, target: Any, z: Any, b: Any, a: Any, table: Any, ends: Any, lanes: Any,
-        write: bool,
-    ) -> Any:  # fmt: skip
+        source: Any, target: Any, z: Any, b: Any, a: Any, table: Any, ends: Any, lanes: Any, write: bool
+    ) -> Any:
         size = source.size
         remainder = (size - delay) % LAG
         first, last = ends[: remainder + delay], ends[:delay]
@@ -158,13 +157,9 @@ def pipeline_rows(width: int) -> Any:
     advance = _pipeline(width)
 
     def filter_rows(
-        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any,
-        write: bool,
-    ) -> None:  # fmt: skip
-        ends, lanes = (
-            stack_empty(LAG * width, np.float64),
-            stack_empty((LAG + 2, width), np.float64),
-        )
+        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any, write: bool
+    ) -> None:
+        ends, lanes = (stack_empty(LAG * width, np.float64), stack_empty((LAG + 2, width), np.float64))
         z, spare = stack_empty((width, 2), np.float64), stack_empty(CHECKED, y.dtype)
         for row in range(x.shape[0]):
             copy_states(states[:, :, row], z)

@@ -84,9 +84,7 @@ BLOCK = 1024
 MARKED_ROWS = -1
 
 
-def _scipy_rows(
-    x: Any, y: Any, states: Any, b: Any, a: Any, limit_bits: Any, redo: Any, write: bool
-) -> None:
+def _scipy_rows(x: Any, y: Any, states: Any, b: Any, a: Any, limit_bits: Any, redo: Any, write: bool) -> None:
     """Filter rows in the dtype of `states`, and update them.
 
     Mark the rows in `redo` whose outputs are above the limit. If `limit_bits` is MARKED_ROWS, only
@@ -169,9 +167,17 @@ def step_of_columns(row: Any, value: Any, z: Any, b: Any, a: Any, count: int) ->
 
 
 def _scipy_columns(
-    x: Any, y: Any, states: Any, b: Any, a: Any, limit_bits: Any, redo: Any, write: bool,
-    start: int, stop: int,
-) -> None:  # fmt: skip
+    x: Any,
+    y: Any,
+    states: Any,
+    b: Any,
+    a: Any,
+    limit_bits: Any,
+    redo: Any,
+    write: bool,
+    start: int,
+    stop: int,
+) -> None:
     """Filter the columns `start` to `stop`, those of a step together.
 
     As `_scipy_rows`, but states are (sections, order, outer, inner), and no rows are marked before.
@@ -209,9 +215,20 @@ scipy_columns = compile_kernel(_scipy_columns)
 
 
 def _filter_columns(
-    x: Any, x_row: int, x_left: int, direction: int, steps: int, y: Any, y_row: int, y_left: int,
-    wait: int, step: int, states: Any, b: Any, a: Any,
-) -> None:  # fmt: skip
+    x: Any,
+    x_row: int,
+    x_left: int,
+    direction: int,
+    steps: int,
+    y: Any,
+    y_row: int,
+    y_left: int,
+    wait: int,
+    step: int,
+    states: Any,
+    b: Any,
+    a: Any,
+) -> None:
     """Filter `steps` rows of x from `x_row` on; write to y after `wait` steps, at each `step`.
 
     Samples are read in their own dtype, and outputs are written in that of the results. Integers
@@ -251,9 +268,18 @@ class ColumnFilter:
         self.states[:, :-1] = states.reshape(shape) * samples.astype(np.float64)
 
     def run(
-        self, x: np.ndarray, x_row: int, x_left: int, steps: int, y: np.ndarray, y_row: int = 0,
-        y_left: int = 0, direction: int = 1, wait: int = 0, step: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        x: np.ndarray,
+        x_row: int,
+        x_left: int,
+        steps: int,
+        y: np.ndarray,
+        y_row: int = 0,
+        y_left: int = 0,
+        direction: int = 1,
+        wait: int = 0,
+        step: int = 1,
+    ) -> None:
         """Filter `steps` rows of x (steps, columns), upwards if `direction` is -1.
 
         Outputs are written to y after `wait` rows, and then of every `step`-th one.

@@ -24,26 +24,10 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, RARE, compile_kernel
-from ...engines.cpu.lanes import (
-    CACHE_LINE,
-    MIN_STREAMED_BYTES,
-    fence,
-    fma,
-    splat_64_bytes,
-    store,
-    stream,
-)
+from ...engines.cpu.lanes import CACHE_LINE, MIN_STREAMED_BYTES, fence, fma, splat_64_bytes, store, stream
 from ...engines.cpu.simd import load_scalar, no_extremes, none_above, plus, update_extremes
 from ..cascade import Section
-from .lanes import (
-    WIDTH,
-    add_columns,
-    add_last_lanes,
-    from_bits,
-    load_columns,
-    load_float64,
-    store_rounded,
-)
+from .lanes import WIDTH, add_columns, add_last_lanes, from_bits, load_columns, load_float64, store_rounded
 from .scipy_loops import largest_bits, scipy_section
 
 load_eight = load_float64(WIDTH)
@@ -131,9 +115,16 @@ last_outputs = numba.njit(**{**RARE, **CONTRACT})(one_by_one.py_func)
 
 @numba.njit(**INNER)
 def in_blocks_of_any_order(
-    x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, limit: float, write: bool,
+    x: Any,
+    y: Any,
+    wide: Any,
+    recent: Any,
+    table: Any,
+    first: int,
+    limit: float,
+    write: bool,
     past_caches: bool,
-) -> Any:  # fmt: skip
+) -> Any:
     """Compute the outputs of `in_blocks` for float64, bit for bit, in a loop over the columns."""
     order = (table.size // WIDTH - WIDTH) // 2
     full = first + (x.size - first) // WIDTH * WIDTH
@@ -177,9 +168,16 @@ def in_blocks(order: int, is_wide: bool) -> Any:
 
     @numba.njit(**INNER)
     def run(
-        x: Any, y: Any, first_x: int, first_y: int, count: int, matrices: Any, before: Any,
-        sizes: Any, past_caches: bool,
-    ) -> Any:  # fmt: skip
+        x: Any,
+        y: Any,
+        first_x: int,
+        first_y: int,
+        count: int,
+        matrices: Any,
+        before: Any,
+        sizes: Any,
+        past_caches: bool,
+    ) -> Any:
         response, inputs, outputs = matrices
         zero = splat_64_bytes(0.0)
         for n in range(0, count, WIDTH):
@@ -195,9 +193,16 @@ def in_blocks(order: int, is_wide: bool) -> Any:
 
     @numba.njit(**INNER)
     def advance(
-        x: Any, y: Any, wide: Any, recent: Any, table: Any, first: int, limit: float, write: bool,
+        x: Any,
+        y: Any,
+        wide: Any,
+        recent: Any,
+        table: Any,
+        first: int,
+        limit: float,
+        write: bool,
         past_caches: bool,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         matrices = (
             load_response(table, 0),
             load_past(table, WIDTH * WIDTH),
@@ -313,9 +318,18 @@ def section_rows(loop: str, order: int, is_wide: bool) -> Any:
     along = _blocks_along(order, is_wide) if loop == BLOCKS else _batches_along(loop, order)
 
     def filter_rows(
-        x: Any, y: Any, states: Any, b: Any, a: Any, table: Any, limit_bits: Any, redo: Any,
-        start: int, write: bool, memory: Any,
-    ) -> None:  # fmt: skip
+        x: Any,
+        y: Any,
+        states: Any,
+        b: Any,
+        a: Any,
+        table: Any,
+        limit_bits: Any,
+        redo: Any,
+        start: int,
+        write: bool,
+        memory: Any,
+    ) -> None:
         order = states.shape[0]
         # The last `past` inputs and outputs and the following ones, a state, and sums of inputs.
         wide_x, wide_y = memory[0], memory[1]
@@ -344,9 +358,8 @@ def section_rows(loop: str, order: int, is_wide: bool) -> Any:
                 copy_few(target[start - past : start], wide_y)
             if size > first:
                 remainder, is_remainder_low = along(
-                    source, target, wide_x, wide_y, v, first, b, a, table, limit_bits, write,
-                    is_large,
-                )  # fmt: skip
+                    source, target, wide_x, wide_y, v, first, b, a, table, limit_bits, write, is_large
+                )
                 is_low &= is_remainder_low
                 state_after(b, a, wide_x, wide_y, past + remainder, z)
             redo[row] = not is_low
@@ -367,9 +380,19 @@ def _blocks_along(order: int, is_wide: bool) -> Any:
 
     @numba.njit(**INNER)
     def along(
-        x: Any, y: Any, wide_x: Any, wide_y: Any, v: Any, first: int, b: Any, a: Any, table: Any,
-        limit_bits: Any, write: bool, is_large: bool,
-    ) -> Any:  # fmt: skip
+        x: Any,
+        y: Any,
+        wide_x: Any,
+        wide_y: Any,
+        v: Any,
+        first: int,
+        b: Any,
+        a: Any,
+        table: Any,
+        limit_bits: Any,
+        write: bool,
+        is_large: bool,
+    ) -> Any:
         limit = from_bits(limit_bits)
         # Stores bypass the caches for large aligned results.
         past_caches = is_large and (y.ctypes.data + first * y.itemsize) % CACHE_LINE == 0
@@ -391,9 +414,7 @@ def _batches_along(loop: str, order: int) -> Any:
     steps: Any = in_steps(order) if order else in_steps_of_any_order
 
     @numba.njit(**INNER)
-    def filter_batch(
-        source: Any, outputs: Any, past: int, target: Any, v: Any, b: Any, a: Any
-    ) -> Any:
+    def filter_batch(source: Any, outputs: Any, past: int, target: Any, v: Any, b: Any, a: Any) -> Any:
         if is_forward:
             feed_forward(source, target, b)
             return largest_bits(target)
@@ -408,9 +429,19 @@ def _batches_along(loop: str, order: int) -> Any:
 
     @numba.njit(**INNER)
     def along(
-        x: Any, y: Any, wide_x: Any, wide_y: Any, v: Any, first: int, b: Any, a: Any, table: Any,
-        limit_bits: Any, write: bool, is_large: bool,
-    ) -> Any:  # fmt: skip
+        x: Any,
+        y: Any,
+        wide_x: Any,
+        wide_y: Any,
+        v: Any,
+        first: int,
+        b: Any,
+        a: Any,
+        table: Any,
+        limit_bits: Any,
+        write: bool,
+        is_large: bool,
+    ) -> Any:
         largest, past = np.int64(0), wide_x.size - BATCH
         for left in range(first, x.size, BATCH):
             count, to = BATCH if left + BATCH < x.size else x.size - left, left if write else 0

@@ -26,15 +26,13 @@ class FilterRows(Protocol):
     """
 
     def __call__(
-        self, x: np.ndarray, y: np.ndarray | None, states: np.ndarray, redo: np.ndarray,
-        start: int = ..., /,
-    ) -> None: ...  # fmt: skip
+        self, x: np.ndarray, y: np.ndarray | None, states: np.ndarray, redo: np.ndarray, start: int = ..., /
+    ) -> None: ...
 
 
 def filter_in_copies(
-    filter_rows: FilterRows, x: np.ndarray, y: np.ndarray | None, states: np.ndarray,
-    redo: np.ndarray,
-) -> None:  # fmt: skip
+    filter_rows: FilterRows, x: np.ndarray, y: np.ndarray | None, states: np.ndarray, redo: np.ndarray
+) -> None:
     """Filter few short columns (outer, steps, inner) as contiguous rows of float64.
 
     `states` (states, outer, inner) and `redo` (outer, inner) are contiguous.
@@ -53,9 +51,14 @@ def filter_in_copies(
 
 
 def filter_in_tiles(
-    filter_rows: FilterRows, x: np.ndarray, y: np.ndarray | None, states: np.ndarray,
-    redo: np.ndarray, past: int = 0, lead: int = 0,
-) -> None:  # fmt: skip
+    filter_rows: FilterRows,
+    x: np.ndarray,
+    y: np.ndarray | None,
+    states: np.ndarray,
+    redo: np.ndarray,
+    past: int = 0,
+    lead: int = 0,
+) -> None:
     """Filter rows (outer, steps, inner), and update their `states` and `redo`.
 
     Tiles start with the last `past` samples of the previous tile of their rows. The first tile of a
@@ -71,9 +74,14 @@ def filter_in_tiles(
 
 
 def _filter_group(
-    filter_rows: FilterRows, x: np.ndarray, y: np.ndarray | None, states: np.ndarray,
-    redo: np.ndarray, past: int, lead: int,
-) -> None:  # fmt: skip
+    filter_rows: FilterRows,
+    x: np.ndarray,
+    y: np.ndarray | None,
+    states: np.ndarray,
+    redo: np.ndarray,
+    past: int,
+    lead: int,
+) -> None:
     rows, steps, inner = x.shape
     by_row = np.array(states, order="C").reshape(len(states), rows * inner)
     redo_tile = np.zeros(rows * inner, bool)

@@ -69,9 +69,7 @@ def differentiate_coefficients(
     )
     device = cupy.cuda.runtime.getDevice()
     dtypes = of_b.dtype, of_a.dtype
-    _prepare_gradients(coefficients, sums.dtype, dtypes, device)(
-        sums.data.ptr, of_b.data.ptr, of_a.data.ptr
-    )
+    _prepare_gradients(coefficients, sums.dtype, dtypes, device)(sums.data.ptr, of_b.data.ptr, of_a.data.ptr)
     return of_b, of_a
 
 
@@ -89,17 +87,24 @@ def sum_lags(delayed: Any, signals: Sequence[Any], axis: int, count: int) -> Any
     is_reversed = delayed[reverse].flags.c_contiguous
     in_memory = delayed[reverse] if is_reversed else as_contiguous(delayed)
     layout = _Layout(
-        canonical_shape(signals[0].shape, axis), delayed.shape[axis], is_reversed, delayed.dtype,
-        tuple(signal.dtype for signal in signals), count,
-    )  # fmt: skip
+        canonical_shape(signals[0].shape, axis),
+        delayed.shape[axis],
+        is_reversed,
+        delayed.dtype,
+        tuple(signal.dtype for signal in signals),
+        count,
+    )
     sum_at = _prepare_sums(layout, cupy.cuda.runtime.getDevice())
     return sum_at([array.data.ptr for array in (in_memory, *signals)])
 
 
 def prepare_adjoint(
-    shape: tuple[int, ...], dtype: np.dtype[Any], device: int, coefficients: AdjointCoefficients,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    device: int,
+    coefficients: AdjointCoefficients,
     solvers: Sequence[PreparedCall],
-) -> Callable[[Sequence[int], Sequence[int]], None] | None:  # fmt: skip
+) -> Callable[[Sequence[int], Sequence[int]], None] | None:
     """Return a function that writes the gradients of signals along rows, by their addresses.
 
     It takes the addresses of the gradient of y, of y and of x, and those of the gradients of b, a
@@ -167,9 +172,20 @@ def _prepare_sums(layout: _Layout, device: int) -> Callable[[Sequence[int]], Any
     for first in range(0, count, _MOST_LAGS):
         for numbers in groups_of_one_dtype(layout.signals):
             extents = [
-                outers, steps, inners, available, origin, available * inners, step, first,
-                segments, length, first + numbers[0] * count, width * count, count,
-            ]  # fmt: skip
+                outers,
+                steps,
+                inners,
+                available,
+                origin,
+                available * inners,
+                step,
+                first,
+                segments,
+                length,
+                first + numbers[0] * count,
+                width * count,
+                count,
+            ]
             lags = min(_MOST_LAGS, count - first)
             program = layout.dtype, layout.signals[numbers[0]], dtype, len(numbers), lags
             launches.append((_compile_sums(*program, device), numbers, np.array(extents)))
@@ -187,9 +203,8 @@ def _prepare_sums(layout: _Layout, device: int) -> Callable[[Sequence[int]], Any
 
 
 def _prepare_gradients(
-    coefficients: AdjointCoefficients, sums: np.dtype[Any], results: tuple[np.dtype[Any], ...],
-    device: int,
-) -> Callable[[int, int, int], None]:  # fmt: skip
+    coefficients: AdjointCoefficients, sums: np.dtype[Any], results: tuple[np.dtype[Any], ...], device: int
+) -> Callable[[int, int, int], None]:
     """Return a function that writes the gradients of b and a; it takes addresses.
 
     They are those of the sums, and of the gradients of b and a, or 0.
@@ -204,9 +219,8 @@ def _prepare_gradients(
 
 @lru_cache(maxsize=256)
 def _compile_sums(
-    delayed: np.dtype[Any], signal: np.dtype[Any], sums: np.dtype[Any], signals: int, lags: int,
-    device: int,
-) -> LaunchByAddress:  # fmt: skip
+    delayed: np.dtype[Any], signal: np.dtype[Any], sums: np.dtype[Any], signals: int, lags: int, device: int
+) -> LaunchByAddress:
     extents = Slot(signals + 2, (13,), np.dtype(np.int64), None)
     arguments = (*map(Slot, range(signals + 2)), extents)
     text = print_sums(delayed, signal, sums, signals, lags)
@@ -235,9 +249,7 @@ def print_sums(
     return _print({"SIGNALS": signals, "LAGS": lags}, "correlate", kernel)
 
 
-def print_gradients(
-    of_b: np.dtype[Any], of_a: np.dtype[Any], sums: np.dtype[Any], b: int, a: int
-) -> str:
+def print_gradients(of_b: np.dtype[Any], of_a: np.dtype[Any], sums: np.dtype[Any], b: int, a: int) -> str:
     """Return the program that computes gradients of these dtypes, of so many coefficients."""
     constants = {"BLOCKS": _BLOCKS, "B_COUNT": b, "A_COUNT": a, "COUNT": max(b, a)}
     kernel = _DIFFERENTIATE.format(b=ctype(of_b), a=ctype(of_a), sums=ctype(sums))

@@ -238,10 +238,14 @@ def launch_tiles(
         EPOCH,
     )
     return Launch(
-        _print_program(layout), "tiles_kernel",
-        min(tiles, Device.current().multiprocessors), THREADS + 32, arguments,
-        _shared_bytes(), is_cooperative=True,
-    )  # fmt: skip
+        _print_program(layout),
+        "tiles_kernel",
+        min(tiles, Device.current().multiprocessors),
+        THREADS + 32,
+        arguments,
+        _shared_bytes(),
+        is_cooperative=True,
+    )
 
 
 # Blocks of the repair kernel, of one warp each: most launches have nothing to repair.
@@ -335,9 +339,15 @@ class FilterLaunches:
         """Return the kernels' struct of pointers, from addresses; 0 means no array."""
         assumed, carry_outs, failures, tops, marks, _ = self.offsets
         return [
-            x, result, carry_in, base + assumed, base + carry_outs, base + tops, base + failures,
+            x,
+            result,
+            carry_in,
+            base + assumed,
+            base + carry_outs,
+            base + tops,
+            base + failures,
             base + marks,
-        ]  # fmt: skip
+        ]
 
     def _sizes(self, halves: int = 1) -> np.ndarray:
         outer, steps, inner = self.shape
@@ -372,9 +382,11 @@ class FilterLaunches:
         text = print_repair(self.repair_layout, self.writes, self.halves)
         limits = np.array([self.partition.tolerance, self.partition.tiny]).view(np.int64)
         arguments = (
-            _ARRAYS, coefficients(self.cascade, self.repair_layout),
-            self._sizes(self.halves), pack_words([*limits, self.partition.is_unstable]),
-        )  # fmt: skip
+            _ARRAYS,
+            coefficients(self.cascade, self.repair_layout),
+            self._sizes(self.halves),
+            pack_words([*limits, self.partition.is_unstable]),
+        )
         rows = self.shape[0] * self.shape[2] // self.halves
         repair = Launch(text, "repair_kernel", min(-(-rows // 32), REPAIR_BLOCKS), 32, arguments)
         if self.partition.segments == 1:

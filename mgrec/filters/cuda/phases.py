@@ -18,27 +18,13 @@ from ...core.arrays.chunk import Chunk, write_contiguous
 from ...core.contract.kernels import PreparedSolver, ShardSolver
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import print_definitions
-from ...engines.cuda.device import (
-    SCRATCH_IS_SHARED,
-    array_at,
-    fetch,
-    pack_words,
-    raise_if_capturing,
-    scratch,
-)
+from ...engines.cuda.device import SCRATCH_IS_SHARED, array_at, fetch, pack_words, raise_if_capturing, scratch
 from ...engines.cuda.launches import Launch, LaunchByAddress, run_launches
 from ..cascade import Cascade, power
 from ..kernels import FilterKernels
 from ..recurrence import CascadeSummary, is_safe
 from .correlations import differentiate_coefficients, prepare_adjoint
-from .launch import (
-    LANES,
-    NEGLIGIBLE,
-    NEGLIGIBLE_IN_FLOAT32,
-    FilterLaunches,
-    one_pass,
-    partition_rows,
-)
+from .launch import LANES, NEGLIGIBLE, NEGLIGIBLE_IN_FLOAT32, FilterLaunches, one_pass, partition_rows
 from .program import WIDE, FilterLayout, is_direct, on_device
 from .shards import solver_of
 
@@ -148,9 +134,7 @@ def precompute_filter(cascade: Cascade, chunk: Chunk) -> Callable[[], CascadeSum
     return summary
 
 
-def _prepare_solver(
-    cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any
-) -> PreparedSolver | None:
+def _prepare_solver(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> PreparedSolver | None:
     """Return a solver for chunks of the same signature, or None if CuPy has to cast x.
 
     Its operands are x and, unless `carry_in` is None, the states before the first step.
@@ -238,9 +222,7 @@ def _launches(
     real_shape = (shape[0], shape[1], shape[2] * halves)
     stored = dtype if results is None else results
     real_stored = np.empty(0, stored).real.dtype if halves == 2 else stored
-    layout = choose_layout(
-        cascade, real_shape, real, aligned, inputs=inputs, copies_words=is_bounded
-    )
+    layout = choose_layout(cascade, real_shape, real, aligned, inputs=inputs, copies_words=is_bounded)
     layout = replace(layout, results=real_stored, backward=backward, has_pieces=has_pieces)
     # With three channels, 30 lanes of a warp are busy: nine warps on some multiprocessors, and
     # eight on the others, ran at 0.73 of the floor.
@@ -252,9 +234,8 @@ def _launches(
     writes = results is not None
     tiles = one_pass(partition, layout, real_shape) if writes else None
     return FilterLaunches(
-        cascade, real_shape, halves, tiles or partition, layout, repair, writes, tiles is not None,
-        is_bounded,
-    )  # fmt: skip
+        cascade, real_shape, halves, tiles or partition, layout, repair, writes, tiles is not None, is_bounded
+    )
 
 
 def choose_layout(
@@ -408,9 +389,7 @@ def correct(
     return results
 
 
-def _write_infinite(
-    determine: Determine, prefix: DevicePrefix, carry_in: np.ndarray, result: Any
-) -> None:
+def _write_infinite(determine: Determine, prefix: DevicePrefix, carry_in: np.ndarray, result: Any) -> None:
     """Write the outputs after the prefix that states before the chunk make infinite or nan."""
     import cupy
 

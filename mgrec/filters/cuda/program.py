@@ -77,15 +77,28 @@ class FilterLayout:
         """Return the constants, the types and the numeric functions of a program."""
         top = _TOP_BITS[np.empty(0, self.dtype).real.dtype.char]
         numbers = {
-            "ORDER": self.order, "SECTIONS": self.sections, "INNER": self.inner,
-            "ITEMS": self.items, "STAGES": self.stages, "GROUP": self.group, "TOP": top,
-            "HALVES": halves, "THREADS": threads, "BATCHES": self.runs,
-        }  # fmt: skip
+            "ORDER": self.order,
+            "SECTIONS": self.sections,
+            "INNER": self.inner,
+            "ITEMS": self.items,
+            "STAGES": self.stages,
+            "GROUP": self.group,
+            "TOP": top,
+            "HALVES": halves,
+            "THREADS": threads,
+            "BATCHES": self.runs,
+        }
         flags = {
-            "FEEDBACK": self.feedback, "WRITE": write, "HAS_STATES": has_states, "BULK": self.bulk,
-            "ALIGNED": self.aligned, "IN_PLACE": self.inputs is None, "DIRECT": self.direct,
-            "BACKWARD": self.backward, "PIECES": self.has_pieces,
-        }  # fmt: skip
+            "FEEDBACK": self.feedback,
+            "WRITE": write,
+            "HAS_STATES": has_states,
+            "BULK": self.bulk,
+            "ALIGNED": self.aligned,
+            "IN_PLACE": self.inputs is None,
+            "DIRECT": self.direct,
+            "BACKWARD": self.backward,
+            "PIECES": self.has_pieces,
+        }
         types = {"E": self.dtype, "S": self.states, "X": self.inputs or self.dtype}
         types["Y"] = self.results or self.dtype
         numeric = kernel_text("engines/cuda/numeric")

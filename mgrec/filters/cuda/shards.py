@@ -14,13 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...core.contract.kernels import (
-    HEADER,
-    PreparedSolver,
-    ShardMessages,
-    ShardSolver,
-    ShardSteps,
-)
+from ...core.contract.kernels import HEADER, PreparedSolver, ShardMessages, ShardSolver, ShardSteps
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
@@ -72,9 +66,8 @@ class FilterShardSolver:
     """
 
     def __init__(
-        self, cascade: Cascade, chunk: Chunk, whole: PreparedSolver, first: PreparedSolver,
-        has_states: bool,
-    ) -> None:  # fmt: skip
+        self, cascade: Cascade, chunk: Chunk, whole: PreparedSolver, first: PreparedSolver, has_states: bool
+    ) -> None:
         import cupy
 
         self._whole, self._first, self._has_states = whole, first, has_states
@@ -85,24 +78,38 @@ class FilterShardSolver:
         self._write, self._propagate = _launches(cupy.cuda.runtime.getDevice())
         self.message_bytes = HEADER + STATE * self._count
 
-    def __call__(
-        self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages
-    ) -> ShardSteps:
+    def __call__(self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages) -> ShardSteps:
         import cupy
 
         x, before = arguments[0], arguments[1] if self._has_states else 0
         after = self._whole([x, self._zeros.data.ptr], targets)
-        self._write([
-            after.data.ptr, after.strides[0] // 8, before, self._states, self._inners,
-            shards.digest, shards.message,
-        ])  # fmt: skip
+        self._write(
+            [
+                after.data.ptr,
+                after.strides[0] // 8,
+                before,
+                self._states,
+                self._inners,
+                shards.digest,
+                shards.message,
+            ]
+        )
         yield
         states = cupy.empty((2, *self._shape), np.float64)
         carry_in, last = states
-        self._propagate([
-            shards.messages, shards.stride, shards.rank, shards.size, shards.digest, self._count,
-            carry_in.data.ptr, last.data.ptr, shards.status,
-        ])  # fmt: skip
+        self._propagate(
+            [
+                shards.messages,
+                shards.stride,
+                shards.rank,
+                shards.size,
+                shards.digest,
+                self._count,
+                carry_in.data.ptr,
+                last.data.ptr,
+                shards.status,
+            ]
+        )
         shards.mark()
         self._first([x, carry_in.data.ptr], targets)
         yield

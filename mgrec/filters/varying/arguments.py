@@ -11,14 +11,7 @@ from ...core.arrays.array_types import cast, in_one_memory, is_lazy
 from ...core.arrays.chunk import move_axis
 from ...core.arrays.elements import merge_numbers
 from ...core.arrays.resets import as_reset
-from ...core.arrays.validation import (
-    as_any_array,
-    as_axis,
-    broadcasts_to,
-    check_dtype,
-    check_out,
-    is_one_of,
-)
+from ...core.arrays.validation import as_any_array, as_axis, broadcasts_to, check_dtype, check_out, is_one_of
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.scan import varying_operand
 from ...scans.matrix.arguments import along_rows, is_in_gpu_memory
@@ -47,9 +40,8 @@ def check_form(form: Any) -> None:
 
 
 def check_varying(
-    b: Any, a: Any, x: Any, axis: Any, zi: Any, form: Any, reset: Any, out: Any,
-    reverse: bool,
-) -> Problem | Composed:  # fmt: skip
+    b: Any, a: Any, x: Any, axis: Any, zi: Any, form: Any, reset: Any, out: Any, reverse: bool
+) -> Problem | Composed:
     """Return the problem of ``lfilter`` with coefficients that vary, validated."""
     check_form(form)
     x = as_signal(x)
@@ -76,9 +68,7 @@ def check_varying(
     if is_in_gpu_memory([x, b, a]):
         from .cuda import solve_on_gpu
 
-        return Composed(
-            "lfilter", lambda: solve_on_gpu(recurrence, b, a, x, states, marks, results)
-        )
+        return Composed("lfilter", lambda: solve_on_gpu(recurrence, b, a, x, states, marks, results))
     arrays = [x[..., None], merge_numbers(b, 1), merge_numbers(a, 1)]
     if marks is not None:
         rows = np.zeros(order, recurrence.state_dtype) if states is None else states
@@ -97,9 +87,13 @@ def check_varying(
 
 
 def _recurrence(
-    dtype: np.dtype[Any], axis: int, reverse: bool, counts: tuple[int, int], form: str,
+    dtype: np.dtype[Any],
+    axis: int,
+    reverse: bool,
+    counts: tuple[int, int],
+    form: str,
     returns_final_state: bool,
-) -> VaryingFilter:  # fmt: skip
+) -> VaryingFilter:
     """Return the recurrence of filters with so many coefficients, without its operands."""
     order = max(counts) - 1
     return VaryingFilter(

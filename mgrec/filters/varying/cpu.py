@@ -72,9 +72,7 @@ def _access(order: int) -> tuple[Any, Any]:
 
 
 @cache
-def _step(
-    counts: tuple[int, int], form: str, is_complex: bool, is_unit: bool, has_gain: bool
-) -> Any:
+def _step(counts: tuple[int, int], form: str, is_complex: bool, is_unit: bool, has_gain: bool) -> Any:
     """Return the function of one step: the output and the states.
 
     The sums of the transposed form are those of SciPy in their order.
@@ -139,9 +137,20 @@ def _advance_row(counts: tuple[int, int], form: str, is_complex: bool, is_unit: 
 
     @numba.njit(**INNER)
     def advance_row(
-        x: Any, b: Any, a: Any, marks: Any, initial: Any, offsets: Any, strides: Any, state: Any,
-        exponent: int, y: Any, block_start: int, block_end: int, failed: Any,
-    ) -> int:  # fmt: skip
+        x: Any,
+        b: Any,
+        a: Any,
+        marks: Any,
+        initial: Any,
+        offsets: Any,
+        strides: Any,
+        state: Any,
+        exponent: int,
+        y: Any,
+        block_start: int,
+        block_end: int,
+        failed: Any,
+    ) -> int:
         z = zeros
         for k in range(order):
             z = with_item(z, state, k, state[k])
@@ -179,14 +188,23 @@ def _advance_row(counts: tuple[int, int], form: str, is_complex: bool, is_unit: 
 @cache
 def advance_columns(counts: tuple[int, int], form: str, is_complex: bool) -> Any:
     """Return the kernel of filters with so many coefficients in b and a."""
-    advance_unit, advance_row = (
-        _advance_row(counts, form, is_complex, is_unit) for is_unit in (True, False)
-    )
+    advance_unit, advance_row = (_advance_row(counts, form, is_complex, is_unit) for is_unit in (True, False))
 
     def advance(
-        signal: Any, numerator: Any, denominator: Any, reset: Any, initial: Any, states: Any,
-        exponents: Any, y: Any, start: int, stop: int, shape: Any, reverse: bool, failed: Any,
-    ) -> None:  # fmt: skip
+        signal: Any,
+        numerator: Any,
+        denominator: Any,
+        reset: Any,
+        initial: Any,
+        states: Any,
+        exponents: Any,
+        y: Any,
+        start: int,
+        stop: int,
+        shape: Any,
+        reverse: bool,
+        failed: Any,
+    ) -> None:
         """Advance the columns `states` (rows, columns, order) of some rows through all steps.
 
         The first five arguments are flat operands. The last column has the signal, and its outputs
@@ -200,9 +218,13 @@ def advance_columns(counts: tuple[int, int], form: str, is_complex: bool) -> Any
         _, steps, inner = shape
         first, sign = (steps - 1, -1) if reverse else (0, 1)
         strides = (
-            sign * x_strides[1], sign * b_strides[1], sign * a_strides[1], sign * mark_strides[1],
-            0, sign * inner,
-        )  # fmt: skip
+            sign * x_strides[1],
+            sign * b_strides[1],
+            sign * a_strides[1],
+            sign * mark_strides[1],
+            0,
+            sign * inner,
+        )
         for block_start in range(0, steps, _BLOCK):
             block_end = min(block_start + _BLOCK, steps)
             for row in range(start, stop):
@@ -217,22 +239,57 @@ def advance_columns(counts: tuple[int, int], form: str, is_complex: bool) -> Any
                 )
                 for column in range(columns - 1):
                     exponents[row, column] = advance_unit(
-                        x, b, a, marks, first_states, offsets, strides, states[row, column],
-                        exponents[row, column], y, block_start, block_end, failed,
-                    )  # fmt: skip
+                        x,
+                        b,
+                        a,
+                        marks,
+                        first_states,
+                        offsets,
+                        strides,
+                        states[row, column],
+                        exponents[row, column],
+                        y,
+                        block_start,
+                        block_end,
+                        failed,
+                    )
                 advance_row(
-                    x, b, a, marks, first_states, offsets, strides, states[row, columns - 1], 0, y,
-                    block_start, block_end, failed,
-                )  # fmt: skip
+                    x,
+                    b,
+                    a,
+                    marks,
+                    first_states,
+                    offsets,
+                    strides,
+                    states[row, columns - 1],
+                    0,
+                    y,
+                    block_start,
+                    block_end,
+                    failed,
+                )
 
     return compile_kernel(advance, "varying-filter", str((counts, form, is_complex)))
 
 
 def multiply(
-    extended: Any, factor: Any, gain: Any, products: Any, strides: Any, is_new: bool, count: int,
-    first: int, sign: int, shape: Any, has_gain: bool, u: Any, v: Any, q: Any, start: int,
+    extended: Any,
+    factor: Any,
+    gain: Any,
+    products: Any,
+    strides: Any,
+    is_new: bool,
+    count: int,
+    first: int,
+    sign: int,
+    shape: Any,
+    has_gain: bool,
+    u: Any,
+    v: Any,
+    q: Any,
+    start: int,
     stop: int,
-) -> None:  # fmt: skip
+) -> None:
     """Add the products of some steps with values at `count` lags, divided by the gain.
 
     Arrays but the gain (outer, steps, inner) are flat. `strides` are those of the products along
@@ -254,22 +311,23 @@ def multiply(
                 if has_gain:
                     number = -number
                     difference = extended[np.uintp(position)] - q[index]
-                    products[np.uintp(to)] += (
-                        number * difference - u[index] * v[index] / gain_of_step
-                    )
+                    products[np.uintp(to)] += number * difference - u[index] * v[index] / gain_of_step
                 for k in range(int(has_gain), count):
-                    products[np.uintp(to + k)] += (
-                        number * extended[np.uintp(position + sign * k * inner)]
-                    )
+                    products[np.uintp(to + k)] += number * extended[np.uintp(position + sign * k * inner)]
 
 
 _multiply = compile_kernel(multiply, "multiply-lags", allocates=False)
 
 
 def multiply_lags(
-    extended: np.ndarray, factor: np.ndarray, gain: np.ndarray, coefficients: np.ndarray, axis: int,
-    is_before: bool, of_gain: tuple[np.ndarray, ...] | None,
-) -> np.ndarray | None:  # fmt: skip
+    extended: np.ndarray,
+    factor: np.ndarray,
+    gain: np.ndarray,
+    coefficients: np.ndarray,
+    axis: int,
+    is_before: bool,
+    of_gain: tuple[np.ndarray, ...] | None,
+) -> np.ndarray | None:
     """Return the result of ``Lags.times`` of the adjoint, with the rows of the coefficients.
 
     All lags are computed in one pass. `gain` is conjugate. None if the coefficients are constant,
@@ -278,17 +336,13 @@ def multiply_lags(
     shape, rows, count = factor.shape, coefficients.shape[:-1], coefficients.shape[-1]
     parts = slice(axis), slice(axis, axis + 1), slice(axis + 1, len(shape))
     is_shared = [rows[part] != shape[part] for part in parts]
-    is_merged = [
-        not shared or prod(rows[part]) == 1 for shared, part in zip(is_shared, parts, strict=True)
-    ]
+    is_merged = [not shared or prod(rows[part]) == 1 for shared, part in zip(is_shared, parts, strict=True)]
     if is_shared[1] or not all(is_merged) or not factor.size:
         return None
     layout = canonical_shape(shape, axis)
     lengths = [1 if shared else length for shared, length in zip(is_shared, layout, strict=True)]
     is_new = not any(is_shared)
-    products = (np.empty if is_new else np.zeros)(
-        (*lengths, count), np.result_type(extended, factor)
-    )
+    products = (np.empty if is_new else np.zeros)((*lengths, count), np.result_type(extended, factor))
     strides = [
         0 if shared else stride // products.itemsize
         for shared, stride in zip(is_shared, products.strides, strict=False)
@@ -299,10 +353,20 @@ def multiply_lags(
     gain = writable(np.broadcast_to(gain[..., 0], shape).reshape(layout))
     order = len(extended) // (layout[0] * layout[2]) - layout[1]
     multiply_part = partial(
-        _multiply, extended, factor, gain, products.reshape(-1), tuple(strides), is_new, count,
-        order if is_before else 0, -1 if is_before else 1, layout, of_gain is not None,
+        _multiply,
+        extended,
+        factor,
+        gain,
+        products.reshape(-1),
+        tuple(strides),
+        is_new,
+        count,
+        order if is_before else 0,
+        -1 if is_before else 1,
+        layout,
+        of_gain is not None,
         *(terms or [factor] * 3),
-    )  # fmt: skip
+    )
     call_in_parts(multiply_part, layout[1], threads_for(factor.size * count))
     return products.reshape(coefficients.shape)
 
@@ -326,11 +390,7 @@ def precompute(recurrence: VaryingFilter, chunk: Chunk) -> MatrixSummary:
 
 
 def _advance(
-    recurrence: VaryingFilter,
-    chunk: Chunk,
-    states: np.ndarray,
-    outputs: np.ndarray,
-    is_threaded: bool,
+    recurrence: VaryingFilter, chunk: Chunk, states: np.ndarray, outputs: np.ndarray, is_threaded: bool
 ) -> np.ndarray:
     """Advance states through a chunk, and return the exponents of their columns."""
     rows, order = len(states), recurrence.order
@@ -342,9 +402,7 @@ def _advance(
     kernel = advance_columns(recurrence.counts, recurrence.form, states.dtype.kind == "c")
 
     def advance(start: int, stop: int) -> None:
-        kernel(
-            *operands, states, exponents, outputs, start, stop, chunk.shape, chunk.reverse, failed
-        )
+        kernel(*operands, states, exponents, outputs, start, stop, chunk.shape, chunk.reverse, failed)
 
     call_in_parts(advance, rows, threads_for(rows * chunk.steps * order, is_threaded))
     if failed[0]:

@@ -84,9 +84,7 @@ def kernels(method: str) -> Kernels:
     return kernels_of_maps(_lay_out)
 
 
-def _lay_out(
-    recurrence: VaryingFilter, chunk: Chunk, dtype: Any
-) -> tuple[Solver, list[Operand], Pass]:
+def _lay_out(recurrence: VaryingFilter, chunk: Chunk, dtype: Any) -> tuple[Solver, list[Operand], Pass]:
     solver = Solver(chunk.shape, 1, chunk.reverse)
     x, b, a, *resets = map(on_device, chunk.operands)
     marks, initial = (resets[0], as_numbers(resets[1])) if resets else (None, None)

@@ -42,10 +42,7 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
     if not is_one_of(output, OUTPUTS):
         raise ValueError(f"output must be one of {', '.join(map(repr, OUTPUTS))}; got {output!r}")
     scoring, alphabet = as_scoring(**scores)
-    sequences = {
-        "query": _as_one("query", query, alphabet),
-        "target": _as_one("target", target, alphabet),
-    }
+    sequences = {"query": _as_one("query", query, alphabet), "target": _as_one("target", target, alphabet)}
     in_one_memory(list(sequences.items()))
     codes, code_dtype = _encoded(sequences, alphabet)
     for name, array in zip(sequences, codes, strict=True):
@@ -81,10 +78,7 @@ def check_batch(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
         raise ValueError(f"output must be 'score' or 'alignment' for many pairs; got {output!r}")
     scoring, alphabet = as_scoring(**scores)
     queries, targets = pairs_of(query, target)
-    joined = {
-        name: _joined(name, side, alphabet)
-        for name, side in (("query", queries), ("target", targets))
-    }
+    joined = {name: _joined(name, side, alphabet) for name, side in (("query", queries), ("target", targets))}
     in_one_memory([(name, side.codes) for name, side in joined.items()])
     codes, code_dtype = _encoded({name: side.codes for name, side in joined.items()}, alphabet)
     longest = (int(side.lengths.max(initial=0)) for side in joined.values())
@@ -138,9 +132,7 @@ def _as_one(name: str, value: Any, alphabet: Alphabet | None) -> Any:
     return as_sequence(name, value)
 
 
-def _encoded(
-    sequences: dict[str, Any], alphabet: Alphabet | None
-) -> tuple[list[Any], np.dtype[Any]]:
+def _encoded(sequences: dict[str, Any], alphabet: Alphabet | None) -> tuple[list[Any], np.dtype[Any]]:
     """Return both sequences as arrays of one dtype, and that dtype."""
     if alphabet is not None:
         codes = [alphabet.encode(name, sequence) for name, sequence in sequences.items()]
@@ -162,9 +154,7 @@ def _dtype_for(scoring: Scoring, n: Any, m: Any) -> np.dtype[Any]:
         return np.dtype(np.float64)
     extremes = scoring.highest, scoring.lowest, scoring.gap
     if max(map(abs, extremes)) * max(n + m, 1) > _LARGEST_SCORE:
-        raise ValueError(
-            f"scores must stay within int64 over {n} and {m} characters; got {extremes}"
-        )
+        raise ValueError(f"scores must stay within int64 over {n} and {m} characters; got {extremes}")
     return np.dtype(np.int64)
 
 
@@ -263,9 +253,13 @@ def smith_waterman(
     Alignment(score=13, query_end=6, target_end=5)
     """
     scores = {
-        "match": match, "mismatch": mismatch, "gap": gap, "matrix": matrix, "extend": extend,
+        "match": match,
+        "mismatch": mismatch,
+        "gap": gap,
+        "matrix": matrix,
+        "extend": extend,
         "mode": mode,
-    }  # fmt: skip
+    }
     if CALL.get() is not None:
         _check_on_group(query, target, output)
     if is_several(query) or is_several(target):
@@ -285,13 +279,9 @@ def smith_waterman(
 
 def _check_on_group(query: Any, target: Any, output: Any) -> None:
     if is_several(query) or is_several(target):
-        raise NotImplementedError(
-            "query and target must be one sequence each with a group; got lists"
-        )
+        raise NotImplementedError("query and target must be one sequence each with a group; got lists")
     if output == "alignment":
-        raise NotImplementedError(
-            "output must be 'score' or 'matrix' with a group; got 'alignment'"
-        )
+        raise NotImplementedError("output must be 'score' or 'matrix' with a group; got 'alignment'")
 
 
 def _alignment(results: Arrays, carry_out: Any) -> Alignment:

@@ -13,24 +13,8 @@ import numpy as np
 from ...core.contract.grid import Bands
 from ...engines.cuda.device import Device, on_device, pack_words
 from ..recurrence import part_of_gpu
-from .layout import (
-    LANES,
-    AlignmentLayout,
-    TileLaunch,
-    choose_launch,
-    prepare_launch,
-    score_dtype,
-    source_of,
-)
-from .recurrence import (
-    AlignmentKernels,
-    Best,
-    Edges,
-    Launched,
-    best_of_edges,
-    carry_in_from,
-    edges_of_empty,
-)
+from .layout import LANES, AlignmentLayout, TileLaunch, choose_launch, prepare_launch, score_dtype, source_of
+from .recurrence import AlignmentKernels, Best, Edges, Launched, best_of_edges, carry_in_from, edges_of_empty
 from .scoring import Scoring, Table
 from .sequences import Sequences
 
@@ -63,9 +47,13 @@ def kernels(method: str) -> AlignmentKernels:
 
 
 def determine_alignment(
-    scoring: Scoring, sequences: tuple[Any, Any], carry_in: Edges, origin: tuple[int, int],
-    dtype: Any, table: Any = None,
-) -> Edges:  # fmt: skip
+    scoring: Scoring,
+    sequences: tuple[Any, Any],
+    carry_in: Edges,
+    origin: tuple[int, int],
+    dtype: Any,
+    table: Any = None,
+) -> Edges:
     """Return the edges of a tile, on the device, and its best cell.
 
     The parameters are those of :mod:`mgrec.grids.alignment`. Integers are computed in int32 if it
@@ -111,8 +99,7 @@ def launch_bands(
     )
     strips, rows = launch.layout.strips, launch.layout.strip_rows
     first, end = (
-        min(launch.strips, launch.bands * k // bands.count * strips)
-        for k in (bands.number, bands.number + 1)
+        min(launch.strips, launch.bands * k // bands.count * strips) for k in (bands.number, bands.number + 1)
     )
     start, stop = (max(0, min(query.size, k * rows - launch.skip)) for k in (first, end))
     launched = cupy.cuda.Event(disable_timing=True)
@@ -136,9 +123,15 @@ def launch_bands(
 
 
 def _launch(
-    scoring: Scoring, sequences: tuple[Any, Any], carry_in: Edges, dtype: np.dtype[Any], table: Any,
-    device: Device, bands: Bands | None = None, is_late: int = 0,
-) -> tuple[list[Any], Any, TileLaunch]:  # fmt: skip
+    scoring: Scoring,
+    sequences: tuple[Any, Any],
+    carry_in: Edges,
+    dtype: np.dtype[Any],
+    table: Any,
+    device: Device,
+    bands: Bands | None = None,
+    is_late: int = 0,
+) -> tuple[list[Any], Any, TileLaunch]:
     """Launch a tile or a run of its bands; return its edges, the best cells of strips, the launch.
 
     `is_late` is the address of an int64 in memory of the host, for a run of bands.
@@ -149,11 +142,18 @@ def _launch(
     before = _edges_before(scoring, carry_in)
     score = score_dtype(scoring, n + m, _largest(before), dtype)
     launch = choose_launch(
-        (n, m), device, letter=query.dtype, score=score, dtype=dtype,
-        source=source_of(scoring, score), mode=scoring.mode, is_affine=scoring.is_affine,
-        has_matrix=table is not None, store_size=_store_size(table),
+        (n, m),
+        device,
+        letter=query.dtype,
+        score=score,
+        dtype=dtype,
+        source=source_of(scoring, score),
+        mode=scoring.mode,
+        is_affine=scoring.is_affine,
+        has_matrix=table is not None,
+        store_size=_store_size(table),
         letters=len(scoring.table or ()),
-    )  # fmt: skip
+    )
     if _may_skip(launch.layout, scoring, before):
         launch = replace(launch, skip=-n % launch.layout.rows)
     edges = [None if edge is None else _as_edge(edge, dtype) for edge in before]
@@ -175,11 +175,28 @@ def _launch(
     addresses.append(bands.words or words.data.ptr + 8)
     pitch = 0 if table is None else table.strides[0] // table.itemsize
     launch_kernel(
-        "tile", scoring, launch.layout, blocks, launch.per_processor, launch.shared_bytes,
+        "tile",
+        scoring,
+        launch.layout,
+        blocks,
+        launch.per_processor,
+        launch.shared_bytes,
         addresses,
-        [n, m, pitch, launch.skip, first, end, words.data.ptr, bands.onward, bands.tag,
-         bands.onward_tag, is_late, PATIENCE],
-    )  # fmt: skip
+        [
+            n,
+            m,
+            pitch,
+            launch.skip,
+            first,
+            end,
+            words.data.ptr,
+            bands.onward,
+            bands.tag,
+            bands.onward_tag,
+            is_late,
+            PATIENCE,
+        ],
+    )
     return after, best_cells, launch
 
 
@@ -233,9 +250,7 @@ def _best_of_strips(best_cells: Any, dtype: np.dtype[Any], origin: tuple[int, in
     return Best(score[first].item(), origin[0] + row, origin[1] + column)
 
 
-def determine_pairs(
-    scoring: Scoring, queries: Sequences, targets: Sequences, dtype: Any
-) -> np.ndarray:
+def determine_pairs(scoring: Scoring, queries: Sequences, targets: Sequences, dtype: Any) -> np.ndarray:
     """Return score, query_end and target_end of pairs; see :mod:`mgrec.grids.alignment`.
 
     The codes are in device memory, the result is in host memory.
@@ -260,9 +275,7 @@ def determine_pairs(
     return result
 
 
-def _align_alone(
-    scoring: Scoring, query: Any, target: Any, dtype: np.dtype[Any]
-) -> tuple[Any, int, int]:
+def _align_alone(scoring: Scoring, query: Any, target: Any, dtype: np.dtype[Any]) -> tuple[Any, int, int]:
     """Align one pair as a tile."""
     shape = query.size, target.size
     carry_in = carry_in_from(scoring, None, None, (0, 0), shape, dtype)
@@ -277,9 +290,13 @@ def _align_alone(
 
 
 def _align(
-    scoring: Scoring, sides: tuple[Sequences, Sequences], dtype: np.dtype[Any],
-    order: np.ndarray | None, n: np.ndarray, m: np.ndarray,
-) -> np.ndarray:  # fmt: skip
+    scoring: Scoring,
+    sides: tuple[Sequences, Sequences],
+    dtype: np.dtype[Any],
+    order: np.ndarray | None,
+    n: np.ndarray,
+    m: np.ndarray,
+) -> np.ndarray:
     """Align all pairs, or those of `order`, of lengths `n` and `m`, by warps that take one in turn.
 
     Other rows of the result are undefined.
@@ -289,10 +306,16 @@ def _align(
     queries, targets = sides
     score = score_dtype(scoring, int(n.max() + m.max()), 0, dtype)
     layout = AlignmentLayout(
-        letter=queries.codes.dtype, score=score, dtype=dtype, source=source_of(scoring, score),
-        mode=scoring.mode, is_affine=scoring.is_affine, rows=_rows(n, m), strips=_WARPS,
+        letter=queries.codes.dtype,
+        score=score,
+        dtype=dtype,
+        source=source_of(scoring, score),
+        mode=scoring.mode,
+        is_affine=scoring.is_affine,
+        rows=_rows(n, m),
+        strips=_WARPS,
         is_chain_short=False,
-    )  # fmt: skip
+    )
     is_one_strip = int(n.max()) <= layout.strip_rows
     is_profile_shared = len(queries) == 1 and is_one_strip
     columns = 0 if is_one_strip else int(m.max())
@@ -344,9 +367,15 @@ def _on_device(table: Table, dtype: np.dtype[Any], device: int) -> Any:
 
 
 def launch_kernel(
-    name: str, scoring: Scoring, layout: AlignmentLayout, blocks: int, per_processor: int,
-    shared: int, before: list[int], after: list[int],
-) -> None:  # fmt: skip
+    name: str,
+    scoring: Scoring,
+    layout: AlignmentLayout,
+    blocks: int,
+    per_processor: int,
+    shared: int,
+    before: list[int],
+    after: list[int],
+) -> None:
     """Launch a kernel whose struct has the words `before`, the alphabet, and the words `after`."""
     import cupy
 

@@ -119,11 +119,17 @@ class AlignmentLayout:
     def print(self) -> str:
         """Return the constants and types in C++."""
         constants = {
-            "R": self.rows, "K": self.step_columns, "C": self.columns, "N": self.store_size,
-            "SOURCE": _SOURCES.index(self.source), "AFFINE": self.is_affine,
-            "LOCAL": self.mode == "local", "MATRIX": self.has_matrix, "SHORT": self.is_chain_short,
+            "R": self.rows,
+            "K": self.step_columns,
+            "C": self.columns,
+            "N": self.store_size,
+            "SOURCE": _SOURCES.index(self.source),
+            "AFFINE": self.is_affine,
+            "LOCAL": self.mode == "local",
+            "MATRIX": self.has_matrix,
+            "SHORT": self.is_chain_short,
             "PITCH": self.pitch,
-        }  # fmt: skip
+        }
         types = {"X": self.letter, "T": self.score, "B": self.dtype}
         lines = [
             f"constexpr {type(value).__name__} {name} = {str(value).lower()};"
@@ -166,10 +172,7 @@ class TileLaunch:
         strips = min(self.per_processor, max(1.0, self.bands / processors)) * layout.strips
         occupancy = max(1.0, strips / 4)
         latency, latency_per_row, factor = layout.latencies[layout.step_columns]
-        step = max(
-            latency + latency_per_row * layout.rows,
-            occupancy * (_STEP + _STEP_PER_ROW * layout.rows),
-        )
+        step = max(latency + latency_per_row * layout.rows, occupancy * (_STEP + _STEP_PER_ROW * layout.rows))
         lag = factor * (layout.lag * layout.strips + _BLOCK_LAG)
         waves = -(-self.bands // self.blocks)
         last = self.bands - (waves - 1) * self.blocks
@@ -177,9 +180,7 @@ class TileLaunch:
 
 
 @lru_cache(maxsize=1024)
-def choose_launch(
-    shape: tuple[int, int], device: Device, *, letters: int, **layout: Any
-) -> TileLaunch:
+def choose_launch(shape: tuple[int, int], device: Device, *, letters: int, **layout: Any) -> TileLaunch:
     """Return the launch of a tile with the shortest estimated duration.
 
     `letters`: size of the alphabet; `layout`: attributes of the layout that the call determines.
@@ -198,12 +199,7 @@ def choose_launch(
 
 
 def _print(layout: AlignmentLayout, constants: str, name: str) -> str:
-    text = (
-        "\n#define DEVICE __device__\n"
-        + kernel_text("engines/cuda/numeric")
-        + layout.print()
-        + constants
-    )
+    text = "\n#define DEVICE __device__\n" + kernel_text("engines/cuda/numeric") + layout.print() + constants
     return text + kernel_text(f"grids/alignment/{name}")
 
 
@@ -232,9 +228,7 @@ def prepare_launch(
     """
     text = (print_tile if name == "tile" else print_pairs)(layout, per_processor)
     arguments = Slot(0), Slot(1)
-    return PreparedLaunches(
-        Launch(text, f"{name}_kernel", blocks, layout.threads, arguments, shared)
-    )
+    return PreparedLaunches(Launch(text, f"{name}_kernel", blocks, layout.threads, arguments, shared))
 
 
 def score_dtype(scoring: Scoring, size: int, largest: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -111,9 +111,13 @@ def _border(scoring: Scoring, start: int, size: int, dtype: Any) -> tuple[Any, A
 
 
 def carry_in_from(
-    scoring: Scoring, above: Edges | None, left: Edges | None, starts: tuple[int, int],
-    shape: tuple[int, int], dtype: Any,
-) -> Edges:  # fmt: skip
+    scoring: Scoring,
+    above: Edges | None,
+    left: Edges | None,
+    starts: tuple[int, int],
+    shape: tuple[int, int],
+    dtype: Any,
+) -> Edges:
     """Return the carry-in of a tile from its neighbours' edges, None at the grid's border.
 
     At the left border a gap of the other sequence starts: gaps in both would cost twice.
@@ -251,9 +255,8 @@ class AlignmentGrid(Wavefront, Banded):
         return "an alignment"
 
     def determine(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any,
-        out: Arrays = (),
-    ) -> tuple[Arrays, Edges]:  # fmt: skip
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Edges]:
         query, target = (block.reshape(-1) for block in inputs.blocks[:2])
         if self.has_matrix and not out:
             out = (backend.empty(shape, self.dtype),)
@@ -284,9 +287,7 @@ class AlignmentGrid(Wavefront, Banded):
 
         def wait_for_edges(is_abandoned: bool) -> Callable[[Best | None], Edges]:
             edges, row = wait(is_abandoned)
-            return lambda best: self.with_best(
-                edges, (row, 0), (Edges(None, None, best=best), None)
-            )
+            return lambda best: self.with_best(edges, (row, 0), (Edges(None, None, best=best), None))
 
         return wait_for_edges
 
@@ -309,9 +310,7 @@ class AlignmentGrid(Wavefront, Banded):
     def retain_edges(self, edges: Edges) -> Edges:
         return edges
 
-    def start_export(
-        self, backend: Backend, edges: Edges, axes: Collection[int]
-    ) -> Callable[[], Edges]:
+    def start_export(self, backend: Backend, edges: Edges, axes: Collection[int]) -> Callable[[], Edges]:
         if self.axes[0] not in axes:
             edges = replace(edges, row=None, row_gaps=None)
         if self.axes[1] not in axes:
@@ -345,9 +344,8 @@ class PairsGrid(Wavefront):
         return 0
 
     def determine(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any,
-        out: Arrays = (),
-    ) -> tuple[Arrays, np.ndarray]:  # fmt: skip
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any, out: Arrays = ()
+    ) -> tuple[Arrays, np.ndarray]:
         pairs = map(Sequences, inputs.blocks, self.offsets)
         return (), kernels_of(backend).determine_pairs(self.scoring, *pairs, self.dtype)
 

@@ -90,9 +90,11 @@ class PathColumns:
 
 
 def columns_of(
-    sequences: Sequence[Any], alphabet: Alphabet | None, starts: tuple[int, int],
+    sequences: Sequence[Any],
+    alphabet: Alphabet | None,
+    starts: tuple[int, int],
     groups: list[tuple[str, int]],
-) -> PathColumns:  # fmt: skip
+) -> PathColumns:
     """Return the columns of a path: groups of "M", "I" and "D", from these characters on."""
     counts = [count for _, count in groups]
     columns = np.repeat(np.array([operation for operation, _ in groups], "U1"), counts)
@@ -102,26 +104,19 @@ def columns_of(
     )
     matches = np.where(_are_same(first, second, alphabet), "=", "X")
     operations = "".join(np.where(columns == "M", matches, columns).tolist())
-    return PathColumns(
-        operations, _as_text(first, columns == "D"), _as_text(second, columns == "I")
-    )
+    return PathColumns(operations, _as_text(first, columns == "D"), _as_text(second, columns == "I"))
 
 
-def join_columns(
-    best: Best, starts: tuple[int, int], pieces: Sequence[PathColumns]
-) -> TracedAlignment:
+def join_columns(best: Best, starts: tuple[int, int], pieces: Sequence[PathColumns]) -> TracedAlignment:
     """Return the alignment that consists of these columns."""
     operations = "".join(piece.operations for piece in pieces)
     matches = re.finditer(r"(.)\1*", operations)
     cigar = "".join(f"{match.end() - match.start()}{match[1]}" for match in matches)
     bars = operations.translate(str.maketrans("=XID", "|   "))
-    query, target = (
-        "".join(getattr(piece, name) for piece in pieces) for name in ("query", "target")
-    )
+    query, target = ("".join(getattr(piece, name) for piece in pieces) for name in ("query", "target"))
     return TracedAlignment(
-        best.score, starts[0], best.query_end, starts[1], best.target_end, cigar,
-        (query, bars, target),
-    )  # fmt: skip
+        best.score, starts[0], best.query_end, starts[1], best.target_end, cigar, (query, bars, target)
+    )
 
 
 def _with_gaps(sequence: np.ndarray, start: int, is_character: np.ndarray) -> np.ndarray:

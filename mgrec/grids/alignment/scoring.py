@@ -71,8 +71,7 @@ def as_scoring(
     if matrix is None:
         if match is None or mismatch is None:
             raise TypeError(
-                f"match and mismatch, or matrix, must be given; got match={match!r} and "
-                f"mismatch={mismatch!r}"
+                f"match and mismatch, or matrix, must be given; got match={match!r} and mismatch={mismatch!r}"
             )
         scores |= {"match": match, "mismatch": mismatch}
     elif match is not None or mismatch is not None:
@@ -81,9 +80,7 @@ def as_scoring(
         alphabet, table = _as_matrix(matrix)
     numbers = {name: _as_number(name, value) for name, value in scores.items()}
     if numbers["gap"] > 0:
-        raise ValueError(
-            f"gap must be at most 0, the score of a gap's first character; got {numbers['gap']}"
-        )
+        raise ValueError(f"gap must be at most 0, the score of a gap's first character; got {numbers['gap']}")
     if not numbers["gap"] <= numbers["extend"] <= 0:
         raise ValueError(
             f"extend must be from gap to 0, the score of each further character of a gap; got "
@@ -141,7 +138,6 @@ def _load_matrix(name: str) -> tuple[Alphabet, Table]:
         from Bio.Align import substitution_matrices
     except ImportError:
         raise ImportError(
-            f"matrix={name!r} is loaded from Biopython, which is not installed: "
-            f"pip install 'mgrec[align]'"
+            f"matrix={name!r} is loaded from Biopython, which is not installed: pip install 'mgrec[align]'"
         ) from None
     return _as_matrix(substitution_matrices.load(name))

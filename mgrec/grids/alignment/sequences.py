@@ -62,9 +62,7 @@ class Sequences:
         if len(shape) != 1:
             raise ValueError(f"{name} must have codes of one axis; got {self.codes!r:.60}")
         (size,) = shape
-        is_row = (
-            offsets.ndim == 1 and offsets.size > 0 and offsets.dtype.newbyteorder("=") == np.int64
-        )
+        is_row = offsets.ndim == 1 and offsets.size > 0 and offsets.dtype.newbyteorder("=") == np.int64
         if not is_row or offsets[0] != 0 or offsets[-1] != size or (np.diff(offsets) < 0).any():
             raise ValueError(
                 f"{name} must have offsets of int64 in host memory that rise from 0 to {size}, the "

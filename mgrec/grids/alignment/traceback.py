@@ -221,9 +221,8 @@ class Checkpoints:
         self._determine(part, table)
         carry_in, (query, target) = part.carry_in.map_arrays(to_host), self._sequences(part)
         return ScoredTile(
-            self.recurrence.scoring, to_host(table), carry_in, to_host(query), to_host(target),
-            part.starts,
-        )  # fmt: skip
+            self.recurrence.scoring, to_host(table), carry_in, to_host(query), to_host(target), part.starts
+        )
 
 
 def _divided(whole: Range) -> list[Range]:
@@ -262,13 +261,9 @@ class TracebackOverChunks(AlignmentGrid, Traceback):
 
     def _columns(self, blocks: list[Any], path: Path) -> PathColumns | None:
         starts = path.row + 1, path.column + 1
-        return (
-            columns_of(blocks[-2:], self.alphabet, starts, path.runs[::-1]) if path.runs else None
-        )
+        return columns_of(blocks[-2:], self.alphabet, starts, path.runs[::-1]) if path.runs else None
 
-    def join(
-        self, edges: Edges, path: Path, pieces: Sequence[PathColumns | None]
-    ) -> TracedAlignment:
+    def join(self, edges: Edges, path: Path, pieces: Sequence[PathColumns | None]) -> TracedAlignment:
         columns = [piece for piece in pieces if piece is not None]
         return join_columns(self.end(edges), (path.row + 1, path.column + 1), columns)
 
@@ -278,9 +273,8 @@ class TracebackInMemory(TracebackOverChunks):
     """The alignment of two sequences in memory; its final result is a TracedAlignment."""
 
     def determine(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any,
-        out: Arrays = (),
-    ) -> tuple[Arrays, Any]:  # fmt: skip
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Any]:
         blocks, (n, m) = [block.reshape(-1) for block in inputs.blocks], self.lengths
         carry_in = carry_in_from(self.scoring, None, None, (0, 0), (n, m), self.dtype)
         grid = Checkpoints(self, backend, *blocks[:2])

@@ -13,12 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...core.algebra.operators import (
-    Operators,
-    as_custom_operators,
-    check_composes,
-    check_distributes,
-)
+from ...core.algebra.operators import Operators, as_custom_operators, check_composes, check_distributes
 from ...core.arrays.array_types import cast, computed_dtype, in_one_memory, result_type, to_host
 from ...core.arrays.chunk import shape_of
 from ...core.arrays.validation import as_array, as_real, as_scalar, broadcasts_to, is_one_of
@@ -109,9 +104,8 @@ class WavefrontLoop(Wavefront):
         return self.loop
 
     def determine(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any,
-        out: Arrays = (),
-    ) -> tuple[Arrays, Any]:  # fmt: skip
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Any]:
         determine = backend.kernels(self.family).determine
         result = out[0] if out else backend.empty(shape, self.dtype)
         local, weights, array_borders, table = self._tile(inputs, result)
@@ -154,9 +148,7 @@ class WavefrontLoop(Wavefront):
         return self.with_axes_last(block)
 
 
-def _tile_borders(
-    array_borders: Borders, above: LoopEdges | None, left: LoopEdges | None
-) -> Borders:
+def _tile_borders(array_borders: Borders, above: LoopEdges | None, left: LoopEdges | None) -> Borders:
     """Return the borders of a tile: edges of its neighbours, else borders of the whole array."""
     over, beside, corner = array_borders.above, array_borders.left, array_borders.corner
     if left is not None:
@@ -272,9 +264,15 @@ def wavefront(
 
 
 def _check_loop(
-    local: Any, weights: Any, operators: Any, borders: dict[str, Any], floor: Any, strategy: Any,
-    axes: Any, out: Any
-) -> Problem:  # fmt: skip
+    local: Any,
+    weights: Any,
+    operators: Any,
+    borders: dict[str, Any],
+    floor: Any,
+    strategy: Any,
+    axes: Any,
+    out: Any,
+) -> Problem:
     """Return the problem of a call of ``wavefront``, validated."""
     operators = as_custom_operators(operators)
     if not isinstance(weights, (tuple, list)) or len(weights) != 3:
@@ -322,8 +320,7 @@ def _common_dtype(arrays: dict[str, Any], floor: Any) -> np.dtype[Any]:
     dtype = computed_dtype(result_type(values))
     if dtype.name not in _DTYPES:
         raise TypeError(
-            f"local, weights and borders must promote to {', '.join(_DTYPES)}; got {dtype}: "
-            f"cast them first"
+            f"local, weights and borders must promote to {', '.join(_DTYPES)}; got {dtype}: cast them first"
         )
     return dtype
 

@@ -189,9 +189,7 @@ def rows_by_compensation(
             row[j] = partial_cell(above[j], above[j - np.uintp(1)], row_operands, j)
 
     @numba.njit(**INNER)
-    def weighted_scan(
-        left: Any, row: Any, row_operands: Any, scanned: Any, start: int, stop: int
-    ) -> None:
+    def weighted_scan(left: Any, row: Any, row_operands: Any, scanned: Any, start: int, stop: int) -> None:
         """Write B of the row, from the cell to the left of it (step 2)."""
         _, b0, _, _, (j0, _, _), _ = row_operands
         for column in range(start, stop):
@@ -209,9 +207,7 @@ def rows_by_compensation(
             weighted_scan(left, row, row_operands, scanned, start, stop)
             for column in range(start, stop):  # step 3
                 row[column] = accumulate(scanned[column - start], row[column])
-            if is_checked and not is_like_the_loop(
-                left, above, corner, row, row_operands, start, stop
-            ):
+            if is_checked and not is_like_the_loop(left, above, corner, row, row_operands, start, stop):
                 fill_row(grid, borders, operands, i, start, stop)
 
     return fill_rows
@@ -283,9 +279,7 @@ def rows_by_hyperplanes(cell: Any) -> Any:
             plane[i + np.uintp(1)] = cell(left, up, corner, operands, i)
 
     @numba.njit(**INNER)
-    def fill_tile(
-        grid: Any, borders: Any, operands: Any, skewed: Any, copies: Any, tile: Any
-    ) -> None:
+    def fill_tile(grid: Any, borders: Any, operands: Any, skewed: Any, copies: Any, tile: Any) -> None:
         (local, b0, b1, b2), (s0, s1, s2), bound = operands
         term, w0, w1, w2 = copies[0], copies[1], copies[2], copies[3]
         first, last, start, stop = tile
@@ -329,9 +323,13 @@ def _part(loop: Loop, shape: Sequence[int], side: int) -> TileParts | None:
 
 
 def determine_loop(
-    loop: Loop, local: np.ndarray, weights: Sequence[np.ndarray], borders: Borders,
-    table: np.ndarray, is_threaded: bool,
-) -> None:  # fmt: skip
+    loop: Loop,
+    local: np.ndarray,
+    weights: Sequence[np.ndarray],
+    borders: Borders,
+    table: np.ndarray,
+    is_threaded: bool,
+) -> None:
     """Write the table of a tile. Weights broadcast to it; they have as many axes."""
     if table.size == 0:
         return
@@ -351,9 +349,7 @@ def determine_loop(
     for tiles in _independent_tiles(results.shape, threads):
         # One call for all tiles of a thread, and no tuples: numba takes long to find their types.
         tile_table = np.array(tiles, np.intp)
-        run_in_threads(
-            [partial(fill, tile_table[a:b]) for a, b in split_range(len(tiles), threads)]
-        )
+        run_in_threads([partial(fill, tile_table[a:b]) for a, b in split_range(len(tiles), threads)])
     if whole is not table:
         table[...] = whole
 
@@ -411,18 +407,25 @@ def _compile_loop(operators: Operators, dtype: np.dtype[Any], strategy: str) -> 
         fill_rows = rows_by_hyperplanes(cell)
 
     def fill(
-        table: Any, local: Any, b0: Any, b1: Any, b2: Any, strides: Any, over: Any, beside: Any,
-        floor: Any, has_floor: bool, tiles: Any
-    ) -> None:  # fmt: skip
+        table: Any,
+        local: Any,
+        b0: Any,
+        b1: Any,
+        b2: Any,
+        strides: Any,
+        over: Any,
+        beside: Any,
+        floor: Any,
+        has_floor: bool,
+        tiles: Any,
+    ) -> None:
         down, right = strides[:, 1], strides[:, 2]
         steps = (down[0], right[0]), (down[1], right[1]), (down[2], right[2])
         for tile in tiles:
             for k in range(tile[0], tile[1]):
                 k0, k1, k2 = k * strides[0, 0], k * strides[1, 0], k * strides[2, 0]
                 operands = (local[k], b0[k0], b1[k1], b2[k2]), steps, (floor, has_floor)
-                fill_rows(
-                    table[k], (over[k], beside[k]), operands, (tile[2], tile[3]), tile[4], tile[5]
-                )
+                fill_rows(table[k], (over[k], beside[k]), operands, (tile[2], tile[3]), tile[4], tile[5])
 
     pair = operators.accumulate, operators.distribute
     names = [name if isinstance(name, str) else name.fingerprint for name in pair]

@@ -240,9 +240,7 @@ def _part(loop: Loop, shape: Sequence[int], side: int) -> TileParts | None:
     return part_of_gpu(shape) if loop.strategy == "tiles" else None
 
 
-def determine_loop(
-    loop: Loop, local: Any, weights: Sequence[Any], borders: Borders, table: Any
-) -> None:
+def determine_loop(loop: Loop, local: Any, weights: Sequence[Any], borders: Borders, table: Any) -> None:
     """Write the table of a tile. Scalars, and borders that are edges, may be in host memory."""
     if table.size == 0:
         return
@@ -291,9 +289,8 @@ class KernelCall:
 
 
 def _prepare_call(
-    loop: Loop, traversal: Traversal, local: Any, weights: Sequence[Any], borders: Borders,
-    table: Any
-) -> KernelCall:  # fmt: skip
+    loop: Loop, traversal: Traversal, local: Any, weights: Sequence[Any], borders: Borders, table: Any
+) -> KernelCall:
     """Return the launch over these arrays, copied to the device or to another layout if needed."""
     import cupy
 
@@ -315,9 +312,7 @@ def _prepare_call(
     is_aligned = not is_skewed and columns * dtype.itemsize % 16 == 0
     is_aligned = is_aligned and all(operand.is_aligned for operand in (*rows_in_memory, whole))
     has_floor = loop.floor is not None
-    signature = Signature(
-        loop.operators, dtype, variations, has_floor, is_aligned, traversal.is_transposed
-    )
+    signature = Signature(loop.operators, dtype, variations, has_floor, is_aligned, traversal.is_transposed)
     corners = borders.above[..., None, :], borders.left[..., None], borders.corner[..., None, None]
     operands += [as_kernel_operand(border, batch, is_border=True) for border in corners]
     device_id = cupy.cuda.runtime.getDevice()
@@ -377,11 +372,7 @@ class _PreparedLoop:
     def __init__(
         self, call: KernelCall, positions: dict[int, int], copied: dict[int, Any], whole: Any
     ) -> None:
-        self._bound, self._words, self._positions = (
-            LaunchByAddress(call.prepared),
-            call.words,
-            positions,
-        )
+        self._bound, self._words, self._positions = (LaunchByAddress(call.prepared), call.words, positions)
         self._numbers = [x.array for k, x in enumerate(call.operands) if k not in positions]
         self._copied = {position: _Copy(array) for position, array in copied.items()}
         self._whole = None if whole is None else _Copy(whole)

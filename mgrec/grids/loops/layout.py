@@ -213,9 +213,7 @@ def _compensation_cycles(partition: LoopPartition, layout: Compensation) -> floa
     return rounds * rows * row + min(partition.strips, resident) * _HOP
 
 
-def _choose_tiles(
-    signature: Signature, shape: Shape, device: Device
-) -> tuple[LoopPartition, float]:
+def _choose_tiles(signature: Signature, shape: Shape, device: Device) -> tuple[LoopPartition, float]:
     """Return the fastest partition into tiles, and its cycles."""
     layouts = [_fit(Tiles(signature, rows), shape, device) for rows in _ROWS_OF_A_LANE]
     partitions = [(LoopPartition(layout, shape), layout) for layout in layouts if layout.stages]
@@ -223,9 +221,7 @@ def _choose_tiles(
     return min(choices, key=itemgetter(1))
 
 
-def _choose_compensation(
-    signature: Signature, shape: Shape, device: Device
-) -> tuple[LoopPartition, float]:
+def _choose_compensation(signature: Signature, shape: Shape, device: Device) -> tuple[LoopPartition, float]:
     """Return the fastest partition into strips of columns, and its cycles."""
     layouts = [Compensation(signature, warps) for warps in _WARPS_OF_A_BLOCK]
     layouts = [layout for layout in layouts if layout.stage_bytes <= _MOST_STAGE_BYTES]
@@ -234,9 +230,7 @@ def _choose_compensation(
     return LoopPartition(_fit(best, shape, device), shape), least
 
 
-def _choose_hyperplanes(
-    signature: Signature, shape: Shape, device: Device
-) -> tuple[LoopPartition, float]:
+def _choose_hyperplanes(signature: Signature, shape: Shape, device: Device) -> tuple[LoopPartition, float]:
     """Return the only partition for hyperplanes, which "hybrid" does not choose."""
     layout = Hyperplanes(signature)
     return LoopPartition(replace(layout, blocks=_most_blocks(layout, shape, device)), shape), inf
@@ -271,9 +265,7 @@ class Traversal:
 
 
 @lru_cache(maxsize=1024)
-def choose_traversal(
-    strategy: str, signature: Signature, shape: Shape, is_compensable: bool
-) -> Traversal:
+def choose_traversal(strategy: str, signature: Signature, shape: Shape, is_compensable: bool) -> Traversal:
     """Return the fastest traversal, the same on all devices because floats depend on it."""
     strategies = ["tiles", "compensation"][: 1 + is_compensable]
     if strategy != "hybrid":
@@ -293,15 +285,9 @@ def _copy_cycles(signature: Signature, shape: Shape) -> float:
     return arrays * (_LAUNCH + prod(shape) * signature.dtype.itemsize / _COPIED)
 
 
-def choose_partition(
-    strategy: str, signature: Signature, shape: Shape, device: Device
-) -> LoopPartition:
+def choose_partition(strategy: str, signature: Signature, shape: Shape, device: Device) -> LoopPartition:
     """Return how a strategy divides grids into strips."""
     return _CHOICES[strategy](signature, shape, device)[0]
 
 
-_CHOICES = {
-    "tiles": _choose_tiles,
-    "compensation": _choose_compensation,
-    "hyperplane": _choose_hyperplanes,
-}
+_CHOICES = {"tiles": _choose_tiles, "compensation": _choose_compensation, "hyperplane": _choose_hyperplanes}

@@ -135,9 +135,7 @@ class TileState:
         (down, across), grids = self.inside, self.grids
         edges = [(True, k, across) for k in (down.start, down.stop - 1)]
         edges += [(False, k, down) for k in (across.start, across.stop - 1)]
-        first, last, left, right = (
-            np.array(to_host(grids.values[grids.index(*edge)])) for edge in edges
-        )
+        first, last, left, right = (np.array(to_host(grids.values[grids.index(*edge)])) for edge in edges)
         return Sides(first, last, left, right, update)
 
 
@@ -161,9 +159,8 @@ class Relaxation(Swept):
         return self.loop.sweep_counts
 
     def determine(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any,
-        out: Arrays = (),
-    ) -> tuple[Arrays, Any]:  # fmt: skip
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Any]:
         """Return whole grids after all sweeps; call the callback after each checked sweep."""
         *rhs, x = inputs.blocks
         result = out[0] if out else backend.empty(shape, self.dtype)
@@ -213,9 +210,7 @@ class Relaxation(Swept):
     def tile(self, state: TileState) -> np.ndarray:
         return state.grids.to_array()[(..., *state.inside)]
 
-    def sweep(
-        self, state: TileState, around: Arrays, is_last: bool, done: Any
-    ) -> tuple[TileState, Sides]:
+    def sweep(self, state: TileState, around: Arrays, is_last: bool, done: Any) -> tuple[TileState, Sides]:
         if done is not None and done.all():
             return state, state.sides(np.zeros(done.shape))
         loop = replace(self.loop, sweeps=1, tol=self.loop.tol if is_last else None)

@@ -88,9 +88,7 @@ def _block_steps(rows: int, columns: int, lane: int, width: int) -> tuple[int, i
 
 
 @numba.njit(**INNER)
-def _copy_steps(
-    grid: Any, strips: Any, q: int, lane: int, start: int, stop: int, is_back: bool
-) -> None:
+def _copy_steps(grid: Any, strips: Any, q: int, lane: int, start: int, stop: int, is_back: bool) -> None:
     """Copy steps of a few rows number by number."""
     rows, columns = grid.shape
     lanes = strips.shape[2]
@@ -201,9 +199,16 @@ def _strip(grid: Any, peaks: Any, codes: Any, q: int, start: int, stop: int) -> 
 
 
 def _relax(
-    strips: Any, rhs: Any, weights: Any, size: Any, codes: Any, peaks: Any, sweeps: int,
-    levels: Any, times: Any
-) -> None:  # fmt: skip
+    strips: Any,
+    rhs: Any,
+    weights: Any,
+    size: Any,
+    codes: Any,
+    peaks: Any,
+    sweeps: int,
+    levels: Any,
+    times: Any,
+) -> None:
     """Run the part of some sweeps that has these levels and times, each a start and a stop.
 
     `weights` are 1 − ω and ω/4, `size` is (rows, columns, lanes), and `codes` are the numbers of
@@ -310,9 +315,13 @@ class Strips:
     """A grid of a shape as strips, which sweeps overwrite."""
 
     def __init__(
-        self, values: np.ndarray, rhs: np.ndarray | None, shape: tuple[int, ...], omega: float,
-        threads: int = 1
-    ) -> None:  # fmt: skip
+        self,
+        values: np.ndarray,
+        rhs: np.ndarray | None,
+        shape: tuple[int, ...],
+        omega: float,
+        threads: int = 1,
+    ) -> None:
         self.values, self.threads, self.size = values, threads, (*shape, values.shape[-1])
         weights = np.array([1 - omega, omega / 4], values.dtype)
         self.codes = np.arange(values.shape[-1], dtype=f"i{values.itemsize}")

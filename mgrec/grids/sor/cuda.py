@@ -134,9 +134,8 @@ class RelaxationPartition(StripPartition):
 
 
 def choose_partition(
-    shape: Shape, dtype: np.dtype[np.floating], sweeps: int, has_rhs: bool, is_checked: bool,
-    device: Device
-) -> RelaxationPartition:  # fmt: skip
+    shape: Shape, dtype: np.dtype[np.floating], sweeps: int, has_rhs: bool, is_checked: bool, device: Device
+) -> RelaxationPartition:
     """Return how grids are divided into strips."""
     groups = group_counts(dtype, has_rhs, device.shared_bytes)[sweeps]
     warps = -(-(shape[1] + sweeps) // LANES)
@@ -191,11 +190,17 @@ def build_launch(partition: RelaxationPartition, device: Device) -> Launch:
     """Return the launch over grids; its struct has five addresses, two weights, and seven sizes."""
     layout = partition.layout
     constants = {
-        "STEPS": layout.steps, "SWEEPS": layout.sweeps, "GROUPS": layout.groups,
-        "WARPS": layout.warps, "THREADS": layout.threads, "SHARED_BYTES": layout.shared_bytes,
-        "STAGES": 2, "HAS_RHS": layout.has_rhs, "IS_CHECKED": layout.is_checked,
+        "STEPS": layout.steps,
+        "SWEEPS": layout.sweeps,
+        "GROUPS": layout.groups,
+        "WARPS": layout.warps,
+        "THREADS": layout.threads,
+        "SHARED_BYTES": layout.shared_bytes,
+        "STAGES": 2,
+        "HAS_RHS": layout.has_rhs,
+        "IS_CHECKED": layout.is_checked,
         "ALONE": layout.is_single_strip,
-    }  # fmt: skip
+    }
     text = print_definitions("", constants, T=layout.dtype)
     text += kernel_text("grids/sor/relaxation")
     return partition.launch(device, text, "relaxation_kernel", "relax", layout.blocks, words=14)
@@ -236,9 +241,7 @@ def determine_relaxation(
     if loop.tol is None:
         batch.sweep(loop.omega, loop.sweeps, remaining)
         return updates.reshape(shape)
-    raise_if_capturing(
-        "sweeps with tol", "the host reads the largest update of every checked sweep"
-    )
+    raise_if_capturing("sweeps with tol", "the host reads the largest update of every checked sweep")
     remaining = np.arange(updates.size) if remaining is None else remaining
     for sweeps in loop.sweep_counts:
         updates[remaining] = batch.sweep_and_check(loop.omega, sweeps, remaining)

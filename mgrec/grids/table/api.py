@@ -49,9 +49,8 @@ class SummedAreaTable(Wavefront):
     is_asynchronous: ClassVar[bool] = True
 
     def determine(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any,
-        out: Arrays = (),
-    ) -> tuple[Arrays, Sums]:  # fmt: skip
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, above: Any, left: Any, out: Arrays = ()
+    ) -> tuple[Arrays, Sums]:
         result = out[0] if out else backend.empty(shape, self.dtype)
         tile, table = map(self.with_axes_last, (*inputs.blocks, result))
         before = None if above is None else above.below, None if left is None else left.right
@@ -70,9 +69,7 @@ class SummedAreaTable(Wavefront):
     def retain_edges(self, edges: Sums) -> Sums:
         return edges
 
-    def start_export(
-        self, backend: Backend, edges: Sums, axes: Collection[int]
-    ) -> Callable[[], Sums]:
+    def start_export(self, backend: Backend, edges: Sums, axes: Collection[int]) -> Callable[[], Sums]:
         down, right = self.axes
         waits = (
             backend.fetch(edges.below) if down in axes else None,
@@ -163,9 +160,7 @@ def check_table(x: Any, axes: Any, dtype: Any, out: Any) -> tuple[Problem, tuple
     """Return the problem of the last two of `axes`, validated, and the other axes."""
     x = widened(as_any_array("x", x))
     if x.dtype.char not in _DTYPES:
-        raise TypeError(
-            f"x must be bool, integer, float32, float64 or complex; got {x.dtype}: cast it first"
-        )
+        raise TypeError(f"x must be bool, integer, float32, float64 or complex; got {x.dtype}: cast it first")
     *others, down, right = as_axes(axes, "x", x.shape)
     sum_dtype = _sum_dtype(x.dtype, dtype)
     recurrence = SummedAreaTable(
@@ -190,9 +185,7 @@ def _sum_dtype(x_dtype: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
         raise TypeError(f"dtype must be in native byte order; got {sum_dtype}")
     is_number = sum_dtype.char in _DTYPES and sum_dtype.kind != "b"
     if not is_number or not np.can_cast(x_dtype, sum_dtype, "same_kind"):
-        raise TypeError(
-            f"dtype must be one to which sums of {x_dtype} can be cast; got {sum_dtype}"
-        )
+        raise TypeError(f"dtype must be one to which sums of {x_dtype} can be cast; got {sum_dtype}")
     return sum_dtype
 
 
@@ -235,9 +228,7 @@ def _joined(parts: Any) -> Any:
     return as_contiguous(parts).view(np.result_type(parts.dtype, np.complex64))[..., 0]
 
 
-def _compose(
-    grad: Any, grad_zf: Any, table: Any, arguments: dict[str, Any], of: Sequence[str]
-) -> tuple[Any]:
+def _compose(grad: Any, grad_zf: Any, table: Any, arguments: dict[str, Any], of: Sequence[str]) -> tuple[Any]:
     axes = tuple(arguments["axes"])
     sums = summed_area_table(_reversed(grad, axes), axes)
     return (sum_to(_reversed(sums, axes), arguments["x"]),)

@@ -145,9 +145,7 @@ def _part(recurrence: Any, shape: Sequence[int], side: int) -> TileParts:
     return part_of_host(_CELLS, shape, side)
 
 
-def _add_up(
-    x: Any, below: Any, right: Any, table: Any, images: Any, rows: Any, columns: Any
-) -> None:
+def _add_up(x: Any, below: Any, right: Any, table: Any, images: Any, rows: Any, columns: Any) -> None:
     """Write a part of every table; `below` and `right` are the edges before it, then its own.
 
     It adds up four rows at once: their sums along the rows are independent, and a sum in `below`
@@ -211,9 +209,12 @@ _kernel, _kernel_of_squares = (
 
 
 def determine_table(
-    recurrence: Any, x: np.ndarray, edges: tuple[np.ndarray | None, np.ndarray | None],
-    table: np.ndarray, is_threaded: bool,
-) -> Sums:  # fmt: skip
+    recurrence: Any,
+    x: np.ndarray,
+    edges: tuple[np.ndarray | None, np.ndarray | None],
+    table: np.ndarray,
+    is_threaded: bool,
+) -> Sums:
     """Write the table of a tile (..., rows, columns), and return its edges.
 
     `edges` are the table in the row above and the sums along the rows to the left; None for 0.

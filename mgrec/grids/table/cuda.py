@@ -168,9 +168,13 @@ class TablePartition(StripPartition):
 
 
 def choose_partition(
-    shape: Shape, x_dtype: np.dtype[Any], dtype: np.dtype[Any], is_aligned: bool, device: Device,
-    is_packed: bool = False
-) -> TablePartition:  # fmt: skip
+    shape: Shape,
+    x_dtype: np.dtype[Any],
+    dtype: np.dtype[Any],
+    is_aligned: bool,
+    device: Device,
+    is_packed: bool = False,
+) -> TablePartition:
     """Return how images are divided; `is_packed` says that their rows are contiguous.
 
     Few strips of columns would leave a GPU idle. Such images are divided into bands of rows, which
@@ -182,18 +186,14 @@ def choose_partition(
     # Half and twice as many of both were slower; a thread has two tiles in its registers.
     items = 8 if vector * dtype.itemsize <= 16 and dtype.itemsize <= 8 else 4
     threads = 512 if vector * dtype.itemsize == 16 and dtype.itemsize == 8 else 256
-    layout = TableLayout(
-        x_dtype, dtype, threads, lanes, items, goes_down=True, is_aligned=is_aligned
-    )
+    layout = TableLayout(x_dtype, dtype, threads, lanes, items, goes_down=True, is_aligned=is_aligned)
     layout = _choose_direction(_fit_width(layout, shape), replace(layout, goes_down=False), shape)
     if layout.goes_down:
         layout = replace(layout, is_single_strip=TablePartition(layout, shape).strips == 1)
         layout = _fit_height(layout, shape[1])
     elif layout.lanes <= _NARROW:
         is_aligned = is_aligned and not is_packed
-        layout = replace(
-            layout, threads=256, items=_NARROW_ITEMS, is_packed=is_packed, is_aligned=is_aligned
-        )
+        layout = replace(layout, threads=256, items=_NARROW_ITEMS, is_packed=is_packed, is_aligned=is_aligned)
     layout = replace(layout, group=_choose_group(TablePartition(layout, shape)))
     while layout.items > 1 and layout.shared_bytes + layout.kernel_bytes > device.shared_bytes:
         layout = replace(layout, items=layout.items // 2)
@@ -234,10 +234,7 @@ def _fit_width(layout: TableLayout, shape: Shape) -> TableLayout:
     if is_tall and many < shape[0] * TablePartition(layout, shape).strips <= _MULTIPROCESSORS:
         return replace(layout, items=_TALL)
     narrow = replace(layout, lanes=layout.lanes // 2)
-    if (
-        not is_tall
-        and many < shape[0] * TablePartition(narrow, shape).strips <= 2 * _MULTIPROCESSORS
-    ):
+    if not is_tall and many < shape[0] * TablePartition(narrow, shape).strips <= 2 * _MULTIPROCESSORS:
         return narrow
     return layout
 
@@ -266,11 +263,18 @@ def build_launch(partition: TablePartition, device: Device) -> Launch:
     """Return the launch over images."""
     layout = partition.layout
     constants = {
-        "THREADS": layout.threads, "LANES": layout.lanes, "V": layout.vector,
-        "ITEMS": layout.items, "STAGES": layout.stages, "GROUP": layout.group,
-        "DOWN": layout.goes_down, "ALONE": layout.is_single_strip, "ALIGNED": layout.is_aligned,
-        "IN_WORDS": layout.reads_words, "PACKED": layout.is_packed,
-    }  # fmt: skip
+        "THREADS": layout.threads,
+        "LANES": layout.lanes,
+        "V": layout.vector,
+        "ITEMS": layout.items,
+        "STAGES": layout.stages,
+        "GROUP": layout.group,
+        "DOWN": layout.goes_down,
+        "ALONE": layout.is_single_strip,
+        "ALIGNED": layout.is_aligned,
+        "IN_WORDS": layout.reads_words,
+        "PACKED": layout.is_packed,
+    }
     numeric = kernel_text("engines/cuda/numeric")
     text = print_definitions(numeric, constants, X=layout.x_dtype, T=layout.dtype)
     text += kernel_text("grids/table/table")
@@ -282,9 +286,13 @@ def build_launch(partition: TablePartition, device: Device) -> Launch:
 
 @lru_cache(maxsize=1024)
 def prepare_launch(
-    shape: Shape, x_dtype: np.dtype[Any], dtype: np.dtype[Any], is_aligned: bool, is_packed: bool,
-    device_id: int
-) -> tuple[TablePartition, PreparedLaunches]:  # fmt: skip
+    shape: Shape,
+    x_dtype: np.dtype[Any],
+    dtype: np.dtype[Any],
+    is_aligned: bool,
+    is_packed: bool,
+    device_id: int,
+) -> tuple[TablePartition, PreparedLaunches]:
     """Return how images are divided into strips, and the launch of their tables on a device."""
     device = Device.current()
     partition = choose_partition(shape, x_dtype, dtype, is_aligned, device, is_packed)
@@ -326,18 +334,12 @@ def _choose_part(
 def _layouts(shape: Shape, x_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> list[TableLayout]:
     """Return the layouts that determine the order of additions, for rows aligned and not."""
     return [
-        replace(
-            choose_partition(shape, x_dtype, dtype, is_aligned, _SMALLEST).layout,
-            stages=1,
-            blocks=1,
-        )
+        replace(choose_partition(shape, x_dtype, dtype, is_aligned, _SMALLEST).layout, stages=1, blocks=1)
         for is_aligned in (True, False)
     ]
 
 
-def determine_table(
-    recurrence: SummedAreaTable, x: Any, edges: tuple[Any, Any], table: Any
-) -> Sums:
+def determine_table(recurrence: SummedAreaTable, x: Any, edges: tuple[Any, Any], table: Any) -> Sums:
     """Write the table of a tile (..., rows, columns), and return its edges.
 
     `edges` are the table in the row above and the sums along the rows to the left, or None. Those
@@ -357,9 +359,7 @@ def determine_table(
     is_captured = cupy.cuda.get_current_stream().is_capturing()
     right = None if is_captured else cupy.empty((*others, rows), table.dtype)
     device_edges = [
-        None
-        if edge is None
-        else cupy.ascontiguousarray(on_device(edge).astype(table.dtype, copy=False))
+        None if edge is None else cupy.ascontiguousarray(on_device(edge).astype(table.dtype, copy=False))
         for edge in edges
     ]
     _launch(operand, result, device_edges, right)
@@ -433,9 +433,13 @@ def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
             # Sums from the first row on, added up in the order of the rows.
             left_down = on_device(np.cumsum(to_host(left), -1, left.dtype))
         arrays = (
-            (x, launch.words[0]), (table, launch.words[2]), (above, columns), (left, rows),
-            (right, rows), (left_down, rows),
-        )  # fmt: skip
+            (x, launch.words[0]),
+            (table, launch.words[2]),
+            (above, columns),
+            (left, rows),
+            (right, rows),
+            (left_down, rows),
+        )
         addresses = [
             0 if array is None else array.data.ptr + launch.start * stride * array.dtype.itemsize
             for array, stride in arrays

@@ -32,9 +32,7 @@ _FORWARD, _BACKWARD = None, True
 """Directions of a pass: numba compiles only one branch of a test whether an argument is None."""
 
 
-def centre(
-    states: Any, log_frameprob: Any, centred: Any, shifts: Any, start: int, stop: int
-) -> None:
+def centre(states: Any, log_frameprob: Any, centred: Any, shifts: Any, start: int, stop: int) -> None:
     """Write logarithms of probabilities minus the largest of each step, and these."""
     count = length(states)
     for step in range(start, stop):
@@ -163,9 +161,15 @@ def _has_logarithms(weights: Any, column: int) -> bool:
 
 @numba.njit(**INNER)
 def _start_encoded(
-    startprob: Any, starts: int, emissions: Any, log_frameprob: Any, frame: int, shift: float,
-    weights: Any, column: int,
-) -> None:  # fmt: skip
+    startprob: Any,
+    starts: int,
+    emissions: Any,
+    log_frameprob: Any,
+    frame: int,
+    shift: float,
+    weights: Any,
+    column: int,
+) -> None:
     """Write the weights of a first step, some of which are tiny."""
     for j in range(weights.shape[1]):
         weights[column, j] = _observed(
@@ -175,9 +179,17 @@ def _start_encoded(
 
 @numba.njit(**INNER)
 def _forward_encoded(
-    before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any, log_frameprob: Any,
-    frame: int, shift: float, weights: Any, column: int,
-) -> None:  # fmt: skip
+    before: Any,
+    linear: Any,
+    transmat: Any,
+    matrix: int,
+    emissions: Any,
+    log_frameprob: Any,
+    frame: int,
+    shift: float,
+    weights: Any,
+    column: int,
+) -> None:
     """Write the weights after a step, from those before it, some of which are tiny."""
     count = len(before)
     for j in range(count):
@@ -197,9 +209,17 @@ def _forward_encoded(
 
 @numba.njit(**INNER)
 def _backward_encoded(
-    before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any, log_frameprob: Any,
-    frame: int, shift: float, weights: Any, column: int,
-) -> None:  # fmt: skip
+    before: Any,
+    linear: Any,
+    transmat: Any,
+    matrix: int,
+    emissions: Any,
+    log_frameprob: Any,
+    frame: int,
+    shift: float,
+    weights: Any,
+    column: int,
+) -> None:
     """Write the weights before a step, from those after it, some of which are tiny.
 
     `before` has the weights after the step, and receives their products with emissions.
@@ -235,9 +255,16 @@ def _encode(weights: Any, totals: Any, is_encoded: Any, column: int, scale: floa
 # One function for all columns out of range, in place of two, took 7% longer.
 @numba.njit(**SIZED)
 def _multiply_forward(
-    states: Any, before: Any, transmat: Any, matrix: int, emissions: Any, frame: int, least: float,
-    w: Any, column: int,
-) -> float:  # fmt: skip
+    states: Any,
+    before: Any,
+    transmat: Any,
+    matrix: int,
+    emissions: Any,
+    frame: int,
+    least: float,
+    w: Any,
+    column: int,
+) -> float:
     """Write the weights after a step; return their sum, or -1 if one is below `least`."""
     count, total, is_tiny = length(states), 0.0, False
     for j in range(count):
@@ -252,9 +279,17 @@ def _multiply_forward(
 
 @numba.njit(**INNER)
 def _start(
-    startprob: Any, starts: int, emissions: Any, log_frameprob: Any, frame: int, shift: float,
-    w: Any, totals: Any, is_encoded: Any, column: int,
-) -> float:  # fmt: skip
+    startprob: Any,
+    starts: int,
+    emissions: Any,
+    log_frameprob: Any,
+    frame: int,
+    shift: float,
+    w: Any,
+    totals: Any,
+    is_encoded: Any,
+    column: int,
+) -> float:
     """Write the weights of a first step; return the logarithm of their scale."""
     total, is_tiny = 0.0, False
     for j in range(w.shape[1]):
@@ -270,9 +305,20 @@ def _start(
 
 @numba.njit(**INNER)
 def _in_logarithms(
-    direction: bool | None, before: Any, linear: Any, transmat: Any, matrix: int, emissions: Any,
-    log_frameprob: Any, frame: int, shift: float, w: Any, totals: Any, is_encoded: Any, column: int,
-) -> float:  # fmt: skip
+    direction: bool | None,
+    before: Any,
+    linear: Any,
+    transmat: Any,
+    matrix: int,
+    emissions: Any,
+    log_frameprob: Any,
+    frame: int,
+    shift: float,
+    w: Any,
+    totals: Any,
+    is_encoded: Any,
+    column: int,
+) -> float:
     """Write the weights of a step, some of which are tiny; return the logarithm of their scale.
 
     `before` has the weights before a step of the forward pass, or after one of the backward pass.
@@ -282,21 +328,27 @@ def _in_logarithms(
     for j in range(len(before)):
         before[j] /= scale
     if direction is None:
-        _forward_encoded(
-            before, linear, transmat, matrix, emissions, log_frameprob, frame, shift, w, column
-        )
+        _forward_encoded(before, linear, transmat, matrix, emissions, log_frameprob, frame, shift, w, column)
     else:
-        _backward_encoded(
-            before, linear, transmat, matrix, emissions, log_frameprob, frame, shift, w, column
-        )
+        _backward_encoded(before, linear, transmat, matrix, emissions, log_frameprob, frame, shift, w, column)
     return _encode(w, totals, is_encoded, column, scale)
 
 
 def forward(
-    states: Any, frame_operand: Any, matrix_operand: Any, start_operand: Any, reset: Any,
-    log_frameprob: Any, shifts: Any, weights: Any, log_scales: Any, results: Any, start: int,
-    stop: int, shape: Any,
-) -> None:  # fmt: skip
+    states: Any,
+    frame_operand: Any,
+    matrix_operand: Any,
+    start_operand: Any,
+    reset: Any,
+    log_frameprob: Any,
+    shifts: Any,
+    weights: Any,
+    log_scales: Any,
+    results: Any,
+    start: int,
+    stop: int,
+    shape: Any,
+) -> None:
     """Advance the columns `weights` (rows, columns, states) of some rows through all steps.
 
     A column whose first weight is BEFORE_FIRST is before the first step of a sequence, and so are
@@ -333,21 +385,39 @@ def forward(
                 total = -1.0
                 if not (is_first or is_encoded[column]):
                     total = _multiply_forward(
-                        states, before, transmat, matrix, emissions, frame, TINY * totals[column],
-                        w, column,
-                    )  # fmt: skip
+                        states, before, transmat, matrix, emissions, frame, TINY * totals[column], w, column
+                    )
                 if LEAST_TOTAL < total < MOST_TOTAL:
                     totals[column] = total
                 elif is_first:
                     log_scale += _start(
-                        startprob, starts, emissions, log_frameprob, frame, shift, w, totals,
-                        is_encoded, column,
-                    )  # fmt: skip
+                        startprob,
+                        starts,
+                        emissions,
+                        log_frameprob,
+                        frame,
+                        shift,
+                        w,
+                        totals,
+                        is_encoded,
+                        column,
+                    )
                 elif total == -1.0:
                     log_scale += _in_logarithms(
-                        _FORWARD, before, linear, transmat, matrix, emissions, log_frameprob,
-                        frame, shift, w, totals, is_encoded, column,
-                    )  # fmt: skip
+                        _FORWARD,
+                        before,
+                        linear,
+                        transmat,
+                        matrix,
+                        emissions,
+                        log_frameprob,
+                        frame,
+                        shift,
+                        w,
+                        totals,
+                        is_encoded,
+                        column,
+                    )
                 else:
                     log_scale += _rescale(w, totals, column, total)
                 log_scale += shift
@@ -361,9 +431,7 @@ def forward(
                     results[result + j] = w[0, j] * factor
                 results[result + count] = log_scale
         if len(results):
-            results[((x * steps + steps - 1) * inner + y) * (count + 1) + count] += math.log(
-                totals[0]
-            )
+            results[((x * steps + steps - 1) * inner + y) * (count + 1) + count] += math.log(totals[0])
         _normalise_all(w, scales, totals)
 
 
@@ -388,9 +456,7 @@ def _write_posteriors(
 
 
 @numba.njit(**INNER)
-def _write_posteriors_of_logarithms(
-    filtered: Any, index: int, w: Any, results: Any, result: int
-) -> None:
+def _write_posteriors_of_logarithms(filtered: Any, index: int, w: Any, results: Any, result: int) -> None:
     """Write the products of weights of both passes, of which some are logarithms."""
     count, most, total = w.shape[1], -np.inf, 0.0
     for j in range(count):
@@ -405,9 +471,17 @@ def _write_posteriors_of_logarithms(
 
 @numba.njit(**SIZED)
 def _multiply_backward(
-    states: Any, linear: Any, transmat: Any, matrix: int, emissions: Any, frame: int, least: float,
-    before: Any, w: Any, column: int,
-) -> float:  # fmt: skip
+    states: Any,
+    linear: Any,
+    transmat: Any,
+    matrix: int,
+    emissions: Any,
+    frame: int,
+    least: float,
+    before: Any,
+    w: Any,
+    column: int,
+) -> float:
     """Write the weights before a step; return their sum, or -1 if one is below `least`."""
     count, total, is_tiny = length(states), 0.0, False
     for j in range(count):
@@ -423,10 +497,20 @@ def _multiply_backward(
 
 
 def backward(
-    states: Any, filtered_operand: Any, frame_operand: Any, matrix_operand: Any, reset: Any,
-    log_frameprob: Any, shifts: Any, weights: Any, log_scales: Any, results: Any, start: int,
-    stop: int, shape: Any,
-) -> None:  # fmt: skip
+    states: Any,
+    filtered_operand: Any,
+    frame_operand: Any,
+    matrix_operand: Any,
+    reset: Any,
+    log_frameprob: Any,
+    shifts: Any,
+    weights: Any,
+    log_scales: Any,
+    results: Any,
+    start: int,
+    stop: int,
+    shape: Any,
+) -> None:
     """Advance the columns `weights` of some rows from the last step to the first.
 
     The weights are the probabilities of all later observations given each state. If there are
@@ -452,9 +536,7 @@ def backward(
             if len(results):
                 result = ((x * steps + step) * inner + y) * count
                 index = forward_row + step * filtered_strides[1]
-                is_tiny = _write_posteriors(
-                    states, filtered, index, w, LOW * totals[0], results, result
-                )
+                is_tiny = _write_posteriors(states, filtered, index, w, LOW * totals[0], results, result)
                 if is_tiny or is_encoded[0]:
                     _write_posteriors_of_logarithms(filtered, index, w, results, result)
             if marks[mark + step * mark_strides[1]]:
@@ -472,16 +554,35 @@ def backward(
                 total = -1.0
                 if not is_encoded[column]:
                     total = _multiply_backward(
-                        states, linear, transmat, matrix, emissions, frame, TINY * totals[column],
-                        before, w, column,
-                    )  # fmt: skip
+                        states,
+                        linear,
+                        transmat,
+                        matrix,
+                        emissions,
+                        frame,
+                        TINY * totals[column],
+                        before,
+                        w,
+                        column,
+                    )
                 if LEAST_TOTAL < total < MOST_TOTAL:
                     totals[column] = total
                 elif total == -1.0:
                     scales[column] += _in_logarithms(
-                        _BACKWARD, before, linear, transmat, matrix, emissions, log_frameprob,
-                        frame, shift, w, totals, is_encoded, column,
-                    )  # fmt: skip
+                        _BACKWARD,
+                        before,
+                        linear,
+                        transmat,
+                        matrix,
+                        emissions,
+                        log_frameprob,
+                        frame,
+                        shift,
+                        w,
+                        totals,
+                        is_encoded,
+                        column,
+                    )
                 else:
                     scales[column] += _rescale(w, totals, column, total)
                 scales[column] += shift

@@ -28,9 +28,17 @@ The scores near it have roundings of 1e-14, which are small to a tie."""
 
 @numba.njit(**SIZED)
 def _extend(
-    states: Any, before: int, after: int, log_transmat: Any, matrix: int, log_frameprob: Any,
-    frame: int, best: Any, w: Any, column: int,
-) -> float:  # fmt: skip
+    states: Any,
+    before: int,
+    after: int,
+    log_transmat: Any,
+    matrix: int,
+    log_frameprob: Any,
+    frame: int,
+    best: Any,
+    w: Any,
+    column: int,
+) -> float:
     """Write the scores after a step, and those without its observation; return the highest.
 
     `before` and `after` are the indices of the scores before and after the step.
@@ -51,9 +59,8 @@ def _extend(
 
 @numba.njit(**SIZED)
 def _write_pointers(
-    states: Any, w: Any, before: int, log_transmat: Any, matrix: int, best: Any, results: Any,
-    result: int,
-) -> None:  # fmt: skip
+    states: Any, w: Any, before: int, log_transmat: Any, matrix: int, best: Any, results: Any, result: int
+) -> None:
     """Write for each state the lowest state of a best path to it."""
     count = length(states)
     for j in range(count):
@@ -66,9 +73,17 @@ def _write_pointers(
 
 @numba.njit(**INNER)
 def _start(
-    log_startprob: Any, starts: int, log_frameprob: Any, frame: int, count: int, w: Any,
-    column: int, after: int, results: Any, result: int,
-) -> float:  # fmt: skip
+    log_startprob: Any,
+    starts: int,
+    log_frameprob: Any,
+    frame: int,
+    count: int,
+    w: Any,
+    column: int,
+    after: int,
+    results: Any,
+    result: int,
+) -> float:
     """Write the scores of a first step, and pointers to no state; return the highest."""
     most = -np.inf
     for j in range(count):
@@ -90,9 +105,18 @@ def _lowest_best(states: Any, w: Any, after: int, most: float) -> int:
 
 
 def score(
-    states: Any, frame_operand: Any, matrix_operand: Any, start_operand: Any, reset: Any,
-    scores: Any, w: Any, results: Any, start: int, stop: int, shape: Any,
-) -> None:  # fmt: skip
+    states: Any,
+    frame_operand: Any,
+    matrix_operand: Any,
+    start_operand: Any,
+    reset: Any,
+    scores: Any,
+    w: Any,
+    results: Any,
+    start: int,
+    stop: int,
+    shape: Any,
+) -> None:
     """Advance the columns `scores` (rows, columns, states) of some rows through all steps.
 
     A score is the logarithm of the probability of the best path to a state, up to a number that
@@ -128,18 +152,14 @@ def score(
             for column in range(columns):
                 if is_marked or w[column, before] == np.inf:
                     highest = _start(
-                        log_startprob, starts, log_frameprob, frame, count, w, column, after,
-                        results, result,
-                    )  # fmt: skip
+                        log_startprob, starts, log_frameprob, frame, count, w, column, after, results, result
+                    )
                 else:
                     highest = _extend(
-                        states, before, after, log_transmat, matrix, log_frameprob, frame, best, w,
-                        column,
-                    )  # fmt: skip
+                        states, before, after, log_transmat, matrix, log_frameprob, frame, best, w, column
+                    )
                     if len(results):
-                        _write_pointers(
-                            states, w, before, log_transmat, matrix, best, results, result
-                        )
+                        _write_pointers(states, w, before, log_transmat, matrix, best, results, result)
                 most = larger_of(most, highest)
             if len(results):
                 results[result + count] = _lowest_best(states, w, after, most)
@@ -163,9 +183,17 @@ def _is_valid(logarithms: Any, first: int, count: int) -> bool:
 
 
 def follow(
-    states: Any, pointer_operand: Any, frame_operand: Any, matrix_operand: Any,
-    start_operand: Any, current: Any, results: Any, start: int, stop: int, shape: Any,
-) -> None:  # fmt: skip
+    states: Any,
+    pointer_operand: Any,
+    frame_operand: Any,
+    matrix_operand: Any,
+    start_operand: Any,
+    current: Any,
+    results: Any,
+    start: int,
+    stop: int,
+    shape: Any,
+) -> None:
     """Follow the pointers of some rows from the last step to the first.
 
     `current` (rows, columns) are those of the last step. A negative one is replaced by the state
@@ -216,9 +244,17 @@ def follow(
 
 
 def draw(
-    uniform_operand: Any, matrix_operand: Any, start_operand: Any, reset: Any, count: int,
-    states: Any, results: Any, start: int, stop: int, shape: Any,
-) -> None:  # fmt: skip
+    uniform_operand: Any,
+    matrix_operand: Any,
+    start_operand: Any,
+    reset: Any,
+    count: int,
+    states: Any,
+    results: Any,
+    start: int,
+    stop: int,
+    shape: Any,
+) -> None:
     """Draw the next of `count` states of some rows from the first step to the last.
 
     `states` (rows, columns) are those before the first step. A negative one is before the first
@@ -318,11 +354,7 @@ def _starts(recurrence: HmmRecurrence) -> np.ndarray:
 
 
 def _advance(
-    recurrence: HmmRecurrence,
-    chunk: Chunk,
-    columns: np.ndarray,
-    results: np.ndarray,
-    is_threaded: bool,
+    recurrence: HmmRecurrence, chunk: Chunk, columns: np.ndarray, results: np.ndarray, is_threaded: bool
 ) -> np.ndarray:
     """Advance columns through a chunk, and return the logarithms of their scales."""
     rows, count, phase = len(columns), recurrence.count, recurrence.phase

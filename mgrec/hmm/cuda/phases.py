@@ -50,9 +50,7 @@ def determine(recurrence: HmmRecurrence, chunk: Chunk, carry_in: np.ndarray, res
         solver.solve(draw_pass(count), operands, [result], before=states + 1)
     elif phase == "follow":
         path = result if recurrence.is_split else solver.empty(np.int32)
-        log_probs = solver.solve(
-            follow_pass(count), operands, [*arrays, path], sums=True, after=states + 1
-        )
+        log_probs = solver.solve(follow_pass(count), operands, [*arrays, path], sums=True, after=states + 1)
         if recurrence.is_split:
             return log_probs
         result[..., 0] = path
@@ -65,9 +63,7 @@ def determine(recurrence: HmmRecurrence, chunk: Chunk, carry_in: np.ndarray, res
         before = None if _is_first(recurrence, states) else logarithms(states)
         solved = forward_pass(count, row=count + 1)
         maps = solver.maps_of(chunk, solved, operands, [None] * 3)
-        log_prob = solver.solve(
-            solved, operands, [result, None], sums=True, before=before, maps=maps
-        )
+        log_prob = solver.solve(solved, operands, [result, None], sums=True, before=before, maps=maps)
         if recurrence.is_split:
             return log_prob
         _write_sums(result[..., count], log_prob)
@@ -129,9 +125,7 @@ def precompute(recurrence: HmmRecurrence, chunk: Chunk) -> Callable[[], HmmSumma
     return wait
 
 
-def _precompute_states(
-    recurrence: HmmRecurrence, chunk: Chunk, solver: Solver
-) -> Callable[[], HmmSummary]:
+def _precompute_states(recurrence: HmmRecurrence, chunk: Chunk, solver: Solver) -> Callable[[], HmmSummary]:
     """Launch the summary of a pass whose state is one of N, or none."""
     count, rows, unused = recurrence.count, chunk.row_shape, list[Any]([None])
     arrays, operands = _laid_out(recurrence, chunk, solver)
@@ -156,9 +150,7 @@ def _summary(columns: Any, log_scales: Any, starts: Any, rows: tuple[int, int]) 
     return HmmSummary(columns, log_scales.reshape(*rows, -1), starts.reshape(rows))
 
 
-def _laid_out(
-    recurrence: HmmRecurrence, chunk: Chunk, solver: Solver
-) -> tuple[list[Any], list[Operand]]:
+def _laid_out(recurrence: HmmRecurrence, chunk: Chunk, solver: Solver) -> tuple[list[Any], list[Operand]]:
     """Return results of an earlier pass, and frames, transitions, start and marks as operands."""
     arrays, phase = [*map(on_device, chunk.operands)], recurrence.phase
     results = [arrays.pop(0)] if phase in ("backward", "follow") else []
@@ -197,9 +189,12 @@ def _split(maps: np.ndarray, count: int, unit: float) -> tuple[np.ndarray, np.nd
 
 
 def forward_pass(
-    count: int, dtype: Any = _FLOAT64, directions: tuple[str, ...] = ("spread",), row: int = 0,
+    count: int,
+    dtype: Any = _FLOAT64,
+    directions: tuple[str, ...] = ("spread",),
+    row: int = 0,
     is_normalised: bool = False,
-) -> Pass:  # fmt: skip
+) -> Pass:
     """Return the forward and backward pass; weights of a step are in `row` numbers."""
     constants = (("BEST", False), ("ROW", row or count), ("NORMALISED", is_normalised))
     text = print_pass("hmm/cuda/forward", count, _UNROLLED, constants, dtype, skips_first=True)

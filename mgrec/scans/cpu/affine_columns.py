@@ -65,9 +65,7 @@ _into_caches, _past_caches = _advance_columns(store), _advance_columns(stream)
 
 
 @numba.njit(**INNER)
-def _advance_window(
-    s: Any, t: Any, result: Any, carry_in: Any, states: Any, start: int, stop: int
-) -> None:
+def _advance_window(s: Any, t: Any, result: Any, carry_in: Any, states: Any, start: int, stop: int) -> None:
     wide = CACHE_LINE // result.itemsize
     for column in range(start, stop, wide):
         left = min(column, stop - wide)

@@ -302,13 +302,9 @@ def advance_arrays(
     while left < whole and is_low:
         stop = smaller_of(left + BLOCK, whole)
         if past_caches:
-            after, is_normal, is_low, has_no_sign = tiles_past_caches(
-                s, t, result, w, left, stop, limits
-            )
+            after, is_normal, is_low, has_no_sign = tiles_past_caches(s, t, result, w, left, stop, limits)
         else:
-            after, is_normal, is_low, has_no_sign = tiles_into_caches(
-                s, t, result, w, left, stop, limits
-            )
+            after, is_normal, is_low, has_no_sign = tiles_into_caches(s, t, result, w, left, stop, limits)
         is_positive &= is_normal & has_no_sign
         if not (is_normal or _is_in_range(s, left, stop, limits)):
             fence()
@@ -380,9 +376,7 @@ def _along_row(advance_steps: Any) -> Any:
             first = HEAD // result.itemsize
             w, _, has_no_sign = solve_plain(s, t, result, initial, np.int64(0), first, initial)
             past_caches = is_large and (result.ctypes.data + HEAD) % CACHE_LINE == 0
-        _, is_low, is_positive = advance_steps(
-            s, t, result, w, first, result.size, setting, past_caches
-        )
+        _, is_low, is_positive = advance_steps(s, t, result, w, first, result.size, setting, past_caches)
         if not is_low:
             fence()
             plain(s, t, result, initial)
@@ -450,9 +444,7 @@ def determine_filled(lift: Any, compose: Any, apply: Any) -> Callable[..., None]
     fill = fill_block(lift)
 
     @numba.njit(**INNER)
-    def advance(
-        operand: Any, target: Any, w: Any, limits: Any, reverse: bool, is_tiled: bool
-    ) -> bool:
+    def advance(operand: Any, target: Any, w: Any, limits: Any, reverse: bool, is_tiled: bool) -> bool:
         s = np.empty(BLOCK, target.dtype)
         t, y = np.empty_like(s), np.empty_like(s)
         for left in range(0, target.size, BLOCK):
@@ -460,9 +452,7 @@ def determine_filled(lift: Any, compose: Any, apply: Any) -> Callable[..., None]
             first = target.size - left - size if reverse else left
             fill(parts_of(operand, first, first + size), s, t, size, reverse)
             if is_tiled:
-                w, is_low, _ = advance_arrays(
-                    s, t, y, w, np.int64(0), size, limits, np.bool_(False)
-                )
+                w, is_low, _ = advance_arrays(s, t, y, w, np.int64(0), size, limits, np.bool_(False))
                 if not is_low:
                     return False
             else:

@@ -20,17 +20,7 @@ from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.lanes import SCAN, fma, load, load_64_bytes, splat, store
 from ...engines.cpu.simd import no_extremes, none_above, none_below, update_extremes
 from ...engines.cpu.stack import stack_empty
-from ..summaries import (
-    FINE,
-    NAN,
-    REDO,
-    SAFE_BLOCK,
-    SAFE_GROWTH,
-    SAFE_HIGH,
-    SAFE_LOW,
-    SAFE_TERM,
-    margins,
-)
+from ..summaries import FINE, NAN, REDO, SAFE_BLOCK, SAFE_GROWTH, SAFE_HIGH, SAFE_LOW, SAFE_TERM, margins
 from .affine_rows import fill_block, fill_powers
 from .operands import cells_at, compiled_only, parts_of, rows_of, value_at
 
@@ -194,9 +184,7 @@ def _fold(t: Any, powers: Any, top: Any) -> Any:
         y, z = load(t, index + 2 * SCAN), load(t, index + 3 * SCAN)
         a, b = fma(across, a, w), fma(across, b, x)
         c, d = fma(across, c, y), fma(across, d, z)
-        terms = update_extremes(
-            update_extremes(update_extremes(update_extremes(terms, w), x), y), z
-        )
+        terms = update_extremes(update_extremes(update_extremes(update_extremes(terms, w), x), y), z)
     folded = stack_empty(FOLD, t.dtype)
     store(folded, 0, a)
     store(folded, SCAN, b)
@@ -319,11 +307,7 @@ def precompute_columns(lift: Any, compose: Any, apply: Any) -> Callable[..., Non
         for row in range(offset.shape[0]):
             for left in range(0, offset.shape[1], COLUMNS):
                 right = min(left + COLUMNS, offset.shape[1])
-                p, e, b = (
-                    product[row, left:right],
-                    exponent[row, left:right],
-                    offset[row, left:right],
-                )
+                p, e, b = (product[row, left:right], exponent[row, left:right], offset[row, left:right])
                 g, f = growth[row, left:right], flag[row, left:right]
                 top, back = largest[: right - left], rebound[: right - left]
                 for j in range(right - left):

@@ -111,9 +111,7 @@ def determine_rows(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
 def determine_columns(lift: Any, compose: Any, apply: Any) -> Callable[..., None]:
     # All columns of a step: blocks of columns, pieces of 4 KB, defeat the prefetcher (2.4 ns a
     # step, not 1.1). Few columns take four steps at a time: 1.3 ns, not 2.0, with 16 columns.
-    def determine(
-        operands: Any, carry_in: Any, results: Any, reverse: bool, start: int, stop: int
-    ) -> None:
+    def determine(operands: Any, carry_in: Any, results: Any, reverse: bool, start: int, stop: int) -> None:
         rows, steps, _ = results[0].shape
         for row in range(rows):
             for first in range(0, steps, 4):

@@ -110,9 +110,7 @@ def is_direct(flat: Flat, chunk: Chunk, is_constant: bool = True) -> bool:
     return _is_plain(flat, chunk) and t.ndim == 2 and (is_constant or s.ndim == 2)
 
 
-def propagate(
-    transfer_map: Any, functions: Sequence[Any], summary: Summary, carry_in: Arrays
-) -> Arrays:
+def propagate(transfer_map: Any, functions: Sequence[Any], summary: Summary, carry_in: Arrays) -> Arrays:
     """Return the carry-out of a chunk: an array (outer, inner) for each scalar of the state.
 
     `functions` are those of the operands that are coefficients, for rows to redo; others are None.
@@ -152,12 +150,7 @@ def determine(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results
 
 
 def determine_columns(
-    transfer_map: TransferMap,
-    chunk: Chunk,
-    carry_in: Arrays,
-    results: Arrays,
-    start: int,
-    stop: int,
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, start: int, stop: int
 ) -> None:
     """Write the states of the columns from `start` to `stop`."""
     flat = flatten(chunk)
@@ -172,9 +165,7 @@ def determine_columns(
     kernel(flat.operands, before, results, chunk.reverse, start, stop)
 
 
-def _determine_rows(
-    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
-) -> bool:
+def _determine_rows(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays) -> bool:
     flat = flatten(chunk)
     before = tuple(writable(np.ascontiguousarray(part[:, 0], chunk.dtype)) for part in carry_in)
     after = tuple(part[:, :, 0] for part in results)
@@ -252,11 +243,7 @@ def speculate(
         return None
     is_positive = is_positive or _are_positive(s)
     sign: Any = 1.0 if is_positive else _sign_of_product(s, chunk.steps)
-    first = (
-        chunk.between(chunk.steps - steps, chunk.steps)
-        if chunk.reverse
-        else chunk.between(0, steps)
-    )
+    first = chunk.between(chunk.steps - steps, chunk.steps) if chunk.reverse else chunk.between(0, steps)
     # Copies: the operands can then be released.
     first = replace(first, operands=tuple(map(np.copy, first.operands)))
     kept = np.ones((1, 1, 1), chunk.dtype) if is_positive else s

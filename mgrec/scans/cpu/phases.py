@@ -92,9 +92,7 @@ def prepare_solver(
     return solve
 
 
-def _prepare_direct(
-    flat: Flat, shape: tuple[int, int, int], dtype: np.dtype[Any]
-) -> PreparedSolver:
+def _prepare_direct(flat: Flat, shape: tuple[int, int, int], dtype: np.dtype[Any]) -> PreparedSolver:
     """Return the solver for rows that kernels solve as they are."""
     row_shape = shape[:2]
     lay_out_s, lay_out_t = map(_lay_out_like, flat.operands)
@@ -109,9 +107,7 @@ def _prepare_direct(
     return solve
 
 
-def _prepare_rows(
-    transfer_map: TransferMap, chunk: Chunk, flat: Flat, states: int
-) -> PreparedSolver:
+def _prepare_rows(transfer_map: TransferMap, chunk: Chunk, flat: Flat, states: int) -> PreparedSolver:
     """Return the solver for rows that the plain loop solves."""
     row_shape, reverse = chunk.shape[:2], chunk.reverse
     kernel = kernel_of(determine_rows, transfer_map, flat.sources, states > 1)
@@ -119,9 +115,7 @@ def _prepare_rows(
     layouts += [_lay_out_like(np.empty(row_shape[0], chunk.dtype))] * states
 
     def solve(arguments: Sequence[Any], targets: Sequence[Any]) -> None:
-        arrays = [
-            writable(lay_out(value)) for lay_out, value in zip(layouts, arguments, strict=True)
-        ]
+        arrays = [writable(lay_out(value)) for lay_out, value in zip(layouts, arguments, strict=True)]
         after = tuple([target.reshape(row_shape) for target in targets])
         kernel(tuple(arrays[:-states]), tuple(arrays[-states:]), after, reverse)
 
@@ -173,9 +167,7 @@ Arrays = tuple[np.ndarray, ...]
 Piece = tuple[int, int]
 
 
-def determine_on_threads(
-    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
-) -> None:
+def determine_on_threads(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays) -> None:
     """Write the states after every step of a chunk: see :func:`.one_thread.determine`."""
     arguments = transfer_map, chunk, carry_in, results
     threads, (outer, steps, inner) = threads_for(results[0].size), chunk.shape
@@ -337,9 +329,8 @@ def _are_same(first: Arrays, second: Arrays) -> np.ndarray:
 
 
 def determine_side_by_side(
-    transfer_map: TransferMap, pieces: list[Chunk], carry_in: Arrays, targets: list[Arrays],
-    prefix: int,
-) -> bool:  # fmt: skip
+    transfer_map: TransferMap, pieces: list[Chunk], carry_in: Arrays, targets: list[Arrays], prefix: int
+) -> bool:
     """Determine pieces (outer = 1) side by side, then their first steps from the true carry-ins.
 
     Results of columns have the bits of one thread. Return False if the whole chunk must be
@@ -379,17 +370,13 @@ def _between(chunk: Chunk, results: Arrays, start: int, stop: int) -> tuple[Chun
     return chunk.between(start, stop), tuple([result[:, start:stop] for result in results])
 
 
-def _determine(
-    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
-) -> Arrays:
+def _determine(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays) -> Arrays:
     """Determine a chunk on the calling thread; return the states after it."""
     one_thread.determine(transfer_map, chunk, carry_in, results)
     return _carry_out_of(chunk, results)
 
 
-def _join(
-    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, prefix: int
-) -> int:
+def _join(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, prefix: int) -> int:
     """Determine blocks of a piece from its carry-in until the states meet those of its results.
 
     The first block has the steps of the expected prefix, and each further one three times those

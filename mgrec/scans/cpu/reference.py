@@ -70,9 +70,7 @@ _product = numba.njit(**INNER)(exact_product)
 _sum = numba.njit(**INNER)(exact_sum)
 
 
-def _judge(
-    s: Any, t: Any, computed: Any, state: Any, loop: Any, start: int, unit: float, eta: float
-) -> Any:
+def _judge(s: Any, t: Any, computed: Any, state: Any, loop: Any, start: int, unit: float, eta: float) -> Any:
     high, low, size, count = state
     w = loop[0]
     error, fraction, difference = 0.0, 0.0, 0.0

@@ -20,14 +20,7 @@ from ...core.arrays.chunk import Chunk, CoefficientOperand
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import ctype, print_definitions
 from ...engines.cuda.device import MULTIPROCESSORS, SCRATCH_IS_SHARED, raise_if_capturing
-from ...engines.cuda.launches import (
-    Launch,
-    LaunchByAddress,
-    PreparedLaunches,
-    Slot,
-    is_value,
-    run_launches,
-)
+from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot, is_value, run_launches
 from ...engines.cuda.tracing import state_count
 from .program import ScanLayout, Source, describe, is_costly, print_program
 
@@ -98,9 +91,15 @@ def print_evaluation(transfer_map: TransferMap, source: Source) -> str:
     """Print the program that evaluates the costly coefficients of a chunk."""
     places = ", ".join(map(str, source.costly.values()))
     return print_program(
-        transfer_map, state_count(transfer_map), source, ScanLayout(_THREADS, 1), (), _KERNEL,
-        places=places, wanted=len(source.costly),
-    )  # fmt: skip
+        transfer_map,
+        state_count(transfer_map),
+        source,
+        ScanLayout(_THREADS, 1),
+        (),
+        _KERNEL,
+        places=places,
+        wanted=len(source.costly),
+    )
 
 
 def _evaluate(text: str, chunk: Chunk, source: Source, piece: Piece) -> Chunk:
@@ -143,9 +142,7 @@ def _part(state: Any, piece: Piece) -> Any:
 
 
 def compose_in_pieces(
-    compose: Callable[[TransferMap, Chunk], Callable[[], Any]],
-    transfer_map: TransferMap,
-    chunk: Chunk,
+    compose: Callable[[TransferMap, Chunk], Callable[[], Any]], transfer_map: TransferMap, chunk: Chunk
 ) -> Arrays:
     """Return the composed map of every row; the maps of its pieces are composed on the host."""
     evaluate = evaluated(transfer_map, chunk)
@@ -202,9 +199,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) products_kernel(
 
 
 def multiply_by_states(
-    shape: tuple[int, int, int], dtype: np.dtype[Any], device: int, reverse: bool, grad: int,
-    adjoint: int, w: int, of_s: int,
-) -> None:  # fmt: skip
+    shape: tuple[int, int, int],
+    dtype: np.dtype[Any],
+    device: int,
+    reverse: bool,
+    grad: int,
+    adjoint: int,
+    w: int,
+    of_s: int,
+) -> None:
     """Write the gradients of the coefficients, of contiguous arrays (outer, steps, inner).
 
     Arguments are addresses on the current device: of the gradient of w, of the adjoint, of w, and

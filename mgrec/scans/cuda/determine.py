@@ -16,14 +16,7 @@ from ...core.arrays.chunk import Chunk
 from ...core.backends import CPU, backend_of
 from ...engines.cuda.device import Device, raise_if_capturing
 from ...engines.cuda.launches import EPOCH, SPACE, Launch, PreparedLaunches, as_argument, is_value
-from .layouts import (
-    MOST_BLOCKS,
-    SHIFTED_BYTES,
-    choose_layout,
-    columns_of_lane,
-    ring_of,
-    steps_of_tile,
-)
+from .layouts import MOST_BLOCKS, SHIFTED_BYTES, choose_layout, columns_of_lane, ring_of, steps_of_tile
 from .program import ScanLayout, Source, carry_in_types, describe, print_program
 
 Arrays = tuple[Any, ...]
@@ -60,9 +53,15 @@ _RING_ROUNDS = 8
 
 
 def launch_single_pass(
-    transfer_map: TransferMap, chunk: Chunk, source: Source, layout: ScanLayout,
-    carry_in: Arrays, results: Arrays, multiprocessors: int, outcome: Any = None,
-) -> tuple[Launch, int]:  # fmt: skip
+    transfer_map: TransferMap,
+    chunk: Chunk,
+    source: Source,
+    layout: ScanLayout,
+    carry_in: Arrays,
+    results: Arrays,
+    multiprocessors: int,
+    outcome: Any = None,
+) -> tuple[Launch, int]:
     """Return the launch, and the number of 64-bit words that its blocks publish.
 
     With an `outcome` the launch also reads the signs of coefficients: see :mod:`.speculation`.
@@ -97,15 +96,32 @@ def launch_single_pass(
         files, call = [*files, "scans/cuda/signs"], _SPECULATION
     launch = Launch(
         print_program(
-            transfer_map, states, source, layout, files, _KERNEL, carry_in_types(carry_in, source),
-            call=call, outcome=", Told* told" if outcomes else "",
+            transfer_map,
+            states,
+            source,
+            layout,
+            files,
+            _KERNEL,
+            carry_in_types(carry_in, source),
+            call=call,
+            outcome=", Told* told" if outcomes else "",
         ),
-        "determine_kernel", blocks, threads,
-        (*source.streams, *source.arguments, *map(as_argument, carry_in), *results,
-         SPACE, *map(np.int64, chunk.shape), EPOCH, *outcomes),
+        "determine_kernel",
+        blocks,
+        threads,
+        (
+            *source.streams,
+            *source.arguments,
+            *map(as_argument, carry_in),
+            *results,
+            SPACE,
+            *map(np.int64, chunk.shape),
+            EPOCH,
+            *outcomes,
+        ),
         shared_bytes(chunk, source, layout, stores=states),
         is_cooperative=True,
-    )  # fmt: skip
+    )
     return launch, published + (marked_units(chunk) if layout.guarded else 0)
 
 
@@ -155,9 +171,7 @@ def prepare(
     if multiprocessors:
         device = replace(device, multiprocessors=multiprocessors)
     source = describe(chunk, results[0].dtype)
-    layout = layout or choose_layout(
-        chunk, source, len(transfer_map.identity), len(carry_in), device
-    )
+    layout = layout or choose_layout(chunk, source, len(transfer_map.identity), len(carry_in), device)
     if any(w.data.ptr % 16 for w in results):
         layout = replace(layout, bulk=False, staged=False)
     if layout.walking:
@@ -191,9 +205,14 @@ _WALK_COLUMNS = """walk_columns(source, entry, results,
 
 
 def launch_walk(
-    transfer_map: TransferMap, chunk: Chunk, source: Source, layout: ScanLayout,
-    carry_in: Arrays, results: Arrays, multiprocessors: int,
-) -> Launch:  # fmt: skip
+    transfer_map: TransferMap,
+    chunk: Chunk,
+    source: Source,
+    layout: ScanLayout,
+    carry_in: Arrays,
+    results: Arrays,
+    multiprocessors: int,
+) -> Launch:
     """Return the launch of the plain loop over every row of a chunk, a lane for each row.
 
     No maps are composed: results have the bits of the loop. Blocks do not wait for each other, and
@@ -208,17 +227,28 @@ def launch_walk(
     files = ("scans/cuda/rows/walk_steps" if along_rows else "scans/cuda/columns/walk",)
     return Launch(
         print_program(
-            transfer_map, states, source, layout, files, _WALK_KERNEL,
-            carry_in_types(carry_in, source), call=_WALK_ROWS if along_rows else _WALK_COLUMNS,
+            transfer_map,
+            states,
+            source,
+            layout,
+            files,
+            _WALK_KERNEL,
+            carry_in_types(carry_in, source),
+            call=_WALK_ROWS if along_rows else _WALK_COLUMNS,
         ),
         "walk_kernel",
         min(-(-chunk.shape[0] * chunk.shape[2] // 32), layout.blocks * multiprocessors),
         32,
-        (*source.streams, *source.arguments, *map(as_argument, carry_in), *results,
-         *map(np.int64, chunk.shape)),
+        (
+            *source.streams,
+            *source.arguments,
+            *map(as_argument, carry_in),
+            *results,
+            *map(np.int64, chunk.shape),
+        ),
         pieces * 32 * piece,
         is_fused=False,
-    )  # fmt: skip
+    )
 
 
 _REPAIR_KERNEL = """
@@ -244,9 +274,13 @@ def marked_units(chunk: Chunk) -> int:
 
 
 def launch_repair(
-    transfer_map: TransferMap, chunk: Chunk, source: Source, arguments: tuple[Any, ...],
-    carry_in: Arrays, packed: bool = False,
-) -> Launch:  # fmt: skip
+    transfer_map: TransferMap,
+    chunk: Chunk,
+    source: Source,
+    arguments: tuple[Any, ...],
+    carry_in: Arrays,
+    packed: bool = False,
+) -> Launch:
     """Return the launch that repairs marked rows, with the arguments of the single pass before it.
 
     Blocks have few threads for short rows, many for long ones. `packed` is that of the layout.
@@ -254,9 +288,14 @@ def launch_repair(
     threads = 64 if chunk.steps <= _REPAIR_SHORT_STEPS else 512
     layout = ScanLayout(threads, _REPAIR_ITEMS, reverse=chunk.reverse, guarded=True, packed=packed)
     text = print_program(
-        transfer_map, len(carry_in), source, layout, ("scans/cuda/trust/repair",), _REPAIR_KERNEL,
+        transfer_map,
+        len(carry_in),
+        source,
+        layout,
+        ("scans/cuda/trust/repair",),
+        _REPAIR_KERNEL,
         carry_in_types(carry_in, source),
-    )  # fmt: skip
+    )
     blocks = min(chunk.shape[0] * chunk.shape[2], _REPAIR_BLOCKS)
     return Launch(text, "repair_kernel", blocks, threads, arguments, is_fused=False)
 
@@ -267,9 +306,9 @@ def states_of(carry_in: Arrays, chunk: Chunk, stored: np.dtype[Any] | None = Non
     Arrays may have the dtype `stored`, numbers have that of the computation.
     """
     dtypes = (chunk.dtype, stored or chunk.dtype)
-    return tuple([
-        _state(state if state.dtype in dtypes else state.astype(chunk.dtype)) for state in carry_in
-    ])  # fmt: skip
+    return tuple(
+        [_state(state if state.dtype in dtypes else state.astype(chunk.dtype)) for state in carry_in]
+    )
 
 
 def _state(array: Any) -> Any:

@@ -73,9 +73,7 @@ _LOOP_SHARED = 200 * 1024
 """Bytes of a multiprocessor that warps of the plain loop request at once."""
 
 
-def choose_layout(
-    chunk: Chunk, source: Source, width: int, states: int, device: Device
-) -> ScanLayout:
+def choose_layout(chunk: Chunk, source: Source, width: int, states: int, device: Device) -> ScanLayout:
     """Choose the layout of the single pass."""
     steps, groups = chunk.shape[1], _groups(chunk)
     if chunk.shape[2] == 1:
@@ -88,14 +86,10 @@ def choose_layout(
     if steps <= _WIDE_STEPS and groups >= _WIDE_GROUPS and inputs_of(chunk, source, 16) > 1:
         return _loop_columns(chunk, source, device, 16)
     layout = choose_channels(chunk, source, states, device)
-    return layout or _choose_columns(
-        chunk, source, width, device, _COLUMN_REGISTERS, 7, 1, _TILE_WORD
-    )
+    return layout or _choose_columns(chunk, source, width, device, _COLUMN_REGISTERS, 7, 1, _TILE_WORD)
 
 
-def choose_precompute(
-    chunk: Chunk, source: Source, width: int, states: int, device: Device
-) -> ScanLayout:
+def choose_precompute(chunk: Chunk, source: Source, width: int, states: int, device: Device) -> ScanLayout:
     """Choose the layout of the reduction: that of the single pass, with more pending loads."""
     if chunk.shape[2] > 1:
         # Few large blocks for long columns, many small blocks for short ones.
@@ -109,9 +103,7 @@ def choose_precompute(
     return layout
 
 
-def _reduced_stages(
-    chunk: Chunk, source: Source, layout: ScanLayout, device: Device
-) -> tuple[int, int]:
+def _reduced_stages(chunk: Chunk, source: Source, layout: ScanLayout, device: Device) -> tuple[int, int]:
     """Return the stages and items of a reduction: three stages if two vectors less make room.
 
     Summaries of float64 arrays ran at 0.99 of the floor with three stages of 18 items, at 0.83
@@ -180,10 +172,15 @@ def row_layout(
     """Complete a choice of sizes for contiguous rows."""
     has_bulk = device.capability >= _BULK_CAPABILITY
     return ScanLayout(
-        threads, items, stages,
-        reverse=chunk.reverse, segmented=chunk.shape[0] > 1, crowded=chunk.shape[1] < items,
-        bulk=has_bulk, staged=source.is_aligned and not has_bulk,
-    )  # fmt: skip
+        threads,
+        items,
+        stages,
+        reverse=chunk.reverse,
+        segmented=chunk.shape[0] > 1,
+        crowded=chunk.shape[1] < items,
+        bulk=has_bulk,
+        staged=source.is_aligned and not has_bulk,
+    )
 
 
 def _shared(threads: int, vectors: int, stages: int, streams: int, states: int) -> int:
@@ -204,9 +201,14 @@ def _loop_rows(chunk: Chunk, source: Source, states: int, device: Device) -> Sca
     stages = _loop_stages(chunk, source, device, blocks, items, states, piece)
     row_bytes = chunk.shape[1] * chunk.dtype.itemsize
     return ScanLayout(
-        32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks,
+        32,
+        items,
+        stages,
+        reverse=chunk.reverse,
+        walking=True,
+        blocks=blocks,
         bulk=row_bytes % 16 == 0 and source.is_aligned,
-    )  # fmt: skip
+    )
 
 
 def _loop_columns(chunk: Chunk, source: Source, device: Device, word: int) -> ScanLayout:
@@ -269,24 +271,34 @@ def in_words(layout: ScanLayout, word: int) -> ScanLayout:
 
 
 def _choose_columns(
-    chunk: Chunk, source: Source, width: int, device: Device, registers: int, warps: int,
-    blocks: int, word: int = 0,
-) -> ScanLayout:  # fmt: skip
+    chunk: Chunk,
+    source: Source,
+    width: int,
+    device: Device,
+    registers: int,
+    warps: int,
+    blocks: int,
+    word: int = 0,
+) -> ScanLayout:
     steps, lane_columns = chunk.shape[1], inputs_of(chunk, source, word)
     length = max(registers // (2 * source.words * lane_columns), 1)
     span = (width * chunk.dtype.itemsize + 8) * lane_columns
-    while warps > 1 and (
-        2 * warps * 32 * span > _SCAN_BYTES // blocks or (warps - 1) * length >= steps
-    ):
+    while warps > 1 and (2 * warps * 32 * span > _SCAN_BYTES // blocks or (warps - 1) * length >= steps):
         warps -= 1
     items = min(length, steps) * lane_columns
     return column_layout(chunk, source, device, warps * 32, items, 2, blocks, word)
 
 
 def column_layout(
-    chunk: Chunk, source: Source, device: Device, threads: int, items: int, stages: int,
-    blocks: int = 1, word: int = 0,
-) -> ScanLayout:  # fmt: skip
+    chunk: Chunk,
+    source: Source,
+    device: Device,
+    threads: int,
+    items: int,
+    stages: int,
+    blocks: int = 1,
+    word: int = 0,
+) -> ScanLayout:
     """Return a layout of columns.
 
     A thread has `items` elements, in words of `word` bytes (8 or 16) of neighbouring columns; if
@@ -303,10 +315,7 @@ def column_layout(
     if device.capability < ASYNC_CAPABILITY:
         stages = 0
     tile = threads // 32 * length
-    groups, tiles = (
-        -(-chunk.shape[0] * chunk.shape[2] // (32 * lane_columns)),
-        -(-chunk.shape[1] // tile),
-    )
+    groups, tiles = (-(-chunk.shape[0] * chunk.shape[2] // (32 * lane_columns)), -(-chunk.shape[1] // tile))
     team = choose_team(groups, tiles, blocks * device.multiprocessors)
     layout = ScanLayout(threads, items, stages, reverse=chunk.reverse, team=team, blocks=blocks)
     return in_words(layout, word if lane_columns > 1 else 0)
@@ -395,10 +404,13 @@ def _choose_lines(chunk: Chunk, source: Source, device: Device) -> ScanLayout | 
     tile_bytes = max(len(source.streams), 1) * tile * line
     stages = min(layout.stages, (device.shared_bytes - _SPANS) // tile_bytes)
     return replace(
-        layout, lines=True, bulk=False,
+        layout,
+        lines=True,
+        bulk=False,
         team=choose_team(count, -(-steps // tile), device.multiprocessors),
-        stages=stages if stages > 2 else 0, distance=1,
-    )  # fmt: skip
+        stages=stages if stages > 2 else 0,
+        distance=1,
+    )
 
 
 def _bytes(layout: ScanLayout, source: Source, states: int) -> int:
@@ -408,9 +420,7 @@ def _bytes(layout: ScanLayout, source: Source, states: int) -> int:
     return (layout.stages * len(source.streams) + states) * tile + _SPANS
 
 
-def _channel_layout(
-    chunk: Chunk, source: Source, channels: int, stores: int, threads: int
-) -> ScanLayout:
+def _channel_layout(chunk: Chunk, source: Source, channels: int, stores: int, threads: int) -> ScanLayout:
     outers, steps, inners = chunk.shape
     size, streams = source.stored.itemsize, len(source.streams)
     vector = 16 // size
@@ -433,6 +443,12 @@ def _channel_layout(
     # A quarter of a warp for each group and channel; the last warp is the spine.
     ahead = 1 + -(-channels * (_GROUPS if is_direct else 1) // 8)
     return ScanLayout(
-        threads, items, stages, reverse=chunk.reverse, bulk=True, channels=channels, ahead=ahead,
+        threads,
+        items,
+        stages,
+        reverse=chunk.reverse,
+        bulk=True,
+        channels=channels,
+        ahead=ahead,
         distance=2 if stages > 3 else 1,
-    )  # fmt: skip
+    )

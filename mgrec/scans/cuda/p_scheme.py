@@ -32,9 +32,12 @@ _WIDE = 1024
 """Parts from which a rearranged row is a whole number of tiles, to start aligned."""
 _THREADS = 256
 _WORDS = {
-    1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long",
+    1: "unsigned char",
+    2: "unsigned short",
+    4: "unsigned int",
+    8: "unsigned long long",
     16: "ulonglong2",
-}  # fmt: skip
+}
 _REARRANGE_KERNELS = """
 #define PARTS const Parts parts = {outers, steps, inners, length, per_row, stride}
 extern "C" __global__ void rearrange_kernel(const Word* natural, Word* rearranged, long long outers,
@@ -220,10 +223,15 @@ class Phases:
     """
 
     def __init__(
-        self, transfer_map: TransferMap, chunk: Chunk, carry_in: tuple[Any, ...],
-        results: tuple[Any, ...], configuration: Configuration | None = None, *,
+        self,
+        transfer_map: TransferMap,
+        chunk: Chunk,
+        carry_in: tuple[Any, ...],
+        results: tuple[Any, ...],
+        configuration: Configuration | None = None,
+        *,
         is_rearranged: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         import cupy
 
         self.chunk, self.carry_in, self.results = chunk, carry_in, results
@@ -240,9 +248,7 @@ class Phases:
         self.maps = cupy.empty((len(transfer_map.identity), partition.count), chunk.dtype)
         shape = partition.rearranged_shape if self.is_rearranged else (1, partition.count)
         self.states = [cupy.empty(shape, chunk.dtype) for _ in carry_in]
-        self.operands = [
-            cupy.empty(shape if self.is_rearranged else 0, x.dtype) for x in source.streams
-        ]
+        self.operands = [cupy.empty(shape if self.is_rearranged else 0, x.dtype) for x in source.streams]
         self.marks: tuple[Any, ...] = ()
 
     def __call__(self) -> None:

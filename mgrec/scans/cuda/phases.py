@@ -17,28 +17,11 @@ import numpy as np
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk, is_uncopied
 from ...core.contract.kernels import PreparedSolver
-from ...engines.cuda.device import (
-    SCRATCH_IS_SHARED,
-    Device,
-    fetch,
-    on_device,
-    raise_if_capturing,
-)
-from ...engines.cuda.launches import (
-    LaunchByAddress,
-    PreparedLaunches,
-    prepare_cached,
-    run_cached,
-)
+from ...engines.cuda.device import SCRATCH_IS_SHARED, Device, fetch, on_device, raise_if_capturing
+from ...engines.cuda.launches import LaunchByAddress, PreparedLaunches, prepare_cached, run_cached
 from ...engines.cuda.tracing import state_count
 from ..kernels import ScanKernels, correct
-from ..summaries import (
-    NAN,
-    AffineSummary,
-    Maps,
-    guarded_affine,
-    rows_to_redo,
-)
+from ..summaries import NAN, AffineSummary, Maps, guarded_affine, rows_to_redo
 from . import p_scheme
 from .coefficients import compose_in_pieces, determine_in_pieces, is_ahead, multiply_by_states
 from .determine import broadcast_state, prepare, states_of
@@ -57,24 +40,25 @@ def kernels(method: str) -> ScanKernels:
     if method == "p-scheme":
         return ScanKernels(_by_p_scheme, precompute)
     return ScanKernels(
-        _in_a_single_pass, precompute, prepare_solver=prepare_solver, speculate=speculate,
-        correct=partial(correct, _in_a_single_pass), multiply_by_states=multiply_by_states,
-        prepare_shard=prepare_shard, prepare_linked=prepare_linked,
-    )  # fmt: skip
+        _in_a_single_pass,
+        precompute,
+        prepare_solver=prepare_solver,
+        speculate=speculate,
+        correct=partial(correct, _in_a_single_pass),
+        multiply_by_states=multiply_by_states,
+        prepare_shard=prepare_shard,
+        prepare_linked=prepare_linked,
+    )
 
 
-def _in_a_single_pass(
-    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
-) -> None:
+def _in_a_single_pass(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays) -> None:
     if results[0].size:
         solve = partial(run_cached, prepare)
         solve = partial(determine_in_pieces, solve) if is_ahead(chunk) else solve
         solve(transfer_map, chunk, states_of(carry_in, chunk, results[0].dtype), results)
 
 
-def _by_p_scheme(
-    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
-) -> None:
+def _by_p_scheme(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays) -> None:
     if results[0].size:
         raise_if_capturing("method 'p-scheme'", SCRATCH_IS_SHARED)
         chunk = chunk.map_arrays(on_device, chunk.shape)
@@ -109,9 +93,8 @@ def _reserve(*shape: int) -> tuple[Any, ...]:
 
 
 def prepare_precompute(
-    transfer_map: TransferMap, chunk: Chunk, carry_in: Any, results: Any,
-    layout: ScanLayout | None = None,
-) -> PreparedLaunches:  # fmt: skip
+    transfer_map: TransferMap, chunk: Chunk, carry_in: Any, results: Any, layout: ScanLayout | None = None
+) -> PreparedLaunches:
     """Compile the launches that write the maps (components, outer, inner), the only result.
 
     The chunk has at least one step and row, and no carry-in.

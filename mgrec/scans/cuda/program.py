@@ -54,9 +54,15 @@ class ScanLayout:
 
 
 def print_program(
-    transfer_map: TransferMap, states: int, source: Source, layout: ScanLayout,
-    kernels: Sequence[str], entry: str, carry_in: Sequence[str] = (), **entry_fields: Any,
-) -> str:  # fmt: skip
+    transfer_map: TransferMap,
+    states: int,
+    source: Source,
+    layout: ScanLayout,
+    kernels: Sequence[str],
+    entry: str,
+    carry_in: Sequence[str] = (),
+    **entry_fields: Any,
+) -> str:
     """Print a program for states of so many scalars, and kernels of files of this package.
 
     `entry` has the ``__global__`` functions, a format of :func:`_print_arrays` and `entry_fields`.
@@ -73,7 +79,7 @@ def print_program(
         print_source(source, source.shifts if layout.bulk else (), _is_in_pairs(source, kernels)),
         kernel_text(*kernels),
         entry.format(**arrays, **entry_fields),
-    )  # fmt: skip
+    )
     # Launches of many shapes share one text.
     return sys.intern("".join(parts))
 
@@ -90,18 +96,18 @@ def carry_in_types(carry_in: Sequence[Any], source: Source) -> tuple[str, ...]:
     A scalar of the state is one number for all rows, or an array: as operands are stored, or of the
     dtype of the computation.
     """
-    return tuple([
-        "T" if is_value(x) else "const Stored*" if x.dtype == source.stored else "const T*"
-        for x in carry_in
-    ])  # fmt: skip
+    return tuple(
+        [
+            "T" if is_value(x) else "const Stored*" if x.dtype == source.stored else "const T*"
+            for x in carry_in
+        ]
+    )
 
 
 def _print_carry_in(types: Sequence[str]) -> str:
     """Print ``struct Entry``, the states before the first step of every row."""
     members = "".join(f"  {name} of{k};\n" for k, name in enumerate(types))
-    states = ", ".join(
-        f"of{k}" if name == "T" else f"cast<T>(of{k}[row])" for k, name in enumerate(types)
-    )
+    states = ", ".join(f"of{k}" if name == "T" else f"cast<T>(of{k}[row])" for k, name in enumerate(types))
     method = f"  DEVICE Transfer::State at(long long row) const {{ return {{{{{states}}}}}; }}\n"
     return f"struct Entry {{\n{members}{method}}};\n"
 
@@ -266,9 +272,7 @@ def describe(chunk: Chunk, stored: np.dtype[Any] | None = None) -> Source:
     """
     source = Source(chunk.dtype, stored or chunk.dtype)
     streamed = [
-        k
-        for k, operand in enumerate(chunk.operands)
-        if _is_stream(operand, chunk.shape, source.stored)
+        k for k, operand in enumerate(chunk.operands) if _is_stream(operand, chunk.shape, source.stored)
     ]
     source.streams = [chunk.operands[k] for k in streamed]
     for k, operand in enumerate(chunk.operands):
@@ -358,9 +362,7 @@ def _print_items(source: Source) -> str:
 
 def _print_loop(source: Source, values: Sequence[str]) -> str:
     streams = len(source.streams)
-    lines = "".join(
-        f"\n          items.v[{streams + k}][r] = {value};" for k, value in enumerate(values)
-    )
+    lines = "".join(f"\n          items.v[{streams + k}][r] = {value};" for k, value in enumerate(values))
     exists = "outer < outers && step >= 0 && step < steps" if source.is_gathered else "true"
     return f"""
 #pragma unroll
@@ -411,9 +413,7 @@ def _add_computed(source: Source, operand: CoefficientOperand, chunk: Chunk) -> 
     traced = trace_coefficient(operand.function, name, _dtypes(operand), source.dtype)
     is_long = is_costly(operand, source.dtype)
     branchless = (
-        ""
-        if is_long
-        else trace_fast_coefficient(operand.function, name, _dtypes(operand), source.dtype)
+        "" if is_long else trace_fast_coefficient(operand.function, name, _dtypes(operand), source.dtype)
     )
     if is_long or branchless:
         traced = traced.replace("DEVICE inline", "DEVICE __attribute__((noinline))", 1)

@@ -53,14 +53,15 @@ def launch_reduction(
         "scans/cuda/rows/precompute" if inners == 1 else "scans/cuda/columns/precompute",
     )
     call = _ROWS if inners == 1 else _COLUMNS
-    text = print_program(
-        transfer_map, states, source, layout, kernels, _PRECOMPUTE_KERNELS, call=call
-    )
+    text = print_program(transfer_map, states, source, layout, kernels, _PRECOMPUTE_KERNELS, call=call)
     join = Launch(
-        text, "precompute_kernel", groups * pieces, layout.threads,
+        text,
+        "precompute_kernel",
+        groups * pieces,
+        layout.threads,
         (*source.streams, *source.arguments, SPANS, *map(np.int64, (*chunk.shape, pieces))),
         shared_bytes(chunk, source, layout, stores=0),
-    )  # fmt: skip
+    )
     arguments = (SPANS, *maps, np.int64(rows), np.int64(pieces))
     finish = Launch(text, "finish_kernel", -(-rows // 8), 256, arguments)
     return join, finish, (rows, pieces, max(width, states) * chunk.dtype.itemsize + 16)

@@ -22,26 +22,14 @@ from ...core.algebra.transfer_map import TransferMap, affine
 from ...core.arrays.chunk import Chunk, is_uncopied
 from ...core.contract.kernels import HEADER, CacheMiss, ShardMessages, ShardSolver, ShardSteps
 from ...engines.cuda.device import Device, scratch
-from ...engines.cuda.launches import (
-    Launch,
-    LaunchByAddress,
-    PreparedLaunches,
-    is_value,
-    prepare_cached,
-)
+from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, is_value, prepare_cached
 from ..summaries import guarded_affine, margins
 from .coefficients import is_ahead
 from .determine import prepare, states_of
 from .layouts import choose_precompute
 from .program import ScanLayout, carry_in_types, describe, print_program, stored_dtype
 from .reduction import SPANS, launch_reduction
-from .speculation import (
-    OUTCOME_SIZE,
-    longest_prefix,
-    prefix_of_constant,
-    prepare_speculation,
-    sign_of_powers,
-)
+from .speculation import OUTCOME_SIZE, longest_prefix, prefix_of_constant, prepare_speculation, sign_of_powers
 
 Arrays = tuple[Any, ...]
 SUMMARY = 64
@@ -137,9 +125,7 @@ class _Shard:
         self._are_linked = are_linked
         self.message_bytes = HEADER + SUMMARY * self._rows
 
-    def __call__(
-        self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages
-    ) -> ShardSteps:
+    def __call__(self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages) -> ShardSteps:
         prefix = self._prefix(arguments[0])
         launches = self._launches.get(prefix)
         if launches is None:
@@ -148,9 +134,7 @@ class _Shard:
             self._launches[prefix] = launches
         count = len(arguments) - 4 if self._are_linked else len(arguments)
         try:
-            yield from launches(
-                arguments[:count], targets[0], shards, arguments[count:] or (0,) * 4
-            )
+            yield from launches(arguments[:count], targets[0], shards, arguments[count:] or (0,) * 4)
         except CacheMiss:
             # All ranks have this answer.
             self._failures += 1
@@ -249,10 +233,19 @@ class _Launches:
         self, operands: Sequence[Any], shards: ShardMessages, carry_in: int, written: Sequence[int]
     ) -> None:
         """Launch the propagation from the messages of all shards."""
-        self.propagation([
-            *operands, shards.messages, shards.stride, shards.rank, shards.size, shards.digest,
-            carry_in, *written, shards.status,
-        ])  # fmt: skip
+        self.propagation(
+            [
+                *operands,
+                shards.messages,
+                shards.stride,
+                shards.rank,
+                shards.size,
+                shards.digest,
+                carry_in,
+                *written,
+                shards.status,
+            ]
+        )
         shards.mark()
 
 
@@ -270,9 +263,7 @@ def _prepare_propagation(
     text = _program(chunk, np.zeros((), chunk.dtype))
     rows = np.int64(prod(chunk.row_shape))
     arguments = (messages, *numbers, rows, *results)
-    return PreparedLaunches(
-        Launch(text, "propagate_kernel", 1, _THREADS, arguments, is_fused=False)
-    )
+    return PreparedLaunches(Launch(text, "propagate_kernel", 1, _THREADS, arguments, is_fused=False))
 
 
 class _Guess(_Launches):
@@ -286,12 +277,7 @@ class _Guess(_Launches):
         outcome = _Array((OUTCOME_SIZE + numbers_of_row * self.rows,), np.dtype("f8"), 0)
         message = _Array((HEADER + SUMMARY * self.rows,), np.dtype("u1"), 0)
         self.space = _Space(outcome.size * 8, self.rows * chunk.dtype.itemsize)
-        numbers = (
-            np.zeros((), chunk.dtype),
-            _number(prefix, "q"),
-            _number(0, "q"),
-            _number(0, "d"),
-        )
+        numbers = (np.zeros((), chunk.dtype), _number(prefix, "q"), _number(0, "q"), _number(0, "d"))
         self.speculation = LaunchByAddress(
             prepare_cached(
                 _prepare_guess,
@@ -304,18 +290,13 @@ class _Guess(_Launches):
         first = replace(
             chunk,
             operands=tuple(
-                x.part(self.first_step, prefix) if _is_stream(x, chunk) else x
-                for x in chunk.operands
+                x.part(self.first_step, prefix) if _is_stream(x, chunk) else x for x in chunk.operands
             ),
             shape=(1, prefix, chunk.shape[2]),
         )
         part = result.part(self.first_step, prefix)
-        self.correction = LaunchByAddress(
-            prepare_cached(prepare, affine, first, (self.carry_in,), (part,))
-        )
-        self.offsets = [
-            x.offset(self.first_step) if _is_stream(x, chunk) else 0 for x in chunk.operands
-        ]
+        self.correction = LaunchByAddress(prepare_cached(prepare, affine, first, (self.carry_in,), (part,)))
+        self.offsets = [x.offset(self.first_step) if _is_stream(x, chunk) else 0 for x in chunk.operands]
 
     def __call__(
         self, arguments: Sequence[Any], target: int, shards: ShardMessages, linked: Sequence[int]
@@ -328,9 +309,7 @@ class _Guess(_Launches):
         yield
         _, carry_in = self.space.addresses()  # another shard may have had the memory meanwhile
         self.propagate(operands, shards, carry_in, linked[2:])
-        first = [
-            x + offset if offset else x for x, offset in zip(operands, self.offsets, strict=True)
-        ]
+        first = [x + offset if offset else x for x, offset in zip(operands, self.offsets, strict=True)]
         result = target + self.result.offset(self.first_step)
         self.correction([*first, carry_in, result])
         yield
@@ -348,24 +327,33 @@ def _prepare_guess(
         strides = np.int32(_STRIDES)
         single_pass = prepare(transfer_map, chunk, (state,), (result,))
         check = Launch(
-            text, "check_kernel", -(-chunk.shape[2] // _LANES) * _STRIDES, _THREADS,
-            (s, s if stored_dtype(chunk) == chunk.dtype else chunk.operands[1], result, *sizes,
-             prefix, strides, outcome),
-        )  # fmt: skip
+            text,
+            "check_kernel",
+            -(-chunk.shape[2] // _LANES) * _STRIDES,
+            _THREADS,
+            (
+                s,
+                s if stored_dtype(chunk) == chunk.dtype else chunk.operands[1],
+                result,
+                *sizes,
+                prefix,
+                strides,
+                outcome,
+            ),
+        )
         write = Launch(
-            text, "columns_kernel", 1, _THREADS,
+            text,
+            "columns_kernel",
+            1,
+            _THREADS,
             (outcome, strides, result, *sizes, top, initial, digest, *message),
-        )  # fmt: skip
+        )
         launches = (*single_pass.launches, check, write)
         return PreparedLaunches(*launches, units=single_pass.units)
     speculation = prepare_speculation(transfer_map, chunk, (state, prefix), (result, outcome))
     rows, known = np.int64(prod(chunk.row_shape)), prefix if is_value(s) else np.int64(0)
     write = Launch(
-        text,
-        "rows_kernel",
-        1,
-        _THREADS,
-        (outcome, rows, known, sign, top, initial, digest, *message),
+        text, "rows_kernel", 1, _THREADS, (outcome, rows, known, sign, top, initial, digest, *message)
     )
     return PreparedLaunches(*speculation.launches, write, units=speculation.units)
 
@@ -388,10 +376,13 @@ class _Summary(_Launches):
         self.map_bytes = self.rows * size
         self.summary = LaunchByAddress(
             prepare_cached(
-                _prepare_summary, guarded_affine(chunk.dtype), chunk, (_number(0, "q"), initial),
+                _prepare_summary,
+                guarded_affine(chunk.dtype),
+                chunk,
+                (_number(0, "q"), initial),
                 (*maps, _Array(spans, np.dtype("u1"), 0), self.edges, self.edges, message),
             )
-        )  # fmt: skip
+        )
         self.determination = LaunchByAddress(
             prepare_cached(prepare, affine, chunk, (self.carry_in,), (result,))
         )
@@ -402,9 +393,7 @@ class _Summary(_Launches):
         *operands, initial = arguments
         maps, spans, _ = self.space.addresses()
         components = [maps + k * self.map_bytes for k in range(_WIDTH)]
-        self.summary([
-            *operands, shards.digest, initial, *components, spans, *linked[:2], shards.message
-        ])  # fmt: skip
+        self.summary([*operands, shards.digest, initial, *components, spans, *linked[:2], shards.message])
         yield
         *_, carry_in = self.space.addresses()
         self.propagate(operands, shards, carry_in, linked[2:])
@@ -429,7 +418,10 @@ def _prepare_summary(
         for launch in reduction
     ]
     write = Launch(
-        _program(chunk, initial), "maps_kernel", 1, _THREADS,
+        _program(chunk, initial),
+        "maps_kernel",
+        1,
+        _THREADS,
         (maps[0], np.int64(prod(chunk.row_shape)), initial, digest, links, edges, message),
-    )  # fmt: skip
+    )
     return PreparedLaunches(*launches, write)

@@ -115,9 +115,14 @@ def prepare_speculation(
     single_pass = prepare(transfer_map, chunk, (state,), (result,), outcome=watched)
     layout = replace(_LAYOUT, reverse=chunk.reverse)
     text = print_program(
-        affine, 1, describe(chunk), layout, ("scans/cuda/evidence",), _EVIDENCE_KERNELS,
+        affine,
+        1,
+        describe(chunk),
+        layout,
+        ("scans/cuda/evidence",),
+        _EVIDENCE_KERNELS,
         prefix_steps="head" if is_constant else "(long long)told->steps",
-    )  # fmt: skip
+    )
     rows, threads = math.prod(chunk.row_shape), layout.threads
     find = Launch(text, "evidence_kernel", 1, threads, (s, sizes[0], limit, outcome))
     account = Launch(text, "account_kernel", rows, threads, (result, *sizes, limit, outcome))
@@ -125,9 +130,7 @@ def prepare_speculation(
     return PreparedLaunches(*before, *single_pass.launches, account, units=single_pass.units)
 
 
-def _read_outcome(
-    chunk: Chunk, limit: int, outcome: np.ndarray
-) -> tuple[AffineSummary, Prefix] | None:
+def _read_outcome(chunk: Chunk, limit: int, outcome: np.ndarray) -> tuple[AffineSummary, Prefix] | None:
     s, (steps, growth) = chunk.operands[0], outcome[:2]
     if is_value(s):
         steps, growth = limit, 0.0

@@ -33,9 +33,16 @@ from .maps import ALGEBRAS, MatrixMap, matrix
 
 
 def matrix_gradients(
-    matrix_map: MatrixMap, grad: Any, w: Any, *operands: Any, initial: Any, axis: int,
-    reverse: bool, reset: Any = None, of: Sequence[str] | None = None,
-) -> tuple[Any, Any, Any]:  # fmt: skip
+    matrix_map: MatrixMap,
+    grad: Any,
+    w: Any,
+    *operands: Any,
+    initial: Any,
+    axis: int,
+    reverse: bool,
+    reset: Any = None,
+    of: Sequence[str] | None = None,
+) -> tuple[Any, Any, Any]:
     """Return the gradients of M, b and the initial states.
 
     Let J_i be the derivative of w_i by w_{i-1}: M_i over (+, *), and over (logsumexp, +) the
@@ -62,9 +69,12 @@ def matrix_gradients(
     adjoint = functions.scan(
         matrix(matrix_map.n, structure=matrix_map.structure),
         transposed if axis_of_slopes is None else shifted(transposed, axis_of_slopes, forward),
-        grad, initial=np.zeros(matrix_map.n), axis=axis, reverse=forward == 1,
+        grad,
+        initial=np.zeros(matrix_map.n),
+        axis=axis,
+        reverse=forward == 1,
         reset=following_marks(marks, axis, forward),
-    )  # fmt: skip
+    )
     grad_matrices = grad_vectors = grad_initial = None
     if "M" in wanted:
         factor = before if is_linear else slopes
@@ -116,14 +126,20 @@ def _weights(matrix_map: MatrixMap, M: Any, b: Any, before: Any, w: Any) -> tupl
 
 @adjoint_function
 def scan_of_matrices(
-    *, M: Any, b: Any, initial: Any, n: int, algebra: int, structure: str, axis: int, reverse: bool,
+    *,
+    M: Any,
+    b: Any,
+    initial: Any,
+    n: int,
+    algebra: int,
+    structure: str,
+    axis: int,
+    reverse: bool,
     reset: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Solve a scan of a matrix map, given by its attributes."""
     matrix_map = matrix(n, ALGEBRAS[algebra], structure)
-    return functions.scan(
-        matrix_map, M, b, initial=initial, axis=axis, reverse=reverse, reset=reset
-    )
+    return functions.scan(matrix_map, M, b, initial=initial, axis=axis, reverse=reverse, reset=reset)
 
 
 def solve_matrices(
@@ -134,13 +150,16 @@ def solve_matrices(
     _check_structure(matrix_map)
     if options["axis"] >= 0:
         counts = (len(matrix_map.matrix_shape), 1)
-        options["axis"] -= max(
-            len(shape_of(x)) - count for x, count in zip(operands, counts, strict=True)
-        )
+        options["axis"] -= max(len(shape_of(x)) - count for x, count in zip(operands, counts, strict=True))
     return scan_of_matrices(
-        M=operands[0], b=operands[1], initial=initial, n=matrix_map.n,
-        algebra=matrix_map.algebra_number, structure=matrix_map.structure, **options,
-    )  # fmt: skip
+        M=operands[0],
+        b=operands[1],
+        initial=initial,
+        n=matrix_map.n,
+        algebra=matrix_map.algebra_number,
+        structure=matrix_map.structure,
+        **options,
+    )
 
 
 def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -151,9 +170,7 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     return [((*shape, arguments["n"]), np.result_type(dtype, np.float32))]
 
 
-def _gradients(
-    grad: Any, grad_zf: Any, w: Any, arguments: dict[str, Any], of: Sequence[str]
-) -> Any:
+def _gradients(grad: Any, grad_zf: Any, w: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
     matrix_map = matrix(arguments["n"], ALGEBRAS[arguments["algebra"]], arguments["structure"])
     options = {name: arguments[name] for name in ("initial", "axis", "reverse", "reset")}
     return matrix_gradients(matrix_map, grad, w, arguments["M"], arguments["b"], **options, of=of)

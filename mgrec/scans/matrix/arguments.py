@@ -14,14 +14,7 @@ import numpy as np
 from ...core.arrays.array_types import cast, in_one_memory, is_lazy, to_host
 from ...core.arrays.elements import broadcast_shape, merge_numbers
 from ...core.arrays.resets import as_reset
-from ...core.arrays.validation import (
-    as_any_array,
-    as_axis,
-    as_flag,
-    check_dtype,
-    check_out,
-    is_one_of,
-)
+from ...core.arrays.validation import as_any_array, as_axis, as_flag, check_dtype, check_out, is_one_of
 from ...core.backends import common_backend
 from ...core.contract.problem import Composed, Problem
 from ...core.contract.scan import initial_states, varying_operand
@@ -85,9 +78,7 @@ class MatrixScan:
         marks = None if self.marks is None else self.marks[..., None]
         shape = (*self.shape, blocks[0])
         matrix_map = self.matrix_map.of_block
-        return replace(
-            self, matrix_map=matrix_map, b=b, initial=initial, shape=shape, marks=marks, out=out
-        )
+        return replace(self, matrix_map=matrix_map, b=b, initial=initial, shape=shape, marks=marks, out=out)
 
     def written(self, states: Any) -> Any:
         """Return the states, written to `out` if there is one."""

@@ -29,9 +29,7 @@ GENERAL, COMPANION = STRUCTURES.index("general"), STRUCTURES.index("companion")
 
 
 @numba.njit(**INNER)
-def _multiply(
-    a: Any, start: int, w: Any, column: int, after: Any, structure: int, algebra: int
-) -> None:
+def _multiply(a: Any, start: int, w: Any, column: int, after: Any, structure: int, algebra: int) -> None:
     """Write M ⊗ w to `after`; the entries of M begin at ``a[start]``."""
     n = len(after)
     if structure != GENERAL:
@@ -97,9 +95,19 @@ def rescale(column: Any, n: int) -> int:
 
 
 def advance(
-    matrices: Any, vectors: Any, reset: Any, initial: Any, states: Any, exponents: Any,
-    results: Any, start: int, stop: int, shape: Any, reverse: bool, form: Any,
-) -> None:  # fmt: skip
+    matrices: Any,
+    vectors: Any,
+    reset: Any,
+    initial: Any,
+    states: Any,
+    exponents: Any,
+    results: Any,
+    start: int,
+    stop: int,
+    shape: Any,
+    reverse: bool,
+    form: Any,
+) -> None:
     """Advance the columns `states` (rows, columns, n) of some rows through all steps.
 
     The first four arguments are flat operands. The last column adds the vectors, and its states are
@@ -161,9 +169,7 @@ def precompute(recurrence: MatrixRecurrence, chunk: Chunk) -> MatrixSummary:
     return with_rows_to_redo(recurrence, chunk, summary)
 
 
-def propagate_rows(
-    recurrence: MatrixRecurrence, summary: MatrixSummary, carry_in: np.ndarray
-) -> np.ndarray:
+def propagate_rows(recurrence: MatrixRecurrence, summary: MatrixSummary, carry_in: np.ndarray) -> np.ndarray:
     """Return the states after a chunk, from those before it; the loop solves the rows to redo."""
     carry_out = propagate(recurrence, summary, carry_in)
     for row, chunk in summary.redo.items():
@@ -174,11 +180,7 @@ def propagate_rows(
 
 
 def _advance(
-    recurrence: MatrixRecurrence,
-    chunk: Chunk,
-    states: np.ndarray,
-    results: np.ndarray,
-    is_threaded: bool,
+    recurrence: MatrixRecurrence, chunk: Chunk, states: np.ndarray, results: np.ndarray, is_threaded: bool
 ) -> np.ndarray:
     """Advance states through a chunk, and return the exponents of their columns."""
     matrix_map, rows = recurrence.matrix_map, len(states)
@@ -188,9 +190,7 @@ def _advance(
     form = matrix_map.algebra_number, structure, matrix_map.zero
 
     def advance(start: int, stop: int) -> None:
-        advance_columns(
-            *operands, states, exponents, results, start, stop, chunk.shape, chunk.reverse, form
-        )
+        advance_columns(*operands, states, exponents, results, start, stop, chunk.shape, chunk.reverse, form)
 
     call_in_parts(advance, rows, threads_for(rows * chunk.steps * matrix_map.n, is_threaded))
     return exponents

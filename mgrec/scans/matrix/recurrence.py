@@ -42,9 +42,7 @@ _GROWN, _LARGE = 256, 900
 """Exponents of products of matrices, and of offsets, from which states may overflow in a chunk."""
 
 
-def with_rows_to_redo(
-    recurrence: MatrixRecurrence, chunk: Chunk, summary: MatrixSummary
-) -> MatrixSummary:
+def with_rows_to_redo(recurrence: MatrixRecurrence, chunk: Chunk, summary: MatrixSummary) -> MatrixSummary:
     """Return the summary with the rows whose states may overflow on their way, over (+, *).
 
     The loop decides which of them are inf or nan, and whether large terms cancel. After nan in an
@@ -74,9 +72,7 @@ class MatrixRecurrence(ElementChain):
     matrix_map: MatrixMap
 
 
-def propagate(
-    recurrence: MatrixRecurrence, summary: MatrixSummary, carry_in: np.ndarray
-) -> np.ndarray:
+def propagate(recurrence: MatrixRecurrence, summary: MatrixSummary, carry_in: np.ndarray) -> np.ndarray:
     """Return the states after a chunk, from those before it, without rows to redo."""
     images, offset = summary.columns[..., :-1, :], summary.columns[..., -1, :]
     algebra = recurrence.matrix_map.algebra

@@ -42,9 +42,7 @@ from .update import (
 
 
 @numba.njit(**SIZED)
-def project(
-    states: Any, design: Any, z: int, observed: Any, m: int, L: Any, X: Any, A: Any, Y: Any
-) -> None:
+def project(states: Any, design: Any, z: int, observed: Any, m: int, L: Any, X: Any, A: Any, Y: Any) -> None:
     """Write Y = L⁻¹·Z·A, and update the dependence A on the first state."""
     n = length(states)
     for i in count_up(0, n):
@@ -80,9 +78,7 @@ def _forget_state(states: Any, P: Any, i: int) -> None:
 
 
 @numba.njit(**SIZED)
-def _is_rounding(
-    states: Any, transition: Any, row: int, filtered_cov: Any, variance: float
-) -> bool:
+def _is_rounding(states: Any, transition: Any, row: int, filtered_cov: Any, variance: float) -> bool:
     """Return whether the variance of T·x is only rounding of the terms of its sum."""
     scale, n = 0.0, length(states)
     for k in count_up(0, n):
@@ -92,9 +88,8 @@ def _is_rounding(
 
 @numba.njit(**SIZED)
 def _predict_covariance(
-    states: Any, transition: Any, t: int, state_cov: Any, q: int, filtered_cov: Any, P: Any,
-    work: Any,
-) -> None:  # fmt: skip
+    states: Any, transition: Any, t: int, state_cov: Any, q: int, filtered_cov: Any, P: Any, work: Any
+) -> None:
     """Write T·filtered_cov·T' + Q to P."""
     n = length(states)
     for i in count_up(0, n):
@@ -132,9 +127,8 @@ def multiply(states: Any, transition: Any, t: int, A: Any, work: Any) -> None:
 
 @numba.njit(**SIZED)
 def _correct(
-    states: Any, entries: Any, obs_cov: Any, h: int, observed: Any, P: Any, X: Any, m: int,
-    filtered_cov: Any,
-) -> None:  # fmt: skip
+    states: Any, entries: Any, obs_cov: Any, h: int, observed: Any, P: Any, X: Any, m: int, filtered_cov: Any
+) -> None:
     """Write P − X·X' to `filtered_cov`."""
     n, p = length(states), length(entries)
     for i in count_up(0, n):
@@ -173,9 +167,7 @@ def _depends(states: Any, A: Any, P: Any, growths: Any) -> bool:
 
 
 @numba.njit(**SIZED)
-def predict_mean(
-    states: Any, transition: Any, t: int, intercept: Any, c: int, filtered: Any, a: Any
-) -> None:
+def predict_mean(states: Any, transition: Any, t: int, intercept: Any, c: int, filtered: Any, a: Any) -> None:
     """Write T·filtered + c to `a`."""
     n = length(states)
     for i in count_up(0, n):
@@ -187,9 +179,19 @@ def predict_mean(
 
 @numba.njit(**SIZED)
 def _advance_mean(
-    states: Any, entries: Any, operands: Any, strides: Any, a: Any, P: Any, buffers: Any,
-    constant: float, reset: Any, outputs: Any, step: int, steps: int,
-) -> int:  # fmt: skip
+    states: Any,
+    entries: Any,
+    operands: Any,
+    strides: Any,
+    a: Any,
+    P: Any,
+    buffers: Any,
+    constant: float,
+    reset: Any,
+    outputs: Any,
+    step: int,
+    steps: int,
+) -> int:
     """Advance the mean of a steady state, whose covariances and gains are constant.
 
     Return the step of the next mark, or of the next observation with a missing entry. The indices
@@ -241,9 +243,19 @@ def _advance_mean(
 
 @numba.njit(**SIZED)
 def _advance_row(
-    states: Any, entries: Any, operands: Any, strides: Any, row: Any, reset: Any, initial: Any,
-    row_states: Any, depends: bool, growths: Any, buffers: Any, outputs: Any,
-) -> None:  # fmt: skip
+    states: Any,
+    entries: Any,
+    operands: Any,
+    strides: Any,
+    row: Any,
+    reset: Any,
+    initial: Any,
+    row_states: Any,
+    depends: bool,
+    growths: Any,
+    buffers: Any,
+    outputs: Any,
+) -> None:
     """Advance the state `row_states` of one row through all steps.
 
     `row` is (x, y, shape), `reset` (marks, index, stride), `initial` (numbers, index), and
@@ -267,23 +279,29 @@ def _advance_row(
             load(states, initial[0], initial[1], a, P)
             if depends:
                 clear(states, A)
-        m = observe(
-            states, entries, endog, indices[0], design, z, obs_intercept, indices[2], a, observed, v
-        )
+        m = observe(states, entries, endog, indices[0], design, z, obs_intercept, indices[2], a, observed, v)
         result = ((x * steps + step) * inner + y) * width
         is_steady = is_steady and m == p
         if is_steady and not depends:
             step = _advance_mean(
-                states, entries, operands, strides, a, P, buffers, constant, reset,
-                (results, result, inner * width, width), step, steps,
-            )  # fmt: skip
+                states,
+                entries,
+                operands,
+                strides,
+                a,
+                P,
+                buffers,
+                constant,
+                reset,
+                (results, result, inner * width, width),
+                step,
+                steps,
+            )
             continue
         if width > 1:
             store(states, results, result + 1, a, P)
         if not is_steady:
-            count, m = m, factor(
-                states, entries, design, z, obs_cov, indices[3], P, observed, v, m, L, X
-            )  # fmt: skip
+            count, m = m, factor(states, entries, design, z, obs_cov, indices[3], P, observed, v, m, L, X)
             constant = log_determinant(states, L, m)
             if depends and m < count and largest(states, A) > 0.0:
                 # An entry without a variance may still depend on the first state.
@@ -297,9 +315,7 @@ def _advance_row(
         if not is_steady:
             _correct(states, entries, obs_cov, indices[3], observed, P, X, m, filtered_cov)
             _predict_covariance(states, transition, t, state_cov, indices[6], filtered_cov, P, work)
-            close_steps = (
-                count_close(states, P, kept, close_steps) if is_constant and m == p else zero
-            )
+            close_steps = count_close(states, P, kept, close_steps) if is_constant and m == p else zero
             is_steady = close_steps >= STEADY
         if width > 0:
             results[result] = -0.5 * (constant + square)
@@ -315,9 +331,20 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
     """Return the kernel of a form of the filter, from the function that advances one row."""
 
     def advance(
-        states: Any, entries: Any, operands: Any, strides: Any, reset: Any, initial: Any,
-        row_states: Any, summary: Any, results: Any, width: int, start: int, stop: int, shape: Any,
-    ) -> None:  # fmt: skip
+        states: Any,
+        entries: Any,
+        operands: Any,
+        strides: Any,
+        reset: Any,
+        initial: Any,
+        row_states: Any,
+        summary: Any,
+        results: Any,
+        width: int,
+        start: int,
+        stop: int,
+        shape: Any,
+    ) -> None:
         """Advance the predicted states of some rows through all steps.
 
         `operands` are endog, design, obs_intercept, obs_cov, transition, state_intercept and
@@ -337,12 +364,18 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
         flat_marks, flat_states = pointer_to(marks), pointer_to(first_states)
         flat_strides, flat_results = as_matrix(pointer_to(strides), 3), pointer_to(results)
         buffers = (
-            stack_vector(len(operands), np.int64), stack_vector(p, np.int64),
-            stack_vector(p, number), stack_vector(n, number), stack_matrix(p, p, number),
-            stack_matrix(n, p, number), stack_matrix(p, n, number), stack_matrix(n, n, number),
-            stack_matrix(n, n, number), stack_matrix(n, n, number),
+            stack_vector(len(operands), np.int64),
+            stack_vector(p, np.int64),
+            stack_vector(p, number),
+            stack_vector(n, number),
+            stack_matrix(p, p, number),
+            stack_matrix(n, p, number),
+            stack_matrix(p, n, number),
+            stack_matrix(n, n, number),
+            stack_matrix(n, n, number),
+            stack_matrix(n, n, number),
             stack_matrix(p + n + 1, p + 2 * n, number),
-        )  # fmt: skip
+        )
         # Copies of the states of a row, whose shapes are constant.
         a, P, A = stack_vector(n, number), stack_matrix(n, n, number), stack_matrix(n, n, number)
         eta, J = stack_vector(n, number), stack_matrix(n, n, number)
@@ -362,10 +395,19 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
             mark = x * mark_strides[0] + y * mark_strides[2]
             first = x * initial_strides[0] + y * initial_strides[2]
             advance_row(
-                states, entries, inputs, flat_strides, (x, y, shape),
-                (flat_marks, mark, mark_strides[1]), (flat_states, first), (a, P, A, eta, J),
-                is_summary, advance_pointer(growths, row), buffers, (flat_results, width),
-            )  # fmt: skip
+                states,
+                entries,
+                inputs,
+                flat_strides,
+                (x, y, shape),
+                (flat_marks, mark, mark_strides[1]),
+                (flat_states, first),
+                (a, P, A, eta, J),
+                is_summary,
+                advance_pointer(growths, row),
+                buffers,
+                (flat_results, width),
+            )
             copy(states, mean, a)
             assign(states, covariance, P)
             if is_summary:

@@ -9,13 +9,7 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
-from ...engines.cpu.columns import (
-    FlatOperand,
-    as_lengths,
-    flat_operands,
-    is_reset,
-    kernels_of_columns,
-)
+from ...engines.cpu.columns import FlatOperand, as_lengths, flat_operands, is_reset, kernels_of_columns
 from ...engines.cpu.threads import call_in_parts, threads_for
 from ..recurrence import (
     FilterSummary,
@@ -77,9 +71,7 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> FilterSummary 
         of_rows(eta),
         of_rows(information),
         is_reset(chunk, _FILTERED, 1),
-        chunk.map_arrays(np.array, chunk.shape)
-        if _grows(dependence, information, growth)
-        else None,
+        chunk.map_arrays(np.array, chunk.shape) if _grows(dependence, information, growth) else None,
     )
 
 
@@ -140,9 +132,7 @@ def propagate(
         return _advanced(recurrence, summary.chunk, carry_in)
     with np.errstate(all="ignore"):
         if isinstance(summary, SmootherSummary) and recurrence.square_root:
-            return (
-                carry_in if summary.first_root is None else before_root_smoother(summary, carry_in)
-            )
+            return carry_in if summary.first_root is None else before_root_smoother(summary, carry_in)
         if isinstance(summary, SmootherSummary):
             vectors, matrices = before_smoother(summary, *split(carry_in, n))
             fixed = join(summary.r, summary.N)
@@ -179,9 +169,7 @@ def _after_root_filter(
     n, (outer, inner, _) = recurrence.n, carry_in.shape
     J, unit = summary.information.swapaxes(-1, -2), np.eye(n).reshape(1, 1, 1, -1)
     numbers = [summary.eta, J, np.zeros((1, 1, n)), unit, summary.dependence, summary.mean]
-    arrays = [
-        array.reshape(*array.shape[:2], -1)[:, None] for array in (*numbers, summary.covariance)
-    ]
+    arrays = [array.reshape(*array.shape[:2], -1)[:, None] for array in (*numbers, summary.covariance)]
     chunk = Chunk(tuple(arrays), (outer, 1, inner), recurrence.dtype)
     return split(_advanced(replace(recurrence, p=n), chunk, carry_in), n)
 
@@ -231,18 +219,14 @@ def _advance_states(
         filtered, *operands, marks = flat_operands(chunk.operands, recurrence.smoothed)
         summary = extra or (none,)
         writes_sums = recurrence.phase == "sums"
-        arguments = (
-            filtered, *_stacked(operands), marks, vectors, matrices, *summary, results, writes_sums,
-        )  # fmt: skip
+        arguments = (filtered, *_stacked(operands), marks, vectors, matrices, *summary, results, writes_sums)
     else:
         kernel = advance_root_filter if recurrence.square_root else advance_filter
         flat = flat_operands(chunk.operands, _FILTERED, n + n * n)
         operands, resets = flat[:_FILTERED], flat[_FILTERED:]
         summary = extra or (none, np.empty((0, n)), none, _NOTHING)
         width = recurrence.numbers if len(results) else 0
-        arguments = (
-            *_stacked(operands), *resets, (vectors, matrices), summary, results, width,
-        )  # fmt: skip
+        arguments = (*_stacked(operands), *resets, (vectors, matrices), summary, results, width)
     sizes = as_lengths((n, recurrence.p), rows * chunk.steps)
 
     def advance(start: int, stop: int) -> None:

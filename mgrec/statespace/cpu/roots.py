@@ -133,9 +133,18 @@ def _size_of_product(
 
 @numba.njit(**SIZED)
 def _fill_update(
-    states: Any, entries: Any, design: Any, z: int, root: Any, h: int, S: Any, observed: Any,
-    m: int, all_rows: int, array: Any,
-) -> None:  # fmt: skip
+    states: Any,
+    entries: Any,
+    design: Any,
+    z: int,
+    root: Any,
+    h: int,
+    S: Any,
+    observed: Any,
+    m: int,
+    all_rows: int,
+    array: Any,
+) -> None:
     """Write [R  Z·S] and [0  S] to an array, and rows of a unit matrix below."""
     n, p = length(states), length(entries)
     for k in count_up(0, m):
@@ -159,9 +168,17 @@ def _fill_update(
 
 @numba.njit(**SIZED)
 def _first_without_variance(
-    states: Any, entries: Any, design: Any, z: int, root: Any, h: int, S: Any, observed: Any,
-    m: int, array: Any,
-) -> int:  # fmt: skip
+    states: Any,
+    entries: Any,
+    design: Any,
+    z: int,
+    root: Any,
+    h: int,
+    S: Any,
+    observed: Any,
+    m: int,
+    array: Any,
+) -> int:
     """Return the first entry whose pivot is only rounding, or m."""
     n, p = length(states), length(entries)
     for k in count_up(0, m):
@@ -169,9 +186,7 @@ def _first_without_variance(
         size = 0.0
         for j in count_up(0, k + 1):
             size += array[k, j] * array[k, j]
-        size = larger_of(
-            size, _size_of_product(states, design, row, S, root, h + observed[k] * p, p)
-        )
+        size = larger_of(size, _size_of_product(states, design, row, S, root, h + observed[k] * p, p))
         # A difference: that of inf is nan, which is no rounding.
         if array[k, k] * array[k, k] - ROUNDING * ROUNDING * size <= 0.0:
             return k
@@ -180,9 +195,22 @@ def _first_without_variance(
 
 @numba.njit(**SIZED)
 def update_root(
-    states: Any, entries: Any, design: Any, z: int, root: Any, h: int, S: Any, observed: Any,
-    v: Any, m: int, array: Any, with_unit: bool, L: Any, X: Any, U: Any,
-) -> int:  # fmt: skip
+    states: Any,
+    entries: Any,
+    design: Any,
+    z: int,
+    root: Any,
+    h: int,
+    S: Any,
+    observed: Any,
+    v: Any,
+    m: int,
+    array: Any,
+    with_unit: bool,
+    L: Any,
+    X: Any,
+    U: Any,
+) -> int:
     """Write the factors L and X of the update of a state of root S, and the root U after it.
 
     With `with_unit`, the rows of `array` from m + n on have K in their first m columns, and then V.
@@ -194,9 +222,7 @@ def update_root(
         all_rows = m + 2 * n if with_unit else m + n
         _fill_update(states, entries, design, z, root, h, S, observed, m, all_rows, array)
         triangularise(states, array, m + n, all_rows, m + n)
-        without = _first_without_variance(
-            states, entries, design, z, root, h, S, observed, m, array
-        )
+        without = _first_without_variance(states, entries, design, z, root, h, S, observed, m, array)
         is_regular = without == m
         if not is_regular:
             m -= 1
@@ -222,15 +248,7 @@ def update_root(
 
 @numba.njit(**SIZED)
 def predict_root(
-    states: Any,
-    transition: Any,
-    t: int,
-    root: Any,
-    q: int,
-    U: Any,
-    array: Any,
-    with_unit: bool,
-    S: Any,
+    states: Any, transition: Any, t: int, root: Any, q: int, U: Any, array: Any, with_unit: bool, S: Any
 ) -> None:
     """Write the root S of the state after a transition from the root U.
 
@@ -314,9 +332,7 @@ def _inform(states: Any, Y: Any, w: Any, m: int, z: Any, J: Any, array: Any) -> 
 
 
 @numba.njit(**SIZED)
-def _write(
-    states: Any, has_covariances: bool, mean: Any, S: Any, P: Any, results: Any, result: int
-) -> None:
+def _write(states: Any, has_covariances: bool, mean: Any, S: Any, P: Any, results: Any, result: int) -> None:
     """Write a mean and a covariance, or its root S."""
     if has_covariances:
         square(states, S, P)
@@ -327,9 +343,19 @@ def _write(
 
 @numba.njit(**SIZED)
 def _filter_row(
-    states: Any, entries: Any, operands: Any, strides: Any, row: Any, reset: Any, initial: Any,
-    row_states: Any, depends: bool, growths: Any, buffers: Any, outputs: Any,
-) -> None:  # fmt: skip
+    states: Any,
+    entries: Any,
+    operands: Any,
+    strides: Any,
+    row: Any,
+    reset: Any,
+    initial: Any,
+    row_states: Any,
+    depends: bool,
+    growths: Any,
+    buffers: Any,
+    outputs: Any,
+) -> None:
     """Advance the state `row_states` of one row through all steps: see :mod:`.filtering`."""
     (x, y, shape), (marks, mark, mark_stride), (results, width) = row, reset, outputs
     endog, design, obs_intercept, obs_root, transition, state_intercept, state_root = operands
@@ -345,16 +371,16 @@ def _filter_row(
             load(states, initial[0], initial[1], a, S)
             if depends:
                 clear(states, A)
-        m = observe(
-            states, entries, endog, indices[0], design, z, obs_intercept, indices[2], a, observed, v
-        )
+        m = observe(states, entries, endog, indices[0], design, z, obs_intercept, indices[2], a, observed, v)
         result = ((x * steps + step) * inner + y) * width
         if width > 1:
             _write(states, has_covariances, a, S, work, results, result + 1)
-        count, m = m, update_root(
-            states, entries, design, z, obs_root, indices[3], S, observed, v, m, array, False, L,
-            X, U,
-        )  # fmt: skip
+        count, m = (
+            m,
+            update_root(
+                states, entries, design, z, obs_root, indices[3], S, observed, v, m, array, False, L, X, U
+            ),
+        )
         square_of_v = whiten(states, L, m, v)
         if depends:
             if m < count and largest(states, A) > 0.0:
@@ -385,9 +411,8 @@ state with its root."""
 
 @numba.njit(**SIZED)
 def _add_later(
-    states: Any, K: Any, row: int, v: Any, m: int, M: Any, G: Any, u: Any, W: Any, array: Any,
-    after: Any,
-) -> None:  # fmt: skip
+    states: Any, K: Any, row: int, v: Any, m: int, M: Any, G: Any, u: Any, W: Any, array: Any, after: Any
+) -> None:
     """Replace u and W by those of the step before."""
     n = length(states)
     copy(states, after, u)
@@ -407,18 +432,26 @@ def _add_later(
 
 @numba.njit(**SIZED)
 def _smooth_row(
-    states: Any, entries: Any, filtered: Any, operands: Any, strides: Any, row: Any, reset: Any,
-    sums: Any, is_summary: bool, buffers: Any, outputs: Any,
-) -> None:  # fmt: skip
+    states: Any,
+    entries: Any,
+    filtered: Any,
+    operands: Any,
+    strides: Any,
+    row: Any,
+    reset: Any,
+    sums: Any,
+    is_summary: bool,
+    buffers: Any,
+    outputs: Any,
+) -> None:
     """Advance u and W of one row from the last step to the first: see :mod:`.smoothing`."""
     (x, y, shape), (marks, mark, mark_stride) = row, reset
     (states_of_filter, forward, state_stride), (u, W, M), results = filtered, sums, outputs[0]
     has_results = outputs[1]
     endog, design, obs_intercept, obs_root, transition, state_root = operands
-    (
-        indices, observed, v, a, mean, L, X, _, S, U, step_M, step_G, work, _, update, prediction,
-        array,
-    ) = buffers  # fmt: skip
+    (indices, observed, v, a, mean, L, X, _, S, U, step_M, step_G, work, _, update, prediction, array) = (
+        buffers
+    )
     n = length(states)
     _, steps, inner = shape
     for step in range(steps - 1, -1, -1):
@@ -426,16 +459,26 @@ def _smooth_row(
         state = forward + step * state_stride
         load(states, states_of_filter, state, a, S)
         m = observe(
-            states, entries, endog, indices[0], design, indices[1], obs_intercept, indices[2], a,
-            observed, v,
-        )  # fmt: skip
-        m = update_root(
-            states, entries, design, indices[1], obs_root, indices[3], S, observed, v, m, update,
-            True, L, X, U,
-        )  # fmt: skip
-        predict_root(
-            states, transition, indices[4], state_root, indices[5], U, prediction, True, work
+            states, entries, endog, indices[0], design, indices[1], obs_intercept, indices[2], a, observed, v
         )
+        m = update_root(
+            states,
+            entries,
+            design,
+            indices[1],
+            obs_root,
+            indices[3],
+            S,
+            observed,
+            v,
+            m,
+            update,
+            True,
+            L,
+            X,
+            U,
+        )
+        predict_root(states, transition, indices[4], state_root, indices[5], U, prediction, True, work)
         product(states, update, m + n, m, prediction, n, 0, step_M)
         product(states, update, m + n, m, prediction, n, n, step_G)
         whiten(states, L, m, v)

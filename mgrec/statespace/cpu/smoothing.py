@@ -44,9 +44,19 @@ from .update import (
 
 @numba.njit(**SIZED)
 def _transfer(
-    states: Any, design: Any, z: int, transition: Any, t: int, observed: Any, m: int, L: Any,
-    X: Any, Y: Any, E: Any, work: Any,
-) -> None:  # fmt: skip
+    states: Any,
+    design: Any,
+    z: int,
+    transition: Any,
+    t: int,
+    observed: Any,
+    m: int,
+    L: Any,
+    X: Any,
+    Y: Any,
+    E: Any,
+    work: Any,
+) -> None:
     """Write Y (m, n) and E (n, n)."""
     n = length(states)
     for i in count_up(0, n):
@@ -147,9 +157,17 @@ def _depend(states: Any, E: Any, M: Any, work: Any) -> None:
 
 @numba.njit(**SIZED)
 def _write(
-    states: Any, writes_sums: bool, a: Any, P: Any, r: Any, N: Any, mean: Any, smoothed: Any,
-    results: Any, result: int,
-) -> None:  # fmt: skip
+    states: Any,
+    writes_sums: bool,
+    a: Any,
+    P: Any,
+    r: Any,
+    N: Any,
+    mean: Any,
+    smoothed: Any,
+    results: Any,
+    result: int,
+) -> None:
     """Write r and N, or the mean and the covariance of a smoothed state."""
     if writes_sums:
         store(states, results, result, r, N)
@@ -160,9 +178,18 @@ def _write(
 
 @numba.njit(**SIZED)
 def _advance_steady(
-    states: Any, entries: Any, filtered: Any, operands: Any, strides: Any, r: Any, N: Any,
-    buffers: Any, reset: Any, outputs: Any, step: int,
-) -> int:  # fmt: skip
+    states: Any,
+    entries: Any,
+    filtered: Any,
+    operands: Any,
+    strides: Any,
+    r: Any,
+    N: Any,
+    buffers: Any,
+    reset: Any,
+    outputs: Any,
+    step: int,
+) -> int:
     """Advance r while all matrices are those of the step after; return the step of the next change.
 
     The indices of `filtered` (numbers, index, stride), of `buffers` and of `outputs` (results,
@@ -196,9 +223,18 @@ def _advance_steady(
 
 @numba.njit(**SIZED)
 def _advance_row(
-    states: Any, entries: Any, filtered: Any, operands: Any, strides: Any, row: Any, reset: Any,
-    sums: Any, depends: bool, buffers: Any, outputs: Any,
-) -> None:  # fmt: skip
+    states: Any,
+    entries: Any,
+    filtered: Any,
+    operands: Any,
+    strides: Any,
+    row: Any,
+    reset: Any,
+    sums: Any,
+    depends: bool,
+    buffers: Any,
+    outputs: Any,
+) -> None:
     """Advance the sums r, N and M of one row from the last step to the first.
 
     `row` is (x, y, shape), and `outputs` (results, whether there are any, whether they are sums).
@@ -208,9 +244,7 @@ def _advance_row(
     (states_of_filter, forward, state_stride), (r, N, M) = filtered, sums
     results, has_results, writes_sums = outputs
     endog, design, obs_intercept, obs_cov, transition = operands
-    (
-        indices, observed, v, a, mean, L, X, Y, P, E, kept_N, work, sandwich, smoothed, _, _, _,
-    ) = buffers  # fmt: skip
+    (indices, observed, v, a, mean, L, X, Y, P, E, kept_N, work, sandwich, smoothed, _, _, _) = buffers
     n, p = length(states), length(entries)
     is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == 0
     # Whether E and Y, and then also N, are those of the step after.
@@ -226,16 +260,24 @@ def _advance_row(
         is_kept = is_kept and is_constant and _is_same(states, states_of_filter, state + n, P)
         load(states, states_of_filter, state, a, P)
         m = observe(
-            states, entries, endog, indices[0], design, indices[1], obs_intercept, indices[2], a,
-            observed, v,
-        )  # fmt: skip
+            states, entries, endog, indices[0], design, indices[1], obs_intercept, indices[2], a, observed, v
+        )
         is_kept = is_kept and m == p
         is_steady = is_steady and is_kept
         if is_steady and not depends and not is_marked:
             step = _advance_steady(
-                states, entries, (states_of_filter, state, state_stride), operands, strides, r, N,
-                buffers, reset, (*outputs, result, inner * (n + n * n)), step,
-            )  # fmt: skip
+                states,
+                entries,
+                (states_of_filter, state, state_stride),
+                operands,
+                strides,
+                r,
+                N,
+                buffers,
+                reset,
+                (*outputs, result, inner * (n + n * n)),
+                step,
+            )
             continue
         if not is_kept:
             z, t = indices[1], indices[4]
@@ -270,10 +312,21 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
     """Return the kernel of a form of the smoother, from the function that advances one row."""
 
     def smooth(
-        states: Any, entries: Any, filtered: Any, operands: Any, strides: Any, reset: Any,
-        rs: Any, Ns: Any, dependences: Any, results: Any, writes_sums: bool, start: int, stop: int,
+        states: Any,
+        entries: Any,
+        filtered: Any,
+        operands: Any,
+        strides: Any,
+        reset: Any,
+        rs: Any,
+        Ns: Any,
+        dependences: Any,
+        results: Any,
+        writes_sums: bool,
+        start: int,
+        stop: int,
         shape: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Advance r and N of some rows from the last step to the first.
 
         `filtered` are results of the filter, with the log-likelihood and the predicted state first,
@@ -290,15 +343,24 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
         flat_strides, flat_results = as_matrix(pointer_to(strides), 3), pointer_to(results)
         all_r, all_N, all_M = pointer_to(rs), pointer_to(Ns), pointer_to(dependences)
         buffers = (
-            stack_vector(len(operands), np.int64), stack_vector(p, np.int64),
-            stack_vector(p, number), stack_vector(n, number), stack_vector(n, number),
+            stack_vector(len(operands), np.int64),
+            stack_vector(p, np.int64),
+            stack_vector(p, number),
+            stack_vector(n, number),
+            stack_vector(n, number),
             stack_matrix(p, p, number),
-            stack_matrix(n, p, number), stack_matrix(p, n, number), stack_matrix(n, n, number),
-            stack_matrix(n, n, number), stack_matrix(n, n, number), stack_matrix(n, n, number),
-            stack_matrix(n, n, number), stack_matrix(n, n, number),
-            stack_matrix(p + 2 * n, p + n, number), stack_matrix(2 * n, 2 * n, number),
+            stack_matrix(n, p, number),
+            stack_matrix(p, n, number),
+            stack_matrix(n, n, number),
+            stack_matrix(n, n, number),
+            stack_matrix(n, n, number),
+            stack_matrix(n, n, number),
+            stack_matrix(n, n, number),
+            stack_matrix(n, n, number),
+            stack_matrix(p + 2 * n, p + n, number),
+            stack_matrix(2 * n, 2 * n, number),
             stack_matrix(n, 2 * n, number),
-        )  # fmt: skip
+        )
         # Copies of the states of a row, whose shapes are constant.
         r, N, M = stack_vector(n, number), stack_matrix(n, n, number), stack_matrix(n, n, number)
         for row in count_up(start, stop):
@@ -313,10 +375,18 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
             mark = x * mark_strides[0] + y * mark_strides[2]
             forward = x * filtered_strides[0] + y * filtered_strides[2] + 1
             advance_row(
-                states, entries, (flat_states, forward, filtered_strides[1]), inputs, flat_strides,
-                (x, y, shape), (flat_marks, mark, mark_strides[1]), (r, N, M), is_summary, buffers,
+                states,
+                entries,
+                (flat_states, forward, filtered_strides[1]),
+                inputs,
+                flat_strides,
+                (x, y, shape),
+                (flat_marks, mark, mark_strides[1]),
+                (r, N, M),
+                is_summary,
+                buffers,
                 (flat_results, has_results, writes_sums),
-            )  # fmt: skip
+            )
             copy(states, row_r, r)
             assign(states, row_N, N)
             if is_summary:

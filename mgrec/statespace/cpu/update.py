@@ -35,9 +35,18 @@ def locate(states: Any, count: int, strides: Any, x: int, step: int, y: int, ind
 
 @numba.njit(**SIZED)
 def observe(
-    states: Any, entries: Any, endog: Any, y: int, design: Any, z: int, intercept: Any, d: int,
-    a: Any, observed: Any, v: Any,
-) -> int:  # fmt: skip
+    states: Any,
+    entries: Any,
+    endog: Any,
+    y: int,
+    design: Any,
+    z: int,
+    intercept: Any,
+    d: int,
+    a: Any,
+    observed: Any,
+    v: Any,
+) -> int:
     """Write the indices of observed entries, and their differences to the prediction `a`.
 
     `y`, `z` and `d` are the indices of the step in the flat arrays. Return the number of entries.
@@ -56,9 +65,8 @@ def observe(
 
 @numba.njit(**SIZED)
 def observe_all(
-    states: Any, entries: Any, endog: Any, y: int, design: Any, z: int, intercept: Any, d: int,
-    a: Any, v: Any,
-) -> bool:  # fmt: skip
+    states: Any, entries: Any, endog: Any, y: int, design: Any, z: int, intercept: Any, d: int, a: Any, v: Any
+) -> bool:
     """Write the differences of all entries to the prediction; return whether none is missing."""
     n, is_full = length(states), True
     for i in count_up(0, length(entries)):
@@ -94,17 +102,14 @@ def has_variance(
 
 
 @numba.njit(**SIZED)
-def has_exact_observation(
-    entries: Any, obs_cov: Any, h: int, observed: Any, m: int, work: Any
-) -> bool:
+def has_exact_observation(entries: Any, obs_cov: Any, h: int, observed: Any, m: int, work: Any) -> bool:
     """Return whether an entry has no noise of its own, given the noise of those before it."""
     p = length(entries)
     for k in count_up(0, m):
         noise = obs_cov[h + observed[k] * (p + 1)]
         for c in count_up(0, k + 1):
             total = 0.5 * (
-                obs_cov[h + observed[k] * p + observed[c]]
-                + obs_cov[h + observed[c] * p + observed[k]]
+                obs_cov[h + observed[k] * p + observed[c]] + obs_cov[h + observed[c] * p + observed[k]]
             )
             for j in count_up(0, c):
                 total -= work[k, j] * work[c, j]
@@ -116,9 +121,19 @@ def has_exact_observation(
 
 @numba.njit(**SIZED)
 def factor(
-    states: Any, entries: Any, design: Any, z: int, obs_cov: Any, h: int, P: Any, observed: Any,
-    v: Any, m: int, L: Any, X: Any,
-) -> int:  # fmt: skip
+    states: Any,
+    entries: Any,
+    design: Any,
+    z: int,
+    obs_cov: Any,
+    h: int,
+    P: Any,
+    observed: Any,
+    v: Any,
+    m: int,
+    L: Any,
+    X: Any,
+) -> int:
     """Write the factors L (m, m) and X (n, m) of the update of a state of covariance P.
 
     Entries without a variance of their own are removed from `observed` and `v`, as if they were

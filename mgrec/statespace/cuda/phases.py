@@ -42,9 +42,7 @@ def kernels(method: str) -> Kernels:
     return Kernels(determine, precompute, retain_maps=retain_maps)
 
 
-def determine(
-    recurrence: StateSpaceRecurrence, chunk: Chunk, carry_in: np.ndarray, result: Any
-) -> None:
+def determine(recurrence: StateSpaceRecurrence, chunk: Chunk, carry_in: np.ndarray, result: Any) -> None:
     """Write the results of every step to `result` (outer, steps, inner, numbers).
 
     It may also be a dict of arrays in the order of the pass.
@@ -57,9 +55,7 @@ def determine(
         states, roots = np.split(carry_in, [n + n * n], axis=-1)
         dtype = recurrence.result_dtype
         parts = list(result.values()) if is_split else [solver.empty(dtype, k) for k in (n, n * n)]
-        solved = smoother_pass(
-            n, recurrence.p, dtype, recurrence.phase == "sums", recurrence.square_root
-        )
+        solved = smoother_pass(n, recurrence.p, dtype, recurrence.phase == "sums", recurrence.square_root)
         operands = _of_smoother(recurrence, chunk, solver)
         maps = solver.maps_of(chunk, solved, operands, [None, None])
         if recurrence.square_root:
@@ -100,9 +96,7 @@ def _launch_maps(
     """Launch the maps of a chunk; return those of rows, the operands and the pass."""
     if recurrence.is_smoother:
         operands, arrays = _of_smoother(recurrence, chunk, solver), [None] * 2
-        solved = smoother_pass(
-            recurrence.n, recurrence.p, _FLOAT64, square_root=recurrence.square_root
-        )
+        solved = smoother_pass(recurrence.n, recurrence.p, _FLOAT64, square_root=recurrence.square_root)
     else:
         (operands, solved), arrays = _of_filter(recurrence, chunk, solver, None), [None] * 6
     return solver.maps(solved, operands, arrays, chunk.kept).of_rows, operands, solved
@@ -149,11 +143,7 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> Callable[[], A
 
 
 def _launch_ends(
-    recurrence: StateSpaceRecurrence,
-    chunk: Chunk,
-    solver: Solver,
-    operands: list[Operand],
-    solved: Pass,
+    recurrence: StateSpaceRecurrence, chunk: Chunk, solver: Solver, operands: list[Operand], solved: Pass
 ) -> Callable[[], tuple[list[np.ndarray], list[np.ndarray]]]:
     """Fetch the operands of the first step (outer, 1, inner, numbers), and of the last transition.
 
@@ -167,9 +157,7 @@ def _launch_ends(
     ends = cupy.empty((outer * inner, sum(sizes)), np.float64)
     words = solver.words(operands, [None] * 6, (1, chunk.steps), (True, True))
     if ends.size and chunk.steps:
-        prepare_ends(solved, len(words), len(ends), cupy.cuda.runtime.getDevice())(
-            [words, ends.data.ptr]
-        )
+        prepare_ends(solved, len(words), len(ends), cupy.cuda.runtime.getDevice())([words, ends.data.ptr])
     wait = fetch(ends)
 
     def split_ends() -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -232,9 +220,7 @@ def _roots(recurrence: StateSpaceRecurrence, chunk: Chunk) -> list[Any]:
     if not recurrence.square_root or not chunk.steps:
         return []
     n, (outer, inner) = recurrence.n, chunk.row_shape
-    *last_predicted, others = _predicted(
-        recurrence, chunk.between(chunk.steps - 1, chunk.steps).operands
-    )
+    *last_predicted, others = _predicted(recurrence, chunk.between(chunk.steps - 1, chunk.steps).operands)
     *arrays, state_root = others[: recurrence.smoothed - 1]
     # The next root is that of a second step: the filter has the bits of the smoother.
     last = Chunk((*arrays, cupy.zeros((1, 1, 1, n)), state_root), (outer, 2, inner), chunk.dtype)
@@ -269,17 +255,13 @@ def _split(
     return [*parts, (starts != 0).reshape(rows)], others
 
 
-def filter_pass(
-    n: int, p: int, operands: Sequence[Operand], dtype: Any, square_root: bool = False
-) -> Pass:
+def filter_pass(n: int, p: int, operands: Sequence[Operand], dtype: Any, square_root: bool = False) -> Pass:
     """Return the pass over operands MATRICES that writes results of a dtype."""
     varies = any(operands[MATRICES.index(name)][1][2] for name in _CONSTANT)
     is_constant = not (square_root or varies)
     constants = (("OBSERVED", p), ("CONSTANT", is_constant), ("SQUARE_ROOT", square_root))
     unrolled = _unrolled(p, square_root)
-    text = print_pass(
-        "statespace/cuda/filter", n, unrolled, constants, dtype, dtype, skips_first=True
-    )
+    text = print_pass("statespace/cuda/filter", n, unrolled, constants, dtype, dtype, skips_first=True)
     return Pass(text, 3 * n * n + 2 * n + 2, n + n * n, enters="spread", repairs=True)
 
 
@@ -291,14 +273,10 @@ def prepare_ends(solved: Pass, words: int, rows: int, device: int) -> LaunchByAd
     return LaunchByAddress(PreparedLaunches(launch))
 
 
-def smoother_pass(
-    n: int, p: int, dtype: Any, writes_sums: bool = False, square_root: bool = False
-) -> Pass:
+def smoother_pass(n: int, p: int, dtype: Any, writes_sums: bool = False, square_root: bool = False) -> Pass:
     """Return the pass that writes smoothed states of a dtype, or r and N before each step."""
     constants = (("OBSERVED", p), ("WRITES_SUMS", writes_sums), ("SQUARE_ROOT", square_root))
-    text = print_pass(
-        "statespace/cuda/smoother", n, _unrolled(p, square_root), constants, dtype, enters=True
-    )
+    text = print_pass("statespace/cuda/smoother", n, _unrolled(p, square_root), constants, dtype, enters=True)
     enters = "spread_back" if square_root else ""
     return Pass(text, 2 * n * n + n + 1, n + n * n, directions=("spread_back",), enters=enters)
 
@@ -315,9 +293,7 @@ class _Solver(Solver):
         super().__init__(model.shape, model.axis)
         self.model, self.n = model, model.n
         self.operands = [self.operand(model.arrays[name], model.numbers(name)) for name in MATRICES]
-        self.initial = [
-            self.state(model.initial_state, 1), self.state(model.initial_state_cov, 2)
-        ]  # fmt: skip
+        self.initial = [self.state(model.initial_state, 1), self.state(model.initial_state_cov, 2)]
         self.marks = self.operand(model.marks, (), np.uint8)
 
     def filter(self, wanted: tuple[str, ...], dtype: Any) -> dict[str, Any]:

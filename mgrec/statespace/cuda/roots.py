@@ -54,9 +54,7 @@ def lower_root(covariance: Any, least: float) -> Any:
     count = P.size // size**2
     if count:
         arguments = (P, S, np.int64(count), np.float64(least))
-        run_launches(
-            Launch(_program(size), "root_kernel", -(-count // _THREADS), _THREADS, arguments)
-        )
+        run_launches(Launch(_program(size), "root_kernel", -(-count // _THREADS), _THREADS, arguments))
     return S
 
 

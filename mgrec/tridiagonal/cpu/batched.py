@@ -177,9 +177,7 @@ def locate_systems(view: Any, work: Any) -> None:
     for table_row in range(HALVES * OFFSET_ROWS):
         k = table_row % OFFSET_ROWS
         stride = inner if k == RESULT else view.strides[3 * k + 1]
-        work.accesses[table_row] = _access(
-            work.offsets, table_row * lanes, lanes, stride, view.steps
-        )
+        work.accesses[table_row] = _access(work.offsets, table_row * lanes, lanes, stride, view.steps)
 
 
 @numba.njit(**INNER)
@@ -223,9 +221,7 @@ def load_tile(view: Any, work: Any, start: int, stop: int) -> None:
 
 
 @numba.njit(**INNER)
-def _load_operand(
-    operand: Any, work: Any, table_row: int, stride: int, start: int, stop: int
-) -> None:
+def _load_operand(operand: Any, work: Any, table_row: int, stride: int, start: int, stop: int) -> None:
     tile, offsets, lanes = work.tile, work.offsets, lane_count(work.tile)
     access = work.accesses[table_row]
     target, source = table_row * ROW_SPACING * lanes, offsets[table_row * lanes] + start * stride
@@ -240,9 +236,7 @@ def _load_operand(
         for row in range(0, stop - start, lanes):
             # The last block starts early enough to be whole.
             first = min(row, stop - start - lanes)
-            load_transposed(
-                tile, target + first * lanes, operand, offsets, table_row, start + first
-            )
+            load_transposed(tile, target + first * lanes, operand, offsets, table_row, start + first)
     else:
         for row in range(stop - start):
             numbers = gather(operand, offsets, table_row, (start + row) * stride)
@@ -257,9 +251,7 @@ def store_tile(view: Any, work: Any, start: int, stop: int) -> None:
 
 
 @numba.njit(**INNER)
-def _store_result(
-    result: Any, work: Any, table_row: int, stride: int, start: int, stop: int
-) -> None:
+def _store_result(result: Any, work: Any, table_row: int, stride: int, start: int, stop: int) -> None:
     tile, offsets, lanes = work.tile, work.offsets, lane_count(work.tile)
     access = work.accesses[table_row]
     source, target = table_row * ROW_SPACING * lanes, offsets[table_row * lanes] + start * stride
@@ -270,9 +262,7 @@ def _store_result(
     elif access == TRANSPOSED:
         for row in range(0, stop - start, lanes):
             first = min(row, stop - start - lanes)
-            store_transposed(
-                tile, source + first * lanes, result, offsets, table_row, start + first
-            )
+            store_transposed(tile, source + first * lanes, result, offsets, table_row, start + first)
     else:
         for row in range(stop - start):
             numbers = load(tile, source + row * lanes)

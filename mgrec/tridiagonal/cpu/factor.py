@@ -85,9 +85,8 @@ def is_faster(systems: int, threads: int) -> bool:
 
 
 def solve_factored(
-    lu: LUFactors, outer: np.ndarray, inner: np.ndarray, b: np.ndarray, x: np.ndarray,
-    threads: int = 1,
-) -> None:  # fmt: skip
+    lu: LUFactors, outer: np.ndarray, inner: np.ndarray, b: np.ndarray, x: np.ndarray, threads: int = 1
+) -> None:
     """Solve for right-hand sides `b`, and write `x`: arrays (outer, steps, inner), C-contiguous.
 
     `outer` and `inner` have, for each outer and inner index of `b`, the index in the factors.
@@ -117,9 +116,7 @@ def _inverse_size(row: Any) -> Any:
 
 
 @numba.njit(**INNER)
-def _pivot_step(
-    factor: Any, index: Any, pending: Any, scale: Any, row: Any, row_scale: Any, one: Any
-) -> Any:
+def _pivot_step(factor: Any, index: Any, pending: Any, scale: Any, row: Any, row_scale: Any, one: Any) -> Any:
     """Eliminate an unknown from the pending row and the next row, and store the factors.
 
     Return the next pending row (near, far), its inverse size, and whether the pivot is 0.
@@ -153,9 +150,7 @@ def _factor_side(rows: Any, factor: Any, system: Any, start: int, stop: int, one
     is_singular = False
     for i in range(start, stop, step):
         row = near[o, i + step, k], d[o, i + step, k], far[o, i + step, k]
-        pending, scale, is_zero = _pivot_step(
-            factor, (o, i, k), pending, scale, row, _inverse_size(row), one
-        )
+        pending, scale, is_zero = _pivot_step(factor, (o, i, k), pending, scale, row, _inverse_size(row), one)
         is_singular |= is_zero
     return pending, scale, is_singular
 
@@ -178,9 +173,7 @@ def _factor(diagonals: Any, factor: Any, middle: int, ones: Any) -> int:
             )
             # Two rows in x[middle] and x[middle + 1] remain: one more step, and a last pivot.
             row = up[1], up[0], one - one
-            remaining, _, is_zero = _pivot_step(
-                factor, (o, middle, k), down, scale, row, scale_up, one
-            )
+            remaining, _, is_zero = _pivot_step(factor, (o, middle, k), down, scale, row, scale_up, one)
             if is_singular or is_singular_up or is_zero or remaining[0] == 0:
                 return o * inner + k
             factor[1][o, middle + 1, k] = one / remaining[0]
@@ -194,9 +187,7 @@ def _swap_if(is_swapped: Any, pending: Any, new: Any) -> Any:
 
 
 @numba.njit(**INNER)
-def _eliminate_system(
-    factor: Any, swaps: bool, matrix: Any, b: Any, x: Any, system: Any, middle: int
-) -> Any:
+def _eliminate_system(factor: Any, swaps: bool, matrix: Any, b: Any, x: Any, system: Any, middle: int) -> Any:
     """Store the right-hand sides of all pivots in x; return those of the two rows that remain."""
     multiplier, inverse, _, _, is_swapped = factor
     (p, q), (o, k), last = matrix, system, b.shape[1] - 1
@@ -218,9 +209,7 @@ def _eliminate_system(
 
 
 @numba.njit(**INNER)
-def _substitute_system(
-    factor: Any, swaps: bool, matrix: Any, x: Any, system: Any, middle: int
-) -> None:
+def _substitute_system(factor: Any, swaps: bool, matrix: Any, x: Any, system: Any, middle: int) -> None:
     """Substitute back from the two unknowns in the middle, on both sides."""
     _, _, after, second, _ = factor
     (p, q), (o, k) = matrix, system

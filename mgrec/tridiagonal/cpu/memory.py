@@ -206,9 +206,7 @@ def store(_: Any, array: Any, index: Any, numbers: Any) -> Any:
 
 
 @emitted
-def load_transposed(
-    _: Any, tile: Any, index: Any, array: Any, offsets: Any, row: Any, shift: Any
-) -> Any:
+def load_transposed(_: Any, tile: Any, index: Any, array: Any, offsets: Any, row: Any, shift: Any) -> Any:
     """``store(tile, index + k * width, array[offsets[row] + shift + k])`` for each k < width."""
     numbers = vector_type(array)
 
@@ -227,9 +225,7 @@ def load_transposed(
 
 
 @emitted
-def store_transposed(
-    _: Any, tile: Any, index: Any, array: Any, offsets: Any, row: Any, shift: Any
-) -> Any:
+def store_transposed(_: Any, tile: Any, index: Any, array: Any, offsets: Any, row: Any, shift: Any) -> Any:
     """``array[offsets[row] + shift + k] = load(tile, index + k * width)`` for each k < width."""
     numbers = vector_type(array)
 
@@ -237,8 +233,7 @@ def store_transposed(
         memory = _Memory(context, builder, array, value, numbers)
         stored = _Memory(context, builder, tile, source, numbers)
         vectors = [
-            memory.interleaved(stored.load(stored.stored(start, step)))
-            for step in range(numbers.width)
+            memory.interleaved(stored.load(stored.stored(start, step))) for step in range(numbers.width)
         ]
         indices = _lane_indices(context, memory, offsets, *table)
         rows = transposed(builder, vectors, memory.parts)

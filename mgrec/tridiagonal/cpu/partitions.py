@@ -146,9 +146,7 @@ def _fill_offsets(task: int, stop: int, group: Any, layout: Any, offsets: Any) -
         offsets[LAST, lane] = layout.ends[1] and part == layout.parts - 1
 
 
-def _reduce(
-    operands: Any, layout: Any, cells: Any, scratch: Any, group: Any, start: int, stop: int
-) -> None:
+def _reduce(operands: Any, layout: Any, cells: Any, scratch: Any, group: Any, start: int, stop: int) -> None:
     """Write the interface rows of the partitions `start` to `stop` of a group; operands are 1-d."""
     offsets, zero_one, _ = scratch
     last = group.length - 1
@@ -169,9 +167,8 @@ def _reduce(
 
 
 def _substitute(
-    operands: Any, layout: Any, cells: Any, scratch: Any, group: Any, start: int, stop: int,
-    result: Any,
-) -> None:  # fmt: skip
+    operands: Any, layout: Any, cells: Any, scratch: Any, group: Any, start: int, stop: int, result: Any
+) -> None:
     """Write the unknowns of the partitions `start` to `stop`, whose cells have the values at cuts.
 
     The elimination of `_reduce` is done again, bit for bit, and its pivots stay in a buffer of a
@@ -241,9 +238,7 @@ def _merge(cells: Any, parts: int) -> None:
         nan_seen = constant(load_scalar(cells, start), 0.0)
         least_pivot, pending = magnitude(constant(nan_seen, 1.0)), initial_pending(nan_seen)
         for index in range(start, start + 10 * parts, 10):
-            pending, _, _, least_pivot, nan_seen = _advance(
-                cells, index, pending, least_pivot, nan_seen
-            )
+            pending, _, _, least_pivot, nan_seen = _advance(cells, index, pending, least_pivot, nan_seen)
         for k, position in enumerate(CELL_POSITIONS):
             for r in range(2):
                 number = cell_number(pending[r][k], least_pivot, nan_seen)
@@ -261,9 +256,7 @@ def _factor(cells: Any, start: int, stop: int, known: Any, is_whole: bool) -> An
     if is_whole:
         pending = pending[0], (zero, zero, zero, zero, zero)
     for index in range(start, stop, 10):
-        pending, pivot, second, least_pivot, nan_seen = _advance(
-            cells, index, pending, least_pivot, nan_seen
-        )
+        pending, pivot, second, least_pivot, nan_seen = _advance(cells, index, pending, least_pivot, nan_seen)
         for k in range(4):
             store(cells, index + k, pivot[k])
         store(cells, index + 4, pivot[6] - pivot[4] * before - pivot[5] * first)
@@ -279,9 +272,7 @@ def _factor(cells: Any, start: int, stop: int, known: Any, is_whole: bool) -> An
 
 
 @numba.njit(**INNER)
-def _substitute_back(
-    cells: Any, start: int, stop: int, last: Any, after: Any, nan_seen: Any
-) -> None:
+def _substitute_back(cells: Any, start: int, stop: int, last: Any, after: Any, nan_seen: Any) -> None:
     """Write the two values at each cut in place of the right-hand sides of the part after it."""
     for index in range(stop - 10, start - 10, -10):
         store(cells, index + 14, last + nan_seen)
@@ -333,9 +324,7 @@ def _join_ends(first: Any, last: Any, rows: Any, negligible: float, least: float
                 upper, lower = part[0, :, outer, inner], part[1, :, outer, inner]
                 one, other = upper * lower[far], lower * upper[far]
                 row = one - other
-                size = max(
-                    abs(one[outside]) + abs(other[outside]), abs(one[near]) + abs(other[near])
-                )
+                size = max(abs(one[outside]) + abs(other[outside]), abs(one[near]) + abs(other[near]))
                 if not (max(abs(row[outside]), abs(row[near])) >= 0.5 * size and size >= least):
                     return False
                 row /= row[near]

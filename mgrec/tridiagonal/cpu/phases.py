@@ -123,9 +123,13 @@ def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: np.ndarray)
 
 
 def _determine(
-    method: str, operands: tuple[np.ndarray, ...], layout: ChunkLayout, carry_in: np.ndarray | None,
-    result: np.ndarray, threads: int,
-) -> bool:  # fmt: skip
+    method: str,
+    operands: tuple[np.ndarray, ...],
+    layout: ChunkLayout,
+    carry_in: np.ndarray | None,
+    result: np.ndarray,
+    threads: int,
+) -> bool:
     """Do the same as :func:`determine`; the operands are 1-d."""
     flat, dtype = result.reshape(-1), result.dtype
     if carry_in is None and not _uses_partitions(method, layout, dtype):
@@ -160,11 +164,7 @@ def _fits_batch(layout: ChunkLayout, dtype: np.dtype[Any]) -> bool:
 
 
 def _whole_calls(
-    method: str,
-    operands: tuple[np.ndarray, ...],
-    layout: ChunkLayout,
-    result: np.ndarray,
-    threads: int,
+    method: str, operands: tuple[np.ndarray, ...], layout: ChunkLayout, result: np.ndarray, threads: int
 ) -> list[Call]:
     """Return calls for the threads, which return a singular system, or -1.
 
@@ -194,18 +194,14 @@ def _merge(cells: np.ndarray, parts: int, row_shape: tuple[int, ...]) -> np.ndar
     return cells.reshape(*row_shape, parts + 1, 2, 5)[:, :, 0].transpose(2, 3, 0, 1)
 
 
-def _solve_interface(
-    cells: np.ndarray, known: np.ndarray | None, parts: int, threads: int = 1
-) -> None:
+def _solve_interface(cells: np.ndarray, known: np.ndarray | None, parts: int, threads: int = 1) -> None:
     """Write the values at all cuts; `known` is None for whole systems."""
     is_whole = known is None
     if known is None:
         known = np.zeros(4 * (cells.size // (10 * (parts + 1))), cells.dtype)
     arguments = cells, known, is_whole, parts
     systems = split_range(known.size // 4, threads)
-    _check(
-        _call([partial(partitions.solve_reduced, *arguments, *part) for part in systems], threads)
-    )
+    _check(_call([partial(partitions.solve_reduced, *arguments, *part) for part in systems], threads))
 
 
 def _check(outcomes: list[int]) -> None:
@@ -229,12 +225,7 @@ def _empty_cells(layout: ChunkLayout, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _calls(
-    kernel: Any,
-    operands: Any,
-    layout: ChunkLayout,
-    cells: np.ndarray,
-    threads: int,
-    *result: np.ndarray,
+    kernel: Any, operands: Any, layout: ChunkLayout, cells: np.ndarray, threads: int, *result: np.ndarray
 ) -> list[Call]:
     """Return calls of a kernel over all partitions, for each group of one length and thread."""
     calls: list[Call] = []
@@ -245,9 +236,7 @@ def _calls(
 
 
 @lru_cache(maxsize=256)
-def _parts_of(
-    shape: tuple[int, int, int], lanes: int, threads: int
-) -> list[tuple[Partitions, int, int]]:
+def _parts_of(shape: tuple[int, int, int], lanes: int, threads: int) -> list[tuple[Partitions, int, int]]:
     """Return the groups of partitions of one length, and the parts of each for the threads."""
     parts = []
     for group in partitions_of(shape[1]):
@@ -262,7 +251,5 @@ def _flatten(array: np.ndarray, shape: tuple[int, int, int]) -> tuple[np.ndarray
     array = np.ascontiguousarray(array)
     strides = array.shape[1] * array.shape[2], array.shape[2], 1
     varies = [size == full for size, full in zip(array.shape, shape, strict=True)]
-    array_strides = [
-        stride if is_varying else 0 for stride, is_varying in zip(strides, varies, strict=True)
-    ]
+    array_strides = [stride if is_varying else 0 for stride, is_varying in zip(strides, varies, strict=True)]
     return writable(array).reshape(-1), array_strides

@@ -21,9 +21,14 @@ IN_HOST_MEMORY = 64
 
 @lru_cache(maxsize=1024)
 def launch_of_ends(
-    shape: tuple[int, int, int], dtype: np.dtype[Any], shapes: tuple[tuple[int, int, int], ...],
-    is_aligned: bool, ends: tuple[bool, bool], rows: int, number: int,
-) -> tuple[np.ndarray, RunLaunches | None]:  # fmt: skip
+    shape: tuple[int, int, int],
+    dtype: np.dtype[Any],
+    shapes: tuple[tuple[int, int, int], ...],
+    is_aligned: bool,
+    ends: tuple[bool, bool],
+    rows: int,
+    number: int,
+) -> tuple[np.ndarray, RunLaunches | None]:
     """Return the kernel's struct, without addresses, and the launch over the ends of a chunk."""
     start, strides = shape[1] - rows, []
     for operand_shape in shapes:
@@ -61,9 +66,7 @@ def neighbour_addresses(ends: Ends, known: Any) -> tuple[int, int]:
     return 0 if ends.has_first else address, 0 if ends.has_last else after
 
 
-def allocator(
-    ends: Ends, chunk: Chunk, result: Any
-) -> Callable[[Sequence[int], int], LaunchMemory]:
+def allocator(ends: Ends, chunk: Chunk, result: Any) -> Callable[[Sequence[int], int], LaunchMemory]:
     """Return ``(addresses of operands, address of the result) -> memory`` of a chunk's launches."""
     strides = [strides_of(operand.shape, chunk.shape) for operand in chunk.operands]
     return partial(LaunchMemory.allocate, _plan(chunk, result), ends[:2], strides)
@@ -93,7 +96,5 @@ def solve_chunk(memory: LaunchMemory, known: Any) -> bool:
 
 def _plan(chunk: Chunk, result: Any) -> PartitionPlan:
     arrays = [*chunk.operands, *([] if result is None else [result])]
-    is_aligned = are_aligned(arrays) and all(
-        array.shape[0] in (1, chunk.shape[0]) for array in arrays
-    )
+    is_aligned = are_aligned(arrays) and all(array.shape[0] in (1, chunk.shape[0]) for array in arrays)
     return plan_partitions(chunk.shape, chunk.dtype, is_aligned, Device.current())

@@ -101,9 +101,7 @@ def solve_whole(build: Build, chunk: Chunk, result: Any) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _prepare(
-    build: Build, shape: Shape, dtype: np.dtype[Any], device: int
-) -> tuple[RunLaunches, int]:
+def _prepare(build: Build, shape: Shape, dtype: np.dtype[Any], device: int) -> tuple[RunLaunches, int]:
     plan = build(shape, dtype, Device.current())
     return PreparedLaunches(*plan.launches), plan.scratch
 
@@ -115,9 +113,7 @@ def thomas(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> LaunchP
     """
     rows, groups = 128 // dtype.itemsize, -(-shape[0] * shape[2] // THREADS)
     shared = STAGES * 4 * THREADS * (rows + 1) * dtype.itemsize
-    text = print_program(
-        "thomas", dtype, STAGES=STAGES, THREADS=THREADS, ROWS=rows, COLUMNS=shape[2] > 1
-    )
+    text = print_program("thomas", dtype, STAGES=STAGES, THREADS=THREADS, ROWS=rows, COLUMNS=shape[2] > 1)
     launch = Launch(text, "tiles_kernel", groups, THREADS, (SYSTEMS,), shared)
     return LaunchPlan((launch,), groups * THREADS * shape[1])
 
@@ -292,9 +288,7 @@ def _divisor(number: int) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=1024)
-def windows_of(
-    shape: tuple[int, int, int], dtype: np.dtype[Any], device: Device
-) -> tuple[Windows, ...]:
+def windows_of(shape: tuple[int, int, int], dtype: np.dtype[Any], device: Device) -> tuple[Windows, ...]:
     """Return windows for chunks of a shape, to be tried one after the other.
 
     Later ones have longer halos. Empty if none fits a multiprocessor.
@@ -342,9 +336,12 @@ def prepare_tries(chunk: Chunk) -> tuple[Try, ...]:
 
 @lru_cache(maxsize=1024)
 def tries_of(
-    shape: tuple[int, int, int], dtype: np.dtype[Any], shapes: tuple[tuple[int, int, int], ...],
-    is_aligned: bool, number: int,
-) -> tuple[Try, ...]:  # fmt: skip
+    shape: tuple[int, int, int],
+    dtype: np.dtype[Any],
+    shapes: tuple[tuple[int, int, int], ...],
+    is_aligned: bool,
+    number: int,
+) -> tuple[Try, ...]:
     """Return the tries for operands of these shapes on the current device, `number`."""
     device = Device.current()
     is_aligned &= shape[2] * dtype.itemsize % 16 == 0
@@ -359,9 +356,8 @@ def tries_of(
 
 
 def launch_tries(
-    tries: tuple[Try, ...], operands: Sequence[int], result: int, flags: int,
-    neighbours: Neighbours,
-) -> None:  # fmt: skip
+    tries: tuple[Try, ...], operands: Sequence[int], result: int, flags: int, neighbours: Neighbours
+) -> None:
     """Launch all tries; a later one stops if an earlier one has solved all systems.
 
     Arguments are addresses: of dl, d, du and b; of the result, which is undefined if windows fail;

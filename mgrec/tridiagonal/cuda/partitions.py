@@ -147,9 +147,13 @@ class PartitionPlan:
     def _over_partitions(self, name: str) -> Launch:
         blocks = -(-self.systems * self.parts[0] // self.threads)
         text = print_program(
-            "partitions", self.dtype, THREADS=self.threads, ROWS=self.rows, COLUMNS=self.columns,
+            "partitions",
+            self.dtype,
+            THREADS=self.threads,
+            ROWS=self.rows,
+            COLUMNS=self.columns,
             ALIGNED=self.aligned,
-        )  # fmt: skip
+        )
         arguments = (_SYSTEM,)
         return Launch(text, f"{name}_kernel", blocks, self.threads, arguments, self.shared_bytes)
 
@@ -177,9 +181,7 @@ def prepared_launches(plan: PartitionPlan, device: int) -> dict[str, RunLaunches
 
 
 @lru_cache(maxsize=1024)
-def plan_partitions(
-    shape: Shape, dtype: np.dtype[Any], is_aligned: bool, device: Device
-) -> PartitionPlan:
+def plan_partitions(shape: Shape, dtype: np.dtype[Any], is_aligned: bool, device: Device) -> PartitionPlan:
     """Return the partitions of chunks of one shape.
 
     `is_aligned` states whether arrays that vary along the steps start at multiples of 16 bytes.
@@ -204,9 +206,13 @@ class LaunchMemory:
 
     @classmethod
     def allocate(
-        cls, plan: PartitionPlan, ends: tuple[int, int], strides: Sequence[Sequence[int]],
-        addresses: Sequence[int], result: int,
-    ) -> LaunchMemory:  # fmt: skip
+        cls,
+        plan: PartitionPlan,
+        ends: tuple[int, int],
+        strides: Sequence[Sequence[int]],
+        addresses: Sequence[int],
+        result: int,
+    ) -> LaunchMemory:
         """Allocate memory for operands of these strides and addresses; `result` 0 for none.
 
         `ends` states whether systems have their first and their last row: 0, 1 for all systems, or

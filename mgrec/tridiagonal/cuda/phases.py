@@ -19,13 +19,7 @@ from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import CacheMiss, PreparedSolver, Summarise
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import ctype, print_definitions
-from ...engines.cuda.device import (
-    after_launches,
-    fetch,
-    on_device,
-    pack_words,
-    raise_if_capturing,
-)
+from ...engines.cuda.device import after_launches, fetch, on_device, pack_words, raise_if_capturing
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ..errors import SingularSystemError
 from ..recurrence import Ends, InterfaceRows, TridiagonalKernels
@@ -98,10 +92,15 @@ def kernels(method: str) -> TridiagonalKernels:
     if method in WITHOUT_PIVOTING:
         return TridiagonalKernels(determine_without_pivoting, finds_nan=True)
     return TridiagonalKernels(
-        determine, precompute, precompute_ends=precompute_ends, launch_determine=launch_determine,
-        prepare_solver=prepare_solver, finds_nan=True, differentiate=differentiate,
+        determine,
+        precompute,
+        precompute_ends=precompute_ends,
+        launch_determine=launch_determine,
+        prepare_solver=prepare_solver,
+        finds_nan=True,
+        differentiate=differentiate,
         prepare_shard=prepare_shard,
-    )  # fmt: skip
+    )
 
 
 def precompute(ends: Ends, chunk: Chunk) -> Summarise:
@@ -249,9 +248,12 @@ def _solve_whole(memory: LaunchMemory) -> bool:
 
 
 def differentiate(
-    shape: tuple[int, ...], dtype: np.dtype[Any], device: int, addresses: Sequence[int],
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    device: int,
+    addresses: Sequence[int],
     results: Sequence[int],
-) -> bool:  # fmt: skip
+) -> bool:
     """Write the gradients of real contiguous systems along the last axis.
 
     `addresses` are those of the gradient of x, of x, dl, d and du, all of one shape and dtype on

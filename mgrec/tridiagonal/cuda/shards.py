@@ -45,9 +45,14 @@ def prepare_shard(
 
 class _Shard:
     def __init__(
-        self, chunk: Chunk, on_gpu: Chunk, result: Any, rows: int, signatures: Sequence[Signature],
+        self,
+        chunk: Chunk,
+        on_gpu: Chunk,
+        result: Any,
+        rows: int,
+        signatures: Sequence[Signature],
         check: Check,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._shape, self._dtype, self._rows = chunk.shape, chunk.dtype, rows
         self._shapes = tuple([operand.shape for operand in on_gpu.operands])
         self._is_aligned = chunks.are_aligned(on_gpu.operands)
@@ -63,9 +68,7 @@ class _Shard:
         numbers = CELL * 2 * chunk.shape[2]
         self.message_bytes = HEADER + numbers * chunk.dtype.itemsize
 
-    def __call__(
-        self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages
-    ) -> ShardSteps:
+    def __call__(self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages) -> ShardSteps:
         import cupy
 
         ends = Ends(shards.rank == 0, shards.rank == shards.size - 1)
@@ -78,10 +81,17 @@ class _Shard:
         yield
         known, columns = cupy.empty((4, self._shape[2]), self._dtype), self._shape[2]
         propagate = _propagation(columns, self._dtype, cupy.cuda.runtime.getDevice())
-        propagate([
-            shards.messages, shards.stride, shards.rank, shards.size, shards.digest,
-            known.data.ptr, shards.status,
-        ])  # fmt: skip
+        propagate(
+            [
+                shards.messages,
+                shards.stride,
+                shards.rank,
+                shards.size,
+                shards.digest,
+                known.data.ptr,
+                shards.status,
+            ]
+        )
         shards.mark()
         neighbours = chunks.neighbour_addresses(ends, known)
         wait = start_windows(self._tries, addresses, targets[0], neighbours)

@@ -47,9 +47,7 @@ def test_a_result_is_drawn(load: Any, study: str, tmp_path: Path) -> None:
     assert path.with_suffix(".png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize(
-    ("budget", "reason"), [(100.0, "its process ended with"), (1.0, "no time was left")]
-)
+@pytest.mark.parametrize(("budget", "reason"), [(100.0, "its process ended with"), (1.0, "no time was left")])
 def test_a_group_that_crashes_or_has_no_time_is_said_to_be_not_measured(
     load: Any, capfd: Any, budget: float, reason: str
 ) -> None:

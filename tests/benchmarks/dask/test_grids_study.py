@@ -27,9 +27,7 @@ def test_a_small_study(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "COLUMNS", (2, 4))
     monkeypatch.setattr(grids, "REPETITIONS", 1)
     study = load("harness.study").Study("grids")
-    given = argparse.Namespace(
-        cluster="local", workers=2, side=256, letters=900, outputs=grids.OUTPUTS
-    )
+    given = argparse.Namespace(cluster="local", workers=2, side=256, letters=900, outputs=grids.OUTPUTS)
     grids.measure(study, given)
     assert [each["candidate"] for each in study.cases] == [
         "one worker's share, one call",

@@ -21,6 +21,19 @@ def test_a_small_study(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert solves[:-5] == of_row * 4
     assert solves[-5:] == [*of_row[:3], "one worker, one call", "plan, alone"]
     assert [bar["wanted"] for bar in study.bars] == [
-        "≤ 0.0019", "≤ 0.00035", "≤ 0.00012", "≥ 0.64", "≥ 0.93", "≥ 0.96",
-        "≥ 0.39", "≥ 0.8", "≥ 0.9", "≥ 0.6", "≥ 0.85", "≥ 0.85", "≥ 0.8", "≥ 0.88", "≥ 1.5",
-    ]  # fmt: skip
+        "≤ 0.0019",
+        "≤ 0.00035",
+        "≤ 0.00012",
+        "≥ 0.64",
+        "≥ 0.93",
+        "≥ 0.96",
+        "≥ 0.39",
+        "≥ 0.8",
+        "≥ 0.9",
+        "≥ 0.6",
+        "≥ 0.85",
+        "≥ 0.85",
+        "≥ 0.8",
+        "≥ 0.88",
+        "≥ 1.5",
+    ]

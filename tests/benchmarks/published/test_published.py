@@ -34,10 +34,15 @@ def test_a_number_is_found_by_its_names(rows, stored):
 
 
 def test_rows_of_gpus_name_their_solver_or_filter(rows, stored):
-    stored("x-gpu-2026-01-02", date="2026-01-02", machine={"gpu": "H100"}, rows=[
-        {"case": "one", "solver": "cuSPARSE", "in a row ms": 2.0, "same": True},
-        {"filter": "order 1", "samples": 1000, "dtype": "f4", "times": 3.0},
-    ])  # fmt: skip
+    stored(
+        "x-gpu-2026-01-02",
+        date="2026-01-02",
+        machine={"gpu": "H100"},
+        rows=[
+            {"case": "one", "solver": "cuSPARSE", "in a row ms": 2.0, "same": True},
+            {"filter": "order 1", "samples": 1000, "dtype": "f4", "times": 3.0},
+        ],
+    )
     found = rows.newest("x-gpu")
     assert found.machine == "H100"
     assert found.number("one", "cuSPARSE", "ms") == 2.0

@@ -24,9 +24,7 @@ NDIMAGE = {
 def table() -> dict[str, list[str]]:
     """Return the cells of the table of functions and arrays, by the first cell of a row."""
     lines = TEXT.split("## Functions and arrays\n")[1].split("\n## ")[0].splitlines()
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in lines if line[:1] == "|"
-    ]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line[:1] == "|"]
     assert rows[0] == ["", "NumPy, CuPy", "Dask of either", "torch, jax", "xarray", "pandas"]
     return {row[0]: row[1:] for row in rows[2:]}
 
@@ -68,9 +66,7 @@ def test_each_cell_of_the_table(name, kind):
         "torch": lambda: library.as_tensor(x),
         "xarray": lambda: library.DataArray(x),
         # The steps of a DataFrame are its rows, and zero-phase filters need more than three.
-        "pandas": lambda: (
-            library.DataFrame(np.repeat(x, 8, 0)) if x.ndim == 2 else library.Series(x)
-        ),
+        "pandas": lambda: library.DataFrame(np.repeat(x, 8, 0)) if x.ndim == 2 else library.Series(x),
     }[kind]()
     (cells,) = (cells for cell, cells in table().items() if name in functions_of(cell))
     position = {"numpy": 0, "dask": 1, "array_api_strict": 2, "torch": 2, "xarray": 3, "pandas": 4}

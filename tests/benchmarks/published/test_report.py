@@ -22,10 +22,15 @@ def record(study: str, **more: Any) -> dict[str, Any]:
         for name, seconds in (("mgrec", 1e-3), ("<peer>", 2e-3))
     ]
     return {
-        "study": study, "machine": {"name": "here", "gpus": [], "processor": "a CPU", "cores": 2},
-        "date": "2026-11-24 10:00:00Z", "versions": {"numpy": "2.4", "torch": "not installed"},
-        "commit": "0123456789abcdef", "load": {"quiet": True}, "cases": cases, **more,
-    }  # fmt: skip
+        "study": study,
+        "machine": {"name": "here", "gpus": [], "processor": "a CPU", "cores": 2},
+        "date": "2026-11-24 10:00:00Z",
+        "versions": {"numpy": "2.4", "torch": "not installed"},
+        "commit": "0123456789abcdef",
+        "load": {"quiet": True},
+        "cases": cases,
+        **more,
+    }
 
 
 @pytest.fixture

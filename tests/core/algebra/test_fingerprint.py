@@ -90,10 +90,7 @@ def test_equal_code_is_equal_wherever_it_was_defined():
         (calling(numba.vectorize(with_closure(2))), calling(numba.vectorize(with_closure(3)))),
         (calling(numba.vectorize(scaled)), calling(numba.vectorize(fastmath=True)(scaled))),
         (calling(numba.njit(scaled)), calling(numba.njit(scaled, error_model="numpy"))),
-        (
-            calling(numba.njit(scaled, fastmath={"nnan"})),
-            calling(numba.njit(scaled, fastmath={"ninf"})),
-        ),
+        (calling(numba.njit(scaled, fastmath={"nnan"})), calling(numba.njit(scaled, fastmath={"ninf"}))),
     ],
 )
 def test_what_computes_something_else_differs(one, other):
@@ -183,8 +180,7 @@ def test_another_process_finds_the_same_reading():
         "print(one.__dask_tokenize__())"
     )
     prints = {
-        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
-        for _ in range(2)
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(2)
     }
     assert len(prints) == 1
 

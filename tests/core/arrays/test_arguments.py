@@ -8,16 +8,7 @@ import pytest
 
 import mgrec
 import mgrec.dask
-from mgrec.signal import (
-    ewm,
-    filtfilt,
-    lfilter,
-    lfilter_zi,
-    lfiltic,
-    sosfilt,
-    sosfilt_zi,
-    sosfiltfilt,
-)
+from mgrec.signal import ewm, filtfilt, lfilter, lfilter_zi, lfiltic, sosfilt, sosfilt_zi, sosfiltfilt
 
 X, LAZY = np.ones(40), da.ones(40, chunks=20)
 B, A, SOS = [1.0, 0.5], [1.0, -0.5], [[1.0, 0.0, 0.0, 1.0, -0.5, 0.0]]
@@ -65,19 +56,19 @@ REFUSED = {
     "digits": (lambda: ewm(X, alpha="0.5"), TypeError, "alpha must be .* got '0.5'"),
     "a huge com": (lambda: ewm(X, com=HUGE), ValueError, "com must be a finite .* float64"),
     "padlen": (lambda: filtfilt(B, A, X, padlen=True), TypeError, "padlen must be an integer"),
-    "irlen": (
-        lambda: filtfilt(B, A, X, method="gust", irlen=True), TypeError, "irlen must be an integer"
-    ),
+    "irlen": (lambda: filtfilt(B, A, X, method="gust", irlen=True), TypeError, "irlen must be an integer"),
     "n": (lambda: mgrec.tuning.report(True), TypeError, "n must be an integer; got True"),
     "axis of stages": (
-        lambda: mgrec.dask.persist_in_stages(LAZY, axis=False), TypeError, "axis must be an integer"
+        lambda: mgrec.dask.persist_in_stages(LAZY, axis=False),
+        TypeError,
+        "axis must be an integer",
     ),
     "chunks of stages": (
-        lambda: mgrec.dask.persist_in_stages(LAZY, chunks=2.5), TypeError, "chunks must be an int"
+        lambda: mgrec.dask.persist_in_stages(LAZY, chunks=2.5),
+        TypeError,
+        "chunks must be an int",
     ),
-    "samples": (
-        lambda: mgrec.check_laws(mgrec.maps.affine, samples=True), TypeError, "samples must be an"
-    ),
+    "samples": (lambda: mgrec.check_laws(mgrec.maps.affine, samples=True), TypeError, "samples must be an"),
     "huge y": (lambda: lfiltic(B, A, [HUGE]), TypeError, "y must be of an integer"),
     "huge x": (lambda: lfiltic(B, A, [1.0], [HUGE]), TypeError, "x must be of an integer"),
     "huge b": (lambda: lfiltic([HUGE], A, [1.0]), TypeError, "b must be of an integer"),
@@ -88,13 +79,13 @@ REFUSED = {
     "masked sos of states": (lambda: sosfilt_zi(np.ma.array(SOS)), TypeError, "sos must be a pl"),
     "masked b of states": (lambda: lfilter_zi(MASKED, A), TypeError, "b must be a plain array"),
     "masked y": (lambda: lfiltic(B, A, MASKED), TypeError, "y must be a plain array"),
-    "masked out": (
-        lambda: lfilter(B, A, X, out=np.ma.zeros(40)), TypeError, "out must be a plain array"
-    ),
+    "masked out": (lambda: lfilter(B, A, X, out=np.ma.zeros(40)), TypeError, "out must be a plain array"),
     "masked out of linear": (
-        lambda: ALONG_AN_AXIS["linear"](X, out=np.ma.zeros(40)), TypeError, "out must be a plain"
+        lambda: ALONG_AN_AXIS["linear"](X, out=np.ma.zeros(40)),
+        TypeError,
+        "out must be a plain",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

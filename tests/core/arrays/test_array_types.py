@@ -29,9 +29,7 @@ def test_which_arrays_go_together(monkeypatch):
             mgrec.linear_recurrence(line, t)
     with pytest.raises(TypeError, match="got initial on a GPU and t in host memory"):
         mgrec.linear_recurrence(0.5, np.ones((3, 2)), initial=on_gpu)
-    other = np.ones(3).view(
-        type("Other", (DeviceArray,), {"device": Device(1), "__module__": "cupy"})
-    )
+    other = np.ones(3).view(type("Other", (DeviceArray,), {"device": Device(1), "__module__": "cupy"}))
     with pytest.raises(ValueError, match="on one device; got s on 0, t on 1"):
         mgrec.linear_recurrence(on_gpu, other)
 
@@ -80,11 +78,33 @@ CALLS = {
         np.array(list("GATTACA")),
     ),
 }  # fmt: skip
-QUICK = {"linear_recurrence", "summed_area_table", "sums of images", "lfilter", "lfilter_zi",
-         "lfiltic", "sosfilt_zi", "starts", "ewm at dates"}  # fmt: skip
-LAZY = ["linear_recurrence", "rational_recurrence", "scan", "weighted_scan", "lfilter", "sosfilt",
-        "filtfilt", "ewm", "solve_tridiagonal", "summed_area_table", "wavefront", "sor",
-        "smith_waterman", "reset"]  # fmt: skip
+QUICK = {
+    "linear_recurrence",
+    "summed_area_table",
+    "sums of images",
+    "lfilter",
+    "lfilter_zi",
+    "lfiltic",
+    "sosfilt_zi",
+    "starts",
+    "ewm at dates",
+}
+LAZY = [
+    "linear_recurrence",
+    "rational_recurrence",
+    "scan",
+    "weighted_scan",
+    "lfilter",
+    "sosfilt",
+    "filtfilt",
+    "ewm",
+    "solve_tridiagonal",
+    "summed_area_table",
+    "wavefront",
+    "sor",
+    "smith_waterman",
+    "reset",
+]
 
 
 def quick(names):

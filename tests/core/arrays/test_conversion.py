@@ -93,27 +93,15 @@ REFUSED = {
         r"have shape \(2,\), the shape without axis 1; got \(3,\)",
     ),
     "initial like t": (linear(t=TABLE, initial=TABLE), ValueError, r"got \(2, 4\)"),
-    "memory": (
-        linear(memory="all"),
-        ValueError,
-        "memory must be 'stream' or 'two-pass'; got 'all'",
-    ),
+    "memory": (linear(memory="all"), ValueError, "memory must be 'stream' or 'two-pass'; got 'all'"),
     "no transfer map": (
         scan(ONES, transfer_map=np.add),
         TypeError,
         "transfer_map must be a TransferMap; got <ufunc 'add'>",
     ),
-    "too few operands": (
-        scan(ONES),
-        ValueError,
-        r"lift of max_plus takes 2 operands \('s', 'c'\); got 1",
-    ),
+    "too few operands": (scan(ONES), ValueError, r"lift of max_plus takes 2 operands \('s', 'c'\); got 1"),
     "too many operands": (scan(ONES, 0, 0), ValueError, "takes 2 operands .*; got 3"),
-    "named as in lift": (
-        scan(ONES, ONES.astype("M8[s]")),
-        TypeError,
-        "c must be of .* got datetime64",
-    ),
+    "named as in lift": (scan(ONES, ONES.astype("M8[s]")), TypeError, "c must be of .* got datetime64"),
     "a state of one scalar for two": (
         scan(ONES, 1, 1, 0, 0, 0, transfer_map=mgrec.maps.matrix2),
         ValueError,
@@ -142,17 +130,13 @@ REFUSED = {
     ),
     "numbers of unknown chunks": (
         linear(
-            s=da.ones(4, chunks=1)[da.ones(4, chunks=1) > 0],
-            t=da.ones(4, chunks=2)[da.ones(4, chunks=2) > 0],
+            s=da.ones(4, chunks=1)[da.ones(4, chunks=1) > 0], t=da.ones(4, chunks=2)[da.ones(4, chunks=2) > 0]
         ),
         ValueError,
         "same number of chunks along axis 0; got 4 and 2",
     ),
     "an index in unknown chunks": (
-        linear(
-            s=mgrec.Coefficient(lambda i: 1 / (i + 1)),
-            t=da.ones(4, chunks=2)[da.ones(4, chunks=2) > 0],
-        ),
+        linear(s=mgrec.Coefficient(lambda i: 1 / (i + 1)), t=da.ones(4, chunks=2)[da.ones(4, chunks=2) > 0]),
         ValueError,
         r"Coefficient needs the index.*compute_chunk_sizes\(\)",
     ),
@@ -169,9 +153,7 @@ def test_refused(name):
 def test_a_lazy_dataset_says_how_to_pass_it():
     xarray = pytest.importorskip("xarray")
     lazy = xarray.Dataset({"rain": ("day", da.ones(4, chunks=2))})
-    with pytest.raises(
-        TypeError, match=r"got a lazy Dataset: pass a DataArray, or import mgrec\.xarray"
-    ):
+    with pytest.raises(TypeError, match=r"got a lazy Dataset: pass a DataArray, or import mgrec\.xarray"):
         mgrec.linear_recurrence(0.5, lazy)
 
 
@@ -232,9 +214,7 @@ def test_bools_are_integers(name, place):
         (mgrec.Coefficient(lambda i: i), np.ones(3, np.int8), None, "f8"),
     ],
 )
-@pytest.mark.parametrize(
-    "place", [da.from_array, pytest.param(np.asarray, marks=pytest.mark.extended)]
-)
+@pytest.mark.parametrize("place", [da.from_array, pytest.param(np.asarray, marks=pytest.mark.extended)])
 def test_dtype_of_the_result(place, s, t, initial, dtype):
     assert mgrec.linear_recurrence(s, place(t), initial).dtype == np.dtype(dtype)
 

@@ -125,8 +125,7 @@ DOWN = {
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["ewm", *(pytest.param(name, marks=pytest.mark.extended) for name in DOWN if name != "ewm")],
+    "name", ["ewm", *(pytest.param(name, marks=pytest.mark.extended) for name in DOWN if name != "ewm")]
 )
 def test_the_axis_of_a_table_is_its_index(name):
     call = DOWN[name]
@@ -153,8 +152,7 @@ def test_series_beside_a_table_have_its_columns_and_marks_its_rows():
     marks, days = RAIN > 5, pd.Series(DAYS, DAYS)
     found = mgrec.linear_recurrence(kept, TABLE, 10 * kept, reset=marks)
     wanted = {
-        name: mgrec.linear_recurrence(kept[name], TABLE[name], 10 * kept[name], reset=marks)
-        for name in TABLE
+        name: mgrec.linear_recurrence(kept[name], TABLE[name], 10 * kept[name], reset=marks) for name in TABLE
     }
     pd.testing.assert_frame_equal(found, pd.DataFrame(wanted))
     found = ewm(TABLE, halflife="2D", times=days)
@@ -214,9 +212,7 @@ REFUSED = {
         TypeError,
         "t must contain numbers of a NumPy dtype, and missing values only of floats; got Int64",
     ),
-    "text": (
-        lambda: mgrec.linear_recurrence(0.5, pd.Series(["a"])), TypeError, "t must .*; got <U1"
-    ),
+    "text": (lambda: mgrec.linear_recurrence(0.5, pd.Series(["a"])), TypeError, "t must .*; got <U1"),
     "dates": (lambda: ewm(pd.Series(DAYS), span=3), TypeError, "x must be .*; got datetime64"),
     "several dtypes": (
         lambda: mgrec.linear_recurrence(0.5, pd.DataFrame({"a": [1.0], "b": ["x"]}), axis=0),
@@ -229,7 +225,9 @@ REFUSED = {
         "s and t must have the same index; got the same labels in another order, first .* at 0",
     ),
     "a shorter index": (
-        lambda: mgrec.linear_recurrence(KEPT.iloc[:9], RAIN), ValueError, "got 9 and 40 labels"
+        lambda: mgrec.linear_recurrence(KEPT.iloc[:9], RAIN),
+        ValueError,
+        "got 9 and 40 labels",
     ),
     "other labels": (
         lambda: mgrec.linear_recurrence(RAIN, RAIN.rename(index={DAYS[7]: DAYS[0]})),
@@ -251,10 +249,8 @@ REFUSED = {
         ValueError,
         r"pass other as a DataFrame .*pandas\.DataFrame\(\{column: other for column in x\}\)",
     ),
-    "out": (
-        lambda: mgrec.linear_recurrence(0.5, RAIN, out=RAIN), TypeError, "out must be an array; got"
-    ),
-}  # fmt: skip
+    "out": (lambda: mgrec.linear_recurrence(0.5, RAIN, out=RAIN), TypeError, "out must be an array; got"),
+}
 
 
 @pytest.mark.parametrize(("call", "error", "message"), REFUSED.values(), ids=REFUSED)

@@ -77,9 +77,7 @@ def test_numbers_are_counted_as_by_range(size):
     np.testing.assert_array_equal(sums, expected)
 
 
-@pytest.mark.parametrize(
-    "numbers", [(3, 7), (7, 3), (2.5, np.nan), (np.nan, 2.5), (-0.0, 0.0), (4, 2.5)]
-)
+@pytest.mark.parametrize("numbers", [(3, 7), (7, 3), (2.5, np.nan), (np.nan, 2.5), (-0.0, 0.0), (4, 2.5)])
 def test_the_larger_and_the_smaller_number_are_those_of_python(numbers):
     def kernel(x, y):
         return larger_of(x, y), smaller_of(x, y)

@@ -42,8 +42,9 @@ def test_nothing_of_another_row_is_read(shape: Any, axis: int, reverse: bool) ->
     w = mgrec.linear_recurrence(s, t, **options)
     expected = adjoint.linear_recurrence(g, w, s, t, **options)[:2]
     hostile = s.copy()
-    hostile[first] = np.where(np.arange(hostile[first].size).reshape(hostile[first].shape) % 2,
-                              np.inf, np.nan)  # fmt: skip
+    hostile[first] = np.where(
+        np.arange(hostile[first].size).reshape(hostile[first].shape) % 2, np.inf, np.nan
+    )
     arrays = [as_device(x) for x in (g, w, hostile, t)]
     found = adjoint.linear_recurrence(*arrays, **options)[:2]
     for own, wanted in zip(found, expected, strict=True):
@@ -58,12 +59,15 @@ def test_nothing_of_another_row_is_read(shape: Any, axis: int, reverse: bool) ->
         *(
             pytest.param(*case, marks=pytest.mark.extended)
             for case in [
-                ((5000,), 0, "f8"), ((2, 40, 3), 1, "f4"), ((1, 3), 1, "f8"), ((40, 2), 1, "f4"),
+                ((5000,), 0, "f8"),
+                ((2, 40, 3), 1, "f4"),
+                ((1, 3), 1, "f8"),
+                ((40, 2), 1, "f4"),
                 ((3, 2001), 1, "f2"),
             ]
         ),
     ],
-)  # fmt: skip
+)
 def test_prepared_calls_of_addresses(shape: Any, axis: int, dtype: str, reverse: bool) -> None:
     """Gradients of tensors are computed so, after the first ones of their shape."""
     prepared._cached_call.cache_clear()

@@ -112,11 +112,7 @@ def run_of_bands(scoring: Scoring, pair: Any, dtype: str, bands: Bands) -> Any:
 def test_gpus_share_a_grid(scoring: Scoring, dtype: str, count: int) -> None:
     """Each run of bands takes the row of the run before from memory that both can reach."""
     pair = draw(1, 900), draw(2, 70)  # four bands of rows
-    (whole, _), columns, best = (
-        run_of_bands(scoring, pair, dtype, Bands(0, 1))(False),
-        [],
-        [],
-    )
+    (whole, _), columns, best = (run_of_bands(scoring, pair, dtype, Bands(0, 1))(False), [], [])
     # Earlier launches have left tags up to 3.
     words = [np.full(4 * 70, 3 << 32 | 5, np.uint64) for _ in range(count)]
     addresses = [own.ctypes.data for own in words] + [0]

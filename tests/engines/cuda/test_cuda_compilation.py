@@ -77,15 +77,7 @@ def on_ranks(function: Any, *operands: Any, **options: Any) -> Callable[[], Any]
 
 
 # Channels, lines of them, columns one by one and in words, and the plain loop.
-COLUMNS = [
-    (10**6, 3),
-    (10**6, 64),
-    (10**6, 96),
-    (10**5, 131),
-    (10**5, 640),
-    (8, 10**5),
-    (2048, 32_768),
-]
+COLUMNS = [(10**6, 3), (10**6, 64), (10**6, 96), (10**5, 131), (10**5, 640), (8, 10**5), (2048, 32_768)]
 
 
 def wave(i: Any, x: Any) -> Any:
@@ -111,16 +103,18 @@ def filtered(name: str, shapes: Any, dtypes: Any) -> list[Callable[[], Any]]:
     return [
         lambda shape=shape, dtype=dtype: lfilter(b, a, on_gpu(shape, dtype), axis=1)
         for shape, dtype in product(shapes, dtypes)
-    ]  # fmt: skip
+    ]
 
 
 @np.errstate(all="ignore")  # Outputs are undefined.
 def in_square_root_form(function: Any, n: int, p: int, dtype: str) -> None:
     shapes = (100, p), (p, n), (p, p), (n, n), (n, n)
     function(
-        *[on_gpu(shape, dtype) for shape in shapes], initial_state=on_gpu(n, dtype),
-        initial_state_cov=on_gpu((n, n), dtype), square_root=True,
-    )  # fmt: skip
+        *[on_gpu(shape, dtype) for shape in shapes],
+        initial_state=on_gpu(n, dtype),
+        initial_state_cov=on_gpu((n, n), dtype),
+        square_root=True,
+    )
 
 
 @np.errstate(all="ignore")  # Outputs are undefined.
@@ -138,9 +132,18 @@ def rounded_twice(columns: int) -> Any:
 
 
 TABLES = [
-    ("f4", "f4"), ("f8", "f8"), ("c8", "c8"), ("c16", "c16"), ("u1", "i4"),
-    ("u1", "u1"), ("u1", "c16"), ("i8", "i1"), ("f8", "f4"), ("?", "i8"), ("i2", "i8"),
-]  # fmt: skip
+    ("f4", "f4"),
+    ("f8", "f8"),
+    ("c8", "c8"),
+    ("c16", "c16"),
+    ("u1", "i4"),
+    ("u1", "u1"),
+    ("u1", "c16"),
+    ("i8", "i1"),
+    ("f8", "f4"),
+    ("?", "i8"),
+    ("i2", "i8"),
+]
 # Strips down and to the right, images that are one strip, and rows that are no whole words.
 IMAGES = [(4096, 16_384), (2**15, 2**10), (10_000, 64, 64), (16_384, 1023)]
 SCORES: list[tuple[str, dict[str, Any]]] = [
@@ -155,15 +158,7 @@ SCORES: list[tuple[str, dict[str, Any]]] = [
 
 
 # Images along both axes, samples and results. Pixels of complex numbers are pairs.
-PICTURES = [
-    ("f4", "f4"),
-    ("f8", "f8"),
-    ("c8", "c16"),
-    ("u1", "u1"),
-    ("?", "?"),
-    ("u8", "u8"),
-    ("i2", "f4"),
-]
+PICTURES = [("f4", "f4"), ("f8", "f8"), ("c8", "c16"), ("u1", "u1"), ("?", "?"), ("u8", "u8"), ("i2", "f4")]
 PIXELS = (600, 700)
 
 
@@ -195,19 +190,25 @@ def weights_of(dtype: str) -> tuple[Any, ...]:
 
 CALLS: dict[str, list[Callable[[], Any]]] = {
     "rows": [
-        linear((1, 10**6), "f4"), linear((9, 500), "f8", reverse=True), linear((1, 10**6), "c8"),
-        linear((10, 10), "i4"), lambda: linear_recurrence(0.5, on_gpu(10**6), reverse=True),
+        linear((1, 10**6), "f4"),
+        linear((9, 500), "f8", reverse=True),
+        linear((1, 10**6), "c8"),
+        linear((10, 10), "i4"),
+        lambda: linear_recurrence(0.5, on_gpu(10**6), reverse=True),
         lambda: linear_recurrence(0.5, on_gpu(10**6), reset=on_gpu(10**6, "i4")),
         lambda: linear_recurrence(on_gpu((9, 1)), on_gpu((9, 500))),
     ],
     "columns": [
-        linear((2, 500, 70), "c16", 1, reverse=True), linear((1, 500, 70), "i1", 1),
-        linear((1, 10**6, 16), "f4", 1, reverse=True), linear((2, 10**6, 3), "f4", 1),
+        linear((2, 500, 70), "c16", 1, reverse=True),
+        linear((1, 500, 70), "i1", 1),
+        linear((1, 10**6, 16), "f4", 1, reverse=True),
+        linear((2, 10**6, 3), "f4", 1),
         linear((1, 10**6, 16), "c16", 1),
         lambda: linear_recurrence(on_gpu((1, 70)), on_gpu((2, 500, 70)), axis=1),
     ],
     "walks": [
-        linear((5000, 21), "f4", reverse=True), linear((20_000, 21, 1), "f8", 1),
+        linear((5000, 21), "f4", reverse=True),
+        linear((20_000, 21, 1), "f8", 1),
         linear((1, 21, 50_000), "f4", 1, reverse=True),
         lambda: linear_recurrence(computed, on_gpu((20_000, 21), "c16")),
     ],
@@ -216,39 +217,47 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         lambda: linear_recurrence(computed, on_gpu((1, 500, 70), "f8"), axis=1),
         lambda: linear_recurrence(computed, on_gpu((1, 10**6, 16), "c16"), axis=1),
         *(
-            lambda dtype=dtype: linear_recurrence(
-                mgrec.Coefficient(long_formula), on_gpu(10**6, dtype)
-            )
+            lambda dtype=dtype: linear_recurrence(mgrec.Coefficient(long_formula), on_gpu(10**6, dtype))
             for dtype in ("f4", "f8", "c8")
         ),
     ],
     "other maps": [
         lambda: mgrec.rational_recurrence(on_gpu(10**6, "f8"), on_gpu(10**6, "f8"), 1, 2, 1),
-        lambda: scan(maps.max_plus, on_gpu((1, 500, 70)), on_gpu((1, 500, 70)), initial=0.0,
-                     axis=1, reverse=True),
+        lambda: scan(
+            maps.max_plus, on_gpu((1, 500, 70)), on_gpu((1, 500, 70)), initial=0.0, axis=1, reverse=True
+        ),
         lambda: scan(maps.matrix2, *[on_gpu((3, 10**5))] * 6, initial=(0.0, 0.0)),
         lambda: scan(maps.matrix2, *[on_gpu((20_000, 21), "f8")] * 6, initial=(0.0, 0.0)),
     ],
     "maps of several states": [
         lambda shape=shape, n=n, algebra=algebra: scan(
-            maps.matrix(n, algebra), on_gpu((*shape, n, n), "f8"), on_gpu((*shape, n), "f8"),
+            maps.matrix(n, algebra),
+            on_gpu((*shape, n, n), "f8"),
+            on_gpu((*shape, n), "f8"),
             initial=on_gpu(n, "f8"),
         )
         for n, algebra, shape in [
-            (4, ("+", "*"), (10**5,)), (2, ("+", "*"), (3, 1000)), (2, ("max", "+"), (3, 1000)),
+            (4, ("+", "*"), (10**5,)),
+            (2, ("+", "*"), (3, 1000)),
+            (2, ("max", "+"), (3, 1000)),
         ]
     ],
     "square roots": [lambda: in_square_root_form(mgrec.statespace.kalman_smoother, 2, 1, "f4")],
     "hidden states": [
         *(
             lambda dtype=dtype, function=function: function(
-                on_gpu((2, 100, 1), dtype), on_gpu((1, 2), dtype), on_gpu((1, 1), dtype),
-                on_gpu((2, 2), dtype), on_gpu((2, 2), dtype), initial_state=on_gpu(2, dtype),
+                on_gpu((2, 100, 1), dtype),
+                on_gpu((1, 2), dtype),
+                on_gpu((1, 1), dtype),
+                on_gpu((2, 2), dtype),
+                on_gpu((2, 2), dtype),
+                initial_state=on_gpu(2, dtype),
                 initial_state_cov=on_gpu((2, 2), dtype),
             )
             for dtype in FLOATS
             for function in (
-                mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother,
+                mgrec.statespace.kalman_filter,
+                mgrec.statespace.kalman_smoother,
                 gradient_of_initial_state,
             )
         ),
@@ -258,32 +267,30 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
             )
             for dtype in FLOATS
             for function in (
-                mgrec.hmm.forward_backward, mgrec.hmm.viterbi,
+                mgrec.hmm.forward_backward,
+                mgrec.hmm.viterbi,
                 partial(mgrec.adjoint.hmm_log_likelihood, 1.0),
             )
         ),
         lambda: mgrec.hmm.sample(on_gpu(3, "f8"), on_gpu((3, 3), "f8"), on_gpu(100, "f8")),
+        lambda: scan(maps.matrix(5), on_gpu((100, 5, 5)), on_gpu((100, 5)), initial=on_gpu(5), reverse=True),
         lambda: scan(
-            maps.matrix(5), on_gpu((100, 5, 5)), on_gpu((100, 5)), initial=on_gpu(5), reverse=True
-        ),
-        lambda: scan(
-            maps.matrix(2, structure="companion"), on_gpu((100, 2)), on_gpu((100, 2)),
-            initial=on_gpu(2),
+            maps.matrix(2, structure="companion"), on_gpu((100, 2)), on_gpu((100, 2)), initial=on_gpu(2)
         ),
         *(
             lambda dtype=dtype, order=order, form=form: lfilter(
-                on_gpu((100, order + 1), dtype), [1.0, 0.5], on_gpu(100, dtype), zi=on_gpu(order),
-                form=form,
+                on_gpu((100, order + 1), dtype), [1.0, 0.5], on_gpu(100, dtype), zi=on_gpu(order), form=form
             )
-            for dtype in NUMBERS for order in (2, 5) for form in ("transposed", "direct")
+            for dtype in NUMBERS
+            for order in (2, 5)
+            for form in ("transposed", "direct")
         ),
     ],
     "chunks": [
         *(
-            lambda dtype=dtype, shape=shape: linear_recurrence(
-                lazy(shape, dtype), lazy(shape, dtype), axis=0
-            )
-            for dtype in ("f4", "f8", "c16", "i4", *NARROW) for shape in ((10**6,), (1000, 70))
+            lambda dtype=dtype, shape=shape: linear_recurrence(lazy(shape, dtype), lazy(shape, dtype), axis=0)
+            for dtype in ("f4", "f8", "c16", "i4", *NARROW)
+            for shape in ((10**6,), (1000, 70))
         ),
         lambda: linear_recurrence(0.5, lazy((10**6,)), reverse=True, axis=0),
         lambda: linear_recurrence(computed, lazy((10**6,)), axis=0),
@@ -292,16 +299,20 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         lambda: scan(maps.matrix2, *[lazy((10**5,))] * 6, initial=(0.0, 0.0)),
         lambda: lfilter(*FILTERS["order 2"], lazy((10**6,)), axis=0),
         lambda: lfilter(*FILTERS["long memory"], lazy((10**6,)), axis=0),
-        lambda: mgrec.hmm.forward_backward(
-            on_gpu(3, "f8"), on_gpu((3, 3), "f8"), lazy((100, 3), "f8")
-        ).posteriors,
+        lambda: (
+            mgrec.hmm.forward_backward(on_gpu(3, "f8"), on_gpu((3, 3), "f8"), lazy((100, 3), "f8")).posteriors
+        ),
     ],
     "P-scheme/G": [
         *(
             linear(shape, dtype, 1, method="p-scheme")
             for shape, dtype in [
-                ((1, 10**6), "f4"), ((9, 500), "f8"), ((2, 500, 70), "c16"), ((10, 10), "i4"),
-                ((9, 500), "i1"), ((9, 500), "i2"),
+                ((1, 10**6), "f4"),
+                ((9, 500), "f8"),
+                ((2, 500, 70), "c16"),
+                ((10, 10), "i4"),
+                ((9, 500), "i1"),
+                ((9, 500), "i2"),
             ]
         ),
         lambda: linear_recurrence(computed, on_gpu(10**5), method="p-scheme"),
@@ -325,14 +336,20 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
             lambda dtype=dtype, shape=shape: mgrec.adjoint.linear_recurrence(
                 *[on_gpu(shape, dtype)] * 4, axis=1, of="t"
             )
-            for dtype in FLOATS for shape in ((1, 10**5), (9, 500), (2, 500, 70))
+            for dtype in FLOATS
+            for shape in ((1, 10**5), (9, 500), (2, 500, 70))
         ),
         *(
             lambda dtype=dtype, b=b: mgrec.adjoint.lfilter(
-                on_gpu((3, 5000), dtype), on_gpu((3, 5000), dtype), b, [1.0, -0.5],
-                on_gpu((3, 5000), dtype), of=("b", "a"),
+                on_gpu((3, 5000), dtype),
+                on_gpu((3, 5000), dtype),
+                b,
+                [1.0, -0.5],
+                on_gpu((3, 5000), dtype),
+                of=("b", "a"),
             )
-            for dtype in NUMBERS for b in ([1.0, 2.0], np.ones(10))
+            for dtype in NUMBERS
+            for b in ([1.0, 2.0], np.ones(10))
         ),
         *(
             lambda dtype=dtype: mgrec.adjoint.solve_tridiagonal(*[on_gpu((9, 500), dtype)] * 6)
@@ -343,7 +360,8 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         case
         for dtype in NARROW
         for case in (
-            linear((1, 10**6), dtype), linear((9, 500), dtype, reverse=True),
+            linear((1, 10**6), dtype),
+            linear((9, 500), dtype, reverse=True),
             *(linear(shape, dtype, axis=0) for shape in COLUMNS),
             lambda dtype=dtype: lfilter(
                 np.ones(2, dtype), np.array([1, -0.5], dtype), on_gpu((3, 5000), dtype)
@@ -354,13 +372,12 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         )
     ],
     "narrow samples": [
-        *filtered("order 2", FILTERED, ["i2"]), *filtered("order 2", FILTERED[:1], ["f2", "c8"]),
+        *filtered("order 2", FILTERED, ["i2"]),
+        *filtered("order 2", FILTERED[:1], ["f2", "c8"]),
         *filtered("long memory", FILTERED[:1], ["i2", "f2"]),
     ],
     "sections": [
-        lambda shape=shape, dtype=dtype: sosfilt(
-            np.ones((8, 6), dtype), on_gpu(shape, dtype), axis=1
-        )
+        lambda shape=shape, dtype=dtype: sosfilt(np.ones((8, 6), dtype), on_gpu(shape, dtype), axis=1)
         for shape, dtype in product(FILTERED, FLOATS)
     ],
     "parts of ranks": [
@@ -368,17 +385,23 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         for dtype, reverse in (("f4", False), ("f8", True), *product(NARROW, [False]))
         for shape in [(1 << 28,), (1 << 20, 200), (1000,)]
         for s in (on_gpu(shape, dtype), 0.5)
-    ] + [
+    ]
+    + [
         on_ranks(lfilter, [1.0, 0.5], [1.0, -0.5], on_gpu(shape, dtype), axis=0)
-        for dtype in FLOATS for shape in [(1 << 28,), (1 << 20, 300)]
-    ] + [
+        for dtype in FLOATS
+        for shape in [(1 << 28,), (1 << 20, 300)]
+    ]
+    + [
         on_ranks(mgrec.solve_tridiagonal, 1.0, 4.0, 1.0, on_gpu(shape, dtype), axis=0)
-        for dtype in FLOATS for shape in [(1 << 20,), (1 << 20, 9)]
+        for dtype in FLOATS
+        for shape in [(1 << 20,), (1 << 20, 9)]
     ],
     "zero phase": [
         partial(filtered_twice, name, dtype, wanted)
-        for name in ("order 2", "long memory") for dtype, wanted in (("i2", "f4"), ("f8", None))
-    ] + [partial(rounded_twice, columns) for columns in (40, 64)],
+        for name in ("order 2", "long memory")
+        for dtype, wanted in (("i2", "f4"), ("f8", None))
+    ]
+    + [partial(rounded_twice, columns) for columns in (40, 64)],
     "decimation": [
         lambda dtype=dtype: decimate(on_gpu((500, 40), dtype), 5, ftype="fir", axis=0)
         for dtype in ("i2", *FLOATS)
@@ -408,7 +431,8 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
             lambda shape=shape, sweeps=sweeps, dtype=dtype: mgrec.sor(
                 on_gpu(shape, dtype), on_gpu(shape, dtype) if sweeps % 2 else None, sweeps=sweeps
             )
-            for shape in [(1000, 2000), (1000, 20, 30)] for sweeps in (1, 2, 16)
+            for shape in [(1000, 2000), (1000, 20, 30)]
+            for sweeps in (1, 2, 16)
         ]
         for dtype in FLOATS
     },
@@ -426,13 +450,11 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         lambda: mgrec.smith_waterman(on_gpu(9000, "u1"), on_gpu(9000, "u1"), **SCORES[0][1]),
         lambda: mgrec.smith_waterman(pairs_of("u1"), pairs_of("u1"), **SCORES[0][1]),
     ],
-}  # fmt: skip
+}
 # Programs that take long to compile, and others of the kinds above.
 MORE: dict[str, list[Callable[[], Any]]] = {
     "square roots, sizes": [
-        lambda dtype=dtype, function=function, sizes=sizes: in_square_root_form(
-            function, *sizes, dtype
-        )
+        lambda dtype=dtype, function=function, sizes=sizes: in_square_root_form(function, *sizes, dtype)
         for dtype in FLOATS
         for function in (mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother)
         for sizes in ((2, 1), (3, 2), (8, 8))
@@ -443,8 +465,12 @@ MORE: dict[str, list[Callable[[], Any]]] = {
             *traversals(dtype, (1, 1, 1), operators=("max", "+"), floor=0),
             *traversals(dtype, weights_of(dtype), operators=("+", "+")),
             *traversals(
-                dtype, weights_of(dtype), operators=(lambda a, b: np.maximum(a, b), "+"),
-                above=0, left=0, corner=0,
+                dtype,
+                weights_of(dtype),
+                operators=(lambda a, b: np.maximum(a, b), "+"),
+                above=0,
+                left=0,
+                corner=0,
             ),
         ]
         for dtype in ("f4", "f8", "i4", "i8")
@@ -461,8 +487,7 @@ MORE: dict[str, list[Callable[[], Any]]] = {
     },
     **{
         f"tables, {dtype}": [
-            lambda shape=shape, dtype=dtype: mgrec.summed_area_table(on_gpu(shape, dtype))
-            for shape in IMAGES
+            lambda shape=shape, dtype=dtype: mgrec.summed_area_table(on_gpu(shape, dtype)) for shape in IMAGES
         ]
         for dtype in "bhilBHIL"
     },
@@ -472,7 +497,7 @@ MORE: dict[str, list[Callable[[], Any]]] = {
         )
         for dtype, scores in SCORES
     ],
-}  # fmt: skip
+}
 
 
 def marked(name: str, architecture: int) -> Any:
@@ -481,9 +506,7 @@ def marked(name: str, architecture: int) -> Any:
     return pytest.param(name, architecture, marks=() if is_short else extended)
 
 
-@pytest.mark.parametrize(
-    ("name", "architecture"), [marked(*case) for case in product(CALLS | MORE, DEVICES)]
-)
+@pytest.mark.parametrize(("name", "architecture"), [marked(*case) for case in product(CALLS | MORE, DEVICES)])
 def test_programs_compile(
     name: str, architecture: int, compile_text: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

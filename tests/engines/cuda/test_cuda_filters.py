@@ -35,9 +35,7 @@ def test_states_of_long_filters_are_propagated(columns: int, order: int) -> None
     np.testing.assert_allclose(np.asarray(result), wanted, rtol=0, atol=1e-9)
 
 
-def test_samples_of_chunks_are_read_where_they_are(
-    on_host: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_of_chunks_are_read_where_they_are(on_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Float32 results of integers need no joined samples, and outputs of float32 between passes."""
     dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
     monkeypatch.setattr(DeviceArray, "__array_priority__", 1.0)
@@ -61,16 +59,11 @@ def test_samples_of_chunks_are_read_where_they_are(
     assert kernels == ["filter_kernel"] * 2 * (1 + 4 + 4)
 
 
+@pytest.mark.parametrize("shape, axis", [((1003, 20), 0), ((3, 700), 1), ((2, 300, 3), 1), ((5,), 0)])
 @pytest.mark.parametrize(
-    "shape, axis", [((1003, 20), 0), ((3, 700), 1), ((2, 300, 3), 1), ((5,), 0)]
+    "dtype, computed", [("i2", "f8"), ("f4", "f4"), pytest.param("f8", "f8", marks=extended)]
 )
-@pytest.mark.parametrize(
-    "dtype, computed",
-    [("i2", "f8"), ("f4", "f4"), pytest.param("f8", "f8", marks=extended)],
-)
-def test_a_decimated_response_has_the_bits_of_numpy(
-    shape: Any, axis: int, dtype: str, computed: str
-) -> None:
+def test_a_decimated_response_has_the_bits_of_numpy(shape: Any, axis: int, dtype: str, computed: str) -> None:
     x = samples(*shape).astype(dtype)
     for options in ({}, {"zero_phase": False, "dtype": "f4", "n": 13}):
         wanted = decimate(x, 7, ftype="fir", axis=axis, **options)
@@ -87,14 +80,23 @@ def in_one_pass(monkeypatch: pytest.MonkeyPatch, on_host: HostCompiler) -> HostC
     return on_host
 
 
-@pytest.mark.parametrize("order, shape, dtype", [
-    (2, (3, 100_000), "f8"),
-    *[pytest.param(*case, marks=pytest.mark.extended) for case in [
-        (1, (1, 300 * 8064 + 77), "f8"), (2, (1, 200_000), "f4"), (4, (2, 20_000), "f8"),
-        (6, (2, 90_000), "f8"), (6, (1, 200_000), "f4"),
-        (2, (64, 9_000), "f8"),  # Some blocks have first tiles of rows alone.
-    ]],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "order, shape, dtype",
+    [
+        (2, (3, 100_000), "f8"),
+        *[
+            pytest.param(*case, marks=pytest.mark.extended)
+            for case in [
+                (1, (1, 300 * 8064 + 77), "f8"),
+                (2, (1, 200_000), "f4"),
+                (4, (2, 20_000), "f8"),
+                (6, (2, 90_000), "f8"),
+                (6, (1, 200_000), "f4"),
+                (2, (64, 9_000), "f8"),  # Some blocks have first tiles of rows alone.
+            ]
+        ],
+    ],
+)
 def test_long_rows_in_one_pass(in_one_pass: Any, order: int, shape: Any, dtype: str) -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal(shape).astype(dtype)

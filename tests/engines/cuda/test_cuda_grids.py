@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_on_host import DeviceArray, HostCompiler, empty, use_device
-from grid_arrays import (
-    assert_is_near,
-    assert_is_table,
-    by_sweeps,
-    loop_sizes,
-    numbers,
-    same,
-    weights_of,
-)
+from grid_arrays import assert_is_near, assert_is_table, by_sweeps, loop_sizes, numbers, same, weights_of
 
 import mgrec
 from mgrec.engines.cuda.device import Device
@@ -89,9 +81,7 @@ def use_blocks(monkeypatch: pytest.MonkeyPatch, blocks: int, shared_bytes: int =
 
 
 @extended
-def test_the_bits_do_not_depend_on_the_device_or_on_addresses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_bits_do_not_depend_on_the_device_or_on_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     for shape in [(65, 384), (700, 128), (5, 40, 64), (3000, 3)]:
         x = numbers(shape, "f4", 0, 90)
         wanted = solve(mgrec.summed_area_table, x)
@@ -211,13 +201,7 @@ def test_loops_of_every_shape(strategy: str, shapes: list[tuple[int, ...]]) -> N
 def test_strides_and_alignment(strategy: str) -> None:
     wide = numbers((2, 3, 66, 150), "f4", 0, 5)
     weights = (numbers((66, 128), "f4", 1) / 2, 0.5, -0.25)
-    for view in (
-        wide[:, :, ::2, 3:131],
-        wide[:, 1],
-        wide[..., ::2],
-        wide[0].T,
-        wide[:, ::2, :, 1:],
-    ):
+    for view in (wide[:, :, ::2, 3:131], wide[:, 1], wide[..., ::2], wide[0].T, wide[:, ::2, :, 1:]):
         own = weights if view.shape[-2:] == (66, 128) else (0.5, 0.5, -0.25)
         check_loop(view, strategy, weights=own)
     check_loop(np.broadcast_to(np.float32(3), (40, 64)), strategy, weights=(0.5, 0.25, 0.125))
@@ -290,9 +274,12 @@ def test_operators_that_cannot_be_traced_are_refused() -> None:
     borders = {"above": 0.0, "left": 0.0, "corner": 0.0}
     with pytest.raises(TypeError, match=r"Operator '<lambda>' cannot run on a GPU.*np.maximum"):
         mgrec.wavefront(
-            on_device(numbers((4, 5))), weights=(1, 1, 1), strategy="tiles",
-            operators=(lambda a, b: max(a, b), "+"), **borders,
-        )  # fmt: skip
+            on_device(numbers((4, 5))),
+            weights=(1, 1, 1),
+            strategy="tiles",
+            operators=(lambda a, b: max(a, b), "+"),
+            **borders,
+        )
 
 
 # --- calls of each of them ----------------------------------------------------------------------
@@ -325,9 +312,7 @@ def check_call(function: Any, result: Any, x: Any) -> None:
 @extended
 @each_function
 @pytest.mark.parametrize("shape", [(65, 385), (2, 40, 64), (66, 3)])
-def test_prepared_calls_compute_with_their_own_arrays(
-    shape: tuple[int, ...], function: Any
-) -> None:
+def test_prepared_calls_compute_with_their_own_arrays(shape: tuple[int, ...], function: Any) -> None:
     for seed in range(3):
         x = numbers(shape, "f4", seed)
         check_call(function, function(on_device(x)), x)

@@ -55,8 +55,11 @@ def test_launches_share_what_is_reserved_once_all_are_compiled(events: list[Any]
     call(("y",))
     assert [event[:2] for event in events[:2]] == [("compile", "first"), ("compile", "again")]
     assert [event[4] for event in events if event[0] == "launch"] == [
-        ("x", "space", 3), ("x", "space", 3), ("y", "space", 6), ("y", "space", 6),
-    ]  # fmt: skip
+        ("x", "space", 3),
+        ("x", "space", 3),
+        ("y", "space", 6),
+        ("y", "space", 6),
+    ]
 
 
 def array(ptr: int) -> Any:
@@ -90,9 +93,7 @@ def test_much_memory_is_of_one_launch_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert device.reserve_descriptors(11)[0] is not large
 
 
-def test_plans_summarise_a_chunk_once(
-    on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plans_summarise_a_chunk_once(on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     """Graphs do so twice, if it has several segments, and have the same bits."""
     divide_into_segments(monkeypatch, 7)
     generator = np.random.default_rng(3)

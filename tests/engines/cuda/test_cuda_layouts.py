@@ -38,15 +38,25 @@ from mgrec.scans.cuda.program import ScanLayout, describe
 
 H100 = cuda_cases.DEVICES[90]
 DEVICES = [
-    *cuda_cases.DEVICES.values(), Device(90, 114, 227 * 1024), Device(86, 84, 99 * 1024),
+    *cuda_cases.DEVICES.values(),
+    Device(90, 114, 227 * 1024),
+    Device(86, 84, 99 * 1024),
     Device(120, 170, 99 * 1024),
-]  # fmt: skip
+]
 each_device = pytest.mark.parametrize("device", DEVICES, ids=lambda device: str(device.capability))
 NAMES = ["affine", "constant", "computed", "matrix2", "matrix(4)"]
 SHAPES = [
-    (1, 1000, 1), (1, 2**28, 1), (2048, 32768, 1), (10**6, 64, 1), (10**4, 10**4, 1),
-    (1, 32768, 2048), (1, 10**6, 64), (1, 131072, 512), (3, 700, 33), (1, 64, 10**6),
-]  # fmt: skip
+    (1, 1000, 1),
+    (1, 2**28, 1),
+    (2048, 32768, 1),
+    (10**6, 64, 1),
+    (10**4, 10**4, 1),
+    (1, 32768, 2048),
+    (1, 10**6, 64),
+    (1, 131072, 512),
+    (3, 700, 33),
+    (1, 64, 10**6),
+]
 
 
 def chosen(name: str, dtype: str, shape: Any, device: Device) -> tuple[Any, Any, ScanLayout]:
@@ -55,9 +65,7 @@ def chosen(name: str, dtype: str, shape: Any, device: Device) -> tuple[Any, Any,
     return transfer_map, chunk, choose_layout(chunk, describe(chunk), width, states, device)
 
 
-def launch_of(
-    transfer_map: Any, chunk: Any, layout: ScanLayout, device: Device
-) -> tuple[Launch, int]:
+def launch_of(transfer_map: Any, chunk: Any, layout: ScanLayout, device: Device) -> tuple[Launch, int]:
     arrays = [(Slot(0, chunk.row_shape, chunk.dtype),) * state_count(transfer_map)] * 2
     given = (transfer_map, chunk, describe(chunk), layout, *arrays, device.multiprocessors)
     return (launch_walk(*given), 0) if layout.walking else launch_single_pass(*given)
@@ -106,8 +114,7 @@ def test_blocks_of_loops_fit_a_multiprocessor(device: Device, strategy: str) -> 
     """As many as are launched at once wait for each other."""
     constant, row, array = Variation
     for dtype, variations in product(
-        ("f4", "f8"),
-        [(array, constant, constant, constant), (array, row, row, row), (array,) * 4],
+        ("f4", "f8"), [(array, constant, constant, constant), (array, row, row, row), (array,) * 4]
     ):
         signature = Signature(PLUS_TIMES, np.dtype(dtype), variations, False, True)
         partition = choice.choose_partition(strategy, signature, (1, 2**14, 2**14), device)
@@ -132,9 +139,17 @@ def test_blocks_of_tables_fit(x: str, summed: str, device: Device) -> None:
 def test_blocks_of_alignments_fit_a_multiprocessor(score: str, device: Device) -> None:
     for n, source, letters in product((100, 10**5, 10**6), ("EQUAL", "BYTES", "TABLE"), (4, 64)):
         launch = choose_launch(
-            (n, n), device, letters=letters, letter=np.dtype("u1"), score=np.dtype(score),
-            dtype=np.dtype("i8"), source=source, is_affine=True, mode="local", has_matrix=False,
-        )  # fmt: skip
+            (n, n),
+            device,
+            letters=letters,
+            letter=np.dtype("u1"),
+            score=np.dtype(score),
+            dtype=np.dtype("i8"),
+            source=source,
+            is_affine=True,
+            mode="local",
+            has_matrix=False,
+        )
         shared_bytes = launch.per_processor * (launch.shared_bytes + 20 * 1024)
         assert shared_bytes <= device.shared_bytes + 1024
         assert 1 <= launch.blocks <= launch.bands
@@ -151,9 +166,11 @@ def test_the_hybrid_picks_by_shape() -> None:
         ((1, 2**15, 2**8), "compensation by columns", "tiles by columns"),
     ]:
         for strategy, is_associative, expected in [
-            ("hybrid", True, picked), ("hybrid", False, exact), ("tiles", False, exact),
+            ("hybrid", True, picked),
+            ("hybrid", False, exact),
+            ("tiles", False, exact),
             ("compensation", False, "compensation"),
-        ]:  # fmt: skip
+        ]:
             found = choice.choose_traversal(strategy, signature, shape, is_associative)
             assert str(found) == expected
 
@@ -172,14 +189,7 @@ def test_sweeps_are_shared_among_launches() -> None:
 # --- parts of tiles, which are added up in the order of the whole -------------------------------
 
 TABLES = [(16384, 32768), (65536, 32768), (16384, 16384), (8192, 8192), (3, 9000, 12000)]
-TABLE_DTYPES = [
-    ("f4", "f4"),
-    ("u1", "f4"),
-    ("f8", "f8"),
-    ("c16", "c16"),
-    ("f2", "f8"),
-    ("i4", "i8"),
-]
+TABLE_DTYPES = [("f4", "f4"), ("u1", "f4"), ("f8", "f8"), ("c16", "c16"), ("f2", "f8"), ("i4", "i8")]
 
 
 @pytest.mark.parametrize("shape", TABLES)

@@ -51,9 +51,18 @@ def check_p_scheme(shape: Any, dtype: str, reverse: bool = False) -> None:
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "i1"])
 def test_parts_of_rows_and_columns(dtype: str, reverse: bool, four_processors: None) -> None:
     for shape in [
-        (1, 1, 1), (1, 2, 1), (1, 95, 1), (1, 97, 1), (1, 10_007, 1), (3, 500, 1), (200, 7, 1),
-        (70, 33, 1), (1, 100, 40), (2, 301, 3), (1, 9, 130),
-    ]:  # fmt: skip
+        (1, 1, 1),
+        (1, 2, 1),
+        (1, 95, 1),
+        (1, 97, 1),
+        (1, 10_007, 1),
+        (3, 500, 1),
+        (200, 7, 1),
+        (70, 33, 1),
+        (1, 100, 40),
+        (2, 301, 3),
+        (1, 9, 130),
+    ]:
         check_p_scheme(shape, dtype, reverse)
 
 
@@ -63,9 +72,14 @@ def test_any_configuration(
 ) -> None:
     check_p_scheme((1, 3001, 1), "f8")
     assert [name for name, _, _ in on_host.launches] == [
-        "rearrange_kernel", "rearrange_kernel", "precompute_kernel", "propagate_kernel",
-        "determine_kernel", "restore_kernel", "repair_kernel",
-    ]  # fmt: skip
+        "rearrange_kernel",
+        "rearrange_kernel",
+        "precompute_kernel",
+        "propagate_kernel",
+        "determine_kernel",
+        "restore_kernel",
+        "repair_kernel",
+    ]
     assert on_host.launches[2][1:] == (3, 32)
     for configuration in [(1, 1), (2, 48), (1, 1024)]:
         use_configuration(monkeypatch, Configuration(*configuration))
@@ -118,9 +132,13 @@ def as_gpu(array: Any) -> Any:
     ],
 )
 def test_maps_of_four_states_in_one_pass(
-    on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch, rows: int, steps: int, reverse: bool,
+    on_host: HostCompiler,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: int,
+    steps: int,
+    reverse: bool,
     algebra: tuple[str, str],
-) -> None:  # fmt: skip
+) -> None:
     """Tiles of 32 steps, groups of 16 tiles, and groups of 16 groups.
 
     Products of all matrices vanish, and forwards that of some overflows.

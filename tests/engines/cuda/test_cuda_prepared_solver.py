@@ -67,9 +67,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "arrays": lambda out: mgrec.linear_recurrence(x, y, out=out),
     "a constant": lambda out: mgrec.linear_recurrence(0.5, x, 2.0, out=out),
     "an integer constant": lambda out: mgrec.linear_recurrence(2, t=x, initial=3, out=out),
-    "numbers of NumPy": lambda out: mgrec.linear_recurrence(
-        np.float32(0.5), x, np.float32(7), out=out
-    ),
+    "numbers of NumPy": lambda out: mgrec.linear_recurrence(np.float32(0.5), x, np.float32(7), out=out),
     "along the middle": lambda out: mgrec.linear_recurrence(0.5, z, axis=1, out=out),
     "from the end": lambda out: mgrec.linear_recurrence(0.5, z, reverse=True, out=out),
     "walked": lambda out: mgrec.linear_recurrence(0.5, many, axis=1, out=out),
@@ -79,14 +77,12 @@ CALLS: dict[str, Callable[..., Any]] = {
     "a map of the user's": lambda out: mgrec.scan(lowest, x, 0.25, initial=1.0, out=out),
     "rational": lambda out: mgrec.rational_recurrence(1.0, x, 1.0, 2, initial=1.0, out=out),
     "lfilter": lambda out: lfilter(np.float32([1, 0.5]), np.float32([1, -0.5]), x, out=out),
-    "lfilter along columns": lambda out: lfilter(np.float32([1]), np.float32([1, -0.5]), z, 1,
-                                                 out=out),
+    "lfilter along columns": lambda out: lfilter(np.float32([1]), np.float32([1, -0.5]), z, 1, out=out),
     "sosfilt": lambda out: sosfilt(np.float32([[1, 0, 0, 1, -0.5, 0]] * 3), x, out=out),
     "lfilter from states": lambda out: lfilter([1.0], [1.0, -0.5], x, zi=states[0, :1], out=out),
     "sosfilt from states": lambda out: sosfilt([[1, 0, 0, 1, -0.5, 0]] * 2, x, zi=states, out=out),
-    "filtered for long": lambda out: lfilter(np.float32([1]), np.float32([1, -0.9999999]), x,
-                                             out=out),
-}  # fmt: skip
+    "filtered for long": lambda out: lfilter(np.float32([1]), np.float32([1, -0.9999999]), x, out=out),
+}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -96,11 +92,17 @@ def test_later_calls_launch_what_the_first_one_did(
     space, has_states = empty(1 << 20, "u1"), "filt" in name and "states" in name
     if "filt" in name:  # memory of a launch is where it was
         monkeypatch.setattr(
-            sys.modules["cupy"], "empty",
+            sys.modules["cupy"],
+            "empty",
             lambda shape, dtype: space[:shape] if type(shape) is int else empty(shape, dtype),
-        )  # fmt: skip
-    shape = {"along the middle": z.shape, "from the end": z.shape, "walked": many.shape,
-             "walked from states": many.shape, "lfilter along columns": z.shape}  # fmt: skip
+        )
+    shape = {
+        "along the middle": z.shape,
+        "from the end": z.shape,
+        "walked": many.shape,
+        "walked from states": many.shape,
+        "lfilter along columns": z.shape,
+    }
     out = empty(shape.get(name, x.shape), "f8" if has_states else "f4")
     first = launches_of(recorder, lambda: CALLS[name](out))
     assert first
@@ -129,16 +131,14 @@ def test_numbers_go_to_kernels_as_they_come(recorder: Recorder, solved: list[Any
         assert np.float32(initial).tobytes() in found
     assert len(solved) == 1
     for values in ((1, 2, 3, 4, 5), (6, 7, 8, 9, 10)):
-        found = arguments(recorder, lambda: mgrec.scan(
-            mgrec.maps.matrix2, x, *values[:3], 0, 0, initial=values[3:]  # noqa: B023
-        ))  # fmt: skip
+        call = partial(mgrec.scan, mgrec.maps.matrix2, x, *values[:3], 0, 0, initial=values[3:])
+        found = arguments(recorder, call)
         floats = [np.float32(value).tobytes() for value in values]
         assert [argument for argument in found[1:8] if argument in floats] == floats
     assert len(solved) == 2
     for number in (0, 5):  # an axis is no operand, though it is the same 0
-        found = arguments(recorder, lambda: mgrec.scan(
-            mgrec.maps.max_plus, z, number, axis=0, initial=number  # noqa: B023
-        ))  # fmt: skip
+        call = partial(mgrec.scan, mgrec.maps.max_plus, z, number, axis=0, initial=number)
+        found = arguments(recorder, call)
         assert found.count(np.float32(number).tobytes()) == 2
     assert len(solved) == 3
 
@@ -147,7 +147,7 @@ GRIDS: dict[str, Callable[..., Any]] = {
     "sweeps": lambda x, y, out: mgrec.sor(x, sweeps=9, omega=1.5, out=out),
     "sweeps with sides": lambda x, y, out: mgrec.sor(x, rhs=y, sweeps=2, out=out),
     "sweeps of grids": lambda x, y, out: mgrec.sor(x, y[0], sweeps=2, out=out),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("call", GRIDS.values(), ids=GRIDS)

@@ -26,8 +26,11 @@ def test_kernels_are_clean(tool: str) -> None:
     run = subprocess.run(
         [sanitizer, "--tool", tool, "--error-exitcode", "86", sys.executable, __file__],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[3],
+        check=False,
+    )
     if "Device not supported" in run.stdout:
         pytest.skip("compute-sanitizer does not support this device")
     assert run.returncode == 0, (run.stdout + run.stderr)[-4000:]

@@ -105,8 +105,19 @@ def test_more_elements_than_32_bits_count(shape: Any) -> None:
 TILE = 64 * 12  # float32 and int32 elements of a tile of rows
 
 
-STEPS = [1, 2, TILE - 1, TILE, TILE + 1, 2 * TILE + 1, 32 * TILE - 1, 32 * TILE, 32 * TILE + 1,
-         65 * TILE, 300 * TILE + 7]  # fmt: skip
+STEPS = [
+    1,
+    2,
+    TILE - 1,
+    TILE,
+    TILE + 1,
+    2 * TILE + 1,
+    32 * TILE - 1,
+    32 * TILE,
+    32 * TILE + 1,
+    65 * TILE,
+    300 * TILE + 7,
+]
 
 
 @pytest.mark.parametrize("steps", STEPS)
@@ -236,17 +247,16 @@ def shifted(array: Any, shift: int) -> Any:
     return copy
 
 
-@pytest.mark.parametrize("shape", [(1, 1_000_003, 1), (5, 70_001, 1), (3000, 64, 1),
-                                   (1, 5000, 70), (2, 3001, 33), (9000, 37, 1)])  # fmt: skip
+@pytest.mark.parametrize(
+    "shape", [(1, 1_000_003, 1), (5, 70_001, 1), (3000, 64, 1), (1, 5000, 70), (2, 3001, 33), (9000, 37, 1)]
+)
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 def test_bits_do_not_depend_on_the_grid(shape: Any, dtype: str) -> None:
     rng = np.random.default_rng(12)
     operands = tuple(on_gpu(draw(rng, shape, dtype)) for _ in range(2))
     carry_in = [draw(rng, (shape[0], shape[2]), dtype)]
     chunk = Chunk(operands, shape, np.dtype(dtype))
-    first, *others = (
-        solve(maps.affine, chunk, carry_in, None, sms) for sms in (None, 1, 7, 33, 100)
-    )
+    first, *others = (solve(maps.affine, chunk, carry_in, None, sms) for sms in (None, 1, 7, 33, 100))
     for other in others:
         np.testing.assert_array_equal(other[0].view(np.uint8), first[0].view(np.uint8))
 
@@ -257,9 +267,7 @@ def test_bits_do_not_depend_on_the_way_into_shared_memory(kind: str) -> None:
     shape = (3, 40 * TILE + 5, 1)
     chunk = Chunk(tuple(on_gpu(draw(rng, shape, "f4")) for _ in range(2)), shape, np.dtype("f4"))
     first, other = (
-        solve(maps.affine, chunk, [np.ones((3, 1), "f4")], small_layout(name, shape, "f4", False))[
-            0
-        ]
+        solve(maps.affine, chunk, [np.ones((3, 1), "f4")], small_layout(name, shape, "f4", False))[0]
         for name in (KINDS[0], kind)
     )
     np.testing.assert_array_equal(other.view(np.uint8), first.view(np.uint8))
@@ -329,9 +337,8 @@ def test_rare_rows_are_the_loops(name: str, method: str) -> None:
     s, term, initial = RARE[name]
     t = np.full_like(s, term)
     (wanted,) = loop(
-        maps.affine, [s[None, :, None], t[None, :, None]], [initial.reshape(1, 1)],
-        (1, s.size, 1), False,
-    )  # fmt: skip
+        maps.affine, [s[None, :, None], t[None, :, None]], [initial.reshape(1, 1)], (1, s.size, 1), False
+    )
     got = mgrec.linear_recurrence(on_gpu(s), on_gpu(t), initial, method=method).get()
     np.testing.assert_allclose(got, wanted[0, :, 0], rtol=1e-5, atol=1e-44)
 
@@ -393,25 +400,8 @@ def test_chains_meet_every_odd_step(name: str, kind: str, dtype: str) -> None:
 
 # --- summaries by plain numbers, where they are safe, are the guarded ones -----------------------
 
-SUMMARY_SHAPES = [
-    ((1, 3001, 1), False),
-    ((2, 700, 1), True),
-    ((1, 150, 40), False),
-    ((1, 97, 33), True),
-]
-SUMMARY_KINDS = [
-    "calm",
-    "tiny",
-    "zeros",
-    "safe",
-    "mixed",
-    "ones",
-    "wild",
-    "nan",
-    "inf",
-    "big",
-    "faded",
-]
+SUMMARY_SHAPES = [((1, 3001, 1), False), ((2, 700, 1), True), ((1, 150, 40), False), ((1, 97, 33), True)]
+SUMMARY_KINDS = ["calm", "tiny", "zeros", "safe", "mixed", "ones", "wild", "nan", "inf", "big", "faded"]
 
 
 def draw_kind(kind: str, shape: Any, dtype: str) -> tuple[Any, Any]:
@@ -466,9 +456,7 @@ def logarithm(mantissa: Any, exponent: Any) -> Any:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("shape", "reverse"), SUMMARY_SHAPES, ids=str)
 @pytest.mark.parametrize("kind", SUMMARY_KINDS)
-def test_summaries_are_those_of_guarded_maps(
-    kind: str, shape: Any, reverse: bool, dtype: str
-) -> None:
+def test_summaries_are_those_of_guarded_maps(kind: str, shape: Any, reverse: bool, dtype: str) -> None:
     s, t = draw_kind(kind, shape, dtype)
     vector = 16 // s.dtype.itemsize
     layout = ScanLayout(64, 5, 2, reverse=reverse)

@@ -27,11 +27,17 @@ from mgrec.scans import maps
 
 KERNELS = Path(mgrec.__file__).parent
 CASES = [
-    (maps.affine, 1, "float32"), (maps.affine, 1, "float64"), (maps.affine, 1, "complex64"),
-    (maps.affine, 1, "int8"), (maps.affine, 1, "int64"), (maps.mobius, 1, "float32"),
-    (maps.mobius, 1, "float64"), (maps.max_plus, 1, "float64"), (maps.min_plus, 1, "float32"),
+    (maps.affine, 1, "float32"),
+    (maps.affine, 1, "float64"),
+    (maps.affine, 1, "complex64"),
+    (maps.affine, 1, "int8"),
+    (maps.affine, 1, "int64"),
+    (maps.mobius, 1, "float32"),
+    (maps.mobius, 1, "float64"),
+    (maps.max_plus, 1, "float64"),
+    (maps.min_plus, 1, "float32"),
     (maps.matrix2, 2, "float32"),
-]  # fmt: skip
+]
 RUNNER = """
 extern "C" void run_{k}(const {T}* x, const {T}* y, const {T}* w, {T}* lifted, {T}* composed,
                         {T}* applied) {{
@@ -79,9 +85,21 @@ def build(source: str, folder: Path) -> ctypes.CDLL:
         pytest.skip("no g++ on this machine")
     (folder / "traced.cpp").write_text(source)
     subprocess.run(
-        [compiler, "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", f"-I{KERNELS}",
-         "traced.cpp", "-o", "traced.so"], cwd=folder, check=True,
-    )  # fmt: skip
+        [
+            compiler,
+            "-std=c++17",
+            "-O1",
+            "-ffp-contract=off",
+            "-shared",
+            "-fPIC",
+            f"-I{KERNELS}",
+            "traced.cpp",
+            "-o",
+            "traced.so",
+        ],
+        cwd=folder,
+        check=True,
+    )
     return ctypes.CDLL(str(folder / "traced.so"))
 
 
@@ -326,14 +344,17 @@ def compiled_waves(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 def test_errors_stay_within_the_bound(compiled_waves: ctypes.CDLL) -> None:
     rng = np.random.default_rng(0)
     near_zeros = np.arange(1, 20_000) * (np.pi / 2)
-    x = np.concatenate([
-        rng.choice([-1, 1], 100_000) * 2.0 ** rng.uniform(-20, 29.9, 100_000),
-        near_zeros, np.nextafter(near_zeros, 0), [2.0**30, -1e300, np.inf, np.nan],
-    ])  # fmt: skip
+    x = np.concatenate(
+        [
+            rng.choice([-1, 1], 100_000) * 2.0 ** rng.uniform(-20, 29.9, 100_000),
+            near_zeros,
+            np.nextafter(near_zeros, 0),
+            [2.0**30, -1e300, np.inf, np.nan],
+        ]
+    )
     sines, cosines, odd = np.empty_like(x), np.empty_like(x), np.empty(x.shape, bool)
     compiled_waves.waves(
-        ctypes.c_longlong(x.size),
-        *(ctypes.c_void_p(a.ctypes.data) for a in (x, sines, cosines, odd)),
+        ctypes.c_longlong(x.size), *(ctypes.c_void_p(a.ctypes.data) for a in (x, sines, cosines, odd))
     )
     np.testing.assert_array_equal(odd, ~(np.abs(x) < 2.0**30))
     x, sines, cosines = x[~odd], sines[~odd], cosines[~odd]

@@ -73,9 +73,20 @@ def error(x: Any, wanted: Any) -> float:
 
 # One window of many systems, of one; several with a halo; columns, whole and with a halo.
 WINDOWED = [
-    (1, 1, 1), (3, 2, 1), (70, 5, 1), (1, 17, 1), (1, 18, 1), (140, 64, 1), (5, 101, 1),
-    (3, 4095, 1), (1, 20_001, 1), (3, 9_000, 1), (2, 300, 11), (3, 20, 5), (1, 2_500, 9),
-]  # fmt: skip
+    (1, 1, 1),
+    (3, 2, 1),
+    (70, 5, 1),
+    (1, 17, 1),
+    (1, 18, 1),
+    (140, 64, 1),
+    (5, 101, 1),
+    (3, 4095, 1),
+    (1, 20_001, 1),
+    (3, 9_000, 1),
+    (2, 300, 11),
+    (3, 20, 5),
+    (1, 2_500, 9),
+]
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
@@ -149,8 +160,14 @@ VARIANTS = {
 # Tiles have 32 or 16 rows of 32 systems; contiguous systems, columns, and few columns of many.
 WHOLE = [
     *((3, n, 1) for n in (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 70)),
-    (40, 33, 1), (1, 1000, 1), (1, 4095, 1), (1, 1, 5), (1, 2, 3), (2, 70, 33), (5, 37, 3),
-]  # fmt: skip
+    (40, 33, 1),
+    (1, 1000, 1),
+    (1, 4095, 1),
+    (1, 1, 5),
+    (1, 2, 3),
+    (2, 70, 33),
+    (5, 37, 3),
+]
 
 
 @pytest.fixture(params=VARIANTS)

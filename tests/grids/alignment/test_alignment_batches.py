@@ -72,9 +72,11 @@ def test_threads_share_pairs(monkeypatch):
 def test_lists_of_numbers_are_one_sequence():
     scores = {"match": 1, "mismatch": -1, "gap": -1}
     assert mgrec.smith_waterman([1, 2, 3], (2, 3), **scores) == (2, 2, 1)
-    have = mgrec.smith_waterman([np.array([1, 2, 3]), [2]], [[2, 3], b"\x02"], **BLOSUM | scores | {
-        "matrix": None, "gap": -2, "extend": -2,
-    })  # fmt: skip
+    have = mgrec.smith_waterman(
+        [np.array([1, 2, 3]), [2]],
+        [[2, 3], b"\x02"],
+        **BLOSUM | scores | {"matrix": None, "gap": -2, "extend": -2},
+    )
     assert have.score.tolist() == [2, 1]
 
 

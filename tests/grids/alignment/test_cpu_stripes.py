@@ -17,9 +17,7 @@ def results(monkeypatch):
     """Results of stripes for every tile that they may take, of any size."""
     found, run = [], striped.align_striped
     monkeypatch.setattr(striped, "_SEGMENTS", 0)
-    monkeypatch.setattr(
-        phases, "align_striped", lambda *given: found.append(run(*given)) or found[-1]
-    )
+    monkeypatch.setattr(phases, "align_striped", lambda *given: found.append(run(*given)) or found[-1])
     return found
 
 

@@ -30,12 +30,7 @@ def computed(best):
 
 @quick
 @pytest.mark.parametrize(
-    "scores",
-    [
-        SCORES,
-        SCORES | {"gap": 0},
-        {"match": 1.5, "mismatch": -0.75, "gap": -0.5, "extend": -0.25},
-    ],
+    "scores", [SCORES, SCORES | {"gap": 0}, {"match": 1.5, "mismatch": -0.75, "gap": -0.5, "extend": -0.25}]
 )
 @pytest.mark.parametrize(("n", "m"), [(0, 5), (5, 0), (1, 1), (7, 40), (40, 7), (60, 60)])
 def test_equals_the_definition(n, m, scores):
@@ -177,9 +172,7 @@ def test_real_sequences_are_aligned_as_by_parasail(mode, file, scores, kernels):
             assert have == by_parasail(query, target, mode, scores, kernel)
 
 
-@pytest.mark.parametrize(
-    "name", "BLOSUM45 BLOSUM50 BLOSUM62 BLOSUM80 BLOSUM90 PAM30 PAM250".split()
-)
+@pytest.mark.parametrize("name", "BLOSUM45 BLOSUM50 BLOSUM62 BLOSUM80 BLOSUM90 PAM30 PAM250".split())
 def test_every_matrix_is_that_of_parasail(name):
     scores, pair = {"matrix": name, "gap": -9, "extend": -2}, list(read("globins").values())[:2]
     assert mgrec.smith_waterman(*pair, **scores) == by_parasail(*pair, "local", scores)

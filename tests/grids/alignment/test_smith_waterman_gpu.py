@@ -58,9 +58,8 @@ LONG = (5000, 40), (40, 5000), (20_011, 3_001), (3_001, 20_011), (30_000, 20_000
 @each_mode
 @each_scoring
 @pytest.mark.parametrize(
-    "sizes", [[*product(SHORT, SHORT)], pytest.param(LONG, marks=pytest.mark.hardware)],
-    ids=["short", "long"],
-)  # fmt: skip
+    "sizes", [[*product(SHORT, SHORT)], pytest.param(LONG, marks=pytest.mark.hardware)], ids=["short", "long"]
+)
 def test_scores_are_those_of_numpy_arrays(scores, mode, sizes):
     for number, (n, m) in enumerate(sizes):
         query, target = related(number, n, m, scores)
@@ -127,18 +126,14 @@ def test_lists_are_aligned_pair_by_pair(scores, mode):
     pairs = [related(k, n, m, scores) for k, (n, m) in enumerate(lengths.tolist())]
     queries, targets = map(list, zip(*pairs, strict=True))
     for own, other in ((queries, targets), (queries[1], targets), (queries, targets[2])):
-        given = [
-            [*on_gpu(*each)] if isinstance(each, list) else moved(each) for each in (own, other)
-        ]
+        given = [[*on_gpu(*each)] if isinstance(each, list) else moved(each) for each in (own, other)]
         have = mgrec.smith_waterman(*given, mode=mode, **scores)
         assert_same(have, mgrec.smith_waterman(own, other, mode=mode, **scores))
 
 
 def test_pairs_without_a_positive_cell_have_no_end():
     queries, targets = ([np.full(n, code, "u1") for n in (5, 600, 1)] for code in (65, 67))
-    have = mgrec.smith_waterman(
-        [*on_gpu(*queries)], [*on_gpu(*targets)], match=0, mismatch=0, gap=-4
-    )
+    have = mgrec.smith_waterman([*on_gpu(*queries)], [*on_gpu(*targets)], match=0, mismatch=0, gap=-4)
     assert_same(have, [[0] * 3, [-1] * 3, [-1] * 3])
 
 
@@ -150,8 +145,7 @@ def assert_same(have, want):
 
 @each_scoring
 @pytest.mark.parametrize(
-    ("count", "long"),
-    [(200, (3000, 2000)), pytest.param(3000, (40_000, 25_000), marks=pytest.mark.hardware)],
+    ("count", "long"), [(200, (3000, 2000)), pytest.param(3000, (40_000, 25_000), marks=pytest.mark.hardware)]
 )
 def test_joined_sequences(scores, count, long):
     """Of a database, some much longer than others."""

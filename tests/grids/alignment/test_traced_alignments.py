@@ -78,9 +78,7 @@ def test_columns_score_what_the_alignment_says(mode, scores):
         found = mgrec.smith_waterman(query, target, mode=mode, output="alignment", **scores)
         end = found.score, found.query_end, found.target_end
         assert end == mgrec.smith_waterman(query, target, mode=mode, **scores)
-        total = rescored(
-            found, query, target, lambda a, b: match if a == b else mismatch, gap, extend
-        )
+        total = rescored(found, query, target, lambda a, b: match if a == b else mismatch, gap, extend)
         assert total == pytest.approx(found.score, abs=1e-9) if match % 1 else total == found.score
         assert ends_are_those_of(mode, found, query, target)
 
@@ -101,9 +99,7 @@ def test_real_proteins(mode):
 
 
 def test_a_wrong_cigar_is_seen():
-    found = mgrec.smith_waterman(
-        "ACGTAC", "ACGAC", match=2, mismatch=-1, gap=-1, output="alignment"
-    )
+    found = mgrec.smith_waterman("ACGTAC", "ACGAC", match=2, mismatch=-1, gap=-1, output="alignment")
     assert found.cigar == "3=1I2="
     wrong = replace(found, cigar="2=1I3=")
     with pytest.raises(AssertionError):
@@ -111,9 +107,7 @@ def test_a_wrong_cigar_is_seen():
 
 
 def test_three_lines():
-    found = mgrec.smith_waterman(
-        "xxACGTACyy", "ACGAg", match=2, mismatch=-1, gap=-1, output="alignment"
-    )
+    found = mgrec.smith_waterman("xxACGTACyy", "ACGAg", match=2, mismatch=-1, gap=-1, output="alignment")
     assert found.lines == ("ACGTA", "||| |", "ACG-A")
     assert (found.query_begin, found.query_end) == (2, 6)
     assert str(found) == "query   2 ACGTA 6\n          ||| |\ntarget  0 ACG-A 3"
@@ -191,9 +185,7 @@ def test_a_gap_over_many_tiles_and_chunks(monkeypatch):
 def test_edges_alone_cross_chunks_and_tiles_off_the_path_are_not_repeated(monkeypatch):
     """Of 8 by 8 tiles of 64 by 64: nothing is as large as a tile's table."""
     largest, walked, walk = [0], [], ScoredTile.walk
-    monkeypatch.setattr(
-        ScoredTile, "walk", lambda tile, path: walked.append(tile.starts) or walk(tile, path)
-    )
+    monkeypatch.setattr(ScoredTile, "walk", lambda tile, path: walked.append(tile.starts) or walk(tile, path))
     query = np.random.default_rng(0).integers(0, 4, 512, dtype="u1")
     lazy = da.from_array(query, chunks=64)
     own = {"matrix": 4 * np.eye(4, dtype=int) - 1, "gap": -3, "extend": -1}

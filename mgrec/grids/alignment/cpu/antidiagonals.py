@@ -97,9 +97,7 @@ def _fill_caps(caps: Any, count: int, lowest: Any, highest: Any, lanes: int) -> 
 
 
 @numba.njit(**INNER)
-def _write_h(
-    h_steps: Any, first: int, stop: int, out: Any, start: int, base: Any, lanes: int
-) -> None:
+def _write_h(h_steps: Any, first: int, stop: int, out: Any, start: int, base: Any, lanes: int) -> None:
     """Write H of these steps of a strip to a table of the whole tile."""
     for r in range(smaller_of(ROWS * lanes, out.shape[0] - start)):
         late, at = r // ROWS, r % ROWS * lanes + r // ROWS
@@ -110,9 +108,19 @@ def _write_h(
 
 @numba.njit(**INNER)
 def _fill_strip(
-    strip: Any, target: Any, edge: Any, edge_gaps: Any, parameters: Any, lookup: Any, out: Any,
-    start: int, base: Any, count: int, columns: int, is_local: bool,
-) -> None:  # fmt: skip
+    strip: Any,
+    target: Any,
+    edge: Any,
+    edge_gaps: Any,
+    parameters: Any,
+    lookup: Any,
+    out: Any,
+    start: int,
+    base: Any,
+    count: int,
+    columns: int,
+    is_local: bool,
+) -> None:
     """Run all steps of a strip of `count` rows."""
     _, _, state, _, _, h_steps = strip
     lanes = REGISTER // state.itemsize
@@ -125,14 +133,34 @@ def _fill_strip(
             shear(profile, target_letters, first, stop - first, late, sheared, like)
         if lanes - 1 <= first and stop <= columns:
             fill_steps(
-                strip, target, edge, edge_gaps, parameters, lookup, first, stop, count, None,
-                is_local, out.size > 0,
-            )  # fmt: skip
+                strip,
+                target,
+                edge,
+                edge_gaps,
+                parameters,
+                lookup,
+                first,
+                stop,
+                count,
+                None,
+                is_local,
+                out.size > 0,
+            )
         else:
             fill_steps(
-                strip, target, edge, edge_gaps, parameters, lookup, first, stop, count, columns,
-                is_local, out.size > 0,
-            )  # fmt: skip
+                strip,
+                target,
+                edge,
+                edge_gaps,
+                parameters,
+                lookup,
+                first,
+                stop,
+                count,
+                columns,
+                is_local,
+                out.size > 0,
+            )
         if out.size > 0:
             _write_h(h_steps, first, stop, out, start, base, lanes)
 
@@ -153,9 +181,19 @@ def _best(state: Any, peak_steps: Any, start: int, count: int, best: Any) -> Any
 
 @numba.njit(**INNER)
 def align_strips(
-    query: Any, target: Any, edge: Any, edge_gaps: Any, left: Any, left_gaps: Any, parameters: Any,
-    lookup: Any, out: Any, base: Any, columns: int, is_local: bool,
-) -> Any:  # fmt: skip
+    query: Any,
+    target: Any,
+    edge: Any,
+    edge_gaps: Any,
+    left: Any,
+    left_gaps: Any,
+    parameters: Any,
+    lookup: Any,
+    out: Any,
+    base: Any,
+    columns: int,
+    is_local: bool,
+) -> Any:
     """Return the best score of a tile, its row and its column; overwrite the edges.
 
     If `is_local`, find the best until a score reaches the ceiling. H + `base` is written to `out`,
@@ -175,9 +213,8 @@ def align_strips(
         _start_strip(state, edge, left, left_gaps, start, count, parameters)
         _fill_caps(caps, count, parameters[FLOOR], parameters[CEILING], lanes)
         _fill_strip(
-            strip, target, edge, edge_gaps, parameters, lookup, out, start, base, count, columns,
-            is_local,
-        )  # fmt: skip
+            strip, target, edge, edge_gaps, parameters, lookup, out, start, base, count, columns, is_local
+        )
         _gather(state, np.int64(0), lanes, left, start, count)
         if left_gaps is not None:
             _gather(state, ROWS * lanes, lanes, left_gaps, start, count)
@@ -201,9 +238,7 @@ def _copy(values: Any, start: int, count: int, out: Any, at: int) -> None:
 
 
 @numba.njit(**RARE)
-def _fill_border(
-    edge: Any, at: int, gaps: Any, size: int, mode: int, parameters: Any, zero: Any
-) -> None:
+def _fill_border(edge: Any, at: int, gaps: Any, size: int, mode: int, parameters: Any, zero: Any) -> None:
     """Write H before the first characters of one sequence, and E or F of gaps that start there."""
     for k in range(size):
         # The operations of a tile's border, for the same bits.
@@ -237,10 +272,23 @@ def _end(best: Any, edge: Any, left: Any, n: int, m: int, mode: int) -> Any:
 
 
 def _align_pairs(
-    chosen: Any, all_queries: Any, all_targets: Any, target: Any, edge: Any, edge_gaps: Any,
-    left: Any, left_gaps: Any, parameters: Any, table: Any, lookup: Any, mode: int, is_tile: bool,
-    base: Any, h: Any, out: Any,
-) -> None:  # fmt: skip
+    chosen: Any,
+    all_queries: Any,
+    all_targets: Any,
+    target: Any,
+    edge: Any,
+    edge_gaps: Any,
+    left: Any,
+    left_gaps: Any,
+    parameters: Any,
+    table: Any,
+    lookup: Any,
+    mode: int,
+    is_tile: bool,
+    base: Any,
+    h: Any,
+    out: Any,
+) -> None:
     """Write score + `base`, query_end and target_end of chosen pairs, none of them empty, to `out`.
 
     query_end is SATURATED if a score reached the ceiling. Queries and targets are joined, with
@@ -268,9 +316,8 @@ def _align_pairs(
             _fill_border(left, np.int64(0), left_gaps, n, mode, parameters, zero)
         query = queries[first : first + n]
         best = align_strips(
-            query, target, edge, edge_gaps, left, left_gaps, parameters, lookup, h, base, m,
-            mode == LOCAL,
-        )  # fmt: skip
+            query, target, edge, edge_gaps, left, left_gaps, parameters, lookup, h, base, m, mode == LOCAL
+        )
         score, end, target_end = _end(best, edge, left, n, m, mode)
         if mode == LOCAL and edge.itemsize < 4 and score == parameters[CEILING]:
             end = SATURATED

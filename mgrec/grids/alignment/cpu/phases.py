@@ -73,9 +73,14 @@ def _results_of_empty(scoring: Scoring, n: np.ndarray, m: np.ndarray) -> np.ndar
 
 
 def _align_all(
-    scoring: Scoring, encoding: Encoding, queries: Sequences, targets: Sequences,
-    chosen: np.ndarray, out: np.ndarray, is_threaded: bool,
-) -> None:  # fmt: skip
+    scoring: Scoring,
+    encoding: Encoding,
+    queries: Sequences,
+    targets: Sequences,
+    chosen: np.ndarray,
+    out: np.ndarray,
+    is_threaded: bool,
+) -> None:
     """Write the rows of chosen pairs, by scores of this encoding."""
     codes: Any = (queries.codes, targets.codes)
     if scoring.table is None:
@@ -97,10 +102,15 @@ def _align_all(
 
 
 def align_encoded(
-    scoring: Scoring, encoding: Encoding, sides: tuple[Codes, Codes],
-    longest: tuple[int, int], chosen: np.ndarray, out: np.ndarray, carry_in: Edges | None = None,
+    scoring: Scoring,
+    encoding: Encoding,
+    sides: tuple[Codes, Codes],
+    longest: tuple[int, int],
+    chosen: np.ndarray,
+    out: np.ndarray,
+    carry_in: Edges | None = None,
     h: np.ndarray | None = None,
-) -> tuple[np.ndarray | None, ...]:  # fmt: skip
+) -> tuple[np.ndarray | None, ...]:
     """Write the rows of chosen pairs on one thread, with memory of its own.
 
     Or align one tile with a carry-in, and return its edges: H and F below, H and E to the right.
@@ -131,18 +141,35 @@ def align_encoded(
             column_gaps = encoding.encode(carry_in.column_gaps, n)
         mode = LOCAL if scoring.is_local else GLOBAL
     align_pairs(
-        chosen, (query_codes, query_offsets), (target_codes, target_offsets),
-        np.zeros(m + 2 * lanes, code), row, row_gaps, column, column_gaps,
-        encoding.parameters(scoring), table, lookup, mode, carry_in is not None,
-        out.dtype.type(encoding.base), np.empty((0, 0), out.dtype) if h is None else h, out,
-    )  # fmt: skip
+        chosen,
+        (query_codes, query_offsets),
+        (target_codes, target_offsets),
+        np.zeros(m + 2 * lanes, code),
+        row,
+        row_gaps,
+        column,
+        column_gaps,
+        encoding.parameters(scoring),
+        table,
+        lookup,
+        mode,
+        carry_in is not None,
+        out.dtype.type(encoding.base),
+        np.empty((0, 0), out.dtype) if h is None else h,
+        out,
+    )
     return row[: m + 1], None if row_gaps is None else row_gaps[:m], column, column_gaps
 
 
 def determine_alignment(
-    scoring: Scoring, sequences: Pair, carry_in: Edges, origin: tuple[int, int],
-    dtype: Any, table: np.ndarray | None = None, is_threaded: bool = False,
-) -> Edges:  # fmt: skip
+    scoring: Scoring,
+    sequences: Pair,
+    carry_in: Edges,
+    origin: tuple[int, int],
+    dtype: Any,
+    table: np.ndarray | None = None,
+    is_threaded: bool = False,
+) -> Edges:
     """Determine a tile, on all threads if it is large and `is_threaded`."""
     shape = sequences[0].size, sequences[1].size
     threads = thread_count() if is_threaded and shape[0] * shape[1] >= _LEAST_CELLS else 1
@@ -181,9 +208,14 @@ def _part_counts(
 
 
 def _determine_parts(
-    scoring: Scoring, sequences: Pair, origin: tuple[int, int], dtype: np.dtype[Any],
-    table: np.ndarray | None, tiling: Tiling, indices: list[tuple[int, int]],
-) -> list[Any]:  # fmt: skip
+    scoring: Scoring,
+    sequences: Pair,
+    origin: tuple[int, int],
+    dtype: np.dtype[Any],
+    table: np.ndarray | None,
+    tiling: Tiling,
+    indices: list[tuple[int, int]],
+) -> list[Any]:
     """Return the indices and the edges of some parts."""
     results = []
     for index in indices:
@@ -201,9 +233,13 @@ def _determine_parts(
 
 
 def determine_tile(
-    scoring: Scoring, sequences: Pair, carry_in: Edges, origin: tuple[int, int],
-    dtype: np.dtype[Any], table: np.ndarray | None = None,
-) -> Edges:  # fmt: skip
+    scoring: Scoring,
+    sequences: Pair,
+    carry_in: Edges,
+    origin: tuple[int, int],
+    dtype: np.dtype[Any],
+    table: np.ndarray | None = None,
+) -> Edges:
     """Return the edges and the best cell of a tile, on one thread; see :mod:`..alignment`.
 
     O(n·m) operations and O(n + m) memory, and as much again for each letter of a table. The same
@@ -224,9 +260,14 @@ def determine_tile(
 
 
 def _determine(
-    scoring: Scoring, encoding: Encoding, sequences: Pair, carry_in: Edges,
-    origin: tuple[int, int], dtype: np.dtype[Any], table: np.ndarray | None,
-) -> Edges | None:  # fmt: skip
+    scoring: Scoring,
+    encoding: Encoding,
+    sequences: Pair,
+    carry_in: Edges,
+    origin: tuple[int, int],
+    dtype: np.dtype[Any],
+    table: np.ndarray | None,
+) -> Edges | None:
     """Return the edges of a tile by scores of this encoding; None if they saturate."""
     result: Any = None
     if may_stripe(scoring, encoding, sequences[0].size, table is not None):
@@ -246,9 +287,13 @@ def _determine(
 
 
 def _align_strips(
-    scoring: Scoring, encoding: Encoding, sequences: Pair, carry_in: Edges,
-    dtype: np.dtype[Any], table: np.ndarray | None,
-) -> Any:  # fmt: skip
+    scoring: Scoring,
+    encoding: Encoding,
+    sequences: Pair,
+    carry_in: Edges,
+    dtype: np.dtype[Any],
+    table: np.ndarray | None,
+) -> Any:
     """Return the best score with its row and column, and H and F below, H and E to the right."""
     codes: Any = map(np.array, sequences)
     if scoring.table is None:

@@ -77,9 +77,12 @@ class Encoding:
 
 
 def encodings_for(
-    scoring: Scoring, extremes: tuple[Any, Any, Any], shape: tuple[Any, Any],
-    dtype: np.dtype[Any], everywhere: Any = True,
-) -> Iterator[tuple[Encoding, Any]]:  # fmt: skip
+    scoring: Scoring,
+    extremes: tuple[Any, Any, Any],
+    shape: tuple[Any, Any],
+    dtype: np.dtype[Any],
+    everywhere: Any = True,
+) -> Iterator[tuple[Encoding, Any]]:
     """Yield the encodings to try, and which tiles each may represent; the last one fits all.
 
     `extremes` and `shape`, as in `_score_bounds`, are numbers of one tile, or arrays of many;
@@ -212,9 +215,7 @@ def _group_number(builder: Any, piece: Any, half: int, halves: int) -> Any:
         return piece
     # Groups 0, 1, 4, 5 are in the first halves, groups 2, 3, 6, 7 in the second ones.
     high = builder.shl(builder.lshr(piece, constant_index(1)), constant_index(2))
-    return builder.add(
-        builder.or_(high, builder.and_(piece, constant_index(1))), constant_index(2 * half)
-    )
+    return builder.add(builder.or_(high, builder.and_(piece, constant_index(1))), constant_index(2 * half))
 
 
 @intrinsic(prefer_literal=True)
@@ -243,9 +244,7 @@ def rows_of_pieces(_: Any, pieces: Any) -> Any:
         a, b, c, d = (builder.extract_value(values[0], k) for k in range(ROWS))
         units = width // group
         # Rows 0 and 2, and rows 1 and 3, of two pieces; then the halves of both pairs.
-        first = [
-            [u + row + k * units for u in range(0, units, 2) for k in (0, 1)] for row in (0, 1)
-        ]
+        first = [[u + row + k * units for u in range(0, units, 2) for k in (0, 1)] for row in (0, 1)]
         rows: list[Any] = [None] * ROWS
         for row in (0, 1):
             left = builder.shuffle_vector(a, b, mask(first[row]))
@@ -275,9 +274,7 @@ def fill_profiles(query: Any, table: Any, lanes: int, profiles: Any) -> None:
 
 
 @numba.njit(**INNER)
-def shear(
-    profile: Any, target: Any, first: int, steps: int, late: Any, out: Any, like: Any
-) -> None:
+def shear(profile: Any, target: Any, first: int, steps: int, late: Any, out: Any, like: Any) -> None:
     """Write the scores of all rows of a strip in these steps: (step, piece).
 
     Parameters

@@ -46,9 +46,8 @@ GAP, EXTEND, FLOOR, CEILING = range(4)
 
 @numba.njit(**INLINED)
 def _fill_registers(
-    scores: Any, first: int, h: Any, e: Any, state: Any, gap: Any, extend: Any, start: int,
-    stop: int,
-) -> Any:  # fmt: skip
+    scores: Any, first: int, h: Any, e: Any, state: Any, gap: Any, extend: Any, start: int, stop: int
+) -> Any:
     """Compute registers `start` to `stop` of a column, whose scores start at ``scores[first]``."""
     diagonal, f, top = state
     lanes = REGISTER // h.itemsize
@@ -107,9 +106,16 @@ def _first_row(h: Any, score: Any, segments: int) -> int:
 
 
 def _fill_columns(
-    scores: Any, target: Any, edge: Any, edge_gaps: Any, h: Any, e: Any, parameters: Any,
-    in_first_lane: Any, skipped: int,
-) -> Any:  # fmt: skip
+    scores: Any,
+    target: Any,
+    edge: Any,
+    edge_gaps: Any,
+    h: Any,
+    e: Any,
+    parameters: Any,
+    in_first_lane: Any,
+    skipped: int,
+) -> Any:
     """Return the best score of a local tile, its row and its column; overwrite the edges.
 
     Stop if a score reaches the ceiling, or if F is carried too far; the row then is below −1.
@@ -197,9 +203,16 @@ def align_striped(
     in_first_lane = np.zeros(lanes, encoding.dtype)
     in_first_lane[skipped // segments] = 1
     score, row, column = fill_columns(
-        scores, np.ascontiguousarray(target), edge, edge_gaps, h, e,
-        encoding.parameters(scoring)[2:], in_first_lane, skipped,
-    )  # fmt: skip
+        scores,
+        np.ascontiguousarray(target),
+        edge,
+        edge_gaps,
+        h,
+        e,
+        encoding.parameters(scoring)[2:],
+        in_first_lane,
+        skipped,
+    )
     if row < -1:
         return None
     right = (rows.reshape(segments, lanes).T.reshape(-1)[skipped:] for rows in (h, e))

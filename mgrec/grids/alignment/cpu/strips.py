@@ -82,9 +82,8 @@ def compare(rows: Any, letters: Any, match: Any, mismatch: Any) -> Any:
 
 @numba.njit(**INLINED)
 def _cell(
-    corner: Any, score: Any, e: Any, f: Any, h: Any, inside: Any, gap: Any, extend: Any,
-    floor: Any, gaps: Any,
-) -> Any:  # fmt: skip
+    corner: Any, score: Any, e: Any, f: Any, h: Any, inside: Any, gap: Any, extend: Any, floor: Any, gaps: Any
+) -> Any:
     """Return H, E of the next column and F of the next row; H and E unchanged outside the grid.
 
     F depends on the row above by two operations only: of H = max(x, F) the next F needs x + gap,
@@ -102,9 +101,17 @@ def _cell(
 
 @numba.njit(**INLINED)
 def next_column(
-    h: Any, e: Any, f: Any, corner: Any, scores: Any, inside: Any, gap: Any, extend: Any,
-    floor: Any, gaps: Any,
-) -> Any:  # fmt: skip
+    h: Any,
+    e: Any,
+    f: Any,
+    corner: Any,
+    scores: Any,
+    inside: Any,
+    gap: Any,
+    extend: Any,
+    floor: Any,
+    gaps: Any,
+) -> Any:
     """Return H and E of all rows, and F below each of them; `f` is that of the first row."""
     h0, e0, f0 = _cell(corner, scores[0], e[0], f, h[0], inside, gap, extend, floor, gaps)
     h1, e1, f1 = _cell(h[0], scores[1], e[1], f0, h[1], inside, gap, extend, floor, gaps)
@@ -117,12 +124,7 @@ def next_column(
 def capped(h: Any, caps: Any, lanes: int) -> Any:
     """Return the rows of a column, each at most as large as in an array."""
     rows = load_rows(caps, np.int64(0), lanes, h[0])
-    return (
-        smaller(h[0], rows[0]),
-        smaller(h[1], rows[1]),
-        smaller(h[2], rows[2]),
-        smaller(h[3], rows[3]),
-    )
+    return (smaller(h[0], rows[0]), smaller(h[1], rows[1]), smaller(h[2], rows[2]), smaller(h[3], rows[3]))
 
 
 @numba.njit(**INLINED)
@@ -157,9 +159,7 @@ MATCH, MISMATCH, GAP, EXTEND, FLOOR, CEILING = range(6)
 
 
 @numba.njit(**INLINED)
-def _write_edge(
-    edge: Any, edge_gaps: Any, h: Any, f: Any, column: int, count: int, is_whole: bool
-) -> None:
+def _write_edge(edge: Any, edge_gaps: Any, h: Any, f: Any, column: int, count: int, is_whole: bool) -> None:
     """Write H of the last of `count` rows, and F below it, in one column."""
     bottom, row = (count - 1) // ROWS, (count - 1) % ROWS
     store_scalar(edge, column + 1, last(h[ROWS - 1]) if is_whole else value_of(h, bottom, row))
@@ -169,9 +169,19 @@ def _write_edge(
 
 @numba.njit(**INLINED)
 def fill_steps(
-    strip: Any, target: Any, edge: Any, edge_gaps: Any, parameters: Any, lookup: Any, first: int,
-    stop: int, count: int, columns: Any, is_local: bool, has_table: bool,
-) -> None:  # fmt: skip
+    strip: Any,
+    target: Any,
+    edge: Any,
+    edge_gaps: Any,
+    parameters: Any,
+    lookup: Any,
+    first: int,
+    stop: int,
+    count: int,
+    columns: Any,
+    is_local: bool,
+    has_table: bool,
+) -> None:
     """Compute steps `first` to `stop` of a strip of `count` rows; see `.antidiagonals` for arrays.
 
     `columns` is the length of the target, or None if all lanes are inside it at all these steps.

@@ -53,9 +53,7 @@ def kernels(method: str) -> Kernels:
     return replace(phases, precompute=precompute, propagate=propagate_rows)
 
 
-def kernels_of_maps(
-    lay_out: Callable[[Any, Chunk, Any], tuple[Solver, list[Operand], Pass]],
-) -> Kernels:
+def kernels_of_maps(lay_out: Callable[[Any, Chunk, Any], tuple[Solver, list[Operand], Pass]]) -> Kernels:
     """Return the phases of a chunk whose maps are matrix maps.
 
     ``lay_out(recurrence, chunk, dtype)`` returns a solver, its operands, and the pass that writes
@@ -93,9 +91,7 @@ def _as_summary(maps: np.ndarray, matrix_map: MatrixMap, rows: tuple[int, ...]) 
     )
 
 
-def _lay_out(
-    recurrence: MatrixRecurrence, chunk: Chunk, dtype: Any
-) -> tuple[Solver, list[Operand], Pass]:
+def _lay_out(recurrence: MatrixRecurrence, chunk: Chunk, dtype: Any) -> tuple[Solver, list[Operand], Pass]:
     solver = Solver(chunk.shape, 1, chunk.reverse)
     matrices, vectors, *resets = map(on_device, chunk.operands)
     marks, initial = resets or (None, None)
@@ -124,18 +120,15 @@ def solve_on_gpu(scan: MatrixScan) -> Any:
         if _runs_in_one_pass(solver, operands, states):
             flags = _flags(matrix_map, M, b, reverse) | _one_pass_constants()
             text = print_pass(
-                "scans/matrix/cuda/single_pass", n, _SMALL, tuple(flags.items()), scan.dtype,
-                kernels="",
-            )  # fmt: skip
+                "scans/matrix/cuda/single_pass", n, _SMALL, tuple(flags.items()), scan.dtype, kernels=""
+            )
             _solve_in_one_pass(solver, text, operands, states)
             return states
     solver.solve(matrix_pass(matrix_map, M, b, reverse, scan.dtype), operands, [states, None])
     return states
 
 
-def matrix_pass(
-    matrix_map: MatrixMap, matrices: Any, vectors: Any, reverse: bool, dtype: Any
-) -> Pass:
+def matrix_pass(matrix_map: MatrixMap, matrices: Any, vectors: Any, reverse: bool, dtype: Any) -> Pass:
     """Return the pass over operands M and b that writes states of a dtype."""
     n = matrix_map.n
     flags = _flags(matrix_map, matrices, vectors, reverse)
@@ -182,9 +175,7 @@ def _runs_in_one_pass(solver: Solver, operands: Sequence[Operand], states: Any) 
         and matrices.strides[1] == 8 * _STATES**2
         and vectors.strides[1] == 8 * _STATES
         and all(
-            number % 16 == 0
-            for array in (matrices, vectors)
-            for number in (array.data.ptr, array.strides[0])
+            number % 16 == 0 for array in (matrices, vectors) for number in (array.data.ptr, array.strides[0])
         )
         and states.data.ptr % 16 == 0
         and device.capability >= 90
@@ -195,9 +186,15 @@ def _runs_in_one_pass(solver: Solver, operands: Sequence[Operand], states: Any) 
 def _one_pass_constants() -> dict[str, int]:
     """Return the constants of the program."""
     return {
-        "SEGMENTS": _SEGMENTS, "LENGTH": _LENGTH, "NEIGHBOURS": _NEIGHBOURS, "RING": _RING,
-        "SPINES": _SPINES, "BLOCKS": _BLOCKS, "STAGES": 1, "MEMORY": _shared_bytes(),
-    }  # fmt: skip
+        "SEGMENTS": _SEGMENTS,
+        "LENGTH": _LENGTH,
+        "NEIGHBOURS": _NEIGHBOURS,
+        "RING": _RING,
+        "SPINES": _SPINES,
+        "BLOCKS": _BLOCKS,
+        "STAGES": 1,
+        "MEMORY": _shared_bytes(),
+    }
 
 
 def _solve_in_one_pass(solver: Solver, text: str, operands: Sequence[Operand], states: Any) -> None:

@@ -116,9 +116,16 @@ class Maps:
 
 @cache
 def print_pass(
-    file: str, n: int, unrolled: int, constants: tuple[tuple[str, int], ...], *types: Any,
-    name: str = "Pass", kernels: str = _KERNELS, enters: bool = False, skips_first: bool = False,
-) -> str:  # fmt: skip
+    file: str,
+    n: int,
+    unrolled: int,
+    constants: tuple[tuple[str, int], ...],
+    *types: Any,
+    name: str = "Pass",
+    kernels: str = _KERNELS,
+    enters: bool = False,
+    skips_first: bool = False,
+) -> str:
     """Return the program of a pass over maps of n states, a struct of a file.
 
     Loops over at most `unrolled` states are unrolled, so that arrays stay in registers. `types` are
@@ -131,19 +138,13 @@ def print_pass(
     dtypes = dict(zip("ES", types, strict=False))
     kernels += _ENTER if enters or skips_first else ""
     kernels += _FIRST_STEP if skips_first else ""
-    return (
-        print_definitions(numeric, numbers, **dtypes)
-        + kernel_text(file)
-        + kernels.replace("Pass", name)
-    )
+    return print_definitions(numeric, numbers, **dtypes) + kernel_text(file) + kernels.replace("Pass", name)
 
 
 def segments_of(rows: int, steps: int, lanes: int, numbers: int) -> tuple[int, int]:
     """Return the number of segments of a row, and their steps."""
     rows = max(rows, 1)
-    most = min(
-        _SEGMENTS // (rows * lanes), _MOST_MEMORY // (8 * numbers * rows), steps // _SHORTEST
-    )
+    most = min(_SEGMENTS // (rows * lanes), _MOST_MEMORY // (8 * numbers * rows), steps // _SHORTEST)
     length = max(-(-steps // max(most, 1)), 1)
     return max(-(-steps // length), 1), length
 
@@ -166,17 +167,14 @@ class _Levels:
         while self.counts[-1] > 1:
             self.counts.append(-(-self.counts[-1] // GROUP))
         self.maps = [
-            int(offset)
-            for offset in np.cumsum([0, *[rows * n * solved.numbers for n in self.counts]])
+            int(offset) for offset in np.cumsum([0, *[rows * n * solved.numbers for n in self.counts]])
         ]
         self.top = next(k for k, count in enumerate(self.counts) if count <= GROUP)
         self.launches: list[Launch] = []
 
     def launch(self, words: int, kernel: str, count: int, *numbers: int, block: int = 128) -> None:
         """Add a launch of `count` threads."""
-        arguments = (
-            Slot(0, (words,), np.dtype(np.int64), None), Slot(1), Slot(2), *map(np.int64, numbers)
-        )  # fmt: skip
+        arguments = (Slot(0, (words,), np.dtype(np.int64), None), Slot(1), Slot(2), *map(np.int64, numbers))
         text, blocks = self.solved.text, -(-count // block)
         self.launches.append(Launch(text, f"{kernel}_kernel", blocks, block, arguments))
 
@@ -190,9 +188,7 @@ def _add_maps(levels: _Levels, words: int, last: int) -> None:
     levels.launch(words, "summarise", rows * counts[0] * (solved.summary_lanes or solved.lanes))
     for k in range(last):
         lower, upper = counts[k : k + 2]
-        levels.launch(
-            words, "join", rows * upper * solved.lanes, maps[k], maps[k + 1], rows, lower, upper
-        )
+        levels.launch(words, "join", rows * upper * solved.lanes, maps[k], maps[k + 1], rows, lower, upper)
 
 
 @lru_cache(maxsize=256)
@@ -207,9 +203,8 @@ def _prepare_maps(
 
 @lru_cache(maxsize=256)
 def _prepare(
-    solved: Pass, words: int, rows: int, segments: int, sides: tuple[bool, bool], has_maps: bool,
-    device: int,
-) -> tuple[LaunchByAddress, int, int]:  # fmt: skip
+    solved: Pass, words: int, rows: int, segments: int, sides: tuple[bool, bool], has_maps: bool, device: int
+) -> tuple[LaunchByAddress, int, int]:
     """Return the launches of a solve, and the doubles of its maps and of its states.
 
     States begin with those before the rows, and those after them; `sides` says which are given.
@@ -307,9 +302,15 @@ class Solver:
         return cupy.empty((*self.full_shape, *numbers), dtype)
 
     def solve(
-        self, solved: Pass, operands: Sequence[Operand], arrays: Sequence[Any], sums: bool = False,
-        before: Any = None, after: Any = None, maps: Maps | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        solved: Pass,
+        operands: Sequence[Operand],
+        arrays: Sequence[Any],
+        sums: bool = False,
+        before: Any = None,
+        after: Any = None,
+        maps: Maps | None = None,
+    ) -> Any:
         """Launch a pass, whose struct has the operands, the arrays, which may be None, and sizes.
 
         With `sums` an array (rows, segments) comes before the others, and its sums are returned.
@@ -340,9 +341,12 @@ class Solver:
         return of_segments[0].sum(1).reshape(rows_shape) if sums else None
 
     def maps(
-        self, solved: Pass, operands: Sequence[Operand], arrays: Sequence[Any],
+        self,
+        solved: Pass,
+        operands: Sequence[Operand],
+        arrays: Sequence[Any],
         kept: dict[str, Any] | None = None,
-    ) -> Maps:  # fmt: skip
+    ) -> Maps:
         """Launch the maps of a chunk, before the states at its ends are known.
 
         They are kept for its `determine` if they are smaller than the operands.
@@ -395,9 +399,12 @@ class Solver:
         return memory[4 * self.rows :].reshape(self.rows, 2, solved.numbers)
 
     def words(
-        self, operands: Sequence[Operand], arrays: Sequence[Any], segments: tuple[int, int],
+        self,
+        operands: Sequence[Operand],
+        arrays: Sequence[Any],
+        segments: tuple[int, int],
         sides: tuple[bool, bool] = (False, False),
-    ) -> list[int]:  # fmt: skip
+    ) -> list[int]:
         """Return the struct of a pass, as words of 64 bits."""
         words = [word for _, of_operand in operands for word in of_operand]
         words += [0 if array is None else array.data.ptr for array in arrays]

@@ -15,10 +15,7 @@ pytest.importorskip("matplotlib")
 def test_the_most_important_rows_come_first_and_each_comes_once(load: Any) -> None:
     cases = load("dask.scaling.cases")
     stages = cases.stages(cases.SCALED, 8)
-    assert {(cell.part, cell.rows, cell.workers) for cell in stages[0]} == {
-        ("bar", 1, 1),
-        ("bar", 1, 8),
-    }
+    assert {(cell.part, cell.rows, cell.workers) for cell in stages[0]} == {("bar", 1, 1), ("bar", 1, 8)}
     cells = [cell for stage in stages for cell in stage]
     assert len(set(cells)) == len(cells)
     shapes = {(cell.part, cell.rows, cell.workers) for cell in cells}
@@ -116,8 +113,12 @@ def test_predictions_are_drawn_without_measurements(load: Any) -> None:
     times = ("median", "min", "max", "repetitions", "efficiency")
     rows = [measured(workers, "bar") for workers in (1, 8)]
     rows = [{key: value for key, value in row.items() if key not in times} for row in rows]
-    drawn = [line for axes in load("dask.scaling.picture").draw({"cases": rows}).axes
-             for line in axes.lines if len(line.get_xdata()) == 2]  # fmt: skip
+    drawn = [
+        line
+        for axes in load("dask.scaling.picture").draw({"cases": rows}).axes
+        for line in axes.lines
+        if len(line.get_xdata()) == 2
+    ]
     dotted = [list(line.get_ydata()) for line in drawn if line.get_linestyle() == ":"]
     assert dotted == [[0.8, 0.8], [48.0, 48.0]]
 
