@@ -10,9 +10,8 @@
 // row has the batches of a warp. A segment of columns has those of a block, whose lanes have
 // neighbouring lines. All states are doubles, and complex for complex poles.
 #pragma once
+#include "engines/cuda/lanes.cuh"
 #include "ndimage/results.cuh"
-
-constexpr unsigned ALL = 0xffffffff;
 
 // States before and after samples: Σ p^j·x over those before, or after, and the nearest one first.
 struct States { S before, after; };
@@ -69,10 +68,6 @@ DEVICE inline double subtract_real(complex<double> w, complex<double> state, dou
 }
 DEVICE inline double add_after(S w, S state, double sum) {
   return ODD ? subtract_real(w, state, sum) : add_real(w, state, sum);
-}
-DEVICE inline double from_lane(double x, int lane) { return __shfl_sync(ALL, x, lane); }
-DEVICE inline complex<double> from_lane(complex<double> x, int lane) {
-  return {__shfl_sync(ALL, x.re, lane), __shfl_sync(ALL, x.im, lane)};
 }
 DEVICE inline bool is_finite(double x) { return fabs(x) < infinity<double>(); }
 DEVICE inline bool is_finite(complex<double> x) { return is_finite(x.re) && is_finite(x.im); }

@@ -39,7 +39,6 @@ _STATEMENTS = {
     "bar.arrive": "host_arrive(barrier, threads)",
     "st.relaxed": "host_store(address, first, second)",
     "{.reg .pred asked": "if (is_needed) host_load(address, first, second)",
-    "ld.relaxed": "host_load(address, first, second)",
     "mbarrier.init": "*barrier = 0",
     "mbarrier.arrive": "host_expect(barrier, bytes)",
     "cp.async.bulk.shared": "host_bulk_load(to, from, bytes, barrier)",

@@ -1,8 +1,8 @@
 // The states of a cascade in the registers of a lane: those of the transposed form, or the last
 // inputs of each section. And the step of one sample through all sections.
 #pragma once
+#include "engines/cuda/lanes.cuh"
 
-constexpr unsigned ALL = 0xffffffffu;
 constexpr int STATES = ORDER * SECTIONS, STATE_SIZE = STATES > 0 ? STATES : 1;
 constexpr int UNROLLED = STATES <= 64 ? STATES + 1 : 4;
 

@@ -170,7 +170,7 @@ _KERNEL = """
 extern "C" __global__ void __launch_bounds__(THREADS + 32, 1) tiles_kernel(
     const Arrays arrays, const Coefficients with, const Steps steps, const S* lanes, const S* warps,
     const S* tiles, Unit* descriptors, const Shape shape, unsigned epoch) {
-  filter_tiles(arrays, with, steps, {lanes, warps, tiles}, descriptors, shape, epoch * 16);
+  filter_tiles(arrays, with, steps, {lanes, warps, tiles}, descriptors, shape, tag_of(epoch));
 }
 """
 

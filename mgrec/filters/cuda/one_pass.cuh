@@ -6,10 +6,10 @@
 // from those that all blocks published. Meanwhile the block does the same for its next DEPTH tiles.
 // Then each lane filters its samples, from shared memory.
 #pragma once
-#include "engines/cuda/memory/exchange.cuh"
+#include "engines/cuda/lookahead.cuh"
 #include "filters/cuda/propagate.cuh"
 
-constexpr int UNITS = STATES * int(sizeof(S)) / 4;  // half data and half tag: see the look-ahead of scans
+constexpr int UNITS = int(sizeof(State)) / 4;
 constexpr int VECTOR = 16 / int(sizeof(E)), VECTORS = LENGTH / VECTOR, PITCH = VECTORS + 1 - VECTORS % 2;
 constexpr int TILE = THREADS * LENGTH, STAGE = THREADS * PITCH;
 // Tiles whose states are joined together, LANE_TILES by each lane.
@@ -47,40 +47,11 @@ DEVICE inline State advanced(const S* matrices, int lane, const State& state, St
 }
 
 DEVICE inline void publish(Unit* descriptors, long long index, const State& state, unsigned tag) {
-  Words words[STATES];
-  for (int q = 0; q < STATES; ++q) words[q].number = state.v[q];
-#pragma unroll
-  for (int u = 0; u < UNITS; u += 2) {
-    constexpr int EACH = sizeof(S) / 4;
-    const Unit first = Unit(tag) << 32 | words[u / EACH].word[u % EACH];
-    const Unit second = Unit(tag) << 32 | words[u / EACH].word[u % EACH + 1];
-    store_pair(descriptors + index * UNITS + u, first, second);
-  }
-}
-DEVICE inline bool received(const Unit* descriptors, long long index, unsigned tag, State& state) {
-  bool complete = true;
-  Words words[STATES];
-#pragma unroll
-  for (int u = 0; u < UNITS; u += 2) {
-    constexpr int EACH = sizeof(S) / 4;
-    Unit first, second;
-    load_pair(descriptors + index * UNITS + u, first, second);
-    words[u / EACH].word[u % EACH] = unsigned(first);
-    words[u / EACH].word[u % EACH + 1] = unsigned(second);
-    complete = complete && unsigned(first >> 32) == tag && unsigned(second >> 32) == tag;
-  }
-  for (int q = 0; q < STATES; ++q) state.v[q] = words[q].number;
-  return complete;
+  publish_words<UNITS>(descriptors + index * UNITS, state, tag);
 }
 
 DEVICE inline void synchronize() { asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory"); }
 DEVICE inline int resolved(int round) { return 2 + round % RING; }
-
-DEVICE inline State lane_state(const State& state, int lane) {
-  State other;
-  for (int q = 0; q < STATES; ++q) other.v[q] = from_lane(state.v[q], lane);
-  return other;
-}
 
 // The look-ahead warp: the states before the tiles of a block.
 struct Lookahead {
@@ -103,22 +74,20 @@ struct Lookahead {
     }
     for (;; ++group) {
       const long long first_of_lane = group * JOINED + lane * LANE_TILES;
-      State tile_states[LANE_TILES];
-      bool missing[LANE_TILES], waits;
+      State tile_states[LANE_TILES] = {};
+      unsigned missing = 0;
 #pragma unroll
-      for (int k = 0; k < LANE_TILES; ++k) {
-        tile_states[k] = State();
-        missing[k] = first_of_lane + k >= first_tile && first_of_lane + k < tile;
-      }
-      do {
-        waits = false;
+      for (int k = 0; k < LANE_TILES; ++k)
+        missing |= unsigned(first_of_lane + k >= first_tile && first_of_lane + k < tile) << k;
+      await_items<UNITS, LANE_TILES>(
+          missing, [&](int k) { return descriptors + (first_of_lane + k) * UNITS; },
+          [&](int) { return tag; },
+          [&](int k, bool has_arrived, const Unit* units) {
+            Packed<State> words;
 #pragma unroll
-        for (int k = 0; k < LANE_TILES; ++k) {
-          if (missing[k])
-            missing[k] = !received(descriptors, first_of_lane + k, tag, tile_states[k]);
-          waits = waits || missing[k];
-        }
-      } while (__any_sync(ALL, waits));
+            for (int u = 0; u < UNITS; ++u) words.word[u] = unsigned(units[u]);
+            if (has_arrived) tile_states[k] = words.item;
+          });
       State total = lane ? State() : state, part = State();
 #pragma unroll
       for (int k = 0; k < LANE_TILES; ++k) {
@@ -128,14 +97,14 @@ struct Lookahead {
       total = scanned(total, lane, powers + CELLS);
       const long long number = tile - group * JOINED;
       if (number >= JOINED) {
-        state = lane_state(total, 31);
+        state = from_lane(total, 31);
         continue;
       }
       State earlier = from_below(total, 1);
       if (lane == 0) earlier = State();
       for (int k = int(number % LANE_TILES); k > 0; --k) earlier = weighed(step, earlier, State());
       for (int q = 0; q < STATES; ++q) part.v[q] = part.v[q] + earlier.v[q];
-      return lane_state(part, int(number / LANE_TILES));
+      return from_lane(part, int(number / LANE_TILES));
     }
   }
 };

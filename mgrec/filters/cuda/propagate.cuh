@@ -8,22 +8,10 @@
 
 constexpr int WARPS = THREADS / 32, CELLS = STATE_SIZE * STATE_SIZE;
 
-union Words {
-  S number;
-  unsigned word[sizeof(S) / 4];
-  DEVICE Words() {}
-};
 DEVICE inline State from_below(const State& state, int distance) {
   State below;
 #pragma unroll(UNROLLED)
-  for (int q = 0; q < STATES; ++q) {
-    Words mine, theirs;
-    mine.number = state.v[q];
-#pragma unroll
-    for (int k = 0; k < int(sizeof(S) / 4); ++k)
-      theirs.word[k] = __shfl_up_sync(ALL, mine.word[k], distance);
-    below.v[q] = theirs.number;
-  }
+  for (int q = 0; q < STATES; ++q) below.v[q] = from_below(state.v[q], distance);
   return below;
 }
 
@@ -93,14 +81,6 @@ DEVICE void propagate(S* assumed, const S* carry_outs, const S* powers, long lon
     for (int q = 0; q < STATES; ++q) assumed[q * lanes + index(j)] = state.v[q];
     state = weighed(powers, state, carry_out_of(j));
   }
-}
-
-DEVICE inline S from_lane(const S& number, int lane) {
-  Words mine, theirs;
-  mine.number = number;
-#pragma unroll
-  for (int k = 0; k < int(sizeof(S) / 4); ++k) theirs.word[k] = __shfl_sync(ALL, mine.word[k], lane);
-  return theirs.number;
 }
 
 // The same for few segments of many rows, one segment after the other. A lane computes one state of a

@@ -165,7 +165,7 @@ struct Best {
   DEVICE void reduce() {
     for (int distance = 16; distance > 0; distance /= 2) {
       const int from = lane() ^ distance;
-      take({from_lane<false>(score, from), __shfl_sync(ALL, row, from),
+      take({from_lane(score, from), __shfl_sync(ALL, row, from),
             __shfl_sync(ALL, column, from)});
     }
   }
@@ -312,8 +312,8 @@ DEVICE inline void advance(Strip& strip, const Ring& in, const Codes& codes, int
       const T score_in = scores[offset + k], gap_in = AFFINE ? gaps[AFFINE ? offset + k : 0] : T(0);
       if (is_last_lane && is_inside(column - K + k))
         export_row(offset + k, column - K + k, k, strip);
-      score[k] = from_lane<true>(strip.bottom[k], 1);
-      gap[k] = AFFINE ? from_lane<true>(strip.gap[k], 1) : T(0);
+      score[k] = from_below(strip.bottom[k], 1);
+      gap[k] = AFFINE ? from_below(strip.gap[k], 1) : T(0);
       score[k] = lane() == 0 ? score_in : score[k];
       gap[k] = lane() == 0 ? gap_in : gap[k];
     }

@@ -75,10 +75,10 @@ struct Prefetch {
     return band == 0 || column >= tile.columns || is_complete;
   }
   DEVICE T number(int which) const {
-    Number value;
+    Packed<T> value;
 #pragma unroll
     for (int u = 0; u < UNITS; ++u) value.word[u] = unsigned(words[which * UNITS + u]);
-    return value.value;
+    return value.item;
   }
   DEVICE void put(Ring& ring, const Tile& tile, const Scores& s, int band, int column) const {
     if (band != 0) return ring.put(column, number(0), number(NUMBERS - 1));

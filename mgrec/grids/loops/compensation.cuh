@@ -34,7 +34,7 @@ DEVICE inline bool any_of_block(bool flag) {
 // Return the value of the thread before this one, and `first` in the first thread. Two calls with
 // the same CALL need a barrier between them, such as that of another call.
 template <int CALL> DEVICE inline T from_thread_before(T value, T first) {
-  T before = from_lane<true>(value, 1);
+  T before = from_below(value, 1);
   if (WARPS > 1) {
     __shared__ T lasts[WARPS];
     if (lane() == 31) lasts[warp()] = value;
@@ -54,9 +54,11 @@ struct Map {
 DEVICE inline Map compose(const Map& earlier, const Map& later) {
   return {SAME ? later.weight : distribute(earlier.weight, later.weight), later.apply(earlier.sum)};
 }
-template <bool IS_DISTANCE> DEVICE inline Map from_lane(const Map& map, int lane) {
-  return {SAME ? map.weight : from_lane<IS_DISTANCE>(map.weight, lane),
-          from_lane<IS_DISTANCE>(map.sum, lane)};
+DEVICE inline Map from_below(const Map& map, int distance) {
+  return {SAME ? map.weight : from_below(map.weight, distance), from_below(map.sum, distance)};
+}
+DEVICE inline Map from_lane(const Map& map, int lane) {
+  return {SAME ? map.weight : from_lane(map.weight, lane), from_lane(map.sum, lane)};
 }
 // Return whether a product of weights has lost digits, below the smallest normal number.
 DEVICE inline bool is_lost(T weight) {
@@ -68,7 +70,7 @@ DEVICE inline bool is_lost(T weight) {
 DEVICE inline Map scan_lanes(Map map, bool& lost) {
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2) {
-    const Map before = from_lane<true>(map, distance);
+    const Map before = from_below(map, distance);
     if (lane() >= distance) map = compose(before, map);
     lost |= is_lost(map.weight);
   }
@@ -77,7 +79,7 @@ DEVICE inline Map scan_lanes(Map map, bool& lost) {
 // Return the composition of the maps of all threads before this one, if it is not the first.
 DEVICE inline Map weighted_scan(const Map& map, bool& lost) {
   const Map upto = scan_lanes(map, lost);
-  Map before = from_lane<true>(upto, 1);
+  Map before = from_below(upto, 1);
   if (WARPS > 1) {
     __shared__ T totals[2][WARPS];
     if (lane() == 31) {
@@ -87,7 +89,7 @@ DEVICE inline Map weighted_scan(const Map& map, bool& lost) {
     __syncthreads();
     const int other = lane() < WARPS ? lane() : WARPS - 1;
     const Map warps = scan_lanes({totals[0][other], totals[1][other]}, lost);
-    const Map earlier = from_lane<false>(warps, warp() > 0 ? warp() - 1 : 0);
+    const Map earlier = from_lane(warps, warp() > 0 ? warp() - 1 : 0);
     if (warp() > 0) before = lane() > 0 ? compose(earlier, before) : earlier;
   }
   return before;

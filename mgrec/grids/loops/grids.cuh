@@ -48,10 +48,10 @@ DEVICE constexpr int slot_of(int operand) {
 constexpr int SLOTS = slot_of(OPERANDS - 1) + 1;
 
 DEVICE inline T floor_of(const Grids& all) {
-  Number number;
+  Packed<T> number;
   number.word[0] = unsigned(all.floor);
   if (UNITS > 1) number.word[UNITS - 1] = unsigned(all.floor >> 32);
-  return number.value;
+  return number.item;
 }
 DEVICE inline T at_least(T value, T floor) { return FLOORED ? np_maximum(value, floor) : value; }
 
@@ -73,20 +73,10 @@ DEVICE inline T cell(T left, T up, T corner, const Weights& b, T local, T floor)
 // A number from another strip: loaded early with `prefetch`, used with `take`.
 struct RemoteNumber {
   Unit raw[UNITS];
-  DEVICE void prefetch(const Unit* address) {
-#pragma unroll
-    for (int u = 0; u < UNITS; ++u) raw[u] = ((const volatile Unit*)address)[u];
-  }
+  DEVICE void prefetch(const Unit* address) { load_words(raw, address); }
   DEVICE T take(const Unit* address, unsigned tag) const {
-    Number number;
-    bool complete = true;
-#pragma unroll
-    for (int u = 0; u < UNITS; ++u) {
-      number.word[u] = unsigned(raw[u]);
-      complete = complete && unsigned(raw[u] >> 32) == tag;
-    }
-    T value = number.value;
-    while (!complete) complete = received(address, tag, value);
+    T value = value_of(raw);
+    for (bool complete = has_tag(raw, tag); !complete;) complete = received(address, tag, value);
     return value;
   }
 };

@@ -85,7 +85,7 @@ struct Lane {
   }
   // Compute step `k` of AHEAD steps; `first` is the value above lane 0.
   DEVICE T step(int k, long long column, T first, T floor) {
-    const T from_above = from_lane<true>(last, 1);
+    const T from_above = from_below(last, 1);
     const T up = lane() == 0 ? first : from_above;
     const Weights weights = {b0.take(k, column), b1.take(k, column), b2.take(k, column)};
     last = cell(left, up, corner, weights, local.take(k, column), floor);
@@ -111,7 +111,7 @@ DEVICE inline void solve_strip(const Grids& all, const Strip& strip, Unit* words
 #pragma unroll
       for (int k = 0; k < AHEAD; ++k) {
         const long long column = plane + first + k - lane();
-        const T value = state.step(k, column, from_lane<false>(mine, first + k), floor);
+        const T value = state.step(k, column, from_lane(mine, first + k), floor);
         const bool is_inside = state.exists && column >= 0 && column < all.columns;
         if (is_inside) table[column * LANES] = value;
         if (is_inside && lane() == LANES - 1 && !strip.is_last(all))

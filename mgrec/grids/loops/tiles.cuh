@@ -202,7 +202,7 @@ struct Lane {
     const Vector first = ((const Vector*)above)[number];
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      const T from_above = from_lane<true>(below[v], 1);
+      const T from_above = from_below(below[v], 1);
       up[v] = lane() == 0 ? first.v[v] : from_above;
     }
     T diagonal = corner;

@@ -319,7 +319,7 @@ template <bool ALL_INSIDE> DEVICE inline void sweep(const Band& band, Point& poi
 #pragma unroll
       for (int s = 0; s < SWEEPS; ++s) {
         to[s].v[u] = point.now[s + 1];
-        arriving[s] = from_lane<false>(is_last ? inputs.from[s].v[u] : to[s].v[u], before);
+        arriving[s] = from_lane(is_last ? inputs.from[s].v[u] : to[s].v[u], before);
       }
       const int step = 4 * k + u;
       point.step<ALL_INSIDE>(column + step, inputs.read.v[u], inputs.above.v[u], arriving,

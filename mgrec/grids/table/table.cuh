@@ -69,7 +69,7 @@ struct EarlierSums {
       if (w < count) sum = np_add(sum, value_of(words[w]));
 #pragma unroll
     for (int distance = 1; distance < LINE_THREADS; distance *= 2)
-      sum = np_add(sum, from_lane<false>(sum, (threadIdx.x % 32) ^ distance));
+      sum = np_add(sum, from_lane(sum, (threadIdx.x % 32) ^ distance));
     return sum;
   }
 
@@ -144,11 +144,11 @@ DEVICE inline void scan_rows(T (&cells)[ITEMS][V]) {
     T total = cells[k][V - 1];
 #pragma unroll
     for (int distance = 1; distance < LANES; distance *= 2) {
-      const T below = from_lane<true>(total, distance);
+      const T below = from_below(total, distance);
       if (lane() >= distance) total = np_add(below, total);
     }
     if (LANES == 1) continue;
-    const T before = from_lane<true>(total, 1);
+    const T before = from_below(total, 1);
     if (lane() > 0) add_to_row(cells[k], before);
   }
 }
@@ -189,10 +189,10 @@ DEVICE inline void scan_carry_ins(const T* carry_ins) {
   T total = prefix[PER_LANE - 1];
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2) {
-    const T below = from_lane<true>(total, distance);
+    const T below = from_below(total, distance);
     if (lane >= distance) total = np_add(below, total);
   }
-  const T earlier = from_lane<true>(total, 1);
+  const T earlier = from_below(total, 1);
 #pragma unroll
   for (int k = 0; k < PER_LANE; ++k)
     if (lane * PER_LANE + k < LINES)
@@ -253,7 +253,7 @@ struct Walk {
     for (int k = 0; k < ITEMS; ++k) {
       add_to_row(cells[k], DOWN ? before[first_row() + k] : end[k]);
       add_to_row(cells[k], columns);
-      if (!DOWN) end[k] = from_lane<false>(cells[k][V - 1], last_lane());
+      if (!DOWN) end[k] = from_lane(cells[k][V - 1], last_lane());
     }
     if (!DOWN && all.above != nullptr) {
       const Vector<T> above = above_of(all, at);

@@ -3,6 +3,7 @@
 // The span of a thread past the end is empty. It is a state if a row begins inside the run, else a
 // map. Emptiness is a kind, not the identity map: composing with (1, 0) would turn 0·inf into nan.
 #pragma once
+#include "engines/cuda/lanes.cuh"
 
 // Validity of maps w -> A·w + B whose A underflows.
 //
@@ -129,34 +130,7 @@ DEVICE inline Transfer::State after(const Span& span, const Transfer::State& car
   return span.kind == STATE ? state_of(span) : Transfer::apply(map_of(span), carry_in);
 }
 
-// A span as 32-bit words, for shuffles and publication.
-union Packed {
-  Span span;
-  unsigned word[sizeof(Span) / 4];
-  DEVICE Packed() {}
-};
-
-
 // Scan and reduction of spans across the lanes of a warp; lane order is time order.
-
-constexpr unsigned ALL = 0xffffffffu;
-
-template <class Shuffle> DEVICE inline Span shuffled(const Span& span, Shuffle shuffle) {
-  Packed mine, theirs;
-  mine.span = span;
-#pragma unroll
-  for (int k = 0; k < int(sizeof(Span) / 4); ++k) theirs.word[k] = shuffle(mine.word[k]);
-  return theirs.span;
-}
-DEVICE inline Span from_below(const Span& span, int distance) {
-  return shuffled(span, [=](unsigned word) { return __shfl_up_sync(ALL, word, distance); });
-}
-DEVICE inline Span from_above(const Span& span, int distance) {
-  return shuffled(span, [=](unsigned word) { return __shfl_down_sync(ALL, word, distance); });
-}
-DEVICE inline Span from_lane(const Span& span, int lane) {
-  return shuffled(span, [=](unsigned word) { return __shfl_sync(ALL, word, lane); });
-}
 
 // `warp_scan` without branches; sets `needs_slow_path` in lanes with a wrong result. With ALL_MAPS
 // the first `width` lanes have maps, and kinds are not compared.

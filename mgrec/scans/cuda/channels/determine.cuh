@@ -40,7 +40,7 @@ struct Board {
     const unsigned wraps = first / size, index_in_ring = first - wraps * size + k;
     const bool is_past = index_in_ring >= size;
     index = (long long)(start + index_in_ring - (is_past ? size : 0)) * CHANNELS + channel;
-    tag = epoch * 4 + (wraps + is_past) % 4;
+    tag = tag_of(epoch, wraps + is_past);
   }
   DEVICE void locate_tile(unsigned first, unsigned k, int channel, long long& index,
                           unsigned& tag) const {
@@ -64,31 +64,15 @@ struct Board {
   }
 };
 
-// Polls COUNT spans a lane until all that are `missing` have arrived; the others are empty.
-// `locate(k, index, tag)` gives the index and the tag of a span.
+// `await_spans` of a board, where `locate(k, index, tag)` gives the index and the tag of a span.
 template <int COUNT, class Locate>
-DEVICE inline void await_spans(const Board& board, bool (&missing)[COUNT], Span (&spans)[COUNT],
-                               Locate locate) {
+DEVICE inline void await_spans(const Board& board, unsigned missing, Span (&spans)[COUNT], Locate locate) {
   long long indices[COUNT];
   unsigned tags[COUNT];
-  Unit units[COUNT][UNITS];
-  bool waiting;
 #pragma unroll
-  for (int k = 0; k < COUNT; ++k) {
-    spans[k] = empty_span();
-    locate(k, indices[k], tags[k]);
-  }
-  do {
-    waiting = false;
-#pragma unroll
-    for (int k = 0; k < COUNT; ++k) poll_if(missing[k], board.descriptors, indices[k], units[k]);
-    __syncwarp();
-#pragma unroll
-    for (int k = 0; k < COUNT; ++k) {
-      missing[k] = missing[k] & !taken(units[k], tags[k], missing[k], spans[k]);
-      waiting = waiting | missing[k];
-    }
-  } while (__any_sync(ALL, waiting));
+  for (int k = 0; k < COUNT; ++k) locate(k, indices[k], tags[k]);
+  await_spans(board.descriptors, missing, spans, [&](int k) { return indices[k]; },
+              [&](int k) { return tags[k]; });
 }
 
 struct Front {  // in shared memory
@@ -135,9 +119,10 @@ DEVICE inline void join_tiles(Span (&joins)[JOINED][CHANNELS], long long group, 
     const long long mine = (group + number) * GROUP + threadIdx.x % SHARE * RUN;
     const bool exists = unit < units, is_first = threadIdx.x % SHARE == 0;
     Span spans[RUN];
-    bool missing[RUN];
+    unsigned missing = 0;
 #pragma unroll
-    for (int k = 0; k < RUN; ++k) missing[k] = exists && mine + k >= first_tile && mine + k < end;
+    for (int k = 0; k < RUN; ++k)
+      missing |= unsigned(exists && mine + k >= first_tile && mine + k < end) << k;
     await_spans(board, missing, spans, [&](int k, long long& index, unsigned& tag) {
       board.locate_tile(unsigned(mine), k, channel, index, tag);
     });
@@ -190,9 +175,9 @@ struct ChannelSpine {
       const long long left = tile / GROUP - group;
       const int groups = left < POLLED ? int(left) : POLLED;
       Span spans[AT_ONCE];
-      bool missing[AT_ONCE];
+      unsigned missing = 0;
 #pragma unroll
-      for (int a = 0; a < AT_ONCE; ++a) missing[a] = a * 32 + lane < groups * CHANNELS;
+      for (int a = 0; a < AT_ONCE; ++a) missing |= unsigned(a * 32 + lane < groups * CHANNELS) << a;
       await_spans(board, missing, spans, [&](int a, long long& index, unsigned& tag) {
         const int unit = a * 32 + lane, number = unit / CHANNELS;
         board.locate_group(unsigned(group), number, unit - number * CHANNELS, index, tag);

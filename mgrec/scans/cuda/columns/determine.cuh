@@ -25,7 +25,7 @@ struct SpanRing {
   DEVICE long long index(int round, int member, int c) const {
     return (round % ROUNDS * TEAM + member) * (long long)COLUMNS + c * 32 + threadIdx.x % 32;
   }
-  DEVICE unsigned tag(int round) const { return epoch * 4 + round / ROUNDS % 4; }
+  DEVICE unsigned tag(int round) const { return tag_of(epoch, round / ROUNDS); }
 };
 
 // The states of each lane's columns after the TEAM tiles before this block's tile of `round`. Those
@@ -34,24 +34,23 @@ DEVICE inline States fold_columns(const SpanRing& ring, int round, int first_nee
                                   States states) {
   const int member = blockIdx.x % TEAM;
   for (int first = 0; first < TEAM; first += BATCH) {
-    Spans spans[BATCH];
-    bool complete;
-    do {
-      complete = true;
+    Span spans[BATCH * LANE_COLUMNS];
+    const auto then = [=](int k) { return round - (member + first + k / LANE_COLUMNS < TEAM); };
+    const auto index = [=](int k) {
+      const int other = member + first + k / LANE_COLUMNS;
+      return ring.index(then(k), other < TEAM ? other : other - TEAM, k % LANE_COLUMNS);
+    };
+    unsigned missing = 0;
 #pragma unroll
-      for (int j = 0; j < BATCH; ++j) {
-        const int k = first + j, wraps = member + k < TEAM;
-        const int other = wraps ? member + k : member + k - TEAM, then = round - wraps;
-        if (k < TEAM && then >= 0)
-#pragma unroll
-          for (int c = 0; c < LANE_COLUMNS; ++c)
-            complete = received(ring.descriptors, ring.index(then, other, c), ring.tag(then),
-                                spans[j].of[c]) && complete;
-      }
-    } while (!__all_sync(ALL, complete));
+    for (int k = 0; k < BATCH * LANE_COLUMNS; ++k)
+      missing |= unsigned(first + k / LANE_COLUMNS < TEAM && then(k) >= 0) << k;
+    await_spans(ring.descriptors, missing, spans, index, [=](int k) { return ring.tag(then(k)); });
 #pragma unroll
     for (int j = 0; j < BATCH; ++j)
-      if (first + j >= first_needed && first + j < TEAM) states = after(spans[j], states);
+      if (first + j >= first_needed && first + j < TEAM)
+#pragma unroll
+        for (int c = 0; c < LANE_COLUMNS; ++c)
+          states.of[c] = after(spans[j * LANE_COLUMNS + c], states.of[c]);
   }
   return states;
 }

@@ -151,19 +151,6 @@ DEVICE void precompute_parts(const Source& source, T* const (&maps)[Transfer::WI
 
 constexpr int LOADS = 4;  // of 32 maps that are loaded ahead
 
-DEVICE inline Transfer::Map map_from_lane(const Transfer::Map& map, int lane) {
-  union Words {
-    Transfer::Map map;
-    unsigned word[(sizeof(Transfer::Map) + 3) / 4];
-    DEVICE Words() {}
-  } mine, theirs;
-  mine.map = map;
-#pragma unroll
-  for (int k = 0; k < int(sizeof(mine.word) / 4); ++k)
-    theirs.word[k] = __shfl_sync(ALL, mine.word[k], lane);
-  return theirs.map;
-}
-
 // A row and its parts in time order.
 struct RowParts {
   long long outer, inner;
@@ -218,7 +205,7 @@ DEVICE void propagate_parts(const T* const (&maps)[Transfer::WIDTH], const Entry
 #pragma unroll 8
       for (int k = 0; k < 32; ++k) {
         if (lane == k) mine = state;
-        if (k < left) state = Transfer::apply(map_from_lane(now[a], k), state);
+        if (k < left) state = Transfer::apply(from_lane(now[a], k), state);
       }
       if (lane >= left) continue;
       const long long number = row_parts.number(first + lane, parts);

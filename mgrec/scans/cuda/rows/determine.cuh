@@ -151,7 +151,7 @@ DEVICE void determine_rows(const Source& source, const Entry& carry_ins,
                                 carry_ins, next_part.prefixes);
       const BlockScan scan = scan_tile(mine, totals[(round + 1) % 2], part_position.whole);
       if (threadIdx.x >= THREADS - 32) {
-        if (threadIdx.x == THREADS - 1) publish(descriptors, next, scan.total, epoch * 4);
+        if (threadIdx.x == THREADS - 1) publish(descriptors, next, scan.total, tag_of(epoch));
         __syncwarp();
         announce_published(round + 1);
       }

@@ -26,26 +26,17 @@ DEVICE inline Span join_spans(const Span (&spans)[RUN]) {
 }
 
 // Lane SHARE·j receives the join of the tiles of the j-th group from `first` on that are in
-// begin..end-1. All missing spans are polled as one batch (one by one cost 0.2 of the bandwidth).
+// begin..end-1.
 DEVICE inline Span fold_groups(const Unit* descriptors, long long first, long long first_tile,
                                long long end, unsigned tag) {
   const int lane = threadIdx.x % 32;
   const long long mine = first * GROUP + lane * RUN;
   Span spans[RUN];
-  bool missing[RUN], waiting;
+  unsigned missing = 0;
 #pragma unroll
-  for (int k = 0; k < RUN; ++k) {
-    spans[k] = empty_span();
-    missing[k] = mine + k >= first_tile && mine + k < end;
-  }
-  do {
-    waiting = false;
-#pragma unroll
-    for (int k = 0; k < RUN; ++k) {
-      if (missing[k]) missing[k] = !received(descriptors, mine + k, tag, spans[k]);
-      waiting = waiting || missing[k];
-    }
-  } while (__any_sync(ALL, waiting));
+  for (int k = 0; k < RUN; ++k)
+    missing |= unsigned(mine + k >= first_tile && mine + k < end) << k;
+  await_spans(descriptors, missing, spans, [=](int k) { return mine + k; }, [=](int) { return tag; });
   Span span = join_spans(spans);
 #pragma unroll
   for (int distance = 1; distance < SHARE; distance *= 2) {
@@ -66,7 +57,7 @@ struct Spine {
                                  unsigned epoch, Doubt mark_suspect) {
     if (first_tile / GROUP > group) group = first_tile / GROUP;
     while (true) {
-      const Span folded = fold_groups(descriptors, group, first_tile, tile, epoch * 4);
+      const Span folded = fold_groups(descriptors, group, first_tile, tile, tag_of(epoch));
 #pragma unroll
       for (int j = 0; j < 32 / SHARE; ++j) {
         const Span span = from_lane(folded, SHARE * j);

@@ -8,73 +8,32 @@
 // decide what the loop does, and the loop solves the row from its start. Without marks the repair is
 // an empty launch.
 #pragma once
-#include "engines/cuda/memory/exchange.cuh"
+#include "engines/cuda/lookahead.cuh"
 #include "scans/cuda/spans.cuh"
 
-// Look-ahead across the grid: every block publishes the spans of its tiles and folds those of others.
-//
-// A span is published as 64-bit words, half data and half tag. Each word is written and read whole,
-// so a span needs no fence, no flag of its own and no 128-bit access (.v4 accesses of 32 bits tear).
-// The tag distinguishes launches and rounds of a ring, so that nothing must be cleared.
-
-constexpr int UNITS = WORDS + WORDS % 2;  // even, so that pairs are aligned to 16 bytes
+// Look-ahead by spans, whose kinds are those of items.
+constexpr int UNITS = units_of(WORDS);
 
 DEVICE inline void publish(Unit* descriptors, long long index, const Span& span, unsigned tag) {
-  Packed packed;
-  packed.span = span;
-  const Unit high = Unit(tag * 4 + span.kind) << 32;
-#pragma unroll
-  for (int u = 0; u < UNITS; u += 2) {
-    const Unit first = high | packed.word[u];
-    const Unit second = high | (u + 1 < WORDS ? packed.word[u + 1] : 0);
-    store_pair(descriptors + index * UNITS + u, first, second);
-  }
+  publish_words<WORDS>(descriptors + index * UNITS, span, tag + span.kind);
 }
 
-// Returns false while any word is from an earlier publication.
-DEVICE inline bool received(const Unit* descriptors, long long index, unsigned tag, Span& span) {
-  Packed packed;
-  bool complete = true;
-  unsigned high = 0;
+// Receives those of COUNT spans a lane that are `missing`; the others are empty. `index(k)` and `tag(k)`
+// are those of the k-th span.
+template <int COUNT, class Index, class Tag>
+DEVICE inline void await_spans(const Unit* descriptors, unsigned missing, Span (&spans)[COUNT],
+                               Index index, Tag tag) {
 #pragma unroll
-  for (int u = 0; u < UNITS; u += 2) {
-    Unit first, second;
-    load_pair(descriptors + index * UNITS + u, first, second);
-    packed.word[u] = unsigned(first);
-    if (u + 1 < WORDS) packed.word[u + 1] = unsigned(second);
-    high = unsigned(first >> 32);
-    complete = complete && (high >> 2) == tag && unsigned(second >> 32) == high;
-  }
-  span = packed.span;
-  span.kind = high & 3;
-  return complete;
-}
-
-// `received` in two parts, for several spans at once: `taken` of all follows a __syncwarp(). Without
-// it, and with a branch around each poll, each poll waited for the one before: 0.85 of the floor
-// became 0.57.
-DEVICE inline void poll_if(bool is_needed, const Unit* descriptors, long long index,
-                           Unit (&units)[UNITS]) {
+  for (int k = 0; k < COUNT; ++k) spans[k] = empty_span();
+  const auto address = [&](int k) { return descriptors + index(k) * UNITS; };
+  await_items<WORDS, COUNT>(missing, address, tag, [&](int k, bool has_arrived, const Unit* units) {
+    Packed<Span> words;
 #pragma unroll
-  for (int u = 0; u < UNITS; u += 2)
-    load_pair_if(is_needed, descriptors + index * UNITS + u, units[u], units[u + 1]);
-}
-// Returns whether the requested span has arrived; else `span` is unchanged.
-DEVICE inline bool taken(const Unit (&units)[UNITS], unsigned tag, bool is_needed, Span& span) {
-  Packed packed;
-  bool complete = is_needed;
-  unsigned high = 0;
+    for (int u = 0; u < WORDS; ++u) words.word[u] = unsigned(units[u]);
 #pragma unroll
-  for (int u = 0; u < UNITS; u += 2) {
-    packed.word[u] = unsigned(units[u]);
-    if (u + 1 < WORDS) packed.word[u + 1] = unsigned(units[u + 1]);
-    high = unsigned(units[u] >> 32);
-    complete = complete & ((high >> 2) == tag) & (unsigned(units[u + 1] >> 32) == high);
-  }
-#pragma unroll
-  for (int k = 0; k < SLOTS; ++k) span.v[k] = complete ? packed.span.v[k] : span.v[k];
-  span.kind = complete ? int(high & 3) : span.kind;
-  return complete;
+    for (int s = 0; s < SLOTS; ++s) spans[k].v[s] = has_arrived ? words.item.v[s] : spans[k].v[s];
+    spans[k].kind = has_arrived ? int(unsigned(units[0] >> 32) & 3) : spans[k].kind;
+  });
 }
 
 constexpr int RING = 4;  // carry-ins; a block's warps and its look-ahead are never 4 tiles apart

@@ -10,7 +10,7 @@
 #pragma once
 #include "engines/cuda/memory/bulk.cuh"
 #include "engines/cuda/memory/copies.cuh"
-#include "engines/cuda/memory/exchange.cuh"
+#include "engines/cuda/lookahead.cuh"
 #include "scans/matrix/cuda/matrix.cuh"
 
 constexpr int TILE = SEGMENTS * LENGTH, MATRIX = N * N;
@@ -33,14 +33,10 @@ struct Memory {
 static_assert(sizeof(Memory) <= MEMORY, "phases.py counts the bytes");
 
 constexpr int UNITS = 2;  // of a published number
-union Halves { double number; unsigned half[2]; };
 DEVICE inline void publish(Unit* descriptors, long long index, double number, unsigned tag) {
-  Halves halves;
-  halves.number = number;
-  const Unit first = Unit(tag) << 32 | halves.half[0], second = Unit(tag) << 32 | halves.half[1];
-  store_pair(descriptors + index * UNITS, first, second);
+  publish_words<UNITS>(descriptors + index * UNITS, number, tag);
 }
-// A warp waits for `count` numbers; it requests all that are missing before it looks at the first.
+// A warp waits for `count` numbers, at most MOST.
 template <int MOST>
 DEVICE void receive(const Unit* descriptors, long long start, int count, unsigned tag,
                     double* numbers) {
@@ -49,23 +45,14 @@ DEVICE void receive(const Unit* descriptors, long long start, int count, unsigne
   unsigned missing = 0;
 #pragma unroll
   for (int k = 0; k < EACH; ++k) missing |= unsigned(lane + 32 * k < count) << k;
-  while (__any_sync(~0u, missing != 0)) {
-    Unit firsts[EACH], seconds[EACH];
-#pragma unroll
-    for (int k = 0; k < EACH; ++k) {
-      Unit first, second;
-      load_pair_if(missing >> k & 1, descriptors + (start + lane + 32 * k) * UNITS, first, second);
-      firsts[k] = first, seconds[k] = second;
-    }
-#pragma unroll
-    for (int k = 0; k < EACH; ++k) {
-      if (unsigned(firsts[k] >> 32) != tag || unsigned(seconds[k] >> 32) != tag) continue;
-      Halves halves;
-      halves.half[0] = unsigned(firsts[k]), halves.half[1] = unsigned(seconds[k]);
-      numbers[lane + 32 * k] = halves.number;
-      missing &= ~(1u << k);
-    }
-  }
+  await_items<UNITS, EACH>(
+      missing, [&](int k) { return descriptors + (start + lane + 32 * k) * UNITS; },
+      [&](int) { return tag; },
+      [&](int k, bool has_arrived, const Unit* units) {
+        Packed<double> words;
+        words.word[0] = unsigned(units[0]), words.word[1] = unsigned(units[1]);
+        if (has_arrived) numbers[lane + 32 * k] = words.item;
+      });
   __syncwarp();
 }
 // Barriers 0 and 1 are those of the block and of the summarising warps.
@@ -271,7 +258,7 @@ extern "C" __global__ void __launch_bounds__(OTHERS + 32 + 32 * SPINES, BLOCKS)
     single_pass_kernel(const Pass pass, Unit* descriptors, unsigned epoch) {
   extern __shared__ __align__(128) unsigned char memory[];
   const long long row_tiles = (pass.sizes.steps + TILE - 1) / TILE;
-  const SinglePass solver = {pass, *reinterpret_cast<Memory*>(memory), descriptors, epoch * 16,
+  const SinglePass solver = {pass, *reinterpret_cast<Memory*>(memory), descriptors, tag_of(epoch),
                              row_tiles, pass.sizes.outers * row_tiles};
   if (threadIdx.x < SUMMARISERS) solver.summarise();
   else if (threadIdx.x < OTHERS) solver.compose();
