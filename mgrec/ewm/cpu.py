@@ -22,6 +22,7 @@ from ..core.contract.kernels import Kernels, PreparedSolver, at_once
 from ..engines.cpu.compilation import INLINED, INNER, compile_kernel, writable
 from ..engines.cpu.lanes import fma
 from ..engines.cpu.scalars import larger_of, smaller_of
+from ..engines.cpu.scan import Phases, are_faster_by_phases, determine_rows
 from ..engines.cpu.stack import stack_empty
 from ..engines.cpu.threads import call_in_parts, threads_for
 from .recurrence import FIRST, PAIRS, PARTS, STATES, EwmRecurrence, EwmSummary, Weights
@@ -294,15 +295,16 @@ def put_state(states: Any, index: Any, state: Any) -> None:
 
 @cache
 def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
-    """Return the kernel ``(x, y, gaps, marks, carry_in, out, weights, start, stop)``.
+    """Return the kernel ``(x, y, gaps, marks, carry, out, weights, start, stop)``.
 
-    `gaps` may be None, `marks` (1, 0, 1) if there are none, and `carry_in` empty. `start` and
-    `stop` are numbers of groups of rows: see :func:`group_count`.
+    `gaps` and `carry` may be None, and `marks` (1, 0, 1) if there are none. The states `carry`
+    before the first step are replaced by those after the last. `start` and `stop` are numbers of
+    groups of rows: see :func:`group_count`.
     """
     loop = row_loop(statistic, is_adjusted)
 
     def determine(
-        x: Any, y: Any, gaps: Any, marks: Any, carry_in: Any, out: Any, weights: Any, start: int, stop: int
+        x: Any, y: Any, gaps: Any, marks: Any, carry: Any, out: Any, weights: Any, start: int, stop: int
     ) -> None:
         _, steps, inners = out.shape
         states = stack_empty((STATES, 1, COLUMNS), np.float64)
@@ -313,8 +315,8 @@ def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
             count = smaller_of(COLUMNS, inners - first)
             for k in range(count):
                 state = ZERO_STATE
-                if carry_in.size > 0:
-                    state = state_at(carry_in, (outer, first + k))
+                if carry is not None:
+                    state = state_at(carry, (outer, first + k))
                 put_state(states, (np.int64(0), k), state)
             for left in range(0, steps, tile):
                 right = smaller_of(left + tile, steps)
@@ -330,6 +332,9 @@ def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
                         weights,
                     )
                     put_state(states, (np.int64(0), k), state)
+            if carry is not None:
+                for k in range(count):
+                    put_state(carry, (outer, first + k), state_at(states, (np.int64(0), k)))
 
     return compile_kernel(determine, statistic, str(is_adjusted))
 
@@ -341,7 +346,7 @@ def precompute_kernel(statistic: str, is_adjusted: bool) -> Any:
     The last three are those of :class:`mgrec.ewm.recurrence.EwmSummary`.
     """
     loop = row_loop(statistic, is_adjusted)
-    reduce = numba.njit(**INLINED)(_reduction(statistic, is_adjusted))
+    summarise = numba.njit(**INLINED)(_summary_of(statistic, is_adjusted))
 
     def precompute(
         x: Any, y: Any, gaps: Any, marks: Any, weights: Any, parts: Any, after: Any, is_reset: Any
@@ -356,12 +361,12 @@ def precompute_kernel(statistic: str, is_adjusted: bool) -> Any:
                 x_part = row_part(x, outer, start, steps, inner)
                 y_part = row_part(y, outer, start, steps, inner)
                 gaps_part = row_part(gaps, outer, start, steps, inner)
+                no_marks = row_part(marks, outer, 0, 0, inner)
                 if mark >= 0:
-                    no_marks = row_part(marks, outer, 0, 0, inner)
                     state = loop(x_part, y_part, gaps_part, no_marks, None, ZERO_STATE, weights)
                     put_state(after, (outer, inner), state)
                 else:
-                    first, others = reduce(x_part, y_part, gaps_part, weights)
+                    first, others = summarise(x_part, y_part, gaps_part, no_marks, weights)
                     for k in range(FIRST):
                         parts[k, outer, inner] = first[k]
                     for k in range(1, STATES):
@@ -370,51 +375,92 @@ def precompute_kernel(statistic: str, is_adjusted: bool) -> Any:
     return compile_kernel(precompute, statistic, str(is_adjusted))
 
 
-def _reduction(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
-    """Return the function that summarises a row without a reset.
+def _summary_of(statistic: str, is_adjusted: bool) -> Callable[..., Any]:
+    """Return the function that summarises a row without a reset; `no_marks` is empty.
 
     It returns FIRST scalars for the first observation, and the state of the others.
     """
-    is_pair, is_sum = statistic in PAIRS, statistic == "sum"
+    is_pair, is_sum, loop = statistic in PAIRS, statistic == "sum", row_loop(statistic, True)
+    observe_others = numba.njit(**INLINED)(_observe_others(is_pair))
 
-    def reduction(x: Any, y: Any, gaps: Any, weights: Any) -> Any:
+    def summary(x: Any, y: Any, gaps: Any, no_marks: Any, weights: Any) -> Any:
+        decay, ignores, size = weights[0], weights[2], np.int64(x.size)
+        first, last = np.int64(0), size - 1
+        if is_sum:
+            total = loop(x, y, gaps, no_marks, None, ZERO_STATE, weights)
+            first_decay = decay ** age(x, y, gaps, first, size, ignores, is_pair)
+            return (first_decay, total[0], 0.0, 0.0, 1.0, 0.0), total
+        while first < size and not is_present(x, y, first, is_pair):
+            first += 1
+        while last > first and not is_present(x, y, last, is_pair):
+            last -= 1
+        left, end = smaller_of(first + 1, size), smaller_of(last + 1, size)
+        first_decay = decay ** age(x, y, gaps, np.int64(0), left, ignores, is_pair)
+        if first == size:
+            return (first_decay, 0.0, 0.0, 0.0, 1.0, 0.0), ZERO_STATE
+        parts = x[left:end], y[left:end], None if gaps is None else gaps[left:end]
+        if is_adjusted:
+            others = loop(parts[0], parts[1], parts[2], no_marks, None, ZERO_STATE, weights)
+            first_weight = decay ** age(x, y, gaps, left, end, ignores, is_pair)
+        else:
+            first_weight, others = observe_others(parts[0], parts[1], parts[2], weights)
+        count, first_x, first_y = 1.0 + others[0], np.float64(x[first]), np.float64(y[first])
+        later, total = decay ** age(x, y, gaps, end, size, ignores, is_pair), first_weight + others[1]
+        if total * later < NEGLIGIBLE:
+            return (first_decay, count, first_x, first_y, first_weight, 1.0), others
+        parts_of_first = first_decay, count, first_x, first_y, first_weight * later, 0.0
+        return parts_of_first, scaled(others, later)
+
+    return summary
+
+
+def _observe_others(is_pair: bool) -> Callable[..., Any]:
+    """Return the loop without `adjust` over a row after its first observation, whose weight is 1.
+
+    It returns the remaining weight of the first observation, and the state of the others.
+    """
+
+    def observe_others(x: Any, y: Any, gaps: Any, weights: Any) -> Any:
         decay, alpha, ignores, is_complement, _, _, _ = weights
-        first_decay, first_weight, others = 1.0, 1.0, ZERO_STATE
-        first_x, first_y, count = 0.0, 0.0, 0.0
+        first_weight, others = 1.0, ZERO_STATE
         for i in range(x.size):
-            factor, is_new = decay_at(gaps, i, decay), is_present(x, y, i, is_pair)
-            value = np.float64(x[i])
-            other = np.float64(y[i]) if is_pair else value
-            factor = factor if is_new or not ignores else 1.0
-            if is_sum:
-                first_decay *= factor
-                total = others[3] * factor + (value if is_new else 0.0)
-                others = (0.0, 0.0, 0.0, total, 0.0, 0.0, 0.0, 0.0)
-            elif count == 0:
-                first_decay *= factor
-                if is_new:
-                    first_x, first_y = value, other
-            else:
-                weight = weight_of_new(first_weight + others[1], factor, alpha, is_adjusted, is_complement)
-                first_weight *= factor
-                if is_new and weight > 0:
-                    others = observe(others, factor, weight, value, other, True)
+            factor = decay_at(gaps, i, decay)
+            if is_present(x, y, i, is_pair):
+                weight = weight_of_new(first_weight + others[1], factor, alpha, False, is_complement)
+                first_weight = shrunk(first_weight, factor)
+                if weight > 0:
+                    others = observe(others, factor, weight, np.float64(x[i]), np.float64(y[i]), True)
                 else:
                     others = decayed(others, factor)
-                if is_new and not is_adjusted:
-                    unit = 1.0 / (first_weight + others[1])
-                    first_weight, others = first_weight * unit, scaled(others, unit)
-                if is_new:
-                    last_weights = first_weight, others[1]
-            count += 1.0 if is_new else 0.0
-        has_decayed = 0.0
-        if not is_sum and first_weight + others[1] < NEGLIGIBLE:
-            has_decayed = 1.0
-            first_weight, other_weight = last_weights
-            others = with_weight(others, other_weight)
-        return (first_decay, count, first_x, first_y, first_weight, has_decayed), others
+                unit = 1.0 / (first_weight + others[1])
+                first_weight, others = first_weight * unit, scaled(others, unit)
+            elif not ignores:
+                first_weight, others = shrunk(first_weight, factor), decayed(others, factor)
+        return first_weight, others
 
-    return reduction
+    return observe_others
+
+
+@numba.njit(**INLINED)
+def age(x: Any, y: Any, gaps: Any, start: int, stop: int, ignores: bool, is_pair: bool) -> float:
+    """Return the number of decays of weights over some steps."""
+    if gaps is None and not ignores:
+        return float(stop - start)
+    decays = 0.0
+    for i in range(start, stop):
+        if is_present(x, y, i, is_pair) or not ignores:
+            decays += 1.0 if gaps is None else gaps[i]
+    return decays
+
+
+@numba.njit(**INLINED)
+def shrunk(weight: float, factor: float) -> float:
+    """Return the product of a weight and a factor; 0 if it is as large as the weight.
+
+    Products of subnormal numbers take 50 ns, and the smallest ones stay as they are.
+    """
+    product = weight * factor
+    return 0.0 if product == weight and factor < 1.0 else product
 
 
 @numba.njit(**INNER)
@@ -424,13 +470,6 @@ def last_mark(marks: Any) -> int:
     while last >= 0 and not marks[last]:
         last -= 1
     return last
-
-
-@numba.njit(**INLINED)
-def with_weight(state: Any, weight: float) -> Any:
-    """Return a state with another weight."""
-    count, _, divisor, x, y, xx, yy, xy = state
-    return count, weight, divisor, x, y, xx, yy, xy
 
 
 @numba.njit(**INLINED)
@@ -486,6 +525,8 @@ def merged(state: Any, parts: Any, row: int, other_count: float) -> Any:
 # Dtypes that kernels read without a cast.
 _READ = "fdhilqBHILQb"
 _NO_MARKS = np.empty((1, 0, 1), np.uint8)
+# Time of a summary in units of the time to determine a row: with `adjust`, and without.
+_COSTS = 1.0, 5.0
 
 
 def kernels(method: str) -> Kernels:
@@ -498,14 +539,30 @@ def _determine(
     recurrence: EwmRecurrence, chunk: Chunk, carry_in: Any, result: np.ndarray, is_threaded: bool
 ) -> None:
     """Write the statistic after every step."""
+    threads, (outer, steps, inner) = threads_for(result.size, is_threaded), chunk.shape
+    cost = _COSTS[0 if recurrence.weights.is_adjusted else 1]
+    if outer * inner >= threads or not are_faster_by_phases(steps, threads, cost):
+        _advance(recurrence, chunk, carry_in, result, threads)
+        return
+    phases = Phases(
+        partial(_advance, recurrence),
+        partial(_precompute, recurrence),
+        lambda summary, states: _propagate((recurrence.weights, summary), states),
+    )
+    carry_in = np.zeros((STATES, outer, inner)) if carry_in is None else carry_in
+    determine_rows(phases, chunk, carry_in, result, threads, cost, axis=1)
+
+
+def _advance(
+    recurrence: EwmRecurrence, chunk: Chunk, carry_in: Any, result: np.ndarray, threads: int = 1
+) -> np.ndarray | None:
+    """Write the statistic after every step; return the states after them if there are any before."""
     weights = recurrence.weights
     kernel = determine_kernel(weights.statistic, weights.is_adjusted)
-    if carry_in is None:
-        carry_in = np.empty((0, 0, 0))
-    carry_in = np.ascontiguousarray(carry_in, np.float64)
-    arguments = *_series(recurrence, chunk), carry_in, result, weights.kernel_arguments
-    threads = threads_for(result.size, is_threaded)
+    carry = None if carry_in is None else np.array(carry_in, np.float64, order="C")
+    arguments = *_series(recurrence, chunk), carry, result, weights.kernel_arguments
     call_in_parts(partial(kernel, *arguments), group_count(chunk.shape), threads)
+    return carry
 
 
 def group_count(shape: tuple[int, int, int]) -> int:
@@ -519,11 +576,11 @@ def _prepare_solver(recurrence: EwmRecurrence, chunk: Chunk) -> PreparedSolver |
     if others or x.dtype.char not in _READ:
         return None
     kernel = determine_kernel(weights.statistic, weights.is_adjusted)
-    carry_in, arguments = np.empty((0, 0, 0)), (weights.kernel_arguments, 0, group_count(shape))
+    arguments = weights.kernel_arguments, 0, group_count(shape)
 
     def solve(operands: Sequence[Any], results: Sequence[Any]) -> None:
         x = writable(operands[0].reshape(shape))
-        kernel(x, x, None, _NO_MARKS, carry_in, results[0].reshape(shape), *arguments)
+        kernel(x, x, None, _NO_MARKS, None, results[0].reshape(shape), *arguments)
 
     return solve
 

@@ -111,7 +111,7 @@ class FilterSummary:
         it is that of numbers eta = J'·x with noise of variance 1.
     is_reset : array (outer, inner) of bool
         Whether a sequence starts after the first step.
-    chunk : Chunk, optional
+    redo : Chunk, optional
         The chunk, if states of an unstable model grow in it so much that the function loses digits
         or overflows. The states after it are then computed step by step.
     """
@@ -123,7 +123,7 @@ class FilterSummary:
     eta: np.ndarray
     information: np.ndarray
     is_reset: np.ndarray
-    chunk: Chunk | None = None
+    redo: Chunk | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 
 import mgrec
 from mgrec.engines.cpu import threads
-from mgrec.scans.cpu import phases as local
+from mgrec.engines.cpu.scan import pieces_of
 
 pytestmark = pytest.mark.usefixtures("eager_threads")
 
@@ -39,12 +39,13 @@ def test_threads_keep_to_the_quota_and_the_affinity(monkeypatch, has_affinity):
     assert threads.thread_count() == (8 if has_affinity else 64)
 
 
+@pytest.mark.parametrize("cost", [0.0, 0.95, 4.0])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 5, 64])
 @pytest.mark.parametrize("steps", [1 << 16, (1 << 16) + 1])
-def test_pieces_cover_every_step_once_in_order(steps, count, reverse):
-    pieces = local._pieces(steps, count, reverse)
-    assert len(pieces) == count + 1
+def test_pieces_cover_every_step_once_in_order(steps, count, reverse, cost):
+    pieces = pieces_of(steps, count, reverse, cost)
+    assert len(pieces) == count + (cost > 0)
     assert all(begin < end for begin, end in pieces)
     ordered = pieces[::-1] if reverse else pieces
     assert [begin for begin, _ in ordered] == [0, *(end for _, end in ordered[:-1])]

@@ -13,7 +13,7 @@ from mgrec.core.contract.kernels import TileParts
 from mgrec.distributed.graph import build, chains, packed
 from mgrec.distributed.observability import phase_of
 from mgrec.distributed.plan.program import Solve
-from mgrec.engines.cpu import columns, threads
+from mgrec.engines.cpu import columns, scan, threads
 from mgrec.engines.cpu.lanes import MIN_STREAMED_BYTES
 from mgrec.engines.cpu.simd import FOUR_REGISTERS
 from mgrec.filters import recurrence as filters
@@ -62,6 +62,17 @@ def divide_among_threads(patch: pytest.MonkeyPatch, least: int, many: int | None
         patch.setattr(scan_phases, "MANY_THREADS", many)
 
 
+def divide_rows(patch: pytest.MonkeyPatch):
+    """Divide rows of a few steps into pieces by phases; return a list of what the pieces return."""
+    found, solve = [], scan.solve_by_phases
+    divide_among_threads(patch, 1)
+    patch.setattr(scan, "SHORT", 4)
+    patch.setattr(scan, "_LEAST_GAIN", 0.0)
+    prepared._cached_call.cache_clear()
+    patch.setattr(scan, "solve_by_phases", lambda *row: found.append(solve(*row)) or found[-1])
+    return found
+
+
 def record_threads(patch: pytest.MonkeyPatch):
     """Return a list to which the number of threads is added whenever a call starts some."""
     found, pool = [], threads._pool
@@ -90,7 +101,7 @@ def divide_into_strips(patch: pytest.MonkeyPatch) -> None:
 def divide_scans(patch: pytest.MonkeyPatch) -> None:
     """Divide scans of 32 steps among threads, and chains of two chunks among tasks."""
     divide_among_threads(patch, 32)
-    patch.setattr(scan_phases, "SHORT", 8)
+    patch.setattr(scan, "SHORT", 8)
     few_chunks_a_task(patch, 2)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -23,16 +23,18 @@ from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels, Summary, at_once
 from ...core.contract.scan import ElementChain
 from .compilation import writable
+from .scan import Phases, are_faster_by_phases, determine_rows
+from .threads import threads_for
 
 logger = logging.getLogger("mgrec")
 NO_MARKS = np.zeros((1, 1, 1, 1), np.uint8)
 
 
-Advance = Callable[[Any, Chunk, np.ndarray, np.ndarray, bool], np.ndarray | None]
-"""``(recurrence, chunk, columns, results, is_threaded) -> scales`` advances the columns in place.
+Advance = Callable[[Any, Chunk, np.ndarray, np.ndarray, int], np.ndarray | None]
+"""``(recurrence, chunk, columns, results, threads) -> scales`` advances the columns in place.
 
 `columns` has the axes (rows, columns, numbers), and `scales` (rows, columns). `results` is flat,
-and empty if none are wanted.
+and empty if none are wanted. Threads share rows.
 """
 
 
@@ -41,15 +43,36 @@ def kernels_of_columns(
     advance: Advance,
     precompute: Callable[[Any, Chunk], Summary],
     propagate: Callable[[Any, Any, np.ndarray], np.ndarray],
+    work: Callable[[Any], tuple[int, float]],
 ) -> Kernels:
-    """Return the phases of a chunk, on the calling thread or, for method "threads", on all."""
+    """Return the phases of a chunk, on the calling thread or, for method "threads", on all.
+
+    ``work(recurrence)`` returns the number of a step that one column computes, and the time to
+    summarise a chunk in units of the time to determine it.
+    """
 
     def determine(
         recurrence: ElementChain, chunk: Chunk, carry_in: np.ndarray, result: np.ndarray
     ) -> np.ndarray:
+        if not result.size:
+            return carry_in
+        numbers, cost = work(recurrence)
+        rows, steps = prod(chunk.row_shape), chunk.steps
+        threads = threads_for(rows * steps * numbers, method == "threads")
+        if rows >= threads or not are_faster_by_phases(steps, threads, cost):
+            return advanced(recurrence, chunk, carry_in, result, threads)
+        phases = Phases(
+            lambda piece, states, target: advanced(recurrence, piece, states, target, 1),
+            partial(precompute, recurrence),
+            partial(propagate, recurrence),
+        )
+        return determine_rows(phases, chunk, carry_in, result, threads, cost)
+
+    def advanced(
+        recurrence: ElementChain, chunk: Chunk, carry_in: np.ndarray, result: np.ndarray, threads: int
+    ) -> np.ndarray:
         columns = carry_in.reshape(-1, 1, carry_in.shape[-1]).copy()
-        if result.size:
-            advance(recurrence, chunk, columns, result.reshape(-1), method == "threads")
+        advance(recurrence, chunk, columns, result.reshape(-1), threads)
         return columns.reshape(carry_in.shape)
 
     return Kernels(determine, at_once(precompute), propagate)
@@ -65,7 +88,7 @@ def summarise(
     shape = (*chunk.row_shape, *starts.shape)
     columns = np.broadcast_to(starts, shape).copy().reshape(-1, *starts.shape)
     results = np.empty(0, recurrence.computed_dtype)
-    scales: Any = advance(recurrence, chunk, columns, results, False)
+    scales: Any = advance(recurrence, chunk, columns, results, 1)
     return columns.reshape(shape), scales.reshape(shape[:-1]), is_reset(chunk, marks)
 
 

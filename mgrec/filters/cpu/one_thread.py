@@ -63,20 +63,15 @@ def zero_states(cascade: Cascade, chunk: Chunk) -> np.ndarray:
 
 
 def determine_filter(
-    cascade: Cascade,
-    chunk: Chunk,
-    carry_in: np.ndarray,
-    result: np.ndarray,
-    is_part: bool = False,
-    threads: int = 1,
+    cascade: Cascade, chunk: Chunk, carry_in: np.ndarray, result: np.ndarray, threads: int = 1
 ) -> Outcome:
     """Write the outputs of a chunk, whose operand is x and whose dtype is that of the results.
 
-    `carry_in` is an array (states, outer, inner) of float64 or complex128. `is_part` says whether
-    the chunk is one thread's part of a long one. `threads` share WIDE columns and more.
+    `carry_in` is an array (states, outer, inner) of float64 or complex128. `threads` share WIDE
+    columns and more.
     """
     x = _input(cascade, chunk)
-    outcome = _in_float64(cascade, x, carry_in, result, chunk.dtype, is_part, threads)
+    outcome = _in_float64(cascade, x, carry_in, result, chunk, threads)
     redo = outcome.redo
     if not redo.any():
         return outcome
@@ -87,7 +82,7 @@ def determine_filter(
 def precompute_filter(cascade: Cascade, chunk: Chunk) -> CascadeSummary:
     """Return the summary of a chunk."""
     carry_in = zero_states(cascade, chunk)
-    outcome = _in_float64(cascade, _input(cascade, chunk), carry_in, None, chunk.dtype)
+    outcome = _in_float64(cascade, _input(cascade, chunk), carry_in, None, chunk)
     redo = chunk if outcome.redo.any() or not is_safe(cascade, chunk.steps) else None
     return CascadeSummary(cascade, chunk.steps, outcome.carry_out, redo)
 
@@ -152,22 +147,17 @@ def as_real(array: np.ndarray) -> np.ndarray:
 
 
 def _in_float64(
-    cascade: Cascade,
-    x: Any,
-    carry_in: Any,
-    result: Any,
-    dtype: np.dtype[Any],
-    is_part: bool = False,
-    threads: int = 1,
+    cascade: Cascade, x: Any, carry_in: Any, result: Any, chunk: Chunk, threads: int = 1
 ) -> Outcome:
     """Filter all rows in float64 or complex128. Nothing is written if `result` is None."""
-    real = np.empty(0, dtype).real.dtype
+    real = np.empty(0, chunk.dtype).real.dtype
     if cascade.is_complex:
         redo, limit = np.zeros(x.shape[::2], bool), LARGEST[real.char]
         states = _by_scipy_loop(cascade, x, carry_in, result, redo, np.complex128, limit)
         return Outcome(states, redo)
     target = None if result is None else as_real(result)
-    outcome = _filter_real(cascade, as_real(x), as_real(carry_in), target, real, is_part, threads)
+    is_long = columns.is_long(chunk.size)
+    outcome = _filter_real(cascade, as_real(x), as_real(carry_in), target, real, is_long, threads)
     if carry_in.dtype.kind != "c":
         return outcome
     redo = np.asarray(outcome.redo.reshape(*carry_in.shape[1:], 2).any(-1))
@@ -197,13 +187,13 @@ def _filter_real(
     carry_in: np.ndarray,
     result: Any,
     dtype: Any,
-    is_part: bool,
+    is_long: bool,
     threads: int,
 ) -> Outcome:
     """Filter real numbers by the fastest loop. Nothing is written if `result` is None."""
     states = np.array(carry_in, np.float64, order="C")
     redo = np.zeros(states.shape[1:], bool)
-    x, is_long = writable(x), is_part or columns.is_long(x.size)
+    x = writable(x)
     if x.shape[2] >= WIDE or x.shape[1] < LONG:
         by_section = states.reshape(len(cascade.sections), cascade.order, *redo.shape)
         b, a = cascade.float64_coefficients
@@ -254,7 +244,7 @@ def chunk_filter(cascade: Cascade, chunk: Chunk) -> Callable[..., None] | None:
     inner = chunk.shape[2] * parts
     if cascade.is_complex or steps < LONG or inner >= WIDE:
         return None
-    is_cast, is_long = x.dtype != chunk.dtype, columns.is_long(x.size)
+    is_cast, is_long = x.dtype != chunk.dtype, columns.is_long(chunk.size)
     if inner == 1 and not is_cast and _filters_rows(cascade, char, is_long):
         return partial(_filter_contiguous, rows_filter(cascade, char, char, is_long))
     # Copies are float64: other dtypes may be cast to these at once.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import PreparedSolver, at_once
 from ...engines.cpu.compilation import writable
+from ...engines.cpu.scan import Piece, pieces_of, solve_side_by_side
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..cascade import Cascade
 from ..kernels import FilterKernels
@@ -93,12 +94,13 @@ def _determine_on_threads(
         if cascade.states <= MEMORY_BOUND:
             sharing = max(1, min(sharing, result[0, 0].nbytes // BYTES))
         return determine_filter(cascade, chunk, carry_in, result, threads=sharing).carry_out
+    chunk = chunk.for_threads()
     rows = [
         (cascade, chunk.rows(a, b), carry_in[:, a:b], result[a:b]) for a, b in split_range(outer, threads)
     ]
     if outer < threads and inner == 1 and cascade.decay < MAX_DECAY * steps / threads:
         return np.concatenate([_determine_long_row(*row, threads) for row in rows], axis=1)
-    outcomes = run_in_threads([partial(determine_filter, *row, is_part=True) for row in rows])
+    outcomes = run_in_threads([partial(determine_filter, *row) for row in rows])
     return np.concatenate([outcome.carry_out for outcome in outcomes], axis=1)
 
 
@@ -109,23 +111,21 @@ def _determine_long_row(
 
     The response to the true carry-in of each piece is added afterwards.
     """
-    pieces = split_range(chunk.steps, threads)
 
-    def determine(left: int, right: int) -> Callable[[], Any]:
-        before = np.zeros_like(carry_in) if left else carry_in
-        part = cascade, chunk.between(left, right), before, result[:, left:right]
-        return partial(determine_filter, *part, is_part=True)
+    def determine(piece: Piece, before: np.ndarray) -> np.ndarray | None:
+        part = chunk.between(*piece), before, result[:, slice(*piece)]
+        outcome = determine_filter(cascade, *part)
+        return None if outcome.redo.any() else outcome.carry_out
 
-    outcomes = run_in_threads([determine(*piece) for piece in pieces])
-    if any(outcome.redo.any() for outcome in outcomes):
-        # Near overflow the result may depend on rounding: one thread computes the row.
-        return determine_filter(cascade, chunk, carry_in, result).carry_out
-    carry_out: np.ndarray = outcomes[0].carry_out
-    for (left, right), outcome in zip(pieces[1:], outcomes[1:], strict=True):
-        part = result[:, left:right]
-        _, states = _add_response(cascade, carry_out, part, part)
-        carry_out = outcome.carry_out if states is None else outcome.carry_out + states
-    return carry_out
+    def join(piece: Piece, before: np.ndarray, after: np.ndarray | None) -> np.ndarray | None:
+        part = result[:, slice(*piece)]
+        _, states = _add_response(cascade, before, part, part) if after is not None else (0, None)
+        return after if after is None or states is None else after + states
+
+    pieces = pieces_of(chunk.steps, threads, reverse=False)
+    carry_out = solve_side_by_side(determine, join, pieces, carry_in, np.zeros_like(carry_in))
+    # Near overflow the result may depend on rounding: one thread computes the row.
+    return determine_filter(cascade, chunk, carry_in, result).carry_out if carry_out is None else carry_out
 
 
 def _add_response(

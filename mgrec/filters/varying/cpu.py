@@ -380,7 +380,11 @@ _MARKS = 3
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk: see :func:`kernels_of_columns`."""
-    return kernels_of_columns(method, _advance, precompute, propagate)
+    return kernels_of_columns(method, _advance, precompute, propagate, _work)
+
+
+def _work(recurrence: VaryingFilter) -> tuple[int, float]:
+    return recurrence.order, 0.8 * (recurrence.state_numbers + 1)
 
 
 def precompute(recurrence: VaryingFilter, chunk: Chunk) -> MatrixSummary:
@@ -390,13 +394,12 @@ def precompute(recurrence: VaryingFilter, chunk: Chunk) -> MatrixSummary:
 
 
 def _advance(
-    recurrence: VaryingFilter, chunk: Chunk, states: np.ndarray, outputs: np.ndarray, is_threaded: bool
+    recurrence: VaryingFilter, chunk: Chunk, states: np.ndarray, outputs: np.ndarray, threads: int
 ) -> np.ndarray:
     """Advance states through a chunk, and return the exponents of their columns."""
-    rows, order = len(states), recurrence.order
     exponents, failed = np.zeros(states.shape[:2], np.int64), np.zeros(1, bool)
     states = states.view(recurrence.state_dtype)
-    *operands, initial = flat_operands(chunk.operands, _MARKS, order)
+    *operands, initial = flat_operands(chunk.operands, _MARKS, recurrence.order)
     numbers = initial.numbers.astype(states.dtype, copy=False)
     operands.append(initial._replace(numbers=numbers))
     kernel = advance_columns(recurrence.counts, recurrence.form, states.dtype.kind == "c")
@@ -404,7 +407,7 @@ def _advance(
     def advance(start: int, stop: int) -> None:
         kernel(*operands, states, exponents, outputs, start, stop, chunk.shape, chunk.reverse, failed)
 
-    call_in_parts(advance, rows, threads_for(rows * chunk.steps * order, is_threaded))
+    call_in_parts(advance, len(states), threads)
     if failed[0]:
         raise ValueError("a[..., 0] must not be 0 at any step: the filter would need later samples")
     return exponents

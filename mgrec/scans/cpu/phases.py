@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -24,7 +24,9 @@ import numpy as np
 from ...core.algebra.transfer_map import TransferMap
 from ...core.arrays.chunk import Chunk, CoefficientOperand
 from ...core.contract.kernels import PreparedSolver, at_once
+from ...engines.cpu import scan
 from ...engines.cpu.compilation import writable
+from ...engines.cpu.scan import ALIGNED, Phases, Piece, pieces_of, solve_by_phases, solve_side_by_side
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..kernels import ScanKernels, correct
 from . import one_thread
@@ -158,13 +160,10 @@ MANY_THREADS = 8
 # One thread solves arrays of coefficients at the speed of the memory, and the three phases read
 # them twice: two threads took 0.92 ns a step and one 0.56.
 FEW_THREADS = 2
-# A thread solves a whole row if its pieces have fewer steps.
-SHORT = 512
-# This many numbers, of any dtype, fill whole cache lines.
-ALIGNED = 64
+# Time to summarise a piece, in units of the time to determine it.
+COST = 0.95
 
 Arrays = tuple[np.ndarray, ...]
-Piece = tuple[int, int]
 
 
 def determine_on_threads(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays) -> None:
@@ -177,7 +176,7 @@ def determine_on_threads(transfer_map: TransferMap, chunk: Chunk, carry_in: Arra
         _solve_columns(*arguments, threads)
     else:
         # Few long rows one after the other by all threads; then, side by side, those not divided.
-        is_divided = outer < threads and (outer == 1 or steps >= threads * SHORT)
+        is_divided = outer < threads and (outer == 1 or steps >= threads * scan.SHORT)
         rows = [_rows(*arguments, *bounds) for bounds in split_range(outer, threads)]
         undivided = [row for row in rows if not (is_divided and _solve_long_row(*row, threads))]
         run_in_threads([partial(one_thread.determine, *row) for row in undivided])
@@ -195,12 +194,10 @@ def _rows(
 def _solve_columns(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
 ) -> None:
-    if chunk.shape[0] == 1 and chunk.steps >= threads * SHORT:
-        # In pieces along the axis each thread reads whole cache lines.
-        pieces, targets = _split(chunk, results, _pieces(chunk.steps, threads, chunk.reverse, True))
-        prefix = expected_prefix(transfer_map, pieces[1], carry_in)
-        if prefix and determine_side_by_side(transfer_map, pieces, carry_in, targets, prefix):
-            return
+    # In pieces along the axis each thread reads whole cache lines.
+    is_divided = chunk.shape[0] == 1 and chunk.steps >= threads * scan.SHORT
+    if is_divided and _solve_side_by_side(_Steps(transfer_map, chunk, results), carry_in, threads):
+        return
     columns, unit = chunk.shape[2], ALIGNED if chunk.shape[2] >= ALIGNED * threads else 1
     part = partial(one_thread.determine_columns, transfer_map, chunk, carry_in, results)
     ends = split_range(-(-columns // unit), threads)
@@ -214,62 +211,70 @@ def _solve_long_row(
 
     It is not where rounding may have decided whether it overflows: the result is that of the loop.
     """
-    pieces, targets = _split(chunk, results, _pieces(chunk.steps, threads, chunk.reverse, True))
-    prefix = expected_prefix(transfer_map, pieces[1], carry_in)
-    if prefix:
-        return determine_side_by_side(transfer_map, pieces, carry_in, targets, prefix)
+    row = _Steps(transfer_map, chunk, results)
+    is_solved = _solve_side_by_side(row, carry_in, threads)
+    if is_solved is not None:
+        return is_solved
     is_faster = transfer_map.capabilities.composes_cheaply and not (
         threads <= FEW_THREADS and one_thread.is_direct(flatten(chunk), chunk, is_constant=False)
     )
-    is_faster = is_faster or threads >= MANY_THREADS
-    return is_faster and _solve_by_phases(transfer_map, chunk, carry_in, results, threads)
+    return (is_faster or threads >= MANY_THREADS) and _solve_by_phases(row, carry_in, threads)
 
 
-def _split(chunk: Chunk, results: Arrays, pieces: list[Piece]) -> tuple[list[Chunk], list[Arrays]]:
-    parts = [chunk.between(*piece) for piece in pieces]
-    return parts, [tuple(result[:, a:b] for result in results) for a, b in pieces]
+@dataclass(frozen=True)
+class _Steps:
+    """Consecutive steps of a row, or of columns (outer = 1), with their results."""
+
+    transfer_map: TransferMap
+    chunk: Chunk
+    results: Arrays
+
+    def piece(self, start: int, stop: int) -> _Steps:
+        """Return some steps, counted in array order."""
+        results = tuple([result[:, start:stop] for result in self.results])
+        return _Steps(self.transfer_map, self.chunk.between(start, stop), results)
+
+    def between(self, start: int, stop: int) -> _Steps:
+        """Return some steps, counted in the order of the recurrence."""
+        steps = self.chunk.steps
+        return self.piece(steps - stop, steps - start) if self.chunk.reverse else self.piece(start, stop)
+
+    def carry_out(self) -> Arrays:
+        """Return a copy of the states after the steps."""
+        last = 0 if self.chunk.reverse else -1
+        return tuple([result[:, last].copy() for result in self.results])
+
+    def determine(self, carry_in: Arrays) -> Arrays:
+        """Write the results on the calling thread; return the states after the steps."""
+        one_thread.determine(self.transfer_map, self.chunk, carry_in, self.results)
+        return self.carry_out()
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether coefficients determine how fast two states approach each other."""
+        return self.transfer_map.redoes_rows_of(self.chunk.dtype)
+
+    def log_product(self) -> float:
+        """Return log2 of the product of all coefficients of a row."""
+        flat = flatten(self.chunk)
+        kernel = kernel_of(log_product, self.transfer_map, flat.sources)
+        return float(kernel(flat.operands, self.chunk.steps, self.chunk.reverse))
 
 
-def _solve_by_phases(
-    transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, threads: int
-) -> bool:
+def _solve_by_phases(row: _Steps, carry_in: Arrays, threads: int) -> bool:
     """Solve one row by the three phases; return whether the row is solved.
 
-    The first piece is determined while all others but the last are precomputed; then the others
-    are determined side by side. The row is not solved if a piece must be redone: the pieces would
-    wait for each other.
+    The row is not solved if a piece must be redone: the pieces would wait for each other.
     """
-    parts, targets = _split(chunk, results, _pieces(chunk.steps, threads, chunk.reverse))
-
-    def determine(k: int, before: Arrays) -> Callable[[], Any]:
-        return partial(one_thread.determine, transfer_map, parts[k], before, targets[k])
-
-    middle = [partial(one_thread.precompute, transfer_map, part) for part in parts[1:-1]]
-    _, *summaries = run_in_threads([determine(0, carry_in), *middle])
-    if any(getattr(summary, "redo", None) for summary in summaries):
-        return False
-    carry_ins = [_carry_out_of(parts[0], targets[0])]
-    for summary in summaries:
-        carry_ins.append(one_thread.propagate(transfer_map, (), summary, carry_ins[-1]))
-    run_in_threads([determine(k, before) for k, before in enumerate(carry_ins, 1)])
-    carry_ins.append(_carry_out_of(chunk, results))
-    return all(np.isfinite(state).all() for states in carry_ins for state in states)
-
-
-def _pieces(steps: int, threads: int, reverse: bool, is_equal: bool = False) -> list[Piece]:
-    """Return threads + 1 pieces in the order of the recurrence, or `threads` equal ones.
-
-    The first of threads + 1, which is determined while others are precomputed, has 0.95 of their
-    size: `precompute` takes about 0.95 of the time of `determine`.
-    """
-    first = 0.0 if is_equal else 0.95
-    unit = steps / (threads + first)
-    ends = [unit * (k + first) for k in range(1 if is_equal else 0, threads)]
-    # A piece that starts at a cache line is written past the caches, as a whole row is.
-    is_aligned = steps >= ALIGNED * 8 * len(ends)
-    bounds = [int(stop) // ALIGNED * ALIGNED if is_aligned else int(stop) for stop in ends]
-    pieces = list(pairwise([0, *bounds, steps]))
-    return [(steps - b, steps - a) for a, b in pieces] if reverse else pieces
+    transfer_map = row.transfer_map
+    phases = Phases(
+        lambda piece, before: row.piece(*piece).determine(before),
+        lambda piece: one_thread.precompute(transfer_map, row.chunk.between(*piece)),
+        partial(one_thread.propagate, transfer_map, ()),
+    )
+    pieces = pieces_of(row.chunk.steps, threads, row.chunk.reverse, COST)
+    carry_outs = solve_by_phases(phases, pieces, carry_in)
+    return carry_outs is not None and bool(np.isfinite(carry_outs).all())
 
 
 logger = logging.getLogger("mgrec")
@@ -281,40 +286,27 @@ _COLUMNS_FRACTION = 16
 _MARGIN = 10.0
 
 
-def _is_linear(transfer_map: TransferMap, chunk: Chunk) -> bool:
-    """Return whether coefficients determine how fast two states approach each other."""
-    return transfer_map.redoes_rows_of(chunk.dtype)
-
-
-def expected_prefix(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays) -> int:
-    """Return the steps after which the first column (outer = 1) should not depend on its carry-in.
+def expected_prefix(piece: _Steps, carry_in: Arrays) -> int:
+    """Return the steps after which the first column should not depend on its carry-in.
 
     The first coefficients or states predict them. Return 0 if they are too many.
     """
-    count = min(MOST_EVIDENCE, chunk.steps // EVIDENCE_FRACTION)
+    steps, dtype = piece.chunk.steps, piece.chunk.dtype
+    count = min(MOST_EVIDENCE, steps // EVIDENCE_FRACTION)
     if count == 0:
         return 0
-    column, _ = _between(chunk, (), 0, count)
+    chunk = piece.between(0, count).chunk
     if chunk.shape[2] > 1:
-        shape = 1, count, 1
-        column = column.map_arrays(lambda array: np.ascontiguousarray(array[..., :1]), shape)
-    if _is_linear(transfer_map, chunk):
-        bits = -_log_product(transfer_map, column)
-        wanted = _MARGIN - np.log2(np.finfo(chunk.dtype).eps)
+        chunk = chunk.map_arrays(lambda array: np.ascontiguousarray(array[..., :1]), (1, count, 1))
+    column = replace(piece, chunk=chunk, results=tuple([np.empty(chunk.shape, dtype) for _ in carry_in]))
+    if piece.is_linear:
+        bits = -column.log_product()
+        wanted = _MARGIN - np.log2(np.finfo(dtype).eps)
         prefix = wanted / bits * count if bits > 0 else inf
-        return 1 + int(prefix) if prefix <= chunk.steps / PREFIX_FRACTION else 0
+        return 1 + int(prefix) if prefix <= steps / PREFIX_FRACTION else 0
     # The other state is one that the recurrence reaches itself.
-    results = tuple([np.empty(column.shape, chunk.dtype) for _ in carry_in])
-    state = _determine(transfer_map, column, tuple([part[:, :1] for part in carry_in]), results)
-    are_same = _are_same(state, _determine(transfer_map, column, state, results))
-    return count if are_same.all() else 0
-
-
-def _log_product(transfer_map: TransferMap, chunk: Chunk) -> float:
-    """Return log2 of the product of all coefficients of a row."""
-    flat = flatten(chunk)
-    kernel = kernel_of(log_product, transfer_map, flat.sources)
-    return float(kernel(flat.operands, chunk.steps, chunk.reverse))
+    state = column.determine(tuple([part[:, :1] for part in carry_in]))
+    return count if _are_same(state, column.determine(state)).all() else 0
 
 
 def _are_same(first: Arrays, second: Arrays) -> np.ndarray:
@@ -328,71 +320,57 @@ def _are_same(first: Arrays, second: Arrays) -> np.ndarray:
     return are_same
 
 
-def determine_side_by_side(
-    transfer_map: TransferMap, pieces: list[Chunk], carry_in: Arrays, targets: list[Arrays], prefix: int
-) -> bool:
-    """Determine pieces (outer = 1) side by side, then their first steps from the true carry-ins.
+def _solve_side_by_side(steps: _Steps, carry_in: Arrays, threads: int) -> bool | None:
+    """Determine pieces side by side, then their first steps from the true carry-ins.
 
-    Results of columns have the bits of one thread. Return False if the whole chunk must be
-    determined again: a state of a row is not finite, so that rounding may have decided whether it
-    overflows, or many columns are not contractive.
+    Results of columns have the bits of one thread. Return None if the pieces are not expected to be
+    contractive, and False if all must be determined again: a state of a row is not finite, so that
+    rounding may have decided whether it overflows, or many columns are not contractive.
     """
-    linear = _is_linear(transfer_map, pieces[0])
-    provisional = tuple(map(np.zeros_like, carry_in)) if linear else carry_in
+    chunk = steps.chunk
+    pieces = pieces_of(chunk.steps, threads, chunk.reverse)
+    prefix = expected_prefix(steps.piece(*pieces[1]), carry_in)
+    if not prefix:
+        return None
+    provisional = tuple(map(np.zeros_like, carry_in)) if steps.is_linear else carry_in
+    is_checked, corrected = steps.is_linear and chunk.shape[2] == 1, 0
 
-    carry_ins = [carry_in, *[provisional] * (len(pieces) - 1)]
-    parts = zip(pieces, carry_ins, targets, strict=True)
-    run_in_threads([partial(one_thread.determine, transfer_map, *part) for part in parts])
-    is_checked = linear and pieces[0].shape[2] == 1
-    corrected, before = 0, _carry_out_of(pieces[0], targets[0])
-    for piece, results in zip(pieces[1:], targets[1:], strict=True):
-        if is_checked and not np.isfinite(before).all():
-            return False
-        steps = _join(transfer_map, piece, before, results, prefix)
-        if steps < 0:
-            return False
-        corrected, before = corrected + steps, _carry_out_of(piece, results)
-    sizes = len(pieces), pieces[0].steps
+    def is_valid(state: Arrays) -> bool:
+        return not is_checked or bool(np.isfinite(state).all())
+
+    def join(piece: Piece, before: Arrays, _: Arrays) -> Arrays | None:
+        nonlocal corrected
+        part = steps.piece(*piece)
+        count = _join(part, before, prefix) if is_valid(before) else -1
+        corrected += count
+        return part.carry_out() if count >= 0 else None
+
+    carry_out = solve_side_by_side(
+        lambda piece, before: steps.piece(*piece).determine(before), join, pieces, carry_in, provisional
+    )
+    sizes = len(pieces), pieces[0][1] - pieces[0][0]
     logger.debug("determine: %d pieces of %d steps apart, %d steps again", *sizes, corrected)
-    return not is_checked or bool(np.isfinite(before).all())
+    return carry_out is not None and is_valid(carry_out)
 
 
-def _carry_out_of(chunk: Chunk, results: Arrays) -> Arrays:
-    """Return a copy of the states after a chunk."""
-    last = 0 if chunk.reverse else -1
-    return tuple(result[:, last].copy() for result in results)
-
-
-def _between(chunk: Chunk, results: Arrays, start: int, stop: int) -> tuple[Chunk, Arrays]:
-    """Return steps of a chunk, in the order of the recurrence, and their results."""
-    if chunk.reverse:
-        start, stop = chunk.steps - stop, chunk.steps - start
-    return chunk.between(start, stop), tuple([result[:, start:stop] for result in results])
-
-
-def _determine(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays) -> Arrays:
-    """Determine a chunk on the calling thread; return the states after it."""
-    one_thread.determine(transfer_map, chunk, carry_in, results)
-    return _carry_out_of(chunk, results)
-
-
-def _join(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays, prefix: int) -> int:
+def _join(piece: _Steps, carry_in: Arrays, prefix: int) -> int:
     """Determine blocks of a piece from its carry-in until the states meet those of its results.
 
     The first block has the steps of the expected prefix, and each further one three times those
     before it. Return the number of steps, or -1 if many columns are not contractive.
     """
-    steps, columns, is_linear = chunk.steps, chunk.shape[2], _is_linear(transfer_map, chunk)
+    chunk, is_linear = piece.chunk, piece.is_linear
+    steps, columns = chunk.steps, chunk.shape[2]
     first = max(one_thread.LONG, prefix)
     most = steps if columns == 1 and not is_linear else 2 * steps // PREFIX_FRACTION
     state, bits, stop = carry_in, 0.0, 0
     while stop < most:
         start, stop = stop, min(max(4 * stop, first), most)
-        part, after = _between(chunk, results, start, stop)
-        existing = _carry_out_of(part, after)
-        state = _determine(transfer_map, part, state, after)
+        part = piece.between(start, stop)
+        existing = part.carry_out()
+        state = part.determine(state)
         if is_linear and columns == 1:
-            bits += _log_product(transfer_map, part)
+            bits += part.log_product()
             with np.errstate(over="ignore"):  # in absolute values of complex numbers
                 sizes = [np.abs(part[0]).item() for part in (carry_in, existing, state)]
             rounding = sizes[1] * float(np.finfo(chunk.dtype).eps) / 2
@@ -404,12 +382,12 @@ def _join(transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Ar
             return stop
     if columns == 1:
         logger.debug(_NOT_CONTRACTIVE, steps, "steps")
-        remaining, after = _between(chunk, results, stop, steps)
-        one_thread.determine(transfer_map, remaining, state, after)
+        piece.between(stop, steps).determine(state)
         return steps
     logger.debug(_NOT_CONTRACTIVE, (~are_same).sum(), "columns")
     if are_same.sum() < columns - columns // _COLUMNS_FRACTION:
         return -1
+    arguments = piece.transfer_map, chunk, carry_in, piece.results
     for column in np.flatnonzero(~are_same).tolist():
-        one_thread.determine_columns(transfer_map, chunk, carry_in, results, column, column + 1)
+        one_thread.determine_columns(*arguments, column, column + 1)
     return most

@@ -18,7 +18,7 @@ from ...core.contract.kernels import Kernels
 from ...engines.cpu.columns import flat_operands, kernels_of_columns, summarise
 from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.stack import stack_empty
-from ...engines.cpu.threads import call_in_parts, threads_for
+from ...engines.cpu.threads import call_in_parts
 from .maps import STRUCTURES
 from .recurrence import MatrixRecurrence, MatrixSummary, propagate, with_rows_to_redo
 
@@ -157,7 +157,12 @@ _MARKS = 2
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk: see :func:`kernels_of_columns`."""
-    return kernels_of_columns(method, _advance, precompute, propagate_rows)
+    return kernels_of_columns(method, _advance, precompute, propagate_rows, _work)
+
+
+def _work(recurrence: MatrixRecurrence) -> tuple[int, float]:
+    n = recurrence.matrix_map.n
+    return n, 0.9 * (n + 1)
 
 
 def precompute(recurrence: MatrixRecurrence, chunk: Chunk) -> MatrixSummary:
@@ -174,16 +179,16 @@ def propagate_rows(recurrence: MatrixRecurrence, summary: MatrixSummary, carry_i
     carry_out = propagate(recurrence, summary, carry_in)
     for row, chunk in summary.redo.items():
         states = carry_in[row].reshape(1, 1, -1).copy()
-        _advance(recurrence, chunk, states, np.empty(0, recurrence.computed_dtype), False)
+        _advance(recurrence, chunk, states, np.empty(0, recurrence.computed_dtype), 1)
         carry_out[row] = states[0, 0]
     return carry_out
 
 
 def _advance(
-    recurrence: MatrixRecurrence, chunk: Chunk, states: np.ndarray, results: np.ndarray, is_threaded: bool
+    recurrence: MatrixRecurrence, chunk: Chunk, states: np.ndarray, results: np.ndarray, threads: int
 ) -> np.ndarray:
     """Advance states through a chunk, and return the exponents of their columns."""
-    matrix_map, rows = recurrence.matrix_map, len(states)
+    matrix_map = recurrence.matrix_map
     exponents = np.zeros(states.shape[:2], np.int64)
     operands = flat_operands(chunk.operands, _MARKS, matrix_map.n)
     structure = STRUCTURES.index(matrix_map.structure)
@@ -192,5 +197,5 @@ def _advance(
     def advance(start: int, stop: int) -> None:
         advance_columns(*operands, states, exponents, results, start, stop, chunk.shape, chunk.reverse, form)
 
-    call_in_parts(advance, rows, threads_for(rows * chunk.steps * matrix_map.n, is_threaded))
+    call_in_parts(advance, len(states), threads)
     return exponents

@@ -10,7 +10,7 @@ import numpy as np
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
 from ...engines.cpu.columns import FlatOperand, as_lengths, flat_operands, is_reset, kernels_of_columns
-from ...engines.cpu.threads import call_in_parts, threads_for
+from ...engines.cpu.threads import call_in_parts
 from ..recurrence import (
     FilterSummary,
     SmootherSummary,
@@ -35,7 +35,7 @@ _NOTHING = np.empty(0)
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk: see :func:`kernels_of_columns`."""
-    return kernels_of_columns(method, _advance, precompute, propagate)
+    return kernels_of_columns(method, _advance, precompute, propagate, lambda recurrence: (recurrence.n, 1.0))
 
 
 def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> FilterSummary | SmootherSummary:
@@ -118,7 +118,7 @@ def _without_first_observation(chunk: Chunk) -> Chunk:
         marks = operands[_FILTERED].copy()
         marks[:, 0] = 0
         operands[_FILTERED] = marks
-    return Chunk(tuple(operands), chunk.shape, chunk.dtype, chunk.reverse)
+    return replace(chunk, operands=tuple(operands))
 
 
 def propagate(
@@ -128,8 +128,8 @@ def propagate(
     n = recurrence.n
     if isinstance(summary, FilterSummary) and not summary.first:
         return carry_in
-    if isinstance(summary, FilterSummary) and summary.chunk is not None:
-        return _advanced(recurrence, summary.chunk, carry_in)
+    if isinstance(summary, FilterSummary) and summary.redo is not None:
+        return _advanced(recurrence, summary.redo, carry_in)
     with np.errstate(all="ignore"):
         if isinstance(summary, SmootherSummary) and recurrence.square_root:
             return carry_in if summary.first_root is None else before_root_smoother(summary, carry_in)
@@ -177,16 +177,12 @@ def _after_root_filter(
 def _advanced(recurrence: StateSpaceRecurrence, chunk: Chunk, carry_in: np.ndarray) -> np.ndarray:
     """Return the states after a chunk, computed step by step."""
     columns = carry_in.reshape(-1, 1, carry_in.shape[-1]).copy()
-    _advance(recurrence, chunk, columns, _NOTHING, False)
+    _advance(recurrence, chunk, columns, _NOTHING, 1)
     return columns.reshape(carry_in.shape)
 
 
 def _advance(
-    recurrence: StateSpaceRecurrence,
-    chunk: Chunk,
-    columns: np.ndarray,
-    results: np.ndarray,
-    is_threaded: bool,
+    recurrence: StateSpaceRecurrence, chunk: Chunk, columns: np.ndarray, results: np.ndarray, threads: int
 ) -> None:
     """Advance columns of means and covariances, or of r and N, through a chunk."""
     n, roots = recurrence.n, list[np.ndarray]()
@@ -197,7 +193,7 @@ def _advance(
             vectors, matrices = map(_copy, with_root(after, *later))
     else:
         vectors, matrices = map(_copy, split(columns[:, 0], n))
-    _advance_states(recurrence, chunk, vectors, matrices, (), results, is_threaded)
+    _advance_states(recurrence, chunk, vectors, matrices, (), results, threads)
     columns[:, 0] = join(vectors, matrices, *roots)
 
 
@@ -208,10 +204,10 @@ def _advance_states(
     matrices: np.ndarray,
     extra: tuple[np.ndarray, ...],
     results: np.ndarray = _NOTHING,
-    is_threaded: bool = False,
+    threads: int = 1,
 ) -> None:
     """Advance states through a chunk, and the arrays `extra` of its summary."""
-    n, rows = recurrence.n, len(vectors)
+    n = recurrence.n
     none = np.empty((0, n, n))
     arguments: tuple[Any, ...]
     if recurrence.is_smoother:
@@ -227,12 +223,12 @@ def _advance_states(
         summary = extra or (none, np.empty((0, n)), none, _NOTHING)
         width = recurrence.numbers if len(results) else 0
         arguments = (*_stacked(operands), *resets, (vectors, matrices), summary, results, width)
-    sizes = as_lengths((n, recurrence.p), rows * chunk.steps)
+    sizes = as_lengths((n, recurrence.p), chunk.size)
 
     def advance(start: int, stop: int) -> None:
         kernel(*sizes, *arguments, start, stop, chunk.shape)
 
-    call_in_parts(advance, rows, threads_for(rows * chunk.steps * n, is_threaded))
+    call_in_parts(advance, len(vectors), threads)
 
 
 def _stacked(operands: list[FlatOperand]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
