@@ -108,6 +108,26 @@ def advance_pointer(_: Any, vector: Any, start: Any) -> Any:
     return vector(vector, types.intp), code
 
 
+@intrinsic
+def advance_pointers(_: Any, vectors: Any, strides: Any, step: Any) -> Any:
+    """``advance_pointers(vectors, strides, (x, step, y))`` are the parts of operands from a step on.
+
+    `strides` is a matrix with a row for each vector of the tuple.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        advanced, (data, columns) = [], cgutils.unpack_tuple(builder, values[1])
+        for k, vector in enumerate(cgutils.unpack_tuple(builder, values[0])):
+            for axis, number in enumerate(cgutils.unpack_tuple(builder, values[2])):
+                row = builder.mul(columns, columns.type(k))
+                stride = builder.load(builder.gep(data, [builder.add(row, columns.type(axis))]))
+                vector = builder.gep(vector, [builder.mul(stride, number)])
+            advanced.append(vector)
+        return context.make_tuple(builder, signature.return_type, advanced)
+
+    return vectors(vectors, strides, step), code
+
+
 def _pair(context: Any, builder: Any, pair_type: Any, first: Any, second: Any) -> Any:
     pair = ir.Constant(context.get_value_type(pair_type), ir.Undefined)
     return builder.insert_value(builder.insert_value(pair, first, 0), second, 1)
@@ -121,6 +141,18 @@ def as_matrix(_: Any, vector: Any, columns: Any) -> Any:
         return _pair(context, builder, signature.return_type, *values)
 
     return _Matrix(vector.dtype)(vector, types.intp), code
+
+
+@intrinsic
+def submatrix(_: Any, matrix: Any, row: Any, column: Any) -> Any:
+    """``submatrix(matrix, row, column)`` is the part of a matrix from an element on."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        _, stride = cgutils.unpack_tuple(builder, values[0])
+        pointer = _element(builder, values[0], context.make_tuple(builder, _INDEX, values[1:]))
+        return _pair(context, builder, matrix, pointer, stride)
+
+    return matrix(matrix, types.intp, types.intp), code
 
 
 def _memory(context: Any, builder: Any, dtype: Any, size: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from ...engines.cpu.compilation import SIZED, compile_kernel
 from ...engines.cpu.pointers import (
     advance_pointer,
+    advance_pointers,
     as_matrix,
     count_up,
     length,
@@ -31,7 +32,6 @@ from .update import (
     has_exact_observation,
     largest,
     load,
-    locate,
     log_determinant,
     multiply_add,
     observe,
@@ -42,14 +42,14 @@ from .update import (
 
 
 @numba.njit(**SIZED)
-def project(states: Any, design: Any, z: int, observed: Any, m: int, L: Any, X: Any, A: Any, Y: Any) -> None:
+def project(states: Any, Z: Any, observed: Any, m: int, L: Any, X: Any, A: Any, Y: Any) -> None:
     """Write Y = L⁻¹·Z·A, and update the dependence A on the first state."""
     n = length(states)
     for i in count_up(0, n):
         for k in count_up(0, m):
             total = 0.0
             for j in count_up(0, n):
-                total += design[z + observed[k] * n + j] * A[j, i]
+                total += Z[observed[k] * n + j] * A[j, i]
             for j in count_up(0, k):
                 total -= L[k, j] * Y[j, i]
             Y[k, i] = total / L[k, k]
@@ -78,56 +78,52 @@ def _forget_state(states: Any, P: Any, i: int) -> None:
 
 
 @numba.njit(**SIZED)
-def _is_rounding(states: Any, transition: Any, row: int, filtered_cov: Any, variance: float) -> bool:
+def _is_rounding(states: Any, T: Any, row: int, filtered_cov: Any, variance: float) -> bool:
     """Return whether the variance of T·x is only rounding of the terms of its sum."""
     scale, n = 0.0, length(states)
     for k in count_up(0, n):
-        scale += transition[row + k] * transition[row + k] * filtered_cov[k, k]
+        scale += T[row + k] * T[row + k] * filtered_cov[k, k]
     return variance - ROUNDING * n * scale <= 0.0
 
 
 @numba.njit(**SIZED)
-def _predict_covariance(
-    states: Any, transition: Any, t: int, state_cov: Any, q: int, filtered_cov: Any, P: Any, work: Any
-) -> None:
+def _predict_covariance(states: Any, T: Any, Q: Any, filtered_cov: Any, P: Any, work: Any) -> None:
     """Write T·filtered_cov·T' + Q to P."""
     n = length(states)
     for i in count_up(0, n):
         for j in count_up(0, n):
             total = 0.0
             for k in count_up(0, n):
-                total += transition[t + i * n + k] * filtered_cov[k, j]
+                total += T[i * n + k] * filtered_cov[k, j]
             work[i, j] = total
     for i in count_up(0, n):
         for j in count_up(0, i + 1):
-            total = 0.5 * (state_cov[q + i * n + j] + state_cov[q + j * n + i])
+            total = 0.5 * (Q[i * n + j] + Q[j * n + i])
             for k in count_up(0, n):
-                total += work[i, k] * transition[t + j * n + k]
+                total += work[i, k] * T[j * n + k]
             P[i, j] = P[j, i] = total
     for i in count_up(0, n):
         # Without noise of its own, a state may be known exactly.
-        if state_cov[q + i * n + i] == 0.0 and _is_rounding(
-            states, transition, t + i * n, filtered_cov, P[i, i]
-        ):
+        if Q[i * n + i] == 0.0 and _is_rounding(states, T, i * n, filtered_cov, P[i, i]):
             _forget_state(states, P, i)
 
 
 @numba.njit(**SIZED)
-def multiply(states: Any, transition: Any, t: int, A: Any, work: Any) -> None:
+def multiply(states: Any, T: Any, A: Any, work: Any) -> None:
     """Replace A by T·A."""
     n = length(states)
     for i in count_up(0, n):
         for j in count_up(0, n):
             total = 0.0
             for k in count_up(0, n):
-                total += transition[t + i * n + k] * A[k, j]
+                total += T[i * n + k] * A[k, j]
             work[i, j] = total
     assign(states, A, work)
 
 
 @numba.njit(**SIZED)
 def _correct(
-    states: Any, entries: Any, obs_cov: Any, h: int, observed: Any, P: Any, X: Any, m: int, filtered_cov: Any
+    states: Any, entries: Any, H: Any, observed: Any, P: Any, X: Any, m: int, filtered_cov: Any
 ) -> None:
     """Write P − X·X' to `filtered_cov`."""
     n, p = length(states), length(entries)
@@ -140,7 +136,7 @@ def _correct(
     for i in count_up(0, n):
         # What remains after an exact observation is rounding.
         if filtered_cov[i, i] <= ROUNDING * P[i, i] and has_exact_observation(
-            entries, obs_cov, h, observed, m, stack_matrix(p, p, np.float64)
+            entries, H, observed, m, stack_matrix(p, p, np.float64)
         ):
             _forget_state(states, filtered_cov, i)
 
@@ -167,56 +163,40 @@ def _depends(states: Any, A: Any, P: Any, growths: Any) -> bool:
 
 
 @numba.njit(**SIZED)
-def predict_mean(states: Any, transition: Any, t: int, intercept: Any, c: int, filtered: Any, a: Any) -> None:
+def predict_mean(states: Any, T: Any, intercept: Any, filtered: Any, a: Any) -> None:
     """Write T·filtered + c to `a`."""
     n = length(states)
     for i in count_up(0, n):
-        total = intercept[c + i]
+        total = intercept[i]
         for j in count_up(0, n):
-            total += transition[t + i * n + j] * filtered[j]
+            total += T[i * n + j] * filtered[j]
         a[i] = total
 
 
 @numba.njit(**SIZED)
 def _advance_mean(
-    states: Any,
-    entries: Any,
-    operands: Any,
-    strides: Any,
-    a: Any,
-    P: Any,
-    buffers: Any,
-    constant: float,
-    reset: Any,
-    outputs: Any,
-    step: int,
-    steps: int,
+    states: Any, entries: Any, step: Any, steps: Any, row_states: Any, buffers: Any, result: Any
 ) -> int:
     """Advance the mean of a steady state, whose covariances and gains are constant.
 
-    Return the step of the next mark, or of the next observation with a missing entry. The indices
-    of `buffers` and of `outputs` (results, index, stride, width) are those of `step`.
+    `step` has the operands at the first step, and `steps` their strides along the steps, the number
+    of steps, that of numbers from a result to the next, their `width`, and the logarithm of the
+    determinant. Return the number of steps up to the next mark, or to the next observation with a
+    missing entry.
     """
-    endog, design, obs_intercept, _, transition, state_intercept, _ = operands
-    indices, _, v, _, L, X, _, _, _, filtered_cov, _ = buffers
-    (marks, mark, mark_stride), (results, result, result_stride, width) = reset, outputs
-    n, p = length(states), length(entries)
-    y, z, d, t, c = indices[0], indices[1], indices[2], indices[4], indices[5]
-    gain, inverse, filtered, after = (
-        stack_matrix(n, p, np.float64),
-        stack_vector(p, np.float64),
-        stack_vector(n, np.float64),
-        stack_vector(n, np.float64),
-    )
+    endog, Z, obs_intercept, _, T, state_intercept, _, marks, _ = step
+    strides, count, result_stride, width, constant = steps
+    (a, P, _, _, _), (_, v, filtered, L, X, _, _, _, filtered_cov, _) = row_states, buffers
+    n, p, number = length(states), length(entries), np.float64
+    gain, inverse, after = stack_matrix(n, p, number), stack_vector(p, number), stack_vector(n, number)
     for k in count_up(0, p):
         inverse[k] = 1.0 / L[k, k]
         for i in count_up(0, n):
             gain[i, k] = 0.0
             for j in count_up(0, n):
-                gain[i, k] += transition[t + i * n + j] * X[j, k]
-    while step < steps and not marks[mark + step * mark_stride]:
-        if not observe_all(states, entries, endog, y, design, z, obs_intercept, d, a, v):
-            break
+                gain[i, k] += T[i * n + j] * X[j, k]
+    done: Any = np.int64(0)
+    while done < count and not marks[0] and observe_all(states, entries, endog, Z, obs_intercept, a, v):
         square = 0.0
         for k in count_up(0, p):
             for j in count_up(0, k):
@@ -224,147 +204,118 @@ def _advance_mean(
             v[k] *= inverse[k]
             square += v[k] * v[k]
         if width > 0:
-            results[result] = -0.5 * (constant + square)
+            result[0] = -0.5 * (constant + square)
         if width > 1:
-            store(states, results, result + 1, a, P)
+            store(states, advance_pointer(result, 1), a, P)
         if width > 1 + n + n * n:
             multiply_add(states, a, X, v, p, filtered)
-            store(states, results, result + 1 + n + n * n, filtered, filtered_cov)
+            store(states, advance_pointer(result, 1 + n + n * n), filtered, filtered_cov)
         # T·(a + X·v) would be a longer chain of dependent instructions.
-        predict_mean(states, transition, t, state_intercept, c, a, after)
+        predict_mean(states, T, state_intercept, a, after)
         multiply_add(states, after, gain, v, p, a)
-        step += 1
-        y += strides[0, 1]
-        d += strides[2, 1]
-        c += strides[5, 1]
-        result += result_stride
-    return step
+        endog, marks = advance_pointer(endog, strides[0, 1]), advance_pointer(marks, strides[7, 1])
+        obs_intercept = advance_pointer(obs_intercept, strides[2, 1])
+        state_intercept = advance_pointer(state_intercept, strides[5, 1])
+        result = advance_pointer(result, result_stride)
+        done += 1
+    return done
 
 
 @numba.njit(**SIZED)
 def _advance_row(
-    states: Any,
-    entries: Any,
-    operands: Any,
-    strides: Any,
-    row: Any,
-    reset: Any,
-    initial: Any,
-    row_states: Any,
-    depends: bool,
-    growths: Any,
-    buffers: Any,
-    outputs: Any,
+    states: Any, entries: Any, model: Any, row: Any, row_states: Any, summary: Any, buffers: Any, outputs: Any
 ) -> None:
     """Advance the state `row_states` of one row through all steps.
 
-    `row` is (x, y, shape), `reset` (marks, index, stride), `initial` (numbers, index), and
-    `outputs` (results, width). `growths` has the row alone.
+    `model` has the operands and their strides, `row` is (x, y, shape), and `outputs` (results,
+    width). `summary` has whether there is one, and the growth of the row.
     """
-    (x, y, shape), (marks, mark, mark_stride), (results, width) = row, reset, outputs
-    endog, design, obs_intercept, obs_cov, transition, state_intercept, state_cov = operands
-    indices, observed, v, filtered, L, X, Y, work, kept, filtered_cov, _ = buffers
-    a, P, A, eta, J = row_states
-    n, p, (_, steps, inner) = length(states), length(entries), shape
+    (operands, strides), (x, y, (_, steps, inner)), (results, width) = model, row, outputs
+    observed, v, filtered, L, X, Y, work, kept, filtered_cov, _ = buffers
+    (a, P, A, eta, J), (depends, growth) = row_states, summary
+    n, p = length(states), length(entries)
     is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == strides[6, 1] == 0
     # numba would also compile functions for the type of the constant 0.
     zero: Any = np.int64(0)
     is_steady, constant, close_steps, step = False, 0.0, zero, zero
     assign(states, kept, P)
     while step < steps:
-        locate(states, len(operands), strides, x, step, y, indices)
-        z, t = indices[1], indices[4]
-        if marks[mark + step * mark_stride]:
+        at_step = advance_pointers(operands, strides, (x, step, y))
+        endog, Z, obs_intercept, H, T, state_intercept, Q, marks, initial = at_step
+        if marks[0]:
             is_steady, close_steps = False, 0
-            load(states, initial[0], initial[1], a, P)
+            load(states, initial, a, P)
             if depends:
                 clear(states, A)
-        m = observe(states, entries, endog, indices[0], design, z, obs_intercept, indices[2], a, observed, v)
-        result = ((x * steps + step) * inner + y) * width
+        m = observe(states, entries, endog, Z, obs_intercept, a, observed, v)
+        result = advance_pointer(results, ((x * steps + step) * inner + y) * width)
         is_steady = is_steady and m == p
         if is_steady and not depends:
-            step = _advance_mean(
-                states,
-                entries,
-                operands,
-                strides,
-                a,
-                P,
-                buffers,
-                constant,
-                reset,
-                (results, result, inner * width, width),
-                step,
-                steps,
-            )
+            later = strides, steps - step, inner * width, width, constant
+            step += _advance_mean(states, entries, at_step, later, row_states, buffers, result)
             continue
         if width > 1:
-            store(states, results, result + 1, a, P)
+            store(states, advance_pointer(result, 1), a, P)
         if not is_steady:
-            count, m = m, factor(states, entries, design, z, obs_cov, indices[3], P, observed, v, m, L, X)
+            count, m = m, factor(states, entries, Z, H, P, observed, v, m, L, X)
             constant = log_determinant(states, L, m)
             if depends and m < count and largest(states, A) > 0.0:
                 # An entry without a variance may still depend on the first state.
-                growths[0] = math.inf
+                growth[0] = math.inf
         square = whiten(states, L, m, v)
         if depends:
-            project(states, design, z, observed, m, L, X, A, Y)
+            project(states, Z, observed, m, L, X, A, Y)
             _inform(states, Y, v, m, eta, J)
         multiply_add(states, a, X, v, m, filtered)
-        predict_mean(states, transition, t, state_intercept, indices[5], filtered, a)
+        predict_mean(states, T, state_intercept, filtered, a)
         if not is_steady:
-            _correct(states, entries, obs_cov, indices[3], observed, P, X, m, filtered_cov)
-            _predict_covariance(states, transition, t, state_cov, indices[6], filtered_cov, P, work)
+            _correct(states, entries, H, observed, P, X, m, filtered_cov)
+            _predict_covariance(states, T, Q, filtered_cov, P, work)
             close_steps = count_close(states, P, kept, close_steps) if is_constant and m == p else zero
             is_steady = close_steps >= STEADY
         if width > 0:
-            results[result] = -0.5 * (constant + square)
+            result[0] = -0.5 * (constant + square)
         if width > 1 + n + n * n:
-            store(states, results, result + 1 + n + n * n, filtered, filtered_cov)
+            store(states, advance_pointer(result, 1 + n + n * n), filtered, filtered_cov)
         if depends:
-            multiply(states, transition, t, A, work)
-            depends = _depends(states, A, P, growths)
+            multiply(states, T, A, work)
+            depends = _depends(states, A, P, growth)
         step += 1
+
+
+@numba.njit(**SIZED)
+def _copy_states(states: Any, has_all: bool, targets: Any, sources: Any) -> None:
+    """Copy the mean and the covariance of a row and, if `has_all`, the numbers of its summary."""
+    copy(states, targets[0], sources[0])
+    assign(states, targets[1], sources[1])
+    if has_all:
+        assign(states, targets[2], sources[2])
+        copy(states, targets[3], sources[3])
+        assign(states, targets[4], sources[4])
 
 
 def filter_kernel(advance_row: Any, form: str) -> Any:
     """Return the kernel of a form of the filter, from the function that advances one row."""
 
     def advance(
-        states: Any,
-        entries: Any,
-        operands: Any,
-        strides: Any,
-        reset: Any,
-        initial: Any,
-        row_states: Any,
-        summary: Any,
-        results: Any,
-        width: int,
-        start: int,
-        stop: int,
-        shape: Any,
+        states: Any, entries: Any, model: Any, arrays: Any, outputs: Any, start: int, stop: int, shape: Any
     ) -> None:
         """Advance the predicted states of some rows through all steps.
 
-        `operands` are endog, design, obs_intercept, obs_cov, transition, state_intercept and
-        state_cov, flat, with one row of `strides` each. At a mark of `reset` the state becomes
-        `initial`, two flat operands. `row_states` are means (rows, n) and covariances (rows, n, n).
-        If there are `results`, they receive `width` numbers a step: the log-likelihood and, if
+        `model` is a tuple of flat operands, and an array of their strides: endog, design,
+        obs_intercept, obs_cov, transition, state_intercept, state_cov, marks and the states at
+        marks. The first of the `arrays` are means (rows, n) and covariances (rows, n, n).
+        If there are results, they receive `width` numbers a step: the log-likelihood and, if
         there are more, the mean and the covariance of the predicted state and those of the filtered
-        state. To summarise a chunk, the dependences on the state before it, eta and J of `summary`
-        are updated too, and growths (rows) receive the largest size of a dependence.
+        state. To summarise a chunk, the other arrays are updated too: the dependences on the state
+        before it, eta and J; and growths (rows), the largest size of a dependence.
         """
-        (marks, mark_strides), (first_states, initial_strides) = reset, initial
-        is_summary = len(summary[0]) > 0
-        means, covariances = pointers_to(row_states)
-        dependences, etas, Js, growths = pointers_to(summary)
+        (operands, strides), (results, width), is_summary = model, outputs, len(arrays[5]) > 0
+        means, covariances, dependences, etas, Js, growths = pointers_to(arrays)
         n, p, inner, number = length(states), length(entries), shape[2], np.float64
-        inputs = pointers_to(operands)
-        flat_marks, flat_states = pointer_to(marks), pointer_to(first_states)
-        flat_strides, flat_results = as_matrix(pointer_to(strides), 3), pointer_to(results)
+        inputs = pointers_to(operands), as_matrix(pointer_to(strides), 3)
+        flat_outputs = pointer_to(results), width
         buffers = (
-            stack_vector(len(operands), np.int64),
             stack_vector(p, np.int64),
             stack_vector(p, number),
             stack_vector(n, number),
@@ -378,42 +329,20 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
         )
         # Copies of the states of a row, whose shapes are constant.
         a, P, A = stack_vector(n, number), stack_matrix(n, n, number), stack_matrix(n, n, number)
-        eta, J = stack_vector(n, number), stack_matrix(n, n, number)
+        row_states = a, P, A, stack_vector(n, number), stack_matrix(n, n, number)
         for row in count_up(start, stop):
-            x, y = row // inner, row % inner
-            mean, first_matrix = advance_pointer(means, row * n), row * n * n
-            covariance = as_matrix(advance_pointer(covariances, first_matrix), n)
-            dependence = as_matrix(advance_pointer(dependences, first_matrix), n)
-            row_eta = advance_pointer(etas, row * n)
-            row_J = as_matrix(advance_pointer(Js, first_matrix), n)
-            copy(states, a, mean)
-            assign(states, P, covariance)
-            if is_summary:
-                assign(states, A, dependence)
-                copy(states, eta, row_eta)
-                assign(states, J, row_J)
-            mark = x * mark_strides[0] + y * mark_strides[2]
-            first = x * initial_strides[0] + y * initial_strides[2]
-            advance_row(
-                states,
-                entries,
-                inputs,
-                flat_strides,
-                (x, y, shape),
-                (flat_marks, mark, mark_strides[1]),
-                (flat_states, first),
-                (a, P, A, eta, J),
-                is_summary,
-                advance_pointer(growths, row),
-                buffers,
-                (flat_results, width),
+            first_matrix = row * n * n
+            kept_states = (
+                advance_pointer(means, row * n),
+                as_matrix(advance_pointer(covariances, first_matrix), n),
+                as_matrix(advance_pointer(dependences, first_matrix), n),
+                advance_pointer(etas, row * n),
+                as_matrix(advance_pointer(Js, first_matrix), n),
             )
-            copy(states, mean, a)
-            assign(states, covariance, P)
-            if is_summary:
-                assign(states, dependence, A)
-                copy(states, row_eta, eta)
-                assign(states, row_J, J)
+            _copy_states(states, is_summary, row_states, kept_states)
+            at_row, summary = (row // inner, row % inner, shape), (is_summary, advance_pointer(growths, row))
+            advance_row(states, entries, inputs, at_row, row_states, summary, buffers, flat_outputs)
+            _copy_states(states, is_summary, kept_states, row_states)
 
     return compile_kernel(advance, form, allocates=False)
 

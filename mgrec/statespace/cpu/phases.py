@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
-from ...engines.cpu.columns import FlatOperand, as_lengths, flat_operands, is_reset, kernels_of_columns
+from ...engines.cpu.columns import as_lengths, flat_operands, is_reset, kernels_of_columns
 from ...engines.cpu.threads import call_in_parts
 from ..recurrence import (
     FilterSummary,
@@ -207,31 +206,22 @@ def _advance_states(
     threads: int = 1,
 ) -> None:
     """Advance states through a chunk, and the arrays `extra` of its summary."""
-    n = recurrence.n
+    n, option = recurrence.n, int(recurrence.phase == "sums")
     none = np.empty((0, n, n))
-    arguments: tuple[Any, ...]
     if recurrence.is_smoother:
         kernel = advance_root_smoother if recurrence.square_root else advance_smoother
-        filtered, *operands, marks = flat_operands(chunk.operands, recurrence.smoothed)
+        operands = flat_operands(chunk.operands, recurrence.smoothed)
         summary = extra or (none,)
-        writes_sums = recurrence.phase == "sums"
-        arguments = (filtered, *_stacked(operands), marks, vectors, matrices, *summary, results, writes_sums)
     else:
         kernel = advance_root_filter if recurrence.square_root else advance_filter
-        flat = flat_operands(chunk.operands, _FILTERED, n + n * n)
-        operands, resets = flat[:_FILTERED], flat[_FILTERED:]
+        operands = flat_operands(chunk.operands, _FILTERED, n + n * n)
         summary = extra or (none, np.empty((0, n)), none, _NOTHING)
-        width = recurrence.numbers if len(results) else 0
-        arguments = (*_stacked(operands), *resets, (vectors, matrices), summary, results, width)
+        option = recurrence.numbers if len(results) else 0
+    numbers, strides = zip(*operands, strict=True)
+    arguments = (numbers, np.array(strides)), (vectors, matrices, *summary), (results, option)
     sizes = as_lengths((n, recurrence.p), chunk.size)
 
     def advance(start: int, stop: int) -> None:
         kernel(*sizes, *arguments, start, stop, chunk.shape)
 
     call_in_parts(advance, len(vectors), threads)
-
-
-def _stacked(operands: list[FlatOperand]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """Return the numbers of flat operands, and their strides as an array."""
-    numbers, strides = zip(*operands, strict=True)
-    return numbers, np.array(strides)

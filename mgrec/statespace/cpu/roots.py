@@ -32,7 +32,7 @@ from typing import Any
 import numba
 
 from ...engines.cpu.compilation import SIZED
-from ...engines.cpu.pointers import count_up, length
+from ...engines.cpu.pointers import advance_pointer, advance_pointers, count_up, length, submatrix
 from ...engines.cpu.scalars import larger_of
 from ..recurrence import ROUNDING
 from .filtering import filter_kernel, multiply, predict_mean, project
@@ -44,7 +44,6 @@ from .update import (
     forget,
     largest,
     load,
-    locate,
     log_determinant,
     multiply_add,
     observe,
@@ -115,41 +114,29 @@ def _move_to_diagonal(states: Any, array: Any, rows: int, all_rows: int, count: 
 
 
 @numba.njit(**SIZED)
-def _size_of_product(
-    states: Any, matrix: Any, row: int, root: Any, noise_root: Any, noise_row: int, size: int
-) -> float:
+def _size_of_product(states: Any, row: Any, root: Any, noise_row: Any, size: int) -> float:
     """Return a bound of the square of a row of A·S, whose terms may cancel; with noise 0."""
     scale, n = 0.0, length(states)
     for j in count_up(0, size):
-        if noise_root[noise_row + j] != 0.0:
+        if noise_row[j] != 0.0:
             return 0.0
     for k in count_up(0, n):
         total = 0.0
         for j in count_up(0, k + 1):
             total += root[k, j] * root[k, j]
-        scale += matrix[row + k] * matrix[row + k] * total
+        scale += row[k] * row[k] * total
     return n * scale
 
 
 @numba.njit(**SIZED)
 def _fill_update(
-    states: Any,
-    entries: Any,
-    design: Any,
-    z: int,
-    root: Any,
-    h: int,
-    S: Any,
-    observed: Any,
-    m: int,
-    all_rows: int,
-    array: Any,
+    states: Any, entries: Any, Z: Any, R: Any, S: Any, observed: Any, m: int, all_rows: int, array: Any
 ) -> None:
     """Write [R  Z·S] and [0  S] to an array, and rows of a unit matrix below."""
     n, p = length(states), length(entries)
     for k in count_up(0, m):
         for j in count_up(0, p):
-            array[k, j] = root[h + observed[k] * p + j]
+            array[k, j] = R[observed[k] * p + j]
     if m < p:
         # m columns, so that no column is left over.
         triangularise(states, array, m, m, p)
@@ -157,7 +144,7 @@ def _fill_update(
         for j in count_up(0, n):
             total = 0.0
             for i in count_up(j, n):
-                total += design[z + observed[k] * n + i] * S[i, j]
+                total += Z[observed[k] * n + i] * S[i, j]
             array[k, m + j] = total
     for i in count_up(0, all_rows - m):
         for j in count_up(0, m):
@@ -168,25 +155,16 @@ def _fill_update(
 
 @numba.njit(**SIZED)
 def _first_without_variance(
-    states: Any,
-    entries: Any,
-    design: Any,
-    z: int,
-    root: Any,
-    h: int,
-    S: Any,
-    observed: Any,
-    m: int,
-    array: Any,
+    states: Any, entries: Any, Z: Any, R: Any, S: Any, observed: Any, m: int, array: Any
 ) -> int:
     """Return the first entry whose pivot is only rounding, or m."""
     n, p = length(states), length(entries)
     for k in count_up(0, m):
-        row = z + observed[k] * n
+        row, noise_row = advance_pointer(Z, observed[k] * n), advance_pointer(R, observed[k] * p)
         size = 0.0
         for j in count_up(0, k + 1):
             size += array[k, j] * array[k, j]
-        size = larger_of(size, _size_of_product(states, design, row, S, root, h + observed[k] * p, p))
+        size = larger_of(size, _size_of_product(states, row, S, noise_row, p))
         # A difference: that of inf is nan, which is no rounding.
         if array[k, k] * array[k, k] - ROUNDING * ROUNDING * size <= 0.0:
             return k
@@ -197,32 +175,28 @@ def _first_without_variance(
 def update_root(
     states: Any,
     entries: Any,
-    design: Any,
-    z: int,
-    root: Any,
-    h: int,
+    Z: Any,
+    R: Any,
     S: Any,
-    observed: Any,
-    v: Any,
-    m: int,
+    innovation: Any,
     array: Any,
     with_unit: bool,
-    L: Any,
-    X: Any,
-    U: Any,
+    factors: Any,
 ) -> int:
     """Write the factors L and X of the update of a state of root S, and the root U after it.
 
     With `with_unit`, the rows of `array` from m + n on have K in their first m columns, and then V.
-    Entries without a variance of their own are removed from `observed` and `v`, as if they were
-    missing. Return the number m of the others.
+    `innovation` are the indices of the observed entries, their differences v to the prediction, and
+    their number. Entries without a variance of their own are removed, as if they were missing.
+    Return the number m of the others.
     """
+    (observed, v, m), (L, X, U) = innovation, factors
     n, is_regular = length(states), False
     while not is_regular:
         all_rows = m + 2 * n if with_unit else m + n
-        _fill_update(states, entries, design, z, root, h, S, observed, m, all_rows, array)
+        _fill_update(states, entries, Z, R, S, observed, m, all_rows, array)
         triangularise(states, array, m + n, all_rows, m + n)
-        without = _first_without_variance(states, entries, design, z, root, h, S, observed, m, array)
+        without = _first_without_variance(states, entries, Z, R, S, observed, m, array)
         is_regular = without == m
         if not is_regular:
             m -= 1
@@ -247,9 +221,7 @@ def update_root(
 
 
 @numba.njit(**SIZED)
-def predict_root(
-    states: Any, transition: Any, t: int, root: Any, q: int, U: Any, array: Any, with_unit: bool, S: Any
-) -> None:
+def predict_root(states: Any, T: Any, Q: Any, U: Any, array: Any, with_unit: bool, S: Any) -> None:
     """Write the root S of the state after a transition from the root U.
 
     With `with_unit`, the rows of `array` from n on have F in their first n columns, and then G.
@@ -259,13 +231,13 @@ def predict_root(
         for j in count_up(0, n):
             total = 0.0
             for k in count_up(j, n):
-                total += transition[t + i * n + k] * U[k, j]
-            array[i, j], array[i, n + j] = total, root[q + i * n + j]
+                total += T[i * n + k] * U[k, j]
+            array[i, j], array[i, n + j] = total, Q[i * n + j]
         size = 0.0
         for j in count_up(0, n):
             size += array[i, j] * array[i, j]
         # Without noise of its own, a state may be known exactly.
-        bound = _size_of_product(states, transition, t + i * n, U, root, q + i * n, n)
+        bound = _size_of_product(states, advance_pointer(T, i * n), U, advance_pointer(Q, i * n), n)
         if size - ROUNDING * ROUNDING * bound <= 0.0:
             for j in count_up(0, n):
                 array[i, j] = 0.0
@@ -277,16 +249,6 @@ def predict_root(
     for i in count_up(0, n):
         for j in count_up(0, n):
             S[i, j] = array[i, j]
-
-
-@numba.njit(**SIZED)
-def is_same(states: Any, A: Any, B: Any) -> bool:
-    """Return whether two matrices are the same, bit for bit."""
-    for i in count_up(0, length(states)):
-        for j in count_up(0, length(states)):
-            if A[i, j] != B[i, j]:
-                return False
-    return True
 
 
 @numba.njit(**SIZED)
@@ -302,16 +264,14 @@ def square(states: Any, S: Any, P: Any) -> None:
 
 
 @numba.njit(**SIZED)
-def product(
-    states: Any, A: Any, row: int, column: int, B: Any, from_row: int, from_column: int, C: Any
-) -> None:
-    """Write the product C of a part of A and a part of B."""
+def product(states: Any, A: Any, B: Any, C: Any) -> None:
+    """Write C = A·B."""
     n = length(states)
     for i in count_up(0, n):
         for j in count_up(0, n):
             total = 0.0
             for k in count_up(0, n):
-                total += A[row + i, column + k] * B[from_row + k, from_column + j]
+                total += A[i, k] * B[k, j]
             C[i, j] = total
 
 
@@ -332,74 +292,56 @@ def _inform(states: Any, Y: Any, w: Any, m: int, z: Any, J: Any, array: Any) -> 
 
 
 @numba.njit(**SIZED)
-def _write(states: Any, has_covariances: bool, mean: Any, S: Any, P: Any, results: Any, result: int) -> None:
+def _write(states: Any, has_covariances: bool, mean: Any, S: Any, P: Any, result: Any) -> None:
     """Write a mean and a covariance, or its root S."""
     if has_covariances:
         square(states, S, P)
-        store(states, results, result, mean, P)
+        store(states, result, mean, P)
     else:
-        store(states, results, result, mean, S)
+        store(states, result, mean, S)
 
 
 @numba.njit(**SIZED)
 def _filter_row(
-    states: Any,
-    entries: Any,
-    operands: Any,
-    strides: Any,
-    row: Any,
-    reset: Any,
-    initial: Any,
-    row_states: Any,
-    depends: bool,
-    growths: Any,
-    buffers: Any,
-    outputs: Any,
+    states: Any, entries: Any, model: Any, row: Any, row_states: Any, summary: Any, buffers: Any, outputs: Any
 ) -> None:
     """Advance the state `row_states` of one row through all steps: see :mod:`.filtering`."""
-    (x, y, shape), (marks, mark, mark_stride), (results, width) = row, reset, outputs
-    endog, design, obs_intercept, obs_root, transition, state_intercept, state_root = operands
-    indices, observed, v, filtered, L, X, Y, work, _, U, array = buffers
-    a, S, A, eta, J = row_states
+    (operands, strides), (x, y, (_, steps, inner)), (results, width) = model, row, outputs
+    observed, v, filtered, L, X, Y, work, _, U, array = buffers
+    (a, S, A, eta, J), (depends, growth) = row_states, summary
     n = length(states)
-    _, steps, inner = shape
     has_covariances = width > 1 + n + n * n
     for step in count_up(0, steps):
-        locate(states, len(operands), strides, x, step, y, indices)
-        z, t = indices[1], indices[4]
-        if marks[mark + step * mark_stride]:
-            load(states, initial[0], initial[1], a, S)
+        at_step = advance_pointers(operands, strides, (x, step, y))
+        endog, Z, obs_intercept, R, T, state_intercept, Q, marks, initial = at_step
+        if marks[0]:
+            load(states, initial, a, S)
             if depends:
                 clear(states, A)
-        m = observe(states, entries, endog, indices[0], design, z, obs_intercept, indices[2], a, observed, v)
-        result = ((x * steps + step) * inner + y) * width
+        count = observe(states, entries, endog, Z, obs_intercept, a, observed, v)
+        result = advance_pointer(results, ((x * steps + step) * inner + y) * width)
         if width > 1:
-            _write(states, has_covariances, a, S, work, results, result + 1)
-        count, m = (
-            m,
-            update_root(
-                states, entries, design, z, obs_root, indices[3], S, observed, v, m, array, False, L, X, U
-            ),
-        )
+            _write(states, has_covariances, a, S, work, advance_pointer(result, 1))
+        m = update_root(states, entries, Z, R, S, (observed, v, count), array, False, (L, X, U))
         square_of_v = whiten(states, L, m, v)
         if depends:
             if m < count and largest(states, A) > 0.0:
                 # An entry without a variance may still depend on the first state.
-                growths[0] = math.inf
-            project(states, design, z, observed, m, L, X, A, Y)
+                growth[0] = math.inf
+            project(states, Z, observed, m, L, X, A, Y)
             _inform(states, Y, v, m, eta, J, array)
         multiply_add(states, a, X, v, m, filtered)
-        predict_mean(states, transition, t, state_intercept, indices[5], filtered, a)
+        predict_mean(states, T, state_intercept, filtered, a)
         if width > 0:
-            results[result] = -0.5 * (log_determinant(states, L, m) + square_of_v)
+            result[0] = -0.5 * (log_determinant(states, L, m) + square_of_v)
         if has_covariances:
-            _write(states, True, filtered, U, work, results, result + 1 + n + n * n)
-        predict_root(states, transition, t, state_root, indices[6], U, array, False, S)
+            _write(states, True, filtered, U, work, advance_pointer(result, 1 + n + n * n))
+        predict_root(states, T, Q, U, array, False, S)
         if depends:
-            multiply(states, transition, t, A, work)
+            multiply(states, T, A, work)
             size = largest(states, A)
-            if not size <= growths[0]:
-                growths[0] = size
+            if not size <= growth[0]:
+                growth[0] = size
             depends = not forget(states, A, size, 1e-300)
 
 
@@ -411,7 +353,7 @@ state with its root."""
 
 @numba.njit(**SIZED)
 def _add_later(
-    states: Any, K: Any, row: int, v: Any, m: int, M: Any, G: Any, u: Any, W: Any, array: Any, after: Any
+    states: Any, K: Any, v: Any, m: int, M: Any, G: Any, u: Any, W: Any, array: Any, after: Any
 ) -> None:
     """Replace u and W by those of the step before."""
     n = length(states)
@@ -419,10 +361,10 @@ def _add_later(
     for i in count_up(0, n):
         u[i] = 0.0
         for k in count_up(0, m):
-            u[i] += K[row + i, k] * v[k]
+            u[i] += K[i, k] * v[k]
         for j in count_up(0, n):
             u[i] += M[i, j] * after[j]
-    product(states, M, 0, 0, W, 0, 0, array)
+    product(states, M, W, array)
     for i in count_up(0, n):
         for j in count_up(0, n):
             array[i, n + j] = G[i, j]
@@ -432,66 +374,36 @@ def _add_later(
 
 @numba.njit(**SIZED)
 def _smooth_row(
-    states: Any,
-    entries: Any,
-    filtered: Any,
-    operands: Any,
-    strides: Any,
-    row: Any,
-    reset: Any,
-    sums: Any,
-    is_summary: bool,
-    buffers: Any,
-    outputs: Any,
+    states: Any, entries: Any, model: Any, row: Any, sums: Any, is_summary: bool, buffers: Any, outputs: Any
 ) -> None:
     """Advance u and W of one row from the last step to the first: see :mod:`.smoothing`."""
-    (x, y, shape), (marks, mark, mark_stride) = row, reset
-    (states_of_filter, forward, state_stride), (u, W, M), results = filtered, sums, outputs[0]
-    has_results = outputs[1]
-    endog, design, obs_intercept, obs_root, transition, state_root = operands
-    (indices, observed, v, a, mean, L, X, _, S, U, step_M, step_G, work, _, update, prediction, array) = (
-        buffers
-    )
+    (operands, strides), (x, y, (_, steps, inner)), (u, W, M) = model, row, sums
+    results, has_results, _ = outputs
+    observed, v, a, mean, L, X, _, S, U, step_M, step_G, work, _, update, prediction, array = buffers
     n = length(states)
-    _, steps, inner = shape
     for step in range(steps - 1, -1, -1):
-        locate(states, len(operands), strides, x, step, y, indices)
-        state = forward + step * state_stride
-        load(states, states_of_filter, state, a, S)
-        m = observe(
-            states, entries, endog, indices[0], design, indices[1], obs_intercept, indices[2], a, observed, v
-        )
-        m = update_root(
-            states,
-            entries,
-            design,
-            indices[1],
-            obs_root,
-            indices[3],
-            S,
-            observed,
-            v,
-            m,
-            update,
-            True,
-            L,
-            X,
-            U,
-        )
-        predict_root(states, transition, indices[4], state_root, indices[5], U, prediction, True, work)
-        product(states, update, m + n, m, prediction, n, 0, step_M)
-        product(states, update, m + n, m, prediction, n, n, step_G)
+        at_step = advance_pointers(operands, strides, (x, step, y))
+        filtered, endog, Z, obs_intercept, R, T, Q, marks = at_step
+        load(states, advance_pointer(filtered, 1), a, S)
+        m = observe(states, entries, endog, Z, obs_intercept, a, observed, v)
+        m = update_root(states, entries, Z, R, S, (observed, v, m), update, True, (L, X, U))
+        predict_root(states, T, Q, U, prediction, True, work)
+        V = submatrix(update, m + n, m)
+        product(states, V, submatrix(prediction, n, 0), step_M)
+        product(states, V, submatrix(prediction, n, n), step_G)
         whiten(states, L, m, v)
-        _add_later(states, update, m + n, v, m, step_M, step_G, u, W, array, mean)
+        K = submatrix(update, m + n, 0)
+        _add_later(states, K, v, m, step_M, step_G, u, W, array, mean)
         if is_summary:
-            product(states, step_M, 0, 0, M, 0, 0, work)
+            product(states, step_M, M, work)
             assign(states, M, work)
         if has_results:
             multiply_add(states, a, S, u, n, mean)
-            product(states, S, 0, 0, W, 0, 0, work)
+            product(states, S, W, work)
             square(states, work, array)
-            store(states, results, ((x * steps + step) * inner + y) * (n + n * n), mean, array)
-        if marks[mark + step * mark_stride]:
+            result = advance_pointer(results, ((x * steps + step) * inner + y) * (n + n * n))
+            store(states, result, mean, array)
+        if marks[0]:
             clear(states, M)
             # Nothing is known of the states of an earlier sequence.
             for i in count_up(0, n):

@@ -15,6 +15,7 @@ import numpy as np
 from ...engines.cpu.compilation import SIZED, compile_kernel
 from ...engines.cpu.pointers import (
     advance_pointer,
+    advance_pointers,
     as_matrix,
     count_up,
     length,
@@ -33,7 +34,6 @@ from .update import (
     forget,
     largest,
     load,
-    locate,
     multiply_add,
     observe,
     observe_all,
@@ -44,24 +44,13 @@ from .update import (
 
 @numba.njit(**SIZED)
 def _transfer(
-    states: Any,
-    design: Any,
-    z: int,
-    transition: Any,
-    t: int,
-    observed: Any,
-    m: int,
-    L: Any,
-    X: Any,
-    Y: Any,
-    E: Any,
-    work: Any,
+    states: Any, Z: Any, T: Any, observed: Any, m: int, L: Any, X: Any, Y: Any, E: Any, work: Any
 ) -> None:
     """Write Y (m, n) and E (n, n)."""
     n = length(states)
     for i in count_up(0, n):
         for k in count_up(0, m):
-            total = design[z + observed[k] * n + i]
+            total = Z[observed[k] * n + i]
             for j in count_up(0, k):
                 total -= L[k, j] * Y[j, i]
             Y[k, i] = total / L[k, k]
@@ -75,7 +64,7 @@ def _transfer(
         for j in count_up(0, n):
             total = 0.0
             for k in count_up(0, n):
-                total += transition[t + i * n + k] * work[k, j]
+                total += T[i * n + k] * work[k, j]
             E[i, j] = total
 
 
@@ -98,12 +87,12 @@ def _sandwich(states: Any, E: Any, N: Any, work: Any, result: Any) -> None:
 
 
 @numba.njit(**SIZED)
-def _is_same(states: Any, filtered: Any, index: int, P: Any) -> bool:
-    """Return whether a matrix in a flat array is P, bit for bit."""
+def _is_same(states: Any, filtered: Any, P: Any) -> bool:
+    """Return whether the predicted covariance is P, bit for bit."""
     n = length(states)
     for i in count_up(0, n):
         for j in count_up(0, n):
-            if filtered[index + i * n + j] != P[i, j]:
+            if filtered[1 + n + i * n + j] != P[i, j]:
                 return False
     return True
 
@@ -156,133 +145,81 @@ def _depend(states: Any, E: Any, M: Any, work: Any) -> None:
 
 
 @numba.njit(**SIZED)
-def _write(
-    states: Any,
-    writes_sums: bool,
-    a: Any,
-    P: Any,
-    r: Any,
-    N: Any,
-    mean: Any,
-    smoothed: Any,
-    results: Any,
-    result: int,
-) -> None:
+def _write(states: Any, writes_sums: bool, predicted: Any, sums: Any, smoothed: Any, result: Any) -> None:
     """Write r and N, or the mean and the covariance of a smoothed state."""
+    (a, P), (r, N, _), (mean, covariance) = predicted, sums, smoothed
     if writes_sums:
-        store(states, results, result, r, N)
+        store(states, result, r, N)
     else:
         multiply_add(states, a, P, r, length(states), mean)
-        store(states, results, result, mean, smoothed)
+        store(states, result, mean, covariance)
 
 
 @numba.njit(**SIZED)
 def _advance_steady(
-    states: Any,
-    entries: Any,
-    filtered: Any,
-    operands: Any,
-    strides: Any,
-    r: Any,
-    N: Any,
-    buffers: Any,
-    reset: Any,
-    outputs: Any,
-    step: int,
+    states: Any, entries: Any, step: Any, steps: Any, sums: Any, buffers: Any, outputs: Any, result: Any
 ) -> int:
-    """Advance r while all matrices are those of the step after; return the step of the next change.
+    """Advance r while all matrices are those of the step after; return the number of steps.
 
-    The indices of `filtered` (numbers, index, stride), of `buffers` and of `outputs` (results,
-    whether there are any, whether they are sums, index, stride) are those of `step`. A step with a
-    mark is a change.
+    `step` has the operands at the first step, and `steps` their strides along the steps, the number
+    of steps and that of numbers from a result to the next. A step with a mark is a change.
     """
-    endog, design, obs_intercept, _, _ = operands
-    indices, _, v, a, mean, L, _, Y, P, E, _, _, _, smoothed, _, _, _ = buffers
-    (states_of_filter, state, state_stride), (marks, mark, mark_stride) = filtered, reset
-    results, has_results, writes_sums, result, result_stride = outputs
-    n, p = length(states), length(entries)
-    y, z, d = indices[0], indices[1], indices[2]
-    while step >= 0 and not marks[mark + step * mark_stride]:
-        if not _is_same(states, states_of_filter, state + n, P):
-            break
-        for i in count_up(0, n):
-            a[i] = states_of_filter[state + i]
-        if not observe_all(states, entries, endog, y, design, z, obs_intercept, d, a, v):
+    filtered, endog, Z, obs_intercept, _, _, marks = step
+    strides, count, result_stride = steps
+    _, v, a, mean, L, _, Y, P, E, _, _, _, covariance, _, _, _ = buffers
+    p, (_, has_results, writes_sums) = length(entries), outputs
+    done: Any = np.int64(0)
+    while done < count and not marks[0] and _is_same(states, filtered, P):
+        copy(states, a, advance_pointer(filtered, 1))
+        if not observe_all(states, entries, endog, Z, obs_intercept, a, v):
             break
         whiten(states, L, p, v)
-        _add_later(states, Y, v, p, E, r, mean)
+        _add_later(states, Y, v, p, E, sums[0], mean)
         if has_results:
-            _write(states, writes_sums, a, P, r, N, mean, smoothed, results, result)
-        step -= 1
-        y -= strides[0, 1]
-        d -= strides[2, 1]
-        state -= state_stride
-        result -= result_stride
-    return step
+            _write(states, writes_sums, (a, P), sums, (mean, covariance), result)
+        filtered, endog = advance_pointer(filtered, -strides[0, 1]), advance_pointer(endog, -strides[1, 1])
+        obs_intercept = advance_pointer(obs_intercept, -strides[3, 1])
+        marks, result = advance_pointer(marks, -strides[6, 1]), advance_pointer(result, -result_stride)
+        done += 1
+    return done
 
 
 @numba.njit(**SIZED)
 def _advance_row(
-    states: Any,
-    entries: Any,
-    filtered: Any,
-    operands: Any,
-    strides: Any,
-    row: Any,
-    reset: Any,
-    sums: Any,
-    depends: bool,
-    buffers: Any,
-    outputs: Any,
+    states: Any, entries: Any, model: Any, row: Any, sums: Any, depends: bool, buffers: Any, outputs: Any
 ) -> None:
     """Advance the sums r, N and M of one row from the last step to the first.
 
-    `row` is (x, y, shape), and `outputs` (results, whether there are any, whether they are sums).
-    `filtered` and `reset` are (numbers, index, stride).
+    `model` has the operands and their strides, `row` is (x, y, shape), and `outputs` (results,
+    whether there are any, whether they are sums).
     """
-    (x, y, (_, steps, inner)), (marks, mark, mark_stride) = row, reset
-    (states_of_filter, forward, state_stride), (r, N, M) = filtered, sums
+    (operands, strides), (x, y, (_, steps, inner)), (r, N, M) = model, row, sums
     results, has_results, writes_sums = outputs
-    endog, design, obs_intercept, obs_cov, transition = operands
-    (indices, observed, v, a, mean, L, X, Y, P, E, kept_N, work, sandwich, smoothed, _, _, _) = buffers
+    observed, v, a, mean, L, X, Y, P, E, kept_N, work, sandwich, smoothed, _, _, _ = buffers
     n, p = length(states), length(entries)
-    is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == 0
+    is_constant = strides[2, 1] == strides[4, 1] == strides[5, 1] == 0
     # Whether E and Y, and then also N, are those of the step after.
     is_kept = is_steady = False
     # numba would also compile functions for the type of the constant 0.
     zero: Any = np.int64(0)
     close_steps, step = zero, steps - 1
     while step >= 0:
-        locate(states, len(operands), strides, x, step, y, indices)
-        state = forward + step * state_stride
-        result = ((x * steps + step) * inner + y) * (n + n * n)
-        is_marked = marks[mark + step * mark_stride] != 0
-        is_kept = is_kept and is_constant and _is_same(states, states_of_filter, state + n, P)
-        load(states, states_of_filter, state, a, P)
-        m = observe(
-            states, entries, endog, indices[0], design, indices[1], obs_intercept, indices[2], a, observed, v
-        )
+        at_step = advance_pointers(operands, strides, (x, step, y))
+        filtered, endog, Z, obs_intercept, H, T, marks = at_step
+        result = advance_pointer(results, ((x * steps + step) * inner + y) * (n + n * n))
+        is_marked = marks[0] != 0
+        is_kept = is_kept and is_constant and _is_same(states, filtered, P)
+        load(states, advance_pointer(filtered, 1), a, P)
+        m = observe(states, entries, endog, Z, obs_intercept, a, observed, v)
         is_kept = is_kept and m == p
         is_steady = is_steady and is_kept
         if is_steady and not depends and not is_marked:
-            step = _advance_steady(
-                states,
-                entries,
-                (states_of_filter, state, state_stride),
-                operands,
-                strides,
-                r,
-                N,
-                buffers,
-                reset,
-                (*outputs, result, inner * (n + n * n)),
-                step,
-            )
+            later = strides, step + 1, inner * (n + n * n)
+            step -= _advance_steady(states, entries, at_step, later, sums, buffers, outputs, result)
             continue
         if not is_kept:
-            z, t = indices[1], indices[4]
-            m = factor(states, entries, design, z, obs_cov, indices[3], P, observed, v, m, L, X)
-            _transfer(states, design, z, transition, t, observed, m, L, X, Y, E, work)
+            m = factor(states, entries, Z, H, P, observed, v, m, L, X)
+            _transfer(states, Z, T, observed, m, L, X, Y, E, work)
         whiten(states, L, m, v)
         _add_later(states, Y, v, m, E, r, mean)
         if not is_steady:
@@ -297,7 +234,7 @@ def _advance_row(
             _depend(states, E, M, work)
             depends = not forget(states, M, largest(states, M), 1e-290)
         if has_results:
-            _write(states, writes_sums, a, P, r, N, mean, smoothed, results, result)
+            _write(states, writes_sums, (a, P), sums, (mean, smoothed), result)
         if is_marked:
             is_kept = is_steady = False
             for i in count_up(0, n):
@@ -308,42 +245,39 @@ def _advance_row(
         step -= 1
 
 
+@numba.njit(**SIZED)
+def _copy_sums(states: Any, has_all: bool, targets: Any, sources: Any) -> None:
+    """Copy r and N of a row and, if `has_all`, M."""
+    copy(states, targets[0], sources[0])
+    assign(states, targets[1], sources[1])
+    if has_all:
+        assign(states, targets[2], sources[2])
+
+
 def smoother_kernel(advance_row: Any, form: str) -> Any:
     """Return the kernel of a form of the smoother, from the function that advances one row."""
 
     def smooth(
-        states: Any,
-        entries: Any,
-        filtered: Any,
-        operands: Any,
-        strides: Any,
-        reset: Any,
-        rs: Any,
-        Ns: Any,
-        dependences: Any,
-        results: Any,
-        writes_sums: bool,
-        start: int,
-        stop: int,
-        shape: Any,
+        states: Any, entries: Any, model: Any, arrays: Any, outputs: Any, start: int, stop: int, shape: Any
     ) -> None:
         """Advance r and N of some rows from the last step to the first.
 
-        `filtered` are results of the filter, with the log-likelihood and the predicted state first,
-        and `reset` marks: flat operands. `operands` are endog, design, obs_intercept, obs_cov and
-        transition. If there are `results`, they receive the mean and the covariance of each
-        smoothed state, or with `writes_sums` r and N before each step. To summarise a chunk,
-        `dependences` (rows, n, n) of r on that after the chunk are updated too.
+        `model` is a tuple of flat operands, and an array of their strides: results of the filter,
+        with the log-likelihood and the predicted state first, endog, design, obs_intercept, obs_cov,
+        transition and marks. `arrays` are r (rows, n) and N (rows, n, n). If there are results, they
+        receive the mean and the covariance of each smoothed state or, if they are sums, r and N
+        before each step. To summarise a chunk, the dependences (rows, n, n) of r on that after the
+        chunk are updated too.
         """
-        (states_of_filter, filtered_strides), (marks, mark_strides) = filtered, reset
+        (operands, strides), (results, writes_sums) = model, outputs
+        rs, Ns, Ms = pointers_to(arrays)
         n, p, inner, number = length(states), length(entries), shape[2], np.float64
-        is_summary, has_results = len(dependences) > 0, len(results) > 0
-        inputs = pointers_to(operands)
-        flat_states, flat_marks = pointer_to(states_of_filter), pointer_to(marks)
-        flat_strides, flat_results = as_matrix(pointer_to(strides), 3), pointer_to(results)
-        all_r, all_N, all_M = pointer_to(rs), pointer_to(Ns), pointer_to(dependences)
+        inputs = pointers_to(operands), as_matrix(pointer_to(strides), 3)
+        is_summary, flat_outputs = (
+            len(arrays[2]) > 0,
+            (pointer_to(results), len(results) > 0, writes_sums != 0),
+        )
         buffers = (
-            stack_vector(len(operands), np.int64),
             stack_vector(p, np.int64),
             stack_vector(p, number),
             stack_vector(n, number),
@@ -362,35 +296,14 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
             stack_matrix(n, 2 * n, number),
         )
         # Copies of the states of a row, whose shapes are constant.
-        r, N, M = stack_vector(n, number), stack_matrix(n, n, number), stack_matrix(n, n, number)
+        sums = stack_vector(n, number), stack_matrix(n, n, number), stack_matrix(n, n, number)
         for row in count_up(start, stop):
-            x, y = row // inner, row % inner
-            row_r, first_matrix = advance_pointer(all_r, row * n), row * n * n
-            row_N = as_matrix(advance_pointer(all_N, first_matrix), n)
-            row_M = as_matrix(advance_pointer(all_M, first_matrix), n)
-            copy(states, r, row_r)
-            assign(states, N, row_N)
-            if is_summary:
-                assign(states, M, row_M)
-            mark = x * mark_strides[0] + y * mark_strides[2]
-            forward = x * filtered_strides[0] + y * filtered_strides[2] + 1
-            advance_row(
-                states,
-                entries,
-                (flat_states, forward, filtered_strides[1]),
-                inputs,
-                flat_strides,
-                (x, y, shape),
-                (flat_marks, mark, mark_strides[1]),
-                (r, N, M),
-                is_summary,
-                buffers,
-                (flat_results, has_results, writes_sums),
-            )
-            copy(states, row_r, r)
-            assign(states, row_N, N)
-            if is_summary:
-                assign(states, row_M, M)
+            row_N, row_M = advance_pointer(Ns, row * n * n), advance_pointer(Ms, row * n * n)
+            kept_sums = advance_pointer(rs, row * n), as_matrix(row_N, n), as_matrix(row_M, n)
+            _copy_sums(states, is_summary, sums, kept_sums)
+            at_row = row // inner, row % inner, shape
+            advance_row(states, entries, inputs, at_row, sums, is_summary, buffers, flat_outputs)
+            _copy_sums(states, is_summary, kept_sums, sums)
 
     return compile_kernel(smooth, form, allocates=False)
 

@@ -5,7 +5,8 @@ w = L⁻¹·v, the update is a + X·w and P − X·X'. Rows of missing observati
 rows of F whose pivot is rounding: their entries have no variance, given the entries before them.
 
 `states` and `entries` are the sizes of a state and of an observation: see
-:mod:`mgrec.engines.cpu.columns`.
+:mod:`mgrec.engines.cpu.columns`. Matrices of the model are vectors (:mod:`mgrec.engines.cpu.pointers`)
+that begin at the current step.
 """
 
 from __future__ import annotations
@@ -27,64 +28,45 @@ a step is too large."""
 
 
 @numba.njit(**SIZED)
-def locate(states: Any, count: int, strides: Any, x: int, step: int, y: int, indices: Any) -> None:
-    """Write the indices of a step in `count` flat arrays."""
-    for k in count_up(0, count):
-        indices[k] = strides[k, 0] * x + strides[k, 1] * step + strides[k, 2] * y
-
-
-@numba.njit(**SIZED)
 def observe(
-    states: Any,
-    entries: Any,
-    endog: Any,
-    y: int,
-    design: Any,
-    z: int,
-    intercept: Any,
-    d: int,
-    a: Any,
-    observed: Any,
-    v: Any,
+    states: Any, entries: Any, endog: Any, Z: Any, intercept: Any, a: Any, observed: Any, v: Any
 ) -> int:
     """Write the indices of observed entries, and their differences to the prediction `a`.
 
-    `y`, `z` and `d` are the indices of the step in the flat arrays. Return the number of entries.
+    Return the number of these entries.
     """
     n, count = length(states), 0
     for i in count_up(0, length(entries)):
-        value = endog[y + i]
+        value = endog[i]
         if not math.isnan(value):
-            predicted = intercept[d + i]
+            predicted = intercept[i]
             for j in count_up(0, n):
-                predicted += design[z + i * n + j] * a[j]
+                predicted += Z[i * n + j] * a[j]
             v[count], observed[count] = value - predicted, i
             count += 1
     return count
 
 
 @numba.njit(**SIZED)
-def observe_all(
-    states: Any, entries: Any, endog: Any, y: int, design: Any, z: int, intercept: Any, d: int, a: Any, v: Any
-) -> bool:
+def observe_all(states: Any, entries: Any, endog: Any, Z: Any, intercept: Any, a: Any, v: Any) -> bool:
     """Write the differences of all entries to the prediction; return whether none is missing."""
     n, is_full = length(states), True
     for i in count_up(0, length(entries)):
-        predicted = intercept[d + i]
+        predicted = intercept[i]
         for j in count_up(0, n):
-            predicted += design[z + i * n + j] * a[j]
-        v[i] = endog[y + i] - predicted
-        is_full = is_full and not math.isnan(endog[y + i])
+            predicted += Z[i * n + j] * a[j]
+        v[i] = endog[i] - predicted
+        is_full = is_full and not math.isnan(endog[i])
     return is_full
 
 
 @numba.njit(**SIZED)
 def has_variance(
-    states: Any, design: Any, row: int, noise: float, P: Any, variance: float, remainder: float
+    states: Any, Z: Any, row: int, noise: float, P: Any, variance: float, remainder: float
 ) -> bool:
     """Return whether the variance of an entry, given those before it, is more than rounding.
 
-    `variance` is that before the elimination, and `row` the index of the entry in `design`. Without
+    `variance` is that before the elimination, and `row` the index of the entry in Z. Without
     noise it is rounding of terms that n·Σ Z²·P bounds. A negative variance that is no rounding
     counts, so that results are nan.
     """
@@ -94,23 +76,21 @@ def has_variance(
         if not remainder - NOT_ROUNDING * variance <= 0.0:
             return True
         for i in count_up(0, n):
-            scale += design[row + i] * design[row + i] * abs(P[i, i])
+            scale += Z[row + i] * Z[row + i] * abs(P[i, i])
         return remainder < -INVALID * (abs(noise) + n * scale)
     for i in count_up(0, n):
-        scale += design[row + i] * design[row + i] * P[i, i]
+        scale += Z[row + i] * Z[row + i] * P[i, i]
     return not remainder - ROUNDING * n * scale <= 0.0
 
 
 @numba.njit(**SIZED)
-def has_exact_observation(entries: Any, obs_cov: Any, h: int, observed: Any, m: int, work: Any) -> bool:
+def has_exact_observation(entries: Any, H: Any, observed: Any, m: int, work: Any) -> bool:
     """Return whether an entry has no noise of its own, given the noise of those before it."""
     p = length(entries)
     for k in count_up(0, m):
-        noise = obs_cov[h + observed[k] * (p + 1)]
+        noise = H[observed[k] * (p + 1)]
         for c in count_up(0, k + 1):
-            total = 0.5 * (
-                obs_cov[h + observed[k] * p + observed[c]] + obs_cov[h + observed[c] * p + observed[k]]
-            )
+            total = 0.5 * (H[observed[k] * p + observed[c]] + H[observed[c] * p + observed[k]])
             for j in count_up(0, c):
                 total -= work[k, j] * work[c, j]
             if c == k and total <= NOT_ROUNDING * noise:
@@ -121,18 +101,7 @@ def has_exact_observation(entries: Any, obs_cov: Any, h: int, observed: Any, m: 
 
 @numba.njit(**SIZED)
 def factor(
-    states: Any,
-    entries: Any,
-    design: Any,
-    z: int,
-    obs_cov: Any,
-    h: int,
-    P: Any,
-    observed: Any,
-    v: Any,
-    m: int,
-    L: Any,
-    X: Any,
+    states: Any, entries: Any, Z: Any, H: Any, P: Any, observed: Any, v: Any, m: int, L: Any, X: Any
 ) -> int:
     """Write the factors L (m, m) and X (n, m) of the update of a state of covariance P.
 
@@ -142,26 +111,23 @@ def factor(
     n, p, count = length(states), length(entries), 0
     for k in count_up(0, m):
         observed[count], v[count] = observed[k], v[k]
-        row = z + observed[k] * n
+        row = observed[k] * n
         for i in count_up(0, n):
             total = 0.0
             for j in count_up(0, n):
-                total += P[i, j] * design[row + j]
+                total += P[i, j] * Z[row + j]
             X[i, count] = total
         variance = 0.0
         for c in count_up(0, count + 1):
-            total = 0.5 * (
-                obs_cov[h + observed[count] * p + observed[c]]
-                + obs_cov[h + observed[c] * p + observed[count]]
-            )
+            total = 0.5 * (H[observed[count] * p + observed[c]] + H[observed[c] * p + observed[count]])
             for i in count_up(0, n):
-                total += design[row + i] * X[i, c]
+                total += Z[row + i] * X[i, c]
             variance = total
             for j in count_up(0, c):
                 total -= L[count, j] * L[c, j]
             L[count, c] = total if c == count else total / L[c, c]
-        noise, remainder = obs_cov[h + observed[count] * (p + 1)], L[count, count]
-        if has_variance(states, design, row, noise, P, variance, remainder):
+        noise, remainder = H[observed[count] * (p + 1)], L[count, count]
+        if has_variance(states, Z, row, noise, P, variance, remainder):
             L[count, count] = math.sqrt(remainder)
             count += 1
     for i in count_up(0, n):
@@ -268,23 +234,23 @@ def forget(states: Any, A: Any, size: float, least: float) -> bool:
 
 
 @numba.njit(**SIZED)
-def load(states: Any, numbers: Any, index: int, vector: Any, matrix: Any) -> None:
-    """Read a vector and a matrix from a flat array."""
+def load(states: Any, numbers: Any, vector: Any, matrix: Any) -> None:
+    """Read a vector and the matrix after it."""
     n = length(states)
     for i in count_up(0, n):
-        vector[i] = numbers[index + i]
+        vector[i] = numbers[i]
         for j in count_up(0, n):
-            matrix[i, j] = numbers[index + n + i * n + j]
+            matrix[i, j] = numbers[n + i * n + j]
 
 
 @numba.njit(**SIZED)
-def store(states: Any, numbers: Any, index: int, vector: Any, matrix: Any) -> None:
-    """Write a vector and a matrix to a flat array."""
+def store(states: Any, numbers: Any, vector: Any, matrix: Any) -> None:
+    """Write a vector, and a matrix after it."""
     n = length(states)
     for i in count_up(0, n):
-        numbers[index + i] = vector[i]
+        numbers[i] = vector[i]
         for j in count_up(0, n):
-            numbers[index + n + i * n + j] = matrix[i, j]
+            numbers[n + i * n + j] = matrix[i, j]
 
 
 @numba.njit(**SIZED)
