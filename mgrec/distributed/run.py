@@ -29,6 +29,7 @@ from .groups.mailbox import NAME, install
 from .groups.start import start_group
 from .placement import wait_for
 from .plan.internals import register
+from .plan.session import release_gpus
 from .versions import check_workers
 
 Key = tuple[Any, ...]
@@ -107,8 +108,9 @@ def run(
     Notes
     -----
     All ranks call functions with ``group=`` in the same order. Threads of Dask's workers are not
-    occupied: any number of programs may run at the same time. Results of a worker that is lost
-    later are gone, since no graph can compute them again.
+    occupied: any number of programs may run at the same time. The GPUs of a worker exchange messages
+    for one of them, or for the plans of one client; the messages of others go through the hosts.
+    Results of a worker that is lost later are gone, since no graph can compute them again.
 
     Examples
     --------
@@ -133,6 +135,8 @@ def run(
     ranks = divided.ranks(client)
     addresses = [address for address, _ in ranks]
     client.run(install, workers=addresses)
+    if divided.has_gpus:
+        client.sync(release_gpus, client, addresses, timeout)
     name = f"{name_of(function)}-{uuid4().hex}"
     futures = [
         client.submit(
@@ -274,7 +278,7 @@ def _call_on_rank(
     """Run a rank; return whether the function returns a tuple, and what the client needs of it."""
     plugin = get_worker().plugins[NAME]
     secede()  # Ranks wait for each other: none may wait for a thread of the worker.
-    group = start_group(plugin, name, rank, addresses, timeout, has_gpus)
+    group = start_group(plugin, name, rank, addresses, timeout, name if has_gpus else "")
     try:
         with group.on_stream():
             parts = [_joined(operand, axis) for operand in operands]

@@ -160,6 +160,8 @@ def test_results_are_arrays_of_their_own_and_messages_are_few(xp, name, exchange
         return function(*parts, group=group, **options)
 
     for results in run_on_ranks(RANKS, call):
+        if isinstance(results, Exception):
+            raise results
         for array in results if isinstance(results, tuple) else ():
             assert array.flags.c_contiguous
             assert bytes_of(array) == array.nbytes

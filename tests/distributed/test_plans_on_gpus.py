@@ -3,6 +3,7 @@
 Threads of this process are the workers, which share a GPU, and their memory stands in for NCCL.
 """
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -16,6 +17,8 @@ from distributed import Client, LocalCluster
 import mgrec
 import mgrec.dask
 from mgrec.core.contract.kernels import CacheMiss
+from mgrec.distributed import run as run_module
+from mgrec.distributed.plan import gpus
 from mgrec.filters import recurrence as filters
 from mgrec.signal import lfilter
 
@@ -199,10 +202,55 @@ def test_plans_of_several_threads_share_a_communicator(client, solved):
     assert solved == ["solved"] * 20 and len(Communicator.started) == 2
 
 
+STARTED, ENDS = threading.Event(), threading.Event()
+
+
+def exchanges_on_gpus(x, group, waits=False):
+    mgrec.linear_recurrence(0.5, x, group=group)
+    if waits:
+        STARTED.set()
+        assert ENDS.wait(60)
+    return hasattr(group, "gpus")
+
+
+def test_gpus_exchange_messages_for_one_program_or_client_at_a_time(client, solved, monkeypatch):
+    monkeypatch.setattr(run_module._Divided, "has_gpus", True)
+    monkeypatch.setattr(gpus, "UNTIL_NEXT_TRY", 3)
+    t = uniform(-1, 1, N)
+    array, (wanted, run) = placed(client, t, [CHUNK] * 4), (LINEAR(0.5, t), mgrec.dask.run)
+
+    def counted(call):
+        before = len(solved)
+        result = call()
+        return result if isinstance(result, list) else on_host(result), len(solved) - before
+
+    with mgrec.plan(LINEAR, 0.5, array, client=client) as plan, ThreadPoolExecutor(1) as pool:
+        assert counted(plan)[1] == 2
+        STARTED.clear(), ENDS.clear()
+        program = pool.submit(run, exchanges_on_gpus, array, client=client, waits=True)
+        try:
+            assert STARTED.wait(60)
+            assert run(exchanges_on_gpus, array, client=client) == [False, False]
+            for _ in range(2):
+                result, exchanges = counted(plan)
+                np.testing.assert_allclose(result, wanted, rtol=1e-10)
+                assert not exchanges
+        finally:
+            ENDS.set()
+        assert program.result(60) == [True, True]
+        assert run(exchanges_on_gpus, array, client=client) == [True, True]
+        assert counted(plan)[1] == 2
+        with Client(client.scheduler.address) as other:
+            (copy,) = on_both(other, da.from_array(on_gpu(t), chunks=CHUNK, asarray=False), is_strict=True)
+            with mgrec.plan(LINEAR, 0.5, copy, client=other) as second:
+                assert counted(second)[1] == 0
+                assert counted(plan)[1] == 2
+    assert len(Communicator.started) == 2
+
+
 def test_a_large_solve_does_not_keep_the_next_one_waiting(client, monkeypatch):
     """The first one runs on the GPU until both workers have launched the second one."""
     from mgrec.distributed.groups import device
-    from mgrec.distributed.plan import gpus
 
     steps, start = {0: [], 1: []}, device.start_shards
 

@@ -31,13 +31,15 @@ class DaskGPUGroup(Group):
     host : DaskGroup
         The same ranks, which exchange errors and wait for each other's return by Dask's comms.
     gpus : NCCLGroup
+    owner : str
+        Whose :class:`ExchangeRight` the group uses.
     """
 
     frame, is_asynchronous = DEVICE_FRAME, True
 
-    def __init__(self, host: DaskGroup, gpus: NCCLGroup) -> None:
+    def __init__(self, host: DaskGroup, gpus: NCCLGroup, owner: str) -> None:
         self.host, self.gpus, self.rank, self.size = host, gpus, host.rank, host.size
-        self.store, self.close, self._is_kept = host.store, host.close, False
+        self.store, self._owner, self._is_kept = host.store, owner, False
         self.check_with(lambda: None)
 
     def all_gather(self, array: Any) -> Any:
@@ -89,34 +91,44 @@ class DaskGPUGroup(Group):
             self.gpus.abort()
         self.host.abort(error)
 
+    def close(self) -> None:
+        self.host.plugin.right.release(self._owner)
+        self.host.close()
 
-def connect(group: DaskGroup) -> DaskGPUGroup | None:
+
+def connect(group: DaskGroup, owner: str) -> DaskGPUGroup | None:
     """Return a group of the GPUs of a group's ranks, or None.
 
-    None if a GPU has several ranks, or without NCCL, or if connections must be encrypted.
+    None if a GPU has several ranks, or without NCCL, or if connections must be encrypted, or if
+    another owner has the :class:`ExchangeRight` of a worker.
     """
     workers, free = _take(group)
+    right = group.plugin.right
+    had_right = right.is_of(owner)  # for other groups
     first = unique_id() if group.rank == 0 else None
-    message = pickle.dumps((_device_of(group), [*free], first))
+    device = _device_of(group) if right.acquire(owner) else None
+    message = pickle.dumps((device, [*free], first))
     try:
         answers = [pickle.loads(answer) for answer in group.all_gather_bytes(message)]
+        devices = [device for device, _, _ in answers]
+        common = set.intersection(*({*names} for _, names, _ in answers))
+        # Another rank has ended the others, with an error.
+        _end(free.pop(name) for name in free.keys() - common)
+        if None in devices or len({*devices}) < group.size:
+            _give_back(workers, free)
+            if not had_right:
+                right.release(owner)
+            return None
+        name = min(common, default=group.name)
+        gpus = free.pop(name, None) or _start(group, answers[0][2])
     except BaseException:
         _end(free.values())
+        if not had_right:
+            right.release(owner)
         raise
-    devices = [device for device, _, _ in answers]
-    common = set.intersection(*({*names} for _, names, _ in answers))
-    # Another rank has ended the others, with an error.
-    _end(free.pop(name) for name in free.keys() - common)
-    if None in devices or len({*devices}) < group.size:
-        _give_back(workers, free)
-        return None
-    name = min(common, default=group.name)
-    gpus = free.pop(name, None)
     _give_back(workers, free)
-    if gpus is None:
-        gpus = _start(group, answers[0][2])
     _names[gpus] = name
-    return DaskGPUGroup(group, gpus)
+    return DaskGPUGroup(group, gpus, owner)
 
 
 def _workers_of(group: DaskGroup) -> Workers:

@@ -44,6 +44,34 @@ async def install(dask_worker: Worker) -> None:
         await dask_worker.plugin_add(GroupsPlugin(), NAME, catch_errors=False)
 
 
+class ExchangeRight:
+    """Whose groups may exchange messages between GPUs on this worker: those of one owner at a time.
+
+    The kernel of an exchange runs until those of all ranks have started. A kernel whose blocks wait
+    for each other starts when there is room for all of them, and may need the whole GPU: not while
+    an exchange runs. If two programs were in another order on each GPU, the kernel of either one
+    would wait for the exchange of the other one, which waits for its kernel on the other GPU.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._owner = threading.Lock(), ""
+
+    def acquire(self, owner: str) -> bool:
+        """Return whether the owner has the right, or gets it because it is free."""
+        with self._lock:
+            self._owner = self._owner or owner
+            return self._owner == owner
+
+    def is_of(self, owner: str) -> bool:
+        return self._owner == owner
+
+    def release(self, owner: str) -> None:
+        """Release the right, if it is the owner's."""
+        with self._lock:
+            if self._owner == owner:
+                self._owner = ""
+
+
 class GroupsPlugin(WorkerPlugin):  # type: ignore[misc]
     """The ranks on a worker, and the handlers that take messages for them."""
 
@@ -51,7 +79,7 @@ class GroupsPlugin(WorkerPlugin):  # type: ignore[misc]
 
     def setup(self, worker: Worker) -> None:
         self.worker, self.loop = worker, asyncio.get_running_loop()
-        self.calls = Calls(self.loop)
+        self.calls, self.right = Calls(self.loop), ExchangeRight()
         # In the order of their start. Errors of groups that had not started here come first.
         self.groups: dict[str, Mailbox] = {}
         self.errors: dict[str, bytes] = {}

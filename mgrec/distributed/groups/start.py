@@ -9,22 +9,22 @@ from .mailbox import GroupsPlugin
 
 
 def start_group(
-    plugin: GroupsPlugin, name: str, rank: int, addresses: list[str], timeout: float, has_gpus: bool
+    plugin: GroupsPlugin, name: str, rank: int, addresses: list[str], timeout: float, owner: str
 ) -> Any:
     """Return the group of a rank that starts here; raise the error of one that has ended.
 
-    If each rank has a GPU, NCCL exchanges arrays and messages.
+    If each rank has a GPU, NCCL exchanges arrays and messages, for one `owner` at a time; "" for none.
     """
     group = DaskGroup(plugin, name, rank, addresses, timeout)
     group.start()
-    if not has_gpus or group.size == 1:
+    if not owner or group.size == 1:
         return group
     try:
         from .dask_gpus import connect
     except ImportError:  # CuPy without NCCL
         return group
     try:
-        return connect(group) or group
+        return connect(group, owner) or group
     except BaseException as error:
         group.abort(error)
         raise

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from ...core.backends import Backend, backend_of, common_backend
 from ...core.contract.kernels import CacheMiss, ShardMessages, ShardSolver, ShardSteps
@@ -28,6 +29,8 @@ from .program import Operands, Results, Solve, StoredPlan
 
 LARGE, INTERVAL, LONGEST = 1 << 26, 5e-5, 0.5
 """Bytes of operands of a large solve; seconds between two looks at it, and of looking at it."""
+UNTIL_NEXT_TRY = 64
+"""Solves by the host if GPUs are not connected: trying takes a message."""
 Wait = Callable[[], Results | None]
 """Waits for the results of a solve; None, on all workers, if the host has to solve."""
 
@@ -49,6 +52,9 @@ class _Launched(NamedTuple):
 class GPUThread:
     """The thread of a session, and its communicators by the addresses of their workers.
 
+    One client at a time has the right to exchange messages between the GPUs of a worker: see
+    :class:`~mgrec.distributed.groups.mailbox.ExchangeRight`. Without it, the host solves.
+
     Parameters
     ----------
     plugin : GroupsPlugin
@@ -65,8 +71,10 @@ class GPUThread:
         solve_on_host: Callable[[Solve], None],
     ) -> None:
         self._plugin, self._complete, self._solve_on_host = plugin, complete, solve_on_host
+        # A group, or how many solves are left to the host until the workers try again to connect.
         self._groups: dict[tuple[str, ...], Any] = {}
-        self._queue, self._launches = SimpleQueue[Solve | None](), 0
+        self._owner, self._launches = uuid4().hex, 0
+        self._queue = SimpleQueue[Solve | Callable[[], None] | None]()
         self._thread: threading.Thread | None = None
         self._last: _Launched | None = None
 
@@ -77,17 +85,30 @@ class GPUThread:
             self._thread = threading.Thread(target=self._work, name="mgrec-gpu", daemon=True)
             self._thread.start()
 
+    def release(self, call: Callable[[], None]) -> None:
+        """Leave the GPUs to others when all earlier solves have ended, and call a function."""
+        if self._thread is None:
+            call()
+        else:
+            self._queue.put(call)
+
     def close(self) -> None:
-        """End when all solves have ended; communicators are kept for other clients."""
+        """End when all solves have ended."""
         self._queue.put(None)
 
     def _work(self) -> None:
         while self._launch_next():
             pass
+
+    def _release(self) -> None:
+        """End the groups; communicators are kept for others."""
         for group in self._groups.values():
-            if group is not None and not group.has_ended:
-                group.retain()
-                group.host.close()
+            if not isinstance(group, int):
+                if not group.has_ended:
+                    group.retain()
+                group.close()
+        self._groups.clear()
+        self._plugin.right.release(self._owner)
 
     def _launch_next(self) -> bool:
         """Launch the next solve, and complete the one before; return False at the end."""
@@ -96,18 +117,22 @@ class GPUThread:
         except Empty:
             self._complete_last()
             return True
-        if solve is None or solve.awaited():
+        if not isinstance(solve, Solve):
             self._complete_last()
-        if solve is None:
-            return False
+            self._release()
+            if solve is not None:
+                solve()
+            return solve is not None
+        if solve.awaited():
+            self._complete_last()
         following = self._launch(solve)
         if following is not None:
             self._complete_last()
             self._last = following
         return True
 
-    def _wait_for_request(self) -> Solve | None:
-        """Return the next solve; raise Empty if the last one has ended before."""
+    def _wait_for_request(self) -> Solve | Callable[[], None] | None:
+        """Return the next request; raise Empty if the last one has ended before."""
         if self._last is None or not self._queue.empty():
             return self._queue.get()
         # The wait for the results would notice a worker that is lost.
@@ -127,8 +152,8 @@ class GPUThread:
         plan, operands = solve.plan, Operands()
         assert plan is not None
         try:
-            group = self._group_of(plan)
-            if group is None or plan.has_failed_often(PATIENCE):
+            group = self._group_of(plan, solve.number)
+            if isinstance(group, int) or plan.has_failed_often(PATIENCE):
                 self._solve_on_host(solve)
                 return None
             positions = dict(plan.shard.shard.chunks)
@@ -187,26 +212,26 @@ class GPUThread:
         size = sum(x.nbytes for blocks in operands.values() for x in blocks)
         return _Launched(solve, operands, wait, end if size >= LARGE else None)
 
-    def _group_of(self, plan: StoredPlan) -> Any:
-        """Return the group of a plan's workers; None if nothing connects their GPUs."""
-        if not plan.has_group:
-            addresses = tuple(plan.shard.addresses)
-            group = self._groups.get(addresses)
-            if addresses not in self._groups or (group is not None and group.has_ended):
-                group = self._groups[addresses] = None
-                group = self._groups[addresses] = self._connect(plan)
-            plan.has_group, plan.group = True, group
-        if plan.group is not None and plan.group.has_ended:
-            plan.group.host.check(0)
-        return plan.group
+    def _group_of(self, plan: StoredPlan, number: int) -> Any:
+        """Return the group of a plan's workers for a solve; a number if the host solves."""
+        addresses = plan.shard.addresses
+        group = self._groups.get(addresses, 0)
+        if isinstance(group, int):
+            is_missing, self._groups[addresses] = not group, group - 1
+        elif (is_missing := group.has_ended) and group is plan.group:
+            group.host.check(0)
+        if is_missing:
+            self._groups[addresses] = UNTIL_NEXT_TRY
+            plan.group = self._groups[addresses] = self._connect(plan, number)
+        return self._groups[addresses]
 
-    def _connect(self, plan: StoredPlan) -> Any:
-        name, shard = f"{plan.mailbox.name}-gpus", plan.shard
-        rank = shard.shard.number
-        group = start_group(self._plugin, name, rank, shard.addresses, shard.timeout, True)
-        if isinstance(group, DaskGroup):  # nothing connects their GPUs
+    def _connect(self, plan: StoredPlan, number: int) -> Any:
+        name, shard = f"{plan.mailbox.name}-{number}", plan.shard
+        rank, addresses = shard.shard.number, [*shard.addresses]
+        group = start_group(self._plugin, name, rank, addresses, shard.timeout, self._owner)
+        if isinstance(group, DaskGroup):  # nothing connects their GPUs now
             group.close()
-            return None
+            return UNTIL_NEXT_TRY
         return group
 
 

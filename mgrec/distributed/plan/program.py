@@ -29,7 +29,7 @@ class PlanShard:
     Attributes
     ----------
     shard : Shard
-    addresses : list of str
+    addresses : tuple of str
         The workers of all shards, by their numbers.
     keys : dict, chunk index -> keys of the operands
     result_size : int
@@ -43,7 +43,7 @@ class PlanShard:
     """
 
     shard: Shard
-    addresses: list[str]
+    addresses: tuple[str, ...]
     keys: Mapping[ChunkIndex, Sequence[Any]]
     result_size: int
     request: Request
@@ -67,7 +67,7 @@ class StoredPlan:
     Attributes
     ----------
     group : DaskGPUGroup, optional
-        Of the GPUs of the plan's workers, once the first solve has started (`has_group`).
+        Of the GPUs of the plan's workers, when it has started or a solve of the plan has found it.
     launches : int
         Number of solves that exchange messages between GPUs.
     outcomes : list of bool
@@ -80,7 +80,6 @@ class StoredPlan:
     blocks: Mapping[Any, Any]
     mailbox: Mailbox
     group: Any = None
-    has_group: bool = False
     launches: int = 0
     outcomes: list[bool] = field(default_factory=list)
     solvers: dict[Any, Any] = field(default_factory=dict)

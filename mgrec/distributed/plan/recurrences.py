@@ -89,7 +89,7 @@ class RecurrencePlan(Plan):
 
     def _add_to_workers(self, first: PlanCall) -> None:
         """Make the workers keep their shards and operands, which Dask may drop otherwise."""
-        addresses = sorted(self._shards, key=lambda address: self._shards[address].number)
+        addresses = tuple(sorted(self._shards, key=lambda address: self._shards[address].number))
         contents, arguments, is_on_gpus = {}, first.request(), self._is_on_gpus(first)
         sizes = self._layout.sizes() if backend_of(self._layout.meta).is_host else {}
         for address, shard in self._shards.items():

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -33,6 +34,17 @@ def session_of(client: Client) -> ClientSession:
         if NAME not in client.extensions:
             client.extensions[NAME] = ClientSession(client)
         return client.extensions[NAME]
+
+
+async def release_gpus(client: Client, addresses: Iterable[str], timeout: float) -> None:
+    """Let the plans of a client leave the exchanges between GPUs to a program on these workers."""
+    session = client.extensions.get(NAME)
+    streams = {to: session.streams[to] for to in addresses if to in session.streams} if session else {}
+    if streams:
+        request = PendingRequest(streams, timeout)
+        session.send(request, "release_gpus", dict.fromkeys(streams, ()))
+        with suppress(WorkerLostError):  # the program raises it
+            await asyncio.wrap_future(request.done)
 
 
 class Stream:

@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from dask.utils import format_bytes
@@ -134,7 +135,8 @@ class WorkerSession:
         size = _size_of(blocks.values())
         self._check_memory(size, shard.result_size)
         groups, rank = self.worker.plugins[mailbox.NAME], shard.shard.number
-        box = Mailbox(groups, name, rank, shard.addresses, shard.timeout, lost=WorkerLostError.of)
+        addresses = [*shard.addresses]
+        box = Mailbox(groups, name, rank, addresses, shard.timeout, lost=WorkerLostError.of)
         groups.add(name, box)
         self.plans[name] = plan = StoredPlan(shard, blocks, box)
         # Solves keep a removed plan until they have ended.
@@ -265,6 +267,10 @@ class WorkerSession:
             sizes[key] = block.nbytes
         solve.is_registered = True
         self._answer(number, sizes)
+
+    async def release_gpus(self, number: int) -> None:
+        """Leave the exchanges of GPUs to a program, when all earlier solves have ended."""
+        self.gpus.release(partial(self.plugin.calls.add, self._answer, number))
 
     async def free(self, number: int, name: str) -> None:
         """Free the results of a solve, which the client has released.
