@@ -12,10 +12,10 @@ states takes 3 to 4 times as long.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -101,31 +101,29 @@ def is_reset(chunk: Chunk, marks: int, first: int = 0) -> np.ndarray:
     return np.broadcast_to(operand[:, first:].any((1, -1)), chunk.row_shape)
 
 
-class FlatOperand(NamedTuple):
-    """An operand of a kernel: a flat array, and its strides along (outer, steps, inner).
+def flat_operands(operands: Iterable[np.ndarray]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """Return the operands of a kernel as flat arrays, and their strides along (outer, steps, inner).
 
     Strides count numbers, and are 0 along axes that are broadcast.
     """
-
-    numbers: np.ndarray
-    strides: tuple[int, ...]
-
-
-def flat_operands(operands: tuple[np.ndarray, ...], marks: int, state_numbers: int = 0) -> list[FlatOperand]:
-    """Return each operand as a flat one.
-
-    Without operands from the index `marks` on, marks of 0 are appended, and states of 0 if there
-    are `state_numbers`.
-    """
-    if len(operands) <= marks:
-        states = (np.zeros((1, 1, 1, state_numbers)),) if state_numbers else ()
-        operands = (*operands, NO_MARKS, *states)
-    flat = []
+    flat, all_strides = [], []
     for array in operands:
         sizes = [prod(array.shape[k + 1 :]) for k in range(3)]
-        strides = [size if array.shape[k] > 1 else 0 for k, size in enumerate(sizes)]
-        flat.append(FlatOperand(writable(array.reshape(-1)), tuple(strides)))
-    return flat
+        all_strides.append([size if array.shape[k] > 1 else 0 for k, size in enumerate(sizes)])
+        flat.append(writable(array.reshape(-1)))
+    return tuple(flat), np.array(all_strides, np.intp)
+
+
+def with_marks(
+    operands: tuple[np.ndarray, ...], marks: int, state_numbers: int = 0
+) -> tuple[np.ndarray, ...]:
+    """Return operands, with marks of 0 if there are none from the index `marks` on.
+
+    Then there are also states of 0, if there are `state_numbers`.
+    """
+    if len(operands) > marks:
+        return operands
+    return (*operands, NO_MARKS, *((np.zeros((1, 1, 1, state_numbers)),) if state_numbers else ()))
 
 
 MIN_STEPS_FOR_SIZES = 1 << 17

@@ -109,18 +109,47 @@ def advance_pointer(_: Any, vector: Any, start: Any) -> Any:
 
 
 @intrinsic
+def inputs_of(_: Any, model: Any) -> Any:
+    """``inputs_of((operands, strides))`` is a vector for each flat operand, and its three strides.
+
+    `strides` is an array: numba reads a tuple of integers by more instructions than most kernels have.
+    """
+    operands, strides = model
+    types_of_strides = types.UniTuple(types.UniTuple(types.intp, 3), len(operands))
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        pointers, numbers = signature.return_type
+        arrays, strides_array = cgutils.unpack_tuple(builder, values[0])
+        data = context.make_array(strides)(context, builder, strides_array).data
+        vectors, rows = [], []
+        for k, (array_type, array) in enumerate(
+            zip(operands, cgutils.unpack_tuple(builder, arrays), strict=True)
+        ):
+            vectors.append(context.make_array(array_type)(context, builder, array).data)
+            axes = [
+                builder.load(builder.gep(data, [context.get_constant(types.intp, 3 * k + axis)]))
+                for axis in range(3)
+            ]
+            rows.append(context.make_tuple(builder, numbers.dtype, axes))
+        pair = context.make_tuple(builder, pointers, vectors), context.make_tuple(builder, numbers, rows)
+        return context.make_tuple(builder, signature.return_type, pair)
+
+    vectors = types.Tuple([types.CPointer(array.dtype) for array in operands])
+    return types.Tuple([vectors, types_of_strides])(model), code
+
+
+@intrinsic
 def advance_pointers(_: Any, vectors: Any, strides: Any, step: Any) -> Any:
     """``advance_pointers(vectors, strides, (x, step, y))`` are the parts of operands from a step on.
 
-    `strides` is a matrix with a row for each vector of the tuple.
+    `strides` has for each vector those along the three axes.
     """
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        advanced, (data, columns) = [], cgutils.unpack_tuple(builder, values[1])
-        for k, vector in enumerate(cgutils.unpack_tuple(builder, values[0])):
-            for axis, number in enumerate(cgutils.unpack_tuple(builder, values[2])):
-                row = builder.mul(columns, columns.type(k))
-                stride = builder.load(builder.gep(data, [builder.add(row, columns.type(axis))]))
+        unpacked = [cgutils.unpack_tuple(builder, value) for value in values]
+        advanced = []
+        for vector, axes in zip(*unpacked[:2], strict=True):
+            for stride, number in zip(cgutils.unpack_tuple(builder, axes), unpacked[2], strict=True):
                 vector = builder.gep(vector, [builder.mul(stride, number)])
             advanced.append(vector)
         return context.make_tuple(builder, signature.return_type, advanced)

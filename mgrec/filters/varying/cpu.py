@@ -17,8 +17,9 @@ from numba.cpython.unsafe.tuple import tuple_setitem
 
 from ...core.arrays.chunk import Chunk, canonical_shape
 from ...core.contract.kernels import Kernels
-from ...engines.cpu.columns import flat_operands, kernels_of_columns, summarise
+from ...engines.cpu.columns import flat_operands, kernels_of_columns, summarise, with_marks
 from ...engines.cpu.compilation import INNER, compile_kernel, writable
+from ...engines.cpu.pointers import advance_pointers, inputs_of
 from ...engines.cpu.threads import call_in_parts, threads_for
 from ...scans.matrix.cpu import rescale
 from ...scans.matrix.recurrence import MatrixSummary, propagate
@@ -32,14 +33,13 @@ than 16 states, and with these in an array in memory order 1 took 4.0 instead of
 
 
 @numba.njit(**INNER)
-def _as_real(array: Any, index: int) -> float:
-    """Return a number as float64; numba tests indices for negative ones if they are signed."""
-    return np.float64(array[np.uintp(index)])
+def _as_real(vector: Any, index: int) -> float:
+    return np.float64(vector[index])
 
 
 @numba.njit(**INNER)
-def _as_complex(array: Any, index: int) -> complex:
-    return np.complex128(array[np.uintp(index)])
+def _as_complex(vector: Any, index: int) -> complex:
+    return np.complex128(vector[index])
 
 
 @numba.njit(**INNER)
@@ -83,37 +83,37 @@ def _step(counts: tuple[int, int], form: str, is_complex: bool, is_unit: bool, h
     item, with_item = _access(order)
 
     @numba.njit(**INNER)
-    def coefficient(array: Any, index: int, gain: Any) -> Any:
-        return read(array, index) / gain if has_gain else read(array, index)
+    def coefficient(vector: Any, index: int, gain: Any) -> Any:
+        return read(vector, index) / gain if has_gain else read(vector, index)
 
     @numba.njit(**INNER)
-    def step_transposed(z: Any, state: Any, x_n: Any, b: Any, at_b: int, a: Any, at_a: int) -> Any:
-        gain = read(a, at_a)
+    def step_transposed(z: Any, state: Any, x_n: Any, b: Any, a: Any) -> Any:
+        gain = read(a, 0)
         w = item(z, state, 0)
         if not is_unit:
-            w += coefficient(b, at_b, gain) * x_n
+            w += coefficient(b, 0, gain) * x_n
         for k in range(order):
             # Without a signal the state keeps its sign of zero, and taps of inf do not matter.
             total = item(z, state, k + 1) if k + 1 < order else zero
             if not is_unit:
-                term = (coefficient(b, at_b + k + 1, gain) if k + 1 < taps else zero) * x_n
+                term = (coefficient(b, k + 1, gain) if k + 1 < taps else zero) * x_n
                 total = total + term if k + 1 < order else term
-            pole = coefficient(a, at_a + k + 1, gain) if k + 1 < poles else zero
+            pole = coefficient(a, k + 1, gain) if k + 1 < poles else zero
             z = with_item(z, state, k, total - pole * w)
         return w, z
 
     @numba.njit(**INNER)
-    def step_direct(z: Any, state: Any, x_n: Any, b: Any, at_b: int, a: Any, at_a: int) -> Any:
-        gain = read(a, at_a)
+    def step_direct(z: Any, state: Any, x_n: Any, b: Any, a: Any) -> Any:
+        gain = read(a, 0)
         w = zero if is_unit else x_n
         # The latest state last: the others are known before the step before this one ends.
         for k in range(poles - 1, 0, -1):
-            w -= coefficient(a, at_a + k, gain) * item(z, state, k - 1)
+            w -= coefficient(a, k, gain) * item(z, state, k - 1)
         total = w
         if not is_unit:
-            total = coefficient(b, at_b, gain) * w
+            total = coefficient(b, 0, gain) * w
             for k in range(1, taps):
-                total += coefficient(b, at_b + k, gain) * item(z, state, k - 1)
+                total += coefficient(b, k, gain) * item(z, state, k - 1)
         for k in range(order - 1, 0, -1):
             z = with_item(z, state, k, item(z, state, k - 1))
         return total, with_item(z, state, 0, w)
@@ -136,39 +136,25 @@ def _advance_row(counts: tuple[int, int], form: str, is_complex: bool, is_unit: 
     )
 
     @numba.njit(**INNER)
-    def advance_row(
-        x: Any,
-        b: Any,
-        a: Any,
-        marks: Any,
-        initial: Any,
-        offsets: Any,
-        strides: Any,
-        state: Any,
-        exponent: int,
-        y: Any,
-        block_start: int,
-        block_end: int,
-        failed: Any,
-    ) -> int:
+    def advance_row(model: Any, row: Any, block: Any, state: Any, exponent: int, y: Any, failed: Any) -> int:
+        (inputs, strides, reverse), (i, j, (_, steps, inner)) = model, row
         z = zeros
         for k in range(order):
             z = with_item(z, state, k, state[k])
-        for step in range(block_start, block_end):
-            if marks[np.uintp(offsets[3] + step * strides[3])]:
+        for step in range(block[0], block[1]):
+            index = steps - 1 - step if reverse else step
+            x, b, a, marks, initial = advance_pointers(inputs, strides, (i, index, j))
+            if marks[0]:
                 for k in range(order):
-                    first = zero if is_unit else read(initial, offsets[4] + k)
-                    z = with_item(z, state, k, first)
-            at_b, at_a = offsets[1] + step * strides[1], offsets[2] + step * strides[2]
-            x_n = read(x, offsets[0] + step * strides[0])
-            gain = read(a, at_a)
+                    z = with_item(z, state, k, zero if is_unit else read(initial, k))
+            x_n, gain = read(x, 0), read(a, 0)
             if gain == 1.0:
-                w, z = plain_step(z, state, x_n, b, at_b, a, at_a)
+                w, z = plain_step(z, state, x_n, b, a)
             elif gain == 0.0:
                 failed[0] = True
                 return exponent
             else:
-                w, z = step_with_gain(z, state, x_n, b, at_b, a, at_a)
+                w, z = step_with_gain(z, state, x_n, b, a)
             if is_unit:
                 for k in range(order):
                     state[k] = item(z, state, k)
@@ -177,7 +163,7 @@ def _advance_row(counts: tuple[int, int], form: str, is_complex: bool, is_unit: 
                 for k in range(order):
                     z = with_item(z, state, k, state[k])
             elif len(y):
-                y[np.uintp(offsets[5] + step * strides[5])] = w
+                y[np.uintp((i * steps + index) * inner + j)] = w
         for k in range(order):
             state[k] = item(z, state, k)
         return exponent
@@ -191,111 +177,50 @@ def advance_columns(counts: tuple[int, int], form: str, is_complex: bool) -> Any
     advance_unit, advance_row = (_advance_row(counts, form, is_complex, is_unit) for is_unit in (True, False))
 
     def advance(
-        signal: Any,
-        numerator: Any,
-        denominator: Any,
-        reset: Any,
-        initial: Any,
+        model: Any,
         states: Any,
         exponents: Any,
-        y: Any,
+        outputs: Any,
         start: int,
         stop: int,
         shape: Any,
         reverse: bool,
-        failed: Any,
     ) -> None:
         """Advance the columns `states` (rows, columns, order) of some rows through all steps.
 
-        The first five arguments are flat operands. The last column has the signal, and its outputs
-        are written to `y` (outer * steps * inner) if there are any. Other columns are scaled by
-        2**exponents. At a mark the last column becomes `initial`, and the others 0. `failed`
+        `model` are flat operands and their strides: x, b, a, marks and the states at marks. The last
+        column has the signal, and its outputs are written to the first of the `outputs`
+        (outer * steps * inner) if there are any. Other columns are scaled by 2**exponents. At a mark
+        the last column becomes the states given, and the others 0. The other of the `outputs`
         becomes true if a_0 of a step is 0.
         """
-        (x, x_strides), (b, b_strides), (a, a_strides) = signal, numerator, denominator
-        (marks, mark_strides), (first_states, initial_strides) = reset, initial
-        columns = states.shape[1]
-        _, steps, inner = shape
-        first, sign = (steps - 1, -1) if reverse else (0, 1)
-        strides = (
-            sign * x_strides[1],
-            sign * b_strides[1],
-            sign * a_strides[1],
-            sign * mark_strides[1],
-            0,
-            sign * inner,
-        )
-        for block_start in range(0, steps, _BLOCK):
-            block_end = min(block_start + _BLOCK, steps)
-            for row in range(start, stop):
-                i, j = row // inner, row % inner
-                offsets = (
-                    i * x_strides[0] + first * x_strides[1] + j * x_strides[2],
-                    i * b_strides[0] + first * b_strides[1] + j * b_strides[2],
-                    i * a_strides[0] + first * a_strides[1] + j * a_strides[2],
-                    i * mark_strides[0] + first * mark_strides[1] + j * mark_strides[2],
-                    i * initial_strides[0] + j * initial_strides[2],
-                    (i * steps + first) * inner + j,
-                )
+        (y, failed), (_, steps, inner) = outputs, shape
+        (inputs, strides), columns = inputs_of(model), states.shape[1]
+        for left in range(0, steps, _BLOCK):
+            block = left, min(left + _BLOCK, steps)
+            for k in range(start, stop):
+                row = k // inner, k % inner, shape
                 for column in range(columns - 1):
-                    exponents[row, column] = advance_unit(
-                        x,
-                        b,
-                        a,
-                        marks,
-                        first_states,
-                        offsets,
-                        strides,
-                        states[row, column],
-                        exponents[row, column],
-                        y,
-                        block_start,
-                        block_end,
-                        failed,
+                    before = exponents[k, column]
+                    exponents[k, column] = advance_unit(
+                        (inputs, strides, reverse), row, block, states[k, column], before, y, failed
                     )
-                advance_row(
-                    x,
-                    b,
-                    a,
-                    marks,
-                    first_states,
-                    offsets,
-                    strides,
-                    states[row, columns - 1],
-                    0,
-                    y,
-                    block_start,
-                    block_end,
-                    failed,
-                )
+                advance_row((inputs, strides, reverse), row, block, states[k, columns - 1], 0, y, failed)
 
     return compile_kernel(advance, "varying-filter", str((counts, form, is_complex)))
 
 
 def multiply(
-    extended: Any,
-    factor: Any,
-    gain: Any,
-    products: Any,
-    strides: Any,
-    is_new: bool,
-    count: int,
-    first: int,
-    sign: int,
-    shape: Any,
-    has_gain: bool,
-    u: Any,
-    v: Any,
-    q: Any,
-    start: int,
-    stop: int,
+    arrays: Any, gain: Any, products: Any, is_new: bool, lags: Any, terms: Any, start: int, stop: int
 ) -> None:
     """Add the products of some steps with values at `count` lags, divided by the gain.
 
-    Arrays but the gain (outer, steps, inner) are flat. `strides` are those of the products along
-    these axes. With `has_gain` the products are negative, and the first is that of the gain.
+    Arrays but the gain (outer, steps, inner) are flat. `products` has strides along these axes,
+    `lags` is (count, first, sign), and `terms` are u, v and q of the gain, and whether there are any:
+    then the products are negative, and the first is that of the gain.
     """
-    outer, steps, inner = shape
+    (extended, factor), (products, strides), (count, first, sign) = arrays, products, lags
+    (u, v, q, has_gain), (outer, steps, inner) = terms, gain.shape
     length = len(extended) // (outer * inner)
     for i in range(outer):
         for step in range(start, stop):
@@ -352,20 +277,15 @@ def multiply_lags(
     )
     gain = writable(np.broadcast_to(gain[..., 0], shape).reshape(layout))
     order = len(extended) // (layout[0] * layout[2]) - layout[1]
+    lags = count, *((order, -1) if is_before else (0, 1))
     multiply_part = partial(
         _multiply,
-        extended,
-        factor,
+        (extended, factor),
         gain,
-        products.reshape(-1),
-        tuple(strides),
+        (products.reshape(-1), tuple(strides)),
         is_new,
-        count,
-        order if is_before else 0,
-        -1 if is_before else 1,
-        layout,
-        of_gain is not None,
-        *(terms or [factor] * 3),
+        lags,
+        (*(terms or [factor] * 3), of_gain is not None),
     )
     call_in_parts(multiply_part, layout[1], threads_for(factor.size * count))
     return products.reshape(coefficients.shape)
@@ -399,13 +319,12 @@ def _advance(
     """Advance states through a chunk, and return the exponents of their columns."""
     exponents, failed = np.zeros(states.shape[:2], np.int64), np.zeros(1, bool)
     states = states.view(recurrence.state_dtype)
-    *operands, initial = flat_operands(chunk.operands, _MARKS, recurrence.order)
-    numbers = initial.numbers.astype(states.dtype, copy=False)
-    operands.append(initial._replace(numbers=numbers))
+    *operands, initial = with_marks(chunk.operands, _MARKS, recurrence.order)
+    model = flat_operands((*operands, initial.astype(states.dtype, copy=False)))
     kernel = advance_columns(recurrence.counts, recurrence.form, states.dtype.kind == "c")
 
     def advance(start: int, stop: int) -> None:
-        kernel(*operands, states, exponents, outputs, start, stop, chunk.shape, chunk.reverse, failed)
+        kernel(model, states, exponents, (outputs, failed), start, stop, chunk.shape, chunk.reverse)
 
     call_in_parts(advance, len(states), threads)
     if failed[0]:

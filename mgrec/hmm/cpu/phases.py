@@ -10,11 +10,19 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
-from ...engines.cpu.columns import as_lengths, flat_operands, kernels_of_columns, summarise
+from ...engines.cpu.columns import as_lengths, flat_operands, kernels_of_columns, summarise, with_marks
 from ...engines.cpu.compilation import INNER, SIZED, compile_kernel, writable
-from ...engines.cpu.pointers import length
+from ...engines.cpu.pointers import (
+    advance_pointer,
+    advance_pointers,
+    count_up,
+    inputs_of,
+    length,
+    pointer_to,
+    pointers_to,
+    stack_vector,
+)
 from ...engines.cpu.scalars import larger_of
-from ...engines.cpu.stack import stack_empty
 from ...engines.cpu.threads import call_in_parts
 from ..recurrence import TIE, HmmRecurrence, HmmSummary, PosteriorRecurrence, propagate
 from .forward import advance_backward, advance_forward, centre_frames
@@ -27,270 +35,189 @@ The scores near it have roundings of 1e-14, which are small to a tie."""
 
 
 @numba.njit(**SIZED)
-def _extend(
-    states: Any,
-    before: int,
-    after: int,
-    log_transmat: Any,
-    matrix: int,
-    log_frameprob: Any,
-    frame: int,
-    best: Any,
-    w: Any,
-    column: int,
-) -> float:
-    """Write the scores after a step, and those without its observation; return the highest.
-
-    `before` and `after` are the indices of the scores before and after the step.
-    """
+def _extend(states: Any, before: Any, after: Any, log_transmat: Any, log_frameprob: Any, best: Any) -> float:
+    """Write the scores after a step, and those without its observation; return the highest."""
     count, most = length(states), -np.inf
-    for j in range(count):
+    for j in count_up(0, count):
         # Two chains of dependent instructions, each of half of the paths.
         first = second = -np.inf
         for i in range(0, count, 2):
-            first = larger_of(first, w[column, before + i] + log_transmat[matrix + i * count + j])
+            first = larger_of(first, before[i] + log_transmat[i * count + j])
         for i in range(1, count, 2):
-            second = larger_of(second, w[column, before + i] + log_transmat[matrix + i * count + j])
+            second = larger_of(second, before[i] + log_transmat[i * count + j])
         best[j] = larger_of(first, second)
-        w[column, after + j] = best[j] + log_frameprob[frame + j]
-        most = larger_of(most, w[column, after + j])
+        after[j] = best[j] + log_frameprob[j]
+        most = larger_of(most, after[j])
     return most
 
 
 @numba.njit(**SIZED)
-def _write_pointers(
-    states: Any, w: Any, before: int, log_transmat: Any, matrix: int, best: Any, results: Any, result: int
-) -> None:
+def _write_pointers(states: Any, before: Any, log_transmat: Any, best: Any, result: Any) -> None:
     """Write for each state the lowest state of a best path to it."""
     count = length(states)
-    for j in range(count):
+    for j in count_up(0, count):
         pointer, least = 0, best[j] - TIE
         for i in range(count - 1, -1, -1):
-            path = w[0, before + i] + log_transmat[matrix + i * count + j]
+            path = before[i] + log_transmat[i * count + j]
             pointer = i if path >= least else pointer
-        results[result + j] = pointer
+        result[j] = pointer
 
 
 @numba.njit(**INNER)
 def _start(
-    log_startprob: Any,
-    starts: int,
-    log_frameprob: Any,
-    frame: int,
-    count: int,
-    w: Any,
-    column: int,
-    after: int,
-    results: Any,
-    result: int,
+    log_startprob: Any, log_frameprob: Any, count: int, after: Any, has_results: bool, result: Any
 ) -> float:
     """Write the scores of a first step, and pointers to no state; return the highest."""
     most = -np.inf
-    for j in range(count):
-        score = log_startprob[starts + j] + log_frameprob[frame + j]
-        w[column, after + j] = score
-        most = larger_of(most, score)
-        if len(results):
-            results[result + j] = NO_STATE
+    for j in count_up(0, count):
+        after[j] = log_startprob[j] + log_frameprob[j]
+        most = larger_of(most, after[j])
+        if has_results:
+            result[j] = NO_STATE
     return most
 
 
 @numba.njit(**SIZED)
-def _lowest_best(states: Any, w: Any, after: int, most: float) -> int:
-    """Return the lowest state with the highest score of the first column."""
+def _lowest_best(states: Any, after: Any, most: float) -> int:
+    """Return the lowest state with the highest score of a column."""
     state, least = 0, most - TIE
     for j in range(length(states) - 1, -1, -1):
-        state = j if w[0, after + j] >= least else state
+        state = j if after[j] >= least else state
     return state
 
 
 def score(
-    states: Any,
-    frame_operand: Any,
-    matrix_operand: Any,
-    start_operand: Any,
-    reset: Any,
-    scores: Any,
-    w: Any,
-    results: Any,
-    start: int,
-    stop: int,
-    shape: Any,
+    states: Any, model: Any, scores: Any, memory: Any, results: Any, start: int, stop: int, shape: Any
 ) -> None:
     """Advance the columns `scores` (rows, columns, states) of some rows through all steps.
 
-    A score is the logarithm of the probability of the best path to a state, up to a number that
-    all columns of a row share. A column whose first score is inf is before the first step of a
+    `model` are flat operands and their strides: log_frameprob, log_transmat, log_startprob and
+    marks. A score is the logarithm of the probability of the best path to a state, up to a number
+    that all columns of a row share. A column whose first score is inf is before the first step of a
     sequence, and so are all columns at a mark. If there are `results`, they receive for each state
-    the state before it on its best path, and last the state with the highest score. `w` is memory
-    (columns, 2 * states).
+    the state before it on its best path, and last the state with the highest score. `memory` is
+    (2, columns, states).
     """
-    (log_frameprob, frame_strides), (log_transmat, matrix_strides) = frame_operand, matrix_operand
-    (log_startprob, start_strides), (marks, mark_strides) = start_operand, reset
-    columns, count = scores.shape[1], length(states)
-    _, steps, inner = shape
-    # Scores before and after a step take turns.
-    best = stack_empty(count, np.float64)
-    for row in range(start, stop):
+    (inputs, strides), columns, count = inputs_of(model), scores.shape[1], length(states)
+    has_results, (_, steps, inner), width = len(results) > 0, shape, columns * count
+    all_scores, flat_results = pointers_to((scores, results))
+    best = stack_vector(count, np.float64)
+    for row in count_up(start, stop):
         x, y = row // inner, row % inner
-        # numba would also compile functions for the type of the constant 0.
-        zero: Any = np.int64(0)
-        before, after = zero, count
-        for column in range(columns):
-            for i in range(count):
-                w[column, i] = scores[row, column, i]
-        frames = x * frame_strides[0] + y * frame_strides[2]
-        matrices = x * matrix_strides[0] + y * matrix_strides[2]
-        starts = x * start_strides[0] + y * start_strides[2]
-        mark = x * mark_strides[0] + y * mark_strides[2]
-        for step in range(steps):
-            frame = frames + step * frame_strides[1]
-            matrix = matrices + step * matrix_strides[1]
-            is_marked = marks[mark + step * mark_strides[1]] != 0
-            result = ((x * steps + step) * inner + y) * (count + 1)
-            most = -np.inf
-            for column in range(columns):
-                if is_marked or w[column, before] == np.inf:
-                    highest = _start(
-                        log_startprob, starts, log_frameprob, frame, count, w, column, after, results, result
-                    )
+        # Scores before and after a step take turns.
+        all_before = pointer_to(memory)
+        all_after, of_row = advance_pointer(all_before, width), advance_pointer(all_scores, row * width)
+        for i in count_up(0, width):
+            all_before[i] = of_row[i]
+        for step in count_up(0, steps):
+            at_step = advance_pointers(inputs, strides, (x, step, y))
+            log_frameprob, log_transmat, log_startprob, marks = at_step
+            result = advance_pointer(flat_results, ((x * steps + step) * inner + y) * (count + 1))
+            is_marked, most = marks[0] != 0, -np.inf
+            for column in count_up(0, columns):
+                before = advance_pointer(all_before, column * count)
+                after = advance_pointer(all_after, column * count)
+                if is_marked or before[0] == np.inf:
+                    highest = _start(log_startprob, log_frameprob, count, after, has_results, result)
                 else:
-                    highest = _extend(
-                        states, before, after, log_transmat, matrix, log_frameprob, frame, best, w, column
-                    )
-                    if len(results):
-                        _write_pointers(states, w, before, log_transmat, matrix, best, results, result)
+                    highest = _extend(states, before, after, log_transmat, log_frameprob, best)
+                    if has_results:
+                        _write_pointers(states, before, log_transmat, best, result)
                 most = larger_of(most, highest)
-            if len(results):
-                results[result + count] = _lowest_best(states, w, after, most)
+            if has_results:
+                result[count] = _lowest_best(states, all_after, most)
             if LARGEST_SCORE < abs(most) < np.inf:
-                for column in range(columns):
-                    for j in range(count):
-                        w[column, after + j] -= most
-            before, after = after, before
-        for column in range(columns):
-            for i in range(count):
-                scores[row, column, i] = w[column, before + i]
+                for i in count_up(0, width):
+                    all_after[i] -= most
+            all_before, all_after = all_after, all_before
+        for i in count_up(0, width):
+            of_row[i] = all_before[i]
 
 
 @numba.njit(**SIZED)
-def _is_valid(logarithms: Any, first: int, count: int) -> bool:
+def _is_valid(logarithms: Any, count: int) -> bool:
     """Return whether no logarithm is nan or inf."""
     is_valid = True
-    for k in range(first, first + count):
+    for k in count_up(0, count):
         is_valid = is_valid and logarithms[k] < np.inf
     return is_valid
 
 
-def follow(
-    states: Any,
-    pointer_operand: Any,
-    frame_operand: Any,
-    matrix_operand: Any,
-    start_operand: Any,
-    current: Any,
-    results: Any,
-    start: int,
-    stop: int,
-    shape: Any,
-) -> None:
+def follow(states: Any, model: Any, current: Any, results: Any, start: int, stop: int, shape: Any) -> None:
     """Follow the pointers of some rows from the last step to the first.
 
-    `current` (rows, columns) are those of the last step. A negative one is replaced by the state
-    with the highest score, and so is that of the last step of each sequence. If there are
-    `results`, they receive the state at each step and the logarithm of the probability of its
-    transition and its observation: nan if an entry of a step is nan, which scores ignore.
+    `model` are flat operands and their strides: pointers, log_frameprob, log_transmat and
+    log_startprob. `current` (rows, columns) are the states of the last step. A negative one is
+    replaced by the state with the highest score, and so is that of the last step of each sequence.
+    If there are `results`, they receive the state at each step and the logarithm of the probability
+    of its transition and its observation: nan if an entry of a step is nan, which scores ignore.
     """
-    (pointers, pointer_strides), (log_frameprob, frame_strides) = pointer_operand, frame_operand
-    (log_transmat, matrix_strides), (log_startprob, start_strides) = matrix_operand, start_operand
-    columns, count = current.shape[1], length(states)
-    _, steps, inner = shape
-    for row in range(start, stop):
+    (inputs, strides), columns, count = inputs_of(model), current.shape[1], length(states)
+    has_results, (_, steps, inner) = len(results) > 0, shape
+    all_states, flat_results = pointers_to((current, results))
+    for row in count_up(start, stop):
         x, y = row // inner, row % inner
-        pointer_row = x * pointer_strides[0] + y * pointer_strides[2]
-        frames = x * frame_strides[0] + y * frame_strides[2]
-        matrices = x * matrix_strides[0] + y * matrix_strides[2]
-        starts = x * start_strides[0] + y * start_strides[2]
-        is_checked = is_valid = False
+        of_row, is_checked, is_valid = advance_pointer(all_states, row * columns), False, False
         for step in range(steps - 1, -1, -1):
-            pointer = pointer_row + step * pointer_strides[1]
-            for column in range(columns):
-                state = current[row, column]
+            at_step = advance_pointers(inputs, strides, (x, step, y))
+            pointers, log_frameprob, log_transmat, log_startprob = at_step
+            for column in count_up(0, columns):
+                state = of_row[column]
                 if state < 0:
-                    state = np.int64(pointers[pointer + count])
-                before = np.int64(pointers[pointer + state])
+                    state = np.int64(pointers[count])
+                before = np.int64(pointers[state])
                 is_first = before == NO_STATE
-                current[row, column] = -1 if is_first else before
-                if len(results):
-                    frame = frames + step * frame_strides[1]
+                of_row[column] = -1 if is_first else before
+                if has_results:
                     if is_first:
-                        log_prob = log_startprob[starts + state]
-                        if not _is_valid(log_startprob, starts, count):
+                        log_prob = log_startprob[state]
+                        if not _is_valid(log_startprob, count):
                             log_prob = np.nan
                     else:
-                        matrix = matrices + step * matrix_strides[1]
-                        log_prob = log_transmat[matrix + before * count + state]
+                        log_prob = log_transmat[before * count + state]
                         if not is_checked:
-                            is_valid = _is_valid(log_transmat, matrix, count * count)
-                            is_checked = matrix_strides[1] == 0
+                            is_valid = _is_valid(log_transmat, count * count)
+                            is_checked = strides[2][1] == 0
                         if not is_valid:
                             log_prob = np.nan
-                    log_prob += log_frameprob[frame + state]
-                    if not _is_valid(log_frameprob, frame, count):
+                    log_prob += log_frameprob[state]
+                    if not _is_valid(log_frameprob, count):
                         log_prob = np.nan
-                    result = ((x * steps + step) * inner + y) * 2
-                    results[result] = state
-                    results[result + 1] = log_prob
+                    result = advance_pointer(flat_results, ((x * steps + step) * inner + y) * 2)
+                    result[0], result[1] = state, log_prob
 
 
-def draw(
-    uniform_operand: Any,
-    matrix_operand: Any,
-    start_operand: Any,
-    reset: Any,
-    count: int,
-    states: Any,
-    results: Any,
-    start: int,
-    stop: int,
-    shape: Any,
-) -> None:
+def draw(count: int, model: Any, states: Any, results: Any, start: int, stop: int, shape: Any) -> None:
     """Draw the next of `count` states of some rows from the first step to the last.
 
-    `states` (rows, columns) are those before the first step. A negative one is before the first
-    step of a sequence, and so are all at a mark. If there are `results`, they receive the state at
-    each step.
+    `model` are flat operands and their strides: uniform, transmat, startprob and marks. `states`
+    (rows, columns) are those before the first step. A negative one is before the first step of a
+    sequence, and so are all at a mark. If there are `results`, they receive the state at each step.
     """
-    (uniform, uniform_strides), (transmat, matrix_strides) = uniform_operand, matrix_operand
-    (startprob, start_strides), (marks, mark_strides) = start_operand, reset
-    columns = states.shape[1]
-    _, steps, inner = shape
-    for row in range(start, stop):
-        x, y = row // inner, row % inner
-        numbers = x * uniform_strides[0] + y * uniform_strides[2]
-        matrices = x * matrix_strides[0] + y * matrix_strides[2]
-        starts = x * start_strides[0] + y * start_strides[2]
-        mark = x * mark_strides[0] + y * mark_strides[2]
-        for step in range(steps):
-            number = uniform[numbers + step * uniform_strides[1]]
-            is_marked = marks[mark + step * mark_strides[1]] != 0
-            for column in range(columns):
-                before = states[row, column]
-                probabilities = transmat
-                first = matrices + step * matrix_strides[1] + before * count
-                if is_marked or before < 0:
-                    probabilities, first = startprob, starts
+    (inputs, strides), columns = inputs_of(model), states.shape[1]
+    has_results, (_, steps, inner) = len(results) > 0, shape
+    all_states, flat_results = pointers_to((states, results))
+    for row in count_up(start, stop):
+        x, y, of_row = row // inner, row % inner, advance_pointer(all_states, row * columns)
+        for step in count_up(0, steps):
+            at_step = advance_pointers(inputs, strides, (x, step, y))
+            uniform, transmat, startprob, marks = at_step
+            for column in count_up(0, columns):
+                before = of_row[column]
+                probabilities = advance_pointer(transmat, before * count)
+                if marks[0] or before < 0:
+                    probabilities = startprob
                 # If the sum is below 1, the last state of positive probability.
-                state, total = 0, 0.0
-                for j in range(count):
-                    if probabilities[first + j] > 0.0:
+                state, total = np.int64(0), 0.0
+                for j in count_up(0, count):
+                    if probabilities[j] > 0.0:
                         state = j
-                        total += probabilities[first + j]
-                        if total > number:
+                        total += probabilities[j]
+                        if total > uniform[0]:
                             break
-                states[row, column] = state
-            if len(results):
-                results[(x * steps + step) * inner + y] = states[row, 0]
+                of_row[column] = state
+            if has_results:
+                flat_results[(x * steps + step) * inner + y] = of_row[0]
 
 
 advance_scores = compile_kernel(score, "hmm-score", allocates=False)
@@ -367,19 +294,17 @@ def _advance(
     log_scales, sizes = np.zeros(columns.shape[:2]), as_lengths((count,), chunk.size)
     is_one_state = phase in ("follow", "draw")
     states = columns[..., 0].astype(np.int64) if is_one_state else columns
-    arguments: tuple[Any, ...]
     if phase in ("forward", "backward"):
-        kernel = advance_forward if phase == "forward" else advance_backward
-        operands = _with_emissions(chunk, 1 if phase == "backward" else 0, threads)
-        arguments = (*sizes, *operands, columns, log_scales)
-    elif phase == "draw":
-        kernel, arguments = draw_states, (*flat_operands(chunk.operands, _MARKS), count, states)
+        kernel: Any = advance_forward if phase == "forward" else advance_backward
+        model = flat_operands(_with_emissions(chunk, 1 if phase == "backward" else 0, threads))
+        arguments: tuple[Any, ...] = (*sizes, model, columns, log_scales)
     else:
-        kernel = advance_scores if phase == "score" else follow_pointers
-        arguments = (*sizes, *flat_operands(chunk.operands, _MARKS), states)
+        kernel = {"score": advance_scores, "follow": follow_pointers, "draw": draw_states}[phase]
+        model = flat_operands(chunk.operands if phase == "follow" else with_marks(chunk.operands, _MARKS))
+        arguments = (count if phase == "draw" else sizes[0], model, states)
 
     def advance(start: int, stop: int) -> None:
-        memory = (np.empty((columns.shape[1], 2 * count)),) if phase == "score" else ()
+        memory = (np.empty((2, columns.shape[1], count)),) if phase == "score" else ()
         kernel(*arguments, *memory, results, start, stop, chunk.shape)
 
     call_in_parts(advance, len(columns), threads)
@@ -388,8 +313,8 @@ def _advance(
     return log_scales
 
 
-def _with_emissions(chunk: Chunk, frames: int, threads: int) -> list[Any]:
-    """Return flat operands, with emissions in place of the operand `frames`.
+def _with_emissions(chunk: Chunk, frames: int, threads: int) -> tuple[np.ndarray, ...]:
+    """Return operands, with emissions in place of the operand `frames`, and with marks.
 
     The last two are that operand, and the logarithms of the factors by which emissions are too
     small.
@@ -397,7 +322,8 @@ def _with_emissions(chunk: Chunk, frames: int, threads: int) -> list[Any]:
     log_frameprob = np.ascontiguousarray(chunk.operands[frames])
     emissions, shifts = emissions_of(log_frameprob, threads, chunk.size)
     operands = (*chunk.operands[:frames], emissions, *chunk.operands[frames + 1 :])
-    return [*flat_operands(operands, _MARKS), writable(log_frameprob.reshape(-1)), shifts]
+    shifts = shifts.reshape(*log_frameprob.shape[:3], 1)
+    return (*with_marks(operands, _MARKS), log_frameprob, shifts)
 
 
 def emissions_of(log_frameprob: np.ndarray, threads: int, steps: int) -> tuple[np.ndarray, np.ndarray]:

@@ -15,9 +15,16 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
-from ...engines.cpu.columns import flat_operands, kernels_of_columns, summarise
+from ...engines.cpu.columns import flat_operands, kernels_of_columns, summarise, with_marks
 from ...engines.cpu.compilation import INNER, compile_kernel
-from ...engines.cpu.stack import stack_empty
+from ...engines.cpu.pointers import (
+    advance_pointer,
+    advance_pointers,
+    count_up,
+    inputs_of,
+    pointers_to,
+    stack_vector,
+)
 from ...engines.cpu.threads import call_in_parts
 from .maps import STRUCTURES
 from .recurrence import MatrixRecurrence, MatrixSummary, propagate, with_rows_to_redo
@@ -29,39 +36,38 @@ GENERAL, COMPANION = STRUCTURES.index("general"), STRUCTURES.index("companion")
 
 
 @numba.njit(**INNER)
-def _multiply(a: Any, start: int, w: Any, column: int, after: Any, structure: int, algebra: int) -> None:
-    """Write M ⊗ w to `after`; the entries of M begin at ``a[start]``."""
-    n = len(after)
+def _multiply(M: Any, w: Any, after: Any, n: int, structure: int, algebra: int) -> None:
+    """Write M ⊗ w to `after`, for vectors of pointers and a matrix of n rows."""
     if structure != GENERAL:
-        for i in range(n):
-            x, y = a[start + i], w[column, 0 if structure == COMPANION else i]
+        for i in count_up(0, n):
+            x, y = M[i], w[0 if structure == COMPANION else i]
             after[i] = x * y if algebra == 0 else x + y
             if structure == COMPANION and i + 1 < n:
-                after[i] = _add(after[i], w[column, i + 1], algebra)
+                after[i] = _add(after[i], w[i + 1], algebra)
     elif algebra == 0:
-        for i in range(n):
-            total = a[start + i * n] * w[column, 0]
-            for j in range(1, n):
-                total += a[start + i * n + j] * w[column, j]
+        for i in count_up(0, n):
+            total = M[i * n] * w[0]
+            for j in count_up(1, n):
+                total += M[i * n + j] * w[j]
             after[i] = total
     else:
-        for i in range(n):
-            after[i] = _best_path(a, start + i * n, w, column, n, algebra)
+        for i in count_up(0, n):
+            after[i] = _best_path(advance_pointer(M, i * n), w, n, algebra)
 
 
 @numba.njit(**INNER)
-def _best_path(a: Any, start: int, w: Any, column: int, n: int, algebra: int) -> float:
+def _best_path(row: Any, w: Any, n: int, algebra: int) -> float:
     """Return one entry of M ⊗ w where ⊗ is a sum."""
-    best = a[start] + w[column, 0]
-    for j in range(1, n):
-        path = a[start + j] + w[column, j]
+    best = row[0] + w[0]
+    for j in count_up(1, n):
+        path = row[j] + w[j]
         if math.isnan(path) or (path < best if algebra == 2 else path > best):
             best = path
     if algebra < 3 or not math.isfinite(best):
         return best
     total = 0.0
-    for j in range(n):
-        total += math.exp(a[start + j] + w[column, j] - best)
+    for j in count_up(0, n):
+        total += math.exp(row[j] + w[j] - best)
     return best + math.log(total)
 
 
@@ -95,58 +101,50 @@ def rescale(column: Any, n: int) -> int:
 
 
 def advance(
-    matrices: Any,
-    vectors: Any,
-    reset: Any,
-    initial: Any,
-    states: Any,
-    exponents: Any,
-    results: Any,
-    start: int,
-    stop: int,
-    shape: Any,
-    reverse: bool,
-    form: Any,
+    model: Any, states: Any, exponents: Any, results: Any, start: int, stop: int, shape: Any, form: Any
 ) -> None:
     """Advance the columns `states` (rows, columns, n) of some rows through all steps.
 
-    The first four arguments are flat operands. The last column adds the vectors, and its states are
-    written to `results` (outer * steps * inner * n) if there are any. Other columns are scaled by
-    2**exponents. At a mark the last column becomes `initial`, and the others the zero of the
-    algebra. `form` has the numbers of the algebra and of the structure, and that zero.
+    `model` are flat operands and their strides: matrices, vectors, marks and the states at marks.
+    The last column adds the vectors, and its states are written to `results`
+    (outer * steps * inner * n) if there are any. Other columns are scaled by 2**exponents. At a mark
+    the last column becomes the states given, and the others the zero of the algebra. `form` says
+    whether the last step acts first, and has the numbers of the algebra and of the structure, and
+    that zero.
     """
-    (a, a_strides), (b, b_strides), (marks, mark_strides) = matrices, vectors, reset
-    first_states, initial_strides = initial
-    algebra, structure, zero = form
-    _, columns, n = states.shape
-    _, steps, inner = shape
-    after = stack_empty(n, np.float64)
-    for row in range(start, stop):
-        x, y = row // inner, row % inner
-        w = states[row]
-        a_row = x * a_strides[0] + y * a_strides[2]
-        b_row = x * b_strides[0] + y * b_strides[2]
-        mark_row = x * mark_strides[0] + y * mark_strides[2]
-        initial_row = x * initial_strides[0] + y * initial_strides[2]
-        for step in range(steps):
+    (inputs, strides), (reverse, algebra, structure, zero) = inputs_of(model), form
+    has_results, (_, steps, inner), (_, columns, n) = len(results) > 0, shape, states.shape
+    all_states, all_exponents, flat_results = pointers_to((states, exponents, results))
+    after = stack_vector(n, np.float64)
+    for row in count_up(start, stop):
+        x, y, last = row // inner, row % inner, columns - 1
+        w, scales = (
+            advance_pointer(all_states, row * columns * n),
+            advance_pointer(all_exponents, row * columns),
+        )
+        last_w = advance_pointer(w, last * n)
+        for step in count_up(0, steps):
             index = steps - 1 - step if reverse else step
-            if marks[mark_row + index * mark_strides[1]]:
-                for column in range(columns):
-                    is_last = column == columns - 1
-                    for i in range(n):
-                        w[column, i] = first_states[initial_row + i] if is_last else zero
-            for column in range(columns):
-                _multiply(a, a_row + index * a_strides[1], w, column, after, structure, algebra)
-                if column == columns - 1:
-                    for i in range(n):
-                        after[i] = _add(after[i], b[b_row + index * b_strides[1] + i], algebra)
-                for i in range(n):
-                    w[column, i] = after[i]
-                if algebra == 0 and column < columns - 1:
-                    exponents[row, column] += rescale(w[column], n)
-            if len(results):
-                for i in range(n):
-                    results[((x * steps + index) * inner + y) * n + i] = w[columns - 1, i]
+            M, b, marks, initial = advance_pointers(inputs, strides, (x, index, y))
+            if marks[0]:
+                for i in count_up(0, last * n):
+                    w[i] = zero
+                for i in count_up(0, n):
+                    last_w[i] = initial[i]
+            for column in count_up(0, columns):
+                of_column = advance_pointer(w, column * n)
+                _multiply(M, of_column, after, n, structure, algebra)
+                if column == last:
+                    for i in count_up(0, n):
+                        after[i] = _add(after[i], b[i], algebra)
+                for i in count_up(0, n):
+                    of_column[i] = after[i]
+                if algebra == 0 and column < last:
+                    scales[column] += rescale(of_column, n)
+            if has_results:
+                result = advance_pointer(flat_results, ((x * steps + index) * inner + y) * n)
+                for i in count_up(0, n):
+                    result[i] = last_w[i]
 
 
 advance_columns = compile_kernel(advance, "matrix-advance", allocates=False)
@@ -190,12 +188,12 @@ def _advance(
     """Advance states through a chunk, and return the exponents of their columns."""
     matrix_map = recurrence.matrix_map
     exponents = np.zeros(states.shape[:2], np.int64)
-    operands = flat_operands(chunk.operands, _MARKS, matrix_map.n)
+    model = flat_operands(with_marks(chunk.operands, _MARKS, matrix_map.n))
     structure = STRUCTURES.index(matrix_map.structure)
-    form = matrix_map.algebra_number, structure, matrix_map.zero
+    form = chunk.reverse, matrix_map.algebra_number, structure, matrix_map.zero
 
     def advance(start: int, stop: int) -> None:
-        advance_columns(*operands, states, exponents, results, start, stop, chunk.shape, chunk.reverse, form)
+        advance_columns(model, states, exponents, results, start, stop, chunk.shape, form)
 
     call_in_parts(advance, len(states), threads)
     return exponents

@@ -14,6 +14,7 @@ from ...engines.cpu.pointers import (
     advance_pointers,
     as_matrix,
     count_up,
+    inputs_of,
     length,
     pointer_to,
     pointers_to,
@@ -213,9 +214,9 @@ def _advance_mean(
         # T·(a + X·v) would be a longer chain of dependent instructions.
         predict_mean(states, T, state_intercept, a, after)
         multiply_add(states, after, gain, v, p, a)
-        endog, marks = advance_pointer(endog, strides[0, 1]), advance_pointer(marks, strides[7, 1])
-        obs_intercept = advance_pointer(obs_intercept, strides[2, 1])
-        state_intercept = advance_pointer(state_intercept, strides[5, 1])
+        endog, marks = advance_pointer(endog, strides[0][1]), advance_pointer(marks, strides[7][1])
+        obs_intercept = advance_pointer(obs_intercept, strides[2][1])
+        state_intercept = advance_pointer(state_intercept, strides[5][1])
         result = advance_pointer(result, result_stride)
         done += 1
     return done
@@ -234,7 +235,7 @@ def _advance_row(
     observed, v, filtered, L, X, Y, work, kept, filtered_cov, _ = buffers
     (a, P, A, eta, J), (depends, growth) = row_states, summary
     n, p = length(states), length(entries)
-    is_constant = strides[1, 1] == strides[3, 1] == strides[4, 1] == strides[6, 1] == 0
+    is_constant = strides[1][1] == strides[3][1] == strides[4][1] == strides[6][1] == 0
     # numba would also compile functions for the type of the constant 0.
     zero: Any = np.int64(0)
     is_steady, constant, close_steps, step = False, 0.0, zero, zero
@@ -302,7 +303,7 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
     ) -> None:
         """Advance the predicted states of some rows through all steps.
 
-        `model` is a tuple of flat operands, and an array of their strides: endog, design,
+        `model` are flat operands and their strides: endog, design,
         obs_intercept, obs_cov, transition, state_intercept, state_cov, marks and the states at
         marks. The first of the `arrays` are means (rows, n) and covariances (rows, n, n).
         If there are results, they receive `width` numbers a step: the log-likelihood and, if
@@ -310,10 +311,9 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
         state. To summarise a chunk, the other arrays are updated too: the dependences on the state
         before it, eta and J; and growths (rows), the largest size of a dependence.
         """
-        (operands, strides), (results, width), is_summary = model, outputs, len(arrays[5]) > 0
+        inputs, (results, width), is_summary = inputs_of(model), outputs, len(arrays[5]) > 0
         means, covariances, dependences, etas, Js, growths = pointers_to(arrays)
         n, p, inner, number = length(states), length(entries), shape[2], np.float64
-        inputs = pointers_to(operands), as_matrix(pointer_to(strides), 3)
         flat_outputs = pointer_to(results), width
         buffers = (
             stack_vector(p, np.int64),

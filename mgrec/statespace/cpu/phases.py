@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
-from ...engines.cpu.columns import as_lengths, flat_operands, is_reset, kernels_of_columns
+from ...engines.cpu.columns import as_lengths, flat_operands, is_reset, kernels_of_columns, with_marks
 from ...engines.cpu.threads import call_in_parts
 from ..recurrence import (
     FilterSummary,
@@ -210,15 +210,14 @@ def _advance_states(
     none = np.empty((0, n, n))
     if recurrence.is_smoother:
         kernel = advance_root_smoother if recurrence.square_root else advance_smoother
-        operands = flat_operands(chunk.operands, recurrence.smoothed)
+        operands = with_marks(chunk.operands, recurrence.smoothed)
         summary = extra or (none,)
     else:
         kernel = advance_root_filter if recurrence.square_root else advance_filter
-        operands = flat_operands(chunk.operands, _FILTERED, n + n * n)
+        operands = with_marks(chunk.operands, _FILTERED, n + n * n)
         summary = extra or (none, np.empty((0, n)), none, _NOTHING)
         option = recurrence.numbers if len(results) else 0
-    numbers, strides = zip(*operands, strict=True)
-    arguments = (numbers, np.array(strides)), (vectors, matrices, *summary), (results, option)
+    arguments = flat_operands(operands), (vectors, matrices, *summary), (results, option)
     sizes = as_lengths((n, recurrence.p), chunk.size)
 
     def advance(start: int, stop: int) -> None:

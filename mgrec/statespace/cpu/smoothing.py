@@ -18,6 +18,7 @@ from ...engines.cpu.pointers import (
     advance_pointers,
     as_matrix,
     count_up,
+    inputs_of,
     length,
     pointer_to,
     pointers_to,
@@ -177,9 +178,9 @@ def _advance_steady(
         _add_later(states, Y, v, p, E, sums[0], mean)
         if has_results:
             _write(states, writes_sums, (a, P), sums, (mean, covariance), result)
-        filtered, endog = advance_pointer(filtered, -strides[0, 1]), advance_pointer(endog, -strides[1, 1])
-        obs_intercept = advance_pointer(obs_intercept, -strides[3, 1])
-        marks, result = advance_pointer(marks, -strides[6, 1]), advance_pointer(result, -result_stride)
+        filtered, endog = advance_pointer(filtered, -strides[0][1]), advance_pointer(endog, -strides[1][1])
+        obs_intercept = advance_pointer(obs_intercept, -strides[3][1])
+        marks, result = advance_pointer(marks, -strides[6][1]), advance_pointer(result, -result_stride)
         done += 1
     return done
 
@@ -197,7 +198,7 @@ def _advance_row(
     results, has_results, writes_sums = outputs
     observed, v, a, mean, L, X, Y, P, E, kept_N, work, sandwich, smoothed, _, _, _ = buffers
     n, p = length(states), length(entries)
-    is_constant = strides[2, 1] == strides[4, 1] == strides[5, 1] == 0
+    is_constant = strides[2][1] == strides[4][1] == strides[5][1] == 0
     # Whether E and Y, and then also N, are those of the step after.
     is_kept = is_steady = False
     # numba would also compile functions for the type of the constant 0.
@@ -262,17 +263,16 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
     ) -> None:
         """Advance r and N of some rows from the last step to the first.
 
-        `model` is a tuple of flat operands, and an array of their strides: results of the filter,
+        `model` are flat operands and their strides: results of the filter,
         with the log-likelihood and the predicted state first, endog, design, obs_intercept, obs_cov,
         transition and marks. `arrays` are r (rows, n) and N (rows, n, n). If there are results, they
         receive the mean and the covariance of each smoothed state or, if they are sums, r and N
         before each step. To summarise a chunk, the dependences (rows, n, n) of r on that after the
         chunk are updated too.
         """
-        (operands, strides), (results, writes_sums) = model, outputs
+        inputs, (results, writes_sums) = inputs_of(model), outputs
         rs, Ns, Ms = pointers_to(arrays)
         n, p, inner, number = length(states), length(entries), shape[2], np.float64
-        inputs = pointers_to(operands), as_matrix(pointer_to(strides), 3)
         is_summary, flat_outputs = (
             len(arrays[2]) > 0,
             (pointer_to(results), len(results) > 0, writes_sums != 0),
