@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import hmm, ndimage, signal, statespace
 from ..engines.code_on_disk import reason_not_stored
-from ..engines.cpu.compilation import STORED
+from ..engines.cpu.kernel_cache import STORED
 from ..grids.alignment.api import smith_waterman
 from ..grids.loops.api import wavefront
 from ..grids.sor.api import sor

@@ -17,8 +17,9 @@ from numba.core.bytecode import FunctionIdentity
 import mgrec
 from mgrec.engines import code_on_disk
 from mgrec.engines.code_on_disk import CodeFolder
-from mgrec.engines.cpu import compilation
-from mgrec.engines.cpu.compilation import IN_MEMORY, StepCache, compile_kernel
+from mgrec.engines.cpu import kernel_cache
+from mgrec.engines.cpu.compilation import compile_kernel
+from mgrec.engines.cpu.kernel_cache import IN_MEMORY, StepCache
 from mgrec.engines.cuda import compilation as cuda_compilation
 
 VARIABLE = "SOME_CACHE_DIR"
@@ -322,12 +323,12 @@ def test_what_varies_is_kept_in_memory_alone(tmp_path, monkeypatch):
 
 
 def test_the_key_changes_with_the_code_of_the_package(tmp_path, monkeypatch):
-    assert len(list(compilation._PACKAGE.rglob("*.py"))) > 100
-    monkeypatch.setattr(compilation, "_PACKAGE", tmp_path)
+    assert len(list(kernel_cache.PACKAGE.rglob("*.py"))) > 100
+    monkeypatch.setattr(kernel_cache, "PACKAGE", tmp_path)
     keys = set()
     for source in ("x = 1", "x = 2"):
         (tmp_path / "module.py").write_text(source)
-        keys.add(compilation._versions.__wrapped__())
+        keys.add(kernel_cache._versions.__wrapped__())
     assert len(keys) == 2
 
 

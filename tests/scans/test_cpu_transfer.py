@@ -7,8 +7,8 @@ from numba.core import event
 import mgrec
 from mgrec.core.algebra.fingerprint import MAX_VARIANTS, StepFunction
 from mgrec.core.algebra.transfer_map import affine
-from mgrec.engines.cpu import compilation as numba_compilation
-from mgrec.engines.cpu.compilation import IN_MEMORY
+from mgrec.engines.cpu import user_functions
+from mgrec.engines.cpu.kernel_cache import IN_MEMORY
 from mgrec.engines.cuda import compilation, tracing
 from mgrec.scans.cpu.kernels import functions_of, kernel_of
 from mgrec.scans.cuda import program
@@ -43,7 +43,7 @@ def test_further_coefficients_of_one_code_stay_in_memory():
 @pytest.mark.parametrize(
     "held",
     [
-        numba_compilation._compile_step,
+        user_functions._compile_step,
         functions_of,
         kernel_of,
         tracing.trace_transfer_map,

@@ -17,8 +17,9 @@ import numpy as np
 from ...core.algebra.fingerprint import StepFunction, require_unchanged
 from ...core.algebra.operators import Operators
 from ...core.contract.kernels import Kernels, TileParts
-from ...engines.cpu.compilation import CACHE_SIZE, INNER, compile_kernel, compile_step, writable
+from ...engines.cpu.compilation import INNER, compile_kernel, writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
+from ...engines.cpu.user_functions import CACHE_SIZE, compile_step
 from ..recurrence import antidiagonals, part_of_host
 from .api import Borders, Loop, is_compensable, log_strategy
 

@@ -15,7 +15,9 @@ import numba
 
 from ...core.algebra.fingerprint import StepFunction, is_within_limit
 from ...core.algebra.transfer_map import TransferMap
-from ...engines.cpu.compilation import CACHE_SIZE, IN_MEMORY, INNER, compile_kernel, compile_step
+from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.kernel_cache import IN_MEMORY
+from ...engines.cpu.user_functions import CACHE_SIZE, compile_step
 from .operands import Sources, cast, cell_at, cells_at, rows_of, store_each, values_at
 
 # Columns whose maps are composed together: they stay in the L2 cache.

@@ -5,7 +5,8 @@ import gc
 import numpy as np
 import pytest
 
-from mgrec.engines.cpu.compilation import IN_MEMORY, compile_kernel
+from mgrec.engines.cpu.compilation import compile_kernel
+from mgrec.engines.cpu.kernel_cache import IN_MEMORY
 from mgrec.engines.cpu.pointers import (
     advance_pointer,
     as_matrix,

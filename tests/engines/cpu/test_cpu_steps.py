@@ -11,8 +11,10 @@ from layouts import swapped
 
 import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction
-from mgrec.engines.cpu import compilation
-from mgrec.engines.cpu.compilation import IN_MEMORY, STEP, compile_kernel, compile_step
+from mgrec.engines.cpu import user_functions
+from mgrec.engines.cpu.compilation import STEP, compile_kernel
+from mgrec.engines.cpu.kernel_cache import IN_MEMORY
+from mgrec.engines.cpu.user_functions import compile_step
 
 cfg = ModuleType("cfg")
 cfg.K = 2.0
@@ -137,7 +139,7 @@ def test_signatures_of_compiled_functions_are_kept():
 
 
 def test_what_nobody_holds_is_freed():
-    step = compilation._compile_step.__wrapped__(StepFunction(lambda x: x + 0.125))
+    step = user_functions._compile_step.__wrapped__(StepFunction(lambda x: x + 0.125))
     assert called(step)(1.0) == 1.125
     freed = weakref.ref(step)
     del step
