@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..core.arrays.interop import is_differentiated, to_native
 from ..scans.functions import linear_recurrence
-from ..solve.adjoint import adjoint_function, as_library_of, as_result, shifted, sum_to
+from ..solve.adjoint import adjoint_function, as_library_of, shifted, summed
 from ..solve.functions import full_like, where
 from ..solve.rules import Rule, numpy_dtype
 from . import statistics
@@ -18,7 +19,7 @@ from .by_recurrences import Recurrences, delayed
 from .statistics import RATES, check
 
 
-@adjoint_function
+@partial(adjoint_function, function="mgrec.signal.ewm", result="x", arrays=("x",))
 def ewm(
     grad: Any,
     x: Any,
@@ -43,23 +44,6 @@ def ewm(
 
     where g is the gradient of y. It is 0 at missing values, and g is taken as 0 where y is nan.
 
-    Parameters
-    ----------
-    grad : array
-        Gradient of y, of its shape.
-    x, alpha, span, halflife, com, adjust, axis, min_periods, ignore_na, times, reset, lengths
-        Arguments of :func:`mgrec.signal.ewm`.
-
-    Returns
-    -------
-    array
-        Gradient of x, of its shape and dtype.
-
-    Raises
-    ------
-    TypeError, ValueError, RuntimeError
-        As for :func:`mgrec.signal.ewm`.
-
     Examples
     --------
     >>> import numpy as np, mgrec
@@ -67,7 +51,8 @@ def ewm(
     array([1.75, 0.75, 0.5 ])
     """
     rates = {"alpha": alpha, "span": span, "halflife": halflife, "com": com}
-    return _solve(grad, x, rates, adjust, axis, min_periods, ignore_na, times, reset).of_x(x)
+    options = {"adjust": adjust, "axis": axis, "min_periods": min_periods, "ignore_na": ignore_na}
+    return (_Adjoint.of(grad, x, rates, reset, times=times, **options).of_x(),)
 
 
 @dataclass(frozen=True)
@@ -82,45 +67,33 @@ class _Adjoint:
     recurrences: Recurrences
     values: Any
 
-    def of_x(self, x: Any) -> Any:
-        """Return the gradient of x."""
-        return sum_to(self.gain * self.adjoint, x)
+    @classmethod
+    def of(cls, grad: Any, x: Any, rates: dict[str, Any], reset: Any, **options: Any) -> _Adjoint:
+        """Solve the adjoint of a mean; `options` are further arguments of ``ewm``."""
+        # The weights are constants of the differentiation.
+        values = to_native("x", x.detach() if hasattr(x, "detach") else x)
+        options |= {"reset": to_native("reset", reset), "bias": False}
+        weights, series, axis = check(values, None, rates, "mean", **options)
+        recurrences = Recurrences(weights, series, axis)
+        kept, gain = recurrences.weights_of_mean()
+        is_result = (recurrences.count() >= weights.min_count).astype(np.uint8)
+        kept, gain, is_result = (as_library_of(grad, array) for array in (kept, gain, is_result))
+        gradient = where(is_result != 0, grad, full_like(grad, 0))
+        adjoint = linear_recurrence(shifted(kept, axis, 1), gradient, axis=axis, reverse=True)
+        return cls(adjoint, gain, recurrences, series["x"])
 
-    def of_alpha(self) -> Any:
-        """Return the gradient of α, the sum of λ_i·(x_i − y_{i−1})·dk_i/d(1 − α)."""
+    def of_x(self) -> Any:
+        """Return the gradient of x."""
+        return self.gain * self.adjoint
+
+    def of_rate(self, name: str, rate: float) -> Any:
+        """Return the gradient of a rate; that of α is the sum of λ_i·(x_i − y_{i−1})·dk_i/d(1 − α)."""
         recurrences = self.recurrences
         zero = full_like(self.adjoint, 0)
         values = where(recurrences.is_present, self.values, zero)
         before = delayed(recurrences.mean(values), recurrences.axis)
         slopes = recurrences.slope_of_kept() * (values - before)
-        return where(recurrences.is_present, self.adjoint * slopes, zero).sum()
-
-
-def _solve(
-    grad: Any,
-    x: Any,
-    rates: dict[str, Any],
-    adjust: Any,
-    axis: Any,
-    min_periods: Any,
-    ignore_na: Any,
-    times: Any,
-    reset: Any,
-) -> _Adjoint:
-    # The weights are constants of the differentiation.
-    values = to_native("x", x.detach() if hasattr(x, "detach") else x)
-    reset = to_native("reset", reset)
-    weights, series, axis = check(
-        values, None, rates, "mean", adjust, ignore_na, False, min_periods, axis, times, reset
-    )
-    grad, x = as_result("x", grad, x)
-    recurrences = Recurrences(weights, series, axis)
-    kept, gain = recurrences.weights_of_mean()
-    is_result = (recurrences.count() >= weights.min_count).astype(np.uint8)
-    kept, gain, is_result = (as_library_of(grad, array) for array in (kept, gain, is_result))
-    gradient = where(is_result != 0, grad, full_like(grad, 0))
-    adjoint = linear_recurrence(shifted(kept, axis, 1), gradient, axis=axis, reverse=True)
-    return _Adjoint(adjoint, gain, recurrences, series["x"])
+        return where(recurrences.is_present, self.adjoint * slopes, zero).sum() * RATES[name].slope(rate)
 
 
 def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -129,22 +102,16 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     return [(x.shape, np.dtype(np.float32 if is_narrow else np.float64))]
 
 
-def _compose(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]) -> list[Any]:
-    others = {name: value for name, value in arguments.items() if name not in ("x", *RATES)}
+def _compose(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
     rates = {name: arguments[name] for name in RATES if arguments[name] is not None}
     for name, rate in rates.items():
         if is_differentiated(rate):
             raise NotImplementedError(f"ewm has no second derivatives where {name} has a gradient")
-    rates = {name: float(rate) for name, rate in rates.items()}
-    adjoint = _solve(grad, arguments["x"], dict.fromkeys(RATES) | rates, times=None, **others)
-    gradients = dict.fromkeys(("x", *RATES))
-    for name in of:
-        gradients[name] = (
-            adjoint.of_x(arguments["x"])
-            if name == "x"
-            else sum_to(adjoint.of_alpha() * RATES[name].slope(rates[name]), arguments[name])
-        )
-    return [*gradients.values()]
+    rates = dict.fromkeys(RATES) | {name: float(rate) for name, rate in rates.items()}
+    options = {name: arguments[name] for name in (*_OPTIONS, "reset")}
+    adjoint = _Adjoint.of(grad, arguments["x"], rates, times=None, **options)
+    of_rates = {name: partial(adjoint.of_rate, name, rate) for name, rate in rates.items()}
+    return summed({"x": adjoint.of_x} | of_rates, arguments, of)
 
 
 _OPTIONS = {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,32 +15,29 @@ from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import Backend
 from ..distributed.groups.ends import backward_in_time, beyond, gradient_call, is_first_part
 from ..solve.adjoint import (
+    Steps,
     adjoint_function,
-    as_result,
     check_same_shape,
     conj,
-    following_marks,
+    from_host,
     inner,
-    marks_of,
     part,
-    selected,
     shifted,
-    sum_at_starts,
     sum_to,
     widened,
 )
 from ..solve.functions import concatenate, flip, full_like, where
 from ..solve.prepared import CacheEntry, PreparedCall, cache_entry
-from ..solve.rules import Rule, numpy_dtype
+from ..solve.rules import numpy_dtype, rule_of_adjoint
 from . import causal
 from .arguments import as_sections, as_signal, as_states, as_transfer_function, signal_dtype
-from .coefficient_adjoint import AdjointCoefficients, differentiate_coefficients, in_memory_of, padded
+from .coefficient_adjoint import AdjointCoefficients, differentiate_coefficients, padded
 from .kernels import kernels_of
 from .varying.adjoint import gradients_in_time
 from .varying.arguments import check_form, varies
 
 
-@adjoint_function
+@partial(adjoint_function, function="mgrec.signal.lfilter", result="y", arrays=("b", "a", "x", "zi"))
 def lfilter(
     grad: Any,
     y: Any,
@@ -54,7 +50,7 @@ def lfilter(
     form: str = "transposed",
     reset: Any = None,
     grad_zf: Any = None,
-    of: Sequence[str] | None = None,
+    of: Collection[str] | None = None,
 ) -> tuple[Any, Any, Any, Any]:
     """Return the gradients of ``y = mgrec.signal.lfilter(b, a, x, zi=zi)``.
 
@@ -69,29 +65,7 @@ def lfilter(
 
     and u_n for the n-th state of `zi`. For another a_0, b and a are divided by a_0 first. With
     `reset`, each segment is differentiated as a signal of its own. :ref:`guide-gradients-varying`
-    has the equations of coefficients that vary.
-
-    Parameters
-    ----------
-    grad, y : array
-        Gradient of y, and y.
-    b, a, x, axis, zi, form, reset, lengths
-        Arguments of :func:`mgrec.signal.lfilter`.
-    grad_zf : array, optional
-        Gradient of the final states. The default is 0.
-    of : sequence of {"b", "a", "x", "zi"}, optional
-        Arguments whose gradients are computed. The default is all that are given.
-
-    Returns
-    -------
-    grad_b, grad_a, grad_x, grad_zi : array
-        Gradients, of the shapes and dtypes of the arguments, in the memory of `x`. None for an
-        argument that is not given, or not in `of`.
-
-    Raises
-    ------
-    NotImplementedError, TypeError, ValueError, RuntimeError
-        As for :func:`mgrec.signal.lfilter`.
+    has the equations of coefficients that vary. Gradients are in the memory of `x`.
 
     Notes
     -----
@@ -116,115 +90,69 @@ def lfilter(
     if is_in_time:
         if reset is not None:
             raise NotImplementedError("gradients of coefficients that vary with reset")
-        return _in_time(grad, y, b, a, x, axis, zi, form, grad_zf, of)
+        if library_of(x) is None:
+            check_form(form)
+            x, b, a = as_signal(x), as_any_array("b", b), as_any_array("a", a)
+            check_same_shape("y", y, "x", x)
+        grad, y, *operands = map(widened, (grad, y, b, a, x, zi))
+        return gradients_in_time(grad, y, operands, as_axis(axis, x.shape), form, grad_zf, {*(of or ())})
     if library_of(x) is None:
         x, (b, a) = as_signal(x, takes_bfloat16=True), as_transfer_function(b, a)
-    names = selected(of, {"b": b, "a": a, "x": x, "zi": zi})
-    axis, signal, states = as_axis(axis, x.shape), x, zi
-    grad, y = as_result("y", grad, y)
+    steps, coefficients = Steps.of(x, axis, False, reset), AdjointCoefficients(b, a)
+    axis, order = steps.axis, coefficients.count - 1
     if library_of(x) is None:
-        expected = (*x.shape[:axis], max(len(b), len(a)) - 1, *x.shape[axis + 1 :])
+        expected = (*x.shape[:axis], order, *x.shape[axis + 1 :])
         zi, grad_zf = _checked_states(y, x, expected, (axis,), zi, grad_zf)
-    grad, y, x, zi = map(widened, (grad, y, x, zi))
-    coefficients, marks = AdjointCoefficients(b, a), marks_of(reset, x, axis, False)
-    solve = _Backward(coefficients, _reversed(grad, axis), axis, grad_zf, marks)
-    grad_b = grad_a = grad_x = grad_zi = None
-    if "x" in names:
-        grad_x = sum_to(_reversed(solve(coefficients.numerator), axis), signal)
-    if names <= {"x"}:
-        return None, None, grad_x, None
+    grad, y, x = map(widened, (grad, y, x))
+    marks = _backward_marks(steps)
+    solve = partial(_solve_backward, coefficients, _reversed(grad, axis), axis, grad_zf, marks)
+
+    wanted, of_x, of_b, of_a = {*(of or ())}, None, None, None
+    if "x" in wanted:
+        of_x = _reversed(solve(coefficients.numerator), axis)
+    if wanted <= {"x"}:
+        return None, None, of_x, None
     # Sums read a reversed view.
     adjoint = flip(solve(coefficients.one), axis)
-    if (after := _after(adjoint, axis, coefficients.count - 1, grad_zf)) is not None:
+    if (after := _after(adjoint, axis, order, grad_zf)) is not None:
         adjoint = concatenate([adjoint, after], axis)
-    if "zi" in names:
-        of_states = _of_states(adjoint, x.shape[axis], axis, coefficients.count - 1, marks)
-        grad_zi = sum_to(of_states if is_first_part(1) else 0 * of_states, states)
-    if names & {"b", "a"}:
+    if not wanted.isdisjoint(("b", "a")):
         of_b, of_a = (
             differentiate_coefficients(adjoint, (x, y), axis, coefficients)
-            if marks is None
-            else coefficients.gradients(_sums(adjoint, (x, y), axis, (len(b), len(a)), marks))
+            if steps.marks is None
+            else coefficients.gradients(_sums(adjoint, (x, y), (len(b), len(a)), steps))
         )
-        grad_b = sum_to(of_b, b) if "b" in names else None
-        grad_a = sum_to(of_a, a) if "a" in names else None
-    return grad_b, grad_a, grad_x, grad_zi
+
+    def of_zi() -> Any:
+        of_states = _of_states(adjoint, order, steps)
+        return of_states if is_first_part(1) else 0 * of_states
+
+    return of_b, of_a, of_x, of_zi
 
 
-@dataclass(frozen=True)
-class _Backward:
-    """The filter backward in time: it takes a numerator, and returns outputs in reversed order.
+def _solve_backward(
+    coefficients: AdjointCoefficients, backward: Any, axis: int, grad_zf: Any, marks: Any, numerator: Any
+) -> Any:
+    """Return the filter backward in time with a numerator, in reversed order, as `marks` are.
 
-    Attributes
-    ----------
-    backward : array
-        Gradient of y, in reversed order.
-    grad_zf : array or None
-        Gradient of the final states.
-    marks : array or None
-        First steps of segments, forward in time.
+    `backward` is the gradient of y in reversed order, and `grad_zf` that of the final states.
     """
-
-    coefficients: AdjointCoefficients
-    backward: Any
-    axis: int
-    grad_zf: Any
-    marks: Any
-
-    def __call__(self, numerator: Any) -> Any:
-        with backward_in_time():
-            return self._solve(numerator)
-
-    def _solve(self, numerator: Any) -> Any:
-        axis, backward, denominator = self.axis, self.backward, self.coefficients.denominator
-        if self.grad_zf is None or self.coefficients.count == 1:
-            return self._filter(numerator)
-        states = _states(numerator, denominator, self.grad_zf, axis)
-        if self.marks is None:
+    denominator = coefficients.denominator
+    with backward_in_time():
+        if grad_zf is None or coefficients.count == 1:
+            return causal.lfilter(numerator, denominator, backward, axis, reset=marks)
+        states = _states(numerator, denominator, grad_zf, axis)
+        if marks is None:
             return causal.lfilter(numerator, denominator, backward, axis, states)[0]
         # The last segment alone follows from the gradients of the final states.
         zero = full_like(backward, 0)
         response = causal.lfilter(numerator, denominator, zero, axis, states)[0]
-        is_last = (1 * self._backward_marks).cumsum(axis) == 0
-        return self._filter(numerator) + where(is_last, response, zero)
-
-    def _filter(self, numerator: Any) -> Any:
-        denominator, marks = self.coefficients.denominator, self._backward_marks
-        return causal.lfilter(numerator, denominator, self.backward, self.axis, reset=marks)
-
-    @cached_property
-    def _backward_marks(self) -> Any:
-        return _reversed_marks(self.marks, self.axis)
+        is_last = (1 * marks).cumsum(axis) == 0
+        filtered = causal.lfilter(numerator, denominator, backward, axis, reset=marks)
+        return filtered + where(is_last, response, zero)
 
 
-def _in_time(
-    grad: Any,
-    y: Any,
-    b: Any,
-    a: Any,
-    x: Any,
-    axis: int,
-    zi: Any,
-    form: str,
-    grad_zf: Any,
-    of: Sequence[str] | None,
-) -> tuple[Any, Any, Any, Any]:
-    """Return the gradients of a filter whose coefficients vary."""
-    if library_of(x) is None:
-        check_form(form)
-        x, b, a = as_signal(x), as_any_array("b", b), as_any_array("a", a)
-        check_same_shape("y", y, "x", x)
-    names = selected(of, {"b": b, "a": a, "x": x, "zi": zi})
-    grad, y, *operands = map(widened, (grad, y, b, a, x, zi))
-    gradients = gradients_in_time(grad, y, operands, as_axis(axis, x.shape), form, grad_zf, names)
-    grad_b, grad_a, grad_x, grad_zi = (
-        None if gradient is None else sum_to(gradient, operand)
-        for gradient, operand in zip(gradients, (b, a, x, zi), strict=True)
-    )
-    return grad_b, grad_a, grad_x, grad_zi
-
-
-@adjoint_function
+@partial(adjoint_function, function="mgrec.signal.sosfilt", result="y", arrays=("sos", "x", "zi"))
 def sosfilt(
     grad: Any,
     y: Any,
@@ -235,33 +163,12 @@ def sosfilt(
     *,
     reset: Any = None,
     grad_zf: Any = None,
-    of: Sequence[str] | None = None,
+    of: Collection[str] | None = None,
 ) -> tuple[Any, Any, Any]:
     """Return the gradients of ``y = mgrec.signal.sosfilt(sos, x, zi=zi)``.
 
     The sections are differentiated from the last to the first, each as by :func:`lfilter`. The
     gradient of a_0 of each section, which must be 1, is 0.
-
-    Parameters
-    ----------
-    grad, y : array
-        Gradient of y, and y.
-    sos, x, axis, zi, reset, lengths
-        Arguments of :func:`mgrec.signal.sosfilt`.
-    grad_zf : array, optional
-        Gradient of the final states. The default is 0.
-    of : sequence of {"sos", "x", "zi"}, optional
-        Arguments whose gradients are computed. The default is all that are given.
-
-    Returns
-    -------
-    grad_sos, grad_x, grad_zi : array
-        Gradients, as those of :func:`lfilter`.
-
-    Raises
-    ------
-    NotImplementedError, TypeError, ValueError, RuntimeError
-        As for :func:`mgrec.signal.sosfilt`.
 
     Notes
     -----
@@ -279,18 +186,16 @@ def sosfilt(
     """
     if library_of(x) is None:
         x, sos = as_signal(x, takes_bfloat16=True), as_sections(sos)
-    names, axis = selected(of, {"sos": sos, "x": x, "zi": zi}), as_axis(axis, x.shape)
-    signal, before = x, zi
-    grad, y = as_result("y", grad, y)
+    wanted, axis = {*(of or ())}, as_axis(axis, x.shape)
     if library_of(x) is None:
         expected = (len(sos), *x.shape[:axis], 2, *x.shape[axis + 1 :])
         zi, grad_zf = _checked_states(y, x, expected, range(len(expected)), zi, grad_zf)
     grad, y, x, zi = map(widened, (grad, y, x, zi))
-    if names <= {"x"} and grad_zf is None:
-        marks = _reversed_marks(marks_of(reset, x, axis, False), axis)
+    if wanted <= {"x"} and grad_zf is None:
+        marks = _backward_marks(Steps.of(x, axis, False, reset))
         with backward_in_time():
             backward = causal.sosfilt(flip(conj(sos), 0), _reversed(grad, axis), axis, reset=marks)
-        return None, sum_to(_reversed(backward, axis), signal), None
+        return None, _reversed(backward, axis), None
     sections = [(section[:3], section[3:]) for section in sos]
     states = [None] * len(sections) if zi is None else list(zi)
     signals = [x]
@@ -309,16 +214,14 @@ def sosfilt(
             states[k],
             reset=reset,
             grad_zf=None if grad_zf is None else grad_zf[k],
-            of=("b", "a", "x", "zi") if "sos" in names else ("x", "zi"),
+            of=("b", "a", "x", "zi") if "sos" in wanted else ("x", "zi"),
         )
-        if "sos" in names:
+        if "sos" in wanted:
             of_first = full_like(grad_a[:1], 0)
             of_sections.append(concatenate([grad_b, of_first, grad_a[1:]], 0)[None])
-        if "zi" in names:
+        if "zi" in wanted:
             of_states.append(grad_state[None])
-    grad_sos = sum_to(concatenate(of_sections[::-1], 0), sos) if "sos" in names else None
-    grad_zi = sum_to(concatenate(of_states[::-1], 0), before) if "zi" in names else None
-    return grad_sos, sum_to(grad, signal) if "x" in names else None, grad_zi
+    return lambda: concatenate(of_sections[::-1], 0), grad, lambda: concatenate(of_states[::-1], 0)
 
 
 def _checked_states(
@@ -348,32 +251,31 @@ def _reversed(array: Any, axis: int) -> Any:
     return flip(array, axis) if library_of(array) else reversed_copy(array, axis)
 
 
-def _reversed_marks(marks: Any, axis: int) -> Any:
-    """Return the marks of the filter backward in time; None without marks."""
-    return None if marks is None else flip(following_marks(marks, axis, 1), axis)
+def _backward_marks(steps: Steps) -> Any:
+    """Return the marks of the filter backward in time, in reversed order; None without marks."""
+    marks = steps.backward["reset"]
+    return None if marks is None else flip(marks, steps.axis)
 
 
-def _lagged(array: Any, steps: int, axis: int, count: int, marks: Any) -> Iterator[Any]:
-    """Yield the elements k steps after each of `steps` for k below a count, 0 after a mark."""
-    later = is_other = None
+def _lagged(array: Any, count: int, steps: Steps) -> Iterator[Any]:
+    """Yield the elements k steps after each step for k below a count, 0 after a mark."""
+    axis, length, later, is_other = steps.axis, steps.marks.shape[steps.axis], None, None
     for k in range(count):
         if k:
             array = shifted(array, axis, 1)
-            later = shifted(marks if later is None else later, axis, 1)
+            later = shifted(steps.marks if later is None else later, axis, 1)
             is_other = later if is_other is None else is_other | later
-        kept = part(array, axis, 0, steps)
+        kept = part(array, axis, 0, length)
         yield kept if is_other is None else where(is_other, full_like(kept, 0), kept)
 
 
-def _of_states(adjoint: Any, steps: int, axis: int, count: int, marks: Any) -> Any:
-    """Return the first `count` elements of the adjoint, with `marks` summed over all segments."""
-    if marks is None:
+def _of_states(adjoint: Any, count: int, steps: Steps) -> Any:
+    """Return the first `count` elements of the adjoint, with marks summed over all segments."""
+    axis = steps.axis
+    if steps.marks is None:
         return _first(adjoint, axis, count)
-    sums = [
-        sum_at_starts(later, axis, 1, marks)[(slice(None),) * axis + (None,)]
-        for later in _lagged(adjoint, steps, axis, count, marks)
-    ]
-    return concatenate(sums, axis)
+    sums = [steps.sum_at_starts(later) for later in _lagged(adjoint, count, steps)]
+    return concatenate([total[(slice(None),) * axis + (None,)] for total in sums], axis)
 
 
 def _first(adjoint: Any, axis: int, count: int) -> Any:
@@ -400,17 +302,14 @@ def _states(numerator: Any, denominator: Any, grad_zf: Any, axis: int) -> Any:
     matrix = a[toeplitz] @ b[hankel] - b[toeplitz] @ a[hankel]
     shape = (order,) + (1,) * (grad_zf.ndim - 1 - axis)
     terms = (
-        in_memory_of(grad_zf, matrix[:, k].reshape(shape)) * part(grad_zf, axis, k, k + 1)
-        for k in range(order)
+        from_host(matrix[:, k].reshape(shape), grad_zf) * part(grad_zf, axis, k, k + 1) for k in range(order)
     )
     return sum_to(sum(terms), grad_zf)
 
 
-def _sums(
-    adjoint: Any, signals: tuple[Any, Any], axis: int, counts: tuple[int, int], marks: Any
-) -> list[Any]:
+def _sums(adjoint: Any, signals: tuple[Any, Any], counts: tuple[int, int], steps: Steps) -> list[Any]:
     """Return the sums of the adjoint and each signal at lags below a count, inside of segments."""
-    lagged = [*_lagged(adjoint, marks.shape[axis], axis, max(counts), marks)]
+    lagged = [*_lagged(adjoint, max(counts), steps)]
     return [
         concatenate([inner(later, signal).reshape(1) for later in lagged[:count]], 0)
         for signal, count in zip(signals, counts, strict=True)
@@ -482,12 +381,6 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     return [(x.shape, dtype), ((*sections, *shape), computed_dtype(dtype))]
 
 
-def _compose(
-    public: Any, grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]
-) -> Any:
-    return public.compose(grad, y, **arguments, grad_zf=grad_zf, of=of)
-
-
 def _read_on_host(arguments: dict[str, Any]) -> tuple[str, ...]:
     """Return the names of the coefficients of ``lfilter``, unless they vary."""
     is_in_time = varies(arguments["b"], arguments["a"]) or arguments["form"] != "transposed"
@@ -496,27 +389,21 @@ def _read_on_host(arguments: dict[str, Any]) -> tuple[str, ...]:
 
 _AXIS = {"axis": ("int", -1)}
 RULES = [
-    Rule(
+    rule_of_adjoint(
+        lfilter,
         causal.lfilter,
-        partial(_compose, lfilter),
-        ("b", "a", "x", "zi?"),
         {**_AXIS, "form": ("str", "transposed")},
         _outlines,
         takes_bfloat16=True,
-        constants=("reset",),
         differentiate_at=_differentiate_at,
         read_on_host=_read_on_host,
-        takes_group=True,
     ),
-    Rule(
+    rule_of_adjoint(
+        sosfilt,
         causal.sosfilt,
-        partial(_compose, sosfilt),
-        ("sos", "x", "zi?"),
         _AXIS,
         _outlines,
         takes_bfloat16=True,
-        constants=("reset",),
         read_on_host=lambda arguments: ("sos",),
-        takes_group=True,
     ),
 ]

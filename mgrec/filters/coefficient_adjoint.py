@@ -12,7 +12,7 @@ import numpy as np
 from ..core.arrays.array_types import is_lazy
 from ..core.arrays.interop import library_of
 from ..core.backends import backend_of
-from ..solve.adjoint import conj, inner, part
+from ..solve.adjoint import conj, from_host, inner, part
 from ..solve.functions import concatenate, full_like
 from .kernels import kernels_of
 
@@ -59,7 +59,7 @@ class AdjointCoefficients:
         """
         of_x, of_y = sums[0][: len(self.b)], sums[1][1 : len(self.a)]
         b, a, scale = (
-            in_memory_of(of_x, c)
+            from_host(c, of_x)
             for c in (self.numerator[: len(self.b)], self.denominator[1 : len(self.a)], self.scale)
         )
         of_first = (of_y * a).sum() - (of_x * b).sum()
@@ -72,13 +72,6 @@ def padded(coefficients: Any, length: int) -> Any:
     if not missing:
         return coefficients
     return concatenate([coefficients, *[full_like(coefficients[:1], 0)] * missing], 0)
-
-
-def in_memory_of(array: Any, coefficients: Any) -> Any:
-    """Return coefficients in the memory of an array."""
-    if library_of(array) is not None:
-        return coefficients.to(array.device) if hasattr(coefficients, "to") else coefficients
-    return backend_of(array).from_host(coefficients, array)
 
 
 def differentiate_coefficients(

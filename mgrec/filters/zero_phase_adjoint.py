@@ -9,7 +9,6 @@ adjoint of F is R·F·R, so that the one of F' is R·F·R + e_0·rᵀ.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from ..core.arrays.array_types import cast
 from ..core.arrays.interop import to_native
 from ..core.arrays.validation import as_axis
-from ..solve.adjoint import conj, from_host, part, sum_to
+from ..solve.adjoint import conj, from_host, part, summed
 from ..solve.functions import concatenate, flip, full_like
 from ..solve.rules import Rule, numpy_dtype
 from . import causal, decimation, zero_phase
@@ -27,14 +26,12 @@ _Filter = Callable[..., Any]
 """``(signal, axis, states) -> outputs``; `states` may be None."""
 
 
-def _cascade(sos: Any, signal: Any, axis: int = -1, states: Any = None) -> Any:
-    result = causal.sosfilt(sos, signal, axis, states)
-    return result if states is None else result[0]
+def _filter(function: Any, *coefficients: Any) -> _Filter:
+    def filtered(signal: Any, axis: int = -1, states: Any = None) -> Any:
+        result = function(*coefficients, signal, axis, states)
+        return result if states is None else result[0]
 
-
-def _polynomials(b: Any, a: Any, signal: Any, axis: int = -1, states: Any = None) -> Any:
-    result = causal.lfilter(b, a, signal, axis, states)
-    return result if states is None else result[0]
+    return filtered
 
 
 def _zero_phase_adjoint(
@@ -46,17 +43,12 @@ def _zero_phase_adjoint(
     response = filtered(np.zeros(grad.shape[axis]), states=states)
     response = conj(response).reshape(-1, *[1] * (grad.ndim - 1 - axis))
     response = from_host(cast(response, numpy_dtype(grad)), grad)
-
-    def weight(values: Any) -> Any:
-        return (response * values).sum(axis=axis, keepdims=True)
-
-    forward = filtered(grad, axis)
-    last = part(forward, axis, -1, None) + weight(flip(grad, axis))
-    forward = concatenate([part(forward, axis, None, -1), last], axis)
-    backward = flip(filtered(flip(forward, axis), axis), axis)
-    first = part(backward, axis, 0, 1) + weight(forward)
-    backward = concatenate([first, part(backward, axis, 1, None)], axis)
-    return _folded(backward, axis, padtype, edge)
+    for _ in range(2):
+        in_reverse = flip(grad, axis)
+        grad = flip(filtered(grad, axis), axis)
+        first = part(grad, axis, 0, 1) + (response * in_reverse).sum(axis=axis, keepdims=True)
+        grad = concatenate([first, part(grad, axis, 1, None)], axis)
+    return _folded(grad, axis, padtype, edge)
 
 
 def _folded(grad: Any, axis: int, padtype: str | None, edge: int) -> Any:
@@ -79,24 +71,22 @@ def _zeros(like: Any, axis: int, length: int) -> Any:
     return full_like(part(like, axis, 0, length), 0)
 
 
-def _compose(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]) -> tuple[Any]:
-    x, axis = arguments["x"], as_axis(arguments["axis"], grad.shape)
+def _compose(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
+    axis, padtype = as_axis(arguments["axis"], grad.shape), arguments["padtype"]
     if "sos" in arguments:
         sos = as_sections(to_native("sos", arguments["sos"]))
-        filtered: _Filter = partial(_cascade, conj(sos))
+        filtered = _filter(causal.sosfilt, conj(sos))
         states, default = causal.sosfilt_zi(sos), zero_phase.padding_of_sections(sos)
     else:
         b, a = as_transfer_function(*[to_native(name, arguments[name]) for name in "ba"])
-        filtered = partial(_polynomials, conj(b), conj(a))
+        filtered = _filter(causal.lfilter, conj(b), conj(a))
         states, default = causal.lfilter_zi(b, a), zero_phase.padding_of_polynomials(b, a)
-    padtype = arguments["padtype"]
     edge = zero_phase.edge_of(padtype, arguments["padlen"], default)
-    return (sum_to(_zero_phase_adjoint(filtered, conj(states), grad, axis, padtype, edge), x),)
+    grad_x = _zero_phase_adjoint(filtered, conj(states), grad, axis, padtype, edge)
+    return summed({"x": grad_x}, arguments, of)
 
 
-def _compose_decimate(
-    grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]
-) -> tuple[Any]:
+def _compose_decimate(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
     x, q, axis = arguments["x"], arguments["q"], as_axis(arguments["axis"], grad.shape)
     # Zeros follow each sample.
     upsampled = grad[(slice(None),) * (axis + 1) + (None,)]
@@ -104,13 +94,13 @@ def _compose_decimate(
     upsampled = upsampled.reshape(*grad.shape[:axis], grad.shape[axis] * q, *grad.shape[axis + 1 :])
     upsampled = part(upsampled, axis, 0, x.shape[axis])
     sos = _sections(arguments)
-    filtered = partial(_cascade, sos)
+    filtered = _filter(causal.sosfilt, sos)
     if arguments["zero_phase"]:
         states, edge = causal.sosfilt_zi(sos), zero_phase.padding_of_sections(sos)
         grad_x = _zero_phase_adjoint(filtered, states, upsampled, axis, "odd", edge)
     else:
         grad_x = flip(filtered(flip(upsampled, axis), axis), axis)
-    return (sum_to(grad_x, x),)
+    return summed({"x": grad_x}, arguments, of)
 
 
 def _sections(arguments: dict[str, Any]) -> Any:

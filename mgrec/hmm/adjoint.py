@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,8 @@ from ..solve.adjoint import (
     along,
     along_steps,
     as_gradient,
-    selected,
     shifted,
-    sum_to,
+    sum_of_outer_products,
     with_axis,
 )
 from ..solve.functions import full_like, where
@@ -38,7 +37,12 @@ _LARGEST = 1e300
 """Largest ρ of a state that is not possible, so that its product with 0 is 0."""
 
 
-@partial(adjoint_function, labelled=_LABELS)
+@partial(
+    adjoint_function,
+    function="mgrec.hmm.log_likelihood",
+    arrays=("startprob", "transmat", "log_frameprob"),
+    labelled=_LABELS,
+)
 def hmm_log_likelihood(
     grad: Any,
     startprob: Any,
@@ -47,7 +51,7 @@ def hmm_log_likelihood(
     *,
     axis: int = -1,
     reset: Any = None,
-    of: Sequence[str] | None = None,
+    of: Collection[str] | None = None,
 ) -> tuple[Any, Any, Any]:
     """Return the gradients of ``mgrec.hmm.log_likelihood(startprob, transmat, log_frameprob)``.
 
@@ -58,29 +62,8 @@ def hmm_log_likelihood(
         log_frameprob at t: q_t,    transmat: Σ_t α_{t-1}·ρ_tᵀ,    startprob: ρ_1
 
     times the gradient of the log-likelihood. They are partial derivatives: nothing keeps the sums
-    of probabilities at 1.
-
-    Parameters
-    ----------
-    grad : array or float
-        Gradient of the log-likelihood of each row.
-    startprob, transmat, log_frameprob, axis, reset, lengths
-        Arguments of :func:`mgrec.hmm.log_likelihood`.
-    of : sequence of {"startprob", "transmat", "log_frameprob"}, optional
-        Arguments whose gradients are computed. The default is all.
-
-    Returns
-    -------
-    grad_startprob, grad_transmat, grad_log_frameprob : array
-        Gradients, as those of :func:`linear_recurrence`. They are nan in a sequence without a
-        possible path.
-
-    Raises
-    ------
-    NotImplementedError
-        In a second derivative of torch or jax.
-    TypeError, ValueError
-        As for :func:`mgrec.hmm.log_likelihood`.
+    of probabilities at 1. They are nan in a sequence without a possible path. There are no second
+    derivatives.
 
     Notes
     -----
@@ -99,30 +82,28 @@ def hmm_log_likelihood(
     """
     grad = as_gradient("hmm.log_likelihood", grad)
     model = check_model(startprob, transmat, log_frameprob, axis, reset, "stream")
-    wanted = selected(of, {"startprob": 1, "transmat": 1, "log_frameprob": 1})
-    grad_start = grad_matrix = grad_frames = None
     posteriors, filtered = _posteriors(model)
     weight, first = (rows[..., None] for rows in along_steps(grad, model, posteriors))
-    if "log_frameprob" in wanted:
-        grad_frames = sum_to(weight * posteriors, model.log_frameprob)
-    if not wanted & {"startprob", "transmat"}:
-        return None, None, grad_frames
-    zero = full_like(filtered, 0)
-    before = where(first, zero, shifted(filtered, model.axis, -1))
-    predicted = where(
-        first, zero + with_axis(model.startprob, filtered, model.axis), _product(before, model.transmat)
-    )
-    ratios = weight * _ratios(posteriors, _weights_of_later(model), predicted, model.axis)
-    if "startprob" in wanted:
-        grad_start = sum_to(where(first, ratios, zero).sum(model.axis), model.startprob)
-    if "transmat" in wanted:
-        later, count = where(first, zero, ratios), model.count
-        if model.transmat.ndim == 2:
-            rows, columns = (values.reshape(-1, count) for values in (before, later))
-            grad_matrix = sum_to(rows.swapaxes(0, 1) @ columns, model.transmat)
-        else:
-            grad_matrix = sum_to(before[..., None] * later[..., None, :], model.transmat)
-    return grad_start, grad_matrix, grad_frames
+
+    @cache
+    def of_steps() -> tuple[Any, Any]:
+        """Return α of the step before each step, and ρ; at first steps 0 and ρ."""
+        zero = full_like(filtered, 0)
+        before = where(first, zero, shifted(filtered, model.axis, -1))
+        start = zero + with_axis(model.startprob, filtered, model.axis)
+        predicted = where(first, start, _product(before, model.transmat))
+        return before, weight * _ratios(posteriors, _weights_of_later(model), predicted, model.axis)
+
+    def of_startprob() -> Any:
+        _, ratios = of_steps()
+        return where(first, ratios, full_like(ratios, 0)).sum(model.axis)
+
+    def of_transmat() -> Any:
+        before, ratios = of_steps()
+        later = where(first, full_like(ratios, 0), ratios)
+        return sum_of_outer_products(before, later, model.transmat)
+
+    return of_startprob, of_transmat, lambda: weight * posteriors
 
 
 def _posteriors(model: MarkovModel) -> tuple[Any, Any]:
@@ -199,6 +180,4 @@ def _steps_shape(arguments: dict[str, Any]) -> tuple[Any, ...]:
     return broadcast_shapes(arguments["transmat"].shape[:-2], arguments["log_frameprob"].shape[:-1])
 
 
-RULES = [
-    rule_of_rows(log_likelihood, hmm_log_likelihood, ("startprob", "transmat", "log_frameprob"), _steps_shape)
-]
+RULES = [rule_of_rows(hmm_log_likelihood, log_likelihood, _steps_shape)]

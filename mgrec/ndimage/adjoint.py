@@ -23,45 +23,41 @@ import numpy as np
 from ..core.arrays.array_types import computed_dtype
 from ..core.arrays.interop import is_differentiated
 from ..core.arrays.validation import as_axis
-from ..solve.adjoint import from_host, inner, sum_to
+from ..solve.adjoint import from_host, inner, summed
 from ..solve.rules import Redirect, Rule, numpy_dtype
 from . import gaussian, splines, uniform
 from .arguments import SPLINE_MODES, SYNONYMS, as_axes, as_mode
 from .kernels import sampled_variance
 
 
-def _adjoint(filtered: Callable[[Any], Any], grad: Any, axis: int, extension: str, x: Any) -> Any:
-    """Return the gradient of `x`, a tuple of one, by the filter of an axis."""
-    length = grad.shape[axis]
-    if extension == "mirror" and length > 1:
-        weights = np.ones(length, numpy_dtype(grad))
-        weights[[0, -1]] = 0.5
-        weights = weights.reshape(-1, *[1] * (grad.ndim - 1 - as_axis(axis, grad.shape)))
-        weights = from_host(weights, grad)
-        return (sum_to(weights * filtered(grad / weights), x),)
-    return (sum_to(filtered(grad), x),)
+def _adjoint(filtered: Callable[..., Any], modes: Any, grad: Any, arguments: dict[str, Any]) -> Any:
+    """Return the gradient of the input, by the filter of an axis."""
+    axis, extension = as_axis(arguments["axis"], grad.shape), as_mode(arguments["mode"], modes)
+    filtered, length = partial(filtered, axis=axis, mode=arguments["mode"]), grad.shape[axis]
+    if extension != "mirror" or length <= 1:
+        return filtered(grad)
+    weights = np.ones(length, numpy_dtype(grad))
+    weights[[0, -1]] = 0.5
+    weights = from_host(weights.reshape(-1, *[1] * (grad.ndim - 1 - axis)), grad)
+    return weights * filtered(grad / weights)
 
 
 def _of_spline(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
-    options = {name: arguments[name] for name in ("order", "axis", "mode")}
-    extension = as_mode(options["mode"], SPLINE_MODES)
-    filtered = partial(splines.spline_filter1d, **options)
-    return _adjoint(filtered, grad, options["axis"], extension, arguments["input"])
+    filtered = partial(splines.spline_filter1d, order=arguments["order"])
+    return summed({"input": _adjoint(filtered, SPLINE_MODES, grad, arguments)}, arguments, of)
 
 
 def _of_gaussian(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
-    options = {name: arguments[name] for name in ("sigma", "axis", "order", "mode")}
-    sign, extension = (-1) ** options["order"], as_mode(options["mode"], SYNONYMS)
-    of_input = of_sigma = None
+    order = arguments["order"]
+    filtered = partial(gaussian.gaussian_filter1d, sigma=arguments["sigma"], order=order)
 
-    def filtered(values: Any) -> Any:
-        return sign * gaussian.gaussian_filter1d(values, **options)
+    def of_input() -> Any:
+        return _adjoint(filtered, SYNONYMS, -grad if order == 1 else grad, arguments)
 
-    if "input" in of:
-        (of_input,) = _adjoint(filtered, grad, options["axis"], extension, arguments["input"])
-    if "sigma" in of:
-        of_sigma = sum_to(inner(_slope_by_sigma(arguments), grad), arguments["sigma"])
-    return of_input, of_sigma
+    def of_sigma() -> Any:
+        return inner(_slope_by_sigma(arguments), grad)
+
+    return summed({"input": of_input, "sigma": of_sigma}, arguments, of)
 
 
 def _slope_by_sigma(arguments: dict[str, Any]) -> Any:
@@ -77,12 +73,11 @@ def _slope_by_sigma(arguments: dict[str, Any]) -> Any:
 
 
 def _of_uniform(grad: Any, grad_zf: Any, y: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
-    options = {name: arguments[name] for name in ("size", "axis", "mode")}
+    size = arguments["size"]
     # The window is reversed.
-    origin = options["size"] - 1 - 2 * (options["size"] // 2) - arguments["origin"]
-    filtered = partial(uniform.uniform_filter1d, origin=origin, **options)
-    extension = as_mode(options["mode"], SYNONYMS)
-    return _adjoint(filtered, grad, options["axis"], extension, arguments["input"])
+    origin = size - 1 - 2 * (size // 2) - arguments["origin"]
+    filtered = partial(uniform.uniform_filter1d, size=size, origin=origin)
+    return summed({"input": _adjoint(filtered, SYNONYMS, grad, arguments)}, arguments, of)
 
 
 def _check(arguments: dict[str, Any]) -> None:
@@ -121,10 +116,21 @@ def _require_default(output: Any) -> None:
         raise TypeError(f"output is not supported where gradients are computed; got {output!r}")
 
 
-def _for_each_axis(value: Any, axes: Sequence[int]) -> list[Any]:
-    """Return a value for each axis, as ``for_each_axis``, which torch cannot trace."""
-    is_several = isinstance(value, (tuple, list)) or getattr(value, "ndim", 0) == 1
-    return [*value] if is_several else [value] * len(axes)
+def _along_axes(filtered: Callable[..., Any], input: Any, axes: Sequence[int], *values: Any) -> Any:
+    """Filter along one axis after the other.
+
+    Values are one for all axes, or a sequence with one for each, as ``for_each_axis`` has them,
+    which torch cannot trace.
+    """
+    of_axes = [
+        [*value]
+        if isinstance(value, (tuple, list)) or getattr(value, "ndim", 0) == 1
+        else [value] * len(axes)
+        for value in values
+    ]
+    for axis, *of_axis in zip(axes, *of_axes, strict=True):
+        input = filtered(input, axis, *of_axis)
+    return input
 
 
 def _spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: str = "mirror") -> Any:
@@ -145,26 +151,25 @@ def _gaussian_filter(
     axes: Any = None,
 ) -> Any:
     _require_default(output)
-    axes, named = as_axes(axes, input), (sigma, order, mode)
-    values = [_for_each_axis(value, axes) for value in named]
-    for axis, deviation, order_of_axis, mode_of_axis in zip(axes, *values, strict=True):
-        if is_differentiated(deviation) or deviation > gaussian.LEAST_SIGMA:
-            input = gaussian.gaussian_filter1d(
-                input, deviation, axis, order_of_axis, mode=mode_of_axis, cval=cval
-            )
-    return input
+
+    def filtered(x: Any, axis: int, sigma: Any, order: int, mode: str) -> Any:
+        if not is_differentiated(sigma) and sigma <= gaussian.LEAST_SIGMA:
+            return x
+        return gaussian.gaussian_filter1d(x, sigma, axis, order, mode=mode, cval=cval)
+
+    return _along_axes(filtered, input, as_axes(axes, input), sigma, order, mode)
 
 
 def _gaussian_laplace(
     input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None
 ) -> Any:
-    _require_default(output)
-    axes = as_axes(axes, input)
-    orders = [[2 * (k == n) for k in range(len(axes))] for n in range(len(axes))]
-    return sum(
-        _gaussian_filter(input, sigma, order, None, mode_of_term, cval, axes=axes)
-        for order, mode_of_term in zip(orders, _for_each_axis(mode, axes), strict=True)
-    )
+    axes, total = as_axes(axes, input), 0
+
+    def add(total: Any, axis: int, mode: str) -> Any:
+        orders = [2 * (k == axis) for k in axes]
+        return total + _gaussian_filter(input, sigma, orders, output, mode, cval, axes=axes)
+
+    return _along_axes(add, total, axes, mode)
 
 
 def _uniform_filter(
@@ -178,14 +183,13 @@ def _uniform_filter(
     axes: Any = None,
 ) -> Any:
     _require_default(output)
-    axes, named = as_axes(axes, input), (size, mode, origin)
-    values = [_for_each_axis(value, axes) for value in named]
-    for axis, size_of_axis, mode_of_axis, origin_of_axis in zip(axes, *values, strict=True):
-        if (size_of_axis := uniform.as_size(size_of_axis)) > 1:
-            input = uniform.uniform_filter1d(
-                input, size_of_axis, axis, mode=mode_of_axis, cval=cval, origin=origin_of_axis
-            )
-    return input
+
+    def filtered(x: Any, axis: int, size: Any, mode: str, origin: int) -> Any:
+        if (size := uniform.as_size(size)) <= 1:
+            return x
+        return uniform.uniform_filter1d(x, size, axis, mode=mode, cval=cval, origin=origin)
+
+    return _along_axes(filtered, input, as_axes(axes, input), size, mode, origin)
 
 
 _OPTIONS = {"axis": ("int", -1), "mode": ("str", "reflect"), "cval": ("float", 0.0)}

@@ -2,48 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..core.algebra.coefficient import Coefficient
 from ..core.algebra.transfer_map import TransferMap, affine
 from ..core.arrays.array_types import computed_dtype, is_lazy, is_narrow
 from ..core.arrays.chunk import Chunk, canonical_shape, shape_of
 from ..core.arrays.interop import library_of
-from ..core.arrays.validation import as_axis, as_flag
+from ..core.arrays.validation import as_axis
 from ..core.backends import Backend, backend_of
 from ..core.contract.kernels import CacheMiss
 from ..core.contract.scan import LARGE_ON_GPU
 from ..distributed.groups.ends import gradient_call
-from ..solve.adjoint import (
-    adjoint_function,
-    along,
-    as_operand,
-    as_required,
-    as_result,
-    at_start,
-    conj,
-    following_marks,
-    marks_of,
-    part,
-    selected,
-    shifted,
-    states_before,
-    sum_at_starts,
-    sum_to,
-    times_shifted,
-    widened,
-    with_axis,
-)
+from ..solve.adjoint import Steps, adjoint_function, along, conj, shifted, times_shifted, widened, with_axis
 from ..solve.prepared import CacheEntry, PreparedSequence, cache_entry, prepare_sequence
-from ..solve.rules import Rule, broadcast_shapes, common_dtype
+from ..solve.rules import broadcast_shapes, common_dtype, rule_of_adjoint
 from . import functions
 from .kernels import kernels_of
 
 
-@adjoint_function
+@partial(adjoint_function, function="mgrec.linear_recurrence", result="w", arrays=("s", "t", "initial"))
 def linear_recurrence(
     grad: Any,
     w: Any,
@@ -54,7 +35,7 @@ def linear_recurrence(
     axis: int = -1,
     reverse: bool = False,
     reset: Any = None,
-    of: Sequence[str] | None = None,
+    of: Collection[str] | None = None,
 ) -> tuple[Any, Any, Any]:
     """Return the gradients of ``w = mgrec.linear_recurrence(s, t, initial)``.
 
@@ -66,33 +47,10 @@ def linear_recurrence(
     λ_i·conj(w_{i-1}) and conj(s_1)·λ_1. With `reset`, λ is reset to 0 before each marked step,
     whose gradients are those of a first step.
 
-    Parameters
-    ----------
-    grad : array
-        Gradient of w, of its shape.
-    w : array
-        Result of the recurrence.
-    s, t, initial, axis, reverse, reset, lengths
-        Arguments of :func:`mgrec.linear_recurrence`. Of `t` only the shape and the dtype are used.
-    of : sequence of {"s", "t", "initial"}, optional
-        Arguments whose gradients are computed. The default is all that are given.
-
-    Returns
-    -------
-    grad_s, grad_t, grad_initial : array
-        Gradients, of the shapes and dtypes of the arguments: summed over axes that were broadcast.
-        The gradient of integers or of a number has the dtype of λ. None for an argument that is not
-        given, or not in `of`.
-
-    Raises
-    ------
-    TypeError
-        If `s` or `t` is a :class:`mgrec.Coefficient`, or as for :func:`mgrec.linear_recurrence`.
-    ValueError
-        If shapes do not match, or `of` has another name.
-
     Notes
     -----
+    Of `t` only the shape and the dtype are used. A :class:`mgrec.Coefficient` has no gradient.
+
     The gradient of a complex number x + i·y is that of torch, ∂L/∂x + i·∂L/∂y; jax has its
     conjugate.
 
@@ -107,40 +65,29 @@ def linear_recurrence(
     >>> grad_s
     array([0. , 3. , 1.5])
     """
-    if isinstance(s, Coefficient) or isinstance(t, Coefficient):
-        raise TypeError("s and t must be arrays or numbers; got a Coefficient, without gradients")
-    grad, w = as_result("w", grad, w)
-    s, t, initial = as_required("s", s), as_required("t", t), as_operand("initial", initial)
-    names, operands = selected(of, {"s": s, "t": t, "initial": initial}), (s, t, initial)
-    axis, forward = as_axis(axis, w.shape), 1 if not as_flag("reverse", reverse) else -1
-    axis_of_s, marks = along(s, w.ndim, axis), marks_of(reset, w, axis, forward == -1)
-    adjoint = before = None
-    if axis_of_s is not None and marks is None and _is_uncopied(s, grad):
+    steps = Steps.of(w, axis, reverse, reset)
+    axis, axis_of_s, adjoint, before = steps.axis, along(s, w.ndim, steps.axis), None, None
+    if axis_of_s is not None and steps.marks is None and _is_uncopied(s, grad):
         if gradient_call() is None:
-            adjoint = _solve_uncopied(s, grad, axis, forward == 1)
+            adjoint = _solve_uncopied(s, grad, axis, steps.forward == 1)
         else:
-            adjoint, before = _solve_linked(s, grad, w, axis, forward == 1)
+            adjoint, before = _solve_linked(s, grad, w, axis, steps.forward == 1)
     if adjoint is None:
-        grad, w, s, t, initial = map(widened, (grad, w, s, t, initial))
-        following = conj(s) if axis_of_s is None else shifted(conj(s), axis_of_s, forward)
-        adjoint = functions.linear_recurrence(
-            following, grad, axis=axis, reverse=forward == 1, reset=following_marks(marks, axis, forward)
-        )
-    first = (0, 1) if forward == 1 else (-1, None)
-    grad_s = grad_initial = None
-    if "s" in names and marks is not None:
-        grad_s = sum_to(adjoint * conj(states_before(w, initial, axis, forward, marks)), operands[0])
-    elif "s" in names:
-        edge = None if initial is None else with_axis(initial, w, axis)
-        grad_s = sum_to(times_shifted(adjoint, w, axis, -forward, edge, before), operands[0])
-    if "initial" in names and marks is not None:
-        row = sum_at_starts(conj(s) * adjoint, axis, forward, marks)
-        grad_initial = sum_to(row, operands[2])
-    elif "initial" in names:
-        first_s = conj(s) if axis_of_s is None else part(conj(s), axis_of_s, *first)
-        of_first = at_start(first_s * part(adjoint, axis, *first), axis, forward)
-        grad_initial = sum_to(of_first, operands[2])
-    return grad_s, sum_to(adjoint, operands[1]) if "t" in names else None, grad_initial
+        grad, w, s, initial = map(widened, (grad, w, s, initial))
+        later = conj(s) if axis_of_s is None else shifted(conj(s), axis_of_s, steps.forward)
+        adjoint = functions.linear_recurrence(later, grad, **steps.backward)
+
+    def of_s() -> Any:
+        if steps.marks is not None:
+            return adjoint * conj(steps.before(w, initial))
+        first = None if initial is None else with_axis(initial, w, axis)
+        return times_shifted(adjoint, w, axis, -steps.forward, first, before)
+
+    def of_initial() -> Any:
+        first = conj(s) if axis_of_s is None else steps.first(conj(s), axis_of_s)
+        return steps.sum_at_starts(first * steps.first(adjoint))
+
+    return of_s, adjoint, of_initial
 
 
 def _lift(s: Any, t: Any) -> tuple[Any, Any]:
@@ -204,7 +151,8 @@ def _solve_uncopied(s: Any, grad: Any, axis: int, is_forward: bool) -> Any:
         calls.append((functions.linear_recurrence, operands, options))
     for function, operands, options in calls:
         function(*operands, **options)
-    cached = _cached(s.shape, s.dtype, backend_of(s).device_number(s), is_forward)
+    key = _solve_uncopied, layout, s.dtype, backend_of(s).device_number(s), is_forward
+    cached: CacheEntry[PreparedSequence] = cache_entry(key)
     if cached.prepared is None and _are_aligned(map(backend_of(s).address, (s, grad, adjoint))):
         parts = [(call[0].rule.read(*call[1:]), call[2]["out"]) for call in calls]
         cached.prepared = prepare_sequence(parts, (s, grad, adjoint))
@@ -251,13 +199,6 @@ def _solve_linked(s: Any, grad: Any, w: Any, axis: int, is_forward: bool) -> tup
     return adjoint.reshape(shape), before.reshape(*shape[:axis], 1, *shape[axis + 1 :])
 
 
-def _cached(
-    layout: tuple[int, int, int], dtype: np.dtype[Any], device: int, is_forward: bool
-) -> CacheEntry[PreparedSequence]:
-    """Return the cache entry of the calls that solve a recurrence without a copy."""
-    return cache_entry((_solve_uncopied, layout, dtype, device, is_forward))
-
-
 def _are_aligned(addresses: Iterable[int]) -> bool:
     return not any(address % 16 for address in addresses)
 
@@ -279,7 +220,7 @@ def _differentiate_at(
         return False
     (grad, w, s), (of_s, adjoint, *_) = addresses, results
     layout, reverse = canonical_shape(shape, as_axis(options["axis"], shape)), options["reverse"]
-    prepared = _cached(layout, dtype, device, not reverse).prepared
+    prepared = cache_entry((_solve_uncopied, layout, dtype, device, not reverse)).prepared
     multiply = kernels_of(backend).multiply_by_states
     if prepared is None or multiply is None:
         return False
@@ -293,21 +234,14 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     return [(broadcast_shapes(s.shape, t.shape), common_dtype(s, t, initial))]
 
 
-def _gradients(grad: Any, grad_zf: Any, w: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
-    return linear_recurrence.compose(grad, w, **arguments, of=of)  # type: ignore[attr-defined]
-
-
 RULES = [
-    Rule(
+    rule_of_adjoint(
+        linear_recurrence,
         functions.linear_recurrence,
-        _gradients,
-        ("s", "t", "initial?"),
         {"axis": ("int", -1), "reverse": ("bool", False)},
         _outlines,
         unread=("t",),
-        constants=("reset",),
         takes_bfloat16=True,
         differentiate_at=_differentiate_at,
-        takes_group=True,
     )
 ]

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..core.algebra.coefficient import Coefficient
 from ..core.algebra.transfer_map import DIFFERENTIABLE, TransferMap, affine
 from ..core.arrays.chunk import shape_of
-from ..core.arrays.validation import as_axis, as_flag
-from ..solve.adjoint import (
-    adjoint_function,
-    as_required,
-    as_result,
-    following_marks,
-    marks_of,
-    selected,
-    shifted,
-    states_before,
-    sum_at_starts,
-    sum_to,
-)
+from ..solve.adjoint import Steps, adjoint_function, as_required, as_result, selected, sum_to
 from ..solve.functions import full_like, stack, where
-from ..solve.rules import Redirect, Rule, broadcast_shapes, common_dtype
+from ..solve.rules import Redirect, Rule, broadcast_shapes, common_dtype, rule_of_adjoint
 from . import functions
 from .adjoint import linear_recurrence
 from .maps import mobius
@@ -45,7 +33,7 @@ def scan(
     axis: int = -1,
     reverse: bool = False,
     reset: Any = None,
-    of: Sequence[str] | None = None,
+    of: Collection[str] | None = None,
 ) -> tuple[Any, ...]:
     """Return the gradients of ``states = mgrec.scan(transfer_map, *operands, initial=initial)``.
 
@@ -123,10 +111,9 @@ def scan(
     options: dict[str, Any] = {"axis": axis, "reverse": reverse, "reset": reset, "of": of}
     if isinstance(transfer_map, MatrixMap):
         return matrix_gradients(transfer_map, grad, states, *operands, initial=initial, **options)
-    if transfer_map == affine:
-        return linear_recurrence.compose(grad, states, *operands, initial, **options)  # type: ignore[attr-defined]
-    if transfer_map == mobius:
-        return rational_recurrence.compose(grad, states, *operands, initial, **options)  # type: ignore[attr-defined]
+    if transfer_map in (affine, mobius):
+        differentiate: Any = linear_recurrence if transfer_map == affine else rational_recurrence
+        return differentiate.compose(grad, states, *operands, initial, **options)
     names = _check(transfer_map, operands)
     operands = tuple(map(as_required, names, operands))
     is_several = isinstance(initial, tuple)
@@ -134,15 +121,9 @@ def scan(
     pairs = [as_result("states", *pair) for pair in zip(of_states, states, strict=True)]
     of_states, states = zip(*pairs, strict=True)
     firsts = tuple([as_required("initial", first) for first in firsts])
-    wanted = selected(of, dict.fromkeys((*names, "initial"), True))
-    axis, forward = as_axis(axis, states[0].shape), -1 if as_flag("reverse", reverse) else 1
-    marks = marks_of(reset, states[0], axis, forward == -1)
-    before = tuple(
-        [
-            states_before(state, first, axis, forward, marks)
-            for state, first in zip(states, firsts, strict=True)
-        ]
-    )
+    wanted = selected(of, (*names, "initial"), (*names, "initial"))
+    steps = Steps.of(states[0], axis, reverse, reset)
+    before = tuple(map(steps.before, states, firsts))
 
     def pull_back(grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the gradients of the states before each step, and those of its operands."""
@@ -156,20 +137,14 @@ def scan(
         of_before = gradients[0] if is_several else gradients[:1]
         return tuple(map(_full, of_before, states)), gradients[1:]
 
-    adjoint = _solve_adjoint(pull_back, of_states, axis, forward, marks)
-    of_before, of_operands = pull_back(adjoint)
+    of_before, of_operands = pull_back(_solve_adjoint(pull_back, of_states, steps))
     gradients = [
         sum_to(_full(gradient, states[0]), operand) if name in wanted else None
         for name, gradient, operand in zip(names, of_operands, operands, strict=True)
     ]
     if "initial" not in wanted:
         return *gradients, None
-    of_firsts = tuple(
-        [
-            sum_to(sum_at_starts(of_state, axis, forward, marks), first)
-            for of_state, first in zip(of_before, firsts, strict=True)
-        ]
-    )
+    of_firsts = tuple(map(sum_to, map(steps.sum_at_starts, of_before), firsts))
     return *gradients, of_firsts if is_several else of_firsts[0]
 
 
@@ -177,8 +152,6 @@ def _check(transfer_map: TransferMap, operands: Sequence[Any]) -> tuple[str, ...
     """Return the names of the operands; raise TypeError if a derivative is missing."""
     if transfer_map.vjp is None:
         raise TypeError(f"transfer_map must have a derivative for gradients; {transfer_map.name} has no vjp")
-    if any(isinstance(operand, Coefficient) for operand in operands):
-        raise TypeError("operands must be arrays or numbers; got a Coefficient, without gradients")
     return functions.operand_names(transfer_map, len(operands))
 
 
@@ -189,31 +162,22 @@ def _full(values: Any, like: Any) -> Any:
     return sum_to(values, like)
 
 
-def _solve_adjoint(
-    pull_back: Any, grads: tuple[Any, ...], axis: int, forward: int, marks: Any
-) -> tuple[Any, ...]:
+def _solve_adjoint(pull_back: Any, grads: tuple[Any, ...], steps: Steps) -> tuple[Any, ...]:
     """Return λ of all states."""
-    options = {"axis": axis, "reverse": forward == 1, "reset": following_marks(marks, axis, forward)}
-    units = [
-        tuple([full_like(grad, 1 if j == k else 0) for j, grad in enumerate(grads)])
-        for k in range(len(grads))
-    ]
+    count = len(grads)
+    units = [tuple([full_like(grad, int(j == k)) for j, grad in enumerate(grads)]) for k in range(count)]
     rows = [pull_back(unit)[0] for unit in units]
-    if len(grads) == 1:
-        following = shifted(rows[0][0], axis, forward)
-        return (functions.linear_recurrence(following, grads[0], **options),)
-    transposed = stack([stack(row) for row in rows])
-    states = functions.scan(
-        matrix(len(grads)),
-        shifted(transposed, axis, forward),
-        stack(grads),
-        initial=np.zeros(len(grads)),
-        **options,
-    )
-    return tuple([states[..., k] for k in range(len(grads))])
+    if count == 1:
+        return (functions.linear_recurrence(steps.later(rows[0][0]), grads[0], **steps.backward),)
+    transposed = steps.later(stack([stack(row) for row in rows]))
+    options = {"initial": np.zeros(count), **steps.backward}
+    states = functions.scan(matrix(count), transposed, stack(grads), **options)
+    return tuple([states[..., k] for k in range(count)])
 
 
-@adjoint_function
+@partial(
+    adjoint_function, function="mgrec.rational_recurrence", result="p", arrays=("a", "b", "c", "d", "initial")
+)
 def rational_recurrence(
     grad: Any,
     p: Any,
@@ -226,7 +190,7 @@ def rational_recurrence(
     axis: int = -1,
     reverse: bool = False,
     reset: Any = None,
-    of: Sequence[str] | None = None,
+    of: Collection[str] | None = None,
 ) -> tuple[Any, ...]:
     """Return the gradients of ``p = mgrec.rational_recurrence(a, b, c, d, initial)``.
 
@@ -237,30 +201,6 @@ def rational_recurrence(
     where g is the gradient of p. The gradients of a_i, b_i, c_i and d_i are λ_i·p_{i-1} / y_i,
     λ_i / y_i, −λ_i·p_i·p_{i-1} / y_i and −λ_i·p_i / y_i. `reset` is as for
     :func:`linear_recurrence`.
-
-    Parameters
-    ----------
-    grad : array
-        Gradient of p, of its shape.
-    p : array
-        Result of the recurrence.
-    a, b, c, d, initial, axis, reverse, reset, lengths
-        Arguments of :func:`mgrec.rational_recurrence`.
-    of : sequence of {"a", "b", "c", "d", "initial"}, optional
-        Arguments whose gradients are computed. The default is all.
-
-    Returns
-    -------
-    grad_a, grad_b, grad_c, grad_d, grad_initial : array
-        Gradients, as those of :func:`linear_recurrence`.
-
-    Raises
-    ------
-    TypeError
-        If a coefficient is a :class:`mgrec.Coefficient`, or as for
-        :func:`mgrec.rational_recurrence`.
-    ValueError
-        If shapes do not match, or `of` has another name.
 
     Notes
     -----
@@ -276,15 +216,8 @@ def rational_recurrence(
     >>> mgrec.adjoint.rational_recurrence(np.ones(3), p, 1.0, b, 0.0, 2.0, 1.0, of="b")[1]
     array([0.875, 0.75 , 0.5  ])
     """
-    named = {"a": a, "b": b, "c": c, "d": d}
-    coefficients, (grad, p) = _checked_coefficients(named), as_result("p", grad, p)
-    a, b, c, d = coefficients
-    initial = as_required("initial", initial)
-    wanted = selected(of, {**named, "initial": initial})
-    axis, forward = as_axis(axis, p.shape), -1 if as_flag("reverse", reverse) else 1
-    marks = marks_of(reset, p, axis, forward == -1)
-    before = states_before(p, initial, axis, forward, marks)
-    one, zero = full_like(p, 1), full_like(p, 0)
+    steps = Steps.of(p, axis, reverse, reset)
+    before, one, zero = steps.before(p, initial), full_like(p, 1), full_like(p, 0)
     # States in homogeneous coordinates (x : y) are (p : 1), and (1 : 0) if p is infinite, where 1/p
     # takes the place of p.
     from_inf, to_inf = abs(before) == np.inf, abs(p) == np.inf
@@ -294,34 +227,17 @@ def rational_recurrence(
         size = where(to_inf, -(a * x + b * y), c * x + d * y)
         slope = where(from_inf != to_inf, b * c - a * d, a * d - b * c) / size / size
         gradient = where(to_inf & (grad != 0), np.nan * one, grad)
-        adjoint = functions.linear_recurrence(
-            shifted(_full(slope, p), axis, forward),
-            gradient,
-            axis=axis,
-            reverse=forward == 1,
-            reset=following_marks(marks, axis, forward),
-        )
+        adjoint = functions.linear_recurrence(steps.later(_full(slope, p)), gradient, **steps.backward)
         scaled = adjoint / size
-        of_coefficients = {
-            "a": below * scaled * x,
-            "b": below * scaled * y,
-            "c": -above * scaled * x,
-            "d": -above * scaled * y,
-        }
+        of_numerator, of_denominator = below * scaled, -above * scaled
         of_before = where(from_inf, zero, slope * adjoint)
-    gradients = [
-        sum_to(of_coefficients[name], value) if name in wanted else None
-        for name, value in zip(named, coefficients, strict=True)
-    ]
-    if "initial" not in wanted:
-        return *gradients, None
-    return *gradients, sum_to(sum_at_starts(of_before, axis, forward, marks), initial)
-
-
-def _checked_coefficients(named: dict[str, Any]) -> list[Any]:
-    if any(isinstance(value, Coefficient) for value in named.values()):
-        raise TypeError("a, b, c, d must be arrays or numbers; got a Coefficient")
-    return [as_required(name, value) for name, value in named.items()]
+        return (
+            of_numerator * x,
+            of_numerator * y,
+            of_denominator * x,
+            of_denominator * y,
+            lambda: steps.sum_at_starts(of_before),
+        )
 
 
 def _outlines_of_rational(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -329,12 +245,6 @@ def _outlines_of_rational(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     shape = broadcast_shapes(*[array.shape for array in arrays])
     dtype = common_dtype(*arrays, arguments["initial"])
     return [(shape, dtype if dtype.kind == "f" else np.dtype(np.float64))]
-
-
-def _gradients_of_rational(
-    grad: Any, grad_zf: Any, p: Any, arguments: dict[str, Any], of: Sequence[str]
-) -> Any:
-    return rational_recurrence.compose(grad, p, **arguments, of=of)  # type: ignore[attr-defined]
 
 
 _OPERAND_NAMES = tuple([f"operand_{k}" for k in range(_OPERANDS)])
@@ -439,15 +349,7 @@ def _scan(
 _OPTIONS = {"axis": ("int", -1), "reverse": ("bool", False)}
 RULES = [
     Redirect(functions.scan, _scan),
-    Rule(
-        functions.rational_recurrence,
-        _gradients_of_rational,
-        ("a", "b", "c", "d", "initial"),
-        _OPTIONS,
-        _outlines_of_rational,
-        constants=("reset",),
-        takes_group=True,
-    ),
+    rule_of_adjoint(rational_recurrence, functions.rational_recurrence, _OPTIONS, _outlines_of_rational),
     Rule(
         scan_of_map,
         _gradients_of_map,

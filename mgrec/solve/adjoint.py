@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import Parameter, cleandoc, signature
 from itertools import takewhile
 from math import prod
 from typing import Any, ParamSpec
 
 import numpy as np
 
+from ..core.algebra.coefficient import Coefficient
 from ..core.arrays.array_types import (
+    WIDE,
+    as_native,
     cast,
     chunked_like,
-    computed_dtype,
     in_one_memory,
     is_lazy,
+    is_narrow,
     without_empty_chunks,
 )
 from ..core.arrays.chunk import has_unknown_sizes, shape_of
 from ..core.arrays.interop import library_of, require_native, result_converter
 from ..core.arrays.resets import as_reset, with_all_axes
-from ..core.arrays.validation import as_array, broadcasts_to
+from ..core.arrays.validation import as_array, as_axis, as_flag, broadcasts_to
 from ..core.backends import CPU, backend_of
 from ..distributed.expressions import accepts_expressions, function_of_graphs, leaves
 from ..distributed.groups.ends import edge_of, is_constant, is_first_part
@@ -41,29 +45,134 @@ def _refuse(function: Any, operands: Sequence[Any], options: Any) -> Any:
 
 
 def adjoint_function(
-    compose: Callable[Arguments, Any], labelled: Callable[..., Any] = _refuse
+    differentiate: Callable[Arguments, Any],
+    function: str = "",
+    result: str = "",
+    arrays: Sequence[str] = (),
+    labelled: Callable[..., Any] = _refuse,
 ) -> Callable[Arguments, Any]:
-    """Make a public function of native arrays, and of other arrays without differentiation.
+    """Make the public adjoint of a function from the mathematics.
 
-    `compose` also computes with arrays of torch and jax that are being differentiated; it is the
-    attribute ``compose`` of the public function. `labelled` is called with DataArrays.
+    Parameters
+    ----------
+    differentiate : callable
+        Function with the signature of the adjoint: the gradient of the result, the result, the
+        function's arguments, and ``of``. It returns the gradients of `arrays` before they are
+        summed over axes that were broadcast: arrays, or functions that compute them, which are
+        called for gradients in ``of``. Its arguments are checked.
+    function : str
+        Public name of the function, for the docstring.
+    result : str
+        Parameter of the result, whose shape the gradient has. The default is none.
+    arrays : sequence of str
+        Parameters with gradients. By default `differentiate` checks its arguments, and returns what
+        the adjoint returns.
+    labelled : callable
+        It is called with DataArrays.
+
+    Returns
+    -------
+    callable
+        Function of native arrays, and of other arrays without differentiation. Its attribute
+        ``compose`` also computes with arrays of torch and jax that are being differentiated. The
+        sections that docstrings of adjoints share are added to that of `differentiate`.
     """
-    parameters = signature(compose).parameters
+    parameters = signature(differentiate).parameters
     fixed = list(takewhile(lambda name: parameters[name].kind != VAR_POSITIONAL, parameters))
+    compose = _checked(differentiate, result, arrays) if arrays else differentiate
+    if arrays and differentiate.__doc__:
+        names = [*parameters]
+        differentiate.__doc__ = _documented(differentiate.__doc__, function, result, names, arrays)
 
     @accepts_expressions
-    @wraps(compose)
+    @wraps(differentiate)
     def native(*operands: Arguments.args, **options: Arguments.kwargs) -> Any:
-        for value in leaves((operands, options)):
+        values = [*leaves((operands, options))]
+        for value in values:
             require_native("an argument", value)
-        operands, options = _without_empty_chunks((operands, options))
+        if any(map(is_lazy, values)):
+            operands, options = _without_empty_chunks((operands, options))
         if operands and backend_of(operands[0]) is not CPU:
             return compose(*_with_states(fixed, operands), **_moved_states(operands[0], options))
         return compose(*operands, **options)
 
     public = with_interop(native, labelled)
-    public.compose = compose  # type: ignore[attr-defined]
+    public.compose, public.arrays = compose, arrays  # type: ignore[attr-defined]
     return public
+
+
+def _checked(differentiate: Callable[..., Any], result: str, arrays: Sequence[str]) -> Callable[..., Any]:
+    """Return an adjoint that checks its arguments, and sums gradients to the arguments' shapes."""
+    parameters = signature(differentiate).parameters
+    positional = [name for name, x in parameters.items() if x.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    required = {name for name, x in parameters.items() if x.default is Parameter.empty}
+    returns_tuple = "of" in parameters
+
+    def compose(*operands: Any, **options: Any) -> Any:
+        arguments: dict[str, Any] = dict(zip(positional, operands, strict=False))
+        arguments.update(options)
+        if len(arguments) < len(operands) + len(options) or not required <= arguments.keys():
+            signature(differentiate).bind(*operands, **options)  # raises TypeError
+        present = {}
+        for name in arrays:
+            value = arguments.get(name)
+            if value is not None or name in required:
+                present[name] = arguments[name] = as_required(name, value)
+        if result:
+            arguments["grad"], arguments[result] = as_result(result, arguments["grad"], arguments[result])
+        wanted = {*present}
+        if returns_tuple:
+            wanted = arguments["of"] = selected(arguments.get("of"), present, arrays)
+        gradients = summed(dict(zip(arrays, differentiate(**arguments), strict=True)), present, wanted)
+        return gradients if returns_tuple else gradients[0]
+
+    return compose
+
+
+_SECTIONS = """\
+Parameters
+----------
+{parameters}
+
+Returns
+-------
+{gradients} : array
+    Gradients, of the shapes and dtypes of the arguments: summed over axes that were broadcast. The
+    gradient of integers or of a number has the dtype of the computation.{of_others}
+
+Raises
+------
+TypeError, ValueError
+    If shapes do not match{of_names}; and the errors of :func:`{function}`.
+
+"""
+"""Sections that the docstrings of adjoints share."""
+
+
+def _documented(doc: str, function: str, result: str, names: Sequence[str], arrays: Sequence[str]) -> str:
+    """Return the docstring of an adjoint with the shared sections before its notes or examples."""
+    described = [("grad : array", "Gradient of the result.")]
+    if result not in ("", *arrays):
+        described.append((f"{result} : array", "Result."))
+    further = ("grad", "grad_zf", "of", *({result} - {*arrays}))
+    others = [name for name in names if name not in further] + ["lengths"] * ("reset" in names)
+    described.append((", ".join(others), f"Arguments of :func:`{function}`."))
+    if "grad_zf" in names:
+        described.append(("grad_zf : array, optional", "Gradient of the final states. The default is 0."))
+    if "of" in names:
+        quoted = ", ".join(f'"{name}"' for name in arrays)
+        of = "Arguments whose gradients are computed. The default is all that are given."
+        described.append((f"of : collection of {{{quoted}}}, optional", of))
+    sections = _SECTIONS.format(
+        parameters="\n".join(f"{name}\n    {text}" for name, text in described),
+        gradients=", ".join(f"grad_{name}" for name in arrays),
+        function=function,
+        of_others=" None for an argument that\n    is not given, or not in `of`." if "of" in names else "",
+        of_names=", or `of` has another name" if "of" in names else "",
+    )
+    doc = cleandoc(doc)
+    start = min(k for title in ("Notes\n---", "Examples\n---") if (k := doc.find(title)) >= 0)
+    return doc[:start] + sections + doc[start:]
 
 
 def _with_states(names: Sequence[str], operands: Any) -> Any:
@@ -102,11 +211,17 @@ def _without_empty_chunks(value: Any) -> Any:
 
 def as_required(name: str, value: Any) -> Any:
     """Return an operand as an array; numbers, and arrays of other libraries, unchanged."""
+    if type(value) is np.ndarray and value.dtype.char in "fd" and value.ndim:
+        return as_native(value)
     if library_of(value):
         return value
+    if isinstance(value, Coefficient):
+        raise TypeError(f"{name} must be an array or a number; got a Coefficient, which has no gradient")
     array = as_array(name, value, takes_bfloat16=True)
-    is_bool = getattr(array, "dtype", None) == np.bool_
-    array = cast(array, np.dtype(np.int8)) if is_bool else array
+    if not hasattr(array, "dtype"):
+        return array
+    if array.dtype.char == "?":
+        array = cast(array, np.dtype(np.int8))
     # CuPy combines its arrays with NumPy's numbers, but not with 0-d arrays.
     return array[()] if type(array) is np.ndarray and not array.ndim else array
 
@@ -126,15 +241,14 @@ def as_result(name: str, grad: Any, result: Any) -> tuple[Any, Any]:
 def check_same_shape(name: str, array: Any, other_name: str, other: Any) -> None:
     """Raise ValueError unless two arrays have one shape."""
     shape, wanted = shape_of(array), shape_of(other)
-    if not (broadcasts_to(shape, wanted) and broadcasts_to(wanted, shape)):
+    if shape != wanted and not (broadcasts_to(shape, wanted) and broadcasts_to(wanted, shape)):
         raise ValueError(f"{name} must have the shape of {other_name}, {wanted}; got {shape}")
 
 
 def widened(values: Any) -> Any:
     """Return arrays of float16 and bfloat16 as float32; arrays of torch and jax unchanged."""
-    if values is None or library_of(values) or not hasattr(values, "dtype"):
-        return values
-    return cast(values, computed_dtype(values.dtype))
+    is_array = not (values is None or library_of(values)) and hasattr(values, "dtype")
+    return cast(values, WIDE) if is_array and is_narrow(values.dtype) else values
 
 
 def is_complex(values: Any) -> bool:
@@ -202,13 +316,84 @@ def along_steps(grad: Any, model: Any, states: Any) -> tuple[Any, Any]:
     return full_like(like, 0) + with_axis(grad, like, axis, "grad"), first
 
 
-def marks_of(reset: Any, like: Any, axis: int, reverse: bool) -> Any:
-    """Return a mask of the steps at which states are reset, with the axes of `like`; or None.
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a recurrence with the states w, for its adjoint, which goes back in time.
 
-    `reset` is a mask or labels of any library, as for :func:`mgrec.linear_recurrence`.
+    Attributes
+    ----------
+    axis : int
+    forward : {1, -1}
+        -1 if the recurrence runs in reverse.
+    marks : array, optional
+        Mask of the steps at which states are reset, with all axes of w.
     """
-    if reset is None:
-        return None
+
+    axis: int
+    forward: int
+    marks: Any
+
+    @classmethod
+    def of(cls, w: Any, axis: Any, reverse: Any, reset: Any) -> Steps:
+        """Return the steps of a call: of the arguments of :func:`mgrec.linear_recurrence`.
+
+        `reset` may be an array of any library.
+        """
+        axis, reverse = as_axis(axis, w.shape), as_flag("reverse", reverse)
+        marks = None if reset is None else _marks_of(reset, w, axis, reverse)
+        return cls(axis, -1 if reverse else 1, marks)
+
+    @property
+    def of_vectors(self) -> Steps:
+        """The steps of states that are vectors along a further axis, the last one."""
+        return self if self.marks is None else replace(self, marks=self.marks[..., None])
+
+    @property
+    def backward(self) -> dict[str, Any]:
+        """Options of the adjoint recurrence, which is reset before each marked step."""
+        marks = None if self.marks is None else self.later(self.marks)
+        return {"axis": self.axis, "reverse": self.forward == 1, "reset": marks}
+
+    def later(self, values: Any) -> Any:
+        """Return the values of the step after each step."""
+        return shifted(values, self.axis, self.forward)
+
+    def before(self, w: Any, initial: Any) -> Any:
+        """Return the state before each step: `initial`, or 0, at the first step and at marks."""
+        first = None if initial is None else with_axis(initial, w, self.axis)
+        before = shifted(w, self.axis, -self.forward, first)
+        if self.marks is None:
+            return before
+        zero = full_like(w, 0)
+        return where(self.marks, zero if first is None else zero + first, before)
+
+    def first(self, values: Any, axis: int | None = None) -> Any:
+        """Return the values of steps before which a state may be `initial`, along an axis of length 1.
+
+        These are all steps with marks.
+        """
+        if self.marks is not None:
+            return values
+        start, stop = (0, 1) if self.forward == 1 else (-1, None)
+        return part(values, self.axis if axis is None else axis, start, stop)
+
+    def sum_at_starts(self, values: Any) -> Any:
+        """Return the sum along the axis of the values of :meth:`first` at starts of sequences.
+
+        The first step may be of another rank.
+        """
+        axis, total = self.axis, at_start(values, self.axis, self.forward)
+        if self.marks is None:
+            return total
+        marks = self.marks
+        if is_first_part(self.forward):
+            others = (1, None) if self.forward == 1 else (None, -1)
+            values, marks = part(values, axis, *others), part(marks, axis, *others)
+        return total + where(marks, values, full_like(values, 0)).sum(axis)
+
+
+def _marks_of(reset: Any, like: Any, axis: int, reverse: bool) -> Any:
+    """Return a mask of the steps at which states are reset, with the axes of `like`."""
     if library_of(reset) is None:
         marks = as_reset(reset, like.shape, axis, reverse, [("the result", like)]) != 0
     else:
@@ -219,35 +404,6 @@ def marks_of(reset: Any, like: Any, axis: int, reverse: bool) -> Any:
     shape = [*marks.shape]
     shape[axis] = like.shape[axis]
     return broadcast_to(marks, tuple(shape))
-
-
-def following_marks(marks: Any, axis: int, forward: int) -> Any:
-    """Return the marks of the adjoint recurrence: it is reset before each marked step."""
-    return None if marks is None else shifted(marks, axis, forward)
-
-
-def states_before(w: Any, initial: Any, axis: int, forward: int, marks: Any) -> Any:
-    """Return the state before each step, which is `initial` at the first step and at marks.
-
-    `initial` is 0 if it is None. `forward` is -1 for a recurrence in reverse.
-    """
-    first = None if initial is None else with_axis(initial, w, axis)
-    before = shifted(w, axis, -forward, first)
-    if marks is None:
-        return before
-    zero = full_like(w, 0)
-    return where(marks, zero if first is None else zero + first, before)
-
-
-def sum_at_starts(values: Any, axis: int, forward: int, marks: Any) -> Any:
-    """Return the sum along an axis of the values at the first step, and at marks."""
-    total = at_start(values, axis, forward)
-    if marks is None:
-        return total
-    if is_first_part(forward):
-        others = (1, None) if forward == 1 else (None, -1)
-        values, marks = part(values, axis, *others), part(marks, axis, *others)
-    return total + where(marks, values, full_like(values, 0)).sum(axis)
 
 
 def part(values: Any, axis: int, start: int | None, stop: int | None) -> Any:
@@ -324,6 +480,14 @@ def inner(factor: Any, values: Any) -> Any:
     return (factor * conj(values)).sum()
 
 
+def sum_of_outer_products(rows: Any, columns: Any, matrices: Any) -> Any:
+    """Return the gradient of matrices from vectors λ and w of all steps: λ_i·w_jᵀ, summed."""
+    if matrices.ndim > 2:
+        return sum_to(rows[..., None] * columns[..., None, :], matrices)
+    rows, columns = (values.reshape(-1, values.shape[-1]) for values in (rows, columns))
+    return sum_to(rows.swapaxes(0, 1) @ columns, matrices)
+
+
 def as_library_of(array: Any, native: Any) -> Any:
     """Return a native array as an array of the library of another one."""
     if library_of(array) is None:
@@ -332,11 +496,27 @@ def as_library_of(array: Any, native: Any) -> Any:
 
 
 def from_host(numbers: Any, like: Any) -> Any:
-    """Return numbers of a NumPy array as an array of the library, and in the memory, of another."""
+    """Return numbers of a NumPy array as an array of the library, and in the memory, of another.
+
+    Arrays of the library are moved to that memory; those of CuPy and Dask are returned unchanged.
+    """
     if library_of(like) is None:
         return backend_of(like).from_host(numbers, like)
-    converted = as_library_of(like, numbers)
+    converted = numbers if library_of(numbers) else as_library_of(like, numbers)
     return converted.to(like.device) if hasattr(converted, "to") else converted
+
+
+def summed(gradients: dict[str, Any], operands: dict[str, Any], wanted: Collection[str]) -> tuple[Any, ...]:
+    """Return gradients summed to the shapes of operands; None for names that are not wanted.
+
+    They are arrays, or functions that compute them, which are called if they are wanted.
+    """
+    return tuple(
+        [
+            sum_to(gradient() if callable(gradient) else gradient, operands[name]) if name in wanted else None
+            for name, gradient in gradients.items()
+        ]
+    )
 
 
 def sum_to(gradient: Any, operand: Any) -> Any:
@@ -345,7 +525,9 @@ def sum_to(gradient: Any, operand: Any) -> Any:
     It has the shape of the operand, is real if the operand is, and has its dtype unless that is of
     integers.
     """
-    shape = shape_of(operand)
+    shape, dtype = shape_of(operand), getattr(operand, "dtype", None)
+    if gradient.shape == shape and gradient.dtype == dtype:
+        return gradient
     if is_complex(gradient) and not is_complex(operand):
         gradient = gradient.real
     added = gradient.ndim - len(shape)
@@ -355,7 +537,7 @@ def sum_to(gradient: Any, operand: Any) -> Any:
     if expanded:
         gradient = widened(gradient)
         gradient = gradient.sum(axis=tuple(expanded), keepdims=True)
-    dtype = getattr(operand, "dtype", gradient.dtype)
+    dtype = gradient.dtype if dtype is None else dtype
     is_inexact = getattr(dtype, "kind", "f") in "fcV" and getattr(dtype, "is_floating_point", True)
     if dtype == gradient.dtype or not (is_inexact or is_complex(operand)):
         return gradient
@@ -364,15 +546,14 @@ def sum_to(gradient: Any, operand: Any) -> Any:
     )
 
 
-def selected(of: Sequence[str] | None, arguments: dict[str, Any]) -> set[str]:
-    """Return the names of arguments whose gradients are computed: those of `of` that are given."""
-    present = {name for name, value in arguments.items() if value is not None}
+def selected(of: Collection[str] | None, present: Collection[str], names: Sequence[str]) -> set[str]:
+    """Return the names of arguments whose gradients are computed: those of `of` that are present."""
     if of is None:
-        return present
+        return {*present}
     try:
-        names = {of} if isinstance(of, str) else {*of}
+        wanted = {of} if isinstance(of, str) else {*of}
     except TypeError:  # not a sequence of names
-        names = {""}
-    if not names <= {*arguments}:
-        raise ValueError(f"of must be names among {', '.join(arguments)}; got {of!r}")
-    return present & names
+        wanted = {""}
+    if not wanted <= {*names}:
+        raise ValueError(f"of must be names among {', '.join(names)}; got {of!r}")
+    return wanted & {*present}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -159,11 +160,32 @@ class Rule:
         return results if isinstance(results, tuple) else (results,)
 
 
-def rule_of_rows(
-    function: Callable[..., Any],
+def rule_of_adjoint(
     adjoint: Any,
-    arrays: tuple[str, ...],
-    steps_shape: Callable[[dict[str, Any]], tuple[Any, ...]],
+    function: Callable[..., Any],
+    options: dict[str, tuple[str, Any]],
+    outlines: Callable[[dict[str, Any]], Sequence[tuple[Any, np.dtype[Any]]]],
+    **others: Any,
+) -> Rule:
+    """Return the rule of a function with a public adjoint, also over the ranks of a group.
+
+    `others` are further attributes of the rule.
+    """
+    parameters = signature(adjoint).parameters
+    takes_result = [*parameters][1] not in adjoint.arrays
+
+    def compose(grad: Any, grad_zf: Any, result: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
+        results = (grad, result) if takes_result else (grad,)
+        of_states = {"grad_zf": grad_zf} if "grad_zf" in parameters else {}
+        return adjoint.compose(*results, **arguments, **of_states, of=of)
+
+    arrays = tuple(name + "?" * (parameters[name].default is None) for name in adjoint.arrays)
+    constants = ("reset",) if "reset" in parameters else ()
+    return Rule(function, compose, arrays, options, outlines, constants=constants, takes_group=True, **others)
+
+
+def rule_of_rows(
+    adjoint: Any, function: Callable[..., Any], steps_shape: Callable[[dict[str, Any]], tuple[Any, ...]]
 ) -> Rule:
     """Return the rule of a function with one number of float64 for each row, and resets.
 
@@ -171,24 +193,18 @@ def rule_of_rows(
     ``steps_shape(arguments)`` returns the shape of steps and rows.
     """
 
-    def compose(grad: Any, grad_zf: Any, result: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
-        return adjoint.compose(grad, **arguments, of=of)
-
     def outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
         shape = list(steps_shape(arguments))
         del shape[arguments["axis"]]
         return [(tuple(shape), np.dtype(np.float64))]
 
-    return Rule(
+    return rule_of_adjoint(
+        adjoint,
         function,
-        compose,
-        arrays,
         {"axis": ("int", -1)},
         outlines,
         name=adjoint.__name__,
         axes=lambda arguments: len(steps_shape(arguments)),
-        constants=("reset",),
-        takes_group=True,
         steps_shape=steps_shape,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from functools import partial
 from math import prod
 from typing import Any
@@ -13,16 +13,7 @@ from ..core.arrays.array_types import cast
 from ..core.arrays.elements import part_of_numbers
 from ..core.backends import backend_of
 from ..solve import StepLabels, solve
-from ..solve.adjoint import (
-    adjoint_function,
-    along_steps,
-    as_gradient,
-    as_operand,
-    from_host,
-    selected,
-    shifted,
-    sum_to,
-)
+from ..solve.adjoint import adjoint_function, along_steps, as_gradient, from_host, shifted
 from ..solve.functions import apply, full_like, where
 from ..solve.rules import broadcast_shapes, rule_of_rows
 from .arguments import PARAMETERS, StateSpaceModel, check_model, filter_problem, leading_axes, smooth_problem
@@ -48,7 +39,7 @@ _OF_OBSERVATIONS = ("endog", "design", "obs_cov", "transition", "obs_intercept")
 _SIGNATURE = "(p),(p,n),(p),(p,p),(n,n),(n),(n,n),(n),(n,n)->(w)"
 
 
-@partial(adjoint_function, labelled=_LABELS)
+@partial(adjoint_function, function="mgrec.statespace.log_likelihood", arrays=_NAMES, labelled=_LABELS)
 def statespace_log_likelihood(
     grad: Any,
     endog: Any,
@@ -64,7 +55,7 @@ def statespace_log_likelihood(
     state_intercept: Any = None,
     axis: int = -1,
     reset: Any = None,
-    of: Sequence[str] | None = None,
+    of: Collection[str] | None = None,
 ) -> tuple[Any, ...]:
     """Return the gradients of ``mgrec.statespace.log_likelihood(endog, design, ...)``.
 
@@ -82,30 +73,8 @@ def statespace_log_likelihood(
     times the gradient of the log-likelihood (Koopman and Shephard 1992; Durbin and Koopman 2012,
     section 7.3.3). No covariance of states or noises is inverted.
 
-    Parameters
-    ----------
-    grad : array or float
-        Gradient of the log-likelihood of each row.
-    endog, design, obs_cov, transition, state_cov, initial_state, initial_state_cov, selection, \
-obs_intercept, state_intercept, axis, reset, lengths
-        Arguments of :func:`mgrec.statespace.log_likelihood`.
-    of : sequence of str, optional
-        Names of arrays whose gradients are computed. The default is all that are given.
-
-    Returns
-    -------
-    tuple of array
-        Gradients of endog, design, obs_cov, transition, state_cov, initial_state,
-        initial_state_cov, selection, obs_intercept and state_intercept, as those of
-        :func:`linear_recurrence`. Those of covariances are symmetric; those of missing entries of
-        `endog` are 0.
-
-    Raises
-    ------
-    NotImplementedError
-        In a second derivative of torch or jax.
-    TypeError, ValueError
-        As for :func:`mgrec.statespace.log_likelihood`.
+    Gradients of covariances are symmetric, and those of missing entries of `endog` are 0. There are
+    no second derivatives.
 
     Notes
     -----
@@ -126,29 +95,11 @@ obs_intercept, state_intercept, axis, reset, lengths
            [ 0.2353],
            [-1.1765]])
     """
-    arrays = dict(
-        zip(
-            _NAMES,
-            (
-                endog,
-                design,
-                obs_cov,
-                transition,
-                state_cov,
-                initial_state,
-                initial_state_cov,
-                selection,
-                obs_intercept,
-                state_intercept,
-            ),
-            strict=True,
-        )
-    )
-    wanted, grad = selected(of, arrays), as_gradient("statespace.log_likelihood", grad)
-    observations = as_operand("endog", endog)
-    if observations.ndim == 1:
-        arrays["endog"] = observations[:, None]
-    model = check_model(**arrays, axis=axis, reset=reset, memory="stream")
+    grad, is_univariate = as_gradient("statespace.log_likelihood", grad), endog.ndim == 1
+    matrices = design, obs_cov, transition, state_cov, initial_state, initial_state_cov
+    optional, wanted = (selection, obs_intercept, state_intercept), {*(of or ())}
+    arrays = endog[:, None] if is_univariate else endog, *matrices, *optional
+    model = check_model(*arrays, axis=axis, reset=reset, memory="stream")
     a, P, r, N = _predicted_and_sums(model)
     weight, first = along_steps(grad, model, a)
     later_r, later_N = (shifted(values, model.axis, 1) for values in (r, N))
@@ -165,17 +116,19 @@ obs_intercept, state_intercept, axis, reset, lengths
     if not wanted.isdisjoint(("state_cov", "selection")):
         of_noise = gradients["state_cov"] = 0.5 * (_outer(later_r) - later_N)
         if selection is not None:
-            R, Q = (
-                from_host(cast(as_operand("matrix", x), _FLOAT64), of_noise) for x in (selection, state_cov)
-            )
+            R, Q = (from_host(cast(x, _FLOAT64), of_noise) for x in (selection, state_cov))
             gradients["selection"] = of_noise @ R @ (Q + Q.swapaxes(-1, -2))
             gradients["state_cov"] = R.swapaxes(-1, -2) @ of_noise @ R
-    results = {
-        name: _summed(gradients[name], weight, first, model.axis, name, arrays[name]) for name in wanted
-    }
-    if "endog" in wanted and observations.ndim == 1:
-        results["endog"] = results["endog"][:, 0]
-    return tuple(map(results.get, arrays))
+
+    def weighted(name: str) -> Any:
+        """Return the gradients of all steps; those of initial states summed over first steps."""
+        missing = (...,) + (None,) * (gradients[name].ndim - weight.ndim)
+        of_steps = weight[missing] * gradients[name]
+        if name.startswith("initial"):
+            of_steps = where(first[missing], of_steps, full_like(of_steps, 0)).sum(model.axis)
+        return of_steps[..., 0] if name == "endog" and is_univariate else of_steps
+
+    return tuple(partial(weighted, name) for name in _NAMES)
 
 
 def _of_observations(model: StateSpaceModel, a: Any, P: Any, r: Any, N: Any) -> dict[str, Any]:
@@ -193,15 +146,6 @@ def _of_observations(model: StateSpaceModel, a: Any, P: Any, r: Any, N: Any) -> 
         start += prod(shape)
     gradients["endog"] = -gradients["obs_intercept"]
     return gradients
-
-
-def _summed(gradients: Any, weight: Any, first: Any, axis: int, name: str, array: Any) -> Any:
-    """Return the gradient of an argument from those of all steps, of weight 1."""
-    missing = (...,) + (None,) * (gradients.ndim - weight.ndim)
-    gradients = weight[missing] * gradients
-    if name.startswith("initial"):
-        gradients = where(first[missing], gradients, full_like(gradients, 0)).sum(axis)
-    return sum_to(gradients, as_operand(name, array))
 
 
 def _outer(vectors: Any) -> Any:
@@ -288,12 +232,4 @@ def _steps_shape(arguments: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-_OPTIONAL = ("selection", "obs_intercept", "state_intercept")
-RULES = [
-    rule_of_rows(
-        log_likelihood,
-        statespace_log_likelihood,
-        tuple([name + "?" * (name in _OPTIONAL) for name in _NAMES]),
-        _steps_shape,
-    )
-]
+RULES = [rule_of_rows(statespace_log_likelihood, log_likelihood, _steps_shape)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,26 +13,14 @@ from ..core.arrays.interop import library_of
 from ..core.arrays.validation import as_axis, as_flag
 from ..core.backends import Backend, backend_of
 from ..distributed.groups.ends import first_of_all, gradient_call
-from ..solve.adjoint import (
-    adjoint_function,
-    along,
-    as_required,
-    as_result,
-    conj,
-    selected,
-    shifted,
-    sum_to,
-    times_shifted,
-)
-from ..solve.rules import Rule, broadcast_shapes, common_dtype
+from ..solve.adjoint import adjoint_function, along, conj, shifted, times_shifted
+from ..solve.rules import broadcast_shapes, common_dtype, rule_of_adjoint
 from . import api
 from .api import insert_rhs_axis
 from .recurrence import kernels_of
 
-_DIAGONALS = ("dl", "d", "du")
 
-
-@adjoint_function
+@partial(adjoint_function, function="mgrec.solve_tridiagonal", result="x", arrays=("dl", "d", "du", "b"))
 def solve_tridiagonal(
     grad: Any,
     x: Any,
@@ -43,7 +32,7 @@ def solve_tridiagonal(
     axis: int = -1,
     rhs_axis: int | None = None,
     periodic: bool = False,
-    of: Sequence[str] | None = None,
+    of: Collection[str] | None = None,
 ) -> tuple[Any, Any, Any, Any]:
     """Return the gradients of ``x = mgrec.solve_tridiagonal(dl, d, du, b)``.
 
@@ -52,29 +41,8 @@ def solve_tridiagonal(
 
         d_i: −λ_i·conj(x_i),    dl_i: −λ_i·conj(x_{i-1}),    du_i: −λ_i·conj(x_{i+1})
 
-    and 0 for the entries of `dl` and `du` that the function ignores.
-
-    Parameters
-    ----------
-    grad : array
-        Gradient of x, of its shape.
-    x : array
-        Solution.
-    dl, d, du, b, axis, rhs_axis, periodic
-        Arguments of :func:`mgrec.solve_tridiagonal`. Of `b` only the shape and the dtype are used.
-    of : sequence of {"dl", "d", "du", "b"}, optional
-        Arguments whose gradients are computed. The default is all.
-
-    Returns
-    -------
-    grad_dl, grad_d, grad_du, grad_b : array
-        Gradients, of the shapes and dtypes of the arguments, as those of
-        :func:`mgrec.adjoint.linear_recurrence`. None for an argument that is not in `of`.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError, TypeError, ValueError, RuntimeError
-        As for :func:`mgrec.solve_tridiagonal`.
+    and 0 for the entries of `dl` and `du` that the function ignores. Of `b` only the shape and the
+    dtype are used.
 
     Examples
     --------
@@ -85,50 +53,36 @@ def solve_tridiagonal(
     >>> grad_b
     array([1.5, 2. , 1.5])
     """
-    arguments = {"dl": dl, "d": d, "du": du, "b": b}
-    operands = {name: as_required(name, value) for name, value in arguments.items()}
-    names, (grad, x) = selected(of, operands), as_result("x", grad, x)
     axis, is_periodic = as_axis(axis, x.shape), as_flag("periodic", periodic)
-    options = {"axis": axis, "rhs_axis": rhs_axis, "periodic": is_periodic}
-    results = _by_kernels([grad, x, *(operands[name] for name in _DIAGONALS)], options)
+    options: dict[str, Any] = {"axis": axis, "rhs_axis": rhs_axis, "periodic": is_periodic}
+    results = _by_kernels([grad, x, dl, d, du], options)
     if results is not None:
-        *of_diagonals, of_b = (
-            result if name in names else None for name, result in zip(arguments, results, strict=True)
-        )
-        of_dl, of_d, of_du = of_diagonals
-        return of_dl, of_d, of_du, None if of_b is None else sum_to(of_b, operands["b"])
+        return results
     axis_of_diagonals, ndim = axis, x.ndim
     if rhs_axis is not None:
-        rhs_axis, ndim = as_axis(rhs_axis, x.shape, "rhs_axis"), ndim - 1
+        options["rhs_axis"] = rhs_axis = as_axis(rhs_axis, x.shape, "rhs_axis")
         if rhs_axis == axis:
             raise ValueError(f"rhs_axis must be another axis than axis={axis}; got {rhs_axis}")
-        axis_of_diagonals -= rhs_axis < axis
+        axis_of_diagonals, ndim = axis - (rhs_axis < axis), ndim - 1
     below, above = (
-        _transposed(operands[name], ndim, axis_of_diagonals, step, is_periodic)
-        for name, step in (("du", -1), ("dl", 1))
+        _transposed(diagonal, ndim, axis_of_diagonals, step, is_periodic)
+        for diagonal, step in ((du, -1), (dl, 1))
     )
     # -λ: a change of the sign of each gradient would be one more pass over memory.
-    adjoint = api.solve_tridiagonal(
-        below, conj(operands["d"]), above, -1.0 * grad, axis=axis, rhs_axis=rhs_axis, periodic=is_periodic
-    )
+    adjoint = api.solve_tridiagonal(below, conj(d), above, -1.0 * grad, **options)
 
-    def of_diagonal(name: str, step: int) -> Any:
-        if name not in names:
-            return None
+    def of_diagonal(step: int) -> Any:
         if step == 0:
             product = adjoint * conj(x)
         else:
-            edge = _edge(x, axis, step) if is_periodic else None
+            edge = first_of_all(x, axis, step) if is_periodic else None
             product = times_shifted(adjoint, x, axis, step, edge)
-        if rhs_axis is not None:
-            product = product.sum(axis=rhs_axis)
-        return sum_to(product, operands[name])
+        return product if rhs_axis is None else product.sum(axis=rhs_axis)
 
-    grad_b = sum_to(-adjoint, operands["b"]) if "b" in names else None
-    return of_diagonal("dl", -1), of_diagonal("d", 0), of_diagonal("du", 1), grad_b
+    return partial(of_diagonal, -1), partial(of_diagonal, 0), partial(of_diagonal, 1), lambda: -adjoint
 
 
-def _by_kernels(arrays: Sequence[Any], options: dict[str, Any]) -> list[Any] | None:
+def _by_kernels(arrays: Sequence[Any], options: dict[str, Any]) -> tuple[Any, Any, Any, Any] | None:
     """Return the gradients of dl, d, du and b by kernels; None if these do not compute them.
 
     `arrays` are the gradient of x, x, and the diagonals.
@@ -144,7 +98,7 @@ def _by_kernels(arrays: Sequence[Any], options: dict[str, Any]) -> list[Any] | N
         is_there = is_like and backend.device_number(array) == device
         if not (is_there and array.flags.c_contiguous):
             return None
-    results = [np.empty_like(x) for _ in range(4)]
+    results = np.empty_like(x), np.empty_like(x), np.empty_like(x), np.empty_like(x)
     addresses, targets = ([*map(backend.address, some)] for some in (arrays, results))
     with backend.device_of([x]):
         is_solved = _differentiate_at(backend, x.shape, x.dtype, device, addresses, targets, options)
@@ -174,13 +128,8 @@ def _transposed(diagonal: Any, ndim: int, axis: int, step: int, is_periodic: boo
     axis_of_diagonal = along(diagonal, ndim, axis)
     if axis_of_diagonal is None:
         return conj(diagonal)
-    edge = _edge(diagonal, axis_of_diagonal, step) if is_periodic else None
-    return shifted(conj(diagonal), axis_of_diagonal, step, edge if edge is None else conj(edge))
-
-
-def _edge(array: Any, axis: int, step: int) -> Any:
-    """Return the element beyond the end of an array whose ends meet."""
-    return first_of_all(array, axis, step)
+    edge = conj(first_of_all(diagonal, axis_of_diagonal, step)) if is_periodic else None
+    return shifted(conj(diagonal), axis_of_diagonal, step, edge)
 
 
 def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -192,19 +141,13 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     return [(shape, dtype if dtype.kind in "fc" else np.dtype(np.float64))]
 
 
-def _compose(grad: Any, grad_zf: Any, x: Any, arguments: dict[str, Any], of: Sequence[str]) -> Any:
-    return solve_tridiagonal.compose(grad, x, **arguments, of=of)  # type: ignore[attr-defined]
-
-
 RULES = [
-    Rule(
+    rule_of_adjoint(
+        solve_tridiagonal,
         api.solve_tridiagonal,
-        _compose,
-        ("dl", "d", "du", "b"),
         {"axis": ("int", -1), "rhs_axis": ("int?", None), "periodic": ("bool", False)},
         _outlines,
         unread=("b",),
         differentiate_at=_differentiate_at,
-        takes_group=True,
     )
 ]

@@ -1,5 +1,8 @@
 """Adjoints: ⟨A·dx, g⟩ = ⟨dx, Aᵀ·g⟩ for every function, axis and direction."""
 
+import inspect
+import re
+
 import adjoint_cases
 import dask.array as da
 import numpy as np
@@ -303,6 +306,10 @@ HEADS = [0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], np.zeros((4, 2))
     [
         (lambda: adjoint.linear_recurrence(FOUR, FOUR, None, FOUR), TypeError, "s must be of an"),
         (lambda: adjoint.linear_recurrence(None, FOUR, FOUR, FOUR), TypeError, "grad must be of"),
+        (lambda: adjoint.linear_recurrence(FOUR, FOUR, FOUR), TypeError, "missing .* argument: 't'"),
+        (lambda: adjoint.linear_recurrence(*[FOUR] * 6), TypeError, "too many positional arguments"),
+        (lambda: adjoint.linear_recurrence(*[FOUR] * 4, s=FOUR), TypeError, "multiple values for .* 's'"),
+        (lambda: adjoint.ewm(FOUR, FOUR, alpha=0.5, of="x"), TypeError, "unexpected keyword argument 'of'"),
         (
             lambda: adjoint.linear_recurrence(FOUR, FOUR, FOUR, FOUR, FOUR),
             ValueError,
@@ -363,6 +370,17 @@ def test_errors_name_the_argument(call, error, message):
         call()
 
 
+@pytest.mark.parametrize("name", adjoint.__all__)
+def test_docstrings_describe_all_parameters(name):
+    doc = inspect.getdoc(getattr(adjoint, name))
+    section, examples = doc.split("Parameters\n----------\n")[1].split("\nReturns\n")
+    headers = [line for line in section.splitlines() if not line.startswith(" ")]
+    parameters = inspect.signature(getattr(adjoint, name)).parameters
+    assert {*parameters} <= {*re.findall(r"\w+", " ".join(headers))}
+    assert "Raises\n------\n" in examples
+    assert "Examples\n--------\n" in examples
+
+
 def test_only_gradients_that_are_wanted():
     case = CASES["recurrence along axis 1"]
     w, g = case.function(*case.arrays), adjoint_cases.numbers(3, 9)
@@ -415,7 +433,7 @@ def test_dtypes_are_those_of_the_arguments():
 
 def test_a_coefficient_has_no_gradient():
     s = mgrec.Coefficient(lambda i: 1 / (i + 1))
-    with pytest.raises(TypeError, match="s and t must be arrays or numbers; got a Coefficient"):
+    with pytest.raises(TypeError, match="s must be an array or a number; got a Coefficient"):
         adjoint.linear_recurrence(np.ones(3), np.ones(3), s, np.ones(3))
 
 

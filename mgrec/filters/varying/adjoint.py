@@ -12,7 +12,7 @@ from ...core.arrays.array_types import chunked_like, is_lazy
 from ...core.arrays.interop import library_of
 from ...core.backends import CPU, backend_of
 from ...solve import public_function
-from ...solve.adjoint import conj, part, sum_to
+from ...solve.adjoint import conj, from_host, part, sum_to
 from ...solve.functions import concatenate, flip, full_like, stack
 from .. import causal
 from .arguments import FORMS, along_axes
@@ -26,7 +26,7 @@ def gradients_in_time(
     """Return the gradients of b, a, x and zi that have these names, and None for others."""
     b, a, x, zi = operands
     is_direct = form == FORMS[1]
-    taps, poles = (_like(along_axes(c, x.ndim, axis), x) for c in (b, a))
+    taps, poles = (from_host(along_axes(c, x.ndim, axis), x) for c in (b, a))
     order, gain = max(taps.shape[-1], poles.shape[-1]) - 1, poles[..., :1]
     unit = gain
     if poles.shape[-1] <= order:  # The states of w are those of y.
@@ -136,12 +136,3 @@ def _are_equal(b: Any, gain: Any) -> bool:
     """Return whether b_0 is a_0 at all steps, as far as that is known without waiting."""
     is_known = all(library_of(c) is None and not is_lazy(c) for c in (b, gain))
     return is_known and backend_of(b) is backend_of(gain) is CPU and bool((b == gain).all())
-
-
-def _like(coefficients: Any, array: Any) -> Any:
-    """Return coefficients in the memory of an array."""
-    if library_of(array) is not None:
-        return coefficients.to(array.device) if hasattr(coefficients, "to") else coefficients
-    if is_lazy(coefficients) or backend_of(coefficients) is not CPU:
-        return coefficients
-    return backend_of(array).from_host(coefficients, array)

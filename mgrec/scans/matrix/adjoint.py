@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,20 +10,16 @@ import numpy as np
 from ...core.arrays.array_types import in_one_memory
 from ...core.arrays.chunk import shape_of
 from ...core.arrays.interop import library_of
-from ...core.arrays.validation import as_axis, as_flag
 from ...solve.adjoint import (
+    Steps,
     adjoint_function,
     along,
     as_required,
     as_result,
-    following_marks,
-    marks_of,
-    part,
     selected,
     shifted,
-    states_before,
-    sum_at_starts,
-    sum_to,
+    sum_of_outer_products,
+    summed,
 )
 from ...solve.functions import exp, full_like, largest, where
 from ...solve.rules import Rule, broadcast_shapes, common_dtype
@@ -41,8 +37,8 @@ def matrix_gradients(
     axis: int,
     reverse: bool,
     reset: Any = None,
-    of: Sequence[str] | None = None,
-) -> tuple[Any, Any, Any]:
+    of: Collection[str] | None = None,
+) -> tuple[Any, ...]:
     """Return the gradients of M, b and the initial states.
 
     Let J_i be the derivative of w_i by w_{i-1}: M_i over (+, *), and over (logsumexp, +) the
@@ -56,46 +52,34 @@ def matrix_gradients(
     (grad, w), initial = as_result("states", grad, w), as_required("initial", initial)
     if library_of(grad) is None:
         (M,) = in_one_memory([("grad", grad), ("b", b)], [("M", M)])
-    wanted = selected(of, {"M": M, "b": b, "initial": initial})
-    axis, forward = as_axis(axis, w.shape[:-1]), -1 if as_flag("reverse", reverse) else 1
-    marks = marks_of(reset, w[..., 0], axis, forward == -1)
-    vector_marks = None if marks is None else marks[..., None]
-    before = states_before(w, initial, axis, forward, vector_marks)
+    named = {"M": M, "b": b, "initial": initial}
+    wanted, steps = selected(of, named, [*named]), Steps.of(w[..., 0], axis, reverse, reset)
+    before = steps.of_vectors.before(w, initial)
     is_linear, is_general = matrix_map.algebra == ("+", "*"), matrix_map.structure == "general"
     slopes, of_vectors = (M, None) if is_linear else _weights(matrix_map, M, b, before, w)
     transposed = slopes.swapaxes(-1, -2) if is_general else slopes
-    leading = slopes[(..., *[0] * len(matrix_map.matrix_shape))]
-    axis_of_slopes = along(leading, w.ndim - 1, axis)
+    axis_of_slopes = along(slopes[(..., *[0] * len(matrix_map.matrix_shape))], w.ndim - 1, steps.axis)
     adjoint = functions.scan(
         matrix(matrix_map.n, structure=matrix_map.structure),
-        transposed if axis_of_slopes is None else shifted(transposed, axis_of_slopes, forward),
+        transposed if axis_of_slopes is None else shifted(transposed, axis_of_slopes, steps.forward),
         grad,
         initial=np.zeros(matrix_map.n),
-        axis=axis,
-        reverse=forward == 1,
-        reset=following_marks(marks, axis, forward),
+        **steps.backward,
     )
-    grad_matrices = grad_vectors = grad_initial = None
-    if "M" in wanted:
-        factor = before if is_linear else slopes
-        if not is_general:
-            grad_matrices = sum_to(adjoint * factor, M)
-        elif is_linear and M.ndim == 2:
-            rows, columns = (values.reshape(-1, matrix_map.n) for values in (adjoint, before))
-            grad_matrices = sum_to(rows.swapaxes(0, 1) @ columns, M)
-        else:
-            factor = factor[..., None, :] if is_linear else factor
-            grad_matrices = sum_to(adjoint[..., None] * factor, M)
-    if "b" in wanted:
-        grad_vectors = sum_to(adjoint if of_vectors is None else adjoint * of_vectors, b)
-    if "initial" in wanted:
-        first = (None, None) if marks is not None else (0, 1) if forward == 1 else (-1, None)
-        of_first, matrices = part(adjoint, axis, *first), transposed
-        if axis_of_slopes is not None:
-            matrices = part(transposed, axis_of_slopes, *first)
+
+    def of_matrices() -> Any:
+        if is_linear and is_general:
+            return sum_of_outer_products(adjoint, before, M)
+        return (adjoint[..., None] if is_general else adjoint) * (before if is_linear else slopes)
+
+    def of_initial() -> Any:
+        matrices = transposed if axis_of_slopes is None else steps.first(transposed, axis_of_slopes)
+        of_first = steps.first(adjoint)
         row = (matrices * of_first[..., None, :]).sum(-1) if is_general else matrices * of_first
-        grad_initial = sum_to(sum_at_starts(row, axis, forward, vector_marks), initial)
-    return grad_matrices, grad_vectors, grad_initial
+        return steps.of_vectors.sum_at_starts(row)
+
+    of_b = adjoint if of_vectors is None else lambda: adjoint * of_vectors
+    return summed({"M": of_matrices, "b": of_b, "initial": of_initial}, named, wanted)
 
 
 def _check_structure(matrix_map: MatrixMap) -> None:
