@@ -47,8 +47,9 @@ class Result:
 
 @cache
 def newest(study: str) -> Result:
-    """The last result of a study and machine, such as ``cpu-epyc-2``."""
-    found = [path for path in records.RESULTS.glob("*.json") if _DATED.sub("", path.name) == study]
+    """The last result of a study and machine, such as ``cpu-epyc-2``, or that of a date."""
+    files = records.RESULTS.glob("*.json")
+    found = [path for path in files if study in (path.stem, _DATED.sub("", path.name))]
     if not found:
         raise LookupError(f"there is no result of {study!r} in {records.RESULTS}")
     return read(max(found))

@@ -15,8 +15,8 @@ from .svg import FAINT, FASTER, FOLDER, INK, PREDICTED, SLOWER, box, card, text,
 PATH = FOLDER / "scaling.svg"
 WIDTH, LEFT, RIGHT, TOP, ROW = 740, 250, 640, 84, 22
 MOST = 4.0
-SCALING, QUEUED = "scaling-h100-2", "queued-h100-2"
-PREDICTIONS = "scaling-predictions-h100"
+SCALING, QUEUED = "scaling-h200-2", "queued-h200-2"
+PREDICTIONS = "scaling-predictions-h200"
 
 
 @dataclass(frozen=True)
