@@ -116,21 +116,10 @@ def _require_default(output: Any) -> None:
         raise TypeError(f"output is not supported where gradients are computed; got {output!r}")
 
 
-def _along_axes(filtered: Callable[..., Any], input: Any, axes: Sequence[int], *values: Any) -> Any:
-    """Filter along one axis after the other.
-
-    Values are one for all axes, or a sequence with one for each, as ``for_each_axis`` has them,
-    which torch cannot trace.
-    """
-    of_axes = [
-        [*value]
-        if isinstance(value, (tuple, list)) or getattr(value, "ndim", 0) == 1
-        else [value] * len(axes)
-        for value in values
-    ]
-    for axis, *of_axis in zip(axes, *of_axes, strict=True):
-        input = filtered(input, axis, *of_axis)
-    return input
+def _for_each_axis(value: Any, axes: Sequence[int]) -> list[Any]:
+    """Return a value for each axis, as ``for_each_axis``, which torch cannot trace."""
+    is_several = isinstance(value, (tuple, list)) or getattr(value, "ndim", 0) == 1
+    return [*value] if is_several else [value] * len(axes)
 
 
 def _spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: str = "mirror") -> Any:
@@ -151,25 +140,26 @@ def _gaussian_filter(
     axes: Any = None,
 ) -> Any:
     _require_default(output)
-
-    def filtered(x: Any, axis: int, sigma: Any, order: int, mode: str) -> Any:
-        if not is_differentiated(sigma) and sigma <= gaussian.LEAST_SIGMA:
-            return x
-        return gaussian.gaussian_filter1d(x, sigma, axis, order, mode=mode, cval=cval)
-
-    return _along_axes(filtered, input, as_axes(axes, input), sigma, order, mode)
+    axes, named = as_axes(axes, input), (sigma, order, mode)
+    values = [_for_each_axis(value, axes) for value in named]
+    for axis, deviation, order_of_axis, mode_of_axis in zip(axes, *values, strict=True):
+        if is_differentiated(deviation) or deviation > gaussian.LEAST_SIGMA:
+            input = gaussian.gaussian_filter1d(
+                input, deviation, axis, order_of_axis, mode=mode_of_axis, cval=cval
+            )
+    return input
 
 
 def _gaussian_laplace(
     input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None
 ) -> Any:
-    axes, total = as_axes(axes, input), 0
-
-    def add(total: Any, axis: int, mode: str) -> Any:
-        orders = [2 * (k == axis) for k in axes]
-        return total + _gaussian_filter(input, sigma, orders, output, mode, cval, axes=axes)
-
-    return _along_axes(add, total, axes, mode)
+    _require_default(output)
+    axes = as_axes(axes, input)
+    orders = [[2 * (k == n) for k in range(len(axes))] for n in range(len(axes))]
+    return sum(
+        _gaussian_filter(input, sigma, order, None, mode_of_term, cval, axes=axes)
+        for order, mode_of_term in zip(orders, _for_each_axis(mode, axes), strict=True)
+    )
 
 
 def _uniform_filter(
@@ -183,13 +173,14 @@ def _uniform_filter(
     axes: Any = None,
 ) -> Any:
     _require_default(output)
-
-    def filtered(x: Any, axis: int, size: Any, mode: str, origin: int) -> Any:
-        if (size := uniform.as_size(size)) <= 1:
-            return x
-        return uniform.uniform_filter1d(x, size, axis, mode=mode, cval=cval, origin=origin)
-
-    return _along_axes(filtered, input, as_axes(axes, input), size, mode, origin)
+    axes, named = as_axes(axes, input), (size, mode, origin)
+    values = [_for_each_axis(value, axes) for value in named]
+    for axis, size_of_axis, mode_of_axis, origin_of_axis in zip(axes, *values, strict=True):
+        if (size_of_axis := uniform.as_size(size_of_axis)) > 1:
+            input = uniform.uniform_filter1d(
+                input, size_of_axis, axis, mode=mode_of_axis, cval=cval, origin=origin_of_axis
+            )
+    return input
 
 
 _OPTIONS = {"axis": ("int", -1), "mode": ("str", "reflect"), "cval": ("float", 0.0)}

@@ -47,14 +47,12 @@ def scan(
 
     Parameters
     ----------
-    grad : array, or tuple of arrays
-        Gradient of the states, of their shape.
-    states : array, or tuple of arrays
-        Result of the scan.
+    grad, states : array, or tuple of arrays
+        Gradient of the result, and the result.
     transfer_map, *operands, initial, axis, reverse, reset, lengths
         Arguments of :func:`mgrec.scan`. A map of your own has its derivative as ``vjp``, see
         :class:`mgrec.TransferMap`.
-    of : sequence of str, optional
+    of : collection of str, optional
         Arguments whose gradients are computed: parameters of ``transfer_map.lift``, "M" and "b" of
         a matrix, and "initial". The default is all.
 
@@ -68,11 +66,9 @@ def scan(
     ------
     NotImplementedError
         If `transfer_map` is a matrix map of companion or block-diagonal matrices.
-    TypeError
-        If the map has no ``vjp``, an operand is a :class:`mgrec.Coefficient`, or as for
+    TypeError, ValueError
+        If the map has no ``vjp``, shapes do not match, or `of` has another name; and the errors of
         :func:`mgrec.scan`.
-    ValueError
-        If shapes do not match, or `of` has another name.
 
     Notes
     -----
@@ -258,15 +254,10 @@ def scan_of_map(*, transfer_map: str, axis: int, reverse: bool, reset: Any, **ar
     The arrays are those of _OPERAND_NAMES and _STATE_NAMES; None is left out.
     """
     operands, states = _arrays(arrays)
-    result = functions.scan(
-        DIFFERENTIABLE[transfer_map],
-        *operands,
-        initial=states if len(states) > 1 else states[0],
-        axis=axis,
-        reverse=reverse,
-        reset=reset,
-    )
-    return stack(result) if len(states) > 1 else result
+    options: dict[str, Any] = {"axis": axis, "reverse": reverse, "reset": reset}
+    if len(states) == 1:
+        return functions.scan(DIFFERENTIABLE[transfer_map], *operands, initial=states[0], **options)
+    return stack(functions.scan(DIFFERENTIABLE[transfer_map], *operands, initial=states, **options))
 
 
 def _arrays(arguments: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -288,31 +279,26 @@ def _gradients_of_map(
     grad: Any, grad_zf: Any, result: Any, arguments: dict[str, Any], of: Sequence[str]
 ) -> list[Any]:
     operands, states = _arrays(arguments)
-    transfer_map = DIFFERENTIABLE[arguments["transfer_map"]]
-    if len(states) > 1:
+    transfer_map, options = DIFFERENTIABLE[arguments["transfer_map"]], ("axis", "reverse", "reset")
+    is_several = len(states) > 1
+    if is_several:
         grad, result = (tuple([values[..., k] for k in range(len(states))]) for values in (grad, result))
     names = functions.operand_names(transfer_map, len(operands))
-    wanted = {name for key, name in zip(_OPERAND_NAMES, names, strict=False) if key in of}
-    if not {*of}.isdisjoint(_STATE_NAMES):
-        wanted.add("initial")
-    *of_operands, of_initial = scan.compose(  # type: ignore[attr-defined]
+    wanted = [name for key, name in zip(_OPERAND_NAMES, names, strict=False) if key in of]
+    *of_operands, of_states = scan.compose(  # type: ignore[attr-defined]
         grad,
         result,
         transfer_map,
         *operands,
-        initial=states if len(states) > 1 else states[0],
-        axis=arguments["axis"],
-        reverse=arguments["reverse"],
-        reset=arguments["reset"],
-        of=[*wanted],
+        initial=states if is_several else states[0],
+        **{name: arguments[name] for name in options},
+        of=wanted if {*of}.isdisjoint(_STATE_NAMES) else [*wanted, "initial"],
     )
-    of_states = of_initial if isinstance(of_initial, tuple) else (of_initial,)
-    return [
-        *of_operands,
-        *[None] * (_OPERANDS - len(operands)),
-        *of_states,
-        *[None] * (_STATES - len(of_states)),
-    ]
+    of_arrays = dict(zip(_OPERAND_NAMES, of_operands, strict=False))
+    of_arrays |= dict(
+        zip(_STATE_NAMES, of_states if isinstance(of_states, tuple) else (of_states,), strict=False)
+    )
+    return [of_arrays.get(name) for name in (*_OPERAND_NAMES, *_STATE_NAMES)]
 
 
 def _scan(
@@ -356,6 +342,7 @@ RULES = [
         tuple([f"{name}?" for name in (*_OPERAND_NAMES, *_STATE_NAMES)]),
         {"transfer_map": ("str", ""), **_OPTIONS},
         _outlines_of_map,
+        axes=lambda arguments: max(operand.ndim for operand in _arrays(arguments)[0]),
         constants=("reset",),
         takes_group=True,
     ),

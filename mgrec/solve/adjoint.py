@@ -51,31 +51,26 @@ def adjoint_function(
     arrays: Sequence[str] = (),
     labelled: Callable[..., Any] = _refuse,
 ) -> Callable[Arguments, Any]:
-    """Make the public adjoint of a function from the mathematics.
+    """Make the public adjoint of a function from its mathematics.
+
+    The adjoint takes native arrays, and other arrays without differentiation. Its attribute
+    ``compose`` also computes with arrays of torch and jax that are being differentiated.
 
     Parameters
     ----------
     differentiate : callable
-        Function with the signature of the adjoint: the gradient of the result, the result, the
-        function's arguments, and ``of``. It returns the gradients of `arrays` before they are
-        summed over axes that were broadcast: arrays, or functions that compute them, which are
-        called for gradients in ``of``. Its arguments are checked.
+        Function with the signature of the adjoint. It gets checked arguments, and returns the
+        gradients of `arrays` as :func:`summed` takes them: before they are summed over axes that
+        were broadcast. Sections that adjoints share are added to its docstring.
     function : str
         Public name of the function, for the docstring.
     result : str
-        Parameter of the result, whose shape the gradient has. The default is none.
+        Parameter whose shape the gradient ``grad`` has. The default is none.
     arrays : sequence of str
         Parameters with gradients. By default `differentiate` checks its arguments, and returns what
         the adjoint returns.
     labelled : callable
         It is called with DataArrays.
-
-    Returns
-    -------
-    callable
-        Function of native arrays, and of other arrays without differentiation. Its attribute
-        ``compose`` also computes with arrays of torch and jax that are being differentiated. The
-        sections that docstrings of adjoints share are added to that of `differentiate`.
     """
     parameters = signature(differentiate).parameters
     fixed = list(takewhile(lambda name: parameters[name].kind != VAR_POSITIONAL, parameters))

@@ -1,5 +1,7 @@
 """Gradients of tensors over a group of ranks: each has those of its part, from all parts."""
 
+import sys
+
 import numpy as np
 import pytest
 from thread_group import ThreadGroup, run_on_ranks
@@ -146,6 +148,14 @@ def test_gradients_in_reverse_and_of_segments(name):
     if name != "rational":
         check(function, arrays, reset=MARKS)
         check(function, arrays, reset=MARKS, reverse=True)
+
+
+@pytest.mark.parametrize("name", ["arrays", "maximum", "two states"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_first_step_is_not_on_the_first_rank(name, reverse, monkeypatch):
+    function, arrays = CASES[name]
+    monkeypatch.setattr(sys.modules[__name__], "BOUNDS", (0, 0, 13, 30, 30))
+    check(function, arrays, -1, reverse=reverse)
 
 
 def test_gradients_of_a_periodic_system():
