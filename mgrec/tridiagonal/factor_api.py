@@ -185,9 +185,10 @@ def factor_tridiagonal(
     arrays with the same chunks.
 
     *Systems that are not factored.* Their diagonals are stored, and each ``solve`` solves them from
-    the start: CuPy arrays, periodic systems, systems in several chunks, Dask right-hand sides of
-    NumPy diagonals or with other chunks, matrices whose factors overflow or that are singular
-    except for rounding, and a single system of at least 2**20 unknowns on more than four threads.
+    the start: CuPy arrays, systems in several chunks, Dask right-hand sides of NumPy diagonals or
+    with other chunks, matrices whose factors overflow or that are singular except for rounding, a
+    single system of at least 2**20 unknowns on more than four threads, and periodic systems in
+    which an error of the last unknown would grow; it does not if matrices are diagonally dominant.
     On a cluster use :func:`mgrec.plan` for repeated solves.
 
     Examples
@@ -210,16 +211,16 @@ def factor_tridiagonal(
 def _factor(problem: Problem) -> Any:
     """Return the factors of a problem's matrices; None if each solve starts from the matrices.
 
-    Matrices of arrays on a GPU, of periodic systems and of systems in several chunks are not
-    factored, nor matrices in host memory whose factors overflow or that are singular except for
-    rounding. Raise LinAlgError if a matrix is singular.
+    Matrices of arrays on a GPU and of systems in several chunks are not factored, nor matrices in
+    host memory whose factors overflow, or that are singular except for rounding. Raise LinAlgError
+    if a matrix is singular and not periodic.
     """
     if not common_backend(problem.operands).is_host:
         return None
     if problem.is_lazy:
         from .factor_dask import factor_whole
 
-        return factor_whole(problem) if not problem.recurrence.is_periodic else None
+        return factor_whole(problem)
     starts = (0,) * len(problem.shape)
     inputs = ChunkInputs(problem.operands, starts, starts)
     factors = factor_chunk(problem.recurrence, inputs, problem.shape)

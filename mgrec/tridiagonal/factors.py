@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,21 +13,88 @@ from ..core.backends import CPU
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from .errors import check_operands, is_all_finite, name_singular_system
 
+MOST_GROWTH = 8
+"""Most by which an error of the last unknown of a ring may grow in the others."""
+NEARLY_SINGULAR = 1000
+"""Rounding errors that a last pivot may consist of."""
+BLOCK = 1 << 14
+"""Unknowns of rings that are completed at once: they stay in the cache."""
+
 
 @dataclass(frozen=True)
 class Factors:
     """The factors of a chunk's matrices.
 
     `lu` is None if the factors overflow, or if the matrices are singular except for rounding. The
-    diagonals are for right-hand sides that are solved without the factors.
+    diagonals are for right-hand sides that are solved without the factors. Factors of periodic
+    systems have a `ring`.
     """
 
     diagonals: Arrays
     shape: Shape  # of the chunk of the broadcast diagonals
     lu: Any
+    ring: Ring | None = None
 
     def __sizeof__(self) -> int:
-        return sum(part.nbytes for part in (*self.diagonals, self.lu) if part is not None)
+        parts = *self.diagonals, self.lu, *(self.ring or ())
+        return sum(part.nbytes for part in parts if part is not None)
+
+
+class Ring(NamedTuple):
+    """How the last unknown of periodic systems changes the others, which are factored without it.
+
+    The factors are those of a matrix whose last row is that of the identity, and in whose other rows
+    the last unknown is left out. Their solution y is x, except that x[-1] follows from the last row
+    of the system, and x = y - x[-1]·others before it.
+    """
+
+    others: np.ndarray  # (outer, steps, inner)
+    below: np.ndarray  # dl and du of the last row, and the inverse of its pivot: (outer, inner)
+    above: np.ndarray
+    inverse: np.ndarray
+
+    @classmethod
+    def of(cls, dl: np.ndarray, d: np.ndarray, du: np.ndarray) -> tuple[Any, Ring] | tuple[None, None]:
+        """Return factors and the ring, and overwrite the diagonals (outer, steps, inner).
+
+        None if matrices are singular except for rounding, or if rounding errors of the last unknown
+        would grow in the others.
+        """
+        from .cpu.factor import factor_matrices, solve_factored
+
+        (outer, _, inner), last = d.shape, tuple(x[:, -1].copy() for x in (dl, d, du))
+        of_last = np.zeros_like(d)
+        of_last[:, 0] = dl[:, 0]
+        of_last[:, -2] += du[:, -2]
+        du[:, -2], dl[:, -1], d[:, -1] = 0, 0, 1
+        lu, others = factor_matrices(dl, d, du), np.empty_like(d)
+        solve_factored(lu, np.arange(outer), np.arange(inner), of_last, others)
+        below, above = last[0] * others[:, -2], last[2] * others[:, 0]
+        pivot, sizes = last[1] - below - above, sum(map(np.abs, (last[1], below, above)))
+        is_regular = np.abs(pivot) > NEARLY_SINGULAR * np.finfo(d.dtype).eps * sizes
+        if not (lu.is_finite and is_regular.all() and (np.abs(others) <= MOST_GROWTH).all()):
+            return None, None
+        return lu, cls(others, last[0], last[2], 1 / pivot)
+
+    def close(self, x: np.ndarray, outer: np.ndarray, inner: np.ndarray) -> None:
+        """Write the unknowns over those of the factors: see `solve_factored` for the indices."""
+
+        def of_rows(part: np.ndarray, rows: slice) -> np.ndarray:
+            part = part if len(part) == 1 else part[outer[rows]]
+            return part if part.shape[-1] in (1, len(inner)) else part[..., inner]
+
+        steps = x.shape[1]
+        rows = max(1, BLOCK // (steps * len(inner)))
+        length = max(1, BLOCK // len(inner)) if rows == 1 else steps
+        for first in range(0, len(outer), rows):
+            at = slice(first, first + rows)
+            systems, (others, *of_last) = x[at], (of_rows(part, at) for part in self)
+            below, above, inverse = of_last
+            last = (systems[:, -1] - below * systems[:, -2] - above * systems[:, 0]) * inverse
+            for start in range(0, steps, length):
+                part = slice(start, start + length)
+                systems[:, part] -= others[:, part] * last[:, None]
+            systems[:, -1] = last
 
 
 def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
@@ -35,7 +103,7 @@ def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
     diagonals = tuple(block.copy() for block in inputs.blocks[:3])
     if system.check_finite:
         check_operands(system, inputs, shape)
-    if system.is_periodic or 0 in shape:
+    if 0 in shape or (system.is_periodic and shape[system.axis] < 3):
         return Factors(diagonals, shape, None)
     from .cpu.factor import factor_matrices
 
@@ -43,6 +111,10 @@ def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
     full_diagonals = (
         np.array(np.broadcast_to(diagonal, shape).reshape(layout), order="C") for diagonal in diagonals
     )
+    if system.is_periodic:
+        with suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
+            return Factors(diagonals, shape, *Ring.of(*full_diagonals))
+        return Factors(diagonals, shape, None)
     try:
         with name_singular_system(system, inputs.starts, shape), np.errstate(all="ignore"):
             lu = factor_matrices(*full_diagonals)
@@ -79,6 +151,8 @@ def solve_chunk(
     with np.errstate(all="ignore"):
         arrays = rhs.reshape(layout), x.reshape(layout)
         solve_factored(factors.lu, outer, inner, *arrays, threads)
+        if factors.ring is not None:
+            factors.ring.close(arrays[1], outer, inner)
     # The solver handles systems that contain nan or inf, or overflow.
     return x if is_all_finite(x) else None
 

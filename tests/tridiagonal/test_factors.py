@@ -68,17 +68,19 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("own", "shape", "axis", "rhs_axis"), SHAPES)
-@pytest.mark.parametrize("larger", [0.0, 9.0])  # No rows are exchanged if d is large.
-def test_every_shape(own, shape, axis, rhs_axis, larger):
+@pytest.mark.parametrize(("larger", "periodic"), [(0.0, False), (9.0, False), (9.0, True)])
+def test_every_shape(own, shape, axis, rhs_axis, larger, periodic):
+    """No rows are exchanged if d is large."""
     dl, d, du, b = draw(own, own, own, shape)
     d += larger
-    factor = mgrec.factor_tridiagonal(dl, d, du, axis=axis)
-    assert (factor.shape, factor.dtype) == (own, d.dtype)
+    factor = mgrec.factor_tridiagonal(dl, d, du, axis=axis, periodic=periodic)
+    assert (factor.shape, factor.dtype) == (own, d.dtype) and repr(factor).endswith(": factored")
     x = factor.solve(b, rhs_axis=rhs_axis)
     from_end = axis - len(own) if axis >= 0 else axis
     if rhs_axis is not None and rhs_axis % len(shape) > len(shape) - 1 + from_end:
         from_end -= 1
-    wanted = mgrec.solve_tridiagonal(dl, d, du, b, axis=from_end, rhs_axis=rhs_axis)
+    options = {"rhs_axis": rhs_axis, "periodic": periodic}
+    wanted = mgrec.solve_tridiagonal(dl, d, du, b, axis=from_end, **options)
     assert x.flags.c_contiguous
     np.testing.assert_allclose(x, wanted, rtol=1e-7, atol=1e-9)
 
@@ -152,15 +154,18 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("own", "chunks", "shape", "of_b", "axis", "rhs_axis"), WHOLE)
-def test_whole_systems_in_chunks_are_factored(own, chunks, shape, of_b, axis, rhs_axis):
+@pytest.mark.parametrize("periodic", [False, True])
+def test_whole_systems_in_chunks_are_factored(own, chunks, shape, of_b, axis, rhs_axis, periodic):
     dl, d, du, b = draw(own, own, own, shape)
+    d += 5 * periodic
     lazy = in_chunks((dl, d, du), chunks)
-    factor = mgrec.factor_tridiagonal(*lazy, axis=axis).persist(scheduler="sync")
+    options = {"axis": axis, "periodic": periodic}
+    factor = mgrec.factor_tridiagonal(*lazy, **options).persist(scheduler="sync")
     assert repr(factor).endswith(": factored")
     x = factor.solve(da.from_array(b, chunks=of_b), rhs_axis=rhs_axis)
     assert x.chunks == da.from_array(b, chunks=of_b).chunks
     assert {phase_of(key) for key in dict(x.dask)} == {"determine", None}
-    wanted = mgrec.factor_tridiagonal(dl, d, du, axis=axis).solve(b, rhs_axis=rhs_axis)
+    wanted = mgrec.factor_tridiagonal(dl, d, du, **options).solve(b, rhs_axis=rhs_axis)
     np.testing.assert_array_equal(x.compute(scheduler="sync"), wanted)
     again = factor.solve(b, rhs_axis=rhs_axis)
     np.testing.assert_array_equal(again.compute(scheduler="sync"), wanted)
@@ -212,6 +217,37 @@ def test_nan_and_inf_are_named(chunks):
     assert np.isnan(x).all(1).tolist() == [False, True, False, True]
 
 
+def ring_of(n, kind, seed):
+    dl, d, du = np.random.default_rng(seed).normal(size=(3, n))
+    if kind == "nearly singular":
+        dl[:], d[:], du[:] = -1.0, 2.0 + 1e-6, -1.0
+    return dl, d + (abs(dl) + abs(du)) * (kind == "dominant") * np.sign(d), du
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 50])
+@pytest.mark.parametrize("kind", ["dominant", "nearly singular", "random"])
+def test_backward_errors_of_rings_are_rounding_errors(n, kind):
+    found = set()
+    for seed in range(20):
+        dl, d, du = ring_of(n, kind, seed)
+        b = np.random.default_rng(-1 - seed & 63).normal(size=n)
+        factor = mgrec.factor_tridiagonal(dl, d, du, periodic=True)
+        x = factor.solve(b)
+        terms = dl * np.roll(x, 1), d * x, du * np.roll(x, -1)
+        size = (abs(dl) + abs(d) + abs(du)).max() * abs(x).max() + abs(b).max()
+        assert abs(sum(terms) - b).max() < 1e-14 * size
+        found.add(repr(factor).split(": ")[1])
+    assert found == ({"factored"} if n > 2 and kind != "random" else found)
+    assert "factored" in found if n > 2 else found == {"not factored"}
+
+
+@pytest.mark.parametrize("n", [3, 10, 11])
+def test_singular_rings_are_solved_anew(n):
+    factor = mgrec.factor_tridiagonal(-1.0, np.full(n, 2.0), -1.0, periodic=True)
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        factor.solve(np.arange(n))
+
+
 def test_a_singular_matrix_of_one_unknown_is_named():
     with pytest.raises(np.linalg.LinAlgError, match=r"^system \(1,\) is singular"):
         mgrec.factor_tridiagonal(0.0, np.array([[1.0], [0.0]]), 0.0)
@@ -222,7 +258,7 @@ def test_a_factor_has_a_repr_and_can_be_pickled():
     whole = mgrec.factor_tridiagonal(1, d, 1)
     assert repr(whole) == "TridiagonalFactor(shape=(2, 4), dtype=float64, axis=1): factored"
     ring = mgrec.factor_tridiagonal(1, d, 1, axis=0, periodic=True)
-    assert repr(ring).endswith("axis=0, periodic=True): not factored")
+    assert repr(ring).endswith("axis=0, periodic=True): not factored")  # of two unknowns
     for factor in (whole, ring):
         again = pickle.loads(pickle.dumps(factor))
         np.testing.assert_array_equal(again.solve(d), factor.solve(d))
