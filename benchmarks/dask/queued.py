@@ -94,6 +94,10 @@ def _tridiagonal(call: Callable[..., Any], *operands: Any) -> Any:
     return call(mgrec.solve_tridiagonal, *operands)
 
 
+def _matrix(call: Callable[..., Any], M: Any, b: Any) -> Any:
+    return call(mgrec.scan, mgrec.maps.matrix(2), M, b, initial=[0.0, 0.0], axis=0)
+
+
 def _recording(call: Callable[..., Any], x: Any) -> Any:
     return call(sosfiltfilt, BAND, x, axis=0, dtype="f4")
 
@@ -140,6 +144,8 @@ ROWS = [
         dtype="i2"),
     Row("Kalman filter of 2 states, 8·10^7", _kalman, (T,), 80_000_000, 4, (0.39, 0.80, 0.90),
         in_flight=None, tails=((1,),), dtype="f8"),
+    Row("matrix maps of 2 states, 2^26", _matrix, ((-0.45, 0.45), (-1.0, 1.0)), 1 << 26, 4,
+        (0.40, 0.80, 0.90), in_flight=None, tails=((2, 2), (2,)), dtype="f8"),
     Row("posteriors of 4 states, 8·10^7", _posteriors, ((-4.0, 0.0),), 80_000_000, 4,
         (0.60, 0.85, 0.85), in_flight=None, tails=((4,),), dtype="f8"),
 ]  # fmt: skip
