@@ -135,8 +135,8 @@ def run(
     ranks = divided.ranks(client)
     addresses = [address for address, _ in ranks]
     client.run(install, workers=addresses)
-    if divided.has_gpus:
-        client.sync(release_gpus, client, addresses, timeout)
+    if divided.has_gpus and len(addresses) > 1:
+        client.sync(release_gpus, client, timeout)
     name = f"{name_of(function)}-{uuid4().hex}"
     futures = [
         client.submit(

@@ -245,7 +245,26 @@ def test_gpus_exchange_messages_for_one_program_or_client_at_a_time(client, solv
             with mgrec.plan(LINEAR, 0.5, copy, client=other) as second:
                 assert counted(second)[1] == 0
                 assert counted(plan)[1] == 2
+                assert run(exchanges_on_gpus, array, client=client) == [True, True]
+                assert [counted(second)[1] for _ in range(4)] == [0, 0, 0, 2]  # the next try
     assert len(Communicator.started) == 2
+
+
+def test_a_program_on_some_of_a_plans_workers(nccl, monkeypatch):
+    monkeypatch.setattr(run_module._Divided, "has_gpus", True)
+    options = {"n_workers": 3, "threads_per_worker": 1, "processes": False}
+    t = uniform(-1, 1, N)
+    with LocalCluster(dashboard_address=None, **options) as cluster, Client(cluster) as client:
+        blocks = [
+            client.scatter(on_gpu(block), workers=[worker], hash=False)
+            for block, worker in zip(np.split(t, 4)[:3], client.nthreads(), strict=True)
+        ]
+        blocks = [da.from_delayed(block, (CHUNK,), meta=on_gpu(t[:0])) for block in blocks]
+        array = client.persist(da.concatenate(blocks))
+        with mgrec.plan(LINEAR, 0.5, array, client=client) as plan:
+            for _ in range(3):
+                np.testing.assert_allclose(on_host(plan()), LINEAR(0.5, t)[: 3 * CHUNK], rtol=1e-10)
+                assert mgrec.dask.run(exchanges_on_gpus, array[CHUNK:], client=client) == [True, True]
 
 
 def test_a_large_solve_does_not_keep_the_next_one_waiting(client, monkeypatch):

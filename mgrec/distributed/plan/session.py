@@ -36,11 +36,10 @@ def session_of(client: Client) -> ClientSession:
         return client.extensions[NAME]
 
 
-async def release_gpus(client: Client, addresses: Iterable[str], timeout: float) -> None:
-    """Let the plans of a client leave the exchanges between GPUs to a program on these workers."""
+async def release_gpus(client: Client, timeout: float) -> None:
+    """Let the plans of a client leave the exchanges between GPUs to a program, on all workers."""
     session = client.extensions.get(NAME)
-    streams = {to: session.streams[to] for to in addresses if to in session.streams} if session else {}
-    if streams:
+    if session is not None and (streams := {**session.streams}):
         request = PendingRequest(streams, timeout)
         session.send(request, "release_gpus", dict.fromkeys(streams, ()))
         with suppress(WorkerLostError):  # the program raises it
