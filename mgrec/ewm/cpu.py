@@ -152,21 +152,8 @@ def _recursive_mean(careful: Any) -> Callable[..., Any]:
 def _used(statistic: str) -> Any:
     """Return a function that sets unused scalars to 0, so that they are not computed."""
     needed = _NEEDED[statistic]
-    a, b, c, d, e, f, g, h = (k in needed for k in range(STATES))
-
-    def used(state: Any) -> Any:
-        return (
-            state[0] if a else 0.0,
-            state[1] if b else 0.0,
-            state[2] if c else 0.0,
-            state[3] if d else 0.0,
-            state[4] if e else 0.0,
-            state[5] if f else 0.0,
-            state[6] if g else 0.0,
-            state[7] if h else 0.0,
-        )
-
-    return numba.njit(**INLINED)(used)
+    items = ", ".join(f"state[{k}]" if k in needed else "0.0" for k in range(STATES))
+    return numba.njit(**INLINED)(eval(f"lambda state: ({items})"))
 
 
 @numba.njit(**INLINED)
@@ -270,20 +257,9 @@ def _row_part(array: Any, outer: Any, left: Any, right: Any, inner: Any) -> Any:
     ]
 
 
-@numba.njit(**INLINED)
-def state_at(states: Any, index: Any) -> Any:
-    """Return the state of one row, from an array (STATES, ...)."""
-    a, b = index
-    return (
-        states[0, a, b],
-        states[1, a, b],
-        states[2, a, b],
-        states[3, a, b],
-        states[4, a, b],
-        states[5, a, b],
-        states[6, a, b],
-        states[7, a, b],
-    )
+_items = ", ".join(f"states[{k}, index[0], index[1]]" for k in range(STATES))
+state_at = numba.njit(**INLINED)(eval(f"lambda states, index: ({_items})"))
+"""``state_at(states, index)`` is the state of one row, from an array (STATES, ...)."""
 
 
 @numba.njit(**INLINED)

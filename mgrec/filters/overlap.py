@@ -441,7 +441,7 @@ class _Columns:
         if not self.overlapped.has_zero_phase:
             for number, piece in enumerate(pieces):
                 wait = recipe.kept.start if number == recipe.before and kept else len(piece)
-                forward.run(piece, 0, first, len(piece), target, 0, first, 1, wait, step)
+                forward.run(piece, (0, first, 1, len(piece)), target, (0, first, wait, step))
             return
         before, after = extension_of(pieces, self.overlapped, recipe, inner)
         if recipe.is_first and self.states.size:
@@ -449,16 +449,17 @@ class _Columns:
         steps = len(before) + sum(map(len, pieces)) + len(after)
         outputs, row = self.memory[: steps * count].reshape(steps, count), 0
         for part, left in ((before, 0), *((piece, first) for piece in pieces), (after, 0)):
-            forward.run(part, 0, left, len(part), outputs, row)
+            forward.run(part, (0, left, 1, len(part)), outputs, (row, 0, 0, 1))
             row += len(part)
         start = len(before) + recipe.start
         stop, backward = start + self.length, ColumnFilter(self.overlapped.cascade, count)
         if recipe.is_last and self.states.size:
             backward.start(self.states, outputs[-1])
-        backward.run(outputs, steps - 1, 0, steps - stop, target, 0, 0, -1, steps)
+        backward.run(outputs, (steps - 1, 0, -1, steps - stop), target, (0, 0, steps, 1))
         if kept:
             wait = self.length - 1 - kept[-1]
-            backward.run(outputs, stop - 1, 0, self.length, target, len(kept) - 1, first, -1, wait, step)
+            rows = stop - 1, 0, -1, self.length
+            backward.run(outputs, rows, target, (len(kept) - 1, first, wait, step))
 
 
 def extension_of(

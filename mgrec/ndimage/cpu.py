@@ -44,38 +44,25 @@ def _advance(values: Any, i: int, width: int, poles: Any, weights: Any, re: Any,
             im[k, lane] = pole_re * d + pole_im * c
 
 
-def _filter_rows(
-    x: Any,
-    out: Any,
-    at: Any,
-    x_at: Any,
-    out_at: Any,
-    rows: int,
-    are_contiguous: bool,
-    states: Any,
-    poles: Any,
-    behind: Any,
-    ahead: Any,
-    middle: float,
-    samples: Any,
-    sums: Any,
-) -> None:
+def _filter_rows(x: Any, out: Any, states: Any, rows: Any, coefficients: Any, memory: Any) -> None:
     """Write filtered rows of x (outer, steps, inner) to `out`.
 
-    The first row is at `x_at` (outer, inner) of x, at `out_at` of `out` and at `at` of the states.
-    Others follow along the outer axis if they are contiguous (inner is 1), otherwise along the
-    inner one.
+    `rows` is (at, x_at, out_at, count, are_contiguous). The first row is at `x_at` (outer, inner) of
+    x, at `out_at` of `out` and at `at` of the states. Others follow along the outer axis if they are
+    contiguous (inner is 1), otherwise along the inner one.
     `states` (outer, 4·poles, inner) has the real and imaginary parts of the states before the rows,
-    and of those after. The other arrays are real and imaginary parts along the first axis: poles,
-    and weights of both passes (2, poles); zeros and memory (steps, lanes).
+    and of those after. The coefficients are poles and the weights of both passes, real and imaginary parts
+    (2, poles), and the weight h[0]. The memory is zeros, and any numbers (steps, lanes).
     """
+    at, x_at, out_at, row_count, are_contiguous = rows
+    (poles, behind, ahead, middle), (samples, sums) = coefficients, memory
     steps, count = x.shape[1], poles.shape[1]
     lanes = samples.shape[1]
     down, across = (1, 0) if are_contiguous else (0, 1)
     re, im = stack_zeros((count, lanes), np.float64), stack_zeros((count, lanes), np.float64)
     total = stack_empty(lanes, np.float64)
-    for first in range(0, rows, lanes):
-        used = smaller_of(lanes, rows - first)
+    for first in range(0, row_count, lanes):
+        used = smaller_of(lanes, row_count - first)
         width = -(-used // VECTOR) * VECTOR
         a, b = at[0] + down * first, at[1] + across * first
         x_a, x_b = x_at[0] + down * first, x_at[1] + across * first

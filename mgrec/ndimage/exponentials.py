@@ -171,20 +171,10 @@ class ExponentialFilter:
         def filter_block(
             first: RowIndex, count: int, x: Any, x_at: RowIndex, filtered: Any, out_at: RowIndex
         ) -> None:
-            memory = x.shape[1], min(most, -(-count // VECTOR) * VECTOR)
-            filter_rows(
-                x,
-                filtered,
-                first,
-                x_at,
-                out_at,
-                count,
-                are_contiguous,
-                states,
-                *coefficients,
-                np.zeros(memory),
-                np.empty(memory),
-            )
+            shape = x.shape[1], min(most, -(-count // VECTOR) * VECTOR)
+            block = first, x_at, out_at, count, are_contiguous
+            memory = np.zeros(shape), np.empty(shape)
+            filter_rows(x, filtered, states, block, coefficients, memory)
 
         fill_rows(filter_block, rows, out, self._cast, is_threaded)
 

@@ -214,26 +214,13 @@ def _scipy_columns(
 scipy_columns = compile_kernel(_scipy_columns)
 
 
-def _filter_columns(
-    x: Any,
-    x_row: int,
-    x_left: int,
-    direction: int,
-    steps: int,
-    y: Any,
-    y_row: int,
-    y_left: int,
-    wait: int,
-    step: int,
-    states: Any,
-    b: Any,
-    a: Any,
-) -> None:
-    """Filter `steps` rows of x from `x_row` on; write to y after `wait` steps, at each `step`.
+def _filter_columns(x: Any, rows: Any, y: Any, targets: Any, states: Any, b: Any, a: Any) -> None:
+    """Filter some rows of x: see :meth:`ColumnFilter.run`.
 
     Samples are read in their own dtype, and outputs are written in that of the results. Integers
     need no check for overflow if the response of the filter is bounded.
     """
+    (x_row, x_left, direction, steps), (y_row, y_left, wait, step) = rows, targets
     count = states.shape[2]
     row, value = np.empty(COLUMNS), np.empty(COLUMNS)
     for _ in range(steps):
@@ -252,6 +239,7 @@ def _filter_columns(
 
 
 _columns_kernel = compile_kernel(_filter_columns)
+Rows = tuple[int, int, int, int]
 
 
 class ColumnFilter:
@@ -267,23 +255,12 @@ class ColumnFilter:
         shape = len(self.cascade.sections), self.cascade.order, 1
         self.states[:, :-1] = states.reshape(shape) * samples.astype(np.float64)
 
-    def run(
-        self,
-        x: np.ndarray,
-        x_row: int,
-        x_left: int,
-        steps: int,
-        y: np.ndarray,
-        y_row: int = 0,
-        y_left: int = 0,
-        direction: int = 1,
-        wait: int = 0,
-        step: int = 1,
-    ) -> None:
-        """Filter `steps` rows of x (steps, columns), upwards if `direction` is -1.
+    def run(self, x: np.ndarray, rows: Rows, y: np.ndarray, targets: Rows) -> None:
+        """Filter some rows of x (steps, columns), and write outputs to y.
 
-        Outputs are written to y after `wait` rows, and then of every `step`-th one.
+        `rows` are the first row and column of x, the direction in which rows follow, 1 or -1, and
+        their number. `targets` are the first row and column of y, the number of outputs to leave out
+        at first, and that from one output written to the next.
         """
         b, a = self.cascade.float64_coefficients
-        rows, target = (x_row, x_left, direction, steps), (y_row, y_left, wait, step)
-        _columns_kernel(writable(x), *rows, y, *target, self.states, b, a)
+        _columns_kernel(writable(x), rows, y, targets, self.states, b, a)

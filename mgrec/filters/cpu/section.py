@@ -115,18 +115,10 @@ last_outputs = numba.njit(**{**RARE, **CONTRACT})(one_by_one.py_func)
 
 @numba.njit(**INNER)
 def in_blocks_of_any_order(
-    x: Any,
-    y: Any,
-    wide: Any,
-    recent: Any,
-    table: Any,
-    first: int,
-    limit: float,
-    write: bool,
-    past_caches: bool,
+    x: Any, y: Any, memory: Any, table: Any, first: int, limit: float, write: bool, past_caches: bool
 ) -> Any:
     """Compute the outputs of `in_blocks` for float64, bit for bit, in a loop over the columns."""
-    order = (table.size // WIDTH - WIDTH) // 2
+    recent, order = memory[1], (table.size // WIDTH - WIDTH) // 2
     full = first + (x.size - first) // WIDTH * WIDTH
     zero, nothing = splat_64_bytes(0.0), splat_64_bytes(-0.0)
     sizes = no_extremes(zero)
@@ -156,9 +148,10 @@ def in_blocks_of_any_order(
 def in_blocks(order: int, is_wide: bool) -> Any:
     """Return the loop that computes eight outputs at a time.
 
-    `recent` holds the last eight outputs before and after the loop. The loop returns the index of
-    the next sample, and whether all outputs are at most `limit` in absolute value. Unless `write`,
-    following outputs overwrite those in y. Outputs of float64 may be stored past the caches.
+    `memory` is (wide, recent), and `recent` holds the last eight outputs before and after the loop.
+    The loop returns the index of the next sample, and whether all outputs are at most `limit` in
+    absolute value. Unless `write`, following outputs overwrite those in y. Outputs of float64 may be
+    stored past the caches.
 
     Unless `is_wide`, the inputs are float32 and cast WIDENED at a time; `wide` starts with the
     eight inputs before `first`. Casting each input for each product took twice the time at order 1,
@@ -167,18 +160,8 @@ def in_blocks(order: int, is_wide: bool) -> Any:
     load_response, load_past = load_columns(WIDTH), load_columns(order)
 
     @numba.njit(**INNER)
-    def run(
-        x: Any,
-        y: Any,
-        first_x: int,
-        first_y: int,
-        count: int,
-        matrices: Any,
-        before: Any,
-        sizes: Any,
-        past_caches: bool,
-    ) -> Any:
-        response, inputs, outputs = matrices
+    def run(x: Any, y: Any, part: Any, matrices: Any, before: Any, sizes: Any, past_caches: bool) -> Any:
+        (first_x, first_y, count), (response, inputs, outputs) = part, matrices
         zero = splat_64_bytes(0.0)
         for n in range(0, count, WIDTH):
             total = add_columns(zero, response, x, first_x + n)
@@ -193,16 +176,9 @@ def in_blocks(order: int, is_wide: bool) -> Any:
 
     @numba.njit(**INNER)
     def advance(
-        x: Any,
-        y: Any,
-        wide: Any,
-        recent: Any,
-        table: Any,
-        first: int,
-        limit: float,
-        write: bool,
-        past_caches: bool,
+        x: Any, y: Any, memory: Any, table: Any, first: int, limit: float, write: bool, past_caches: bool
     ) -> Any:
+        wide, recent = memory
         matrices = (
             load_response(table, 0),
             load_past(table, WIDTH * WIDTH),
@@ -215,10 +191,10 @@ def in_blocks(order: int, is_wide: bool) -> Any:
         for left in range(first, full, part):
             count, to = part if part < full - left else full - left, left if write else 0
             if is_wide:
-                before, sizes = run(x, y, left, to, count, matrices, before, sizes, past_caches)
+                before, sizes = run(x, y, (left, to, count), matrices, before, sizes, past_caches)
             else:
                 copy_values(x[left : left + count], wide[WIDTH:])
-                before, sizes = run(wide, y, WIDTH, to, count, matrices, before, sizes, False)
+                before, sizes = run(wide, y, (WIDTH, to, count), matrices, before, sizes, False)
                 store(wide, 0, load_eight(wide, count))
         store(recent, 0, before)
         return full, none_above(sizes, limit)
@@ -358,7 +334,7 @@ def section_rows(loop: str, order: int, is_wide: bool) -> Any:
                 copy_few(target[start - past : start], wide_y)
             if size > first:
                 remainder, is_remainder_low = along(
-                    source, target, wide_x, wide_y, v, first, b, a, table, limit_bits, write, is_large
+                    source, target, (wide_x, wide_y, v), first, (b, a, table, limit_bits), write, is_large
                 )
                 is_low &= is_remainder_low
                 state_after(b, a, wide_x, wide_y, past + remainder, z)
@@ -370,33 +346,22 @@ def section_rows(loop: str, order: int, is_wide: bool) -> Any:
     return compile_kernel(filter_rows, loop, str(order), str(is_wide), allocates=False)
 
 
-# The loops of a section over a row, from sample `first` on, return the number of samples after the
-# first `past` ones in `wide_x` and `wide_y`, and whether the bits of all outputs are at most
-# `limit_bits`. Unless `write`, y has BATCH outputs, which the following ones overwrite.
+# The loops of a section (b, a, table, limit_bits) over a row, from sample `first` on, return the
+# number of samples after the first `past` ones in `wide_x` and `wide_y` of the memory, and whether
+# the bits of all outputs are at most `limit_bits`. Unless `write`, y has BATCH outputs, which the
+# following ones overwrite.
 
 
 def _blocks_along(order: int, is_wide: bool) -> Any:
     blocks = in_blocks(order, is_wide) if order else in_blocks_of_any_order
 
     @numba.njit(**INNER)
-    def along(
-        x: Any,
-        y: Any,
-        wide_x: Any,
-        wide_y: Any,
-        v: Any,
-        first: int,
-        b: Any,
-        a: Any,
-        table: Any,
-        limit_bits: Any,
-        write: bool,
-        is_large: bool,
-    ) -> Any:
+    def along(x: Any, y: Any, memory: Any, first: int, section: Any, write: bool, is_large: bool) -> Any:
+        (wide_x, wide_y, v), (b, a, table, limit_bits) = memory, section
         limit = from_bits(limit_bits)
         # Stores bypass the caches for large aligned results.
         past_caches = is_large and (y.ctypes.data + first * y.itemsize) % CACHE_LINE == 0
-        full, is_low = blocks(x, y, wide_x, wide_y[:WIDTH], table, first, limit, write, past_caches)
+        full, is_low = blocks(x, y, (wide_x, wide_y[:WIDTH]), table, first, limit, write, past_caches)
         remainder = x.size - full
         copy_few(x[full - WIDTH :], wide_x)
         feed_forward_from(0, wide_x[WIDTH + 1 - b.size : WIDTH + remainder], v[:remainder], b)
@@ -428,20 +393,8 @@ def _batches_along(loop: str, order: int) -> Any:
         return largest_bits(outputs[past : past + count])
 
     @numba.njit(**INNER)
-    def along(
-        x: Any,
-        y: Any,
-        wide_x: Any,
-        wide_y: Any,
-        v: Any,
-        first: int,
-        b: Any,
-        a: Any,
-        table: Any,
-        limit_bits: Any,
-        write: bool,
-        is_large: bool,
-    ) -> Any:
+    def along(x: Any, y: Any, memory: Any, first: int, section: Any, write: bool, is_large: bool) -> Any:
+        (wide_x, wide_y, v), (b, a, _, limit_bits) = memory, section
         largest, past = np.int64(0), wide_x.size - BATCH
         for left in range(first, x.size, BATCH):
             count, to = BATCH if left + BATCH < x.size else x.size - left, left if write else 0

@@ -66,55 +66,40 @@ def prepare_solver(
     The solver takes the chunk's operands, those of coefficients included, with the states before
     the first step, as arrays and numbers; and the results.
     """
-    functions = [
-        (operand.function, operand.first, len(operand.operands))
-        if isinstance(operand, CoefficientOperand)
-        else None
-        for operand in chunk.operands
-    ]
-    shape, dtype, reverse, states = chunk.shape, chunk.dtype, chunk.reverse, len(carry_in)
+    shape, states = chunk.shape, len(carry_in)
     layouts = [_lay_out_like(array) for array in (*_arrays_of(chunk), *carry_in)]
-    is_plain = not any(functions)
-    if is_plain and shape[2] == 1:
+    if shape[2] == 1 and not any(isinstance(operand, CoefficientOperand) for operand in chunk.operands):
         flat = flatten(chunk)
-        if not is_long(transfer_map, chunk):
+        if not is_long(transfer_map, chunk) or is_direct(flat, chunk):
             return _prepare_rows(transfer_map, chunk, flat, states)
-        if is_direct(flat, chunk):
-            return _prepare_direct(flat, shape, dtype)
+    # Without the arrays, which the solver does not keep.
+    like = chunk.map_arrays(lambda array: None, shape)
 
     def solve(arguments: Sequence[Any], targets: Sequence[Any]) -> None:
-        arrays = [lay_out(value) for lay_out, value in zip(layouts, arguments, strict=True)]
-        operands = arrays[:-states]
-        if not is_plain:
-            operands = list(_with_coefficients(functions, iter(operands)))
-        laid_out = Chunk(tuple(operands), shape, dtype, reverse)
+        arrays = iter([lay_out(value) for lay_out, value in zip(layouts, arguments, strict=True)])
+        laid_out = like.map_arrays(lambda _: next(arrays), shape)
         results = tuple([target.reshape(shape) for target in targets])
-        determine(transfer_map, laid_out, tuple(arrays[-states:]), results)
-
-    return solve
-
-
-def _prepare_direct(flat: Flat, shape: tuple[int, int, int], dtype: np.dtype[Any]) -> PreparedSolver:
-    """Return the solver for rows that kernels solve as they are."""
-    row_shape = shape[:2]
-    lay_out_s, lay_out_t = map(_lay_out_like, flat.operands)
-    lay_out_state = _lay_out_like(np.empty(shape[0], dtype))
-
-    def solve(arguments: Sequence[Any], targets: Sequence[Any]) -> None:
-        s, t, state = arguments
-        operands = writable(lay_out_s(s)), writable(lay_out_t(t))
-        carry_in = writable(lay_out_state(state))
-        determine_direct(Flat(operands, flat.sources), carry_in, targets[0].reshape(row_shape))
+        determine(transfer_map, laid_out, tuple(arrays), results)
 
     return solve
 
 
 def _prepare_rows(transfer_map: TransferMap, chunk: Chunk, flat: Flat, states: int) -> PreparedSolver:
-    """Return the solver for rows that the plain loop solves."""
-    row_shape, reverse = chunk.shape[:2], chunk.reverse
-    kernel = kernel_of(determine_rows, transfer_map, flat.sources, states > 1)
+    """Return the solver for rows whose operands kernels read as they are."""
+    row_shape, reverse, sources = chunk.shape[:2], chunk.reverse, flat.sources
     layouts = [*map(_lay_out_like, flat.operands)]
     layouts += [_lay_out_like(np.empty(row_shape[0], chunk.dtype))] * states
+    if is_long(transfer_map, chunk):
+        lay_out_s, lay_out_t, lay_out_state = layouts
+
+        def solve_affine(arguments: Sequence[Any], targets: Sequence[Any]) -> None:
+            s, t, state = arguments
+            operands = writable(lay_out_s(s)), writable(lay_out_t(t))
+            carry_in = writable(lay_out_state(state))
+            determine_direct(Flat(operands, sources), carry_in, targets[0].reshape(row_shape))
+
+        return solve_affine
+    kernel = kernel_of(determine_rows, transfer_map, sources, states > 1)
 
     def solve(arguments: Sequence[Any], targets: Sequence[Any]) -> None:
         arrays = [writable(lay_out(value)) for lay_out, value in zip(layouts, arguments, strict=True)]
@@ -127,16 +112,6 @@ def _prepare_rows(transfer_map: TransferMap, chunk: Chunk, flat: Flat, states: i
 def _arrays_of(chunk: Chunk) -> Iterator[Any]:
     for operand in chunk.operands:
         yield from operand.operands if isinstance(operand, CoefficientOperand) else (operand,)
-
-
-def _with_coefficients(functions: Sequence[Any], arrays: Iterator[Any]) -> Iterator[Any]:
-    """Yield the operands of a chunk, which consist of these arrays."""
-    for coefficient in functions:
-        if coefficient is None:
-            yield next(arrays)
-        else:
-            function, first, count = coefficient
-            yield CoefficientOperand(function, first, tuple([next(arrays) for _ in range(count)]))
 
 
 def _lay_out_like(array: np.ndarray) -> Callable[[Any], np.ndarray]:
