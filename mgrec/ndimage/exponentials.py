@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from ..core.algebra.exact import exact_product, exact_sum
 from ..core.backends import backend_of
+from ..engines.cpu.threads import threads_for
 from .axes import (
     RowIndex,
     as_float64,
@@ -35,8 +36,10 @@ from .axes import (
     real_dtype,
 )
 from .cpu import COLUMNS, ROWS, VECTOR, filter_rows
-from .kernels import ExponentialSum, Part, state_after, state_before
+from .kernels import FIRST, LAST, ExponentialSum, Part, state_after, state_before
 
+LEAST_STEPS, LARGEST = 256, 2.0**900
+"""Fewest steps of the pieces of a row that fill the lanes of registers, of numbers below `LARGEST`."""
 FEW = 4
 """Parts whose sum is rounded at each step; those of a whole array are at most four. Gaussians of
 sigma 2 over rows of 6 to 12 samples, in chunks of a few, were up to 6 ulp of the largest sample
@@ -82,12 +85,16 @@ class ExponentialFilter:
 
     def part(self, x: Any, axis: int, part: Part) -> Any:
         """Return the states (outer, poles, inner) of a chunk at an end, as complex128."""
+        sums, poles = self._sums(x, axis, part), len(self.kernel.poles)
+        with np.errstate(invalid="ignore"):
+            return sums[:, :poles] + 1j * sums[:, poles:]
+
+    def _sums(self, x: Any, axis: int, part: Part) -> Any:
+        """Return the real and the imaginary parts of states, (outer, 2·poles, inner)."""
         start, factors = self._factors(part, x.shape[axis])
         samples = as_float64(as_rows(_between(x, axis, start, start + factors.shape[1]), axis))
-        factors = backend_of(samples).from_host(factors, samples)
         with np.errstate(invalid="ignore"):
-            sums, poles = _weighted_sums(factors, samples), len(self.kernel.poles)
-            return sums[:, :poles] + 1j * sums[:, poles:]
+            return _weighted_sums(backend_of(samples).from_host(factors, samples), samples)
 
     def _factors(self, part: Part, length: int) -> tuple[int, np.ndarray]:
         """Return the first sample of a part, and the factors (2·poles, samples) of its samples."""
@@ -164,6 +171,32 @@ class ExponentialFilter:
 
     def _fill(self, rows: np.ndarray, states: np.ndarray, out: np.ndarray, is_threaded: bool) -> None:
         """Write filtered rows to `out`; `states` are those of :meth:`Border.states`."""
+        (outer, steps, inner), count = rows.shape, ROWS * threads_for(out.size, is_threaded)
+        is_long = steps >= (count + 1) * max(self.kernel.reach, LEAST_STEPS)
+        if inner > 1 or outer >= VECTOR or not (is_long and out.flags.c_contiguous):
+            self._fill_rows(rows, states, out, is_threaded)
+            return
+        for k in range(outer):
+            part = slice(k, k + 1)
+            # nan and overflow change all that follows in a row.
+            is_divided = float(rows[part].min()) > -LARGEST and float(rows[part].max()) < LARGEST
+            fill = partial(self._fill_pieces, count) if is_divided else self._fill_rows
+            fill(rows[part], states[part], out[part], is_threaded)
+
+    def _fill_pieces(
+        self, count: int, row: np.ndarray, states: np.ndarray, out: np.ndarray, is_threaded: bool
+    ) -> None:
+        """Write one long row as `count` rows of equal length, and the rest of it as another."""
+        size = row.shape[1] // (count + 1) * count
+        pieces, later = row[:, :size].reshape(count, -1, 1), row[:, size:]
+        before, after = np.split(states, 2, axis=1)
+        before = np.concatenate([before, self._sums(pieces, 1, LAST)])
+        after = np.concatenate([self._sums(pieces, 1, FIRST)[1:], self._sums(later, 1, FIRST), after])
+        states = np.concatenate([before, after], axis=1)
+        self._fill_rows(pieces, states[:-1], out[:, :size].reshape(pieces.shape), is_threaded)
+        self._fill_rows(later, states[-1:], out[:, size:], is_threaded)
+
+    def _fill_rows(self, rows: np.ndarray, states: np.ndarray, out: np.ndarray, is_threaded: bool) -> None:
         coefficients = _coefficients(self.kernel)
         are_contiguous = rows.shape[2] == 1
         most = ROWS if are_contiguous else COLUMNS

@@ -489,3 +489,26 @@ def test_chunks_of_unknown_sizes_are_refused():
     x = da.ones(6, chunks=3)
     with pytest.raises(ValueError, match="input must be in chunks of known sizes along axis 0"):
         spline_filter(x[x > 0])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16])
+@pytest.mark.parametrize("mode", ["reflect", "mirror", "wrap", "nearest", "constant"])
+def test_a_long_row_has_the_results_of_rows_that_are_filtered_together(mode, dtype):
+    """A long row is filtered as many short ones, whose states are sums over their neighbours."""
+    row = (100 * np.random.default_rng(3).normal(size=20_011)).astype(dtype)
+    for sigma, order in ((3.0, 0), (12.0, 1)):
+        options = {"sigma": sigma, "order": order, "mode": mode, "cval": 7.0, "axis": -1}
+        together = gaussian_filter1d(np.stack([row] * 8), **options)[5]
+        alone = gaussian_filter1d(row, **options)
+        if dtype == np.int16:
+            assert abs(alone - together).max() <= 1
+        else:
+            np.testing.assert_allclose(alone, together, rtol=0, atol=4e-14 if dtype == np.float64 else 1e-5)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e305])
+def test_a_long_row_has_the_nan_of_rows_that_are_filtered_together(value):
+    row = np.random.default_rng(4).normal(size=20_000)
+    row[12_345] = value
+    together = spline_filter1d(np.stack([row] * 8), axis=-1)[2]
+    np.testing.assert_array_equal(spline_filter1d(row), together)
