@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,7 @@ from ..core.arrays.elements import part_of_numbers
 from ..core.backends import common_backend
 from ..distributed.groups.ends import backward_in_time
 from ..solve import StepLabels, solve
-from ..solve.adjoint import (
-    adjoint_function,
-    along,
-    along_steps,
-    as_gradient,
-    shifted,
-    sum_of_outer_products,
-    with_axis,
-)
+from ..solve.adjoint import adjoint_function, along, along_steps, shifted, sum_of_outer_products, with_axis
 from ..solve.functions import full_like, where
 from ..solve.rules import broadcast_shapes, rule_of_rows
 from .arguments import MarkovModel, backward_problem, check_model, forward_problem
@@ -80,30 +72,28 @@ def hmm_log_likelihood(
     array([[0.504, 1.179],
            [1.179, 2.568]])
     """
-    grad = as_gradient("hmm.log_likelihood", grad)
     model = check_model(startprob, transmat, log_frameprob, axis, reset, "stream")
     posteriors, filtered = _posteriors(model)
     weight, first = (rows[..., None] for rows in along_steps(grad, model, posteriors))
 
-    @cache
-    def of_steps() -> tuple[Any, Any]:
-        """Return α of the step before each step, and ρ; at first steps 0 and ρ."""
-        zero = full_like(filtered, 0)
-        before = where(first, zero, shifted(filtered, model.axis, -1))
-        start = zero + with_axis(model.startprob, filtered, model.axis)
-        predicted = where(first, start, _product(before, model.transmat))
-        return before, weight * _ratios(posteriors, _weights_of_later(model), predicted, model.axis)
+    wanted, of_frames = {*(of or ())}, None
+    if "log_frameprob" in wanted:
+        of_frames = weight * posteriors
+    if wanted <= {"log_frameprob"}:
+        return None, None, of_frames
+    zero = full_like(filtered, 0)
+    before = where(first, zero, shifted(filtered, model.axis, -1))
+    start = zero + with_axis(model.startprob, filtered, model.axis)
+    predicted = where(first, start, _product(before, model.transmat))
+    ratios = weight * _ratios(posteriors, _weights_of_later(model), predicted, model.axis)
 
     def of_startprob() -> Any:
-        _, ratios = of_steps()
-        return where(first, ratios, full_like(ratios, 0)).sum(model.axis)
+        return where(first, ratios, zero).sum(model.axis)
 
     def of_transmat() -> Any:
-        before, ratios = of_steps()
-        later = where(first, full_like(ratios, 0), ratios)
-        return sum_of_outer_products(before, later, model.transmat)
+        return sum_of_outer_products(before, where(first, zero, ratios), model.transmat)
 
-    return of_startprob, of_transmat, lambda: weight * posteriors
+    return of_startprob, of_transmat, of_frames
 
 
 def _posteriors(model: MarkovModel) -> tuple[Any, Any]:

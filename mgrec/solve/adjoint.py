@@ -65,7 +65,8 @@ def adjoint_function(
     function : str
         Public name of the function, for the docstring.
     result : str
-        Parameter whose shape the gradient ``grad`` has. The default is none.
+        Parameter whose shape the gradient ``grad`` has. The default is none, for a function without
+        second derivatives.
     arrays : sequence of str
         Parameters with gradients. By default `differentiate` checks its arguments, and returns what
         the adjoint returns.
@@ -74,7 +75,7 @@ def adjoint_function(
     """
     parameters = signature(differentiate).parameters
     fixed = list(takewhile(lambda name: parameters[name].kind != VAR_POSITIONAL, parameters))
-    compose = _checked(differentiate, result, arrays) if arrays else differentiate
+    compose = _checked(differentiate, function, result, arrays) if arrays else differentiate
     if arrays and differentiate.__doc__:
         names = [*parameters]
         differentiate.__doc__ = _documented(differentiate.__doc__, function, result, names, arrays)
@@ -96,7 +97,9 @@ def adjoint_function(
     return public
 
 
-def _checked(differentiate: Callable[..., Any], result: str, arrays: Sequence[str]) -> Callable[..., Any]:
+def _checked(
+    differentiate: Callable[..., Any], function: str, result: str, arrays: Sequence[str]
+) -> Callable[..., Any]:
     """Return an adjoint that checks its arguments, and sums gradients to the arguments' shapes."""
     parameters = signature(differentiate).parameters
     positional = [name for name, x in parameters.items() if x.kind is Parameter.POSITIONAL_OR_KEYWORD]
@@ -115,6 +118,8 @@ def _checked(differentiate: Callable[..., Any], result: str, arrays: Sequence[st
                 present[name] = arguments[name] = as_required(name, value)
         if result:
             arguments["grad"], arguments[result] = as_result(result, arguments["grad"], arguments[result])
+        else:
+            arguments["grad"] = _as_only_gradient(function, arguments["grad"])
         wanted = {*present}
         if returns_tuple:
             wanted = arguments["of"] = selected(arguments.get("of"), present, arrays)
@@ -221,16 +226,23 @@ def as_required(name: str, value: Any) -> Any:
     return array[()] if type(array) is np.ndarray and not array.ndim else array
 
 
-def as_operand(name: str, value: Any) -> Any:
-    """Return an operand that may be None, as :func:`as_required` does."""
-    return None if value is None else as_required(name, value)
-
-
 def as_result(name: str, grad: Any, result: Any) -> tuple[Any, Any]:
     """Return the gradient of a result, and the result, as arrays; raise if their shapes differ."""
     grad, result = as_required("grad", grad), as_required(name, result)
     check_same_shape("grad", grad, name, result)
     return grad, result
+
+
+def _as_only_gradient(function: str, grad: Any) -> Any:
+    """Return the gradient of the result of a function without second derivatives, as an array.
+
+    Raise NotImplementedError if torch or jax differentiates its adjoint.
+    """
+    if (library := library_of(grad)) is not None:
+        raise NotImplementedError(
+            f"{function} has no second derivatives in {library.name}; mgrec.adjoint has first ones"
+        )
+    return as_required("grad", grad)
 
 
 def check_same_shape(name: str, array: Any, other_name: str, other: Any) -> None:
@@ -280,19 +292,6 @@ def with_axis(initial: Any, w: Any, axis: int, name: str = "initial") -> Any:
     full_shape = (1,) * (w.ndim - 1 - len(shape)) + shape
     rows = initial.reshape((*full_shape[:axis], 1, *full_shape[axis:]))
     return rows if library_of(w) else backend_of(w).from_host(rows, w)
-
-
-def as_gradient(name: str, grad: Any) -> Any:
-    """Return the gradient of the result of a function without second derivatives, as an array.
-
-    Raise NotImplementedError if torch or jax differentiates its adjoint.
-    """
-    library = library_of(grad)
-    if library is not None:
-        raise NotImplementedError(
-            f"{name} has no second derivatives in {library.name}; mgrec.adjoint has first ones"
-        )
-    return as_required("grad", grad)
 
 
 def along_steps(grad: Any, model: Any, states: Any) -> tuple[Any, Any]:

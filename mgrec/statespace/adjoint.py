@@ -13,7 +13,7 @@ from ..core.arrays.array_types import cast
 from ..core.arrays.elements import part_of_numbers
 from ..core.backends import backend_of
 from ..solve import StepLabels, solve
-from ..solve.adjoint import adjoint_function, along_steps, as_gradient, from_host, shifted
+from ..solve.adjoint import adjoint_function, along_steps, from_host, shifted
 from ..solve.functions import apply, full_like, where
 from ..solve.rules import broadcast_shapes, rule_of_rows
 from .arguments import PARAMETERS, StateSpaceModel, check_model, filter_problem, leading_axes, smooth_problem
@@ -95,9 +95,8 @@ def statespace_log_likelihood(
            [ 0.2353],
            [-1.1765]])
     """
-    grad, is_univariate = as_gradient("statespace.log_likelihood", grad), endog.ndim == 1
     matrices = design, obs_cov, transition, state_cov, initial_state, initial_state_cov
-    optional, wanted = (selection, obs_intercept, state_intercept), {*(of or ())}
+    optional, is_univariate = (selection, obs_intercept, state_intercept), endog.ndim == 1
     arrays = endog[:, None] if is_univariate else endog, *matrices, *optional
     model = check_model(*arrays, axis=axis, reset=reset, memory="stream")
     a, P, r, N = _predicted_and_sums(model)
@@ -108,6 +107,7 @@ def statespace_log_likelihood(
         ends = shifted(cast(full_like(a[..., 0], 0) + first, np.dtype(np.uint8)), model.axis, 1)
         later_r = where(ends[..., None] != 0, full_like(later_r, 0), later_r)
         later_N = where(ends[..., None, None] != 0, full_like(later_N, 0), later_N)
+    wanted = {*(of or ())}
     gradients = {"initial_state": r, "state_intercept": later_r}
     if not wanted.isdisjoint(_OF_OBSERVATIONS):
         gradients |= _of_observations(model, a, P, later_r, later_N)
@@ -133,19 +133,16 @@ def statespace_log_likelihood(
 
 def _of_observations(model: StateSpaceModel, a: Any, P: Any, r: Any, N: Any) -> dict[str, Any]:
     """Return gradients of all steps, of a weight of 1; r and N are those after each step."""
-    n, p = model.n, model.p
-    names = ("endog", "design", "obs_intercept", "obs_cov", "transition")
+    names = "endog", "design", "obs_intercept", "obs_cov", "transition"
     operands = [cast(model.arrays[name], _FLOAT64) for name in names]
-    shapes = {"obs_intercept": (p,), "design": (p, n), "obs_cov": (p, p), "transition": (n, n)}
+    shapes = {name: model.numbers(name) for name in ("obs_intercept", "design", "obs_cov", "transition")}
     width = sum(map(prod, shapes.values()))
     packed = apply(_gradients_of_steps, _SIGNATURE, width, *operands, a, P, r, N)
     gradients, start = {}, 0
     for name, shape in shapes.items():
-        numbers = packed[..., start : start + prod(shape)]
-        gradients[name] = numbers.reshape(*packed.shape[:-1], *shape)
+        gradients[name] = part_of_numbers(packed, shape, start)
         start += prod(shape)
-    gradients["endog"] = -gradients["obs_intercept"]
-    return gradients
+    return gradients | {"endog": -gradients["obs_intercept"]}
 
 
 def _outer(vectors: Any) -> Any:
