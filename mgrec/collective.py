@@ -69,7 +69,8 @@ def from_torch(process_group: Any = None, *, timeout: float = 600.0) -> Group:
     -----
     If a process ends, functions of the others raise :class:`mgrec.dask.WorkerLostError`: gloo
     notices at once, NCCL after the timeout. Over NCCL the group has a communicator of its own, made
-    by CuPy, on the current device of torch.
+    by CuPy, on the current device of torch. As for :func:`from_nccl`, all ranks call functions of
+    several groups in one order, and collectives of torch, too.
 
     Examples
     --------
@@ -103,6 +104,12 @@ def from_nccl(unique_id: Any, rank: int, size: int, *, timeout: float = 10.0) ->
     Returns
     -------
     Group
+
+    Notes
+    -----
+    All ranks call functions of several groups in one order, as NCCL requires: from one thread, or
+    from threads that take turns. In another order on each GPU, the kernels of two groups may wait
+    for each other for ever.
     """
     from .distributed.arguments import as_timeout
     from .distributed.groups.nccl import NCCLGroup
