@@ -108,22 +108,11 @@ def _write_h(h_steps: Any, first: int, stop: int, out: Any, start: int, base: An
 
 @numba.njit(**INNER)
 def _fill_strip(
-    strip: Any,
-    target: Any,
-    edge: Any,
-    edge_gaps: Any,
-    parameters: Any,
-    lookup: Any,
-    out: Any,
-    start: int,
-    base: Any,
-    count: int,
-    columns: int,
-    is_local: bool,
+    strip: Any, edge_gaps: Any, lookup: Any, table: Any, start: int, columns: int, is_local: bool
 ) -> None:
-    """Run all steps of a strip of `count` rows."""
-    _, _, state, _, _, h_steps = strip
-    lanes = REGISTER // state.itemsize
+    """Run all steps of a strip."""
+    _, _, state, _, _, h_steps, _, _, _, count = strip
+    (out, base), lanes = table, REGISTER // state.itemsize
     steps = columns + (count - 1) // ROWS
     for first in range(0, steps, STEPS):
         stop = smaller_of(first + STEPS, steps)
@@ -132,35 +121,9 @@ def _fill_strip(
             profile, like = profiles[start // (ROWS * lanes)], load_register(state, 0)
             shear(profile, target_letters, first, stop - first, late, sheared, like)
         if lanes - 1 <= first and stop <= columns:
-            fill_steps(
-                strip,
-                target,
-                edge,
-                edge_gaps,
-                parameters,
-                lookup,
-                first,
-                stop,
-                count,
-                None,
-                is_local,
-                out.size > 0,
-            )
+            fill_steps(strip, edge_gaps, lookup, (first, stop), None, is_local, out.size > 0)
         else:
-            fill_steps(
-                strip,
-                target,
-                edge,
-                edge_gaps,
-                parameters,
-                lookup,
-                first,
-                stop,
-                count,
-                columns,
-                is_local,
-                out.size > 0,
-            )
+            fill_steps(strip, edge_gaps, lookup, (first, stop), columns, is_local, out.size > 0)
         if out.size > 0:
             _write_h(h_steps, first, stop, out, start, base, lanes)
 
@@ -181,30 +144,27 @@ def _best(state: Any, peak_steps: Any, start: int, count: int, best: Any) -> Any
 
 @numba.njit(**INNER)
 def align_strips(
-    query: Any,
-    target: Any,
-    edge: Any,
+    sides: Any,
+    edges: Any,
     edge_gaps: Any,
-    left: Any,
     left_gaps: Any,
     parameters: Any,
     lookup: Any,
-    out: Any,
-    base: Any,
-    columns: int,
+    table: Any,
     is_local: bool,
 ) -> Any:
     """Return the best score of a tile, its row and its column; overwrite the edges.
 
-    If `is_local`, find the best until a score reaches the ceiling. H + `base` is written to `out`,
-    (n, columns), or an array of size 0.
+    `sides` are the query and the target, with the length of the latter, `edges` those above and to
+    the left. If `is_local`, find the best until a score reaches the ceiling. `table` is (out, base):
+    H + `base` is written to `out`, (n, columns), or an array of size 0.
     """
+    (query, target, columns), (edge, left) = sides, edges
     lanes = REGISTER // edge.itemsize
     size = ROWS * lanes
     state, caps = stack_empty(STATE * lanes, edge.dtype), stack_empty(size, edge.dtype)
     codes, letters = stack_zeros(size, query.dtype), stack_zeros(lanes, query.dtype)
     peak_steps, h_steps = stack_zeros(lanes, np.int32), stack_empty(STEPS * size, edge.dtype)
-    strip = codes, letters, state, caps, peak_steps, h_steps
     # numba would also compile functions for the type of the constants -1, 0 or 1.
     best = parameters[FLOOR], np.int64(-1), np.int64(-1)
     for start in range(0, query.size, size):
@@ -212,9 +172,8 @@ def align_strips(
         _scatter(query, start, count, codes, np.int64(0), lanes)
         _start_strip(state, edge, left, left_gaps, start, count, parameters)
         _fill_caps(caps, count, parameters[FLOOR], parameters[CEILING], lanes)
-        _fill_strip(
-            strip, target, edge, edge_gaps, parameters, lookup, out, start, base, count, columns, is_local
-        )
+        strip = codes, letters, state, caps, peak_steps, h_steps, target, edge, parameters, count
+        _fill_strip(strip, edge_gaps, lookup, table, start, columns, is_local)
         _gather(state, np.int64(0), lanes, left, start, count)
         if left_gaps is not None:
             _gather(state, ROWS * lanes, lanes, left_gaps, start, count)
@@ -315,9 +274,8 @@ def _align_pairs(
             _fill_border(edge, np.int64(1), edge_gaps, m, mode, parameters, zero)
             _fill_border(left, np.int64(0), left_gaps, n, mode, parameters, zero)
         query = queries[first : first + n]
-        best = align_strips(
-            query, target, edge, edge_gaps, left, left_gaps, parameters, lookup, h, base, m, mode == LOCAL
-        )
+        sides, edges, is_local = (query, target, m), (edge, left), mode == LOCAL
+        best = align_strips(sides, edges, edge_gaps, left_gaps, parameters, lookup, (h, base), is_local)
         score, end, target_end = _end(best, edge, left, n, m, mode)
         if mode == LOCAL and edge.itemsize < 4 and score == parameters[CEILING]:
             end = SATURATED

@@ -169,26 +169,15 @@ def _write_edge(edge: Any, edge_gaps: Any, h: Any, f: Any, column: int, count: i
 
 @numba.njit(**INLINED)
 def fill_steps(
-    strip: Any,
-    target: Any,
-    edge: Any,
-    edge_gaps: Any,
-    parameters: Any,
-    lookup: Any,
-    first: int,
-    stop: int,
-    count: int,
-    columns: Any,
-    is_local: bool,
-    has_table: bool,
+    strip: Any, edge_gaps: Any, lookup: Any, steps: Any, columns: Any, is_local: bool, has_table: bool
 ) -> None:
-    """Compute steps `first` to `stop` of a strip of `count` rows; see `.antidiagonals` for arrays.
+    """Compute the steps (first, stop) of a strip; see `.antidiagonals` for arrays.
 
     `columns` is the length of the target, or None if all lanes are inside it at all these steps.
     H (step, row, lane) is written to `h_steps` if `has_table`.
     """
-    codes, letters, state, caps, peak_steps, h_steps = strip
-    lanes = REGISTER // state.itemsize
+    codes, letters, state, caps, peak_steps, h_steps, target, edge, parameters, count = strip
+    (first, stop), lanes = steps, REGISTER // state.itemsize
     bottom, number = (count - 1) // ROWS, state.dtype.type
     match, mismatch = splat_register(parameters[MATCH]), splat_register(parameters[MISMATCH])
     gap, floor = splat_register(parameters[GAP]), splat_register(parameters[FLOOR])
