@@ -99,27 +99,41 @@ filter_rows = compile_kernel(_filter_rows, allocates=False)
 
 
 @numba.njit(**INLINED)
-def _add(x: Any, a: int, i: int, b: int, used: int, are_contiguous: bool, sums: Any) -> None:
-    """Add a step of some rows of x (outer, steps, inner), which begin at (a, b), to the lanes."""
-    if are_contiguous:
-        for lane in range(used):
-            sums[lane] += x[a + lane, i, 0]
-    else:
-        step = x[a, i, b : b + used]
-        for lane in range(used):
-            sums[lane] += step[lane]
+def _add(x: Any, a: int, i: int, b: int, used: int, are_contiguous: bool, border: Any, sums: Any) -> None:
+    """Add step i − before of some rows of x (outer, steps, inner), which begin at (a, b), to the lanes.
 
-
-def _average_rows(
-    x: Any, out: Any, x_at: Any, out_at: Any, rows: int, are_contiguous: bool, size: int, ends: Any
-) -> None:
-    """Write averages over windows of `size` steps of x, which has size − 1 more steps than `out`.
-
-    Steps are in blocks of `size`. A window is the end of a block and the start of the next one.
-    The sums of both start at their common border (van Herk 1992), and none is ever subtracted.
-    `ends` is memory (size, LANES).
+    Beyond the ends of the rows it is the step that its source names, or the constant.
     """
-    steps = out.shape[1]
+    before, sources, constants = border
+    step, steps = i - before, x.shape[1]
+    if step < 0:
+        step = sources[i]
+    elif step >= steps:
+        step = sources[i - steps]
+    if step < 0:
+        for lane in range(used):
+            sums[lane] += constants[lane & 1]
+    elif are_contiguous:
+        for lane in range(used):
+            sums[lane] += x[a + lane, step, 0]
+    else:
+        values = x[a, step, b : b + used]
+        for lane in range(used):
+            sums[lane] += values[lane]
+
+
+def _average_rows(x: Any, out: Any, block: Any, border: Any, ends: Any) -> None:
+    """Write averages over windows of steps of x to `out`.
+
+    Steps are in blocks of the size of a window. A window is the end of a block and the start of the
+    next one. The sums of both start at their common border (van Herk 1992), and none is ever
+    subtracted. `block` is (x_at, out_at, count, are_contiguous) as in `filter_rows`. The border is
+    (before, sources, constants): the first window begins `before` steps before x. The sources
+    are the steps of x before its first and after its last one, or −1 for the constant of even or of
+    odd rows. `ends` is memory (size, LANES).
+    """
+    x_at, out_at, rows, are_contiguous = block
+    steps, size = out.shape[1], len(ends)
     sums, total = stack_empty(LANES, np.float64), stack_empty(LANES, np.float64)
     down, across = (1, 0) if are_contiguous else (0, 1)
     for first in range(0, rows, LANES):
@@ -130,14 +144,14 @@ def _average_rows(
             for lane in range(LANES):
                 sums[lane] = 0.0
             for r in range(size - 1, -1, -1):
-                _add(x, x_a, start + r, x_b, used, are_contiguous, sums)
+                _add(x, x_a, start + r, x_b, used, are_contiguous, border, sums)
                 for lane in range(LANES):
                     ends[r, lane] = sums[lane]
             for lane in range(LANES):
                 sums[lane] = 0.0
             for r in range(smaller_of(size, steps - start)):
                 if r > 0:
-                    _add(x, x_a, start + size + r - 1, x_b, used, are_contiguous, sums)
+                    _add(x, x_a, start + size + r - 1, x_b, used, are_contiguous, border, sums)
                 for lane in range(LANES):
                     total[lane] = (ends[r, lane] + sums[lane]) / size
                 if are_contiguous:

@@ -171,9 +171,10 @@ class ExponentialFilter:
 
     def _fill(self, rows: np.ndarray, states: np.ndarray, out: np.ndarray, is_threaded: bool) -> None:
         """Write filtered rows to `out`; `states` are those of :meth:`Border.states`."""
-        (outer, steps, inner), count = rows.shape, ROWS * threads_for(out.size, is_threaded)
-        is_long = steps >= (count + 1) * max(self.kernel.reach, LEAST_STEPS)
-        if inner > 1 or outer >= VECTOR or not (is_long and out.flags.c_contiguous):
+        (outer, steps, inner), count = rows.shape, 0
+        if inner == 1 and outer < VECTOR and out.flags.c_contiguous:
+            count = ROWS * threads_for(out.size, is_threaded)
+        if not count or steps < (count + 1) * max(self.kernel.reach, LEAST_STEPS):
             self._fill_rows(rows, states, out, is_threaded)
             return
         for k in range(outer):

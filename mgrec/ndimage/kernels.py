@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -94,12 +94,16 @@ class ExponentialSum:
     is_odd: bool = False
     center: float = 0.0
 
+    def __reduce__(self) -> Any:
+        # Without cached properties: plans compare pickles.
+        return ExponentialSum, (self.poles, self.weights, self.is_odd, self.center)
+
     @property
     def middle(self) -> float:
         """The weight h[0] of the sample itself."""
         return 0.0 if self.is_odd else sum(weight.real for weight in self.weights) + self.center
 
-    @property
+    @cached_property
     def reach(self) -> int:
         """Number of samples at a distance beyond which samples change no digit."""
         slowest = max(map(abs, self.poles))

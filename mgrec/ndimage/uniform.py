@@ -34,7 +34,6 @@ from .axes import (
     fill_rows,
     filter_axes,
     from_rows,
-    new_rows,
     real_dtype,
 )
 from .cpu import LANES, average_rows
@@ -42,6 +41,9 @@ from .cpu import LANES, average_rows
 _MOST = 2**31
 Piece = tuple[int, int, int]
 """A run of neighbouring samples of a chunk: the first, the number, and the step: −1, 0 or 1."""
+Border = tuple[int, np.ndarray, tuple[float, float]]
+"""See :func:`.cpu._average_rows`."""
+_NONE = np.empty(0, np.int64)
 
 
 @partial(with_interop, labelled=partial(solve_labelled, by_value=("size",)), takes_group=True)
@@ -274,7 +276,7 @@ class WindowAverage:
         rows = as_rows(np.concatenate(joined, axis), axis)
         if backend_of(x).is_host:
             out = np.empty((rows.shape[0], x.shape[axis], rows.shape[2]), real_dtype(target))
-            return from_rows(self._fill(rows, out, False), x.shape, target)
+            return from_rows(self._fill(rows, out, (0, _NONE, (0.0, 0.0)), False), x.shape, target)
         averages = self._averages_on_gpu(rows, 0, "inside", target)
         if averages is None:
             averages = by_prefix_sums(as_float64(rows), self.size)
@@ -285,9 +287,11 @@ class WindowAverage:
         """Return the filtered array, whose borders are those of the mode."""
         target, rows = dtype_like(x, dtype), as_rows(x, axis)
         if backend_of(x).is_host:
-            extended = self._extended(rows, x.dtype.kind == "c")
-            out = new_rows(rows.shape, real_dtype(target), into, axis)
-            return from_rows(self._fill(extended, out, True), x.shape, target)
+            # Not in place: windows read samples before their result.
+            out = np.empty(rows.shape, real_dtype(target))
+            sources = _sources_beyond_ends(self.size, self.before, self.mode, x.shape[axis])
+            border = self.before, sources, constants_of(self.cval, x.dtype.kind == "c")
+            return from_rows(self._fill(rows, out, border, True), x.shape, target)
         averages = self._averages_on_gpu(rows, self.before, self.mode, target)
         if averages is not None:
             return from_rows(averages, x.shape, target)
@@ -295,30 +299,16 @@ class WindowAverage:
         parts = [self.part(x, axis, part) for _, part in wanted]
         return self.apply(x, axis, dtype, recipe, parts)
 
-    def _extended(self, rows: np.ndarray, is_complex: bool) -> np.ndarray:
-        """Return rows with the samples beyond their ends."""
-        outer, length, inner = rows.shape
-        before, stop, is_constant = self.before, self.before + length, self.mode == "constant"
-        # SciPy does not cast the constant to integers.
-        dtype = np.result_type(rows.dtype, np.float64) if is_constant else rows.dtype
-        extended = np.empty((outer, length + self.size - 1, inner), dtype)
-        extended[:, before:stop] = rows
-        if is_constant:
-            for parity, value in enumerate(constants_of(self.cval, is_complex)):
-                extended[:, :before, parity::2] = extended[:, stop:, parity::2] = value
-        else:
-            sources = _sources_beyond_ends(self.size, before, self.mode, length)
-            extended[:, :before], extended[:, stop:] = (rows.take(k, 1) for k in sources)
-        return extended
-
-    def _fill(self, rows: np.ndarray, out: np.ndarray, is_threaded: bool) -> np.ndarray:
-        """Write the averages of rows, which have size − 1 more steps, to `out`."""
+    def _fill(self, rows: np.ndarray, out: np.ndarray, border: Border, is_threaded: bool) -> np.ndarray:
+        """Write the averages of rows to `out`."""
+        before, sources, constants = border
 
         def filter_block(
-            _: RowIndex, count: int, x: Any, x_at: RowIndex, averages: Any, out_at: RowIndex
+            first: RowIndex, count: int, x: Any, x_at: RowIndex, averages: Any, out_at: RowIndex
         ) -> None:
-            memory = np.empty((self.size, LANES))
-            average_rows(x, averages, x_at, out_at, count, out.shape[2] == 1, self.size, memory)
+            block = x_at, out_at, count, out.shape[2] == 1
+            ordered = constants[::-1] if first[1] % 2 else constants
+            average_rows(x, averages, block, (before, sources, ordered), np.empty((self.size, LANES)))
 
         fill_rows(filter_block, rows, out, cast_like_scipy, is_threaded)
         return out
@@ -338,12 +328,11 @@ class WindowAverage:
 
 
 @lru_cache(maxsize=256)
-def _sources_beyond_ends(size: int, before: int, mode: str, length: int) -> tuple[np.ndarray, np.ndarray]:
+def _sources_beyond_ends(size: int, before: int, mode: str, length: int) -> np.ndarray:
     """Return the samples of a row that extend it, before its first and after its last sample."""
-    after = size - 1 - before
-    positions = np.arange(-before, 0), np.arange(length, length + after)
-    first, last = (_extended_positions(beyond, length, mode) for beyond in positions)
-    return first, last
+    positions = np.arange(size - 1) - before
+    positions[before:] += length
+    return _extended_positions(positions, length, mode)
 
 
 def _extended_positions(positions: np.ndarray, length: int, mode: str) -> np.ndarray:

@@ -142,7 +142,7 @@ def without_empty_chunks(x: Any) -> Any:
     with missing keys.
     """
     chunks = getattr(x, "chunks", None) or ()  # None for a DataArray in memory
-    if all(all(lengths) for lengths in chunks):
+    if all(map(all, chunks)):
         return x
     return x.rechunk(tuple(tuple(filter(None, lengths)) or (0,) for lengths in chunks))
 
@@ -180,7 +180,7 @@ def computed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def widened(array: Any) -> Any:
     """Return an array of float16 or bfloat16 in float32, for kernels without these dtypes."""
-    return cast(array, computed_dtype(array.dtype))
+    return cast(array, WIDE) if is_narrow(array.dtype) else array
 
 
 def result_type(values: Sequence[Any]) -> np.dtype[Any]:
