@@ -18,15 +18,39 @@ import numpy as np
 from ..core.arrays.array_types import to_host
 from ..core.backends import CPU, backend_of, common_backend
 from ..core.contract.grid import Grid, Swept, Traceback
-from ..core.contract.kernels import Backend, Edges, Summary
+from ..core.contract.kernels import Backend, Edges, Speculation, Summary
 from ..core.contract.recurrence import AlongAxis, ChunkInputs, ChunkPosition, Recurrence, Shape
 from .memory import check_chunk, register
 from .observability import in_chunk
 
-register(ChunkInputs, lambda inputs: inputs.blocks)
-
 # Rows whose summaries may be pending on a GPU at once, a few scalars each: 16 MB or so.
 ROWS = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeculativeChunk(ChunkInputs):
+    """A chunk that is determined from a provisional carry-in. It has no blocks.
+
+    Attributes
+    ----------
+    speculation : Speculation
+    shape : tuple of int
+        Shape of the results.
+    """
+
+    speculation: Speculation
+    shape: Shape
+
+    def __reduce__(self) -> Any:
+        build = partial(SpeculativeChunk, speculation=self.speculation, shape=self.shape)
+        return build, (self.blocks, self.chunk_index, self.starts)
+
+    def __sizeof__(self) -> int:
+        return self.speculation.__sizeof__()
+
+
+register(ChunkInputs, lambda inputs: inputs.blocks)
+register(SpeculativeChunk, lambda chunk: chunk.speculation.results)
 
 
 class OneFrame:
@@ -118,7 +142,7 @@ def precompute_blocks(
     """Return the summaries of chunks, with the chunks' shapes.
 
     All chunks of a GPU are launched before the first wait, so that the GPU is busy while Python
-    turns to the next one.
+    turns to the next one. Speculative chunks have their summaries.
     """
     return [wait() for wait in launch_summaries(inputs_of_chunks, recurrence)]
 
@@ -134,6 +158,9 @@ def launch_summaries(
     waits: list[Callable[[], tuple[Any, Shape]]] = []
     pending, rows = 0, 0
     for inputs in inputs_of_chunks:
+        if isinstance(inputs, SpeculativeChunk):
+            waits.append(partial(_same, (inputs.speculation.summary, inputs.shape)))
+            continue
         shape, wait = _launch(inputs, recurrence)
         waits.append(wait)
         rows += prod(shape[: recurrence.axis] + shape[recurrence.axis + 1 :])
@@ -202,23 +229,38 @@ def determine_block(
     recurrence: AlongAxis, inputs: ChunkInputs, carry_ins: CarryIns | None = None, number: int = 0
 ) -> Any:
     """Return the result of a chunk: an array, or a tuple if there are several."""
-    return launch_determination(recurrence, inputs, carry_ins, number)()
+    results = launch_determination(recurrence, inputs, carry_ins, number)()
+    return results if recurrence.results > 1 else results[0]
 
 
 def launch_determination(
     recurrence: AlongAxis, inputs: ChunkInputs, carry_ins: CarryIns | None, number: int
-) -> Callable[[], Any]:
-    """Launch a chunk; the returned function waits if it must, and returns the result."""
+) -> Callable[[], tuple[Any, ...]]:
+    """Launch a chunk; the returned function waits if it must, and returns the results."""
+    if isinstance(inputs, SpeculativeChunk):
+        assert carry_ins is not None
+        return _launch_correction(recurrence, inputs, carry_ins, number)
     with chunk_of("determine", recurrence, inputs) as (backend, shape):
         carry_in = carry_ins and carry_ins.carry_in(number, recurrence, shape)
         launched = recurrence.launch(backend, inputs, shape, carry_in)
 
-    def wait() -> Any:
+    def wait() -> tuple[Any, ...]:
         with in_chunk("determine", inputs.chunk_index, inputs.starts), backend.device_of(inputs.blocks):
-            results = launched()
-        return results if recurrence.results > 1 else results[0]
+            return launched()
 
     return wait
+
+
+def _launch_correction(
+    recurrence: AlongAxis, chunk: SpeculativeChunk, carry_ins: CarryIns, number: int
+) -> Callable[[], tuple[Any, ...]]:
+    """Launch the correction of a speculative chunk."""
+    speculation, shape = chunk.speculation, chunk.shape
+    backend = common_backend(speculation.results, recurrence.method)
+    with in_chunk("determine", chunk.chunk_index, chunk.starts), backend.device_of(speculation.results):
+        carry_in = carry_ins.carry_in(number, recurrence, shape)
+        results = recurrence.correct(backend, shape, speculation, carry_in)
+    return lambda: results
 
 
 def determine_whole(*values: Any, recurrence: AlongAxis, count: int) -> Any:

@@ -19,7 +19,7 @@ from mgrec.core.contract.kernels import Speculation
 from mgrec.core.contract.recurrence import ChunkInputs
 from mgrec.distributed.graph import chains
 from mgrec.distributed.memory import check_chunk, check_chunks
-from mgrec.distributed.speculation import PendingChunk
+from mgrec.distributed.tasks import SpeculativeChunk
 from mgrec.signal import lfilter
 
 
@@ -110,7 +110,7 @@ def pack(xp):
 
 def speculative(xp):
     speculation = Speculation((xp.arange(1e5),), {"exit": 3.0}, xp.ones(3))
-    return PendingChunk(ChunkInputs((), (1,), (10,)), speculation, (10**5,))
+    return SpeculativeChunk((), (1,), (10,), speculation=speculation, shape=(10**5,))
 
 
 @pytest.mark.parametrize("serializers", [("dask", "pickle"), ("cuda", "dask", "pickle")])
@@ -124,7 +124,8 @@ def test_a_pack_travels_block_by_block(serializers):
 def test_a_speculative_chunk_is_sent():
     chunk = speculative(np)
     again = sent(chunk)
-    assert (again.inputs, again.shape) == (chunk.inputs, chunk.shape)
+    assert type(again) is SpeculativeChunk
+    assert (again.chunk_index, again.starts, again.shape) == (chunk.chunk_index, chunk.starts, chunk.shape)
     assert again.speculation.summary == chunk.speculation.summary
     assert_same_arrays(again.speculation.results, chunk.speculation.results)
 

@@ -383,7 +383,7 @@ def test_a_plan_whose_client_is_closed_says_so(client):
 
 
 @pytest.mark.parametrize(
-    "phase", with_extended(["launch_summaries", "launch_correction"], "launch_summaries")
+    "phase", with_extended(["launch_summaries", "launch_determination"], "launch_summaries")
 )
 def test_a_process_that_dies_ends_a_plan_and_costs_a_solve_time_alone(values, phase):
     with two_workers() as client:

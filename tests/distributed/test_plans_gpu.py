@@ -105,7 +105,7 @@ def test_results_are_operands_of_the_next_solve(arrays):
 def test_a_worker_that_dies_in_a_solve_costs_time_alone(client, arrays):
     wanted = fetched(mgrec.linear_recurrence(*arrays))
     victim = next(iter(client.nthreads()))
-    client.run(die_in, "launch_correction", workers=[victim])
+    client.run(die_in, "launch_determination", workers=[victim])
     w = mgrec.dask.solve(mgrec.linear_recurrence, *arrays)
     np.testing.assert_array_equal(fetched(w), wanted)
     assert victim not in client.nthreads()

@@ -28,7 +28,7 @@ from mgrec.distributed.plan import worker as plan_worker
 # Timeouts that end, though a busy machine connects in half of one, and that no test waits for.
 SHORT, LONG = 3.0, 600.0
 LOST = "the plan lost its worker .*Build a new plan"
-PHASES = pytest.mark.parametrize("phase", ["launch_summaries", "launch_correction"])
+PHASES = pytest.mark.parametrize("phase", ["launch_summaries", "launch_determination"])
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_a_client_that_is_closed_in_a_solve_says_so_and_leaves_nothing(client, t
 
 
 SLOW = pytest.mark.parametrize(
-    ("phase", "chunk_index"), [("launch_correction", None), ("launch_summaries", (0,))]
+    ("phase", "chunk_index"), [("launch_determination", None), ("launch_summaries", (0,))]
 )
 
 

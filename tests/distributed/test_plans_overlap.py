@@ -110,13 +110,13 @@ def test_solves_start_while_others_are_on_the_device(client, t, monkeypatch):
 
 def test_all_chunks_of_a_solve_that_fails_or_is_abandoned_are_waited_for(client, t, monkeypatch):
     """Kernels of a tridiagonal system write to memory of the host until they have ended."""
-    launch, waited, may_fail = chains.launch_correction, set(), threading.Event()
+    launch, waited, may_fail = chains.launch_determination, set(), threading.Event()
     keys = [(t.name, k) for k in range(4)]
     holders = client.who_has([t.dask.layers[t.name][key] for key in keys])
     of_others = {key[1:] for key in keys if holders[key] != holders[keys[0]]}
 
     def launch_all(recurrence, chunk, *rest):
-        index, ready = chunk.inputs.chunk_index, launch(recurrence, chunk, *rest)
+        index, ready = chunk.chunk_index, launch(recurrence, chunk, *rest)
 
         def wait():
             if index == (0,):
@@ -129,7 +129,7 @@ def test_all_chunks_of_a_solve_that_fails_or_is_abandoned_are_waited_for(client,
 
     with mgrec.plan(mgrec.solve_tridiagonal, 0.1, 1.0, 0.1, t) as plan:
         monkeypatch.setattr(Backend, "is_asynchronous", True)
-        monkeypatch.setattr(chains, "launch_correction", launch_all)
+        monkeypatch.setattr(chains, "launch_determination", launch_all)
         failed = plan.submit()
         wait_until(lambda: waited == of_others)
         may_fail.set()

@@ -85,14 +85,14 @@ class HeldPhase:
         What it raises each time when it may go on, until none is left.
     """
 
-    def __init__(self, monkeypatch, phase="launch_correction", chunk_index=None):
+    def __init__(self, monkeypatch, phase="launch_determination", chunk_index=None):
         self.chunk_index, self.phase, self.indices = chunk_index, getattr(chains, phase), []
         self.has_begun, self.may_end, self.errors = threading.Event(), threading.Event(), []
         monkeypatch.setattr(chains, phase, self)
 
     def __call__(self, first, second, *rest):
-        # launch_correction(recurrence, chunk, ...), launch_summaries(inputs of chunks, recurrence)
-        inputs_of_chunks = first if isinstance(first, list) else [second.inputs]
+        # launch_determination(recurrence, chunk, ...), launch_summaries(inputs of chunks, recurrence)
+        inputs_of_chunks = first if isinstance(first, list) else [second]
         indices = [inputs.chunk_index for inputs in inputs_of_chunks]
         self.indices += indices
         if self.chunk_index is None or self.chunk_index in indices:

@@ -56,13 +56,11 @@ from distributed import Future, Scheduler
 from ...core.backends import common_backend
 from ...core.contract.recurrence import ChunkIndex
 from ..speculation import (
-    correct_block,
     correct_persisted,
     determine_from_blocks,
     precompute_from_blocks,
     speculate_block,
     speculate_persisted,
-    summarise_block,
 )
 from ..tasks import (
     determine_block,
@@ -104,7 +102,6 @@ class PackedLayers(ChainLayers):
                 summarise, self.determine_chunk = precompute_from_blocks, determine_from_blocks
         elif aligned.may_speculate:
             first = second = _map(aligned, speculate_block, first, f"speculate-{token}")
-            summarise, self.determine_chunk = summarise_block, correct_block
         self.determined = second
         self.has_small_chunks = _has_small_chunks(aligned)
         self.propagated = first if self.has_small_chunks else _map(aligned, summarise, first, self.names[0])

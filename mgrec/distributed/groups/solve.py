@@ -93,11 +93,11 @@ def solve_part(problem: Problem, call: GroupCall) -> Any:
         return everything, {row: messages[first][1]}
 
     results, carry_ins = chain.solve({inputs.chunk_index: inputs}, gather)
-    result, final_state = results[inputs.chunk_index], None
+    final_state = None
     if returns_final_state:
         like = problem.operands[0]
         final_state = backend_of(like).from_host(chain.final_states(carry_ins)[row], like)
-    return problem.to_return_value(result if recurrence.results > 1 else (result,), final_state)
+    return problem.to_return_value(results[inputs.chunk_index], final_state)
 
 
 def _solve_grid(problem: Problem, call: GroupCall) -> Any:

@@ -138,10 +138,8 @@ def _solve_chain(
 
     results, carry_ins = chain.solve(inputs_of_chunks, gather)
     if request.parts:
-        parts = threads.map(partial(_parts_of, request.parts), list(results.values()))
+        parts = threads.map(partial(_parts_of, request.parts), [result for (result,) in results.values()])
         return dict(zip(results, parts, strict=True)), None
-    if recurrence.results == 1:
-        results = {index: (array,) for index, array in results.items()}
     return results, chain.final_states(carry_ins) or None
 
 

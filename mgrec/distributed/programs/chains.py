@@ -15,8 +15,15 @@ from typing import Any
 
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs, ChunkPosition
 from ..graph.aligned import AlignedProblem
-from ..speculation import PendingChunk, launch_correction, launch_speculation
-from ..tasks import CarryIns, launch_summaries, propagate_group, retain_maps
+from ..speculation import launch_speculation
+from ..tasks import (
+    CarryIns,
+    SpeculativeChunk,
+    launch_determination,
+    launch_summaries,
+    propagate_group,
+    retain_maps,
+)
 from .shards import Owner, Threads, chunks_by_owner
 
 Summaries = dict[ChunkIndex, Any]
@@ -111,7 +118,7 @@ class ChainProgram:
 
     def solve(
         self, inputs_of_chunks: dict[ChunkIndex, ChunkInputs], gather: Gather
-    ) -> tuple[dict[ChunkIndex, Any], dict[ChunkIndex, CarryIns]]:
+    ) -> tuple[dict[ChunkIndex, tuple[Any, ...]], dict[ChunkIndex, CarryIns]]:
         """Return the results of the chunks, and the carry-ins of their rows.
 
         Parameters
@@ -151,38 +158,30 @@ class ChainProgram:
 
     def _summarise(
         self, inputs_of_chunks: Mapping[ChunkIndex, ChunkInputs]
-    ) -> tuple[dict[ChunkIndex, PendingChunk], dict[ChunkIndex, Any]]:
+    ) -> tuple[dict[ChunkIndex, ChunkInputs], dict[ChunkIndex, Any]]:
         """Solve contractive chunks speculatively; return the summaries that shards need."""
         recurrence, order = self.recurrence, sorted(inputs_of_chunks, key=self._order)
         launched = self.threads.map(
             lambda part: [launch_speculation(inputs_of_chunks[i], recurrence) for i in part], order
         )
         chunks = {
-            index: self.wait(wait) if wait else PendingChunk(inputs_of_chunks[index])
+            index: self.wait(wait) if wait else inputs_of_chunks[index]
             for index, wait in zip(order, launched, strict=True)
         }
         needed = [i for i in order if self.has_last_summary or not self._is_last(i)]
-        others = [index for index in needed if not chunks[index].speculation]
-        waits = self.threads.map(
-            lambda part: launch_summaries([chunks[i].inputs for i in part], recurrence), others
-        )
-        for index in order:
-            if index not in needed and not chunks[index].speculation:
+        waits = self.threads.map(lambda part: launch_summaries([chunks[i] for i in part], recurrence), needed)
+        others = [index for index in order if not isinstance(chunks[index], SpeculativeChunk)]
+        for index in others:
+            if index not in needed:
                 # While the shard waits for others, a device has time for what the chunk needs.
-                retain_maps(chunks[index].inputs, recurrence)
-        summaries = {
-            index: (speculation.summary, chunks[index].shape)
-            for index in needed
-            if (speculation := chunks[index].speculation) is not None
-        }
-        if others:
-            precomputed = self.wait(lambda: [wait() for wait in waits])
-            summaries |= zip(others, precomputed, strict=True)
-        return chunks, summaries
+                retain_maps(chunks[index], recurrence)
+        wait = self.wait if others else call
+        summaries = wait(lambda: [wait() for wait in waits])
+        return chunks, dict(zip(needed, summaries, strict=True))
 
     def _determine(
-        self, chunks: Mapping[ChunkIndex, PendingChunk], carry_ins: Mapping[ChunkIndex, CarryIns]
-    ) -> list[Any]:
+        self, chunks: Mapping[ChunkIndex, ChunkInputs], carry_ins: Mapping[ChunkIndex, CarryIns]
+    ) -> list[tuple[Any, ...]]:
         """Return the results of all chunks; wait for all, even if one fails.
 
         Kernels write to memory of the host until they have ended.
@@ -190,12 +189,12 @@ class ChainProgram:
 
         def launch(part: list[ChunkIndex]) -> list[Callable[[], Any]]:
             return [
-                launch_correction(self.recurrence, chunks[k], carry_ins[self._row(k)], self._order(k))
+                launch_determination(self.recurrence, chunks[k], carry_ins[self._row(k)], self._order(k))
                 for k in part
             ]
 
         launched = self.threads.map(launch, list(chunks))
-        results, errors = list[Any](), list[Exception]()
+        results, errors = list[tuple[Any, ...]](), list[Exception]()
 
         def wait_for_all() -> None:
             for wait in launched:
