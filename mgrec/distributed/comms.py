@@ -42,6 +42,15 @@ def picklable(error: BaseException) -> BaseException:
     return error
 
 
+def call_on_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function on the event loop of another thread, and wait for what it returns."""
+
+    async def call() -> Any:
+        return function(*arguments)
+
+    return asyncio.run_coroutine_threadsafe(call(), loop).result()
+
+
 class Calls:
     """Calls on an event loop from any thread, in order; many calls wake the loop once."""
 
@@ -76,12 +85,11 @@ class Calls:
 class Sender:
     """Sends messages in order without waiting, on an event loop.
 
-    ``write(messages)`` is a coroutine function; ``on_error(messages)`` is called with the messages
-    that could not be written.
+    ``write(messages)`` is a coroutine function; ``on_error()`` is called if it raises an OSError.
     """
 
     def __init__(
-        self, write: Callable[[list[Any]], Awaitable[Any]], on_error: Callable[[list[Any]], None]
+        self, write: Callable[[list[Any]], Awaitable[Any]], on_error: Callable[[], None] = lambda: None
     ) -> None:
         self._write, self._on_error = write, on_error
         self._messages: list[Any] = []
@@ -90,7 +98,7 @@ class Sender:
     @classmethod
     def on(cls, comm: Comm) -> Sender:
         """Return a sender on a comm; an error aborts the comm."""
-        return cls(lambda messages: comm.write(messages, on_error="raise"), lambda _: comm.abort())
+        return cls(lambda messages: comm.write(messages, on_error="raise"), comm.abort)
 
     def send(self, *message: Any) -> None:
         """Send a message."""
@@ -107,14 +115,12 @@ class Sender:
             self._task = asyncio.create_task(self._send())
 
     async def _send(self) -> None:
-        messages: list[Any] = []
         try:
             while self._messages:
                 messages, self._messages = self._messages, []
                 await self._write(messages)
         except OSError:
-            messages += self._messages
             self._messages = []
-            self._on_error(messages)
+            self._on_error()
         finally:
             self._task = None

@@ -5,7 +5,6 @@ Each rank is a task of Dask on a thread of its own.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
@@ -16,7 +15,7 @@ from distributed.protocol import to_serialize
 from distributed.protocol.pickle import dumps, loads
 
 from ...core.backends import backend_of
-from ..comms import WorkerLostError
+from ..comms import WorkerLostError, call_on_loop
 from ..plan.internals import free
 from .group import Group
 from .mailbox import NAME, GroupsPlugin, Mailbox, Tag
@@ -41,14 +40,6 @@ class DaskGroup(Mailbox, Group):
         super().__init__(plugin, name, rank, addresses, timeout)
         self.size, self._number = len(addresses), 0
 
-    def start(self) -> None:
-        """Let other ranks reach this one; raise the error of a group that has ended."""
-
-        async def add() -> None:
-            self.plugin.add(self.name, self)
-
-        asyncio.run_coroutine_threadsafe(add(), self.plugin.loop).result()
-
     def check_ranks(self, are_connected: bool = True) -> None:
         """Raise unless all other ranks may still exchange arrays: this rank waits for its GPU."""
         number = self._number + 1
@@ -71,11 +62,7 @@ class DaskGroup(Mailbox, Group):
 
     def store(self, results: Mapping[Any, Any]) -> None:
         """Add results to the worker's state, before the scheduler knows them."""
-
-        async def add() -> None:
-            self.plugin.worker.update_data(dict(results))
-
-        asyncio.run_coroutine_threadsafe(add(), self.plugin.loop).result()
+        call_on_loop(self.plugin.loop, self.plugin.worker.update_data, dict(results))
 
     def all_gather(self, array: Any) -> Any:
         backend = backend_of(array)

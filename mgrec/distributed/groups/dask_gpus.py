@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from .dask import DaskGroup
 from .group import DEVICE_FRAME, Group
@@ -19,8 +18,7 @@ Workers = tuple[str, tuple[str, ...]]
 
 _lock = threading.Lock()
 _free: dict[Workers, dict[str, NCCLGroup]] = {}
-_names: WeakKeyDictionary[NCCLGroup, str] = WeakKeyDictionary()
-"""The name of each communicator, which is that of its first group: the same on all ranks."""
+"""Communicators without a group, by name: that of their first group, the same on all ranks."""
 
 
 class DaskGPUGroup(Group):
@@ -83,7 +81,7 @@ class DaskGPUGroup(Group):
 
     def retain(self) -> None:
         """Keep the communicator for other groups of these workers."""
-        _give_back(_workers_of(self.host), {_names[self.gpus]: self.gpus})
+        _give_back(_workers_of(self.host), {self.gpus.name: self.gpus})
         self._is_kept = True
 
     def abort(self, error: BaseException | None = None) -> None:
@@ -127,7 +125,7 @@ def connect(group: DaskGroup, owner: str) -> DaskGPUGroup | None:
             right.release(owner)
         raise
     _give_back(workers, free)
-    _names[gpus] = name
+    gpus.name = name
     return DaskGPUGroup(group, gpus, owner)
 
 

@@ -39,14 +39,18 @@ def beyond(values: Any, axis: int, step: int, count: int = 1) -> Any:
     """
     call = CALL.get()
     assert call is not None
-    end = slice(0, count) if step == 1 else slice(max(values.shape[axis] - count, 0), None)
-    sent = to_host(values[(slice(None),) * axis + (end,)])
+    sent = to_host(_end(values, axis, step, count))
     parts = call.all_gather("elements at the ends of parts", {}, sent, is_last=False)
     rank = call.group.rank
     following = parts[rank + 1 :] if step == 1 else parts[:rank]
-    joined = np.concatenate([*following, sent[(slice(None),) * axis + (slice(0, 0),)]], axis)
-    kept = slice(0, count) if step == 1 else slice(max(joined.shape[axis] - count, 0), None)
-    return backend_of(values).from_host(joined[(slice(None),) * axis + (kept,)], values)
+    joined = np.concatenate([*following, _end(sent, axis, 1, 0)], axis)
+    return backend_of(values).from_host(_end(joined, axis, step, count), values)
+
+
+def _end(values: Any, axis: int, step: int, count: int) -> Any:
+    """Return the first elements along an axis, at most `count`, or with -1 the last ones."""
+    end = slice(0, count) if step == 1 else slice(max(values.shape[axis] - count, 0), None)
+    return values[(slice(None),) * axis + (end,)]
 
 
 def edge_of(values: Any, axis: int, step: int, edge: Any) -> Any:
@@ -61,23 +65,18 @@ def first_of_all(values: Any, axis: int, step: int) -> Any:
     """Return the first element along an axis of all parts, or with -1 the last one."""
     if gradient_call() is not None:
         return outermost(values, axis, 1)[0 if step == 1 else 1]
-    end = slice(0, 1) if step == 1 else slice(-1, None)
-    return values[(slice(None),) * axis + (end,)]
+    return _end(values, axis, step, 1)
 
 
 def outermost(values: Any, axis: int, count: int) -> tuple[Any, Any]:
     """Return the first and the last `count` elements along an axis of all parts."""
     call = CALL.get()
     assert call is not None
-    index: Any = (slice(None),) * axis
-    first, last = slice(0, count), slice(max(values.shape[axis] - count, 0), None)
-    sent = to_host(values[(*index, first)]), to_host(values[(*index, last)])
-    parts = call.all_gather("the ends", {}, sent, is_last=False)
-    firsts = np.concatenate([part for part, _ in parts], axis)[(*index, first)]
-    lasts = np.concatenate([part for _, part in parts], axis)
-    lasts = lasts[(*index, slice(max(lasts.shape[axis] - count, 0), None))]
-    backend = backend_of(values)
-    return backend.from_host(firsts, values), backend.from_host(lasts, values)
+    sent = [to_host(_end(values, axis, step, count)) for step in (1, -1)]
+    parts = zip(*call.all_gather("the ends", {}, sent, is_last=False), strict=True)
+    firsts, lasts = (np.concatenate(ends, axis) for ends in parts)
+    from_host = backend_of(values).from_host
+    return from_host(_end(firsts, axis, 1, count), values), from_host(_end(lasts, axis, -1, count), values)
 
 
 def total_length(length: int) -> int:

@@ -135,13 +135,8 @@ class GroupsPlugin(WorkerPlugin):  # type: ignore[misc]
                 # Lists: Dask looks for arrays in no tuples.
                 return rpc.mgrec_group_put(messages=list(map(list, messages)), reply=False)
 
-            self.peers[address] = Sender(write, lambda messages: None)
+            self.peers[address] = Sender(write)
         self.peers[address].send(*message)
-
-    async def request(self, address: str, timeout: float, op: str, **message: Any) -> Any:
-        """Return the answer of another worker; raise OSError without one."""
-        async with asyncio.timeout(timeout):
-            return await getattr(self.worker.rpc(address), op)(**message)
 
 
 class Mailbox:
@@ -318,10 +313,14 @@ class Mailbox:
                 raise self._lost(rank, f"does not answer within {self.timeout:g} s") from error
 
     def start_request(self, rank: int, op: str, **message: Any) -> Any:
-        """Return the future answer of a rank's worker."""
-        address = self.addresses[rank]
-        request = self.plugin.request(address, self.timeout, op, name=self.name, **message)
-        return asyncio.run_coroutine_threadsafe(request, self.plugin.loop)
+        """Return the future answer of a rank's worker, which raises OSError without one."""
+
+        async def request() -> Any:
+            async with asyncio.timeout(self.timeout):
+                rpc = self.plugin.worker.rpc(self.addresses[rank])
+                return await getattr(rpc, op)(name=self.name, **message)
+
+        return asyncio.run_coroutine_threadsafe(request(), self.plugin.loop)
 
     def _check_start(self, sender: int, has_started: bool) -> None:
         """Raise if a rank that its worker does not know has started, or is late to start."""

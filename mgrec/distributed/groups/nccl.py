@@ -30,9 +30,11 @@ class NCCLGroup(Group):
         Called with the seconds for which this rank has waited for the others; raises an error if
         that is too long.
     is_aborted : bool
+    name : str
+        The same on all ranks, if workers of Dask keep the group for others.
     """
 
-    frame, is_asynchronous = DEVICE_FRAME, True
+    frame, is_asynchronous, name = DEVICE_FRAME, True, ""
 
     _since: float | None
     _error: BaseException | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..comms import call_on_loop
 from .dask import DaskGroup
 from .mailbox import GroupsPlugin
 
@@ -16,7 +17,7 @@ def start_group(
     If each rank has a GPU, NCCL exchanges arrays and messages, for one `owner` at a time; "" for none.
     """
     group = DaskGroup(plugin, name, rank, addresses, timeout)
-    group.start()
+    call_on_loop(plugin.loop, plugin.add, name, group)
     if not owner or group.size == 1:
         return group
     try:
