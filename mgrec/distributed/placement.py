@@ -18,6 +18,7 @@ from ..core.arrays.chunk import has_unknown_sizes
 from ..core.arrays.validation import as_axis, as_integer
 from .arguments import check_dask_array, client_of
 from .expressions import accepts_expressions
+from .graph.packed import is_persisted
 from .observability import phase_of
 
 
@@ -85,6 +86,11 @@ def _identity(block: Any) -> Any:
     return block
 
 
+def persisted(client: Client, array: da.Array) -> da.Array:
+    """Return an array in the memory of the workers, which may still compute it."""
+    return array if is_persisted(array) else client.persist(array)
+
+
 def wait_for(client: Client, futures: list[Future]) -> None:
     """Wait for operands; raise the error of one that failed."""
     with client.as_current():
@@ -123,7 +129,7 @@ class PinOperands(SchedulerPlugin):  # type: ignore[misc]
         """Pin a phase to the worker that stores most of its operands, once all are in memory."""
         if phase_of(task.key) not in ("precompute", "determine"):
             return
-        operands = _operands(task)
+        operands = [operand for operand in task.dependencies if phase_of(operand.key) not in _SMALL]
         if operands and all(operand.who_has for operand in operands):
             sizes: dict[str, int] = {}
             for operand in operands:
@@ -145,10 +151,6 @@ class PinOperands(SchedulerPlugin):  # type: ignore[misc]
 
 _SMALL = ("precompute", "propagate")
 """Phases whose results are a few scalars a chunk."""
-
-
-def _operands(task: Any) -> list[Any]:
-    return [operand for operand in task.dependencies if phase_of(operand.key) not in _SMALL]
 
 
 def pin_operands(client: Client | None = None) -> None:

@@ -23,11 +23,10 @@ from ..core.arrays.array_types import to_host
 from .arguments import as_timeout, client_of, name_of
 from .comms import WorkerLostError
 from .expressions import accepts_expressions
-from .graph.packed import is_persisted
 from .groups.dask import end_group
 from .groups.mailbox import NAME, install
 from .groups.start import start_group
-from .placement import wait_for
+from .placement import persisted, wait_for
 from .plan.internals import register
 from .plan.session import release_gpus
 from .versions import check_workers
@@ -182,6 +181,7 @@ async def _end_ranks(client: Client, name: str, addresses: list[str], timeout: f
             await client.run(end_group, name, workers=addresses, on_error="ignore")
 
 
+@dataclass(frozen=True)
 class _Divided:
     """Operands of a call, whose Dask arrays are in the memory of workers.
 
@@ -194,8 +194,9 @@ class _Divided:
         The lengths of the chunks.
     """
 
-    def __init__(self, operands: list[Any], axis: int, lengths: tuple[int, ...]) -> None:
-        self.operands, self.axis, self.lengths = operands, axis, lengths
+    operands: list[Any]
+    axis: int
+    lengths: tuple[int, ...]
 
     @classmethod
     def of(cls, operands: Sequence[Any], client: Client) -> _Divided:
@@ -216,14 +217,9 @@ class _Divided:
                 f"operands must have the same chunks along axis {axis}; got "
                 f"{' and '.join(map(str, dict.fromkeys(several)))}: rechunk them"
             )
-        persisted = [
-            client.persist(operand)
-            if isinstance(operand, da.Array) and not is_persisted(operand)
-            else operand
-            for operand in operands
-        ]
-        divided = cls(persisted, axis, several[0] if several else (0,))
-        wait_for(client, [f for operand in persisted for f in divided.futures(operand)])
+        present = [persisted(client, x) if isinstance(x, da.Array) else x for x in operands]
+        divided = cls(present, axis, several[0] if several else (0,))
+        wait_for(client, [future for operand in present for future in divided.futures(operand)])
         return divided
 
     @property

@@ -307,11 +307,6 @@ def determine_tile(
     return (*results, edges) if results else edges
 
 
-def final_result_block(recurrence: Grid, edges: Edges) -> Any:
-    """Return the result of the whole grid from the edges of its last tile."""
-    return recurrence.final_result(edges)
-
-
 def start_tile(
     recurrence: Swept, position: ChunkPosition, around: tuple[bool, ...], *blocks: Any
 ) -> tuple[Any, Any]:
@@ -332,11 +327,6 @@ def sweep_tile(
 def write_tile(recurrence: Swept, last: Any) -> Any:
     """Return a tile from its state and sides after the last sweep."""
     return recurrence.tile(last[0])
-
-
-def are_done(recurrence: Swept, previous: Any, sides: list[Any]) -> Any:
-    """Return whether tiles need no more sweeps."""
-    return recurrence.is_done(previous, sides)
 
 
 def start_path(recurrence: Traceback, last: Edges) -> Any:

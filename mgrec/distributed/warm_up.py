@@ -20,8 +20,8 @@ from ..core.backends import backend_of
 from ..core.contract.problem import Composed, Problem
 from ..core.contract.recurrence import AlongAxis, ChunkInputs, Overlapping
 from .arguments import client_of, name_of, problem_of
-from .graph.aligned import AlignedProblem, align_problem, chunk_indices_of
-from .graph.along_axis import ChunkGroup, chunk_at, groups_of
+from .graph.aligned import AlignedProblem, align_problem, chunk_at, chunk_indices_of
+from .graph.along_axis import ChunkGroup, groups_of
 from .graph.build import SOLVER
 from .speculation import determine_from_blocks
 from .tasks import determine_block, precompute_block, propagate_group

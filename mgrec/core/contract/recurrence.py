@@ -262,6 +262,14 @@ class AlongAxis(Recurrence):
     states: int
     returns_final_state: bool = False
 
+    def order_of_chunk(self, number: int, count: int) -> int:
+        """Return the position of one of `count` chunks along the axis, or the chunk at a position."""
+        return count - 1 - number if self.reverse else number
+
+    def needs_last_summary(self, count: int) -> bool:
+        """Return whether the last of `count` chunks along the axis is summarised."""
+        return (self.is_two_sided and count > 1) or self.returns_final_state
+
     def example_value(self, number: int) -> float:
         """Return a value for block `number` with which every chunk can be solved."""
         return 0.5

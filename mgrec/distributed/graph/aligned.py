@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import accumulate, product
 from math import inf, isnan
 from operator import getitem
 from typing import Any
@@ -22,7 +22,6 @@ from ...core.arrays.chunk import has_unknown_sizes
 from ...core.backends import common_backend
 from ...core.contract.problem import Problem
 from ...core.contract.recurrence import AlongAxis, ChunkIndex, ChunkPosition, Overlapping
-from .along_axis import chunks_of_results
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class AlignedProblem:
     @property
     def rows(self) -> tuple[tuple[Any, ...], ...]:
         """The chunks of all axes but that of the recurrence."""
-        return self.chunks[: self.recurrence.axis] + self.chunks[self.recurrence.axis + 1 :]
+        return without_axis(self.chunks, self.recurrence.axis)
 
     @property
     def count(self) -> int:
@@ -59,8 +58,7 @@ class AlignedProblem:
     @property
     def needs_last_summary(self) -> bool:
         """Whether the summary of the last chunk along the axis is needed."""
-        is_needed = self.recurrence.is_two_sided and self.count > 1
-        return is_needed or self.recurrence.returns_final_state
+        return bool(self.recurrence.needs_last_summary(self.count))
 
     @property
     def needs_summaries(self) -> bool:
@@ -148,6 +146,31 @@ def chunk_indices_of(chunks: Sequence[Sequence[Any]]) -> Iterator[ChunkIndex]:
     return product(*(range(len(lengths)) for lengths in chunks))
 
 
+def chunk_at(chunk_index: tuple[Any, ...], axis: int, number: Any) -> tuple[Any, ...]:
+    """Return the index of another chunk of the same row; or other values of axes, with one replaced."""
+    return (*chunk_index[:axis], number, *chunk_index[axis + 1 :])
+
+
+def neighbour(chunk_index: ChunkIndex, axis: int, step: int) -> ChunkIndex:
+    """Return the index of the chunk so many chunks further along an axis."""
+    return chunk_at(chunk_index, axis, chunk_index[axis] + step)
+
+
+def without_axis(values: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
+    """Return the values of all axes but one, such as the row of chunks to which a chunk belongs."""
+    return values[:axis] + values[axis + 1 :]
+
+
+def chunk_of_row(row: ChunkIndex, axis: int, number: int) -> ChunkIndex:
+    """Return the index of a chunk of a row."""
+    return (*row[:axis], number, *row[axis:])
+
+
+def chunks_of_results(x: Any, axis: int, counts: tuple[int, ...] | None) -> tuple[tuple[Any, ...], ...]:
+    """Return the chunks of x, with `counts` along the axis if it is not None."""
+    return x.chunks if counts is None else chunk_at(x.chunks, axis, counts)
+
+
 def broadcast_index(chunk_index: ChunkIndex, numblocks: tuple[int, ...]) -> ChunkIndex:
     """Return the index of a chunk in an array that is broadcast along axes of one chunk."""
     return tuple(0 if n == 1 else k for k, n in zip(chunk_index, numblocks, strict=True))
@@ -160,6 +183,11 @@ def starts_of(lengths: tuple[Any, ...]) -> list[int]:
         starts.append(start)
         start = -1 if start < 0 or isnan(length) else start + int(length)
     return starts
+
+
+def slices_of(lengths: Sequence[int]) -> list[slice]:
+    """Return the slices of parts of these lengths, one after the other."""
+    return [slice(stop - n, stop) for n, stop in zip(lengths, accumulate(lengths), strict=True)]
 
 
 def _reference_chunks(problem: Problem) -> tuple[tuple[Any, ...], ...]:

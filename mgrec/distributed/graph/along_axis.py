@@ -12,10 +12,9 @@ while chunks are still to be loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, product
 from math import isnan, prod
 from operator import getitem
 from typing import Any
@@ -30,6 +29,7 @@ from dask.task_spec import List, Task, TaskRef
 from ...core.arrays.chunk import as_contiguous
 from ...core.backends import backend_of
 from ...core.contract.recurrence import AxisFilter, ChunkIndex, JoiningFilter, filter_chunk
+from .aligned import chunk_at, chunk_indices_of, chunks_of_results, slices_of
 
 TOGETHER = 1 << 28
 """Most samples that a task of a GPU filters, of several chunks together. A band-pass of 5 sections,
@@ -49,9 +49,9 @@ class ChunkGroup:
 
     Attributes
     ----------
-    chunks : range
-        Their numbers along the axis.
-    parts : list of (number of a chunk, part)
+    chunks : range, or list of chunk indices
+        Their numbers along the axis; in a row their indices.
+    parts : list of (number or index of a chunk, part)
         The parts of other chunks that they need, in the order in which the filter takes them.
     recipe : object
         What the filter does with them.
@@ -59,19 +59,16 @@ class ChunkGroup:
         Whether the filter takes a list of chunks.
     """
 
-    chunks: range
-    parts: list[tuple[int, Any]]
+    chunks: Sequence[Any]
+    parts: list[tuple[Any, Any]]
     recipe: Any
     is_joined: bool
 
-    def part_indices(self, chunk_index: ChunkIndex, axis: int) -> list[tuple[ChunkIndex, Any]]:
-        """Return the parts with the index of their chunks, for chunks in the row of this one."""
-        return [(chunk_at(chunk_index, axis, number), part) for number, part in self.parts]
-
-
-def chunk_at(chunk_index: ChunkIndex, axis: int, number: int) -> ChunkIndex:
-    """Return the index of another chunk of the same row."""
-    return (*chunk_index[:axis], number, *chunk_index[axis + 1 :])
+    def in_row(self, chunk_index: ChunkIndex, axis: int) -> ChunkGroup:
+        """Return the group of the chunks in the row of this one."""
+        chunks = [chunk_at(chunk_index, axis, number) for number in self.chunks]
+        parts = [(chunk_at(chunk_index, axis, number), part) for number, part in self.parts]
+        return replace(self, chunks=chunks, parts=parts)
 
 
 def groups_of(axis_filter: AxisFilter, x: Any, axis: int) -> list[ChunkGroup]:
@@ -133,24 +130,22 @@ def filter_chunks(
     block_at = partial(_block_at, stored, x.name)
     parts: dict[Any, Any] = {}
     results: dict[Any, Any] = {}
-    ranges = [range(len(sizes)) for sizes in x.chunks]
-    for row in product(*ranges[:axis], (0,), *ranges[axis + 1 :]):
+    for row in chunk_indices_of(chunk_at(x.chunks, axis, (0,))):
         for number, wanted in positions.items():
             index = chunk_at(row, axis, number)
             key = (parts_name, *index)
             parts[key] = Task(key, _parts_of, axis_filter, block_at(index), axis, list(wanted))
-        for group in groups:
-            members = [chunk_at(row, axis, k) for k in group.chunks]
-            refs = [TaskRef((parts_name, *index)) for index, _ in group.part_indices(row, axis)]
-            needed = [positions[number][part] for number, part in group.parts]
-            blocks = [block_at(member) for member in members]
-            key = (f"together-{token}" if group.is_joined else name, *members[0])
+        for group in (group.in_row(row, axis) for group in groups):
+            refs = [TaskRef((parts_name, *index)) for index, _ in group.parts]
+            needed = [positions[index[axis]][part] for index, part in group.parts]
+            blocks = list(map(block_at, group.chunks))
+            key = (f"together-{token}" if group.is_joined else name, *group.chunks[0])
             block = List(*blocks) if group.is_joined else blocks[0]
             arguments = block, axis, dtype, group.recipe, List(*refs), needed
             results[key] = Task(key, _apply, axis_filter, *arguments)
             if group.is_joined:
-                kept = kept_of(group, chunks[axis])
-                for member, result in zip(members, kept, strict=True):
+                kept = slices_of([chunks[axis][index[axis]] for index in group.chunks])
+                for member, result in zip(group.chunks, kept, strict=True):
                     result_key = (name, *member)
                     results[result_key] = Task(result_key, part_of, TaskRef(key), axis, result)
     # Dask orders all blocks of a layer that no task needs.
@@ -182,17 +177,6 @@ def _block_at(stored: dict[Any, Any], name: str, index: ChunkIndex) -> Any:
     """Return the stored block with an index, or a reference to its task."""
     key = (name, *index)
     return stored[key] if key in stored else TaskRef(key)
-
-
-def chunks_of_results(x: Any, axis: int, counts: tuple[int, ...] | None) -> tuple[tuple[Any, ...], ...]:
-    """Return the chunks of x, with `counts` along the axis if it is not None."""
-    return x.chunks if counts is None else (*x.chunks[:axis], counts, *x.chunks[axis + 1 :])
-
-
-def kept_of(group: ChunkGroup, counts: Sequence[int]) -> Iterator[slice]:
-    """Yield the place of each chunk among the results of its group."""
-    stops = accumulate(counts[k] for k in group.chunks)
-    return (slice(stop - counts[k], stop) for k, stop in zip(group.chunks, stops, strict=True))
 
 
 def part_of(results: Any, axis: int, kept: slice) -> Any:

@@ -40,18 +40,19 @@ SOLVER: ContextVar[Callable[[Problem], Solved | None] | None] = ContextVar("solv
 
 def solve(problem: Problem) -> Solved:
     """Return the results of a problem, and its carry-out if the caller needs it; lazy ones."""
+    return _solve_without_graph(problem) or _solve_by_graph(problem)
+
+
+def _solve_without_graph(problem: Problem) -> Solved | None:
     solver = SOLVER.get()
-    solved = solver(problem) if solver else None
-    return _solve_by_graph(problem) if solved is None else solved
+    return None if solver is None else solver(problem)
 
 
 def solve_parts(problem: Problem, parts: tuple[Part, ...]) -> list[Any]:
     """Return parts of the result of a problem; lazy ones."""
-    if (solver := SOLVER.get()) is not None:
-        recurrence = problem.recurrence.in_parts(parts)
-        solved = solver(replace(problem, recurrence=recurrence, parts=parts))
-        if solved is not None:
-            return list(solved[0])
+    recurrence = problem.recurrence.in_parts(parts)
+    if solved := _solve_without_graph(replace(problem, recurrence=recurrence, parts=parts)):
+        return list(solved[0])
     (result,), _ = _solve_by_graph(problem)
     return [part.of(result) for part in parts]
 
@@ -60,11 +61,9 @@ def solve_filter(
     axis_filter: Any, x: Any, axis: int, dtype: np.dtype[Any], counts: tuple[int, ...] | None = None
 ) -> Any:
     """Return the lazy results of a filter along an axis: see ``filter_chunks``."""
-    if (solver := SOLVER.get()) is not None:
-        recurrence = Overlapping.of(axis_filter, x, axis, dtype, counts)
-        solved = solver(Problem(recurrence, (x,), (), x.shape))
-        if solved is not None:
-            return solved[0][0]
+    recurrence = Overlapping.of(axis_filter, x, axis, dtype, counts)
+    if solved := _solve_without_graph(Problem(recurrence, (x,), (), x.shape)):
+        return solved[0][0]
     return filter_chunks(axis_filter, x, axis, dtype, counts)
 
 

@@ -8,7 +8,6 @@ from math import prod
 from typing import Any
 
 import dask.array.core as da
-import numpy as np
 from dask.array.utils import meta_from_array
 from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import List, Task, TaskRef
@@ -16,7 +15,7 @@ from dask.task_spec import List, Task, TaskRef
 from ...core.arrays.chunk import has_unknown_sizes
 from ...core.contract.recurrence import AlongAxis, ChunkIndex
 from ..tasks import final_state_block
-from .aligned import AlignedProblem, align, broadcast_index, chunk_indices_of
+from .aligned import AlignedProblem, align, broadcast_index, chunk_indices_of, chunk_of_row
 
 # A group keeps its chunks' operands until it has propagated. With 32 small chunks in a group, its
 # task adds little to three for each chunk. With large chunks memory counts: groups of 256 MiB made
@@ -54,12 +53,6 @@ def group_size(chunks: tuple[tuple[Any, ...], ...], recurrence: AlongAxis, is_pe
     return max(1, min(LARGEST, by_memory, by_transfer))
 
 
-def _groups_of(count: int, size: int, reverse: bool) -> list[range]:
-    """Return the chunks along the axis in the order of the recurrence, in groups."""
-    order = range(count - 1, -1, -1) if reverse else range(count)
-    return [order[left : left + size] for left in range(0, count, size)]
-
-
 class ChainLayers(ABC):
     """The tasks of a solve, added phase by phase.
 
@@ -95,19 +88,17 @@ class ChainLayers(ABC):
     def solve(self, size: int) -> tuple[tuple[da.Array, ...], da.Array | None]:
         """Return the results and the carry-out or None, with groups of this many chunks."""
         recurrence, aligned = self.aligned.recurrence, self.aligned
-        groups = _groups_of(aligned.count, size, recurrence.reverse)
-        last = groups[-1][-1]
+        count = aligned.count
+        order = [recurrence.order_of_chunk(k, count) for k in range(count)]
+        groups = [order[left : left + size] for left in range(0, count, size)]
         initial, arrays = _initial(aligned)
         for row in chunk_indices_of(aligned.rows):
             previous: Any = initial(row)
             for group, members in enumerate(groups):
-                chunk_indices = [_chunk_index(row, recurrence.axis, k) for k in members]
+                chunk_indices = [chunk_of_row(row, recurrence.axis, k) for k in members]
                 # The last chunk is summarised only if something needs it.
-                summarised = [
-                    index
-                    for index, k in zip(chunk_indices, members, strict=True)
-                    if k != last or aligned.needs_last_summary
-                ]
+                is_whole = group < len(groups) - 1 or aligned.needs_last_summary
+                summarised = chunk_indices if is_whole else chunk_indices[:-1]
                 key = (self.names[1], group, *row)
                 self.propagate(summarised, previous, key)
                 previous = TaskRef(key)
@@ -123,27 +114,22 @@ class ChainLayers(ABC):
         recurrence, like = self.aligned.recurrence, self.aligned.blocks[0]._meta
         key = (self.names[3], *(0 for _ in recurrence.state_shape), *row)
         self.carry_outs[key] = Task(
-            key, final_state_block, recurrence, carry_ins, _meta(like, 1, recurrence.dtype)
+            key, final_state_block, recurrence, carry_ins, meta_from_array(like, 1, recurrence.dtype)
         )
 
     def _results(self, graph: HighLevelGraph) -> tuple[da.Array, ...]:
         aligned, name = self.aligned, self.names[2]
         graph = extended(graph, name, self.results, {self.names[1], *self.determine_inputs})
         recurrence = aligned.recurrence
-        meta = _meta(aligned.blocks[0]._meta, len(aligned.chunks), recurrence.result_dtype)
+        meta = meta_from_array(aligned.blocks[0]._meta, len(aligned.chunks), recurrence.result_dtype)
         return split_results(da.Array(graph, name, aligned.chunks, meta=meta), recurrence.results, meta)
 
     def _carry_out(self, graph: HighLevelGraph) -> da.Array:
         aligned, name = self.aligned, self.names[3]
         graph = extended(graph, name, self.carry_outs, {self.names[1]})
         chunks = (*((length,) for length in aligned.recurrence.state_shape), *aligned.rows)
-        meta = _meta(aligned.blocks[0]._meta, len(chunks), aligned.recurrence.dtype)
+        meta = meta_from_array(aligned.blocks[0]._meta, len(chunks), aligned.recurrence.dtype)
         return da.Array(graph, name, chunks, meta=meta)
-
-
-def _chunk_index(row: ChunkIndex, axis: int, k: int) -> ChunkIndex:
-    """Return the index of chunk k of a row."""
-    return (*row[:axis], k, *row[axis:])
 
 
 def _initial(aligned: AlignedProblem) -> tuple[Callable[[ChunkIndex], List], list[da.Array]]:
@@ -168,10 +154,6 @@ def _initial(aligned: AlignedProblem) -> tuple[Callable[[ChunkIndex], List], lis
         )
 
     return of_row, [state for state in states if isinstance(state, da.Array)]
-
-
-def _meta(array: object, ndim: int, dtype: np.dtype[Any]) -> Any:
-    return meta_from_array(array, ndim=ndim, dtype=dtype)
 
 
 def extended(graph: HighLevelGraph, name: str, tasks: Layer, dependencies: set[str]) -> HighLevelGraph:

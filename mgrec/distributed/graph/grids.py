@@ -42,18 +42,8 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.task_spec import List, Task, TaskRef
 
 from ...core.contract.recurrence import ChunkIndex
-from ..tasks import (
-    are_done,
-    determine_tile,
-    final_result_block,
-    follow_path,
-    join_path,
-    start_path,
-    start_tile,
-    sweep_tile,
-    write_tile,
-)
-from .aligned import AlignedProblem, chunk_indices_of
+from ..tasks import determine_tile, follow_path, join_path, start_path, start_tile, sweep_tile, write_tile
+from .aligned import AlignedProblem, chunk_at, chunk_indices_of
 from .chains import Layer, component, extended
 
 
@@ -66,7 +56,7 @@ def solve_tiles(aligned: AlignedProblem, token: str) -> tuple[tuple[da.Array, ..
         return (component(graph, tiles, aligned.chunks, 0, meta),), None
     *_, last = chunk_indices_of(aligned.chunks)
     key = (f"exit-{token}", 0)
-    layer: Layer = {key: Task(key, final_result_block, recurrence, TaskRef((tiles, *last)))}
+    layer: Layer = {key: Task(key, recurrence.final_result, TaskRef((tiles, *last)))}
     graph = extended(graph, key[0], layer, {tiles})
     meta = np.empty(0, recurrence.result_dtype)
     return (), da.Array(graph, key[0], ((recurrence.result_size,),), meta=meta)
@@ -96,7 +86,7 @@ def _neighbour(
     k = chunk_index[axis] + step
     if not 0 <= k < len(aligned.chunks[axis]):
         return None
-    return TaskRef((layer, *chunk_index[:axis], k, *chunk_index[axis + 1 :]))
+    return TaskRef((layer, *chunk_at(chunk_index, axis, k)))
 
 
 def solve_traceback(aligned: AlignedProblem, token: str) -> Delayed:
@@ -209,8 +199,7 @@ class _Sweeps:
         lengths, k = self.aligned.chunks[axis], chunk_index[axis] + step
         while 0 <= k < len(lengths):
             if lengths[k]:
-                index = (*chunk_index[:axis], k, *chunk_index[axis + 1 :])
-                return TaskRef((self.sides, sweep, *index))
+                return TaskRef((self.sides, sweep, *chunk_at(chunk_index, axis, k)))
             k += step
         return None
 
@@ -228,4 +217,4 @@ class _Sweeps:
             tiles = list(chunk_indices)
             sides = List(*(TaskRef((self.sides, self.count, *index)) for index in tiles))
             key, previous = (self.done, number, *grid), self._done(number - 1, tiles[0])
-            self.layer[key] = Task(key, are_done, self.recurrence, previous, sides)
+            self.layer[key] = Task(key, self.recurrence.is_done, previous, sides)

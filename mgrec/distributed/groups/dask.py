@@ -50,7 +50,7 @@ class DaskGroup(Mailbox, Group):
                     f"ranks must call the same functions in the same order: rank {self.rank} waits "
                     f"for rank {rank}, which has returned or calls another one"
                 )
-            state, content = self._request(rank, "mgrec_group_get", receiver=self.rank, tag=(number, ""))
+            state, content = self._request(rank, (number, ""))
             if state == "ended":
                 raise loads(content)
             if state == "unknown":

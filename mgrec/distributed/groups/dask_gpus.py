@@ -105,28 +105,26 @@ def connect(group: DaskGroup, owner: str) -> DaskGPUGroup | None:
     had_right = right.is_of(owner)  # for other groups
     first = unique_id() if group.rank == 0 else None
     device = _device_of(group) if right.acquire(owner) else None
-    message = pickle.dumps((device, [*free], first))
+    message, gpus = pickle.dumps((device, [*free], first)), None
     try:
         answers = [pickle.loads(answer) for answer in group.all_gather_bytes(message)]
         devices = [device for device, _, _ in answers]
         common = set.intersection(*({*names} for _, names, _ in answers))
         # Another rank has ended the others, with an error.
         _end(free.pop(name) for name in free.keys() - common)
-        if None in devices or len({*devices}) < group.size:
-            _give_back(workers, free)
-            if not had_right:
-                right.release(owner)
-            return None
-        name = min(common, default=group.name)
-        gpus = free.pop(name, None) or _start(group, answers[0][2])
+        if None not in devices and len({*devices}) == group.size:
+            name = min(common, default=group.name)
+            gpus = free.pop(name, None) or _start(group, answers[0][2])
+            gpus.name = name
     except BaseException:
         _end(free.values())
-        if not had_right:
-            right.release(owner)
+        free.clear()
         raise
-    _give_back(workers, free)
-    gpus.name = name
-    return DaskGPUGroup(group, gpus, owner)
+    finally:
+        _give_back(workers, free)
+        if gpus is None and not had_right:
+            right.release(owner)
+    return None if gpus is None else DaskGPUGroup(group, gpus, owner)
 
 
 def _workers_of(group: DaskGroup) -> Workers:

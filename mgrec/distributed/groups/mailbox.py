@@ -291,7 +291,7 @@ class Mailbox:
             patience = min(LONGEST, 2 * patience)
             # The rank may start, and its message arrive, before this rank reads the answer.
             has_started = sender in self._heard
-            state, content = self._request(sender, "mgrec_group_get", receiver=self.rank, tag=tag)
+            state, content = self._request(sender, tag)
             if state == "message":
                 self.take(sender, tag, content)
             elif state == "ended":
@@ -299,13 +299,14 @@ class Mailbox:
             elif state == "unknown":
                 self._check_start(sender, has_started)
 
-    def _request(self, rank: int, op: str, **message: Any) -> Any:
-        """Return the answer of a rank's worker; raise WorkerLostError without one."""
+    def _request(self, rank: int, tag: Tag) -> Any:
+        """Return what a rank's worker answers for a message; raise WorkerLostError without that."""
         attempts = 0
         while True:
             attempts += 1
             try:
-                return self.start_request(rank, op, **message).result(2 * self.timeout)
+                request = self.start_request(rank, "mgrec_group_get", receiver=self.rank, tag=tag)
+                return request.result(2 * self.timeout)
             except CommClosedError as error:
                 if attempts == ATTEMPTS:
                     raise self._lost(rank, f"closes its connections: {error}") from error

@@ -63,23 +63,20 @@ class NCCLGroup(Group):
         self.comm.allGather(sent.data.ptr, received.data.ptr, sent.nbytes, nccl.NCCL_UINT8, stream.ptr)
 
     def exchange(self, to_left: Any, to_right: Any) -> tuple[Any, Any]:
-        with self._stream_of(to_left):
-            return self._exchange(to_left, to_right)
-
-    def _exchange(self, to_left: Any, to_right: Any) -> tuple[Any, Any]:
         received: list[Any] = []
-        stream = cupy.cuda.get_current_stream()
-        sent = [cupy.ascontiguousarray(cupy.asarray(array)) for array in (to_left, to_right)]
-        nccl.groupStart()
-        for array, peer in zip(sent, (self.rank - 1, self.rank + 1), strict=True):
-            received.append(None)
-            if 0 <= peer < self.size:
-                received[-1] = cupy.empty_like(array)
-                self.comm.send(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, stream.ptr)
-                self.comm.recv(received[-1].data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, stream.ptr)
-        nccl.groupEnd()
-        left, right = (None if x is None else self._like(to_left, x) for x in received)
-        return left, right
+        with self._stream_of(to_left):
+            stream = cupy.cuda.get_current_stream()
+            sent = [cupy.ascontiguousarray(cupy.asarray(array)) for array in (to_left, to_right)]
+            nccl.groupStart()
+            for array, peer in zip(sent, (self.rank - 1, self.rank + 1), strict=True):
+                received.append(None)
+                if 0 <= peer < self.size:
+                    received[-1] = cupy.empty_like(array)
+                    self.comm.send(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, stream.ptr)
+                    self.comm.recv(received[-1].data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, stream.ptr)
+            nccl.groupEnd()
+            left, right = (None if x is None else self._like(to_left, x) for x in received)
+            return left, right
 
     @contextmanager
     def on_stream(self) -> Iterator[Any]:

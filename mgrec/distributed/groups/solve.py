@@ -13,8 +13,8 @@ from ...core.backends import backend_of, common_backend
 from ...core.contract.grid import Grid, Swept, Traceback
 from ...core.contract.problem import Problem
 from ...core.contract.recurrence import AxisFilter, ChunkIndex, ChunkInputs, filter_chunk
-from ..graph.aligned import AlignedProblem, chunk_indices_of
-from ..programs.chains import ChainProgram, Summaries, row_of
+from ..graph.aligned import AlignedProblem, chunk_indices_of, without_axis
+from ..programs.chains import ChainProgram, Summaries
 from ..programs.grids import Tiles, assign_tiles
 from .arrays import send_arrays
 from .calls import GroupCall
@@ -79,11 +79,9 @@ def solve_part(problem: Problem, call: GroupCall) -> Any:
     if isinstance(problem.recurrence, Grid):
         return _solve_grid(problem, call)
     recurrence, inputs = _divided(problem, call)
-    returns_final_state = recurrence.returns_final_state
-    has_last_summary = recurrence.is_two_sided or returns_final_state
-    chain = ChainProgram(recurrence, call.group.size, has_last_summary, is_known_to_all=True)
+    chain = ChainProgram(recurrence, call.group.size, is_known_to_all=True)
     first = call.group.size - 1 if recurrence.reverse else 0
-    row = row_of(inputs.chunk_index, recurrence.axis)
+    row = without_axis(inputs.chunk_index, recurrence.axis)
 
     def gather(summaries: Summaries) -> tuple[Summaries, Mapping[ChunkIndex, Any]]:
         initial = [*map(to_host, problem.initial)] if call.group.rank == first else None
@@ -94,7 +92,7 @@ def solve_part(problem: Problem, call: GroupCall) -> Any:
 
     results, carry_ins = chain.solve({inputs.chunk_index: inputs}, gather)
     final_state = None
-    if returns_final_state:
+    if recurrence.returns_final_state:
         like = problem.operands[0]
         final_state = backend_of(like).from_host(chain.final_states(carry_ins)[row], like)
     return problem.to_return_value(results[inputs.chunk_index], final_state)
@@ -112,7 +110,7 @@ def _solve_grid(problem: Problem, call: GroupCall) -> Any:
     down, _ = recurrence.axes
     options = {
         "the dtype of the result": recurrence.result_dtype.name,
-        "the shape of the grid without its rows": _without(shape, down),
+        "the shape of the grid without its rows": without_axis(shape, down),
         "the grid": type(recurrence).__name__,
     }
     lengths = call.all_gather("the lengths", options, shape[down], is_last=False)
@@ -144,7 +142,7 @@ def gather_signal(
     options = {
         "axis": axis,
         "the dtype of the signal": x.dtype.name,
-        "the shape of the signal without the axis": _without(x.shape, axis),
+        "the shape of the signal without the axis": without_axis(x.shape, axis),
         "the dtype of the result": dtype.name,
     }
     parts = call.all_gather("the lengths", options, (x.shape[axis], is_finite), is_last=False)
@@ -229,11 +227,7 @@ def options_of(problem: Problem) -> dict[str, Any]:
         "reverse": recurrence.reverse,
         "method": recurrence.method,
         "the dtype of the result": recurrence.result_dtype.name,
-        "the shape of the result without the axis": _without(problem.shape, axis),
+        "the shape of the result without the axis": without_axis(problem.shape, axis),
         "the recurrence": f"{type(recurrence).__name__} of {recurrence.states} states",
         "whether the final states are returned": recurrence.returns_final_state,
     }
-
-
-def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    return *shape[:axis], *shape[axis + 1 :]

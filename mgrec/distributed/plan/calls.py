@@ -7,7 +7,7 @@ import concurrent.futures
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from math import prod
 from operator import getitem
 from pickle import dumps
@@ -26,10 +26,9 @@ from ...core.arrays.elements import Part
 from ...core.backends import common_backend
 from ...core.contract.problem import Problem
 from ...core.contract.recurrence import AlongAxis, ChunkIndex, Overlapping
-from ..graph.aligned import AlignedProblem, chunk_indices_of, starts_of
+from ..graph.aligned import AlignedProblem, chunk_indices_of, chunk_of_row, without_axis
 from ..graph.along_axis import groups_of
-from ..graph.packed import is_persisted
-from ..placement import wait_for
+from ..placement import persisted, wait_for
 from ..programs.assignment import Request
 from .internals import array_without_graph, fail, register
 from .program import result_name
@@ -142,8 +141,7 @@ class Solution:
 
     async def register(self) -> None:
         """Register the results with the scheduler, once in all calls."""
-        if self._registration is None:
-            self._registration = asyncio.ensure_future(self._register())
+        self._registration = self._registration or asyncio.ensure_future(self._register())
         await self._registration
 
     async def _register(self) -> None:
@@ -237,7 +235,7 @@ class PlanCall:
         aligned: AlignedProblem,
         client: Client,
         accepts: Callable[[Solution], bool] = lambda solution: False,
-        persisted: Sequence[da.Array] = (),
+        known: Sequence[da.Array] = (),
     ) -> None:
         self.problem = problem
         if aligned.has_unknown_sizes:
@@ -245,17 +243,17 @@ class PlanCall:
         if any(isinstance(state, da.Array) for state in aligned.initial):
             raise TypeError("initial of a plan must be in host memory, and so must zi; got a Dask array")
         self.solutions: list[Solution] = []
-        blocks, futures, known = [], [], {array.name: array for array in persisted}
+        blocks, futures, by_name = [], [], {array.name: array for array in known}
         for block in aligned.blocks:
             solution = solution_of(block)
             # Workers do not have sums.
             if solution is not None and block.sum_of is None and accepts(solution):
                 self.solutions.append(solution)
-            elif block.name in known:
+            elif block.name in by_name:
                 # A constant has a new array in each call: persisting six of them took 14 ms.
-                block = known[block.name]
+                block = by_name[block.name]
             else:
-                block = block if is_persisted(block) else client.persist(block)
+                block = persisted(client, block)
                 futures += block.dask.layers[block.name].values()
             blocks.append(block)
         self.aligned = replace(aligned, blocks=tuple(blocks))
@@ -306,15 +304,12 @@ class PlanCall:
             whole[index] = state
         return whole
 
-    @cached_property
-    def _slices(self) -> list[list[slice]]:
-        return [
-            [slice(k, k + n) for k, n in zip(starts_of(lengths), lengths, strict=True)]
-            for lengths in self.aligned.rows
-        ]
-
     def _slices_of(self, row: ChunkIndex) -> list[slice]:
-        return [slices[k] for slices, k in zip(self._slices, row, strict=True)]
+        """Return the part of the axes of rows that belongs to a row of chunks."""
+        axis = self.aligned.recurrence.axis
+        _, starts = self.aligned.position(chunk_of_row(row, axis, 0))
+        pairs = zip(without_axis(starts, axis), map(getitem, self.aligned.rows, row), strict=True)
+        return [slice(start, start + length) for start, length in pairs]
 
     def with_operands(self, first: Sequence[Any], operands: Sequence[Any]) -> AlignedProblem | None:
         """Return the aligned problem of a call that differs from this one only in Dask arrays.

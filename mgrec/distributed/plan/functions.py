@@ -17,8 +17,7 @@ from ...core.contract.problem import Composed, Problem
 from ..arguments import as_in_flight, as_timeout, client_of, name_of, problem_of
 from ..expressions import mapped
 from ..graph.build import SOLVER, Solved
-from ..graph.packed import is_persisted
-from ..placement import wait_for
+from ..placement import persisted, wait_for
 from .calls import solution_of
 from .plans import Plan, Started
 from .recurrences import Arguments, RecurrencePlan
@@ -33,11 +32,8 @@ class ComposedPlan(Plan):
     """
 
     def __init__(self, arguments: Arguments, client: Client, timeout: float, in_flight: int | None) -> None:
-        def persisted(array: da.Array) -> da.Array:
-            return array if is_persisted(array) else client.persist(array)
-
         # Each call reads the operands in the memory of the workers.
-        self._arguments: Arguments | None = mapped(arguments, da.Array, persisted)
+        self._arguments: Arguments | None = mapped(arguments, da.Array, partial(persisted, client))
         self.client, self._function = client, name_of(arguments[0])
         self._limits, self._plans = (timeout, in_flight), list[RecurrencePlan]()
         self._lock = Lock()
@@ -79,9 +75,9 @@ class ComposedPlan(Plan):
     def _in_memory(self, result: Any) -> Any:
         """Compute the Dask arrays of a result in the memory of the workers; raise their errors."""
         arrays, repack = unpack_collections(result)
-        persisted = self.client.persist(arrays)
-        wait_for(self.client, futures_of(persisted))
-        return repack(persisted)[0]
+        in_memory = self.client.persist(arrays)
+        wait_for(self.client, futures_of(in_memory))
+        return repack(in_memory)[0]
 
     def close(self) -> None:
         self._arguments = None

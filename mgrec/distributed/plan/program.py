@@ -18,8 +18,8 @@ from ...core.backends import common_backend
 from ...core.contract.recurrence import ChunkIndex
 from ..comms import WorkerLostError
 from ..groups.mailbox import Mailbox
-from ..programs.assignment import Request, Shard, solve_shard
-from ..programs.shards import Threads, Turns
+from ..programs.assignment import Request, solve_shard
+from ..programs.shards import Shard, Threads, Turns
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class PlanShard:
 
 
 Operands = dict[ChunkIndex, list[Any]]
-Results = dict[ChunkIndex, Sequence[Any]]
+Results = Mapping[ChunkIndex, Sequence[Any]]
 
 
 def result_name(solve: str, number: int) -> str:

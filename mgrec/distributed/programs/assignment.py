@@ -20,9 +20,8 @@ from .bands import BandShard, assign_bands, solve_bands
 from .chains import ChainProgram, ChainShard, Summaries, assign_chunks
 from .grids import GridShard, Tiles, assign_tiles
 from .halos import FilterShard, assign_groups, solve_filter
-from .shards import Exchange, Threads
+from .shards import Exchange, Shard, Threads
 
-Shard = ChainShard | GridShard | BandShard | FilterShard
 SUMMARIES = "summaries"
 """Name of messages."""
 
@@ -91,7 +90,7 @@ def solve_shard(
     blocks: Mapping[ChunkIndex, list[Any]],
     exchange: Exchange,
     threads: Threads,
-) -> tuple[dict[ChunkIndex, Sequence[Any]], Any]:
+) -> tuple[Mapping[ChunkIndex, Sequence[Any]], Any]:
     """Return the results of each chunk of a shard, and its answer to the client.
 
     The answer along an axis is the final states by rows of chunks, or None. Over a grid without
@@ -111,7 +110,7 @@ def solve_shard(
         assert isinstance(recurrence, Overlapping)
         results = solve_filter(recurrence, shard, inputs_of_chunks, exchange, threads)
     else:
-        assert isinstance(recurrence, Grid)
+        assert isinstance(recurrence, Grid) and isinstance(shard, GridShard)
         results, answer = Tiles(recurrence, shard, inputs_of_chunks, exchange).solve()
     return {index: (array,) for index, array in results.items()}, answer
 
@@ -122,12 +121,10 @@ def _solve_chain(
     inputs_of_chunks: dict[ChunkIndex, ChunkInputs],
     exchange: Exchange,
     threads: Threads,
-) -> tuple[dict[ChunkIndex, Sequence[Any]], Any]:
+) -> tuple[Mapping[ChunkIndex, Sequence[Any]], Any]:
     """Return the results of each chunk or their parts, and the final states by rows of chunks."""
     recurrence: Any = request.recurrence
-    is_two_sided = recurrence.is_two_sided and shard.count > 1
-    has_last_summary = is_two_sided or recurrence.returns_final_state
-    chain = ChainProgram(recurrence, shard.count, has_last_summary, threads=threads, wait=exchange.wait)
+    chain = ChainProgram(recurrence, shard.count, threads=threads, wait=exchange.wait)
 
     def gather(summaries: Summaries) -> tuple[Summaries, Mapping[ChunkIndex, Any]]:
         for receiver, indices in shard.receivers.items():
@@ -138,16 +135,14 @@ def _solve_chain(
 
     results, carry_ins = chain.solve(inputs_of_chunks, gather)
     if request.parts:
-        parts = threads.map(partial(_parts_of, request.parts), [result for (result,) in results.values()])
+        parts = threads.map(partial(_parts_of, request.parts), results.values())
         return dict(zip(results, parts, strict=True)), None
     return results, chain.final_states(carry_ins) or None
 
 
-def _parts_of(parts: Sequence[Part], results: list[Any]) -> list[list[Any]]:
-    """Return the parts of the result of each chunk."""
-    arrays = []
-    for result in results:
-        first = (next(iter(result.values())) if isinstance(result, dict) else result,)
-        with common_backend(first).device_of(first):
-            arrays.append([part.of_chunk(result) for part in parts])
-    return arrays
+def _parts_of(parts: Sequence[Part], results: tuple[Any]) -> list[Any]:
+    """Return the parts of the result of a chunk."""
+    (result,) = results
+    first = (next(iter(result.values())) if isinstance(result, dict) else result,)
+    with common_backend(first).device_of(first):
+        return [part.of_chunk(result) for part in parts]

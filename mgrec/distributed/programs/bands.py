@@ -18,10 +18,11 @@ from distributed import Client
 
 from ...core.backends import common_backend
 from ...core.contract.grid import Banded, Bands
-from ...core.contract.recurrence import ChunkIndex, ChunkInputs, ChunkPosition
+from ...core.contract.recurrence import ChunkIndex, ChunkInputs
 from ...engines.cuda import sharing
 from ..graph.aligned import AlignedProblem
 from ..observability import in_chunk
+from .shards import Shard
 
 READY, LAUNCHED, BEST = "ready", "launched", "best"
 """Names of messages: the memory for rows of the GPU before, the launch of the kernel that writes
@@ -29,19 +30,17 @@ them, and the best cell so far."""
 
 
 @dataclass(frozen=True)
-class BandShard:
+class BandShard(Shard):
     """A run of bands of a grid that GPUs of one machine share.
+
+    Its chunks are those of the first row and of the first column: they have all operands.
 
     Attributes
     ----------
-    number, count : int
-    chunks : tuple of (chunk index, starts)
-        Those of the first row and of the first column: they have all operands.
+    count : int
     """
 
-    number: int
     count: int
-    chunks: tuple[ChunkPosition, ...]
 
 
 def assign_bands(
@@ -54,16 +53,13 @@ def assign_bands(
     recurrence, backend = aligned.recurrence, common_backend(aligned.blocks)
     if len(addresses) < 2 or not isinstance(recurrence, Banded):
         return None
-    if not recurrence.has_bands(backend, tuple(map(sum, aligned.chunks))):
-        return None
-    if len({address.rpartition(":")[0] for address in addresses}) > 1:
-        return None
-    if not _are_connected(client, addresses):
+    hosts, shape = {address.rpartition(":")[0] for address in addresses}, tuple(map(sum, aligned.chunks))
+    if len(hosts) > 1 or not recurrence.has_bands(backend, shape) or not _are_connected(client, addresses):
         return None
     rows, columns = map(len, aligned.chunks)
     indices = dict.fromkeys([*((k, 0) for k in range(rows)), *((0, k) for k in range(columns))])
     chunks = tuple(map(aligned.position, indices))
-    return {address: BandShard(number, len(addresses), chunks) for number, address in enumerate(addresses)}
+    return {address: BandShard(number, chunks, len(addresses)) for number, address in enumerate(addresses)}
 
 
 def _are_connected(client: Client, addresses: Sequence[str]) -> bool:

@@ -7,14 +7,14 @@ same chunks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
 from operator import call
 from typing import Any
 
-from ...core.contract.recurrence import ChunkIndex, ChunkInputs, ChunkPosition
-from ..graph.aligned import AlignedProblem
+from ...core.contract.recurrence import ChunkIndex, ChunkInputs
+from ..graph.aligned import AlignedProblem, chunk_of_row, without_axis
 from ..speculation import launch_speculation
 from ..tasks import (
     CarryIns,
@@ -24,38 +24,23 @@ from ..tasks import (
     propagate_group,
     retain_maps,
 )
-from .shards import Owner, Threads, chunks_by_owner
+from .shards import Owner, SendingShard, Threads, chunks_by_owner
 
 Summaries = dict[ChunkIndex, Any]
 Gather = Callable[[Summaries], tuple[Summaries, Mapping[ChunkIndex, Any]]]
 
 
-def row_of(chunk_index: ChunkIndex, axis: int) -> ChunkIndex:
-    """Return the row of chunks along the axis to which a chunk belongs."""
-    return chunk_index[:axis] + chunk_index[axis + 1 :]
-
-
 @dataclass(frozen=True)
-class ChainShard:
-    """Chunks along an axis that one shard solves, and where it sends and gets summaries.
+class ChainShard(SendingShard):
+    """Chunks along an axis; other shards need the summaries of some, by chunk indices.
 
     Attributes
     ----------
-    number : int
-    chunks : tuple of (chunk index, starts)
     count : int
         Number of chunks along the axis of the recurrence.
-    receivers : dict, number of a shard -> chunk indices
-        The shards that need summaries of this one, and of which chunks.
-    senders : tuple of int
-        The shards whose summaries this one needs.
     """
 
-    number: int
-    chunks: tuple[ChunkPosition, ...]
     count: int
-    receivers: Mapping[int, tuple[ChunkIndex, ...]]
-    senders: tuple[int, ...]
 
 
 def assign_chunks(aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]) -> dict[Owner, ChainShard]:
@@ -64,28 +49,26 @@ def assign_chunks(aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]) -
     axis = recurrence.axis
 
     def order(chunk_index: ChunkIndex) -> int:
-        return count - 1 - chunk_index[axis] if recurrence.reverse else chunk_index[axis]
+        return int(recurrence.order_of_chunk(chunk_index[axis], count))
 
     # For each owner and row of chunks: how many summaries, from the first chunk on, it needs.
-    needed: dict[Owner, dict[ChunkIndex, int]] = {owner: {} for owner in chunks}
+    needed: dict[tuple[Owner, ChunkIndex], int] = {}
     for chunk_index, owner in owners.items():
-        row, rows = row_of(chunk_index, axis), needed[owner]
-        summaries = count if recurrence.is_two_sided else order(chunk_index)
-        rows[row] = max(rows.get(row, 0), summaries)
+        key = owner, without_axis(chunk_index, axis)
+        needed[key] = max(needed.get(key, 0), count if recurrence.is_two_sided else order(chunk_index))
     numbers = {owner: number for number, owner in enumerate(chunks)}
     receivers: dict[Owner, dict[int, tuple[ChunkIndex, ...]]] = {owner: {} for owner in chunks}
     for sender, receiver in permutations(chunks, 2):
-        rows = needed[receiver]
-        sent = tuple(i for i in chunks[sender] if order(i) < rows.get(row_of(i, axis), 0))
+        sent = tuple(i for i in chunks[sender] if order(i) < needed.get((receiver, without_axis(i, axis)), 0))
         if sent:
             receivers[sender][numbers[receiver]] = sent
     return {
         owner: ChainShard(
             number,
             tuple(map(aligned.position, chunks[owner])),
-            count,
             receivers[owner],
             tuple(numbers[sender] for sender in chunks if number in receivers[sender]),
+            count,
         )
         for owner, number in numbers.items()
     }
@@ -100,8 +83,6 @@ class ChainProgram:
     recurrence : AlongAxis
     count : int
         Number of chunks in a row.
-    has_last_summary : bool
-        Whether the last chunk of a row is summarised, too.
     is_known_to_all : bool
         Whether all shards compute the final states, not only those with last chunks.
     threads : Threads
@@ -111,7 +92,6 @@ class ChainProgram:
 
     recurrence: Any
     count: int
-    has_last_summary: bool
     is_known_to_all: bool = False
     threads: Threads = field(default_factory=Threads)
     wait: Callable[[Callable[[], Any]], Any] = call
@@ -132,20 +112,15 @@ class ChainProgram:
         chunks, summaries = self._summarise(inputs_of_chunks)
         inputs_of_chunks.clear()
         summaries, initial = gather(summaries)
-        last_of_row = self._last_of_row(chunks)
+        # The position of the shard's last chunk in each row: chunks are in their order.
+        last = {self._row(index): self._order(index) for index in chunks}
 
-        def propagate(rows: list[ChunkIndex]) -> list[CarryIns]:
-            return [
-                propagate_group(
-                    self.recurrence,
-                    [summaries[index] for index in self._before(row, last_of_row[row])],
-                    initial[row],
-                )
-                for row in rows
-            ]
+        def propagate(row: ChunkIndex) -> CarryIns:
+            before = [summaries[index] for index in self._before(row, last[row])]
+            return propagate_group(self.recurrence, before, initial[row])
 
-        rows = self.threads.map(propagate, list(last_of_row))
-        carry_ins = dict(zip(last_of_row, rows, strict=True))
+        rows = self.threads.map(propagate, last)
+        carry_ins = dict(zip(last, rows, strict=True))
         return dict(zip(chunks, self._determine(chunks, carry_ins), strict=True)), carry_ins
 
     def final_states(self, carry_ins: Mapping[ChunkIndex, CarryIns]) -> dict[ChunkIndex, Any]:
@@ -161,22 +136,23 @@ class ChainProgram:
     ) -> tuple[dict[ChunkIndex, ChunkInputs], dict[ChunkIndex, Any]]:
         """Solve contractive chunks speculatively; return the summaries that shards need."""
         recurrence, order = self.recurrence, sorted(inputs_of_chunks, key=self._order)
-        launched = self.threads.map(
-            lambda part: [launch_speculation(inputs_of_chunks[i], recurrence) for i in part], order
-        )
+        launched = self.threads.map(lambda k: launch_speculation(inputs_of_chunks[k], recurrence), order)
         chunks = {
             index: self.wait(wait) if wait else inputs_of_chunks[index]
             for index, wait in zip(order, launched, strict=True)
         }
-        needed = [i for i in order if self.has_last_summary or not self._is_last(i)]
-        waits = self.threads.map(lambda part: launch_summaries([chunks[i] for i in part], recurrence), needed)
+        count = self.count if recurrence.needs_last_summary(self.count) else self.count - 1
+        needed = [index for index in order if self._order(index) < count]
+        waits = self.threads.map_lists(
+            lambda part: launch_summaries([chunks[i] for i in part], recurrence), needed
+        )
         others = [index for index in order if not isinstance(chunks[index], SpeculativeChunk)]
         for index in others:
             if index not in needed:
                 # While the shard waits for others, a device has time for what the chunk needs.
                 retain_maps(chunks[index], recurrence)
-        wait = self.wait if others else call
-        summaries = wait(lambda: [wait() for wait in waits])
+        wait_for = self.wait if others else call
+        summaries = wait_for(lambda: [wait() for wait in waits])
         return chunks, dict(zip(needed, summaries, strict=True))
 
     def _determine(
@@ -187,13 +163,11 @@ class ChainProgram:
         Kernels write to memory of the host until they have ended.
         """
 
-        def launch(part: list[ChunkIndex]) -> list[Callable[[], Any]]:
-            return [
-                launch_determination(self.recurrence, chunks[k], carry_ins[self._row(k)], self._order(k))
-                for k in part
-            ]
+        def launch(index: ChunkIndex) -> Callable[[], tuple[Any, ...]]:
+            row, number = self._row(index), self._order(index)
+            return launch_determination(self.recurrence, chunks[index], carry_ins[row], number)
 
-        launched = self.threads.map(launch, list(chunks))
+        launched = self.threads.map(launch, chunks)
         results, errors = list[tuple[Any, ...]](), list[Exception]()
 
         def wait_for_all() -> None:
@@ -212,35 +186,18 @@ class ChainProgram:
         return results
 
     def _row(self, index: ChunkIndex) -> ChunkIndex:
-        return row_of(index, self.recurrence.axis)
-
-    def _last_of_row(self, chunks: Iterable[ChunkIndex]) -> dict[ChunkIndex, ChunkIndex]:
-        """Return the last chunk of the shard in each row."""
-        last: dict[ChunkIndex, ChunkIndex] = {}
-        for index in chunks:
-            row = self._row(index)
-            last[row] = max(last.get(row, index), index, key=self._order)
-        return last
-
-    def _is_last(self, index: ChunkIndex) -> bool:
-        return self._order(index) == self.count - 1
+        return without_axis(index, self.recurrence.axis)
 
     def _order(self, index: ChunkIndex) -> int:
         """Return the position of a chunk in its row, in the order of the recurrence."""
-        k = index[self.recurrence.axis]
-        return self.count - 1 - k if self.recurrence.reverse else k
+        return int(self.recurrence.order_of_chunk(index[self.recurrence.axis], self.count))
 
-    def _chunk_index(self, row: ChunkIndex, order: int) -> ChunkIndex:
-        axis = self.recurrence.axis
-        k = self.count - 1 - order if self.recurrence.reverse else order
-        return (*row[:axis], k, *row[axis:])
-
-    def _before(self, row: ChunkIndex, last: ChunkIndex) -> list[ChunkIndex]:
+    def _before(self, row: ChunkIndex, last: int) -> list[ChunkIndex]:
         """Return the chunks of a row whose summaries the shard needs, in order.
 
         Those before its last chunk; all for final states, or if the recurrence is two-sided.
         """
-        is_whole_row = self.is_known_to_all or self.recurrence.is_two_sided or self._is_last(last)
-        needs_all = is_whole_row and self.has_last_summary
-        count = self.count if needs_all else self._order(last)
-        return [self._chunk_index(row, order) for order in range(count)]
+        recurrence, count = self.recurrence, self.count
+        is_whole_row = self.is_known_to_all or recurrence.is_two_sided or last == count - 1
+        stop = count if is_whole_row and recurrence.needs_last_summary(count) else last
+        return [chunk_of_row(row, recurrence.axis, recurrence.order_of_chunk(k, count)) for k in range(stop)]

@@ -26,11 +26,11 @@ from typing import Any
 from ...core.backends import common_backend
 from ...core.contract.grid import Grid
 from ...core.contract.kernels import Backend, Edges, TileParts
-from ...core.contract.recurrence import ChunkIndex, ChunkInputs, ChunkPosition, Shape
-from ..graph.aligned import AlignedProblem
+from ...core.contract.recurrence import ChunkIndex, ChunkInputs, Shape
+from ..graph.aligned import AlignedProblem, neighbour, slices_of
 from ..observability import in_chunk
 from ..tasks import chunk_of
-from .shards import Exchange, Owner, chunks_by_owner
+from .shards import Exchange, Owner, Shard, chunks_by_owner
 
 Lengths = tuple[tuple[int, ...], ...]
 """The lengths of the parts of every chunk along an axis."""
@@ -43,26 +43,19 @@ PARTS, PARTS_ON_GPUS = 8, 4
 
 
 @dataclass(frozen=True)
-class GridShard:
+class GridShard(Shard):
     """Tiles of a grid that one shard computes, and the shards that need their edges.
 
     Attributes
     ----------
-    number : int
-    chunks : tuple of (chunk index, starts)
     parts : (Lengths, Lengths)
         Along both axes of the grid, the same for all shards.
     owners : dict, chunk index -> int
         The shards of the chunks next to the shard's chunks.
-    last : tuple of int
-        The index of the last chunk of the grid.
     """
 
-    number: int
-    chunks: tuple[ChunkPosition, ...]
     parts: tuple[Lengths, Lengths]
     owners: Mapping[ChunkIndex, int]
-    last: ChunkIndex
 
 
 def assign_tiles(aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]) -> dict[Owner, GridShard]:
@@ -70,28 +63,21 @@ def assign_tiles(aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]) ->
     chunks = chunks_by_owner(owners)
     numbers = {owner: number for number, owner in enumerate(chunks)}
     shards = {chunk_index: numbers[owner] for chunk_index, owner in owners.items()}
-    axes, last = aligned.recurrence.axes, tuple(len(lengths) - 1 for lengths in aligned.chunks)
+    axes = aligned.recurrence.axes
     parts = tuple(_parts(aligned, shards, axis, other) for axis, other in (axes, axes[::-1]))
     return {
         owner: GridShard(
             numbers[owner],
             tuple(map(aligned.position, chunk_indices)),
             (parts[0], parts[1]),
-            {beside: shards[beside] for beside in _beside(chunk_indices, axes) if beside in shards},
-            last,
+            {
+                beside: shards[beside]
+                for index, axis, step in product(chunk_indices, axes, (1, -1))
+                if (beside := neighbour(index, axis, step)) in shards
+            },
         )
         for owner, chunk_indices in chunks.items()
     }
-
-
-def _beside(chunk_indices: list[ChunkIndex], axes: tuple[int, int]) -> Iterator[ChunkIndex]:
-    for chunk_index, axis, step in product(chunk_indices, axes, (1, -1)):
-        yield neighbour(chunk_index, axis, step)
-
-
-def neighbour(chunk_index: ChunkIndex, axis: int, step: int) -> ChunkIndex:
-    """Return the index so many tiles further along an axis."""
-    return (*chunk_index[:axis], chunk_index[axis] + step, *chunk_index[axis + 1 :])
 
 
 def _parts(aligned: AlignedProblem, shards: Mapping[ChunkIndex, int], axis: int, other: int) -> Lengths:
@@ -162,7 +148,7 @@ class Tiles:
     Attributes
     ----------
     ready : heap of tiles that may start
-    expected : set of tiles of other shards whose edges have not arrived
+    expected : dict, tile of another shard whose edges have not arrived -> shard
     edges : dict, tile -> edges, until the last tile has read them; `readers` counts these tiles
     outbox : deque of (tile, shard, function that waits for exported edges)
     prepared : dict, tile -> arguments that were prepared before its edges arrived
@@ -178,7 +164,11 @@ class Tiles:
         self.recurrence, self.shard, self.inputs_of_chunks = recurrence, shard, inputs_of_chunks
         self.exchange, self.axes = exchange, recurrence.axes
         self.tiles = {tile.index: tile for tile in _tiles_of(shard, recurrence.axes)}
-        self.expected = {b for index in self.tiles for b in self._before(index)} - self.tiles.keys()
+        self.expected = {
+            before: shard.owners[neighbour(tile.chunk, axis, -1)]
+            for tile, axis in product(self.tiles.values(), self.axes)
+            if tile.index[axis] and (before := neighbour(tile.index, axis, -1)) not in self.tiles
+        }
         self.edges: dict[ChunkIndex, Any] = {}
         self.readers: dict[ChunkIndex, int] = {}
         self.ready: list[tuple[bool, int, ChunkIndex]] = []
@@ -186,9 +176,6 @@ class Tiles:
         self.results: dict[ChunkIndex, Any] = {}
         self.final_result: Any = None
         self.prepared: dict[ChunkIndex, Arguments] = {}
-        self.chunk_numbers = [
-            [number for number, lengths in enumerate(parts) for _ in lengths] for parts in shard.parts
-        ]
         for index in self.tiles:
             self._push_if_ready(index)
 
@@ -223,22 +210,15 @@ class Tiles:
         return heappop(self.ready)[-1]
 
     def _take_arrived(self) -> None:
-        for index in list(self.expected):
-            if self.exchange.has(self._owner(index), index):
+        for index, owner in list(self.expected.items()):
+            if self.exchange.has(owner, index):
                 self._take(index)
 
     def _take(self, index: ChunkIndex) -> None:
         """Take the edges of a tile of another shard; wait for them."""
-        edges, _ = self.exchange.take(self._owner(index), index)
-        self.expected.remove(index)
+        edges, _ = self.exchange.take(self.expected[index], index)
+        del self.expected[index]
         self._add_edges(index, edges)
-
-    def _owner(self, index: ChunkIndex) -> int:
-        """Return the shard of a tile before those of this shard."""
-        chunk = list(index)
-        for axis, numbers in zip(self.axes, self.chunk_numbers, strict=True):
-            chunk[axis] = numbers[index[axis]]
-        return self.shard.owners[tuple(chunk)]
 
     def _add_edges(self, index: ChunkIndex, edges: Edges) -> None:
         """Keep the edges of a tile for those after it, which may be ready now."""
@@ -248,7 +228,7 @@ class Tiles:
             self._push_if_ready(other)
 
     def _push_if_ready(self, index: ChunkIndex) -> None:
-        if all(before in self.edges for before in self._before(index)):
+        if all(neighbour(index, axis, -1) in self.edges for axis in self.axes if index[axis]):
             has_receivers = bool(self._receivers(self.tiles[index]))
             heappush(self.ready, (not has_receivers, *self._order(index)))
 
@@ -260,17 +240,18 @@ class Tiles:
         recurrence, inputs = self.recurrence, self.inputs_of_chunks[tile.chunk]
         above, left = (self._pop_edges(tile.index, axis) for axis in self.axes)
         with chunk_of("determine", recurrence, inputs) as (backend, chunk_shape):
-            arguments = self.prepared.pop(tile.index) if tile.index in self.prepared else None
-            part, shape, out = arguments or self._arguments(tile, backend, chunk_shape)
+            prepared = self.prepared.pop(tile.index, None)
+            part, shape, out = prepared or self._arguments(tile, backend, chunk_shape)
             results, edges = recurrence.determine(backend, part, shape, above, left, out)
             if results and not out:
                 self.results[tile.chunk] = results[0]
-            for receiver, axes in self._receivers(tile).items():
+            after, receivers = self._after(tile.index), self._receivers(tile)
+            for receiver, axes in receivers.items():
                 wait = recurrence.start_export(backend, edges, axes)
                 self.outbox.append((tile, receiver, wait))
-            if self._after(tile.index):
+            if after:
                 self._add_edges(tile.index, recurrence.retain_edges(edges))
-            if tile.index == self._last and not recurrence.results:
+            if not (recurrence.results or after or receivers):
                 self.final_result = recurrence.final_result(recurrence.export_edges(edges))
         return recurrence.is_asynchronous and common_backend(inputs.blocks).is_asynchronous
 
@@ -311,9 +292,6 @@ class Tiles:
             self.exchange.send(receiver, tile.index, exported)
             self.exchange.flush()
 
-    def _before(self, index: ChunkIndex) -> Iterator[ChunkIndex]:
-        return (neighbour(index, axis, -1) for axis in self.axes if index[axis])
-
     def _after(self, index: ChunkIndex) -> list[ChunkIndex]:
         """Return the tiles of this shard that need the edges of a tile."""
         after = (neighbour(index, axis, 1) for axis in self.axes)
@@ -330,21 +308,13 @@ class Tiles:
                     receivers.setdefault(owner, []).append(axis)
         return receivers
 
-    @property
-    def _last(self) -> ChunkIndex:
-        """The index of the last part of the grid."""
-        index = list(self.shard.last)
-        for axis, parts in zip(self.axes, self.shard.parts, strict=True):
-            index[axis] = sum(map(len, parts)) - 1
-        return tuple(index)
-
 
 def _tiles_of(shard: GridShard, axes: tuple[int, int]) -> Iterator[Tile]:
     """Yield the parts of all chunks of a shard."""
     offsets = [[0, *accumulate(map(len, parts))] for parts in shard.parts]
     for chunk, _ in shard.chunks:
         parts = [
-            list(enumerate(_slices(lengths[chunk[axis]]), offset[chunk[axis]]))
+            list(enumerate(slices_of(lengths[chunk[axis]]), offset[chunk[axis]]))
             for axis, lengths, offset in zip(axes, shard.parts, offsets, strict=True)
         ]
         is_whole = all(len(along_axis) == 1 for along_axis in parts)
@@ -353,11 +323,6 @@ def _tiles_of(shard: GridShard, axes: tuple[int, int]) -> Iterator[Tile]:
             for axis, (number, part) in zip(axes, pair, strict=True):
                 index[axis], slices[axis] = number, part
             yield Tile(tuple(index), chunk, tuple(slices), is_whole)
-
-
-def _slices(lengths: tuple[int, ...]) -> list[slice]:
-    stops = list(accumulate(lengths))
-    return [slice(stop - length, stop) for stop, length in zip(stops, lengths, strict=True)]
 
 
 def part_of_tile(

@@ -14,18 +14,11 @@ from math import prod
 from typing import Any
 
 from ...core.backends import common_backend
-from ...core.contract.recurrence import (
-    ChunkIndex,
-    ChunkInputs,
-    ChunkPosition,
-    JoiningFilter,
-    Overlapping,
-    filter_chunk,
-)
-from ..graph.aligned import AlignedProblem, chunk_indices_of
-from ..graph.along_axis import ChunkGroup, chunk_at, group_of, joins_chunks, kept_of, part_of, split
+from ...core.contract.recurrence import ChunkIndex, ChunkInputs, JoiningFilter, Overlapping, filter_chunk
+from ..graph.aligned import AlignedProblem, chunk_at, chunk_indices_of, slices_of
+from ..graph.along_axis import ChunkGroup, group_of, joins_chunks, part_of, split
 from ..observability import in_chunk
-from .shards import Exchange, Owner, Threads
+from .shards import Exchange, Owner, SendingShard, Threads
 
 PartKey = tuple[ChunkIndex, Any]
 """The index of a chunk, and what the filter calls a part of it."""
@@ -38,57 +31,30 @@ TOGETHER = 1 << 33
 
 
 @dataclass(frozen=True)
-class ShardGroup:
-    """Chunks that a filter takes together, and the parts of other chunks that it takes."""
-
-    chunks: tuple[ChunkIndex, ...]
-    parts: tuple[tuple[ChunkIndex, Any], ...]
-    recipe: Any
-    kept: tuple[slice, ...]
-    """The place of each chunk among the results of the group."""
-    is_joined: bool
-
-
-@dataclass(frozen=True)
-class FilterShard:
-    """Chunks that one shard filters, and where it sends and gets parts of chunks.
+class FilterShard(SendingShard):
+    """Chunks that one shard filters; other shards need parts, by (chunk index, part).
 
     Attributes
     ----------
-    number : int
-    groups : tuple of ShardGroup
-    parts : tuple of (chunk index, part)
-        The parts of the shard's chunks that any shard needs.
-    receivers : dict, number of a shard -> tuple of (chunk index, part)
-        The shards that need parts of this one.
-    senders : tuple of int
-        The shards whose parts this one needs.
-    chunks : tuple of (chunk index, starts)
+    groups : list of ChunkGroup
+        With the indices of chunks.
     shapes : dict, chunk index -> shape of the operand
         Those that the operand's array declares.
     """
 
-    number: int
-    groups: tuple[ShardGroup, ...]
-    parts: tuple[tuple[ChunkIndex, Any], ...]
-    receivers: Mapping[int, tuple[tuple[ChunkIndex, Any], ...]]
-    senders: tuple[int, ...]
-    chunks: tuple[ChunkPosition, ...]
+    groups: list[ChunkGroup]
     shapes: Mapping[ChunkIndex, tuple[int, ...]]
 
 
 def assign_groups(aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]) -> dict[Owner, FilterShard]:
     """Return the shards of a filter by the owners of its chunks."""
     recurrence, (x,) = aligned.recurrence, aligned.blocks
-    axis, counts = recurrence.axis, aligned.chunks[recurrence.axis]
-    groups: dict[Owner, list[ShardGroup]] = {}
-    for row in (index for index in chunk_indices_of(x.chunks) if not index[axis]):
-        of_row = [owners[chunk_at(row, axis, number)] for number in range(len(counts))]
+    axis = recurrence.axis
+    groups: dict[Owner, list[ChunkGroup]] = {}
+    for row in chunk_indices_of(chunk_at(x.chunks, axis, (0,))):
+        of_row = [owners[chunk_at(row, axis, number)] for number in range(aligned.count)]
         for group in _groups_of_row(recurrence, x, of_row):
-            members = tuple(chunk_at(row, axis, number) for number in group.chunks)
-            parts, kept = tuple(group.part_indices(row, axis)), tuple(kept_of(group, counts))
-            shard_group = ShardGroup(members, parts, group.recipe, kept, group.is_joined)
-            groups.setdefault(of_row[group.chunks.start], []).append(shard_group)
+            groups.setdefault(of_row[group.chunks[0]], []).append(group.in_row(row, axis))
     numbers = {owner: number for number, owner in enumerate(groups)}
     # By the owner of a part: the parts that each shard needs, in order and once.
     needed: dict[Owner, dict[int, dict[Any, None]]] = {owner: {} for owner in numbers}
@@ -100,11 +66,10 @@ def assign_groups(aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]) -
         indices = [index for group in groups[owner] for index in group.chunks]
         shards[owner] = FilterShard(
             number,
-            tuple(groups[owner]),
-            tuple(dict.fromkeys(key for keys in needed[owner].values() for key in keys)),
+            tuple(map(aligned.position, indices)),
             {to: tuple(keys) for to, keys in needed[owner].items() if to != number},
             tuple(k for other, k in numbers.items() if k != number and number in needed[other]),
-            tuple(map(aligned.position, indices)),
+            groups[owner],
             {index: aligned.shapes(index)[0] for index in indices},
         )
     return shards
@@ -148,8 +113,10 @@ def solve_filter(
     """
     chunks = _Chunks(recurrence, inputs_of_chunks)
     chunks.check(shard.shapes)
-    parts = dict(zip(shard.parts, _map(threads, chunks.part, shard.parts), strict=True))
-    inner, outer = list[ShardGroup](), list[ShardGroup]()
+    needed = chain(*shard.receivers.values(), *(group.parts for group in shard.groups))
+    computed = dict.fromkeys(key for key in needed if key[0] in inputs_of_chunks)
+    parts = dict(zip(computed, threads.map(chunks.part, computed), strict=True))
+    inner, outer = list[ChunkGroup](), list[ChunkGroup]()
     for group in shard.groups:
         (inner if parts.keys() >= set(group.parts) else outer).append(group)
     waits = {to: chunks.fetch([parts[key] for key in keys]) for to, keys in shard.receivers.items()}
@@ -206,14 +173,14 @@ class _Chunks:
             return [self.backend.from_host(part, self.first) for part in parts]
 
     def filtered(
-        self, groups: Sequence[ShardGroup], parts: Mapping[PartKey, Any], threads: Threads
+        self, groups: Sequence[ChunkGroup], parts: Mapping[PartKey, Any], threads: Threads
     ) -> dict[ChunkIndex, Any]:
         """Return the results of the chunks of groups."""
-        arrays = _map(threads, partial(self._filter, parts), groups)
+        arrays = threads.map(partial(self._filter, parts), groups)
         chunks = [index for group in groups for index in group.chunks]
         return dict(zip(chunks, chain.from_iterable(arrays), strict=True))
 
-    def _filter(self, parts: Mapping[PartKey, Any], group: ShardGroup) -> list[Any]:
+    def _filter(self, parts: Mapping[PartKey, Any], group: ChunkGroup) -> list[Any]:
         recurrence, blocks = self.recurrence, [self.inputs[k].blocks[0] for k in group.chunks]
         x = blocks if group.is_joined else blocks[0]
         needed = [parts[key] for key in group.parts]
@@ -221,12 +188,10 @@ class _Chunks:
             result = filter_chunk(self.axis_filter, x, self.axis, recurrence.dtype, group.recipe, needed)
             if not group.is_joined:
                 return [result]
-            return [part_of(result, self.axis, kept) for kept in group.kept]
+            counts, lengths = recurrence.counts, [block.shape[self.axis] for block in blocks]
+            if counts is not None:
+                lengths = [counts[index[self.axis]] for index in group.chunks]
+            return [part_of(result, self.axis, kept) for kept in slices_of(lengths)]
 
     def _noted(self, phase: str, index: ChunkIndex) -> Any:
         return in_chunk(phase, index, self.inputs[index].starts)
-
-
-def _map(threads: Threads, function: Callable[[Any], Any], values: Any) -> list[Any]:
-    """Return what a function returns for each value, on all threads."""
-    return threads.map(lambda part: list(map(function, part)), list(values))

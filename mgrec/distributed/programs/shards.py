@@ -13,10 +13,39 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ...core.contract.recurrence import ChunkIndex
+from ...core.contract.recurrence import ChunkIndex, ChunkPosition
 
 Owner = TypeVar("Owner", bound=Hashable)
 """The address of a worker, or the number of a shard."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The chunks that one shard computes.
+
+    Attributes
+    ----------
+    number : int
+    chunks : tuple of (chunk index, starts)
+    """
+
+    number: int
+    chunks: tuple[ChunkPosition, ...]
+
+
+@dataclass(frozen=True)
+class SendingShard(Shard):
+    """Chunks of which other shards need something.
+
+    Attributes
+    ----------
+    receivers : dict, number of a shard -> what it needs of this one
+    senders : tuple of int
+        The shards of which this one needs something.
+    """
+
+    receivers: Mapping[int, tuple[Any, ...]]
+    senders: tuple[int, ...]
 
 
 class Exchange(Protocol):
@@ -45,7 +74,11 @@ class Threads:
     count: int = 1
     pool: ThreadPoolExecutor | None = None
 
-    def map(self, function: Callable[[list[Any]], list[Any]], values: list[Any]) -> list[Any]:
+    def map(self, function: Callable[[Any], Any], values: Iterable[Any]) -> list[Any]:
+        """Call a function of each value on all threads."""
+        return self.map_lists(lambda part: list(map(function, part)), list(values))
+
+    def map_lists(self, function: Callable[[list[Any]], list[Any]], values: list[Any]) -> list[Any]:
         """Call a function of a list of values on all threads, each with a part of the list."""
         if self.pool is None:
             return function(values)
