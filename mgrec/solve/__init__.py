@@ -150,7 +150,11 @@ def public_function(
                 if not needs_interop(error, operands, options):
                     raise
                 refusal = error
-        return call_native(recurrence, operands, options, refusal, labelled, call)
+        try:
+            return call_native(recurrence, operands, options, refusal, labelled, call)
+        finally:
+            # The exception refers to this frame: the arrays would wait for the collector of cycles.
+            refusal = None
 
     public: Any = update_wrapper(recurrence, build)
     del public.__wrapped__

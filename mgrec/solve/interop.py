@@ -71,7 +71,11 @@ def with_interop(
                 if not needs_interop(error, operands, options):
                     raise
                 refusal = error
-        return call_native(function, operands, options, refusal, labelled)
+        try:
+            return call_native(function, operands, options, refusal, labelled)
+        finally:
+            # The exception refers to this frame: the arrays would wait for the collector of cycles.
+            refusal = None
 
     public.labelled, public.__signature__ = labelled, signature  # type: ignore[attr-defined]
     return public  # type: ignore[return-value]

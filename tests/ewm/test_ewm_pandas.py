@@ -1,5 +1,7 @@
 """Exponentially weighted statistics under every option: pandas', however they are computed."""
 
+import gc
+import weakref
 from fractions import Fraction
 from itertools import product
 
@@ -12,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from internals import Backend
 
+from mgrec.ndimage import gaussian_filter1d
 from mgrec.signal import ewm
 
 RATES = [{"alpha": 0.3}, {"com": 1}, {"span": 9}, {"halflife": 2.5}, {"alpha": 1.0}, {"alpha": 1e-3}]
@@ -239,3 +242,19 @@ def test_variance_of_two_values(adjust, move):
             options = {"alpha": share, "adjust": adjust, "statistic": "var", "bias": bias}
             result = to_numpy(ewm(move(x), **options))[-1]
             np.testing.assert_allclose(result, wanted, rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "call", [lambda x: ewm(x, span=3), lambda x: gaussian_filter1d(x, 2)], ids=["ewm", "gauss"]
+)
+def test_calls_leave_no_references_to_a_series(call):
+    x = pd.Series(np.arange(5.0))
+    gc.collect()
+    gc.disable()
+    try:
+        call(x)
+        released = weakref.ref(x)
+        del x
+        assert released() is None
+    finally:
+        gc.enable()
