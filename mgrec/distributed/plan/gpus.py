@@ -100,8 +100,8 @@ class GPUThread:
         while self._launch_next():
             pass
 
-    def _release(self) -> None:
-        """End the groups; communicators are kept for others."""
+    def _end_groups(self) -> None:
+        """Leave the GPUs to others, which may use the communicators again."""
         for group in self._groups.values():
             if not isinstance(group, int):
                 if not group.has_ended:
@@ -119,7 +119,7 @@ class GPUThread:
             return True
         if not isinstance(solve, Solve):
             self._complete_last()
-            self._release()
+            self._end_groups()
             if solve is not None:
                 solve()
             return solve is not None
