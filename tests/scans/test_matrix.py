@@ -1,11 +1,13 @@
 """Maps of n states over four pairs of operators."""
 
+import logging
+
 import dask.array as da
 import numpy as np
 import pytest
 from cases import from_gpu, on_gpu, to_host
 from chunkings import with_extended
-from internals import divide_among_threads
+from internals import begin_matrices, divide_among_threads
 
 import mgrec
 from mgrec.scans.matrix.arguments import MatrixScan, diagonal_problem
@@ -339,6 +341,41 @@ def assert_like_the_loop(states, wanted):
     size = np.broadcast_to(np.fmax.reduce(abs(wanted), axis=-1, keepdims=True), wanted.shape)
     error = abs(states[is_finite] - wanted[is_finite])
     assert (error <= 1e-9 * size[is_finite]).all()
+
+
+BEGUN = 2048
+"""Steps of a chunk: products of 64 of the matrices below are less than 2**-2200."""
+
+
+@pytest.mark.parametrize("move", [as_numpy, pytest.param(on_gpu, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize(
+    ("n", "case", "begun"),
+    [
+        (2, "plain", 4),
+        (2, "reverse", 4),
+        (4, "plain", 4),
+        (2, "large", 4),
+        (2, "nan", 3),
+        (2, "infinite", 4),
+        (2, "growing", 0),
+    ],
+)
+def test_chunks_begin_before_their_states_are_known(n, case, begun, move, monkeypatch, caplog):
+    """Where the matrices of their first steps vanish together."""
+    begin_matrices(monkeypatch)
+    steps, rng, options = 4 * BEGUN, np.random.default_rng(n), {"reverse": case == "reverse"}
+    scale = 0.5 / n if case == "growing" else 2.0**-40
+    matrices, vectors = rng.uniform(-scale, scale, (steps, n, n)), rng.uniform(-1, 1, (steps, n))
+    initial = np.full(n, {"large": 1e305, "infinite": np.inf}.get(case, 2.0))
+    if case == "nan":
+        vectors[BEGUN + 5] = np.nan
+    wanted = mgrec.scan(map_of(n), matrices, vectors, initial=initial, axis=0, **options)
+    lazy = [da.from_array(x, chunks=(BEGUN, *x.shape[1:])).map_blocks(move) for x in (matrices, vectors)]
+    states = mgrec.scan(map_of(n), *lazy, initial=move(initial), axis=0, **options)
+    with caplog.at_level(logging.DEBUG, "mgrec"):
+        found = to_host(states)
+    np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-15)
+    assert sum("does not depend on its carry-in" in record.msg for record in caplog.records) == begun
 
 
 def test_blocks_of_rows_and_out():

@@ -31,6 +31,7 @@ from mgrec.scans.cpu import phases as scan_phases
 from mgrec.scans.cpu.affine_rows import BLOCK, LONG, TILE, safe_limits
 from mgrec.scans.cpu.reference import Judge
 from mgrec.scans.cuda import speculation
+from mgrec.scans.matrix import recurrence as matrices
 from mgrec.scans.matrix.cuda import segments
 from mgrec.solve import prepared
 from mgrec.tridiagonal import factor_api
@@ -162,6 +163,12 @@ def begin_chunks(patch: pytest.MonkeyPatch) -> None:
     """Begin chunks of any size before their entries are known."""
     patch.setattr(scans, "LARGE", 1)
     patch.setattr(filters, "LARGE", 1)
+
+
+def begin_matrices(patch: pytest.MonkeyPatch) -> None:
+    """Begin chunks of matrix maps of any size before their states are known."""
+    for name in ("_LEAST_STEPS", "_LARGE", "LARGE_ON_GPU"):
+        patch.setattr(matrices, name, 1)
 
 
 def begin_filters_on_gpu(patch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ class Chain(AlongAxis):
         if speculate is None or not self.may_speculate(shape, backend):
             return None
         chunk = self.lay_out(inputs, shape)
-        results = tuple([backend.empty(chunk.shape, self.dtype) for _ in range(self.results)])
+        results = tuple([self.empty_target(backend, chunk) for _ in range(self.results)])
         wait = speculate(self.algebra, chunk, results)
 
         def wait_for_speculation() -> Speculation | None:
@@ -77,6 +77,10 @@ class Chain(AlongAxis):
             return Speculation(results, summary, prefix, prefix.operand_bytes)
 
         return wait_for_speculation if wait else None
+
+    def empty_target(self, backend: Backend, chunk: Chunk) -> Any:
+        """Return an array for the results of a speculative chunk, in the layout of the kernels."""
+        return backend.empty(chunk.shape, self.dtype)
 
     def correct(self, backend: Backend, shape: Shape, speculation: Speculation, carry_in: CarryIn) -> Arrays:
         # Results from another worker may be read-only.
@@ -134,6 +138,13 @@ class ElementChain(Chain):
     def shape(self, inputs: ChunkInputs) -> Shape:
         return (*super().shape(inputs)[:-1], self.numbers)
 
+    def empty_target(self, backend: Backend, chunk: Chunk) -> Any:
+        return backend.empty((*chunk.shape, self.numbers), self._written_dtype(backend))
+
+    def _written_dtype(self, backend: Backend) -> np.dtype[Any]:
+        """Return the dtype of the results of kernels."""
+        return self.computed_dtype if backend.is_host else self.result_dtype
+
     def first_carry_in(self, initial: Sequence[Any], shape: Shape) -> np.ndarray:
         outer, _, inner = canonical_shape(shape[:-1], self.axis)
         if not initial:
@@ -167,7 +178,7 @@ class ElementChain(Chain):
         if carry_in is None:
             carry_in = self.first_carry_in((), shape)
         result = out[0] if out else backend.empty(shape, self.result_dtype)
-        dtype = self.computed_dtype if backend.is_host else self.result_dtype
+        dtype = self._written_dtype(backend)
         is_written_directly = result.flags.c_contiguous and dtype == self.result_dtype
         computed = result if is_written_directly else np.empty(shape, dtype)
         target = computed.reshape(*chunk.shape, self.numbers)

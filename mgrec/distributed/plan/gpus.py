@@ -262,7 +262,8 @@ def _steps(
             raise CacheMiss
         arguments = recurrence.solver_arguments(inputs.blocks, initial)
         addresses = [x if backend_of(x).is_host else backend.address(x) for x in arguments]
-        yield from solver(addresses, [*map(backend.address, results)], messages)
+    # Outside of the block: another thread may release a solve that was not completed.
+    yield from solver(addresses, [*map(backend.address, results)], messages)
     return results
 
 

@@ -28,6 +28,7 @@ from ...engines.cpu.pointers import (
 from ...engines.cpu.threads import call_in_parts
 from .maps import STRUCTURES
 from .recurrence import MatrixRecurrence, MatrixSummary, propagate, with_rows_to_redo
+from .speculation import with_speculation
 
 # Columns are scaled once their largest number leaves 2**±256: the product with the next matrix then
 # neither overflows nor vanishes, unless its entries exceed 2**±700.
@@ -155,7 +156,8 @@ _MARKS = 2
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk: see :func:`kernels_of_columns`."""
-    return kernels_of_columns(method, _advance, precompute, propagate_rows, _work)
+    kernels = kernels_of_columns(method, _advance, precompute, propagate_rows, _work)
+    return with_speculation(kernels, lambda *arguments: True)
 
 
 def _work(recurrence: MatrixRecurrence) -> tuple[int, float]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap, affine
 from ...core.arrays.chunk import Chunk
-from ...core.contract.scan import ElementChain
+from ...core.contract.kernels import Backend
+from ...core.contract.scan import LARGE_ON_GPU, ElementChain
 from ..maps import max_plus, min_plus
 from ..summaries import FINE, REDO, rows_to_redo
 from .maps import MatrixMap
@@ -38,7 +41,9 @@ class MatrixSummary:
     redo: dict[tuple[int, int], Chunk] = field(default_factory=dict)
 
 
-_GROWN, _LARGE = 256, 900
+_LEAST_STEPS, _LARGE = 1 << 13, 1 << 16
+"""Fewest steps, and steps of all rows, of a speculative chunk in host memory: the time of a task."""
+_GROWN, _NEAR_OVERFLOW = 256, 900
 """Exponents of products of matrices, and of offsets, from which states may overflow in a chunk."""
 
 
@@ -54,7 +59,7 @@ def with_rows_to_redo(recurrence: MatrixRecurrence, chunk: Chunk, summary: Matri
     with np.errstate(all="ignore"):
         growth = np.frexp(columns)[1] + summary.exponents[..., :-1, None]
         is_large = ~np.isfinite(columns) | ((columns != 0) & (growth > _GROWN))
-        is_redone = is_large.any((-1, -2)) | ~(abs(offset) < 2.0**_LARGE).all(-1)
+        is_redone = is_large.any((-1, -2)) | ~(abs(offset) < 2.0**_NEAR_OVERFLOW).all(-1)
     rows = rows_to_redo(chunk, np.where(is_redone, REDO, FINE))
     finite = {at: row for at, row in rows.items() if not any(map(_has_nan, row.operands[:2]))}
     return replace(summary, redo=finite)
@@ -70,6 +75,18 @@ class MatrixRecurrence(ElementChain):
 
     family: ClassVar[str] = "scans.matrix"
     matrix_map: MatrixMap
+
+    @property
+    def is_contractive(self) -> bool:
+        return self.matrix_map.algebra == ("+", "*")
+
+    def may_speculate(self, shape: Sequence[float], backend: Backend) -> bool:
+        steps, size = shape[self.axis], prod(shape[:-1])
+        if backend.engine == "cpu":
+            return self.is_contractive and steps >= _LEAST_STEPS and size >= _LARGE
+        operand_bytes = 8 * size * self.numbers * (self.numbers + 1)
+        pays = operand_bytes >= LARGE_ON_GPU and self.method != "p-scheme"
+        return self.is_contractive and backend.engine == "cuda" and pays
 
 
 def propagate(recurrence: MatrixRecurrence, summary: MatrixSummary, carry_in: np.ndarray) -> np.ndarray:

@@ -31,6 +31,7 @@ from ..recurrence import (
     scalar_map,
     with_rows_to_redo,
 )
+from ..speculation import with_speculation
 from .segments import Operand, Pass, Solver, print_pass
 
 if TYPE_CHECKING:
@@ -50,7 +51,31 @@ def kernels(method: str) -> Kernels:
         wait = phases.precompute(recurrence, chunk)
         return lambda: with_rows_to_redo(recurrence, chunk, wait())
 
-    return replace(phases, precompute=precompute, propagate=propagate_rows)
+    def determine(recurrence: MatrixRecurrence, chunk: Chunk, carry_in: np.ndarray, result: Any) -> None:
+        if chunk.kept or not _solve_chunk_at_once(recurrence, chunk, carry_in, result):
+            phases.determine(recurrence, chunk, carry_in, result)
+
+    kernels = replace(phases, determine=determine, precompute=precompute, propagate=propagate_rows)
+    return with_speculation(kernels, _may_take_one_pass)
+
+
+def _may_take_one_pass(recurrence: MatrixRecurrence, chunk: Chunk, result: Any) -> bool:
+    """Return whether one kernel may solve a chunk, and writes its states as they are."""
+    is_general = recurrence.matrix_map.structure == "general"
+    return is_general and len(chunk.operands) == 2 and chunk.shape[2] == 1 and result.dtype == _FLOAT64
+
+
+def _solve_chunk_at_once(
+    recurrence: MatrixRecurrence, chunk: Chunk, carry_in: np.ndarray, result: Any
+) -> bool:
+    import cupy
+
+    if not _may_take_one_pass(recurrence, chunk, result) or not result.size:
+        return False
+    solver = Solver(chunk.shape, 1, chunk.reverse)
+    before = cupy.asarray(carry_in[:, None])
+    operands = [*map(solver.laid_out, (*map(on_device, chunk.operands), before, None))]
+    return _solve_at_once(recurrence.matrix_map, solver, operands, result)
 
 
 def kernels_of_maps(lay_out: Callable[[Any, Chunk, Any], tuple[Solver, list[Operand], Pass]]) -> Kernels:
@@ -110,22 +135,29 @@ def solve_on_gpu(scan: MatrixScan) -> Any:
         solver.state(scan.initial, 1),
         solver.operand(scan.marks, (), np.uint8),
     ]
-    (M, _), (b, _), (before, _) = operands[:3]
-    states, (outer, steps, inner) = solver.empty(scan.dtype, n), solver.shape
-    if matrix_map.structure == "general" and scan.method != "p-scheme":
-        if scan.marks is None and inner == 1:
-            rows = states.reshape(outer, steps, n)
-            if solve_packed(matrix_map, M, b, before, rows, reverse):
-                return states
-        if _runs_in_one_pass(solver, operands, states):
-            flags = _flags(matrix_map, M, b, reverse) | _one_pass_constants()
-            text = print_pass(
-                "scans/matrix/cuda/single_pass", n, _SMALL, tuple(flags.items()), scan.dtype, kernels=""
-            )
-            _solve_in_one_pass(solver, text, operands, states)
-            return states
-    solver.solve(matrix_pass(matrix_map, M, b, reverse, scan.dtype), operands, [states, None])
+    (M, _), (b, _) = operands[:2]
+    states = solver.empty(scan.dtype, n)
+    is_general = matrix_map.structure == "general" and scan.method != "p-scheme"
+    if not (is_general and _solve_at_once(matrix_map, solver, operands, states)):
+        solver.solve(matrix_pass(matrix_map, M, b, reverse, scan.dtype), operands, [states, None])
     return states
+
+
+def _solve_at_once(matrix_map: MatrixMap, solver: Solver, operands: Sequence[Operand], states: Any) -> bool:
+    """Write the states of general maps in one pass; return False if no kernel does."""
+    (M, _), (b, _), (before, _), (marks, _) = operands
+    (outer, steps, inner), n, reverse = solver.shape, matrix_map.n, solver.reverse
+    if marks is None and inner == 1:
+        rows = states.reshape(outer, steps, n)
+        if solve_packed(matrix_map, M, b, before, rows, reverse):
+            return True
+    if not _runs_in_one_pass(solver, operands, states):
+        return False
+    flags = _flags(matrix_map, M, b, reverse) | _one_pass_constants()
+    types = tuple(flags.items()), states.dtype
+    text = print_pass("scans/matrix/cuda/single_pass", n, _SMALL, *types, kernels="")
+    _solve_in_one_pass(solver, text, operands, states)
+    return True
 
 
 def matrix_pass(matrix_map: MatrixMap, matrices: Any, vectors: Any, reverse: bool, dtype: Any) -> Pass:
@@ -255,7 +287,7 @@ def solve_packed(
         return False
     if any(array.shape[:2] != states.shape[:2] for array in arrays):
         return False
-    if any(array.data.ptr % 16 for array in arrays):
+    if any(array.data.ptr % 16 or not array.flags.c_contiguous for array in arrays):
         return False
     launch = _prepare_packed(matrix_map, (rows, steps, 1), reverse, cupy.cuda.runtime.getDevice())
     if launch is None:

@@ -1,0 +1,93 @@
+"""Chunks of matrix maps whose last state does not depend on the state before them.
+
+Where the product of the matrices of the first steps vanishes, a chunk is read once: it is
+determined from a state of 0, and its first steps again from the true one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...core.arrays.chunk import Chunk
+from ...core.contract.kernels import Kernels
+from .recurrence import MatrixRecurrence, MatrixSummary
+
+_FRACTION = 32
+"""The first steps are at most 1/32 of a chunk: they are read three times."""
+_VANISHED = -2200
+"""Exponent below which a product of matrices takes every finite state to 0 in float64."""
+_MOST = 2.0**500
+"""Larger states may overflow in the first steps, whose product says nothing about their way."""
+
+
+@dataclass(frozen=True)
+class MatrixPrefix:
+    """The chunk, and the bounds of its first steps, counted in array order."""
+
+    recurrence: MatrixRecurrence
+    chunk: Chunk
+    bounds: tuple[int, int]
+
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes of the chunk: it is determined again if the state before it is not finite."""
+        return sum(array.nbytes for array in self.chunk.operands)
+
+
+def with_speculation(
+    kernels: Kernels, is_read_once: Callable[[MatrixRecurrence, Chunk, Any], bool]
+) -> Kernels:
+    """Return kernels that determine chunks speculatively where their `determine` reads them once.
+
+    Their `determine` returns the states after a chunk, or None if the last results are these.
+    """
+
+    def speculate(recurrence: MatrixRecurrence, chunk: Chunk, results: tuple[Any, ...]) -> Any:
+        (result,) = results
+        count = chunk.steps // _FRACTION
+        if not count or not is_read_once(recurrence, chunk, result):
+            return None
+        bounds = (chunk.steps - count, chunk.steps) if chunk.reverse else (0, count)
+        # The wait is short beside the pass over a chunk, which would be in vain otherwise.
+        summary = kernels.precompute(recurrence, chunk.between(*bounds))()
+        if not _vanishes(summary):
+            return None
+        before = np.zeros((*chunk.row_shape, recurrence.state_numbers))
+        carry_out = kernels.determine(recurrence, chunk, before, result)
+
+        def wait() -> tuple[MatrixSummary, MatrixPrefix] | None:
+            last = result[:, 0 if chunk.reverse else -1]
+            after = np.asarray(last.get()) if carry_out is None else carry_out
+            if not np.isfinite(after).all():
+                return None
+            columns = np.concatenate([summary.columns[..., :-1, :], after[..., None, :]], axis=-2)
+            return replace(summary, columns=columns), MatrixPrefix(recurrence, chunk, bounds)
+
+        return wait
+
+    def correct(prefix: MatrixPrefix, carry_in: np.ndarray, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        (result,), chunk = results, prefix.chunk
+        if not (np.abs(carry_in) < _MOST).all():
+            kernels.determine(prefix.recurrence, chunk, carry_in, result)
+            return results
+        steps = slice(*prefix.bounds)
+        first = result[:, steps].copy()
+        kernels.determine(prefix.recurrence, chunk.between(*prefix.bounds), carry_in, first)
+        result[:, steps] = first
+        return results
+
+    return replace(kernels, speculate=speculate, correct=correct)
+
+
+def _vanishes(summary: MatrixSummary) -> bool:
+    """Return whether the state after some steps is the same for all finite states before them."""
+    if summary.redo:
+        return False
+    columns = summary.columns[..., :-1, :]
+    exponents = np.frexp(columns)[1] + summary.exponents[..., :-1, None]
+    are_zero = (columns == 0) | (np.isfinite(columns) & (exponents < _VANISHED))
+    return bool((are_zero.all((-1, -2)) | summary.is_reset).all())
