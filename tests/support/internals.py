@@ -167,7 +167,7 @@ def begin_chunks(patch: pytest.MonkeyPatch) -> None:
 
 def begin_matrices(patch: pytest.MonkeyPatch) -> None:
     """Begin chunks of matrix maps of any size before their states are known."""
-    for name in ("_LEAST_STEPS", "_LARGE", "LARGE_ON_GPU"):
+    for name in ("_LEAST_STEPS", "_LARGE", "_LARGE_ON_GPU"):
         patch.setattr(matrices, name, 1)
 
 

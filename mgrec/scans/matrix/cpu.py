@@ -157,7 +157,7 @@ _MARKS = 2
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk: see :func:`kernels_of_columns`."""
     kernels = kernels_of_columns(method, _advance, precompute, propagate_rows, _work)
-    return with_speculation(kernels, lambda *arguments: True)
+    return with_speculation(kernels, lambda recurrence, chunk: True)
 
 
 def _work(recurrence: MatrixRecurrence) -> tuple[int, float]:

@@ -38,9 +38,7 @@ class MatrixPrefix:
         return sum(array.nbytes for array in self.chunk.operands)
 
 
-def with_speculation(
-    kernels: Kernels, is_read_once: Callable[[MatrixRecurrence, Chunk, Any], bool]
-) -> Kernels:
+def with_speculation(kernels: Kernels, is_read_once: Callable[[MatrixRecurrence, Chunk], bool]) -> Kernels:
     """Return kernels that determine chunks speculatively where their `determine` reads them once.
 
     Their `determine` returns the states after a chunk, or None if the last results are these.
@@ -49,7 +47,7 @@ def with_speculation(
     def speculate(recurrence: MatrixRecurrence, chunk: Chunk, results: tuple[Any, ...]) -> Any:
         (result,) = results
         count = chunk.steps // _FRACTION
-        if not count or not is_read_once(recurrence, chunk, result):
+        if not count or not is_read_once(recurrence, chunk):
             return None
         bounds = (chunk.steps - count, chunk.steps) if chunk.reverse else (0, count)
         # The wait is short beside the pass over a chunk, which would be in vain otherwise.
@@ -75,9 +73,11 @@ def with_speculation(
             kernels.determine(prefix.recurrence, chunk, carry_in, result)
             return results
         steps = slice(*prefix.bounds)
-        first = result[:, steps].copy()
+        part = result[:, steps]
+        first = part if part.flags.c_contiguous else part.copy()
         kernels.determine(prefix.recurrence, chunk.between(*prefix.bounds), carry_in, first)
-        result[:, steps] = first
+        if first is not part:
+            part[...] = first
         return results
 
     return replace(kernels, speculate=speculate, correct=correct)

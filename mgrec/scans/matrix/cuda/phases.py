@@ -45,37 +45,44 @@ _SMALL = 4
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk; carry-ins are those of the CPU's phases."""
-    phases = kernels_of_maps(_lay_out)
+    phases, may_solve = kernels_of_maps(_lay_out), _may_solve_in_one_pass
 
     def precompute(recurrence: MatrixRecurrence, chunk: Chunk) -> Callable[[], MatrixSummary]:
-        wait = phases.precompute(recurrence, chunk)
+        wait = phases.precompute(
+            recurrence, replace(chunk, kept=None) if may_solve(recurrence, chunk) else chunk
+        )
         return lambda: with_rows_to_redo(recurrence, chunk, wait())
 
+    def retain_maps(recurrence: MatrixRecurrence, chunk: Chunk) -> None:
+        if phases.retain_maps and not may_solve(recurrence, chunk):
+            phases.retain_maps(recurrence, chunk)
+
     def determine(recurrence: MatrixRecurrence, chunk: Chunk, carry_in: np.ndarray, result: Any) -> None:
-        if chunk.kept or not _solve_chunk_at_once(recurrence, chunk, carry_in, result):
-            phases.determine(recurrence, chunk, carry_in, result)
+        if may_solve(recurrence, chunk):
+            solver, operands = _operands_of(chunk, carry_in)
+            if _solve_in_one_pass(recurrence.matrix_map, solver, operands, result):
+                return
+        phases.determine(recurrence, chunk, carry_in, result)
 
-    kernels = replace(phases, determine=determine, precompute=precompute, propagate=propagate_rows)
-    return with_speculation(kernels, _may_take_one_pass)
-
-
-def _may_take_one_pass(recurrence: MatrixRecurrence, chunk: Chunk, result: Any) -> bool:
-    """Return whether one kernel may solve a chunk, and writes its states as they are."""
-    is_general = recurrence.matrix_map.structure == "general"
-    return is_general and len(chunk.operands) == 2 and chunk.shape[2] == 1 and result.dtype == _FLOAT64
+    kernels = Kernels(determine, precompute, propagate_rows, retain_maps=retain_maps)
+    return with_speculation(kernels, may_solve)
 
 
-def _solve_chunk_at_once(
-    recurrence: MatrixRecurrence, chunk: Chunk, carry_in: np.ndarray, result: Any
-) -> bool:
-    import cupy
-
-    if not _may_take_one_pass(recurrence, chunk, result) or not result.size:
+def _may_solve_in_one_pass(recurrence: MatrixRecurrence, chunk: Chunk) -> bool:
+    """Return whether one pass may solve a chunk; results that are not aligned keep it from that."""
+    is_plain = len(chunk.operands) == 2 and chunk.steps > 0
+    if not is_plain or recurrence.matrix_map.structure != "general" or recurrence.result_dtype != _FLOAT64:
         return False
+    solver, operands = _operands_of(chunk)
+    arrays = [array for array, _ in operands[:2]]
+    is_packed = chunk.shape[2] == 1 and _are_packed(recurrence.matrix_map, chunk.shape[:2], arrays)
+    return is_packed or _suits_four_states(recurrence.matrix_map, solver, operands)
+
+
+def _operands_of(chunk: Chunk, carry_in: np.ndarray | None = None) -> tuple[Solver, list[Operand]]:
     solver = Solver(chunk.shape, 1, chunk.reverse)
-    before = cupy.asarray(carry_in[:, None])
-    operands = [*map(solver.laid_out, (*map(on_device, chunk.operands), before, None))]
-    return _solve_at_once(recurrence.matrix_map, solver, operands, result)
+    before = None if carry_in is None else on_device(carry_in[:, None])
+    return solver, [*map(solver.laid_out, (*map(on_device, chunk.operands), before, None))]
 
 
 def kernels_of_maps(lay_out: Callable[[Any, Chunk, Any], tuple[Solver, list[Operand], Pass]]) -> Kernels:
@@ -138,25 +145,28 @@ def solve_on_gpu(scan: MatrixScan) -> Any:
     (M, _), (b, _) = operands[:2]
     states = solver.empty(scan.dtype, n)
     is_general = matrix_map.structure == "general" and scan.method != "p-scheme"
-    if not (is_general and _solve_at_once(matrix_map, solver, operands, states)):
+    if not (is_general and _solve_in_one_pass(matrix_map, solver, operands, states)):
         solver.solve(matrix_pass(matrix_map, M, b, reverse, scan.dtype), operands, [states, None])
     return states
 
 
-def _solve_at_once(matrix_map: MatrixMap, solver: Solver, operands: Sequence[Operand], states: Any) -> bool:
-    """Write the states of general maps in one pass; return False if no kernel does."""
+def _solve_in_one_pass(
+    matrix_map: MatrixMap, solver: Solver, operands: Sequence[Operand], states: Any
+) -> bool:
+    """Write the states of general maps; return False if no kernel does this in one pass."""
     (M, _), (b, _), (before, _), (marks, _) = operands
     (outer, steps, inner), n, reverse = solver.shape, matrix_map.n, solver.reverse
     if marks is None and inner == 1:
         rows = states.reshape(outer, steps, n)
         if solve_packed(matrix_map, M, b, before, rows, reverse):
             return True
-    if not _runs_in_one_pass(solver, operands, states):
+    is_aligned = states.dtype == _FLOAT64 and states.data.ptr % 16 == 0
+    if not (is_aligned and _suits_four_states(matrix_map, solver, operands)):
         return False
     flags = _flags(matrix_map, M, b, reverse) | _one_pass_constants()
     types = tuple(flags.items()), states.dtype
     text = print_pass("scans/matrix/cuda/single_pass", n, _SMALL, *types, kernels="")
-    _solve_in_one_pass(solver, text, operands, states)
+    _solve_four_states(solver, text, operands, states)
     return True
 
 
@@ -194,13 +204,12 @@ _FEWEST = 2048
 _THREADS = 32 * (_STATES + 1) + 64 + 32 + 32 * _SPINES
 
 
-def _runs_in_one_pass(solver: Solver, operands: Sequence[Operand], states: Any) -> bool:
+def _suits_four_states(matrix_map: MatrixMap, solver: Solver, operands: Sequence[Operand]) -> bool:
     """Return whether the kernel can solve general maps: rows are contiguous, and long."""
     (matrices, _), (vectors, _), _, (marks, _) = operands
     (_, steps, inner), device = solver.shape, Device.current()
     return (
-        states.shape[-1] == _STATES
-        and states.dtype == np.float64
+        matrix_map.n == _STATES
         and marks is None
         and inner == 1
         and steps >= _FEWEST
@@ -209,7 +218,6 @@ def _runs_in_one_pass(solver: Solver, operands: Sequence[Operand], states: Any) 
         and all(
             number % 16 == 0 for array in (matrices, vectors) for number in (array.data.ptr, array.strides[0])
         )
-        and states.data.ptr % 16 == 0
         and device.capability >= 90
         and _BLOCKS * (_shared_bytes() + 1024) <= device.shared_bytes + 1024
     )
@@ -229,7 +237,7 @@ def _one_pass_constants() -> dict[str, int]:
     }
 
 
-def _solve_in_one_pass(solver: Solver, text: str, operands: Sequence[Operand], states: Any) -> None:
+def _solve_four_states(solver: Solver, text: str, operands: Sequence[Operand], states: Any) -> None:
     """Launch the program."""
     import cupy
 
@@ -282,12 +290,7 @@ def solve_packed(
 
     rows, steps, n = states.shape
     arrays = matrices, vectors, states
-    is_packed = n == 2 and states.dtype == _FLOAT64 and matrix_map.algebra in DIAGONAL_MAPS
-    if not (is_packed and states.size):
-        return False
-    if any(array.shape[:2] != states.shape[:2] for array in arrays):
-        return False
-    if any(array.data.ptr % 16 or not array.flags.c_contiguous for array in arrays):
+    if not (states.size and states.dtype == _FLOAT64 and _are_packed(matrix_map, (rows, steps), arrays)):
         return False
     launch = _prepare_packed(matrix_map, (rows, steps, 1), reverse, cupy.cuda.runtime.getDevice())
     if launch is None:
@@ -297,6 +300,15 @@ def solve_packed(
     columns = ((matrices, n * n, 8), (vectors, n, 8), (initial, n, 8 * rows), (states, n, 8))
     launch([array.data.ptr + k * size for array, count, size in columns for k in range(count)])
     return True
+
+
+def _are_packed(matrix_map: MatrixMap, shape: tuple[int, ...], arrays: Sequence[Any]) -> bool:
+    """Return whether the kernel of two states can read or write arrays (*shape, ...)."""
+    return (
+        matrix_map.n == 2
+        and matrix_map.algebra in DIAGONAL_MAPS
+        and all(x.shape[:2] == shape and x.data.ptr % 16 == 0 and x.flags.c_contiguous for x in arrays)
+    )
 
 
 @lru_cache(maxsize=256)
