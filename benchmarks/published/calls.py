@@ -43,7 +43,7 @@ _CPU, _FILTERS, _SYSTEMS = "cpu-epyc-2", "filters-epyc-2", "tridiagonal-epyc-4"
 _LONG = "constant s, float64, 10^7, allocating"
 _MANY = "25,000 of 4,095 f32, dominant"
 _STATES = "states-xeon-2"
-_GPU_SYSTEMS = "cuda-tridiagonal-h100"
+_GPU_SYSTEMS = "cuda-tridiagonal-h200"
 _FEW = "1,000 of 64 f32, dominant"
 _TABLE = "8,192 × 8,192, uint8 to int32"
 _DNA, _PROTEIN = "10,000 × 10,000, DNA, linear, local", "10,000 × 10,000, BLOSUM62, local"
@@ -79,12 +79,12 @@ CALLS: dict[str, tuple[Call, ...]] = {
         Call("linear_recurrence, 10 steps", "scipy.signal.lfilter", _CPU, "one call of 10 steps",
              ("mgrec call, constant s", "scipy lfilter")),
     ),
-    "CuPy arrays, NVIDIA H100": (
-        Call("linear_recurrence, 2²⁸ steps", "torch.cumsum", "cuda-calls-h100",
+    "CuPy arrays, NVIDIA H200": (
+        Call("linear_recurrence, 2²⁸ steps", "torch.cumsum", "cuda-calls-h200",
              "constant: 268,435,456", ("mgrec", "torch.cumsum")),
-        Call("the same, 10⁶ rows of 64", "torch.cumsum", "cuda-calls-h100",
+        Call("the same, 10⁶ rows of 64", "torch.cumsum", "cuda-calls-h200",
              "constant: 1,000,000 x 64, axis 1", ("mgrec", "torch.cumsum")),
-        Call("lfilter, order 2", "cupyx.scipy.signal", "cuda-filters-h100",
+        Call("lfilter, order 2", "cupyx.scipy.signal", "cuda-filters-h200",
              "order 2, 0.1: 67,108,864 f4", ("", ""), "times"),
         Call("solve_tridiagonal, one of 2²⁵", "cuSPARSE", _GPU_SYSTEMS, "one of 2^25 f32, random",
              ("mgrec", "cuSPARSE gtsv2")),
@@ -92,11 +92,11 @@ CALLS: dict[str, tuple[Call, ...]] = {
              ("mgrec", "cuSPARSE gtsv2StridedBatch")),
         Call("solve_tridiagonal, 1,000 of 64", "cuSPARSE", _GPU_SYSTEMS, _FEW,
              ("mgrec", "cuSPARSE gtsv2StridedBatch")),
-        Call("linear_recurrence, 2²⁶ steps", "jax associative_scan", "cuda-peers-h100",
+        Call("linear_recurrence, 2²⁶ steps", "jax associative_scan", "cuda-peers-h200",
              "arrays f4 2^26, jax", ("mgrec call", "jax associative_scan")),
         Call("the same, kernel, 2,048 rows", "accelerated-scan", "cuda-peers-rows-h100",
              "2,048 rows of 32,768, f4", ("mgrec kernel", "accelerated-scan warp")),
-        Call("summed_area_table, 16,384²", "torch.cumsum twice", "cuda-summed-area-h100",
+        Call("summed_area_table, 16,384²", "torch.cumsum twice", "cuda-summed-area-h200",
              "16,384 x 16,384 f32", ("mgrec", "torch.cumsum twice")),
     ),
 }  # fmt: skip

@@ -8,8 +8,8 @@ from pathlib import Path
 from .rows import newest
 
 PATH = Path(__file__).parents[2] / "README.md"
-CALLS, PEERS, QUEUED = "cuda-calls-h100", "cuda-peers-h100", "queued-h200-2"
-GPU_FILTERS, FILTERS, EWM = "cuda-filters-h100", "filters-epyc-2", "ewm-epyc-2"
+CALLS, PEERS, QUEUED = "cuda-calls-h200", "cuda-peers-h200", "queued-h200-2"
+GPU_FILTERS, FILTERS, EWM = "cuda-filters-h200", "filters-epyc-2", "ewm-epyc-2"
 SYSTEMS, STATES = "tridiagonal-epyc-4", "states-xeon-2"
 STUDIES = CALLS, PEERS, QUEUED, GPU_FILTERS, FILTERS, EWM, SYSTEMS, STATES
 """The studies whose results are read."""
@@ -52,7 +52,7 @@ def _on_gpus() -> list[tuple[str, str, str]]:
     cupyx = newest(GPU_FILTERS).number("order 2, 0.1: 67,108,864 f4", "", "times")
     arrays, prefix = (_efficiency(f"{case}, 2^31") for case in ("arrays", "prefix sum"))
     milliseconds = newest(QUEUED).number("arrays, 2^31", "plan, queued", "ms")
-    recurrence, gpu = "`linear_recurrence`", "1 GPU (H100)"
+    recurrence, gpu = "`linear_recurrence`", "1 GPU (H200)"
     of_copy = _link(CALLS, f"{fraction:.0%} of the speed of a copy")
     of_torch = f"{torch:.1f} times torch's `cumsum` ({many:.0f} times for a million rows of 64)"
     of_jax = _link(PEERS, f"{jax:.1f} times jax's `associative_scan`")
