@@ -107,6 +107,9 @@ class DaskGroup(Mailbox, Group):
         self.forget_sent(sender, tag[0])
         super().take(sender, tag, message)
 
+    def _lost(self, rank: int, why: str) -> WorkerLostError:
+        return WorkerLostError(f"rank {rank} of the group, on {self.addresses[rank]}, {why}")
+
     def _swap(self, call: str, messages: Mapping[int, Any]) -> dict[int, Any]:
         """Send a message to some ranks, and return what they send in their call of this number."""
         self._number += 1

@@ -149,21 +149,13 @@ class Mailbox:
         The workers of all ranks.
     timeout : float
         Seconds after which a worker that does not answer is lost.
-    lost : callable, (address, reason) -> WorkerLostError, optional
     """
 
     def __init__(
-        self,
-        plugin: GroupsPlugin,
-        name: str,
-        rank: int,
-        addresses: list[str],
-        timeout: float,
-        lost: Callable[[str, str], WorkerLostError] | None = None,
+        self, plugin: GroupsPlugin, name: str, rank: int, addresses: list[str], timeout: float
     ) -> None:
         self.plugin, self.name, self.addresses = plugin, name, addresses
-        self.rank, self.timeout, self._lost_error = rank, timeout, lost
-        self.has_ended, self._since = False, time.monotonic()
+        self.rank, self.timeout, self.has_ended, self._since = rank, timeout, False, time.monotonic()
         self._oldest = 0
         # By None, all steps, or by the number of one.
         self._errors: dict[int | None, bytes] = {}
@@ -332,10 +324,7 @@ class Mailbox:
             raise self._lost(sender, f"has not started within {limit:g} s")
 
     def _lost(self, rank: int, why: str) -> WorkerLostError:
-        address = self.addresses[rank]
-        if self._lost_error is not None:
-            return self._lost_error(address, f"it {why}")
-        return WorkerLostError(f"rank {rank} of the group, on {address}, {why}")
+        return WorkerLostError.of(self.addresses[rank], f"it {why}")
 
 
 def _drop(entries: dict[Any, Any], keys: list[Any]) -> None:

@@ -74,34 +74,30 @@ class GPUThread:
         # A group, or how many solves are left to the host until the workers try again to connect.
         self._groups: dict[tuple[str, ...], Any] = {}
         self._owner, self._launches = uuid4().hex, 0
-        self._queue = SimpleQueue[Solve | Callable[[], None] | None]()
-        self._thread: threading.Thread | None = None
+        self._requests = SimpleQueue[Any]()
         self._last: _Launched | None = None
+        threading.Thread(target=self._work, name="mgrec-gpu", daemon=True).start()
 
     def solve(self, solve: Solve) -> None:
         """Solve when all earlier solves are launched."""
-        self._queue.put(solve)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="mgrec-gpu", daemon=True)
-            self._thread.start()
+        self._requests.put(partial(self._launch_next, solve))
 
     def release(self, call: Callable[[], None]) -> None:
         """Leave the GPUs to others when all earlier solves have ended, and call a function."""
-        if self._thread is None:
-            call()
-        else:
-            self._queue.put(call)
+        self._requests.put(partial(self._end_groups, call))
 
     def close(self) -> None:
         """End when all solves have ended."""
-        self._queue.put(None)
+        self.release(partial(self._requests.put, None))
 
     def _work(self) -> None:
-        while self._launch_next():
-            pass
+        for request in iter(self._requests.get, None):
+            request()
+            del request
 
-    def _end_groups(self) -> None:
+    def _end_groups(self, call: Callable[[], None]) -> None:
         """Leave the GPUs to others, which may use the communicators again."""
+        self._complete_last()
         for group in self._groups.values():
             if not isinstance(group, int):
                 if not group.has_ended:
@@ -109,38 +105,29 @@ class GPUThread:
                 group.close()
         self._groups.clear()
         self._plugin.right.release(self._owner)
+        call()
 
-    def _launch_next(self) -> bool:
-        """Launch the next solve, and complete the one before; return False at the end."""
-        try:
-            solve = self._wait_for_request()
-        except Empty:
-            self._complete_last()
-            return True
-        if not isinstance(solve, Solve):
-            self._complete_last()
-            self._end_groups()
-            if solve is not None:
-                solve()
-            return solve is not None
+    def _launch_next(self, solve: Solve) -> None:
+        """Launch a solve, and complete the one before."""
         if solve.awaited():
             self._complete_last()
-        following = self._launch(solve)
-        if following is not None:
+        launched = self._launch(solve)
+        if launched is not None:
             self._complete_last()
-            self._last = following
-        return True
+            self._last = launched
+            # Behind the requests that have come: one of them may launch the next solve first.
+            self._requests.put(partial(self._complete_unless_followed, self._launches))
 
-    def _wait_for_request(self) -> Solve | Callable[[], None] | None:
-        """Return the next request; raise Empty if the last one has ended before."""
-        if self._last is None or not self._queue.empty():
-            return self._queue.get()
+    def _complete_unless_followed(self, launches: int) -> None:
+        """Complete the last solve, when it has ended, unless the next one is launched before."""
         # The wait for the results would notice a worker that is lost.
         deadline = time.monotonic() + LONGEST
-        while self._last.is_running and time.monotonic() < deadline:
-            with suppress(Empty):
-                return self._queue.get(timeout=INTERVAL)
-        return self._queue.get(block=False)
+        while self._last is not None and self._launches == launches:
+            if self._last.is_running and time.monotonic() < deadline:
+                with suppress(Empty):
+                    self._requests.get(timeout=INTERVAL)()
+            else:
+                self._complete_last()
 
     def _complete_last(self) -> None:
         last, self._last = self._last, None
@@ -221,18 +208,14 @@ class GPUThread:
         elif (is_missing := group.has_ended) and group is plan.group:
             group.host.check(0)
         if is_missing:
-            self._groups[addresses] = UNTIL_NEXT_TRY
-            plan.group = self._groups[addresses] = self._connect(plan, number)
+            self._groups[addresses], box = UNTIL_NEXT_TRY, plan.mailbox
+            name, ranks = f"{box.name}-{number}", box.addresses
+            group = start_group(self._plugin, name, box.rank, ranks, box.timeout, self._owner)
+            if isinstance(group, DaskGroup):  # nothing connects their GPUs now
+                group.close()
+            else:
+                plan.group = self._groups[addresses] = group
         return self._groups[addresses]
-
-    def _connect(self, plan: StoredPlan, number: int) -> Any:
-        name, shard = f"{plan.mailbox.name}-{number}", plan.shard
-        rank, addresses = shard.shard.number, [*shard.addresses]
-        group = start_group(self._plugin, name, rank, addresses, shard.timeout, self._owner)
-        if isinstance(group, DaskGroup):  # nothing connects their GPUs now
-            group.close()
-            return UNTIL_NEXT_TRY
-        return group
 
 
 def _fail(error: BaseException, messages: ShardMessages | None = None) -> Any:

@@ -17,7 +17,7 @@ from distributed.comm import Comm
 from distributed.protocol.pickle import dumps, loads
 
 from ...core.backends import backend_of
-from ..comms import Calls, Sender, WorkerLostError, picklable
+from ..comms import Sender, picklable
 from ..groups import mailbox
 from ..groups.mailbox import Mailbox
 from ..programs.shards import Threads, Turns
@@ -51,7 +51,7 @@ class PlansPlugin(WorkerPlugin):  # type: ignore[misc]
     name = NAME
 
     def setup(self, worker: Worker) -> None:
-        self.worker, self.calls = worker, Calls(asyncio.get_running_loop())
+        self.worker, self.groups = worker, worker.plugins[mailbox.NAME]
         count = max(1, worker.state.nthreads)
         pool = ThreadPoolExecutor(count, "mgrec-chunk") if count > 1 else None
         self.threads = Threads(count, pool)
@@ -79,7 +79,7 @@ class WorkerSession:
         # Bytes of operands and results in host memory.
         self.size = 0
         self.turns, self.pool = Turns(), ThreadPoolExecutor(IN_PROGRESS, "mgrec-plan")
-        self.gpus = GPUThread(self.worker.plugins[mailbox.NAME], self._run, self._start)
+        self.gpus: GPUThread | None = None
 
     async def run(self) -> None:
         """Read messages until the comm ends."""
@@ -112,7 +112,8 @@ class WorkerSession:
                 plan.mailbox.fail(error)
                 plan.mailbox.close()
         self.pool.shutdown(wait=False)
-        self.gpus.close()
+        if self.gpus is not None:
+            self.gpus.close()
         for solve in self.solves.values():
             if not solve.is_registered:
                 free(self.worker, solve.stored)
@@ -134,14 +135,15 @@ class WorkerSession:
         blocks = await blocks_of(self.worker, {k for keys in shard.keys.values() for k in keys})
         size = _size_of(blocks.values())
         self._check_memory(size, shard.result_size)
-        groups, rank = self.worker.plugins[mailbox.NAME], shard.shard.number
-        addresses = [*shard.addresses]
-        box = Mailbox(groups, name, rank, addresses, shard.timeout, lost=WorkerLostError.of)
+        groups = self.plugin.groups
+        box = Mailbox(groups, name, shard.shard.number, [*shard.addresses], shard.timeout)
         groups.add(name, box)
         self.plans[name] = plan = StoredPlan(shard, blocks, box)
         # Solves keep a removed plan until they have ended.
         weakref.finalize(plan, box.close)
         self.size += size
+        if shard.is_on_gpus and self.gpus is None:
+            self.gpus = GPUThread(groups, self._run, self._start)
         self._answer(number)
 
     def _check_memory(self, operands: int, results: int) -> None:
@@ -196,7 +198,7 @@ class WorkerSession:
             await self._find_operands(solve, stored)
         except Exception as error:
             stored.mailbox.fail_everywhere(error, number)
-        (self.gpus.solve if stored.shard.is_on_gpus else self._start)(solve)
+        (self.gpus.solve if self.gpus and stored.shard.is_on_gpus else self._start)(solve)
 
     def _start(self, solve: Solve) -> None:
         """Start a solve on a thread, from any thread."""
@@ -229,7 +231,7 @@ class WorkerSession:
         else:
             outcome.set_result(results)
             del results, outcome  # this thread may be late to return
-        self.plugin.calls.add(self._end, solve, answer)
+        self.plugin.groups.calls.add(self._end, solve, answer)
 
     def _end(self, solve: Solve, answer: Any) -> None:
         """Store the results of a solve, and answer."""
@@ -270,7 +272,10 @@ class WorkerSession:
 
     async def release_gpus(self, number: int) -> None:
         """Leave the exchanges of GPUs to a program, when all earlier solves have ended."""
-        self.gpus.release(partial(self.plugin.calls.add, self._answer, number))
+        if self.gpus is None:
+            self._answer(number)
+        else:
+            self.gpus.release(partial(self.plugin.groups.calls.add, self._answer, number))
 
     async def free(self, number: int, name: str) -> None:
         """Free the results of a solve, which the client has released.
