@@ -100,7 +100,6 @@ class Solution:
         self.session, self.name, self.request, self.layout = session, name, request, layout
         self._futures: dict[Any, Future] = {}
         self._registration: asyncio.Task[None] | None = None
-        self._finishing: asyncio.Task[None] | None = None
         arguments = request.streams, name, request.timeout, self._futures
         weakref.finalize(self, session.call, session.free, *arguments).atexit = False
         request.done.add_done_callback(partial(_register_later, weakref.ref(self)))
@@ -119,11 +118,11 @@ class Solution:
         if client.status == "closed":
             raise RuntimeError("the client of a plan's results is closed")
         self._create_futures()
-        if client.asynchronous:
-            self._finishing = self._finishing or asyncio.ensure_future(self._finish_futures())
-        else:
+        if not client.asynchronous:
             self.wait()
-            asyncio.run_coroutine_threadsafe(self.register(), client.loop.asyncio_loop).result()
+        registered = asyncio.run_coroutine_threadsafe(self.register(), client.loop.asyncio_loop)
+        if not client.asynchronous:
+            registered.result()
         return self._futures
 
     def _create_futures(self) -> None:
@@ -131,27 +130,25 @@ class Solution:
             keys = self.layout.keys(self.name)
             self._futures |= {key: Future(key, self.session.client) for key in keys}
 
-    async def _finish_futures(self) -> None:
-        """Finish the futures when the solve ends, or set its error."""
-        try:
-            await asyncio.wrap_future(self.request.done)
-            await self.register()
-        except Exception as error:
-            fail(self._futures.values(), error)
-
     async def register(self) -> None:
-        """Register the results with the scheduler, once in all calls."""
+        """Register the results with the scheduler when the solve has ended, once in all calls."""
         self._registration = self._registration or asyncio.ensure_future(self._register())
         await self._registration
 
     async def _register(self) -> None:
-        self._create_futures()
-        streams = self.request.streams
-        request = PendingRequest(streams, self.request.timeout)
-        self.session.send(request, "register", dict.fromkeys(streams, (self.name,)))
-        sizes = await asyncio.wrap_future(request.done)
-        results = {k: (to, size) for to, keys in sizes.items() for k, size in keys.items()}
-        await register(self.session.client, results)
+        """Register the results, or set the error of their futures."""
+        try:
+            await asyncio.wrap_future(self.request.done)
+            self._create_futures()
+            streams = self.request.streams
+            request = PendingRequest(streams, self.request.timeout)
+            self.session.send(request, "register", dict.fromkeys(streams, (self.name,)))
+            sizes = await asyncio.wrap_future(request.done)
+            results = {k: (to, size) for to, keys in sizes.items() for k, size in keys.items()}
+            await register(self.session.client, results)
+        except Exception as error:
+            fail(self._futures.values(), error)
+            raise
 
 
 def _register_later(solution: weakref.ref[Solution], done: concurrent.futures.Future[Any]) -> None:
@@ -160,12 +157,12 @@ def _register_later(solution: weakref.ref[Solution], done: concurrent.futures.Fu
     def register() -> None:
         alive = solution()
         if alive is not None and alive.session.client.status == "running":
-            task = asyncio.ensure_future(alive.register())
-            # Any use of the results raises the error.
-            task.add_done_callback(lambda task: task.cancelled() or task.exception())
+            # Any use of the results raises its error.
+            asyncio.run_coroutine_threadsafe(alive.register(), loop)
 
     if done.exception() is None:
-        asyncio.get_running_loop().call_later(REGISTERING, register)
+        loop = asyncio.get_running_loop()
+        loop.call_later(REGISTERING, register)
 
 
 class SolvedArray(da.Array):  # type: ignore[misc]
