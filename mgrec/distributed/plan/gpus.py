@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 from ...core.backends import Backend, backend_of, common_backend
@@ -31,22 +31,6 @@ LARGE, INTERVAL, LONGEST = 1 << 26, 5e-5, 0.5
 """Bytes of operands of a large solve; seconds between two looks at it, and of looking at it."""
 UNTIL_NEXT_TRY = 64
 """Solves by the host if GPUs are not connected: trying takes a message."""
-Wait = Callable[[], Results | None]
-"""Waits for the results of a solve; None, on all workers, if the host has to solve."""
-
-
-class _Launched(NamedTuple):
-    """A solve that is launched; `end` is an event of CuPy after the work of a large one."""
-
-    solve: Solve
-    operands: Operands
-    wait: Wait
-    end: Any = None
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the GPU computes a large solve."""
-        return self.end is not None and not self.end.done
 
 
 class GPUThread:
@@ -58,24 +42,23 @@ class GPUThread:
     Parameters
     ----------
     plugin : GroupsPlugin
-    complete : callable, ``(solve, operands, wait)``
+    complete : callable, ``(solve)``
         Ends a solve that is launched.
     solve_on_host : callable
         Starts a solve without messages between GPUs.
     """
 
     def __init__(
-        self,
-        plugin: GroupsPlugin,
-        complete: Callable[[Solve, Operands, Wait], None],
-        solve_on_host: Callable[[Solve], None],
+        self, plugin: GroupsPlugin, complete: Callable[[Solve], None], solve_on_host: Callable[[Solve], None]
     ) -> None:
         self._plugin, self._complete, self._solve_on_host = plugin, complete, solve_on_host
         # A group, or how many solves are left to the host until the workers try again to connect.
         self._groups: dict[tuple[str, ...], Any] = {}
         self._owner, self._launches = uuid4().hex, 0
         self._requests = SimpleQueue[Any]()
-        self._last: _Launched | None = None
+        # The last solve that is launched, and an event of CuPy after its work if it is large.
+        self._last: Solve | None = None
+        self._end: Any = None
         threading.Thread(target=self._work, name="mgrec-gpu", daemon=True).start()
 
     def solve(self, solve: Solve) -> None:
@@ -111,19 +94,28 @@ class GPUThread:
         """Launch a solve, and complete the one before."""
         if solve.awaited():
             self._complete_last()
-        launched = self._launch(solve)
-        if launched is not None:
-            self._complete_last()
-            self._last = launched
-            # Behind the requests that have come: one of them may launch the next solve first.
-            self._requests.put(partial(self._complete_unless_followed, self._launches))
+        plan, end = solve.plan, None
+        assert plan is not None
+        try:
+            group = self._group_of(plan, solve.number)
+            if isinstance(group, int) or plan.has_failed_often(PATIENCE):
+                self._solve_on_host(solve)
+                return
+            end = self._launch(group, solve, plan)
+        except BaseException as error:
+            solve.launched = partial(_fail, error)
+        self._complete_last()
+        self._last, self._end = solve, end
+        # Behind the requests that have come: one of them may launch the next solve first.
+        self._requests.put(partial(self._complete_unless_followed, self._launches))
 
     def _complete_unless_followed(self, launches: int) -> None:
         """Complete the last solve, when it has ended, unless the next one is launched before."""
         # The wait for the results would notice a worker that is lost.
         deadline = time.monotonic() + LONGEST
         while self._last is not None and self._launches == launches:
-            if self._last.is_running and time.monotonic() < deadline:
+            is_running = self._end is not None and not self._end.done
+            if is_running and time.monotonic() < deadline:
                 with suppress(Empty):
                     self._requests.get(timeout=INTERVAL)()
             else:
@@ -132,39 +124,25 @@ class GPUThread:
     def _complete_last(self) -> None:
         last, self._last = self._last, None
         if last is not None:
-            self._complete(last.solve, last.operands, last.wait)
+            self._complete(last)
 
-    def _launch(self, solve: Solve) -> _Launched | None:
-        """Launch a solve; None if its plan exchanges no messages between GPUs."""
-        plan, operands = solve.plan, Operands()
-        assert plan is not None
-        try:
-            group = self._group_of(plan, solve.number)
-            if isinstance(group, int) or plan.has_failed_often(PATIENCE):
-                self._solve_on_host(solve)
-                return None
-            positions = dict(plan.shard.shard.chunks)
-            try:
-                operands = solve.take_operands()
-                shards = [
-                    partial(_steps, plan, solve.request, (index, positions[index]), blocks)
-                    for index, blocks in operands.items()
-                ]
-            except Exception as error:  # of the solve that computes one
-                shards = [partial(_fail, error)] * len(positions)
-            return self._start(group, solve, plan, operands, shards)
-        except BaseException as error:
-            return _Launched(solve, operands, partial(_fail, error))
-
-    def _start(
-        self, group: Any, solve: Solve, plan: StoredPlan, operands: Operands, shards: list[Any]
-    ) -> _Launched:
+    def _launch(self, group: Any, solve: Solve, plan: StoredPlan) -> Any:
         """Launch the shards of a rank, whose results are then in the order of the default stream.
 
-        All errors are those of the function that waits.
+        All errors are those of `solve.launched`. Return an event after the work of a large solve, or
+        None.
         """
         from ..groups.device import digest_of, start_shards
 
+        positions, operands = dict(plan.shard.shard.chunks), Operands()
+        try:
+            operands = solve.take_operands()
+            shards = [
+                partial(_steps, plan, solve.request, (index, positions[index]), blocks)
+                for index, blocks in operands.items()
+            ]
+        except Exception as error:  # of the solve that computes one
+            shards = [partial(_fail, error)] * len(positions)
         self._launches += 1
         plan.launches += 1
         digest, indices = digest_of(plan.mailbox.name), [*operands]
@@ -196,8 +174,9 @@ class GPUThread:
             finally:
                 plan.outcomes.append(is_solved)
 
+        solve.launched = wait
         size = sum(x.nbytes for blocks in operands.values() for x in blocks)
-        return _Launched(solve, operands, wait, end if size >= LARGE else None)
+        return end if size >= LARGE else None
 
     def _group_of(self, plan: StoredPlan, number: int) -> Any:
         """Return the group of a plan's workers for a solve; a number if the host solves."""

@@ -110,7 +110,9 @@ class Solve:
     request : Request
     keys : dict, chunk index -> keys of the operands
     blocks : dict, key -> array, or outcome of an earlier solve
-        The operands until the program starts.
+        The operands until they are taken.
+    launched : callable, optional
+        Waits for the results of GPUs that solve; None, on all workers, if the host has to solve.
     outcome : Future, optional
         The results by their keys, or the error. None: the worker's memory has the results.
     stored, size : list, int
@@ -126,6 +128,8 @@ class Solve:
         self.plan: StoredPlan | None = plan
         self.request, self.keys = plan.shard.request, plan.shard.keys
         self.blocks: dict[Any, Any] = {}
+        self.launched: Callable[[], Results | None] | None = None
+        self._operands: Operands | None = None
         self.outcome: Any = Future()
         self.stored, self.size = list[Any](), 0
         self.is_registered = self.is_freed = self._is_asynchronous = False
@@ -135,30 +139,16 @@ class Solve:
         """Return the outcomes of earlier solves that this one waits for."""
         return {block for block in list(self.blocks.values()) if isinstance(block, Future)}
 
-    def run(
-        self,
-        threads: Threads,
-        operands: Operands | None = None,
-        wait: Callable[[], Results | None] = lambda: None,
-    ) -> tuple[dict[Any, Any], Any]:
-        """Return the results by their keys, and the answer to the client.
-
-        Parameters
-        ----------
-        threads : Threads
-        operands : dict, optional
-            Default: those of `take_operands`.
-        wait : callable
-            Waits for results of GPUs; None if there are none.
-        """
+    def run(self, threads: Threads) -> tuple[dict[Any, Any], Any]:
+        """Return the results by their keys, and the answer to the client."""
         try:
             for outcome in self.awaited():
                 outcome.result()
-            answer, results = None, wait()
+            answer, results = None, self.launched and self.launched()
             if results is None:
                 self._turns.take(self.number)
                 try:
-                    operands = self.take_operands() if operands is None else operands
+                    operands = self.take_operands()
                     self._mailbox.check(self.number)
                     results, answer = solve_shard(self.request, self._shard, operands, self, threads)
                 finally:
@@ -168,6 +158,8 @@ class Solve:
             number = None if isinstance(error, WorkerLostError) else self.number
             self._mailbox.fail_everywhere(error, number)
             raise
+        finally:
+            self.launched = self._operands = None
         parts = self.request.parts or repeat(Part())
         return {
             (result_name(self.name, k), *part.chunk_index(index)): array
@@ -180,6 +172,8 @@ class Solve:
 
         Raise the error of the solve.
         """
+        if self._operands is not None:
+            return self._operands
         blocks = {
             key: block.result()[key] if isinstance(block, Future) else block
             for key, block in self.blocks.items()
@@ -187,7 +181,8 @@ class Solve:
         self.blocks.clear()
         self._mailbox.check(self.number)
         self._is_asynchronous = common_backend(blocks.values()).is_asynchronous
-        return {index: [blocks[key] for key in keys] for index, keys in self.keys.items()}
+        self._operands = {index: [blocks[key] for key in keys] for index, keys in self.keys.items()}
+        return self._operands
 
     def send(self, receiver: int, name: Hashable, content: Any, arrays: Iterable[np.ndarray] = ()) -> None:
         message = [dumps(content), *map(to_serialize, arrays)]

@@ -219,11 +219,11 @@ class WorkerSession:
                 others.append(key)
         solve.blocks |= await blocks_of(self.worker, others)
 
-    def _run(self, solve: Solve, *launched: Any) -> None:
+    def _run(self, solve: Solve) -> None:
         """Run a solve on a thread, and let the event loop store its results and answer."""
         outcome, answer = solve.outcome, None
         try:
-            results, answer = solve.run(self.plugin.threads, *launched)
+            results, answer = solve.run(self.plugin.threads)
         except BaseException as error:
             # Frames of a traceback would keep the arrays of the solve.
             answer = error.with_traceback(None)
