@@ -18,7 +18,7 @@ import mgrec
 import mgrec.dask
 from mgrec.core.contract.kernels import CacheMiss
 from mgrec.distributed import run as run_module
-from mgrec.distributed.plan import gpus
+from mgrec.distributed.plan import gpus, program
 from mgrec.filters import recurrence as filters
 from mgrec.signal import lfilter
 
@@ -131,6 +131,32 @@ def test_messages_that_do_not_suffice(client, solved):
         for _ in range(8):
             np.testing.assert_array_equal(on_host(plan()), wanted)
     assert solved == [CacheMiss] * 12
+
+
+def test_the_next_solve_is_launched_while_the_host_solves(client, solved, monkeypatch):
+    """Another rank may have launched it, and its GPU then waits for this one."""
+    launches, waiting, (s, t) = [], [], uniform(-1, 1, 2, N)
+    t[: 2 * CHUNK], s[CHUNK], s[CHUNK + 1] = 0.0, 1e300, 1e300  # no state overflows
+    solve_shard = program.solve_shard
+
+    def waits(*arguments):
+        waiting.append(1)
+        wait_until(lambda: len(launches) == 6)
+        return solve_shard(*arguments)
+
+    s, t = operands_of(client, [s, t], [CHUNK] * 4)
+    with mgrec.plan(LINEAR, s, t, client=client) as plan:
+        wanted = on_host(plan())
+        monkeypatch.setattr(program, "solve_shard", waits)
+        launch = gpus.GPUThread._launch
+        monkeypatch.setattr(
+            gpus.GPUThread, "_launch", lambda *given: launches.append(given[1]) or launch(*given)
+        )
+        first = plan.submit()
+        wait_until(lambda: len(waiting) == 2)
+        for result in [first, plan.submit(), plan.submit()]:
+            np.testing.assert_array_equal(on_host(result), wanted)
+    assert CacheMiss in solved
 
 
 def test_workers_with_other_numbers_of_chunks_exchange_none(client, solved):

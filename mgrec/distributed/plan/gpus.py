@@ -123,7 +123,13 @@ class GPUThread:
 
     def _complete_last(self) -> None:
         last, self._last = self._last, None
-        if last is not None:
+        if last is None:
+            return
+        if last.is_left_to_host():
+            # Another rank may have launched the next solve, whose exchange keeps its GPU from the
+            # kernels of this one until this thread has launched it too.
+            threading.Thread(target=self._complete, args=(last,), name="mgrec-plan", daemon=True).start()
+        else:
             self._complete(last)
 
     def _launch(self, group: Any, solve: Solve, plan: StoredPlan) -> Any:

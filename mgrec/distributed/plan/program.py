@@ -167,6 +167,17 @@ class Solve:
             for k, (array, part) in enumerate(zip(arrays, parts, strict=False))
         }, answer
 
+    def is_left_to_host(self) -> bool:
+        """Wait for the results of GPUs; return whether there are none, and no error."""
+        assert self.launched is not None
+        solved = Future[Any]()
+        try:
+            solved.set_result(self.launched())
+        except BaseException as error:
+            solved.set_exception(error)
+        self.launched = solved.result
+        return not solved.exception() and solved.result() is None
+
     def take_operands(self) -> Operands:
         """Return the operands of each chunk, once the earlier solves that compute some have ended.
 
