@@ -21,6 +21,8 @@ wavefront
     Compute loops over grids in which a cell depends on the cells above and to the left.
 solve_tridiagonal
     Solve tridiagonal systems of linear equations, with pivoting.
+solve_banded
+    Solve banded systems of linear equations, with the arguments of SciPy.
 factor_tridiagonal
     Factor tridiagonal matrices for many right-hand sides.
 plan
@@ -46,6 +48,7 @@ _HOMES = {
     "rational_recurrence": ".scans.functions",
     "scan": ".scans.functions",
     "smith_waterman": ".grids.alignment.api",
+    "solve_banded": ".banded.api",
     "solve_tridiagonal": ".tridiagonal.api",
     "sor": ".grids.sor.api",
     "starts": ".core.arrays.resets",

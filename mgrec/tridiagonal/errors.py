@@ -10,9 +10,13 @@ import numpy as np
 
 if TYPE_CHECKING:
     from ..core.contract.recurrence import ChunkInputs, Shape
+    from ..banded.recurrence import BandedSystem
     from .recurrence import TridiagonalSystem
 
+    System = TridiagonalSystem | BandedSystem
+
 NAMES = ("dl", "d", "du", "b")
+"""Names of the operands of tridiagonal systems."""
 
 
 class SingularSystemError(np.linalg.LinAlgError):
@@ -24,7 +28,7 @@ class SingularSystemError(np.linalg.LinAlgError):
 
 
 @contextmanager
-def name_singular_system(system: TridiagonalSystem, starts: Sequence[int], shape: Shape) -> Iterator[None]:
+def name_singular_system(system: System, starts: Sequence[int], shape: Shape) -> Iterator[None]:
     """Replace SingularSystemError of a chunk by an error with the index in the user's array."""
     try:
         yield
@@ -41,7 +45,7 @@ def name_singular_system(system: TridiagonalSystem, starts: Sequence[int], shape
         raise np.linalg.LinAlgError(message) from None
 
 
-def _system_label(system: TridiagonalSystem, starts: Sequence[int], shape: Shape, number: int) -> str:
+def _system_label(system: System, starts: Sequence[int], shape: Shape, number: int) -> str:
     """Return "system (i, j)", the index over all axes except `axis` and `rhs_axis`."""
     counts = [1 if k == system.axis else length for k, length in enumerate(shape)]
     position = np.unravel_index(number, counts)
@@ -61,13 +65,13 @@ def is_all_finite(array: Any) -> bool:
         return bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())
 
 
-def check_operands(system: TridiagonalSystem, inputs: ChunkInputs, shape: Shape) -> None:
+def check_operands(system: System, inputs: ChunkInputs, shape: Shape) -> None:
     """Raise ValueError if an operand of a chunk contains nan or inf inside the matrix.
 
     Kernels fill a system that contains nan or inf with nan, so that operands are read again only
     if a result is not finite.
     """
-    for number, name in enumerate(NAMES):
+    for number, name in enumerate(system.names):
         entries, first_row = _entries_inside(system, inputs, shape, number)
         if is_all_finite(entries):
             continue
@@ -80,22 +84,21 @@ def check_operands(system: TridiagonalSystem, inputs: ChunkInputs, shape: Shape)
 
 
 def _entries_inside(
-    system: TridiagonalSystem, inputs: ChunkInputs, shape: Shape, number: int
+    system: System, inputs: ChunkInputs, shape: Shape, number: int
 ) -> tuple[Any, int]:
     """Return the entries of a block inside the matrix, and the number of rows before them."""
-    block, ends = inputs.blocks[number], system.ends(inputs, shape)
+    block, (before, after) = inputs.blocks[number], system.outside(inputs, shape, number)
     axis = system.axis - len(shape) + block.ndim
-    is_first, is_last = number == 0 and ends.has_first, number == 2 and ends.has_last
     if axis >= 0 and system.varying[number][axis]:
-        inside = slice(int(is_first), block.shape[axis] - int(is_last))
-        return block[(slice(None),) * axis + (inside,)], int(is_first)
-    if (is_first or is_last) and system.length == 1:
+        inside = slice(before, max(block.shape[axis] - after, before))
+        return block[(slice(None),) * axis + (inside,)], before
+    if before + after >= shape[system.axis]:
         return block.reshape(-1)[:0], 0
     return block, 0
 
 
 def _operand_index(
-    system: TridiagonalSystem, inputs: ChunkInputs, number: int, position: list[int], first_row: int
+    system: System, inputs: ChunkInputs, number: int, position: list[int], first_row: int
 ) -> str:
     """Return " at index ...", the index in the user's operand."""
     missing = len(inputs.starts) - len(position)
@@ -103,7 +106,7 @@ def _operand_index(
         if is_varying:
             is_axis = missing + k == system.axis
             position[k] += inputs.starts[missing + k] + (first_row if is_axis else 0)
-    if system.rhs_axis is not None and number < NAMES.index("b") and system.rhs_axis >= missing:
+    if system.rhs_axis is not None and number < len(system.names) - 1 and system.rhs_axis >= missing:
         # The user's diagonals do not have this axis.
         del position[system.rhs_axis - missing]
     return f" at index {tuple(position)}" if position else ""

@@ -16,7 +16,7 @@ from ..core.arrays.chunk import Chunk, as_result, is_uncopied, lay_out
 from ..core.backends import Backend
 from ..core.contract.kernels import Kernels, PreparedSolver, ShardSolver, Summarise
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape, TwoSided
-from .errors import SingularSystemError, check_operands, is_all_finite, name_singular_system
+from .errors import NAMES, SingularSystemError, check_operands, is_all_finite, name_singular_system
 
 Launch = Callable[[Any, Any], Any]
 _ALIGNED = 16  # numbers: kernels for aligned rows serve both ends
@@ -218,6 +218,7 @@ class TridiagonalSystem(TwoSided):
     """
 
     family: ClassVar[str] = "tridiagonal"
+    names: ClassVar[tuple[str, ...]] = NAMES
     methods: ClassVar[tuple[str, ...]] = (
         "auto",
         "partition",
@@ -391,3 +392,8 @@ class TridiagonalSystem(TwoSided):
         first, is_open = inputs.starts[self.axis], not self.is_periodic
         is_last = first + shape[self.axis] == self.length
         return Ends(is_open and first == 0, is_open and is_last, self.method)
+
+    def outside(self, inputs: ChunkInputs, shape: Shape, number: int) -> tuple[int, int]:
+        """Return how many first and last entries of a block lie outside of the matrix."""
+        ends = self.ends(inputs, shape)
+        return int(number == 0 and ends.has_first), int(number == 2 and ends.has_last)

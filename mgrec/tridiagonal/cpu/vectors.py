@@ -185,6 +185,40 @@ def magnitude(_: Any, x: Any) -> Any:
 
 
 @emitted
+def squared_modulus(_: Any, x: Any) -> Any:
+    """Return the square of the absolute value; of complex numbers, that of both parts."""
+
+    def emit(context: Any, builder: Any, x: Any) -> Any:
+        squares = [builder.fmul(part, part) for part in vectors_of(builder, x)]
+        return squares[0] if len(squares) == 1 else builder.fadd(*squares)
+
+    return x.sizes(x), emit
+
+
+@emitted
+def square_root(_: Any, x: Any) -> Any:
+    """Return the square root of real numbers."""
+
+    def emit(context: Any, builder: Any, x: Any) -> Any:
+        name = f"llvm.sqrt.v{x.type.count}{x.type.element.intrinsic_name}"
+        function_type = ir.FunctionType(x.type, [x.type])
+        return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), [x])
+
+    return x(x), emit
+
+
+@emitted
+def conjugate(_: Any, x: Any) -> Any:
+    """Return the complex conjugate; real numbers unchanged."""
+
+    def emit(context: Any, builder: Any, x: Any) -> Any:
+        parts = vectors_of(builder, x)
+        return value_of(builder, [parts[0], *(builder.fsub(filled(b.type, -0.0), b) for b in parts[1:])])
+
+    return x(x), emit
+
+
+@emitted
 def scale_of(_: Any, size: Any) -> Any:
     """Return the power of two that brings `size`, not negative, to 1 or more and below 4.
 

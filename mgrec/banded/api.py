@@ -1,0 +1,185 @@
+"""Banded systems of linear equations, and the validation of their arguments."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.array_types import cast, computed_dtype, in_one_memory, is_lazy
+from ..core.arrays.chunk import shape_of
+from ..core.arrays.validation import as_array, as_axis, as_flag, as_integer, broadcast_shape
+from ..core.contract.problem import Problem, varying
+from ..solve import public_function, refuse_labelled
+from ..solve.functions import concatenate, full_like
+from .recurrence import BandedSystem
+
+_COMPUTED, _MOST = "fdFD", 4
+
+
+@partial(public_function, labelled=refuse_labelled)
+def solve_banded(
+    l_and_u: Any,
+    ab: Any,
+    b: Any,
+    *,
+    axis: int | None = None,
+    memory: str = "stream",
+    check_finite: bool = True,
+    out: Any = None,
+) -> Problem:
+    """Solve banded systems A·x = b, with the arguments of ``scipy.linalg.solve_banded``.
+
+    Parameters
+    ----------
+    l_and_u : (int, int)
+        Number of diagonals below and above the main one, l and u, each from 0 to 4.
+    ab : array_like or dask.array.Array
+        The diagonals (..., l + u + 1, n): ``ab[..., u + i - j, j]`` is ``A[..., i, j]``. Entries
+        outside of the matrix are ignored. Leading axes contain separate matrices.
+    b : array_like or dask.array.Array
+        Right-hand sides: as in SciPy (..., n), or (..., n, k) if it has as many axes as `ab`.
+    axis : int, optional
+        Axis of the unknowns in the broadcast right-hand sides and in the result. The other axes are
+        separate right-hand sides, which broadcast with the leading axes of `ab`. By default it is
+        the last, or that before k.
+    memory : {"stream", "two-pass"}, optional
+        Memory use of Dask arrays, as for :func:`mgrec.solve_tridiagonal`.
+    check_finite : bool, optional
+        Whether nan or inf in an operand raises an error. If False, a system that contains one
+        becomes nan, and no other system does.
+    out : array, optional
+        C-contiguous array of the shape and dtype of the result, into which x is written. It must
+        not share memory with an operand. Not supported for Dask arrays.
+
+    Returns
+    -------
+    array or dask.array.Array
+        x, of the dtype ``numpy.result_type`` of the operands; float64 for integers.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If elimination meets a pivot of 0: the system is singular. Dask arrays raise it when they are
+        computed.
+    TypeError
+        If an operand is not an array of numbers.
+    ValueError
+        If shapes do not match, if l or u is not from 0 to 4, or if an operand contains nan or inf.
+        Dask arrays raise the last one when they are computed.
+
+    See Also
+    --------
+    solve_tridiagonal : faster for l = u = 1.
+
+    Notes
+    -----
+    Systems of at most 2**13 unknowns are eliminated side by side, with scaled partial pivoting.
+    Longer ones and chunks are split into partitions, from which reflections eliminate all but the
+    unknowns at the ends, and over Dask each chunk sends (l + u)(2l + 2u + 1) numbers a system.
+    Pivots of a singular matrix may then be rounding errors instead of 0, as in LAPACK.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> ab = np.array([[0.0, 0.0, 1.0, 1.0], [9.0, 9.0, 9.0, 9.0], [2.0, 2.0, 2.0, 0.0]])
+    >>> b = np.array([10.0, 11.0, 10.0, 11.0])
+    >>> mgrec.solve_banded((1, 1), ab, b).round(3)
+    array([1.111, 0.889, 0.778, 1.049])
+    """
+    lower, upper = _widths(l_and_u)
+    operands = {name: as_array(name, value) for name, value in (("ab", ab), ("b", b))}
+    dtype = _common_dtype(operands)
+    b = cast(operands["b"], dtype)
+    (ab,) = in_one_memory([("b", b)], [("ab", operands["ab"])])
+    ab = cast(ab, dtype)
+    if ab.ndim < 2 or ab.shape[-2] != lower + upper + 1:
+        raise ValueError(
+            f"ab must have the l + u + 1 = {lower + upper + 1} diagonals along its second to last axis; "
+            f"got shape {ab.shape}"
+        )
+    if not b.ndim:
+        raise ValueError("b must have an axis of unknowns; got a number")
+    ndim = max(ab.ndim - 1, b.ndim)
+    has_sides = axis is None and b.ndim == ab.ndim
+    axis = as_axis((-2 if has_sides else -1) if axis is None else axis, (1,) * ndim)
+    diagonals = [_at_axis(diagonal, ndim, axis, has_sides) for diagonal in diagonals_of(ab, lower, upper)]
+    blocks = (*diagonals, b)
+    shape = broadcast_shape({"the diagonals of ab": diagonals[0], "b": b})
+    length = ab.shape[-1]
+    if b.shape[b.ndim - ndim + axis] != length and not isnan(length) and not isnan(shape[axis]):
+        raise ValueError(f"b must have {length} entries along axis {axis}, as ab has columns; got {b.shape}")
+    system = BandedSystem(
+        dtype=dtype,
+        result_dtype=dtype,
+        varying=tuple(varying(block.shape, shape) for block in blocks),
+        block_dtypes=(dtype,) * len(blocks),
+        axis=axis,
+        state_dtype=dtype,
+        states=2 * (lower + upper),
+        length=-1 if isnan(shape[axis]) else int(shape[axis]),
+        lower=lower,
+        upper=upper,
+        rhs_axis=axis + 1 if has_sides else None,
+        check_finite=as_flag("check_finite", check_finite),
+    )
+    return Problem(system, blocks, (), shape, memory, out)
+
+
+def _widths(l_and_u: Any) -> tuple[int, int]:
+    try:
+        lower, upper = l_and_u
+    except (TypeError, ValueError):
+        raise ValueError(f"l_and_u must be two integers, (l, u); got {l_and_u!r}") from None
+    widths = as_integer("l", lower), as_integer("u", upper)
+    if not all(0 <= width <= _MOST for width in widths):
+        raise ValueError(f"l_and_u must be two integers from 0 to {_MOST}; got {l_and_u!r}")
+    return widths
+
+
+def _common_dtype(operands: dict[str, Any]) -> np.dtype[Any]:
+    dtype = computed_dtype(np.result_type(*(array.dtype for array in operands.values())))
+    if dtype.kind in "biu":
+        return np.dtype(np.float64)
+    if dtype.char not in _COMPUTED:
+        raise TypeError(f"ab and b must be of 32 bits a component or more; got {dtype}")
+    return dtype
+
+
+def diagonals_of(ab: Any, lower: int, upper: int) -> list[Any]:
+    """Return the diagonals -lower … upper of ab (..., n), of which entry i belongs to row i.
+
+    Entries outside of the matrix have any values. Of arrays in memory the diagonals are views.
+    """
+    count, length = ab.shape[-2:]
+    if not is_lazy(ab) and ab.ndim == 2 and count > 1 and length > 0 and ab.flags.c_contiguous:
+        flat = ab.reshape(-1)
+        starts = [(upper - k) * length + k for k in range(-lower, upper + 1)]
+        return [flat[start : start + length] for start in starts]
+    return [moved(ab[..., upper - k, :], k) for k in range(-lower, upper + 1)]
+
+
+def moved(values: Any, step: int) -> Any:
+    """Return ``values[..., i + step]`` for each i, with 0 for entries that do not exist."""
+    kept, zeros = (slice(step, None), slice(step)) if step > 0 else (slice(step), slice(step, None))
+    if not step:
+        return values
+    if abs(step) >= values.shape[-1]:
+        return full_like(values, 0)
+    parts = [values[..., kept], full_like(values[..., zeros], 0)]
+    later = concatenate(parts if step > 0 else parts[::-1], -1)
+    return later.rechunk(values.chunks) if is_lazy(values) else later
+
+
+def _at_axis(diagonal: Any, ndim: int, axis: int, has_sides: bool) -> Any:
+    """Return a diagonal (..., n) with n along an axis of `ndim`, and the others as those of b."""
+    if has_sides:
+        return diagonal[..., None]
+    axes_after = ndim - 1 - axis
+    if diagonal.ndim == 1:
+        return diagonal[(slice(None), *(None,) * axes_after)]
+    diagonal = diagonal[(None,) * (ndim - diagonal.ndim)]
+    order = [*range(axis), ndim - 1, *range(axis, ndim - 1)]
+    return diagonal.transpose(order)

@@ -1,0 +1,623 @@
+"""Phases of banded systems on the CPU: elimination side by side, and partitions of long systems.
+
+A partition of n rows contains the unknowns x[-l] … x[n+u-1]. The rows of its neighbours contain
+x[0] … x[u-1] and x[n-l] … x[n-1] of its own unknowns. All others are eliminated, which leaves l + u
+equations in the *cuts* before and after the partition, x[-l] … x[u-1] and x[n-l] … x[n+u-1].
+
+Reflections (Householder) eliminate an unknown from the l + u pending rows and the next row. With
+pivots, coefficients of the cut before would grow from row to row, until pending rows are equal up
+to rounding; reflections preserve the norms of columns. A step also has no choice that depends on
+values: partitions run side by side without selects of rows. Loops over the widths serve all l and u.
+
+Whole systems side by side are eliminated with scaled partial pivoting, as by LAPACK's gbtrf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from ..core.arrays.chunk import Chunk
+from ..core.contract.kernels import Kernels, at_once
+from ..engines.cpu.compilation import INNER, compile_kernel, writable
+from ..engines.cpu.scalars import smaller_of
+from ..engines.cpu.threads import run_in_threads, split_range, threads_for
+from ..tridiagonal.cpu.memory import gather, lane_count, load, scatter, store
+from ..tridiagonal.cpu.partitions import lanes_of
+from ..tridiagonal.cpu.vectors import (
+    conjugate,
+    constant,
+    larger,
+    magnitude,
+    scale_of,
+    select,
+    square_root,
+    squared_modulus,
+)
+from ..tridiagonal.errors import SingularSystemError
+from .recurrence import MAX_WIDTH, BandedEnds, CutRows
+
+# Rows of a partition at most, and of whole systems that are eliminated side by side.
+LENGTH, MAX_WHOLE = 256, 1 << 13
+# Rows of a table of offsets, after the diagonals and b: the partition's cell, its first unknown, and
+# its numbers of rows of the system before and after it, at most MAX_WIDTH.
+CELL, RESULT, BEFORE, AFTER, TABLE_ROWS = range(5)
+
+
+class Layout(NamedTuple):
+    """The memory layout of a chunk, for kernels."""
+
+    shape: tuple[int, int, int]  # (outer, steps, inner)
+    bases: np.ndarray  # of each diagonal and b, in numbers from the first of b
+    strides: np.ndarray  # (l + u + 2, 3), in numbers; 0 along a broadcast axis
+    around: tuple[int, int]  # rows of the system before and after the chunk
+    widths: tuple[int, int]  # l and u
+    parts: int
+    length: int  # rows of all partitions but the last
+
+
+class Scratch(NamedTuple):
+    """Memory of one call of a kernel, flat but for the offsets (rows, lanes)."""
+
+    offsets: np.ndarray
+    counts: np.ndarray  # 0 … MAX_WIDTH
+    rows: np.ndarray  # pending rows
+    vector: np.ndarray  # of a reflection
+    pivots: np.ndarray  # l + u + 2 numbers a row
+    unknowns: np.ndarray
+    flags: np.ndarray  # the least pivot of each lane, real
+
+
+@numba.njit(**INNER)
+def _fill_offsets(task: int, stop: int, parts: Any, layout: Any, cell_size: int, offsets: Any) -> None:
+    """Write the offsets of partitions `task` on, a lane each; lanes from `stop` on repeat the last.
+
+    Partitions are numbered over (outer, part, inner), for the parts from parts[0] to parts[1].
+    """
+    _, steps, inner = layout.shape
+    lower, upper = layout.widths
+    operands, count = lower + upper + 2, parts[1] - parts[0]
+    for lane in range(offsets.shape[1]):
+        number, column = divmod(smaller_of(task + lane, stop - 1), inner)
+        outer, part = divmod(number, count)
+        part += parts[0]
+        row = part * layout.length
+        for k in range(operands):
+            along = outer * layout.strides[k, 0] + row * layout.strides[k, 1]
+            offsets[k, lane] = layout.bases[k] + along + column * layout.strides[k, 2]
+        cell = (outer * inner + column) * (layout.parts + 1) + part
+        offsets[operands + CELL, lane] = cell * cell_size
+        offsets[operands + RESULT, lane] = (outer * steps + row) * inner + column
+        offsets[operands + BEFORE, lane] = smaller_of(layout.around[0] + row, MAX_WIDTH)
+        after = layout.around[1] + steps - smaller_of(row + layout.length, steps)
+        offsets[operands + AFTER, lane] = smaller_of(after, MAX_WIDTH)
+
+
+@numba.njit(**INNER)
+def _load_row(
+    memory: Any, scratch: Any, layout: Any, i: int, last: int, target: int, around: Any, state: Any
+) -> Any:
+    """Write the coefficients of row i from scratch.rows[target], scaled; return b and the new state.
+
+    Coefficients outside of the matrix are 0. The state has the least size of a row or pivot, and 0,
+    or nan if a row contains nan or inf. `around` are the rows of the system around the partition.
+    """
+    lower, upper = layout.widths
+    width, rows, (least, nan_seen) = lane_count(memory), scratch.rows, state
+    zero, size, total = constant(nan_seen, 0.0), constant(least, 0.0), constant(nan_seen, 0.0)
+    for k in range(lower + upper + 1):
+        number = gather(memory, scratch.offsets, k, i * layout.strides[k, 1])
+        if k + i < lower:
+            number = select(constant(size, lower - k - i), around[0], zero, number)
+        if k - lower > last - i:
+            number = select(constant(size, k - lower - last + i), around[1], zero, number)
+        store(rows, (target + k) * width, number)
+        size = larger(size, magnitude(number))
+        # nan is not larger than a number.
+        total = total + (number - number)
+    scale, k = scale_of(size), lower + upper + 1
+    for j in range(k):
+        store(rows, (target + j) * width, load(rows, (target + j) * width) * scale)
+    rhs = gather(memory, scratch.offsets, k, i * layout.strides[k, 1])
+    return rhs * scale, (select(least, size, size, least), nan_seen + (total + (rhs - rhs)))
+
+
+@numba.njit(**INNER)
+def _reflect(memory: Any, rows: Any, vector: Any, wide: int, columns: int, pivots: Any, target: int) -> Any:
+    """Eliminate column 0 from the rows 0 … wide, which have the columns of `wide` + 1 unknowns first.
+
+    Rows and the columns of unknowns move up by one. The pivot row is written to pivots[target] with
+    the inverse pivot first, unless `target` is negative. Return the size of the pivot.
+    """
+    width = lane_count(memory)
+    size = magnitude(load(rows, 0))
+    for r in range(1, wide + 1):
+        size = larger(size, magnitude(load(rows, r * columns * width)))
+    scale, total = scale_of(size), constant(size, 0.0)
+    for r in range(wide + 1):
+        number = load(rows, r * columns * width) * scale
+        store(vector, r * width, number)
+        total = total + squared_modulus(number)
+    one, zero = constant(size, 1.0), constant(size, 0.0)
+    norm, leading = square_root(total), load(vector, 0)
+    modulus = square_root(squared_modulus(leading))
+    phase = select(modulus, zero, leading / select(modulus, zero, modulus, one), constant(leading, 1.0))
+    leading = leading + phase * norm
+    store(vector, 0, leading)
+    beta = select(norm, zero, one / (norm * (norm + modulus)), zero)
+    for c in range(1, columns):
+        product = constant(leading, 0.0)
+        for r in range(wide + 1):
+            product = product + conjugate(load(vector, r * width)) * load(rows, (r * columns + c) * width)
+        product = product * beta
+        if target >= 0:
+            number = load(rows, c * width) - leading * product
+            store(pivots, (target + c) * width, number)
+        moved = c - 1 if c <= wide else c
+        for r in range(1, wide + 1):
+            number = load(rows, (r * columns + c) * width) - load(vector, r * width) * product
+            store(rows, ((r - 1) * columns + moved) * width, number)
+    if target >= 0:
+        store(pivots, target * width, conjugate(phase) * select(norm, zero, zero - scale / norm, zero))
+    return size
+
+
+@numba.njit(**INNER)
+def _pivot(memory: Any, rows: Any, lower: int, columns: int, pivots: Any, target: int) -> Any:
+    """Eliminate column 0 from the rows 0 … lower by the largest coefficient, as `_reflect`."""
+    width = lane_count(memory)
+    for r in range(1, lower + 1):
+        size, other = magnitude(load(rows, 0)), magnitude(load(rows, r * columns * width))
+        for c in range(columns):
+            one, two = load(rows, c * width), load(rows, (r * columns + c) * width)
+            store(rows, c * width, select(other, size, two, one))
+            store(rows, (r * columns + c) * width, select(other, size, one, two))
+    pivot = load(rows, 0)
+    store(pivots, target * width, constant(pivot, 1.0) / pivot)
+    for c in range(1, columns):
+        store(pivots, (target + c) * width, load(rows, c * width))
+    for r in range(1, lower + 1):
+        factor = load(rows, r * columns * width) / pivot
+        for c in range(1, columns):
+            number = load(rows, (r * columns + c) * width) - factor * load(pivots, (target + c) * width)
+            moved = c - 1 if c < columns - 1 else c
+            store(rows, ((r - 1) * columns + moved) * width, number)
+        store(rows, ((r - 1) * columns + columns - 2) * width, constant(pivot, 0.0))
+    return magnitude(pivot)
+
+
+@numba.njit(**INNER)
+def _fill(memory: Any, rows: Any, count: int, value: Any) -> None:
+    for k in range(count):
+        store(rows, k * lane_count(memory), value)
+
+
+@numba.njit(**INNER)
+def _around(memory: Any, scratch: Any, layout: Any) -> Any:
+    """Return the numbers of rows of the system before and after each partition."""
+    first = layout.widths[0] + layout.widths[1] + 2
+    before = gather(scratch.counts, scratch.offsets, first + BEFORE, 0)
+    return magnitude(before), magnitude(gather(scratch.counts, scratch.offsets, first + AFTER, 0))
+
+
+@numba.njit(**INNER)
+def _substitute_back(memory: Any, scratch: Any, wide: int, first: int, last: int) -> None:
+    """Write scratch.unknowns[last] … [first], each from its pivot row and the `wide` after it."""
+    width, columns = lane_count(memory), wide + 2
+    for i in range(last, first - 1, -1):
+        total = load(scratch.pivots, (i * columns + columns - 1) * width)
+        for k in range(1, wide + 1):
+            product = load(scratch.pivots, (i * columns + k) * width)
+            total = total - product * load(scratch.unknowns, (i + k) * width)
+        store(scratch.unknowns, i * width, total * load(scratch.pivots, i * columns * width))
+
+
+def _reduce(
+    memory: Any, layout: Any, cells: Any, scratch: Any, parts: Any, length: int, start: int, stop: int
+) -> None:
+    """Write the equations of the partitions `start` to `stop`, of one length, to their cells.
+
+    A cell has for each equation the coefficients of the cuts before and after, and its b.
+    """
+    wide, width = layout.widths[0] + layout.widths[1], lane_count(memory)
+    columns, rows = 2 * wide + 2, scratch.rows
+    for task in range(start, stop, width):
+        _fill_offsets(task, stop, parts, layout, wide * (2 * wide + 1), scratch.offsets)
+        around, zero = _around(memory, scratch, layout), constant(load(rows, 0), 0.0)
+        _fill(memory, rows, (wide + 1) * columns, zero)
+        # The unknowns that are eliminated first are those of the cut before.
+        for r in range(wide):
+            store(rows, (r * columns + r) * width, constant(zero, 1.0))
+            store(rows, (r * columns + wide + 1 + r) * width, constant(zero, -1.0))
+        state = magnitude(constant(zero, 1.0)), zero
+        for i in range(length):
+            b, state = _load_row(memory, scratch, layout, i, length - 1, wide * columns, around, state)
+            store(rows, (wide * columns + columns - 1) * width, b)
+            size = _reflect(memory, rows, scratch.vector, wide, columns, scratch.pivots, -1)
+            state = select(state[0], size, size, state[0]), state[1]
+        for r in range(wide):
+            for c in range(2 * wide + 1):
+                column = c + wide + 1 if c < wide else (c - wide if c < 2 * wide else columns - 1)
+                number = load(rows, (r * columns + column) * width)
+                number = select(state[0], magnitude(zero), number, zero) + state[1]
+                place = r * (2 * wide + 1) + c
+                scatter(cells, scratch.offsets, wide + 2 + CELL, place, number)
+
+
+def _substitute(
+    memory: Any,
+    layout: Any,
+    values: Any,
+    scratch: Any,
+    parts: Any,
+    length: int,
+    start: int,
+    stop: int,
+    result: Any,
+) -> None:
+    """Write the unknowns of partitions, whose cuts have known values (system, part, l + u).
+
+    The rows are eliminated again, without the known unknowns. The first l + u rows then contain
+    no unknown to be eliminated, and are the pending rows.
+    """
+    wide, width, inner = layout.widths[0] + layout.widths[1], lane_count(memory), layout.shape[2]
+    lower, columns, rows, unknowns = layout.widths[0], wide + 2, scratch.rows, scratch.unknowns
+    for task in range(start, stop, width):
+        _fill_offsets(task, stop, parts, layout, wide, scratch.offsets)
+        around, zero = _around(memory, scratch, layout), constant(load(rows, 0), 0.0)
+        _fill(memory, rows, (wide + 1) * columns, zero)
+        for k in range(wide):
+            store(unknowns, k * width, gather(values, scratch.offsets, wide + 2 + CELL, k))
+        state = magnitude(constant(zero, 1.0)), zero
+        for i in range(length):
+            b, state = _load_row(memory, scratch, layout, i, length - 1, wide * columns, around, state)
+            for k in range(wide - i):
+                b = b - load(rows, (wide * columns + k) * width) * load(unknowns, (i + k) * width)
+                store(rows, (wide * columns + k) * width, zero)
+            store(rows, (wide * columns + columns - 1) * width, b)
+            _reflect(memory, rows, scratch.vector, wide, columns, scratch.pivots, i * columns)
+        for k in range(wide):
+            value = gather(values, scratch.offsets, wide + 2 + CELL, wide + k)
+            store(unknowns, (length + k) * width, value)
+        _substitute_back(memory, scratch, wide, wide, length - 1)
+        for i in range(length):
+            number = load(unknowns, (lower + i) * width)
+            scatter(result, scratch.offsets, wide + 2 + RESULT, i * inner, number)
+
+
+def _solve_whole(
+    memory: Any, layout: Any, values: Any, scratch: Any, parts: Any, length: int, start: int, stop: int, result: Any
+) -> int:
+    """Write the unknowns of the whole systems `start` to `stop`; return a singular one, or -1."""
+    (lower, _), wide, width = layout.widths, layout.widths[0] + layout.widths[1], lane_count(memory)
+    columns, rows, unknowns, singular = wide + 2, scratch.rows, scratch.unknowns, -1
+    for task in range(start, stop, width):
+        _fill_offsets(task, stop, parts, layout, wide, scratch.offsets)
+        around, zero = _around(memory, scratch, layout), constant(load(rows, 0), 0.0)
+        _fill(memory, rows, (lower + 1) * columns, zero)
+        state = magnitude(constant(zero, 1.0)), zero
+        for i in range(-lower, length):
+            # The row that is the first to contain x[i + lower + upper].
+            row = i + lower
+            if row < length:
+                target = smaller_of(row, lower) * columns
+                b, state = _load_row(memory, scratch, layout, row, length - 1, target, around, state)
+                store(rows, (target + columns - 1) * width, b)
+                for c in range(wide + 1 if row < lower else 0):
+                    # The first rows begin with coefficients outside of the matrix.
+                    moved = c + lower - row
+                    number = load(rows, (target + moved) * width) if moved <= wide else zero
+                    store(rows, (target + c) * width, number)
+            else:
+                for c in range(columns):
+                    store(rows, (lower * columns + c) * width, zero)
+            if i >= 0:
+                size = _pivot(memory, rows, lower, columns, scratch.pivots, i * columns)
+                state = select(state[0], size, size, state[0]), state[1]
+        for k in range(wide):
+            store(unknowns, (length + k) * width, zero)
+        _substitute_back(memory, scratch, wide, 0, length - 1)
+        for i in range(length):
+            number = load(unknowns, i * width) + state[1]
+            scatter(result, scratch.offsets, wide + 2 + RESULT, i * layout.shape[2], number)
+        # nan is not larger than 0, and not equal to it.
+        store(scratch.flags, 0, state[0] + squared_modulus(state[1]))
+        for lane in range(scratch.offsets.shape[1]):
+            if scratch.flags[lane] == 0:
+                singular = smaller_of(task + lane, stop - 1)
+    return singular
+
+
+@numba.njit(**INNER)
+def _triangulate(block: Any, rows: int, wide: int, columns: int, vector: Any) -> Any:
+    """Eliminate the columns 0 … wide-1 from the rows of a block; return the least pivot's size."""
+    least = abs(block[0, 0]) + 1
+    for k in range(wide):
+        largest = abs(block[k, k])
+        for r in range(k + 1, rows):
+            largest = max(largest, abs(block[r, k]))
+        least = min(least, largest)
+        if not largest > 0:
+            continue
+        total = largest - largest
+        for r in range(k, rows):
+            vector[r] = block[r, k] / largest
+            total += vector[r].real * vector[r].real + vector[r].imag * vector[r].imag
+        norm, modulus = np.sqrt(total), abs(vector[k])
+        phase = vector[k] / modulus if modulus > 0 else vector[k] + 1
+        vector[k] += phase * norm
+        beta = 1 / (norm * (norm + modulus))
+        block[k, k] = -phase * norm * largest
+        for c in range(k + 1, columns):
+            product = block[k, c] * np.conj(vector[k])
+            for r in range(k + 1, rows):
+                product += block[r, c] * np.conj(vector[r])
+            product *= beta
+            for r in range(k, rows):
+                block[r, c] -= product * vector[r]
+    return least
+
+
+@numba.njit(**INNER)
+def _load_cell(cells: Any, block: Any, wide: int, columns: int) -> Any:
+    """Write the rows of a cell below the pending rows, scaled; return the largest coefficient."""
+    most = abs(block[0, 0]) - abs(block[0, 0])
+    for r in range(wide):
+        size = most - most
+        for c in range(2 * wide):
+            size = max(size, abs(cells[r, c]))
+        most, scale = max(most, size), 1 / size if size > 0 else size + 1
+        for c in range(columns):
+            block[wide + r, c] = 0
+        for c in range(2 * wide):
+            block[wide + r, c] = cells[r, c] * scale
+        block[wide + r, columns - 1] = cells[r, 2 * wide] * scale
+    return most
+
+
+@numba.njit(**INNER)
+def _move_pending(block: Any, wide: int, columns: int) -> None:
+    """Move the rows after the pivot rows to the first rows, and the next cut to the first columns."""
+    for r in range(wide):
+        for c in range(columns):
+            block[r, c] = block[wide + r, c]
+        for c in range(wide):
+            block[r, c], block[r, wide + c] = block[wide + r, wide + c], 0
+
+
+def _merge(cells: Any, block: Any, vector: Any, merged: Any) -> None:
+    """Write the equations of chunks from those of their parts (system, part, l + u, ...)."""
+    systems, parts, wide, size = cells.shape
+    columns = 3 * wide + 1
+    for system in range(systems):
+        least, nan_seen = abs(block[0, 0]) - abs(block[0, 0]) + 1, cells[system, 0, 0, 0] * 0
+        for r in range(wide):
+            for c in range(columns):
+                block[r, c] = 0
+            block[r, r], block[r, 2 * wide + r] = 1, -1
+        for part in range(parts - 1):
+            for c in range(size):
+                nan_seen += cells[system, part, 0, c] * 0
+            least = min(least, _load_cell(cells[system, part], block, wide, columns))
+            least = min(least, _triangulate(block, 2 * wide, wide, columns, vector))
+            _move_pending(block, wide, columns)
+        for r in range(wide):
+            for c in range(wide):
+                merged[system, r, c] = block[r, 2 * wide + c]
+                merged[system, r, wide + c] = block[r, c]
+            merged[system, r, 2 * wide] = block[r, columns - 1]
+            for c in range(size):
+                merged[system, r, c] = (merged[system, r, c] if least > 0 else 0) + nan_seen
+
+
+def _solve_cuts(
+    cells: Any, known: Any, lower: int, is_whole: bool, block: Any, vector: Any, values: Any
+) -> int:
+    """Write the values of all cuts; return a singular system, or -1. `cells` are overwritten.
+
+    `known` (system, 2, l + u) has the values of the first cut and of the last. Of whole systems
+    only the unknowns outside of the matrix are known, which are 0.
+    """
+    systems, cuts, wide, size = cells.shape
+    singular = -1
+    for system in range(systems):
+        nan_seen = known[system, 0, 0] * 0
+        least = abs(nan_seen) + 1
+        for r in range(wide):
+            for c in range(size):
+                block[r, c] = 0
+            if r < lower or not is_whole:
+                block[r, r], block[r, size - 1] = 1, known[system, 0, r]
+        for part in range(cuts - 1):
+            cell = cells[system, part]
+            for c in range(size):
+                nan_seen += cell[0, c] * 0
+            most = _load_cell(cell, block, wide, size)
+            least = min(least, most, _triangulate(block, 2 * wide, wide, size, vector))
+            for r in range(wide):
+                for c in range(size):
+                    cell[r, c] = block[r, c]
+            _move_pending(block, wide, size)
+        for r in range(wide):
+            for c in range(size):
+                block[wide + r, c] = 0
+            if r >= lower or not is_whole:
+                block[wide + r, r], block[wide + r, size - 1] = 1, known[system, 1, r]
+        if is_whole:
+            least = min(least, _triangulate(block, 2 * wide, wide, size, vector))
+        for r in range(wide - 1, -1, -1):
+            total = block[r, size - 1]
+            for c in range(r + 1, wide):
+                total -= block[r, c] * values[system, cuts - 1, c]
+            values[system, cuts - 1, r] = total / block[r, r] if is_whole else known[system, 1, r]
+        for part in range(cuts - 2, -1, -1):
+            for r in range(wide - 1, -1, -1):
+                total = cells[system, part, r, size - 1]
+                for c in range(r + 1, wide):
+                    total -= cells[system, part, r, c] * values[system, part, c]
+                for c in range(wide):
+                    total -= cells[system, part, r, wide + c] * values[system, part + 1, c]
+                values[system, part, r] = total / cells[system, part, r, r]
+            if part == 0 and not is_whole:
+                for r in range(wide):
+                    values[system, 0, r] = known[system, 0, r]
+        if nan_seen == nan_seen:
+            if not least > 0:
+                singular = system
+        else:
+            for cut in range(cuts):
+                for r in range(wide):
+                    values[system, cut, r] += nan_seen
+    return singular
+
+
+reduce = compile_kernel(_reduce, allocates=False)
+substitute = compile_kernel(_substitute, allocates=False)
+solve_whole = compile_kernel(_solve_whole, allocates=False)
+merge = compile_kernel(_merge, allocates=False)
+solve_cuts = compile_kernel(_solve_cuts, allocates=False)
+
+
+def kernels(method: str) -> Kernels:
+    """Return the phases of a chunk; with method "threads" all threads share a call."""
+    is_shared = method == "threads"
+
+    def threads_of(chunk: Chunk) -> int:
+        return threads_for(16 * prod(chunk.shape)) if is_shared else 1
+
+    def precompute_chunk(ends: BandedEnds, chunk: Chunk) -> CutRows:
+        return precompute(ends, chunk, threads_of(chunk))
+
+    def determine_chunk(ends: BandedEnds, chunk: Chunk, carry_in: Any, result: Any) -> bool:
+        flat, layout = _layout_of(ends, chunk)
+        return _determine(flat, layout, carry_in, result, threads_of(chunk))
+
+    return Kernels(determine_chunk, at_once(precompute_chunk), propagate)
+
+
+def precompute(ends: BandedEnds, chunk: Chunk, threads: int) -> CutRows:
+    """Return the equations of a chunk in its cuts, whose operands are the diagonals and b."""
+    memory, layout = _layout_of(ends, chunk)
+    cells = _reduced(memory, layout, threads)
+    systems, _, wide, size = cells.shape
+    merged = np.empty((systems, wide, size), chunk.dtype)
+    merge(cells, *_block_of(wide, chunk.dtype), merged)
+    return CutRows(merged.reshape(*chunk.row_shape, wide, size))
+
+
+def propagate(summaries: Sequence[CutRows], lower: int) -> list[np.ndarray]:
+    """Return the values of the cuts before and after each chunk, (outer, inner, 2, l + u)."""
+    outer, inner, wide, size = summaries[0].rows.shape
+    cells = np.empty((outer * inner, len(summaries) + 1, wide, size), summaries[0].rows.dtype)
+    for k, summary in enumerate(summaries):
+        cells[:, k] = summary.rows.reshape(-1, wide, size)
+    values = _solved_cuts(cells, None, lower, 1).reshape(outer, inner, -1, wide)
+    return [values[:, :, k : k + 2] for k in range(len(summaries))]
+
+
+def _determine(
+    memory: np.ndarray, layout: Layout, carry_in: np.ndarray | None, result: np.ndarray, threads: int
+) -> bool:
+    """Write the unknowns of a chunk; return whether all operands are finite."""
+    flat, wide = result.reshape(-1), sum(layout.widths)
+    if carry_in is None and layout.shape[1] <= MAX_WHOLE:
+        outcomes = _call(solve_whole, memory, layout, np.empty(0, flat.dtype), threads, flat)
+        _check(outcomes)
+        checked = result[:, 0]
+    else:
+        known = None if carry_in is None else np.ascontiguousarray(carry_in).reshape(-1, 2, wide)
+        cells = _reduced(memory, layout, threads) if wide else np.empty((0, 1, 0, 1), flat.dtype)
+        values = checked = _solved_cuts(cells, known, layout.widths[0], threads)
+        _call(substitute, memory, layout, values.reshape(-1), threads, flat)
+    return np.count_nonzero(np.isfinite(checked)) == checked.size
+
+
+def _reduced(memory: np.ndarray, layout: Layout, threads: int) -> np.ndarray:
+    systems, wide = layout.shape[0] * layout.shape[2], sum(layout.widths)
+    cells = np.empty((systems, layout.parts + 1, wide, 2 * wide + 1), memory.dtype)
+    _call(reduce, memory, layout, cells.reshape(-1), threads)
+    return cells
+
+
+def _solved_cuts(cells: np.ndarray, known: np.ndarray | None, lower: int, threads: int) -> np.ndarray:
+    systems, cuts, wide, _ = cells.shape
+    values = np.empty((systems, cuts, wide), cells.dtype)
+    is_whole = known is None
+    if known is None:
+        known = np.zeros((systems, 2, wide), cells.dtype)
+
+    def solve(start: int, stop: int) -> int:
+        part = slice(start, stop)
+        block = _block_of(wide, cells.dtype)
+        singular = solve_cuts(cells[part], known[part], lower, is_whole, *block, values[part])
+        return singular + start if singular >= 0 else -1
+
+    _check(_run([partial(solve, *part) for part in split_range(systems, threads)]))
+    return values
+
+
+def _block_of(wide: int, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros((2 * wide, 3 * wide + 1), dtype), np.empty(2 * wide, dtype)
+
+
+def _run(calls: list[Callable[[], Any]]) -> list[Any]:
+    return run_in_threads(calls) if len(calls) > 1 else [call() for call in calls]
+
+
+def _call(
+    kernel: Any, memory: np.ndarray, layout: Layout, cells: np.ndarray, threads: int, *result: np.ndarray
+) -> list[Any]:
+    """Call a kernel over all partitions, for each group of one length and each thread."""
+    outer, steps, inner = layout.shape
+    lanes, calls = lanes_of(memory.dtype), []
+    last = steps - (layout.parts - 1) * layout.length
+    full = layout.parts - (last != layout.length)
+    for parts, length in (((0, full), layout.length), ((full, layout.parts), last)):
+        count = outer * inner * (parts[1] - parts[0])
+        for start, stop in split_range(-(-count // lanes), threads):
+            scratch = _scratch_of(sum(layout.widths), layout.length, memory.dtype)
+            tasks = start * lanes, min(stop * lanes, count)
+            calls.append(partial(kernel, memory, layout, cells, scratch, parts, length, *tasks, *result))
+    return _run(calls)
+
+
+def _scratch_of(wide: int, length: int, dtype: np.dtype[Any]) -> Scratch:
+    lanes = lanes_of(dtype)
+    sizes = (wide + 1) * (2 * wide + 2), wide + 1, (wide + 2) * length, length + wide
+    memory = [np.zeros(size * lanes, dtype) for size in sizes]
+    offsets = np.empty((wide + 2 + TABLE_ROWS, lanes), np.int64)
+    counts, flags = np.arange(MAX_WIDTH + 1).astype(dtype), np.empty(lanes, dtype.char.lower())
+    return Scratch(offsets, counts, *memory, flags)
+
+
+def _check(outcomes: list[int]) -> None:
+    singular = max(outcomes, default=-1)
+    if singular >= 0:
+        raise SingularSystemError(singular)
+
+
+def _layout_of(ends: BandedEnds, chunk: Chunk) -> tuple[np.ndarray, Layout]:
+    """Return b as a 1-d array, and the layout of all operands from its first number."""
+    *diagonals, b = (writable(np.ascontiguousarray(operand)) for operand in chunk.operands)
+    bases, strides = [], []
+    for k, array in enumerate((*diagonals, b)):
+        distance, rest = divmod(array.ctypes.data - b.ctypes.data, b.itemsize)
+        if rest:
+            array = diagonals[k] = array.copy()
+            distance, rest = divmod(array.ctypes.data - b.ctypes.data, b.itemsize)
+        bases.append(distance)
+        full = array.shape[1] * array.shape[2], array.shape[2], 1
+        varies = (size == whole for size, whole in zip(array.shape, chunk.shape, strict=True))
+        strides.append([stride * is_varying for stride, is_varying in zip(full, varies, strict=True)])
+    parts = 1 if chunk.steps <= MAX_WHOLE and ends.is_whole else -(-chunk.steps // LENGTH)
+    length = -(-chunk.steps // parts)
+    parts = -(-chunk.steps // length)
+    layout = Layout(
+        chunk.shape, np.array(bases), np.array(strides), ends.around, (ends.lower, ends.upper), parts, length
+    )
+    return b.reshape(-1), layout

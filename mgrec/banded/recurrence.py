@@ -1,0 +1,142 @@
+"""Banded systems as a two-sided recurrence: the equations of chunks in their cuts form a system."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from ..core.arrays.chunk import Chunk, as_result, lay_out
+from ..core.backends import Backend
+from ..core.contract.kernels import Kernels, Summarise
+from ..core.contract.recurrence import Arrays, ChunkInputs, Shape, TwoSided
+from ..tridiagonal.errors import check_operands, is_all_finite, name_singular_system
+
+MAX_WIDTH = 8
+"""Largest sum of the numbers of diagonals below and above the main one."""
+
+
+class BandedEnds(NamedTuple):
+    """The widths of a matrix, and the rows of the system before and after a chunk."""
+
+    lower: int
+    upper: int
+    around: tuple[int, int]
+    is_whole: bool
+
+
+@dataclass(frozen=True)
+class CutRows:
+    """The equations of a chunk of n rows in the unknowns at its ends.
+
+    The cut before the chunk is x[-l] … x[u-1], that after it x[n-l] … x[n+u-1]. A chunk of less
+    than l + u rows has unknowns in both, and equations that say so.
+
+    Attributes
+    ----------
+    rows : array (outer, inner, l + u, 2·(l + u) + 1)
+        Coefficients of the cut before and of the cut after, and the right-hand side. nan if the
+        chunk's operands contain nan or inf; 0 if its columns depend on each other.
+    starts, shape : tuple of int
+        Start of the chunk and its shape, for messages.
+    """
+
+    rows: np.ndarray
+    starts: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandedSystem(TwoSided):
+    """The systems Σ_k diagonal_k[i]·x[i+k] = b[i] along an axis, k = -lower … upper.
+
+    The operands are the diagonals, of which entry i belongs to row i, and b. The summary of a chunk
+    is its equations in its cuts; its carry-in is the values of these unknowns.
+
+    Attributes
+    ----------
+    length : int
+        Number of unknowns of a system.
+    lower, upper : int
+        Number of diagonals below and above the main one.
+    rhs_axis : int, optional
+        The axis of right-hand sides of the same matrices.
+    check_finite : bool
+        Whether nan and inf in operands are errors.
+    """
+
+    family: ClassVar[str] = "banded"
+    methods: ClassVar[tuple[str, ...]] = ("auto",)
+    pivoting_methods: ClassVar[tuple[str, ...]] = methods
+    length: int
+    lower: int
+    upper: int
+    rhs_axis: int | None = None
+    check_finite: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the operands, for messages; the entries of diagonals are counted by rows."""
+        return *(f"diagonal {k} of ab" for k in range(-self.lower, self.upper + 1)), "b"
+
+    @property
+    def indexed_by(self) -> str:
+        return "a banded system"
+
+    def of_length(self, steps: int) -> BandedSystem:
+        return replace(self, length=steps)
+
+    def example_value(self, number: int) -> float:
+        return 4.0 if number == self.lower else 0.25
+
+    def first_carry_in(self, initial: Sequence[Any], shape: Shape) -> None:
+        return None
+
+    def outside(self, inputs: ChunkInputs, shape: Shape, number: int) -> tuple[int, int]:
+        """Return how many first and last entries of a block lie outside of the matrix."""
+        if number > self.lower + self.upper:
+            return 0, 0
+        (before, after), offset = self.ends(inputs, shape).around, number - self.lower
+        return max(-offset - before, 0), max(offset - after, 0)
+
+    def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
+        kernels = backend.kernels(self.family)
+        wait = kernels.precompute(self.ends(inputs, shape), self._chunk(inputs, shape))
+
+        def wait_for_rows() -> CutRows:
+            rows = wait().rows
+            if self.check_finite and not is_all_finite(rows):
+                check_operands(self, inputs, shape)
+            return CutRows(rows, inputs.starts, shape)
+
+        return wait_for_rows
+
+    def propagate(self, kernels: Kernels, summaries: Sequence[Any], carry_in: Any) -> list[Any]:
+        with name_singular_system(self, summaries[0].starts, summaries[0].shape):
+            carry_ins: list[Any] = kernels.propagate(summaries, self.lower)
+        return carry_ins
+
+    def determine(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
+    ) -> tuple[Arrays, None]:
+        chunk, ends = self._chunk(inputs, shape), self.ends(inputs, shape)
+        result = out[0] if out else backend.empty(shape, self.dtype)
+        with name_singular_system(self, inputs.starts, shape):
+            is_finite = backend.kernels(self.family).determine(
+                ends, chunk, carry_in, result.reshape(chunk.shape)
+            )
+        if self.check_finite and not is_finite:
+            check_operands(self, inputs, shape)
+        return (as_result(result, shape, self.result_dtype),), None
+
+    def _chunk(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
+        return lay_out(self, inputs.blocks, shape, inputs.starts[self.axis])
+
+    def ends(self, inputs: ChunkInputs, shape: Shape) -> BandedEnds:
+        """Return the widths, and the rows of the system before and after a chunk."""
+        before = inputs.starts[self.axis]
+        after = self.length - before - shape[self.axis]
+        around = min(before, MAX_WIDTH), min(after, MAX_WIDTH)
+        return BandedEnds(self.lower, self.upper, around, around == (0, 0))
