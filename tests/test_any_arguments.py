@@ -40,6 +40,7 @@ CALLS = {
     mgrec.summed_area_table: ((TABLE,), {}),
     mgrec.wavefront: ((TABLE,), {"weights": (0.3, 0.3, 0.2)}),
     mgrec.solve_tridiagonal: ((X, X + 2, X, X), {}),
+    mgrec.solve_banded: (((0, 1), np.stack([X, X + 2]), X), {}),
     mgrec.factor_tridiagonal: ((X, X + 2, X), {}),
     solve_factored: ((X, X + 2, X, X), {}),
     mgrec.check_laws: ((mgrec.maps.affine,), {"samples": 2}),

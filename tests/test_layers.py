@@ -27,6 +27,7 @@ FAMILIES: dict[str, set[str]] = {
     "filters": {"scans"},
     "ewm": {"filters", "scans"},
     "tridiagonal": {"scans"},
+    "banded": {"scans", "tridiagonal"},
     "grids": {"scans"},
     "ndimage": set(),
     "hmm": {"scans"},

@@ -47,6 +47,7 @@ CALLS = {
     "decimate": (decimate, (), {"q": 2, "n": 2}),
     "ewm": (ewm, (), {"alpha": 0.5}),
     "solve_tridiagonal": (mgrec.solve_tridiagonal, (1.0, 4.0, 1.0), {}),
+    "solve_banded": (mgrec.solve_banded, ((1, 1), np.ones((3, 40)) + np.eye(3, 40, 1)), {}),
     "factor_tridiagonal": (mgrec.factor_tridiagonal, (1.0, 4.0), {}),
     "summed_area_table": (mgrec.summed_area_table, (), {}),
     "wavefront": (mgrec.wavefront, (), {"weights": (0.5, 0.5, 0.0)}),

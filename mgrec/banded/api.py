@@ -10,22 +10,22 @@ import numpy as np
 
 from ..core.arrays.array_types import cast, computed_dtype, in_one_memory, is_lazy
 from ..core.arrays.chunk import shape_of
-from ..core.arrays.validation import as_array, as_axis, as_flag, as_integer, broadcast_shape
+from ..core.arrays.validation import as_array, as_axis, as_flag, as_integer, as_scalar, broadcast_shape
 from ..core.contract.problem import Problem, varying
-from ..solve import public_function, refuse_labelled
+from ..solve import public_function, solve_labelled
 from ..solve.functions import concatenate, full_like
 from .recurrence import BandedSystem
 
 _COMPUTED, _MOST = "fdFD", 4
 
 
-@partial(public_function, labelled=refuse_labelled)
+@partial(public_function, labelled=partial(solve_labelled, by_value=("l_and_u", "ab")))
 def solve_banded(
     l_and_u: Any,
     ab: Any,
     b: Any,
     *,
-    axis: int | None = None,
+    axis: int = -1,
     memory: str = "stream",
     check_finite: bool = True,
     out: Any = None,
@@ -40,11 +40,10 @@ def solve_banded(
         The diagonals (..., l + u + 1, n): ``ab[..., u + i - j, j]`` is ``A[..., i, j]``. Entries
         outside of the matrix are ignored. Leading axes contain separate matrices.
     b : array_like or dask.array.Array
-        Right-hand sides: as in SciPy (..., n), or (..., n, k) if it has as many axes as `ab`.
+        Right-hand sides. Axes other than `axis` broadcast with the leading axes of `ab`.
     axis : int, optional
-        Axis of the unknowns in the broadcast right-hand sides and in the result. The other axes are
-        separate right-hand sides, which broadcast with the leading axes of `ab`. By default it is
-        the last, or that before k.
+        Axis of the unknowns in `b`, and in the result. The default is the last, or the index of a
+        DataFrame. SciPy's ``b`` (n, k) is ``axis=0``.
     memory : {"stream", "two-pass"}, optional
         Memory use of Dask arrays, as for :func:`mgrec.solve_tridiagonal`.
     check_finite : bool, optional
@@ -84,30 +83,34 @@ def solve_banded(
     Examples
     --------
     >>> import numpy as np, mgrec
-    >>> ab = np.array([[0.0, 0.0, 1.0, 1.0], [9.0, 9.0, 9.0, 9.0], [2.0, 2.0, 2.0, 0.0]])
-    >>> b = np.array([10.0, 11.0, 10.0, 11.0])
-    >>> mgrec.solve_banded((1, 1), ab, b).round(3)
-    array([1.111, 0.889, 0.778, 1.049])
+    >>> ab = np.array([[0, 0, 1, 1], [0, -4, -4, -4], [6, 6, 6, 6], [-4, -4, -4, 0], [1, 1, 0, 0]])
+    >>> mgrec.solve_banded((2, 2), ab, [0.0, 1.0, 0.0, 0.0]).round(4)
+    array([0.5714, 1.0857, 0.9143, 0.4286])
     """
     lower, upper = _widths(l_and_u)
     operands = {name: as_array(name, value) for name, value in (("ab", ab), ("b", b))}
+    if len(shape_of(operands["ab"])) < 2 or not shape_of(operands["b"]):
+        raise ValueError(
+            f"ab must have an axis of diagonals and one of unknowns, and b one of unknowns; got shapes "
+            f"{shape_of(operands['ab'])} and {shape_of(operands['b'])}"
+        )
     dtype = _common_dtype(operands)
     b = cast(operands["b"], dtype)
     (ab,) = in_one_memory([("b", b)], [("ab", operands["ab"])])
     ab = cast(ab, dtype)
-    if ab.ndim < 2 or ab.shape[-2] != lower + upper + 1:
+    if ab.shape[-2] != lower + upper + 1:
         raise ValueError(
             f"ab must have the l + u + 1 = {lower + upper + 1} diagonals along its second to last axis; "
             f"got shape {ab.shape}"
         )
-    if not b.ndim:
-        raise ValueError("b must have an axis of unknowns; got a number")
     ndim = max(ab.ndim - 1, b.ndim)
-    has_sides = axis is None and b.ndim == ab.ndim
-    axis = as_axis((-2 if has_sides else -1) if axis is None else axis, (1,) * ndim)
-    diagonals = [_at_axis(diagonal, ndim, axis, has_sides) for diagonal in diagonals_of(ab, lower, upper)]
+    axis = as_axis(axis, (1,) * ndim)
+    diagonals = [_at_axis(diagonal, ndim, axis) for diagonal in diagonals_of(ab, lower, upper)]
+    if lower + upper == 0:
+        # Kernels need an unknown at the ends of chunks.
+        lower, diagonals = 1, [as_scalar("ab", 0, dtype), *diagonals]
     blocks = (*diagonals, b)
-    shape = broadcast_shape({"the diagonals of ab": diagonals[0], "b": b})
+    shape = broadcast_shape({"the diagonals of ab": diagonals[-1], "b": b})
     length = ab.shape[-1]
     if b.shape[b.ndim - ndim + axis] != length and not isnan(length) and not isnan(shape[axis]):
         raise ValueError(f"b must have {length} entries along axis {axis}, as ab has columns; got {b.shape}")
@@ -122,7 +125,6 @@ def solve_banded(
         length=-1 if isnan(shape[axis]) else int(shape[axis]),
         lower=lower,
         upper=upper,
-        rhs_axis=axis + 1 if has_sides else None,
         check_finite=as_flag("check_finite", check_finite),
     )
     return Problem(system, blocks, (), shape, memory, out)
@@ -173,10 +175,8 @@ def moved(values: Any, step: int) -> Any:
     return later.rechunk(values.chunks) if is_lazy(values) else later
 
 
-def _at_axis(diagonal: Any, ndim: int, axis: int, has_sides: bool) -> Any:
+def _at_axis(diagonal: Any, ndim: int, axis: int) -> Any:
     """Return a diagonal (..., n) with n along an axis of `ndim`, and the others as those of b."""
-    if has_sides:
-        return diagonal[..., None]
     axes_after = ndim - 1 - axis
     if diagonal.ndim == 1:
         return diagonal[(slice(None), *(None,) * axes_after)]

@@ -25,6 +25,7 @@ import numpy as np
 from ..core.arrays.chunk import Chunk
 from ..core.contract.kernels import Kernels, at_once
 from ..engines.cpu.compilation import INNER, compile_kernel, writable
+from ..engines.cpu.lanes import CACHE_LINE
 from ..engines.cpu.scalars import smaller_of
 from ..engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..tridiagonal.cpu.memory import gather, lane_count, load, scatter, store
@@ -43,7 +44,7 @@ from ..tridiagonal.errors import SingularSystemError
 from .recurrence import MAX_WIDTH, BandedEnds, CutRows
 
 # Rows of a partition at most, and of whole systems that are eliminated side by side.
-LENGTH, MAX_WHOLE = 256, 1 << 13
+LENGTH, MAX_WHOLE = 480, 1 << 13
 # Rows of a table of offsets, after the diagonals and b: the partition's cell, its first unknown, and
 # its numbers of rows of the system before and after it, at most MAX_WIDTH.
 CELL, RESULT, BEFORE, AFTER, TABLE_ROWS = range(5)
@@ -291,7 +292,15 @@ def _substitute(
 
 
 def _solve_whole(
-    memory: Any, layout: Any, values: Any, scratch: Any, parts: Any, length: int, start: int, stop: int, result: Any
+    memory: Any,
+    layout: Any,
+    values: Any,
+    scratch: Any,
+    parts: Any,
+    length: int,
+    start: int,
+    stop: int,
+    result: Any,
 ) -> int:
     """Write the unknowns of the whole systems `start` to `stop`; return a singular one, or -1."""
     (lower, _), wide, width = layout.widths, layout.widths[0] + layout.widths[1], lane_count(memory)
@@ -531,7 +540,7 @@ def _determine(
         checked = result[:, 0]
     else:
         known = None if carry_in is None else np.ascontiguousarray(carry_in).reshape(-1, 2, wide)
-        cells = _reduced(memory, layout, threads) if wide else np.empty((0, 1, 0, 1), flat.dtype)
+        cells = _reduced(memory, layout, threads)
         values = checked = _solved_cuts(cells, known, layout.widths[0], threads)
         _call(substitute, memory, layout, values.reshape(-1), threads, flat)
     return np.count_nonzero(np.isfinite(checked)) == checked.size
@@ -616,6 +625,10 @@ def _layout_of(ends: BandedEnds, chunk: Chunk) -> tuple[np.ndarray, Layout]:
         strides.append([stride * is_varying for stride, is_varying in zip(full, varies, strict=True)])
     parts = 1 if chunk.steps <= MAX_WHOLE and ends.is_whole else -(-chunk.steps // LENGTH)
     length = -(-chunk.steps // parts)
+    if parts > 1:
+        # Partitions an odd number of cache lines apart: otherwise those side by side compete for few sets.
+        line = CACHE_LINE // b.itemsize
+        length = (-(-length // line) | 1) * line
     parts = -(-chunk.steps // length)
     layout = Layout(
         chunk.shape, np.array(bases), np.array(strides), ends.around, (ends.lower, ends.upper), parts, length

@@ -61,8 +61,6 @@ class BandedSystem(TwoSided):
         Number of unknowns of a system.
     lower, upper : int
         Number of diagonals below and above the main one.
-    rhs_axis : int, optional
-        The axis of right-hand sides of the same matrices.
     check_finite : bool
         Whether nan and inf in operands are errors.
     """
@@ -73,7 +71,7 @@ class BandedSystem(TwoSided):
     length: int
     lower: int
     upper: int
-    rhs_axis: int | None = None
+    rhs_axis: ClassVar[None] = None
     check_finite: bool = False
 
     @property

@@ -23,6 +23,7 @@ from ..grids.table.api import summed_area_table
 from ..scans.functions import linear_recurrence, rational_recurrence, scan
 from ..scans.maps import max_plus
 from ..scans.weighted import weighted_scan
+from ..banded.api import solve_banded
 from ..tridiagonal.api import solve_tridiagonal
 from ..tridiagonal.factor_api import factor_tridiagonal
 
@@ -114,6 +115,7 @@ EXAMPLES = [
     Example("scan", _scan, {"x": X}, {"s": STEPS, "initial": 0.5}),
     Example("weighted_scan", weighted_scan, {"x": X}, {"weights": STEPS}),
     Example("solve_tridiagonal", solve_tridiagonal, {"b": X}, {"dl": 1.0, "d": (X + 3).tolist(), "du": 1.0}),
+    Example("solve_banded", solve_banded, {"b": X}, {"l_and_u": (0, 1), "ab": [STEPS, (X + 3).tolist()]}),
     Example("factor_tridiagonal", _solve_factored, {"d": X + 3, "b": X}, {}),
     Example("summed_area_table", summed_area_table, {"x": TABLE}, {}),
     Example("wavefront", wavefront, {"local": TABLE}, {"weights": (0.3, 0.3, 0.2)}),

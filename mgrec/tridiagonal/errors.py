@@ -10,10 +10,6 @@ import numpy as np
 
 if TYPE_CHECKING:
     from ..core.contract.recurrence import ChunkInputs, Shape
-    from ..banded.recurrence import BandedSystem
-    from .recurrence import TridiagonalSystem
-
-    System = TridiagonalSystem | BandedSystem
 
 NAMES = ("dl", "d", "du", "b")
 """Names of the operands of tridiagonal systems."""
@@ -28,7 +24,7 @@ class SingularSystemError(np.linalg.LinAlgError):
 
 
 @contextmanager
-def name_singular_system(system: System, starts: Sequence[int], shape: Shape) -> Iterator[None]:
+def name_singular_system(system: Any, starts: Sequence[int], shape: Shape) -> Iterator[None]:
     """Replace SingularSystemError of a chunk by an error with the index in the user's array."""
     try:
         yield
@@ -45,7 +41,7 @@ def name_singular_system(system: System, starts: Sequence[int], shape: Shape) ->
         raise np.linalg.LinAlgError(message) from None
 
 
-def _system_label(system: System, starts: Sequence[int], shape: Shape, number: int) -> str:
+def _system_label(system: Any, starts: Sequence[int], shape: Shape, number: int) -> str:
     """Return "system (i, j)", the index over all axes except `axis` and `rhs_axis`."""
     counts = [1 if k == system.axis else length for k, length in enumerate(shape)]
     position = np.unravel_index(number, counts)
@@ -65,7 +61,7 @@ def is_all_finite(array: Any) -> bool:
         return bool(np.isfinite(array.sum())) or bool(np.isfinite(array).all())
 
 
-def check_operands(system: System, inputs: ChunkInputs, shape: Shape) -> None:
+def check_operands(system: Any, inputs: ChunkInputs, shape: Shape) -> None:
     """Raise ValueError if an operand of a chunk contains nan or inf inside the matrix.
 
     Kernels fill a system that contains nan or inf with nan, so that operands are read again only
@@ -83,9 +79,7 @@ def check_operands(system: System, inputs: ChunkInputs, shape: Shape) -> None:
         )
 
 
-def _entries_inside(
-    system: System, inputs: ChunkInputs, shape: Shape, number: int
-) -> tuple[Any, int]:
+def _entries_inside(system: Any, inputs: ChunkInputs, shape: Shape, number: int) -> tuple[Any, int]:
     """Return the entries of a block inside the matrix, and the number of rows before them."""
     block, (before, after) = inputs.blocks[number], system.outside(inputs, shape, number)
     axis = system.axis - len(shape) + block.ndim
@@ -97,9 +91,7 @@ def _entries_inside(
     return block, 0
 
 
-def _operand_index(
-    system: System, inputs: ChunkInputs, number: int, position: list[int], first_row: int
-) -> str:
+def _operand_index(system: Any, inputs: ChunkInputs, number: int, position: list[int], first_row: int) -> str:
     """Return " at index ...", the index in the user's operand."""
     missing = len(inputs.starts) - len(position)
     for k, is_varying in enumerate(system.varying[number]):
