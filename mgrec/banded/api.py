@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.array_types import cast, computed_dtype, in_one_memory, is_lazy
-from ..core.arrays.chunk import shape_of
+from ..core.arrays.chunk import move_axis, shape_of
 from ..core.arrays.validation import as_array, as_axis, as_flag, as_integer, as_scalar, broadcast_shape
 from ..core.contract.problem import Problem, varying
 from ..solve import public_function, solve_labelled
@@ -87,7 +87,7 @@ def solve_banded(
     >>> mgrec.solve_banded((2, 2), ab, [0.0, 1.0, 0.0, 0.0]).round(4)
     array([0.5714, 1.0857, 0.9143, 0.4286])
     """
-    lower, upper = _widths(l_and_u)
+    lower, upper = as_widths(l_and_u)
     operands = {name: as_array(name, value) for name, value in (("ab", ab), ("b", b))}
     if len(shape_of(operands["ab"])) < 2 or not shape_of(operands["b"]):
         raise ValueError(
@@ -130,7 +130,8 @@ def solve_banded(
     return Problem(system, blocks, (), shape, memory, out)
 
 
-def _widths(l_and_u: Any) -> tuple[int, int]:
+def as_widths(l_and_u: Any) -> tuple[int, int]:
+    """Return l and u; raise ValueError unless they are from 0 to 4."""
     try:
         lower, upper = l_and_u
     except (TypeError, ValueError):
@@ -181,5 +182,4 @@ def _at_axis(diagonal: Any, ndim: int, axis: int) -> Any:
     if diagonal.ndim == 1:
         return diagonal[(slice(None), *(None,) * axes_after)]
     diagonal = diagonal[(None,) * (ndim - diagonal.ndim)]
-    order = [*range(axis), ndim - 1, *range(axis, ndim - 1)]
-    return diagonal.transpose(order)
+    return move_axis(diagonal, -1, axis)

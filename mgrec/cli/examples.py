@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import hmm, ndimage, signal, statespace
+from ..banded.api import solve_banded
 from ..engines.code_on_disk import reason_not_stored
 from ..engines.cpu.kernel_cache import STORED
 from ..grids.alignment.api import smith_waterman
@@ -23,7 +24,6 @@ from ..grids.table.api import summed_area_table
 from ..scans.functions import linear_recurrence, rational_recurrence, scan
 from ..scans.maps import max_plus
 from ..scans.weighted import weighted_scan
-from ..banded.api import solve_banded
 from ..tridiagonal.api import solve_tridiagonal
 from ..tridiagonal.factor_api import factor_tridiagonal
 

@@ -18,6 +18,7 @@ from ..distributed.expressions import leaves
 
 _PACKAGE = __package__.partition(".")[0]
 _MODULES = (
+    "banded.adjoint",
     "ewm.adjoint",
     "filters.adjoint",
     "filters.zero_phase_adjoint",

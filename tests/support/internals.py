@@ -7,6 +7,7 @@ sizes on that small tests do not have.
 import pytest
 from click.testing import CliRunner
 
+from mgrec.banded import cpu as banded_cpu
 from mgrec.cli.command import main
 from mgrec.core.backends import Backend
 from mgrec.core.contract.kernels import TileParts
@@ -134,6 +135,12 @@ def record_encodings(patch: pytest.MonkeyPatch):
 
     patch.setattr(alignments, "align_encoded", record)
     return found
+
+
+def divide_bands(patch: pytest.MonkeyPatch) -> None:
+    """Divide banded systems into partitions of 64 or 72 rows of float64."""
+    patch.setattr(banded_cpu, "LENGTH", 64)
+    patch.setattr(banded_cpu, "MAX_WHOLE", 0)
 
 
 def divide_loops(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,80 @@
+"""Adjoint of banded systems."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.array_types import computed_dtype
+from ..core.arrays.chunk import shape_of
+from ..core.arrays.validation import as_axis
+from ..solve.adjoint import adjoint_function, conj
+from ..solve.functions import concatenate
+from ..solve.rules import broadcast_shapes, common_dtype, rule_of_adjoint
+from . import api
+from .api import as_widths, moved
+
+
+@partial(adjoint_function, function="mgrec.solve_banded", result="x", arrays=("ab", "b"))
+def solve_banded(
+    grad: Any, x: Any, l_and_u: Any, ab: Any, b: Any, *, axis: int = -1, of: Collection[str] | None = None
+) -> tuple[Any, Any]:
+    """Return the gradients of ``x = mgrec.solve_banded(l_and_u, ab, b)``.
+
+    The gradient of b is the solution λ of the system with the conjugate transposed matrix, whose
+    right-hand side is the gradient of x. The gradient of ``A[i, j]`` is −λ_i·conj(x_j), and that of
+    entries of `ab` outside of the matrix is 0. Of `b` only the shape and the dtype are used.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> ab, b = np.array([[0.0, -1.0, -1.0], [2.0, 2.0, 2.0], [-1.0, -1.0, 0.0]]), np.ones(3)
+    >>> x = mgrec.solve_banded((1, 1), ab, b)
+    >>> mgrec.adjoint.solve_banded(np.ones(3), x, (1, 1), ab, b, of="b")[1]
+    array([1.5, 2. , 1.5])
+    """
+    lower, upper = as_widths(l_and_u)
+    axis = as_axis(axis, x.shape)
+    offsets = range(-lower, upper + 1)
+    # Entry (i, i + k) of the matrix is in column i of the transposed one.
+    transposed = [moved(conj(ab[..., upper - k, :]), k)[..., None, :] for k in offsets]
+    adjoint = api.solve_banded((upper, lower), concatenate(transposed, -2), -1.0 * grad, axis=axis)
+
+    def of_bands() -> Any:
+        rows, columns = _to_last(adjoint, axis), conj(_to_last(x, axis))
+        bands = [(moved(rows, -k) * columns)[..., None, :] for k in reversed(offsets)]
+        return concatenate(bands, -2)
+
+    return of_bands, lambda: -adjoint
+
+
+def _to_last(array: Any, axis: int) -> Any:
+    """Return an array of any library with an axis moved to the end."""
+    for k in range(axis, array.ndim - 1):
+        array = array.swapaxes(k, k + 1)
+    return array
+
+
+def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    ab, b = arguments["ab"], arguments["b"]
+    ndim = max(len(ab.shape) - 1, len(shape_of(b)))
+    axis, rows = as_axis(arguments["axis"], (1,) * ndim), [1] * ndim
+    rows[ndim - len(ab.shape) + 2 : ndim] = ab.shape[:-2]
+    rows = [*rows[1 : axis + 1], ab.shape[-1], *rows[axis + 1 :]] if ndim else rows
+    dtype = computed_dtype(common_dtype(ab, b))
+    shape = broadcast_shapes(tuple(rows), b.shape)
+    return [(shape, dtype if dtype.kind in "fc" else np.dtype(np.float64))]
+
+
+RULES = [
+    rule_of_adjoint(
+        solve_banded,
+        api.solve_banded,
+        {"l_and_u": ("int[]", None), "axis": ("int", -1)},
+        _outlines,
+        unread=("b",),
+    )
+]
