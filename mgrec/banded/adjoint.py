@@ -69,12 +69,5 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     return [(shape, dtype if dtype.kind in "fc" else np.dtype(np.float64))]
 
 
-RULES = [
-    rule_of_adjoint(
-        solve_banded,
-        api.solve_banded,
-        {"l_and_u": ("int[]", None), "axis": ("int", -1)},
-        _outlines,
-        unread=("b",),
-    )
-]
+_OPTIONS = {"l_and_u": ("int[]", None), "axis": ("int", -1)}
+RULES = [rule_of_adjoint(solve_banded, api.solve_banded, _OPTIONS, _outlines, unread=("b",))]

@@ -68,7 +68,7 @@ class Scratch(NamedTuple):
     offsets: np.ndarray
     counts: np.ndarray  # 0 … MAX_WIDTH
     rows: np.ndarray  # pending rows
-    vector: np.ndarray  # of a reflection
+    vector: np.ndarray  # of a reflection, and 1 for the pivot row
     pivots: np.ndarray  # l + u + 2 numbers a row
     unknowns: np.ndarray
     flags: np.ndarray  # the least pivot of each lane, real
@@ -132,37 +132,47 @@ def _load_row(
 def _reflect(memory: Any, rows: Any, vector: Any, wide: int, columns: int, pivots: Any, target: int) -> Any:
     """Eliminate column 0 from the rows 0 … wide, which have the columns of `wide` + 1 unknowns first.
 
+    The pivot row is that of the largest coefficient: if it is much larger, other rows hardly change.
     Rows and the columns of unknowns move up by one. The pivot row is written to pivots[target] with
     the inverse pivot first, unless `target` is negative. Return the size of the pivot.
     """
-    width = lane_count(memory)
+    width, marks = lane_count(memory), (wide + 1) * lane_count(memory)
     size = magnitude(load(rows, 0))
+    index, one, zero = constant(size, 0.0), constant(size, 1.0), constant(size, 0.0)
     for r in range(1, wide + 1):
-        size = larger(size, magnitude(load(rows, r * columns * width)))
-    scale, total = scale_of(size), constant(size, 0.0)
+        other = magnitude(load(rows, r * columns * width))
+        index, size = select(other, size, constant(size, r), index), larger(other, size)
+    scale, total, leading = scale_of(size), zero, load(rows, 0) * zero
     for r in range(wide + 1):
         number = load(rows, r * columns * width) * scale
+        mark = select(
+            one, magnitude(index - constant(size, r)), constant(leading, 1.0), constant(leading, 0.0)
+        )
+        leading = select(magnitude(mark), zero, number, leading)
         store(vector, r * width, number)
+        store(vector, marks + r * width, mark)
         total = total + squared_modulus(number)
-    one, zero = constant(size, 1.0), constant(size, 0.0)
-    norm, leading = square_root(total), load(vector, 0)
-    modulus = square_root(squared_modulus(leading))
+    norm, modulus = square_root(total), square_root(squared_modulus(leading))
     phase = select(modulus, zero, leading / select(modulus, zero, modulus, one), constant(leading, 1.0))
-    leading = leading + phase * norm
-    store(vector, 0, leading)
+    for r in range(wide + 1):
+        mark, number = load(vector, marks + r * width), load(vector, r * width)
+        store(vector, r * width, number + mark * (phase * norm))
     beta = select(norm, zero, one / (norm * (norm + modulus)), zero)
     for c in range(1, columns):
         product = constant(leading, 0.0)
         for r in range(wide + 1):
             product = product + conjugate(load(vector, r * width)) * load(rows, (r * columns + c) * width)
         product = product * beta
-        if target >= 0:
-            number = load(rows, c * width) - leading * product
-            store(pivots, (target + c) * width, number)
-        moved = c - 1 if c <= wide else c
+        # The pivot row is exchanged with row 0.
+        first = load(rows, c * width) - load(vector, 0) * product
+        pivot, moved = first, c - 1 if c <= wide else c
         for r in range(1, wide + 1):
             number = load(rows, (r * columns + c) * width) - load(vector, r * width) * product
-            store(rows, ((r - 1) * columns + moved) * width, number)
+            mark = magnitude(load(vector, marks + r * width))
+            pivot = select(mark, zero, number, pivot)
+            store(rows, ((r - 1) * columns + moved) * width, select(mark, zero, first, number))
+        if target >= 0:
+            store(pivots, (target + c) * width, pivot)
     if target >= 0:
         store(pivots, target * width, conjugate(phase) * select(norm, zero, zero - scale / norm, zero))
     return size
@@ -597,7 +607,7 @@ def _call(
 
 def _scratch_of(wide: int, length: int, dtype: np.dtype[Any]) -> Scratch:
     lanes = lanes_of(dtype)
-    sizes = (wide + 1) * (2 * wide + 2), wide + 1, (wide + 2) * length, length + wide
+    sizes = (wide + 1) * (2 * wide + 2), 2 * (wide + 1), (wide + 2) * length, length + wide
     memory = [np.zeros(size * lanes, dtype) for size in sizes]
     offsets = np.empty((wide + 2 + TABLE_ROWS, lanes), np.int64)
     counts, flags = np.arange(MAX_WIDTH + 1).astype(dtype), np.empty(lanes, dtype.char.lower())
