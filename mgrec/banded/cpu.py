@@ -24,9 +24,9 @@ import numpy as np
 
 from ..core.arrays.chunk import Chunk
 from ..core.contract.kernels import Kernels, at_once
-from ..engines.cpu.compilation import INNER, compile_kernel, writable
+from ..engines.cpu.compilation import INNER, RARE, compile_kernel, writable
 from ..engines.cpu.lanes import CACHE_LINE
-from ..engines.cpu.scalars import smaller_of
+from ..engines.cpu.scalars import larger_of, smaller_of
 from ..engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..tridiagonal.cpu.memory import gather, lane_count, load, scatter, store
 from ..tridiagonal.cpu.partitions import lanes_of
@@ -352,146 +352,157 @@ def _solve_whole(
     return singular
 
 
-@numba.njit(**INNER)
-def _triangulate(block: Any, rows: int, wide: int, columns: int, vector: Any) -> Any:
-    """Eliminate the columns 0 … wide-1 from the rows of a block; return the least pivot's size."""
-    least = abs(block[0, 0]) + 1
+@numba.njit(**RARE)
+def _triangulate(block: Any, rows: int, wide: int, columns: int, vector: Any, least: Any) -> Any:
+    """Eliminate the columns 0 … wide-1 from the rows of a flat block.
+
+    Return the least size of a pivot and `least`.
+    """
     for k in range(wide):
-        largest = abs(block[k, k])
+        largest = abs(block[k * columns + k])
         for r in range(k + 1, rows):
-            largest = max(largest, abs(block[r, k]))
-        least = min(least, largest)
+            largest = larger_of(largest, abs(block[r * columns + k]))
+        least = smaller_of(least, largest)
         if not largest > 0:
             continue
         total = largest - largest
         for r in range(k, rows):
-            vector[r] = block[r, k] / largest
-            total += vector[r].real * vector[r].real + vector[r].imag * vector[r].imag
-        norm, modulus = np.sqrt(total), abs(vector[k])
-        phase = vector[k] / modulus if modulus > 0 else vector[k] + 1
-        vector[k] += phase * norm
+            number = block[r * columns + k] / largest
+            vector[r] = number
+            total += number.real * number.real + number.imag * number.imag
+        norm, leading = np.sqrt(total), vector[k]
+        modulus = abs(leading)
+        phase = leading / modulus if modulus > 0 else leading + 1
+        vector[k] = leading + phase * norm
         beta = 1 / (norm * (norm + modulus))
-        block[k, k] = -phase * norm * largest
+        block[k * columns + k] = -phase * norm * largest
         for c in range(k + 1, columns):
-            product = block[k, c] * np.conj(vector[k])
-            for r in range(k + 1, rows):
-                product += block[r, c] * np.conj(vector[r])
+            product = leading - leading
+            for r in range(k, rows):
+                product += block[r * columns + c] * np.conj(vector[r])
             product *= beta
             for r in range(k, rows):
-                block[r, c] -= product * vector[r]
+                block[r * columns + c] -= product * vector[r]
     return least
 
 
-@numba.njit(**INNER)
-def _load_cell(cells: Any, block: Any, wide: int, columns: int) -> Any:
-    """Write the rows of a cell below the pending rows, scaled; return the largest coefficient."""
-    most = abs(block[0, 0]) - abs(block[0, 0])
+@numba.njit(**RARE)
+def _load_cell(cells: Any, start: int, block: Any, wide: int, columns: int, least: Any, nan_seen: Any) -> Any:
+    """Write the rows of a cell below the pending rows, scaled.
+
+    Return `least`, or 0 if all coefficients are 0, and `nan_seen`, or nan if the cell has nan.
+    """
+    most = least - least
     for r in range(wide):
-        size = most - most
+        size, target = least - least, (wide + r) * columns
         for c in range(2 * wide):
-            size = max(size, abs(cells[r, c]))
-        most, scale = max(most, size), 1 / size if size > 0 else size + 1
+            size = larger_of(size, abs(cells[start + c]))
+        scale = 1 / size if size > 0 else size + 1
+        most = larger_of(most, size)
         for c in range(columns):
-            block[wide + r, c] = 0
+            block[target + c] = 0
         for c in range(2 * wide):
-            block[wide + r, c] = cells[r, c] * scale
-        block[wide + r, columns - 1] = cells[r, 2 * wide] * scale
-    return most
+            block[target + c] = cells[start + c] * scale
+        block[target + columns - 1] = cells[start + 2 * wide] * scale
+        nan_seen += cells[start + 2 * wide] * 0
+        start += 2 * wide + 1
+    return smaller_of(least, most), nan_seen
 
 
-@numba.njit(**INNER)
+@numba.njit(**RARE)
 def _move_pending(block: Any, wide: int, columns: int) -> None:
     """Move the rows after the pivot rows to the first rows, and the next cut to the first columns."""
+    for k in range(wide * columns):
+        block[k] = block[wide * columns + k]
     for r in range(wide):
-        for c in range(columns):
-            block[r, c] = block[wide + r, c]
         for c in range(wide):
-            block[r, c], block[r, wide + c] = block[wide + r, wide + c], 0
+            block[r * columns + c] = block[r * columns + wide + c]
+            block[r * columns + wide + c] = 0
 
 
-def _merge(cells: Any, block: Any, vector: Any, merged: Any) -> None:
-    """Write the equations of chunks from those of their parts (system, part, l + u, ...)."""
-    systems, parts, wide, size = cells.shape
-    columns = 3 * wide + 1
+def _merge(cells: Any, sizes: Any, block: Any, vector: Any, merged: Any) -> None:
+    """Write the equations of chunks from those of their parts; all arrays are flat."""
+    systems, cuts, wide = sizes
+    columns, size = 3 * wide + 1, wide * (2 * wide + 1)
     for system in range(systems):
-        least, nan_seen = abs(block[0, 0]) - abs(block[0, 0]) + 1, cells[system, 0, 0, 0] * 0
+        nan_seen = cells[system * cuts * size] * 0
+        least = abs(cells[0] * 0) + 1
+        for k in range(wide * columns):
+            block[k] = 0
         for r in range(wide):
-            for c in range(columns):
-                block[r, c] = 0
-            block[r, r], block[r, 2 * wide + r] = 1, -1
-        for part in range(parts - 1):
-            for c in range(size):
-                nan_seen += cells[system, part, 0, c] * 0
-            least = min(least, _load_cell(cells[system, part], block, wide, columns))
-            least = min(least, _triangulate(block, 2 * wide, wide, columns, vector))
+            block[r * columns + r], block[r * columns + 2 * wide + r] = 1, -1
+        for part in range(cuts - 1):
+            start = (system * cuts + part) * size
+            least, nan_seen = _load_cell(cells, start, block, wide, columns, least, nan_seen)
+            least = _triangulate(block, 2 * wide, wide, columns, vector, least)
             _move_pending(block, wide, columns)
         for r in range(wide):
-            for c in range(wide):
-                merged[system, r, c] = block[r, 2 * wide + c]
-                merged[system, r, wide + c] = block[r, c]
-            merged[system, r, 2 * wide] = block[r, columns - 1]
-            for c in range(size):
-                merged[system, r, c] = (merged[system, r, c] if least > 0 else 0) + nan_seen
+            for c in range(2 * wide + 1):
+                column = c + 2 * wide if c < wide else (c - wide if c < 2 * wide else columns - 1)
+                number = block[r * columns + column] if least > 0 else nan_seen * 0
+                merged[(system * wide + r) * (2 * wide + 1) + c] = number + nan_seen
+
+
+@numba.njit(**RARE)
+def _solve_triangle(block: Any, start: int, wide: int, size: int, values: Any, cut: int) -> None:
+    """Write the values of a cut; the rows have its unknowns, the w after them, and the right-hand side."""
+    for r in range(wide - 1, -1, -1):
+        row = start + r * size
+        total = block[row + size - 1]
+        for c in range(r + 1, size - 1):
+            total -= block[row + c] * values[cut + c]
+        values[cut + r] = total / block[row + r]
 
 
 def _solve_cuts(
-    cells: Any, known: Any, lower: int, is_whole: bool, block: Any, vector: Any, values: Any
+    cells: Any, sizes: Any, known: Any, lower: int, is_whole: bool, block: Any, vector: Any, values: Any
 ) -> int:
     """Write the values of all cuts; return a singular system, or -1. `cells` are overwritten.
 
-    `known` (system, 2, l + u) has the values of the first cut and of the last. Of whole systems
-    only the unknowns outside of the matrix are known, which are 0.
+    All arrays are flat. `known` (system, 2, l + u) has the values of the first cut and of the last.
+    Of whole systems only the unknowns outside of the matrix are known, which are 0. `values` have a
+    cut of 0 after the last of each system.
     """
-    systems, cuts, wide, size = cells.shape
-    singular = -1
+    systems, cuts, wide = sizes
+    size, singular = 2 * wide + 1, -1
     for system in range(systems):
-        nan_seen = known[system, 0, 0] * 0
-        least = abs(nan_seen) + 1
+        first, last = 2 * system * wide, (2 * system + 1) * wide
+        nan_seen = (known[first] + known[last]) * 0
+        least = abs(known[0] * 0) + 1
+        for k in range(wide * size):
+            block[k] = 0
         for r in range(wide):
-            for c in range(size):
-                block[r, c] = 0
             if r < lower or not is_whole:
-                block[r, r], block[r, size - 1] = 1, known[system, 0, r]
+                block[r * size + r], block[r * size + size - 1] = 1, known[first + r]
         for part in range(cuts - 1):
-            cell = cells[system, part]
-            for c in range(size):
-                nan_seen += cell[0, c] * 0
-            most = _load_cell(cell, block, wide, size)
-            least = min(least, most, _triangulate(block, 2 * wide, wide, size, vector))
-            for r in range(wide):
-                for c in range(size):
-                    cell[r, c] = block[r, c]
+            start = (system * cuts + part) * wide * size
+            least, nan_seen = _load_cell(cells, start, block, wide, size, least, nan_seen)
+            least = _triangulate(block, 2 * wide, wide, size, vector, least)
+            for k in range(wide * size):
+                cells[start + k] = block[k]
             _move_pending(block, wide, size)
+        cut = (system * (cuts + 1) + cuts - 1) * wide
         for r in range(wide):
-            for c in range(size):
-                block[wide + r, c] = 0
-            if r >= lower or not is_whole:
-                block[wide + r, r], block[wide + r, size - 1] = 1, known[system, 1, r]
+            values[cut + r], values[cut + wide + r] = known[last + r], 0
         if is_whole:
-            least = min(least, _triangulate(block, 2 * wide, wide, size, vector))
-        for r in range(wide - 1, -1, -1):
-            total = block[r, size - 1]
-            for c in range(r + 1, wide):
-                total -= block[r, c] * values[system, cuts - 1, c]
-            values[system, cuts - 1, r] = total / block[r, r] if is_whole else known[system, 1, r]
+            for k in range(wide * size, 2 * wide * size):
+                block[k] = 0
+            for r in range(lower, wide):
+                block[(wide + r) * size + r] = 1
+            least = _triangulate(block, 2 * wide, wide, size, vector, least)
+            _solve_triangle(block, 0, wide, size, values, cut)
         for part in range(cuts - 2, -1, -1):
-            for r in range(wide - 1, -1, -1):
-                total = cells[system, part, r, size - 1]
-                for c in range(r + 1, wide):
-                    total -= cells[system, part, r, c] * values[system, part, c]
-                for c in range(wide):
-                    total -= cells[system, part, r, wide + c] * values[system, part + 1, c]
-                values[system, part, r] = total / cells[system, part, r, r]
-            if part == 0 and not is_whole:
-                for r in range(wide):
-                    values[system, 0, r] = known[system, 0, r]
+            cut -= wide
+            _solve_triangle(cells, (system * cuts + part) * wide * size, wide, size, values, cut)
+        for r in range(wide if not is_whole else 0):
+            # The known values, without the rounding errors of back substitution.
+            values[cut + r] = known[first + r]
         if nan_seen == nan_seen:
             if not least > 0:
                 singular = system
         else:
-            for cut in range(cuts):
-                for r in range(wide):
-                    values[system, cut, r] += nan_seen
+            for k in range(cuts * wide):
+                values[cut + k] += nan_seen
     return singular
 
 
@@ -523,9 +534,10 @@ def precompute(ends: BandedEnds, chunk: Chunk, threads: int) -> CutRows:
     """Return the equations of a chunk in its cuts, whose operands are the diagonals and b."""
     memory, layout = _layout_of(ends, chunk)
     cells = _reduced(memory, layout, threads)
-    systems, _, wide, size = cells.shape
+    systems, cuts, wide, size = cells.shape
     merged = np.empty((systems, wide, size), chunk.dtype)
-    merge(cells, *_block_of(wide, chunk.dtype), merged)
+    block = _block_of(wide, chunk.dtype)
+    merge(cells.reshape(-1), (systems, cuts, wide), *block, merged.reshape(-1))
     return CutRows(merged.reshape(*chunk.row_shape, wide, size))
 
 
@@ -565,23 +577,23 @@ def _reduced(memory: np.ndarray, layout: Layout, threads: int) -> np.ndarray:
 
 def _solved_cuts(cells: np.ndarray, known: np.ndarray | None, lower: int, threads: int) -> np.ndarray:
     systems, cuts, wide, _ = cells.shape
-    values = np.empty((systems, cuts, wide), cells.dtype)
+    values = np.empty((systems, cuts + 1, wide), cells.dtype)
     is_whole = known is None
     if known is None:
         known = np.zeros((systems, 2, wide), cells.dtype)
 
     def solve(start: int, stop: int) -> int:
-        part = slice(start, stop)
-        block = _block_of(wide, cells.dtype)
-        singular = solve_cuts(cells[part], known[part], lower, is_whole, *block, values[part])
+        block, sizes = _block_of(wide, cells.dtype), (stop - start, cuts, wide)
+        flat, flat_known, flat_values = (array[start:stop].reshape(-1) for array in (cells, known, values))
+        singular = solve_cuts(flat, sizes, flat_known, lower, is_whole, *block, flat_values)
         return singular + start if singular >= 0 else -1
 
     _check(_run([partial(solve, *part) for part in split_range(systems, threads)]))
-    return values
+    return values[:, :-1]
 
 
 def _block_of(wide: int, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
-    return np.zeros((2 * wide, 3 * wide + 1), dtype), np.empty(2 * wide, dtype)
+    return np.zeros(2 * wide * (3 * wide + 1), dtype), np.empty(2 * wide, dtype)
 
 
 def _run(calls: list[Callable[[], Any]]) -> list[Any]:
