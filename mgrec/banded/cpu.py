@@ -532,13 +532,16 @@ def kernels(method: str) -> Kernels:
 
 def precompute(ends: BandedEnds, chunk: Chunk, threads: int) -> CutRows:
     """Return the equations of a chunk in its cuts, whose operands are the diagonals and b."""
-    memory, layout = _layout_of(ends, chunk)
-    cells = _reduced(memory, layout, threads)
+    cells = _reduced(*_layout_of(ends, chunk), threads)
+    return CutRows(merged(cells).reshape(*chunk.row_shape, *cells.shape[2:]))
+
+
+def merged(cells: np.ndarray) -> np.ndarray:
+    """Return the equations of chunks (system, l + u, ...) from the cells of their parts."""
     systems, cuts, wide, size = cells.shape
-    merged = np.empty((systems, wide, size), chunk.dtype)
-    block = _block_of(wide, chunk.dtype)
-    merge(cells.reshape(-1), (systems, cuts, wide), *block, merged.reshape(-1))
-    return CutRows(merged.reshape(*chunk.row_shape, wide, size))
+    rows = np.empty((systems, wide, size), cells.dtype)
+    merge(cells.reshape(-1), (systems, cuts, wide), *_block_of(wide, cells.dtype), rows.reshape(-1))
+    return rows
 
 
 def propagate(summaries: Sequence[CutRows], lower: int) -> list[np.ndarray]:
@@ -547,7 +550,7 @@ def propagate(summaries: Sequence[CutRows], lower: int) -> list[np.ndarray]:
     cells = np.empty((outer * inner, len(summaries) + 1, wide, size), summaries[0].rows.dtype)
     for k, summary in enumerate(summaries):
         cells[:, k] = summary.rows.reshape(-1, wide, size)
-    values = _solved_cuts(cells, None, lower, 1).reshape(outer, inner, -1, wide)
+    values = solved_cuts(cells, None, lower, 1).reshape(outer, inner, -1, wide)
     return [values[:, :, k : k + 2] for k in range(len(summaries))]
 
 
@@ -563,7 +566,7 @@ def _determine(
     else:
         known = None if carry_in is None else np.ascontiguousarray(carry_in).reshape(-1, 2, wide)
         cells = _reduced(memory, layout, threads)
-        values = checked = _solved_cuts(cells, known, layout.widths[0], threads)
+        values = checked = solved_cuts(cells, known, layout.widths[0], threads)
         _call(substitute, memory, layout, values.reshape(-1), threads, flat)
     return np.count_nonzero(np.isfinite(checked)) == checked.size
 
@@ -575,7 +578,8 @@ def _reduced(memory: np.ndarray, layout: Layout, threads: int) -> np.ndarray:
     return cells
 
 
-def _solved_cuts(cells: np.ndarray, known: np.ndarray | None, lower: int, threads: int) -> np.ndarray:
+def solved_cuts(cells: np.ndarray, known: np.ndarray | None, lower: int, threads: int) -> np.ndarray:
+    """Return the values of all cuts (system, cut, l + u) from the cells of parts, and one more cell."""
     systems, cuts, wide, _ = cells.shape
     values = np.empty((systems, cuts + 1, wide), cells.dtype)
     is_whole = known is None

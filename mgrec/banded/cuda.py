@@ -1,0 +1,143 @@
+"""Phases of banded systems on a GPU: a thread has a whole system, or a partition.
+
+Cells of partitions are merged, level by level, until the host solves the cuts of few of them.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..core.arrays.chunk import Chunk
+from ..core.contract.kernels import Kernels, Summarise
+from ..engines.cuda.compilation import kernel_text
+from ..engines.cuda.cpp import print_definitions
+from ..engines.cuda.device import fetch, on_device, pack_words, raise_if_capturing
+from ..engines.cuda.launches import Launch, Slot, run_launches
+from ..tridiagonal.cuda.partitions import strides_of
+from ..tridiagonal.errors import SingularSystemError
+from . import cpu
+from .recurrence import BandedEnds, CutRows
+
+THREADS, LENGTH, GROUP = 64, 64, 16
+"""Threads of a block; rows of a partition, and cells of a group, at most."""
+MAX_CELLS = 64
+"""Cells of a system that the host solves."""
+MANY, MAX_ALONE = 2048, 128
+"""Number of systems from which each is a thread's, and rows of a system that always is."""
+_UNCAPTURED = "solve_banded", "the host waits for the outcome of the elimination"
+
+
+def kernels(method: str) -> Kernels:
+    """Return the phases of a chunk; carry-ins are those of the CPU's phases."""
+    return Kernels(determine, precompute, cpu.propagate)
+
+
+def precompute(ends: BandedEnds, chunk: Chunk) -> Summarise:
+    """Launch the equations of a chunk in its cuts."""
+    levels = _Partitions(ends, chunk, None).reduce()
+    wait = fetch(levels[-1])
+
+    def wait_for_rows() -> CutRows:
+        cells = wait()
+        return CutRows(cpu.merged(_with_end(cells)).reshape(*chunk.row_shape, *cells.shape[2:]))
+
+    return wait_for_rows
+
+
+def determine(ends: BandedEnds, chunk: Chunk, carry_in: np.ndarray | None, result: Any) -> bool:
+    """Write the unknowns of a chunk; return whether all operands are finite."""
+    raise_if_capturing(*_UNCAPTURED)
+    is_many = prod(chunk.row_shape) >= MANY or chunk.steps <= MAX_ALONE
+    if carry_in is None and is_many:
+        singular, is_finite = _Partitions(ends, chunk, result, chunk.steps).solve_whole()
+        if singular >= 0:
+            raise SingularSystemError(singular)
+        return bool(is_finite)
+    parts = _Partitions(ends, chunk, result)
+    levels = parts.reduce()
+    cells = _with_end(fetch(levels[-1])())
+    wide = ends.lower + ends.upper
+    known = None if carry_in is None else np.ascontiguousarray(carry_in).reshape(-1, 2, wide)
+    values = np.ascontiguousarray(cpu.solved_cuts(cells, known, ends.lower, 1))
+    parts.substitute(levels, values)
+    return bool(np.isfinite(values).all())
+
+
+def _with_end(cells: np.ndarray) -> np.ndarray:
+    """Return cells in host memory with one more for the last cut of each system."""
+    return np.concatenate([cells, cells[:, :1]], 1)
+
+
+class _Partitions:
+    """The launches over the partitions of a chunk."""
+
+    def __init__(self, ends: BandedEnds, chunk: Chunk, result: Any, length: int = LENGTH) -> None:
+        self.dtype, self.wide, self.result = chunk.dtype, ends.lower + ends.upper, result
+        self.systems, self.parts = prod(chunk.row_shape), -(-chunk.steps // length)
+        self.operands = [on_device(operand) for operand in chunk.operands]
+        self.sizes = [*chunk.shape, self.parts, length, *ends.around]
+        self.scratch_numbers = self.systems * self.parts * min(length, chunk.steps) * (self.wide + 2)
+        constants = {"THREADS": THREADS, "GROUP": GROUP, "LOWER": ends.lower, "UPPER": ends.upper}
+        text = print_definitions(kernel_text("engines/cuda/numeric"), constants, T=chunk.dtype)
+        self.text = text + kernel_text("banded/kernels")
+        self.strides = [strides_of(operand.shape, chunk.shape) for operand in self.operands]
+
+    def solve_whole(self) -> list[int]:
+        """Solve whole systems; return a singular one, or -1, and whether all operands are finite."""
+        import cupy
+
+        status = cupy.empty(2, np.int64)
+        status.fill(-1)
+        self._run("whole", status=status)
+        return [int(word) for word in fetch(status)()]
+
+    def reduce(self) -> list[Any]:
+        """Return the cells of all levels: those of partitions first."""
+        levels = [self._empty_cells(self.parts)]
+        self._run("reduce", cells=levels[0])
+        while levels[-1].shape[1] > MAX_CELLS:
+            levels.append(self._empty_cells(-(-levels[-1].shape[1] // GROUP)))
+            self._run_level("merge", levels[-2], levels[-1], None, None)
+        return levels
+
+    def substitute(self, levels: list[Any], values: np.ndarray) -> None:
+        """Write all unknowns, from the values of the cuts of the last level."""
+        import cupy
+
+        known = cupy.asarray(values)
+        for cells, merged in zip(levels[-2::-1], levels[:0:-1], strict=True):
+            opened = cupy.empty((self.systems, cells.shape[1] + 1, self.wide), self.dtype)
+            self._run_level("open", cells, merged, known, opened)
+            known = opened
+        self._run("substitute", values=known)
+
+    def _empty_cells(self, parts: int) -> Any:
+        import cupy
+
+        return cupy.empty((self.systems, parts, self.wide, 2 * self.wide + 1), self.dtype)
+
+    def _run(self, name: str, cells: Any = None, values: Any = None, status: Any = None) -> None:
+        import cupy
+
+        scratch = None if name == "reduce" else cupy.empty(self.scratch_numbers, self.dtype)
+        words: list[int] = []
+        for operand, strides in zip(self.operands, self.strides, strict=True):
+            words += [operand.data.ptr, *strides]
+        arrays = self.result, scratch, cells, values, status
+        self._launch(name, self.systems * self.parts, [*words, *map(_address, arrays), *self.sizes])
+
+    def _run_level(self, name: str, cells: Any, merged: Any, known: Any, values: Any) -> None:
+        sizes = self.systems, cells.shape[1], merged.shape[1]
+        addresses = map(_address, (cells, merged, known, values))
+        self._launch(name, self.systems * merged.shape[1], [*addresses, *sizes])
+
+    def _launch(self, name: str, threads: int, words: list[int]) -> None:
+        launch = Launch(self.text, f"{name}_kernel", -(-threads // THREADS), THREADS, (Slot(0),))
+        run_launches(launch, values=(pack_words(words),))
+
+
+def _address(array: Any) -> int:
+    return 0 if array is None else array.data.ptr
