@@ -451,7 +451,9 @@ def _solve_triangle(block: Any, start: int, wide: int, size: int, values: Any, c
         total = block[row + size - 1]
         for c in range(r + 1, size - 1):
             total -= block[row + c] * values[cut + c]
-        values[cut + r] = total / block[row + r]
+        pivot = block[row + r]
+        # numba raises an error for complex numbers that are divided by 0.
+        values[cut + r] = total / pivot if pivot != 0 else total
 
 
 def _solve_cuts(

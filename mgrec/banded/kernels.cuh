@@ -23,17 +23,21 @@ template <class R> DEVICE inline R squared(complex<R> x) { return x.re * x.re + 
 DEVICE inline bool is_nan(Real x) { return x != x; }
 template <class R> DEVICE inline bool is_nan(complex<R> x) { return x.re != x.re || x.im != x.im; }
 
-// Exchange row 0 for that of the largest coefficient in a column, of the rows from `first`.
+// Exchange a row for that of the largest coefficient in a column, of the rows from it.
 template <int COUNT, int COLUMNS>
 DEVICE inline Real exchange(T (&rows)[COUNT][COLUMNS], int first, int column) {
-  int pivot = first;
+  constexpr int TIMES = COUNT <= WIDE + 1 ? COLUMNS : 1;
   Real size = magnitude(rows[first][column]);
-  for (int r = first + 1; r < COUNT; ++r)
-    if (magnitude(rows[r][column]) > size) size = magnitude(rows[pivot = r][column]);
-  for (int c = column; c < COLUMNS && pivot != first; ++c) {
-    const T number = rows[first][c];
-    rows[first][c] = rows[pivot][c];
-    rows[pivot][c] = number;
+#pragma unroll TIMES
+  for (int r = first + 1; r < COUNT; ++r) {
+    const bool is_larger = magnitude(rows[r][column]) > size;
+    if (is_larger) size = magnitude(rows[r][column]);
+#pragma unroll TIMES
+    for (int c = column; c < COLUMNS; ++c) {
+      const T one = rows[first][c], other = rows[r][c];
+      rows[first][c] = is_larger ? other : one;
+      rows[r][c] = is_larger ? one : other;
+    }
   }
   return size;
 }
@@ -41,10 +45,12 @@ DEVICE inline Real exchange(T (&rows)[COUNT][COLUMNS], int first, int column) {
 // Eliminate a column from the rows after `first` by a reflection; return the size of the pivot.
 template <int COUNT, int COLUMNS>
 DEVICE inline Real reflect(T (&rows)[COUNT][COLUMNS], int first, int column) {
+  constexpr int TIMES = COUNT <= WIDE + 1 ? COLUMNS : 1;
   const Real size = exchange(rows, first, column), scale = scale_of(size);
   if (!(size > Real(0))) return size;
   T vector[COUNT];
   Real total = Real(0);
+#pragma unroll TIMES
   for (int r = first; r < COUNT; ++r) {
     vector[r] = scaled(rows[r][column], scale);
     total += squared(vector[r]);
@@ -54,10 +60,13 @@ DEVICE inline Real reflect(T (&rows)[COUNT][COLUMNS], int first, int column) {
   vector[first] = vector[first] + scaled(phase, norm);
   const Real beta = Real(1) / (norm * (norm + modulus));
   rows[first][column] = scaled(T(0) - phase, norm / scale);
+#pragma unroll TIMES
   for (int c = column + 1; c < COLUMNS; ++c) {
     T product = T(0);
+#pragma unroll TIMES
     for (int r = first; r < COUNT; ++r) product = product + conjugate_of(vector[r]) * rows[r][c];
     product = scaled(product, beta);
+#pragma unroll TIMES
     for (int r = first; r < COUNT; ++r) rows[r][c] = rows[r][c] - vector[r] * product;
   }
   return size;
@@ -89,6 +98,7 @@ struct Part {
   template <int COLUMNS> DEVICE T load(T (&row)[COLUMNS], long long i) {
     Real size = Real(0);
     T total = T(0);
+#pragma unroll
     for (int k = 0; k <= WIDE; ++k) {
       const int offset = k - LOWER;
       const bool is_inside = i + offset >= -before && i + offset <= last + after;
@@ -100,6 +110,7 @@ struct Part {
     nan_seen = nan_seen + (total + zero_or_nan(b));
     if (size < least) least = size;
     const Real scale = scale_of(size);
+#pragma unroll
     for (int k = 0; k <= WIDE; ++k) row[k] = scaled(row[k], scale);
     return scaled(b, scale);
   }
@@ -114,8 +125,10 @@ DEVICE inline void substitute_back(
   for (long long i = last; i >= first; --i) {
     const T* row = scratch + i * ROW * apart;
     T x = row[(ROW - 1) * apart];
+#pragma unroll
     for (int k = 0; k < WIDE; ++k) x = x - row[(k + 1) * apart] * later[k];
     x = x * row[0];
+#pragma unroll
     for (int k = WIDE - 1; k > 0; --k) later[k] = later[k - 1];
     later[0] = x;
     store(i, x);
@@ -134,21 +147,27 @@ extern "C" __global__ void __launch_bounds__(THREADS) whole_kernel(const Chunk c
     T loaded[ROW] = {};
     if (row <= part.last) loaded[ROW - 1] = part.load(loaded, row);
     // The first rows begin with coefficients outside of the matrix.
-    const int outside = LOWER - target;
-    for (int c = 0; c <= WIDE; ++c) rows[target][c] = c + outside <= WIDE ? loaded[c + outside] : T(0);
-    rows[target][ROW - 1] = loaded[ROW - 1];
+#pragma unroll
+    for (int r = 0; r <= LOWER; ++r)
+#pragma unroll
+      for (int c = 0; c < ROW && r == target; ++c)
+        rows[r][c] = c == ROW - 1 ? loaded[c] : c + LOWER - r <= WIDE ? loaded[c + LOWER - r] : T(0);
     if (i < 0) continue;
     const Real size = exchange(rows, 0, 0);
     if (size < part.least) part.least = size;
     const T pivot = rows[0][0];
     T* to = scratch + i * ROW * apart;
     to[0] = T(1) / pivot;
+#pragma unroll
     for (int c = 1; c < ROW; ++c) to[c * apart] = rows[0][c];
+#pragma unroll
     for (int r = 1; r <= LOWER; ++r) {
       const T factor = rows[r][0] / pivot;
       T next[ROW] = {};
+#pragma unroll
       for (int c = 1; c < ROW; ++c)
         next[c < ROW - 1 ? c - 1 : c] = minus_product(rows[r][c], factor, to[c * apart]);
+#pragma unroll
       for (int c = 0; c < ROW; ++c) rows[r - 1][c] = next[c];
     }
   }
@@ -169,21 +188,28 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_kernel(const Chunk 
   constexpr int COLUMNS = 2 * WIDE + 2;
   T rows[WIDE + 1][COLUMNS] = {};
   // The unknowns that are eliminated first are those of the cut before.
+#pragma unroll
   for (int r = 0; r < WIDE; ++r) rows[r][r] = T(1), rows[r][WIDE + 1 + r] = T(-1);
   for (long long i = 0; i <= part.last; ++i) {
+#pragma unroll
     for (int c = WIDE + 1; c < COLUMNS; ++c) rows[WIDE][c] = T(0);
     rows[WIDE][COLUMNS - 1] = part.load(rows[WIDE], i);
     const Real size = reflect(rows, 0, 0);
     if (size < part.least) part.least = size;
+#pragma unroll
     for (int r = 0; r < WIDE; ++r) {
+#pragma unroll
       for (int c = 0; c < WIDE; ++c) rows[r][c] = rows[r + 1][c + 1];
       rows[r][WIDE] = T(0);
+#pragma unroll
       for (int c = WIDE + 1; c < COLUMNS; ++c) rows[r][c] = rows[r + 1][c];
     }
   }
   const T nan_seen = is_nan(part.nan_seen) ? T(not_a_number<Real>()) : T(0);
   T* cell = chunk.cells + index * CELL;
+#pragma unroll
   for (int r = 0; r < WIDE; ++r)
+#pragma unroll
     for (int c = 0; c < EQUATION; ++c) {
       const T number = c < WIDE ? rows[r][WIDE + 1 + c] : rows[r][c < 2 * WIDE ? c - WIDE : COLUMNS - 1];
       cell[r * EQUATION + c] = (part.least > Real(0) ? number : T(0)) + nan_seen;
@@ -199,16 +225,21 @@ extern "C" __global__ void __launch_bounds__(THREADS) substitute_kernel(const Ch
   T rows[WIDE + 1][ROW] = {};
   for (long long i = 0; i <= part.last; ++i) {
     T b = part.load(rows[WIDE], i);
-    for (int k = 0; k + i < WIDE; ++k) {
-      b = minus_product(b, rows[WIDE][k], known[k + i]);
-      rows[WIDE][k] = T(0);
-    }
+#pragma unroll
+    for (int k = 0; k < WIDE; ++k)
+      if (k + i < WIDE) {
+        b = minus_product(b, rows[WIDE][k], known[k + i]);
+        rows[WIDE][k] = T(0);
+      }
     rows[WIDE][ROW - 1] = b;
     reflect(rows, 0, 0);
     T* to = scratch + i * ROW * apart;
     to[0] = T(1) / rows[0][0];
+#pragma unroll
     for (int c = 1; c < ROW; ++c) to[c * apart] = rows[0][c];
+#pragma unroll
     for (int r = 0; r < WIDE; ++r) {
+#pragma unroll
       for (int c = 0; c < WIDE; ++c) rows[r][c] = rows[r + 1][c + 1];
       rows[r][WIDE] = T(0);
       rows[r][ROW - 1] = rows[r + 1][ROW - 1];
@@ -216,6 +247,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) substitute_kernel(const Ch
   }
   // Unknown j of the partition is number LOWER + j from the first of the cut before.
   T later[WIDE];
+#pragma unroll
   for (int k = 0; k < WIDE; ++k) {
     later[k] = known[WIDE + k];
     const long long place = part.last + 1 + k - LOWER;
@@ -223,6 +255,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) substitute_kernel(const Ch
   }
   substitute_back(scratch, apart, later, WIDE, part.last,
                   [&](long long i, T x) { part.result(i - LOWER) = x; });
+#pragma unroll
   for (int k = LOWER; k < WIDE; ++k)
     if (k - LOWER <= part.last) part.result(k - LOWER) = known[k];
 }

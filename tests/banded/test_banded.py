@@ -166,9 +166,10 @@ def test_chunks_of_several_partitions():
     assert error(x.compute(), solve_banded((2, 2), ab, b)) < 1e-9
 
 
+@pytest.mark.parametrize("dtype", "dD")
 @pytest.mark.parametrize("n", [40, 20_000])
-def test_singular_systems_are_named(n):
-    ab = bands(2, 2, 3, n)
+def test_singular_systems_are_named(n, dtype):
+    ab = bands(2, 2, 3, n, dtype=dtype)
     ab[1, :, n // 2] = 0
     with pytest.raises(np.linalg.LinAlgError, match=r"system \(1,\) is singular"):
         mgrec.solve_banded((2, 2), ab, np.ones(n))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import product
 from typing import Any
@@ -29,6 +30,12 @@ NARROW: list[Any] = ["f2", *([bfloat16()] if has_bfloat16() else [])]
 
 def on_gpu(shape: Any, dtype: Any = "f4") -> Any:
     return np.zeros(shape, dtype).view(DeviceArray)  # memory that is never touched
+
+
+def solve_banded(lower: int, upper: int, dtype: str, n: int) -> None:
+    """Launch kernels of a system, which do not run: the host finds any numbers at the ends of parts."""
+    with suppress(np.linalg.LinAlgError):
+        mgrec.solve_banded((lower, upper), on_gpu((lower + upper + 1, n), dtype), on_gpu(n, dtype))
 
 
 def lazy(shape: Any, dtype: Any = "f4") -> Any:
@@ -406,6 +413,12 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         lambda dtype=dtype: decimate(on_gpu((500, 40), dtype), 5, ftype="fir", axis=0)
         for dtype in ("i2", *FLOATS)
     ],
+    **{
+        f"banded, {lower} and {upper}": [
+            partial(solve_banded, lower, upper, dtype, shape) for dtype in NUMBERS for shape in [100, 10**5]
+        ]
+        for lower, upper in ((0, 1), (2, 2), (4, 4))
+    },
     **{
         f"tridiagonal, {method}": [
             lambda dtype=dtype, shape=shape, method=method: mgrec.solve_tridiagonal(
