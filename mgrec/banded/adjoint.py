@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import computed_dtype
+from ..core.arrays.array_types import chunked_like, computed_dtype
 from ..core.arrays.chunk import shape_of
 from ..core.arrays.validation import as_axis
 from ..solve.adjoint import adjoint_function, conj
 from ..solve.functions import concatenate
 from ..solve.rules import broadcast_shapes, common_dtype, rule_of_adjoint
 from . import api
-from .api import as_widths, moved
+from .api import as_widths, extended
 
 
 @partial(adjoint_function, function="mgrec.solve_banded", result="x", arrays=("ab", "b"))
@@ -38,15 +38,17 @@ def solve_banded(
     """
     lower, upper = as_widths(l_and_u)
     axis = as_axis(axis, x.shape)
-    offsets = range(-lower, upper + 1)
+    offsets, length = range(-lower, upper + 1), ab.shape[-1]
     # Entry (i, i + k) of the matrix is in column i of the transposed one.
-    transposed = [moved(conj(ab[..., upper - k, :]), k)[..., None, :] for k in offsets]
-    adjoint = api.solve_banded((upper, lower), concatenate(transposed, -2), -1.0 * grad, axis=axis)
+    wide = extended(conj(ab), lower, upper)
+    bands = [wide[..., upper - k, lower + k : lower + k + length][..., None, :] for k in offsets]
+    transposed = chunked_like(concatenate(bands, -2), ab)
+    adjoint = api.solve_banded((upper, lower), transposed, -1.0 * grad, axis=axis)
 
     def of_bands() -> Any:
-        rows, columns = _to_last(adjoint, axis), conj(_to_last(x, axis))
-        bands = [(moved(rows, -k) * columns)[..., None, :] for k in reversed(offsets)]
-        return concatenate(bands, -2)
+        rows, columns = extended(_to_last(adjoint, axis), upper, lower), conj(_to_last(x, axis))
+        shifted = [rows[..., upper - k : upper - k + length] for k in reversed(offsets)]
+        return concatenate([(chunked_like(part, columns) * columns)[..., None, :] for part in shifted], -2)
 
     return of_bands, lambda: -adjoint
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.array_types import cast, computed_dtype, in_one_memory, is_lazy
+from ..core.arrays.array_types import cast, chunked_like, computed_dtype, in_one_memory, is_lazy
 from ..core.arrays.chunk import move_axis, shape_of
 from ..core.arrays.validation import as_array, as_axis, as_flag, as_integer, as_scalar, broadcast_shape
 from ..core.contract.problem import Problem, varying
+from ..distributed.groups.calls import CALL
+from ..distributed.groups.ends import beyond
 from ..solve import public_function, solve_labelled
 from ..solve.functions import concatenate, full_like
 from .recurrence import BandedSystem
@@ -19,7 +21,10 @@ from .recurrence import BandedSystem
 _COMPUTED, _MOST = "fdFD", 4
 
 
-@partial(public_function, labelled=partial(solve_labelled, by_value=("l_and_u", "ab")))
+_by_value = partial(solve_labelled, by_value=("l_and_u", "ab"))
+
+
+@partial(public_function, labelled=_by_value, takes_group=True)
 def solve_banded(
     l_and_u: Any,
     ab: Any,
@@ -52,6 +57,9 @@ def solve_banded(
     out : array, optional
         C-contiguous array of the shape and dtype of the result, into which x is written. It must
         not share memory with an operand. Not supported for Dask arrays.
+    group : mgrec.collective.Group, optional
+        Processes that call the function together, each with its part of `b` and its columns of
+        `ab`. See :ref:`guide-ranks`.
 
     Returns
     -------
@@ -157,23 +165,33 @@ def diagonals_of(ab: Any, lower: int, upper: int) -> list[Any]:
     Entries outside of the matrix have any values. Of arrays in memory the diagonals are views.
     """
     count, length = ab.shape[-2:]
-    if not is_lazy(ab) and ab.ndim == 2 and count > 1 and length > 0 and ab.flags.c_contiguous:
+    in_place = not is_lazy(ab) and ab.ndim == 2 and count > 1 and length > 0 and ab.flags.c_contiguous
+    if in_place and CALL.get() is None:
         flat = ab.reshape(-1)
         starts = [(upper - k) * length + k for k in range(-lower, upper + 1)]
         return [flat[start : start + length] for start in starts]
-    return [moved(ab[..., upper - k, :], k) for k in range(-lower, upper + 1)]
+    wide = extended(ab, lower, upper)
+    return [
+        chunked_like(wide[..., upper - k, lower + k : lower + k + length], ab[..., 0, :])
+        for k in range(-lower, upper + 1)
+    ]
 
 
-def moved(values: Any, step: int) -> Any:
-    """Return ``values[..., i + step]`` for each i, with 0 for entries that do not exist."""
-    kept, zeros = (slice(step, None), slice(step)) if step > 0 else (slice(step), slice(step, None))
-    if not step:
-        return values
-    if abs(step) >= values.shape[-1]:
-        return full_like(values, 0)
-    parts = [values[..., kept], full_like(values[..., zeros], 0)]
-    later = concatenate(parts if step > 0 else parts[::-1], -1)
-    return later.rechunk(values.chunks) if is_lazy(values) else later
+def extended(values: Any, before: int, after: int) -> Any:
+    """Return an array with so many more elements at both ends of its last axis.
+
+    They are those of neighbours on the ranks of a group, and 0 at the end of all parts.
+    """
+    pieces = [values]
+    for step, count in ((-1, before), (1, after)):
+        found = 0
+        outer: list[Any] = []
+        if CALL.get() is not None:
+            outer = [beyond(values, values.ndim - 1, step, count)]
+            found = outer[0].shape[-1]
+        zeros = [full_like(values[..., :1], 0)] * (count - found)
+        pieces = [*zeros, *outer, *pieces] if step < 0 else [*pieces, *outer, *zeros]
+    return concatenate(pieces, -1) if len(pieces) > 1 else values
 
 
 def _at_axis(diagonal: Any, ndim: int, axis: int) -> Any:

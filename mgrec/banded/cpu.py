@@ -602,7 +602,7 @@ def _block_of(wide: int, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros(2 * wide * (3 * wide + 1), dtype), np.empty(2 * wide, dtype)
 
 
-def _run(calls: list[Callable[[], Any]]) -> list[Any]:
+def _run(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     return run_in_threads(calls) if len(calls) > 1 else [call() for call in calls]
 
 
@@ -626,10 +626,10 @@ def _call(
 def _scratch_of(wide: int, length: int, dtype: np.dtype[Any]) -> Scratch:
     lanes = lanes_of(dtype)
     sizes = (wide + 1) * (2 * wide + 2), 2 * (wide + 1), (wide + 2) * length, length + wide
-    memory = [np.zeros(size * lanes, dtype) for size in sizes]
+    rows, vector, pivots, unknowns = (np.zeros(size * lanes, dtype) for size in sizes)
     offsets = np.empty((wide + 2 + TABLE_ROWS, lanes), np.int64)
     counts, flags = np.arange(MAX_WIDTH + 1).astype(dtype), np.empty(lanes, dtype.char.lower())
-    return Scratch(offsets, counts, *memory, flags)
+    return Scratch(offsets, counts, rows, vector, pivots, unknowns, flags)
 
 
 def _check(outcomes: list[int]) -> None:

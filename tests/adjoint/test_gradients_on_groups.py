@@ -49,6 +49,7 @@ def of_covariances(endog, design, obs_cov, transition, state_cov, mean, cov, **o
 
 
 MARKS = np.arange(STEPS) % 7 == 3
+BANDS = torch.tensor([[0.0], [5.0], [0.0]])
 CASES = {
     "arrays": (mgrec.linear_recurrence, signals(STEPS, STEPS, ())),
     "constant": (mgrec.linear_recurrence, signals((), STEPS, ())),
@@ -75,6 +76,10 @@ CASES = {
     "tridiagonal": (
         lambda dl, d, du, b, **options: mgrec.solve_tridiagonal(dl, 3 + d, du, b, **options),
         signals(STEPS, STEPS, STEPS, STEPS),
+    ),
+    "banded": (
+        lambda ab, b, **options: mgrec.solve_banded((1, 1), ab.T + BANDS, b, **options),
+        signals((STEPS, 3), STEPS),
     ),
     "lfilter": (lfilter, [np.array([0.5, 0.2, 0.1]), np.array([1.0, -0.6, 0.2]), *signals(STEPS)]),
     "lfilter with states": (

@@ -6,6 +6,7 @@ import pytest
 from clusters import two_workers
 from internals import divide_bands
 from scipy.linalg import solve_banded
+from thread_group import run_on_ranks
 from tridiagonal_matrices import matrix
 
 import mgrec
@@ -286,3 +287,16 @@ def test_plans():
     with two_workers(processes=False), mgrec.plan(mgrec.solve_banded, (2, 2), *lazy) as solve:
         x = solve((2, 2), lazy[0], 2 * lazy[1])
         assert error(x.compute(), solve_banded((2, 2), ab, 2 * b)) < 1e-9
+
+
+@pytest.mark.parametrize("bounds", [(0, 40, 100), (0, 1, 3, 3, 100)])
+@pytest.mark.parametrize("widths", [(2, 2), (0, 4)])
+def test_parts_of_ranks(bounds, widths):
+    ab, b = bands(*widths, 2, 100), draw(2, 100)
+
+    def call(rank, group):
+        part = slice(*bounds[rank : rank + 2])
+        return mgrec.solve_banded(widths, ab[..., part], b[:, part], group=group)
+
+    found = np.concatenate(run_on_ranks(len(bounds) - 1, call), -1)
+    assert error(found, mgrec.solve_banded(widths, ab, b)) < 1e-12
