@@ -165,8 +165,8 @@ def diagonals_of(ab: Any, lower: int, upper: int) -> list[Any]:
     Entries outside of the matrix have any values. Of arrays in memory the diagonals are views.
     """
     count, length = ab.shape[-2:]
-    in_place = not is_lazy(ab) and ab.ndim == 2 and count > 1 and length > 0 and ab.flags.c_contiguous
-    if in_place and CALL.get() is None:
+    is_view = not is_lazy(ab) and ab.ndim == 2 and count > 1 and length > 0 and ab.flags.c_contiguous
+    if is_view and CALL.get() is None:
         flat = ab.reshape(-1)
         starts = [(upper - k) * length + k for k in range(-lower, upper + 1)]
         return [flat[start : start + length] for start in starts]
@@ -184,12 +184,9 @@ def extended(values: Any, before: int, after: int) -> Any:
     """
     pieces = [values]
     for step, count in ((-1, before), (1, after)):
-        found = 0
-        outer: list[Any] = []
-        if CALL.get() is not None:
-            outer = [beyond(values, values.ndim - 1, step, count)]
-            found = outer[0].shape[-1]
-        zeros = [full_like(values[..., :1], 0)] * (count - found)
+        outer = [] if CALL.get() is None else [beyond(values, values.ndim - 1, step, count)]
+        missing = count - sum(piece.shape[-1] for piece in outer)
+        zeros = [full_like(values[..., :1], 0)] * missing
         pieces = [*zeros, *outer, *pieces] if step < 0 else [*pieces, *outer, *zeros]
     return concatenate(pieces, -1) if len(pieces) > 1 else values
 

@@ -2,10 +2,10 @@
 
 A partition of n rows contains the unknowns x[-l] … x[n+u-1]. The rows of its neighbours contain
 x[0] … x[u-1] and x[n-l] … x[n-1] of its own unknowns. All others are eliminated, which leaves l + u
-equations in the *cuts* before and after the partition, x[-l] … x[u-1] and x[n-l] … x[n+u-1].
+equations in the *interfaces* before and after the partition, x[-l] … x[u-1] and x[n-l] … x[n+u-1].
 
 Reflections (Householder) eliminate an unknown from the l + u pending rows and the next row. With
-pivots, coefficients of the cut before would grow from row to row, until pending rows are equal up
+pivots, coefficients of the interface before would grow from row to row, until pending rows are equal up
 to rounding; reflections preserve the norms of columns. A step also has no choice that depends on
 values: partitions run side by side without selects of rows. Loops over the widths serve all l and u.
 
@@ -41,7 +41,7 @@ from ..tridiagonal.cpu.vectors import (
     squared_modulus,
 )
 from ..tridiagonal.errors import SingularSystemError
-from .recurrence import MAX_WIDTH, BandedEnds, CutRows
+from .recurrence import MAX_WIDTH, BandedEnds, InterfaceEquations
 
 # Rows of a partition at most, and of whole systems that are eliminated side by side.
 LENGTH, MAX_WHOLE = 480, 1 << 13
@@ -233,7 +233,7 @@ def _reduce(
 ) -> None:
     """Write the equations of the partitions `start` to `stop`, of one length, to their cells.
 
-    A cell has for each equation the coefficients of the cuts before and after, and its b.
+    A cell has for each equation the coefficients of the interfaces before and after, and its b.
     """
     wide, width = layout.widths[0] + layout.widths[1], lane_count(memory)
     columns, rows = 2 * wide + 2, scratch.rows
@@ -241,7 +241,7 @@ def _reduce(
         _fill_offsets(task, stop, parts, layout, wide * (2 * wide + 1), scratch.offsets)
         around, zero = _around(memory, scratch, layout), constant(load(rows, 0), 0.0)
         _fill(memory, rows, (wide + 1) * columns, zero)
-        # The unknowns that are eliminated first are those of the cut before.
+        # The unknowns that are eliminated first are those of the interface before.
         for r in range(wide):
             store(rows, (r * columns + r) * width, constant(zero, 1.0))
             store(rows, (r * columns + wide + 1 + r) * width, constant(zero, -1.0))
@@ -256,8 +256,8 @@ def _reduce(
                 column = c + wide + 1 if c < wide else (c - wide if c < 2 * wide else columns - 1)
                 number = load(rows, (r * columns + column) * width)
                 number = select(state[0], magnitude(zero), number, zero) + state[1]
-                place = r * (2 * wide + 1) + c
-                scatter(cells, scratch.offsets, wide + 2 + CELL, place, number)
+                position = r * (2 * wide + 1) + c
+                scatter(cells, scratch.offsets, wide + 2 + CELL, position, number)
 
 
 def _substitute(
@@ -271,7 +271,7 @@ def _substitute(
     stop: int,
     result: Any,
 ) -> None:
-    """Write the unknowns of partitions, whose cuts have known values (system, part, l + u).
+    """Write the unknowns of partitions, whose interfaces have known values (system, part, l + u).
 
     The rows are eliminated again, without the known unknowns. The first l + u rows then contain
     no unknown to be eliminated, and are the pending rows.
@@ -411,7 +411,7 @@ def _load_cell(cells: Any, start: int, block: Any, wide: int, columns: int, leas
 
 @numba.njit(**RARE)
 def _move_pending(block: Any, wide: int, columns: int) -> None:
-    """Move the rows after the pivot rows to the first rows, and the next cut to the first columns."""
+    """Move the rows after the pivot rows to the first rows, and the next interface to the first columns."""
     for k in range(wide * columns):
         block[k] = block[wide * columns + k]
     for r in range(wide):
@@ -422,17 +422,17 @@ def _move_pending(block: Any, wide: int, columns: int) -> None:
 
 def _merge(cells: Any, sizes: Any, block: Any, vector: Any, merged: Any) -> None:
     """Write the equations of chunks from those of their parts; all arrays are flat."""
-    systems, cuts, wide = sizes
+    systems, interfaces, wide = sizes
     columns, size = 3 * wide + 1, wide * (2 * wide + 1)
     for system in range(systems):
-        nan_seen = cells[system * cuts * size] * 0
+        nan_seen = cells[system * interfaces * size] * 0
         least = abs(cells[0] * 0) + 1
         for k in range(wide * columns):
             block[k] = 0
         for r in range(wide):
             block[r * columns + r], block[r * columns + 2 * wide + r] = 1, -1
-        for part in range(cuts - 1):
-            start = (system * cuts + part) * size
+        for part in range(interfaces - 1):
+            start = (system * interfaces + part) * size
             least, nan_seen = _load_cell(cells, start, block, wide, columns, least, nan_seen)
             least = _triangulate(block, 2 * wide, wide, columns, vector, least)
             _move_pending(block, wide, columns)
@@ -444,28 +444,31 @@ def _merge(cells: Any, sizes: Any, block: Any, vector: Any, merged: Any) -> None
 
 
 @numba.njit(**RARE)
-def _solve_triangle(block: Any, start: int, wide: int, size: int, values: Any, cut: int) -> None:
-    """Write the values of a cut; the rows have its unknowns, the w after them, and the right-hand side."""
+def _solve_triangle(block: Any, start: int, wide: int, size: int, values: Any, interface: int) -> None:
+    """Write the values of an interface.
+
+    The rows have its unknowns, those of the next interface, and the right-hand side.
+    """
     for r in range(wide - 1, -1, -1):
         row = start + r * size
         total = block[row + size - 1]
         for c in range(r + 1, size - 1):
-            total -= block[row + c] * values[cut + c]
+            total -= block[row + c] * values[interface + c]
         pivot = block[row + r]
         # numba raises an error for complex numbers that are divided by 0.
-        values[cut + r] = total / pivot if pivot != 0 else total
+        values[interface + r] = total / pivot if pivot != 0 else total
 
 
-def _solve_cuts(
+def _solve_interfaces(
     cells: Any, sizes: Any, known: Any, lower: int, is_whole: bool, block: Any, vector: Any, values: Any
 ) -> int:
-    """Write the values of all cuts; return a singular system, or -1. `cells` are overwritten.
+    """Write the values of all interfaces; return a singular system, or -1. `cells` are overwritten.
 
-    All arrays are flat. `known` (system, 2, l + u) has the values of the first cut and of the last.
+    All arrays are flat. `known` (system, 2, l + u) has the values of the first interface and of the last.
     Of whole systems only the unknowns outside of the matrix are known, which are 0. `values` have a
-    cut of 0 after the last of each system.
+    interface of 0 after the last of each system.
     """
-    systems, cuts, wide = sizes
+    systems, interfaces, wide = sizes
     size, singular = 2 * wide + 1, -1
     for system in range(systems):
         first, last = 2 * system * wide, (2 * system + 1) * wide
@@ -476,35 +479,35 @@ def _solve_cuts(
         for r in range(wide):
             if r < lower or not is_whole:
                 block[r * size + r], block[r * size + size - 1] = 1, known[first + r]
-        for part in range(cuts - 1):
-            start = (system * cuts + part) * wide * size
+        for part in range(interfaces - 1):
+            start = (system * interfaces + part) * wide * size
             least, nan_seen = _load_cell(cells, start, block, wide, size, least, nan_seen)
             least = _triangulate(block, 2 * wide, wide, size, vector, least)
             for k in range(wide * size):
                 cells[start + k] = block[k]
             _move_pending(block, wide, size)
-        cut = (system * (cuts + 1) + cuts - 1) * wide
+        interface = (system * (interfaces + 1) + interfaces - 1) * wide
         for r in range(wide):
-            values[cut + r], values[cut + wide + r] = known[last + r], 0
+            values[interface + r], values[interface + wide + r] = known[last + r], 0
         if is_whole:
             for k in range(wide * size, 2 * wide * size):
                 block[k] = 0
             for r in range(lower, wide):
                 block[(wide + r) * size + r] = 1
             least = _triangulate(block, 2 * wide, wide, size, vector, least)
-            _solve_triangle(block, 0, wide, size, values, cut)
-        for part in range(cuts - 2, -1, -1):
-            cut -= wide
-            _solve_triangle(cells, (system * cuts + part) * wide * size, wide, size, values, cut)
+            _solve_triangle(block, 0, wide, size, values, interface)
+        for part in range(interfaces - 2, -1, -1):
+            interface -= wide
+            _solve_triangle(cells, (system * interfaces + part) * wide * size, wide, size, values, interface)
         for r in range(wide if not is_whole else 0):
             # The known values, without the rounding errors of back substitution.
-            values[cut + r] = known[first + r]
+            values[interface + r] = known[first + r]
         if nan_seen == nan_seen:
             if not least > 0:
                 singular = system
         else:
-            for k in range(cuts * wide):
-                values[cut + k] += nan_seen
+            for k in range(interfaces * wide):
+                values[interface + k] += nan_seen
     return singular
 
 
@@ -512,7 +515,7 @@ reduce = compile_kernel(_reduce, allocates=False)
 substitute = compile_kernel(_substitute, allocates=False)
 solve_whole = compile_kernel(_solve_whole, allocates=False)
 merge = compile_kernel(_merge, allocates=False)
-solve_cuts = compile_kernel(_solve_cuts, allocates=False)
+solve_interfaces = compile_kernel(_solve_interfaces, allocates=False)
 
 
 def kernels(method: str) -> Kernels:
@@ -522,7 +525,7 @@ def kernels(method: str) -> Kernels:
     def threads_of(chunk: Chunk) -> int:
         return threads_for(16 * prod(chunk.shape)) if is_shared else 1
 
-    def precompute_chunk(ends: BandedEnds, chunk: Chunk) -> CutRows:
+    def precompute_chunk(ends: BandedEnds, chunk: Chunk) -> InterfaceEquations:
         return precompute(ends, chunk, threads_of(chunk))
 
     def determine_chunk(ends: BandedEnds, chunk: Chunk, carry_in: Any, result: Any) -> bool:
@@ -532,27 +535,27 @@ def kernels(method: str) -> Kernels:
     return Kernels(determine_chunk, at_once(precompute_chunk), propagate)
 
 
-def precompute(ends: BandedEnds, chunk: Chunk, threads: int) -> CutRows:
-    """Return the equations of a chunk in its cuts, whose operands are the diagonals and b."""
+def precompute(ends: BandedEnds, chunk: Chunk, threads: int) -> InterfaceEquations:
+    """Return the equations of a chunk in its interfaces, whose operands are the diagonals and b."""
     cells = _reduced(*_layout_of(ends, chunk), threads)
-    return CutRows(merged(cells).reshape(*chunk.row_shape, *cells.shape[2:]))
+    return InterfaceEquations(merged(cells).reshape(*chunk.row_shape, *cells.shape[2:]))
 
 
 def merged(cells: np.ndarray) -> np.ndarray:
     """Return the equations of chunks (system, l + u, ...) from the cells of their parts."""
-    systems, cuts, wide, size = cells.shape
+    systems, interfaces, wide, size = cells.shape
     rows = np.empty((systems, wide, size), cells.dtype)
-    merge(cells.reshape(-1), (systems, cuts, wide), *_block_of(wide, cells.dtype), rows.reshape(-1))
+    merge(cells.reshape(-1), (systems, interfaces, wide), *_block_of(wide, cells.dtype), rows.reshape(-1))
     return rows
 
 
-def propagate(summaries: Sequence[CutRows], lower: int) -> list[np.ndarray]:
-    """Return the values of the cuts before and after each chunk, (outer, inner, 2, l + u)."""
+def propagate(summaries: Sequence[InterfaceEquations], lower: int) -> list[np.ndarray]:
+    """Return the values of the interfaces before and after each chunk, (outer, inner, 2, l + u)."""
     outer, inner, wide, size = summaries[0].rows.shape
     cells = np.empty((outer * inner, len(summaries) + 1, wide, size), summaries[0].rows.dtype)
     for k, summary in enumerate(summaries):
         cells[:, k] = summary.rows.reshape(-1, wide, size)
-    values = solved_cuts(cells, None, lower, 1).reshape(outer, inner, -1, wide)
+    values = solved_interfaces(cells, None, lower, 1).reshape(outer, inner, -1, wide)
     return [values[:, :, k : k + 2] for k in range(len(summaries))]
 
 
@@ -568,7 +571,7 @@ def _determine(
     else:
         known = None if carry_in is None else np.ascontiguousarray(carry_in).reshape(-1, 2, wide)
         cells = _reduced(memory, layout, threads)
-        values = checked = solved_cuts(cells, known, layout.widths[0], threads)
+        values = checked = solved_interfaces(cells, known, layout.widths[0], threads)
         _call(substitute, memory, layout, values.reshape(-1), threads, flat)
     return np.count_nonzero(np.isfinite(checked)) == checked.size
 
@@ -580,21 +583,24 @@ def _reduced(memory: np.ndarray, layout: Layout, threads: int) -> np.ndarray:
     return cells
 
 
-def solved_cuts(cells: np.ndarray, known: np.ndarray | None, lower: int, threads: int) -> np.ndarray:
-    """Return the values of all cuts (system, cut, l + u) from the cells of parts, and one more cell."""
-    systems, cuts, wide, _ = cells.shape
-    values = np.empty((systems, cuts + 1, wide), cells.dtype)
+def solved_interfaces(cells: np.ndarray, known: np.ndarray | None, lower: int, threads: int) -> np.ndarray:
+    """Return the values of all interfaces (system, interface, l + u) from the cells of parts.
+
+    One more cell follows those of each system.
+    """
+    systems, interfaces, wide, _ = cells.shape
+    values = np.empty((systems, interfaces + 1, wide), cells.dtype)
     is_whole = known is None
     if known is None:
         known = np.zeros((systems, 2, wide), cells.dtype)
 
     def solve(start: int, stop: int) -> int:
-        block, sizes = _block_of(wide, cells.dtype), (stop - start, cuts, wide)
+        block, sizes = _block_of(wide, cells.dtype), (stop - start, interfaces, wide)
         flat, flat_known, flat_values = (array[start:stop].reshape(-1) for array in (cells, known, values))
-        singular = solve_cuts(flat, sizes, flat_known, lower, is_whole, *block, flat_values)
+        singular = solve_interfaces(flat, sizes, flat_known, lower, is_whole, *block, flat_values)
         return singular + start if singular >= 0 else -1
 
-    _check(_run([partial(solve, *part) for part in split_range(systems, threads)]))
+    _check(_call_all([partial(solve, *part) for part in split_range(systems, threads)]))
     return values[:, :-1]
 
 
@@ -602,7 +608,7 @@ def _block_of(wide: int, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros(2 * wide * (3 * wide + 1), dtype), np.empty(2 * wide, dtype)
 
 
-def _run(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+def _call_all(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     return run_in_threads(calls) if len(calls) > 1 else [call() for call in calls]
 
 
@@ -620,7 +626,7 @@ def _call(
             scratch = _scratch_of(sum(layout.widths), layout.length, memory.dtype)
             tasks = start * lanes, min(stop * lanes, count)
             calls.append(partial(kernel, memory, layout, cells, scratch, parts, length, *tasks, *result))
-    return _run(calls)
+    return _call_all(calls)
 
 
 def _scratch_of(wide: int, length: int, dtype: np.dtype[Any]) -> Scratch:
@@ -643,10 +649,10 @@ def _layout_of(ends: BandedEnds, chunk: Chunk) -> tuple[np.ndarray, Layout]:
     *diagonals, b = (writable(np.ascontiguousarray(operand)) for operand in chunk.operands)
     bases, strides = [], []
     for k, array in enumerate((*diagonals, b)):
-        distance, rest = divmod(array.ctypes.data - b.ctypes.data, b.itemsize)
-        if rest:
+        distance, remainder = divmod(array.ctypes.data - b.ctypes.data, b.itemsize)
+        if remainder:
             array = diagonals[k] = array.copy()
-            distance, rest = divmod(array.ctypes.data - b.ctypes.data, b.itemsize)
+            distance, remainder = divmod(array.ctypes.data - b.ctypes.data, b.itemsize)
         bases.append(distance)
         full = array.shape[1] * array.shape[2], array.shape[2], 1
         varies = (size == whole for size, whole in zip(array.shape, chunk.shape, strict=True))
@@ -655,8 +661,8 @@ def _layout_of(ends: BandedEnds, chunk: Chunk) -> tuple[np.ndarray, Layout]:
     length = -(-chunk.steps // parts)
     if parts > 1:
         # Partitions an odd number of cache lines apart: otherwise those side by side compete for few sets.
-        line = CACHE_LINE // b.itemsize
-        length = (-(-length // line) | 1) * line
+        numbers = CACHE_LINE // b.itemsize
+        length = (-(-length // numbers) | 1) * numbers
     parts = -(-chunk.steps // length)
     layout = Layout(
         chunk.shape, np.array(bases), np.array(strides), ends.around, (ends.lower, ends.upper), parts, length

@@ -1,6 +1,6 @@
 """Phases of banded systems on a GPU: a thread has a whole system, or a partition.
 
-Cells of partitions are merged, level by level, until the host solves the cuts of few of them.
+Cells of partitions are merged, level by level, until the host solves the interfaces of few of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..engines.cuda.launches import Launch, Slot, run_launches
 from ..tridiagonal.cuda.partitions import strides_of
 from ..tridiagonal.errors import SingularSystemError
 from . import cpu
-from .recurrence import BandedEnds, CutRows
+from .recurrence import BandedEnds, InterfaceEquations
 
 THREADS, LENGTH, GROUP = 64, 64, 16
 """Threads of a block; rows of a partition, and cells of a group, at most."""
@@ -36,13 +36,13 @@ def kernels(method: str) -> Kernels:
 
 
 def precompute(ends: BandedEnds, chunk: Chunk) -> Summarise:
-    """Launch the equations of a chunk in its cuts."""
+    """Launch the equations of a chunk in its interfaces."""
     levels = _Partitions(ends, chunk, None).reduce()
     wait = fetch(levels[-1])
 
-    def wait_for_rows() -> CutRows:
+    def wait_for_rows() -> InterfaceEquations:
         cells = wait()
-        return CutRows(cpu.merged(_with_end(cells)).reshape(*chunk.row_shape, *cells.shape[2:]))
+        return InterfaceEquations(cpu.merged(_with_end(cells)).reshape(*chunk.row_shape, *cells.shape[2:]))
 
     return wait_for_rows
 
@@ -61,13 +61,13 @@ def determine(ends: BandedEnds, chunk: Chunk, carry_in: np.ndarray | None, resul
     cells = _with_end(fetch(levels[-1])())
     wide = ends.lower + ends.upper
     known = None if carry_in is None else np.ascontiguousarray(carry_in).reshape(-1, 2, wide)
-    values = np.ascontiguousarray(cpu.solved_cuts(cells, known, ends.lower, 1))
+    values = np.ascontiguousarray(cpu.solved_interfaces(cells, known, ends.lower, 1))
     parts.substitute(levels, values)
     return bool(np.isfinite(values).all())
 
 
 def _with_end(cells: np.ndarray) -> np.ndarray:
-    """Return cells in host memory with one more for the last cut of each system."""
+    """Return cells in host memory with one more for the last interface of each system."""
     return np.concatenate([cells, cells[:, :1]], 1)
 
 
@@ -91,35 +91,35 @@ class _Partitions:
 
         status = cupy.empty(2, np.int64)
         status.fill(-1)
-        self._run("whole", status=status)
+        self._launch_parts("whole", status=status)
         return [int(word) for word in fetch(status)()]
 
     def reduce(self) -> list[Any]:
         """Return the cells of all levels: those of partitions first."""
         levels = [self._empty_cells(self.parts)]
-        self._run("reduce", cells=levels[0])
+        self._launch_parts("reduce", cells=levels[0])
         while levels[-1].shape[1] > MAX_CELLS:
             levels.append(self._empty_cells(-(-levels[-1].shape[1] // GROUP)))
-            self._run_level("merge", levels[-2], levels[-1], None, None)
+            self._launch_level("merge", levels[-2], levels[-1], None, None)
         return levels
 
     def substitute(self, levels: list[Any], values: np.ndarray) -> None:
-        """Write all unknowns, from the values of the cuts of the last level."""
+        """Write all unknowns, from the values of the interfaces of the last level."""
         import cupy
 
         known = cupy.asarray(values)
         for cells, merged in zip(levels[-2::-1], levels[:0:-1], strict=True):
             opened = cupy.empty((self.systems, cells.shape[1] + 1, self.wide), self.dtype)
-            self._run_level("open", cells, merged, known, opened)
+            self._launch_level("open", cells, merged, known, opened)
             known = opened
-        self._run("substitute", values=known)
+        self._launch_parts("substitute", values=known)
 
     def _empty_cells(self, parts: int) -> Any:
         import cupy
 
         return cupy.empty((self.systems, parts, self.wide, 2 * self.wide + 1), self.dtype)
 
-    def _run(self, name: str, cells: Any = None, values: Any = None, status: Any = None) -> None:
+    def _launch_parts(self, name: str, cells: Any = None, values: Any = None, status: Any = None) -> None:
         import cupy
 
         scratch = None if name == "reduce" else cupy.empty(self.scratch_numbers, self.dtype)
@@ -129,7 +129,7 @@ class _Partitions:
         arrays = self.result, scratch, cells, values, status
         self._launch(name, self.systems * self.parts, [*words, *map(_address, arrays), *self.sizes])
 
-    def _run_level(self, name: str, cells: Any, merged: Any, known: Any, values: Any) -> None:
+    def _launch_level(self, name: str, cells: Any, merged: Any, known: Any, values: Any) -> None:
         sizes = self.systems, cells.shape[1], merged.shape[1]
         addresses = map(_address, (cells, merged, known, values))
         self._launch(name, self.systems * merged.shape[1], [*addresses, *sizes])

@@ -1,7 +1,7 @@
 // Banded systems with LOWER diagonals below the main one and UPPER above it.
 //
 // Each thread eliminates a whole system with pivots, or a partition by reflections: see cpu.py. Cells
-// are the equations of a partition, or of several, in the cuts before and after it.
+// are the equations of a partition, or of several, in the interfaces before and after it.
 #pragma once
 #include "tridiagonal/cuda/numbers.cuh"
 
@@ -187,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_kernel(const Chunk 
   Part part(chunk, index);
   constexpr int COLUMNS = 2 * WIDE + 2;
   T rows[WIDE + 1][COLUMNS] = {};
-  // The unknowns that are eliminated first are those of the cut before.
+  // The unknowns that are eliminated first are those of the interface before.
 #pragma unroll
   for (int r = 0; r < WIDE; ++r) rows[r][r] = T(1), rows[r][WIDE + 1 + r] = T(-1);
   for (long long i = 0; i <= part.last; ++i) {
@@ -245,13 +245,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) substitute_kernel(const Ch
       rows[r][ROW - 1] = rows[r + 1][ROW - 1];
     }
   }
-  // Unknown j of the partition is number LOWER + j from the first of the cut before.
+  // Unknown j of the partition is number LOWER + j from the first of the interface before.
   T later[WIDE];
 #pragma unroll
   for (int k = 0; k < WIDE; ++k) {
     later[k] = known[WIDE + k];
-    const long long place = part.last + 1 + k - LOWER;
-    if (place >= 0 && place <= part.last) part.result(place) = later[k];
+    const long long position = part.last + 1 + k - LOWER;
+    if (position >= 0 && position <= part.last) part.result(position) = later[k];
   }
   substitute_back(scratch, apart, later, WIDE, part.last,
                   [&](long long i, T x) { part.result(i - LOWER) = x; });
@@ -260,12 +260,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) substitute_kernel(const Ch
     if (k - LOWER <= part.last) part.result(k - LOWER) = known[k];
 }
 
-// Cells that are merged to one for each group of GROUP cells, and the values at their cuts.
+// Cells that are merged to one for each group of GROUP cells, and the values at their interfaces.
 struct Level {
   T* cells;
   T* merged;
   const T* known;  // the values at the ends of groups (system, group or the end, WIDE)
-  T* values;       // those at all cuts (system, part or the end, WIDE)
+  T* values;       // those at all interfaces (system, part or the end, WIDE)
   long long systems, parts, groups;
 };
 
@@ -284,8 +284,8 @@ template <int COLUMNS> DEVICE inline Real load_cell(T (&block)[2 * WIDE][COLUMNS
   }
   return most;
 }
-// Eliminate a cut, and move the rows after the pivot rows to the first ones.
-template <int COLUMNS> DEVICE inline Real eliminate_cut(T (&block)[2 * WIDE][COLUMNS], T* pivots, Real least) {
+// Eliminate an interface, and move the rows after the pivot rows to the first ones.
+template <int COLUMNS> DEVICE inline Real eliminate_interface(T (&block)[2 * WIDE][COLUMNS], T* pivots, Real least) {
   for (int k = 0; k < WIDE; ++k) {
     const Real size = reflect(block, k, k);
     if (size < least) least = size;
@@ -309,7 +309,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) merge_kernel(const Level l
   for (int r = 0; r < WIDE; ++r) block[r][r] = T(1), block[r][2 * WIDE + r] = T(-1);
   for (long long part = start; part < start + GROUP && part < level.parts; ++part) {
     const Real most = load_cell(block, level.cells + (system * level.parts + part) * CELL, nan_seen);
-    least = eliminate_cut(block, nullptr, most < least ? most : least);
+    least = eliminate_interface(block, nullptr, most < least ? most : least);
   }
   if (is_nan(nan_seen)) nan_seen = T(not_a_number<Real>());
   for (int r = 0; r < WIDE; ++r)
@@ -331,11 +331,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) open_kernel(const Level le
   for (; part < start + GROUP && part < level.parts; ++part) {
     T* cell = level.cells + (system * level.parts + part) * CELL;
     load_cell(block, cell, nan_seen);
-    eliminate_cut(block, cell, Real(1));
+    eliminate_interface(block, cell, Real(1));
   }
   T* to = level.values + (system * (level.parts + 1) + part) * WIDE;
   for (int r = 0; r < WIDE; ++r) later[r] = known[WIDE + r];
-  // The first cut of the next group is written by that group.
+  // The first interface of the next group is written by that group.
   for (int r = 0; r < WIDE && part == level.parts; ++r) to[r] = later[r];
   for (--part; part >= start; --part) {
     to -= WIDE;

@@ -1,4 +1,4 @@
-"""Banded systems as a two-sided recurrence: the equations of chunks in their cuts form a system."""
+"""Banded systems as a two-sided recurrence: the equations of chunks in their interfaces form a system."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class BandedEnds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CutRows:
+class InterfaceEquations:
     """The equations of a chunk of n rows in the unknowns at its ends.
 
-    The cut before the chunk is x[-l] … x[u-1], that after it x[n-l] … x[n+u-1]. A chunk of less
+    The interface before the chunk is x[-l] … x[u-1], that after it x[n-l] … x[n+u-1]. A chunk of less
     than l + u rows has unknowns in both, and equations that say so.
 
     Attributes
     ----------
     rows : array (outer, inner, l + u, 2·(l + u) + 1)
-        Coefficients of the cut before and of the cut after, and the right-hand side. nan if the
+        Coefficients of the interface before and of the interface after, and the right-hand side. nan if the
         chunk's operands contain nan or inf; 0 if its columns depend on each other.
     starts, shape : tuple of int
         Start of the chunk and its shape, for messages.
@@ -53,7 +53,7 @@ class BandedSystem(TwoSided):
     """The systems Σ_k diagonal_k[i]·x[i+k] = b[i] along an axis, k = -lower … upper.
 
     The operands are the diagonals, of which entry i belongs to row i, and b. The summary of a chunk
-    is its equations in its cuts; its carry-in is the values of these unknowns.
+    is its equations in its interfaces; its carry-in is the values of these unknowns.
 
     Attributes
     ----------
@@ -103,11 +103,11 @@ class BandedSystem(TwoSided):
         kernels = backend.kernels(self.family)
         wait = kernels.precompute(self.ends(inputs, shape), self._chunk(inputs, shape))
 
-        def wait_for_rows() -> CutRows:
+        def wait_for_rows() -> InterfaceEquations:
             rows = wait().rows
             if self.check_finite and not is_all_finite(rows):
                 check_operands(self, inputs, shape)
-            return CutRows(rows, inputs.starts, shape)
+            return InterfaceEquations(rows, inputs.starts, shape)
 
         return wait_for_rows
 
