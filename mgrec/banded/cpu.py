@@ -35,6 +35,7 @@ from ..tridiagonal.cpu.vectors import (
     constant,
     larger,
     magnitude,
+    minus_product,
     scale_of,
     select,
     square_root,
@@ -68,7 +69,7 @@ class Scratch(NamedTuple):
     offsets: np.ndarray
     counts: np.ndarray  # 0 … MAX_WIDTH
     rows: np.ndarray  # pending rows
-    vector: np.ndarray  # of a reflection, and 1 for the pivot row
+    vector: np.ndarray  # of a reflection
     pivots: np.ndarray  # l + u + 2 numbers a row
     unknowns: np.ndarray
     flags: np.ndarray  # the least pivot of each lane, real
@@ -132,47 +133,54 @@ def _load_row(
 def _reflect(memory: Any, rows: Any, vector: Any, wide: int, columns: int, pivots: Any, target: int) -> Any:
     """Eliminate column 0 from the rows 0 … wide, which have the columns of `wide` + 1 unknowns first.
 
-    The pivot row is that of the largest coefficient: if it is much larger, other rows hardly change.
+    The pivot row is that of the first partition's largest coefficient: if that is much larger, other
+    rows hardly change, and errors are smaller. Reflections are stable with any row.
     Rows and the columns of unknowns move up by one. The pivot row is written to pivots[target] with
     the inverse pivot first, unless `target` is negative. Return the size of the pivot.
     """
-    width, marks = lane_count(memory), (wide + 1) * lane_count(memory)
-    size = magnitude(load(rows, 0))
-    index, one, zero = constant(size, 0.0), constant(size, 1.0), constant(size, 0.0)
+    width = lane_count(memory)
+    size, pivot, largest = magnitude(load(rows, 0)), 0, abs(rows[0])
     for r in range(1, wide + 1):
-        other = magnitude(load(rows, r * columns * width))
-        index, size = select(other, size, constant(size, r), index), larger(other, size)
-    scale, total, leading = scale_of(size), zero, load(rows, 0) * zero
+        position = r * columns * width
+        size = larger(size, magnitude(load(rows, position)))
+        if abs(rows[position]) > largest:
+            pivot, largest = r, abs(rows[position])
+    for c in range(columns if pivot > 0 else 0):
+        first, position = load(rows, c * width), (pivot * columns + c) * width
+        store(rows, c * width, load(rows, position))
+        store(rows, position, first)
+    one, zero, scale = constant(size, 1.0), constant(size, 0.0), scale_of(size)
+    total = zero
     for r in range(wide + 1):
         number = load(rows, r * columns * width) * scale
-        mark = select(
-            one, magnitude(index - constant(size, r)), constant(leading, 1.0), constant(leading, 0.0)
-        )
-        leading = select(magnitude(mark), zero, number, leading)
         store(vector, r * width, number)
-        store(vector, marks + r * width, mark)
         total = total + squared_modulus(number)
-    norm, modulus = square_root(total), square_root(squared_modulus(leading))
+    norm, leading = square_root(total), load(vector, 0)
+    modulus = square_root(squared_modulus(leading))
     phase = select(modulus, zero, leading / select(modulus, zero, modulus, one), constant(leading, 1.0))
-    for r in range(wide + 1):
-        mark, number = load(vector, marks + r * width), load(vector, r * width)
-        store(vector, r * width, number + mark * (phase * norm))
-    beta = select(norm, zero, one / (norm * (norm + modulus)), zero)
+    leading = leading + phase * norm
+    beta = select(norm, zero, zero - one / (norm * (norm + modulus)), zero)
+    store(vector, 0, leading)
     for c in range(1, columns):
-        product = constant(leading, 0.0)
+        product, position = constant(leading, 0.0), c * width
         for r in range(wide + 1):
-            product = product + conjugate(load(vector, r * width)) * load(rows, (r * columns + c) * width)
-        product = product * beta
-        # The pivot row is exchanged with row 0.
-        first = load(rows, c * width) - load(vector, 0) * product
-        pivot, moved = first, c - 1 if c <= wide else c
-        for r in range(1, wide + 1):
-            number = load(rows, (r * columns + c) * width) - load(vector, r * width) * product
-            mark = magnitude(load(vector, marks + r * width))
-            pivot = select(mark, zero, number, pivot)
-            store(rows, ((r - 1) * columns + moved) * width, select(mark, zero, first, number))
+            number = conjugate(load(vector, r * width))
+            product = minus_product(product, number, load(rows, position))
+            position += columns * width
+        product, position = product * beta, c * width
         if target >= 0:
-            store(pivots, (target + c) * width, pivot)
+            store(pivots, (target + c) * width, minus_product(load(rows, position), leading, product))
+        moved = (c - 1 if c <= wide else c) * width
+        for r in range(1, wide + 1):
+            position += columns * width
+            number = minus_product(load(rows, position), load(vector, r * width), product)
+            store(rows, moved, number)
+            moved += columns * width
+    if pivot == wide:
+        # The next row has neither these unknowns nor the others of pending rows.
+        store(rows, wide * width, constant(leading, 0.0))
+        for c in range(wide + 1, columns):
+            store(rows, (wide * columns + c) * width, constant(leading, 0.0))
     if target >= 0:
         store(pivots, target * width, conjugate(phase) * select(norm, zero, zero - scale / norm, zero))
     return size
@@ -195,7 +203,8 @@ def _pivot(memory: Any, rows: Any, lower: int, columns: int, pivots: Any, target
     for r in range(1, lower + 1):
         factor = load(rows, r * columns * width) / pivot
         for c in range(1, columns):
-            number = load(rows, (r * columns + c) * width) - factor * load(pivots, (target + c) * width)
+            number, of_pivot = load(rows, (r * columns + c) * width), load(pivots, (target + c) * width)
+            number = minus_product(number, factor, of_pivot)
             moved = c - 1 if c < columns - 1 else c
             store(rows, ((r - 1) * columns + moved) * width, number)
         store(rows, ((r - 1) * columns + columns - 2) * width, constant(pivot, 0.0))
@@ -223,8 +232,8 @@ def _substitute_back(memory: Any, scratch: Any, wide: int, first: int, last: int
     for i in range(last, first - 1, -1):
         total = load(scratch.pivots, (i * columns + columns - 1) * width)
         for k in range(1, wide + 1):
-            product = load(scratch.pivots, (i * columns + k) * width)
-            total = total - product * load(scratch.unknowns, (i + k) * width)
+            coefficient = load(scratch.pivots, (i * columns + k) * width)
+            total = minus_product(total, coefficient, load(scratch.unknowns, (i + k) * width))
         store(scratch.unknowns, i * width, total * load(scratch.pivots, i * columns * width))
 
 
@@ -631,7 +640,7 @@ def _call(
 
 def _scratch_of(wide: int, length: int, dtype: np.dtype[Any]) -> Scratch:
     lanes = lanes_of(dtype)
-    sizes = (wide + 1) * (2 * wide + 2), 2 * (wide + 1), (wide + 2) * length, length + wide
+    sizes = (wide + 1) * (2 * wide + 2), wide + 1, (wide + 2) * length, length + wide
     rows, vector, pivots, unknowns = (np.zeros(size * lanes, dtype) for size in sizes)
     offsets = np.empty((wide + 2 + TABLE_ROWS, lanes), np.int64)
     counts, flags = np.arange(MAX_WIDTH + 1).astype(dtype), np.empty(lanes, dtype.char.lower())

@@ -184,6 +184,29 @@ def magnitude(_: Any, x: Any) -> Any:
     return x.sizes(x), lambda context, builder, x: _magnitude(builder, vectors_of(builder, x))
 
 
+def _fused(builder: Any, x: Any, y: Any, z: Any) -> Any:
+    """Emit x·y + z, rounded once."""
+    name = f"llvm.fma.v{x.type.count}{x.type.element.intrinsic_name}"
+    function_type = ir.FunctionType(x.type, [x.type] * 3)
+    return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), [x, y, z])
+
+
+@emitted
+def minus_product(_: Any, z: Any, x: Any, y: Any) -> Any:
+    """Return z - x·y; each real product is rounded once, with its sum."""
+
+    def emit(context: Any, builder: Any, *values: Any) -> Any:
+        z, x, y = (vectors_of(builder, value) for value in values)
+        minus = [builder.fsub(filled(part.type, -0.0), part) for part in x]
+        if len(z) == 1:
+            return _fused(builder, minus[0], y[0], z[0])
+        real = _fused(builder, minus[0], y[0], _fused(builder, x[1], y[1], z[0]))
+        imaginary = _fused(builder, minus[0], y[1], _fused(builder, minus[1], y[0], z[1]))
+        return value_of(builder, [real, imaginary])
+
+    return z(z, x, y), emit
+
+
 @emitted
 def squared_modulus(_: Any, x: Any) -> Any:
     """Return the square of the absolute value; of complex numbers, that of both parts."""
