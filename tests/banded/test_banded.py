@@ -3,6 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
+from cases import from_gpu, on_gpu
 from clusters import two_workers
 from internals import divide_bands
 from scipy.linalg import solve_banded
@@ -94,6 +95,21 @@ def test_axes_and_matrices():
     of_one_side = mgrec.solve_banded((2, 1), ab, b[0, 0])
     assert of_one_side.shape == (3, 1, 40)
     np.testing.assert_allclose(of_one_side[0, 0], wanted[0, 0], rtol=1e-9)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", "fdFD")
+@pytest.mark.parametrize("widths", [(1, 1), (2, 2), (4, 1)])
+def test_cupy_arrays(widths, dtype):
+    for shape in ((40,), (5000,), (300, 64), (2, 100_000)):
+        ab, b = bands(*widths, *shape, dtype=dtype), draw(*shape, dtype=dtype)
+        wanted = mgrec.solve_banded(widths, ab, b)
+        found = from_gpu(mgrec.solve_banded(widths, on_gpu(ab), on_gpu(b)))
+        assert found.dtype == dtype
+        assert error(found, wanted) < TOLERANCE[dtype]
+    chunks = [da.from_array(x, chunks=(*x.shape[:-1], 30_000)).map_blocks(on_gpu) for x in (ab, b)]
+    lazy = mgrec.solve_banded(widths, *chunks)
+    assert error(from_gpu(lazy.compute(scheduler="sync")), wanted) < TOLERANCE[dtype]
 
 
 def test_integers_and_out():
