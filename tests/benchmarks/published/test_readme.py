@@ -41,6 +41,10 @@ def call(name, array):
     function, operands, options = CALLS[name]
     if getattr(array, "dims", ())[1:] and "axis" in inspect.signature(function).parameters:
         options = {**options, "dim": array.dims[-1]}
+    if name == "solve_banded":
+        # Its matrix has as many columns as there are unknowns: the rows of a DataFrame.
+        widths, ab = operands
+        operands = widths, ab[:, : len(array)] if hasattr(array, "columns") else ab
     result = function(*operands, array, **options)
     if name == "factor_tridiagonal":
         return result.solve(array)
