@@ -39,7 +39,7 @@ class Call:
         return theirs / slowest, theirs / fastest
 
 
-_CPU, _FILTERS, _SYSTEMS = "cpu-epyc-2", "filters-epyc-2", "tridiagonal-epyc-4"
+_CPU, _FILTERS, _SYSTEMS = "cpu-epyc-2", "filters-xeon-2", "tridiagonal-xeon-2"
 _LONG = "constant s, float64, 10^7, allocating"
 _MANY = "25,000 of 4,095 f32, dominant"
 _STATES = "states-xeon-2"
@@ -64,7 +64,7 @@ CALLS: dict[str, tuple[Call, ...]] = {
              "one of 10,000,000, float64, random", ("mgrec", "LAPACK gtsv")),
         Call("sor, 1,024², 16 sweeps", "a numba loop", "relaxation-xeon-2",
              "1,024 × 1,024, float32, 16 sweeps", ("mgrec", "numba loop")),
-        Call("ewm, mean", "pandas", "ewm-epyc-2", "mean, adjusted, none missing",
+        Call("ewm, mean", "pandas", "ewm-xeon-2", "mean, adjusted, none missing",
              ("mgrec", "pandas")),
         Call("smith_waterman, DNA", "parasail", "alignment-epyc-2", _DNA,
              ("mgrec", "parasail sw_striped_16")),

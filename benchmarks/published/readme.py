@@ -9,8 +9,8 @@ from .rows import newest
 
 PATH = Path(__file__).parents[2] / "README.md"
 CALLS, PEERS, QUEUED = "cuda-calls-h200", "cuda-peers-h200", "queued-h200-2"
-GPU_FILTERS, FILTERS, EWM = "cuda-filters-h200", "filters-epyc-2", "ewm-epyc-2"
-SYSTEMS, STATES = "tridiagonal-epyc-4", "states-xeon-2"
+GPU_FILTERS, FILTERS, EWM = "cuda-filters-h200", "filters-xeon-2", "ewm-xeon-2"
+SYSTEMS, STATES = "tridiagonal-xeon-2", "states-xeon-2"
 STUDIES = CALLS, PEERS, QUEUED, GPU_FILTERS, FILTERS, EWM, SYSTEMS, STATES
 """The studies whose results are read."""
 _BLOCK = re.compile(r"(<!-- numbers.*?-->\n).*?(<!-- end of numbers -->)", re.DOTALL)
@@ -33,14 +33,14 @@ def _on_cpus() -> list[tuple[str, str, str]]:
     lapack = _times(SYSTEMS, case, "LAPACK gtsv", "mgrec, 2 threads")
     pandas = _times(EWM, "mean, adjusted, none missing", "pandas", "mgrec")
     kalman = _times(STATES, "filter", "statsmodels", "mgrec")
-    two, one = "2 CPU threads (EPYC)", "1 CPU thread"
+    two, one = "2 CPU threads (Xeon)", "1 CPU thread (Xeon)"
     of_systems = _link(SYSTEMS, f"{lapack:.1f} times LAPACK's `gtsv`")
     of_states = _link(STATES, f"{kalman:.0f} times statsmodels'")
     return [
         ("`lfilter`, 10^7 samples", two, _link(FILTERS, f"{scipy:.1f} times SciPy's")),
         ("`solve_tridiagonal`, 10^7 unknowns", two, of_systems),
-        ("`ewm`", f"{one} (EPYC)", _link(EWM, f"{pandas:.1f} times pandas'")),
-        ("`kalman_filter`, 2 states", f"{one} (Xeon)", of_states),
+        ("`ewm`", one, _link(EWM, f"{pandas:.1f} times pandas'")),
+        ("`kalman_filter`, 2 states", one, of_states),
     ]
 
 
