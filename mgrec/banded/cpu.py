@@ -474,7 +474,7 @@ def _solve_interfaces(
     """Write the values of all interfaces; return a singular system, or -1. `cells` are overwritten.
 
     All arrays are flat. `known` (system, 2, l + u) has the values of the first interface and of the last.
-    Of whole systems only the unknowns outside of the matrix are known, which are 0. `values` have a
+    Of whole systems only the unknowns outside of the matrix are known, which are 0. `values` have an
     interface of 0 after the last of each system.
     """
     systems, interfaces, wide = sizes

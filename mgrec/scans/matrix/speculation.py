@@ -1,7 +1,7 @@
-"""Chunks of matrix maps whose last state does not depend on the state before them.
+"""Chunks of matrix maps whose last state does not depend on their carry-in.
 
 Where the product of the matrices of the first steps vanishes, a chunk is read once: it is
-determined from a state of 0, and its first steps again from the true one.
+determined from a carry-in of 0, and its first steps again from the true one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FRACTION = 32
 _VANISHED = -2200
 """Exponent below which a product of matrices takes every finite state to 0 in float64."""
 _MOST = 2.0**500
-"""Larger states may overflow in the first steps, whose product says nothing about their way."""
+"""Larger carry-ins may overflow within the first steps, although the product of all of them vanishes."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class MatrixPrefix:
 
     @property
     def operand_bytes(self) -> int:
-        """Bytes of the chunk: it is determined again if the state before it is not finite."""
+        """Bytes of the chunk: it is determined again if its carry-in is not finite."""
         return sum(array.nbytes for array in self.chunk.operands)
 
 
 def with_speculation(kernels: Kernels, is_read_once: Callable[[MatrixRecurrence, Chunk], bool]) -> Kernels:
     """Return kernels that determine chunks speculatively where their `determine` reads them once.
 
-    Their `determine` returns the states after a chunk, or None if the last results are these.
+    Their `determine` returns the states after a chunk, or None if these are the last results.
     """
 
     def speculate(recurrence: MatrixRecurrence, chunk: Chunk, results: tuple[Any, ...]) -> Any:
@@ -50,7 +50,7 @@ def with_speculation(kernels: Kernels, is_read_once: Callable[[MatrixRecurrence,
         if not count or not is_read_once(recurrence, chunk):
             return None
         bounds = (chunk.steps - count, chunk.steps) if chunk.reverse else (0, count)
-        # The wait is short beside the pass over a chunk, which would be in vain otherwise.
+        # The host waits for the map of few steps: a pass over a chunk in vain would take longer.
         summary = kernels.precompute(recurrence, chunk.between(*bounds))()
         if not _vanishes(summary):
             return None
@@ -84,7 +84,7 @@ def with_speculation(kernels: Kernels, is_read_once: Callable[[MatrixRecurrence,
 
 
 def _vanishes(summary: MatrixSummary) -> bool:
-    """Return whether the state after some steps is the same for all finite states before them."""
+    """Return whether the state after some steps is the same for all finite carry-ins."""
     if summary.redo:
         return False
     columns = summary.columns[..., :-1, :]
