@@ -159,6 +159,31 @@ def test_the_next_solve_is_launched_while_the_host_solves(client, solved, monkey
     assert CacheMiss in solved
 
 
+def test_the_thread_that_launches_exchanges_waits_for_no_messages(client, solved, monkeypatch):
+    """Another rank may have launched the next exchange, and wait there for this one, for ever."""
+    s, t = uniform(-1, 1, 2, N)
+    t[: 2 * CHUNK], s[CHUNK], s[CHUNK + 1] = 0.0, 1e300, 1e300  # no state overflows
+    s, t = operands_of(client, [s, t], [CHUNK] * 4)
+    completes = gpus.GPUThread._complete_unless_followed
+
+    def completes_on_one(thread, launches):
+        if thread._last is not None and thread._last.plan.mailbox.rank == 1:
+            completes(thread, launches)
+
+    with mgrec.plan(LINEAR, s, t, client=client) as plan:
+        wanted = on_host(plan())
+        with monkeypatch.context() as patch:
+            patch.setattr(program.Solve, "is_left_to_host", lambda solve: False)
+            patch.setattr(gpus.GPUThread, "_complete_unless_followed", completes_on_one)
+            first = plan.submit()
+            wait_until(lambda: solved[-1:] == [CacheMiss] and len(solved) == 3)
+            second = plan.submit()
+            for result in (first, second):
+                with pytest.raises(RuntimeError, match="must not wait for other workers on the thread"):
+                    on_host(result)
+        np.testing.assert_array_equal(on_host(plan()), wanted)
+
+
 def test_workers_with_other_numbers_of_chunks_exchange_none(client, solved):
     t = uniform(-1, 1, N)
     with mgrec.plan(LINEAR, 0.5, placed(client, t, [CHUNK] * 2 + [2 * CHUNK]), client=client) as plan:

@@ -59,7 +59,8 @@ class GPUThread:
         # The last solve that is launched, and an event of CuPy after its work if it is large.
         self._last: Solve | None = None
         self._end: Any = None
-        threading.Thread(target=self._work, name="mgrec-gpu", daemon=True).start()
+        self.thread = threading.Thread(target=self._work, name="mgrec-gpu", daemon=True)
+        self.thread.start()
 
     def solve(self, solve: Solve) -> None:
         """Solve when all earlier solves are launched."""

@@ -144,6 +144,7 @@ class WorkerSession:
         self.size += size
         if shard.is_on_gpus and self.gpus is None:
             self.gpus = GPUThread(groups, self._run, self._start)
+            self.turns.launcher = self.gpus.thread
         self._answer(number)
 
     def _check_memory(self, operands: int, results: int) -> None:

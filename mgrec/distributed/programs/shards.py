@@ -88,7 +88,16 @@ class Threads:
 
 
 class Turns:
-    """Programs of several threads, one of which runs at a time: the first that does not wait."""
+    """Programs of several threads, one of which runs at a time: the first that does not wait.
+
+    Attributes
+    ----------
+    launcher : threading.Thread, optional
+        The thread that launches exchanges between GPUs. No program may run on it: the program would
+        wait for messages of other shards, whose GPUs may wait for the next exchange.
+    """
+
+    launcher: threading.Thread | None = None
 
     def __init__(self) -> None:
         self._changed, self._ready = threading.Condition(), set[int]()
@@ -100,7 +109,12 @@ class Turns:
             self._ready.add(number)
 
     def take(self, number: int) -> None:
-        """Wait until the program with this number may run."""
+        """Wait until the program with this number may run; raise RuntimeError on `launcher`."""
+        if threading.current_thread() is self.launcher:
+            raise RuntimeError(
+                f"solve {number} must not wait for other workers on the thread that launches exchanges "
+                f"between GPUs: their GPUs may wait for the exchange of a later solve, for ever"
+            )
         with self._changed:
             self._ready.add(number)
             self._changed.wait_for(lambda: not self._is_running and number == min(self._ready))
