@@ -23,6 +23,8 @@ solve_tridiagonal
     Solve tridiagonal systems of linear equations, with pivoting.
 solve_banded
     Solve banded systems of linear equations, with the arguments of SciPy.
+solve_block_tridiagonal
+    Solve tridiagonal systems of small blocks.
 factor_tridiagonal
     Factor tridiagonal matrices for many right-hand sides.
 plan
@@ -49,6 +51,7 @@ _HOMES = {
     "scan": ".scans.functions",
     "smith_waterman": ".grids.alignment.api",
     "solve_banded": ".banded.api",
+    "solve_block_tridiagonal": ".banded.blocks",
     "solve_tridiagonal": ".tridiagonal.api",
     "sor": ".grids.sor.api",
     "starts": ".core.arrays.resets",

@@ -3,7 +3,7 @@
 Each function takes the gradient of the result, the result, and the arguments of the public function
 of the same name. It returns a tuple with the gradient of each array among these arguments.
 
-linear_recurrence, rational_recurrence, scan, solve_banded, solve_tridiagonal
+linear_recurrence, rational_recurrence, scan, solve_banded, solve_block_tridiagonal, solve_tridiagonal
     Adjoints of the functions of :mod:`mgrec`.
 ewm, lfilter, sosfilt
     Adjoints of the functions of :mod:`mgrec.signal`.
@@ -13,7 +13,7 @@ statespace_log_likelihood
     Adjoint of :func:`mgrec.statespace.log_likelihood`.
 """
 
-from .banded.adjoint import solve_banded
+from .banded.adjoint import solve_banded, solve_block_tridiagonal
 from .ewm.adjoint import ewm
 from .filters.adjoint import lfilter, sosfilt
 from .hmm.adjoint import hmm_log_likelihood
@@ -30,6 +30,7 @@ __all__ = [
     "rational_recurrence",
     "scan",
     "solve_banded",
+    "solve_block_tridiagonal",
     "solve_tridiagonal",
     "sosfilt",
     "statespace_log_likelihood",

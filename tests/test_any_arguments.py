@@ -41,6 +41,7 @@ CALLS = {
     mgrec.wavefront: ((TABLE,), {"weights": (0.3, 0.3, 0.2)}),
     mgrec.solve_tridiagonal: ((X, X + 2, X, X), {}),
     mgrec.solve_banded: (((0, 1), np.stack([X, X + 2]), X), {}),
+    mgrec.solve_block_tridiagonal: ((np.eye(2), 4 * np.eye(2), np.eye(2), TABLE[:, :2]), {}),
     mgrec.factor_tridiagonal: ((X, X + 2, X), {}),
     solve_factored: ((X, X + 2, X, X), {}),
     mgrec.check_laws: ((mgrec.maps.affine,), {"samples": 2}),

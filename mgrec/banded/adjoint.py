@@ -1,4 +1,4 @@
-"""Adjoint of banded systems."""
+"""Adjoints of banded and block tridiagonal systems."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from ..core.arrays.array_types import chunked_like, computed_dtype
 from ..core.arrays.chunk import shape_of
 from ..core.arrays.validation import as_axis
-from ..solve.adjoint import adjoint_function, conj
+from ..solve.adjoint import adjoint_function, along, conj, shifted, sum_of_outer_products
 from ..solve.functions import concatenate
 from ..solve.rules import broadcast_shapes, common_dtype, rule_of_adjoint
-from . import api
+from . import api, blocks
 from .api import as_widths, extended
 
 
@@ -53,6 +53,51 @@ def solve_banded(
     return of_bands, lambda: -adjoint
 
 
+@partial(
+    adjoint_function, function="mgrec.solve_block_tridiagonal", result="x", arrays=("dl", "d", "du", "b")
+)
+def solve_block_tridiagonal(
+    grad: Any, x: Any, dl: Any, d: Any, du: Any, b: Any, *, axis: int = -1, of: Collection[str] | None = None
+) -> tuple[Any, Any, Any, Any]:
+    """Return the gradients of ``x = mgrec.solve_block_tridiagonal(dl, d, du, b)``.
+
+    The gradient of b is the solution λ of the system with the conjugate transposed matrix, whose
+    right-hand side is the gradient of x. The gradients of blocks are the outer products
+
+        d_i: −λ_i·conj(x_i)ᵀ,    dl_i: −λ_i·conj(x_{i-1})ᵀ,    du_i: −λ_i·conj(x_{i+1})ᵀ
+
+    and 0 for the blocks of `dl` and `du` that the function ignores. Of `b` only the shape and the
+    dtype are used.
+
+    Examples
+    --------
+    >>> import numpy as np, mgrec
+    >>> side, main, b = -np.eye(2), 2.0 * np.eye(2), np.ones((3, 2))
+    >>> x = mgrec.solve_block_tridiagonal(side, main, side, b)
+    >>> mgrec.adjoint.solve_block_tridiagonal(np.ones((3, 2)), x, side, main, side, b, of="b")[3]
+    array([[1.5, 1.5],
+           [2. , 2. ],
+           [1.5, 1.5]])
+    """
+    axis = as_axis(axis, x.shape[:-1])
+
+    def transposed(values: Any, step: int) -> Any:
+        """Return blocks of the conjugate transposed matrix, from those `step` blocks further."""
+        values = conj(values).swapaxes(-1, -2)
+        axis_of_values = along(values[..., 0, 0], x.ndim - 1, axis)
+        return values if axis_of_values is None else shifted(values, axis_of_values, step)
+
+    main = conj(d).swapaxes(-1, -2)
+    adjoint = blocks.solve_block_tridiagonal(
+        transposed(du, -1), main, transposed(dl, 1), -1.0 * grad, axis=axis
+    )
+
+    def of_blocks(values: Any, step: int) -> Any:
+        return sum_of_outer_products(adjoint, conj(shifted(x, axis, step) if step else x), values)
+
+    return (partial(of_blocks, dl, -1), partial(of_blocks, d, 0), partial(of_blocks, du, 1), lambda: -adjoint)
+
+
 def _to_last(array: Any, axis: int) -> Any:
     """Return an array of any library with an axis moved to the end."""
     for k in range(axis, array.ndim - 1):
@@ -71,5 +116,22 @@ def _outlines(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
     return [(shape, dtype if dtype.kind in "fc" else np.dtype(np.float64))]
 
 
+def _outlines_of_blocks(arguments: dict[str, Any]) -> list[tuple[Any, Any]]:
+    *matrices, b = (arguments[name] for name in ("dl", "d", "du", "b"))
+    shape = broadcast_shapes(*(array.shape[:-2] for array in matrices), b.shape[:-1])
+    dtype = computed_dtype(common_dtype(*matrices, b))
+    return [((*shape, b.shape[-1]), dtype if dtype.kind in "fc" else np.dtype(np.float64))]
+
+
 _OPTIONS = {"l_and_u": ("int[]", None), "axis": ("int", -1)}
-RULES = [rule_of_adjoint(solve_banded, api.solve_banded, _OPTIONS, _outlines, unread=("b",))]
+RULES = [
+    rule_of_adjoint(solve_banded, api.solve_banded, _OPTIONS, _outlines, unread=("b",)),
+    rule_of_adjoint(
+        solve_block_tridiagonal,
+        blocks.solve_block_tridiagonal,
+        {"axis": ("int", -1)},
+        _outlines_of_blocks,
+        unread=("b",),
+        axes=lambda arguments: len(_outlines_of_blocks(arguments)[0][0]) - 1,
+    ),
+]

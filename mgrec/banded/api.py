@@ -102,7 +102,7 @@ def solve_banded(
             f"ab must have an axis of diagonals and one of unknowns, and b one of unknowns; got shapes "
             f"{shape_of(operands['ab'])} and {shape_of(operands['b'])}"
         )
-    dtype = _common_dtype(operands)
+    dtype = common_dtype(operands)
     b = cast(operands["b"], dtype)
     (ab,) = in_one_memory([("b", b)], [("ab", operands["ab"])])
     ab = cast(ab, dtype)
@@ -150,12 +150,14 @@ def as_widths(l_and_u: Any) -> tuple[int, int]:
     return widths
 
 
-def _common_dtype(operands: dict[str, Any]) -> np.dtype[Any]:
+def common_dtype(operands: dict[str, Any]) -> np.dtype[Any]:
+    """Return the dtype of the computation; raise TypeError unless there are kernels of it."""
     dtype = computed_dtype(np.result_type(*(array.dtype for array in operands.values())))
     if dtype.kind in "biu":
         return np.dtype(np.float64)
     if dtype.char not in _COMPUTED:
-        raise TypeError(f"ab and b must be of 32 bits a component or more; got {dtype}")
+        *others, last = operands
+        raise TypeError(f"{', '.join(others)} and {last} must be of 32 bits a component or more; got {dtype}")
     return dtype
 
 

@@ -9,6 +9,9 @@ pivots, coefficients of the interface before would grow from row to row, until p
 to rounding; reflections preserve the norms of columns. A step also has no choice that depends on
 values: partitions run side by side without selects of rows. Loops over the widths serve all l and u.
 
+Rows come in blocks of S: each step loads a block, with the columns of l + u + S unknowns, and eliminates
+S unknowns. S is 1 for banded systems, and l = u = S for block tridiagonal ones.
+
 Whole systems side by side are eliminated with scaled partial pivoting, as by LAPACK's gbtrf.
 """
 
@@ -46,21 +49,22 @@ from .recurrence import MAX_WIDTH, BandedEnds, InterfaceEquations
 
 # Rows of a partition at most, and of whole systems that are eliminated side by side.
 LENGTH, MAX_WHOLE = 480, 1 << 13
-# Rows of a table of offsets, after the diagonals and b: the partition's cell, its first unknown, and
-# its numbers of rows of the system before and after it, at most MAX_WIDTH.
+# Rows of a table of offsets, after the columns of a row and b: the partition's cell, its first unknown,
+# and its numbers of rows of the system before and after it, at most MAX_WIDTH.
 CELL, RESULT, BEFORE, AFTER, TABLE_ROWS = range(5)
 
 
 class Layout(NamedTuple):
     """The memory layout of a chunk, for kernels."""
 
-    shape: tuple[int, int, int]  # (outer, steps, inner)
-    bases: np.ndarray  # of each diagonal and b, in numbers from the first of b
-    strides: np.ndarray  # (l + u + 2, 3), in numbers; 0 along a broadcast axis
+    shape: tuple[int, int, int]  # (outer, steps, inner), a step is a block of rows
+    bases: np.ndarray  # of each column of the first row, and of b, in numbers from the first of b
+    strides: np.ndarray  # (l + u + S + 1, 4), also between rows of a block; 0 along a broadcast axis
     around: tuple[int, int]  # rows of the system before and after the chunk
     widths: tuple[int, int]  # l and u
+    block: int  # S
     parts: int
-    length: int  # rows of all partitions but the last
+    length: int  # blocks of all partitions but the last
 
 
 class Scratch(NamedTuple):
@@ -70,7 +74,7 @@ class Scratch(NamedTuple):
     counts: np.ndarray  # 0 … MAX_WIDTH
     rows: np.ndarray  # pending rows
     vector: np.ndarray  # of a reflection
-    pivots: np.ndarray  # l + u + 2 numbers a row
+    pivots: np.ndarray  # l + u + S + 1 numbers a row
     unknowns: np.ndarray
     flags: np.ndarray  # the least pivot of each lane, real
 
@@ -81,66 +85,80 @@ def _fill_offsets(task: int, stop: int, parts: Any, layout: Any, cell_size: int,
 
     Partitions are numbered over (outer, part, inner), for the parts from parts[0] to parts[1].
     """
-    _, steps, inner = layout.shape
-    lower, upper = layout.widths
-    operands, count = lower + upper + 2, parts[1] - parts[0]
+    (_, steps, inner), block = layout.shape, layout.block
+    columns, count = len(layout.bases), parts[1] - parts[0]
     for lane in range(offsets.shape[1]):
         number, column = divmod(smaller_of(task + lane, stop - 1), inner)
         outer, part = divmod(number, count)
         part += parts[0]
-        row = part * layout.length
-        for k in range(operands):
-            along = outer * layout.strides[k, 0] + row * layout.strides[k, 1]
+        step = part * layout.length
+        for k in range(columns):
+            along = outer * layout.strides[k, 0] + step * layout.strides[k, 1]
             offsets[k, lane] = layout.bases[k] + along + column * layout.strides[k, 2]
         cell = (outer * inner + column) * (layout.parts + 1) + part
-        offsets[operands + CELL, lane] = cell * cell_size
-        offsets[operands + RESULT, lane] = (outer * steps + row) * inner + column
-        offsets[operands + BEFORE, lane] = smaller_of(layout.around[0] + row, MAX_WIDTH)
-        after = layout.around[1] + steps - smaller_of(row + layout.length, steps)
-        offsets[operands + AFTER, lane] = smaller_of(after, MAX_WIDTH)
+        offsets[columns + CELL, lane] = cell * cell_size
+        offsets[columns + RESULT, lane] = ((outer * steps + step) * inner + column) * block
+        offsets[columns + BEFORE, lane] = smaller_of(layout.around[0] + step * block, MAX_WIDTH)
+        after = layout.around[1] + (steps - smaller_of(step + layout.length, steps)) * block
+        offsets[columns + AFTER, lane] = smaller_of(after, MAX_WIDTH)
 
 
 @numba.njit(**INNER)
 def _load_row(
-    memory: Any, scratch: Any, layout: Any, i: int, last: int, target: int, around: Any, state: Any
+    memory: Any,
+    scratch: Any,
+    layout: Any,
+    i: int,
+    row: int,
+    length: int,
+    target: int,
+    around: Any,
+    state: Any,
 ) -> Any:
-    """Write the coefficients of row i from scratch.rows[target], scaled; return b and the new state.
+    """Write the coefficients of a row of block i from scratch.rows[target], scaled.
 
-    Coefficients outside of the matrix are 0. The state has the least size of a row or pivot, and 0,
-    or nan if a row contains nan or inf. `around` are the rows of the system around the partition.
+    Return b and the new state. Coefficients outside of the matrix are 0. The state has the least size
+    of a row or pivot, and 0, or nan if a row contains nan or inf. `around` are the rows of the system
+    around the partition of `length` blocks.
     """
-    lower, upper = layout.widths
+    lower, block, count = layout.widths[0], layout.block, len(layout.bases) - 1
     width, rows, (least, nan_seen) = lane_count(memory), scratch.rows, state
     zero, size, total = constant(nan_seen, 0.0), constant(least, 0.0), constant(nan_seen, 0.0)
-    for k in range(lower + upper + 1):
-        number = gather(memory, scratch.offsets, k, i * layout.strides[k, 1])
-        if k + i < lower:
-            number = select(constant(size, lower - k - i), around[0], zero, number)
-        if k - lower > last - i:
-            number = select(constant(size, k - lower - last + i), around[1], zero, number)
+    for k in range(count):
+        shift = i * layout.strides[k, 1] + row * layout.strides[k, 3]
+        number, unknown = gather(memory, scratch.offsets, k, shift), i * block + k - lower
+        if unknown < 0:
+            number = select(constant(size, -unknown), around[0], zero, number)
+        if unknown >= length * block:
+            number = select(constant(size, unknown - length * block + 1), around[1], zero, number)
         store(rows, (target + k) * width, number)
         size = larger(size, magnitude(number))
         # nan is not larger than a number.
         total = total + (number - number)
-    scale, k = scale_of(size), lower + upper + 1
-    for j in range(k):
-        store(rows, (target + j) * width, load(rows, (target + j) * width) * scale)
-    rhs = gather(memory, scratch.offsets, k, i * layout.strides[k, 1])
+    scale = scale_of(size)
+    for k in range(count):
+        store(rows, (target + k) * width, load(rows, (target + k) * width) * scale)
+    shift = i * layout.strides[count, 1] + row * layout.strides[count, 3]
+    rhs = gather(memory, scratch.offsets, count, shift)
     return rhs * scale, (select(least, size, size, least), nan_seen + (total + (rhs - rhs)))
 
 
 @numba.njit(**INNER)
-def _reflect(memory: Any, rows: Any, vector: Any, wide: int, columns: int, pivots: Any, target: int) -> Any:
-    """Eliminate column 0 from the rows 0 … wide, which have the columns of `wide` + 1 unknowns first.
+def _reflect(memory: Any, scratch: Any, layout: Any, columns: int, row: int, target: int) -> Any:
+    """Eliminate column 0 from pending rows and those of a block from `row` on.
 
+    Rows have `columns` numbers: the coefficients of l + u + S unknowns, and others. They contain as many
+    unknowns as there are rows.
     The pivot row is that of the first partition's largest coefficient: if that is much larger, other
     rows hardly change, and errors are smaller. Reflections are stable with any row.
     Rows and the columns of unknowns move up by one. The pivot row is written to pivots[target] with
     the inverse pivot first, unless `target` is negative. Return the size of the pivot.
     """
-    width = lane_count(memory)
+    width, block, (_, _, rows, vector, pivots, _, _) = lane_count(memory), layout.block, scratch
+    wide = layout.widths[0] + layout.widths[1]
+    count = wide + block - row
     size, pivot, largest = magnitude(load(rows, 0)), 0, abs(rows[0])
-    for r in range(1, wide + 1):
+    for r in range(1, count):
         position = r * columns * width
         size = larger(size, magnitude(load(rows, position)))
         if abs(rows[position]) > largest:
@@ -151,7 +169,7 @@ def _reflect(memory: Any, rows: Any, vector: Any, wide: int, columns: int, pivot
         store(rows, position, first)
     one, zero, scale = constant(size, 1.0), constant(size, 0.0), scale_of(size)
     total = zero
-    for r in range(wide + 1):
+    for r in range(count):
         number = load(rows, r * columns * width) * scale
         store(vector, r * width, number)
         total = total + squared_modulus(number)
@@ -161,36 +179,37 @@ def _reflect(memory: Any, rows: Any, vector: Any, wide: int, columns: int, pivot
     leading = leading + phase * norm
     beta = select(norm, zero, zero - one / (norm * (norm + modulus)), zero)
     store(vector, 0, leading)
-    for c in range(1, columns):
+    for k in range(1, columns - row):
+        c, moved = (k, (k - 1) * width) if k < count else (k + row, (k + row) * width)
         product, position = constant(leading, 0.0), c * width
-        for r in range(wide + 1):
+        for r in range(count):
             number = conjugate(load(vector, r * width))
             product = minus_product(product, number, load(rows, position))
             position += columns * width
         product, position = product * beta, c * width
         if target >= 0:
             store(pivots, (target + c) * width, minus_product(load(rows, position), leading, product))
-        moved = (c - 1 if c <= wide else c) * width
-        for r in range(1, wide + 1):
+        for r in range(1, count):
             position += columns * width
             number = minus_product(load(rows, position), load(vector, r * width), product)
             store(rows, moved, number)
             moved += columns * width
-    if pivot == wide:
-        # The next row has neither these unknowns nor the others of pending rows.
-        store(rows, wide * width, constant(leading, 0.0))
-        for c in range(wide + 1, columns):
-            store(rows, (wide * columns + c) * width, constant(leading, 0.0))
+    if row == block - 1 and (row > 0 or pivot == wide):
+        # Pending rows do not have the last unknowns of the next block, nor its rows the others.
+        for r in range(wide + block):
+            for c in range(wide, wide + block) if r < wide else range(wide + block, columns):
+                store(rows, (r * columns + c) * width, constant(leading, 0.0))
     if target >= 0:
         store(pivots, target * width, conjugate(phase) * select(norm, zero, zero - scale / norm, zero))
     return size
 
 
 @numba.njit(**INNER)
-def _pivot(memory: Any, rows: Any, lower: int, columns: int, pivots: Any, target: int) -> Any:
-    """Eliminate column 0 from the rows 0 … lower by the largest coefficient, as `_reflect`."""
-    width = lane_count(memory)
-    for r in range(1, lower + 1):
+def _pivot(memory: Any, scratch: Any, layout: Any, row: int, target: int) -> Any:
+    """Eliminate column 0 from the rows of whole systems by the largest coefficient, as `_reflect`."""
+    width, rows, pivots, columns = lane_count(memory), scratch.rows, scratch.pivots, len(layout.bases)
+    count, stop = columns - 1 - row, layout.widths[0] + layout.block - row
+    for r in range(1, stop):
         size, other = magnitude(load(rows, 0)), magnitude(load(rows, r * columns * width))
         for c in range(columns):
             one, two = load(rows, c * width), load(rows, (r * columns + c) * width)
@@ -200,14 +219,14 @@ def _pivot(memory: Any, rows: Any, lower: int, columns: int, pivots: Any, target
     store(pivots, target * width, constant(pivot, 1.0) / pivot)
     for c in range(1, columns):
         store(pivots, (target + c) * width, load(rows, c * width))
-    for r in range(1, lower + 1):
+    for r in range(1, stop):
         factor = load(rows, r * columns * width) / pivot
-        for c in range(1, columns):
+        for k in range(1, count + 1):
+            c, moved = (k, k - 1) if k < count else (columns - 1, columns - 1)
             number, of_pivot = load(rows, (r * columns + c) * width), load(pivots, (target + c) * width)
             number = minus_product(number, factor, of_pivot)
-            moved = c - 1 if c < columns - 1 else c
             store(rows, ((r - 1) * columns + moved) * width, number)
-        store(rows, ((r - 1) * columns + columns - 2) * width, constant(pivot, 0.0))
+        store(rows, ((r - 1) * columns + count - 1) * width, constant(pivot, 0.0))
     return magnitude(pivot)
 
 
@@ -220,18 +239,18 @@ def _fill(memory: Any, rows: Any, count: int, value: Any) -> None:
 @numba.njit(**INNER)
 def _around(memory: Any, scratch: Any, layout: Any) -> Any:
     """Return the numbers of rows of the system before and after each partition."""
-    first = layout.widths[0] + layout.widths[1] + 2
-    before = gather(scratch.counts, scratch.offsets, first + BEFORE, 0)
-    return magnitude(before), magnitude(gather(scratch.counts, scratch.offsets, first + AFTER, 0))
+    columns = len(layout.bases)
+    before = gather(scratch.counts, scratch.offsets, columns + BEFORE, 0)
+    return magnitude(before), magnitude(gather(scratch.counts, scratch.offsets, columns + AFTER, 0))
 
 
 @numba.njit(**INNER)
-def _substitute_back(memory: Any, scratch: Any, wide: int, first: int, last: int) -> None:
-    """Write scratch.unknowns[last] … [first], each from its pivot row and the `wide` after it."""
-    width, columns = lane_count(memory), wide + 2
-    for i in range(last, first - 1, -1):
+def _substitute_back(memory: Any, scratch: Any, layout: Any, first: int, stop: int) -> None:
+    """Write scratch.unknowns[stop - 1] … [first], each from its pivot row and those after it."""
+    width, columns = lane_count(memory), len(layout.bases)
+    for i in range(stop - 1, first - 1, -1):
         total = load(scratch.pivots, (i * columns + columns - 1) * width)
-        for k in range(1, wide + 1):
+        for k in range(1, columns - 1 - i % layout.block):
             coefficient = load(scratch.pivots, (i * columns + k) * width)
             total = minus_product(total, coefficient, load(scratch.unknowns, (i + k) * width))
         store(scratch.unknowns, i * width, total * load(scratch.pivots, i * columns * width))
@@ -244,29 +263,44 @@ def _reduce(
 
     A cell has for each equation the coefficients of the interfaces before and after, and its b.
     """
-    wide, width = layout.widths[0] + layout.widths[1], lane_count(memory)
-    columns, rows = 2 * wide + 2, scratch.rows
+    wide, block, width = layout.widths[0] + layout.widths[1], layout.block, lane_count(memory)
+    columns, rows, first = 2 * wide + block + 1, scratch.rows, wide + block
     for task in range(start, stop, width):
         _fill_offsets(task, stop, parts, layout, wide * (2 * wide + 1), scratch.offsets)
         around, zero = _around(memory, scratch, layout), constant(load(rows, 0), 0.0)
-        _fill(memory, rows, (wide + 1) * columns, zero)
+        _fill(memory, rows, first * columns, zero)
         # The unknowns that are eliminated first are those of the interface before.
         for r in range(wide):
             store(rows, (r * columns + r) * width, constant(zero, 1.0))
-            store(rows, (r * columns + wide + 1 + r) * width, constant(zero, -1.0))
+            store(rows, (r * columns + first + r) * width, constant(zero, -1.0))
         state = magnitude(constant(zero, 1.0)), zero
         for i in range(length):
-            b, state = _load_row(memory, scratch, layout, i, length - 1, wide * columns, around, state)
-            store(rows, (wide * columns + columns - 1) * width, b)
-            size = _reflect(memory, rows, scratch.vector, wide, columns, scratch.pivots, -1)
-            state = select(state[0], size, size, state[0]), state[1]
+            for row in range(block):
+                target = (wide + row) * columns
+                b, state = _load_row(memory, scratch, layout, i, row, length, target, around, state)
+                store(rows, (target + columns - 1) * width, b)
+            for row in range(block):
+                size = _reflect(memory, scratch, layout, columns, row, -1)
+                state = select(state[0], size, size, state[0]), state[1]
         for r in range(wide):
             for c in range(2 * wide + 1):
-                column = c + wide + 1 if c < wide else (c - wide if c < 2 * wide else columns - 1)
+                column = c + first if c < wide else (c - wide if c < 2 * wide else columns - 1)
                 number = load(rows, (r * columns + column) * width)
                 number = select(state[0], magnitude(zero), number, zero) + state[1]
                 position = r * (2 * wide + 1) + c
-                scatter(cells, scratch.offsets, wide + 2 + CELL, position, number)
+                scatter(cells, scratch.offsets, len(layout.bases) + CELL, position, number)
+
+
+@numba.njit(**INNER)
+def _write_unknowns(
+    memory: Any, scratch: Any, layout: Any, first: int, length: int, added: Any, result: Any
+) -> None:
+    """Write the unknowns of `length` blocks from scratch.unknowns[first], each plus a number."""
+    for i in range(length * layout.block):
+        step, row = divmod(i, layout.block)
+        number = load(scratch.unknowns, (first + i) * lane_count(memory)) + added
+        position = step * layout.shape[2] * layout.block + row
+        scatter(result, scratch.offsets, len(layout.bases) + RESULT, position, number)
 
 
 def _substitute(
@@ -285,29 +319,30 @@ def _substitute(
     The rows are eliminated again, without the known unknowns. The first l + u rows then contain
     no unknown to be eliminated, and are the pending rows.
     """
-    wide, width, inner = layout.widths[0] + layout.widths[1], lane_count(memory), layout.shape[2]
-    lower, columns, rows, unknowns = layout.widths[0], wide + 2, scratch.rows, scratch.unknowns
+    wide, block, width = layout.widths[0] + layout.widths[1], layout.block, lane_count(memory)
+    columns, rows, unknowns = len(layout.bases), scratch.rows, scratch.unknowns
     for task in range(start, stop, width):
         _fill_offsets(task, stop, parts, layout, wide, scratch.offsets)
         around, zero = _around(memory, scratch, layout), constant(load(rows, 0), 0.0)
-        _fill(memory, rows, (wide + 1) * columns, zero)
+        _fill(memory, rows, (wide + block) * columns, zero)
         for k in range(wide):
-            store(unknowns, k * width, gather(values, scratch.offsets, wide + 2 + CELL, k))
+            store(unknowns, k * width, gather(values, scratch.offsets, columns + CELL, k))
         state = magnitude(constant(zero, 1.0)), zero
         for i in range(length):
-            b, state = _load_row(memory, scratch, layout, i, length - 1, wide * columns, around, state)
-            for k in range(wide - i):
-                b = b - load(rows, (wide * columns + k) * width) * load(unknowns, (i + k) * width)
-                store(rows, (wide * columns + k) * width, zero)
-            store(rows, (wide * columns + columns - 1) * width, b)
-            _reflect(memory, rows, scratch.vector, wide, columns, scratch.pivots, i * columns)
+            for row in range(block):
+                target = (wide + row) * columns
+                b, state = _load_row(memory, scratch, layout, i, row, length, target, around, state)
+                for k in range(wide - i * block):
+                    b = b - load(rows, (target + k) * width) * load(unknowns, (i * block + k) * width)
+                    store(rows, (target + k) * width, zero)
+                store(rows, (target + columns - 1) * width, b)
+            for row in range(block):
+                _reflect(memory, scratch, layout, columns, row, (i * block + row) * columns)
         for k in range(wide):
-            value = gather(values, scratch.offsets, wide + 2 + CELL, wide + k)
-            store(unknowns, (length + k) * width, value)
-        _substitute_back(memory, scratch, wide, wide, length - 1)
-        for i in range(length):
-            number = load(unknowns, (lower + i) * width)
-            scatter(result, scratch.offsets, wide + 2 + RESULT, i * inner, number)
+            value = gather(values, scratch.offsets, columns + CELL, wide + k)
+            store(unknowns, (length * block + k) * width, value)
+        _substitute_back(memory, scratch, layout, wide, length * block)
+        _write_unknowns(memory, scratch, layout, layout.widths[0], length, zero, result)
 
 
 def _solve_whole(
@@ -322,37 +357,37 @@ def _solve_whole(
     result: Any,
 ) -> int:
     """Write the unknowns of the whole systems `start` to `stop`; return a singular one, or -1."""
-    (lower, _), wide, width = layout.widths, layout.widths[0] + layout.widths[1], lane_count(memory)
-    columns, rows, unknowns, singular = wide + 2, scratch.rows, scratch.unknowns, -1
+    (lower, upper), block, width = layout.widths, layout.block, lane_count(memory)
+    columns, rows, unknowns, singular = len(layout.bases), scratch.rows, scratch.unknowns, -1
+    pending = lower // block
     for task in range(start, stop, width):
-        _fill_offsets(task, stop, parts, layout, wide, scratch.offsets)
+        _fill_offsets(task, stop, parts, layout, lower + upper, scratch.offsets)
         around, zero = _around(memory, scratch, layout), constant(load(rows, 0), 0.0)
-        _fill(memory, rows, (lower + 1) * columns, zero)
+        _fill(memory, rows, (lower + block) * columns, zero)
         state = magnitude(constant(zero, 1.0)), zero
-        for i in range(-lower, length):
-            # The row that is the first to contain x[i + lower + upper].
-            row = i + lower
-            if row < length:
-                target = smaller_of(row, lower) * columns
-                b, state = _load_row(memory, scratch, layout, row, length - 1, target, around, state)
+        for i in range(-pending, length):
+            # The last block that contains the unknowns to be eliminated.
+            loaded = i + pending
+            for row in range(block):
+                target = (smaller_of(loaded, pending) * block + row) * columns
+                if loaded >= length:
+                    for c in range(columns):
+                        store(rows, (target + c) * width, zero)
+                    continue
+                b, state = _load_row(memory, scratch, layout, loaded, row, length, target, around, state)
                 store(rows, (target + columns - 1) * width, b)
-                for c in range(wide + 1 if row < lower else 0):
+                for c in range(columns - 1 if i < 0 else 0):
                     # The first rows begin with coefficients outside of the matrix.
-                    moved = c + lower - row
-                    number = load(rows, (target + moved) * width) if moved <= wide else zero
+                    moved = c - i * block
+                    number = load(rows, (target + moved) * width) if moved < columns - 1 else zero
                     store(rows, (target + c) * width, number)
-            else:
-                for c in range(columns):
-                    store(rows, (lower * columns + c) * width, zero)
-            if i >= 0:
-                size = _pivot(memory, rows, lower, columns, scratch.pivots, i * columns)
+            for row in range(block if i >= 0 else 0):
+                size = _pivot(memory, scratch, layout, row, (i * block + row) * columns)
                 state = select(state[0], size, size, state[0]), state[1]
-        for k in range(wide):
-            store(unknowns, (length + k) * width, zero)
-        _substitute_back(memory, scratch, wide, 0, length - 1)
-        for i in range(length):
-            number = load(unknowns, i * width) + state[1]
-            scatter(result, scratch.offsets, wide + 2 + RESULT, i * layout.shape[2], number)
+        for k in range(lower + upper):
+            store(unknowns, (length * block + k) * width, zero)
+        _substitute_back(memory, scratch, layout, 0, length * block)
+        _write_unknowns(memory, scratch, layout, 0, length, state[1], result)
         # nan is not larger than 0, and not equal to it.
         store(scratch.flags, 0, state[0] + squared_modulus(state[1]))
         for lane in range(scratch.offsets.shape[1]):
@@ -531,15 +566,15 @@ def kernels(method: str) -> Kernels:
     """Return the phases of a chunk; with method "threads" all threads share a call."""
     is_shared = method == "threads"
 
-    def threads_of(chunk: Chunk) -> int:
-        return threads_for(16 * prod(chunk.shape)) if is_shared else 1
+    def threads_of(block: int, chunk: Chunk) -> int:
+        return threads_for(16 * prod(chunk.shape) * block) if is_shared else 1
 
     def precompute_chunk(ends: BandedEnds, chunk: Chunk) -> InterfaceEquations:
-        return precompute(ends, chunk, threads_of(chunk))
+        return precompute(ends, chunk, threads_of(ends.block, chunk))
 
     def determine_chunk(ends: BandedEnds, chunk: Chunk, carry_in: Any, result: Any) -> bool:
         flat, layout = _layout_of(ends, chunk)
-        return _determine(flat, layout, carry_in, result, threads_of(chunk))
+        return _determine(flat, layout, carry_in, result, threads_of(ends.block, chunk))
 
     return Kernels(determine_chunk, at_once(precompute_chunk), propagate)
 
@@ -573,7 +608,7 @@ def _determine(
 ) -> bool:
     """Write the unknowns of a chunk; return whether all operands are finite."""
     flat, wide = result.reshape(-1), sum(layout.widths)
-    if carry_in is None and layout.shape[1] <= MAX_WHOLE:
+    if carry_in is None and layout.shape[1] * layout.block <= MAX_WHOLE:
         outcomes = _call(solve_whole, memory, layout, np.empty(0, flat.dtype), threads, flat)
         _check(outcomes)
         checked = result[:, 0]
@@ -632,17 +667,18 @@ def _call(
     for parts, length in (((0, full), layout.length), ((full, layout.parts), last)):
         count = outer * inner * (parts[1] - parts[0])
         for start, stop in split_range(-(-count // lanes), threads):
-            scratch = _scratch_of(sum(layout.widths), layout.length, memory.dtype)
+            scratch = _scratch_of(layout, memory.dtype)
             tasks = start * lanes, min(stop * lanes, count)
             calls.append(partial(kernel, memory, layout, cells, scratch, parts, length, *tasks, *result))
     return _call_all(calls)
 
 
-def _scratch_of(wide: int, length: int, dtype: np.dtype[Any]) -> Scratch:
-    lanes = lanes_of(dtype)
-    sizes = (wide + 1) * (2 * wide + 2), wide + 1, (wide + 2) * length, length + wide
+def _scratch_of(layout: Layout, dtype: np.dtype[Any]) -> Scratch:
+    lanes, wide, block, columns = lanes_of(dtype), sum(layout.widths), layout.block, len(layout.bases)
+    count, rows_of_part = wide + block, layout.length * block
+    sizes = count * (columns + wide), count, columns * rows_of_part, rows_of_part + wide
     rows, vector, pivots, unknowns = (np.zeros(size * lanes, dtype) for size in sizes)
-    offsets = np.empty((wide + 2 + TABLE_ROWS, lanes), np.int64)
+    offsets = np.empty((columns + TABLE_ROWS, lanes), np.int64)
     counts, flags = np.arange(MAX_WIDTH + 1).astype(dtype), np.empty(lanes, dtype.char.lower())
     return Scratch(offsets, counts, rows, vector, pivots, unknowns, flags)
 
@@ -656,24 +692,32 @@ def _check(outcomes: list[int]) -> None:
 def _layout_of(ends: BandedEnds, chunk: Chunk) -> tuple[np.ndarray, Layout]:
     """Return b as a 1-d array, and the layout of all operands from its first number."""
     *diagonals, b = (writable(np.ascontiguousarray(operand)) for operand in chunk.operands)
-    bases, strides = [], []
-    for k, array in enumerate((*diagonals, b)):
+    bases: list[int] = []
+    strides: list[list[int]] = []
+    block = ends.block
+    for array in (*diagonals, b):
         distance, remainder = divmod(array.ctypes.data - b.ctypes.data, b.itemsize)
         if remainder:
-            array = diagonals[k] = array.copy()
+            array = diagonals[len(bases) // block] = array.copy()
             distance, remainder = divmod(array.ctypes.data - b.ctypes.data, b.itemsize)
-        bases.append(distance)
-        full = array.shape[1] * array.shape[2], array.shape[2], 1
-        varies = (size == whole for size, whole in zip(array.shape, chunk.shape, strict=True))
-        strides.append([stride * is_varying for stride, is_varying in zip(full, varies, strict=True)])
-    parts = 1 if chunk.steps <= MAX_WHOLE and ends.is_whole else -(-chunk.steps // LENGTH)
+        # Numbers from a row of a block to the next one, which has a column or `block` of them.
+        row = 1 if array is b else block
+        full = array.shape[1] * array.shape[2] * row * block, array.shape[2] * row * block, row * block
+        varies = [size == whole for size, whole in zip(array.shape, chunk.shape, strict=False)]
+        along = [stride * is_varying for stride, is_varying in zip(full, varies, strict=True)]
+        for column in range(row):
+            bases.append(distance + column)
+            strides.append([*along, row])
+    unknowns = chunk.steps * block
+    parts = 1 if unknowns <= MAX_WHOLE and ends.is_whole else -(-unknowns // LENGTH)
     length = -(-chunk.steps // parts)
     if parts > 1:
         # Partitions an odd number of cache lines apart: otherwise those side by side compete for few sets.
-        numbers = CACHE_LINE // b.itemsize
+        numbers = max(CACHE_LINE // (b.itemsize * block * block), 1)
         length = (-(-length // numbers) | 1) * numbers
     parts = -(-chunk.steps // length)
+    widths = ends.lower, ends.upper
     layout = Layout(
-        chunk.shape, np.array(bases), np.array(strides), ends.around, (ends.lower, ends.upper), parts, length
+        chunk.shape, np.array(bases), np.array(strides), ends.around, widths, block, parts, length
     )
     return b.reshape(-1), layout

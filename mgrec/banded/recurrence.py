@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import nan
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..core.arrays.chunk import Chunk, as_result, lay_out
+from ..core.arrays.chunk import Chunk, as_result, canonical_shape, lay_out, lay_out_array
 from ..core.backends import Backend
 from ..core.contract.kernels import Kernels, Summarise
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape, TwoSided
-from ..tridiagonal.errors import check_operands, is_all_finite, name_singular_system
+from ..tridiagonal.errors import NAMES, check_operands, is_all_finite, name_singular_system
 
 MAX_WIDTH = 8
-"""Largest sum of the numbers of diagonals below and above the main one."""
+"""Largest number of unknowns before or after a chunk that its rows contain."""
 
 
 class BandedEnds(NamedTuple):
-    """The widths of a matrix, and the rows of the system before and after a chunk."""
+    """The widths of a matrix, and the rows of the system before and after a chunk.
+
+    A step of a chunk has `block` rows, with the coefficients of `lower` + `upper` + `block` unknowns. These
+    begin `lower` unknowns before the step.
+    """
 
     lower: int
     upper: int
     around: tuple[int, int]
     is_whole: bool
+    block: int = 1
 
 
 @dataclass(frozen=True)
@@ -58,9 +64,11 @@ class BandedSystem(TwoSided):
     Attributes
     ----------
     length : int
-        Number of unknowns of a system.
+        Number of steps of a system.
     lower, upper : int
         Number of diagonals below and above the main one.
+    block : int
+        Rows of a step, whose coefficients begin with the same unknown.
     check_finite : bool
         Whether nan and inf in operands are errors.
     """
@@ -71,6 +79,7 @@ class BandedSystem(TwoSided):
     length: int
     lower: int
     upper: int
+    block: int = 1
     rhs_axis: ClassVar[None] = None
     check_finite: bool = False
 
@@ -123,7 +132,7 @@ class BandedSystem(TwoSided):
         result = out[0] if out else backend.empty(shape, self.dtype)
         with name_singular_system(self, inputs.starts, shape):
             is_finite = backend.kernels(self.family).determine(
-                ends, chunk, carry_in, result.reshape(chunk.shape)
+                ends, chunk, carry_in, result.reshape(*chunk.shape, *shape[len(shape) - self.number_axes :])
             )
         if self.check_finite and not is_finite:
             check_operands(self, inputs, shape)
@@ -136,5 +145,45 @@ class BandedSystem(TwoSided):
         """Return the widths, and the rows of the system before and after a chunk."""
         before = inputs.starts[self.axis]
         after = self.length - before - shape[self.axis]
-        around = min(before, MAX_WIDTH), min(after, MAX_WIDTH)
-        return BandedEnds(self.lower, self.upper, around, around == (0, 0))
+        around = min(before * self.block, MAX_WIDTH), min(after * self.block, MAX_WIDTH)
+        return BandedEnds(self.lower, self.upper, around, around == (0, 0), self.block)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockTridiagonalSystem(BandedSystem):
+    """The systems dl_i·x_{i-1} + d_i·x_i + du_i·x_{i+1} = b_i along an axis, for blocks of k × k.
+
+    A step has k rows, and `lower` and `upper` are k. Operands (..., n, k²) and b have the numbers of a
+    step as their last axis, and chunks are those of :class:`mgrec.core.contract.scan.ElementChain`.
+    """
+
+    number_axes: ClassVar[int] = 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return NAMES
+
+    @property
+    def indexed_by(self) -> str:
+        return "a block tridiagonal system"
+
+    def example_value(self, number: int) -> float:
+        # A block of equal numbers would be singular; nan is not.
+        return nan
+
+    def for_warm_up(self) -> BlockTridiagonalSystem:
+        return replace(self, check_finite=False)
+
+    def outside(self, inputs: ChunkInputs, shape: Shape, number: int) -> tuple[int, int]:
+        before, after = self.ends(inputs, shape).around
+        return int(number == 0 and not before), int(number == 2 and not after)
+
+    def shape(self, inputs: ChunkInputs) -> Shape:
+        return (*super().shape(inputs)[:-1], self.block)
+
+    def _chunk(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
+        layout = canonical_shape(shape[:-1], self.axis)
+        operands = [
+            lay_out_array(array, shape[:-1], self.axis, layout, array.shape[-1:]) for array in inputs.blocks
+        ]
+        return Chunk(tuple(operands), layout, self.dtype)

@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import hmm, ndimage, signal, statespace
 from ..banded.api import solve_banded
+from ..banded.blocks import solve_block_tridiagonal
 from ..engines.code_on_disk import reason_not_stored
 from ..engines.cpu.kernel_cache import STORED
 from ..grids.alignment.api import smith_waterman
@@ -116,6 +117,12 @@ EXAMPLES = [
     Example("weighted_scan", weighted_scan, {"x": X}, {"weights": STEPS}),
     Example("solve_tridiagonal", solve_tridiagonal, {"b": X}, {"dl": 1.0, "d": (X + 3).tolist(), "du": 1.0}),
     Example("solve_banded", solve_banded, {"b": X}, {"l_and_u": (0, 1), "ab": [STEPS, (X + 3).tolist()]}),
+    Example(
+        "solve_block_tridiagonal",
+        solve_block_tridiagonal,
+        {"b": X[:, None]},
+        {"dl": [[1.0]], "d": [[4.0]], "du": [[1.0]]},
+    ),
     Example("factor_tridiagonal", _solve_factored, {"d": X + 3, "b": X}, {}),
     Example("summed_area_table", summed_area_table, {"x": TABLE}, {}),
     Example("wavefront", wavefront, {"local": TABLE}, {"weights": (0.3, 0.3, 0.2)}),

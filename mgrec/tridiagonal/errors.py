@@ -43,11 +43,12 @@ def name_singular_system(system: Any, starts: Sequence[int], shape: Shape) -> It
 
 def _system_label(system: Any, starts: Sequence[int], shape: Shape, number: int) -> str:
     """Return "system (i, j)", the index over all axes except `axis` and `rhs_axis`."""
-    counts = [1 if k == system.axis else length for k, length in enumerate(shape)]
+    steps_shape = shape[: len(shape) - system.number_axes]
+    counts = [1 if k == system.axis else length for k, length in enumerate(steps_shape)]
     position = np.unravel_index(number, counts)
     index = tuple(
         int(k) + start if start >= 0 else "?"
-        for axis, (k, start) in enumerate(zip(position, starts, strict=True))
+        for axis, (k, start) in enumerate(zip(position, starts, strict=False))
         if axis not in (system.axis, system.rhs_axis)
     )
     text = f"({', '.join(map(str, index))}{',' if len(index) == 1 else ''})"
@@ -101,4 +102,6 @@ def _operand_index(system: Any, inputs: ChunkInputs, number: int, position: list
     if system.rhs_axis is not None and number < len(system.names) - 1 and system.rhs_axis >= missing:
         # The user's diagonals do not have this axis.
         del position[system.rhs_axis - missing]
+    if system.number_axes and number < len(system.names) - 1:
+        position[-1:] = divmod(position[-1], system.block)
     return f" at index {tuple(position)}" if position else ""

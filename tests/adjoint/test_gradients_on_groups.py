@@ -50,6 +50,7 @@ def of_covariances(endog, design, obs_cov, transition, state_cov, mean, cov, **o
 
 MARKS = np.arange(STEPS) % 7 == 3
 BANDS = torch.tensor([[0.0], [5.0], [0.0]])
+EYE = torch.eye(2)
 CASES = {
     "arrays": (mgrec.linear_recurrence, signals(STEPS, STEPS, ())),
     "constant": (mgrec.linear_recurrence, signals((), STEPS, ())),
@@ -80,6 +81,10 @@ CASES = {
     "banded": (
         lambda ab, b, **options: mgrec.solve_banded((1, 1), ab.T + BANDS, b, **options),
         signals((STEPS, 3), STEPS),
+    ),
+    "blocks": (
+        lambda dl, d, du, b, **options: mgrec.solve_block_tridiagonal(dl, 4 * EYE + d, du, b, **options),
+        signals((STEPS, 2, 2), (STEPS, 2, 2), (2, 2), (STEPS, 2)),
     ),
     "lfilter": (lfilter, [np.array([0.5, 0.2, 0.1]), np.array([1.0, -0.6, 0.2]), *signals(STEPS)]),
     "lfilter with states": (

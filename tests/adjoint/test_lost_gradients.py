@@ -24,6 +24,7 @@ MODEL = {
     "initial_state_cov": np.eye(1),
 }
 SYSTEM = {"dl": X, "d": X + 2, "du": X}
+BLOCKS = {name: diagonal[:, None, None] for name, diagonal in SYSTEM.items()}
 
 
 def scan(s, t, **options):
@@ -45,6 +46,7 @@ CALLS = {
     mgrec.weighted_scan: {"x": X, "weights": X},
     mgrec.solve_tridiagonal: {**SYSTEM, "b": X},
     mgrec.solve_banded: {"l_and_u": (0, 1), "ab": np.stack([X, X + 1]), "b": X},
+    mgrec.solve_block_tridiagonal: {**BLOCKS, "b": X[:, None]},
     mgrec.factor_tridiagonal: SYSTEM,
     solve_by_factors: {"b": X},
     mgrec.summed_area_table: {"x": IMAGE},
@@ -83,6 +85,7 @@ CALLS = {
     adjoint.rational_recurrence: {"grad": X, "p": X, "a": X, "b": X, "c": X, "d": X + 1, "initial": 0.5},
     adjoint.scan: {"grad": X, "states": X, "s": X, "t": X, "initial": 0.5},
     adjoint.solve_banded: {"grad": X, "x": X, "l_and_u": (0, 1), "ab": np.stack([X, X + 1]), "b": X},
+    adjoint.solve_block_tridiagonal: {"grad": X[:, None], "x": X[:, None], **BLOCKS, "b": X[:, None]},
     adjoint.solve_tridiagonal: {"grad": X, "x": X, **SYSTEM, "b": X},
     adjoint.sosfilt: {"grad": X, "y": X, "sos": SOS, "x": X},
     adjoint.statespace_log_likelihood: {"grad": 1.0, **MODEL},

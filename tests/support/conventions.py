@@ -174,7 +174,8 @@ def default_axis(case: Case) -> str:
     if "axis" not in parameters:
         return {"sor": "last two", "smith_waterman": "the only one", "spline_filter": "all"}[case.name]
     assert parameters["axis"].default == -1
-    has_vectors = "." in case.qualified_name and case.qualified_name != "hmm.sample"
+    of_models = "." in case.qualified_name and case.qualified_name != "hmm.sample"
+    has_vectors = of_models or case.name == "solve_block_tridiagonal"
     return "last but that of vectors" if has_vectors else "last; index"
 
 

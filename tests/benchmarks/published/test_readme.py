@@ -40,7 +40,8 @@ def call(name, array):
         return function(array, **options)
     function, operands, options = CALLS[name]
     if getattr(array, "dims", ())[1:] and "axis" in inspect.signature(function).parameters:
-        options = {**options, "dim": array.dims[-1]}
+        # The last axis of blocks has the numbers of a step.
+        options = {**options, "dim": array.dims[-2 if name == "solve_block_tridiagonal" else -1]}
     if name == "solve_banded":
         # Its matrix has as many columns as there are unknowns: the rows of a DataFrame.
         widths, ab = operands
