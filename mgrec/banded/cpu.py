@@ -18,7 +18,7 @@ Whole systems side by side are eliminated with scaled partial pivoting, as by LA
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -65,6 +65,10 @@ class Layout(NamedTuple):
     block: int  # S
     parts: int
     length: int  # blocks of all partitions but the last
+
+
+Operands = list[np.ndarray]
+"""The diagonals and b: kernels read the diagonals by their distances from b."""
 
 
 class Scratch(NamedTuple):
@@ -573,8 +577,7 @@ def kernels(method: str) -> Kernels:
         return precompute(ends, chunk, threads_of(ends.block, chunk))
 
     def determine_chunk(ends: BandedEnds, chunk: Chunk, carry_in: Any, result: Any) -> bool:
-        flat, layout = _layout_of(ends, chunk)
-        return _determine(flat, layout, carry_in, result, threads_of(ends.block, chunk))
+        return _determine(*_layout_of(ends, chunk), carry_in, result, threads_of(ends.block, chunk))
 
     return Kernels(determine_chunk, at_once(precompute_chunk), propagate)
 
@@ -604,26 +607,26 @@ def propagate(summaries: Sequence[InterfaceEquations], lower: int) -> list[np.nd
 
 
 def _determine(
-    memory: np.ndarray, layout: Layout, carry_in: np.ndarray | None, result: np.ndarray, threads: int
+    operands: Operands, layout: Layout, carry_in: np.ndarray | None, result: np.ndarray, threads: int
 ) -> bool:
     """Write the unknowns of a chunk; return whether all operands are finite."""
     flat, wide = result.reshape(-1), sum(layout.widths)
     if carry_in is None and layout.shape[1] * layout.block <= MAX_WHOLE:
-        outcomes = _call(solve_whole, memory, layout, np.empty(0, flat.dtype), threads, flat)
+        outcomes = _call(solve_whole, operands, layout, np.empty(0, flat.dtype), threads, flat)
         _check(outcomes)
         checked = result[:, 0]
     else:
         known = None if carry_in is None else np.ascontiguousarray(carry_in).reshape(-1, 2, wide)
-        cells = _reduced(memory, layout, threads)
+        cells = _reduced(operands, layout, threads)
         values = checked = solved_interfaces(cells, known, layout.widths[0], threads)
-        _call(substitute, memory, layout, values.reshape(-1), threads, flat)
+        _call(substitute, operands, layout, values.reshape(-1), threads, flat)
     return np.count_nonzero(np.isfinite(checked)) == checked.size
 
 
-def _reduced(memory: np.ndarray, layout: Layout, threads: int) -> np.ndarray:
+def _reduced(operands: Operands, layout: Layout, threads: int) -> np.ndarray:
     systems, wide = layout.shape[0] * layout.shape[2], sum(layout.widths)
-    cells = np.empty((systems, layout.parts + 1, wide, 2 * wide + 1), memory.dtype)
-    _call(reduce, memory, layout, cells.reshape(-1), threads)
+    cells = np.empty((systems, layout.parts + 1, wide, 2 * wide + 1), operands[-1].dtype)
+    _call(reduce, operands, layout, cells.reshape(-1), threads)
     return cells
 
 
@@ -657,10 +660,10 @@ def _call_all(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 def _call(
-    kernel: Any, memory: np.ndarray, layout: Layout, cells: np.ndarray, threads: int, *result: np.ndarray
+    kernel: Any, operands: Operands, layout: Layout, cells: np.ndarray, threads: int, *result: np.ndarray
 ) -> list[Any]:
     """Call a kernel over all partitions, for each group of one length and each thread."""
-    outer, steps, inner = layout.shape
+    (outer, steps, inner), memory = layout.shape, writable(operands[-1]).reshape(-1)
     lanes, calls = lanes_of(memory.dtype), []
     last = steps - (layout.parts - 1) * layout.length
     full = layout.parts - (last != layout.length)
@@ -677,7 +680,7 @@ def _scratch_of(layout: Layout, dtype: np.dtype[Any]) -> Scratch:
     lanes, wide, block, columns = lanes_of(dtype), sum(layout.widths), layout.block, len(layout.bases)
     count, rows_of_part = wide + block, layout.length * block
     sizes = count * (columns + wide), count, columns * rows_of_part, rows_of_part + wide
-    rows, vector, pivots, unknowns = (np.zeros(size * lanes, dtype) for size in sizes)
+    rows, vector, pivots, unknowns = (np.empty(size * lanes, dtype) for size in sizes)
     offsets = np.empty((columns + TABLE_ROWS, lanes), np.int64)
     counts, flags = np.arange(MAX_WIDTH + 1).astype(dtype), np.empty(lanes, dtype.char.lower())
     return Scratch(offsets, counts, rows, vector, pivots, unknowns, flags)
@@ -689,35 +692,37 @@ def _check(outcomes: list[int]) -> None:
         raise SingularSystemError(singular)
 
 
-def _layout_of(ends: BandedEnds, chunk: Chunk) -> tuple[np.ndarray, Layout]:
-    """Return b as a 1-d array, and the layout of all operands from its first number."""
-    *diagonals, b = (writable(np.ascontiguousarray(operand)) for operand in chunk.operands)
-    bases: list[int] = []
-    strides: list[list[int]] = []
-    block = ends.block
-    for array in (*diagonals, b):
-        distance, remainder = divmod(array.ctypes.data - b.ctypes.data, b.itemsize)
-        if remainder:
-            array = diagonals[len(bases) // block] = array.copy()
-            distance, remainder = divmod(array.ctypes.data - b.ctypes.data, b.itemsize)
-        # Numbers from a row of a block to the next one, which has a column or `block` of them.
-        row = 1 if array is b else block
-        full = array.shape[1] * array.shape[2] * row * block, array.shape[2] * row * block, row * block
-        varies = [size == whole for size, whole in zip(array.shape, chunk.shape, strict=False)]
-        along = [stride * is_varying for stride, is_varying in zip(full, varies, strict=True)]
-        for column in range(row):
-            bases.append(distance + column)
-            strides.append([*along, row])
+def _layout_of(ends: BandedEnds, chunk: Chunk) -> tuple[Operands, Layout]:
+    """Return the operands, whose addresses are multiples of the size of a number, and their layout."""
+    operands, size, block = [*chunk.operands], chunk.dtype.itemsize, ends.block
+    addresses = [array.ctypes.data for array in operands]
+    for k, address in enumerate(addresses):
+        if address % size:
+            operands[k] = operands[k].copy()
+            addresses[k] = operands[k].ctypes.data
+    *others, last = addresses
+    bases = [(address - last) // size + column for address in others for column in range(block)]
     unknowns = chunk.steps * block
     parts = 1 if unknowns <= MAX_WHOLE and ends.is_whole else -(-unknowns // LENGTH)
     length = -(-chunk.steps // parts)
     if parts > 1:
         # Partitions an odd number of cache lines apart: otherwise those side by side compete for few sets.
-        numbers = max(CACHE_LINE // (b.itemsize * block * block), 1)
+        numbers = max(CACHE_LINE // (size * block * block), 1)
         length = (-(-length // numbers) | 1) * numbers
     parts = -(-chunk.steps // length)
+    strides = _strides_of(tuple([array.shape for array in operands]), chunk.shape, block)
     widths = ends.lower, ends.upper
-    layout = Layout(
-        chunk.shape, np.array(bases), np.array(strides), ends.around, widths, block, parts, length
-    )
-    return b.reshape(-1), layout
+    layout = Layout(chunk.shape, np.array([*bases, 0]), strides, ends.around, widths, block, parts, length)
+    return operands, layout
+
+
+@lru_cache(maxsize=256)
+def _strides_of(shapes: tuple[tuple[int, ...], ...], shape: tuple[int, int, int], block: int) -> np.ndarray:
+    """Return the strides of the columns of a row, and of b, from the shapes of the operands."""
+    strides: list[list[Any]] = []
+    for operand_shape in shapes:
+        columns = 1 if len(strides) == block * (len(shapes) - 1) else block
+        full = np.array([operand_shape[1] * operand_shape[2], operand_shape[2], 1]) * columns * block
+        varies = np.equal(operand_shape[:3], shape)
+        strides += [[*full * varies, columns]] * columns
+    return np.array(strides)

@@ -120,6 +120,23 @@ def test_integers_and_out():
     assert mgrec.solve_banded((1, 1), np.ones((3, 0)), []).shape == (0,)
 
 
+def test_complex_numbers_that_begin_at_8_bytes():
+    """NumPy takes them as aligned: their distance from others is half a number."""
+    ab, b = bands(1, 2, 20_000, dtype="D"), draw(20_000, dtype="D")
+    wanted = mgrec.solve_banded((1, 2), ab, b)
+
+    def moved(array):
+        memory = np.empty(array.nbytes + 16, np.uint8)
+        view = memory[(8 - memory.ctypes.data) % 16 :][: array.nbytes].view("D").reshape(array.shape)
+        view[...] = array
+        return view
+
+    for given in ((moved(ab), b), (ab, moved(b)), (moved(ab), moved(b))):
+        assert {part.ctypes.data % 16 for part in given} >= {8}
+        assert all(part.flags.aligned for part in given)
+        np.testing.assert_array_equal(mgrec.solve_banded((1, 2), *given), wanted)
+
+
 def extended(name, n):
     """Five diagonals: a tridiagonal matrix of the table times its transpose."""
     dl, d, du = matrix(name, n)
