@@ -34,6 +34,7 @@ from typing import Any
 import xarray as xr
 
 from . import ndimage, signal
+from .banded.api import solve_banded
 from .core.algebra.coefficient import Coefficient
 from .core.arrays.resets import replace_lengths
 from .grids.table.api import summed_area_table
@@ -50,6 +51,7 @@ RECURRENCES: dict[Any, str] = {
     scan: "operands",
     weighted_scan: "x",
     solve_tridiagonal: "b",
+    solve_banded: "b",
 }
 """Functions of several operands, and the name of the argument that is the data."""
 FILTERS: dict[Any, str] = dict.fromkeys(

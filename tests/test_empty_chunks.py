@@ -30,6 +30,11 @@ def in_time(x):
     return np.ones((x.shape[1], 2)) * [1.0, -0.5]
 
 
+def bands(x):
+    """The diagonals of a matrix of as many unknowns as steps."""
+    return np.outer([1.0, 4.0, 1.0], np.ones(x.shape[1]))
+
+
 FUNCTIONS = {
     "lfilter": lambda x: signal.lfilter(B, A, x, zi=np.ones((1, 1))),
     "lfilter of integers": lambda x: signal.lfilter(B, SHORT_A, x.astype("i4")),
@@ -49,6 +54,7 @@ FUNCTIONS = {
     "ewm of two series": lambda x: signal.ewm(x, alpha=0.5, statistic="corr", other=x + 1),
     "solve_tridiagonal": lambda x: mgrec.solve_tridiagonal(1.0, 4.0, 1.0, x),
     "solve_tridiagonal, periodic": lambda x: mgrec.solve_tridiagonal(1, 4.0, 1, x, periodic=True),
+    "solve_banded": lambda x: mgrec.solve_banded((1, 1), bands(x), x),
     "weighted_scan": lambda x: mgrec.weighted_scan(x, 0.5),
     "scan of matrices": lambda x: mgrec.scan(MATRIX, HALF, numbers(x), initial=np.ones(2), reset=x > 2),
     "hmm.log_likelihood": lambda x: hmm.log_likelihood(HALF[0], HALF, -numbers(x)),
@@ -75,6 +81,7 @@ FUNCTIONS = {
     ),
     "adjoint.ewm": lambda x: adjoint.ewm(x, x, alpha=0.5),
     "adjoint.solve_tridiagonal": lambda x: adjoint.solve_tridiagonal(x, x, 1.0, 4.0, 1.0, x),
+    "adjoint.solve_banded": lambda x: adjoint.solve_banded(x, x, (0, 1), bands(x)[:2], x),
     "adjoint.hmm_log_likelihood": lambda x: adjoint.hmm_log_likelihood(
         np.ones(len(x)), HALF[0], HALF, -numbers(x)
     ),

@@ -12,6 +12,7 @@ from mgrec.signal import ewm, lfilter
 
 DAYS, LAT, LON = 30, 3, 4
 B, A, SOS = [0.2, 0.1], [1.0, -0.7], [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
+BANDS = [[1.0] * DAYS, [4.0] * DAYS, [1.0] * DAYS]
 
 
 @pytest.fixture
@@ -109,6 +110,10 @@ RECURRENCES = {
         lambda x: x.mgrec.solve_tridiagonal("rate", 3.0, "rate", dim="time"),
         lambda x, rate: mgrec.solve_tridiagonal(rate[None], 3.0, rate[None], x, axis=1),
     ),
+    "solve_banded": (
+        lambda x: x.mgrec.solve_banded((1, 1), BANDS, dim="time"),
+        lambda x, rate: mgrec.solve_banded((1, 1), BANDS, x, axis=1),
+    ),
     "summed_area_table": (
         lambda x: x.mgrec.summed_area_table(("lon", "time")),
         lambda x, rate: mgrec.summed_area_table(x, axes=(2, 1)),
@@ -203,6 +208,7 @@ DATASETS = {
     "scan": ((mgrec.maps.max_plus, "rain", "kept"), {"initial": "start"}),
     "weighted_scan": (("rain", "kept"), {}),
     "solve_tridiagonal": (("kept", 3.0, "kept", "rain"), {}),
+    "solve_banded": (((1, 1), BANDS, "rain"), {}),
 }
 
 

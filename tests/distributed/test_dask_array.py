@@ -1,6 +1,7 @@
 """Arrays of the package dask-array: lazy in, lazy out, and what it optimizes around them."""
 
 import pickle
+from functools import partial
 
 import dask.array as da
 import numpy as np
@@ -24,6 +25,7 @@ CALLS = {
     "lfilter": (lambda x: lfilter([0.2, 0.3], [1.0, -0.9, 0.5], x), T),
     "ewm": (lambda x: ewm(x, span=5), T),
     "tridiagonal": (mgrec.solve_tridiagonal, S, 3 + S, S, T),
+    "banded": (partial(mgrec.solve_banded, (1, 1)), np.stack([S, 3 + S, S]), T),
     "summed-area table": (mgrec.summed_area_table, GRID),
     "Gaussian": (lambda x: mgrec.ndimage.gaussian_filter(x, 2.0), GRID),
     "coefficient": (lambda s, t: mgrec.linear_recurrence(mgrec.Coefficient(lambda i, s: s, s), t), S, T),

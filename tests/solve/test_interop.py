@@ -130,6 +130,7 @@ OF_JAX = {
     "sosfilt": lambda x: sosfilt(np.array([[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]), x),
     "filtfilt": lambda x: filtfilt(HALVES[:1], np.array([1, -0.5]), x, padlen=1),
     "solve_tridiagonal": lambda x: mgrec.solve_tridiagonal(HALVES, 4.0, HALVES, x),
+    "solve_banded": lambda x: mgrec.solve_banded((1, 0), np.stack([HALVES + 4, HALVES]), x),
     "spline_filter": lambda x: spline_filter(x),
     "an option": lambda x: ewm(x, halflife=1e-50 * HALVES[0]),
     "hmm": lambda x: mgrec.hmm.log_likelihood(HALVES[:2], CHANGES, x[:, None] * np.ones(2, "f4")),

@@ -107,6 +107,7 @@ CALLS = {
     "sosfiltfilt": lambda r, k, row: sosfiltfilt(SOS, r, axis=-1, padlen=2),
     "ewm": lambda r, k, row: ewm(r, span=5, other=r, statistic="cov", axis=-1),
     "solve_tridiagonal": lambda r, k, row: mgrec.solve_tridiagonal(r, r + 3, k, r, axis=-1),
+    "solve_banded": lambda r, k, row: mgrec.solve_banded((1, 0), np.stack([R[0] + 3, R[1]]), r, axis=-1),
     "factor_tridiagonal": lambda r, k, row: mgrec.factor_tridiagonal(r, r + 3, k, axis=-1).solve(r),
     "summed_area_table": lambda r, k, row: mgrec.summed_area_table(r),
     "sor": lambda r, k, row: mgrec.sor(r, r, sweeps=2),

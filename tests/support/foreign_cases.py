@@ -4,6 +4,7 @@ Imported by tests and by what runs them on a GPU, which has neither pytest nor D
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -60,6 +61,7 @@ CALLS = {
     "ewm unadjusted": (lambda x: ewm(x, alpha=0.3, adjust=False, axis=0), TABLE),
     "solve_tridiagonal": (mgrec.solve_tridiagonal, S, T + 2, S, T),
     "factor_tridiagonal": (_factored, S, T + 2, S, T),
+    "solve_banded": (partial(mgrec.solve_banded, (2, 1)), np.stack([S, T + 3, S, S], 1), T),
     "summed_area_table": (mgrec.summed_area_table, TABLE),
     "summed_area_table of a volume": (lambda x: mgrec.summed_area_table(x, axes=(0, 1, 2)), CUBE),
     "wavefront": (lambda x: mgrec.wavefront(x, weights=(0.3, 0.3, 0.2), floor=0.0), TABLE),

@@ -14,6 +14,7 @@ MARKS, LABELS = np.arange(40) == 25, np.repeat(["a", "b"], [25, 15])
 ROWS, STATES = np.array([1.0, -2.0, 0.5]), np.array([[1.0], [-2.0], [0.5]])
 B, A = np.array([0.5, 0.1]), np.array([1.0, -0.5])
 IN_TIME = np.tile([1.0, -0.5], (40, 1))
+BANDS = np.outer([1.0, 4.0, 1.0], np.ones(40))
 SOS = np.array([[0.5, 0.1, 0.0, 1.0, -0.5, 0.1]])
 TRANSMAT = np.array([[0.9, 0.1], [0.3, 0.7]])
 EYE, ONE = np.eye(2), np.ones((1, 1))
@@ -74,6 +75,7 @@ CASES = {
         (X,),
         (np.ones(40), np.full(40, 4.0), np.ones(40)),
     ),
+    "solve_banded": (lambda b, ab: mgrec.solve_banded((1, 1), ab, b), (X,), (BANDS,)),
     "hmm.log_likelihood": (
         lambda frames, start, transmat, reset: hmm.log_likelihood(start, transmat, frames, reset=reset),
         (-abs(VECTORS),),
@@ -125,6 +127,7 @@ CASES = {
         (X,),
         (np.ones(40), np.full(40, 4.0), np.ones(40)),
     ),
+    "adjoint.solve_banded": (lambda b, ab: adjoint.solve_banded(b, b, (1, 1), ab, b), (X,), (BANDS,)),
     "adjoint.hmm_log_likelihood": (
         lambda frames, start, transmat, grad: adjoint.hmm_log_likelihood(grad, start, transmat, frames),
         (-abs(VECTORS),),

@@ -99,6 +99,7 @@ LAZY = [
     "filtfilt",
     "ewm",
     "solve_tridiagonal",
+    "solve_banded",
     "summed_area_table",
     "wavefront",
     "sor",

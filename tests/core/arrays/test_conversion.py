@@ -167,6 +167,7 @@ TAKE_BOOL = {
     "scan": lambda t: mgrec.scan(mgrec.maps.max_plus, t, t, initial=0),
     "weighted_scan": lambda t: mgrec.weighted_scan(t, t, operators=("+", "+")),
     "solve_tridiagonal": lambda t: mgrec.solve_tridiagonal(t, 4, t, t),
+    "solve_banded": lambda t: mgrec.solve_banded((0, 1), np.array([[0, 1, 1, 1], [4] * 4]), t),
     "wavefront": lambda t: mgrec.wavefront(t[None], weights=(1, 1, 0), above=0, left=0, corner=0),
     "sor": lambda t: mgrec.sor(t[None], sweeps=1),
     "ewm": lambda t: ewm(t, span=3),

@@ -119,6 +119,9 @@ DOWN = {
     "filtfilt": lambda x, **axis: filtfilt([0.2], [1.0, -0.8], x, padlen=1, **axis),
     "ewm": lambda x, **axis: ewm(x, span=5, **axis),
     "solve_tridiagonal": lambda x, **axis: mgrec.solve_tridiagonal(x, x + 90.0, x, x, **axis),
+    "solve_banded": lambda x, **axis: mgrec.solve_banded(
+        (1, 0), np.ones((2, x.shape[axis.get("axis", 0)])) * [[4.0], [1.0]], x, **axis
+    ),
     "gaussian_filter1d": lambda x, **axis: gaussian_filter1d(x, 2.0, **axis),
     "adjoint": lambda x, **axis: mgrec.adjoint.linear_recurrence(x, x, x, x, **axis)[1],
 }
