@@ -30,6 +30,7 @@ STUDIES = (
     Entry("cpu.gradients", "filters and their gradients inside torch against its packages", 4),
     Entry("cpu.recordings", "zero-phase filters from zarr to zarr against SciPy", 3, "disk"),
     Entry("cpu.tridiagonal", "tridiagonal systems against LAPACK and loops", 4),
+    Entry("cpu.banded", "banded systems against SciPy", 1),
     Entry("cpu.tables", "summed-area tables against OpenCV and numpy.cumsum", 2),
     Entry("cpu.alignment", "alignments against parasail and Biopython", 1),
     Entry("cpu.relaxation", "successive over-relaxation against a loop", 4),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _LINES = {
     "alignment": "One thread of a CPU: whose dots lie furthest right, mgrec's or parasail's?",
+    "banded": "From how many unknowns on mgrec lies left of SciPy, by numbers of diagonals.",
     "cpu": "One thread of a CPU: how far mgrec lies from a copy, and from plain loops and SciPy.",
     "cuda-alignment": "One long pair, and one query with many short sequences.",
     "cuda-calls": "Public calls: how near each layout comes to the limit of memory traffic, 1.",
