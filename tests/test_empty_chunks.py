@@ -55,6 +55,7 @@ FUNCTIONS = {
     "solve_tridiagonal": lambda x: mgrec.solve_tridiagonal(1.0, 4.0, 1.0, x),
     "solve_tridiagonal, periodic": lambda x: mgrec.solve_tridiagonal(1, 4.0, 1, x, periodic=True),
     "solve_banded": lambda x: mgrec.solve_banded((1, 1), bands(x), x),
+    "solve_block_tridiagonal": lambda x: mgrec.solve_block_tridiagonal(HALF, 4 * EYE, HALF, numbers(x)),
     "weighted_scan": lambda x: mgrec.weighted_scan(x, 0.5),
     "scan of matrices": lambda x: mgrec.scan(MATRIX, HALF, numbers(x), initial=np.ones(2), reset=x > 2),
     "hmm.log_likelihood": lambda x: hmm.log_likelihood(HALF[0], HALF, -numbers(x)),
@@ -82,6 +83,9 @@ FUNCTIONS = {
     "adjoint.ewm": lambda x: adjoint.ewm(x, x, alpha=0.5),
     "adjoint.solve_tridiagonal": lambda x: adjoint.solve_tridiagonal(x, x, 1.0, 4.0, 1.0, x),
     "adjoint.solve_banded": lambda x: adjoint.solve_banded(x, x, (0, 1), bands(x)[:2], x),
+    "adjoint.solve_block_tridiagonal": lambda x: adjoint.solve_block_tridiagonal(
+        numbers(x), numbers(x), HALF, 4 * EYE, x[..., None, None] * EYE, numbers(x)
+    ),
     "adjoint.hmm_log_likelihood": lambda x: adjoint.hmm_log_likelihood(
         np.ones(len(x)), HALF[0], HALF, -numbers(x)
     ),

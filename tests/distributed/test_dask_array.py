@@ -26,6 +26,7 @@ CALLS = {
     "ewm": (lambda x: ewm(x, span=5), T),
     "tridiagonal": (mgrec.solve_tridiagonal, S, 3 + S, S, T),
     "banded": (partial(mgrec.solve_banded, (1, 1)), np.stack([S, 3 + S, S]), T),
+    "blocks": (partial(mgrec.solve_block_tridiagonal, [[0.5]], [[3.0]]), S[:, None, None], T[:, None]),
     "summed-area table": (mgrec.summed_area_table, GRID),
     "Gaussian": (lambda x: mgrec.ndimage.gaussian_filter(x, 2.0), GRID),
     "coefficient": (lambda s, t: mgrec.linear_recurrence(mgrec.Coefficient(lambda i, s: s, s), t), S, T),

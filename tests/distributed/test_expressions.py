@@ -60,6 +60,7 @@ FUNCTIONS = {
         np.stack([T] * 3, 1),
     ),
     "banded": (partial(mgrec.solve_banded, (1, 1)), np.stack([S, 3 + S, S]), T),
+    "blocks": (partial(mgrec.solve_block_tridiagonal, [[0.5]], [[3.0]]), S[:, None, None], T[:, None]),
     "tridiagonal, p-scheme": (partial(mgrec.solve_tridiagonal, method="p-scheme"), S, 3 + S, S, T),
     "factor, a side in memory": (lambda d: mgrec.factor_tridiagonal(0.5, d, 0.5).solve(T), 3 + S),
     "wavefront": (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isnan, prod
 from typing import Any
 
@@ -31,7 +32,7 @@ def merge_numbers(array: Any, ndim: int) -> Any:
     if ndim == 1:
         return array
     return array.map_blocks(
-        lambda block: block.reshape(*block.shape[: len(shape)], count),
+        partial(merge_numbers, ndim=ndim),
         drop_axis=list(axes),
         new_axis=[len(shape)],
         chunks=(*array.chunks[: len(shape)], (count,)),

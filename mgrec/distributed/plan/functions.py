@@ -128,10 +128,10 @@ def plan(
     recurrence : callable
         A function that solves one recurrence: :func:`mgrec.linear_recurrence`,
         :func:`mgrec.rational_recurrence`, :func:`mgrec.scan`, :func:`mgrec.solve_tridiagonal`,
-        :func:`mgrec.solve_banded`, :func:`mgrec.signal.lfilter`, :func:`mgrec.signal.sosfilt`,
-        :func:`mgrec.summed_area_table` over two axes, :func:`mgrec.wavefront`, or
-        :func:`mgrec.smith_waterman` for a score or the matrix. Or any function that calls such
-        functions, as :func:`mgrec.signal.ewm` and those of
+        :func:`mgrec.solve_banded`, :func:`mgrec.solve_block_tridiagonal`,
+        :func:`mgrec.signal.lfilter`, :func:`mgrec.signal.sosfilt`, :func:`mgrec.summed_area_table`
+        over two axes, :func:`mgrec.wavefront`, or :func:`mgrec.smith_waterman` for a score or the
+        matrix. Or any function that calls such functions, as :func:`mgrec.signal.ewm` and those of
         :mod:`mgrec.hmm` and :mod:`mgrec.statespace` do, or one of your own: each recurrence has a
         plan, and the operations between them are a graph of Dask. Or a filter whose chunks need
         their neighbours: :func:`mgrec.signal.sosfiltfilt`, :func:`mgrec.signal.filtfilt` and
