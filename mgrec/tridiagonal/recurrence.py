@@ -15,7 +15,7 @@ import numpy as np
 from ..core.arrays.chunk import Chunk, as_result, is_uncopied, lay_out
 from ..core.backends import Backend
 from ..core.contract.kernels import Kernels, PreparedSolver, ShardSolver, Summarise
-from ..core.contract.recurrence import Arrays, ChunkInputs, Shape, TwoSided
+from ..core.contract.recurrence import AlongAxis, Arrays, ChunkInputs, Shape, TwoSided
 from .errors import NAMES, SingularSystemError, check_operands, is_all_finite, name_singular_system
 
 Launch = Callable[[Any, Any], Any]
@@ -89,14 +89,15 @@ def summarise_ends(
     """
     steps = shape[system.axis]
     start = start_of_end(steps, rows)
-    first = launch(*_rows_between(system, inputs, shape, 0, rows))
-    last = launch(*_rows_between(system, inputs, shape, start, steps))
+    first = launch(*rows_between(system, inputs, shape, 0, rows))
+    last = launch(*rows_between(system, inputs, shape, start, steps))
     return lambda: join_interface_rows(first().rows, last().rows)
 
 
-def _rows_between(
-    system: TridiagonalSystem, inputs: ChunkInputs, shape: Shape, start: int, stop: int
+def rows_between(
+    system: AlongAxis, inputs: ChunkInputs, shape: Shape, start: int, stop: int
 ) -> tuple[ChunkInputs, Shape]:
+    """Return the inputs and the shape of some steps of a chunk."""
     axis = system.axis
     blocks = []
     for block, varying in zip(inputs.blocks, system.varying, strict=True):

@@ -32,18 +32,10 @@ from .chunks import (
     readable,
     solve_chunk,
 )
-from .nopivot import (
-    UNCAPTURED,
-    cyclic_reduction,
-    pcr,
-    prepare_tries,
-    solve_whole,
-    start_windows,
-    thomas,
-    tries_of,
-)
+from .nopivot import UNCAPTURED, cyclic_reduction, pcr, solve_whole, thomas
 from .partitions import ADDRESSES, CELL, LaunchMemory
 from .shards import prepare_shard
+from .windows import prepare_tries, start_windows, tries_of
 
 WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
 """Methods of whole systems, by the plans of their launches."""

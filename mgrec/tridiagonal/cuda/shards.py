@@ -19,8 +19,8 @@ from ...engines.cuda.device import array_at, on_device, pack_words
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ..recurrence import Ends, decay_limits
 from . import chunks
-from .nopivot import prepare_tries, start_windows
 from .partitions import ADDRESSES, CELL, print_program
+from .windows import prepare_tries, start_windows
 
 _THREADS = 128
 

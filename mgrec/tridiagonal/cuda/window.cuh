@@ -1,11 +1,13 @@
-// Systems that need no pivoting, whose operands are read once and results written once.
+// Systems of few diagonals that need no pivoting, whose operands are read once and results written once.
 //
-// A window has adjacent partitions of ROWS rows on chip, THREADS / WIDTH of them for each of WIDTH
-// columns; each thread has one. The last row of a partition is its separator. The thread eliminates
-// the other rows in registers. The rows of the separators, one a thread, are reduced by parallel
-// cyclic reduction until they are decoupled. Unknowns outside a window are taken for 0. Therefore
-// either a system is whole in a window, or a window has `halo` partitions on either side that other
-// windows write. The kernel then bounds how much the unknowns beyond the halo affect the interior.
+// A step has SPAN adjacent unknowns, and equations in them, the BELOW unknowns before and the ABOVE
+// unknowns after them: rows of LOWER diagonals below the main one and UPPER above it, or a row of
+// blocks. A window has adjacent partitions of STEPS steps on chip, THREADS / WIDTH of them for each of
+// WIDTH columns; each thread has one. The last step of a partition is its separator. The thread
+// eliminates the other steps in place. The steps of the separators, one a thread, are reduced by
+// parallel cyclic reduction until they are decoupled. Unknowns outside a window are taken for 0.
+// Therefore either a system is whole in a window, or a window has `halo` partitions on either side that
+// other windows write. The kernel then bounds how much the unknowns beyond the halo affect the interior.
 //
 // The kernel also bounds every divisor and every ratio. If one is out of bounds, `is_solved` becomes
 // 0: all systems have to be solved again with pivoting.
@@ -13,8 +15,22 @@
 #include "engines/cuda/memory/copies.cuh"
 #include "tridiagonal/cuda/numbers.cuh"
 
+constexpr int WIDEST = LOWER > UPPER ? LOWER : UPPER;
+constexpr int SPAN = BLOCK > 0 ? BLOCK : WIDEST > 0 ? WIDEST : 1;
+constexpr int BELOW = BLOCK > 0 ? BLOCK : LOWER > 0 ? LOWER : 1;
+constexpr int ABOVE = BLOCK > 0 ? BLOCK : UPPER > 0 ? UPPER : 1;
+constexpr int ROWS = STEPS * SPAN;           // of a partition
+constexpr int UNIT = BLOCK > 0 ? BLOCK : 1;  // rows along which operands vary together
+constexpr int OPERANDS = BLOCK > 0 ? 4 : LOWER + UPPER + 2;
+// Numbers of an operand in a partition.
+DEVICE constexpr int count_of(int operand) {
+  return BLOCK == 0 ? ROWS : operand < OPERANDS - 1 ? ROWS * BLOCK : ROWS;
+}
+// Those of neighbouring threads are in different banks.
+DEVICE constexpr int pitch_of(int operand) { return WIDTH > 1 ? count_of(operand) : count_of(operand) | 1; }
+DEVICE constexpr int start_of(int operand) { return operand * THREADS * pitch_of(0); }
+constexpr int COEFFICIENTS = BLOCK > 0 ? 3 * BLOCK : LOWER + UPPER + 1;  // of a row
 constexpr int LANES = THREADS / WIDTH;
-constexpr int TILE = THREADS * ROWS + PACK;
 
 // Division of numbers below 2^31 by a divisor that the host prepares.
 struct Divisor {
@@ -26,10 +42,12 @@ struct Divisor {
 };
 
 struct Windows {
-  Operand operands[4];  // dl, d, du and b
+  Operand operands[OPERANDS];  // diagonals from the lowest to the highest, and b; strides in UNITs
   T* result;
-  const T *before, *after;  // the unknowns before and after each system, if known; else 0
-  long long steps, inner;
+  // The BELOW unknowns before and the ABOVE unknowns after each system, if known; else 0.
+  const T *before, *after;
+  long long apart;        // numbers between those of two systems
+  long long rows, inner;  // of a system
   long long groups;       // systems, or groups of WIDTH of them
   Divisor column_groups;  // of one outer index
   Divisor parts;          // of a system
@@ -44,95 +62,39 @@ struct Windows {
 // The partition of a thread.
 struct Partition {
   long long outer, column, first;
-  int length;  // 0 for a thread without a partition
-  bool is_last, is_there;
+  int length;     // 0 for a thread without a partition
+  int low, high;  // its first and its last row whose unknowns exist, those of neighbours included
+  bool is_first, is_last, is_there;
 
-  // Rows of a group of whole words, which all of its threads load.
-  DEVICE int group_length(const Windows& all) const {
-    const long long remaining = all.steps - first;
-    return !is_there ? 0 : remaining < ROWS ? int(remaining) : ROWS;
-  }
-
-  DEVICE static Partition of_thread(const Windows& all, long long first) {
+  DEVICE Partition(const Windows& all) {
     const int lane = threadIdx.x / WIDTH;
-    return Partition(all, lane < all.used() ? first + lane : -1, threadIdx.x % WIDTH);
-  }
-  DEVICE Partition(const Windows& all, long long part_of_all, int lane_column) {
-    is_there = part_of_all >= 0 && part_of_all < all.all_parts();
-    const int index = is_there ? int(part_of_all) : 0, parts = int(all.parts.number);
+    const long long number = blockIdx.x * all.interior - all.halo + lane;
+    is_there = lane < all.used() && number >= 0 && number < all.all_parts();
+    const int index = is_there ? int(number) : 0, parts = int(all.parts.number);
     const int group = all.parts.quotient(index), part = index - group * parts;
     outer = WIDTH == 1 ? group : all.column_groups.quotient(group);
     const long long groups = all.column_groups.number;
-    column = WIDTH == 1 ? 0 : (group - outer * groups) * WIDTH + lane_column;
+    column = WIDTH == 1 ? 0 : (group - outer * groups) * WIDTH + threadIdx.x % WIDTH;
     first = part * (long long)ROWS;
-    const long long remaining = all.steps - first;
-    length = !is_there || column >= all.inner ? 0 : remaining < ROWS ? int(remaining) : ROWS;
-    is_last = part == parts - 1;
+    is_first = part == 0, is_last = part == parts - 1;
+    const int rows = group_length(all);
+    length = column < all.inner ? rows : 0;
+    low = is_first && all.before == nullptr ? 0 : -BELOW;
+    high = !is_last ? ROWS + ABOVE : all.after == nullptr ? length - 1 : length + ABOVE;
   }
-  // The first row, counted over all contiguous systems.
-  DEVICE long long row(const Windows& all) const { return outer * all.steps + first; }
-};
-
-// The first partition of a window, and its rows if systems are contiguous.
-struct Window {
-  long long first, row, end;
-
-  DEVICE Window(const Windows& all, long long number) {
-    first = number * all.interior - all.halo;
-    row = end = 0;
-    if (WIDTH > 1) return;
-    const long long parts = all.all_parts();
-    row = Partition(all, first < 0 ? 0 : first, 0).row(all);
-    const long long last = first + all.used() < parts ? first + all.used() - 1 : parts - 1;
-    const Partition partition(all, last, 0);
-    end = partition.row(all) + partition.length;
+  // Rows that all threads of a group of whole words load.
+  DEVICE int group_length(const Windows& all) const {
+    const long long remaining = all.rows - first;
+    return !is_there ? 0 : remaining < ROWS ? int(remaining) : ROWS;
   }
-};
-
-DEVICE inline bool is_contiguous(const Windows& all, const Operand& operand) {
-  return WIDTH == 1 && operand.outer == all.steps && operand.step == 1;
-}
-// The number of entries by which an array starts after a multiple of 16 bytes.
-DEVICE inline int shift_of(const Windows& all, const Operand& operand, const Window& window) {
-  if (PACK == 1 || !is_contiguous(all, operand)) return 0;
-  return int((unsigned long long)(operand.data + window.row) / sizeof(T) % PACK);
-}
-
-// The first entry of dl and the last one of du, of all systems, may be outside their arrays. A word
-// that has other entries, too, is in memory that exists.
-struct Existing {
-  bool first, last;
-  DEVICE Existing(const Windows& all, const Window& window, int operand)
-      : first(operand != 0 || window.row > 0 || all.before != nullptr),
-        last(operand != 2 || window.end < all.groups * all.steps || all.after != nullptr) {}
-  DEVICE bool has(int k, long long size) const {
-    return (first || k > 0) && (last || k < size - 1);
+  DEVICE long long known(const Windows& all) const { return (outer * all.inner + column) * all.apart; }
+  // The unknowns -BELOW … -1 before a system, and those from the last partition's row `length` on.
+  DEVICE T before(const Windows& all, int k) const {
+    return is_first && length > 0 && all.before != nullptr ? all.before[known(all) + k] : T(0);
   }
-};
-
-DEVICE inline void load_contiguous(T* to, const T* from, long long size, int shift,
-                                   const Existing& existing) {
-  // Entries before the first word, words, and remaining entries.
-  const int ahead = shift == 0 ? 0 : PACK - shift < size ? PACK - shift : int(size);
-  const int words = int(size - ahead) / PACK, tail = int(size - ahead) - words * PACK;
-  const int thread = threadIdx.x;
-  to += shift;
-  if (thread < ahead && existing.has(thread, size)) copy_word(to + thread, from + thread);
-  if (thread < tail) {
-    const int k = ahead + words * PACK + thread;
-    if (existing.has(k, size)) copy_word(to + k, from + k);
+  DEVICE T after(const Windows& all, int k) const {
+    return is_last && length > 0 && all.after != nullptr && k < ABOVE ? all.after[known(all) + k] : T(0);
   }
-  for (int k = threadIdx.x; k < words; k += THREADS)
-    copy_word((Word*)(to + ahead) + k, (const Word*)(from + ahead) + k);
-}
-
-// The positions of a thread's rows in a tile.
-struct Rows {
-  int start;
-  DEVICE Rows(const Windows& all, const Window& window, const Partition& partition)
-      : start(WIDTH > 1 ? int(threadIdx.x) / WIDTH * ROWS * WIDTH + int(threadIdx.x) % WIDTH
-              : partition.length > 0 ? int(partition.row(all) - window.row) : 0) {}
-  DEVICE int operator()(int row) const { return start + row * WIDTH; }
 };
 
 // Load the rows of a partition's WIDTH columns, by words.
@@ -142,72 +104,153 @@ DEVICE inline void load_columns(T* to, const T* from, long long step, int length
 #pragma unroll
   for (int k = 0; k < (ROWS * WORDS + WIDTH - 1) / WIDTH; ++k) {
     const int word = lane + k * WIDTH, row = word / WORDS, column = word % WORDS * PACK;
-    if (row < length)
-      copy_word((Word*)(to + row * WIDTH + column), (const Word*)(from + row * step + column));
+    Word* const target = (Word*)(to + row * WIDTH + column);
+    const Word* const source = (const Word*)(from + row * step + column);
+    if ((k + 1) * WIDTH <= ROWS * WORDS) copy_word_if(row < length, target, source);
+    else if (row < length) copy_word(target, source);
   }
 }
 
-DEVICE inline void load_window(T* tile, const Windows& all, const Window& window,
-                               const Partition& partition) {
-  const Rows rows(all, window, partition);
+// Where the partitions of a warp are in memory, if systems are contiguous.
+struct Source {
+  long long outer, first;  // of the partition of a thread
+  long long start;         // the first row of the warp, counted over all systems
+  int row, length;         // of the partition of a thread, from `start`
+  // All of them are complete, one after the other, and none is at an end of memory.
+  bool is_even;
+
+  DEVICE Source(const Windows& all, const Partition& of_this)
+      : outer(of_this.outer), first(of_this.first), length(of_this.length) {
+    const int lane = threadIdx.x % 32;
+    const long long of_all = outer * all.rows + first;
+    start = __shfl_sync(~0u, of_all, 0), row = int(of_all - start);
+    const bool is_at_end = of_all < BELOW || of_all + length > all.groups * all.rows - ABOVE;
+    is_even = !__any_sync(~0u, length != ROWS || row != lane * ROWS || is_at_end);
+  }
+  // The first row that has memory, and the end of those, if LEAD or TRAIL of all rows have none.
+  template <int LEAD> DEVICE int least(const Windows& all) const {
+    return all.before == nullptr && start < LEAD ? LEAD - int(start) : 0;
+  }
+  template <int TRAIL> DEVICE int most(const Windows& all) const {
+    const long long rows = all.groups * all.rows - (all.after == nullptr ? TRAIL : 0) - start;
+    return rows < (1 << 30) ? int(rows) : 1 << 30;
+  }
+};
+// The first thread of a warp.
+DEVICE inline int first_of_warp() { return threadIdx.x / 32 * 32; }
+
+// A number of the partitions of a warp: where it is in memory, from source.start, and in the tile.
+template <int COUNT> struct Position {
+  int from, lane, within;
+  bool is_there;
+
+  // Number 32·k + thread, of partitions that have COUNT numbers.
+  DEVICE Position(const Source& source, int k, bool is_even) {
+    const int number = 32 * k + threadIdx.x % 32, of_warp = number / COUNT;
+    from = number, within = number % COUNT, lane = first_of_warp() + of_warp, is_there = true;
+    if (is_even) return;
+    from = __shfl_sync(~0u, source.row, of_warp) * (COUNT / ROWS) + within;
+    is_there = within < __shfl_sync(~0u, source.length, of_warp) * (COUNT / ROWS);
+  }
+};
+
+// Load numbers of the operands K … LAST, which have as many in a partition.
+template <bool IS_EVEN, int K, int LAST>
+DEVICE inline void load_number(T* tile, const Windows& all, const Source& source, const bool (&varies)[OPERANDS],
+                               const Position<count_of(K)>& position) {
+  constexpr int NUMBERS = count_of(K) / ROWS;
+  const T* from = all.operands[K].data + source.start * NUMBERS + position.from;
+  T* to = tile + start_of(K) + position.lane * pitch_of(K) + position.within;
+  if (varies[K] && IS_EVEN) copy_word(to, from);
+  if (varies[K] && !IS_EVEN) {
+    // The first and the last rows of all may be without memory where coefficients are outside of the matrix.
+    constexpr int LEAD = BLOCK == 0 && K < LOWER ? LOWER - K : 0;
+    constexpr int TRAIL = BLOCK == 0 && K > LOWER && K < OPERANDS - 1 ? K - LOWER : 0;
+    const bool is_outside = (LEAD > 0 && position.from < source.least<LEAD>(all)) ||
+                            (TRAIL > 0 && position.from >= source.most<TRAIL>(all));
+    copy_word_if(position.is_there && !is_outside, to, from);
+  }
+  if constexpr (K < LAST) load_number<IS_EVEN, K + 1, LAST>(tile, all, source, varies, position);
+}
+template <bool IS_EVEN, int FIRST, int LAST>
+DEVICE inline void load_varying(T* tile, const Windows& all, const Source& source, const bool (&varies)[OPERANDS]) {
+  constexpr int COUNT = count_of(FIRST), TIMES = COUNT <= 32 ? COUNT : 8;
+#pragma unroll TIMES
+  for (int k = 0; k < COUNT; ++k)
+    load_number<IS_EVEN, FIRST, LAST>(tile, all, source, varies, Position<COUNT>(source, k, IS_EVEN));
+}
+template <bool IS_EVEN>
+DEVICE inline void load_varying(T* tile, const Windows& all, const Source& source, const bool (&varies)[OPERANDS]) {
+  if constexpr (BLOCK > 1) {
+    load_varying<IS_EVEN, 0, OPERANDS - 2>(tile, all, source, varies);
+    load_varying<IS_EVEN, OPERANDS - 1, OPERANDS - 1>(tile, all, source, varies);
+  } else {
+    load_varying<IS_EVEN, 0, OPERANDS - 1>(tile, all, source, varies);
+  }
+}
+// Load the thread's rows of operands that do not vary along all rows.
+template <int K = 0>
+DEVICE inline void load_others(T* tile, const Windows& all, const Source& source, const bool (&varies)[OPERANDS]) {
+  const Operand& operand = all.operands[K];
+  constexpr int NUMBERS = count_of(K) / ROWS;
+  if (!varies[K]) {
+    constexpr int COUNT = UNIT * NUMBERS;
+    const T* from = operand.data + (source.outer * operand.outer + source.first / UNIT * operand.step) * COUNT;
+    T* to = tile + start_of(K) + threadIdx.x * pitch_of(K);
+    for (int k = 0; k < source.length * NUMBERS; ++k) to[k] = from[k / COUNT * COUNT * operand.step + k % COUNT];
+  }
+  if constexpr (K + 1 < OPERANDS) load_others<K + 1>(tile, all, source, varies);
+}
+
+DEVICE inline void load_contiguous(T* tile, const Windows& all, const Source& source) {
+  bool varies[OPERANDS];
 #pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    const Operand& operand = all.operands[k];
-    T* to = tile + k * TILE;
-    const T* from = operand.data + partition.outer * operand.outer +
-                    partition.first * operand.step + partition.column * operand.inner;
-    const int lane = threadIdx.x % WIDTH;
-    if (is_contiguous(all, operand)) {
-      load_contiguous(to, operand.data + window.row, window.end - window.row,
-                      shift_of(all, operand, window), Existing(all, window, k));
-    } else if (WIDTH > 1 && all.by_words && operand.inner == 1 && operand.step != 0) {
-      load_columns(to + (rows.start - lane), from - lane, operand.step,
-                   partition.group_length(all));
-    } else {
+  for (int k = 0; k < OPERANDS; ++k)
+    varies[k] = all.operands[k].step == 1 && all.operands[k].outer * UNIT == all.rows;
+  if (source.is_even) load_varying<true>(tile, all, source, varies);
+  else load_varying<false>(tile, all, source, varies);
+  load_others(tile, all, source, varies);
+}
+
+// Write the interior of a window, if systems are contiguous.
+template <bool IS_EVEN>
+DEVICE inline void store_contiguous(const T* tile, const Windows& all, const Source& source) {
+  constexpr int K = OPERANDS - 1;
+  const int first = int(all.halo), end = int(all.halo + all.interior);
+  T* to = all.result + source.start;
 #pragma unroll
-      for (int row = 0; row < ROWS; ++row)
-        if (row < partition.length) copy_word(to + rows(row), from + row * operand.step);
+  for (int k = 0; k < ROWS; ++k) {
+    const Position<ROWS> position(source, k, IS_EVEN);
+    const T number = tile[start_of(K) + position.lane * pitch_of(K) + position.within];
+    if (position.is_there && position.lane >= first && position.lane < end) to[position.from] = number;
+  }
+}
+
+// Load what the threads of this warp read.
+DEVICE inline void load_window(T* tile, const Windows& all, const Partition& partition, const Source& source) {
+  if constexpr (WIDTH == 1) {
+    load_contiguous(tile, all, source);
+  } else {
+    const int lane = threadIdx.x % WIDTH, length = partition.group_length(all);
+#pragma unroll
+    for (int k = 0; k < OPERANDS; ++k) {
+      const Operand& operand = all.operands[k];
+      T* to = tile + start_of(k) + threadIdx.x / WIDTH * ROWS * WIDTH;
+      const T* from = operand.data + partition.outer * operand.outer + partition.first * operand.step +
+                      partition.column * operand.inner;
+      if (all.by_words && operand.inner == 1 && operand.step != 0) {
+        load_columns(to, from - lane, operand.step, length);
+      } else {
+#pragma unroll
+        for (int row = 0; row < ROWS; ++row)
+          copy_word_if(row < partition.length, to + lane + row * WIDTH, from + row * operand.step);
+      }
     }
   }
   copies_commit();
+  copies_wait_but<0>();
+  __syncwarp();
 }
-
-DEVICE inline bool is_at_start(const Partition& partition) {
-  return partition.length > 0 && partition.first == 0;
-}
-DEVICE inline bool is_at_end(const Partition& partition) {
-  return partition.length > 0 && partition.is_last;
-}
-// The known unknown before the first or after the last partition of a system; else 0.
-DEVICE inline T known_before(const Windows& all, const Partition& partition) {
-  if (all.before == nullptr || !is_at_start(partition)) return T(0);
-  return all.before[partition.outer * all.inner + partition.column];
-}
-DEVICE inline T known_after(const Windows& all, const Partition& partition) {
-  if (all.after == nullptr || !is_at_end(partition)) return T(0);
-  return all.after[partition.outer * all.inner + partition.column];
-}
-
-// A row of a partition. The first and the last row of a system retain the coefficient of an
-// unknown outside the system if that unknown is known: the bounds then cover how the solution
-// depends on it, as on any separator. Rows missing in the last partition copy the unknown after the
-// system to the separator, which is equal to it.
-struct TileRow {
-  T dl, d, du, b;
-  template <bool IS_FULL>
-  DEVICE static TileRow load(const T* tile, const int* offsets, int row, const Windows& all,
-                             const Partition& partition) {
-    const T* values = tile + row * WIDTH;
-    TileRow full = {values[offsets[0]], values[offsets[1]], values[offsets[2]], values[offsets[3]]};
-    if (IS_FULL) return full;
-    const bool is_there = row < partition.length;
-    const bool has_before = row > 0 || partition.first > 0 || all.before != nullptr;
-    const bool has_after = row < partition.length - 1 || !partition.is_last || all.after != nullptr;
-    if (is_there) return {has_before ? full.dl : T(0), full.d, has_after ? full.du : T(0), full.b};
-    if (row == ROWS - 1) return {T(0), T(1), T(0), known_after(all, partition)};
-    return {T(0), T(1), T(all.after != nullptr && is_at_end(partition) ? -1 : 0), T(0)};
-  }
-};
 
 constexpr bool IS_SINGLE = sizeof(Real) == 4;
 // Bounds of the ratios of a row to its pivot (at most 1 if rows are dominant), and of pivots.
@@ -221,16 +264,6 @@ DEVICE inline float sum_of_parts(float x) { return fabs(x); }
 DEVICE inline double sum_of_parts(double x) { return fabs(x); }
 template <class R> DEVICE inline R sum_of_parts(complex<R> x) { return fabs(x.re) + fabs(x.im); }
 
-// The rows of a partition but the last, after elimination:
-//   before·z[-1] + x[i] + after·x[i+1] = rhs, with z[-1] the separator before the partition.
-struct Eliminated {
-  T before[ROWS], after[ROWS], rhs[ROWS];
-};
-
-__shared__ T published[2][3][THREADS];
-__shared__ Real passed[2][THREADS];
-__shared__ long long interior_rows[2];
-
 // The largest ratio and pivot. A nan is found in the result, and so is a pivot of 0 or inf, whose
 // inverse leads to nan.
 struct Bounds {
@@ -243,197 +276,401 @@ struct Bounds {
   }
 };
 
-// The row of the first unknown of a partition, in the separators on both sides.
-struct FirstRow { T before, after, rhs; };
+// x + before·(the last unknowns before) + after·(the first unknowns after) = rhs
+struct Step {
+  T before[SPAN][BELOW], after[SPAN][ABOVE], rhs[SPAN];
+};
+constexpr int STEP_NUMBERS = SPAN * (BELOW + ABOVE + 1);
 
-// Eliminate all rows of a partition but the last; return the last.
-template <bool IS_FULL>
-DEVICE inline TileRow eliminate(const T* tile, const int* offsets, const Windows& all,
-                                const Partition& partition, Eliminated& done, FirstRow& first,
-                                Bounds& bounds) {
+// before·(the last unknowns before) + diagonal·x + after·(the first unknowns after) = rhs
+struct Equations {
+  T before[SPAN][BELOW], diagonal[SPAN][SPAN], after[SPAN][ABOVE], rhs[SPAN];
+
+  DEVICE void remove_before(const Step& step) {
 #pragma unroll
-  for (int k = 0; k < ROWS - 1; ++k) {
-    const TileRow row = TileRow::load<IS_FULL>(tile, offsets, k, all, partition);
-    const T pivot = k == 0 ? row.d : minus_product(row.d, row.dl, done.after[k - 1]);
-    bounds.pivot(pivot);
-    const T inverse = inverse_of(pivot);
-    done.before[k] = (k == 0 ? row.dl : T(0) - row.dl * done.before[k - 1]) * inverse;
-    done.after[k] = row.du * inverse;
-    done.rhs[k] = (k == 0 ? row.b : minus_product(row.b, row.dl, done.rhs[k - 1])) * inverse;
-    bounds.ratio(done.before[k]);
-    bounds.ratio(done.after[k]);
-    if (k == 0) {
-      first = {done.before[0], done.after[0], done.rhs[0]};
-    } else {
-      first.rhs = minus_product(first.rhs, first.after, done.rhs[k]);
-      first.before = minus_product(first.before, first.after, done.before[k]);
-      first.after = T(0) - first.after * done.after[k];
-    }
-  }
-  return TileRow::load<IS_FULL>(tile, offsets, ROWS - 1, all, partition);
-}
-
-// Wait until the rows that this thread reads are loaded; threads load the columns they read.
-DEVICE inline void await_loaded() {
-  if (WIDTH > 1)
-    __syncwarp();
-  else
-    __syncthreads();
-}
-
-DEVICE inline void solve_windows(const Windows& all) {
-  T* tile = (T*)shared_bytes;
-  T* results = tile + 4 * TILE;
-  const int thread = threadIdx.x, lane = thread / WIDTH;
-  if (blockIdx.x >= all.count || (all.is_settled != nullptr && *all.is_settled != 0)) return;
-  Window window(all, blockIdx.x);
-  Partition partition = Partition::of_thread(all, window.first);
-  load_window(tile, all, window, partition);
-  for (long long number = blockIdx.x; number < all.count; number += gridDim.x) {
-    const Rows rows(all, window, partition);
-    int offsets[4];
+    for (int r = 0; r < SPAN; ++r) {
+      T before_it[BELOW] = {};
 #pragma unroll
-    for (int k = 0; k < 4; ++k)
-      offsets[k] = k * TILE + rows.start + shift_of(all, all.operands[k], window);
-    // If systems are short, a warp would execute both branches.
-    const bool is_inner = partition.first > 0 && !partition.is_last;
-    const bool is_full = all.parts.number > 32 && partition.length == ROWS && is_inner;
-    copies_wait();
-    await_loaded();
-
-    Eliminated done;
-    Bounds bounds;
-    FirstRow first;
-    TileRow row = is_full ? eliminate<true>(tile, offsets, all, partition, done, first, bounds)
-                          : eliminate<false>(tile, offsets, all, partition, done, first, bounds);
-    bounds.ratio(first.before);
-    bounds.ratio(first.after);
-    published[1][0][thread] = first.before;
-    published[1][1][thread] = first.after;
-    published[1][2][thread] = first.rhs;
-    const Partition current = partition;
-    const Window current_window = window;
-    const bool has_next = number + gridDim.x < all.count;
-    if (has_next) {
-      window = Window(all, number + gridDim.x);
-      partition = Partition::of_thread(all, window.first);
-    }
-    if (WIDTH > 1 && has_next) {
-      __syncwarp();
-      load_window(tile, all, window, partition);
-    }
-    if (__syncthreads_or(bounds.are_exceeded())) {
-      if (thread == 0) *all.is_solved = 0;
-      return;
-    }
-    if (WIDTH == 1 && has_next) load_window(tile, all, window, partition);
-    const T dl = row.dl, d = row.d, du = row.du, b = row.b;
-
-    // The separator's row: before·z[-1] + z + after·z[+1] = rhs.
-    const bool is_end = lane == LANES - 1 || current.is_last;
-    const int next = is_end ? thread : thread + WIDTH;
-    T pivot = minus_product(d, dl, done.after[ROWS - 2]);
-    if (!is_end) pivot = minus_product(pivot, du, published[1][0][next]);
-    bounds.pivot(pivot);
-    const T inverse = inverse_of(pivot);
-    T before = (T(0) - dl * done.before[ROWS - 2]) * inverse;
-    T after = (is_end ? du : T(0) - du * published[1][1][next]) * inverse;
-    T rhs = minus_product(b, dl, done.rhs[ROWS - 2]);
-    if (!is_end) rhs = minus_product(rhs, du, published[1][2][next]);
-    rhs = rhs * inverse;
-    bounds.ratio(before);
-    bounds.ratio(after);
-    if (current.first == 0) {
-      rhs = minus_product(rhs, before, known_before(all, current));
-      before = T(0);
-    }
-    if (current.is_last) {
-      rhs = minus_product(rhs, after, known_after(all, current));
-      after = T(0);
-    }
-    const Real left = sum_of_parts(before), right = sum_of_parts(after);
-    passed[0][thread] = left / (1 - right);
-    passed[1][thread] = right / (1 - left);
-    if (all.halo > 0) bounds.bad |= !(left + right <= Real(1.0001) && left < 1 && right < 1);
-    if (is_end) after = T(0);
-    if (lane == 0) before = T(0);
-    int from = 0;
-    published[0][0][thread] = before;
-    published[0][1][thread] = after;
-    published[0][2][thread] = rhs;
-    bool is_coupled = __syncthreads_or(!(magnitude(before) <= APART && magnitude(after) <= APART));
-    if (all.halo > 0 && lane == 0) {
-      Real from_left = 1, from_right = passed[1][thread + (LANES - 1) * WIDTH];
-      for (int k = 0; k < all.halo; ++k) {
-        from_left *= passed[0][thread + k * WIDTH];
-        from_right *= passed[1][thread + (LANES - 2 - k) * WIDTH];
+      for (int k = 0; k < BELOW; ++k) {
+        const T factor = before[r][k];
+        constexpr int FIRST = SPAN - BELOW;
+#pragma unroll
+        for (int c = 0; c < ABOVE; ++c)
+          diagonal[r][c] = minus_product(diagonal[r][c], factor, step.after[FIRST + k][c]);
+#pragma unroll
+        for (int c = 0; c < BELOW; ++c)
+          before_it[c] = minus_product(before_it[c], factor, step.before[FIRST + k][c]);
+        rhs[r] = minus_product(rhs[r], factor, step.rhs[FIRST + k]);
       }
-      bounds.bad |= !(from_left <= NEGLIGIBLE && from_right <= NEGLIGIBLE);
-    }
-    for (int distance = 1; distance < LANES && is_coupled; distance *= 2) {
-      const bool has_left = lane >= distance, has_right = lane + distance < LANES;
-      const int l = has_left ? thread - distance * WIDTH : thread;
-      const int r = has_right ? thread + distance * WIDTH : thread;
-      const T one = has_left ? before : T(0), other = has_right ? after : T(0);
-      T pivot = minus_product(T(1), one, published[from][1][l]);
-      pivot = minus_product(pivot, other, published[from][0][r]);
-      bounds.bad |= !(magnitude(pivot) >= LEAST_PIVOT);
-      const T inverse = inverse_of(pivot);
-      rhs = minus_product(rhs, one, published[from][2][l]);
-      rhs = minus_product(rhs, other, published[from][2][r]) * inverse;
-      before = (T(0) - one * published[from][0][l]) * inverse;
-      after = (T(0) - other * published[from][1][r]) * inverse;
-      bounds.ratio(before);
-      bounds.ratio(after);
-      from = 1 - from;
-      published[from][0][thread] = before;
-      published[from][1][thread] = after;
-      published[from][2][thread] = rhs;
-      is_coupled = __syncthreads_or(!(magnitude(before) <= APART && magnitude(after) <= APART));
-    }
-
-    const bool is_first = lane == 0 || current.first == 0;
-    const T z = is_first ? known_before(all, current) : published[from][2][thread - WIDTH];
-    done.rhs[ROWS - 1] = rhs;
-    T nonfinite = zero_or_nan(rhs);
 #pragma unroll
-    for (int row = ROWS - 2; row >= 0; --row) {
-      const T value = minus_product(done.rhs[row], done.before[row], z);
-      done.rhs[row] = minus_product(value, done.after[row], done.rhs[row + 1]);
-      nonfinite = nonfinite + zero_or_nan(done.rhs[row]);
-    }
-    const bool counts = lane >= all.halo && lane < all.halo + all.interior && current.length > 0;
-    // Unknowns of a halo may be nan at the outer end of a window.
-    const bool is_bad = bounds.are_exceeded() || (counts && !(magnitude(nonfinite) == 0));
-    if (WIDTH == 1) {
-#pragma unroll
-      for (int k = 0; k < ROWS; ++k)
-        if (k < current.length) results[rows(k)] = done.rhs[k];
-      // Rows of the interior are contiguous.
-      if (counts && lane == all.halo) interior_rows[0] = current.row(all);
-      const long long part = current_window.first + lane;
-      const bool ends = lane == all.halo + all.interior - 1 || part == all.all_parts() - 1;
-      if (counts && ends) interior_rows[1] = current.row(all) + current.length;
-    }
-    if (__syncthreads_or(is_bad)) {
-      if (thread == 0) *all.is_solved = 0;
-      return;
-    }
-    if (WIDTH == 1) {
-      const long long first_row = interior_rows[0];
-      const int size = int(interior_rows[1] - first_row);
-      const T* stored = results + (first_row - current_window.row);
-      T* to = all.result + first_row;
-      for (int k = thread; k < size; k += THREADS) to[k] = stored[k];
-    } else if (counts) {
-      T* to = all.result + (current.outer * all.steps + current.first) * all.inner + current.column;
-#pragma unroll
-      for (int k = 0; k < ROWS; ++k)
-        if (k < current.length) to[k * all.inner] = done.rhs[k];
+      for (int c = 0; c < BELOW; ++c) before[r][c] = before_it[c];
     }
   }
+  DEVICE void remove_after(const Step& step) {
+#pragma unroll
+    for (int r = 0; r < SPAN; ++r) {
+      T after_it[ABOVE] = {};
+#pragma unroll
+      for (int k = 0; k < ABOVE; ++k) {
+        const T factor = after[r][k];
+#pragma unroll
+        for (int c = 0; c < BELOW; ++c) {
+          T& number = diagonal[r][SPAN - BELOW + c];
+          number = minus_product(number, factor, step.before[k][c]);
+        }
+#pragma unroll
+        for (int c = 0; c < ABOVE; ++c) after_it[c] = minus_product(after_it[c], factor, step.after[k][c]);
+        rhs[r] = minus_product(rhs[r], factor, step.rhs[k]);
+      }
+#pragma unroll
+      for (int c = 0; c < ABOVE; ++c) after[r][c] = after_it[c];
+    }
+  }
+  // Solve for x, by Gauss and Jordan.
+  DEVICE Step solved(Bounds& bounds, Real least_pivot = 0) {
+#pragma unroll
+    for (int p = 0; p < SPAN; ++p) {
+      bounds.pivot(diagonal[p][p]);
+      if (least_pivot > 0) bounds.bad |= !(magnitude(diagonal[p][p]) >= least_pivot);
+      const T inverse = inverse_of(diagonal[p][p]);
+#pragma unroll
+      for (int c = p + 1; c < SPAN; ++c)
+        diagonal[p][c] = diagonal[p][c] * inverse, bounds.ratio(diagonal[p][c]);
+#pragma unroll
+      for (int c = 0; c < BELOW; ++c) before[p][c] = before[p][c] * inverse;
+#pragma unroll
+      for (int c = 0; c < ABOVE; ++c) after[p][c] = after[p][c] * inverse;
+      rhs[p] = rhs[p] * inverse;
+#pragma unroll
+      for (int r = 0; r < SPAN; ++r) {
+        if (r == p) continue;
+        const T factor = diagonal[r][p];
+#pragma unroll
+        for (int c = p + 1; c < SPAN; ++c)
+          diagonal[r][c] = minus_product(diagonal[r][c], factor, diagonal[p][c]);
+#pragma unroll
+        for (int c = 0; c < BELOW; ++c) before[r][c] = minus_product(before[r][c], factor, before[p][c]);
+#pragma unroll
+        for (int c = 0; c < ABOVE; ++c) after[r][c] = minus_product(after[r][c], factor, after[p][c]);
+        rhs[r] = minus_product(rhs[r], factor, rhs[p]);
+      }
+    }
+    Step step;
+#pragma unroll
+    for (int r = 0; r < SPAN; ++r) {
+#pragma unroll
+      for (int c = 0; c < BELOW; ++c) step.before[r][c] = before[r][c], bounds.ratio(before[r][c]);
+#pragma unroll
+      for (int c = 0; c < ABOVE; ++c) step.after[r][c] = after[r][c], bounds.ratio(after[r][c]);
+      step.rhs[r] = rhs[r];
+    }
+    return step;
+  }
+};
+
+// Steps that other threads read.
+struct Published {
+  T* data;
+  DEVICE void write(int thread, const Step& step) const {
+    int k = 0;
+#pragma unroll
+    for (int r = 0; r < SPAN; ++r) {
+#pragma unroll
+      for (int c = 0; c < BELOW; ++c) data[k++ * THREADS + thread] = step.before[r][c];
+#pragma unroll
+      for (int c = 0; c < ABOVE; ++c) data[k++ * THREADS + thread] = step.after[r][c];
+      data[k++ * THREADS + thread] = step.rhs[r];
+    }
+  }
+  DEVICE Step read(int thread) const {
+    Step step;
+    int k = 0;
+#pragma unroll
+    for (int r = 0; r < SPAN; ++r) {
+#pragma unroll
+      for (int c = 0; c < BELOW; ++c) step.before[r][c] = data[k++ * THREADS + thread];
+#pragma unroll
+      for (int c = 0; c < ABOVE; ++c) step.after[r][c] = data[k++ * THREADS + thread];
+      step.rhs[r] = data[k++ * THREADS + thread];
+    }
+    return step;
+  }
+};
+
+// The rows of a thread in the tile.
+struct Rows {
+  T* tile;
+  int lane;
+
+  DEVICE explicit Rows(T* tile)
+      : tile(tile),
+        lane(WIDTH == 1 ? int(threadIdx.x) : int(threadIdx.x) / WIDTH * WIDTH * ROWS + int(threadIdx.x) % WIDTH) {}
+  // Number k of an operand.
+  DEVICE T& at(int operand, int k) const {
+    return tile[start_of(operand) + (WIDTH == 1 ? lane * pitch_of(operand) : lane) + k * WIDTH];
+  }
+  DEVICE T& rhs(int row) const { return at(OPERANDS - 1, row); }
+  // Of a row of blocks, or of diagonals: that of an unknown, counted from the first one of the row's step.
+  DEVICE T& coefficient(int row, int k) const {
+    return BLOCK > 0 ? at(k / SPAN, row * BLOCK + k % SPAN) : at(k, row);
+  }
+  DEVICE static int column_of(int row, int k) { return BLOCK > 0 ? k - BLOCK : k - LOWER + row % SPAN; }
+
+  // Write 0 to coefficients outside of the matrix. Rows that the last partition does not have give their
+  // unknowns the values after the system.
+  DEVICE void complete(const Windows& all, const Partition& partition) const {
+    for (int row = 0; row < ROWS; ++row) {
+      const bool is_there = row < partition.length;
+      if (is_there && row >= SPAN && row < partition.length - SPAN) continue;
+      for (int k = 0; k < COEFFICIENTS; ++k) {
+        const int column = column_of(row, k), of_all = row - row % SPAN + column;
+        if (!is_there) coefficient(row, k) = T(column == row % SPAN ? 1 : 0);
+        else if (of_all < partition.low || of_all > partition.high) coefficient(row, k) = T(0);
+      }
+      if (!is_there) rhs(row) = partition.after(all, row - partition.length);
+    }
+  }
+  DEVICE Equations load(int step) const {
+    Equations loaded = {};
+#pragma unroll
+    for (int r = 0; r < SPAN; ++r) {
+#pragma unroll
+      for (int k = 0; k < COEFFICIENTS; ++k) {
+        const T number = coefficient(step * SPAN + r, k);
+        const int column = column_of(r, k);
+        if (column < 0) loaded.before[r][BELOW + column] = number;
+        else if (column < SPAN) loaded.diagonal[r][column] = number;
+        else loaded.after[r][column - SPAN] = number;
+      }
+      loaded.rhs[r] = rhs(step * SPAN + r);
+    }
+    return loaded;
+  }
+  // The numbers of a step take the places of its operands.
+  DEVICE T& position(int row, int k) const {
+    if (BLOCK == 0) return at(k, row);
+    return k < BELOW ? at(0, row * BLOCK + k) : at(2, row * BLOCK + k - BELOW);
+  }
+  DEVICE void store(int step, const Step& from) const {
+#pragma unroll
+    for (int r = 0; r < SPAN; ++r) {
+      const int row = step * SPAN + r;
+#pragma unroll
+      for (int c = 0; c < BELOW; ++c) position(row, c) = from.before[r][c];
+#pragma unroll
+      for (int c = 0; c < ABOVE; ++c) position(row, BELOW + c) = from.after[r][c];
+      rhs(row) = from.rhs[r];
+    }
+  }
+  // Return what `store` has written.
+  DEVICE Step stored(int step) const {
+    Step from;
+#pragma unroll
+    for (int r = 0; r < SPAN; ++r) {
+      const int row = step * SPAN + r;
+#pragma unroll
+      for (int c = 0; c < BELOW; ++c) from.before[r][c] = position(row, c);
+#pragma unroll
+      for (int c = 0; c < ABOVE; ++c) from.after[r][c] = position(row, BELOW + c);
+      from.rhs[r] = rhs(row);
+    }
+    return from;
+  }
+  DEVICE void store_unknowns(int step, const T (&x)[SPAN]) const {
+#pragma unroll
+    for (int r = 0; r < SPAN; ++r) rhs(step * SPAN + r) = x[r];
+  }
+};
+
+// Eliminate all steps of a partition but the last. Write those of its first ABOVE unknowns, in the
+// separators on both sides, to `first`; return the separator's equations.
+DEVICE inline Equations eliminate(const Rows& rows, Step& first, Bounds& bounds) {
+  Equations loaded = rows.load(0), next = rows.load(1);
+  Step step = loaded.solved(bounds);
+  rows.store(0, step);
+  first = step;
+  for (int k = 1; k < STEPS - 1; ++k) {
+    loaded = next;
+    next = rows.load(k + 1);  // before `store`, for which it would wait
+    loaded.remove_before(step);
+    step = loaded.solved(bounds);
+    rows.store(k, step);
+#pragma unroll
+    for (int r = 0; r < ABOVE; ++r) {
+      T after_it[ABOVE] = {};
+#pragma unroll
+      for (int j = 0; j < ABOVE; ++j) {
+        const T factor = first.after[r][j];
+#pragma unroll
+        for (int c = 0; c < BELOW; ++c)
+          first.before[r][c] = minus_product(first.before[r][c], factor, step.before[j][c]);
+#pragma unroll
+        for (int c = 0; c < ABOVE; ++c) after_it[c] = minus_product(after_it[c], factor, step.after[j][c]);
+        first.rhs[r] = minus_product(first.rhs[r], factor, step.rhs[j]);
+      }
+#pragma unroll
+      for (int c = 0; c < ABOVE; ++c) first.after[r][c] = after_it[c];
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < ABOVE; ++r) {
+#pragma unroll
+    for (int c = 0; c < BELOW; ++c) bounds.ratio(first.before[r][c]);
+#pragma unroll
+    for (int c = 0; c < ABOVE; ++c) bounds.ratio(first.after[r][c]);
+  }
+  next.remove_before(step);
+  return next;
 }
+
+// Replace right-hand sides by unknowns. Return 0, or nan if an unknown is not finite.
+DEVICE inline T substitute(const Rows& rows, const T (&before)[BELOW], const T (&separator)[SPAN]) {
+  T x[SPAN], nonfinite = T(0);
+#pragma unroll
+  for (int r = 0; r < SPAN; ++r) x[r] = separator[r], nonfinite = nonfinite + zero_or_nan(x[r]);
+  Step next = rows.stored(STEPS - 2);
+  rows.store_unknowns(STEPS - 1, x);
+  for (int k = STEPS - 2; k >= 0; --k) {
+    const Step step = next;
+    if (k > 0) next = rows.stored(k - 1);
+    T values[SPAN];
+#pragma unroll
+    for (int r = 0; r < SPAN; ++r) {
+      values[r] = step.rhs[r];
+#pragma unroll
+      for (int c = 0; c < BELOW; ++c) values[r] = minus_product(values[r], step.before[r][c], before[c]);
+#pragma unroll
+      for (int c = 0; c < ABOVE; ++c) values[r] = minus_product(values[r], step.after[r][c], x[c]);
+    }
+#pragma unroll
+    for (int r = 0; r < SPAN; ++r) x[r] = values[r], nonfinite = nonfinite + zero_or_nan(x[r]);
+    rows.store_unknowns(k, x);
+  }
+  return nonfinite;
+}
+
+// The largest sum of the coefficients of the unknowns on one side.
+template <int COUNT> DEVICE inline Real norm_of(const T (&coefficients)[SPAN][COUNT]) {
+  Real most = 0;
+#pragma unroll
+  for (int r = 0; r < SPAN; ++r) {
+    Real sum = 0;
+#pragma unroll
+    for (int c = 0; c < COUNT; ++c) sum += sum_of_parts(coefficients[r][c]);
+    most = !(sum <= most) ? sum : most;
+  }
+  return most;
+}
+// Move known unknowns, or those that are taken for 0, to the right-hand sides.
+DEVICE inline void remove_known_before(Step& step, const Windows& all, const Partition& partition) {
+#pragma unroll
+  for (int r = 0; r < SPAN; ++r)
+#pragma unroll
+    for (int c = 0; c < BELOW; ++c) {
+      step.rhs[r] = minus_product(step.rhs[r], step.before[r][c], partition.before(all, c));
+      step.before[r][c] = T(0);
+    }
+}
+DEVICE inline void remove_known_after(Step& step, const Windows& all, const Partition& partition) {
+#pragma unroll
+  for (int r = 0; r < SPAN; ++r)
+#pragma unroll
+    for (int c = 0; c < ABOVE; ++c) {
+      const T known = partition.after(all, ROWS - partition.length + c);
+      step.rhs[r] = minus_product(step.rhs[r], step.after[r][c], known);
+      step.after[r][c] = T(0);
+    }
+}
+
+__shared__ Real passed[2][THREADS];
 
 extern "C" __global__ void __launch_bounds__(THREADS) window_kernel(const Windows all) {
-  solve_windows(all);
+  if (all.is_settled != nullptr && *all.is_settled != 0) return;
+  T* tile = (T*)shared_bytes;
+  T* const memory = tile + start_of(OPERANDS - 1) + THREADS * pitch_of(OPERANDS - 1);
+  const Published published[2] = {{memory}, {memory + STEP_NUMBERS * THREADS}};
+  const int thread = threadIdx.x, lane = thread / WIDTH;
+  const Partition partition(all);
+  const Source source(all, partition);
+  load_window(tile, all, partition, source);
+
+  const Rows rows(tile);
+  if (partition.length < ROWS || partition.is_first || partition.is_last) rows.complete(all, partition);
+  Bounds bounds;
+  Step first;
+  Equations separator = eliminate(rows, first, bounds);
+  published[1].write(thread, first);
+  if (__syncthreads_or(bounds.are_exceeded())) {
+    if (thread == 0) *all.is_solved = 0;
+    return;
+  }
+  const bool is_end = lane == LANES - 1 || partition.is_last;
+  if (!is_end) separator.remove_after(published[1].read(thread + WIDTH));
+  Step step = separator.solved(bounds);
+  if (partition.is_first) remove_known_before(step, all, partition);
+  if (partition.is_last) remove_known_after(step, all, partition);
+  const Real left = norm_of(step.before), right = norm_of(step.after);
+  passed[0][thread] = left / (1 - right);
+  passed[1][thread] = right / (1 - left);
+  if (all.halo > 0) bounds.bad |= !(left + right <= Real(1.0001) && left < 1 && right < 1);
+  // Unknowns outside a window are taken for 0.
+#pragma unroll
+  for (int r = 0; r < SPAN; ++r) {
+#pragma unroll
+    for (int c = 0; c < BELOW; ++c)
+      if (lane == 0) step.before[r][c] = T(0);
+#pragma unroll
+    for (int c = 0; c < ABOVE; ++c)
+      if (is_end) step.after[r][c] = T(0);
+  }
+  int from = 0;
+  published[0].write(thread, step);
+  bool is_coupled = __syncthreads_or(!(norm_of(step.before) <= APART && norm_of(step.after) <= APART));
+  if (all.halo > 0 && lane == 0) {
+    Real from_left = 1, from_right = passed[1][thread + (LANES - 1) * WIDTH];
+    for (int k = 0; k < all.halo; ++k) {
+      from_left *= passed[0][thread + k * WIDTH];
+      from_right *= passed[1][thread + (LANES - 2 - k) * WIDTH];
+    }
+    bounds.bad |= !(from_left <= NEGLIGIBLE && from_right <= NEGLIGIBLE);
+  }
+  for (int distance = 1; distance < LANES && is_coupled; distance *= 2) {
+    Equations coupled = {};
+#pragma unroll
+    for (int r = 0; r < SPAN; ++r) {
+#pragma unroll
+      for (int c = 0; c < BELOW; ++c) coupled.before[r][c] = step.before[r][c];
+#pragma unroll
+      for (int c = 0; c < ABOVE; ++c) coupled.after[r][c] = step.after[r][c];
+      coupled.diagonal[r][r] = T(1), coupled.rhs[r] = step.rhs[r];
+    }
+    if (lane >= distance) coupled.remove_before(published[from].read(thread - distance * WIDTH));
+    if (lane + distance < LANES) coupled.remove_after(published[from].read(thread + distance * WIDTH));
+    step = coupled.solved(bounds, LEAST_PIVOT);
+    from = 1 - from;
+    published[from].write(thread, step);
+    is_coupled = __syncthreads_or(!(norm_of(step.before) <= APART && norm_of(step.after) <= APART));
+  }
+
+  T before[BELOW];
+#pragma unroll
+  for (int c = 0; c < BELOW; ++c) {
+    const int number = (SPAN - BELOW + c + 1) * (BELOW + ABOVE + 1) - 1;
+    const bool is_first = lane == 0 || partition.is_first;
+    before[c] = is_first ? partition.before(all, c) : published[from].data[number * THREADS + thread - WIDTH];
+  }
+  const T nonfinite = substitute(rows, before, step.rhs);
+  const bool counts = lane >= all.halo && lane < all.halo + all.interior && partition.length > 0;
+  // Unknowns of a halo may be nan at the outer end of a window.
+  if (bounds.are_exceeded() || (counts && !(magnitude(nonfinite) == 0))) *all.is_solved = 0;
+  if constexpr (WIDTH == 1) {
+    __syncwarp();
+    if (source.is_even) store_contiguous<true>(tile, all, source);
+    else store_contiguous<false>(tile, all, source);
+  } else if (counts) {
+    T* to = all.result + (partition.outer * all.rows + partition.first) * all.inner + partition.column;
+#pragma unroll
+    for (int k = 0; k < ROWS; ++k)
+      if (k < partition.length) to[k * all.inner] = rows.rhs(k);
+  }
 }

@@ -18,6 +18,25 @@ template <class Word> DEVICE inline void copy_word(Word* to, const Word* from) {
 #endif
   *to = *from;
 }
+// The same without a branch; zeros if there is nothing to copy.
+template <class Word> DEVICE inline void copy_word_if(bool is_there, Word* to, const Word* from) {
+#if __CUDA_ARCH__ >= 800
+  const unsigned bytes = is_there ? sizeof(Word) : 0;
+  if constexpr (sizeof(Word) == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     unsigned(__cvta_generic_to_shared(to))), "l"(from), "r"(bytes)
+                 : "memory");
+    return;
+  }
+  if constexpr (sizeof(Word) == 4 || sizeof(Word) == 8) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(
+                     unsigned(__cvta_generic_to_shared(to))), "l"(from), "n"(sizeof(Word)), "r"(bytes)
+                 : "memory");
+    return;
+  }
+#endif
+  if (is_there) *to = *from;
+}
 DEVICE inline void copies_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -1,0 +1,288 @@
+"""Windows over systems of few diagonals that need no pivoting: operands are read once, results written once.
+
+The kernel itself checks whether pivoting is needed, and whether far unknowns are negligible, and stops
+if a check fails.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core.arrays.chunk import Chunk
+from ...engines.cuda.device import Device
+from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
+from .partitions import print_program, strides_of
+
+Shape = tuple[int, int, int]
+Neighbours = tuple[int, int]
+MAX_TRIES = 2
+# Rows of a partition by the bytes of a number; rows and steps of the halo of systems that are longer than
+# a window; and most partitions of those that are not split.
+_ROWS, _HALO_ROWS, _HALO_STEPS, _MOST_PARTS = {4: 16, 8: 16, 16: 8}, 64, 32, 32
+# Shared memory of a block: three of them, or two, on a multiprocessor hide the latency of each other.
+_THREE_BLOCKS, _TWO_BLOCKS = 75_000, 113_000
+# Threads and rows of windows over columns: of whole systems from short ones to long ones, and of others
+# with their halos in the order of tries.
+_WHOLE_COLUMNS = (64, 128, 256, 512)
+_LONG_COLUMNS = {4: (256, 24, (1, 2)), 8: (256, 21, (2, 4)), 16: (256, 8, (4, 8))}
+_local = threading.local()
+
+
+class Widths(NamedTuple):
+    """Diagonals below and above the main one, or the size of the blocks of three diagonals."""
+
+    lower: int
+    upper: int
+    block: int = 0
+
+    @property
+    def span(self) -> int:
+        """Unknowns of a step."""
+        return self.block or max(self.lower, self.upper, 1)
+
+    @property
+    def around(self) -> int:
+        """Unknowns of its neighbours that a step depends on."""
+        return 2 * self.block or max(self.lower, 1) + max(self.upper, 1)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Numbers of each operand in a row."""
+        return [self.block] * 3 + [1] if self.block else [1] * (self.lower + self.upper + 2)
+
+
+TRIDIAGONAL = Widths(1, 1)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows over chunks of one shape (outer, rows, inner).
+
+    Each thread of a block has a partition. Other windows write the `halo` partitions on either side
+    of a window; it is 0 if systems are whole.
+    """
+
+    shape: Shape
+    dtype: np.dtype[np.generic]
+    widths: Widths
+    threads: int
+    steps: int  # of a partition
+    width: int  # columns of a window; 1 if systems are contiguous
+    halo: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of a partition."""
+        return self.steps * self.widths.span
+
+    @property
+    def lanes(self) -> int:
+        """Partitions of each column of a window."""
+        return self.threads // self.width
+
+    @property
+    def shared_bytes(self) -> int:
+        """Operands, and twice the steps that threads exchange."""
+        pitches = [self.rows * count | (self.width == 1) for count in self.widths.numbers]
+        exchanged = 2 * self.widths.span * (self.widths.around + 1)
+        return (sum(pitches) + exchanged) * self.threads * self.dtype.itemsize
+
+    @property
+    def all_bytes(self) -> int:
+        """Shared memory of a block, with the array that the kernel declares."""
+        return self.shared_bytes + 2 * self.threads * self.dtype.itemsize
+
+    @property
+    def parts(self) -> int:
+        return -(-self.shape[1] // self.rows)
+
+    @property
+    def column_groups(self) -> int:
+        return -(-self.shape[2] // self.width)
+
+    @property
+    def interior(self) -> int:
+        """Partitions that a window writes."""
+        lanes = self.lanes
+        return lanes - 2 * self.halo if self.halo else lanes // self.parts * self.parts
+
+    @property
+    def count(self) -> int:
+        return -(-self.shape[0] * self.column_groups * self.parts // self.interior)
+
+    def words(self) -> list[int]:
+        """Return the sizes in the order of the kernel's struct."""
+        outer, rows, inner = self.shape
+        sizes = [rows, inner, outer * self.column_groups]
+        sizes += [*_divisor(self.column_groups), *_divisor(self.parts)]
+        return [*sizes, self.count, self.interior, self.halo]
+
+    def launch(self, words: int) -> Launch:
+        """Return the launch of all windows, by a struct of so many words."""
+        constants = {"THREADS": self.threads, "STEPS": self.steps, "WIDTH": self.width}
+        lower, upper, block = self.widths
+        text = print_program("window", self.dtype, LOWER=lower, UPPER=upper, BLOCK=block, **constants)
+        struct = Slot(0, (words,), np.dtype(np.int64), None)
+        return Launch(text, "window_kernel", self.count, self.threads, (struct,), self.shared_bytes)
+
+
+def _divisor(number: int) -> tuple[int, int, int]:
+    """Return a number, and a factor and a shift that divide by it (Granlund and Montgomery)."""
+    shift = (number - 1).bit_length()
+    return number, (2**32 * (2**shift - number)) // number + 1, shift
+
+
+@lru_cache(maxsize=1024)
+def windows_of(
+    shape: Shape, dtype: np.dtype[Any], device: Device, widths: Widths = TRIDIAGONAL
+) -> tuple[Windows, ...]:
+    """Return windows for chunks of a shape, to be tried one after the other.
+
+    Later ones have longer halos. Empty if none fits a multiprocessor.
+    """
+    inner, size = shape[2], dtype.itemsize
+    if inner > 1:
+        return _windows_of_columns(shape, dtype, device, widths)
+    is_wide = widths.span > 2
+    steps = max((1 + is_wide) * _ROWS[size] // widths.span, 2)
+    sizes = [Windows(shape, dtype, widths, threads, steps, 1) for threads in (32, 64, 128, 256, 512)]
+    sizes = [windows for windows in sizes if windows.all_bytes <= device.shared_bytes]
+    most_bytes = _TWO_BLOCKS if is_wide or size == 16 else _THREE_BLOCKS
+    small = [windows for windows in sizes[:3] if windows.all_bytes <= most_bytes] or sizes[:1]
+    if not small:
+        return ()
+    windows = small[-1]
+    whole = [w for w in sizes if w.threads >= windows.threads and w.parts <= w.lanes][:1]
+    if whole and (whole[0].parts <= _MOST_PARTS or whole[0].count <= device.multiprocessors):
+        return (whole[0],)
+    halo = -(-max(_HALO_ROWS, _HALO_STEPS * widths.span) // windows.rows)
+    long = replace(windows, halo=halo)
+    if widths != TRIDIAGONAL and not whole:
+        # Pivoting takes many times as long.
+        whole = [replace(windows, halo=3 * halo)]
+    return tuple([w for w in (long, *whole) if w.interior > 0])
+
+
+def _windows_of_columns(
+    shape: Shape, dtype: np.dtype[Any], device: Device, widths: Widths
+) -> tuple[Windows, ...]:
+    size, inner = dtype.itemsize, shape[2]
+    width = min(128 // size, 1 << (inner - 1).bit_length())
+
+    def of(threads: int, rows: int) -> Windows:
+        return Windows(shape, dtype, widths, threads, max(rows // widths.span, 2), width)
+
+    for threads in _WHOLE_COLUMNS:
+        windows = of(threads, _ROWS[size])
+        if windows.parts <= windows.lanes and windows.all_bytes <= device.shared_bytes:
+            return (windows,)
+    threads, rows, halos = _LONG_COLUMNS[size]
+    windows = of(threads, rows)
+    while windows.all_bytes > device.shared_bytes and windows.lanes > 4:
+        windows = replace(windows, threads=windows.threads // 2)
+    if windows.all_bytes > device.shared_bytes:
+        return ()
+    # Few columns leave lanes for the long halo alone.
+    tried = halos[-1:] if windows.lanes >= 64 else [halo for halo in halos if 4 * halo <= windows.lanes]
+    return tuple([replace(windows, halo=halo) for halo in tried])
+
+
+class Try(NamedTuple):
+    """Windows over arrays of the same shapes and dtype, compiled for a device."""
+
+    words: np.ndarray  # the kernel's struct; each call fills in its addresses
+    addresses: np.ndarray  # their positions: operands, result, neighbours, flags of the try before and this
+    launch: LaunchByAddress
+
+
+def prepare_tries(chunk: Chunk, widths: Widths = TRIDIAGONAL, apart: int = 1) -> tuple[Try, ...]:
+    """Return the tries for chunks as this one, whose operands are on the device.
+
+    `apart` is the number of numbers between the known neighbours of two systems.
+    """
+    import cupy
+
+    shapes = tuple([operand.shape for operand in chunk.operands])
+    is_aligned = all(operand.data.ptr % 16 == 0 for operand in chunk.operands)
+    device = cupy.cuda.runtime.getDevice()
+    return tries_of(chunk.shape, chunk.dtype, shapes, is_aligned, device, widths, apart)
+
+
+@lru_cache(maxsize=1024)
+def tries_of(
+    shape: Shape,
+    dtype: np.dtype[Any],
+    shapes: tuple[tuple[int, ...], ...],
+    is_aligned: bool,
+    number: int,
+    widths: Widths = TRIDIAGONAL,
+    apart: int = 1,
+) -> tuple[Try, ...]:
+    """Return the tries for operands of these shapes (outer, steps, inner, ...) on the device `number`."""
+    device = Device.current()
+    is_aligned &= shape[2] * dtype.itemsize % 16 == 0
+    operands = [word for operand_shape in shapes for word in (0, *strides_of(operand_shape[:3], shape))]
+    shape = shape[0], shape[1] * max(widths.block, 1), shape[2]
+    addresses = np.array([*range(0, len(operands), 4), *range(len(operands), len(operands) + 3), -2, -1])
+    tries = []
+    for windows in windows_of(shape, dtype, device, widths):
+        by_words = is_aligned and shape[2] % windows.width == 0
+        words = np.array([*operands, 0, 0, 0, apart, *windows.words(), by_words, 0, 0], np.int64)
+        tries.append(Try(words, addresses, LaunchByAddress(PreparedLaunches(windows.launch(words.size)))))
+    return tuple(tries)
+
+
+def launch_tries(
+    tries: tuple[Try, ...], operands: Sequence[int], result: int, flags: int, neighbours: Neighbours
+) -> None:
+    """Launch all tries; a later one stops if an earlier one has solved all systems.
+
+    Arguments are addresses: of the operands; of the result, which is undefined if windows fail;
+    of :data:`MAX_TRIES` int64, none of them 0, which the device can access; and of the unknowns
+    before and after each system, 0 where a system starts or ends. The flag of the last try is 0
+    once it has failed.
+    """
+    previous_flag = 0
+    for number, windows in enumerate(tries):
+        flag = flags + 8 * number
+        words = windows.words.copy()
+        words[windows.addresses] = [*operands, result, *neighbours, previous_flag, flag]
+        windows.launch([words])
+        previous_flag = flag
+
+
+def start_windows(
+    tries: tuple[Try, ...], operands: Sequence[int], result: int, neighbours: Neighbours = (0, 0)
+) -> Callable[[], bool]:
+    """Launch windows; the callable waits, and returns whether they have solved all systems."""
+    if not tries:
+        return lambda: False
+    import cupy
+
+    # Flags in host memory that devices can access, and the event after which none writes them. With
+    # a new event in every call, calls took 20 to 30 microseconds longer on an H100.
+    unused: dict[int, list[Any]] = _local.__dict__.setdefault("flags", {})
+    available = unused.setdefault(cupy.cuda.runtime.getDevice(), [])
+    if not available:
+        import cupyx
+
+        array = cupyx.empty_pinned(MAX_TRIES, np.int64)
+        available.append((array, array.ctypes.data, cupy.cuda.Event(disable_timing=True)))
+    flags, address, written = available.pop()
+    flags.fill(-1)
+    launch_tries(tries, operands, result, address, neighbours)
+    written.record()
+
+    def wait() -> bool:
+        written.synchronize()
+        is_solved = bool(flags[len(tries) - 1])
+        available.append((flags, address, written))
+        return is_solved
+
+    return wait
