@@ -58,10 +58,6 @@ CALLS = {
 """A function, and its operands and options besides the array that follows the operands."""
 
 
-ON_HOST = {"solve_block_tridiagonal"}
-"""Functions that refuse arrays on a GPU, although there are kernels of their family."""
-
-
 def operand_of(name: str) -> np.ndarray:
     return {"smith_waterman": np.ones(40, "u1"), "solve_block_tridiagonal": X.T}.get(name, X)
 
@@ -106,7 +102,7 @@ def test_each_backend_has_kernels_as_the_table_says(name: str) -> None:
         family = problem.recurrence.family
         assert CPU.has_kernels(family)
         # On a GPU the recurrences of other families compute ewm.
-        is_on_gpu = (BACKEND.has_kernels(family) or name == "ewm") and name not in ON_HOST
+        is_on_gpu = BACKEND.has_kernels(family) or name == "ewm"
         assert cells[3].startswith("yes") == is_on_gpu
 
 

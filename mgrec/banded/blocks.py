@@ -10,7 +10,6 @@ from ..core.arrays.array_types import cast, in_one_memory
 from ..core.arrays.chunk import shape_of
 from ..core.arrays.elements import broadcast_shape, merge_numbers
 from ..core.arrays.validation import as_array, as_axis, as_flag
-from ..core.backends import common_backend
 from ..core.contract.problem import Problem
 from ..core.contract.scan import varying_operand
 from ..solve import StepLabels, public_function
@@ -68,8 +67,6 @@ def solve_block_tridiagonal(
         computed.
     TypeError
         If an operand is not an array of numbers.
-    NotImplementedError
-        If an operand is on a GPU.
     ValueError
         If shapes do not match, if k is not from 1 to 8, or if an operand contains nan or inf. Dask
         arrays raise the last one when they are computed.
@@ -102,11 +99,6 @@ def solve_block_tridiagonal(
            [0.0282, 0.0195]])
     """
     operands = {name: as_array(name, value) for name, value in (("dl", dl), ("d", d), ("du", du), ("b", b))}
-    if not common_backend(operands.values()).is_host:
-        raise NotImplementedError(
-            "dl, d, du and b must be in host memory, arrays of NumPy or Dask: there are no kernels of "
-            "solve_block_tridiagonal for a GPU yet"
-        )
     size = _block_size(operands)
     *matrices, b_pair = operands.items()
     dtype = common_dtype(operands)

@@ -17,6 +17,7 @@ from ..engines.cuda.cpp import print_definitions
 from ..engines.cuda.device import fetch, on_device, pack_words, raise_if_capturing
 from ..engines.cuda.launches import Launch, Slot, run_launches
 from ..tridiagonal.cuda.partitions import strides_of
+from ..tridiagonal.cuda.windows import Widths, prepare_tries, start_windows
 from ..tridiagonal.errors import SingularSystemError
 from . import cpu
 from .recurrence import BandedEnds, InterfaceEquations
@@ -27,6 +28,8 @@ MAX_CELLS = 64
 """Cells of a system that the host solves."""
 MANY, MAX_ALONE = 2048, 128
 """Number of systems from which each is a thread's, and rows of a system that always is."""
+_MAX_BLOCK = 4
+"""Rows of a step that threads have in registers."""
 _UNCAPTURED = "solve_banded", "the host waits for the outcome of the elimination"
 
 
@@ -50,7 +53,9 @@ def precompute(ends: BandedEnds, chunk: Chunk) -> Summarise:
 def determine(ends: BandedEnds, chunk: Chunk, carry_in: np.ndarray | None, result: Any) -> bool:
     """Write the unknowns of a chunk; return whether all operands are finite."""
     raise_if_capturing(*_UNCAPTURED)
-    is_many = prod(chunk.row_shape) >= MANY or chunk.steps <= MAX_ALONE
+    if _solve_in_windows(ends, chunk.map_arrays(on_device, chunk.shape), carry_in, result):
+        return True
+    is_many = prod(chunk.row_shape) >= MANY or chunk.steps * ends.block <= MAX_ALONE
     if carry_in is None and is_many:
         singular, is_finite = _Partitions(ends, chunk, result, chunk.steps).solve_whole()
         if singular >= 0:
@@ -66,6 +71,24 @@ def determine(ends: BandedEnds, chunk: Chunk, carry_in: np.ndarray | None, resul
     return bool(np.isfinite(values).all())
 
 
+def _solve_in_windows(ends: BandedEnds, chunk: Chunk, carry_in: np.ndarray | None, result: Any) -> bool:
+    """Write the unknowns of a chunk whose operands are on the device, if it needs no pivoting."""
+    lower, upper, (before, after), block = ends.lower, ends.upper, ends.around, ends.block
+    wide, neighbours, known = lower + upper, [0, 0], None
+    if block > _MAX_BLOCK or (block > 1 and chunk.shape[2] > 1):
+        return False
+    if carry_in is not None:
+        known = on_device(np.ascontiguousarray(carry_in, chunk.dtype))
+        if before and lower:
+            neighbours[0] = known.data.ptr
+        if after and upper:
+            neighbours[1] = known.data.ptr + (wide + lower) * chunk.dtype.itemsize
+    widths = Widths(0, 0, block) if block > 1 else Widths(lower, upper)
+    tries = prepare_tries(chunk, widths, 2 * wide)
+    addresses = [operand.data.ptr for operand in chunk.operands]
+    return start_windows(tries, addresses, result.data.ptr, (neighbours[0], neighbours[1]))()
+
+
 def _with_end(cells: np.ndarray) -> np.ndarray:
     """Return cells in host memory with one more for the last interface of each system."""
     return np.concatenate([cells, cells[:, :1]], 1)
@@ -79,11 +102,13 @@ class _Partitions:
         self.systems, self.parts = prod(chunk.row_shape), -(-chunk.steps // length)
         self.operands = [on_device(operand) for operand in chunk.operands]
         self.sizes = [*chunk.shape, self.parts, length, *ends.around]
-        self.scratch_numbers = self.systems * self.parts * min(length, chunk.steps) * (self.wide + 2)
-        constants = {"THREADS": THREADS, "GROUP": GROUP, "LOWER": ends.lower, "UPPER": ends.upper}
+        rows = self.systems * self.parts * min(length, chunk.steps) * ends.block
+        self.scratch_numbers = rows * (self.wide + ends.block + 1)
+        constants = {"THREADS": THREADS, "GROUP": GROUP}
+        constants |= {"LOWER": ends.lower, "UPPER": ends.upper, "BLOCK": ends.block}
         text = print_definitions(kernel_text("engines/cuda/numeric"), constants, T=chunk.dtype)
         self.text = text + kernel_text("banded/kernels")
-        self.strides = [strides_of(operand.shape, chunk.shape) for operand in self.operands]
+        self.strides = [strides_of(operand.shape[:3], chunk.shape) for operand in self.operands]
 
     def solve_whole(self) -> list[int]:
         """Solve whole systems; return a singular one, or -1, and whether all operands are finite."""

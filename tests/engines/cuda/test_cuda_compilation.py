@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import product
 from typing import Any
+from unittest.mock import patch
 
 import dask.array as da
 import numpy as np
@@ -18,6 +19,7 @@ from cuda_without_gpu import programs_of
 import mgrec
 import mgrec.ndimage as images
 from mgrec import linear_recurrence, maps, scan
+from mgrec.banded import cuda as banded
 from mgrec.core.arrays.array_types import bfloat16, has_bfloat16
 from mgrec.distributed.groups.group import DEVICE_FRAME, Group
 from mgrec.scans.cuda import coefficients
@@ -34,8 +36,20 @@ def on_gpu(shape: Any, dtype: Any = "f4") -> Any:
 
 def solve_banded(lower: int, upper: int, dtype: str, n: int) -> None:
     """Launch kernels of a system, which do not run: the host finds any numbers at the ends of parts."""
-    with suppress(np.linalg.LinAlgError):
-        mgrec.solve_banded((lower, upper), on_gpu((lower + upper + 1, n), dtype), on_gpu(n, dtype))
+    operands = on_gpu((lower + upper + 1, n), dtype), on_gpu(n, dtype)
+    solve_both_ways(partial(mgrec.solve_banded, (lower, upper), *operands))
+
+
+def solve_blocks(k: int, dtype: str, n: int) -> None:
+    operands = *[on_gpu((n, k, k), dtype)] * 3, on_gpu((n, k), dtype)
+    solve_both_ways(partial(mgrec.solve_block_tridiagonal, *operands))
+
+
+def solve_both_ways(solve: Callable[[], Any]) -> None:
+    """Solve in windows, and with pivots."""
+    for prepare_tries in (banded.prepare_tries, lambda *_: ()):
+        with suppress(np.linalg.LinAlgError), patch.object(banded, "prepare_tries", prepare_tries):
+            solve()
 
 
 def lazy(shape: Any, dtype: Any = "f4") -> Any:
@@ -418,6 +432,12 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
             partial(solve_banded, lower, upper, dtype, shape) for dtype in NUMBERS for shape in [100, 10**5]
         ]
         for lower, upper in ((0, 1), (2, 2), (4, 4))
+    },
+    **{
+        f"blocks of {k}": [
+            partial(solve_blocks, k, dtype, shape) for dtype in NUMBERS for shape in [30, 30_000]
+        ]
+        for k in (2, 3, 8)
     },
     **{
         f"tridiagonal, {method}": [

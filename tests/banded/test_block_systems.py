@@ -3,7 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
-from cases import on_gpu
+from cases import from_gpu, on_gpu
 from clusters import two_workers
 from internals import divide_bands
 from scipy.linalg import solve_banded
@@ -238,12 +238,29 @@ def test_wrong_arguments():
 
 
 @pytest.mark.gpu
-def test_arrays_on_a_gpu_are_refused():
-    *matrices, b = system(4, 2)
-    with pytest.raises(NotImplementedError, match="dl, d, du and b must be in host memory"):
-        mgrec.solve_block_tridiagonal(*matrices, on_gpu(b))
-    with pytest.raises(NotImplementedError, match="dl, d, du and b must be in host memory"):
-        mgrec.solve_block_tridiagonal(*matrices, da.from_array(b).map_blocks(on_gpu))
+@pytest.mark.parametrize(("k", "dtype"), [(1, "f"), (2, "f"), (2, "d"), (3, "F"), (4, "D"), (8, "d")])
+@pytest.mark.parametrize("needs_pivots", [False, True])
+def test_cupy_arrays(k, dtype, needs_pivots):
+    for rows, n in (((), 9), ((2500,), 12), ((2,), 9000)):
+        dl, d, du, b = system(n, k, *rows, dtype=dtype)
+        operands = dl[..., :1, :, :], d[..., ::-1, :] if needs_pivots else d, du, b
+        wanted = mgrec.solve_block_tridiagonal(*operands)
+        found = from_gpu(mgrec.solve_block_tridiagonal(*map(on_gpu, operands)))
+        assert found.dtype == dtype
+        assert error(found, wanted) < TOLERANCE[dtype]
+    chunks = [da.from_array(x, chunks=(1, 4000, *x.shape[2:])).map_blocks(on_gpu) for x in operands[1:]]
+    lazy = mgrec.solve_block_tridiagonal(on_gpu(operands[0]), *chunks)
+    assert error(from_gpu(lazy.compute(scheduler="sync")), wanted) < TOLERANCE[dtype]
+
+
+@pytest.mark.gpu
+def test_gradients_on_a_gpu():
+    operands, grad = system(40, 3, 2), draw(2, 40, 3)
+    x = mgrec.solve_block_tridiagonal(*operands)
+    wanted = adjoint.solve_block_tridiagonal(grad, x, *operands)
+    found = adjoint.solve_block_tridiagonal(*map(on_gpu, (grad, x, *operands)))
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(from_gpu(one), other, rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize("is_constant", [False, True])
