@@ -120,7 +120,9 @@ def solve_banded(
     blocks = (*diagonals, b)
     shape = broadcast_shape({"the diagonals of ab": diagonals[-1], "b": b})
     length = ab.shape[-1]
-    if b.shape[b.ndim - ndim + axis] != length and not isnan(length) and not isnan(shape[axis]):
+    axis_of_b = b.ndim - ndim + axis
+    entries = b.shape[axis_of_b] if axis_of_b >= 0 else 1
+    if entries != length and not isnan(length) and not isnan(shape[axis]):
         raise ValueError(f"b must have {length} entries along axis {axis}, as ab has columns; got {b.shape}")
     system = BandedSystem(
         dtype=dtype,

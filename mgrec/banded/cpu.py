@@ -421,9 +421,13 @@ def _triangulate(block: Any, rows: int, wide: int, columns: int, vector: Any, le
     Return the least size of a pivot and `least`.
     """
     for k in range(wide):
-        largest = abs(block[k * columns + k])
+        largest, pivot = abs(block[k * columns + k]), k
         for r in range(k + 1, rows):
-            largest = larger_of(largest, abs(block[r * columns + k]))
+            if abs(block[r * columns + k]) > largest:
+                largest, pivot = abs(block[r * columns + k]), r
+        for c in range(k, columns if pivot > k else k):
+            position = pivot * columns + c
+            block[k * columns + c], block[position] = block[position], block[k * columns + c]
         least = smaller_of(least, largest)
         if not largest > 0:
             continue
@@ -532,6 +536,8 @@ def _solve_interfaces(
     """
     systems, interfaces, wide = sizes
     size, singular = 2 * wide + 1, -1
+    # Rows of zeros would get rounding errors.
+    pending = lower if is_whole else wide
     for system in range(systems):
         first, last = 2 * system * wide, (2 * system + 1) * wide
         nan_seen = (known[first] + known[last]) * 0
@@ -539,12 +545,14 @@ def _solve_interfaces(
         for k in range(wide * size):
             block[k] = 0
         for r in range(wide):
-            if r < lower or not is_whole:
+            if r < pending:
                 block[r * size + r], block[r * size + size - 1] = 1, known[first + r]
         for part in range(interfaces - 1):
             start = (system * interfaces + part) * wide * size
             least, nan_seen = _load_cell(cells, start, block, wide, size, least, nan_seen)
-            least = _triangulate(block, 2 * wide, wide, size, vector, least)
+            for k in range(wide * size if pending < wide else 0):
+                block[pending * size + k] = block[wide * size + k]
+            least = _triangulate(block, pending + wide, wide, size, vector, least)
             for k in range(wide * size):
                 cells[start + k] = block[k]
             _move_pending(block, wide, size)
@@ -552,11 +560,11 @@ def _solve_interfaces(
         for r in range(wide):
             values[interface + r], values[interface + wide + r] = known[last + r], 0
         if is_whole:
-            for k in range(wide * size, 2 * wide * size):
-                block[k] = 0
             for r in range(lower, wide):
-                block[(wide + r) * size + r] = 1
-            least = _triangulate(block, 2 * wide, wide, size, vector, least)
+                for c in range(size):
+                    block[r * size + c] = 0
+                block[r * size + r] = 1
+            least = _triangulate(block, wide, wide, size, vector, least)
             _solve_triangle(block, 0, wide, size, values, interface)
         for part in range(interfaces - 2, -1, -1):
             interface -= wide

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import nan
+from math import nan, prod
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,9 +14,12 @@ from ..core.backends import Backend
 from ..core.contract.kernels import Kernels, Summarise
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape, TwoSided
 from ..tridiagonal.errors import NAMES, check_operands, is_all_finite, name_singular_system
+from ..tridiagonal.recurrence import rows_at_ends, rows_between
 
 MAX_WIDTH = 8
 """Largest number of unknowns before or after a chunk that its rows contain."""
+_MOST_SYSTEMS, _MOST_CONDITION = 64, 1e4
+"""Most systems, and largest condition number, of equations at the ends of chunks that NumPy solves."""
 
 
 class BandedEnds(NamedTuple):
@@ -52,6 +55,41 @@ class InterfaceEquations:
     rows: np.ndarray
     starts: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()
+
+
+def join_ends(first: np.ndarray, last: np.ndarray, lower: int) -> np.ndarray | None:
+    """Return the equations of a chunk from those of its first and of its last rows, as in `rows`.
+
+    Those of the first rows give the unknowns of these that rows before the chunk contain, if the unknowns
+    after the first rows have no effect; likewise those of the last rows. None if they have, if the equations
+    nearly depend on each other, or if they contain nan or inf.
+    """
+    wide = first.shape[-2]
+    rows = np.zeros_like(first)
+    # Columns: of the unknowns at the chunk's end and outside of it, of those that are far and beyond.
+    before, after = np.arange(lower), np.arange(wide + lower, 2 * wide)
+    at_start, at_end = np.arange(lower, wide), np.arange(wide, wide + lower)
+    ends = (first, at_start, before, at_end, after), (last, at_end, after, at_start, before)
+    number = 0
+    for equations, near, outside, far, beyond in ends:
+        known = equations[..., [*outside, *beyond, -1]]
+        unknown = equations[..., [*near, *far]]
+        identity = np.broadcast_to(np.eye(wide, dtype=rows.dtype), unknown.shape)
+        try:
+            solved = np.linalg.solve(unknown, np.concatenate([known, identity], -1))
+        except np.linalg.LinAlgError:
+            return None
+        size = abs(unknown).sum(-1).max(-1) * abs(solved[..., -wide:]).sum(-1).max(-1)
+        solved = solved[..., : near.size, : known.shape[-1]]
+        effect = abs(solved[..., outside.size : -1]).max(initial=0.0)
+        if not (effect <= np.finfo(rows.dtype).eps / 16 and (size < _MOST_CONDITION).all()):
+            return None
+        among = slice(number, number + near.size)
+        rows[..., among, near] = np.eye(near.size)
+        rows[..., among, outside] = solved[..., : outside.size]
+        rows[..., among, -1] = solved[..., -1]
+        number += near.size
+    return rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +147,23 @@ class BandedSystem(TwoSided):
         return max(-offset - before, 0), max(offset - after, 0)
 
     def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
-        kernels = backend.kernels(self.family)
-        wait = kernels.precompute(self.ends(inputs, shape), self._chunk(inputs, shape))
+        kernels, steps = backend.kernels(self.family), shape[self.axis]
+
+        def launch(inputs: ChunkInputs, shape: Shape) -> Summarise:
+            return kernels.precompute(self.ends(inputs, shape), self._chunk(inputs, shape))
+
+        # As of tridiagonal systems: the ends of a dominant chunk suffice, and `determine` finds nan.
+        count = rows_at_ends(steps) if self.check_finite else 0
+        if prod(shape[: self.axis]) * prod(shape[self.axis + 1 :]) > _MOST_SYSTEMS * self.block:
+            count = 0
+        parts = ((0, count), (steps - count, steps)) if count else ((0, steps),)
+        waits = [launch(*rows_between(self, inputs, shape, *part)) for part in parts]
 
         def wait_for_rows() -> InterfaceEquations:
-            rows = wait().rows
+            summaries = [wait().rows for wait in waits]
+            rows = join_ends(summaries[0], summaries[1], self.lower) if count else summaries[0]
+            if rows is None:
+                rows = launch(inputs, shape)().rows
             if self.check_finite and not is_all_finite(rows):
                 check_operands(self, inputs, shape)
             return InterfaceEquations(rows, inputs.starts, shape)

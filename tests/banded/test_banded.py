@@ -12,6 +12,7 @@ from tridiagonal_matrices import matrix
 
 import mgrec
 from mgrec import adjoint
+from mgrec.banded import recurrence
 
 WIDTHS = [(0, 0), (1, 0), (0, 2), (1, 1), (2, 2), (4, 1), (1, 3), (4, 4)]
 TOLERANCE = {"f": 1e-5, "F": 1e-5, "d": 2e-14, "D": 2e-14}
@@ -95,6 +96,29 @@ def test_axes_and_matrices():
     of_one_side = mgrec.solve_banded((2, 1), ab, b[0, 0])
     assert of_one_side.shape == (3, 1, 40)
     np.testing.assert_allclose(of_one_side[0, 0], wanted[0, 0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("widths", [(1, 0), (0, 2), (2, 2), (4, 1)])
+def test_ends_of_dominant_chunks_are_their_summary(widths, monkeypatch):
+    outcomes, join_ends = [], recurrence.join_ends
+
+    def joined(*arguments):
+        rows = join_ends(*arguments)
+        outcomes.append(rows is not None)
+        return rows
+
+    monkeypatch.setattr(recurrence, "join_ends", joined)
+    ab, b = bands(*widths, 16_000), draw(16_000)
+    lazy = [da.from_array(x, chunks=(*x.shape[:-1], (7000, 9000))) for x in (ab, b)]
+    x = mgrec.solve_banded(widths, *lazy).compute(scheduler="sync")
+    assert outcomes == [True, True]
+    assert error(x, solve_banded(widths, ab, b)) < TOLERANCE["d"]
+    # Unknowns far away have an effect on those at the ends.
+    remembering = np.full_like(ab, -1.0)
+    remembering[widths[1]] = sum(widths) * 1.0001
+    x = mgrec.solve_banded(widths, da.from_array(remembering, chunks=lazy[0].chunks), lazy[1])
+    assert error(x.compute(scheduler="sync"), solve_banded(widths, remembering, b)) < 1e-10
+    assert outcomes[2:] == [False, False]
 
 
 @pytest.mark.gpu
@@ -192,6 +216,21 @@ def test_chunks(widths, chunks):
     x = mgrec.solve_banded(widths, lazy, da.from_array(b, chunks=(2, *chunks)))
     assert error(x.compute(), wanted) < 1e-9
     assert error(mgrec.solve_banded(widths, lazy, b).compute(), wanted) < 1e-9
+
+
+@pytest.mark.parametrize("widths", [(0, 2), (0, 4), (1, 4), (3, 0)])
+def test_residuals_of_solutions_that_grow(widths):
+    """They are 1e10 to 1e40 times as large at one end of the system as at the other one."""
+    ab, b = draw(sum(widths) + 1, 150), draw(150)
+    x = mgrec.solve_banded(widths, ab, da.from_array(b, chunks=50)).compute()
+    assert abs(dense(ab, *widths) @ x - b).max() < 1e-13 * abs(x).max()
+
+
+def test_columns_of_other_sizes_are_not_singular():
+    for _ in range(20):
+        ab, b = draw(2, 144) * np.exp2(RANDOM.integers(-40, 40, 144)), draw(144)
+        x = mgrec.solve_banded((1, 0), ab, da.from_array(b, chunks=((3, 56, 15, 15, 20, 34, 1),))).compute()
+        assert error(x, solve_banded((1, 0), ab, b)) < 1e-9
 
 
 def test_chunks_of_several_partitions():
