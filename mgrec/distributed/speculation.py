@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import call
 from typing import Any, SupportsIndex
 
 from ..core.backends import common_backend
@@ -23,17 +25,28 @@ from .tasks import (
 
 def speculate_block(inputs: ChunkInputs, recurrence: AlongAxis) -> ChunkInputs:
     """Return a speculative chunk; the same inputs if the chunk depends on its carry-in."""
-    return next(speculate_blocks([inputs], recurrence))
+    return speculate_blocks([inputs], recurrence)[0]
 
 
-def speculate_blocks(inputs_of_chunks: Sequence[ChunkInputs], recurrence: AlongAxis) -> Iterator[ChunkInputs]:
+def speculate_blocks(inputs_of_chunks: Sequence[ChunkInputs], recurrence: AlongAxis) -> list[ChunkInputs]:
     """Launch all chunks, then wait for one after the other: their order is that of the inputs."""
-    waits = [launch_speculation(inputs, recurrence) for inputs in inputs_of_chunks]
-    return (wait() if wait else inputs for wait, inputs in zip(waits, inputs_of_chunks, strict=True))
+    return wait_for_all([launch_speculation(inputs, recurrence) or inputs for inputs in inputs_of_chunks])
 
 
-def launch_speculation(inputs: ChunkInputs, recurrence: AlongAxis) -> Callable[[], ChunkInputs] | None:
-    """Launch the speculation on a chunk, and return a function that waits for it; or None."""
+def wait_for_all(launched: Sequence[Any], wait: Callable[[Callable[[], Any]], Any] = call) -> list[Any]:
+    """Call functions of a list with `wait`, one after the other, and the functions that they return."""
+    while any(map(callable, launched)):
+        launched = [wait(each) if callable(each) else each for each in launched]
+    return list(launched)
+
+
+def launch_speculation(
+    inputs: ChunkInputs, recurrence: AlongAxis
+) -> Callable[[], ChunkInputs | Callable[[], Any]] | None:
+    """Launch the speculation on a chunk, and return a function that waits for it; or None.
+
+    What that returns may be another one, to be called when the functions of all chunks are.
+    """
     backend = common_backend(inputs.blocks, recurrence.method)
     if not recurrence.is_contractive or backend.kernels(recurrence.family).speculate is None:
         return None
@@ -42,15 +55,17 @@ def launch_speculation(inputs: ChunkInputs, recurrence: AlongAxis) -> Callable[[
     if launched is None:
         return None
 
-    def wait() -> ChunkInputs:
+    def wait_for(launched: Callable[[], Any]) -> ChunkInputs | Callable[[], Any]:
         with in_chunk("speculate", inputs.chunk_index, inputs.starts), backend.device_of(inputs.blocks):
             speculation = launched()
         if not speculation:
             return inputs
+        if callable(speculation):
+            return partial(wait_for, speculation)
         position = inputs.chunk_index, inputs.starts
         return SpeculativeChunk((), *position, speculation=speculation, shape=shape)
 
-    return wait
+    return partial(wait_for, launched)
 
 
 def precompute_from_blocks(inputs: ChunkInputs, recurrence: AlongAxis) -> tuple[Any, Shape]:
@@ -87,7 +102,7 @@ def speculate_persisted(
 
     The batch keeps no blocks: the tasks that correct chunks get them again.
     """
-    chunks = list(speculate_blocks(list(inputs_of_batch(recurrence, positions, blocks)), recurrence))
+    chunks = speculate_blocks(list(inputs_of_batch(recurrence, positions, blocks)), recurrence)
     summaries = precompute_blocks(chunks, recurrence)
     return SpeculationBatch(summaries, [x if isinstance(x, SpeculativeChunk) else None for x in chunks])
 

@@ -48,8 +48,9 @@ class Speculation:
         return self.operand_bytes + sum(result.nbytes for result in self.results)
 
 
-SpeculationWait = Callable[[], Speculation | None]
-"""Waits for a speculative chunk; None if the chunk turns out to depend on its carry-in."""
+SpeculationWait = Callable[[], Any]
+"""Waits for a speculative chunk; None if the chunk turns out to depend on its carry-in. A wait that launches
+more returns another one."""
 
 
 class CacheMiss(Exception):

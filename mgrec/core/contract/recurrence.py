@@ -375,7 +375,8 @@ class AlongAxis(Recurrence):
         """Launch one pass that determines a chunk from a provisional carry-in and summarises it.
 
         None, or a wait that returns None, if the chunk depends on its carry-in. The choice is a
-        function of the chunk alone: its bits are the same wherever it is solved.
+        function of the chunk alone: its bits are the same wherever it is solved. A wait may launch
+        more, and return a wait for that.
         """
         return None
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -68,15 +69,17 @@ class Chain(AlongAxis):
         results = tuple([self.empty_target(backend, chunk) for _ in range(self.results)])
         wait = speculate(self.algebra, chunk, results)
 
-        def wait_for_speculation() -> Speculation | None:
+        def wait_for(wait: Callable[[], Any]) -> Speculation | SpeculationWait | None:
             outcome = wait()
             if outcome is None:
                 return None
+            if callable(outcome):
+                return partial(wait_for, outcome)
             summary, prefix = outcome
             logger.debug("speculate: chunk %s does not depend on its carry-in", inputs.chunk_index)
             return Speculation(results, summary, prefix, prefix.operand_bytes)
 
-        return wait_for_speculation if wait else None
+        return partial(wait_for, wait) if wait else None
 
     def empty_target(self, backend: Backend, chunk: Chunk) -> Any:
         """Return an array for the results of a speculative chunk, in the layout of the kernels."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...core.contract.recurrence import ChunkIndex, ChunkInputs
 from ..graph.aligned import AlignedProblem, chunk_of_row, without_axis
-from ..speculation import launch_speculation
+from ..speculation import launch_speculation, wait_for_all
 from ..tasks import (
     CarryIns,
     SpeculativeChunk,
@@ -136,11 +136,11 @@ class ChainProgram:
     ) -> tuple[dict[ChunkIndex, ChunkInputs], dict[ChunkIndex, Any]]:
         """Solve contractive chunks speculatively; return the summaries that shards need."""
         recurrence, order = self.recurrence, sorted(inputs_of_chunks, key=self._order)
-        launched = self.threads.map(lambda k: launch_speculation(inputs_of_chunks[k], recurrence), order)
-        chunks = {
-            index: self.wait(wait) if wait else inputs_of_chunks[index]
-            for index, wait in zip(order, launched, strict=True)
-        }
+
+        def launch(index: ChunkIndex) -> Any:
+            return launch_speculation(inputs_of_chunks[index], recurrence) or inputs_of_chunks[index]
+
+        chunks = dict(zip(order, wait_for_all(self.threads.map(launch, order), self.wait), strict=True))
         count = self.count if recurrence.needs_last_summary(self.count) else self.count - 1
         needed = [index for index in order if self._order(index) < count]
         waits = self.threads.map_lists(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,13 @@ class MatrixPrefix:
         return sum(array.nbytes for array in self.chunk.operands)
 
 
-def with_speculation(kernels: Kernels, is_read_once: Callable[[MatrixRecurrence, Chunk], bool]) -> Kernels:
+def with_speculation(
+    kernels: Kernels, is_read_once: Callable[[MatrixRecurrence, Chunk], bool], is_asynchronous: bool = False
+) -> Kernels:
     """Return kernels that determine chunks speculatively where their `determine` reads them once.
 
-    Their `determine` returns the states after a chunk, or None if these are the last results.
+    Their `determine` returns the states after a chunk, or None if these are the last results. Kernels
+    that are asynchronous wait twice, for the map of the first steps and for the states.
     """
 
     def speculate(recurrence: MatrixRecurrence, chunk: Chunk, results: tuple[Any, ...]) -> Any:
@@ -52,13 +56,17 @@ def with_speculation(kernels: Kernels, is_read_once: Callable[[MatrixRecurrence,
             return None
         bounds = (chunk.steps - count, chunk.steps) if chunk.reverse else (0, count)
         # The host waits for the map of few steps: a pass over a chunk in vain would take longer.
-        summary = kernels.precompute(recurrence, chunk.between(*bounds))()
-        if not _vanishes(summary):
-            return None
-        before = np.zeros((*chunk.row_shape, recurrence.state_numbers))
-        carry_out = kernels.determine(recurrence, chunk, before, result)
+        wait_for_map = kernels.precompute(recurrence, chunk.between(*bounds))
 
-        def wait() -> tuple[MatrixSummary, MatrixPrefix] | None:
+        def determine() -> Callable[[], tuple[MatrixSummary, MatrixPrefix] | None] | None:
+            summary = wait_for_map()
+            if not _vanishes(summary):
+                return None
+            before = np.zeros((*chunk.row_shape, recurrence.state_numbers))
+            carry_out = kernels.determine(recurrence, chunk, before, result)
+            return partial(with_states, summary, carry_out)
+
+        def with_states(summary: MatrixSummary, carry_out: Any) -> tuple[MatrixSummary, MatrixPrefix] | None:
             last = result[:, 0 if chunk.reverse else -1]
             after = np.asarray(last.get()) if carry_out is None else carry_out
             if not np.isfinite(after).all():
@@ -66,7 +74,7 @@ def with_speculation(kernels: Kernels, is_read_once: Callable[[MatrixRecurrence,
             columns = np.concatenate([summary.columns[..., :-1, :], after[..., None, :]], axis=-2)
             return replace(summary, columns=columns), MatrixPrefix(recurrence, chunk, bounds)
 
-        return wait
+        return determine if is_asynchronous else determine()
 
     def correct(prefix: MatrixPrefix, carry_in: np.ndarray, results: tuple[Any, ...]) -> tuple[Any, ...]:
         (result,), chunk = results, prefix.chunk

@@ -65,7 +65,7 @@ def kernels(method: str) -> Kernels:
         phases.determine(recurrence, chunk, carry_in, result)
 
     kernels = Kernels(determine, precompute, propagate_rows, retain_maps=retain_maps)
-    return with_speculation(kernels, may_solve)
+    return with_speculation(kernels, may_solve, is_asynchronous=True)
 
 
 def _may_solve_in_one_pass(recurrence: MatrixRecurrence, chunk: Chunk) -> bool:
