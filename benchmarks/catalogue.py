@@ -45,6 +45,7 @@ STUDIES = (
     Entry("cuda.scan", "scan kernels against the traffic of memory", 1, "gpu"),
     Entry("cuda.filters", "filters against the traffic of memory and cupyx", 1, "gpu"),
     Entry("cuda.tridiagonal", "tridiagonal systems against cuSPARSE and JAX", 1, "gpu"),
+    Entry("cuda.banded", "banded and block tridiagonal systems", 1, "gpu"),
     Entry("cuda.summed_area", "summed-area tables against two libraries' sums", 1, "gpu"),
     Entry("cuda.gradients", "gradients inside torch against its packages and jax", 2, "gpu"),
     Entry("cuda.images", "splines, Gaussians and box filters against cupyx", 1, "gpu"),

@@ -7,6 +7,7 @@ _LINES = {
     "banded": "From how many unknowns on mgrec lies left of SciPy, by numbers of diagonals.",
     "cpu": "One thread of a CPU: how far mgrec lies from a copy, and from plain loops and SciPy.",
     "cuda-alignment": "One long pair, and one query with many short sequences.",
+    "cuda-banded": "What pivoting and more diagonals cost: the limit of memory traffic is 1.",
     "cuda-calls": "Public calls: how near each layout comes to the limit of memory traffic, 1.",
     "cuda-filters": "Filters: how near each order comes to the limit of memory traffic, 1.",
     "cuda-gradients": "Inside torch: how near forward and backward passes come to the limit, 1.",
