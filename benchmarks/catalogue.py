@@ -38,6 +38,7 @@ STUDIES = (
     Entry("dask.streaming", "4·10^9 bytes from disk to disk against a copy", 2, "disk"),
     Entry("dask.tridiagonal", "one tridiagonal system in chunks", 1),
     Entry("dask.grids", "one table and one pair of sequences over two workers", 3),
+    Entry("dask.adi", "steps of the heat equation in a box over two workers", 2),
     Entry("dask.queued", "solves of plans over two workers, alone and queued", 1),
     Entry("dask.ranks", "one recurrence over processes of MPI and of Dask against one", 2),
     Entry("dask.scaling", "one recurrence over 1 to all workers", 6),

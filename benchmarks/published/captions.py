@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _LINES = {
+    "adi": "A box over workers: what the axis that is split costs.",
     "alignment": "One thread of a CPU: whose dots lie furthest right, mgrec's or parasail's?",
     "banded": "From how many unknowns on mgrec lies left of SciPy, by numbers of diagonals.",
     "cpu": "One thread of a CPU: how far mgrec lies from a copy, and from plain loops and SciPy.",
