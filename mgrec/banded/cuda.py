@@ -1,6 +1,7 @@
-"""Phases of banded systems on a GPU: a thread has a whole system, or a partition.
+"""Phases of banded systems on a GPU: windows first, which need no pivots (``tridiagonal/cuda/window.cuh``).
 
-Cells of partitions are merged, level by level, until the host solves the interfaces of few of them.
+Where they fail, a thread has a whole system, or a partition. Cells of partitions are merged, level by
+level, until the host solves the interfaces of few of them.
 """
 
 from __future__ import annotations

@@ -76,10 +76,11 @@ def join_ends(first: np.ndarray, last: np.ndarray, lower: int) -> np.ndarray | N
         unknown = equations[..., [*near, *far]]
         identity = np.broadcast_to(np.eye(wide, dtype=rows.dtype), unknown.shape)
         try:
-            solved = np.linalg.solve(unknown, np.concatenate([known, identity], -1))
+            with np.errstate(all="ignore"):
+                solved = np.linalg.solve(unknown, np.concatenate([known, identity], -1))
+                size = abs(unknown).sum(-1).max(-1) * abs(solved[..., -wide:]).sum(-1).max(-1)
         except np.linalg.LinAlgError:
             return None
-        size = abs(unknown).sum(-1).max(-1) * abs(solved[..., -wide:]).sum(-1).max(-1)
         solved = solved[..., : near.size, : known.shape[-1]]
         effect = abs(solved[..., outside.size : -1]).max(initial=0.0)
         if not (effect <= np.finfo(rows.dtype).eps / 16 and (size < _MOST_CONDITION).all()):
