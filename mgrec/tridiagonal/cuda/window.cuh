@@ -51,7 +51,7 @@ struct Windows {
   long long groups;       // systems, or groups of WIDTH of them
   Divisor column_groups;  // of one outer index
   Divisor parts;          // of a system
-  long long count, interior, halo;  // windows, and the partitions of one
+  long long interior, halo;  // partitions of a window
   long long by_words;  // columns: WIDTH of them at once, at multiples of 16 bytes
   const long long* is_settled;  // not null and not 0 if windows of a shorter halo have succeeded
   long long* is_solved;         // becomes 0 if a window fails

@@ -121,7 +121,7 @@ class Windows:
         outer, rows, inner = self.shape
         sizes = [rows, inner, outer * self.column_groups]
         sizes += [*_divisor(self.column_groups), *_divisor(self.parts)]
-        return [*sizes, self.count, self.interior, self.halo]
+        return [*sizes, self.interior, self.halo]
 
     def launch(self, words: int) -> Launch:
         """Return the launch of all windows, by a struct of so many words."""
