@@ -3,6 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
+from banded_systems import RANDOM, TOLERANCE, WIDTHS, bands, draw, error, seeded  # noqa: F401
 from cases import from_gpu, on_gpu
 from clusters import two_workers
 from internals import divide_bands
@@ -14,31 +15,6 @@ import mgrec
 from mgrec import adjoint
 from mgrec.banded import recurrence
 
-WIDTHS = [(0, 0), (1, 0), (0, 2), (1, 1), (2, 2), (4, 1), (1, 3), (4, 4)]
-TOLERANCE = {"f": 1e-5, "F": 1e-5, "d": 2e-14, "D": 2e-14}
-RANDOM = np.random.default_rng(7)
-STATE = RANDOM.bit_generator.state
-
-
-@pytest.fixture(autouse=True)
-def seeded():
-    RANDOM.bit_generator.state = STATE
-
-
-def draw(*shape, dtype="d"):
-    numbers = RANDOM.uniform(-1, 1, shape)
-    if dtype in "FD":
-        numbers = numbers + 1j * RANDOM.uniform(-1, 1, shape)
-    return numbers.astype(dtype)
-
-
-def bands(lower, upper, *shape, dtype="d"):
-    """Random diagonals (..., l + u + 1, n), the main one dominant."""
-    *rows, n = shape
-    ab = draw(*rows, lower + upper + 1, n, dtype=dtype)
-    ab[..., upper, :] += (1.5 if dtype in "FD" else 1) * (lower + upper + 1)
-    return ab
-
 
 def dense(ab, lower, upper):
     """The matrices (..., n, n), without what lies outside of them."""
@@ -49,10 +25,6 @@ def dense(ab, lower, upper):
         if rows.size:
             found[..., rows, rows + k] = ab[..., upper - k, rows + k]
     return found
-
-
-def error(x, wanted):
-    return abs(x - wanted).max() / abs(wanted).max()
 
 
 @pytest.fixture

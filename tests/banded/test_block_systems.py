@@ -3,6 +3,7 @@
 import dask.array as da
 import numpy as np
 import pytest
+from banded_systems import RANDOM, TOLERANCE, block_system, draw, error, seeded  # noqa: F401
 from cases import from_gpu, on_gpu
 from clusters import two_workers
 from internals import divide_bands
@@ -12,29 +13,6 @@ from thread_group import run_on_ranks
 import mgrec
 from mgrec import adjoint
 from mgrec.dask import warm_up
-
-TOLERANCE = {"f": 1e-5, "F": 1e-5, "d": 2e-14, "D": 2e-14}
-RANDOM = np.random.default_rng(7)
-STATE = RANDOM.bit_generator.state
-
-
-@pytest.fixture(autouse=True)
-def seeded():
-    RANDOM.bit_generator.state = STATE
-
-
-def draw(*shape, dtype="d"):
-    numbers = RANDOM.uniform(-1, 1, shape)
-    if dtype in "FD":
-        numbers = numbers + 1j * RANDOM.uniform(-1, 1, shape)
-    return numbers.astype(dtype)
-
-
-def system(n, k, *rows, dtype="d", dominance=3.0):
-    """Random dl, d and du (..., n, k, k), the diagonal dominant, and b (..., n, k)."""
-    dl, d, du = (draw(*rows, n, k, k, dtype=dtype) for _ in range(3))
-    d += (dominance * k * np.eye(k)).astype(dtype)
-    return dl, d, du, draw(*rows, n, k, dtype=dtype)
 
 
 def diagonals(dl, d, du):
@@ -54,10 +32,6 @@ def scipy_solve(dl, d, du, b):
     return solve_banded(*diagonals(dl, d, du), b.ravel()).reshape(b.shape)
 
 
-def error(x, wanted):
-    return abs(x - wanted).max() / abs(wanted).max()
-
-
 @pytest.mark.parametrize("is_split", [False, True])
 @pytest.mark.parametrize("dtype", "fdFD")
 def test_blocks_of_each_size(dtype, is_split, monkeypatch):
@@ -65,21 +39,21 @@ def test_blocks_of_each_size(dtype, is_split, monkeypatch):
         divide_bands(monkeypatch)
     for k in range(1, 9):
         for n in (1, 2, 41) if not is_split else (3, 65):
-            operands = system(n, k, dtype=dtype)
+            operands = block_system(n, k, dtype=dtype)
             x = mgrec.solve_block_tridiagonal(*operands)
             assert x.dtype == dtype
             assert error(x, scipy_solve(*operands)) < TOLERANCE[dtype]
 
 
 def test_blocks_of_one_number_are_a_tridiagonal_system():
-    *matrices, b = system(300, 1, 2)
+    *matrices, b = block_system(300, 1, 2)
     wanted = mgrec.solve_tridiagonal(*(matrix[..., 0, 0] for matrix in matrices), b[..., 0])
     assert error(mgrec.solve_block_tridiagonal(*matrices, b)[..., 0], wanted) < 1e-13
 
 
 def graded(n, k):
     scale = np.logspace(0, -12, n)
-    dl, d, du, _ = system(n, k, dominance=0.0)
+    dl, d, du, _ = block_system(n, k, dominance=0.0)
     return [scale[:, None, None] * blocks for blocks in (dl, d, du)]
 
 
@@ -92,13 +66,13 @@ def of_plate(n, k):
 
 def of_singular_blocks(n, k):
     """Blocks of the diagonal are singular, and those of dl and du regular."""
-    dl, d, du, _ = system(n, k)
+    dl, d, du, _ = block_system(n, k)
     d[:, 0] = 0.0
     return dl, d, du
 
 
 MATRICES = {
-    "random": lambda n, k: system(n, k, dominance=0.0)[:3],
+    "random": lambda n, k: block_system(n, k, dominance=0.0)[:3],
     "graded": graded,
     "ill-conditioned": of_plate,
     "singular blocks": of_singular_blocks,
@@ -125,7 +99,7 @@ def test_errors_are_close_to_those_of_lapack(name, k, is_split, monkeypatch):
 
 
 def test_axes_and_matrices():
-    dl, d, du, b = system(40, 3, 2, 5)
+    dl, d, du, b = block_system(40, 3, 2, 5)
     wanted = np.array(
         [[scipy_solve(*(part[i, j] for part in (dl, d, du, b))) for j in range(5)] for i in (0, 1)]
     )
@@ -157,7 +131,7 @@ def test_integers_out_and_empty_arrays():
 @pytest.mark.parametrize("k", [2, 7])
 @pytest.mark.parametrize("chunks", [(9, 13, 8), (1, 2, 3, 0, 1, 1, 22), (1,) * 30])
 def test_chunks(k, chunks):
-    *matrices, b = system(30, k, 2)
+    *matrices, b = block_system(30, k, 2)
     wanted = mgrec.solve_block_tridiagonal(*matrices, b)
     lazy = [da.from_array(part, chunks=(1, chunks, 1, 1)) for part in matrices]
     x = mgrec.solve_block_tridiagonal(*lazy, da.from_array(b, chunks=(2, chunks, 1)))
@@ -168,14 +142,14 @@ def test_chunks(k, chunks):
 
 
 def test_chunks_of_several_partitions():
-    operands = system(5000, 3)
+    operands = block_system(5000, 3)
     x = mgrec.solve_block_tridiagonal(*operands[:3], da.from_array(operands[3], chunks=(1800, 3)))
     assert error(x.compute(), scipy_solve(*operands)) < 1e-13
 
 
 def test_singular_systems_are_named():
     for n in (40, 5000):
-        dl, d, du, _ = system(n, 2, 3)
+        dl, d, du, _ = block_system(n, 2, 3)
         for blocks in (dl, d, du):
             blocks[1, n // 2, 1] = 0
         with pytest.raises(np.linalg.LinAlgError, match=r"system \(1,\) is singular"):
@@ -188,7 +162,7 @@ def test_singular_systems_are_named():
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_systems_with_nan(bad):
     for n in (40, 5000):
-        dl, d, du, b = system(n, 2, 3)
+        dl, d, du, b = block_system(n, 2, 3)
         dl[:, 0], du[:, -1] = np.nan, np.nan  # ignored
         assert np.isfinite(mgrec.solve_block_tridiagonal(dl, d, du, b)).all()
         lazy = mgrec.solve_block_tridiagonal(dl, d, du, da.from_array(b, chunks=(3, n // 3, 2)))
@@ -228,7 +202,7 @@ def test_wrong_shapes(shapes, message):
 
 
 def test_wrong_arguments():
-    *matrices, b = system(4, 2)
+    *matrices, b = block_system(4, 2)
     with pytest.raises(ValueError, match="axis must be from -1 to 0"):
         mgrec.solve_block_tridiagonal(*matrices, b, axis=1)
     with pytest.raises(TypeError, match="b must be of an integer, floating or complex dtype"):
@@ -242,7 +216,7 @@ def test_wrong_arguments():
 @pytest.mark.parametrize("needs_pivots", [False, True])
 def test_cupy_arrays(k, dtype, needs_pivots):
     for rows, n in (((), 9), ((2500,), 12), ((2,), 9000)):
-        dl, d, du, b = system(n, k, *rows, dtype=dtype)
+        dl, d, du, b = block_system(n, k, *rows, dtype=dtype)
         operands = dl[..., :1, :, :], d[..., ::-1, :] if needs_pivots else d, du, b
         wanted = mgrec.solve_block_tridiagonal(*operands)
         found = from_gpu(mgrec.solve_block_tridiagonal(*map(on_gpu, operands)))
@@ -255,7 +229,7 @@ def test_cupy_arrays(k, dtype, needs_pivots):
 
 @pytest.mark.gpu
 def test_gradients_on_a_gpu():
-    operands, grad = system(40, 3, 2), draw(2, 40, 3)
+    operands, grad = block_system(40, 3, 2), draw(2, 40, 3)
     x = mgrec.solve_block_tridiagonal(*operands)
     wanted = adjoint.solve_block_tridiagonal(grad, x, *operands)
     found = adjoint.solve_block_tridiagonal(*map(on_gpu, (grad, x, *operands)))
@@ -267,7 +241,7 @@ def test_gradients_on_a_gpu():
 @pytest.mark.parametrize("dtype", "dD")
 def test_adjoint(is_constant, dtype):
     """<grad, dx> is the sum of <gradient, d argument>, for a finite difference of high order."""
-    operands = [*system(12, 3, 2, dtype=dtype)]
+    operands = [*block_system(12, 3, 2, dtype=dtype)]
     if is_constant:
         operands[0], operands[2] = operands[0][0, 0], operands[2][:, 4:5]
     operands = [part.swapaxes(0, 1) if part.ndim > 2 else part for part in operands]
@@ -291,7 +265,7 @@ def test_adjoint(is_constant, dtype):
 
 def test_gradients_of_torch():
     torch = pytest.importorskip("torch")
-    operands = [torch.tensor(part, requires_grad=True) for part in system(5, 2)]
+    operands = [torch.tensor(part, requires_grad=True) for part in block_system(5, 2)]
     assert torch.autograd.gradcheck(mgrec.solve_block_tridiagonal, operands)
     operands[0] = operands[0][0].detach().requires_grad_()
     assert torch.autograd.gradgradcheck(mgrec.solve_block_tridiagonal, operands)
@@ -299,7 +273,7 @@ def test_gradients_of_torch():
 
 def test_gradients_of_jax():
     jax = pytest.importorskip("jax")
-    operands = [part.astype("f") for part in system(20, 2, 3)]
+    operands = [part.astype("f") for part in block_system(20, 2, 3)]
     loss = jax.jit(
         jax.grad(lambda *given: mgrec.solve_block_tridiagonal(*given, axis=1).sum(), argnums=(0, 1, 2, 3))
     )
@@ -310,7 +284,7 @@ def test_gradients_of_jax():
 
 
 def test_plans():
-    *matrices, b = system(1000, 2)
+    *matrices, b = block_system(1000, 2)
     lazy = da.from_array(b, chunks=(300, 2))
     with two_workers(processes=False) as client:
         warm_up(mgrec.solve_block_tridiagonal, *matrices, lazy, client=client)
@@ -321,7 +295,7 @@ def test_plans():
 
 @pytest.mark.parametrize("bounds", [(0, 40, 100), (0, 1, 3, 3, 100)])
 def test_parts_of_ranks(bounds):
-    *matrices, b = system(100, 3, 2)
+    *matrices, b = block_system(100, 3, 2)
 
     def call(rank, group):
         part = slice(*bounds[rank : rank + 2])
