@@ -146,37 +146,38 @@ def solve_tridiagonal(
 @overload
 def solve_banded(
     l_and_u: tuple[int, int], ab: Numbers, b: Numbers, *, axis: int = -1,
-    memory: Memory = "stream", check_finite: bool = True, out: NDArray[Any] | None = None,
-    group: Group | None = None
+    memory: Memory = "stream", periodic: bool = False, check_finite: bool = True,
+    out: NDArray[Any] | None = None, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def solve_banded(
     l_and_u: tuple[int, int], ab: Numbers | A, b: Numbers, *, axis: int | str = -1,
-    memory: Memory = "stream", check_finite: bool = True, out: A | None = None, dim: Hashable = ...,
-    group: Group | None = None
+    memory: Memory = "stream", periodic: bool = False, check_finite: bool = True,
+    out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def solve_banded(
     l_and_u: tuple[int, int], ab: Numbers | Kind, b: A, *, axis: int | str = -1,
-    memory: Memory = "stream", check_finite: bool = True, out: A | None = None, dim: Hashable = ...,
-    group: Group | None = None
+    memory: Memory = "stream", periodic: bool = False, check_finite: bool = True,
+    out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def solve_block_tridiagonal(
     dl: Numbers, d: Numbers, du: Numbers, b: Numbers, *, axis: int = -1, memory: Memory = "stream",
-    check_finite: bool = True, out: NDArray[Any] | None = None, group: Group | None = None
+    periodic: bool = False, check_finite: bool = True, out: NDArray[Any] | None = None,
+    group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def solve_block_tridiagonal(
     dl: Numbers | A, d: Numbers | A, du: Numbers | A, b: Numbers, *, axis: int | str = -1,
-    memory: Memory = "stream", check_finite: bool = True, out: A | None = None, dim: Hashable = ...,
-    group: Group | None = None
+    memory: Memory = "stream", periodic: bool = False, check_finite: bool = True,
+    out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def solve_block_tridiagonal(
     dl: Numbers | Kind, d: Numbers | Kind, du: Numbers | Kind, b: A, *, axis: int | str = -1,
-    memory: Memory = "stream", check_finite: bool = True, out: A | None = None, dim: Hashable = ...,
-    group: Group | None = None
+    memory: Memory = "stream", periodic: bool = False, check_finite: bool = True,
+    out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 def factor_tridiagonal(
     dl: Numbers | Kind, d: Numbers | Kind, du: Numbers | Kind, *, axis: int | str = -1,

@@ -55,6 +55,7 @@ FUNCTIONS = {
     "solve_tridiagonal": lambda x: mgrec.solve_tridiagonal(1.0, 4.0, 1.0, x),
     "solve_tridiagonal, periodic": lambda x: mgrec.solve_tridiagonal(1, 4.0, 1, x, periodic=True),
     "solve_banded": lambda x: mgrec.solve_banded((1, 1), bands(x), x),
+    "solve_banded, periodic": lambda x: mgrec.solve_banded((1, 1), bands(x), x, periodic=True),
     "solve_block_tridiagonal": lambda x: mgrec.solve_block_tridiagonal(HALF, 4 * EYE, HALF, numbers(x)),
     "weighted_scan": lambda x: mgrec.weighted_scan(x, 0.5),
     "scan of matrices": lambda x: mgrec.scan(MATRIX, HALF, numbers(x), initial=np.ones(2), reset=x > 2),

@@ -13,7 +13,7 @@ from ..core.arrays.chunk import move_axis, shape_of
 from ..core.arrays.validation import as_array, as_axis, as_flag, as_integer, as_scalar, broadcast_shape
 from ..core.contract.problem import Problem, varying
 from ..distributed.groups.calls import CALL
-from ..distributed.groups.ends import beyond
+from ..distributed.groups.ends import beyond, outermost
 from ..solve import public_function, solve_labelled
 from ..solve.functions import concatenate, full_like
 from .recurrence import BandedSystem
@@ -32,6 +32,7 @@ def solve_banded(
     *,
     axis: int = -1,
     memory: str = "stream",
+    periodic: bool = False,
     check_finite: bool = True,
     out: Any = None,
 ) -> Problem:
@@ -42,8 +43,9 @@ def solve_banded(
     l_and_u : (int, int)
         Number of diagonals below and above the main one, l and u, each from 0 to 4.
     ab : array_like or dask.array.Array
-        The diagonals (..., l + u + 1, n): ``ab[..., u + i - j, j]`` is ``A[..., i, j]``. Entries
-        outside of the matrix are ignored. Leading axes contain separate matrices.
+        The diagonals (..., l + u + 1, n): ``ab[..., u + i - j, j]`` is ``A[..., i, j]``. Unless
+        `periodic`, entries outside of the matrix are ignored. Leading axes contain separate
+        matrices.
     b : array_like or dask.array.Array
         Right-hand sides. Axes other than `axis` broadcast with the leading axes of `ab`.
     axis : int, optional
@@ -51,6 +53,10 @@ def solve_banded(
         DataFrame. SciPy's ``b`` (n, k) is ``axis=0``.
     memory : {"stream", "two-pass"}, optional
         Memory use of Dask arrays, as for :func:`mgrec.solve_tridiagonal`.
+    periodic : bool, optional
+        Whether the ends meet: entries outside of the matrix are coefficients of the unknowns at the
+        other end, so that ``ab[..., r, j]`` is in row (j + r - u) mod n. In systems of less than
+        l + u + 1 unknowns, coefficients of the same unknown in the same row add up.
     check_finite : bool, optional
         Whether nan or inf in an operand raises an error. If False, a system that contains one
         becomes nan, and no other system does.
@@ -86,6 +92,8 @@ def solve_banded(
     Systems of at most 2**13 unknowns are eliminated side by side, with scaled partial pivoting.
     Longer ones and chunks are split into partitions, from which reflections eliminate all but the
     unknowns at the ends, and over Dask each chunk sends (l + u)(2l + 2u + 1) numbers a system.
+    Periodic systems are solved so at any length: no matrix is split off that may be singular
+    although the system is not.
     Pivots of a singular matrix may then be rounding errors instead of 0, as in LAPACK.
 
     Examples
@@ -113,7 +121,9 @@ def solve_banded(
         )
     ndim = max(ab.ndim - 1, b.ndim)
     axis = as_axis(axis, (1,) * ndim)
-    diagonals = [_at_axis(diagonal, ndim, axis) for diagonal in diagonals_of(ab, lower, upper)]
+    is_periodic = as_flag("periodic", periodic)
+    rows = diagonals_of(ab, lower, upper, is_periodic)
+    diagonals = [_at_axis(diagonal, ndim, axis) for diagonal in rows]
     if lower + upper == 0:
         # Kernels need an unknown at the ends of chunks.
         lower, diagonals = 1, [as_scalar("ab", 0, dtype), *diagonals]
@@ -136,6 +146,7 @@ def solve_banded(
         lower=lower,
         upper=upper,
         check_finite=as_flag("check_finite", check_finite),
+        is_periodic=is_periodic,
     )
     return Problem(system, blocks, (), shape, memory, out)
 
@@ -163,36 +174,49 @@ def common_dtype(operands: dict[str, Any]) -> np.dtype[Any]:
     return dtype
 
 
-def diagonals_of(ab: Any, lower: int, upper: int) -> list[Any]:
+def diagonals_of(ab: Any, lower: int, upper: int, is_periodic: bool) -> list[Any]:
     """Return the diagonals -lower … upper of ab (..., n), of which entry i belongs to row i.
 
-    Entries outside of the matrix have any values. Of arrays in memory the diagonals are views.
+    Unless `is_periodic`, entries outside of the matrix have any values, and the diagonals of arrays in
+    memory are views.
     """
     count, length = ab.shape[-2:]
     is_view = not is_lazy(ab) and ab.ndim == 2 and count > 1 and length > 0 and ab.flags.c_contiguous
-    if is_view and CALL.get() is None:
+    if is_view and not is_periodic and CALL.get() is None:
         flat = ab.reshape(-1)
         starts = [(upper - k) * length + k for k in range(-lower, upper + 1)]
         return [flat[start : start + length] for start in starts]
-    wide = extended(ab, lower, upper)
+    wide = extended(ab, lower, upper, is_periodic)
     return [
         chunked_like(wide[..., upper - k, lower + k : lower + k + length], ab[..., 0, :])
         for k in range(-lower, upper + 1)
     ]
 
 
-def extended(values: Any, before: int, after: int) -> Any:
+def extended(values: Any, before: int, after: int, is_periodic: bool = False) -> Any:
     """Return an array with so many more elements at both ends of its last axis.
 
-    They are those of neighbours on the ranks of a group, and 0 at the end of all parts.
+    They are those of neighbours on the ranks of a group. At the end of all parts they are those of
+    the other end if `is_periodic`, and 0 otherwise.
     """
-    pieces = [values]
+    pieces, axis = [values], values.ndim - 1
     for step, count in ((-1, before), (1, after)):
-        outer = [] if CALL.get() is None else [beyond(values, values.ndim - 1, step, count)]
+        outer = [] if CALL.get() is None else [beyond(values, axis, step, count)]
         missing = count - sum(piece.shape[-1] for piece in outer)
-        zeros = [full_like(values[..., :1], 0)] * missing
-        pieces = [*zeros, *outer, *pieces] if step < 0 else [*pieces, *outer, *zeros]
+        edge = [full_like(values[..., :1], 0)] * missing
+        if is_periodic:
+            first, last = outermost(values, axis, count)
+            edge = [_repeated(last if step < 0 else first, step, missing)]
+        pieces = [*edge, *outer, *pieces] if step < 0 else [*pieces, *outer, *edge]
     return concatenate(pieces, -1) if len(pieces) > 1 else values
+
+
+def _repeated(values: Any, step: int, count: int) -> Any:
+    """Return the first `count` elements of a sequence that repeats, or with step -1 the last ones."""
+    length = values.shape[-1]
+    if 0 < length < count:
+        values = concatenate([values] * -(-count // length), -1)
+    return values[..., :count] if step > 0 else values[..., max(values.shape[-1] - count, 0) :]
 
 
 def _at_axis(diagonal: Any, ndim: int, axis: int) -> Any:

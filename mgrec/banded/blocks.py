@@ -28,6 +28,7 @@ def solve_block_tridiagonal(
     *,
     axis: int = -1,
     memory: str = "stream",
+    periodic: bool = False,
     check_finite: bool = True,
     out: Any = None,
 ) -> Problem:
@@ -37,7 +38,8 @@ def solve_block_tridiagonal(
     ----------
     dl, d, du : array_like or dask.array.Array
         Blocks (..., n, k, k) below, on and above the main diagonal, with k from 1 to 8; (k, k) if
-        all are equal. The first block of `dl` and the last one of `du` are ignored.
+        all are equal. Unless `periodic`, the first block of `dl` and the last one of `du` are
+        ignored.
     b : array_like or dask.array.Array
         Right-hand sides (..., n, k). The leading axes of all four operands broadcast; those other
         than `axis` contain separate systems.
@@ -45,6 +47,10 @@ def solve_block_tridiagonal(
         Axis of the blocks among the leading axes. The default is the last of these.
     memory : {"stream", "two-pass"}, optional
         Memory use of Dask arrays, as for :func:`mgrec.solve_tridiagonal`.
+    periodic : bool, optional
+        Whether the ends meet: the first block of `dl` has the coefficients of the last unknowns,
+        and the last block of `du` those of the first ones. In systems of one or two blocks,
+        coefficients of the same unknown add up.
     check_finite : bool, optional
         Whether nan or inf in an operand raises an error. If False, a system that contains one
         becomes nan, and no other system does.
@@ -82,7 +88,8 @@ def solve_block_tridiagonal(
     the unknown: no block of the diagonal needs to be regular. Systems of at most 2**13 unknowns are
     eliminated side by side, with scaled partial pivoting. Longer ones and chunks are split into
     partitions, from which reflections eliminate all but the two blocks at each end, as interface
-    rows do in [1]_. Over Dask each chunk sends 2k(4k + 1) numbers a system.
+    rows do in [1]_. Over Dask each chunk sends 2k(4k + 1) numbers a system. Periodic systems are
+    solved so at any length: no matrix is split off that may be singular although the system is not.
 
     References
     ----------
@@ -125,6 +132,7 @@ def solve_block_tridiagonal(
         upper=size,
         block=size,
         check_finite=as_flag("check_finite", check_finite),
+        is_periodic=as_flag("periodic", periodic),
     )
     return Problem(system, tuple(blocks), (), (*shape, size), memory, out)
 

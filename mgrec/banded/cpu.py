@@ -618,14 +618,35 @@ def merged(cells: np.ndarray) -> np.ndarray:
     return rows
 
 
-def propagate(summaries: Sequence[InterfaceEquations], lower: int) -> list[np.ndarray]:
+def propagate(
+    summaries: Sequence[InterfaceEquations], lower: int, is_periodic: bool = False
+) -> list[np.ndarray]:
     """Return the values of the interfaces before and after each chunk, (outer, inner, 2, l + u)."""
     outer, inner, wide, size = summaries[0].rows.shape
     cells = np.empty((outer * inner, len(summaries) + 1, wide, size), summaries[0].rows.dtype)
     for k, summary in enumerate(summaries):
         cells[:, k] = summary.rows.reshape(-1, wide, size)
-    values = solved_interfaces(cells, None, lower, 1).reshape(outer, inner, -1, wide)
+    known = solve_periodic_ends(cells) if is_periodic else None
+    values = solved_interfaces(cells, known, lower, 1).reshape(outer, inner, -1, wide)
     return [values[:, :, k : k + 2] for k in range(len(summaries))]
+
+
+def solve_periodic_ends(cells: np.ndarray) -> np.ndarray:
+    """Return the values of the first interface, and of the last one, (system, 2, l + u).
+
+    Both have the same unknowns, of which the merged equations are a system. Raise SingularSystemError if
+    one is singular. The arguments are those of `merged`.
+    """
+    rows, wide = merged(cells), cells.shape[2]
+    matrices = rows[..., :wide] + rows[..., wide:-1]
+    sizes = abs(matrices).max(-1, keepdims=True)
+    sizes[sizes == 0] = 1
+    try:
+        values = np.linalg.solve(matrices / sizes, rows[..., -1:] / sizes)[..., 0]
+    except np.linalg.LinAlgError:
+        is_singular = np.linalg.slogdet(matrices / sizes)[0] == 0
+        raise SingularSystemError(int(is_singular.argmax())) from None
+    return np.stack([values, values], 1)
 
 
 def _determine(

@@ -110,6 +110,8 @@ class BandedSystem(TwoSided):
         Rows of a step, whose coefficients begin with the same unknown.
     check_finite : bool
         Whether nan and inf in operands are errors.
+    is_periodic : bool
+        Whether the coefficients outside of the matrix are those of unknowns at the other end.
     """
 
     family: ClassVar[str] = "banded"
@@ -121,6 +123,7 @@ class BandedSystem(TwoSided):
     block: int = 1
     rhs_axis: ClassVar[None] = None
     check_finite: bool = False
+    is_periodic: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -173,12 +176,15 @@ class BandedSystem(TwoSided):
 
     def propagate(self, kernels: Kernels, summaries: Sequence[Any], carry_in: Any) -> list[Any]:
         with name_singular_system(self, summaries[0].starts, summaries[0].shape):
-            carry_ins: list[Any] = kernels.propagate(summaries, self.lower)
+            carry_ins: list[Any] = kernels.propagate(summaries, self.lower, self.is_periodic)
         return carry_ins
 
     def determine(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
     ) -> tuple[Arrays, None]:
+        if self.is_periodic and carry_in is None:
+            summary = self.precompute(backend, inputs, shape)()
+            (carry_in,) = self.propagate(backend.kernels(self.family), [summary], None)
         chunk, ends = self._chunk(inputs, shape), self.ends(inputs, shape)
         result = out[0] if out else backend.empty(shape, self.dtype)
         with name_singular_system(self, inputs.starts, shape):
@@ -194,6 +200,8 @@ class BandedSystem(TwoSided):
 
     def ends(self, inputs: ChunkInputs, shape: Shape) -> BandedEnds:
         """Return the widths, and the rows of the system before and after a chunk."""
+        if self.is_periodic:
+            return BandedEnds(self.lower, self.upper, (MAX_WIDTH, MAX_WIDTH), False, self.block)
         before = inputs.starts[self.axis]
         after = self.length - before - shape[self.axis]
         around = min(before * self.block, MAX_WIDTH), min(after * self.block, MAX_WIDTH)

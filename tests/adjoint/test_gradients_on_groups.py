@@ -168,8 +168,9 @@ def test_the_first_step_is_not_on_the_first_rank(name, reverse, monkeypatch):
     check(function, arrays, -1, reverse=reverse)
 
 
-def test_gradients_of_a_periodic_system():
-    check(*CASES["tridiagonal"], periodic=True)
+@pytest.mark.parametrize("name", ["tridiagonal", "banded", "blocks"])
+def test_gradients_of_a_periodic_system(name):
+    check(*CASES[name], periodic=True)
 
 
 def test_bfloat16():
