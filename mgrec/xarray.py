@@ -35,6 +35,7 @@ import xarray as xr
 
 from . import ndimage, signal
 from .banded.api import solve_banded
+from .banded.blocks import solve_block_tridiagonal
 from .core.algebra.coefficient import Coefficient
 from .core.arrays.resets import replace_lengths
 from .grids.table.api import summed_area_table
@@ -52,6 +53,7 @@ RECURRENCES: dict[Any, str] = {
     weighted_scan: "x",
     solve_tridiagonal: "b",
     solve_banded: "b",
+    solve_block_tridiagonal: "b",
 }
 """Functions of several operands, and the name of the argument that is the data."""
 FILTERS: dict[Any, str] = dict.fromkeys(

@@ -13,6 +13,7 @@ from mgrec.signal import ewm, lfilter
 DAYS, LAT, LON = 30, 3, 4
 B, A, SOS = [0.2, 0.1], [1.0, -0.7], [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
 BANDS = [[1.0] * DAYS, [4.0] * DAYS, [1.0] * DAYS]
+BLOCKS = [(number * np.eye(LON)).tolist() for number in (1, 4, 1)]
 
 
 @pytest.fixture
@@ -114,6 +115,10 @@ RECURRENCES = {
         lambda x: x.mgrec.solve_banded((1, 1), BANDS, dim="time"),
         lambda x, rate: mgrec.solve_banded((1, 1), BANDS, x, axis=1),
     ),
+    "solve_block_tridiagonal": (
+        lambda x: x.mgrec.solve_block_tridiagonal(*BLOCKS, dim="time"),
+        lambda x, rate: mgrec.solve_block_tridiagonal(*BLOCKS, x),
+    ),
     "summed_area_table": (
         lambda x: x.mgrec.summed_area_table(("lon", "time")),
         lambda x, rate: mgrec.summed_area_table(x, axes=(2, 1)),
@@ -209,6 +214,7 @@ DATASETS = {
     "weighted_scan": (("rain", "kept"), {}),
     "solve_tridiagonal": (("kept", 3.0, "kept", "rain"), {}),
     "solve_banded": (((1, 1), BANDS, "rain"), {}),
+    "solve_block_tridiagonal": ((*BLOCKS, "rain"), {}),
 }
 
 
@@ -255,6 +261,11 @@ REFUSED = {
         lambda w: w.rain.mgrec.ewm(dim="day", span=3),
         ValueError,
         r"\('lat', 'time'.*got 'day'",
+    ),
+    "the last one, of the numbers of a block": (
+        lambda w: w.rain.mgrec.solve_block_tridiagonal(*BLOCKS, dim="lon"),
+        ValueError,
+        r"dim must be one of the dimensions \('lat', 'time'\); got 'lon'",
     ),
     "an unknown one of a Dataset": (
         lambda w: w.mgrec.ewm(dim="day", span=3),

@@ -275,12 +275,12 @@ class _Call:
 
         first = xr.apply_ufunc(
             solve,
-            *(_chunked_like(leaf, self.like) for leaf in self.labelled.values()),
+            *(chunked_like(leaf, self.like) for leaf in self.labelled.values()),
             join="exact",
             dask="allowed",
             keep_attrs=_attrs_rule("override"),
         )
-        first = _named_like(first, self._named_operands() if self.like is None else [self.like])
+        first = named_like(first, self._named_operands() if self.like is None else [self.like])
         if hasattr(result, "labels"):
             result.labels = first
             return result
@@ -390,7 +390,7 @@ def _attrs_rule(rule: str) -> Any:
     return rule if get_options()["keep_attrs"] is not False else False
 
 
-def _named_like(result: Any, operands: Sequence[Any]) -> Any:
+def named_like(result: Any, operands: Sequence[Any]) -> Any:
     """Give a result the name and the attributes that all operands share."""
     import xarray as xr
 
@@ -404,7 +404,7 @@ def _named_like(result: Any, operands: Sequence[Any]) -> Any:
     return result
 
 
-def _chunked_like(leaf: Any, like: Any) -> Any:
+def chunked_like(leaf: Any, like: Any) -> Any:
     """Return a lazy DataArray in the chunks of `like` along the dimensions that both have."""
     if leaf is like or like is None or like.chunks is None or leaf.chunks is None:
         return leaf
@@ -437,7 +437,7 @@ def solve_with_factors(
         dask="allowed",
         keep_attrs=_attrs_rule("override"),
     )
-    return _named_like(result.transpose(*b.dims, ...), [b])
+    return named_like(result.transpose(*b.dims, ...), [b])
 
 
 def solve_pair(function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]) -> Any:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.arrays.interop import to_native
 from ..core.arrays.series import is_series, label_rows
-from .labelled import Dims, axis_of, bind, default_axis, is_labelled
+from .labelled import Dims, axis_of, bind, chunked_like, default_axis, is_labelled, named_like
+
+if TYPE_CHECKING:
+    from xarray import DataArray
 
 _STEPS, _ENTRIES = "steps", "entries"
 Axes = tuple[str, ...]
@@ -16,7 +19,7 @@ Axes = tuple[str, ...]
 
 @dataclass(frozen=True)
 class StepLabels:
-    """How data with labels are passed to a function of :mod:`mgrec.hmm` or :mod:`mgrec.statespace`.
+    """How data with labels are passed to a function whose steps have vectors, as in :mod:`mgrec.hmm`.
 
     Data have the axes (..., steps, entries), or (..., steps) with `vectors` of 0. An instance calls
     the function with DataArrays, as :func:`.labelled.solve_labelled` does.
@@ -37,23 +40,32 @@ class StepLabels:
     vectors: int = 1
 
     def __call__(
-        self, function: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        operands: Sequence[Any],
+        options: Mapping[str, Any],
+        *,
+        like: DataArray | None = None,
     ) -> Any:
-        """Call the function with DataArrays, and return DataArrays of its results."""
+        """Call the function with DataArrays, and return DataArrays of its results.
+
+        The data of a method are `like`, whose name, attributes and chunks its only result has.
+        """
         bound, by_name = bind(function, operands, options)
         arguments = bound.arguments
         for name in arguments.keys() & {*self.by_value}:
             arguments[name] = to_native(name, arguments[name])
         reset = arguments.pop("reset", None)
         data = {name: value for name, value in arguments.items() if is_labelled(value)}
-        labels = max(data.values(), key=lambda value: value.ndim, default=None)
+        labels = max(data.values(), key=lambda value: value.ndim, default=None) if like is None else like
         if labels is None:
             arguments["reset"] = to_native("reset", reset)
             return function(*bound.args, **bound.kwargs)
         dims = labels.dims[: max(1, labels.ndim - self.vectors)]
-        label = "dim" if by_name else "axis"
+        is_name = bool(by_name) or like is not None
+        label = "dim" if is_name else "axis"
         axis = (
-            axis_of(arguments["axis"], dims, labels.shape[: len(dims)], label, bool(by_name))
+            axis_of(arguments["axis"], dims, labels.shape[: len(dims)], label, is_name)
             if "axis" in arguments
             else default_axis(dims)
         )
@@ -63,7 +75,8 @@ class StepLabels:
         if reset is not None:
             arguments["reset"] = _marks_along(reset, labels, dims) if is_labelled(reset) else reset
         results = function(*bound.args, **bound.kwargs)
-        return self._converted(results, lambda *of: _labelled(labels, dims, axis, *of))
+        results = self._converted(results, lambda *of: _labelled(labels, dims, axis, *of))
+        return results if like is None else named_like(chunked_like(results, like), [like])
 
     def label_rows(self, data: Sequence[Any], results: Any) -> Any:
         """Return results with the index of the first Series or DataFrame, and its columns."""
