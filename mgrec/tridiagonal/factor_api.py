@@ -18,7 +18,7 @@ from ..core.contract.recurrence import ChunkInputs, Shape
 from ..distributed.expressions import accepts_expressions
 from ..solve import solve, solve_with_factors, with_interop
 from .api import check_system
-from .factors import factor_chunk, solve_chunk
+from .factors import check_in_host_memory, factor_chunk, solve_chunk
 
 
 class TridiagonalFactor:
@@ -102,9 +102,10 @@ class TridiagonalFactor:
         ------
         TypeError, ValueError
             As for :func:`mgrec.solve_tridiagonal`. A dtype that does not promote to that of the
-            factor raises TypeError.
+            factor raises TypeError, and so do arrays on a GPU.
         """
         problem = self._problem(b, self._axis_in_result(b, rhs_axis), rhs_axis, out)
+        check_in_host_memory("b", common_backend(problem.operands))
         if problem.recurrence.dtype != self.dtype:
             raise TypeError(
                 f"b must promote to {self.dtype}, the dtype of the factor; got "
@@ -168,6 +169,9 @@ def factor_tridiagonal(
     numpy.linalg.LinAlgError
         If a matrix is singular: a pivot is 0, also in :func:`mgrec.solve_tridiagonal`. NumPy arrays
         raise it in this call, Dask arrays when they are computed.
+    TypeError
+        If a diagonal is on a GPU: call :func:`mgrec.solve_tridiagonal`. A solve with factors would
+        read four numbers an unknown there in place of five, and save at most a fifth of its time.
     TypeError, ValueError
         As for :func:`mgrec.solve_tridiagonal`.
 
@@ -185,11 +189,11 @@ def factor_tridiagonal(
     arrays with the same chunks.
 
     *Systems that are not factored.* Their diagonals are stored, and each ``solve`` solves them from
-    the start: CuPy arrays, systems in several chunks, Dask right-hand sides of NumPy diagonals or
-    with other chunks, matrices whose factors overflow or that are singular except for rounding, a
-    single system of at least 2**20 unknowns on more than four threads, and periodic systems in
-    which an error of the last unknown would grow; it does not if matrices are diagonally dominant.
-    On a cluster use :func:`mgrec.plan` for repeated solves.
+    the start: systems in several chunks, Dask right-hand sides of NumPy diagonals or with other
+    chunks, matrices whose factors overflow or that are singular except for rounding, a single system
+    of at least 2**20 unknowns on more than four threads, and periodic systems of less than three
+    unknowns, or in which an error of the last unknown would grow; it does not if matrices are
+    diagonally dominant. On a cluster use :func:`mgrec.plan` for repeated solves.
 
     Examples
     --------
@@ -211,12 +215,11 @@ def factor_tridiagonal(
 def _factor(problem: Problem) -> Any:
     """Return the factors of a problem's matrices; None if each solve starts from the matrices.
 
-    Matrices of arrays on a GPU and of systems in several chunks are not factored, nor matrices in
-    host memory whose factors overflow, or that are singular except for rounding. Raise LinAlgError
-    if a matrix is singular and not periodic.
+    Matrices of systems in several chunks are not factored, nor those whose factors overflow, or that
+    are singular except for rounding. Raise TypeError if a matrix is on a GPU, and LinAlgError if one is
+    singular and not periodic.
     """
-    if not common_backend(problem.operands).is_host:
-        return None
+    check_in_host_memory("dl, d and du", common_backend(problem.operands))
     if problem.is_lazy:
         from .factor_dask import factor_whole
 

@@ -15,7 +15,7 @@ from ..distributed.graph.aligned import align_problem
 from ..distributed.graph.packed import blockwise_arguments
 from ..distributed.tasks import chunk_of, inputs_of_blocks
 from .api import insert_axis
-from .factors import Factors, factor_chunk, solve_chunk
+from .factors import Factors, check_in_host_memory, factor_chunk, solve_chunk
 
 
 def factor_whole(problem: Problem) -> da.Array | None:
@@ -66,7 +66,8 @@ def solve_factored(factors: da.Array, problem: Problem) -> da.Array | None:
 def factor_block(*values: Any, recurrence: Any, count: int) -> Factors:
     """Return the factors of a chunk's matrices; one task of `factor_whole`."""
     inputs = inputs_of_blocks(*values, recurrence=recurrence, count=count)
-    with chunk_of("factor", recurrence, inputs) as (_, shape):
+    with chunk_of("factor", recurrence, inputs) as (backend, shape):
+        check_in_host_memory("dl, d and du", backend)
         return factor_chunk(recurrence, inputs, shape)
 
 
@@ -82,6 +83,7 @@ def determine_factored(factors: Factors, b: Any, *values: Any, recurrence: Any) 
             factor_shape = (*factor_shape[:split], 1, *factor_shape[split:])
     inputs = ChunkInputs((*diagonals, b), chunk_index, starts)
     with chunk_of("determine", recurrence, inputs) as (backend, shape):
+        check_in_host_memory("b", backend)
         factor_shape = (1,) * (len(shape) - len(factor_shape)) + factor_shape
         x = solve_chunk(factors, factor_shape, recurrence.axis, shape, b)
         return recurrence.launch(backend, inputs, shape, None)()[0] if x is None else x

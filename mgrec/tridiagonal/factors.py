@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.backends import CPU
+from ..core.backends import CPU, Backend
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from .errors import check_operands, is_all_finite, name_singular_system
 
@@ -95,6 +95,15 @@ class Ring(NamedTuple):
                 part = slice(start, start + length)
                 systems[:, part] -= others[:, part] * last[:, None]
             systems[:, -1] = last
+
+
+def check_in_host_memory(names: str, backend: Backend) -> None:
+    """Raise TypeError if operands are on a GPU, where factors would hardly save time."""
+    if not backend.is_host:
+        raise TypeError(
+            f"{names} must be in host memory, where factors are; got an array on a GPU: call "
+            f"solve_tridiagonal, which takes hardly longer there than a solve with factors would"
+        )
 
 
 def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:

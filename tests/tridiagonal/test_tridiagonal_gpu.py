@@ -2,6 +2,7 @@
 
 import itertools
 
+import dask.array as da
 import numpy as np
 import pytest
 from tridiagonal_matrices import NAMES, ORDER, RINGS, gtsv, in_chunks, matrix, ring, with_solutions
@@ -97,12 +98,28 @@ def test_zeros_make_systems_singular(kind, shape, axis, dtype):
         for options in ({}, unchecked, {"periodic": True}):
             with pytest.raises(np.linalg.LinAlgError, match="singular"):
                 mgrec.solve_tridiagonal(*given, axis=axis, **options)
-        with pytest.raises(np.linalg.LinAlgError, match="singular"):
-            mgrec.factor_tridiagonal(*given[:3], axis=axis).solve(given[3])
         if dtype == "f8":
             lazy = in_chunks(given, 170)
             with pytest.raises(np.linalg.LinAlgError, match="singular"):
                 mgrec.solve_tridiagonal(*lazy, axis=axis).compute(scheduler="sync")
+
+
+def test_arrays_on_a_gpu_are_not_factored():
+    dl, d, du, b = system((2, 40), "f8")
+    on_gpu = [cupy.asarray(part) for part in (dl, d, du)]
+    for given in (on_gpu, (0.5, on_gpu[1], 0.5), in_chunks(on_gpu, (2, 40))):
+        with pytest.raises(TypeError, match=r"dl, d and du must be in host memory.* call solve_tridiagonal"):
+            mgrec.factor_tridiagonal(*given)
+    for given, message in (
+        ((dl, d, du), "b must be in host memory.* call solve_tridiagonal"),
+        (in_chunks((dl, d, du), (1, 40)), "arrays must all be on a GPU or all in host memory"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            mgrec.factor_tridiagonal(*given).solve(cupy.asarray(b))
+    # The type of these chunks is known to the tasks alone.
+    hidden = da.from_array(d, chunks=(1, 40)).map_blocks(cupy.asarray, meta=d)
+    with pytest.raises(TypeError, match=r"dl, d and du must be in host memory"):
+        mgrec.factor_tridiagonal(0.5, hidden, 0.5).solve(b).compute(scheduler="sync")
 
 
 def test_a_later_call_that_meets_a_column_of_zeros_raises():
