@@ -45,7 +45,8 @@ from ..tridiagonal.cpu.vectors import (
     squared_modulus,
 )
 from ..tridiagonal.errors import SingularSystemError
-from .recurrence import MAX_WIDTH, BandedEnds, InterfaceEquations
+from ..tridiagonal.systems import InterfaceRows
+from .recurrence import MAX_WIDTH, BandedEnds, BandedSystem
 
 # Rows of a partition at most if l + u is at most 8, and of whole systems that are eliminated side by side.
 LENGTH, MAX_WHOLE = 480, 1 << 13
@@ -595,7 +596,7 @@ def kernels(method: str) -> Kernels:
     def threads_of(block: int, chunk: Chunk) -> int:
         return threads_for(16 * prod(chunk.shape) * block) if is_shared else 1
 
-    def precompute_chunk(ends: BandedEnds, chunk: Chunk) -> InterfaceEquations:
+    def precompute_chunk(ends: BandedEnds, chunk: Chunk) -> InterfaceRows:
         return precompute(ends, chunk, threads_of(ends.block, chunk))
 
     def determine_chunk(ends: BandedEnds, chunk: Chunk, carry_in: Any, result: Any) -> bool:
@@ -604,10 +605,10 @@ def kernels(method: str) -> Kernels:
     return Kernels(determine_chunk, at_once(precompute_chunk), propagate)
 
 
-def precompute(ends: BandedEnds, chunk: Chunk, threads: int) -> InterfaceEquations:
+def precompute(ends: BandedEnds, chunk: Chunk, threads: int) -> InterfaceRows:
     """Return the equations of a chunk in its interfaces, whose operands are the diagonals and b."""
     cells = _reduced(*_layout_of(ends, chunk), threads)
-    return InterfaceEquations(merged(cells).reshape(*chunk.row_shape, *cells.shape[2:]))
+    return InterfaceRows(merged(cells).reshape(*chunk.row_shape, *cells.shape[2:]))
 
 
 def merged(cells: np.ndarray) -> np.ndarray:
@@ -620,16 +621,14 @@ def merged(cells: np.ndarray) -> np.ndarray:
     return rows
 
 
-def propagate(
-    summaries: Sequence[InterfaceEquations], lower: int, is_periodic: bool = False
-) -> list[np.ndarray]:
+def propagate(system: BandedSystem, summaries: Sequence[InterfaceRows]) -> list[np.ndarray]:
     """Return the values of the interfaces before and after each chunk, (outer, inner, 2, l + u)."""
     outer, inner, wide, size = summaries[0].rows.shape
     cells = np.empty((outer * inner, len(summaries) + 1, wide, size), summaries[0].rows.dtype)
     for k, summary in enumerate(summaries):
         cells[:, k] = summary.rows.reshape(-1, wide, size)
-    known = solve_periodic_ends(cells) if is_periodic else None
-    values = solved_interfaces(cells, known, lower, 1).reshape(outer, inner, -1, wide)
+    known = solve_periodic_ends(cells) if system.is_periodic else None
+    values = solved_interfaces(cells, known, system.lower, 1).reshape(outer, inner, -1, wide)
     return [values[:, :, k : k + 2] for k in range(len(summaries))]
 
 

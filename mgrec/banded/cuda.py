@@ -20,8 +20,9 @@ from ..engines.cuda.launches import Launch, Slot, run_launches
 from ..tridiagonal.cuda.partitions import strides_of
 from ..tridiagonal.cuda.windows import Widths, prepare_tries, start_windows
 from ..tridiagonal.errors import SingularSystemError
+from ..tridiagonal.systems import InterfaceRows
 from . import cpu
-from .recurrence import BandedEnds, InterfaceEquations
+from .recurrence import BandedEnds
 
 THREADS, LENGTH, GROUP = 64, 64, 16
 """Threads of a block; rows of a partition, and cells of a group, at most."""
@@ -44,9 +45,9 @@ def precompute(ends: BandedEnds, chunk: Chunk) -> Summarise:
     levels = _Partitions(ends, chunk, None).reduce()
     wait = fetch(levels[-1])
 
-    def wait_for_rows() -> InterfaceEquations:
+    def wait_for_rows() -> InterfaceRows:
         cells = wait()
-        return InterfaceEquations(cpu.merged(_with_end(cells)).reshape(*chunk.row_shape, *cells.shape[2:]))
+        return InterfaceRows(cpu.merged(_with_end(cells)).reshape(*chunk.row_shape, *cells.shape[2:]))
 
     return wait_for_rows
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import nan, prod
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ..core.arrays.chunk import Chunk, as_result, canonical_shape, lay_out, lay_out_array
-from ..core.backends import Backend
-from ..core.contract.kernels import Kernels, Summarise
-from ..core.contract.recurrence import Arrays, ChunkInputs, Shape, TwoSided
-from ..tridiagonal.errors import NAMES, check_operands, is_all_finite, name_singular_system
-from ..tridiagonal.recurrence import rows_at_ends, rows_between
+from ..core.arrays.chunk import Chunk, canonical_shape, lay_out_array
+from ..core.contract.recurrence import ChunkInputs, Shape
+from ..tridiagonal.errors import NAMES
+from ..tridiagonal.systems import LinearSystem, rows_at_ends
 
 MAX_WIDTH = 8
 """Largest number of unknowns before or after a chunk that its rows contain."""
@@ -34,27 +31,6 @@ class BandedEnds(NamedTuple):
     around: tuple[int, int]
     is_whole: bool
     block: int = 1
-
-
-@dataclass(frozen=True)
-class InterfaceEquations:
-    """The equations of a chunk of n rows in the unknowns at its ends.
-
-    The interface before the chunk is x[-l] … x[u-1], that after it x[n-l] … x[n+u-1]. A chunk of less
-    than l + u rows has unknowns in both, and equations that say so.
-
-    Attributes
-    ----------
-    rows : array (outer, inner, l + u, 2·(l + u) + 1)
-        Coefficients of the interface before and of the interface after, and the right-hand side. nan if the
-        chunk's operands contain nan or inf; 0 if its columns depend on each other.
-    starts, shape : tuple of int
-        Start of the chunk and its shape, for messages.
-    """
-
-    rows: np.ndarray
-    starts: tuple[int, ...] = ()
-    shape: tuple[int, ...] = ()
 
 
 def join_ends(first: np.ndarray, last: np.ndarray, lower: int) -> np.ndarray | None:
@@ -94,36 +70,25 @@ def join_ends(first: np.ndarray, last: np.ndarray, lower: int) -> np.ndarray | N
 
 
 @dataclass(frozen=True, kw_only=True)
-class BandedSystem(TwoSided):
+class BandedSystem(LinearSystem):
     """The systems Σ_k diagonal_k[i]·x[i+k] = b[i] along an axis, k = -lower … upper.
 
-    The operands are the diagonals, of which entry i belongs to row i, and b. The summary of a chunk
-    is its equations in its interfaces; its carry-in is the values of these unknowns.
+    The operands are the diagonals, of which entry i belongs to row i, and b.
 
     Attributes
     ----------
-    length : int
-        Number of steps of a system.
     lower, upper : int
         Number of diagonals below and above the main one.
     block : int
         Rows of a step, whose coefficients begin with the same unknown.
-    check_finite : bool
-        Whether nan and inf in operands are errors.
-    is_periodic : bool
-        Whether the coefficients outside of the matrix are those of unknowns at the other end.
     """
 
     family: ClassVar[str] = "banded"
     methods: ClassVar[tuple[str, ...]] = ("auto",)
     pivoting_methods: ClassVar[tuple[str, ...]] = methods
-    length: int
     lower: int
     upper: int
     block: int = 1
-    rhs_axis: ClassVar[None] = None
-    check_finite: bool = False
-    is_periodic: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -134,14 +99,8 @@ class BandedSystem(TwoSided):
     def indexed_by(self) -> str:
         return "a banded system"
 
-    def of_length(self, steps: int) -> BandedSystem:
-        return replace(self, length=steps)
-
     def example_value(self, number: int) -> float:
         return 4.0 if number == self.lower else 0.25
-
-    def first_carry_in(self, initial: Sequence[Any], shape: Shape) -> None:
-        return None
 
     def outside(self, inputs: ChunkInputs, shape: Shape, number: int) -> tuple[int, int]:
         """Return how many first and last entries of a block lie outside of the matrix."""
@@ -150,53 +109,12 @@ class BandedSystem(TwoSided):
         (before, after), offset = self.ends(inputs, shape).around, number - self.lower
         return max(-offset - before, 0), max(offset - after, 0)
 
-    def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
-        kernels, steps = backend.kernels(self.family), shape[self.axis]
+    def rows_at_ends(self, shape: Shape) -> int:
+        systems = prod(shape[: self.axis]) * prod(shape[self.axis + 1 :])
+        return rows_at_ends(shape[self.axis]) if systems <= _MOST_SYSTEMS * self.block else 0
 
-        def launch(inputs: ChunkInputs, shape: Shape) -> Summarise:
-            return kernels.precompute(self.ends(inputs, shape), self._chunk(inputs, shape))
-
-        # As of tridiagonal systems: the ends of a dominant chunk suffice, and `determine` finds nan.
-        count = rows_at_ends(steps) if self.check_finite else 0
-        if prod(shape[: self.axis]) * prod(shape[self.axis + 1 :]) > _MOST_SYSTEMS * self.block:
-            count = 0
-        parts = ((0, count), (steps - count, steps)) if count else ((0, steps),)
-        waits = [launch(*rows_between(self, inputs, shape, *part)) for part in parts]
-
-        def wait_for_rows() -> InterfaceEquations:
-            summaries = [wait().rows for wait in waits]
-            rows = join_ends(summaries[0], summaries[1], self.lower) if count else summaries[0]
-            if rows is None:
-                rows = launch(inputs, shape)().rows
-            if self.check_finite and not is_all_finite(rows):
-                check_operands(self, inputs, shape)
-            return InterfaceEquations(rows, inputs.starts, shape)
-
-        return wait_for_rows
-
-    def propagate(self, kernels: Kernels, summaries: Sequence[Any], carry_in: Any) -> list[Any]:
-        with name_singular_system(self, summaries[0].starts, summaries[0].shape):
-            carry_ins: list[Any] = kernels.propagate(summaries, self.lower, self.is_periodic)
-        return carry_ins
-
-    def determine(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
-    ) -> tuple[Arrays, None]:
-        if self.is_periodic and carry_in is None:
-            summary = self.precompute(backend, inputs, shape)()
-            (carry_in,) = self.propagate(backend.kernels(self.family), [summary], None)
-        chunk, ends = self._chunk(inputs, shape), self.ends(inputs, shape)
-        result = out[0] if out else backend.empty(shape, self.dtype)
-        with name_singular_system(self, inputs.starts, shape):
-            is_finite = backend.kernels(self.family).determine(
-                ends, chunk, carry_in, result.reshape(*chunk.shape, *shape[len(shape) - self.number_axes :])
-            )
-        if self.check_finite and not is_finite:
-            check_operands(self, inputs, shape)
-        return (as_result(result, shape, self.result_dtype),), None
-
-    def _chunk(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
-        return lay_out(self, inputs.blocks, shape, inputs.starts[self.axis])
+    def join_ends(self, first: np.ndarray, last: np.ndarray) -> np.ndarray | None:
+        return join_ends(first, last, self.lower)
 
     def ends(self, inputs: ChunkInputs, shape: Shape) -> BandedEnds:
         """Return the widths, and the rows of the system before and after a chunk."""

@@ -160,7 +160,7 @@ class Kernels:
         host memory. Grids have none.
     propagate : callable
         On the CPU. Chains: ``(..., summary, carry_in) -> carry_in`` of the next chunk. Two-sided
-        recurrences: ``(summaries) -> carry_ins``.
+        recurrences: ``(algebra, summaries) -> carry_ins``.
     speculate : callable, optional
         ``(algebra, chunk, results) -> (() -> (summary, prefix) or None) or None``. Launch one
         pass that determines a chunk from a provisional carry-in and summarises it; the returned

@@ -310,31 +310,5 @@ def _solve(cells: Any, known: Any, is_whole: bool, parts: int, start: int, stop:
     return singular
 
 
-def _join_ends(first: Any, last: Any, rows: Any, negligible: float, least: float) -> bool:
-    """Write interface rows (2, 5, outer, inner) from those of both ends.
-
-    See :func:`..recurrence.join_interface_rows`.
-    """
-    for end in range(2):
-        part = last if end else first
-        # Columns: the unknown outside of the chunk, its neighbour, the far one, and that beyond it.
-        outside, near, far, beyond = (3, 2, 1, 0) if end else (0, 1, 2, 3)
-        for outer in range(part.shape[2]):
-            for inner in range(part.shape[3]):
-                upper, lower = part[0, :, outer, inner], part[1, :, outer, inner]
-                one, other = upper * lower[far], lower * upper[far]
-                row = one - other
-                size = max(abs(one[outside]) + abs(other[outside]), abs(one[near]) + abs(other[near]))
-                if not (max(abs(row[outside]), abs(row[near])) >= 0.5 * size and size >= least):
-                    return False
-                row /= row[near]
-                if not (abs(row[beyond]) <= negligible and np.isfinite(row).all()):
-                    return False
-                row[beyond] = row[far] = 0
-                rows[end, :, outer, inner] = row
-    return True
-
-
-join_ends = compile_kernel(_join_ends)
 merge = compile_kernel(_merge, allocates=False)
 solve_reduced = compile_kernel(_solve, allocates=False)

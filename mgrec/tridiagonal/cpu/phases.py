@@ -14,7 +14,8 @@ from ...core.contract.kernels import CacheMiss, PreparedSolver, at_once
 from ...engines.cpu.compilation import writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..errors import SingularSystemError
-from ..recurrence import Ends, InterfaceRows, TridiagonalKernels, solve_periodic_ends
+from ..recurrence import Ends, TridiagonalKernels, TridiagonalSystem, solve_periodic_ends
+from ..systems import InterfaceRows
 from . import batched, partitions, serial
 from .batched import concurrent_groups, empty_work, group_count
 from .partitions import (
@@ -69,28 +70,26 @@ def precompute(ends: Ends, chunk: Chunk, threads: int = 1) -> InterfaceRows:
     return InterfaceRows(np.ascontiguousarray(_merge(cells, layout.parts, chunk.row_shape)))
 
 
-def propagate(summaries: Sequence[InterfaceRows], is_periodic: bool = False) -> list[np.ndarray]:
-    """Return the values at the ends of every chunk of a system, from the summaries in order.
+def propagate(system: TridiagonalSystem, summaries: Sequence[InterfaceRows]) -> list[np.ndarray]:
+    """Return the carry-in of every chunk of a system, from the summaries in order.
 
-    Unless `is_periodic`, the coefficients of x before the first chunk and of x after the last chunk
-    are ignored. The result has for each chunk an array (4, outer, inner) of the x before it, its
-    first, its last and the x after it. Raise SingularSystemError if a system is singular.
+    Unless the system is periodic, the coefficients of x before the first chunk and of x after the
+    last chunk are ignored. Raise SingularSystemError if a system is singular.
     """
-    rows = [summary.rows for summary in summaries]
-    row_shape, parts = rows[0].shape[2:], len(rows)
-    flat = empty_cells(row_shape[0] * row_shape[1], parts, rows[0].dtype)
-    cells = flat.reshape(*row_shape, parts + 1, 2, 5)
-    for k, part in enumerate(rows):
-        cells[:, :, k] = part.transpose(2, 3, 0, 1)
-    known = None
-    if is_periodic:
-        values = solve_periodic_ends(_merge(flat.copy(), parts, row_shape))
-        known = np.ascontiguousarray(values.reshape(4, -1).T).reshape(-1)
+    row_shape, parts = summaries[0].rows.shape[:2], len(summaries)
+    flat = empty_cells(row_shape[0] * row_shape[1], parts, summaries[0].rows.dtype)
+    cells, known = flat.reshape(*row_shape, parts + 1, 2, 5), None
+    for k, summary in enumerate(summaries):
+        cells[:, :, k] = summary.rows
+    if system.is_periodic:
+        known = solve_periodic_ends(_merge(flat.copy(), parts, row_shape))
+        if parts == 1:
+            return [known]
     else:
         cells[:, :, 0, :, 0] = cells[:, :, parts - 1, :, 3] = 0
     _solve_interface(flat, known, parts)
-    values = cells[..., 4].transpose(2, 3, 0, 1)
-    return [np.concatenate(values[k : k + 2]) for k in range(parts)]
+    values = cells[..., 4]
+    return [values[:, :, k : k + 2].reshape(*row_shape, 4) for k in range(parts)]
 
 
 def determine(
@@ -138,7 +137,7 @@ def _determine(
         return _are_finite(result[:, 0])
     known = None
     if carry_in is not None:
-        known = np.ascontiguousarray(carry_in.reshape(4, -1).T, dtype).reshape(-1)
+        known = np.ascontiguousarray(carry_in, dtype)
     cells = _empty_cells(layout, dtype)
     _call(_calls(reduce, operands, layout, cells, threads), threads)
     _solve_interface(cells, known, layout.parts, threads)
@@ -191,7 +190,7 @@ def _merge(cells: np.ndarray, parts: int, row_shape: tuple[int, ...]) -> np.ndar
     """Return the interface rows of systems from those of their parts; overwrite the first cells."""
     if parts > 1:
         partitions.merge(cells, parts)
-    return cells.reshape(*row_shape, parts + 1, 2, 5)[:, :, 0].transpose(2, 3, 0, 1)
+    return cells.reshape(*row_shape, parts + 1, 2, 5)[:, :, 0]
 
 
 def _solve_interface(cells: np.ndarray, known: np.ndarray | None, parts: int, threads: int = 1) -> None:
@@ -199,7 +198,7 @@ def _solve_interface(cells: np.ndarray, known: np.ndarray | None, parts: int, th
     is_whole = known is None
     if known is None:
         known = np.zeros(4 * (cells.size // (10 * (parts + 1))), cells.dtype)
-    arguments = cells, known, is_whole, parts
+    arguments = cells, known.reshape(-1), is_whole, parts
     systems = split_range(known.size // 4, threads)
     _check(_call([partial(partitions.solve_reduced, *arguments, *part) for part in systems], threads))
 

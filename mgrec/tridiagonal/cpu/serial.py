@@ -25,11 +25,17 @@ import numpy as np
 from ...engines.cpu.compilation import INNER, compile_kernel
 
 
+@numba.njit(**INNER)
+def _is_pivot(number: Any) -> bool:
+    """Return whether a number is neither nearly 0 nor inf."""
+    size = max(abs(number.real), abs(number.imag))
+    return np.finfo(size).tiny <= size < np.inf
+
+
 def _solve_thomas(operands: Any, layout: Any, rows: Any, start: int, stop: int, result: Any) -> int:
     (dl, d, du, b), c = operands, rows[0]
     (_, steps, inner), strides, singular = layout.shape, layout.strides, -1
     zero, one = np.zeros(1, c.dtype)[0], np.ones(1, c.dtype)[0]
-    least = np.finfo(c.real.dtype).tiny
     for system in range(start, stop):
         outer, column = divmod(system, inner)
         first = strides[:, 0] * outer + strides[:, 2] * column
@@ -41,10 +47,9 @@ def _solve_thomas(operands: Any, layout: Any, rows: Any, start: int, stop: int, 
             middle, right = d[first[1] + i * strides[1, 1]], b[first[3] + i * strides[3, 1]]
             nan_seen += (lower - lower) + (upper - upper) + (middle - middle) + (right - right)
             pivot = middle - lower * ratio
-            size = max(abs(pivot.real), abs(pivot.imag))
             inverse = one / pivot
             ratio, x = upper * inverse, (right - lower * x) * inverse
-            is_sound = is_sound and least <= size < np.inf and x - x == zero
+            is_sound &= _is_pivot(pivot) and x - x == zero
             c[i], result[first_result + i * inner] = ratio, x
         x = zero
         for i in range(steps - 1, -1, -1):
@@ -53,13 +58,6 @@ def _solve_thomas(operands: Any, layout: Any, rows: Any, start: int, stop: int, 
         if not is_sound and nan_seen == nan_seen:
             singular = system
     return singular
-
-
-@numba.njit(**INNER)
-def _is_pivot(number: Any) -> bool:
-    """Return whether a number is neither nearly 0 nor inf."""
-    size = max(abs(number.real), abs(number.imag))
-    return np.finfo(size).tiny <= size < np.inf
 
 
 @numba.njit(**INNER)

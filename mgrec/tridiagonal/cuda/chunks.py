@@ -13,7 +13,8 @@ from ...core.arrays.chunk import Chunk
 from ...engines.cuda.device import Device, on_device
 from ...engines.cuda.launches import PreparedLaunches, RunLaunches
 from ..errors import SingularSystemError
-from ..recurrence import END_ROWS, Ends
+from ..recurrence import Ends
+from ..systems import END_ROWS
 from .partitions import CELL, LaunchMemory, PartitionPlan, plan_partitions, strides_of
 
 IN_HOST_MEMORY = 64
@@ -62,8 +63,7 @@ def neighbour_addresses(ends: Ends, known: Any) -> tuple[int, int]:
     if known is None:
         return 0, 0
     address = known.ctypes.data if isinstance(known, np.ndarray) else known.data.ptr
-    after = address + 3 * known.nbytes // 4
-    return 0 if ends.has_first else address, 0 if ends.has_last else after
+    return 0 if ends.has_first else address, 0 if ends.has_last else address + 3 * known.itemsize
 
 
 def allocator(ends: Ends, chunk: Chunk, result: Any) -> Callable[[Sequence[int], int], LaunchMemory]:
@@ -84,7 +84,7 @@ def solve_chunk(memory: LaunchMemory, known: Any) -> bool:
     """Solve a chunk whose unknowns at the ends are known."""
     plan = memory.plan
     memory.run("reduce")
-    memory.numbers(plan.cuts(plan.top))[...] = on_device(known).reshape(4, -1).T.reshape(-1)
+    memory.numbers(plan.cuts(plan.top))[...] = on_device(known).reshape(-1)
     memory.run("substitute")
     rows = memory.numbers(plan.cells(plan.top)).get().reshape(-1, CELL)
     # The coefficients of both rows; see InterfaceRows.

@@ -20,6 +20,8 @@ Shape = tuple[int, int, int]
 MERGERS = 32
 # Numbers of a cell, which has the two interface rows of a part, and of a cut between parts.
 CELL, CUT = 10, 2
+# Numbers from the carry-in of a system to that of the next one.
+APART = 2 * CUT
 STATUS, NONE = 2, -1
 """Numbers of a status, and their value if there is no such system."""
 _SYSTEM, _STATUS = Slot(0), Slot(1)

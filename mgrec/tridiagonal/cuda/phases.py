@@ -22,7 +22,8 @@ from ...engines.cuda.cpp import ctype, print_definitions
 from ...engines.cuda.device import after_launches, fetch, on_device, pack_words, raise_if_capturing
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ..errors import SingularSystemError
-from ..recurrence import Ends, InterfaceRows, TridiagonalKernels
+from ..recurrence import Ends, TridiagonalKernels
+from ..systems import InterfaceRows
 from .chunks import (
     addresses_of,
     allocator,
@@ -33,7 +34,7 @@ from .chunks import (
     solve_chunk,
 )
 from .nopivot import UNCAPTURED, cyclic_reduction, pcr, solve_whole, thomas
-from .partitions import ADDRESSES, CELL, LaunchMemory
+from .partitions import ADDRESSES, APART, CELL, LaunchMemory
 from .shards import prepare_shard
 from .windows import prepare_tries, start_windows, tries_of
 
@@ -82,14 +83,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) products_kernel(
 def kernels(method: str) -> TridiagonalKernels:
     """Return the phases of a chunk."""
     if method in WITHOUT_PIVOTING:
-        return TridiagonalKernels(determine_without_pivoting, finds_nan=True)
+        return TridiagonalKernels(determine_without_pivoting)
     return TridiagonalKernels(
         determine,
         precompute,
         precompute_ends=precompute_ends,
         launch_determine=launch_determine,
         prepare_solver=prepare_solver,
-        finds_nan=True,
         differentiate=differentiate,
         prepare_shard=prepare_shard,
     )
@@ -125,7 +125,7 @@ def precompute_ends(ends: Ends, chunk: Chunk, rows: int) -> Summarise | None:
     words[ADDRESSES] = [*addresses_of(chunk), 0, cells.ctypes.data, 0]
     launch((pack_words(words),))
     wait = after_launches(cells)
-    return lambda: InterfaceRows(np.ascontiguousarray(wait().transpose(2, 3, 0, 1)))
+    return lambda: InterfaceRows(wait())
 
 
 def _reduce(memory: LaunchMemory) -> Summarise:
@@ -133,18 +133,13 @@ def _reduce(memory: LaunchMemory) -> Summarise:
     plan = memory.plan
     outer, _, inner = plan.shape
     wait = fetch(memory.numbers(plan.cells(plan.top)))
-
-    def summary() -> InterfaceRows:
-        rows = wait().reshape(outer, inner, 2, CELL // 2)
-        return InterfaceRows(np.ascontiguousarray(rows.transpose(2, 3, 0, 1)))
-
-    return summary
+    return lambda: InterfaceRows(wait().reshape(outer, inner, 2, CELL // 2))
 
 
 def determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> bool:
     """Write the unknowns of a chunk; return whether all operands are finite.
 
-    `carry_in` (4, outer, inner) is the unknown before each system, its first, its last and the one
+    `carry_in` (outer, inner, 4) is the unknown before each system, its first, its last and the one
     after it, or None for whole systems. `result` (outer, steps, inner) is C-contiguous. Raise
     SingularSystemError if the elimination of a whole system meets a pivot of 0.
     """
@@ -156,7 +151,7 @@ def launch_determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> Ca
     raise_if_capturing(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
     known = None if carry_in is None else readable(carry_in, chunk.dtype)
-    tries = prepare_tries(chunk) if ends.method == "auto" else ()
+    tries = prepare_tries(chunk, apart=APART) if ends.method == "auto" else ()
     addresses = addresses_of(chunk)
     wait = start_windows(tries, addresses, result.data.ptr, neighbour_addresses(ends, known))
 
@@ -182,7 +177,7 @@ def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> Pre
     """Prepare a solver for whole systems of the shape of a chunk; see :class:`Kernels`."""
     raise_if_capturing(*UNCAPTURED)
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
-    tries = prepare_tries(on_gpu) if ends.method == "auto" else ()
+    tries = prepare_tries(on_gpu, apart=APART) if ends.method == "auto" else ()
     allocate = allocator(ends, on_gpu, result)
     # Copies of scalars on the device only: no reference to the caller's arrays is retained.
     scalars: list[Any] = [

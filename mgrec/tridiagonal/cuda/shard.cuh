@@ -17,7 +17,7 @@ struct EndRow {
 
 DEVICE inline bool is_finite(T x) { return x - x == 0; }
 
-// As `join_ends` of the host.
+// As `TridiagonalSystem.join_ends` of the host.
 DEVICE inline EndRow join_end(const T* cell, bool is_last, T negligible, T least) {
   const int neighbour = is_last ? 3 : 0, near = is_last ? 2 : 1;
   const int far = 3 - near, beyond = 3 - neighbour;
@@ -62,8 +62,8 @@ extern "C" __global__ void propagate_kernel(char* start, long long stride, int r
       fails = fails || !first.is_alone || !last.is_alone || !is_finite(before) ||
               !is_finite(after) || !(fabs(first.neighbour) < 1 && fabs(last.neighbour) <= 1);
       if (k == rank || k == rank + 1) {
-        T* const pair = known + (k - rank) * 2 * columns + column;
-        pair[0] = before, pair[columns] = after;
+        T* const pair = known + 4 * column + 2 * (k - rank);
+        pair[0] = before, pair[1] = after;
       }
       if (k < size) last = join_end(cells + CELL * columns, true, negligible, least);
     }

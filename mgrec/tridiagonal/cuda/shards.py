@@ -1,8 +1,8 @@
 """The shard of a rank: one exchange of interface rows, and one reading of the operands.
 
-If rows are dominant, the ends of a shard decide its first and last unknowns (`summarise_ends`). One
-kernel reduces the ends to the message of this rank. From the messages of all ranks another one
-finds the unknowns at and next to the ends, for the windows, which read the operands once.
+If rows are dominant, the ends of a shard decide its first and last unknowns. One kernel reduces the
+ends to the message of this rank. From the messages of all ranks another one finds the unknowns at and
+next to the ends, for the windows, which read the operands once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...engines.cuda.device import array_at, on_device, pack_words
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ..recurrence import Ends, decay_limits
 from . import chunks
-from .partitions import ADDRESSES, CELL, print_program
+from .partitions import ADDRESSES, APART, CELL, print_program
 from .windows import prepare_tries, start_windows
 
 _THREADS = 128
@@ -38,7 +38,7 @@ def prepare_shard(
     inf.
     """
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
-    if chunk.dtype.kind == "c" or not prepare_tries(on_gpu):
+    if chunk.dtype.kind == "c" or not prepare_tries(on_gpu, apart=APART):
         return None
     return _Shard(chunk, on_gpu, result, rows, signatures, check)
 
@@ -57,7 +57,7 @@ class _Shard:
         self._shapes = tuple([operand.shape for operand in on_gpu.operands])
         self._is_aligned = chunks.are_aligned(on_gpu.operands)
         self._check, self._signatures = check, signatures
-        self._tries = prepare_tries(on_gpu)
+        self._tries = prepare_tries(on_gpu, apart=APART)
         self._allocate = {
             ends: chunks.allocator(Ends(*ends), on_gpu, result)
             for ends in ((False, False), (False, True), (True, False))
@@ -79,7 +79,7 @@ class _Shard:
         self._reduce_ends(ends, addresses, shards.message + HEADER)
         shards.write_header()
         yield
-        known, columns = cupy.empty((4, self._shape[2]), self._dtype), self._shape[2]
+        known, columns = cupy.empty((self._shape[2], APART), self._dtype), self._shape[2]
         propagate = _propagation(columns, self._dtype, cupy.cuda.runtime.getDevice())
         propagate(
             [
