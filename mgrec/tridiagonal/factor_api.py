@@ -14,7 +14,7 @@ from ..core.arrays.chunk import shape_of
 from ..core.arrays.validation import check_out
 from ..core.backends import common_backend
 from ..core.contract.problem import Problem
-from ..core.contract.recurrence import ChunkInputs, Shape
+from ..core.contract.recurrence import ChunkInputs
 from ..distributed.expressions import accepts_expressions
 from ..solve import solve, solve_with_factors, with_interop
 from .api import check_system
@@ -44,7 +44,8 @@ class TridiagonalFactor:
         self._axis = problem.recurrence.axis
         self._factors = _factor(problem)
         # Copies, so that a diagonal that is overwritten later has no effect.
-        self._diagonals = getattr(self._factors, "diagonals", None) or _copied(problem.operands)
+        copies = (array if is_lazy(array) else array.copy() for array in problem.operands[:3])
+        self._diagonals = getattr(self._factors, "diagonals", None) or tuple(copies)
 
     def persist(self, **options: Any) -> TridiagonalFactor:
         """Return the same factor with factors of Dask arrays in the memory of the workers.
@@ -112,18 +113,8 @@ class TridiagonalFactor:
                 f"{getattr(b, 'dtype', type(b).__name__)}: factor diagonals of the dtype "
                 f"{problem.recurrence.dtype}"
             )
-        x = None
-        if self._factors is not None:
-            x = _solve(self._factors, self._shape_in_result(problem), problem)
+        x = None if self._factors is None else _solve(self._factors, problem)
         return solve(problem) if x is None else x
-
-    def _shape_in_result(self, problem: Problem) -> tuple[int, ...]:
-        """Return the shape of the diagonals, with an axis of length 1 for right-hand sides."""
-        rhs_axis, shape = problem.recurrence.rhs_axis, problem.shape
-        full_shape = (1,) * (len(shape) - len(self.shape) - (rhs_axis is not None)) + self.shape
-        if rhs_axis is None:
-            return full_shape
-        return (*full_shape[:rhs_axis], 1, *full_shape[rhs_axis:])
 
     def _axis_in_result(self, b: Any, rhs_axis: Any) -> int:
         """Return the axis of the unknowns, from the end, in the result for `b`."""
@@ -133,11 +124,6 @@ class TridiagonalFactor:
         ndim = max(len(shape_of(b)), 1 + len(self.shape))
         after = -rhs_axis - 1 if rhs_axis < 0 else ndim - 1 - int(rhs_axis)
         return axis - 1 if after < -axis else axis
-
-
-def _copied(operands: Any) -> tuple[Any, Any, Any]:
-    dl, d, du = (array if is_lazy(array) else array.copy() for array in operands[:3])
-    return dl, d, du
 
 
 @with_interop
@@ -230,21 +216,16 @@ def _factor(problem: Problem) -> Any:
     return factors if factors.lu is not None else None
 
 
-def _solve(factors: Any, factor_shape: Shape, problem: Problem) -> Any:
-    """Return x, or None if the factors do not apply to the problem.
-
-    `factors` is a result of `_factor`; `factor_shape` is the shape of its matrices, with as many
-    axes as the result.
-    """
+def _solve(factors: Any, problem: Problem) -> Any:
+    """Return x, or None if the factors do not apply to the problem."""
     if is_lazy(factors):
         from .factor_dask import solve_factored
 
         return solve_factored(factors, problem)
     if problem.is_lazy:
         return None
-    shape, b = problem.shape, problem.operands[3]
-    out = check_out(problem.out, shape, b.dtype, problem.operands)
     from ..engines.cpu.threads import threads_for
 
-    threads = threads_for(prod(shape))
-    return solve_chunk(factors, factor_shape, problem.recurrence.axis, shape, b, threads, out)
+    shape, b = problem.shape, problem.operands[3]
+    out = check_out(problem.out, shape, b.dtype, problem.operands)
+    return solve_chunk(factors, problem.recurrence, shape, b, threads_for(prod(shape)), out)

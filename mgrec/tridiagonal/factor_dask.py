@@ -73,17 +73,13 @@ def factor_block(*values: Any, recurrence: Any, count: int) -> Factors:
 
 def determine_factored(factors: Factors, b: Any, *values: Any, recurrence: Any) -> Any:
     """Return the unknowns of a chunk by its factors, or without them if they do not apply."""
-    chunk_index, starts = tuple(p for p, _ in values), tuple(s for _, s in values)
-    diagonals, factor_shape = factors.diagonals, factors.shape
+    chunk_index, starts = zip(*values, strict=True)
+    diagonals = factors.diagonals
     if recurrence.rhs_axis is not None:
         axes_after = len(chunk_index) - 1 - recurrence.rhs_axis
         diagonals = tuple(insert_axis(diagonal, axes_after) for diagonal in diagonals)
-        if axes_after < len(factor_shape):
-            split = len(factor_shape) - axes_after
-            factor_shape = (*factor_shape[:split], 1, *factor_shape[split:])
     inputs = ChunkInputs((*diagonals, b), chunk_index, starts)
     with chunk_of("determine", recurrence, inputs) as (backend, shape):
         check_in_host_memory("b", backend)
-        factor_shape = (1,) * (len(shape) - len(factor_shape)) + factor_shape
-        x = solve_chunk(factors, factor_shape, recurrence.axis, shape, b)
+        x = solve_chunk(factors, recurrence, shape, b)
         return recurrence.launch(backend, inputs, shape, None)()[0] if x is None else x

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.arrays.chunk import canonical_shape
 from ..core.backends import CPU, Backend
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from .errors import check_operands, is_all_finite, name_singular_system
@@ -32,7 +33,7 @@ class Factors:
 
     diagonals: Arrays
     shape: Shape  # of the chunk of the broadcast diagonals
-    lu: Any
+    lu: Any = None
     ring: Ring | None = None
 
     def __sizeof__(self) -> int:
@@ -112,18 +113,19 @@ def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
     diagonals = tuple(block.copy() for block in inputs.blocks[:3])
     if system.check_finite:
         check_operands(system, inputs, shape)
+    without = Factors(diagonals, shape)
     if 0 in shape or (system.is_periodic and shape[system.axis] < 3):
-        return Factors(diagonals, shape, None)
+        return without
     from .cpu.factor import factor_matrices
 
-    layout = _layout(shape, system.axis)
+    layout = canonical_shape(shape, system.axis)
     full_diagonals = (
         np.array(np.broadcast_to(diagonal, shape).reshape(layout), order="C") for diagonal in diagonals
     )
     if system.is_periodic:
         with suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
             return Factors(diagonals, shape, *Ring.of(*full_diagonals))
-        return Factors(diagonals, shape, None)
+        return without
     try:
         with name_singular_system(system, inputs.starts, shape), np.errstate(all="ignore"):
             lu = factor_matrices(*full_diagonals)
@@ -131,28 +133,24 @@ def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
         # Rounding makes the last pivot of a nearly singular matrix 0 in one order of the
         # unknowns and not in another, as with Dorr's matrix. The solver's order decides.
         system.determine(CPU, inputs, shape, None)
-        return Factors(diagonals, shape, None)
-    return Factors(diagonals, shape, lu if lu.is_finite else None)
+        return without
+    return Factors(diagonals, shape, lu) if lu.is_finite else without
 
 
 def solve_chunk(
-    factors: Factors,
-    factor_shape: Shape,
-    axis: int,
-    shape: Shape,
-    b: np.ndarray,
-    threads: int = 1,
-    out: Arrays = (),
+    factors: Factors, system: Any, shape: Shape, b: np.ndarray, threads: int = 1, out: Arrays = ()
 ) -> Any:
-    """Return x of this shape, or None if the chunk has to be solved without the factors.
-
-    `factor_shape` is the shape of the matrices, with as many axes as `shape`.
-    """
+    """Return x of this shape, or None if the chunk has to be solved without the factors."""
     from .cpu.factor import is_faster, solve_factored
 
-    layout = _layout(shape, axis)
+    axis, rhs_axis = system.axis, system.rhs_axis
+    layout = canonical_shape(shape, axis)
     if factors.lu is None or not is_faster(layout[0] * layout[2], threads):
         return None
+    # The shape of the matrices, with as many axes as that of x.
+    factor_shape = (1,) * (len(shape) - len(factors.shape) - (rhs_axis is not None)) + factors.shape
+    if rhs_axis is not None:
+        factor_shape = (*factor_shape[:rhs_axis], 1, *factor_shape[rhs_axis:])
     x = out[0] if out else np.empty(shape, b.dtype)
     outer = _broadcast_index(factor_shape[:axis], shape[:axis])
     inner = _broadcast_index(factor_shape[axis + 1 :], shape[axis + 1 :])
@@ -166,14 +164,7 @@ def solve_chunk(
     return x if is_all_finite(x) else None
 
 
-def _layout(shape: Shape, axis: int) -> tuple[int, int, int]:
-    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
-
-
 def _broadcast_index(factor_shape: Shape, shape: Shape) -> np.ndarray:
     """Return, for each element of a shape, the flat index into an array that broadcasts to it."""
-    index = np.arange(prod(factor_shape), dtype=np.int64)
-    if factor_shape == shape:
-        return index
-    index = index.reshape(factor_shape)
+    index = np.arange(prod(factor_shape), dtype=np.int64).reshape(factor_shape)
     return np.ascontiguousarray(np.broadcast_to(index, shape)).reshape(-1)
