@@ -10,18 +10,36 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...engines.cuda.device import Device, on_device
+from ...engines.cuda.device import Device, on_device, pack_words
 from ...engines.cuda.launches import PreparedLaunches, RunLaunches
 from ..errors import SingularSystemError
 from ..recurrence import Ends
 from ..systems import END_ROWS
-from .partitions import CELL, LaunchMemory, PartitionPlan, plan_partitions, strides_of
+from .partitions import ADDRESSES, CELL, LaunchMemory, plan_partitions, strides_of
 
 IN_HOST_MEMORY = 64
+Layout = tuple[tuple[int, int, int], np.dtype[Any], tuple[tuple[int, int, int], ...], bool]
+"""Shape and dtype of a chunk, shapes of its operands, and whether these start at multiples of 16 bytes."""
+
+
+def reduce_ends(layout: Layout, ends: Ends, rows: int, addresses: Sequence[int], cells: int) -> bool:
+    """Launch the reduction of the first and of the last rows of a chunk to cells at an address.
+
+    They are two outer systems for one launch. Return False if the GPU has too little shared memory.
+    """
+    import cupy
+
+    words, launch = _launch_of_ends(*layout, ends[:2], rows, cupy.cuda.runtime.getDevice())
+    if launch is None:
+        return False
+    words = words.copy()
+    words[ADDRESSES] = [*addresses, 0, cells, 0]
+    launch((pack_words(words),))
+    return True
 
 
 @lru_cache(maxsize=1024)
-def launch_of_ends(
+def _launch_of_ends(
     shape: tuple[int, int, int],
     dtype: np.dtype[Any],
     shapes: tuple[tuple[int, int, int], ...],
@@ -69,15 +87,35 @@ def neighbour_addresses(ends: Ends, known: Any) -> tuple[int, int]:
 def allocator(ends: Ends, chunk: Chunk, result: Any) -> Callable[[Sequence[int], int], LaunchMemory]:
     """Return ``(addresses of operands, address of the result) -> memory`` of a chunk's launches."""
     strides = [strides_of(operand.shape, chunk.shape) for operand in chunk.operands]
-    return partial(LaunchMemory.allocate, _plan(chunk, result), ends[:2], strides)
+    arrays = [*chunk.operands, *([] if result is None else [result])]
+    is_aligned = _are_aligned(arrays) and all(array.shape[0] in (1, chunk.shape[0]) for array in arrays)
+    plan = plan_partitions(chunk.shape, chunk.dtype, is_aligned, Device.current())
+    return partial(LaunchMemory, plan, ends[:2], strides)
 
 
-def addresses_of(chunk: Chunk) -> list[int]:
-    return [operand.data.ptr for operand in chunk.operands]
+def layout_of(chunk: Chunk) -> Layout:
+    """Return the layout of a chunk whose operands are on the device."""
+    shapes = tuple([operand.shape for operand in chunk.operands])
+    return chunk.shape, chunk.dtype, shapes, _are_aligned(chunk.operands)
 
 
-def are_aligned(arrays: Iterable[Any]) -> bool:
+def _are_aligned(arrays: Iterable[Any]) -> bool:
     return all(array.data.ptr % 16 == 0 for array in arrays)
+
+
+def copied_scalars(on_gpu: Chunk, chunk: Chunk) -> list[Any]:
+    """Return the copy on the device of each operand that is a scalar; None for arrays.
+
+    Prepared calls retain no reference to the caller's arrays.
+    """
+    pairs = zip(on_gpu.operands, chunk.operands, strict=True)
+    return [None if here is operand else here for here, operand in pairs]
+
+
+def addresses_with(scalars: Sequence[Any], operands: Sequence[Any]) -> list[int]:
+    """Return the addresses of all operands, of which `operands` has those of arrays."""
+    pairs = zip(scalars, operands, strict=True)
+    return [address if scalar is None else scalar.data.ptr for scalar, address in pairs]
 
 
 def solve_chunk(memory: LaunchMemory, known: Any) -> bool:
@@ -92,9 +130,3 @@ def solve_chunk(memory: LaunchMemory, known: Any) -> bool:
     if is_singular.any():
         raise SingularSystemError(int(is_singular.argmax()))
     return bool(np.isfinite(rows).all())
-
-
-def _plan(chunk: Chunk, result: Any) -> PartitionPlan:
-    arrays = [*chunk.operands, *([] if result is None else [result])]
-    is_aligned = are_aligned(arrays) and all(array.shape[0] in (1, chunk.shape[0]) for array in arrays)
-    return plan_partitions(chunk.shape, chunk.dtype, is_aligned, Device.current())

@@ -198,65 +198,50 @@ def plan_partitions(shape: Shape, dtype: np.dtype[Any], is_aligned: bool, device
     return plan
 
 
-@dataclass(frozen=True)
 class LaunchMemory:
-    """Memory of the launches over one chunk."""
+    """Memory of the launches over one chunk.
 
-    plan: PartitionPlan
-    buffer: Any  # on the device: cells and cuts of all levels, and the status
-    system: np.ndarray  # a struct that kernels take by value: operands, strides and sizes
+    Operands are given by their strides and addresses; `result` is 0 for none. `ends` states whether
+    systems have their first and their last row: 0, 1 for all systems, or 2 for the first, or the last,
+    of the outer ones alone.
+    """
 
-    @classmethod
-    def allocate(
-        cls,
+    def __init__(
+        self,
         plan: PartitionPlan,
         ends: tuple[int, int],
         strides: Sequence[Sequence[int]],
         addresses: Sequence[int],
         result: int,
-    ) -> LaunchMemory:
-        """Allocate memory for operands of these strides and addresses; `result` 0 for none.
-
-        `ends` states whether systems have their first and their last row: 0, 1 for all systems, or
-        2 for the first, or the last, of the outer ones alone.
-        """
+    ) -> None:
         import cupy
 
-        buffer = cupy.empty(plan.offsets[-1] + 8 * STATUS, np.uint8)
-        cells, cuts = plan.offsets[0], plan.offsets[len(plan.parts)]
-        base = buffer.data.ptr
+        self.plan = plan
+        # On the device: cells and cuts of all levels, and the status, the first singular system and the
+        # first that contains nan or inf, or NONE.
+        self._buffer = cupy.empty(plan.offsets[-1] + 8 * STATUS, np.uint8)
+        self._status = self._buffer[-8 * STATUS :].view(np.int64)
+        self._status.fill(NONE)
+        levels = [self._buffer.data.ptr + offset for offset in plan.offsets[:-1]]
         words = plan.words(strides, ends)
-        words[ADDRESSES] = [*addresses, result, base + cells, base + cuts]
-        memory = cls(plan, buffer, pack_words(words))
-        memory.status.fill(NONE)
-        return memory
-
-    @cached_property
-    def status(self) -> Any:
-        """The first singular system, and the first that contains nan or inf, or NONE."""
-        return self.buffer[-8 * STATUS :].view(np.int64)
+        words[ADDRESSES] = [*addresses, result, levels[0], levels[len(plan.parts)]]
+        self._arguments = pack_words(words), self._status, *map(np.uint64, levels)
 
     def fetch_status(self) -> Callable[[], list[int | None]]:
         """Start a copy of the status; the callable waits for it, not for later launches."""
-        wait = fetch(self.status)
+        wait = fetch(self._status)
         return lambda: [None if number == NONE else int(number) for number in wait()]
-
-    @cached_property
-    def arguments(self) -> tuple[Any, ...]:
-        """The arguments for the slots of the launches."""
-        addresses = (np.uint64(self.buffer.data.ptr + k) for k in self.plan.offsets[:-1])
-        return self.system, self.status, *addresses
 
     def run(self, name: str) -> None:
         """Run the launches that :func:`prepared_launches` has under a name."""
         import cupy
 
-        prepared_launches(self.plan, cupy.cuda.runtime.getDevice())[name](self.arguments)
+        prepared_launches(self.plan, cupy.cuda.runtime.getDevice())[name](self._arguments)
 
     def numbers(self, slot: Slot) -> Any:
         """Return the numbers for the slot of a level's cells or cuts."""
         start, stop = self.plan.offsets[slot.number - 2 : slot.number]
-        return self.buffer[start:stop].view(self.plan.dtype)
+        return self._buffer[start:stop].view(self.plan.dtype)
 
 
 def strides_of(array_shape: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:

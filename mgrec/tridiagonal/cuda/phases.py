@@ -19,24 +19,25 @@ from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import CacheMiss, PreparedSolver, Summarise
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import ctype, print_definitions
-from ...engines.cuda.device import after_launches, fetch, on_device, pack_words, raise_if_capturing
+from ...engines.cuda.device import after_launches, fetch, on_device, raise_if_capturing
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ..errors import SingularSystemError
 from ..recurrence import Ends, TridiagonalKernels
 from ..systems import InterfaceRows
 from .chunks import (
-    addresses_of,
+    addresses_with,
     allocator,
-    are_aligned,
-    launch_of_ends,
+    copied_scalars,
+    layout_of,
     neighbour_addresses,
     readable,
+    reduce_ends,
     solve_chunk,
 )
 from .nopivot import UNCAPTURED, cyclic_reduction, pcr, solve_whole, thomas
-from .partitions import ADDRESSES, APART, CELL, LaunchMemory
+from .partitions import APART, CELL, LaunchMemory
 from .shards import prepare_shard
-from .windows import prepare_tries, start_windows, tries_of
+from .windows import Try, prepare_tries, start_windows, tries_of
 
 WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
 """Methods of whole systems, by the plans of their launches."""
@@ -102,38 +103,26 @@ def precompute(ends: Ends, chunk: Chunk) -> Summarise:
     returns the rows in host memory.
     """
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    return _reduce(allocator(ends, chunk, None)(addresses_of(chunk), 0))
+    memory = allocator(ends, chunk, None)(_addresses_of(chunk), 0)
+    memory.run("reduce")
+    wait = fetch(memory.numbers(memory.plan.cells(memory.plan.top)))
+    return lambda: InterfaceRows(wait().reshape(*chunk.row_shape, 2, CELL // 2))
 
 
 def precompute_ends(ends: Ends, chunk: Chunk, rows: int) -> Summarise | None:
     """Launch the reduction of the first and of the last rows of a chunk with one outer row.
 
-    They are two outer systems for one launch: its interface rows have an outer axis of length 2.
-    The kernel writes them to memory of the host. None if the GPU has too little shared memory.
+    Its interface rows have an outer axis of length 2. The kernel writes them to memory of the host.
+    None if the GPU has too little shared memory.
     """
-    import cupy
     from cupyx import empty_pinned
 
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    shapes = tuple([operand.shape for operand in chunk.operands])
-    layout = chunk.shape, chunk.dtype, shapes, are_aligned(chunk.operands)
-    words, launch = launch_of_ends(*layout, ends[:2], rows, cupy.cuda.runtime.getDevice())
-    if launch is None:
-        return None
     cells = empty_pinned((2, chunk.shape[2], 2, CELL // 2), chunk.dtype)
-    words = words.copy()
-    words[ADDRESSES] = [*addresses_of(chunk), 0, cells.ctypes.data, 0]
-    launch((pack_words(words),))
+    if not reduce_ends(layout_of(chunk), ends, rows, _addresses_of(chunk), cells.ctypes.data):
+        return None
     wait = after_launches(cells)
     return lambda: InterfaceRows(wait())
-
-
-def _reduce(memory: LaunchMemory) -> Summarise:
-    memory.run("reduce")
-    plan = memory.plan
-    outer, _, inner = plan.shape
-    wait = fetch(memory.numbers(plan.cells(plan.top)))
-    return lambda: InterfaceRows(wait().reshape(outer, inner, 2, CELL // 2))
 
 
 def determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> bool:
@@ -143,73 +132,69 @@ def determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> bool:
     after it, or None for whole systems. `result` (outer, steps, inner) is C-contiguous. Raise
     SingularSystemError if the elimination of a whole system meets a pivot of 0.
     """
-    return launch_determine(ends, chunk, carry_in, result)()
+    if carry_in is not None:
+        return launch_determine(ends, chunk, carry_in, result)()
+    chunk = chunk.map_arrays(on_device, chunk.shape)
+    return _solver_of(ends, chunk, result, windows_solved=False)(_addresses_of(chunk), result.data.ptr)
 
 
 def launch_determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> Callable[[], bool]:
-    """Launch `determine`; the returned function waits, and returns what that returns."""
+    """Launch `determine` with a carry-in; the returned function waits, and returns what that returns."""
     raise_if_capturing(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    known = None if carry_in is None else readable(carry_in, chunk.dtype)
-    tries = prepare_tries(chunk, apart=APART) if ends.method == "auto" else ()
-    addresses = addresses_of(chunk)
-    wait = start_windows(tries, addresses, result.data.ptr, neighbour_addresses(ends, known))
-
-    def allocate() -> LaunchMemory:
-        return allocator(ends, chunk, result)(addresses, result.data.ptr)
-
-    try:
-        # While the windows run, so that the solution with pivoting can be launched at once.
-        memory = allocate() if known is None else None
-    except BaseException:
-        wait()
-        raise
+    known, addresses = readable(carry_in, chunk.dtype), _addresses_of(chunk)
+    neighbours = neighbour_addresses(ends, known)
+    wait = start_windows(_tries_of(ends, chunk), addresses, result.data.ptr, neighbours)
 
     def finish() -> bool:
-        if wait():
-            return True
-        return solve_chunk(allocate(), known) if memory is None else _solve_whole(memory)
+        return wait() or solve_chunk(allocator(ends, chunk, result)(addresses, result.data.ptr), known)
 
     return finish
 
 
 def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> PreparedSolver:
     """Prepare a solver for whole systems of the shape of a chunk; see :class:`Kernels`."""
-    raise_if_capturing(*UNCAPTURED)
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
-    tries = prepare_tries(on_gpu, apart=APART) if ends.method == "auto" else ()
-    allocate = allocator(ends, on_gpu, result)
-    # Copies of scalars on the device only: no reference to the caller's arrays is retained.
-    scalars: list[Any] = [
-        None if on_device_operand is operand else on_device_operand
-        for on_device_operand, operand in zip(on_gpu.operands, chunk.operands, strict=True)
-    ]
-    windows_solved = True
+    scalars, solve_at = copied_scalars(on_gpu, chunk), _solver_of(ends, on_gpu, result)
 
     def solve(operands: Sequence[Any], results: Sequence[int]) -> None:
-        nonlocal windows_solved
-        raise_if_capturing(*UNCAPTURED)
-        (target,) = results
-        addresses = [
-            address if scalar is None else scalar.data.ptr
-            for scalar, address in zip(scalars, operands, strict=True)
-        ]
-        wait = start_windows(tries, addresses, target)
         try:
-            # Allocate while the windows run if they failed in the last call.
-            memory = None if windows_solved else allocate(addresses, target)
-        finally:
-            windows_solved = wait()
-        if windows_solved:
-            return
-        try:
-            is_finite = _solve_whole(memory or allocate(addresses, target))
+            is_finite = solve_at(addresses_with(scalars, operands), results[0])
         except SingularSystemError as error:
             raise CacheMiss from error
         if not is_finite:
             raise CacheMiss
 
     return solve
+
+
+def _solver_of(
+    ends: Ends, chunk: Chunk, result: Any, windows_solved: bool = True
+) -> Callable[[Sequence[int], int], bool]:
+    """Return `determine` of whole systems, by the addresses of operands and of the result."""
+    raise_if_capturing(*UNCAPTURED)
+    tries, allocate = _tries_of(ends, chunk), allocator(ends, chunk, result)
+
+    def solve(addresses: Sequence[int], target: int) -> bool:
+        nonlocal windows_solved
+        raise_if_capturing(*UNCAPTURED)
+        wait = start_windows(tries, addresses, target)
+        try:
+            # Allocate while the windows run, unless they solved the last call.
+            memory = None if windows_solved else allocate(addresses, target)
+        finally:
+            windows_solved = wait()
+        return windows_solved or _solve_whole(memory or allocate(addresses, target))
+
+    return solve
+
+
+def _tries_of(ends: Ends, chunk: Chunk) -> tuple[Try, ...]:
+    return prepare_tries(chunk, apart=APART) if ends.method == "auto" else ()
+
+
+def _addresses_of(chunk: Chunk) -> list[int]:
+    return [operand.data.ptr for operand in chunk.operands]
 
 
 def determine_without_pivoting(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> bool:

@@ -15,11 +15,11 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import HEADER, CacheMiss, ShardMessages, ShardSolver, ShardSteps
-from ...engines.cuda.device import array_at, on_device, pack_words
+from ...engines.cuda.device import array_at, on_device
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ..recurrence import Ends, decay_limits
 from . import chunks
-from .partitions import ADDRESSES, APART, CELL, print_program
+from .partitions import APART, CELL, print_program
 from .windows import prepare_tries, start_windows
 
 _THREADS = 128
@@ -40,47 +40,40 @@ def prepare_shard(
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
     if chunk.dtype.kind == "c" or not prepare_tries(on_gpu, apart=APART):
         return None
-    return _Shard(chunk, on_gpu, result, rows, signatures, check)
+    return _Shard(on_gpu, chunks.copied_scalars(on_gpu, chunk), result, rows, signatures, check)
 
 
 class _Shard:
     def __init__(
         self,
-        chunk: Chunk,
         on_gpu: Chunk,
+        scalars: list[Any],
         result: Any,
         rows: int,
         signatures: Sequence[Signature],
         check: Check,
     ) -> None:
-        self._shape, self._dtype, self._rows = chunk.shape, chunk.dtype, rows
-        self._shapes = tuple([operand.shape for operand in on_gpu.operands])
-        self._is_aligned = chunks.are_aligned(on_gpu.operands)
+        self._scalars, self._layout, self._rows = scalars, chunks.layout_of(on_gpu), rows
+        self._columns, self._dtype = on_gpu.shape[2], on_gpu.dtype
         self._check, self._signatures = check, signatures
         self._tries = prepare_tries(on_gpu, apart=APART)
         self._allocate = {
             ends: chunks.allocator(Ends(*ends), on_gpu, result)
             for ends in ((False, False), (False, True), (True, False))
         }
-        # Copies of scalars on the device; no reference to the caller's arrays is retained.
-        pairs = zip(on_gpu.operands, chunk.operands, strict=True)
-        self._scalars = [None if here is operand else here for here, operand in pairs]
-        numbers = CELL * 2 * chunk.shape[2]
-        self.message_bytes = HEADER + numbers * chunk.dtype.itemsize
+        self.message_bytes = HEADER + CELL * 2 * self._columns * self._dtype.itemsize
 
     def __call__(self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages) -> ShardSteps:
         import cupy
 
         ends = Ends(shards.rank == 0, shards.rank == shards.size - 1)
-        addresses = [
-            address if scalar is None else scalar.data.ptr
-            for scalar, address in zip(self._scalars, arguments, strict=True)
-        ]
-        self._reduce_ends(ends, addresses, shards.message + HEADER)
+        addresses = chunks.addresses_with(self._scalars, arguments)
+        if not chunks.reduce_ends(self._layout, ends, self._rows, addresses, shards.message + HEADER):
+            raise CacheMiss
         shards.write_header()
         yield
-        known, columns = cupy.empty((self._shape[2], APART), self._dtype), self._shape[2]
-        propagate = _propagation(columns, self._dtype, cupy.cuda.runtime.getDevice())
+        known = cupy.empty((self._columns, APART), self._dtype)
+        propagate = _propagation(self._columns, self._dtype, cupy.cuda.runtime.getDevice())
         propagate(
             [
                 shards.messages,
@@ -113,18 +106,6 @@ class _Shard:
             array_at(argument, *signature) if scalar is None else np.asarray(argument, signature[1])
             for argument, scalar, signature in triples
         ]
-
-    def _reduce_ends(self, ends: Ends, addresses: Sequence[int], message: int) -> None:
-        import cupy
-
-        layout = self._shape, self._dtype, self._shapes, self._is_aligned
-        device = cupy.cuda.runtime.getDevice()
-        words, launch = chunks.launch_of_ends(*layout, ends[:2], self._rows, device)
-        if launch is None:
-            raise CacheMiss
-        words = words.copy()
-        words[ADDRESSES] = [*addresses, 0, message, 0]
-        launch((pack_words(words),))
 
 
 @lru_cache(maxsize=64)
