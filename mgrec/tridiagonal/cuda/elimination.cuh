@@ -50,9 +50,11 @@ DEVICE inline Row<N - 1> eliminated(const Row<N>& row, const Row<N>& pivot, cons
 // If before or first exceeds LIMIT, `part` eliminates that unknown from one of the rows.
 constexpr int LIMIT = 8;
 
+// The largest of two numbers.
+DEVICE inline Real larger_of(T x, T y) { return larger(magnitude(x), magnitude(y)); }
+
 DEVICE inline Row<5> made_small(Row<5> row) {
-  Real size = larger(magnitude(row[0]), magnitude(row[1]));
-  size = larger(size, larger(magnitude(row[2]), magnitude(row[3])));
+  const Real size = larger(larger_of(row[0], row[1]), larger_of(row[2], row[3]));
   const Real scale = scale_of(larger(size, Real(1)));
 #pragma unroll
   for (int k = 0; k < 5; ++k) row[k] = scaled(row[k], scale);
@@ -68,14 +70,11 @@ struct PendingRows {
     return {{{T(-1), T(0), T(1), T(0), T(0)}}, {{T(0), T(-1), T(0), T(1), T(0)}}};
   }
   DEVICE bool is_large() const {
-    const Real size = larger(magnitude(upper[2]), magnitude(upper[3]));
-    return larger(size, larger(magnitude(lower[2]), magnitude(lower[3]))) > LIMIT;
+    return larger(larger_of(upper[2], upper[3]), larger_of(lower[2], lower[3])) > LIMIT;
   }
   DEVICE void part() {
     if (!is_large()) return;
-    const Real size = larger(magnitude(upper[2]), magnitude(upper[3]));
-    const Real other = larger(magnitude(lower[2]), magnitude(lower[3]));
-    const bool swap = other > size;
+    const bool swap = larger_of(lower[2], lower[3]) > larger_of(upper[2], upper[3]);
     const Row<5> big = swap ? lower : upper, small = swap ? upper : lower;
     const bool is_before = magnitude(big[2]) > magnitude(big[3]);
     const int lead = is_before ? 2 : 3;
@@ -134,8 +133,7 @@ DEVICE inline void write_cell(T* cell, const PendingRows& pending, const Pivots&
 }
 
 DEVICE inline Row<5> cell_row(const T* cell, Pivots& seen) {
-  Real size = larger(magnitude(cell[0]), magnitude(cell[1]));
-  size = larger(size, larger(magnitude(cell[2]), magnitude(cell[3])));
+  const Real size = larger(larger_of(cell[0], cell[1]), larger_of(cell[2], cell[3]));
   const Real scale = scale_of(size);
   Row<5> row;
 #pragma unroll
@@ -148,11 +146,10 @@ DEVICE inline Row<5> cell_row(const T* cell, Pivots& seen) {
 // Eliminate last[k-1] and first[k] from the pending rows and the rows of part k.
 DEVICE inline void advance_part(PendingRows& pending, const T* cell, Pivots& seen, Row<7>& pivot,
                                 Row<6>& second) {
-  const Row<5> part_upper = cell_row(cell, seen), part_lower = cell_row(cell + 5, seen);
+  const Row<5> a = cell_row(cell, seen), b = cell_row(cell + 5, seen);
   const Row<5>&u = pending.upper, &l = pending.lower;
-  pivot = {{part_upper[0], part_upper[1], part_upper[2], part_upper[3], T(0), T(0), part_upper[4]}};
-  Row<7> one = {
-      {part_lower[0], part_lower[1], part_lower[2], part_lower[3], T(0), T(0), part_lower[4]}};
+  pivot = {{a[0], a[1], a[2], a[3], T(0), T(0), a[4]}};
+  Row<7> one = {{b[0], b[1], b[2], b[3], T(0), T(0), b[4]}};
   Row<7> upper = {{u[0], u[1], T(0), T(0), u[2], u[3], u[4]}};
   Row<7> lower = {{l[0], l[1], T(0), T(0), l[2], l[3], l[4]}};
   order(pivot, one);
@@ -169,4 +166,14 @@ DEVICE inline void advance_part(PendingRows& pending, const T* cell, Pivots& see
   pending.part();
   seen.take(magnitude(pivot[0]));
   seen.take(magnitude(second[0]));
+}
+
+// Reduce `count` parts to one cell.
+DEVICE inline void merge_cells(const T* cells, int count, T* merged) {
+  PendingRows pending = PendingRows::copies();
+  Pivots seen;
+  Row<7> pivot;
+  Row<6> second;
+  for (int k = 0; k < count; ++k) advance_part(pending, cells + 10 * k, seen, pivot, second);
+  write_cell(merged, pending, seen);
 }

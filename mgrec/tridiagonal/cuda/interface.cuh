@@ -49,13 +49,8 @@ extern "C" __global__ void merge_kernel(const T* cells, T* merged, long long par
                                         long long systems) {
   const PartGroup group((T*)shared_bytes, parts, systems);
   load_cells((T*)shared_bytes, cells, group);
-  if (!group.is_there) return;
-  PendingRows pending = PendingRows::copies();
-  Pivots seen;
-  Row<7> pivot;
-  Row<6> second;
-  for (int k = 0; k < group.count; ++k) advance_part(pending, group.cell(k), seen, pivot, second);
-  write_cell(merged + 10 * (blockIdx.x * (long long)MERGERS + threadIdx.x), pending, seen);
+  const long long lane = blockIdx.x * (long long)MERGERS + threadIdx.x;
+  if (group.is_there) merge_cells(group.shared_cells, group.count, merged + 10 * lane);
 }
 
 // Replace the rows of parts by pivots; move known unknowns to their right-hand sides.

@@ -37,6 +37,7 @@ template <class R> DEVICE inline complex<R> minus_product(complex<R> a, complex<
 
 // Return 0, or nan if x is nan or inf.
 DEVICE inline T zero_or_nan(T x) { return x - x; }
+DEVICE inline bool is_finite(T x) { return x - x == T(0); }
 
 // Rows at multiples of 16 bytes are copied by words.
 constexpr int PACK = sizeof(T) < 16 ? 16 / sizeof(T) : 1;

@@ -398,7 +398,7 @@ DEVICE inline void substitute_partition(Tile& tile, int length, const Around& en
   }
 }
 
-DEVICE inline void substitute_partitions(const System& system) {
+extern "C" __global__ void __launch_bounds__(THREADS) substitute_kernel(const System system) {
   const Partition partition(system, blockIdx.x * (long long)THREADS + threadIdx.x);
   Tile tile = load_tile(system, partition);
   const T* cut =
@@ -423,14 +423,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) reduce_short_kernel(const 
   const Partition partition(system, is_there ? lane : system.lanes());
   reduce_partition(system, partition, cells + 10 * threadIdx.x);
   __syncthreads();
-  if (threadIdx.x > 0) return;
-  PendingRows pending = PendingRows::copies();
-  Pivots seen;
-  Row<7> pivot;
-  Row<6> second;
-  for (int k = 0; k < system.parts; ++k) advance_part(pending, cells + 10 * k, seen, pivot, second);
-  write_cell(system.cells + 10 * (long long)blockIdx.x, pending, seen);
-}
-extern "C" __global__ void __launch_bounds__(THREADS) substitute_kernel(const System system) {
-  substitute_partitions(system);
+  if (threadIdx.x == 0)
+    merge_cells(cells, int(system.parts), system.cells + 10 * (long long)blockIdx.x);
 }

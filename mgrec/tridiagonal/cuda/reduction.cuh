@@ -5,6 +5,9 @@
 #pragma once
 #include "tridiagonal/cuda/systems.cuh"
 
+#define KERNEL extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+#define LONG long long
+
 // Divide numbers that mostly have 32 bits: division of 64 bits takes four times as long.
 DEVICE inline long long quotient(long long x, long long y) {
   return (x | y) >> 32 == 0 ? unsigned(x) / unsigned(y) : x / y;
@@ -22,6 +25,14 @@ struct RowIndex {
     row = above - system.outer * count;
   }
 };
+
+// Visit the rows of all systems, `count` each; `visit` gets a row's index and its number among all.
+template <class Visit>
+DEVICE inline void each_row(const Systems& all, long long count, Visit visit) {
+  const long long size = all.count() * count, stride = gridDim.x * (long long)blockDim.x;
+  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += stride)
+    visit(RowIndex(all, n, count), n);
+}
 
 // A level in memory, in the layout of the operands: (4, outer, count, inner) numbers from `offset`
 // of the scratch memory; a negative offset means the operands.
@@ -71,35 +82,6 @@ DEVICE inline void lower(const Systems& all, const SystemIndex& system, const Le
   put(2 * i, solved(k, row.b, is_bad));
 }
 
-DEVICE inline void raise_level(const Systems& all, long long from, long long count, long long to) {
-  const long long size = all.count() * (count / 2), stride = gridDim.x * (long long)blockDim.x;
-  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += stride) {
-    const RowIndex index(all, n, count / 2);
-    const Level level = level_of(all, index.system, from, count);
-    if (from < 0)
-      for (int k = 0; k < (2 * index.row + 3 < count ? 2 : 3); ++k)
-        note(all, index.system, level.load(all, index.system, 2 * index.row + k));
-    level_of(all, index.system, to, count / 2)
-        .store(index.row, raised(all, index.system, level, index.row));
-  }
-}
-
-DEVICE inline void lower_level(const Systems& all, long long from, long long count, long long to) {
-  const long long pairs = (count + 1) / 2, size = all.count() * pairs;
-  const long long stride = gridDim.x * (long long)blockDim.x;
-  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += stride) {
-    const RowIndex index(all, n, pairs);
-    const Level level = level_of(all, index.system, from, count);
-    const Level above = level_of(all, index.system, to, count / 2);
-    bool is_bad = false;
-    lower(all, index.system, level, index.row, [&](long long i) { return above.at(3, i); }, is_bad,
-          [&](long long i, T x) {
-            T* target = from < 0 ? index.system.result(all) + i * all.inner : &level.at(3, i);
-            store_solution(all, index.system, target, x, is_bad);
-          });
-  }
-}
-
 // Note in the status whether any thread of the block, which has one system, saw nan or inf.
 DEVICE inline void note_together(const Systems& all, const SystemIndex& system, bool is_nonfinite) {
   if (__syncthreads_or(is_nonfinite) && threadIdx.x == 0) all.note_nonfinite(system.number);
@@ -117,12 +99,52 @@ struct Chip {
   }
 };
 
+// One of two levels of a system, of which SHARED arrays are on chip: all four, or b and k.
+template <int SHARED> struct HalfOnChip {
+  T* memory;
+  int n, level;
+  DEVICE HalfOnChip(const Systems& all, const SystemIndex& system, int level)
+      : memory(all.scratch + system.number * (2 * (4 - SHARED)) * all.steps), n(int(all.steps)),
+        level(level) {}
+  DEVICE T& at(int which, int i) const {
+    const int slot = SHARED == 4 ? which : which / 2;
+    T* on_chip = (T*)shared_bytes + (level * SHARED + slot) * n;
+    if (SHARED == 4 || which % 2 == 1) return on_chip[i];
+    return memory[(level * (4 - SHARED) + slot) * n + i];
+  }
+  DEVICE Equation load(int i) const { return i < 0 || i >= n ? row_outside() : load_row(*this, i); }
+};
+
+// PARACR of a system by one block.
+template <int SHARED> DEVICE inline void solve_in_parallel(const Systems& all) {
+  const SystemIndex system(all, blockIdx.x);
+  const int n = int(all.steps), thread = threadIdx.x, threads = blockDim.x;
+  HalfOnChip<SHARED> level(all, system, 0), next(all, system, 1);
+  bool is_nonfinite = false, is_bad = false;
+  for (int i = thread; i < n; i += threads) {
+    const Equation row = equation(all, system, i);
+    is_nonfinite = is_nonfinite || !is_finite(row);
+    store_row(level, i, row);
+  }
+  note_together(all, system, is_nonfinite);
+  for (int h = 1; h < n; h *= 2) {
+    for (int i = thread; i < n; i += threads)
+      store_row(next, i, reduced(level.load(i), level.load(i - h), level.load(i + h)));
+    level.level = next.level;
+    next.level = 1 - level.level;
+    __syncthreads();
+  }
+  for (int i = thread; i < n; i += threads) {
+    const T x = solved(level.at(3, i), level.at(1, i), is_bad);
+    store_solution(all, system, system.result(all) + i * all.inner, x, is_bad);
+  }
+}
+
 // SERICR of a level by one block, in place: on the level of distance h are rows h - 1, 2·h - 1, ...
-DEVICE inline void solve_on_chip(const Systems& all, long long from, long long count) {
+KERNEL chip_kernel(const Systems all, LONG from, LONG count) {
   const SystemIndex system(all, blockIdx.x);
   const Level level = level_of(all, system, from, count);
   const Chip chip(count);
-  const Equation none = {T(0), T(1), T(0), T(0)};
   const int n = int(count), thread = threadIdx.x, threads = blockDim.x;
   bool is_nonfinite = false, is_bad = false;
   for (int i = thread; i < n; i += threads) {
@@ -135,7 +157,7 @@ DEVICE inline void solve_on_chip(const Systems& all, long long from, long long c
   for (; 2 * h <= n; h *= 2) {
     for (int i = 2 * h * (thread + 1) - 1; i < n; i += 2 * h * threads)
       store_row(chip, i, reduced(load_row(chip, i), load_row(chip, i - h),
-                                 i + h < n ? load_row(chip, i + h) : none));
+                                 i + h < n ? load_row(chip, i + h) : row_outside()));
     __syncthreads();
   }
   for (; h > 0; h /= 2) {
@@ -153,93 +175,46 @@ DEVICE inline void solve_on_chip(const Systems& all, long long from, long long c
   }
 }
 
+KERNEL raise_kernel(const Systems all, LONG from, LONG count, LONG to) {
+  each_row(all, count / 2, [&](const RowIndex& index, LONG) {
+    const Level level = level_of(all, index.system, from, count);
+    if (from < 0)
+      for (int k = 0; k < (2 * index.row + 3 < count ? 2 : 3); ++k)
+        note(all, index.system, level.load(all, index.system, 2 * index.row + k));
+    store_row(level_of(all, index.system, to, count / 2), index.row,
+              raised(all, index.system, level, index.row));
+  });
+}
+KERNEL lower_kernel(const Systems all, LONG from, LONG count, LONG to) {
+  each_row(all, (count + 1) / 2, [&](const RowIndex& index, LONG) {
+    const Level level = level_of(all, index.system, from, count);
+    const Level above = level_of(all, index.system, to, count / 2);
+    bool is_bad = false;
+    lower(all, index.system, level, index.row, [&](LONG i) { return above.at(3, i); }, is_bad,
+          [&](LONG i, T x) {
+            T* target = from < 0 ? index.system.result(all) + i * all.inner : &level.at(3, i);
+            store_solution(all, index.system, target, x, is_bad);
+          });
+  });
+}
 // PARACR: eliminate the rows at a distance from every row.
-DEVICE inline void reduce_all(const Systems& all, long long from, long long to, long long distance) {
-  const long long size = all.count() * all.steps, stride = gridDim.x * (long long)blockDim.x;
-  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += stride) {
-    const RowIndex index(all, n, all.steps);
+KERNEL reduce_kernel(const Systems all, LONG from, LONG to, LONG distance) {
+  each_row(all, all.steps, [&](const RowIndex& index, LONG) {
     const Level level = level_of(all, index.system, from, all.steps);
     const Equation row = level.load(all, index.system, index.row);
     if (from < 0) note(all, index.system, row);
-    level_of(all, index.system, to, all.steps)
-        .store(index.row, reduced(row, level.load(all, index.system, index.row - distance),
-                                  level.load(all, index.system, index.row + distance)));
-  }
+    store_row(level_of(all, index.system, to, all.steps), index.row,
+              reduced(row, level.load(all, index.system, index.row - distance),
+                      level.load(all, index.system, index.row + distance)));
+  });
 }
-
-DEVICE inline void divide_all(const Systems& all, long long from) {
-  const long long size = all.count() * all.steps, stride = gridDim.x * (long long)blockDim.x;
-  for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < size; n += stride) {
-    const RowIndex index(all, n, all.steps);
+KERNEL divide_kernel(const Systems all, LONG from) {
+  each_row(all, all.steps, [&](const RowIndex& index, LONG number) {
     const Level level = level_of(all, index.system, from, all.steps);
     bool is_bad = false;
     const T x = solved(level.at(3, index.row), level.at(1, index.row), is_bad);
-    store_solution(all, index.system, all.result + n, x, is_bad);
-  }
+    store_solution(all, index.system, all.result + number, x, is_bad);
+  });
 }
-
-// Two levels of a system, of which SHARED arrays are on chip: all four, or b and k.
-template <int SHARED> struct Pair {
-  T* memory;
-  int n;
-  DEVICE Pair(const Systems& all, const SystemIndex& system)
-      : memory(all.scratch + system.number * (2 * (4 - SHARED)) * all.steps), n(int(all.steps)) {}
-  DEVICE T& at(int level, int which, int i) const {
-    const int slot = SHARED == 4 ? which : which / 2;
-    T* on_chip = (T*)shared_bytes + (level * SHARED + slot) * n;
-    if (SHARED == 4 || which % 2 == 1) return on_chip[i];
-    return memory[(level * (4 - SHARED) + slot) * n + i];
-  }
-  DEVICE Equation load(int level, int i) const {
-    if (i < 0 || i >= n) return {T(0), T(1), T(0), T(0)};
-    return {at(level, 0, i), at(level, 1, i), at(level, 2, i), at(level, 3, i)};
-  }
-  DEVICE void store(int level, int i, const Equation& row) const {
-    at(level, 0, i) = row.a;
-    at(level, 1, i) = row.b;
-    at(level, 2, i) = row.c;
-    at(level, 3, i) = row.k;
-  }
-};
-
-// PARACR of a system by one block.
-template <int SHARED> DEVICE inline void solve_in_parallel(const Systems& all) {
-  const SystemIndex system(all, blockIdx.x);
-  const Pair<SHARED> pair(all, system);
-  const int n = pair.n, thread = threadIdx.x, threads = blockDim.x;
-  bool is_nonfinite = false, is_bad = false;
-  for (int i = thread; i < n; i += threads) {
-    const Equation row = equation(all, system, i);
-    is_nonfinite = is_nonfinite || !is_finite(row);
-    pair.store(0, i, row);
-  }
-  note_together(all, system, is_nonfinite);
-  int level = 0;
-  for (int h = 1; h < n; h *= 2) {
-    for (int i = thread; i < n; i += threads)
-      pair.store(1 - level, i,
-                 reduced(pair.load(level, i), pair.load(level, i - h), pair.load(level, i + h)));
-    level = 1 - level;
-    __syncthreads();
-  }
-  for (int i = thread; i < n; i += threads) {
-    const T x = solved(pair.at(level, 3, i), pair.at(level, 1, i), is_bad);
-    store_solution(all, system, system.result(all) + i * all.inner, x, is_bad);
-  }
-}
-
-#define KERNEL extern "C" __global__ void __launch_bounds__(MOST_THREADS)
-#define LONG long long
-KERNEL chip_kernel(const Systems all, LONG from, LONG count) { solve_on_chip(all, from, count); }
-KERNEL raise_kernel(const Systems all, LONG from, LONG count, LONG to) {
-  raise_level(all, from, count, to);
-}
-KERNEL lower_kernel(const Systems all, LONG from, LONG count, LONG to) {
-  lower_level(all, from, count, to);
-}
-KERNEL reduce_kernel(const Systems all, LONG from, LONG to, LONG distance) {
-  reduce_all(all, from, to, distance);
-}
-KERNEL divide_kernel(const Systems all, LONG from) { divide_all(all, from); }
 KERNEL all_kernel(const Systems all) { solve_in_parallel<4>(all); }
 KERNEL part_kernel(const Systems all) { solve_in_parallel<2>(all); }

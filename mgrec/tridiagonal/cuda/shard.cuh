@@ -15,8 +15,6 @@ struct EndRow {
   bool is_alone;  // no other unknown has an effect
 };
 
-DEVICE inline bool is_finite(T x) { return x - x == 0; }
-
 // As `TridiagonalSystem.join_ends` of the host.
 DEVICE inline EndRow join_end(const T* cell, bool is_last, T negligible, T least) {
   const int neighbour = is_last ? 3 : 0, near = is_last ? 2 : 1;

@@ -22,9 +22,6 @@ struct Systems {
   }
 };
 
-DEVICE inline bool is_finite(float x) { return x - x == 0; }
-DEVICE inline bool is_finite(double x) { return x - x == 0; }
-template <class R> DEVICE inline bool is_finite(complex<R> x) { return is_finite(x.re) && is_finite(x.im); }
 DEVICE inline bool is_pivot(T x) { return magnitude(x) >= TINY && is_finite(x); }
 DEVICE inline T nan_of() { return T(not_a_number<Real>()); }
 
@@ -43,6 +40,8 @@ struct SystemIndex {
 };
 
 struct Equation { T a, b, c, k; };
+// The row outside of a system: x = 0.
+DEVICE inline Equation row_outside() { return {T(0), T(1), T(0), T(0)}; }
 
 // Row i of a system; the first a and the last c are not read.
 DEVICE inline Equation equation(const Systems& all, const SystemIndex& system, long long i) {
@@ -74,14 +73,12 @@ struct Level {
 
   DEVICE T& at(int which, long long i) const { return data[which * apart + i * step]; }
   DEVICE Equation load(const Systems& all, const SystemIndex& system, long long i) const {
-    if (i < 0 || i >= count) return {T(0), T(1), T(0), T(0)};
-    if (data == nullptr) return equation(all, system, i);
-    return {at(0, i), at(1, i), at(2, i), at(3, i)};
+    if (i < 0 || i >= count) return row_outside();
+    return data == nullptr ? equation(all, system, i) : load_row(*this, i);
   }
-  DEVICE void store(long long i, const Equation& row) const { store_row(*this, i, row); }
 };
 
-// Eliminate the unknowns of two other rows from a row; rows outside a system are x = 0.
+// Eliminate the unknowns of two other rows from a row.
 DEVICE inline Equation reduced(const Equation& row, const Equation& before, const Equation& after) {
   const T alpha = row.a / before.b, gamma = row.c / after.b;
   return {T(0) - alpha * before.a,
