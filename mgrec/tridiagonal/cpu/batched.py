@@ -398,7 +398,7 @@ def _kernel_of(name: str, eliminate: Any, finalize: Any) -> Any:
 def _eliminate_pivoting(row: Any, carried: Any) -> Any:
     """Eliminate the unknown before a row from it and the pending row; store the pivot row."""
     p, u, rhs, least_pivot, nan_seen = carried
-    row, nan_seen = scale_row(row, nan_seen)
+    row, nan = scale_row(row)
     size, size_pending, pending = magnitude(row[0]), magnitude(p), (p, u, constant(p, 0.0), rhs)
     pivot = select(size, size_pending, row, pending)
     other = select(size, size_pending, pending, row)
@@ -407,7 +407,7 @@ def _eliminate_pivoting(row: Any, carried: Any) -> Any:
     m = other[0] * inverse
     p, u, rhs = other[1] - m * pivot[1], other[2] - m * pivot[2], other[3] - m * pivot[3]
     stored = pivot[1] * inverse, pivot[2] * inverse, pivot[3] * inverse
-    return (p, u, rhs, least_pivot, nan_seen), stored
+    return (p, u, rhs, least_pivot, nan_seen + nan), stored
 
 
 @numba.njit(**INNER)
@@ -426,13 +426,13 @@ def _finalize_pivoting(carried: Any) -> Any:
 def _eliminate_thomas(row: Any, carried: Any) -> Any:
     """Eliminate the unknown before a row by the pending row; store the pending row."""
     p, u, rhs, least_pivot, nan_seen = carried
-    (dl, d, du, b), nan_seen = scale_row(row, nan_seen)
+    (dl, d, du, b), nan = scale_row(row)
     inverse = constant(p, 1.0) / p
     # The inverse is 0 if the pivot has overflowed.
     least_pivot = select(magnitude(least_pivot), magnitude(p), p, least_pivot)
     least_pivot = select(magnitude(least_pivot), magnitude(inverse), inverse, least_pivot)
     c, r = u * inverse, rhs * inverse
-    return (d - dl * c, du, b - dl * r, least_pivot, nan_seen), (c, constant(p, 0.0), r)
+    return (d - dl * c, du, b - dl * r, least_pivot, nan_seen + nan), (c, constant(p, 0.0), r)
 
 
 @numba.njit(**INNER)

@@ -55,25 +55,23 @@ def cell_number(number: Any, least_pivot: Any, nan_seen: Any) -> Any:
 
 
 @numba.njit(**INNER)
-def scale_row(row: Any, nan_seen: Any) -> Any:
+def scale_row(row: Any) -> Any:
     """Return a row times a power of two, its largest coefficient 1 or more and below 4.
 
     Scaling makes partial pivoting *scaled*: no row becomes the pivot because it is multiplied by
-    1e300. `nan_seen` is returned unchanged, or as nan if the row contains nan or inf.
+    1e300. Return also 0, or nan if the row contains nan or inf.
     """
     dl, d, du, b = row
     scale = scale_of(larger(magnitude(dl), larger(magnitude(d), magnitude(du))))
     dl, d, du = dl * scale, d * scale, du * scale
     # Coefficients are below 4 now: the sum overflows only if b does.
     total = (dl + d) + (du + b)
-    return (dl, d, du, b * scale), nan_seen + (total - total)
+    return (dl, d, du, b * scale), total - total
 
 
 @numba.njit(**INNER)
-def load_row(
-    operands: Any, offsets: Any, strides: Any, row: int, last: int, marks: Any, nan_seen: Any
-) -> Any:
-    """Return a scaled row (dl, d, du, b) of a partition, and `nan_seen` as `scale_row`.
+def load_row(operands: Any, offsets: Any, strides: Any, row: int, last: int, marks: Any) -> Any:
+    """Return what `scale_row` returns for a row (dl, d, du, b) of a partition.
 
     `offsets` are the positions of row 0 in each 1-d operand; `last` is the partition's last row.
     `marks` are 1 if row 0 is the first of the whole system, and if `last` is the last: their dl and
@@ -88,7 +86,7 @@ def load_row(
         dl = select(magnitude(marks[0]), magnitude(zero), zero, dl)
     if row == last:
         du = select(magnitude(marks[1]), magnitude(zero), zero, du)
-    return scale_row((dl, d, du, b), nan_seen)
+    return scale_row((dl, d, du, b))
 
 
 @numba.njit(**INNER)

@@ -146,53 +146,44 @@ def _fill_offsets(task: int, stop: int, group: Any, layout: Any, offsets: Any) -
         offsets[LAST, lane] = layout.ends[1] and part == layout.parts - 1
 
 
-def _reduce(operands: Any, layout: Any, cells: Any, scratch: Any, group: Any, start: int, stop: int) -> None:
-    """Write the interface rows of the partitions `start` to `stop` of a group; operands are 1-d."""
-    offsets, zero_one, _ = scratch
-    last = group.length - 1
-    for task in range(start, stop, lane_count(cells)):
-        _fill_offsets(task, stop, group, layout, offsets)
-        marks = gather(zero_one, offsets, FIRST, 0), gather(zero_one, offsets, LAST, 0)
-        nan_seen = constant(marks[0], 0.0)
-        least_pivot, pending = magnitude(constant(nan_seen, 1.0)), initial_pending(nan_seen)
-        for i in range(last + 1):
-            row, nan_seen = load_row(operands, offsets, layout.strides, i, last, marks, nan_seen)
-            pending, pivot = advance(pending, row)
-            size = magnitude(pivot[0])
-            least_pivot = select(least_pivot, size, size, least_pivot)
-        for k, position in enumerate(CELL_POSITIONS):
-            for r in range(2):
-                number = cell_number(pending[r][k], least_pivot, nan_seen)
-                scatter(cells, offsets, CELL, 5 * r + position, number)
-
-
-def _substitute(
+def _eliminate(
     operands: Any, layout: Any, cells: Any, scratch: Any, group: Any, start: int, stop: int, result: Any
 ) -> None:
-    """Write the unknowns of the partitions `start` to `stop`, whose cells have the values at cuts.
+    """Write the interface rows of the partitions `start` to `stop` of a group, or their unknowns.
 
-    The elimination of `_reduce` is done again, bit for bit, and its pivots stay in a buffer of a
-    partition's length. With x[-1], x[0], x[n-1] and x[n] known, x[n-2] … x[1] follow backwards.
-    `result` is a 1-d array of the axes (outer, steps, inner).
+    If `result`, a 1-d array of the axes (outer, steps, inner), is empty, rows are written to `cells`.
+    Otherwise these have the values at cuts: the elimination is done again, bit for bit, and its pivots
+    stay in a buffer of a partition's length. With x[-1], x[0], x[n-1] and x[n] known, x[n-2] … x[1]
+    follow backwards. Operands are 1-d.
     """
     offsets, zero_one, pivots = scratch
-    width, last, inner = lane_count(cells), group.length - 1, layout.shape[2]
+    width, last, inner, is_known = lane_count(cells), group.length - 1, layout.shape[2], result.size > 0
     for task in range(start, stop, width):
         _fill_offsets(task, stop, group, layout, offsets)
         marks = gather(zero_one, offsets, FIRST, 0), gather(zero_one, offsets, LAST, 0)
+        nan_seen, one = constant(marks[0], 0.0), constant(marks[0], 1.0)
         before, first = gather(cells, offsets, CELL, 4), gather(cells, offsets, CELL, 9)
-        near, far = gather(cells, offsets, CELL, 14), gather(cells, offsets, CELL, 19)
-        one, pending = constant(near, 1.0), initial_pending(near)
+        least_pivot, pending = magnitude(one), initial_pending(one)
         for i in range(last + 1):
-            # A system that contains nan or inf already has nan at its cuts.
-            row, _ = load_row(operands, offsets, layout.strides, i, last, marks, one)
+            row, nan = load_row(operands, offsets, layout.strides, i, last, marks)
             pending, pivot = advance(pending, row)
-            rhs = pivot[5] - pivot[3] * before - pivot[4] * first
-            # Dividing here, during the elimination, keeps divisions out of the back substitution.
-            store(pivots, 4 * i * width, one / pivot[0])
-            store(pivots, (4 * i + 1) * width, pivot[1])
-            store(pivots, (4 * i + 2) * width, pivot[2])
-            store(pivots, (4 * i + 3) * width, rhs)
+            if is_known:
+                rhs = pivot[5] - pivot[3] * before - pivot[4] * first
+                # Dividing here, during the elimination, keeps divisions out of the back substitution.
+                store(pivots, 4 * i * width, one / pivot[0])
+                store(pivots, (4 * i + 1) * width, pivot[1])
+                store(pivots, (4 * i + 2) * width, pivot[2])
+                store(pivots, (4 * i + 3) * width, rhs)
+            else:
+                size, nan_seen = magnitude(pivot[0]), nan_seen + nan
+                least_pivot = select(least_pivot, size, size, least_pivot)
+        if not is_known:
+            for k, position in enumerate(CELL_POSITIONS):
+                for r in range(2):
+                    number = cell_number(pending[r][k], least_pivot, nan_seen)
+                    scatter(cells, offsets, CELL, 5 * r + position, number)
+            continue
+        near, far = gather(cells, offsets, CELL, 14), gather(cells, offsets, CELL, 19)
         scatter(result, offsets, RESULT, last * inner, near)
         for i in range(last, 1, -1):
             rhs = load(pivots, (4 * i + 3) * width) - load(pivots, (4 * i + 2) * width) * far
@@ -202,8 +193,7 @@ def _substitute(
         scatter(result, offsets, RESULT, 0, first)
 
 
-reduce = compile_kernel(_reduce, allocates=False)
-substitute = compile_kernel(_substitute, allocates=False)
+eliminate = compile_kernel(_eliminate, allocates=False)
 
 
 @numba.njit(**INNER)

@@ -21,13 +21,12 @@ from .batched import concurrent_groups, empty_work, group_count
 from .partitions import (
     ChunkLayout,
     Partitions,
+    eliminate,
     empty_cells,
     empty_scratch,
     lanes_of,
     part_count,
     partitions_of,
-    reduce,
-    substitute,
 )
 
 Call = Callable[[], Any]
@@ -66,7 +65,7 @@ def precompute(ends: Ends, chunk: Chunk, threads: int = 1) -> InterfaceRows:
     """Return the two interface rows of every system of a chunk, whose operands are dl, d, du, b."""
     operands, layout = _layout_of(ends, chunk)
     cells = _empty_cells(layout, chunk.dtype)
-    _call(_calls(reduce, operands, layout, cells, threads), threads)
+    _call(_calls(operands, layout, cells, threads, cells[:0]), threads)
     return InterfaceRows(np.ascontiguousarray(_merge(cells, layout.parts, chunk.row_shape)))
 
 
@@ -139,9 +138,9 @@ def _determine(
     if carry_in is not None:
         known = np.ascontiguousarray(carry_in, dtype)
     cells = _empty_cells(layout, dtype)
-    _call(_calls(reduce, operands, layout, cells, threads), threads)
+    _call(_calls(operands, layout, cells, threads, cells[:0]), threads)
     _solve_interface(cells, known, layout.parts, threads)
-    _call(_calls(substitute, operands, layout, cells, threads, flat), threads)
+    _call(_calls(operands, layout, cells, threads, flat), threads)
     # The values at all cuts are a twentieth of the numbers. They are nan if their system contains
     # nan or inf.
     return _are_finite(cells[4::5])
@@ -224,14 +223,13 @@ def _empty_cells(layout: ChunkLayout, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _calls(
-    kernel: Any, operands: Any, layout: ChunkLayout, cells: np.ndarray, threads: int, *result: np.ndarray
+    operands: Any, layout: ChunkLayout, cells: np.ndarray, threads: int, result: np.ndarray
 ) -> list[Call]:
-    """Return calls of a kernel over all partitions, for each group of one length and thread."""
-    calls: list[Call] = []
-    for part in _parts_of(layout.shape, lanes_of(cells.dtype), threads):
-        memory = operands, layout, cells, empty_scratch(cells.dtype)
-        calls.append(partial(kernel, *memory, *part, *result))
-    return calls
+    """Return calls that eliminate all partitions, for each group of one length and thread."""
+    return [
+        partial(eliminate, operands, layout, cells, empty_scratch(cells.dtype), *part, result)
+        for part in _parts_of(layout.shape, lanes_of(cells.dtype), threads)
+    ]
 
 
 @lru_cache(maxsize=256)
