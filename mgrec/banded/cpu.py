@@ -356,7 +356,7 @@ def _substitute(
         _substitute_back(scratch.pivots, unknowns, columns, block, wide // block, length)
         for i in range(length):
             for row in range(block):
-                number = load(unknowns, (layout.widths[0] + i * block + row) * width)
+                number = load(unknowns, (layout.widths[0] + i * block + row) * width) + state[1]
                 position = i * layout.shape[2] * block + row
                 scatter(result, scratch.offsets, columns + RESULT, position, number)
 
@@ -627,8 +627,10 @@ def propagate(system: BandedSystem, summaries: Sequence[InterfaceRows]) -> list[
     cells = np.empty((outer * inner, len(summaries) + 1, wide, size), summaries[0].rows.dtype)
     for k, summary in enumerate(summaries):
         cells[:, k] = summary.rows.reshape(-1, wide, size)
-    known = solve_periodic_ends(cells) if system.is_periodic else None
-    values = solved_interfaces(cells, known, system.lower, 1).reshape(outer, inner, -1, wide)
+    known = values = solve_periodic_ends(cells) if system.is_periodic else None
+    if values is None or len(summaries) > 1:
+        values = solved_interfaces(cells, known, system.lower, 1)
+    values = values.reshape(outer, inner, -1, wide)
     return [values[:, :, k : k + 2] for k in range(len(summaries))]
 
 
@@ -661,8 +663,12 @@ def _determine(
         checked = result[:, 0]
     else:
         known = None if carry_in is None else np.ascontiguousarray(carry_in).reshape(-1, 2, wide)
-        cells = _reduced(operands, layout, threads)
-        values = checked = solved_interfaces(cells, known, layout.widths[0], threads)
+        if known is not None and layout.parts == 1:
+            # The equations of all rows have been reduced: no system is singular.
+            values, checked = known, result[:, 0]
+        else:
+            cells = _reduced(operands, layout, threads)
+            values = checked = solved_interfaces(cells, known, layout.widths[0], threads)
         _call(substitute, operands, layout, values.reshape(-1), threads, flat)
     return np.count_nonzero(np.isfinite(checked)) == checked.size
 
