@@ -101,17 +101,19 @@ class SignatureRule:
         reader = self._reader({*map(type, operands), *map(type, options.values())})
         if reader is None:
             return None
-        names, by_value, by_type = tuple(options), self._by_value, self._by_type
+        names, by_value = tuple(options), self._by_value
         reader.signature += (self._build, names, reader.device)
         out = options.get("out")
         results = out if type(out) is tuple else () if out is None else (out,)
         try:
             for position, value in enumerate(operands):
                 is_value = position in by_value
+                by_type = self._by_type and not reader.takes_vectors
                 if not (reader.add_value(value) if is_value else reader.add(value, by_type)):
                     return None
             for name in self._in_order(names) if len(names) > 1 else names:
                 value, is_value = options[name], name in by_value
+                by_type = self._by_type and not reader.takes_vectors
                 if not (reader.add_value(value) if is_value else reader.add(value, by_type)):
                     return None
         except RuntimeError:  # a list that contains itself, or a tensor without memory
@@ -149,9 +151,12 @@ class _Reader:
         Device of these arrays; None for NumPy.
     is_recorded : bool, optional
         Whether torch records operations on an array; None for other libraries.
+    takes_vectors : bool
+        Whether an argument is a map of vectors: numbers of the call are entries of these.
     """
 
     is_recorded: bool | None = None
+    takes_vectors = False
 
     def __init__(self, array: Any, device: int | None) -> None:
         self.array, self.device = array, device
@@ -178,6 +183,9 @@ class _Reader:
             return not value.ndim
         elif value_type is TransferMap or isinstance(value, np.dtype):
             self.signature.append(value)
+        elif getattr(value_type, "takes_vectors", False):
+            self.signature.append(value)
+            self.takes_vectors = True
         elif value_type is tuple or value_type is list:
             self.signature += (value_type, len(value))
             return all(self.add(item, by_type) for item in value)

@@ -17,6 +17,7 @@ from mgrec.distributed.groups.ends import start_gradients
 from mgrec.filters import recurrence as filters
 from mgrec.scans import recurrence
 from mgrec.scans.cuda import speculation
+from mgrec.scans.matrix import recurrence as matrices
 from mgrec.signal import lfilter
 
 pytestmark = pytest.mark.gpu
@@ -429,6 +430,44 @@ def test_matrices_go_from_part_to_part(n, reverse):
     scan = partial(mgrec.scan, mgrec.maps.matrix(n))
     states = on_ranks(scan, *operands, bounds=(0, 40, 41, 90), **options)
     np.testing.assert_allclose(states, scan(*operands, **options), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n", "reverse"), [(2, False), (2, True), pytest.param(4, False, marks=pytest.mark.extended)]
+)
+def test_shards_of_matrices_are_speculative(n, reverse, solved, monkeypatch):
+    """States and bits are those of a graph whose chunks are speculative too."""
+    monkeypatch.setattr(matrices, "_LARGE_ON_GPU", 1 << 16)
+    rng = np.random.default_rng(16)
+    operands = rng.uniform(-0.4, 0.4, (STEPS, n, n)), rng.normal(size=(STEPS, n))
+    bounds = 0, STEPS // 3, STEPS // 2, STEPS
+    scan = partial(mgrec.scan, mgrec.maps.matrix(n), initial=[3.0] * n, reverse=reverse)
+    states = on_ranks(scan, *operands, bounds=bounds)
+    assert solved == ["solved"] * 2 * SIZE
+    np.testing.assert_array_equal(states, in_chunks(scan, *operands, bounds=bounds))
+    np.testing.assert_allclose(states, scan(*operands, axis=0), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", ["inf", "large", "large initial", "long memory", "few steps"])
+def test_shards_of_matrices_that_depend_on_states_before(case, solved):
+    rng = np.random.default_rng(17)
+    steps = 3000 if case == "few steps" else STEPS
+    M, b = rng.uniform(-0.4, 0.4, (steps, 2, 2)), rng.normal(size=(steps, 2))
+    initial = [1e200, 0.0] if case == "large initial" else [3.0, 1.0]
+    if case == "inf":
+        M, b[steps // 3 - 1] = abs(M), np.inf
+    elif case == "large":
+        b[steps // 3 - 1] = 1e200
+    elif case == "long memory":
+        M = np.broadcast_to([[0.9, 0.1], [0.0, 0.999]], M.shape).copy()
+    scan, bounds = (
+        partial(mgrec.scan, mgrec.maps.matrix(2), initial=initial),
+        (0, steps // 3, steps // 2, steps),
+    )
+    states = on_ranks(scan, M, b, bounds=bounds, calls=1)
+    assert [type(outcome) for outcome in solved] == [CacheMiss] * SIZE * (case != "few steps")
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(states, scan(M, b, axis=0), rtol=1e-8, atol=1e-10)
 
 
 def test_varying_filters_go_from_part_to_part():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,8 +29,11 @@ class MatrixMap:
         Which entries of M an operand has.
     block : int
         Rows of a diagonal block; 0 for other structures.
+    takes_vectors : bool
+        True: the signature of a call with the map has the values of its states.
     """
 
+    takes_vectors: ClassVar[bool] = True
     n: int
     algebra: tuple[str, str] = ("+", "*")
     structure: str = "general"

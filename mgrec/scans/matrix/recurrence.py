@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...core.algebra.transfer_map import TransferMap, affine
-from ...core.arrays.chunk import Chunk
-from ...core.contract.kernels import Backend
+from ...core.arrays.chunk import Chunk, is_uncopied
+from ...core.contract.kernels import Backend, ShardSolver
+from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ...core.contract.scan import ElementChain
 from ..maps import max_plus, min_plus
 from ..summaries import FINE, REDO, rows_to_redo
@@ -90,6 +91,25 @@ class MatrixRecurrence(ElementChain):
         operand_bytes = 8 * size * self.numbers * (self.numbers + 1)
         pays = operand_bytes >= _LARGE_ON_GPU and self.method != "p-scheme"
         return self.is_contractive and backend.engine == "cuda" and pays
+
+    def solver_arguments(self, operands: Sequence[Any], initial: Sequence[Any]) -> list[Any]:
+        # States in host memory are known when a solver is prepared.
+        return [*operands, *(x for x in initial if not isinstance(x, np.ndarray))]
+
+    @property
+    def has_shards(self) -> bool:
+        return self.is_contractive and self.method != "p-scheme"
+
+    def prepare_shard(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> ShardSolver | None:
+        prepare, chunk = backend.kernels(self.family).prepare_shard, self.lay_out(inputs, shape)
+        if prepare is None or not self.has_shards:
+            return None
+        if not all(map(is_uncopied, chunk.operands, inputs.blocks)):
+            return None
+        before = initial[0].reshape(-1) if initial else self.first_state()
+        return prepare(self, chunk, before)
 
 
 def propagate(recurrence: MatrixRecurrence, summary: MatrixSummary, carry_in: np.ndarray) -> np.ndarray:

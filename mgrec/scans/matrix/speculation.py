@@ -20,7 +20,7 @@ from .recurrence import MatrixRecurrence, MatrixSummary
 _FRACTION, _MOST_STEPS = 32, 1 << 14
 """The first steps are at most 1/32 of a chunk: they are read three times. On an H200 the host waited 0.3 ms
 for the map of 2^19 steps."""
-_VANISHED = -2200
+VANISHED = -2200
 """Exponent below which a product of matrices takes every finite state to 0 in float64."""
 _MOST = 2.0**500
 """Larger carry-ins may overflow within the first steps, although the product of all of them vanishes."""
@@ -40,6 +40,12 @@ class MatrixPrefix:
         return sum(array.nbytes for array in self.chunk.operands)
 
 
+def first_steps(chunk: Chunk) -> tuple[int, int]:
+    """Return the bounds of the first steps of a chunk, counted in array order; they may be equal."""
+    count = min(chunk.steps // _FRACTION, _MOST_STEPS)
+    return (chunk.steps - count, chunk.steps) if chunk.reverse else (0, count)
+
+
 def with_speculation(
     kernels: Kernels, is_read_once: Callable[[MatrixRecurrence, Chunk], bool], is_asynchronous: bool = False
 ) -> Kernels:
@@ -51,10 +57,9 @@ def with_speculation(
 
     def speculate(recurrence: MatrixRecurrence, chunk: Chunk, results: tuple[Any, ...]) -> Any:
         (result,) = results
-        count = min(chunk.steps // _FRACTION, _MOST_STEPS)
-        if not count or not is_read_once(recurrence, chunk):
+        bounds = start, stop = first_steps(chunk)
+        if start == stop or not is_read_once(recurrence, chunk):
             return None
-        bounds = (chunk.steps - count, chunk.steps) if chunk.reverse else (0, count)
         # The host waits for the map of few steps: a pass over a chunk in vain would take longer.
         wait_for_map = kernels.precompute(recurrence, chunk.between(*bounds))
 
@@ -98,5 +103,5 @@ def _vanishes(summary: MatrixSummary) -> bool:
         return False
     columns = summary.columns[..., :-1, :]
     exponents = np.frexp(columns)[1] + summary.exponents[..., :-1, None]
-    are_zero = (columns == 0) | (np.isfinite(columns) & (exponents < _VANISHED))
+    are_zero = (columns == 0) | (np.isfinite(columns) & (exponents < VANISHED))
     return bool((are_zero.all((-1, -2)) | summary.is_reset).all())

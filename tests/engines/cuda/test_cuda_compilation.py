@@ -416,6 +416,17 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         on_ranks(mgrec.solve_tridiagonal, 1.0, 4.0, 1.0, on_gpu(shape, dtype), axis=0)
         for dtype in FLOATS
         for shape in [(1 << 20,), (1 << 20, 9)]
+    ]
+    + [
+        on_ranks(
+            scan,
+            maps.matrix(n),
+            on_gpu((1 << 20, n, n), "f8"),
+            on_gpu((1 << 20, n), "f8"),
+            axis=0,
+            reverse=n == 2,
+        )
+        for n in (2, 4)
     ],
     "zero phase": [
         partial(filtered_twice, name, dtype, wanted)
