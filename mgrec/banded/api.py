@@ -14,7 +14,7 @@ from ..core.arrays.validation import as_array, as_axis, as_flag, as_integer, as_
 from ..core.contract.problem import Problem, varying
 from ..distributed.groups.calls import CALL
 from ..distributed.groups.ends import beyond, outermost
-from ..solve import public_function, solve_labelled
+from ..solve import prepared_function, solve_labelled
 from ..solve.functions import concatenate, full_like
 from .recurrence import BandedSystem
 
@@ -24,7 +24,7 @@ _COMPUTED, _MOST = "fdFD", 4
 _by_value = partial(solve_labelled, by_value=("l_and_u", "ab"))
 
 
-@partial(public_function, labelled=_by_value, takes_group=True)
+@partial(prepared_function, by_value=("l_and_u",), is_on_host=False, takes_group=True, labelled=_by_value)
 def solve_banded(
     l_and_u: Any,
     ab: Any,
@@ -148,7 +148,7 @@ def solve_banded(
         check_finite=as_flag("check_finite", check_finite),
         is_periodic=is_periodic,
     )
-    return Problem(system, blocks, (), shape, memory, out)
+    return Problem(system, blocks, (), shape, memory, out, arguments=(ab, b))
 
 
 def as_widths(l_and_u: Any) -> tuple[int, int]:

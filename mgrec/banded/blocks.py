@@ -12,14 +12,14 @@ from ..core.arrays.elements import broadcast_shape, merge_numbers
 from ..core.arrays.validation import as_array, as_axis, as_flag
 from ..core.contract.problem import Problem
 from ..core.contract.scan import varying_operand
-from ..solve import StepLabels, public_function
+from ..solve import StepLabels, prepared_function
 from .api import common_dtype
 from .recurrence import MAX_WIDTH, BlockTridiagonalSystem
 
 _LABELS = StepLabels(("dl", "d", "du"), (("steps", "entries"),))
 
 
-@partial(public_function, labelled=_LABELS, takes_group=True)
+@partial(prepared_function, is_on_host=False, takes_group=True, labelled=_LABELS)
 def solve_block_tridiagonal(
     dl: Any,
     d: Any,

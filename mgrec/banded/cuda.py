@@ -6,19 +6,20 @@ level, until the host solves the interfaces of few of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..core.arrays.chunk import Chunk
-from ..core.contract.kernels import Kernels, Summarise
+from ..core.contract.kernels import CacheMiss, Kernels, PreparedSolver, Summarise
 from ..engines.cuda.compilation import kernel_text
 from ..engines.cuda.cpp import print_definitions
-from ..engines.cuda.device import fetch, on_device, pack_words, raise_if_capturing
+from ..engines.cuda.device import array_at, fetch, on_device, pack_words, raise_if_capturing
 from ..engines.cuda.launches import Launch, Slot, run_launches
 from ..tridiagonal.cuda.partitions import strides_of
-from ..tridiagonal.cuda.windows import Widths, prepare_tries, start_windows
+from ..tridiagonal.cuda.windows import Try, Widths, prepare_tries, start_windows
 from ..tridiagonal.errors import SingularSystemError
 from ..tridiagonal.systems import InterfaceRows
 from . import cpu
@@ -37,7 +38,7 @@ _UNCAPTURED = "solve_banded", "the host waits for the outcome of the elimination
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk; carry-ins are those of the CPU's phases."""
-    return Kernels(determine, precompute, cpu.propagate)
+    return Kernels(determine, precompute, cpu.propagate, prepare_solver=prepare_solver)
 
 
 def precompute(ends: BandedEnds, chunk: Chunk) -> Summarise:
@@ -55,8 +56,64 @@ def precompute(ends: BandedEnds, chunk: Chunk) -> Summarise:
 def determine(ends: BandedEnds, chunk: Chunk, carry_in: np.ndarray | None, result: Any) -> bool:
     """Write the unknowns of a chunk; return whether all operands are finite."""
     raise_if_capturing(*_UNCAPTURED)
-    if _solve_in_windows(ends, chunk.map_arrays(on_device, chunk.shape), carry_in, result):
+    chunk = chunk.map_arrays(on_device, chunk.shape)
+    neighbours, known = [0, 0], None
+    if carry_in is not None:
+        known = on_device(np.ascontiguousarray(carry_in, chunk.dtype))
+        if ends.around[0] and ends.lower:
+            neighbours[0] = known.data.ptr
+        if ends.around[1] and ends.upper:
+            neighbours[1] = known.data.ptr + (2 * ends.lower + ends.upper) * chunk.dtype.itemsize
+    addresses = [operand.data.ptr for operand in chunk.operands]
+    if start_windows(_tries(ends, chunk), addresses, result.data.ptr, (neighbours[0], neighbours[1]))():
         return True
+    return _pivot(ends, chunk, carry_in, result)
+
+
+def prepare_solver(ends: BandedEnds, chunk: Chunk, carry_in: None, result: Any) -> PreparedSolver:
+    """Prepare a solver for whole systems of the shape of a chunk; see :class:`Kernels`."""
+    raise_if_capturing(*_UNCAPTURED)
+    on_gpu = chunk.map_arrays(on_device, chunk.shape)
+    tries = _tries(ends, on_gpu)
+    layouts = [(operand.shape, operand.dtype) for operand in (*on_gpu.operands, result)]
+    # Copies of scalars on the device only: no reference to the caller's arrays is retained.
+    scalars = [
+        None if here is operand else here
+        for here, operand in zip(on_gpu.operands, chunk.operands, strict=True)
+    ]
+
+    def solve(operands: Sequence[Any], results: Sequence[int]) -> None:
+        raise_if_capturing(*_UNCAPTURED)
+        addresses = [
+            address if scalar is None else scalar.data.ptr
+            for scalar, address in zip(scalars, operands, strict=True)
+        ]
+        if start_windows(tries, addresses, results[0])():
+            return
+        *arrays, target = (
+            array_at(address, *layout)
+            for address, layout in zip([*addresses, results[0]], layouts, strict=True)
+        )
+        try:
+            is_finite = _pivot(ends, Chunk(tuple(arrays), chunk.shape, chunk.dtype), None, target)
+        except SingularSystemError as error:
+            raise CacheMiss from error
+        if not is_finite:
+            raise CacheMiss
+
+    return solve
+
+
+def _tries(ends: BandedEnds, chunk: Chunk) -> tuple[Try, ...]:
+    """Return the windows over a chunk whose operands are on the device; none if threads cannot have them."""
+    if ends.block > _MAX_BLOCK or (ends.block > 1 and chunk.shape[2] > 1):
+        return ()
+    widths = Widths(0, 0, ends.block) if ends.block > 1 else Widths(ends.lower, ends.upper)
+    return prepare_tries(chunk, widths, 2 * (ends.lower + ends.upper))
+
+
+def _pivot(ends: BandedEnds, chunk: Chunk, carry_in: np.ndarray | None, result: Any) -> bool:
+    """Write the unknowns of a chunk by elimination with pivots; return whether all operands are finite."""
     is_many = prod(chunk.row_shape) >= MANY or chunk.steps * ends.block <= MAX_ALONE
     if carry_in is None and is_many:
         singular, is_finite = _Partitions(ends, chunk, result, chunk.steps).solve_whole()
@@ -71,24 +128,6 @@ def determine(ends: BandedEnds, chunk: Chunk, carry_in: np.ndarray | None, resul
     values = np.ascontiguousarray(cpu.solved_interfaces(cells, known, ends.lower, 1))
     parts.substitute(levels, values)
     return bool(np.isfinite(values).all())
-
-
-def _solve_in_windows(ends: BandedEnds, chunk: Chunk, carry_in: np.ndarray | None, result: Any) -> bool:
-    """Write the unknowns of a chunk whose operands are on the device, if it needs no pivoting."""
-    lower, upper, (before, after), block = ends.lower, ends.upper, ends.around, ends.block
-    wide, neighbours, known = lower + upper, [0, 0], None
-    if block > _MAX_BLOCK or (block > 1 and chunk.shape[2] > 1):
-        return False
-    if carry_in is not None:
-        known = on_device(np.ascontiguousarray(carry_in, chunk.dtype))
-        if before and lower:
-            neighbours[0] = known.data.ptr
-        if after and upper:
-            neighbours[1] = known.data.ptr + (wide + lower) * chunk.dtype.itemsize
-    widths = Widths(0, 0, block) if block > 1 else Widths(lower, upper)
-    tries = prepare_tries(chunk, widths, 2 * wide)
-    addresses = [operand.data.ptr for operand in chunk.operands]
-    return start_windows(tries, addresses, result.data.ptr, (neighbours[0], neighbours[1]))()
 
 
 def _with_end(cells: np.ndarray) -> np.ndarray:

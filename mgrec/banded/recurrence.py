@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import nan, prod
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ..core.arrays.chunk import Chunk, canonical_shape, lay_out_array
-from ..core.contract.recurrence import ChunkInputs, Shape
+from ..core.backends import Backend
+from ..core.contract.kernels import PreparedSolver
+from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..tridiagonal.errors import NAMES
 from ..tridiagonal.systems import LinearSystem, rows_at_ends
 
@@ -116,6 +119,28 @@ class BandedSystem(LinearSystem):
     def join_ends(self, first: np.ndarray, last: np.ndarray) -> np.ndarray | None:
         return join_ends(first, last, self.lower)
 
+    def prepare_solver(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> PreparedSolver | None:
+        solve, *diagonals = (
+            super().prepare_solver(backend, inputs, shape, initial, results),
+            *inputs.blocks[:-1],
+        )
+        if solve is None or not all(diagonal.ndim for diagonal in diagonals):
+            return None
+        # Bytes from the start of `ab`, whose parts the diagonals are unless they are copies.
+        size, pairs = self.dtype.itemsize, enumerate(range(-self.lower, self.upper + 1))
+        offsets = [((self.lower + self.upper - row) * self.length + k) * size for row, k in pairs]
+        starts = {backend.address(x) - offset for x, offset in zip(diagonals, offsets, strict=True)}
+        if len(starts) > 1:
+            return None
+
+        def solve_views(operands: Sequence[Any], results: Sequence[Any]) -> Any:
+            ab, b = operands
+            return solve([*(ab + offset for offset in offsets), b], results)
+
+        return solve_views
+
     def ends(self, inputs: ChunkInputs, shape: Shape) -> BandedEnds:
         """Return the widths, and the rows of the system before and after a chunk."""
         if self.is_periodic:
@@ -157,6 +182,11 @@ class BlockTridiagonalSystem(BandedSystem):
 
     def shape(self, inputs: ChunkInputs) -> Shape:
         return (*super().shape(inputs)[:-1], self.block)
+
+    def prepare_solver(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> PreparedSolver | None:
+        return LinearSystem.prepare_solver(self, backend, inputs, shape, initial, results)
 
     def _chunk(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
         layout = canonical_shape(shape[:-1], self.axis)

@@ -171,11 +171,12 @@ def prepared_function(
     by_numbers: bool = True,
     is_on_host: bool = True,
     takes_group: bool = False,
+    labelled: Callable[..., Any] | None = None,
 ) -> Callable[Arguments, Any]:
     """Turn a function that builds a problem into a public function with prepared calls.
 
-    The parameters are those of :class:`.prepared.SignatureRule`.
+    The parameters are those of :class:`.prepared.SignatureRule` and of :func:`public_function`.
     """
     rule = SignatureRule(build, by_value, by_numbers, is_on_host)
-    labelled = partial(solve_labelled, by_value=by_value)
+    labelled = labelled or partial(solve_labelled, by_value=by_value)
     return public_function(build, labelled, rule, takes_group)

@@ -421,7 +421,7 @@ def prepare(
         return None
     if call.is_on_host and prod(shape) > MOST_STEPS:  # a broadcast result: use all threads
         return None
-    operands = recurrence.solver_arguments(problem.operands, problem.initial)
+    operands = problem.arguments or recurrence.solver_arguments(problem.operands, problem.initial)
     positions = _match(operands, arguments)
     if positions is None or recurrence.written_dtype(backend) != recurrence.result_dtype:
         return None

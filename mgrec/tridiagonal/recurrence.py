@@ -190,13 +190,9 @@ class TridiagonalSystem(LinearSystem):
     def prepare_solver(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
     ) -> PreparedSolver | None:
-        prepare, chunk = backend.kernels(self.family).prepare_solver, self._chunk(inputs, shape)
-        # A prepared solver neither closes a period nor has the other methods.
-        if self.is_periodic or self.method not in self.pivoting_methods:
-            prepare = None
-        if prepare is None or not all(map(is_uncopied, chunk.operands, inputs.blocks)):
+        if self.method not in self.pivoting_methods:
             return None
-        return prepare(self.ends(inputs, shape), chunk, None, results[0].reshape(chunk.shape))
+        return super().prepare_solver(backend, inputs, shape, initial, results)
 
     @property
     def has_shards(self) -> bool:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arrays.chunk import Chunk, as_result, lay_out
+from ..core.arrays.chunk import Chunk, as_result, is_uncopied, lay_out
 from ..core.backends import CPU, Backend
-from ..core.contract.kernels import Kernels, Summarise
+from ..core.contract.kernels import Kernels, PreparedSolver, Summarise
 from ..core.contract.recurrence import AlongAxis, Arrays, ChunkInputs, Shape, TwoSided
 from .errors import check_operands, is_all_finite, name_singular_system
 
@@ -183,6 +183,16 @@ class LinearSystem(TwoSided):
             (carry_in,) = self.propagate(CPU.kernels(self.family), [summary], None)
         launch = partial(partial, backend.kernels(self.family).determine)
         return self._launch(launch, backend, inputs, shape, carry_in, out)(), None
+
+    def prepare_solver(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
+    ) -> PreparedSolver | None:
+        prepare, chunk = backend.kernels(self.family).prepare_solver, self._chunk(inputs, shape)
+        # A prepared solver does not close a period.
+        if prepare is None or self.is_periodic or not all(map(is_uncopied, chunk.operands, inputs.blocks)):
+            return None
+        numbers = shape[len(shape) - self.number_axes :]
+        return prepare(self.ends(inputs, shape), chunk, None, results[0].reshape(*chunk.shape, *numbers))
 
     def _launch(
         self,

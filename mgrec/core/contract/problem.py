@@ -56,6 +56,8 @@ class Problem:
         Build the return value of the public function.
     parts : tuple of Part
         What a plan returns in place of the result, if the caller needs its parts alone.
+    arguments : tuple of arrays
+        What a prepared solver takes in place of the operands, which are views of these.
     """
 
     recurrence: Any
@@ -67,6 +69,7 @@ class Problem:
     is_several: bool = False
     to_return_value: Callable[[Arrays, Any], Any] = first_result
     parts: tuple[Part, ...] = ()
+    arguments: Arrays = ()
 
     def __post_init__(self) -> None:
         check_memory(self.memory)
