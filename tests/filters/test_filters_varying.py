@@ -140,6 +140,20 @@ def test_any_chunks(data, form):
         np.testing.assert_allclose(result, exact, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("form", ["transposed", "direct"])
+@pytest.mark.parametrize("order", [1, 2, 12])
+def test_chunks_after_infinite_states_are_those_of_the_loop(order, form):
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        a = generator.uniform(-0.4, 0.4 * (seed % 2), (STEPS, order + 1))
+        b, x, zi = np.ones((STEPS, order + 1)), generator.normal(size=STEPS), np.zeros(order)
+        a[:, 0], x[19] = 1.0, np.inf
+        lazy = [da.from_array(array, chunks=((20, 10, 30), *array.shape[1:])) for array in (b, a, x)]
+        y, _ = lfilter(*lazy, zi=zi, form=form)
+        np.testing.assert_allclose(y, loop(b, a, x, zi, form=form)[0], rtol=1e-11, atol=1e-12)
+
+
 @pytest.mark.parametrize("chunks", [(1, 3), (2, 2)])
 def test_real_states_of_complex_signals_in_several_chunks(chunks):
     b, a, x, zi = drawn(4)

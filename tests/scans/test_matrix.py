@@ -1,13 +1,15 @@
 """Maps of n states over four pairs of operators."""
 
 import logging
+from functools import partial, reduce
 
 import dask.array as da
 import numpy as np
 import pytest
 from cases import from_gpu, on_gpu, to_host
 from chunkings import with_extended
-from internals import begin_matrices, divide_among_threads
+from internals import begin_matrices, divide_among_threads, divide_rows
+from thread_group import run_on_ranks
 
 import mgrec
 from mgrec.scans.matrix.arguments import MatrixScan, diagonal_problem
@@ -341,6 +343,78 @@ def assert_like_the_loop(states, wanted):
     size = np.broadcast_to(np.fmax.reduce(abs(wanted), axis=-1, keepdims=True), wanted.shape)
     error = abs(states[is_finite] - wanted[is_finite])
     assert (error <= 1e-9 * size[is_finite]).all()
+
+
+def loop_of_entries(matrix_map, matrices, vectors, initial):
+    """The states of one sequence, from the entries of the structure alone: no other zeros meet inf."""
+    n, structure, state, states = matrix_map.n, matrix_map.structure, list(initial), []
+    multiply = np.multiply if matrix_map.algebra[0] == "+" else np.add
+    fold = {"+": np.add, "max": np.maximum, "min": np.minimum, "logsumexp": np.logaddexp}
+    for M, b in zip(matrices, vectors, strict=True):
+        if structure == "general":
+            terms = [[multiply(M[i, j], state[j]) for j in range(n)] for i in range(n)]
+        elif structure == "diagonal":
+            terms = [[multiply(M[i], state[i])] for i in range(n)]
+        else:
+            terms = [[multiply(M[i], state[0]), *state[i + 1 : i + 2]] for i in range(n)]
+        rows = zip(terms, b, strict=True)
+        state = [reduce(fold[matrix_map.algebra[0]], [*row, last]) for row, last in rows]
+        states.append(state)
+    return np.array(states)
+
+
+def with_infinity(matrix_map, signs, value, seed):
+    """Operands of 60 steps, of which a vector has the value at the last steps of a chunk of 20."""
+    generator, n = np.random.default_rng(seed), matrix_map.n
+    least = -0.4 if signs == "mixed" else 0.01
+    matrices = generator.uniform(least, 0.4, (60, *matrix_map.matrix_shape))
+    if signs == "zeros":
+        matrices[generator.uniform(size=matrices.shape) < 0.1] = matrix_map.zero
+    vectors = generator.normal(size=(60, n))
+    vectors[19 - seed % 2, seed % n] = np.nan if value == "nan" else -(matrix_map.zero or -np.inf)
+    return matrices, vectors, np.zeros(n)
+
+
+def on_three_ranks(scan, *operands):
+    def of_rank(rank, group):
+        part = (slice(0, 20), slice(20, 30), slice(30, 60))[rank]
+        return scan(*[x[part] for x in operands], group=group)
+
+    return run_on_ranks(3, of_rank)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("signs", ["mixed", "positive", "zeros"])
+@pytest.mark.parametrize("structure", ["general", "diagonal", "companion"])
+@pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
+def test_chunks_after_infinite_states_are_those_of_the_loop(algebra, structure, signs, monkeypatch):
+    monkeypatch.setenv("MGREC_NUM_THREADS", "4")
+    divide_rows(monkeypatch)
+    for seed in range(8):
+        matrix_map = map_of(1 + seed % 4, algebra, structure)
+        value = "nan" if seed == 3 else "inf"
+        matrices, vectors, initial = with_infinity(matrix_map, signs, value, seed)
+        wanted = loop_of_entries(matrix_map, matrices, vectors, initial)
+        assert np.isfinite(wanted[:18]).all() and not np.isfinite(wanted[19]).all()
+        scan = partial(mgrec.scan, matrix_map, initial=initial)
+        assert_like_the_loop(scan(matrices, vectors), wanted)
+        for chunks in ((20, 1, 39), (20, 2, 38), (20, 10, 30), (20, 40)):
+            lazy = [da.from_array(x, chunks=(chunks, *x.shape[1:])) for x in (matrices, vectors)]
+            assert_like_the_loop(scan(*lazy), wanted)
+        states = on_three_ranks(scan, matrices, vectors)
+        assert_like_the_loop(np.concatenate(states), wanted)
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.usefixtures("short_segments")
+@pytest.mark.parametrize("algebra", ALGEBRAS[:3], ids=str)
+def test_nan_of_a_diagonal_stays_in_its_state_in_chunks_on_a_gpu(algebra):
+    matrix_map = map_of(2, algebra, "diagonal")
+    matrices, vectors, initial = with_infinity(matrix_map, "positive", "nan", 0)
+    wanted = loop_of_entries(matrix_map, matrices, vectors, initial)
+    lazy = (in_chunks(x, 0, 20).map_blocks(on_gpu) for x in (matrices, vectors))
+    assert_like_the_loop(mgrec.scan(matrix_map, *lazy, initial=on_gpu(initial)), wanted)
 
 
 BEGUN = 2048

@@ -414,6 +414,22 @@ def test_state_cov_that_is_not_finite_gives_nan(place, value):
     assert np.isnan(np.asarray(mgrec.statespace.log_likelihood(**placed(model, place, False))))
 
 
+@pytest.mark.parametrize("step", [19, 20, 29])
+def test_states_after_an_infinite_observation_are_those_of_the_loop_in_chunks(step):
+    for seed in range(4):
+        generator = np.random.default_rng(seed)
+        transition, endog = generator.uniform(-0.6, 0.6, (2, 2)), generator.normal(size=(60, 1))
+        endog[step], endog[25] = np.inf, np.nan
+        system = np.array([[1.0, 0.5]]), np.eye(1), transition, np.eye(2)
+        initial = {"initial_state": np.zeros(2), "initial_state_cov": np.eye(2)}
+        wanted = mgrec.statespace.kalman_filter(endog, *system, **initial)
+        for sizes in ((20, 10, 30), (20, 1, 39)):
+            lazy = da.from_array(endog, chunks=(sizes, 1))
+            results = mgrec.statespace.kalman_filter(lazy, *system, **initial)
+            for result, exact in zip(results, wanted, strict=True):
+                np.testing.assert_allclose(result, exact, rtol=1e-9, atol=1e-12)
+
+
 @each_memory
 @pytest.mark.parametrize("reset", [None, pytest.param(np.arange(800) == 333, marks=pytest.mark.extended)])
 @pytest.mark.parametrize("size", [50, 90, 400, pytest.param(800, marks=GPU)])

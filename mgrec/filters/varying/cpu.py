@@ -17,11 +17,11 @@ from numba.cpython.unsafe.tuple import tuple_setitem
 
 from ...core.arrays.chunk import Chunk, canonical_shape
 from ...core.contract.kernels import Kernels
-from ...engines.cpu.columns import flat_operands, kernels_of_columns, summarise, with_marks
+from ...engines.cpu.columns import flat_operands, kernels_of_columns, with_marks
 from ...engines.cpu.compilation import INNER, compile_kernel, writable
 from ...engines.cpu.pointers import advance_pointers, inputs_of
 from ...engines.cpu.threads import call_in_parts, threads_for
-from ...scans.matrix.cpu import rescale
+from ...scans.matrix.cpu import brief_columns, rescale, summarise_maps
 from ...scans.matrix.recurrence import MatrixSummary, propagate
 from .recurrence import VaryingFilter
 
@@ -177,14 +177,7 @@ def advance_columns(counts: tuple[int, int], form: str, is_complex: bool) -> Any
     advance_unit, advance_row = (_advance_row(counts, form, is_complex, is_unit) for is_unit in (True, False))
 
     def advance(
-        model: Any,
-        states: Any,
-        exponents: Any,
-        outputs: Any,
-        start: int,
-        stop: int,
-        shape: Any,
-        reverse: bool,
+        model: Any, states: Any, exponents: Any, outputs: Any, start: int, stop: int, shape: Any, form: Any
     ) -> None:
         """Advance the columns `states` (rows, columns, order) of some rows through all steps.
 
@@ -192,18 +185,20 @@ def advance_columns(counts: tuple[int, int], form: str, is_complex: bool) -> Any
         column has the signal, and its outputs are written to the first of the `outputs`
         (outer * steps * inner) if there are any. Other columns are scaled by 2**exponents. At a mark
         the last column becomes the states given, and the others 0. The other of the `outputs`
-        becomes true if a_0 of a step is 0.
+        becomes true if a_0 of a step is 0. `form` says whether the last step acts first, and how
+        many columns advance through how many first steps alone, which are in the first block.
         """
-        (y, failed), (_, steps, inner) = outputs, shape
+        (y, failed), (_, steps, inner), (reverse, brief, first) = outputs, shape, form
         (inputs, strides), columns = inputs_of(model), states.shape[1]
         for left in range(0, steps, _BLOCK):
             block = left, min(left + _BLOCK, steps)
             for k in range(start, stop):
                 row = k // inner, k % inner, shape
-                for column in range(columns - 1):
+                for column in range(0 if left == 0 else brief, columns - 1):
                     before = exponents[k, column]
+                    steps_of_column = (0, first) if column < brief else block
                     exponents[k, column] = advance_unit(
-                        (inputs, strides, reverse), row, block, states[k, column], before, y, failed
+                        (inputs, strides, reverse), row, steps_of_column, states[k, column], before, y, failed
                     )
                 advance_row((inputs, strides, reverse), row, block, states[k, columns - 1], 0, y, failed)
 
@@ -309,8 +304,7 @@ def _work(recurrence: VaryingFilter) -> tuple[int, float]:
 
 def precompute(recurrence: VaryingFilter, chunk: Chunk) -> MatrixSummary:
     """Return the summary of a chunk."""
-    starts = np.eye(recurrence.state_numbers + 1, recurrence.state_numbers)
-    return MatrixSummary(*summarise(_advance, recurrence, chunk, starts, _MARKS))
+    return summarise_maps(_advance, recurrence, chunk, _MARKS)
 
 
 def _advance(
@@ -322,9 +316,10 @@ def _advance(
     *operands, initial = with_marks(chunk.operands, _MARKS, recurrence.order)
     model = flat_operands((*operands, initial.astype(states.dtype, copy=False)))
     kernel = advance_columns(recurrence.counts, recurrence.form, states.dtype.kind == "c")
+    form = chunk.reverse, *brief_columns(chunk, (states.shape[1], recurrence.state_numbers))
 
     def advance(start: int, stop: int) -> None:
-        kernel(model, states, exponents, (outputs, failed), start, stop, chunk.shape, chunk.reverse)
+        kernel(model, states, exponents, (outputs, failed), start, stop, chunk.shape, form)
 
     call_in_parts(advance, len(states), threads)
     if failed[0]:

@@ -8,6 +8,7 @@ last column from the zero of the algebra.
 from __future__ import annotations
 
 import math
+from math import prod
 from typing import Any
 
 import numba
@@ -15,7 +16,7 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import Kernels
-from ...engines.cpu.columns import flat_operands, kernels_of_columns, summarise, with_marks
+from ...engines.cpu.columns import Advance, flat_operands, kernels_of_columns, summarise, with_marks
 from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.pointers import (
     advance_pointer,
@@ -110,10 +111,10 @@ def advance(
     The last column adds the vectors, and its states are written to `results`
     (outer * steps * inner * n) if there are any. Other columns are scaled by 2**exponents. At a mark
     the last column becomes the states given, and the others the zero of the algebra. `form` says
-    whether the last step acts first, and has the numbers of the algebra and of the structure, and
-    that zero.
+    whether the last step acts first, and has the numbers of the algebra and of the structure, that
+    zero, and how many columns advance through how many first steps alone.
     """
-    (inputs, strides), (reverse, algebra, structure, zero) = inputs_of(model), form
+    (inputs, strides), (reverse, algebra, structure, zero, brief, first) = inputs_of(model), form
     has_results, (_, steps, inner), (_, columns, n) = len(results) > 0, shape, states.shape
     all_states, all_exponents, flat_results = pointers_to((states, exponents, results))
     after = stack_vector(n, np.float64)
@@ -132,7 +133,7 @@ def advance(
                     w[i] = zero
                 for i in count_up(0, n):
                     last_w[i] = initial[i]
-            for column in count_up(0, columns):
+            for column in count_up(0 if step < first else brief, columns):
                 of_column = advance_pointer(w, column * n)
                 _multiply(M, of_column, after, n, structure, algebra)
                 if column == last:
@@ -152,6 +153,9 @@ advance_columns = compile_kernel(advance, "matrix-advance", allocates=False)
 
 
 _MARKS = 2
+_MOST_FIRST, _FRACTION, _SMALL = 16, 32, 1 << 12
+"""Most steps from infinite states: a matrix of two states with random signs keeps inf once in four times.
+Chunks of many rows and few steps advance through a fraction of their steps, or so many steps of all rows."""
 
 
 def kernels(method: str) -> Kernels:
@@ -167,11 +171,31 @@ def _work(recurrence: MatrixRecurrence) -> tuple[int, float]:
 
 def precompute(recurrence: MatrixRecurrence, chunk: Chunk) -> MatrixSummary:
     """Return the summary of a chunk."""
+    return with_rows_to_redo(recurrence, chunk, summarise_maps(_advance, recurrence, chunk, _MARKS))
+
+
+def summarise_maps(advance: Advance, recurrence: Any, chunk: Chunk, marks: int) -> MatrixSummary:
+    """Return the summary of a chunk of maps, whose marks are the operand of this index.
+
+    The first n columns are the images of infinite states, through the first steps alone.
+    """
     matrix_map, n = recurrence.matrix_map, recurrence.matrix_map.n
-    starts = np.full((n + 1, n), matrix_map.zero)
-    starts[range(n), range(n)] = matrix_map.one
-    summary = MatrixSummary(*summarise(_advance, recurrence, chunk, starts, _MARKS))
-    return with_rows_to_redo(recurrence, chunk, summary)
+    starts = np.full((2 * n + 1, n), matrix_map.zero)
+    starts[range(n), range(n)], starts[range(n, 2 * n), range(n)] = matrix_map.infinity, matrix_map.one
+    columns, exponents, is_reset = summarise(advance, recurrence, chunk, starts, marks)
+    limits, is_short = columns[..., :n, :], brief_columns(chunk, starts.shape)[1] == chunk.steps
+    return MatrixSummary(columns[..., n:, :], exponents[..., n:], is_reset, limits, is_short)
+
+
+def brief_columns(chunk: Chunk, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return the number of columns (columns, n) that advance through the first steps alone, and these steps.
+
+    In a companion map nan takes up to n steps to reach all states.
+    """
+    columns, n = shape
+    few = max(chunk.steps // _FRACTION, _SMALL // max(1, prod(chunk.row_shape)))
+    first = max(n, min(_MOST_FIRST, few))
+    return max(0, columns - n - 1), first if chunk.steps > first + n else chunk.steps
 
 
 def propagate_rows(recurrence: MatrixRecurrence, summary: MatrixSummary, carry_in: np.ndarray) -> np.ndarray:
@@ -192,7 +216,8 @@ def _advance(
     exponents = np.zeros(states.shape[:2], np.int64)
     model = flat_operands(with_marks(chunk.operands, _MARKS, matrix_map.n))
     structure = STRUCTURES.index(matrix_map.structure)
-    form = chunk.reverse, matrix_map.algebra_number, structure, matrix_map.zero
+    brief = brief_columns(chunk, states.shape[1:])
+    form = chunk.reverse, matrix_map.algebra_number, structure, matrix_map.zero, *brief
 
     def advance(start: int, stop: int) -> None:
         advance_columns(model, states, exponents, results, start, stop, chunk.shape, form)

@@ -68,6 +68,11 @@ class MatrixMap:
         return (0.0, -np.inf, np.inf, -np.inf)[self.algebra_number]
 
     @property
+    def infinity(self) -> float:
+        """An infinite number that is not the neutral element of ⊕."""
+        return -self.zero if self.zero else np.inf
+
+    @property
     def one(self) -> float:
         """The neutral element of ⊗."""
         return 1.0 if self.algebra == ("+", "*") else 0.0
@@ -131,12 +136,15 @@ def matrix(
 
     *Special values.* nan and inf occur in the same states as in the loop, and products of matrices
     that overflow or vanish do no harm: rows of two states on a GPU and chunks whose products or
-    states grow by 1e77 or more are solved again by the loop. There are three exceptions. States
-    that overflow inside a chunk may be finite in the next one if the matrices between shrink as
-    much as they grow. Other pairs of operators may give nan in a chunk where the loop gives inf,
-    after inf in M, or -inf for (min, +). On a GPU rows in segments (see *Cost*) may have nan in
-    place of inf or the reverse after a state that overflows, and in place of finite states that are
-    the difference of terms that overflow.
+    states grow by 1e77 or more are solved again by the loop. There are four exceptions. States that
+    overflow inside a chunk may be finite in the next one if the matrices between shrink as much as
+    they grow. A state that is infinite before a chunk, and after the first 16 matrices of it, or on
+    a GPU any, may be infinite after the chunk where the loop has nan or the other sign; 16 are
+    fewer in chunks of more than 256 rows and fewer than 512 steps. Other pairs of operators may
+    give nan in a chunk where the loop gives inf, after inf in M, or -inf for (min, +). On a GPU
+    rows in segments (see *Cost*) may have nan in place of inf or the reverse after a state that
+    overflows, and in place of finite states that are the difference of terms that overflow, or that
+    are in a diagonal over logsumexp, beside nan.
 
     *Cost.* A chunk of a Dask array is read twice, and its summary takes n + 1 times as long as its
     states. A chunk that is solved again is copied to host memory for its summary. On a GPU one

@@ -32,6 +32,11 @@ class MatrixSummary:
         Image j of a unit vector is ``columns[j] * 2**exponents[j]`` over (+, *).
     is_reset : array (outer, inner) of bool
         Whether a chunk has a mark, so that its last states do not depend on those before it.
+    limits : array (outer, inner, n, n), optional
+        Image j is that of an infinite number in state j alone, after the first steps. Kernels of
+        GPUs do not compute it.
+    is_short : bool
+        Whether the first steps are all.
     redo : dict, (outer, inner) -> Chunk
         Rows to redo, with their operands: see :func:`with_rows_to_redo`.
     """
@@ -39,6 +44,8 @@ class MatrixSummary:
     columns: np.ndarray
     exponents: np.ndarray
     is_reset: np.ndarray
+    limits: np.ndarray | None = None
+    is_short: bool = False
     redo: dict[tuple[int, int], Chunk] = field(default_factory=dict)
 
 
@@ -124,14 +131,38 @@ def propagate(recurrence: MatrixRecurrence, summary: MatrixSummary, carry_in: np
             exponents = np.clip(summary.exponents[..., :-1, None], -4400, 4400).astype(np.int32)
             image, image_exponent = np.frexp(images)
             number, exponent = np.frexp(state)
-            products = np.ldexp(image * number, image_exponent + exponent + exponents)
+            products: Any = np.ldexp(image * number, image_exponent + exponent + exponents)
+        else:
+            products = images + state
+        if summary.limits is not None and not np.isfinite(carry_in).all():
+            is_infinite = ~np.isfinite(state) & (state != zero)
+            products = np.where(is_infinite, _products_with_infinity(recurrence, summary, state), products)
+        if algebra == ("+", "*"):
             return products.sum(-2) + offset
-        terms: Any = np.concatenate([images + state, offset[..., None, :]], axis=-2)
+        terms = np.concatenate([products, offset[..., None, :]], axis=-2)
         if algebra == ("max", "+"):
             return terms.max(-2)
         if algebra == ("min", "+"):
             return terms.min(-2)
         return log_sum_exp(terms, -2)
+
+
+def _products_with_infinity(recurrence: MatrixRecurrence, summary: MatrixSummary, state: np.ndarray) -> Any:
+    """Return what infinite states and nan contribute to the states after a chunk, as in the loop.
+
+    The loop has nan from the step on at which infinite terms of both signs meet, or a zero. What is
+    infinite after the first steps has the signs of the product of all matrices.
+    """
+    matrix_map, limits = recurrence.matrix_map, summary.limits
+    assert limits is not None
+    multiply = np.multiply if matrix_map.algebra == ("+", "*") else np.add
+    if not summary.is_short:
+        is_nan, is_zero = np.isnan(limits), limits == matrix_map.zero
+        if matrix_map.structure != "diagonal":
+            is_nan = is_nan.any(-1, keepdims=True)
+        products = multiply(summary.columns[..., :-1, :], matrix_map.infinity)
+        limits = np.where(is_nan, np.nan, np.where(is_zero, matrix_map.zero, products))
+    return np.where(limits == matrix_map.zero, matrix_map.zero, multiply(limits, state))
 
 
 def log_sum_exp(terms: Any, axis: int) -> Any:

@@ -62,6 +62,9 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> FilterSummary 
     if chunk.steps:
         later, extra = _without_first_observation(chunk), (dependence, eta, information, growth)
         _advance_states(recurrence, later, vectors, matrices, extra)
+    # The loop decides where states become nan after an infinite observation.
+    is_infinite = not np.isfinite(vectors).all() or not np.isfinite(eta).all() or np.isinf(first[:1]).any()
+    is_redone = is_infinite or _grows(dependence, information, growth)
     return FilterSummary(
         first,
         of_rows(dependence),
@@ -70,7 +73,7 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> FilterSummary 
         of_rows(eta),
         of_rows(information),
         is_reset(chunk, _FILTERED, 1),
-        chunk.map_arrays(np.array, chunk.shape) if _grows(dependence, information, growth) else None,
+        chunk.map_arrays(np.array, chunk.shape) if is_redone else None,
     )
 
 
