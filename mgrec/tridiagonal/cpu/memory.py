@@ -7,7 +7,8 @@ as long as the elimination.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import update_wrapper
 from typing import Any
 
 from llvmlite import ir
@@ -55,24 +56,29 @@ class _Memory:
         self.align = int(numbers.sizes.dtype.bitwidth // 8)
         self.vector = context.get_value_type(numbers.sizes)
 
-    def pointer(self, index: Any, type_: Any) -> Any:
-        """Return a pointer to a number."""
-        return self.builder.bitcast(self.builder.gep(self.data, [index]), type_.as_pointer())
+    def _pointers(self, index: Any, type_: Any, first: int = 0) -> list[Any]:
+        """Return pointers to the `parts` values of a type from number `first` on, at an index."""
+        pointer = self.builder.bitcast(self.builder.gep(self.data, [index]), type_.as_pointer())
+        return [self.builder.gep(pointer, [_I64(first + k)]) for k in range(self.parts)]
 
     def scalars(self, index: Any) -> list[Any]:
         """Return pointers to the parts of a number."""
-        return self._pointers(self.pointer(index, self.vector.element), 0)
-
-    def stored(self, index: Any, step: int = 0) -> list[Any]:
-        """Return pointers to vectors of the parts of the numbers that `store` writes."""
-        return self._pointers(self.pointer(index, self.vector), step * self.parts)
-
-    def _pointers(self, pointer: Any, first: int) -> list[Any]:
-        return [self.builder.gep(pointer, [_I64(first + k)]) for k in range(self.parts)]
+        return self._pointers(index, self.vector.element)
 
     def contiguous(self, index: Any) -> Any:
         """Return a pointer to a vector of numbers, with alternating parts."""
-        return self.pointer(index, ir.VectorType(self.vector.element, self.width * self.parts))
+        return self._pointers(index, ir.VectorType(self.vector.element, self.width * self.parts))[0]
+
+    def load(self, index: Any, step: int = 0) -> Vectors:
+        """Load the numbers that `store` stored, or those `step` vectors later."""
+        pointers = self._pointers(index, self.vector, step * self.parts)
+        return [self.builder.load(pointer, align=self.align) for pointer in pointers]
+
+    def store(self, vectors: Vectors, index: Any, step: int = 0) -> None:
+        """Store numbers one after the other, of complex ones the imaginary parts last."""
+        pointers = self._pointers(index, vectors[0].type, step * self.parts)
+        for vector, pointer in zip(vectors, pointers, strict=True):
+            self.builder.store(vector, pointer, align=self.align)
 
     def deinterleaved(self, vector: Any) -> Vectors:
         """Return the parts of a vector of numbers."""
@@ -89,12 +95,12 @@ class _Memory:
         mask = [k for lane in range(self.width) for k in (lane, self.width + lane)]
         return self.builder.shuffle_vector(*vectors, shuffle_mask(mask))
 
-    def load(self, pointers: list[Any]) -> Vectors:
-        return [self.builder.load(pointer, align=self.align) for pointer in pointers]
-
-    def store(self, vectors: Vectors, pointers: list[Any]) -> None:
-        for vector, pointer in zip(vectors, pointers, strict=True):
-            self.builder.store(vector, pointer, align=self.align)
+    def lanes(self, offsets: _Memory, row: Any, shift: Any) -> Iterator[Any]:
+        """Yield the index ``offsets[row] + shift`` of each lane."""
+        builder, start = self.builder, self.builder.mul(row, _I64(self.width))
+        for lane in range(self.width):
+            offset = builder.load(builder.gep(offsets.data, [builder.add(start, _I64(lane))]))
+            yield builder.add(offset, shift)
 
     def prefetch(self, pointer: Any, distance: int, is_written: int = 0) -> None:
         """Prefetch the cache line `distance` numbers after a pointer, also outside the array."""
@@ -107,68 +113,70 @@ class _Memory:
         self.builder.call(function, [pointer, _I32(is_written), _I32(3), _I32(1)])
 
 
-def _lane_indices(
-    context: Any, memory: _Memory, offsets_type: Any, offsets: Any, row: Any, shift: Any
-) -> Iterator[Any]:
-    """Yield the index ``offsets[row] + shift`` of each lane."""
-    builder = memory.builder
-    table = _Memory(context, builder, offsets_type, offsets, Numbers(types.int64, memory.width))
-    start = builder.mul(row, _I64(memory.width))
-    for lane in range(memory.width):
-        offset = builder.load(builder.gep(table.data, [builder.add(start, _I64(lane))]))
-        yield builder.add(offset, shift)
+def _access(result_of: Callable[[Any], Any], width: int | None = None) -> Callable[[Callable[..., Any]], Any]:
+    """Make an intrinsic of ``build(builder, *values)``, which returns vectors, a list of them, or None.
+
+    Arrays are passed as their memory, and numbers as their vectors. `result_of` returns the type of the
+    result for that of the numbers of the first array, `width` of them side by side.
+    """
+
+    def decorate(build: Callable[..., Any]) -> Any:
+        def typed(_: Any, *arguments: Any) -> Any:
+            numbers = Numbers(arguments[0].dtype, width) if width else vector_type(arguments[0])
+            result = result_of(numbers)
+
+            def convert(context: Any, builder: Any, type_: Any, value: Any) -> Any:
+                if isinstance(type_, types.Array | types.CPointer):
+                    of_array = numbers if width else vector_type(type_)
+                    return _Memory(context, builder, type_, value, of_array)
+                return vectors_of(builder, value) if isinstance(type_, Numbers) else value
+
+            def emit(context: Any, builder: Any, *values: Any) -> Any:
+                pairs = zip(arguments, values, strict=True)
+                built = build(builder, *(convert(context, builder, *pair) for pair in pairs))
+                if isinstance(result, types.UniTuple):
+                    return context.make_tuple(builder, result, [value_of(builder, x) for x in built])
+                return None if built is None else value_of(builder, built)
+
+            indices = (types.intp if isinstance(a, types.Integer) else a for a in arguments)
+            return result(*indices), emit
+
+        return emitted(update_wrapper(typed, build))
+
+    return decorate
 
 
-@emitted
-def gather(_: Any, array: Any, offsets: Any, row: Any, shift: Any) -> Any:
+_loads, _stores = _access(lambda numbers: numbers), _access(lambda numbers: types.void)
+
+
+@_loads
+def gather(builder: Any, memory: Any, offsets: Any, row: Any, shift: Any) -> Any:
     """Return ``array[offsets[row] + shift]``, a number for each lane; `array` is 1-d."""
-    numbers = vector_type(array)
-
-    def emit(context: Any, builder: Any, value: Any, *table: Any) -> Any:
-        memory = _Memory(context, builder, array, value, numbers)
-        vectors = [ir.Constant(memory.vector, ir.Undefined)] * memory.parts
-        for lane, index in enumerate(_lane_indices(context, memory, offsets, *table)):
-            for k, pointer in enumerate(memory.scalars(index)):
-                number = builder.load(pointer)
-                vectors[k] = builder.insert_element(vectors[k], number, _I32(lane))
-        return value_of(builder, vectors)
-
-    return numbers(array, offsets, types.int64, types.int64), emit
+    vectors = [ir.Constant(memory.vector, ir.Undefined)] * memory.parts
+    for lane, index in enumerate(memory.lanes(offsets, row, shift)):
+        for k, pointer in enumerate(memory.scalars(index)):
+            vectors[k] = builder.insert_element(vectors[k], builder.load(pointer), _I32(lane))
+    return vectors
 
 
-@emitted
-def scatter(_: Any, array: Any, offsets: Any, row: Any, shift: Any, numbers: Any) -> Any:
+@_stores
+def scatter(builder: Any, memory: Any, offsets: Any, row: Any, shift: Any, numbers: Any) -> None:
     """Write ``array[offsets[row] + shift] = numbers``."""
-
-    def emit(context: Any, builder: Any, value: Any, *values: Any) -> None:
-        memory = _Memory(context, builder, array, value, numbers)
-        *table, stored = values
-        for lane, index in enumerate(_lane_indices(context, memory, offsets, *table)):
-            pointers = memory.scalars(index)
-            for vector, pointer in zip(vectors_of(builder, stored), pointers, strict=True):
-                builder.store(builder.extract_element(vector, _I32(lane)), pointer)
-
-    return types.void(array, offsets, types.int64, types.int64, numbers), emit
+    for lane, index in enumerate(memory.lanes(offsets, row, shift)):
+        for vector, pointer in zip(numbers, memory.scalars(index), strict=True):
+            builder.store(builder.extract_element(vector, _I32(lane)), pointer)
 
 
-def _load(array: Any, numbers: Numbers) -> Any:
-    def emit(context: Any, builder: Any, value: Any, index: Any) -> Any:
-        memory = _Memory(context, builder, array, value, numbers)
-        return value_of(builder, memory.load(memory.stored(index)))
-
-    return numbers(array, types.intp), emit
-
-
-@emitted
-def load(_: Any, array: Any, index: Any) -> Any:
+@_loads
+def load(builder: Any, memory: Any, index: Any) -> Any:
     """Return the numbers that `store` wrote at an index."""
-    return _load(array, vector_type(array))
+    return memory.load(index)
 
 
-@emitted
-def load_scalar(_: Any, array: Any, index: Any) -> Any:
+@_access(lambda numbers: numbers, width=1)
+def load_scalar(builder: Any, memory: Any, index: Any) -> Any:
     """Return one number of a 1-d array."""
-    return _load(array, Numbers(array.dtype, 1))
+    return memory.load(index)
 
 
 def row_loader(count: int, *, is_scalar: bool = False) -> Any:
@@ -177,119 +185,67 @@ def row_loader(count: int, *, is_scalar: bool = False) -> Any:
     The numbers are `spacing` apart. Each is as that of `load`, or of `load_scalar`.
     """
 
-    @emitted
-    def load_row(_: Any, array: Any, index: Any, spacing: Any) -> Any:
-        numbers = Numbers(array.dtype, 1) if is_scalar else vector_type(array)
-        row = types.UniTuple(numbers, count)
-
-        def emit(context: Any, builder: Any, value: Any, index: Any, spacing: Any) -> Any:
-            memory, items = _Memory(context, builder, array, value, numbers), []
-            for _ in range(count):
-                items.append(value_of(builder, memory.load(memory.stored(index))))
-                index = builder.add(index, spacing)
-            return context.make_tuple(builder, row, items)
-
-        return row(array, types.intp, types.intp), emit
+    @_access(lambda numbers: types.UniTuple(numbers, count), width=1 if is_scalar else None)
+    def load_row(builder: Any, memory: Any, index: Any, spacing: Any) -> Any:
+        for _ in range(count):
+            yield memory.load(index)
+            index = builder.add(index, spacing)
 
     return load_row
 
 
-@emitted
-def store(_: Any, array: Any, index: Any, numbers: Any) -> Any:
+@_stores
+def store(builder: Any, memory: Any, index: Any, numbers: Any) -> None:
     """Write numbers one after the other; of complex numbers, the imaginary parts last."""
-
-    def emit(context: Any, builder: Any, value: Any, index: Any, stored: Any) -> None:
-        memory = _Memory(context, builder, array, value, numbers)
-        memory.store(vectors_of(builder, stored), memory.stored(index))
-
-    return types.void(array, types.intp, numbers), emit
+    memory.store(numbers, index)
 
 
-@emitted
-def load_transposed(_: Any, tile: Any, index: Any, array: Any, offsets: Any, row: Any, shift: Any) -> Any:
-    """``store(tile, index + k * width, array[offsets[row] + shift + k])`` for each k < width."""
-    numbers = vector_type(array)
-
-    def emit(context: Any, builder: Any, target: Any, start: Any, value: Any, *table: Any) -> None:
-        memory = _Memory(context, builder, array, value, numbers)
-        indices = _lane_indices(context, memory, offsets, *table)
-        pointers = [memory.contiguous(index) for index in indices]
-        for pointer in pointers:
-            memory.prefetch(pointer, PREFETCH_DISTANCE)
-        stored = _Memory(context, builder, tile, target, numbers)
-        steps = transposed(builder, memory.load(pointers), memory.parts)
-        for step, vector in enumerate(steps):
-            stored.store(memory.deinterleaved(vector), stored.stored(start, step))
-
-    return types.void(tile, types.intp, array, offsets, types.int64, types.int64), emit
+@_stores
+def load_transposed(
+    builder: Any, tile: Any, start: Any, memory: Any, offsets: Any, row: Any, shift: Any
+) -> None:
+    """``store(tile, start + k * width, array[offsets[row] + shift + k])`` for each k < width."""
+    pointers = [memory.contiguous(index) for index in memory.lanes(offsets, row, shift)]
+    for pointer in pointers:
+        memory.prefetch(pointer, PREFETCH_DISTANCE)
+    rows = [builder.load(pointer, align=memory.align) for pointer in pointers]
+    for step, vector in enumerate(transposed(builder, rows, memory.parts)):
+        tile.store(memory.deinterleaved(vector), start, step)
 
 
-@emitted
-def store_transposed(_: Any, tile: Any, index: Any, array: Any, offsets: Any, row: Any, shift: Any) -> Any:
-    """``array[offsets[row] + shift + k] = load(tile, index + k * width)`` for each k < width."""
-    numbers = vector_type(array)
-
-    def emit(context: Any, builder: Any, source: Any, start: Any, value: Any, *table: Any) -> None:
-        memory = _Memory(context, builder, array, value, numbers)
-        stored = _Memory(context, builder, tile, source, numbers)
-        vectors = [
-            memory.interleaved(stored.load(stored.stored(start, step))) for step in range(numbers.width)
-        ]
-        indices = _lane_indices(context, memory, offsets, *table)
-        rows = transposed(builder, vectors, memory.parts)
-        for vector, index in zip(rows, indices, strict=True):
-            pointer = memory.contiguous(index)
-            memory.store([vector], [pointer])
-            memory.prefetch(pointer, -PREFETCH_DISTANCE, 1)
-
-    return types.void(tile, types.intp, array, offsets, types.int64, types.int64), emit
+@_stores
+def store_transposed(
+    builder: Any, tile: Any, start: Any, memory: Any, offsets: Any, row: Any, shift: Any
+) -> None:
+    """``array[offsets[row] + shift + k] = load(tile, start + k * width)`` for each k < width."""
+    vectors = [memory.interleaved(tile.load(start, step)) for step in range(memory.width)]
+    indices = memory.lanes(offsets, row, shift)
+    for vector, index in zip(transposed(builder, vectors, memory.parts), indices, strict=True):
+        pointer = memory.contiguous(index)
+        builder.store(vector, pointer, align=memory.align)
+        memory.prefetch(pointer, -PREFETCH_DISTANCE, 1)
 
 
-@emitted
-def prefetch(_: Any, array: Any, index: Any) -> Any:
+@_stores
+def prefetch(builder: Any, memory: Any, index: Any) -> None:
     """Prefetch the cache line of ``array[index]``, which may lie outside the array."""
-
-    def emit(context: Any, builder: Any, value: Any, index: Any) -> None:
-        memory = _Memory(context, builder, array, value, vector_type(array))
-        memory.prefetch(builder.gep(memory.data, [index]), 0)
-
-    return types.void(array, types.intp), emit
+    memory.prefetch(builder.gep(memory.data, [index]), 0)
 
 
-@emitted
-def load_contiguous(_: Any, array: Any, index: Any) -> Any:
+@_loads
+def load_contiguous(builder: Any, memory: Any, index: Any) -> Any:
     """Return ``array[index:index + width]``."""
-    numbers = vector_type(array)
-
-    def emit(context: Any, builder: Any, value: Any, index: Any) -> Any:
-        memory = _Memory(context, builder, array, value, numbers)
-        (vector,) = memory.load([memory.contiguous(index)])
-        return value_of(builder, memory.deinterleaved(vector))
-
-    return numbers(array, types.intp), emit
+    return memory.deinterleaved(builder.load(memory.contiguous(index), align=memory.align))
 
 
-@emitted
-def store_contiguous(_: Any, array: Any, index: Any, numbers: Any) -> Any:
+@_stores
+def store_contiguous(builder: Any, memory: Any, index: Any, numbers: Any) -> None:
     """Write ``array[index:index + width] = numbers``."""
-
-    def emit(context: Any, builder: Any, value: Any, index: Any, stored: Any) -> None:
-        memory = _Memory(context, builder, array, value, numbers)
-        vector = memory.interleaved(vectors_of(builder, stored))
-        memory.store([vector], [memory.contiguous(index)])
-
-    return types.void(array, types.intp, numbers), emit
+    builder.store(memory.interleaved(numbers), memory.contiguous(index), align=memory.align)
 
 
-@emitted
-def load_broadcast(_: Any, array: Any, index: Any) -> Any:
+@_loads
+def load_broadcast(builder: Any, memory: Any, index: Any) -> Any:
     """Return ``array[index]`` in every lane."""
-    numbers = vector_type(array)
-
-    def emit(context: Any, builder: Any, value: Any, index: Any) -> Any:
-        pointers = _Memory(context, builder, array, value, numbers).scalars(index)
-        loaded = (builder.load(pointer) for pointer in pointers)
-        vectors = [in_every_lane(builder, number, numbers.width) for number in loaded]
-        return value_of(builder, vectors)
-
-    return numbers(array, types.intp), emit
+    loaded = (builder.load(pointer) for pointer in memory.scalars(index))
+    return [in_every_lane(builder, number, memory.width) for number in loaded]
