@@ -8,7 +8,6 @@ as long as the elimination.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import update_wrapper
 from typing import Any
 
 from llvmlite import ir
@@ -16,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 
 from ...engines.cpu.lanes import in_every_lane, shuffle_mask, transposed
-from .vectors import BYTES, Numbers, Vectors, emitted, value_of, vectors_of
+from .vectors import BYTES, Numbers, Vectors, operation
 
 # Numbers from a load to its prefetch: 2,000 systems of 4,095 took 3.4 ns an unknown without, 2.4
 # with; 10^5 systems of 16 took 5.4 without, 4.5 with 64 and 2.7 with 256.
@@ -24,20 +23,9 @@ PREFETCH_DISTANCE = 256
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
-def vector_type(array: Any) -> Numbers:
+def _vector_type(array: Any) -> Numbers:
     """Return the type of numbers of an array side by side."""
     return Numbers(array.dtype, 8 * BYTES // array.dtype.bitwidth)
-
-
-@emitted
-def lane_count(_: Any, array: Any) -> Any:
-    """Return how many numbers of an array are side by side."""
-    width = vector_type(array).width
-
-    def emit(context: Any, builder: Any, _: Any) -> Any:
-        return context.get_constant(types.intp, width)
-
-    return types.intp(array), emit
 
 
 class _Memory:
@@ -114,39 +102,29 @@ class _Memory:
 
 
 def _access(result_of: Callable[[Any], Any], width: int | None = None) -> Callable[[Callable[..., Any]], Any]:
-    """Make an intrinsic of ``build(builder, *values)``, which returns vectors, a list of them, or None.
+    """Make an intrinsic of ``build(builder, *values)`` as `operation` does; arrays are passed as memory.
 
-    Arrays are passed as their memory, and numbers as their vectors. `result_of` returns the type of the
-    result for that of the numbers of the first array, `width` of them side by side.
+    `result_of` returns the type of the result for that of numbers of the first array, `width` of them
+    side by side.
     """
 
-    def decorate(build: Callable[..., Any]) -> Any:
-        def typed(_: Any, *arguments: Any) -> Any:
-            numbers = Numbers(arguments[0].dtype, width) if width else vector_type(arguments[0])
-            result = result_of(numbers)
+    def numbers_of(array: Any) -> Numbers:
+        return Numbers(array.dtype, width) if width else _vector_type(array)
 
-            def convert(context: Any, builder: Any, type_: Any, value: Any) -> Any:
-                if isinstance(type_, types.Array | types.CPointer):
-                    of_array = numbers if width else vector_type(type_)
-                    return _Memory(context, builder, type_, value, of_array)
-                return vectors_of(builder, value) if isinstance(type_, Numbers) else value
+    def convert(context: Any, builder: Any, type_: Any, value: Any) -> Any:
+        is_array = isinstance(type_, types.Array | types.CPointer)
+        return _Memory(context, builder, type_, value, numbers_of(type_)) if is_array else value
 
-            def emit(context: Any, builder: Any, *values: Any) -> Any:
-                pairs = zip(arguments, values, strict=True)
-                built = build(builder, *(convert(context, builder, *pair) for pair in pairs))
-                if isinstance(result, types.UniTuple):
-                    return context.make_tuple(builder, result, [value_of(builder, x) for x in built])
-                return None if built is None else value_of(builder, built)
-
-            indices = (types.intp if isinstance(a, types.Integer) else a for a in arguments)
-            return result(*indices), emit
-
-        return emitted(update_wrapper(typed, build))
-
-    return decorate
+    return operation(lambda array, *_: result_of(numbers_of(array)), convert)
 
 
 _loads, _stores = _access(lambda numbers: numbers), _access(lambda numbers: types.void)
+
+
+@_access(lambda numbers: types.intp)
+def lane_count(builder: Any, memory: Any) -> Any:
+    """Return how many numbers of an array are side by side."""
+    return _I64(memory.width)
 
 
 @_loads

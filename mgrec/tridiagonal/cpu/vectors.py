@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, update_wrapper
 from typing import Any
 
 from llvmlite import ir
@@ -18,31 +18,13 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
-from ...engines.cpu.lanes import any_lane, filled, in_every_lane, integers_like
+from ...engines.cpu.lanes import any_lane, call_llvm, filled, in_every_lane, integers_like
 from ...engines.cpu.lanes import magnitude as magnitude_bits
 
 BYTES = 64
 
 Vectors = list[Any]
 """LLVM vectors: the real parts, and for complex numbers the imaginary parts."""
-
-
-def emitted(typed: Callable[..., Any]) -> Any:
-    """Make an intrinsic of ``typed(context, *types)``, which returns a signature and ``emit``.
-
-    ``emit(context, builder, *values)`` returns an LLVM value, or None if there is no result.
-    """
-
-    def define(*arguments: Any) -> Any:
-        result_signature, emit = typed(*arguments)
-
-        def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            value = emit(context, builder, *values)
-            return context.get_dummy_value() if value is None else value
-
-        return result_signature, code
-
-    return intrinsic(wraps(typed)(define))
 
 
 class Numbers(types.Type):  # type: ignore[misc]
@@ -82,11 +64,44 @@ def value_of(builder: Any, vectors: Vectors) -> Any:
     return cgutils.make_anonymous_struct(builder, vectors)
 
 
-def _vectors_of_items(builder: Any, type_: Any, value: Any) -> list[Vectors]:
-    """Return the vectors of each item of a tuple, or of one Numbers."""
-    if isinstance(type_, Numbers):
-        return [vectors_of(builder, value)]
-    return [vectors_of(builder, item) for item in cgutils.unpack_tuple(builder, value)]
+def operation(
+    result_of: Callable[..., Any], convert: Callable[..., Any] | None = None
+) -> Callable[[Callable[..., Any]], Any]:
+    """Make an intrinsic of ``build(builder, *values)``, which gets and returns vectors.
+
+    A tuple of Numbers is a list of their vectors; None stands for no result. `result_of` returns the
+    type of the result for those of the arguments. ``convert(context, builder, type, value)`` passes
+    values of other types.
+    """
+
+    def decorate(build: Callable[..., Any]) -> Any:
+        def define(_: Any, *arguments: Any) -> Any:
+            result = result_of(*arguments)
+
+            def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+                converted = []
+                for type_, value in zip(arguments, values, strict=True):
+                    if isinstance(type_, Numbers):
+                        value = vectors_of(builder, value)
+                    elif isinstance(type_, types.UniTuple):
+                        items = cgutils.unpack_tuple(builder, value)
+                        value = [vectors_of(builder, item) for item in items]
+                    elif convert is not None:
+                        value = convert(context, builder, type_, value)
+                    converted.append(value)
+                built = build(builder, *converted)
+                if built is None:
+                    return context.get_dummy_value()
+                if isinstance(result, types.UniTuple):
+                    return context.make_tuple(builder, result, [value_of(builder, x) for x in built])
+                return value_of(builder, built) if isinstance(result, Numbers) else built
+
+            indices = (types.intp if isinstance(a, types.Integer) else a for a in arguments)
+            return result(*indices), code
+
+        return intrinsic(update_wrapper(define, build))
+
+    return decorate
 
 
 def _bit_layout(vector: Any) -> tuple[Any, int, int]:
@@ -165,139 +180,95 @@ _define_operator(operator.mul, _multiply)
 _define_operator(operator.truediv, _divide)
 
 
-@emitted
+@intrinsic
 def constant(_: Any, like: Any, value: Any) -> Any:
     """Return a real value as numbers of the type of `like`."""
 
-    def emit(context: Any, builder: Any, _: Any, number: Any) -> Any:
-        number = context.cast(builder, number, value, like.sizes.dtype)
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        number = context.cast(builder, values[1], value, like.sizes.dtype)
         full = in_every_lane(builder, number, like.width)
         is_real = like == like.sizes
         return value_of(builder, [full] if is_real else [full, ir.Constant(full.type, None)])
 
-    return like(like, value), emit
+    return like(like, value), code
 
 
-@emitted
-def magnitude(_: Any, x: Any) -> Any:
+@operation(lambda x: x.sizes)
+def magnitude(builder: Any, x: Any) -> Any:
     """Return the absolute value; of complex numbers, that of the larger part."""
-    return x.sizes(x), lambda context, builder, x: _magnitude(builder, vectors_of(builder, x))
+    return [_magnitude(builder, x)]
 
 
-def _fused(builder: Any, x: Any, y: Any, z: Any) -> Any:
-    """Emit x·y + z, rounded once."""
-    name = f"llvm.fma.v{x.type.count}{x.type.element.intrinsic_name}"
-    function_type = ir.FunctionType(x.type, [x.type] * 3)
-    return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), [x, y, z])
-
-
-@emitted
-def minus_product(_: Any, z: Any, x: Any, y: Any) -> Any:
+@operation(lambda z, x, y: z)
+def minus_product(builder: Any, z: Any, x: Any, y: Any) -> Any:
     """Return z - x·y; each real product is rounded once, with its sum."""
-
-    def emit(context: Any, builder: Any, *values: Any) -> Any:
-        z, x, y = (vectors_of(builder, value) for value in values)
-        minus = [builder.fsub(filled(part.type, -0.0), part) for part in x]
-        if len(z) == 1:
-            return _fused(builder, minus[0], y[0], z[0])
-        real = _fused(builder, minus[0], y[0], _fused(builder, x[1], y[1], z[0]))
-        imaginary = _fused(builder, minus[0], y[1], _fused(builder, minus[1], y[0], z[1]))
-        return value_of(builder, [real, imaginary])
-
-    return z(z, x, y), emit
+    minus, fused = (
+        [builder.fsub(filled(part.type, -0.0), part) for part in x],
+        partial(call_llvm, builder, "fma"),
+    )
+    if len(z) == 1:
+        return [fused(minus[0], y[0], z[0])]
+    real = fused(minus[0], y[0], fused(x[1], y[1], z[0]))
+    return [real, fused(minus[0], y[1], fused(minus[1], y[0], z[1]))]
 
 
-@emitted
-def squared_modulus(_: Any, x: Any) -> Any:
+@operation(lambda x: x.sizes)
+def squared_modulus(builder: Any, x: Any) -> Any:
     """Return the square of the absolute value; of complex numbers, that of both parts."""
-
-    def emit(context: Any, builder: Any, x: Any) -> Any:
-        squares = [builder.fmul(part, part) for part in vectors_of(builder, x)]
-        return squares[0] if len(squares) == 1 else builder.fadd(*squares)
-
-    return x.sizes(x), emit
+    squares = [builder.fmul(part, part) for part in x]
+    return squares if len(squares) == 1 else [builder.fadd(*squares)]
 
 
-@emitted
-def square_root(_: Any, x: Any) -> Any:
+@operation(lambda x: x)
+def square_root(builder: Any, x: Any) -> Any:
     """Return the square root of real numbers."""
-
-    def emit(context: Any, builder: Any, x: Any) -> Any:
-        name = f"llvm.sqrt.v{x.type.count}{x.type.element.intrinsic_name}"
-        function_type = ir.FunctionType(x.type, [x.type])
-        return builder.call(cgutils.get_or_insert_function(builder.module, function_type, name), [x])
-
-    return x(x), emit
+    return [call_llvm(builder, "sqrt", *x)]
 
 
-@emitted
-def conjugate(_: Any, x: Any) -> Any:
+@operation(lambda x: x)
+def conjugate(builder: Any, x: Any) -> Any:
     """Return the complex conjugate; real numbers unchanged."""
-
-    def emit(context: Any, builder: Any, x: Any) -> Any:
-        parts = vectors_of(builder, x)
-        return value_of(builder, [parts[0], *(builder.fsub(filled(b.type, -0.0), b) for b in parts[1:])])
-
-    return x(x), emit
+    return [x[0], *(builder.fsub(filled(b.type, -0.0), b) for b in x[1:])]
 
 
-@emitted
-def scale_of(_: Any, size: Any) -> Any:
+@operation(lambda size: size)
+def scale_of(builder: Any, size: Any) -> Any:
     """Return the power of two that brings `size`, not negative, to 1 or more and below 4.
 
     Multiplying by it rounds nothing. Subnormal numbers stay below 1; the scale of 0 is 1.
     """
-    return size(size), lambda context, builder, size: _scale_of(builder, size)
+    return [_scale_of(builder, *size)]
 
 
-@emitted
-def select(_: Any, x: Any, y: Any, one: Any, other: Any) -> Any:
+@operation(lambda x, y, one, other: one)
+def select(builder: Any, x: Any, y: Any, one: Any, other: Any) -> Any:
     """Return `one` if x > y, else `other`: numbers, or rows of them."""
+    condition = _is_larger(builder, *x, *y)
 
-    def emit(context: Any, builder: Any, x: Any, y: Any, *rows: Any) -> Any:
-        condition = _is_larger(builder, x, y)
-        pairs = zip(*(_vectors_of_items(builder, one, row) for row in rows), strict=True)
-        results = [
-            value_of(builder, [builder.select(condition, a, b) for a, b in zip(*pair, strict=True)])
-            for pair in pairs
-        ]
-        return results[0] if isinstance(one, Numbers) else context.make_tuple(builder, one, results)
+    def selected(one: Any, other: Any) -> Any:
+        pairs = zip(one, other, strict=True)
+        if isinstance(one[0], list):
+            return [selected(*pair) for pair in pairs]
+        return [builder.select(condition, *pair) for pair in pairs]
 
-    return one(x, y, one, other), emit
+    return selected(one, other)
 
 
-@emitted
-def larger(_: Any, x: Any, y: Any) -> Any:
+@operation(lambda x, y: x)
+def larger(builder: Any, x: Any, y: Any) -> Any:
     """Return x if x > y, else y."""
-
-    def emit(context: Any, builder: Any, x: Any, y: Any) -> Any:
-        return builder.select(_is_larger(builder, x, y), x, y)
-
-    return x(x, y), emit
+    return [builder.select(_is_larger(builder, *x, *y), *x, *y)]
 
 
-@emitted
-def is_any_larger(_: Any, x: Any, y: Any) -> Any:
+@operation(lambda x, y: types.boolean)
+def is_any_larger(builder: Any, x: Any, y: Any) -> Any:
     """Return whether x > y in any lane."""
-
-    def emit(context: Any, builder: Any, *values: Any) -> Any:
-        return any_lane(builder, _is_larger(builder, *values))
-
-    return types.boolean(x, y), emit
+    return any_lane(builder, _is_larger(builder, *x, *y))
 
 
-@emitted
-def eliminated(_: Any, row: Any, pivot: Any) -> Any:
+@operation(lambda row, pivot: types.UniTuple(row.dtype, row.count - 1))
+def eliminated(builder: Any, row: Any, pivot: Any) -> Any:
     """Return `row` minus the multiple of `pivot` that cancels its first coefficient, dropped."""
-    shorter_row = types.UniTuple(row.dtype, row.count - 1)
-
-    def emit(context: Any, builder: Any, *values: Any) -> Any:
-        numbers, pivots = (_vectors_of_items(builder, row, value) for value in values)
-        m = _divide(builder, numbers[0], pivots[0])
-        results = [
-            _subtract(builder, a, _multiply(builder, m, b))
-            for a, b in zip(numbers[1:], pivots[1:], strict=True)
-        ]
-        return context.make_tuple(builder, shorter_row, [value_of(builder, x) for x in results])
-
-    return shorter_row(row, pivot), emit
+    m = _divide(builder, row[0], pivot[0])
+    pairs = zip(row[1:], pivot[1:], strict=True)
+    return [_subtract(builder, a, _multiply(builder, m, b)) for a, b in pairs]
