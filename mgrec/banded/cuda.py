@@ -18,10 +18,9 @@ from ..engines.cuda.compilation import kernel_text
 from ..engines.cuda.cpp import print_definitions
 from ..engines.cuda.device import array_at, fetch, on_device, pack_words, raise_if_capturing
 from ..engines.cuda.launches import Launch, Slot, run_launches
-from ..tridiagonal.cuda.partitions import strides_of
 from ..tridiagonal.cuda.windows import Try, Widths, prepare_tries, start_windows
 from ..tridiagonal.errors import SingularSystemError
-from ..tridiagonal.systems import InterfaceRows
+from ..tridiagonal.systems import InterfaceRows, strides_of
 from . import cpu
 from .recurrence import BandedEnds
 

@@ -90,14 +90,15 @@ def _by_kernels(arrays: Sequence[Any], options: dict[str, Any]) -> tuple[Any, An
     x = arrays[1]
     if library_of(x) is not None or any(map(is_lazy, arrays)) or backend_of(x).is_host:
         return None
-    if gradient_call() is not None:
-        return None
     backend, device = backend_of(x), backend_of(x).device_number(x)
-    for array in arrays:
-        is_like = type(array) is type(x) and array.shape == x.shape and array.dtype == x.dtype
-        is_there = is_like and backend.device_number(array) == device
-        if not (is_there and array.flags.c_contiguous):
-            return None
+    have_one_layout = all(
+        type(array) is type(x)
+        and (array.shape, array.dtype, backend.device_number(array)) == (x.shape, x.dtype, device)
+        and array.flags.c_contiguous
+        for array in arrays
+    )
+    if gradient_call() is not None or not have_one_layout:
+        return None
     results = np.empty_like(x), np.empty_like(x), np.empty_like(x), np.empty_like(x)
     addresses, targets = ([*map(backend.address, some)] for some in (arrays, results))
     with backend.device_of([x]):

@@ -29,30 +29,28 @@ def name_singular_system(system: Any, starts: Sequence[int], shape: Shape) -> It
     try:
         yield
     except SingularSystemError as error:
-        label = _system_label(system, starts, shape, error.number)
-        if system.method in system.pivoting_methods:
-            message = f"{label} is singular: elimination meets a pivot of 0"
-        else:
-            message = (
-                f"{label} has a pivot of 0: method {system.method!r} does not pivot, and the "
-                f"system may be regular. method='auto' pivots, and reports whether the system is "
-                f"singular"
-            )
-        raise np.linalg.LinAlgError(message) from None
+        steps_shape = shape[: len(shape) - system.number_axes]
+        counts = [1 if k == system.axis else length for k, length in enumerate(steps_shape)]
+        raise singular_error(system, np.unravel_index(error.number, counts), starts) from None
 
 
-def _system_label(system: Any, starts: Sequence[int], shape: Shape, number: int) -> str:
-    """Return "system (i, j)", the index over all axes except `axis` and `rhs_axis`."""
-    steps_shape = shape[: len(shape) - system.number_axes]
-    counts = [1 if k == system.axis else length for k, length in enumerate(steps_shape)]
-    position = np.unravel_index(number, counts)
+def singular_error(
+    system: Any, position: Sequence[Any], starts: Sequence[int], where: str = ""
+) -> np.linalg.LinAlgError:
+    """Return an error with the index of a system, over all axes except `axis` and `rhs_axis`."""
     index = tuple(
         int(k) + start if start >= 0 else "?"
         for axis, (k, start) in enumerate(zip(position, starts, strict=False))
         if axis not in (system.axis, system.rhs_axis)
     )
     text = f"({', '.join(map(str, index))}{',' if len(index) == 1 else ''})"
-    return f"system {text}" if index else "the system"
+    label = f"system {text}" if index else "the system"
+    if system.method in system.pivoting_methods:
+        return np.linalg.LinAlgError(f"{label} is singular: elimination meets a pivot of 0")
+    return np.linalg.LinAlgError(
+        f"{label} has a pivot of 0{where}: method {system.method!r} does not pivot, and the system may be "
+        f"regular. method='auto' pivots, and reports whether the system is singular"
+    )
 
 
 def is_all_finite(array: Any) -> bool:
@@ -68,16 +66,21 @@ def check_operands(system: Any, inputs: ChunkInputs, shape: Shape) -> None:
     Kernels fill a system that contains nan or inf with nan, so that operands are read again only
     if a result is not finite.
     """
-    for number, name in enumerate(system.names):
+    for number in range(len(system.names)):
         entries, first_row = _entries_inside(system, inputs, shape, number)
-        if is_all_finite(entries):
-            continue
-        position = np.unravel_index(int((~np.isfinite(entries)).argmax()), entries.shape)
-        where = _operand_index(system, inputs, number, [int(k) for k in position], first_row)
-        raise ValueError(
-            f"{name} must hold no nan or inf; got {entries[position]}{where}. With "
-            f"check_finite=False its system becomes nan, and no other"
-        )
+        check_entries(system, number, entries, inputs.starts, first_row)
+
+
+def check_entries(system: Any, number: int, entries: Any, starts: Sequence[int], first_row: int = 0) -> None:
+    """Raise ValueError if entries of a block, from a row on, contain nan or inf."""
+    if is_all_finite(entries):
+        return
+    position = np.unravel_index(int((~np.isfinite(entries)).argmax()), entries.shape)
+    where = _operand_index(system, starts, number, [int(k) for k in position], first_row)
+    raise ValueError(
+        f"{system.names[number]} must hold no nan or inf; got {entries[position]}{where}. With "
+        f"check_finite=False its system becomes nan, and no other"
+    )
 
 
 def _entries_inside(system: Any, inputs: ChunkInputs, shape: Shape, number: int) -> tuple[Any, int]:
@@ -92,13 +95,15 @@ def _entries_inside(system: Any, inputs: ChunkInputs, shape: Shape, number: int)
     return block, 0
 
 
-def _operand_index(system: Any, inputs: ChunkInputs, number: int, position: list[int], first_row: int) -> str:
+def _operand_index(
+    system: Any, starts: Sequence[int], number: int, position: list[int], first_row: int
+) -> str:
     """Return " at index ...", the index in the user's operand."""
-    missing = len(inputs.starts) - len(position)
+    missing = len(starts) - len(position)
     for k, is_varying in enumerate(system.varying[number]):
         if is_varying:
             is_axis = missing + k == system.axis
-            position[k] += inputs.starts[missing + k] + (first_row if is_axis else 0)
+            position[k] += starts[missing + k] + (first_row if is_axis else 0)
     if system.rhs_axis is not None and number < len(system.names) - 1 and system.rhs_axis >= missing:
         # The user's diagonals do not have this axis.
         del position[system.rhs_axis - missing]

@@ -24,7 +24,7 @@ from ..core.contract.problem import Problem
 from ..scans.functions import linear_recurrence, rational_recurrence
 from ..solve import aligned_operands, solve
 from ..solve.functions import concatenate, full_like
-from .errors import NAMES, is_all_finite
+from .errors import check_entries, singular_error
 
 
 def solve_by_p_scheme(problem: Problem) -> Any:
@@ -49,13 +49,13 @@ def solve_by_p_scheme(problem: Problem) -> Any:
 def _inside(problem: Problem, operands: Sequence[Any]) -> list[Any]:
     """Return the operands with 0 outside the matrix, checked for nan and inf; d has all steps."""
     system, ndim = problem.recurrence, len(problem.shape)
-    ends = {"dl": slice(1), "du": slice(-1, None)}
+    ends = {0: slice(1), 2: slice(-1, None)}
     inside: list[Any] = []
-    for name, operand in zip(NAMES, operands, strict=True):
-        if name in ends:
-            operand = _without_end(operand, system, ndim, ends[name])
+    for number, operand in enumerate(operands):
+        if number in ends:
+            operand = _without_end(operand, system, ndim, ends[number])
         if system.check_finite:
-            operand = _checked(_check_operand, operand, system, ndim, name)
+            operand = _checked(_check_operand, operand, system, ndim, number)
         inside.append(operand)
     inside[1] = inside[1] + _steps_of_0(inside, system.axis - ndim)
     return inside
@@ -97,14 +97,9 @@ def _checked(check: Callable[..., Any], array: Any, *arguments: Any) -> Any:
     return check(array, *arguments)
 
 
-def _check_operand(block: Any, system: Any, ndim: int, name: str, block_info: Any = None) -> Any:
+def _check_operand(block: Any, system: Any, ndim: int, number: int, block_info: Any = None) -> Any:
     """Return the block; raise ValueError if it contains nan or inf."""
-    if not is_all_finite(block):
-        rhs_axis = None if name == "b" else system.rhs_axis
-        first_index = _first_index(~np.isfinite(block), block_info)
-        index = _without(first_index, [rhs_axis], ndim)
-        where = f" at index {index}" if index else ""
-        raise ValueError(f"{name} must hold no nan or inf{where}; see check_finite")
+    check_entries(system, number, block, _starts(block, ndim, block_info))
     return block
 
 
@@ -114,25 +109,15 @@ def _check_pivots(block: Any, system: Any, ndim: int, block_info: Any = None) ->
     A pivot of inf would have no effect on the unknowns.
     """
     if (block == 0).any():
-        first_index = _first_index(block == 0, block_info)
-        index = _without(first_index, [system.axis, system.rhs_axis], ndim)
-        raise np.linalg.LinAlgError(
-            f"{f'system {index}' if index else 'the system'} has a pivot of 0 in row "
-            f"{first_index[system.axis - ndim]}: method 'p-scheme' does not pivot. "
-            f"method='auto' does, and reports whether the system is singular"
-        )
+        position, starts = np.argwhere(block == 0)[0], _starts(block, ndim, block_info)
+        position = (0,) * (ndim - block.ndim) + tuple(map(int, position))
+        row = position[system.axis] + starts[system.axis]
+        raise singular_error(system, position, starts, f" in row {row}")
     with np.errstate(invalid="ignore"):
         return block + (block - block)
 
 
-def _first_index(mask: Any, block_info: Any) -> tuple[int, ...]:
-    """Return the index of the first true element in the whole array."""
-    in_block = np.unravel_index(int(mask.argmax()), mask.shape)
-    location = block_info[0]["array-location"] if block_info else [(0, 0)] * len(in_block)
-    return tuple(int(k) + int(start) for k, (start, _) in zip(in_block, location, strict=True))
-
-
-def _without(index: tuple[int, ...], axes: list[int | None], ndim: int) -> tuple[int, ...]:
-    """Return an index without some axes of a result of `ndim` axes."""
-    missing = ndim - len(index)
-    return tuple(k for axis, k in enumerate(index, missing) if axis not in axes)
+def _starts(block: Any, ndim: int, block_info: Any) -> tuple[int, ...]:
+    """Return the index of the first element of a block in the result, which has `ndim` axes."""
+    location = block_info[0]["array-location"] if block_info else [(0, 0)] * block.ndim
+    return (0,) * (ndim - block.ndim) + tuple(int(start) for start, _ in location)

@@ -81,6 +81,13 @@ def rows_between(
     return replace(inputs, blocks=tuple(blocks), starts=starts), part_shape
 
 
+def strides_of(array_shape: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
+    """Return the strides of a contiguous array, in numbers; 0 along a broadcast axis."""
+    strides = array_shape[1] * array_shape[2], array_shape[2], 1
+    varies = (size == full for size, full in zip(array_shape, shape, strict=True))
+    return [stride if is_varying else 0 for stride, is_varying in zip(strides, varies, strict=True)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class LinearSystem(TwoSided):
     """Systems of linear equations along an axis.

@@ -62,7 +62,6 @@ _load_carried, _load_stored, _load_tile_row = map(row_loader, (CARRIED, STORED, 
 class Work(NamedTuple):
     """Memory of one thread for several groups of systems: flat arrays or pointers."""
 
-    systems: Any  # the systems of a group, HALVES * lanes
     offsets: Any  # of their first rows in dl, d, du, b and the result, for each half
     accesses: Any  # CONTIGUOUS, BROADCAST, TRANSPOSED or SCATTERED, HALVES * OFFSET_ROWS
     tile: Any  # dl, d, du, b and x, for each half; one tile for all groups
@@ -97,14 +96,13 @@ def concurrent_groups(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> int:
 def empty_work(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> Work:
     """Return the memory of one thread."""
     count, width = concurrent_groups(shape, dtype), HALVES * lanes_of(dtype)
-    systems = np.empty(count * width, np.int64)
     offsets = np.empty(count * OFFSET_ROWS * width, np.int64)
     accesses = np.empty(count * HALVES * OFFSET_ROWS, np.int64)
     tile = np.empty(OFFSET_ROWS * ROW_SPACING * width, dtype)
     carried = np.empty(count * CARRIED * width, dtype)
     pivots = np.empty(count * STORED * (shape[1] + 1) * width, dtype)
     flags = np.empty(count * width, dtype.char.lower())
-    return Work(systems, offsets, accesses, tile, carried, pivots, flags)
+    return Work(offsets, accesses, tile, carried, pivots, flags)
 
 
 def group_count(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> int:
@@ -132,36 +130,35 @@ def pointers_of(work: Any) -> Work:
 @numba.njit(**INNER)
 def work_of_group(number: int, work: Any, steps: int) -> Work:
     """Return the part of a thread's memory for one of its groups."""
-    systems, offsets, accesses, tile, carried, pivots, flags = work
-    first = number * HALVES * lane_count(tile)
-    indices = advance_pointer(systems, first), advance_pointer(offsets, OFFSET_ROWS * first)
-    numbers = (
-        advance_pointer(carried, CARRIED * first),
-        advance_pointer(pivots, STORED * (steps + 1) * first),
+    first = number * HALVES * lane_count(work.tile)
+    return Work(
+        advance_pointer(work.offsets, OFFSET_ROWS * first),
+        advance_pointer(work.accesses, number * HALVES * OFFSET_ROWS),
+        work.tile,
+        advance_pointer(work.carried, CARRIED * first),
+        advance_pointer(work.pivots, STORED * (steps + 1) * first),
+        advance_pointer(work.flags, first),
     )
-    accesses = advance_pointer(accesses, number * HALVES * OFFSET_ROWS)
-    return Work(*indices, accesses, tile, *numbers, advance_pointer(flags, first))
 
 
 @numba.njit(**INNER)
-def select_systems(group: int, view: Any, work: Any) -> None:
-    """Write the systems of a group, some of them twice if there are not enough."""
-    lanes = HALVES * lane_count(work.tile)
-    first, inner = group * lanes, view.inner
-    if inner >= lanes:
-        row, part = divmod(group, -(-inner // lanes))
-        first = row * inner + min(part * lanes, inner - lanes)
-    for lane in range(lanes):
-        work.systems[lane] = min(first + lane, view.outer * inner - 1)
+def first_system(group: int, view: Any, lanes: int) -> int:
+    """Return the first of the HALVES * lanes systems of a group; the last system fills other lanes."""
+    width, inner = HALVES * lanes, view.inner
+    if inner < width:
+        return group * width
+    row, part = divmod(group, -(-inner // width))
+    return row * inner + min(part * width, inner - width)
 
 
 @numba.njit(**INNER)
-def locate_systems(view: Any, work: Any) -> None:
-    """Write the offsets of the selected systems, and how their rows are accessed."""
+def locate_systems(group: int, view: Any, work: Any) -> None:
+    """Write the offsets of the systems of a group, and how their rows are accessed."""
     lanes, inner = lane_count(work.tile), view.inner
     outer, column, before = 0, -1, -1
+    first = first_system(group, view, lanes)
     for index in range(HALVES * lanes):
-        system = work.systems[index]
+        system = min(first + index, view.outer * inner - 1)
         # A division takes as long as a row.
         if system == before + 1 and column + 1 < inner:
             column += 1
@@ -283,8 +280,7 @@ def _start_group(group: int, view: Any, work: Any) -> None:
     Carried are the coefficients of a pending row, its right-hand side, the smallest pivot, and nan
     if nan was seen.
     """
-    select_systems(group, view, work)
-    locate_systems(view, work)
+    locate_systems(group, view, work)
     zero = constant(load(work.tile, 0), 0.0)
     one = constant(zero, 1.0)
     for half in range(HALVES):
@@ -319,12 +315,12 @@ def _substitute(stored: Any, unknowns: Any) -> Any:
 
 
 @numba.njit(**INNER)
-def _singular_system(work: Any, least: Any) -> int:
+def _singular_system(group: int, view: Any, work: Any, least: Any) -> int:
     """Return a system of a group whose smallest pivot is below `least`, or -1."""
-    singular = -1
-    for lane in range(HALVES * lane_count(work.tile)):
+    lanes, singular = lane_count(work.tile), -1
+    for lane in range(HALVES * lanes):
         if work.flags[lane] < least:
-            singular = max(singular, work.systems[lane])
+            singular = min(first_system(group, view, lanes) + lane, view.outer * view.inner - 1)
     return singular
 
 
@@ -385,7 +381,8 @@ def _kernel_of(name: str, eliminate: Any, finalize: Any) -> Any:
                     rows = tile_start(k, steps), tile_start(k + 1, steps)
                     _substitute_tile(view, work_of_group(g, memory, steps), *rows)
             for g in range(groups):
-                singular = max(singular, _singular_system(work_of_group(g, memory, steps), least))
+                part = work_of_group(g, memory, steps)
+                singular = max(singular, _singular_system(first + g, view, part, least))
         return singular
 
     return compile_kernel(solve, name, allocates=False)

@@ -9,8 +9,8 @@ The interface rows of the parts of a system, partitions or chunks, are the reduc
 of part k contain last[k-1], first[k], last[k] and first[k+1]: a banded system with two diagonals
 below and two above the main one. The unknowns are eliminated in this order, with partial pivoting
 over all rows that contain them, as in LAPACK's gbtrf. After part k two rows in last[k] and
-first[k+1] are pending. `cells` are those of :func:`empty_cells`, flat: 10 numbers a part,
-parts + 1 a system.
+first[k+1] are pending. Kernels have them in flat `cells` of 10 numbers. Of parts + 1 a system, cell k is
+for part k, and for the two unknowns at the cut before it.
 
 References
 ----------
@@ -41,7 +41,7 @@ from .elimination import (
     load_row,
     order_by_pivot,
 )
-from .memory import gather, lane_count, load, load_scalar, row_loader, scatter, store
+from .memory import gather, lane_count, load, row_loader, scatter, store
 from .vectors import BYTES, constant, is_any_larger, magnitude, scale_of, select
 
 # Rows of a partition at most: its cell takes 10 words, and its pivots, 48 KB of real numbers, fit
@@ -84,14 +84,6 @@ class ChunkLayout(NamedTuple):
     strides: np.ndarray  # (4, 3), of each operand in numbers; 0 along a broadcast axis
     ends: tuple[bool, bool]  # whether the chunk contains the first row of the system, and the last
     parts: int  # partitions of a system
-
-
-def empty_cells(systems: int, parts: int, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return flat memory for the interface rows of all parts, and for the values between them.
-
-    Cell k of parts + 1 is for part k and the two unknowns at the cut before it.
-    """
-    return np.empty(systems * (parts + 1) * 10, dtype)
 
 
 def lanes_of(dtype: np.dtype[Any]) -> int:
@@ -222,22 +214,12 @@ def _advance(cells: Any, index: int, pending: Any, least_pivot: Any, nan_seen: A
     return pending, pivot, second, select(least_pivot, size, size, least_pivot), nan_seen
 
 
-def _merge(cells: Any, parts: int) -> None:
-    """Write the interface rows of whole chunks, from those of their parts, to the first cell."""
-    for start in range(0, cells.size, 10 * (parts + 1)):
-        nan_seen = constant(load_scalar(cells, start), 0.0)
-        least_pivot, pending = magnitude(constant(nan_seen, 1.0)), initial_pending(nan_seen)
-        for index in range(start, start + 10 * parts, 10):
-            pending, _, _, least_pivot, nan_seen = _advance(cells, index, pending, least_pivot, nan_seen)
-        for k, position in enumerate(CELL_POSITIONS):
-            for r in range(2):
-                number = cell_number(pending[r][k], least_pivot, nan_seen)
-                store(cells, start + 5 * r + position, number)
-
-
 @numba.njit(**INNER)
 def _factor(cells: Any, start: int, stop: int, known: Any, is_whole: bool) -> Any:
-    """Replace the rows of all parts by pivots; move known unknowns to their right-hand sides."""
+    """Replace the rows of all parts by pivots; move known unknowns to their right-hand sides.
+
+    Return the pending rows, the least pivot, and 0, or nan if a row or a known value is not finite.
+    """
     before, first = known[0], known[1]
     total = (before + first) + (known[2] + known[3])
     nan_seen, least_pivot = total - total, magnitude(constant(before, 1.0))
@@ -253,12 +235,7 @@ def _factor(cells: Any, start: int, stop: int, known: Any, is_whole: bool) -> An
         for k in range(3):
             store(cells, index + 5 + k, second[k])
         store(cells, index + 9, second[5] - second[3] * before - second[4] * first)
-    last, after = known[2], known[3]
-    if is_whole:
-        row, _ = order_by_pivot(pending[0], pending[1])
-        last, size = row[4] / row[0], magnitude(row[0])
-        least_pivot = select(least_pivot, size, size, least_pivot)
-    return last, after, least_pivot, nan_seen
+    return pending, least_pivot, nan_seen
 
 
 @numba.njit(**INNER)
@@ -275,18 +252,30 @@ def _substitute_back(cells: Any, start: int, stop: int, last: Any, after: Any, n
     store(cells, start + 9, after + nan_seen)
 
 
-def _solve(cells: Any, known: Any, is_whole: bool, parts: int, start: int, stop: int) -> int:
+def _solve(cells: Any, known: Any, is_whole: bool, is_merged: bool, parts: int, start: int, stop: int) -> int:
     """Write the values at all cuts of the systems `start` to `stop`; return a singular one, or -1.
 
     The values of a system that contains nan or inf are nan. `known` has for each system the x
-    before it, its first, its last and the x after it. It is ignored if the systems are whole.
+    before it, its first, its last and the x after it. It is ignored if the systems are whole. If
+    `is_merged`, write the interface rows of the parts of a system, to the first cell, instead.
     """
     singular = -1
     for system in range(start, stop):
         first_cell = 10 * system * (parts + 1)
         end, k = first_cell + 10 * parts, 4 * system
         ends = _load_four(known, k, 1)
-        last, after, least_pivot, nan_seen = _factor(cells, first_cell, end, ends, is_whole)
+        pending, least_pivot, nan_seen = _factor(cells, first_cell, end, ends, is_whole)
+        last, after = ends[2], ends[3]
+        if is_merged:
+            for n, position in enumerate(CELL_POSITIONS):
+                for r in range(2):
+                    number = cell_number(pending[r][n], least_pivot, nan_seen)
+                    store(cells, first_cell + 5 * r + position, number)
+            continue
+        if is_whole:
+            row, _ = order_by_pivot(pending[0], pending[1])
+            last, size = row[4] / row[0], magnitude(row[0])
+            least_pivot = select(least_pivot, size, size, least_pivot)
         _substitute_back(cells, first_cell, end, last, after, nan_seen)
         if not is_whole:
             # The known values, without the rounding errors of back substitution.
@@ -300,5 +289,4 @@ def _solve(cells: Any, known: Any, is_whole: bool, parts: int, start: int, stop:
     return singular
 
 
-merge = compile_kernel(_merge, allocates=False)
 solve_reduced = compile_kernel(_solve, allocates=False)

@@ -15,18 +15,18 @@ from ...engines.cpu.compilation import writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..errors import SingularSystemError
 from ..recurrence import Ends, TridiagonalKernels, TridiagonalSystem, solve_periodic_ends
-from ..systems import InterfaceRows
-from . import batched, partitions, serial
+from ..systems import InterfaceRows, strides_of
+from . import batched, serial
 from .batched import concurrent_groups, empty_work, group_count
 from .partitions import (
     ChunkLayout,
     Partitions,
     eliminate,
-    empty_cells,
     empty_scratch,
     lanes_of,
     part_count,
     partitions_of,
+    solve_reduced,
 )
 
 Call = Callable[[], Any]
@@ -39,33 +39,31 @@ _SERIAL = {"cyclic-reduction": serial.solve_cyclic_reduction, "pcr": serial.solv
 
 def kernels(method: str) -> TridiagonalKernels:
     """Return the phases of a chunk; with method "threads" all threads share a call."""
-    if method == "threads":
-        determine_chunk, precompute_chunk = _on_threads(determine), _on_threads(precompute)
-    else:
-        determine_chunk, precompute_chunk = determine, precompute
+
+    def threads_of(chunk: Chunk) -> int:
+        # An unknown takes as long as some steps of a scan: of 2**18 unknowns a second thread takes
+        # 0.4 of 1.3 ms.
+        return threads_for(4 * prod(chunk.shape)) if method == "threads" else 1
+
+    def precompute_chunk(ends: Ends, chunk: Chunk) -> InterfaceRows:
+        return precompute(ends, chunk, threads_of(chunk))
+
+    def determine_chunk(ends: Ends, chunk: Chunk, carry_in: np.ndarray | None, result: np.ndarray) -> bool:
+        return _determine(ends.method, *_layout_of(ends, chunk), carry_in, result, threads_of(chunk))
+
     return TridiagonalKernels(
         determine_chunk, at_once(precompute_chunk), propagate, prepare_solver=prepare_solver
     )
-
-
-def _on_threads(phase: Callable[..., Any]) -> Callable[..., Any]:
-    def determine(ends: Ends, chunk: Chunk, *arguments: Any) -> Any:
-        # An unknown takes as long as some steps of a scan: of 2**18 unknowns a second thread takes
-        # 0.4 of 1.3 ms.
-        return phase(ends, chunk, *arguments, threads=threads_for(4 * prod(chunk.shape)))
-
-    return determine
 
 
 def _call(calls: Sequence[Call], threads: int) -> list[Any]:
     return run_in_threads(calls) if threads > 1 else [call() for call in calls]
 
 
-def precompute(ends: Ends, chunk: Chunk, threads: int = 1) -> InterfaceRows:
+def precompute(ends: Ends, chunk: Chunk, threads: int) -> InterfaceRows:
     """Return the two interface rows of every system of a chunk, whose operands are dl, d, du, b."""
     operands, layout = _layout_of(ends, chunk)
-    cells = _empty_cells(layout, chunk.dtype)
-    _call(_calls(operands, layout, cells, threads, cells[:0]), threads)
+    cells = _reduced(operands, layout, threads)
     return InterfaceRows(np.ascontiguousarray(_merge(cells, layout.parts, chunk.row_shape)))
 
 
@@ -76,31 +74,17 @@ def propagate(system: TridiagonalSystem, summaries: Sequence[InterfaceRows]) -> 
     last chunk are ignored. Raise SingularSystemError if a system is singular.
     """
     row_shape, parts = summaries[0].rows.shape[:2], len(summaries)
-    flat = empty_cells(row_shape[0] * row_shape[1], parts, summaries[0].rows.dtype)
-    cells, known = flat.reshape(*row_shape, parts + 1, 2, 5), None
+    cells, known = np.empty((*row_shape, parts + 1, 2, 5), summaries[0].rows.dtype), None
     for k, summary in enumerate(summaries):
         cells[:, :, k] = summary.rows
     if system.is_periodic:
-        known = solve_periodic_ends(_merge(flat.copy(), parts, row_shape))
+        known = solve_periodic_ends(_merge(cells.flatten(), parts, row_shape))
         if parts == 1:
             return [known]
     else:
         cells[:, :, 0, :, 0] = cells[:, :, parts - 1, :, 3] = 0
-    _solve_interface(flat, known, parts)
-    values = cells[..., 4]
-    return [values[:, :, k : k + 2].reshape(*row_shape, 4) for k in range(parts)]
-
-
-def determine(
-    ends: Ends, chunk: Chunk, carry_in: np.ndarray | None, result: np.ndarray, threads: int = 1
-) -> bool:
-    """Write the unknowns of a chunk; return whether all operands are finite.
-
-    A system that contains nan or inf becomes nan. `carry_in` is an array of `propagate`, or None
-    for whole systems. `result` (outer, steps, inner) is C-contiguous. Raise
-    SingularSystemError if a system is singular.
-    """
-    return _determine(ends.method, *_layout_of(ends, chunk), carry_in, result, threads)
+    _solve_interface(cells.reshape(-1), known, parts)
+    return [cells[:, :, k : k + 2, :, 4].reshape(*row_shape, 4) for k in range(parts)]
 
 
 def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: np.ndarray) -> PreparedSolver:
@@ -128,19 +112,21 @@ def _determine(
     result: np.ndarray,
     threads: int,
 ) -> bool:
-    """Do the same as :func:`determine`; the operands are 1-d."""
+    """Write the unknowns of a chunk; return whether all operands, which are 1-d, are finite.
+
+    A system that contains nan or inf becomes nan. `carry_in` is an array of `propagate`, or None
+    for whole systems. `result` (outer, steps, inner) is C-contiguous. Raise
+    SingularSystemError if a system is singular.
+    """
     flat, dtype = result.reshape(-1), result.dtype
     if carry_in is None and not _uses_partitions(method, layout, dtype):
         _check(_call(_whole_calls(method, operands, layout, flat, threads), threads))
         # A system that contains nan or inf is nan from its first unknown to its last.
         return _are_finite(result[:, 0])
-    known = None
-    if carry_in is not None:
-        known = np.ascontiguousarray(carry_in, dtype)
-    cells = _empty_cells(layout, dtype)
-    _call(_calls(operands, layout, cells, threads, cells[:0]), threads)
+    known = None if carry_in is None else np.ascontiguousarray(carry_in, dtype)
+    cells = _reduced(operands, layout, threads)
     _solve_interface(cells, known, layout.parts, threads)
-    _call(_calls(operands, layout, cells, threads, flat), threads)
+    _eliminate(operands, layout, cells, threads, flat)
     # The values at all cuts are a twentieth of the numbers. They are nan if their system contains
     # nan or inf.
     return _are_finite(cells[4::5])
@@ -185,21 +171,41 @@ def _whole_calls(
     ]
 
 
+def _reduced(operands: tuple[np.ndarray, ...], layout: ChunkLayout, threads: int) -> np.ndarray:
+    """Return the flat cells of a chunk, with the interface rows of all parts."""
+    outer, _, inner = layout.shape
+    cells = np.empty(outer * inner * (layout.parts + 1) * 10, operands[-1].dtype)
+    _eliminate(operands, layout, cells, threads, cells[:0])
+    return cells
+
+
+def _eliminate(
+    operands: Any, layout: ChunkLayout, cells: np.ndarray, threads: int, result: np.ndarray
+) -> None:
+    """Eliminate all partitions: those of each group of one length, divided among threads."""
+    calls = [
+        partial(eliminate, operands, layout, cells, empty_scratch(cells.dtype), *part, result)
+        for part in _parts_of(layout.shape, lanes_of(cells.dtype), threads)
+    ]
+    _call(calls, threads)
+
+
 def _merge(cells: np.ndarray, parts: int, row_shape: tuple[int, ...]) -> np.ndarray:
     """Return the interface rows of systems from those of their parts; overwrite the first cells."""
     if parts > 1:
-        partitions.merge(cells, parts)
+        _solve_interface(cells, None, parts, is_merged=True)
     return cells.reshape(*row_shape, parts + 1, 2, 5)[:, :, 0]
 
 
-def _solve_interface(cells: np.ndarray, known: np.ndarray | None, parts: int, threads: int = 1) -> None:
-    """Write the values at all cuts; `known` is None for whole systems."""
-    is_whole = known is None
-    if known is None:
-        known = np.zeros(4 * (cells.size // (10 * (parts + 1))), cells.dtype)
-    arguments = cells, known.reshape(-1), is_whole, parts
-    systems = split_range(known.size // 4, threads)
-    _check(_call([partial(partitions.solve_reduced, *arguments, *part) for part in systems], threads))
+def _solve_interface(
+    cells: np.ndarray, known: np.ndarray | None, parts: int, threads: int = 1, is_merged: bool = False
+) -> None:
+    """Write the values at all cuts, or merge rows; `known` is None for whole systems."""
+    is_whole, systems = known is None and not is_merged, cells.size // (10 * (parts + 1))
+    known = np.zeros(4 * systems, cells.dtype) if known is None else known.reshape(-1)
+    arguments = cells, known, is_whole, is_merged, parts
+    calls = [partial(solve_reduced, *arguments, *part) for part in split_range(systems, threads)]
+    _check(_call(calls, threads))
 
 
 def _check(outcomes: list[int]) -> None:
@@ -211,25 +217,11 @@ def _check(outcomes: list[int]) -> None:
 
 def _layout_of(ends: Ends, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], ChunkLayout]:
     """Return the operands as 1-d arrays, and their layout."""
-    pairs = [_flatten(operand, chunk.shape) for operand in chunk.operands]
-    strides = np.array([strides for _, strides in pairs])
+    strides = np.array([strides_of(operand.shape, chunk.shape) for operand in chunk.operands])
     layout_ends = bool(ends.has_first), bool(ends.has_last)
     layout = ChunkLayout(chunk.shape, strides, layout_ends, part_count(chunk.steps))
-    return tuple(flat for flat, _ in pairs), layout
-
-
-def _empty_cells(layout: ChunkLayout, dtype: np.dtype[Any]) -> np.ndarray:
-    return empty_cells(layout.shape[0] * layout.shape[2], layout.parts, dtype)
-
-
-def _calls(
-    operands: Any, layout: ChunkLayout, cells: np.ndarray, threads: int, result: np.ndarray
-) -> list[Call]:
-    """Return calls that eliminate all partitions, for each group of one length and thread."""
-    return [
-        partial(eliminate, operands, layout, cells, empty_scratch(cells.dtype), *part, result)
-        for part in _parts_of(layout.shape, lanes_of(cells.dtype), threads)
-    ]
+    # One compiled kernel serves all layouts.
+    return tuple([writable(operand).reshape(-1) for operand in chunk.operands]), layout
 
 
 @lru_cache(maxsize=256)
@@ -241,12 +233,3 @@ def _parts_of(shape: tuple[int, int, int], lanes: int, threads: int) -> list[tup
         for start, stop in split_range(-(-count // lanes), threads):
             parts.append((group, start * lanes, min(stop * lanes, count)))
     return parts
-
-
-def _flatten(array: np.ndarray, shape: tuple[int, int, int]) -> tuple[np.ndarray, Any]:
-    """Return a 1-d operand and its strides, so that one compiled kernel serves all layouts."""
-    array = np.ascontiguousarray(array)
-    strides = array.shape[1] * array.shape[2], array.shape[2], 1
-    varies = [size == full for size, full in zip(array.shape, shape, strict=True)]
-    array_strides = [stride if is_varying else 0 for stride, is_varying in zip(strides, varies, strict=True)]
-    return writable(array).reshape(-1), array_strides

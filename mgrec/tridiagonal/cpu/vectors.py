@@ -69,9 +69,9 @@ def operation(
 ) -> Callable[[Callable[..., Any]], Any]:
     """Make an intrinsic of ``build(builder, *values)``, which gets and returns vectors.
 
-    A tuple of Numbers is a list of their vectors; None stands for no result. `result_of` returns the
-    type of the result for those of the arguments. ``convert(context, builder, type, value)`` passes
-    values of other types.
+    A tuple of Numbers is a list of their vectors; None is no result. `result_of` returns the type of
+    the result for those of the arguments. ``convert(context, builder, type, value)`` passes values
+    of other types.
     """
 
     def decorate(build: Callable[..., Any]) -> Any:
@@ -202,10 +202,8 @@ def magnitude(builder: Any, x: Any) -> Any:
 @operation(lambda z, x, y: z)
 def minus_product(builder: Any, z: Any, x: Any, y: Any) -> Any:
     """Return z - x·y; each real product is rounded once, with its sum."""
-    minus, fused = (
-        [builder.fsub(filled(part.type, -0.0), part) for part in x],
-        partial(call_llvm, builder, "fma"),
-    )
+    minus = [builder.fsub(filled(part.type, -0.0), part) for part in x]
+    fused = partial(call_llvm, builder, "fma")
     if len(z) == 1:
         return [fused(minus[0], y[0], z[0])]
     real = fused(minus[0], y[0], fused(x[1], y[1], z[0]))

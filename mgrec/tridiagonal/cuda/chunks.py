@@ -14,8 +14,8 @@ from ...engines.cuda.device import Device, on_device, pack_words
 from ...engines.cuda.launches import PreparedLaunches, RunLaunches
 from ..errors import SingularSystemError
 from ..recurrence import Ends
-from ..systems import END_ROWS
-from .partitions import ADDRESSES, CELL, LaunchMemory, plan_partitions, strides_of
+from ..systems import END_ROWS, strides_of
+from .partitions import ADDRESSES, CELL, LaunchMemory, plan_partitions
 
 IN_HOST_MEMORY = 64
 Layout = tuple[tuple[int, int, int], np.dtype[Any], tuple[tuple[int, int, int], ...], bool]

@@ -22,7 +22,8 @@ from ...core.arrays.chunk import Chunk
 from ...engines.cuda.device import Device, pack_words
 from ...engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
 from ..errors import SingularSystemError
-from .partitions import NONE, print_program, strides_of
+from ..systems import strides_of
+from .partitions import NONE, print_program
 
 Shape = tuple[int, int, int]
 SYSTEMS = Slot(0)

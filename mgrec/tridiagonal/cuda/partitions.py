@@ -242,10 +242,3 @@ class LaunchMemory:
         """Return the numbers for the slot of a level's cells or cuts."""
         start, stop = self.plan.offsets[slot.number - 2 : slot.number]
         return self._buffer[start:stop].view(self.plan.dtype)
-
-
-def strides_of(array_shape: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
-    """Return the strides of a contiguous array, in numbers; 0 along a broadcast axis."""
-    strides = array_shape[1] * array_shape[2], array_shape[2], 1
-    varies = (size == full for size, full in zip(array_shape, shape, strict=True))
-    return [stride if is_varying else 0 for stride, is_varying in zip(strides, varies, strict=True)]

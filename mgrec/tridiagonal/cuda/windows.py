@@ -17,7 +17,8 @@ import numpy as np
 from ...core.arrays.chunk import Chunk
 from ...engines.cuda.device import Device
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
-from .partitions import print_program, strides_of
+from ..systems import strides_of
+from .partitions import print_program
 
 Shape = tuple[int, int, int]
 Neighbours = tuple[int, int]
