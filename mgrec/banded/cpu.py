@@ -44,7 +44,7 @@ from ..tridiagonal.cpu.vectors import (
     square_root,
     squared_modulus,
 )
-from ..tridiagonal.errors import SingularSystemError
+from ..tridiagonal.errors import SingularSystemError, check_outcomes
 from ..tridiagonal.systems import InterfaceRows
 from .recurrence import MAX_WIDTH, BandedEnds, BandedSystem
 
@@ -658,8 +658,7 @@ def _determine(
     """Write the unknowns of a chunk; return whether all operands are finite."""
     flat, wide = result.reshape(-1), sum(layout.widths)
     if carry_in is None and layout.shape[1] * layout.block <= MAX_WHOLE:
-        outcomes = _call(solve_whole, operands, layout, np.empty(0, flat.dtype), threads, flat)
-        _check(outcomes)
+        check_outcomes(_call(solve_whole, operands, layout, np.empty(0, flat.dtype), threads, flat))
         checked = result[:, 0]
     else:
         known = None if carry_in is None else np.ascontiguousarray(carry_in).reshape(-1, 2, wide)
@@ -697,7 +696,7 @@ def solved_interfaces(cells: np.ndarray, known: np.ndarray | None, lower: int, t
         singular = solve_interfaces(flat, sizes, flat_known, lower, is_whole, *block, flat_values)
         return singular + start if singular >= 0 else -1
 
-    _check(_call_all([partial(solve, *part) for part in split_range(systems, threads)]))
+    check_outcomes(_call_all([partial(solve, *part) for part in split_range(systems, threads)]))
     return values[:, :-1]
 
 
@@ -734,12 +733,6 @@ def _scratch_of(layout: Layout, dtype: np.dtype[Any]) -> Scratch:
     offsets = np.empty((columns + TABLE_ROWS, lanes), np.int64)
     counts, flags = np.arange(MAX_WIDTH + 1).astype(dtype), np.empty(lanes, dtype.char.lower())
     return Scratch(offsets, counts, rows, vector, pivots, unknowns, flags)
-
-
-def _check(outcomes: list[int]) -> None:
-    singular = max(outcomes, default=-1)
-    if singular >= 0:
-        raise SingularSystemError(singular)
 
 
 def _layout_of(ends: BandedEnds, chunk: Chunk) -> tuple[Operands, Layout]:

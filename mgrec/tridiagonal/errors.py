@@ -23,6 +23,13 @@ class SingularSystemError(np.linalg.LinAlgError):
         self.number = number
 
 
+def check_outcomes(outcomes: Sequence[int]) -> None:
+    """Raise SingularSystemError unless all outcomes of kernels, a singular system or -1, are -1."""
+    singular = max(outcomes, default=-1)
+    if singular >= 0:
+        raise SingularSystemError(singular)
+
+
 @contextmanager
 def name_singular_system(system: Any, starts: Sequence[int], shape: Shape) -> Iterator[None]:
     """Replace SingularSystemError of a chunk by an error with the index in the user's array."""

@@ -13,7 +13,7 @@ from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import CacheMiss, PreparedSolver, at_once
 from ...engines.cpu.compilation import writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
-from ..errors import SingularSystemError
+from ..errors import SingularSystemError, check_outcomes
 from ..recurrence import Ends, TridiagonalKernels, TridiagonalSystem, solve_periodic_ends
 from ..systems import InterfaceRows, strides_of
 from . import batched, serial
@@ -120,7 +120,7 @@ def _determine(
     """
     flat, dtype = result.reshape(-1), result.dtype
     if carry_in is None and not _uses_partitions(method, layout, dtype):
-        _check(_call(_whole_calls(method, operands, layout, flat, threads), threads))
+        check_outcomes(_call(_whole_calls(method, operands, layout, flat, threads), threads))
         # A system that contains nan or inf is nan from its first unknown to its last.
         return _are_finite(result[:, 0])
     known = None if carry_in is None else np.ascontiguousarray(carry_in, dtype)
@@ -205,14 +205,7 @@ def _solve_interface(
     known = np.zeros(4 * systems, cells.dtype) if known is None else known.reshape(-1)
     arguments = cells, known, is_whole, is_merged, parts
     calls = [partial(solve_reduced, *arguments, *part) for part in split_range(systems, threads)]
-    _check(_call(calls, threads))
-
-
-def _check(outcomes: list[int]) -> None:
-    """Raise SingularSystemError unless all outcomes are -1."""
-    singular = max(outcomes, default=-1)
-    if singular >= 0:
-        raise SingularSystemError(singular)
+    check_outcomes(_call(calls, threads))
 
 
 def _layout_of(ends: Ends, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], ChunkLayout]:
