@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from ...core.arrays.chunk import Chunk
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import print_definitions
-from ...engines.cuda.device import Device, fetch, pack_words
+from ...engines.cuda.device import Device, fetch, on_device, pack_words
 from ...engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
+from ..errors import SingularSystemError
+from ..recurrence import Ends
+from ..systems import END_ROWS, strides_of
 
 Shape = tuple[int, int, int]
+Layout = tuple[tuple[int, int, int], np.dtype[Any], tuple[tuple[int, int, int], ...], bool]
+"""Shape and dtype of a chunk, shapes of its operands, and whether these start at multiples of 16 bytes."""
 # Threads of a block that merges, solves and opens parts.
 MERGERS = 32
 # Numbers of a cell, which has the two interface rows of a part, and of a cut between parts.
 CELL, CUT = 10, 2
 # Numbers from the carry-in of a system to that of the next one.
 APART = 2 * CUT
+IN_HOST_MEMORY = 64
+"""Numbers at the ends of systems that kernels read in host memory, at most."""
 STATUS, NONE = 2, -1
 """Numbers of a status, and their value if there is no such system."""
 _SYSTEM, _STATUS = Slot(0), Slot(1)
@@ -216,7 +224,7 @@ class LaunchMemory:
     ) -> None:
         import cupy
 
-        self.plan = plan
+        self._plan = plan
         # On the device: cells and cuts of all levels, and the status, the first singular system and the
         # first that contains nan or inf, or NONE.
         self._buffer = cupy.empty(plan.offsets[-1] + 8 * STATUS, np.uint8)
@@ -227,18 +235,140 @@ class LaunchMemory:
         words[ADDRESSES] = [*addresses, result, levels[0], levels[len(plan.parts)]]
         self._arguments = pack_words(words), self._status, *map(np.uint64, levels)
 
-    def fetch_status(self) -> Callable[[], list[int | None]]:
-        """Start a copy of the status; the callable waits for it, not for later launches."""
-        wait = fetch(self._status)
-        return lambda: [None if number == NONE else int(number) for number in wait()]
+    def reduce(self) -> Callable[[], np.ndarray]:
+        """Launch the reduction of all systems; the returned function waits for their cells."""
+        self._launch("reduce")
+        return fetch(self._numbers(self._plan.cells(self._plan.top)))
 
-    def run(self, name: str) -> None:
-        """Run the launches that :func:`prepared_launches` has under a name."""
+    def solve_chunk(self, known: Any) -> bool:
+        """Solve a chunk whose unknowns at the ends are known; return whether all operands are finite."""
+        plan = self._plan
+        self._launch("reduce")
+        self._numbers(plan.cuts(plan.top))[...] = on_device(known).reshape(-1)
+        self._launch("substitute")
+        # The coefficients of both rows; see InterfaceRows.
+        rows = self._numbers(plan.cells(plan.top)).get().reshape(-1, 2, CELL // 2)
+        is_singular = (rows[..., :4] == 0).all((1, 2))
+        if is_singular.any():
+            raise SingularSystemError(int(is_singular.argmax()))
+        return bool(np.isfinite(rows).all())
+
+    def solve_whole(self) -> bool:
+        """Solve whole systems; return whether all operands are finite.
+
+        The host knows of singular ones before the last kernels start.
+        """
+        self._launch("solve")
+        wait = fetch(self._status)
+        self._launch("substitute_whole")
+        singular, not_finite = wait()
+        if singular != NONE:
+            raise SingularSystemError(int(singular))
+        return bool(not_finite == NONE)
+
+    def _launch(self, name: str) -> None:
+        """Launch what :func:`prepared_launches` has under a name."""
         import cupy
 
-        prepared_launches(self.plan, cupy.cuda.runtime.getDevice())[name](self._arguments)
+        prepared_launches(self._plan, cupy.cuda.runtime.getDevice())[name](self._arguments)
 
-    def numbers(self, slot: Slot) -> Any:
+    def _numbers(self, slot: Slot) -> Any:
         """Return the numbers for the slot of a level's cells or cuts."""
-        start, stop = self.plan.offsets[slot.number - 2 : slot.number]
-        return self._buffer[start:stop].view(self.plan.dtype)
+        start, stop = self._plan.offsets[slot.number - 2 : slot.number]
+        return self._buffer[start:stop].view(self._plan.dtype)
+
+
+def reduce_ends(layout: Layout, ends: Ends, rows: int, addresses: Sequence[int], cells: int) -> bool:
+    """Launch the reduction of the first and of the last rows of a chunk to cells at an address.
+
+    They are two outer systems for one launch. Return False if the GPU has too little shared memory.
+    """
+    import cupy
+
+    words, launch = _launch_of_ends(*layout, ends[:2], rows, cupy.cuda.runtime.getDevice())
+    if launch is None:
+        return False
+    words = words.copy()
+    words[ADDRESSES] = [*addresses, 0, cells, 0]
+    launch((pack_words(words),))
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _launch_of_ends(
+    shape: tuple[int, int, int],
+    dtype: np.dtype[Any],
+    shapes: tuple[tuple[int, int, int], ...],
+    is_aligned: bool,
+    ends: tuple[bool, bool],
+    rows: int,
+    number: int,
+) -> tuple[np.ndarray, RunLaunches | None]:
+    """Return the kernel's struct, without addresses, and the launch over the ends of a chunk."""
+    start, strides = shape[1] - rows, []
+    for operand_shape in shapes:
+        _, step, along_inner = strides_of(operand_shape, shape)
+        strides.append((start * step, step, along_inner))
+    is_aligned &= start * dtype.itemsize % 16 == 0
+    device = Device.current()
+    plan = plan_partitions((2, rows, shape[2]), dtype, is_aligned, device)
+    plan = replace(plan, threads=END_ROWS // plan.rows)
+    words = plan.words(strides, (2 * ends[0], 2 * ends[1]))
+    has_memory = plan.shared_bytes + CELL * plan.threads * dtype.itemsize <= device.shared_bytes
+    return words, PreparedLaunches(plan.reduce_short()) if has_memory else None
+
+
+def readable(carry_in: Any, dtype: np.dtype[Any]) -> Any:
+    """Return the unknowns at the ends of systems as an array that kernels can read.
+
+    A copy of few numbers to the device would take the host 45 us: kernels read them in its memory.
+    """
+    if carry_in.size > IN_HOST_MEMORY:
+        return on_device(carry_in).astype(dtype, order="C", copy=False)
+    from cupyx import empty_pinned
+
+    known = empty_pinned(carry_in.shape, dtype)
+    known[...] = carry_in
+    return known
+
+
+def neighbour_addresses(ends: Ends, known: Any) -> tuple[int, int]:
+    """Return the addresses of the unknowns before and after each system, or 0."""
+    if known is None:
+        return 0, 0
+    address = known.ctypes.data if isinstance(known, np.ndarray) else known.data.ptr
+    return 0 if ends.has_first else address, 0 if ends.has_last else address + 3 * known.itemsize
+
+
+def allocator(ends: Ends, chunk: Chunk, result: Any) -> Callable[[Sequence[int], int], LaunchMemory]:
+    """Return ``(addresses of operands, address of the result) -> memory`` of a chunk's launches."""
+    strides = [strides_of(operand.shape, chunk.shape) for operand in chunk.operands]
+    arrays = [*chunk.operands, *([] if result is None else [result])]
+    is_aligned = _are_aligned(arrays) and all(array.shape[0] in (1, chunk.shape[0]) for array in arrays)
+    plan = plan_partitions(chunk.shape, chunk.dtype, is_aligned, Device.current())
+    return partial(LaunchMemory, plan, ends[:2], strides)
+
+
+def layout_of(chunk: Chunk) -> Layout:
+    """Return the layout of a chunk whose operands are on the device."""
+    shapes = tuple([operand.shape for operand in chunk.operands])
+    return chunk.shape, chunk.dtype, shapes, _are_aligned(chunk.operands)
+
+
+def _are_aligned(arrays: Iterable[Any]) -> bool:
+    return all(array.data.ptr % 16 == 0 for array in arrays)
+
+
+def copied_scalars(on_gpu: Chunk, chunk: Chunk) -> list[Any]:
+    """Return the copy on the device of each operand that is a scalar; None for arrays.
+
+    Prepared calls retain no reference to the caller's arrays.
+    """
+    pairs = zip(on_gpu.operands, chunk.operands, strict=True)
+    return [None if here is operand else here for here, operand in pairs]
+
+
+def addresses_with(scalars: Sequence[Any], operands: Sequence[Any]) -> list[int]:
+    """Return the addresses of all operands, of which `operands` has those of arrays."""
+    pairs = zip(scalars, operands, strict=True)
+    return [address if scalar is None else scalar.data.ptr for scalar, address in pairs]

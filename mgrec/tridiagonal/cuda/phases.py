@@ -19,12 +19,15 @@ from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import CacheMiss, PreparedSolver, Summarise
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import ctype, print_definitions
-from ...engines.cuda.device import after_launches, fetch, on_device, raise_if_capturing
+from ...engines.cuda.device import after_launches, on_device, raise_if_capturing
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ..errors import SingularSystemError
 from ..recurrence import Ends, TridiagonalKernels
 from ..systems import InterfaceRows
-from .chunks import (
+from .nopivot import UNCAPTURED, cyclic_reduction, pcr, solve_whole, thomas
+from .partitions import (
+    APART,
+    CELL,
     addresses_with,
     allocator,
     copied_scalars,
@@ -32,10 +35,7 @@ from .chunks import (
     neighbour_addresses,
     readable,
     reduce_ends,
-    solve_chunk,
 )
-from .nopivot import UNCAPTURED, cyclic_reduction, pcr, solve_whole, thomas
-from .partitions import APART, CELL, LaunchMemory
 from .shards import prepare_shard
 from .windows import Try, prepare_tries, start_windows, tries_of
 
@@ -103,9 +103,7 @@ def precompute(ends: Ends, chunk: Chunk) -> Summarise:
     returns the rows in host memory.
     """
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    memory = allocator(ends, chunk, None)(_addresses_of(chunk), 0)
-    memory.run("reduce")
-    wait = fetch(memory.numbers(memory.plan.cells(memory.plan.top)))
+    wait = allocator(ends, chunk, None)(_addresses_of(chunk), 0).reduce()
     return lambda: InterfaceRows(wait().reshape(*chunk.row_shape, 2, CELL // 2))
 
 
@@ -147,7 +145,7 @@ def launch_determine(ends: Ends, chunk: Chunk, carry_in: Any, result: Any) -> Ca
     wait = start_windows(_tries_of(ends, chunk), addresses, result.data.ptr, neighbours)
 
     def finish() -> bool:
-        return wait() or solve_chunk(allocator(ends, chunk, result)(addresses, result.data.ptr), known)
+        return wait() or allocator(ends, chunk, result)(addresses, result.data.ptr).solve_chunk(known)
 
     return finish
 
@@ -184,7 +182,7 @@ def _solver_of(
             memory = None if windows_solved else allocate(addresses, target)
         finally:
             windows_solved = wait()
-        return windows_solved or _solve_whole(memory or allocate(addresses, target))
+        return windows_solved or (memory or allocate(addresses, target)).solve_whole()
 
     return solve
 
@@ -206,17 +204,6 @@ def determine_without_pivoting(ends: Ends, chunk: Chunk, carry_in: None, result:
     raise_if_capturing(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
     return solve_whole(WITHOUT_PIVOTING[ends.method], chunk, result)
-
-
-def _solve_whole(memory: LaunchMemory) -> bool:
-    """Solve whole systems. The host knows of singular ones before the last kernels start."""
-    memory.run("solve")
-    wait = memory.fetch_status()
-    memory.run("substitute_whole")
-    singular, not_finite = wait()
-    if singular is not None:
-        raise SingularSystemError(singular)
-    return not_finite is None
 
 
 def differentiate(

@@ -18,7 +18,7 @@ from ...core.contract.kernels import HEADER, CacheMiss, ShardMessages, ShardSolv
 from ...engines.cuda.device import array_at, on_device
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ..recurrence import Ends, decay_limits
-from . import chunks
+from . import partitions
 from .partitions import APART, CELL, print_program
 from .windows import prepare_tries, start_windows
 
@@ -40,7 +40,7 @@ def prepare_shard(
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
     if chunk.dtype.kind == "c" or not prepare_tries(on_gpu, apart=APART):
         return None
-    return _Shard(on_gpu, chunks.copied_scalars(on_gpu, chunk), result, rows, signatures, check)
+    return _Shard(on_gpu, partitions.copied_scalars(on_gpu, chunk), result, rows, signatures, check)
 
 
 class _Shard:
@@ -53,12 +53,12 @@ class _Shard:
         signatures: Sequence[Signature],
         check: Check,
     ) -> None:
-        self._scalars, self._layout, self._rows = scalars, chunks.layout_of(on_gpu), rows
+        self._scalars, self._layout, self._rows = scalars, partitions.layout_of(on_gpu), rows
         self._columns, self._dtype = on_gpu.shape[2], on_gpu.dtype
         self._check, self._signatures = check, signatures
         self._tries = prepare_tries(on_gpu, apart=APART)
         self._allocate = {
-            ends: chunks.allocator(Ends(*ends), on_gpu, result)
+            ends: partitions.allocator(Ends(*ends), on_gpu, result)
             for ends in ((False, False), (False, True), (True, False))
         }
         self.message_bytes = HEADER + CELL * 2 * self._columns * self._dtype.itemsize
@@ -67,8 +67,8 @@ class _Shard:
         import cupy
 
         ends = Ends(shards.rank == 0, shards.rank == shards.size - 1)
-        addresses = chunks.addresses_with(self._scalars, arguments)
-        if not chunks.reduce_ends(self._layout, ends, self._rows, addresses, shards.message + HEADER):
+        addresses = partitions.addresses_with(self._scalars, arguments)
+        if not partitions.reduce_ends(self._layout, ends, self._rows, addresses, shards.message + HEADER):
             raise CacheMiss
         shards.write_header()
         yield
@@ -86,7 +86,7 @@ class _Shard:
             ]
         )
         shards.mark()
-        neighbours = chunks.neighbour_addresses(ends, known)
+        neighbours = partitions.neighbour_addresses(ends, known)
         wait = start_windows(self._tries, addresses, targets[0], neighbours)
         try:
             yield
@@ -96,7 +96,7 @@ class _Shard:
         if is_solved:
             return
         memory = self._allocate[ends[:2]](addresses, targets[0])
-        if not chunks.solve_chunk(memory, known):
+        if not memory.solve_chunk(known):
             self._check(self._blocks(arguments))
 
     def _blocks(self, arguments: Sequence[Any]) -> list[Any]:
