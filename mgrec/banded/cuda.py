@@ -18,6 +18,7 @@ from ..engines.cuda.compilation import kernel_text
 from ..engines.cuda.cpp import print_definitions
 from ..engines.cuda.device import array_at, fetch, on_device, pack_words, raise_if_capturing
 from ..engines.cuda.launches import Launch, Slot, run_launches
+from ..tridiagonal.cuda.partitions import addresses_with, copied_scalars
 from ..tridiagonal.cuda.windows import Try, Widths, prepare_tries, start_windows
 from ..tridiagonal.errors import SingularSystemError
 from ..tridiagonal.systems import InterfaceRows, strides_of
@@ -75,18 +76,11 @@ def prepare_solver(ends: BandedEnds, chunk: Chunk, carry_in: None, result: Any) 
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
     tries = _tries(ends, on_gpu)
     layouts = [(operand.shape, operand.dtype) for operand in (*on_gpu.operands, result)]
-    # Copies of scalars on the device only: no reference to the caller's arrays is retained.
-    scalars = [
-        None if here is operand else here
-        for here, operand in zip(on_gpu.operands, chunk.operands, strict=True)
-    ]
+    scalars = copied_scalars(on_gpu, chunk)
 
     def solve(operands: Sequence[Any], results: Sequence[int]) -> None:
         raise_if_capturing(*_UNCAPTURED)
-        addresses = [
-            address if scalar is None else scalar.data.ptr
-            for scalar, address in zip(scalars, operands, strict=True)
-        ]
+        addresses = addresses_with(scalars, operands)
         if start_windows(tries, addresses, results[0])():
             return
         *arrays, target = (
