@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.chunk import Chunk
-from ..core.contract.kernels import CacheMiss, Kernels, PreparedSolver, Summarise
+from ..core.contract.kernels import Kernels, PreparedSolver, Summarise
 from ..engines.cuda.compilation import kernel_text
 from ..engines.cuda.cpp import print_definitions
 from ..engines.cuda.device import array_at, fetch, on_device, pack_words, raise_if_capturing
@@ -21,7 +21,7 @@ from ..engines.cuda.launches import Launch, Slot, run_launches
 from ..tridiagonal.cuda.partitions import addresses_with, copied_scalars
 from ..tridiagonal.cuda.windows import Try, Widths, prepare_tries, start_windows
 from ..tridiagonal.errors import SingularSystemError
-from ..tridiagonal.systems import InterfaceRows, strides_of
+from ..tridiagonal.systems import InterfaceRows, prepared, strides_of
 from . import cpu
 from .recurrence import BandedEnds
 
@@ -78,23 +78,18 @@ def prepare_solver(ends: BandedEnds, chunk: Chunk, carry_in: None, result: Any) 
     layouts = [(operand.shape, operand.dtype) for operand in (*on_gpu.operands, result)]
     scalars = copied_scalars(on_gpu, chunk)
 
-    def solve(operands: Sequence[Any], results: Sequence[int]) -> None:
+    def solve(operands: Sequence[Any], results: Sequence[int]) -> bool:
         raise_if_capturing(*_UNCAPTURED)
         addresses = addresses_with(scalars, operands)
         if start_windows(tries, addresses, results[0])():
-            return
+            return True
         *arrays, target = (
             array_at(address, *layout)
             for address, layout in zip([*addresses, results[0]], layouts, strict=True)
         )
-        try:
-            is_finite = _pivot(ends, Chunk(tuple(arrays), chunk.shape, chunk.dtype), None, target)
-        except SingularSystemError as error:
-            raise CacheMiss from error
-        if not is_finite:
-            raise CacheMiss
+        return _pivot(ends, Chunk(tuple(arrays), chunk.shape, chunk.dtype), None, target)
 
-    return solve
+    return prepared(solve)
 
 
 def _tries(ends: BandedEnds, chunk: Chunk) -> tuple[Try, ...]:

@@ -15,9 +15,9 @@ import numpy as np
 
 from ..core.arrays.chunk import Chunk, as_result, is_uncopied, lay_out
 from ..core.backends import CPU, Backend
-from ..core.contract.kernels import Kernels, PreparedSolver, Summarise
+from ..core.contract.kernels import CacheMiss, Kernels, PreparedSolver, Summarise
 from ..core.contract.recurrence import AlongAxis, Arrays, ChunkInputs, Shape, TwoSided
-from .errors import check_operands, is_all_finite, name_singular_system
+from .errors import SingularSystemError, check_operands, is_all_finite, name_singular_system
 
 Launch = Callable[[Any, Any], Any]
 _ALIGNED = 16  # numbers: kernels for aligned rows serve both ends
@@ -86,6 +86,23 @@ def strides_of(array_shape: tuple[int, ...], shape: tuple[int, ...]) -> list[int
     strides = array_shape[1] * array_shape[2], array_shape[2], 1
     varies = (size == full for size, full in zip(array_shape, shape, strict=True))
     return [stride if is_varying else 0 for stride, is_varying in zip(strides, varies, strict=True)]
+
+
+def prepared(solve: Callable[..., bool]) -> PreparedSolver:
+    """Return a prepared solver from a function that returns whether all operands are finite.
+
+    It raises CacheMiss if they are not, or if a system is singular: the call that follows names it.
+    """
+
+    def solve_or_miss(*arguments: Any) -> None:
+        try:
+            is_finite = solve(*arguments)
+        except SingularSystemError as error:
+            raise CacheMiss from error
+        if not is_finite:
+            raise CacheMiss
+
+    return solve_or_miss
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...core.contract.kernels import CacheMiss, PreparedSolver, at_once
+from ...core.contract.kernels import PreparedSolver, at_once
 from ...engines.cpu.compilation import writable
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
-from ..errors import SingularSystemError, check_outcomes
+from ..errors import check_outcomes
 from ..recurrence import Ends, TridiagonalKernels, TridiagonalSystem, solve_periodic_ends
-from ..systems import InterfaceRows, strides_of
+from ..systems import InterfaceRows, prepared, strides_of
 from . import batched, serial
 from .batched import concurrent_groups, empty_work, group_count
 from .partitions import (
@@ -91,17 +91,11 @@ def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: np.ndarray)
     """Return a solver for whole systems of the shape of a chunk, on the calling thread."""
     _, layout = _layout_of(ends, chunk)
 
-    def solve(operands: Sequence[Any], results: Sequence[Any]) -> None:
+    def solve(operands: Sequence[Any], results: Sequence[Any]) -> bool:
         flat = tuple([writable(operand).reshape(-1) for operand in operands])
-        result = results[0].reshape(layout.shape)
-        try:
-            is_finite = _determine(ends.method, flat, layout, None, result, 1)
-        except SingularSystemError:
-            raise CacheMiss from None  # the general solution names the system
-        if not is_finite:
-            raise CacheMiss
+        return _determine(ends.method, flat, layout, None, results[0].reshape(layout.shape), 1)
 
-    return solve
+    return prepared(solve)
 
 
 def _determine(

@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays.chunk import Chunk
-from ...core.contract.kernels import CacheMiss, PreparedSolver, Summarise
+from ...core.contract.kernels import PreparedSolver, Summarise
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import ctype, print_definitions
 from ...engines.cuda.device import after_launches, on_device, raise_if_capturing
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
-from ..errors import SingularSystemError
 from ..recurrence import Ends, TridiagonalKernels
-from ..systems import InterfaceRows
+from ..systems import InterfaceRows, prepared
 from .nopivot import UNCAPTURED, cyclic_reduction, pcr, solve_whole, thomas
 from .partitions import (
     APART,
@@ -155,15 +154,7 @@ def prepare_solver(ends: Ends, chunk: Chunk, carry_in: None, result: Any) -> Pre
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
     scalars, solve_at = copied_scalars(on_gpu, chunk), _solver_of(ends, on_gpu, result)
 
-    def solve(operands: Sequence[Any], results: Sequence[int]) -> None:
-        try:
-            is_finite = solve_at(addresses_with(scalars, operands), results[0])
-        except SingularSystemError as error:
-            raise CacheMiss from error
-        if not is_finite:
-            raise CacheMiss
-
-    return solve
+    return prepared(lambda operands, results: solve_at(addresses_with(scalars, operands), results[0]))
 
 
 def _solver_of(
