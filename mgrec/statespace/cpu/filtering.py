@@ -37,6 +37,7 @@ from .update import (
     multiply_add,
     observe,
     observe_all,
+    product,
     store,
     whiten,
 )
@@ -91,12 +92,7 @@ def _is_rounding(states: Any, T: Any, row: int, filtered_cov: Any, variance: flo
 def _predict_covariance(states: Any, T: Any, Q: Any, filtered_cov: Any, P: Any, work: Any) -> None:
     """Write T·filtered_cov·T' + Q to P."""
     n = length(states)
-    for i in count_up(0, n):
-        for j in count_up(0, n):
-            total = 0.0
-            for k in count_up(0, n):
-                total += T[i * n + k] * filtered_cov[k, j]
-            work[i, j] = total
+    product(states, as_matrix(T, n), filtered_cov, work)
     for i in count_up(0, n):
         for j in count_up(0, i + 1):
             total = 0.5 * (Q[i * n + j] + Q[j * n + i])
@@ -112,13 +108,7 @@ def _predict_covariance(states: Any, T: Any, Q: Any, filtered_cov: Any, P: Any, 
 @numba.njit(**SIZED)
 def multiply(states: Any, T: Any, A: Any, work: Any) -> None:
     """Replace A by T·A."""
-    n = length(states)
-    for i in count_up(0, n):
-        for j in count_up(0, n):
-            total = 0.0
-            for k in count_up(0, n):
-                total += T[i * n + k] * A[k, j]
-            work[i, j] = total
+    product(states, as_matrix(T, length(states)), A, work)
     assign(states, A, work)
 
 

@@ -47,6 +47,7 @@ from .update import (
     log_determinant,
     multiply_add,
     observe,
+    product,
     store,
     whiten,
 )
@@ -261,18 +262,6 @@ def square(states: Any, S: Any, P: Any) -> None:
             for k in count_up(0, n):
                 total += S[i, k] * S[j, k]
             P[i, j] = P[j, i] = total
-
-
-@numba.njit(**SIZED)
-def product(states: Any, A: Any, B: Any, C: Any) -> None:
-    """Write C = A·B."""
-    n = length(states)
-    for i in count_up(0, n):
-        for j in count_up(0, n):
-            total = 0.0
-            for k in count_up(0, n):
-                total += A[i, k] * B[k, j]
-            C[i, j] = total
 
 
 @numba.njit(**SIZED)

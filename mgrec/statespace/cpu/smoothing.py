@@ -38,6 +38,7 @@ from .update import (
     multiply_add,
     observe,
     observe_all,
+    product,
     store,
     whiten,
 )
@@ -61,24 +62,14 @@ def _transfer(
             for k in count_up(0, m):
                 total -= X[i, k] * Y[k, j]
             work[i, j] = total
-    for i in count_up(0, n):
-        for j in count_up(0, n):
-            total = 0.0
-            for k in count_up(0, n):
-                total += T[i * n + k] * work[k, j]
-            E[i, j] = total
+    product(states, as_matrix(T, n), work, E)
 
 
 @numba.njit(**SIZED)
 def _sandwich(states: Any, E: Any, N: Any, work: Any, result: Any) -> None:
     """Write E'·N·E, for a symmetric N."""
     n = length(states)
-    for i in count_up(0, n):
-        for j in count_up(0, n):
-            total = 0.0
-            for k in count_up(0, n):
-                total += N[i, k] * E[k, j]
-            work[i, j] = total
+    product(states, N, E, work)
     for i in count_up(0, n):
         for j in count_up(0, i + 1):
             total = 0.0

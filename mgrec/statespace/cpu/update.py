@@ -187,6 +187,18 @@ def count_close(states: Any, P: Any, kept: Any, count: int) -> int:
 
 
 @numba.njit(**SIZED)
+def product(states: Any, A: Any, B: Any, C: Any) -> None:
+    """Write C = A·B."""
+    n = length(states)
+    for i in count_up(0, n):
+        for j in count_up(0, n):
+            total = 0.0
+            for k in count_up(0, n):
+                total += A[i, k] * B[k, j]
+            C[i, j] = total
+
+
+@numba.njit(**SIZED)
 def assign(states: Any, target: Any, source: Any) -> None:
     """Copy a matrix. An assignment to a slice takes numba half a second to compile."""
     for i in count_up(0, length(states)):
