@@ -20,6 +20,7 @@ def solved(monkeypatch):
         return solve(problem, call)
 
     monkeypatch.setattr(prepared, "solve", watched)
+    prepared._cached_call.cache_clear()
     return found
 
 
