@@ -72,7 +72,7 @@ def hmm_log_likelihood(
     array([[0.504, 1.179],
            [1.179, 2.568]])
     """
-    model = check_model(startprob, transmat, log_frameprob, axis, reset, "stream")
+    model = check_model(startprob, transmat, log_frameprob, axis=axis, reset=reset)
     posteriors, filtered = _posteriors(model)
     weight, first = (rows[..., None] for rows in along_steps(grad, model, posteriors))
 

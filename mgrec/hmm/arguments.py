@@ -76,7 +76,13 @@ class MarkovModel:
 
 
 def check_model(
-    startprob: Any, transmat: Any, log_frameprob: Any, axis: Any, reset: Any, memory: str
+    startprob: Any,
+    transmat: Any,
+    log_frameprob: Any,
+    *,
+    axis: int = -1,
+    reset: Any = None,
+    memory: str = "stream",
 ) -> MarkovModel:
     """Return the validated arguments; raise if one is invalid."""
     count = _number_of_states("log_frameprob", log_frameprob, 1)
@@ -87,7 +93,7 @@ def check_model(
 
 
 def check_chain(
-    startprob: Any, transmat: Any, uniform: Any, axis: Any, reset: Any, memory: str
+    startprob: Any, transmat: Any, uniform: Any, *, axis: int = -1, reset: Any = None, memory: str = "stream"
 ) -> MarkovModel:
     """Return the validated arguments of :func:`mgrec.hmm.sample`; the frames are `uniform`."""
     count = _number_of_states("transmat", transmat, 2)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.elements import Part
-from ..core.contract.problem import Composed
 from ..distributed.groups.calls import CALL
-from ..solve import StepLabels, public_function, solve, solve_parts
+from ..solve import StepLabels, function_of_model, solve, solve_parts
 from .arguments import (
     MarkovModel,
     backward_problem,
@@ -32,16 +31,8 @@ _VITERBI = StepLabels(_MODEL, (_OF_ROWS, ("steps",)))
 _STATES_OF_CHAIN = StepLabels(_MODEL, (("steps",),), vectors=0)
 
 
-@partial(public_function, labelled=_LOG_LIKELIHOOD, takes_group=True)
-def log_likelihood(
-    startprob: Any,
-    transmat: Any,
-    log_frameprob: Any,
-    *,
-    axis: int = -1,
-    reset: Any = None,
-    memory: str = "stream",
-) -> Composed:
+@partial(function_of_model, check=check_model, labelled=_LOG_LIKELIHOOD, takes_group=True)
+def log_likelihood(model: MarkovModel) -> Any:
     """Return the log-likelihood of observations under a hidden Markov model.
 
     Parameters
@@ -73,27 +64,14 @@ def log_likelihood(
     >>> round(float(log_prob), 4)
     -1.5201
     """
-    model = check_model(startprob, transmat, log_frameprob, axis, reset, memory)
-
-    def solve_passes() -> Any:
-        if model.is_in_gpu_memory:
-            return phases.forward_backward(model, has_posteriors=False).log_prob
-        (log_prob,) = solve_parts(forward_problem(model), _log_prob(model))
-        return log_prob
-
-    return Composed("log_likelihood", solve_passes)
+    if model.is_in_gpu_memory:
+        return phases.forward_backward(model, has_posteriors=False).log_prob
+    (log_prob,) = solve_parts(forward_problem(model), _log_prob(model))
+    return log_prob
 
 
-@partial(public_function, labelled=_FORWARD_BACKWARD, takes_group=True)
-def forward_backward(
-    startprob: Any,
-    transmat: Any,
-    log_frameprob: Any,
-    *,
-    axis: int = -1,
-    reset: Any = None,
-    memory: str = "stream",
-) -> Composed:
+@partial(function_of_model, check=check_model, labelled=_FORWARD_BACKWARD, takes_group=True)
+def forward_backward(model: MarkovModel) -> ForwardBackward[Any]:
     """Return the probabilities of the states of a hidden Markov model, given all observations.
 
     Names and order of the arguments are those of hmmlearn.
@@ -171,31 +149,18 @@ def forward_backward(
            [0.182, 0.818],
            [0.208, 0.792]])
     """
-    model = check_model(startprob, transmat, log_frameprob, axis, reset, memory)
-
-    def solve_passes() -> ForwardBackward[Any]:
-        if model.is_in_gpu_memory:
-            return phases.forward_backward(model)
-        problem = posterior_problem(model)
-        if problem.is_lazy or CALL.get() is not None:
-            posteriors = Part((model.count,), dtype=model.dtype)
-            return ForwardBackward(*solve_parts(problem, _log_prob(model), posteriors))
-        log_prob, filtered = solve_parts(forward_problem(model), _log_prob(model), Part())
-        return ForwardBackward(log_prob, solve(backward_problem(model, filtered)))
-
-    return Composed("forward_backward", solve_passes)
+    if model.is_in_gpu_memory:
+        return phases.forward_backward(model)
+    problem = posterior_problem(model)
+    if problem.is_lazy or CALL.get() is not None:
+        posteriors = Part((model.count,), dtype=model.dtype)
+        return ForwardBackward(*solve_parts(problem, _log_prob(model), posteriors))
+    log_prob, filtered = solve_parts(forward_problem(model), _log_prob(model), Part())
+    return ForwardBackward(log_prob, solve(backward_problem(model, filtered)))
 
 
-@partial(public_function, labelled=_VITERBI, takes_group=True)
-def viterbi(
-    startprob: Any,
-    transmat: Any,
-    log_frameprob: Any,
-    *,
-    axis: int = -1,
-    reset: Any = None,
-    memory: str = "stream",
-) -> Composed:
+@partial(function_of_model, check=check_model, labelled=_VITERBI, takes_group=True)
+def viterbi(model: MarkovModel) -> ViterbiPath[Any]:
     """Return the most probable sequence of states of a hidden Markov model.
 
     Parameters
@@ -241,24 +206,17 @@ def viterbi(
     >>> states
     array([0, 0, 1, 1, 0], dtype=int32)
     """
-    model = check_model(startprob, transmat, log_frameprob, axis, reset, memory)
-
-    def solve_passes() -> ViterbiPath[Any]:
-        in_logarithms = model.in_logarithms()
-        if model.is_in_gpu_memory:
-            return phases.viterbi(in_logarithms)
-        pointers = solve(forward_problem(in_logarithms, "score"))
-        log_probs = Part((), 1, sum_axis=model.axis)
-        states = Part((), dtype=np.dtype(np.int32))
-        return ViterbiPath(*solve_parts(follow_problem(in_logarithms, pointers), log_probs, states))
-
-    return Composed("viterbi", solve_passes)
+    in_logarithms = model.in_logarithms()
+    if model.is_in_gpu_memory:
+        return phases.viterbi(in_logarithms)
+    pointers = solve(forward_problem(in_logarithms, "score"))
+    log_probs = Part((), 1, sum_axis=model.axis)
+    states = Part((), dtype=np.dtype(np.int32))
+    return ViterbiPath(*solve_parts(follow_problem(in_logarithms, pointers), log_probs, states))
 
 
-@partial(public_function, labelled=_STATES_OF_CHAIN)
-def sample(
-    startprob: Any, transmat: Any, uniform: Any, *, axis: int = -1, reset: Any = None, memory: str = "stream"
-) -> Composed:
+@partial(function_of_model, check=check_chain, labelled=_STATES_OF_CHAIN)
+def sample(model: MarkovModel) -> Any:
     """Return a random sequence of states of a Markov chain, from uniform random numbers.
 
     Parameters
@@ -295,15 +253,10 @@ def sample(
     array([1, 1, 0, 0, 0, 1, 1, 1], dtype=int32)
     >>> observations = generator.normal(np.array([-1.0, 2.0])[states], 0.5)
     """
-    model = check_chain(startprob, transmat, uniform, axis, reset, memory)
-
-    def solve_passes() -> Any:
-        if model.is_in_gpu_memory:
-            return phases.sample(model)
-        (states,) = solve_parts(draw_problem(model), Part(()))
-        return states
-
-    return Composed("sample", solve_passes)
+    if model.is_in_gpu_memory:
+        return phases.sample(model)
+    (states,) = solve_parts(draw_problem(model), Part(()))
+    return states
 
 
 def _log_prob(model: MarkovModel) -> Part:

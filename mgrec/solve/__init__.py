@@ -31,6 +31,7 @@ from .steps import StepLabels
 __all__ = [
     "StepLabels",
     "aligned_operands",
+    "function_of_model",
     "prepared_function",
     "public_function",
     "refuse_labelled",
@@ -162,6 +163,28 @@ def public_function(
     public.__annotations__ = {**build.__annotations__, "return": "Any"}
     public.build, public.labelled, public.rule = build, labelled, rule
     return recurrence
+
+
+def function_of_model(
+    solve_model: Callable[[Any], Any], check: Callable[Arguments, Any], **options: Any
+) -> Callable[Arguments, Any]:
+    """Turn a function of a validated model into a public function with the arguments of `check`.
+
+    ``check(...)`` returns the model. The options are those of :func:`public_function`.
+    """
+    signature = inspect.signature(check)
+
+    def build(*operands: Arguments.args, **arguments: Arguments.kwargs) -> Composed:
+        try:
+            model = check(*operands, **arguments)
+        except TypeError:
+            signature.bind(*operands, **arguments)  # An error without the name of `check`.
+            raise
+        return Composed(solve_model.__name__, partial(solve_model, model))
+
+    wrapped: Any = update_wrapper(build, solve_model)
+    wrapped.__signature__, wrapped.__annotations__ = signature, check.__annotations__
+    return public_function(build, **options)
 
 
 def prepared_function(

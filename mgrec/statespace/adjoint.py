@@ -98,7 +98,7 @@ def statespace_log_likelihood(
     matrices = design, obs_cov, transition, state_cov, initial_state, initial_state_cov
     optional, is_univariate = (selection, obs_intercept, state_intercept), endog.ndim == 1
     arrays = endog[:, None] if is_univariate else endog, *matrices, *optional
-    model = check_model(*arrays, axis=axis, reset=reset, memory="stream")
+    model = check_model(**dict(zip(_NAMES, arrays, strict=True)), axis=axis, reset=reset)
     a, P, r, N = _predicted_and_sums(model)
     weight, first = along_steps(grad, model, a)
     later_r, later_N = (shifted(values, model.axis, 1) for values in (r, N))

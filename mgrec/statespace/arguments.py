@@ -123,15 +123,16 @@ def check_model(
     obs_cov: Any,
     transition: Any,
     state_cov: Any,
+    *,
     initial_state: Any,
     initial_state_cov: Any,
-    selection: Any,
-    obs_intercept: Any,
-    state_intercept: Any,
-    axis: Any,
-    reset: Any,
-    memory: str,
-    square_root: Any = False,
+    selection: Any = None,
+    obs_intercept: Any = None,
+    state_intercept: Any = None,
+    axis: int = -1,
+    reset: Any = None,
+    memory: str = "stream",
+    square_root: bool = False,
 ) -> StateSpaceModel:
     """Return the validated arguments; raise if one is invalid."""
     square_root = as_flag("square_root", square_root)

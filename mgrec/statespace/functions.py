@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.arrays.elements import Part
-from ..core.contract.problem import Composed
-from ..solve import StepLabels, public_function, solve_parts
+from ..solve import StepLabels, function_of_model, solve_parts
 from .arguments import PARAMETERS, StateSpaceModel, check_model, filter_problem, smooth_problem
 from .cuda import phases
 from .recurrence import KalmanFilter, KalmanSmoother
@@ -21,24 +20,8 @@ _KALMAN_SMOOTHER = StepLabels(PARAMETERS, (_OF_ROWS, _MEAN, _COVARIANCE))
 _LOG_LIKELIHOOD = StepLabels(PARAMETERS, (_OF_ROWS,))
 
 
-@partial(public_function, labelled=_KALMAN_FILTER, takes_group=True)
-def kalman_filter(
-    endog: Any,
-    design: Any,
-    obs_cov: Any,
-    transition: Any,
-    state_cov: Any,
-    *,
-    initial_state: Any,
-    initial_state_cov: Any,
-    selection: Any = None,
-    obs_intercept: Any = None,
-    state_intercept: Any = None,
-    axis: int = -1,
-    reset: Any = None,
-    memory: str = "stream",
-    square_root: bool = False,
-) -> Composed:
+@partial(function_of_model, check=check_model, labelled=_KALMAN_FILTER, takes_group=True)
+def kalman_filter(model: StateSpaceModel) -> KalmanFilter[Any]:
     """Filter observations of a linear Gaussian state space model.
 
     The model, and the names of its matrices, are those of statsmodels::
@@ -130,53 +113,17 @@ def kalman_filter(
     >>> filtered.filtered_state_cov[:, 0, 0].round(3)
     array([0.909, 0.585, 1.085, 0.613])
     """
-    model = check_model(
-        endog,
-        design,
-        obs_cov,
-        transition,
-        state_cov,
-        initial_state,
-        initial_state_cov,
-        selection,
-        obs_intercept,
-        state_intercept,
-        axis,
-        reset,
-        memory,
-        square_root,
-    )
-
-    def solve_passes() -> KalmanFilter[Any]:
-        if model.is_in_gpu_memory:
-            return phases.kalman_filter(model)
-        n, dtype = model.n, model.dtype
-        predicted, filtered = _states(n, 1, dtype), _states(n, 1 + n + n * n, dtype)
-        llf_obs = Part((), dtype=dtype)
-        parts = _llf(model), llf_obs, *filtered, *predicted
-        return KalmanFilter(*solve_parts(filter_problem(model, "filter"), *parts))
-
-    return Composed("kalman_filter", solve_passes)
+    if model.is_in_gpu_memory:
+        return phases.kalman_filter(model)
+    n, dtype = model.n, model.dtype
+    predicted, filtered = _states(n, 1, dtype), _states(n, 1 + n + n * n, dtype)
+    llf_obs = Part((), dtype=dtype)
+    parts = _llf(model), llf_obs, *filtered, *predicted
+    return KalmanFilter(*solve_parts(filter_problem(model, "filter"), *parts))
 
 
-@partial(public_function, labelled=_KALMAN_SMOOTHER, takes_group=True)
-def kalman_smoother(
-    endog: Any,
-    design: Any,
-    obs_cov: Any,
-    transition: Any,
-    state_cov: Any,
-    *,
-    initial_state: Any,
-    initial_state_cov: Any,
-    selection: Any = None,
-    obs_intercept: Any = None,
-    state_intercept: Any = None,
-    axis: int = -1,
-    reset: Any = None,
-    memory: str = "stream",
-    square_root: bool = False,
-) -> Composed:
+@partial(function_of_model, check=check_model, labelled=_KALMAN_SMOOTHER, takes_group=True)
+def kalman_smoother(model: StateSpaceModel) -> KalmanSmoother[Any]:
     """Smooth observations of a linear Gaussian state space model.
 
     Parameters
@@ -220,54 +167,18 @@ obs_intercept, state_intercept, axis, reset, lengths, memory, square_root
     >>> smoothed.smoothed_state[:, 0].round(3)
     array([1.679, 2.102, 2.577, 3.051])
     """
-    model = check_model(
-        endog,
-        design,
-        obs_cov,
-        transition,
-        state_cov,
-        initial_state,
-        initial_state_cov,
-        selection,
-        obs_intercept,
-        state_intercept,
-        axis,
-        reset,
-        memory,
-        square_root,
-    )
-
-    def solve_passes() -> KalmanSmoother[Any]:
-        if model.is_in_gpu_memory:
-            return phases.kalman_smoother(model)
-        n, parts = model.n, [Part()]
-        if model.is_part_on_gpu:
-            parts = [Part((n,), 1), Part((n * n,), 1 + n)]
-        predict = filter_problem(model, "predict")
-        llf, *filtered = solve_parts(predict, _llf(model), *parts, is_last=False)
-        return KalmanSmoother(llf, *solve_parts(smooth_problem(model, *filtered), *_states(n)))
-
-    return Composed("kalman_smoother", solve_passes)
+    if model.is_in_gpu_memory:
+        return phases.kalman_smoother(model)
+    n, parts = model.n, [Part()]
+    if model.is_part_on_gpu:
+        parts = [Part((n,), 1), Part((n * n,), 1 + n)]
+    predict = filter_problem(model, "predict")
+    llf, *filtered = solve_parts(predict, _llf(model), *parts, is_last=False)
+    return KalmanSmoother(llf, *solve_parts(smooth_problem(model, *filtered), *_states(n)))
 
 
-@partial(public_function, labelled=_LOG_LIKELIHOOD, takes_group=True)
-def log_likelihood(
-    endog: Any,
-    design: Any,
-    obs_cov: Any,
-    transition: Any,
-    state_cov: Any,
-    *,
-    initial_state: Any,
-    initial_state_cov: Any,
-    selection: Any = None,
-    obs_intercept: Any = None,
-    state_intercept: Any = None,
-    axis: int = -1,
-    reset: Any = None,
-    memory: str = "stream",
-    square_root: bool = False,
-) -> Composed:
+@partial(function_of_model, check=check_model, labelled=_LOG_LIKELIHOOD, takes_group=True)
+def log_likelihood(model: StateSpaceModel) -> Any:
     """Return the log-likelihood of observations under a linear Gaussian state space model.
 
     Parameters
@@ -309,30 +220,10 @@ obs_intercept, state_intercept, axis, reset, lengths, memory, square_root
     >>> round(float(llf), 4)
     -21.1185
     """
-    model = check_model(
-        endog,
-        design,
-        obs_cov,
-        transition,
-        state_cov,
-        initial_state,
-        initial_state_cov,
-        selection,
-        obs_intercept,
-        state_intercept,
-        axis,
-        reset,
-        memory,
-        square_root,
-    )
-
-    def solve_passes() -> Any:
-        if model.is_in_gpu_memory:
-            return phases.log_likelihood(model)
-        (llf,) = solve_parts(filter_problem(model, "llf"), _llf(model))
-        return llf
-
-    return Composed("log_likelihood", solve_passes)
+    if model.is_in_gpu_memory:
+        return phases.log_likelihood(model)
+    (llf,) = solve_parts(filter_problem(model, "llf"), _llf(model))
+    return llf
 
 
 def _llf(model: StateSpaceModel) -> Part:

@@ -143,8 +143,8 @@ def matrix(
     fewer in chunks of more than 256 rows and fewer than 512 steps. Other pairs of operators may
     give nan in a chunk where the loop gives inf, after inf in M, or -inf for (min, +). On a GPU
     rows in segments (see *Cost*) may have nan in place of inf or the reverse after a state that
-    overflows, and in place of finite states that are the difference of terms that overflow, or that
-    are in a diagonal over logsumexp, beside nan.
+    overflows, and in place of finite states that are the difference of terms that overflow. In
+    segments of a diagonal over logsumexp, nan in one state reaches all.
 
     *Cost.* A chunk of a Dask array is read twice, and its summary takes n + 1 times as long as its
     states. A chunk that is solved again is copied to host memory for its summary. On a GPU one
