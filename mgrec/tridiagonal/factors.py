@@ -166,5 +166,7 @@ def solve_chunk(
 
 def _broadcast_index(factor_shape: Shape, shape: Shape) -> np.ndarray:
     """Return, for each element of a shape, the flat index into an array that broadcasts to it."""
-    index = np.arange(prod(factor_shape), dtype=np.int64).reshape(factor_shape)
-    return np.ascontiguousarray(np.broadcast_to(index, shape)).reshape(-1)
+    index = np.arange(prod(factor_shape), dtype=np.int64)
+    if factor_shape == shape:
+        return index
+    return np.ascontiguousarray(np.broadcast_to(index.reshape(factor_shape), shape)).reshape(-1)
