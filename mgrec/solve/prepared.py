@@ -448,7 +448,9 @@ def _prepare_shard(problem: Problem, group: Group, *arguments: Any) -> PreparedS
     from ..distributed.groups.solve import options_of
 
     solve, call = problem.recurrence.prepare_shard(*arguments), CALL.get()
-    if solve is None or call is None or solve.message_bytes > group.frame:
+    if solve is None or call is None:
+        return None
+    if solve.message_bytes > group.frame and not solve.may_exceed_frame:
         return None
     options, failures = (call.function, *options_of(problem).items()), 0
 

@@ -149,13 +149,13 @@ class TridiagonalSystem(LinearSystem):
             # Columns: the unknown outside of the chunk, its neighbour, the far one, and that beyond it.
             outside, near, far, beyond = (3, 2, 1, 0) if end else (0, 1, 2, 3)
             upper, lower = part[..., 0, :], part[..., 1, :]
-            one, other = upper * lower[..., far, None], lower * upper[..., far, None]
-            row, sizes = one - other, abs(one) + abs(other)
-            size = np.maximum(sizes[..., outside], sizes[..., near])
-            largest = np.maximum(abs(row[..., outside]), abs(row[..., near]))
             with np.errstate(all="ignore"):
+                one, other = upper * lower[..., far, None], lower * upper[..., far, None]
+                row, sizes = one - other, abs(one) + abs(other)
+                size = np.maximum(sizes[..., outside], sizes[..., near])
+                largest = np.maximum(abs(row[..., outside]), abs(row[..., near]))
                 row /= row[..., near, None].copy()
-            is_alone = (largest >= 0.5 * size) & (size >= least) & (abs(row[..., beyond]) <= negligible)
+                is_alone = (largest >= 0.5 * size) & (size >= least) & (abs(row[..., beyond]) <= negligible)
             if not (is_alone.all() and np.isfinite(row).all()):
                 return None
             rows[..., end, [outside, near, 4]] = row[..., [outside, near, 4]]

@@ -21,9 +21,9 @@ from .errors import SingularSystemError, check_operands, is_all_finite, name_sin
 
 Launch = Callable[[Any, Any], Any]
 _ALIGNED = 16  # numbers: kernels for aligned rows serve both ends
-# Rows at each end of a chunk that are reduced: at most 1/_CHUNK_RATIO of its rows, and END_ROWS with
-# those that precede them for alignment.
-END_ROWS, _MIN_ROWS, _CHUNK_RATIO = 1024, 32, 64
+# Rows at each end of a chunk that are reduced: END_ROWS with those that precede them for alignment, and
+# 1/_CHUNK_RATIO of its rows. Short chunks of fast decay need _FEW_ROWS, if that is 1/_SHORT_RATIO of them.
+END_ROWS, _MIN_ROWS, _CHUNK_RATIO, _FEW_ROWS, _SHORT_RATIO = 1024, 32, 64, 64, 8
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class InterfaceRows:
 
 def rows_at_ends(steps: int) -> int:
     """Return how many rows at each end of a chunk are reduced; 0 if the chunk is too short."""
-    rows = min(END_ROWS - _ALIGNED, steps // _CHUNK_RATIO)
+    few = min(_FEW_ROWS, steps // _SHORT_RATIO)
+    rows = min(END_ROWS - _ALIGNED, max(steps // _CHUNK_RATIO, few))
     return rows if rows >= _MIN_ROWS else 0
 
 

@@ -271,6 +271,50 @@ def test_dominant_systems(dtype, columns, is_solved, solved):
     np.testing.assert_array_equal(result, graph)
 
 
+@pytest.mark.parametrize("case", ["float32", "float64", "matrices of numbers", "pivot", "nan"])
+def test_dominant_systems_in_many_columns(case, solved):
+    """Messages are longer than the first ones of ranks: the host waits until all have agreed."""
+    rng, columns = np.random.default_rng(24), 300
+    dtype, n, bounds = "f4" if case == "float32" else "f8", 1100, (0, 300, 556, 1100)
+    dl, d, du, b = (rng.uniform(-1, 1, (n, columns)).astype(dtype) for _ in range(4))
+    d += 6
+    if case == "matrices of numbers":
+        dl, d, du = 0.5, 2.0, -0.25
+    if case == "pivot":
+        d[10, 7] = 0
+    if case == "nan":
+        b[20] = np.nan
+        with pytest.raises(ValueError, match="b must hold no nan"):
+            on_ranks(mgrec.solve_tridiagonal, dl, d, du, b, bounds=bounds)
+        return
+    result = on_ranks(mgrec.solve_tridiagonal, dl, d, du, b, bounds=bounds)
+    assert [outcome == "solved" for outcome in solved] == [case != "pivot"] * 2 * SIZE
+    graph = in_chunks(mgrec.solve_tridiagonal, dl, d, du, b, bounds=bounds)
+    np.testing.assert_array_equal(result, graph)
+    expected = mgrec.solve_tridiagonal(dl, d, du, b, axis=0)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=30 * np.finfo(dtype).eps * abs(expected).max())
+
+
+def test_ranks_whose_long_messages_differ(solved):
+    """One has other columns, and one fails before its message."""
+    b = cupy.ones((300, 300))
+
+    def different(rank, group):
+        mgrec.solve_tridiagonal(0.5, 2.0, 0.5, b[:, : 300 - rank].copy(), axis=0, group=group)
+
+    def wrong(rank, group):
+        mgrec.solve_tridiagonal(0.5, 2.0, 0.5 if rank else "du", b, axis=0, group=group)
+
+    def again(rank, group):
+        for call in (different, wrong):
+            with pytest.raises((ValueError, TypeError)):
+                call(rank, group)
+        return mgrec.solve_tridiagonal(0.5, 2.0, 0.5, b, axis=0, group=group).get()
+
+    joined = np.concatenate(run_on_ranks(SIZE, again, DeviceThreadGroup))
+    np.testing.assert_allclose(joined, mgrec.solve_tridiagonal(0.5, 2.0, 0.5, np.ones((900, 300)), axis=0))
+
+
 @pytest.mark.parametrize("case", ["slow decay", "pivot", "nan at an end"])
 def test_systems_of_other_kinds(case, solved):
     rng = np.random.default_rng(15)

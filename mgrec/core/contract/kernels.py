@@ -112,9 +112,13 @@ class ShardSolver(Protocol):
     Attributes
     ----------
     message_bytes : int
+    may_exceed_frame : bool
+        Whether messages are exchanged that are longer than the first one of ranks. The host waits
+        until it knows that all ranks send one.
     """
 
     message_bytes: int
+    may_exceed_frame: bool = False
 
     def __call__(
         self, operands: Sequence[Any], results: Sequence[Any], messages: ShardMessages, /

@@ -113,7 +113,8 @@ class GroupCall:
         digest = digest_of((options, lengths))
         self.has_ended = True
         try:
-            (carry_out,) = start_shards(self.group, digest, [partial(solve, operands, results)])()
+            shards, size = [partial(solve, operands, results)], solve.message_bytes
+            (carry_out,) = start_shards(self.group, digest, shards, message_bytes=size)()
         except CacheMiss:
             self.has_ended, self.has_guessed = False, True
             raise

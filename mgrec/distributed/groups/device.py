@@ -27,8 +27,8 @@ def digest_of(options: Any) -> int:
 class _Memory:
     """The messages, the status and the event of calls on one stream, which follow each other."""
 
-    def __init__(self, group: Group, shards: int) -> None:
-        self.stride = group.frame // shards // HEADER * HEADER
+    def __init__(self, group: Group, shards: int, message_bytes: int) -> None:
+        self.stride = max(group.frame // shards // HEADER, -(-message_bytes // HEADER)) * HEADER
         frame = shards * self.stride
         self.sent = cupy.zeros(frame, np.uint8)
         self.received = cupy.empty((group.size, frame), np.uint8)
@@ -36,6 +36,32 @@ class _Memory:
         self.header = empty_pinned(HEADER // 8, np.int64)
         # The digest of the last call, and the shards for which the host has written a header.
         self.digest, self.headers = 0, set[int]()
+        self.agreement = _Agreement(group) if message_bytes else None
+
+
+class _Agreement:
+    """The first messages of ranks that are about to send long ones, while the kernels of these run."""
+
+    def __init__(self, group: Group) -> None:
+        self._stream, self._event = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Event(disable_timing=True)
+        self._digest, self._header = 0, empty_pinned(2, np.int64)
+        with self._stream:
+            self._sent = cupy.zeros(group.frame // 8, np.int64)
+            self._received = cupy.empty((group.size, group.frame // 8), np.int64)
+        self._headers = empty_pinned(self._received.shape, np.int64)
+
+    def check(self, group: Group, digest: int) -> None:
+        """Raise CacheMiss, on all ranks, unless all send one for the same problem."""
+        with self._stream:
+            if digest != self._digest:
+                self._digest, self._header[:] = digest, (GUESS, digest)
+                self._sent[:2].set(self._header)
+            group.all_gather_into(self._received, self._sent)
+            self._received.get(out=self._headers, blocking=False)
+            self._event.record()
+        group.wait_for(self._event)
+        if not (self._headers[:, :2] == self._header).all():
+            raise CacheMiss
 
 
 class DeviceMessages:
@@ -76,6 +102,7 @@ def start_shards(
     shards: Sequence[Callable[[ShardMessages], ShardSteps]],
     sends_always: bool = False,
     slot: int = 0,
+    message_bytes: int = 0,
 ) -> Callable[[], list[Any]]:
     """Launch the shards of this rank, as many as each rank has, with one exchange on the device.
 
@@ -88,6 +115,8 @@ def start_shards(
         Of the problem.
     slot : int
         Which memory a call has: it differs in calls of which one starts before the other ends.
+    message_bytes : int
+        Of the message of a shard, the same on all ranks with this digest.
 
     Returns
     -------
@@ -96,10 +125,12 @@ def start_shards(
         do not suffice.
     """
     count, stream = len(shards), cupy.cuda.get_current_stream().ptr
-    key = start_shards, count, slot, stream, cupy.cuda.runtime.getDevice()
+    is_long = message_bytes > group.frame // count // HEADER * HEADER
+    size = message_bytes if is_long else 0
+    key = start_shards, count, slot, stream, cupy.cuda.runtime.getDevice(), size
     memory: _Memory | None = group.prepared.get(key)
     if memory is None:
-        memory = group.prepared[key] = _Memory(group, count)
+        memory = group.prepared[key] = _Memory(group, count, size)
     memory.status[0] = 0
     if memory.digest != digest:
         memory.digest = digest
@@ -114,6 +145,8 @@ def start_shards(
             memory.sent[:], memory.digest = 0, 0
             group.all_gather_into(memory.received, memory.sent)
         raise
+    if memory.agreement is not None:
+        memory.agreement.check(group, digest)
     group.all_gather_into(memory.received, memory.sent)
     for step in steps:
         next(step)

@@ -54,7 +54,7 @@ def _slots(*dtypes: str) -> tuple[Slot, ...]:
     return tuple(Slot(k, (), np.dtype(dtype), None) for k, dtype in enumerate(dtypes))
 
 
-class FilterShardSolver:
+class FilterShardSolver(ShardSolver):
     """A solver of the parts of a signal (1, steps, inner), real and contiguous.
 
     Parameters

@@ -111,7 +111,7 @@ def prepare_linked(chunk: Chunk, initial: Any, result: Any, speculates: bool) ->
     return _Shard(chunk, initial, result, speculates, are_linked=True)
 
 
-class _Shard:
+class _Shard(ShardSolver):
     """The solver: see :class:`mgrec.core.contract.kernels.ShardSolver`."""
 
     def __init__(

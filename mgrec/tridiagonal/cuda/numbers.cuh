@@ -7,6 +7,17 @@ struct Operand {
   long long outer, step, inner;  // strides in numbers; 0 along a broadcast axis
 };
 
+// The systems of a chunk, in parts.
+struct System {
+  Operand operands[4];  // dl, d, du and b
+  T* result;
+  T* cells;
+  T* cuts;
+  long long outer, steps, inner, parts;
+  long long has_first, has_last;  // 1: all systems; 2: the first, the last one
+  DEVICE long long lanes() const { return outer * inner * parts; }
+};
+
 DEVICE inline float magnitude(float x) { return fabs(x); }
 DEVICE inline double magnitude(double x) { return fabs(x); }
 template <class R> DEVICE inline R magnitude(complex<R> x) {

@@ -21,16 +21,6 @@ template <bool IS_ALIGNED> struct Choice { typedef Word type; };
 template <> struct Choice<false> { typedef T type; };
 typedef Choice<ALIGNED>::type Moved;
 
-struct System {
-  Operand operands[4];  // dl, d, du and b
-  T* result;
-  T* cells;
-  T* cuts;
-  long long outer, steps, inner, parts;
-  long long has_first, has_last;  // 1: all systems; 2: the first, the last one
-  DEVICE long long lanes() const { return outer * inner * parts; }
-};
-
 // The partition of a lane.
 struct Partition {
   long long outer, part, column, first;

@@ -29,10 +29,12 @@ CELL, CUT = 10, 2
 # Numbers from the carry-in of a system to that of the next one.
 APART = 2 * CUT
 IN_HOST_MEMORY = 64
+_THREADS, MANY_COLUMNS = 128, 32
+"""Threads of a block in which each has an end of a column, and columns from which there are such blocks."""
 """Numbers at the ends of systems that kernels read in host memory, at most."""
 STATUS, NONE = 2, -1
 """Numbers of a status, and their value if there is no such system."""
-_SYSTEM, _STATUS = Slot(0), Slot(1)
+SYSTEM, _STATUS = Slot(0), Slot(1)
 ADDRESSES = np.array([0, 4, 8, 12, 16, 17, 18])
 """Words of the kernels' struct: addresses of the operands, the result, cells and cuts."""
 
@@ -164,7 +166,7 @@ class PartitionPlan:
             COLUMNS=self.columns,
             ALIGNED=self.aligned,
         )
-        arguments = (_SYSTEM,)
+        arguments = (SYSTEM,)
         return Launch(text, f"{name}_kernel", blocks, self.threads, arguments, self.shared_bytes)
 
     def _over_parts(self, name: str, groups: int, arguments: tuple[Any, ...]) -> Launch:
@@ -278,14 +280,18 @@ class LaunchMemory:
         return self._buffer[start:stop].view(self._plan.dtype)
 
 
-def reduce_ends(layout: Layout, ends: Ends, rows: int, addresses: Sequence[int], cells: int) -> bool:
+def reduce_ends(
+    layout: Layout, ends: Ends, rows: int, addresses: Sequence[int], cells: int, are_joined: bool = False
+) -> bool:
     """Launch the reduction of the first and of the last rows of a chunk to cells at an address.
 
-    They are two outer systems for one launch. Return False if the GPU has too little shared memory.
+    They are two outer systems for one launch. Cells of many columns may be joined to pairs of numbers.
+    Return False if the GPU has too little shared memory.
     """
     import cupy
 
-    words, launch = _launch_of_ends(*layout, ends[:2], rows, cupy.cuda.runtime.getDevice())
+    device = cupy.cuda.runtime.getDevice()
+    words, launch = _launch_of_ends(*layout, ends[:2], rows, are_joined, device)
     if launch is None:
         return False
     words = words.copy()
@@ -302,6 +308,7 @@ def _launch_of_ends(
     is_aligned: bool,
     ends: tuple[bool, bool],
     rows: int,
+    are_joined: bool,
     number: int,
 ) -> tuple[np.ndarray, RunLaunches | None]:
     """Return the kernel's struct, without addresses, and the launch over the ends of a chunk."""
@@ -314,6 +321,10 @@ def _launch_of_ends(
     plan = plan_partitions((2, rows, shape[2]), dtype, is_aligned, device)
     plan = replace(plan, threads=END_ROWS // plan.rows)
     words = plan.words(strides, (2 * ends[0], 2 * ends[1]))
+    if shape[2] >= MANY_COLUMNS:
+        text = print_program("ends", dtype, THREADS=_THREADS, JOINED=are_joined)
+        blocks = -(-2 * shape[2] // _THREADS)
+        return words, PreparedLaunches(Launch(text, "ends_kernel", blocks, _THREADS, (SYSTEM,)))
     has_memory = plan.shared_bytes + CELL * plan.threads * dtype.itemsize <= device.shared_bytes
     return words, PreparedLaunches(plan.reduce_short()) if has_memory else None
 

@@ -221,15 +221,14 @@ def differentiate(
     steps, size = shape[-1], prod(shape)
     layout = size // steps, steps, 1
     tries = tries_of(layout, dtype, (layout,) * 4, False, device)
-    wait = start_windows(tries, (du - dtype.itemsize, d, dl + dtype.itemsize, grad), of_b)
-    try:
-        # While the windows run: they seldom fail.
-        if tries and any(of_diagonals):
+
+    def launch_products() -> None:
+        if any(of_diagonals):
             blocks = -(-size * dtype.itemsize // (16 * _THREADS))
             _prepare(dtype, device, blocks)([of_b, x, *of_diagonals, size, steps])
-    finally:
-        is_solved = wait()
-    return is_solved
+
+    operands = du - dtype.itemsize, d, dl + dtype.itemsize, grad
+    return start_windows(tries, operands, of_b, launch_next=launch_products)()
 
 
 @lru_cache(maxsize=256)

@@ -37,6 +37,13 @@ DEVICE inline EndRow join_end(const T* cell, bool is_last, T negligible, T least
   return {row[neighbour], row[4], is_alone && fabs(row[beyond]) <= negligible};
 }
 
+// The row of an end of a column, from a message: pairs of `ends.cuh` if they are JOINED.
+DEVICE inline EndRow end_row(const T* rows, long long column, bool is_last, T negligible, T least) {
+  if (!JOINED) return join_end(rows + CELL * column, is_last, negligible, least);
+  const T* pair = rows + 2 * column;
+  return {pair[0], pair[1], is_finite(pair[0]) && is_finite(pair[1])};
+}
+
 // Writes of each column the unknown before a shard, its first, its last and the one after it, and in
 // `status` 1 if the messages suffice, else 2.
 extern "C" __global__ void propagate_kernel(char* start, long long stride, int rank, int size,
@@ -44,14 +51,15 @@ extern "C" __global__ void propagate_kernel(char* start, long long stride, int r
                                             T least, T* known, long long* status) {
   const Messages<T> messages{start, stride};
   bool fails = !messages.agree(size, digest);
-  for (long long column = threadIdx.x; column < columns && !fails; column += blockDim.x) {
+  long long column = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+  for (; column < columns && !fails; column += gridDim.x * (long long)blockDim.x) {
     EndRow last = {T(0), T(0), true};
     for (int k = 0; k <= size; ++k) {
-      const T* cells = k < size ? messages.of(k).rows + CELL * column : nullptr;
+      const T* rows = k < size ? messages.of(k).rows : nullptr;
       // The rows of the last unknown before a shard, and of its first one. A system starts and ends
       // without a neighbour. The host has these steps if no coefficient of a neighbour is above 1.
       EndRow first = {T(0), T(0), true};
-      if (k < size) first = join_end(cells, false, negligible, least);
+      if (k < size) first = end_row(rows, column, false, negligible, least);
       if (k == 0) first.neighbour = T(0);
       if (k == size) last.neighbour = T(0);
       const T rhs = first.rhs - first.neighbour * last.rhs;
@@ -63,8 +71,14 @@ extern "C" __global__ void propagate_kernel(char* start, long long stride, int r
         T* const pair = known + 4 * column + 2 * (k - rank);
         pair[0] = before, pair[1] = after;
       }
-      if (k < size) last = join_end(cells + CELL * columns, true, negligible, least);
+      if (k < size) last = end_row(rows, columns + column, true, negligible, least);
     }
   }
-  report(fails, status);
+  if (gridDim.x == 1) report(fails, status);
+  else if (fails) messages.of(rank).header->unused[0] = 1;
+}
+// Reports for all blocks; the header of this rank's message is received again in each exchange.
+extern "C" __global__ void report_kernel(char* start, long long stride, int rank, long long* status) {
+  const Messages<T> messages{start, stride};
+  report(messages.of(rank).header->unused[0] != 0, status);
 }

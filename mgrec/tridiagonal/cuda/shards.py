@@ -43,7 +43,9 @@ def prepare_shard(
     return _Shard(on_gpu, partitions.copied_scalars(on_gpu, chunk), result, rows, signatures, check)
 
 
-class _Shard:
+class _Shard(ShardSolver):
+    may_exceed_frame = True
+
     def __init__(
         self,
         on_gpu: Chunk,
@@ -61,19 +63,23 @@ class _Shard:
             ends: partitions.allocator(Ends(*ends), on_gpu, result)
             for ends in ((False, False), (False, True), (True, False))
         }
-        self.message_bytes = HEADER + CELL * 2 * self._columns * self._dtype.itemsize
+        self._are_joined = self._columns >= partitions.MANY_COLUMNS
+        numbers = 2 if self._are_joined else CELL
+        self.message_bytes = HEADER + numbers * 2 * self._columns * self._dtype.itemsize
 
     def __call__(self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages) -> ShardSteps:
         import cupy
 
         ends = Ends(shards.rank == 0, shards.rank == shards.size - 1)
         addresses = partitions.addresses_with(self._scalars, arguments)
-        if not partitions.reduce_ends(self._layout, ends, self._rows, addresses, shards.message + HEADER):
+        cells = shards.message + HEADER
+        if not partitions.reduce_ends(self._layout, ends, self._rows, addresses, cells, self._are_joined):
             raise CacheMiss
         shards.write_header()
         yield
         known = cupy.empty((self._columns, APART), self._dtype)
-        propagate = _propagation(self._columns, self._dtype, cupy.cuda.runtime.getDevice())
+        device = cupy.cuda.runtime.getDevice()
+        propagate = _propagation(self._columns, self._are_joined, self._dtype, device)
         propagate(
             [
                 shards.messages,
@@ -109,17 +115,18 @@ class _Shard:
 
 
 @lru_cache(maxsize=64)
-def _propagation(columns: int, dtype: np.dtype[Any], device: int) -> LaunchByAddress:
+def _propagation(columns: int, are_joined: bool, dtype: np.dtype[Any], device: int) -> LaunchByAddress:
     """Return the launch that finds the unknowns at and next to the ends of a shard."""
 
     def array(number: int, char: str) -> Slot:
         return Slot(number, (1,), np.dtype(char))
 
-    numbers = [Slot(k, (), np.dtype(char), None) for k, char in enumerate("qiiq", 1)]
+    stride, rank, *others = (Slot(k, (), np.dtype(char), None) for k, char in enumerate("qiiq", 1))
     limits = map(dtype.type, decay_limits(dtype))
-    known, status = array(5, dtype.char), array(6, "q")
-    arguments = array(0, "B"), *numbers, np.int64(columns), *limits, known, status
-    text = print_program("shard", dtype)
-    return LaunchByAddress(
-        PreparedLaunches(Launch(text, "propagate_kernel", 1, _THREADS, arguments, is_fused=False))
-    )
+    messages, known, status = array(0, "B"), array(5, dtype.char), array(6, "q")
+    arguments = messages, stride, rank, *others, np.int64(columns), *limits, known, status
+    text, blocks = print_program("shard", dtype, JOINED=are_joined), -(-columns // _THREADS)
+    launches = [Launch(text, "propagate_kernel", blocks, _THREADS, arguments, is_fused=False)]
+    if blocks > 1:
+        launches.append(Launch(text, "report_kernel", 1, 1, (messages, stride, rank, status)))
+    return LaunchByAddress(PreparedLaunches(*launches))

@@ -10,7 +10,7 @@
 // other windows write. The kernel then bounds how much the unknowns beyond the halo affect the interior.
 //
 // The kernel also bounds every divisor and every ratio. If one is out of bounds, `is_solved` becomes
-// 0: all systems have to be solved again with pivoting.
+// 0: all systems have to be solved again with pivoting, and later windows stop.
 #pragma once
 #include "engines/cuda/memory/copies.cuh"
 #include "tridiagonal/cuda/numbers.cuh"
@@ -53,8 +53,10 @@ struct Windows {
   Divisor parts;          // of a system
   long long interior, halo;  // partitions of a window
   long long by_words;  // columns: WIDTH of them at once, at multiples of 16 bytes
-  const long long* is_settled;  // not null and not 0 if windows of a shorter halo have succeeded
-  long long* is_solved;         // becomes 0 if a window fails
+  long long* failed;     // number of the last launch that has failed
+  long long launch;      // number of this one
+  long long* is_solved;  // in memory of the host: becomes 0 if a window fails
+  DEVICE void fail() const { *failed = launch, *is_solved = 0; }
   DEVICE long long used() const { return interior + 2 * halo; }
   DEVICE long long all_parts() const { return groups * (long long)parts.number; }
 };
@@ -98,7 +100,7 @@ struct Partition {
 };
 
 // Load the rows of a partition's WIDTH columns, by words.
-DEVICE inline void load_columns(T* to, const T* from, long long step, int length) {
+DEVICE inline void load_columns(T* to, const T* from, long long step, int length, long long columns) {
   constexpr int WORDS = WIDTH >= PACK ? WIDTH / PACK : 1;
   const int lane = threadIdx.x % WIDTH;
 #pragma unroll
@@ -106,8 +108,9 @@ DEVICE inline void load_columns(T* to, const T* from, long long step, int length
     const int word = lane + k * WIDTH, row = word / WORDS, column = word % WORDS * PACK;
     Word* const target = (Word*)(to + row * WIDTH + column);
     const Word* const source = (const Word*)(from + row * step + column);
-    if ((k + 1) * WIDTH <= ROWS * WORDS) copy_word_if(row < length, target, source);
-    else if (row < length) copy_word(target, source);
+    const bool is_there = row < length && column < columns;
+    if ((k + 1) * WIDTH <= ROWS * WORDS) copy_word_if(is_there, target, source);
+    else if (is_there) copy_word(target, source);
   }
 }
 
@@ -197,7 +200,12 @@ DEVICE inline void load_others(T* tile, const Windows& all, const Source& source
     constexpr int COUNT = UNIT * NUMBERS;
     const T* from = operand.data + (source.outer * operand.outer + source.first / UNIT * operand.step) * COUNT;
     T* to = tile + start_of(K) + threadIdx.x * pitch_of(K);
-    for (int k = 0; k < source.length * NUMBERS; ++k) to[k] = from[k / COUNT * COUNT * operand.step + k % COUNT];
+    if (COUNT == 1 && operand.step == 0) {
+      const T number = *from;
+      for (int k = 0; k < ROWS; ++k) to[k] = number;
+    } else {
+      for (int k = 0; k < source.length * NUMBERS; ++k) to[k] = from[k / COUNT * COUNT * operand.step + k % COUNT];
+    }
   }
   if constexpr (K + 1 < OPERANDS) load_others<K + 1>(tile, all, source, varies);
 }
@@ -239,7 +247,11 @@ DEVICE inline void load_window(T* tile, const Windows& all, const Partition& par
       const T* from = operand.data + partition.outer * operand.outer + partition.first * operand.step +
                       partition.column * operand.inner;
       if (all.by_words && operand.inner == 1 && operand.step != 0) {
-        load_columns(to, from - lane, operand.step, length);
+        load_columns(to, from - lane, operand.step, length, all.inner - partition.column + lane);
+      } else if (operand.step == 0) {
+        const T number = partition.length > 0 ? *from : T(0);
+#pragma unroll
+        for (int row = 0; row < ROWS; ++row) to[lane + row * WIDTH] = number;
       } else {
 #pragma unroll
         for (int row = 0; row < ROWS; ++row)
@@ -585,13 +597,15 @@ DEVICE inline void remove_known_after(Step& step, const Windows& all, const Part
 __shared__ Real passed[2][THREADS];
 
 extern "C" __global__ void __launch_bounds__(THREADS) window_kernel(const Windows all) {
-  if (all.is_settled != nullptr && *all.is_settled != 0) return;
+  // A window of this multiprocessor has failed: others are not waited for, whose failures L1 lacks.
+  const bool has_failed = *all.failed == all.launch;
   T* tile = (T*)shared_bytes;
   T* const memory = tile + start_of(OPERANDS - 1) + THREADS * pitch_of(OPERANDS - 1);
   const Published published[2] = {{memory}, {memory + STEP_NUMBERS * THREADS}};
   const int thread = threadIdx.x, lane = thread / WIDTH;
   const Partition partition(all);
   const Source source(all, partition);
+  if (__syncthreads_or(has_failed)) return;
   load_window(tile, all, partition, source);
 
   const Rows rows(tile);
@@ -601,7 +615,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) window_kernel(const Window
   Equations separator = eliminate(rows, first, bounds);
   published[1].write(thread, first);
   if (__syncthreads_or(bounds.are_exceeded())) {
-    if (thread == 0) *all.is_solved = 0;
+    if (thread == 0) all.fail();
     return;
   }
   const bool is_end = lane == LANES - 1 || partition.is_last;
@@ -662,7 +676,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) window_kernel(const Window
   const T nonfinite = substitute(rows, before, step.rhs);
   const bool counts = lane >= all.halo && lane < all.halo + all.interior && partition.length > 0;
   // Unknowns of a halo may be nan at the outer end of a window.
-  if (bounds.are_exceeded() || (counts && !(magnitude(nonfinite) == 0))) *all.is_solved = 0;
+  const bool fails = bounds.are_exceeded() || (counts && !(magnitude(nonfinite) == 0));
+  if (__any_sync(~0u, fails) && thread % 32 == 0) all.fail();
   if constexpr (WIDTH == 1) {
     __syncwarp();
     if (source.is_even) store_contiguous<true>(tile, all, source);

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,6 @@ from .partitions import print_program
 
 Shape = tuple[int, int, int]
 Neighbours = tuple[int, int]
-MAX_TRIES = 2
 # Rows of a partition by the bytes of a number; rows and steps of the halo of systems that are longer than
 # a window; and most partitions of those that are not split.
 _ROWS, _HALO_ROWS, _HALO_STEPS, _MOST_PARTS = {4: 16, 8: 16, 16: 8}, 64, 32, 32
@@ -33,6 +33,7 @@ _THREE_BLOCKS, _TWO_BLOCKS = 75_000, 113_000
 _WHOLE_COLUMNS = (64, 128, 256, 512)
 _LONG_COLUMNS = {4: (256, 24, (1, 2)), 8: (256, 21, (2, 4)), 16: (256, 8, (4, 8))}
 _local = threading.local()
+_launches = count(1)
 
 
 class Widths(NamedTuple):
@@ -198,7 +199,7 @@ class Try(NamedTuple):
     """Windows over arrays of the same shapes and dtype, compiled for a device."""
 
     words: np.ndarray  # the kernel's struct; each call fills in its addresses
-    addresses: np.ndarray  # their positions: operands, result, neighbours, flags of the try before and this
+    addresses: np.ndarray  # positions of operands, result, neighbours, failed launches, this one, and a flag
     launch: LaunchByAddress
 
 
@@ -230,60 +231,66 @@ def tries_of(
     is_aligned &= shape[2] * dtype.itemsize % 16 == 0
     operands = [word for operand_shape in shapes for word in (0, *strides_of(operand_shape[:3], shape))]
     shape = shape[0], shape[1] * max(widths.block, 1), shape[2]
-    addresses = np.array([*range(0, len(operands), 4), *range(len(operands), len(operands) + 3), -2, -1])
+    first = len(operands)
+    addresses = np.array([*range(0, first, 4), *range(first, first + 3), *range(-3, 0)])
     tries = []
     for windows in windows_of(shape, dtype, device, widths):
-        by_words = is_aligned and shape[2] % windows.width == 0
-        words = np.array([*operands, 0, 0, 0, apart, *windows.words(), by_words, 0, 0], np.int64)
+        words = np.array([*operands, 0, 0, 0, apart, *windows.words(), is_aligned, 0, 0, 0], np.int64)
         tries.append(Try(words, addresses, LaunchByAddress(PreparedLaunches(windows.launch(words.size)))))
     return tuple(tries)
 
 
-def launch_tries(
-    tries: tuple[Try, ...], operands: Sequence[int], result: int, flags: int, neighbours: Neighbours
-) -> None:
-    """Launch all tries; a later one stops if an earlier one has solved all systems.
-
-    Arguments are addresses: of the operands; of the result, which is undefined if windows fail;
-    of :data:`MAX_TRIES` int64, none of them 0, which the device can access; and of the unknowns
-    before and after each system, 0 where a system starts or ends. The flag of the last try is 0
-    once it has failed.
-    """
-    previous_flag = 0
-    for number, windows in enumerate(tries):
-        flag = flags + 8 * number
-        words = windows.words.copy()
-        words[windows.addresses] = [*operands, result, *neighbours, previous_flag, flag]
-        windows.launch([words])
-        previous_flag = flag
-
-
 def start_windows(
-    tries: tuple[Try, ...], operands: Sequence[int], result: int, neighbours: Neighbours = (0, 0)
+    tries: tuple[Try, ...],
+    operands: Sequence[int],
+    result: int,
+    neighbours: Neighbours = (0, 0),
+    launch_next: Callable[[], None] = lambda: None,
 ) -> Callable[[], bool]:
-    """Launch windows; the callable waits, and returns whether they have solved all systems."""
+    """Launch the first windows; the callable waits, and launches the next ones if these have failed.
+
+    It returns whether one of them has solved all systems. Arguments are addresses, of arrays that live
+    until then: of the operands; of the result, which is undefined if all fail; and of the unknowns before
+    and after each system, 0 where a system starts or ends. `launch_next` launches kernels that read the
+    result.
+    """
     if not tries:
         return lambda: False
     import cupy
 
-    # Flags in host memory that devices can access, and the event after which none writes them. With
-    # a new event in every call, calls took 20 to 30 microseconds longer on an H100.
+    # A flag in host memory that devices can access, the last launch that failed, and the event after
+    # which no window writes them. With a new event in every call, calls took 20 to 30 microseconds
+    # longer on an H100.
     unused: dict[int, list[Any]] = _local.__dict__.setdefault("flags", {})
     available = unused.setdefault(cupy.cuda.runtime.getDevice(), [])
     if not available:
         import cupyx
 
-        array = cupyx.empty_pinned(MAX_TRIES, np.int64)
-        available.append((array, array.ctypes.data, cupy.cuda.Event(disable_timing=True)))
-    flags, address, written = available.pop()
-    flags.fill(-1)
-    launch_tries(tries, operands, result, address, neighbours)
-    written.record()
+        flag, failed = cupyx.empty_pinned(1, np.int64), cupy.zeros(1, np.int64)
+        available.append((flag, failed, cupy.cuda.Event(disable_timing=True)))
+    flag, failed, written = available.pop()
+    stream = cupy.cuda.get_current_stream()
+
+    def launch(windows: Try) -> None:
+        flag[0] = -1
+        words = windows.words.copy()
+        addresses = failed.data.ptr, next(_launches), flag.ctypes.data
+        words[windows.addresses] = [*operands, result, *neighbours, *addresses]
+        windows.launch([words])
+        written.record()
+        launch_next()
 
     def wait() -> bool:
         written.synchronize()
-        is_solved = bool(flags[len(tries) - 1])
-        available.append((flags, address, written))
+        for windows in tries[1:]:
+            if flag[0]:
+                break
+            with stream:
+                launch(windows)
+            written.synchronize()
+        is_solved = bool(flag[0])
+        available.append((flag, failed, written))
         return is_solved
 
+    launch(tries[0])
     return wait

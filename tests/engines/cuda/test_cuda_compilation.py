@@ -318,6 +318,10 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         lambda: mgrec.rational_recurrence(lazy((10**6,)), 1.0, 2.0, 3.0, 1.0),
         lambda: scan(maps.max_plus, lazy((1000, 70)), 0.0, initial=0.0, axis=0),
         lambda: scan(maps.matrix2, *[lazy((10**5,))] * 6, initial=(0.0, 0.0)),
+        *(
+            lambda dtype=dtype: mgrec.solve_tridiagonal(1.0, 4.0, 1.0, lazy((4096, 64), dtype), axis=0)
+            for dtype in NUMBERS
+        ),
         lambda: lfilter(*FILTERS["order 2"], lazy((10**6,)), axis=0),
         lambda: lfilter(*FILTERS["long memory"], lazy((10**6,)), axis=0),
         lambda: (
@@ -415,7 +419,7 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
     + [
         on_ranks(mgrec.solve_tridiagonal, 1.0, 4.0, 1.0, on_gpu(shape, dtype), axis=0)
         for dtype in FLOATS
-        for shape in [(1 << 20,), (1 << 20, 9)]
+        for shape in [(1 << 20,), (1 << 20, 9), (4096, 640)]
     ]
     + [
         on_ranks(

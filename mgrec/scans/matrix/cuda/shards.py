@@ -40,7 +40,7 @@ def prepare_shard(recurrence: MatrixRecurrence, chunk: Chunk, initial: Any) -> S
     return _Shard(recurrence, chunk, passes, on_device(initial)) if all(passes) else None
 
 
-class _Shard:
+class _Shard(ShardSolver):
     def __init__(
         self, recurrence: MatrixRecurrence, chunk: Chunk, passes: Sequence[Any], initial: Any
     ) -> None:
