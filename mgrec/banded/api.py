@@ -11,7 +11,7 @@ import numpy as np
 from ..core.arrays.array_types import cast, chunked_like, computed_dtype, in_one_memory, is_lazy
 from ..core.arrays.chunk import move_axis, shape_of
 from ..core.arrays.validation import as_array, as_axis, as_flag, as_integer, as_scalar, broadcast_shape
-from ..core.contract.problem import Problem, varying
+from ..core.contract.problem import Problem
 from ..distributed.groups.calls import CALL
 from ..distributed.groups.ends import beyond, outermost
 from ..solve import prepared_function, solve_labelled
@@ -134,11 +134,10 @@ def solve_banded(
     entries = b.shape[axis_of_b] if axis_of_b >= 0 else 1
     if entries != length and not isnan(length) and not isnan(shape[axis]):
         raise ValueError(f"b must have {length} entries along axis {axis}, as ab has columns; got {b.shape}")
-    system = BandedSystem(
-        dtype=dtype,
-        result_dtype=dtype,
-        varying=tuple(varying(block.shape, shape) for block in blocks),
-        block_dtypes=(dtype,) * len(blocks),
+    system = BandedSystem.over(
+        blocks,
+        shape,
+        dtype,
         axis=axis,
         state_dtype=dtype,
         states=2 * (lower + upper),

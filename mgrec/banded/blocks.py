@@ -11,7 +11,6 @@ from ..core.arrays.chunk import shape_of
 from ..core.arrays.elements import broadcast_shape, merge_numbers
 from ..core.arrays.validation import as_array, as_axis, as_flag
 from ..core.contract.problem import Problem
-from ..core.contract.scan import varying_operand
 from ..solve import StepLabels, prepared_function
 from .api import common_dtype
 from .recurrence import MAX_WIDTH, BlockTridiagonalSystem
@@ -119,11 +118,10 @@ def solve_block_tridiagonal(
         raise ValueError(f"b must have an axis of blocks, (..., n, {size}); got shape {shape_of(b_pair[1])}")
     axis = as_axis(axis, shape)
     blocks = [merge_numbers(cast(array, dtype), count) for array, count in zip(moved, counts, strict=True)]
-    system = BlockTridiagonalSystem(
-        dtype=dtype,
-        result_dtype=dtype,
-        varying=tuple([varying_operand(block, shape) for block in blocks]),
-        block_dtypes=(dtype,) * len(blocks),
+    system = BlockTridiagonalSystem.over(
+        blocks,
+        shape,
+        dtype,
         axis=axis,
         state_dtype=dtype,
         states=4 * size,

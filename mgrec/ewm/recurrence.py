@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.arrays.chunk import Chunk, as_result, canonical_shape, lay_out
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver
-from ..core.contract.problem import Problem, varying
+from ..core.contract.problem import Problem
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ..core.contract.scan import Chain
 
@@ -132,11 +132,10 @@ def ewm_problem(weights: Weights, series: dict[str, Any], axis: int, dtype: np.d
     roles = tuple(sorted(series, key=lambda role: role == "x"))
     arrays = tuple(series[role] for role in roles)
     shape = tuple(series["x"].shape)
-    recurrence = EwmRecurrence(
-        dtype=dtype,
-        result_dtype=dtype,
-        varying=tuple([varying(array.shape, shape) for array in arrays]),
-        block_dtypes=tuple([array.dtype for array in arrays]),
+    recurrence = EwmRecurrence.over(
+        arrays,
+        shape,
+        dtype,
         axis=axis,
         state_dtype=np.dtype(np.float64),
         state_shape=(STATES,),

@@ -219,11 +219,11 @@ def filter_problem(
     axes of x without `axis`, each full or of length 1.
     """
     result_dtype, dtype = dtype, computed_dtype(dtype)
-    recurrence = FilterRecurrence(
-        dtype=dtype,
+    recurrence = FilterRecurrence.over(
+        [x],
+        x.shape,
+        dtype,
         result_dtype=result_dtype,
-        varying=((True,) * x.ndim,),
-        block_dtypes=(x.dtype,),
         axis=axis,
         state_dtype=cascade.state_dtype(dtype),
         state_shape=(cascade.states,),

@@ -16,8 +16,8 @@ from ..core.arrays.array_types import to_host
 from ..core.arrays.chunk import Chunk, as_contiguous, as_result, canonical_shape
 from ..core.backends import backend_of
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver, Summarise
-from ..core.contract.problem import Problem, varying
-from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
+from ..core.contract.problem import Problem
+from ..core.contract.recurrence import Arrays, ChunkInputs, Shape, varying
 from .recurrence import CascadeSummary, FilterRecurrence
 
 # If a batch would have fewer segments, each segment is filtered alone and without a copy.

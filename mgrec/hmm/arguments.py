@@ -14,7 +14,6 @@ from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis
 from ..core.backends import common_backend
 from ..core.contract.problem import Problem, check_memory
-from ..core.contract.scan import varying_operand
 from ..scans.matrix.arguments import along_rows, as_vectors, check_rows, is_in_gpu_memory, result_dtype
 from .recurrence import HmmRecurrence, PosteriorRecurrence
 
@@ -231,11 +230,10 @@ def _problem(
     of_phase = PosteriorRecurrence if phase == "posteriors" else HmmRecurrence
     of_other_phases = {"follow": 1, "draw": 1, "posteriors": 2 * model.count}
     state_numbers = of_other_phases.get(phase, model.count)
-    recurrence = of_phase(
-        dtype=dtype,
-        result_dtype=dtype,
-        varying=tuple([varying_operand(array, model.shape) for array in arrays]),
-        block_dtypes=tuple([array.dtype for array in arrays]),
+    recurrence = of_phase.over(
+        arrays,
+        model.shape,
+        dtype,
         axis=model.axis,
         reverse=phase in ("backward", "follow"),
         state_dtype=_FLOAT64,

@@ -22,7 +22,7 @@ from ..core.arrays.validation import (
     broadcast_shape,
 )
 from ..core.backends import backend_of, common_backend
-from ..core.contract.problem import Problem, varying
+from ..core.contract.problem import Problem
 from .recurrence import TransferRecurrence
 
 
@@ -73,11 +73,11 @@ def check(
         states_after = [_along_rows(state, shape, axis, marks) for state in initial_states]
         promoted = [marks, *states_after, *promoted]
     slots, arrays = _slots(promoted)
-    recurrence = TransferRecurrence(
-        dtype=dtype,
+    recurrence = TransferRecurrence.over(
+        arrays,
+        shape,
+        dtype,
         result_dtype=result_dtype,
-        varying=tuple([varying(array.shape, shape) for array in arrays]),
-        block_dtypes=tuple([array.dtype for array in arrays]),
         method=method,
         axis=axis,
         reverse=reverse,

@@ -14,7 +14,7 @@ from ..core.arrays.resets import as_reset
 from ..core.arrays.validation import as_any_array, as_axis, as_flag
 from ..core.backends import common_backend
 from ..core.contract.problem import Problem, check_memory
-from ..core.contract.scan import initial_states, varying_operand
+from ..core.contract.scan import initial_states
 from ..distributed.groups.calls import CALL
 from ..scans.matrix.arguments import along_rows, as_vectors, check_rows, is_in_gpu_memory, result_dtype
 from ..solve.functions import apply, broadcast_to, concatenate
@@ -330,11 +330,10 @@ def _problem(
     n, shape = model.n, model.shape
     is_root_smoother = model.square_root and phase == "smooth"
     state_numbers = n + (2 if is_root_smoother else 1) * n * n
-    recurrence = StateSpaceRecurrence(
-        dtype=dtype,
-        result_dtype=dtype,
-        varying=tuple([varying_operand(array, shape) for array in operands]),
-        block_dtypes=tuple([array.dtype for array in operands]),
+    recurrence = StateSpaceRecurrence.over(
+        operands,
+        shape,
+        dtype,
         axis=model.axis,
         reverse=phase in ("smooth", "sums"),
         state_dtype=_FLOAT64,

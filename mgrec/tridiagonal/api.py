@@ -19,7 +19,8 @@ from ..core.arrays.validation import (
     broadcast_shape,
     is_one_of,
 )
-from ..core.contract.problem import Composed, Problem, varying
+from ..core.contract.problem import Composed, Problem
+from ..core.contract.recurrence import varying
 from ..solve import prepared_function
 from .p_scheme import solve_by_p_scheme
 from .recurrence import TridiagonalSystem

@@ -13,14 +13,6 @@ from ..backends import Backend, common_backend
 from .recurrence import Arrays, Recurrence
 
 
-def varying(array_shape: tuple[Any, ...], shape: tuple[Any, ...]) -> tuple[bool, ...]:
-    """Return for each axis of an array whether it varies, or is broadcast to `shape`."""
-    if array_shape == shape:
-        return (True,) * len(array_shape)
-    wanted = shape[len(shape) - len(array_shape) :]
-    return tuple(have != 1 or want == 1 for have, want in zip(array_shape, wanted, strict=True))
-
-
 def first_result(results: Arrays, final_state: Any) -> Any:
     """Return the first result, as most public functions do."""
     return results[0]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
@@ -70,6 +70,14 @@ class ChunkInputs:
         return sum(block.nbytes for block in self.blocks)
 
 
+def varying(array_shape: Shape, shape: Shape) -> tuple[bool, ...]:
+    """Return for each axis of an array whether it varies, or is broadcast to `shape`."""
+    if array_shape == shape:
+        return (True,) * len(array_shape)
+    wanted = shape[len(shape) - len(array_shape) :]
+    return tuple(have != 1 or want == 1 for have, want in zip(array_shape, wanted, strict=True))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recurrence(ABC):
     """A recurrence without its arrays: the part that every task carries.
@@ -105,6 +113,22 @@ class Recurrence(ABC):
     varying: tuple[tuple[bool, ...], ...]
     block_dtypes: tuple[np.dtype[Any], ...]
     method: str = "auto"
+
+    @classmethod
+    def over(cls, arrays: Sequence[Any], shape: Shape, dtype: np.dtype[Any], **attributes: Any) -> Self:
+        """Return the recurrence of operands that broadcast to a shape, which has no axes of numbers.
+
+        Results have the dtype, too, unless `attributes` have a `result_dtype`.
+        """
+        count = cls.number_axes
+        varies = [varying(array.shape[:-count] if count else array.shape, shape) for array in arrays]
+        attributes.setdefault("result_dtype", dtype)
+        return cls(
+            dtype=dtype,
+            varying=tuple([(*axes, *[False] * count) for axes in varies] if count else varies),
+            block_dtypes=tuple([array.dtype for array in arrays]),
+            **attributes,
+        )
 
     @property
     def results(self) -> int:
@@ -450,16 +474,7 @@ class Overlapping(Recurrence):
         counts: tuple[int, ...] | None = None,
     ) -> Overlapping:
         """Return a filter of x, whose results have a dtype."""
-        varying = ((True,) * x.ndim,)
-        return cls(
-            dtype=dtype,
-            result_dtype=dtype,
-            varying=varying,
-            block_dtypes=(x.dtype,),
-            axis_filter=axis_filter,
-            axis=axis,
-            counts=counts,
-        )
+        return cls.over([x], x.shape, dtype, axis_filter=axis_filter, axis=axis, counts=counts)
 
 
 def filter_chunk(

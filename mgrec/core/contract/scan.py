@@ -18,7 +18,6 @@ from ..arrays.array_types import cast
 from ..arrays.chunk import Chunk, as_result, canonical_shape, lay_out_array, move_axis
 from ..arrays.elements import Part
 from .kernels import Backend, CarryIn, Kernels, Speculation, SpeculationWait, Summarise, Summary
-from .problem import varying
 from .recurrence import AlongAxis, Arrays, ChunkInputs, Shape
 
 logger = logging.getLogger("mgrec")
@@ -190,11 +189,6 @@ class ElementChain(Chain):
             with np.errstate(over="ignore"):
                 result[...] = computed
         return (result,), carry_out
-
-
-def varying_operand(array: Any, shape: Sequence[Any]) -> tuple[bool, ...]:
-    """Return `varying` of an operand with numbers, for the shape of steps and rows."""
-    return (*varying(array.shape[:-1], tuple(shape)), False)
 
 
 def initial_states(states: Any, shape: Sequence[Any]) -> Any:

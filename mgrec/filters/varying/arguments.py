@@ -13,7 +13,6 @@ from ...core.arrays.elements import merge_numbers
 from ...core.arrays.resets import as_reset
 from ...core.arrays.validation import as_any_array, as_axis, broadcasts_to, check_dtype, check_out, is_one_of
 from ...core.contract.problem import Composed, Problem
-from ...core.contract.scan import varying_operand
 from ...scans.matrix.arguments import along_rows, is_in_gpu_memory
 from ..arguments import as_signal, as_states, result_dtype
 from .recurrence import VaryingFilter
@@ -63,55 +62,34 @@ def check_varying(
     marks = None if reset is None else as_reset(reset, x.shape, axis, reverse, data)
     results = () if any(map(is_lazy, (x, b, a))) else check_out(out, x.shape, dtype, [x, b, a])
     counts = b.shape[-1], a.shape[-1]
-    recurrence = _recurrence(dtype, axis, reverse, counts, form, zi is not None)
-    states = None if zi is None else cast(move_axis(zi, axis, -1), recurrence.state_dtype)
-    if is_in_gpu_memory([x, b, a]):
-        from .cuda import solve_on_gpu
-
-        return Composed("lfilter", lambda: solve_on_gpu(recurrence, b, a, x, states, marks, results))
+    state_dtype = np.result_type(dtype, _FLOAT64)
+    states = None if zi is None else cast(move_axis(zi, axis, -1), state_dtype)
     arrays = [x[..., None], merge_numbers(b, 1), merge_numbers(a, 1)]
     if marks is not None:
-        rows = np.zeros(order, recurrence.state_dtype) if states is None else states
+        rows = np.zeros(order, state_dtype) if states is None else states
         arrays += [marks[..., None], along_rows(rows, x.shape, axis)]
-    return Problem(
-        replace(
-            recurrence,
-            varying=tuple([varying_operand(array, x.shape) for array in arrays]),
-            block_dtypes=tuple([array.dtype for array in arrays]),
-        ),
-        tuple(arrays),
-        () if states is None else (move_axis(states, -1, 0)[..., None],),
-        (*x.shape, 1),
-        out=results[0][..., None] if results else out,
-    )
-
-
-def _recurrence(
-    dtype: np.dtype[Any],
-    axis: int,
-    reverse: bool,
-    counts: tuple[int, int],
-    form: str,
-    returns_final_state: bool,
-) -> VaryingFilter:
-    """Return the recurrence of filters with so many coefficients, without its operands."""
-    order = max(counts) - 1
-    return VaryingFilter(
-        dtype=dtype,
-        result_dtype=dtype,
-        varying=(),
-        block_dtypes=(),
+    recurrence = VaryingFilter.over(
+        arrays,
+        x.shape,
+        dtype,
         axis=axis,
         reverse=reverse,
-        state_dtype=np.result_type(dtype, _FLOAT64),
+        state_dtype=state_dtype,
         state_shape=(order,),
         states=order,
-        returns_final_state=returns_final_state,
+        returns_final_state=zi is not None,
         counts=counts,
         form=form,
         numbers=1,
         state_numbers=order * (1 + (dtype.kind == "c")),
     )
+    if is_in_gpu_memory([x, b, a]):
+        from .cuda import solve_on_gpu
+
+        return Composed("lfilter", lambda: solve_on_gpu(recurrence, b, a, x, states, marks, results))
+    initial = () if states is None else (move_axis(states, -1, 0)[..., None],)
+    out = results[0][..., None] if results else out
+    return Problem(recurrence, tuple(arrays), initial, (*x.shape, 1), out=out)
 
 
 def without_numbers(problem: Problem, out: Any) -> Problem:

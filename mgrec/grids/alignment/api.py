@@ -12,7 +12,7 @@ import numpy as np
 from ...core.arrays.array_types import as_native, in_one_memory, is_lazy, without_empty_chunks
 from ...core.arrays.validation import is_one_of
 from ...core.backends import backend_of
-from ...core.contract.problem import Composed, Problem, varying
+from ...core.contract.problem import Composed, Problem
 from ...core.contract.recurrence import Arrays
 from ...distributed.groups.calls import CALL
 from ...distributed.groups.ends import total_length
@@ -44,7 +44,7 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
     scoring, alphabet = as_scoring(**scores)
     sequences = {"query": _as_one("query", query, alphabet), "target": _as_one("target", target, alphabet)}
     in_one_memory(list(sequences.items()))
-    codes, code_dtype = _encoded(sequences, alphabet)
+    codes = _encoded(sequences, alphabet)
     for name, array in zip(sequences, codes, strict=True):
         if array.ndim != 1:
             raise ValueError(f"{name} must be a sequence of one axis; got shape {array.shape}")
@@ -56,18 +56,11 @@ def check_alignment(query: Any, target: Any, output: Any, **scores: Any) -> Prob
     operands = [block[:, None] if k % 2 == 0 else block[None] for k, block in enumerate(blocks)]
     if output == "alignment":
         grid = TracebackOverChunks if any(map(is_lazy, codes)) else TracebackInMemory
-        build: Callable[..., AlignmentGrid] = partial(grid, alphabet=alphabet)
+        build: Callable[..., AlignmentGrid] = partial(grid.over, alphabet=alphabet)
     else:
-        build = partial(AlignmentGrid, has_matrix=output == "matrix")
+        build = partial(AlignmentGrid.over, has_matrix=output == "matrix")
     recurrence = build(
-        dtype=dtype,
-        result_dtype=dtype,
-        varying=tuple(varying(operand.shape, (n, m)) for operand in operands),
-        block_dtypes=(code_dtype, code_dtype, *(block.dtype for block in blocks[2:])),
-        axes=(0, 1),
-        result_size=3,
-        scoring=scoring,
-        lengths=(all_rows, m),
+        operands, (n, m), dtype, axes=(0, 1), result_size=3, scoring=scoring, lengths=(all_rows, m)
     )
     return Problem(recurrence, tuple(operands), (), (n, m))
 
@@ -80,14 +73,14 @@ def check_batch(query: Any, target: Any, output: Any, **scores: Any) -> Problem:
     queries, targets = pairs_of(query, target)
     joined = {name: _joined(name, side, alphabet) for name, side in (("query", queries), ("target", targets))}
     in_one_memory([(name, side.codes) for name, side in joined.items()])
-    codes, code_dtype = _encoded({name: side.codes for name, side in joined.items()}, alphabet)
+    codes = _encoded({name: side.codes for name, side in joined.items()}, alphabet)
     longest = (int(side.lengths.max(initial=0)) for side in joined.values())
     dtype = _dtype_for(scoring, *longest)
     recurrence = PairsGrid(
         dtype=dtype,
         result_dtype=dtype,
         varying=((True,), (True,)),
-        block_dtypes=(code_dtype, code_dtype),
+        block_dtypes=(codes[0].dtype, codes[1].dtype),
         axes=(0, 0),
         scoring=scoring,
         offsets=(joined["query"].offsets, joined["target"].offsets),
@@ -132,21 +125,19 @@ def _as_one(name: str, value: Any, alphabet: Alphabet | None) -> Any:
     return as_sequence(name, value)
 
 
-def _encoded(sequences: dict[str, Any], alphabet: Alphabet | None) -> tuple[list[Any], np.dtype[Any]]:
-    """Return both sequences as arrays of one dtype, and that dtype."""
+def _encoded(sequences: dict[str, Any], alphabet: Alphabet | None) -> list[Any]:
+    """Return both sequences as arrays of one dtype."""
     if alphabet is not None:
-        codes = [alphabet.encode(name, sequence) for name, sequence in sequences.items()]
-        return codes, np.dtype(np.uint8)
+        return [alphabet.encode(name, sequence) for name, sequence in sequences.items()]
     dtype = np.result_type(*(array.dtype for array in sequences.values()))
     if dtype.kind not in "iu":
         dtypes = " and ".join(str(array.dtype) for array in sequences.values())
         raise TypeError(f"query and target must be of integers that compare; got {dtypes}")
     # A copy on a GPU takes as long as aligning short sequences.
-    codes = [
+    return [
         array if array.dtype == dtype and not backend_of(array).is_host else array.astype(dtype)
         for array in sequences.values()
     ]
-    return codes, dtype
 
 
 def _dtype_for(scoring: Scoring, n: Any, m: Any) -> np.dtype[Any]:

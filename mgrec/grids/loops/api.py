@@ -18,7 +18,7 @@ from ...core.arrays.array_types import cast, computed_dtype, in_one_memory, resu
 from ...core.arrays.chunk import shape_of
 from ...core.arrays.validation import as_array, as_real, as_scalar, broadcasts_to, is_one_of
 from ...core.contract.kernels import Backend, PreparedSolver
-from ...core.contract.problem import Problem, varying
+from ...core.contract.problem import Problem
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ...solve import prepared_function
 from ..recurrence import Wavefront, as_axes
@@ -299,13 +299,8 @@ def _check_loop(
         for name in arguments
     ]
     floor = None if floor is None else as_scalar("floor", floor, dtype)[()]
-    recurrence = WavefrontLoop(
-        dtype=dtype,
-        result_dtype=dtype,
-        varying=tuple(varying(operand.shape, shape) for operand in operands),
-        block_dtypes=(dtype,) * len(operands),
-        axes=(down, right),
-        loop=Loop(operators, floor, strategy),
+    recurrence = WavefrontLoop.over(
+        operands, shape, dtype, axes=(down, right), loop=Loop(operators, floor, strategy)
     )
     return Problem(recurrence, tuple(operands), (), shape, out=out)
 

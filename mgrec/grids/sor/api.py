@@ -16,7 +16,7 @@ from ...core.arrays.chunk import shape_of
 from ...core.arrays.validation import as_array, as_integer, as_real, as_scalar, broadcasts_to
 from ...core.contract.grid import Swept
 from ...core.contract.kernels import Backend, Kernels, PreparedSolver
-from ...core.contract.problem import Problem, varying
+from ...core.contract.problem import Problem
 from ...core.contract.recurrence import Arrays, ChunkInputs, Shape
 from ...solve import prepared_function
 
@@ -340,11 +340,10 @@ def _check_relaxation(
     for rhs in operands[:-1]:
         if not broadcasts_to(rhs.shape, shape):
             raise ValueError(f"rhs must broadcast to {shape}, the shape of x; got {rhs.shape}")
-    recurrence = Relaxation(
-        dtype=dtype,
-        result_dtype=dtype,
-        varying=tuple(varying(operand.shape, shape) for operand in operands),
-        block_dtypes=(dtype,) * len(operands),
+    recurrence = Relaxation.over(
+        operands,
+        shape,
+        dtype,
         axes=(len(shape) - 2, len(shape) - 1),
         loop=loop,
         callback=_as_callback(callback, operands, shape),

@@ -163,13 +163,7 @@ def check_table(x: Any, axes: Any, dtype: Any, out: Any) -> tuple[Problem, tuple
         raise TypeError(f"x must be bool, integer, float32, float64 or complex; got {x.dtype}: cast it first")
     *others, down, right = as_axes(axes, "x", x.shape)
     sum_dtype = _sum_dtype(x.dtype, dtype)
-    recurrence = SummedAreaTable(
-        dtype=sum_dtype,
-        result_dtype=sum_dtype,
-        varying=((True,) * x.ndim,),
-        block_dtypes=(x.dtype,),
-        axes=(down, right),
-    )
+    recurrence = SummedAreaTable.over([x], x.shape, sum_dtype, axes=(down, right))
     return Problem(recurrence, (x,), (), tuple(x.shape), out=out), tuple(others)
 
 

@@ -17,7 +17,7 @@ from ...core.arrays.resets import as_reset
 from ...core.arrays.validation import as_any_array, as_axis, as_flag, check_dtype, check_out, is_one_of
 from ...core.backends import common_backend
 from ...core.contract.problem import Composed, Problem
-from ...core.contract.scan import initial_states, varying_operand
+from ...core.contract.scan import initial_states
 from ...distributed.groups.calls import CALL
 from ..arguments import check
 from .maps import MatrixMap
@@ -233,11 +233,10 @@ def _problem_of_chunks(scan: MatrixScan) -> Problem:
         states = to_host(states)
     if scan.marks is not None:
         arrays += [scan.marks[..., None], along_rows(states, shape, scan.axis)]
-    recurrence = MatrixRecurrence(
-        dtype=dtype,
-        result_dtype=dtype,
-        varying=tuple([varying_operand(array, shape) for array in arrays]),
-        block_dtypes=tuple([array.dtype for array in arrays]),
+    recurrence = MatrixRecurrence.over(
+        arrays,
+        shape,
+        dtype,
         method=scan.method,
         axis=scan.axis,
         reverse=scan.reverse,
