@@ -45,9 +45,9 @@ def solved(monkeypatch):
 
     outcomes, start = [], device.start_shards
 
-    def watched(function, is_launch, *arguments):
+    def watched(function, is_launch, *arguments, **options):
         try:
-            result = function(*arguments)
+            result = function(*arguments, **options)
         except Exception as error:
             outcomes.append(type(error))
             raise
