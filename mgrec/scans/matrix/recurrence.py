@@ -105,7 +105,8 @@ class MatrixRecurrence(ElementChain):
 
     @property
     def has_shards(self) -> bool:
-        return self.is_contractive and self.method != "p-scheme"
+        is_read_once = self.matrix_map.structure == "general" and self.matrix_map.n in (2, 4)
+        return self.is_contractive and is_read_once and self.method != "p-scheme"
 
     def prepare_shard(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
