@@ -268,3 +268,12 @@ def test_the_table_has_the_types_of_results_of_lazy_tables(case: Case) -> None:
     pytest.importorskip("dask.dataframe")
     (row,) = (row for row in table()[2:] if row[0] == reference_of(case))
     assert row[1 + len(KINDS)] == result_kinds(case, LAZY_TABLE)
+
+
+@pytest.mark.parametrize("module", [mgrec, mgrec.signal, mgrec.ndimage, mgrec.hmm, mgrec.statespace])
+def test_errors_of_missing_arguments_name_the_function(module):
+    functions = {name: getattr(module, name) for name in module.__all__ if name != "starts"}
+    for name, function in functions.items():
+        if callable(function) and not inspect.isclass(function):
+            with pytest.raises(TypeError, match=name):
+                function()

@@ -180,11 +180,11 @@ def diagonals_of(ab: Any, lower: int, upper: int, is_periodic: bool) -> list[Any
     memory are views.
     """
     count, length = ab.shape[-2:]
-    is_view = not is_lazy(ab) and ab.ndim == 2 and count > 1 and length > 0 and ab.flags.c_contiguous
+    is_view = not is_lazy(ab) and count > 1 and ab.size > 0 and ab.flags.c_contiguous
     if is_view and not is_periodic and CALL.get() is None:
-        flat = ab.reshape(-1)
+        flat = ab.reshape(*ab.shape[:-2], count * length)
         starts = [(upper - k) * length + k for k in range(-lower, upper + 1)]
-        return [flat[start : start + length] for start in starts]
+        return [flat[..., start : start + length] for start in starts]
     wide = extended(ab, lower, upper, is_periodic)
     return [
         chunked_like(wide[..., upper - k, lower + k : lower + k + length], ab[..., 0, :])

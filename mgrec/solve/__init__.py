@@ -178,7 +178,10 @@ def function_of_model(
         try:
             model = check(*operands, **arguments)
         except TypeError:
-            signature.bind(*operands, **arguments)  # An error without the name of `check`.
+            try:
+                signature.bind(*operands, **arguments)
+            except TypeError as error:  # without the name of `check`
+                raise TypeError(f"{solve_model.__name__}(): {error}") from None
             raise
         return Composed(solve_model.__name__, partial(solve_model, model))
 

@@ -52,6 +52,13 @@ def solve_both_ways(solve: Callable[[], Any]) -> None:
             solve()
 
 
+def solve_columns(dtype: str) -> None:
+    """Solve systems over two chunks, whose kernels do not run: the host finds any numbers at their ends."""
+    x = mgrec.solve_tridiagonal(1.0, 4.0, 1.0, lazy((4096, 64), dtype), axis=0)
+    with suppress(np.linalg.LinAlgError, ValueError), np.errstate(all="ignore"):
+        x.compute(scheduler="sync")
+
+
 def lazy(shape: Any, dtype: Any = "f4") -> Any:
     """A Dask array of two chunks along its first axis."""
     chunks = (-(-shape[0] // 2), *shape[1:])
@@ -318,10 +325,7 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
         lambda: mgrec.rational_recurrence(lazy((10**6,)), 1.0, 2.0, 3.0, 1.0),
         lambda: scan(maps.max_plus, lazy((1000, 70)), 0.0, initial=0.0, axis=0),
         lambda: scan(maps.matrix2, *[lazy((10**5,))] * 6, initial=(0.0, 0.0)),
-        *(
-            lambda dtype=dtype: mgrec.solve_tridiagonal(1.0, 4.0, 1.0, lazy((4096, 64), dtype), axis=0)
-            for dtype in NUMBERS
-        ),
+        *(partial(solve_columns, dtype) for dtype in NUMBERS),
         lambda: lfilter(*FILTERS["order 2"], lazy((10**6,)), axis=0),
         lambda: lfilter(*FILTERS["long memory"], lazy((10**6,)), axis=0),
         lambda: (

@@ -14,7 +14,7 @@ from mgrec.core.arrays.chunk import Chunk
 from mgrec.engines.cuda.device import Device
 from mgrec.scans import maps
 from mgrec.scans.cuda import p_scheme
-from mgrec.scans.matrix.cuda import phases as matrix_phases
+from mgrec.scans.matrix.cuda import one_pass
 from mgrec.scans.policy import Configuration
 
 pytestmark = pytest.mark.usefixtures("on_host")
@@ -143,8 +143,8 @@ def test_maps_of_four_states_in_one_pass(
 
     Products of all matrices vanish, and forwards that of some overflows.
     """
-    monkeypatch.setattr(matrix_phases, "_LENGTH", 1)
-    monkeypatch.setattr(matrix_phases, "_FEWEST", 1)
+    monkeypatch.setattr(one_pass, "_LENGTH", 1)
+    monkeypatch.setattr(one_pass, "_FEWEST", 1)
     use_device(monkeypatch, Device(90, 7, 227 * 1024))
     generator = np.random.default_rng(0)
     matrices = generator.uniform(-0.7, 0.7, size=(rows, steps, 4, 4))
