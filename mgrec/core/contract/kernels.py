@@ -72,10 +72,11 @@ class ShardMessages(Protocol):
         A number that is the same for all shards of a problem.
     message : int
         Address of the message of this shard.
-    messages : int
-        Address of all messages, once they are exchanged.
     stride : int
         Bytes from a message to the next.
+    received : tuple of int
+        For kernels: the address of all messages, once they are exchanged, `stride`, `rank`, `size` and
+        `digest`.
     status : int
         Address, in host memory, of an integer: 1 if the messages suffice, 2 if they do not.
     """
@@ -84,8 +85,8 @@ class ShardMessages(Protocol):
     size: int
     digest: int
     message: int
-    messages: int
     stride: int
+    received: tuple[int, int, int, int, int]
     status: int
 
     def mark(self) -> None:

@@ -75,7 +75,8 @@ class DeviceMessages:
         self.digest, self.stride, self._group, self._memory = digest, memory.stride, group, memory
         self._shard = shard
         self.message = memory.sent.data.ptr + shard * memory.stride
-        self.messages, self.status = memory.received.data.ptr, memory.status.ctypes.data
+        self.status = memory.status.ctypes.data
+        self.received = memory.received.data.ptr, self.stride, self.rank, self.size, digest
 
     def mark(self) -> None:
         self._memory.event.record()

@@ -97,19 +97,7 @@ class FilterShardSolver(ShardSolver):
         yield
         states = cupy.empty((2, *self._shape), np.float64)
         carry_in, last = states
-        self._propagate(
-            [
-                shards.messages,
-                shards.stride,
-                shards.rank,
-                shards.size,
-                shards.digest,
-                self._count,
-                carry_in.data.ptr,
-                last.data.ptr,
-                shards.status,
-            ]
-        )
+        self._propagate([*shards.received, self._count, carry_in.data.ptr, last.data.ptr, shards.status])
         shards.mark()
         self._first([x, carry_in.data.ptr], targets)
         yield

@@ -233,19 +233,7 @@ class _Launches:
         self, operands: Sequence[Any], shards: ShardMessages, carry_in: int, written: Sequence[int]
     ) -> None:
         """Launch the propagation from the messages of all shards."""
-        self.propagation(
-            [
-                *operands,
-                shards.messages,
-                shards.stride,
-                shards.rank,
-                shards.size,
-                shards.digest,
-                carry_in,
-                *written,
-                shards.status,
-            ]
-        )
+        self.propagation([*operands, *shards.received, carry_in, *written, shards.status])
         shards.mark()
 
 

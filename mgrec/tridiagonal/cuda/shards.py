@@ -80,17 +80,7 @@ class _Shard(ShardSolver):
         known = cupy.empty((self._columns, APART), self._dtype)
         device = cupy.cuda.runtime.getDevice()
         propagate = _propagation(self._columns, self._are_joined, self._dtype, device)
-        propagate(
-            [
-                shards.messages,
-                shards.stride,
-                shards.rank,
-                shards.size,
-                shards.digest,
-                known.data.ptr,
-                shards.status,
-            ]
-        )
+        propagate([*shards.received, known.data.ptr, shards.status])
         shards.mark()
         neighbours = partitions.neighbour_addresses(ends, known)
         wait = start_windows(self._tries, addresses, targets[0], neighbours)

@@ -66,18 +66,7 @@ class _Shard(ShardSolver):
         write([M + of_M, first, self._first, targets[0] + self._last, known, shards.digest, shards.message])
         yield
         before = cupy.empty(self._numbers, np.float64)
-        propagate(
-            [
-                shards.messages,
-                shards.stride,
-                shards.rank,
-                shards.size,
-                shards.digest,
-                initial,
-                before.data.ptr,
-                shards.status,
-            ]
-        )
+        propagate([*shards.received, initial, before.data.ptr, shards.status])
         shards.mark()
         self._correct(M + of_M, b + of_b, before.data.ptr, first)
         yield
