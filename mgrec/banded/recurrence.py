@@ -122,10 +122,8 @@ class BandedSystem(LinearSystem):
     def prepare_solver(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
     ) -> PreparedSolver | None:
-        solve, *diagonals = (
-            super().prepare_solver(backend, inputs, shape, initial, results),
-            *inputs.blocks[:-1],
-        )
+        solve = super().prepare_solver(backend, inputs, shape, initial, results)
+        diagonals = inputs.blocks[:-1]
         if solve is None or not all(diagonal.ndim for diagonal in diagonals):
             return None
         # Bytes from the start of `ab`, whose parts the diagonals are unless they are copies.

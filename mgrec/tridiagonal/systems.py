@@ -139,7 +139,7 @@ class LinearSystem(TwoSided):
 
     @abstractmethod
     def ends(self, inputs: ChunkInputs, shape: Shape) -> Any:
-        """Return what kernels know of the matrix beside the numbers of a chunk."""
+        """Return what kernels need to know of the matrix, apart from the operands of a chunk."""
 
     @abstractmethod
     def outside(self, inputs: ChunkInputs, shape: Shape, number: int) -> tuple[int, int]:

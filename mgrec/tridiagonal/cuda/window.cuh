@@ -597,7 +597,7 @@ DEVICE inline void remove_known_after(Step& step, const Windows& all, const Part
 __shared__ Real passed[2][THREADS];
 
 extern "C" __global__ void __launch_bounds__(THREADS) window_kernel(const Windows all) {
-  // A window of this multiprocessor has failed: others are not waited for, whose failures L1 lacks.
+  // The number may come from L1, which has the failures of this multiprocessor, and need not have others.
   const bool has_failed = *all.failed == all.launch;
   T* tile = (T*)shared_bytes;
   T* const memory = tile + start_of(OPERANDS - 1) + THREADS * pitch_of(OPERANDS - 1);

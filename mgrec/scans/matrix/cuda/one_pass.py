@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -74,24 +74,15 @@ def prepare_pass(recurrence: MatrixRecurrence, chunk: Chunk) -> Callable[[int, i
     if chunk.row_shape != (1, 1) or not may_solve_in_one_pass(recurrence, chunk):
         return None
     matrix_map, n, (M, b) = recurrence.matrix_map, recurrence.state_numbers, chunk.operands
+    device = cupy.cuda.runtime.getDevice()
     if n == 2:
-        packed = _prepare_packed(matrix_map, chunk.shape, chunk.reverse, cupy.cuda.runtime.getDevice())
-
-        def solve_packed(*addresses: int) -> None:
-            assert packed is not None
-            counts = zip(addresses, (n * n, n, n, n), strict=True)
-            packed([address + 8 * k for address, count in counts for k in range(count)])
-
-        return None if packed is None else solve_packed
+        packed = _prepare_packed(matrix_map, chunk.shape, chunk.reverse, device)
+        return None if packed is None else partial(_launch_packed, packed)
     solver, operands = operands_of(chunk)
     words = solver.words(operands, [None, None], (1, chunk.steps))
     offsets = words[0] - M.data.ptr, words[4] - b.data.ptr
-    launch = _prepare(
-        _print_four_states(recurrence.matrix_map, M, b, chunk.reverse, recurrence.result_dtype),
-        len(words),
-        solver.shape,
-        cupy.cuda.runtime.getDevice(),
-    )
+    text = _print_four_states(matrix_map, M, b, chunk.reverse, recurrence.result_dtype)
+    launch = _prepare(text, len(words), solver.shape, device)
 
     def solve_four_states(M: int, b: int, before: int, states: int) -> None:
         filled = [*words]
@@ -99,6 +90,12 @@ def prepare_pass(recurrence: MatrixRecurrence, chunk: Chunk) -> Callable[[int, i
         launch([filled])
 
     return solve_four_states
+
+
+def _launch_packed(launch: LaunchByAddress, *addresses: int) -> None:
+    """Launch a pass over one sequence of maps of two states, of which kernels take each number's address."""
+    counts = zip(addresses, (4, 2, 2, 2), strict=True)
+    launch([address + 8 * k for address, count in counts for k in range(count)])
 
 
 def _print_four_states(matrix_map: MatrixMap, M: Any, b: Any, reverse: bool, dtype: np.dtype[Any]) -> str:
