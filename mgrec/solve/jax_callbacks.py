@@ -148,8 +148,7 @@ Call = Callable[[str, Sequence[ForeignArray], Sequence[ForeignArray], Callable[[
 _HANDLER = ctypes.CFUNCTYPE(c_void_p, POINTER(_Frame))
 
 
-@cache
-def handler_of(call: Call) -> Any:
+def _handler_of(call: Call) -> Any:
     """Return a handler of XLA that runs `call` with the only attribute of the custom call."""
 
     def handle(pointer: Any) -> int | None:
@@ -376,9 +375,7 @@ def _custom_call(
 
 @cache
 def _has_known_interface() -> bool:
-    """Register the custom call; return whether XLA has an interface with the same structures."""
-    for platform, call in (("cpu", _compute_on_host), ("CUDA", _compute_on_gpu)):
-        jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(handler_of(call)), platform=platform)
+    """Return whether XLA has an interface with the same structures."""
     newest = max(_versions, default=(0, 0))
     if newest[0] == _NEWEST[0] and newest <= _NEWEST:
         return True
@@ -429,3 +426,10 @@ def _compute(key: str, arrays: list[Any], results: list[Any]) -> None:
     for result, values in zip(results, computed, strict=True):
         if values is not result:
             result[...] = values
+
+
+# XLA takes one handler for each platform, and calls it as long as the process lives. Threads that
+# trace their first functions at the same time import this module once.
+_HANDLERS = {"cpu": _handler_of(_compute_on_host), "CUDA": _handler_of(_compute_on_gpu)}
+for _platform, _handler in _HANDLERS.items():
+    jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(_handler), platform=_platform)
