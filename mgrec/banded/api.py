@@ -156,7 +156,7 @@ def as_widths(l_and_u: Any) -> tuple[int, int]:
         lower, upper = l_and_u
     except (TypeError, ValueError):
         raise ValueError(f"l_and_u must be two integers, (l, u); got {l_and_u!r}") from None
-    widths = as_integer("l", lower), as_integer("u", upper)
+    widths = as_integer("l of l_and_u", lower), as_integer("u of l_and_u", upper)
     if not all(0 <= width <= _MOST for width in widths):
         raise ValueError(f"l_and_u must be two integers from 0 to {_MOST}; got {l_and_u!r}")
     return widths

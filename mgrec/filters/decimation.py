@@ -147,8 +147,8 @@ def decimate(
     axis, q = as_axis(axis, x.shape), as_integer("q", q)
     n = None if n is None else as_integer("n", n)
     for name, value in (("q", q), ("n", n)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value}")
+        if value is not None and not 1 <= value < 2**31:
+            raise ValueError(f"{name} must be at least 1 and below 2**31; got {value}")
     zero_phase = as_flag("zero_phase", zero_phase)
     is_finite = as_flag("assume_finite", assume_finite)
     backend_of(x).raise_if_capturing("a filter", "the initial states are copied to the device")

@@ -62,6 +62,8 @@ def as_output(output: Any, x: Any, default: Any) -> tuple[np.dtype[Any], Any]:
     """
     array = output if hasattr(type(output), "__array_ufunc__") else None
     if array is not None:
+        if isinstance(array, np.ma.MaskedArray):
+            raise TypeError("output must be a plain array; got a masked array: pass its data")
         if is_lazy(x) or is_lazy(array):
             raise TypeError("output must be a dtype for Dask arrays, which are not written to")
         dtype = array.dtype

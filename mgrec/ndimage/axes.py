@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,12 +13,13 @@ from ..core.arrays.chunk import as_contiguous, canonical_shape
 from ..core.backends import backend_of
 from ..core.contract.recurrence import AxisFilter
 from ..distributed.groups.calls import CALL
-from ..engines.cpu.compilation import writable
 from ..engines.cpu.threads import call_in_parts, split_range, threads_for
 
-CELLS, MIN_ROWS = 1 << 19, 8
-"""Samples of a block of rows that is cast to float64 at once, and rows of a block at least. Box filters
-of 2,048 x 2,048 float32 took 64 ms in blocks of 2^22, and 46 ms in these."""
+ROWS, COLUMNS, LEAST = 32, 64, 8
+"""Most contiguous rows, and columns, side by side; fewest columns that are divided among threads. A column
+is read from another page at each step, so that their groups are wider."""
+CELLS = 1 << 16
+"""Numbers of a block, which stay in the L2 cache."""
 
 
 class ImageFilter(AxisFilter, Protocol):
@@ -109,57 +111,98 @@ def cast_like_scipy(values: Any, dtype: np.dtype[Any]) -> Any:
         return values.astype(dtype, copy=False)
 
 
-RowIndex = tuple[int, int]
-"""Outer and inner index of a row of an array (outer, steps, inner)."""
+class Block(NamedTuple):
+    """Rows of arrays (outer, steps, inner) that are filtered together, side by side in memory.
+
+    Attributes
+    ----------
+    outer, groups, rows : int
+        The first outer index, and the numbers of groups and of outer indices of each.
+    inner, columns : int
+        The first inner index, and the number of them.
+    """
+
+    outer: int
+    groups: int
+    rows: int
+    inner: int
+    columns: int
+
+    def of(self, array: np.ndarray) -> np.ndarray:
+        """Return the rows of an array as a view, (groups, steps, rows, columns)."""
+        outer, groups, rows, inner, columns = self
+        part = array[outer : outer + groups * rows, :, inner : inner + columns]
+        return part.reshape(groups, rows, -1, columns).transpose(0, 2, 1, 3)
+
+    def of_lanes(self, lanes: np.ndarray) -> np.ndarray:
+        """Return numbers (groups, steps, lanes) as a view, (groups, steps, rows, columns)."""
+        used = lanes[:, :, : self.rows * self.columns]
+        return used.reshape(self.groups, -1, self.rows, self.columns)
+
+
+class Memory:
+    """The memory of a thread for the rows of one block after the other."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def lanes(self, name: str, block: Block, steps: int) -> np.ndarray:
+        """Return memory for float64 numbers of the rows of a block, (groups, steps, lanes)."""
+        used = block.rows * block.columns
+        # Kernels compute four lanes at a time.
+        lanes = -(-used // 4) * 4 if used > 1 else 1
+        size, array = block.groups * steps * lanes, self._arrays.get(name)
+        if array is None or array.size < size:
+            array = self._arrays[name] = np.zeros(size)
+        return array[:size].reshape(block.groups, steps, lanes)
+
+    def load(self, name: str, block: Block, array: np.ndarray) -> np.ndarray:
+        """Return the rows of an array in memory, (groups, steps, lanes)."""
+        lanes = self.lanes(name, block, array.shape[1])
+        block.of_lanes(lanes)[...] = block.of(array)
+        return lanes
 
 
 def fill_rows(
-    kernel: Callable[[RowIndex, int, Any, RowIndex, Any, RowIndex], None],
-    rows: np.ndarray,
+    filtered: Callable[[Block, Memory], np.ndarray],
     out: np.ndarray,
     cast_results: Callable[[Any, np.dtype[Any]], Any],
     is_threaded: bool,
+    beyond: int = 0,
 ) -> None:
-    """Call ``kernel(first, count, x, x_at, filtered, out_at)`` for all blocks of rows, on threads.
+    """Write the filtered rows (groups, steps, lanes) of all blocks to `out`, on threads.
 
-    Rows of a block, the first of which is at `first`, follow each other along the outer axis if
-    inner is 1, otherwise along the inner axis. Kernels compute in float64. The arrays x and
-    `filtered` contain the block at x_at and `out_at`. Of other dtypes they are copies of the block.
-    `cast_results` casts to integers and bools.
+    `cast_results` casts float64 to integers and bools. `beyond` is the number of steps for which
+    `filtered` takes memory in addition to those of `out`.
     """
-    threads, rows = threads_for(out.size, is_threaded), writable(rows)
-    is_cast = not rows.dtype == out.dtype == np.float64
-    blocks = _blocks(out.shape, threads, CELLS if is_cast else max(out.size, 1))
+    threads = threads_for(out.size, is_threaded)
+    blocks = _blocks(*out.shape, beyond, threads) if out.size else []
 
-    def filter_blocks(start: int, stop: int) -> None:
-        for first, count in blocks[start:stop]:
-            x, x_at, filtered, out_at = rows, first, out, first
-            if rows.dtype != np.float64:
-                x, x_at = as_float64(_block(rows, first, count)), (0, 0)
-            if out.dtype != np.float64:
-                target = _block(out, first, count)
-                filtered, out_at = np.empty(target.shape), (0, 0)
-            kernel(first, count, x, x_at, filtered, out_at)
-            if filtered is not out:
-                with np.errstate(invalid="ignore", over="ignore"):
-                    target[...] = filtered if out.dtype.kind == "f" else cast_results(filtered, out.dtype)
+    def fill_blocks(start: int, stop: int) -> None:
+        memory = Memory()
+        with np.errstate(invalid="ignore", over="ignore"):
+            for block in blocks[start:stop]:
+                values = block.of_lanes(filtered(block, memory))
+                block.of(out)[...] = values if out.dtype.kind == "f" else cast_results(values, out.dtype)
 
-    call_in_parts(filter_blocks, len(blocks), threads)
+    call_in_parts(fill_blocks, len(blocks), threads)
 
 
-def _blocks(shape: tuple[int, ...], threads: int, cells: int) -> list[tuple[RowIndex, int]]:
-    """Return the first row of each block of at most so many cells, and its number of rows."""
-    outer, steps, inner = shape
-    rows, threads = (outer, threads) if inner == 1 else (inner, -(-threads // outer))
-    parts = min(max(threads, -(-rows * steps // cells)), -(-rows // MIN_ROWS))
-    if inner == 1:
-        return [((start, 0), stop - start) for start, stop in split_range(rows, parts)]
-    return [((k, start), stop - start) for k in range(outer) for start, stop in split_range(rows, parts)]
-
-
-def _block(rows: np.ndarray, first: RowIndex, count: int) -> np.ndarray:
-    """Return a block of rows, which follow each other along the outer axis if inner is 1."""
-    outer, inner = first
-    if rows.shape[2] == 1:
-        return rows[outer : outer + count]
-    return rows[outer : outer + 1, :, inner : inner + count]
+@lru_cache(maxsize=256)
+def _blocks(outer: int, steps: int, inner: int, beyond: int, threads: int) -> list[Block]:
+    """Return blocks of rows (outer, steps, inner), of about `CELLS` numbers, some for each thread."""
+    # Groups have nearly as many columns, or rows, as each other.
+    parts = min(-(-threads // outer), -(-inner // LEAST))
+    columns = split_range(inner, max(parts, -(-inner // COLUMNS)))
+    rows = -(-outer // -(-outer // max(1, ROWS // inner)))
+    groups = -(-outer // (rows * max(1, threads // len(columns))))
+    groups = max(1, min(groups, CELLS // ((steps + beyond) * rows * min(inner, COLUMNS))))
+    blocks = []
+    for first, last in columns:
+        for start in range(0, outer, groups * rows):
+            count, remainder = divmod(min(groups * rows, outer - start), rows)
+            if count:
+                blocks.append(Block(start, count, rows, first, last - first))
+            if remainder:
+                blocks.append(Block(start + count * rows, 1, remainder, first, last - first))
+    return blocks

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,9 @@ from ..core.algebra.exact import exact_product, exact_sum
 from ..core.backends import backend_of
 from ..engines.cpu.threads import threads_for
 from .axes import (
-    RowIndex,
+    ROWS,
+    Block,
+    Memory,
     as_float64,
     as_rows,
     cast_like_scipy,
@@ -35,11 +37,15 @@ from .axes import (
     new_rows,
     real_dtype,
 )
-from .cpu import COLUMNS, ROWS, VECTOR, filter_rows
+from .cpu import filter_lanes
 from .kernels import FIRST, LAST, ExponentialSum, Part, state_after, state_before
 
 LEAST_STEPS, LARGEST = 256, 2.0**900
 """Fewest steps of the pieces of a row that fill the lanes of registers, of numbers below `LARGEST`."""
+AT_ONCE = 128
+"""Samples whose weighted sums are one product of matrices."""
+FEW_ROWS = 8
+"""Rows that are divided into pieces are fewer."""
 FEW = 4
 """Parts whose sum is rounded at each step; those of a whole array are at most four. Gaussians of
 sigma 2 over rows of 6 to 12 samples, in chunks of a few, were up to 6 ulp of the largest sample
@@ -115,7 +121,7 @@ class ExponentialFilter:
             out = self._filter_on_gpu(rows, real_dtype(target), is_complex, left, right)
         else:
             out = np.empty(rows.shape, real_dtype(target))
-            self._fill(rows, _joined(left, right), out, False)
+            self._fill(rows, States(_joined(left, right)), out, False)
         return from_rows(out, x.shape, target)
 
     def apply_to_whole(self, x: Any, axis: int, dtype: np.dtype[Any], into: Any = None) -> Any:
@@ -127,12 +133,11 @@ class ExponentialFilter:
             return from_rows(out, x.shape, target)
         out, length = new_rows(rows.shape, real_dtype(target), into, axis), x.shape[axis]
         if min(length, self.kernel.reach) <= KEPT:
-            border, cvals = _border(self, length), constants_of(self.cval, is_complex)
-            states = border.states(rows, cvals)
+            states = _border(self, length).states(rows.shape, constants_of(self.cval, is_complex))
         else:
             wanted, recipe = self.plan((length,), 0)
             parts = [self.part(x, axis, part) for _, part in wanted]
-            states = _joined(*self._states(rows, recipe, parts, is_complex))
+            states = States(_joined(*self._states(rows, recipe, parts, is_complex)))
         self._fill(rows, states, out, True)
         return from_rows(out, x.shape, target)
 
@@ -169,48 +174,45 @@ class ExponentialFilter:
                 state += factor[:, None] * part
         return state
 
-    def _fill(self, rows: np.ndarray, states: np.ndarray, out: np.ndarray, is_threaded: bool) -> None:
-        """Write filtered rows to `out`; `states` are those of :meth:`Border.states`."""
+    def _fill(self, rows: np.ndarray, states: States, out: np.ndarray, is_threaded: bool) -> None:
+        """Write filtered rows to `out`."""
         (outer, steps, inner), count = rows.shape, 0
-        if inner == 1 and outer < VECTOR and out.flags.c_contiguous:
+        if inner == 1 and outer < FEW_ROWS and out.flags.c_contiguous:
             count = ROWS * threads_for(out.size, is_threaded)
         if not count or steps < (count + 1) * max(self.kernel.reach, LEAST_STEPS):
             self._fill_rows(rows, states, out, is_threaded)
             return
+        values = states.of(rows)
         for k in range(outer):
             part = slice(k, k + 1)
             # nan and overflow change all that follows in a row.
             is_divided = float(rows[part].min()) > -LARGEST and float(rows[part].max()) < LARGEST
             fill = partial(self._fill_pieces, count) if is_divided else self._fill_rows
-            fill(rows[part], states[part], out[part], is_threaded)
+            fill(rows[part], States(values[part]), out[part], is_threaded)
 
     def _fill_pieces(
-        self, count: int, row: np.ndarray, states: np.ndarray, out: np.ndarray, is_threaded: bool
+        self, count: int, row: np.ndarray, states: States, out: np.ndarray, is_threaded: bool
     ) -> None:
         """Write one long row as `count` rows of equal length, and the rest of it as another."""
         size = row.shape[1] // (count + 1) * count
         pieces, later = row[:, :size].reshape(count, -1, 1), row[:, size:]
-        before, after = np.split(states, 2, axis=1)
+        before, after = np.split(states.values, 2, axis=1)
         before = np.concatenate([before, self._sums(pieces, 1, LAST)])
         after = np.concatenate([self._sums(pieces, 1, FIRST)[1:], self._sums(later, 1, FIRST), after])
-        states = np.concatenate([before, after], axis=1)
-        self._fill_rows(pieces, states[:-1], out[:, :size].reshape(pieces.shape), is_threaded)
-        self._fill_rows(later, states[-1:], out[:, size:], is_threaded)
+        values = np.concatenate([before, after], axis=1)
+        self._fill_rows(pieces, States(values[:-1]), out[:, :size].reshape(pieces.shape), is_threaded)
+        self._fill_rows(later, States(values[-1:]), out[:, size:], is_threaded)
 
-    def _fill_rows(self, rows: np.ndarray, states: np.ndarray, out: np.ndarray, is_threaded: bool) -> None:
+    def _fill_rows(self, rows: np.ndarray, states: States, out: np.ndarray, is_threaded: bool) -> None:
         coefficients = _coefficients(self.kernel)
-        are_contiguous = rows.shape[2] == 1
-        most = ROWS if are_contiguous else COLUMNS
 
-        def filter_block(
-            first: RowIndex, count: int, x: Any, x_at: RowIndex, filtered: Any, out_at: RowIndex
-        ) -> None:
-            shape = x.shape[1], min(most, -(-count // VECTOR) * VECTOR)
-            block = first, x_at, out_at, count, are_contiguous
-            memory = np.zeros(shape), np.empty(shape)
-            filter_rows(x, filtered, states, block, coefficients, memory)
+        def filtered(block: Block, memory: Memory) -> np.ndarray:
+            x, sums = memory.load("x", block, rows), memory.lanes("sums", block, rows.shape[1])
+            ends = memory.load("states", block, states.values)
+            filter_lanes(x, ends, (states.first, states.last), coefficients, sums)
+            return sums
 
-        fill_rows(filter_block, rows, out, self._cast, is_threaded)
+        fill_rows(filtered, out, self._cast, is_threaded)
 
     def _cast(self, values: Any, dtype: np.dtype[Any]) -> Any:
         # A constant must not be truncated to the next integer by a rounding error.
@@ -238,35 +240,62 @@ def _accurate_sum(state: Any, weights: Any, parts: Sequence[Any]) -> Any:
     return real + 1j * imaginary
 
 
-@dataclass(frozen=True)
-class Border:
-    """The states before and after whole rows, from their samples.
+_NONE = np.empty((0, 0))
 
-    Rows of the matrices are the real and imaginary parts of the states before, and of those after.
+
+class States(NamedTuple):
+    """The real and imaginary parts of the states before rows, and of those after.
+
+    Attributes
+    ----------
+    values : array (outer, 4·poles, inner)
+        The states, or their part that samples outside of the rows make.
+    first, last : arrays (4·poles, samples)
+        Weights of the first and of the last samples, whose sums are added.
+    """
+
+    values: np.ndarray
+    first: np.ndarray = _NONE
+    last: np.ndarray = _NONE
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        """Return the states of rows (outer, steps, inner)."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            values, steps = self.values, rows.shape[1]
+            for weights, start in ((self.first, 0), (self.last, steps - self.last.shape[1])):
+                if weights.size:
+                    x = as_float64(rows[:, start : start + weights.shape[1]])
+                    values = values + _weighted_sums(weights, x)
+            return values
+
+
+class Border(NamedTuple):
+    """The states before and after whole rows, from their samples and the constant outside.
 
     Attributes
     ----------
     first, last : arrays (4·poles, samples)
-        Weights of the first and of the last samples; `last` is None if `first` has those of all.
+        See :class:`States`; `last` is empty if `first` has the weights of all samples.
     constants : array (4·poles, 1), optional
         Weights of the constant outside of the rows, in the mode "constant".
     """
 
     first: np.ndarray
-    last: np.ndarray | None
+    last: np.ndarray
     constants: np.ndarray | None
 
-    def states(self, rows: np.ndarray, cvals: tuple[float, float]) -> np.ndarray:
-        """Return the states (outer, 4·poles, inner); `cvals` are outside of even and odd rows."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            count = self.first.shape[1]
-            states = _weighted_sums(self.first, as_float64(rows[:, :count]))
-            if self.last is not None:
-                states += _weighted_sums(self.last, as_float64(rows[:, -count:]))
-            if self.constants is not None:
-                for parity in (0, 1):
-                    states[:, :, parity::2] += self.constants * cvals[parity]
-            return states
+    def states(self, shape: tuple[int, int, int], cvals: tuple[float, float]) -> States:
+        """Return the states of rows of a shape; `cvals` are outside of even and odd ones."""
+        shape = shape[0], len(self.first), shape[2]
+        values = _zeros(*shape)
+        if self.constants is not None:
+            values = np.broadcast_to(self.constants * np.resize(cvals, shape[2]), shape)
+        return States(values, self.first, self.last)
+
+
+@lru_cache(maxsize=256)
+def _zeros(*shape: int) -> np.ndarray:
+    return np.broadcast_to(0.0, shape)
 
 
 @lru_cache(maxsize=256)
@@ -290,7 +319,7 @@ def _border(axis_filter: ExponentialFilter, length: int) -> Border:
     constants = recipe.constants
     return Border(
         parts[:, 0].copy(),
-        None if count == length else parts[:, 1].copy(),
+        _NONE if count == length else parts[:, 1].copy(),
         np.stack([constants.real, constants.imag], 1).reshape(-1, 1)
         if axis_filter.mode == "constant"
         else None,
@@ -298,15 +327,19 @@ def _border(axis_filter: ExponentialFilter, length: int) -> Border:
 
 
 def _joined(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Return complex states (outer, poles, inner) as those of :meth:`Border.states`."""
+    """Return complex states (outer, poles, inner) as those of :class:`States`."""
     return np.concatenate([before.real, before.imag, after.real, after.imag], 1)
 
 
 def _weighted_sums(weights: Any, rows: Any) -> Any:
     """Return weighted sums (outer, weights, inner) of rows (outer, steps, inner)."""
-    if rows.shape[2] == 1:
-        return (rows[:, :, 0] @ weights.T)[:, :, None]
-    return weights @ rows
+    if not isinstance(rows, np.ndarray):
+        return (rows[:, :, 0] @ weights.T)[:, :, None] if rows.shape[2] == 1 else weights @ rows
+    sums = weights[:, :AT_ONCE] @ rows[:, :AT_ONCE]
+    # After products of larger matrices the threads of OpenBLAS keep a processor busy for 25 ms.
+    for k in range(AT_ONCE, rows.shape[1], AT_ONCE):
+        sums += weights[:, k : k + AT_ONCE] @ rows[:, k : k + AT_ONCE]
+    return sums
 
 
 def _between(x: Any, axis: int, start: int, stop: int) -> Any:

@@ -25,7 +25,8 @@ from .arguments import (
     written,
 )
 from .axes import (
-    RowIndex,
+    Block,
+    Memory,
     as_float64,
     as_rows,
     cast_like_scipy,
@@ -36,13 +37,14 @@ from .axes import (
     from_rows,
     real_dtype,
 )
-from .cpu import LANES, average_rows
+from .cpu import average_lanes
 
 _MOST = 2**31
 Piece = tuple[int, int, int]
 """A run of neighbouring samples of a chunk: the first, the number, and the step: −1, 0 or 1."""
 Border = tuple[int, np.ndarray, tuple[float, float]]
-"""See :func:`.cpu._average_rows`."""
+"""Samples before a row; the sample of the row, or −1 for the constant, at each position before and after
+it; the constants of even and odd rows."""
 _NONE = np.empty(0, np.int64)
 
 
@@ -301,16 +303,17 @@ class WindowAverage:
 
     def _fill(self, rows: np.ndarray, out: np.ndarray, border: Border, is_threaded: bool) -> np.ndarray:
         """Write the averages of rows to `out`."""
-        before, sources, constants = border
+        (before, sources, constants), steps = border, rows.shape[1]
 
-        def filter_block(
-            first: RowIndex, count: int, x: Any, x_at: RowIndex, averages: Any, out_at: RowIndex
-        ) -> None:
-            block = x_at, out_at, count, out.shape[2] == 1
-            ordered = constants[::-1] if first[1] % 2 else constants
-            average_rows(x, averages, block, (before, sources, ordered), np.empty((self.size, LANES)))
+        def averages(block: Block, memory: Memory) -> np.ndarray:
+            x = memory.lanes("x", block, steps + sources.size)
+            block.of_lanes(x[:, before : before + steps])[...] = block.of(rows)
+            of_lanes = constants[::-1] if block.inner % 2 else constants
+            ends = memory.lanes("ends", block, self.size)[0]
+            average_lanes(x, (before, sources, of_lanes), ends)
+            return x[:, : out.shape[1]]
 
-        fill_rows(filter_block, rows, out, cast_like_scipy, is_threaded)
+        fill_rows(averages, out, cast_like_scipy, is_threaded, self.size)
         return out
 
     def _averages_on_gpu(self, rows: Any, before: int, mode: str, dtype: np.dtype[Any]) -> Any:
