@@ -18,6 +18,8 @@ from ..engines.cpu.threads import call_in_parts, split_range, threads_for
 ROWS, COLUMNS, LEAST = 32, 64, 8
 """Most contiguous rows, and columns, side by side; fewest columns that are divided among threads. A column
 is read from another page at each step, so that their groups are wider."""
+FEW_ROWS = 8
+"""Long rows are divided into pieces if they are fewer."""
 CELLS = 1 << 16
 """Numbers of a block, which stay in the L2 cache."""
 

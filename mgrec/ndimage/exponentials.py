@@ -24,6 +24,7 @@ from ..core.algebra.exact import exact_product, exact_sum
 from ..core.backends import backend_of
 from ..engines.cpu.threads import threads_for
 from .axes import (
+    FEW_ROWS,
     ROWS,
     Block,
     Memory,
@@ -44,8 +45,6 @@ LEAST_STEPS, LARGEST = 256, 2.0**900
 """Fewest steps of the pieces of a row that fill the lanes of registers, of numbers below `LARGEST`."""
 AT_ONCE = 128
 """Samples whose weighted sums are one product of matrices."""
-FEW_ROWS = 8
-"""Rows that are divided into pieces are fewer."""
 FEW = 4
 """Parts whose sum is rounded at each step; those of a whole array are at most four. Gaussians of
 sigma 2 over rows of 6 to 12 samples, in chunks of a few, were up to 6 ulp of the largest sample

@@ -8,10 +8,12 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from ..core.arrays.validation import as_integer
 from ..core.backends import backend_of
 from ..distributed.expressions import accepts_expressions
+from ..engines.cpu.threads import threads_for
 from ..solve import solve_labelled, with_interop
 from .arguments import (
     SYNONYMS,
@@ -25,6 +27,8 @@ from .arguments import (
     written,
 )
 from .axes import (
+    FEW_ROWS,
+    ROWS,
     Block,
     Memory,
     as_float64,
@@ -45,7 +49,8 @@ Piece = tuple[int, int, int]
 Border = tuple[int, np.ndarray, tuple[float, float]]
 """Samples before a row; the sample of the row, or −1 for the constant, at each position before and after
 it; the constants of even and odd rows."""
-_NONE = np.empty(0, np.int64)
+_INSIDE: Border = (0, np.empty(0, np.int64), (0.0, 0.0))
+"""The border of rows that have all samples of their windows."""
 
 
 @partial(with_interop, labelled=partial(solve_labelled, by_value=("size",)), takes_group=True)
@@ -267,6 +272,7 @@ class WindowAverage:
         dtype: np.dtype[Any],
         recipe: tuple[tuple[int, ...], tuple[int, ...]],
         parts: Sequence[Any],
+        is_threaded: bool = False,
     ) -> Any:
         """Return the filtered chunk; `parts` are those of its plan."""
 
@@ -278,7 +284,8 @@ class WindowAverage:
         rows = as_rows(np.concatenate(joined, axis), axis)
         if backend_of(x).is_host:
             out = np.empty((rows.shape[0], x.shape[axis], rows.shape[2]), real_dtype(target))
-            return from_rows(self._fill(rows, out, (0, _NONE, (0.0, 0.0)), False), x.shape, target)
+            self._fill(rows, out, _INSIDE, is_threaded)
+            return from_rows(out, x.shape, target)
         averages = self._averages_on_gpu(rows, 0, "inside", target)
         if averages is None:
             averages = by_prefix_sums(as_float64(rows), self.size)
@@ -288,22 +295,40 @@ class WindowAverage:
     def apply_to_whole(self, x: Any, axis: int, dtype: np.dtype[Any], into: Any = None) -> Any:
         """Return the filtered array, whose borders are those of the mode."""
         target, rows = dtype_like(x, dtype), as_rows(x, axis)
-        if backend_of(x).is_host:
+        if not backend_of(x).is_host:
+            averages = self._averages_on_gpu(rows, self.before, self.mode, target)
+            if averages is not None:
+                return from_rows(averages, x.shape, target)
+        elif not self._piece(rows.shape, True):
             # Not in place: windows read samples before their result.
             out = np.empty(rows.shape, real_dtype(target))
             sources = _sources_beyond_ends(self.size, self.before, self.mode, x.shape[axis])
-            border = self.before, sources, constants_of(self.cval, x.dtype.kind == "c")
-            return from_rows(self._fill(rows, out, border, True), x.shape, target)
-        averages = self._averages_on_gpu(rows, self.before, self.mode, target)
-        if averages is not None:
-            return from_rows(averages, x.shape, target)
-        wanted, recipe = self.plan((x.shape[axis],), 0)
+            self._fill(rows, out, (self.before, sources, constants_of(self.cval, x.dtype.kind == "c")), True)
+            return from_rows(out, x.shape, target)
+        wanted, recipe = _plan_of_whole(self, x.shape[axis])
         parts = [self.part(x, axis, part) for _, part in wanted]
-        return self.apply(x, axis, dtype, recipe, parts)
+        return self.apply(x, axis, dtype, recipe, parts, True)
 
-    def _fill(self, rows: np.ndarray, out: np.ndarray, border: Border, is_threaded: bool) -> np.ndarray:
+    def _piece(self, shape: tuple[int, ...], is_threaded: bool) -> int:
+        """Return the length of the pieces of few long rows, which fill the lanes of blocks; 0 for none.
+
+        Pieces begin with a block of windows, so that they have the sums of their rows.
+        """
+        outer, steps, inner = shape
+        length = steps // (ROWS * threads_for(outer * steps, is_threaded)) // self.size * self.size
+        return length if inner == 1 and outer < FEW_ROWS and length >= max(64, 2 * self.size) else 0
+
+    def _fill(self, rows: np.ndarray, out: np.ndarray, border: Border, is_threaded: bool) -> None:
         """Write the averages of rows to `out`."""
         (before, sources, constants), steps = border, rows.shape[1]
+        if not sources.size and (length := self._piece(out.shape, is_threaded)):
+            count = out.shape[1] // length
+            # Rows that overlap.
+            pieces = sliding_window_view(rows[:, :, 0], length + self.size - 1, 1)[:, ::length, :, None]
+            for k, row in enumerate(out):
+                of_pieces = row[: count * length].reshape(count, length, 1)
+                self._fill(pieces[k, :count], of_pieces, border, is_threaded)
+            rows, out, steps = rows[:, count * length :], out[:, count * length :], steps - count * length
 
         def averages(block: Block, memory: Memory) -> np.ndarray:
             x = memory.lanes("x", block, steps + sources.size)
@@ -314,7 +339,6 @@ class WindowAverage:
             return x[:, : out.shape[1]]
 
         fill_rows(averages, out, cast_like_scipy, is_threaded, self.size)
-        return out
 
     def _averages_on_gpu(self, rows: Any, before: int, mode: str, dtype: np.dtype[Any]) -> Any:
         from .cuda import average_rows
@@ -328,6 +352,12 @@ class WindowAverage:
         # As float64 or complex128: SciPy does not cast the constant to integers.
         dtype = np.result_type(x.dtype, np.float64)
         return np.full_like(x, value, dtype, shape=shape)
+
+
+@lru_cache(maxsize=256)
+def _plan_of_whole(average: WindowAverage, length: int) -> Any:
+    """Return the pieces of a whole row that extend it, and their order, as `plan`."""
+    return average.plan((length,), 0)
 
 
 @lru_cache(maxsize=256)

@@ -544,6 +544,14 @@ def test_rows_side_by_side(shape, dtype):
                 np.testing.assert_allclose(expected[line], alone, rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16])
+@pytest.mark.parametrize(("size", "mode"), [(2, "reflect"), (51, "constant"), (201, "wrap")])
+def test_averages_of_a_long_row_have_the_bits_of_rows_that_are_filtered_together(size, mode, dtype):
+    row = (100 * np.random.default_rng(3).normal(size=30_011)).astype(dtype)
+    together = uniform_filter1d(np.stack([row] * 8), size, mode=mode, cval=7.0)
+    np.testing.assert_array_equal(uniform_filter1d(row, size, mode=mode, cval=7.0), together[5])
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e305])
 def test_a_long_row_has_the_nan_of_rows_that_are_filtered_together(value):
     row = np.random.default_rng(4).normal(size=20_000)
