@@ -258,7 +258,12 @@ def lfilter_zi(b: Any, a: Any) -> np.ndarray:
     >>> lfilter(b, a, np.ones(3), zi=lfilter_zi(b, a))[0]
     array([1., 1., 1.])
     """
-    return _lfilter_zi(*_as_key(_as_vector("b", b)), *_as_key(_as_vector("a", a))).copy()
+    return steady_states(_as_vector("b", b), _as_vector("a", a)).copy()
+
+
+def steady_states(b: np.ndarray, a: np.ndarray) -> np.ndarray:
+    """Return ``lfilter_zi`` of arrays. Do not write to it."""
+    return _lfilter_zi(*_as_key(widened(b)), *_as_key(widened(a)))
 
 
 def _as_key(array: np.ndarray) -> tuple[bytes, np.dtype[Any]]:
@@ -287,7 +292,7 @@ def _lfilter_zi(
 
 
 def _as_vector(name: str, values: Any) -> np.ndarray:
-    array = np.atleast_1d(widened(as_coefficients(name, values)))
+    array = np.atleast_1d(as_coefficients(name, values))
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D; got {array.ndim} axes")
     return array

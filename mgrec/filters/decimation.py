@@ -23,10 +23,17 @@ from ..solve import with_interop
 from ..solve.labelled import axis_of, bind, default_axis
 from .arguments import as_result_dtype, as_signal, result_dtype
 from .cascade import Cascade
-from .causal import lfilter_zi, sosfilt_zi
+from .causal import sosfilt_zi, steady_states
 from .kernels import kernels_of
-from .overlap import PaddedEnds, concatenate_steps, parts_between, starts_of
-from .zero_phase import DirectedFilter, padding_of_polynomials, padding_of_sections
+from .overlap import (
+    OverlappedFilter,
+    PaddedEnds,
+    concatenate_steps,
+    counts_of_results,
+    parts_between,
+    starts_of,
+)
+from .zero_phase import padding_of_polynomials, padding_of_sections, solve_directed
 
 CELLS = 1 << 15
 """Results of a block, which stay in the cache while taps are added. 201 taps over 60,000 steps of
@@ -164,12 +171,13 @@ def decimate(
         cascade, states, edge = Cascade.of_sections(sos), sosfilt_zi(sos), padding_of_sections(sos)
     else:
         b, a = coefficients
-        cascade, states = Cascade.of_polynomials(b, a), lfilter_zi(b, a)
+        cascade, states = Cascade.of_polynomials(b, a), steady_states(b, a)
         edge = padding_of_polynomials(b, a)
     computed = result_dtype(*coefficients, x)
     ends = PaddedEnds("odd", edge, tuple(states.ravel().tolist())) if zero_phase else PaddedEnds()
     wanted = as_result_dtype(dtype, computed)
-    return DirectedFilter(cascade, ends, computed, wanted, is_finite, zero_phase, q).solve(x, axis)
+    directed = OverlappedFilter(cascade, computed, 0, zero_phase, ends, q)
+    return solve_directed(directed, x, axis, wanted, is_finite)
 
 
 def design(x: Any, q: int, n: int | None, ftype: Any) -> tuple[str, tuple[np.ndarray, ...]]:
@@ -210,7 +218,7 @@ def _filtered(fir: DecimatedResponse, x: Any, axis: int, dtype: np.dtype[Any]) -
                 "x must be in chunks of known sizes to be decimated: call compute_chunk_sizes() on it"
             )
         x = without_empty_chunks(x)
-        counts = tuple(np.diff(-(-np.cumsum([0, *x.chunks[axis]]) // fir.q)).tolist())
+        counts = counts_of_results(x.chunks[axis], fir.q)
         return without_empty_chunks(solve_filter(fir, x, axis, dtype, counts))
     _, recipe = fir.plan((x.shape[axis],), 0)
     with backend_of(x).device_of((x,)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,45 +16,28 @@ def along(x: Any, axis: int, index: Any) -> Any:
     return x[(slice(None),) * axis + (index,)]
 
 
-def extended(
-    x: Any,
-    axis: int,
-    padtype: str | None,
-    edge: int,
-    dtype: np.dtype[Any],
-    has_start: bool = True,
-    has_end: bool = True,
-) -> Any:
-    """Return samples with `edge` more at the start and the end of the signal.
+def beyond(x: Any, axis: int, padtype: str | None, edge: int, side: int = -1) -> Any:
+    """Return the `edge` samples before the start of a signal, or after its end if `side` is 1.
 
     Parameters
     ----------
-    padtype : {"odd", "even", "constant", None}
-        Extension; `edge` must be 0 for None.
-    dtype : numpy.dtype
-        Dtype of the result of a NumPy array. Others keep theirs, and filters cast them.
-    has_start, has_end : bool, optional
-        Whether the samples contain the start, or the end, of the signal.
+    x : array
+        Samples of the signal from that end on: edge + 1 or more.
+    padtype : {"odd", "even", "constant"}
+        Extension.
     """
-    if edge <= 0 or not (has_start or has_end):
-        return x
-    parts = [x]
-    if has_start:
-        first = along(x, axis, slice(0, 1))
-        parts = [_beyond(first, along(x, axis, slice(edge, 0, -1)), axis, padtype, edge), x]
-    if has_end:
-        length = x.shape[axis]
-        last = along(x, axis, slice(length - 1, length))
-        after = along(x, axis, slice(-2, -edge - 2, -1))
-        parts.append(_beyond(last, after, axis, padtype, edge))
-    if type(x) is np.ndarray:  # Cast here, because a filter would cast in a copy.
-        return np.concatenate(parts, axis, dtype=dtype)
-    return concatenate(parts, axis)
-
-
-def _beyond(end: Any, mirrored: Any, axis: int, padtype: str | None, edge: int) -> Any:
-    """Return samples beyond an end, whose reflection is `mirrored`."""
+    length = x.shape[axis]
+    last = 0 if side < 0 else length - 1
+    end = along(x, axis, slice(last, last + 1))
     if padtype == "constant":
-        shape = [edge if k == axis else 1 for k in range(end.ndim)]
-        return end * backend_of(end).from_host(np.ones(shape, end.dtype), end)
+        shape = [edge if k == axis else 1 for k in range(x.ndim)]
+        return end * backend_of(x).from_host(np.ones(shape, x.dtype), x)
+    mirrored = along(x, axis, slice(edge, 0, -1) if side < 0 else slice(-2, -edge - 2, -1))
     return 2 * end - mirrored if padtype == "odd" else mirrored
+
+
+def joined(pieces: Sequence[Any], axis: int, dtype: np.dtype[Any]) -> Any:
+    """Return arrays as one: of a dtype if they are NumPy's, which a filter would cast in a copy."""
+    if type(pieces[0]) is np.ndarray:
+        return np.concatenate(pieces, axis, dtype=dtype)
+    return concatenate(pieces, axis)

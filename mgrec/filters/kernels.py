@@ -16,13 +16,11 @@ class FilterKernels(Kernels):
 
     Attributes
     ----------
-    determine_backward : callable, optional, ``(cascade, chunk, carry_in, results)``
-        Determine a chunk from its last step to its first. The dtype of the results may be another
-        than that of the chunk.
-    determine_bounded : callable, optional, ``(cascade, chunk, carry_in, results)``
-        Determine a chunk of columns of real samples, in either direction, whose outputs do not come
-        near overflow, and round them to the dtype of the results, float32. Operands of the chunk
-        are consecutive steps of the samples.
+    is_directed : bool
+        Whether `determine` takes chunks whose last step acts first, and results of another dtype
+        than that of the chunk. With ``is_bounded=True`` it then rounds outputs of columns of real
+        samples, which do not come near overflow, to float32; operands of the chunk are consecutive
+        steps of the samples.
     differentiate_coefficients : callable
         ``(adjoint, signals, axis, coefficients) -> (grad_b, grad_a)``. Return the gradients of b
         and a: sums over all steps n, and all rows, of ``adjoint[n + k]`` times the conjugate of
@@ -39,8 +37,7 @@ class FilterKernels(Kernels):
         `start` on, summed in `dtype`.
     """
 
-    determine_backward: Callable[..., None] | None = None
-    determine_bounded: Callable[..., None] | None = None
+    is_directed: bool = False
     differentiate_coefficients: Callable[..., tuple[Any, Any]] | None = None
     prepare_adjoint: Callable[..., Callable[..., None] | None] | None = None
     respond: Callable[..., None] | None = None

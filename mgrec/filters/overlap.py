@@ -22,9 +22,10 @@ import numpy as np
 from ..core.arrays.array_types import cast
 from ..core.arrays.chunk import Chunk, as_contiguous, canonical_shape
 from ..core.backends import CPU, Backend, backend_of
+from ..engines.cpu.compilation import writable
 from ..engines.cpu.threads import call_in_parts, split_range, threads_for
 from .cascade import Cascade
-from .extension import extended
+from .extension import along, beyond
 from .kernels import kernels_of
 
 NEGLIGIBLE = 2.0**-60
@@ -90,6 +91,11 @@ def reach_over_chunks(cascade: Cascade, lengths: Sequence[float], is_finite: boo
 def starts_of(lengths: tuple[int, ...]) -> list[int]:
     """Return the index of the first sample of each chunk, and the number of samples."""
     return [0, *np.cumsum(lengths).tolist()]
+
+
+def counts_of_results(lengths: tuple[int, ...], step: int) -> tuple[int, ...]:
+    """Return the number of results of each chunk, of which there is one for every `step`-th sample."""
+    return tuple(np.diff(-(-np.array(starts_of(lengths)) // step)).tolist())
 
 
 def parts_between(
@@ -169,7 +175,7 @@ class OverlappedFilter:
         Dtype in which outputs are computed.
     has_zero_phase : bool
         Whether the signal is filtered backwards afterwards.
-    ends : Ends
+    ends : PaddedEnds
     step : int
         Results are kept at every `step`-th sample.
     """
@@ -180,12 +186,6 @@ class OverlappedFilter:
     has_zero_phase: bool = False
     ends: PaddedEnds = PaddedEnds()
     step: int = 1
-
-    def lengths(self, lengths: Sequence[int]) -> tuple[int, ...]:
-        """Return the number of results of each chunk along the axis."""
-        stops = np.cumsum([0, *lengths])
-        counts = -(-stops // self.step)
-        return tuple(np.diff(counts).tolist())
 
     def plan(
         self, lengths: Sequence[int], chunk: int, count: int = 1
@@ -236,9 +236,8 @@ class OverlappedFilter:
         recipe: ResponseRecipe,
         parts: Sequence[Any],
         is_threaded: bool = False,
-        into: Any = None,
     ) -> Any:
-        """Return the filtered chunk, or those of a list together; `into` is not used."""
+        """Return the filtered chunk, or those of a list together."""
         chunks = x if type(x) is list else [x]
         x, length = chunks[0], sum(chunk.shape[axis] for chunk in chunks)
         backend = backend_of(x)
@@ -309,67 +308,45 @@ class _Block:
 
     def filtered(self, pieces: Sequence[Any]) -> Any:
         """Return the kept results of a chunk, from the pieces (outer, steps, inner) it needs."""
-        recipe, ends = self.recipe, self.overlapped.ends
-        (outer, _, inner), has_kernels = pieces[0].shape, self.kernels.determine_bounded is not None
-        if has_kernels and self.overlapped.is_rounded(outer, inner, pieces[0], self.dtype):
+        recipe, overlapped, (outer, _, inner) = self.recipe, self.overlapped, pieces[0].shape
+        if self.kernels.is_directed and overlapped.is_rounded(outer, inner, pieces[0], self.dtype):
             return self._filter_rounded(pieces)
-        signal = self._joined(pieces)
-        if ends.edge:
-            dtype, sides = self.overlapped.dtype, (recipe.is_first, recipe.is_last)
-            signal = extended(signal, 1, ends.padtype, ends.edge, dtype, *sides)
-        start = recipe.start + (ends.edge if recipe.is_first else 0)
-        result = self._filter(signal, recipe.is_first)
-        if self.overlapped.has_zero_phase:
-            forward, start = result[:, start:], 0
-            if self.kernels.determine_backward is None:
-                backward = self._copied(forward[:, ::-1])
-                result = self._filter(backward, recipe.is_last)[:, ::-1]
-            else:
-                result = self._filter_backward(as_contiguous(forward))
+        before, after = beyond_pieces(pieces, overlapped, recipe, 1)
+        result = self._filter(self._joined([*before, *pieces, *after]), recipe.is_first)
+        start = recipe.start + overlapped.ends.edge * recipe.is_first
+        if overlapped.has_zero_phase:
+            result, start = self._filter(result[:, start:], recipe.is_last, reverse=True), 0
         return result[:, start : start + self.length][:, recipe.kept]
 
-    def _filter(self, signal: Any, is_end: bool) -> Any:
+    def _filter(self, signal: Any, is_end: bool, reverse: bool = False) -> Any:
         """Filter in one direction, from the state of the first sample if it is an end."""
-        cascade, dtype = self.overlapped.cascade, self.overlapped.dtype
-        carry_in = self._states(signal[:, 0]) if is_end else None
-        result = self._empty(1, signal.shape)
-        chunk = Chunk((signal,), signal.shape, dtype)
-        self.kernels.determine(cascade, chunk, carry_in, result)
-        return result
-
-    def _filter_backward(self, signal: Any) -> Any:
-        """Filter from the last sample to the first, by kernels that do so without a copy."""
-        cascade, dtype = self.overlapped.cascade, self.overlapped.dtype
-        carry_in = self._states(signal[:, -1]) if self.recipe.is_last else None
-        result = self.backend.empty(signal.shape, self.dtype)
-        chunk = Chunk((signal,), signal.shape, dtype)
-        assert self.kernels.determine_backward is not None
-        self.kernels.determine_backward(cascade, chunk, carry_in, result)
-        return result
+        carry_in = self._states(signal[:, -1 if reverse else 0]) if is_end else None
+        is_copied = reverse and not self.kernels.is_directed
+        signal = as_contiguous(self._joined([signal[:, ::-1]]) if is_copied else signal)
+        is_target = reverse and not is_copied
+        result = self.backend.empty(signal.shape, self.dtype) if is_target else self._empty(1, signal.shape)
+        chunk = Chunk((signal,), signal.shape, self.overlapped.dtype, is_target)
+        self.kernels.determine(self.overlapped.cascade, chunk, carry_in, result)
+        return result[:, ::-1] if is_copied else result
 
     def _filter_rounded(self, pieces: Sequence[Any]) -> Any:
         """Filter columns of integers twice, without a copy of them, with float32 between."""
         recipe, overlapped = self.recipe, self.overlapped
-        rows = [p[0] for p in pieces] if recipe.is_first or recipe.is_last else [pieces[0][0]]
-        before, after = extension_of(rows, overlapped, recipe)
-        pieces = [p for p in (before[None], *pieces, after[None]) if p.size]
-        shape = (1, sum(p.shape[1] for p in pieces), pieces[0].shape[2])
-        forward = self.backend.empty(shape, self.dtype)
-        carry_in = self._states(pieces[0][:, 0]) if recipe.is_first else None
-        self._determine_bounded(tuple(pieces), carry_in, forward)
-        carry_in = self._states(forward[:, -1]) if recipe.is_last else None
-        forward = forward[:, len(before) + recipe.start :]
-        result = self.backend.empty(forward.shape, self.dtype)
-        self._determine_bounded((forward,), carry_in, result, reverse=True)
-        return result[:, : self.length][:, recipe.kept]
 
-    def _determine_bounded(
-        self, operands: tuple[Any, ...], carry_in: Any, result: Any, reverse: bool = False
-    ) -> None:
-        assert self.kernels.determine_bounded is not None
-        dtype = np.result_type(operands[0].dtype, result.dtype)  # float32 holds all of int16.
-        chunk = Chunk(operands, result.shape, dtype, reverse)
-        self.kernels.determine_bounded(self.overlapped.cascade, chunk, carry_in, result)
+        def filtered(operands: tuple[Any, ...], is_end: bool, reverse: bool = False) -> Any:
+            carry_in = self._states(operands[0][:, -1 if reverse else 0]) if is_end else None
+            shape = (1, sum(p.shape[1] for p in operands), operands[0].shape[2])
+            result = self.backend.empty(shape, self.dtype)
+            dtype = np.result_type(operands[0].dtype, result.dtype)  # float32 holds all of int16.
+            chunk = Chunk(operands, shape, dtype, reverse)
+            self.kernels.determine(overlapped.cascade, chunk, carry_in, result, is_bounded=True)
+            return result
+
+        before, after = beyond_pieces(pieces, overlapped, recipe, 1)
+        forward = filtered((*before, *pieces, *after), recipe.is_first)
+        start = recipe.start + overlapped.ends.edge * recipe.is_first
+        result = filtered((forward[:, start:],), recipe.is_last, reverse=True)
+        return result[:, : self.length][:, recipe.kept]
 
     def _states(self, values: Any) -> Any:
         """Return the states of a constant signal of these values; None for states of 0."""
@@ -384,15 +361,8 @@ class _Block:
         """Return the pieces as one array. Kernels of a GPU cast integers as they read them."""
         if not self.backend.is_host:
             return concatenate_steps(self.backend, pieces)
-        if self.recipe.is_first or self.recipe.is_last:  # The extension of integers may wrap.
-            return np.concatenate(pieces, axis=1)
         shape = (pieces[0].shape[0], sum(p.shape[1] for p in pieces), pieces[0].shape[2])
         return np.concatenate(pieces, axis=1, out=self._empty(0, shape))
-
-    def _copied(self, values: Any) -> Any:
-        copy = self._empty(0, values.shape)
-        copy[...] = values
-        return copy
 
     def _empty(self, number: int, shape: tuple[int, ...]) -> Any:
         """Return an array in one of the two memories."""
@@ -411,7 +381,7 @@ def concatenate_steps(backend: Backend, pieces: Sequence[Any]) -> Any:
     (outer, _, inner), dtype = pieces[0].shape, pieces[0].dtype
     if len(pieces) == 1:
         return pieces[0]
-    if outer > 1:
+    if outer > 1 or any(piece.dtype != dtype for piece in pieces):
         return np.concatenate(pieces, axis=1)
     offsets = [inner * dtype.itemsize, *map(backend.address, pieces)]
     words = [word for word in _WORDS if not any(offset % word.itemsize for offset in offsets)]
@@ -428,66 +398,69 @@ class _Columns:
 
     def __init__(self, overlapped: OverlappedFilter, recipe: ResponseRecipe, length: int, steps: int) -> None:
         self.overlapped, self.recipe, self.length = overlapped, recipe, length
-        self.states = np.array(overlapped.ends.states)
         self.memory = np.empty(steps * COLUMNS if overlapped.has_zero_phase else 0)
 
     def fill(self, pieces: Sequence[np.ndarray], target: np.ndarray, inner: slice) -> None:
         """Write results of columns, from all samples (steps, columns) that the chunk needs."""
-        from .cpu.scipy_loops import ColumnFilter
+        from .cpu.scipy_loops import filter_columns
 
-        recipe, kept = self.recipe, range(self.length)[self.recipe.kept]
-        first, count, step = inner.start, inner.stop - inner.start, self.overlapped.step
-        forward = ColumnFilter(self.overlapped.cascade, count)
-        if not self.overlapped.has_zero_phase:
+        overlapped, recipe, kept = self.overlapped, self.recipe, range(self.length)[self.recipe.kept]
+        first, count, step = inner.start, inner.stop - inner.start, overlapped.step
+        coefficients = overlapped.cascade.float64_coefficients
+
+        def filter_rows(x: np.ndarray, rows: Any, y: np.ndarray, targets: Any, states: np.ndarray) -> None:
+            filter_columns(writable(x), rows, y, targets, states, *coefficients)
+
+        states = self._states(count)
+        if not overlapped.has_zero_phase:
             for number, piece in enumerate(pieces):
                 wait = recipe.kept.start if number == recipe.before and kept else len(piece)
-                forward.run(piece, (0, first, 1, len(piece)), target, (0, first, wait, step))
+                filter_rows(piece, (0, first, 1, len(piece)), target, (0, first, wait, step), states)
             return
-        before, after = extension_of(pieces, self.overlapped, recipe, inner)
-        if recipe.is_first and self.states.size:
-            forward.start(self.states, before[0] if len(before) else pieces[0][0, inner])
-        steps = len(before) + sum(map(len, pieces)) + len(after)
-        outputs, row = self.memory[: steps * count].reshape(steps, count), 0
-        for part, left in ((before, 0), *((piece, first) for piece in pieces), (after, 0)):
-            forward.run(part, (0, left, 1, len(part)), outputs, (row, 0, 0, 1))
+        before, after = beyond_pieces([piece[:, inner] for piece in pieces], overlapped, recipe, 0)
+        if recipe.is_first:
+            states = self._states(count, before[0][0] if before else pieces[0][0, inner])
+        parts = [(piece, first) for piece in pieces]
+        parts = [*[(part, 0) for part in before], *parts, *[(part, 0) for part in after]]
+        steps, row = sum(len(part) for part, _ in parts), 0
+        outputs = self.memory[: steps * count].reshape(steps, count)
+        for part, left in parts:
+            filter_rows(part, (0, left, 1, len(part)), outputs, (row, 0, 0, 1), states)
             row += len(part)
-        start = len(before) + recipe.start
-        stop, backward = start + self.length, ColumnFilter(self.overlapped.cascade, count)
-        if recipe.is_last and self.states.size:
-            backward.start(self.states, outputs[-1])
-        backward.run(outputs, (steps - 1, 0, -1, steps - stop), target, (0, 0, steps, 1))
+        stop = recipe.start + overlapped.ends.edge * recipe.is_first + self.length
+        states = self._states(count, outputs[-1] if recipe.is_last else None)
+        filter_rows(outputs, (steps - 1, 0, -1, steps - stop), target, (0, 0, steps, 1), states)
         if kept:
-            wait = self.length - 1 - kept[-1]
-            rows = stop - 1, 0, -1, self.length
-            backward.run(outputs, rows, target, (len(kept) - 1, first, wait, step))
+            targets = len(kept) - 1, first, self.length - 1 - kept[-1], step
+            filter_rows(outputs, (stop - 1, 0, -1, self.length), target, targets, states)
+
+    def _states(self, count: int, values: np.ndarray | None = None) -> np.ndarray:
+        """Return states (sections, order + 1, count) of values that have been constant, or of 0."""
+        cascade, states = self.overlapped.cascade, self.overlapped.ends.states
+        result = np.zeros((len(cascade.sections), cascade.order + 1, count))
+        if values is not None and states:
+            result[:, :-1] = np.reshape(states, (len(result), -1, 1)) * values.astype(np.float64)
+        return result
 
 
-def extension_of(
-    pieces: Sequence[Any], overlapped: OverlappedFilter, recipe: ResponseRecipe, inner: slice = slice(None)
-) -> tuple[Any, Any]:
-    """Return the samples before the start and after the end of a signal (steps, columns)."""
-    ends, nothing = overlapped.ends, pieces[0][:0, inner]
-    if not ends.edge:
-        return nothing, nothing
-    options = 0, ends.padtype, ends.edge, overlapped.dtype
-    before = after = nothing
-    if recipe.is_first:
-        first_rows = _first_rows(pieces, ends.edge + 1, inner)
-        before = extended(first_rows, *options, has_end=False)[: ends.edge]
-    if recipe.is_last:
-        backward = [p[::-1] for p in reversed(pieces)]
-        last_rows = _first_rows(backward, ends.edge + 1, inner)[::-1]
-        after = extended(last_rows, *options, has_start=False)[-ends.edge :]
-    return before, after
+def beyond_pieces(
+    pieces: Sequence[Any], overlapped: OverlappedFilter, recipe: ResponseRecipe, axis: int
+) -> tuple[list[Any], list[Any]]:
+    """Return the samples before the start, and those after the end, of a signal: no array or one."""
+    ends = overlapped.ends
 
+    def extension(side: int) -> Any:
+        rows, count = [], ends.edge + 1
+        for piece in pieces[::-side]:
+            length = piece.shape[axis]
+            rows.append(along(piece, axis, slice(count) if side < 0 else slice(max(length - count, 0), None)))
+            count -= rows[-1].shape[axis]
+        outside = beyond(np.concatenate(rows[::-side], axis), axis, ends.padtype, ends.edge, side)
+        is_cast = outside.dtype != pieces[0].dtype  # that of bools
+        return as_contiguous(cast(outside, overlapped.dtype) if is_cast else outside)
 
-def _first_rows(pieces: Sequence[Any], count: int, inner: slice) -> Any:
-    """Return the first rows of the pieces together."""
-    rows: list[Any] = []
-    for piece in pieces:
-        rows.append(piece[:count, inner])
-        count -= len(rows[-1])
-    return np.concatenate(rows)
+    before = [extension(-1)] if ends.edge and recipe.is_first else []
+    return before, [extension(1)] if ends.edge and recipe.is_last else []
 
 
 def _blocks(shape: tuple[int, int, int], threads: int) -> Iterator[tuple[slice, slice]]:

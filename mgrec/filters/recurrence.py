@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..core.algebra.exact import exact_product, exact_sum
+from ..core.algebra.exact import add_products
 from ..core.arrays.array_types import cast, computed_dtype
 from ..core.arrays.chunk import Chunk, as_result, canonical_shape, is_uncopied
 from ..core.contract.kernels import Backend, Kernels, PreparedSolver, ShardSolver
@@ -45,41 +45,25 @@ def is_safe(cascade: Cascade, steps: int) -> bool:
 def advance_states(summary: CascadeSummary, carry_in: np.ndarray) -> np.ndarray:
     """Return the states after a chunk without `redo`, from finite states before it.
 
-    Products and sums keep their rounding errors (Ogita, Rump, Oishi 2005). A boundary between
-    chunks therefore costs one rounding, as a step does.
+    Products and sums keep their rounding errors: a boundary between chunks costs one rounding, as a
+    step does.
     """
     if carry_in.size == 0:
         return carry_in
     high, low = power(summary.cascade, summary.steps)
     rows = carry_in.reshape(len(carry_in), -1)
-    offset = summary.offset.reshape(rows.shape)
-    if summary.cascade.is_complex or carry_in.dtype.kind == "c":
-        size = len(rows)
-        after = _advance(_real(high), _real(low), _parts(rows), _parts(offset))
-        return (after[:size] + 1j * after[size:]).reshape(carry_in.shape)
-    return _advance(high, low, rows, offset).reshape(carry_in.shape)
-
-
-def _real(matrix: np.ndarray) -> np.ndarray:
-    """Return the real matrix that acts on real and imaginary parts."""
-    return np.block([[matrix.real, -matrix.imag], [matrix.imag, matrix.real]])
-
-
-def _parts(rows: np.ndarray) -> np.ndarray:
-    return np.concatenate([rows.real, rows.imag])
-
-
-def _advance(high: np.ndarray, low: np.ndarray, carry_in: np.ndarray, offset: np.ndarray) -> np.ndarray:
-    """Return ``(high + low) · carry_in + offset``, rounded about once."""
+    offset, size = summary.offset.reshape(rows.shape), len(rows)
+    is_complex = summary.cascade.is_complex or carry_in.dtype.kind == "c"
+    if is_complex:
+        # The real matrices that act on real and imaginary parts.
+        high, low = (np.block([[m.real, -m.imag], [m.imag, m.real]]) for m in (high, low))
+        rows, offset = (np.concatenate([part.real, part.imag]) for part in (rows, offset))
     with np.errstate(all="ignore"):
-        total, error = offset.astype(np.float64), np.zeros_like(offset)
-        for column, little, state in zip(high.T[:, :, None], low.T[:, :, None], carry_in, strict=True):
-            product, rounding = exact_product(column, state)
-            total, lost = exact_sum(total, product)
-            error += lost + rounding + little * state
-        exact = total + error
-        # The error terms overflow near the largest number.
-        return np.where(np.isfinite(exact), exact, total)
+        error = sum(little * state for little, state in zip(low.T[:, :, None], rows, strict=True))
+        after = add_products(offset, zip(high.T[:, :, None], rows, strict=True), error)
+    if is_complex:
+        after = after[:size] + 1j * after[size:]
+    return after.reshape(carry_in.shape)
 
 
 # A speculative chunk has at least so many times the steps in which states decay, and at least so
@@ -148,15 +132,12 @@ class FilterRecurrence(Chain):
         return None if reach is None else OverlappedFilter(self.cascade, self.dtype, reach)
 
     def may_speculate(self, shape: Sequence[float], backend: Backend) -> bool:
-        pays = {"cpu": self._pays_on_cpu, "cuda": self._pays_on_gpu}.get(backend.engine)
-        return pays is not None and self.is_contractive and pays(shape)
-
-    def _pays_on_cpu(self, shape: Sequence[float]) -> bool:
-        steps = shape[self.axis]
-        return steps >= LEAST_DECAYS * max(1.0, self.cascade.decay) and prod(shape) >= LARGE
-
-    def _pays_on_gpu(self, shape: Sequence[float]) -> bool:
-        return prod(shape) * self.dtype.itemsize >= LARGE_ON_GPU
+        if not self.is_contractive:
+            return False
+        if backend.engine == "cuda":
+            return prod(shape) * self.dtype.itemsize >= LARGE_ON_GPU
+        is_long = shape[self.axis] >= LEAST_DECAYS * max(1.0, self.cascade.decay)
+        return backend.engine == "cpu" and is_long and prod(shape) >= LARGE
 
     def prepare_solver(
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays

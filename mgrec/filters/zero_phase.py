@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from math import isnan
 from typing import Any
@@ -18,7 +18,6 @@ from ..distributed.expressions import accepts_expressions
 from ..distributed.groups.calls import CALL, GroupCall
 from ..distributed.groups.ends import backward_in_time, outermost
 from ..solve import solve, solve_labelled, with_interop
-from ..solve.functions import concatenate
 from .arguments import (
     as_coefficients,
     as_result_dtype,
@@ -28,9 +27,9 @@ from .arguments import (
     result_dtype,
 )
 from .cascade import Cascade
-from .causal import lfilter_zi, sosfilt_zi
-from .extension import along, extended
-from .overlap import OverlappedFilter, PaddedEnds, has_many_rows, reach_over_chunks
+from .causal import sosfilt_zi, steady_states
+from .extension import along, beyond, joined
+from .overlap import OverlappedFilter, PaddedEnds, counts_of_results, has_many_rows, reach_over_chunks
 from .recurrence import filter_problem
 
 
@@ -132,12 +131,12 @@ def filtfilt(
             raise ValueError(f"irlen must be at least 1; got {irlen}")
         result = _filtfilt_gust(b, a, x, axis, length)
         return cast(result, as_result_dtype(dtype, result.dtype))
-    cascade, states = Cascade.of_polynomials(b, a), lfilter_zi(b, a)
+    cascade, states = Cascade.of_polynomials(b, a), steady_states(b, a)
     computed = result_dtype(b, a, x, states)
     edge = edge_of(padtype, padlen, padding_of_polynomials(b, a))
     wanted = as_result_dtype(dtype, computed)
     ends = PaddedEnds(padtype, edge, tuple(states.tolist()))
-    return DirectedFilter(cascade, ends, computed, wanted, is_finite).solve(x, axis)
+    return solve_directed(OverlappedFilter(cascade, computed, 0, True, ends), x, axis, wanted, is_finite)
 
 
 @partial(with_interop, labelled=partial(solve_labelled, by_value=("sos",)), takes_group=True)
@@ -195,8 +194,8 @@ def sosfiltfilt(
     edge = edge_of(padtype, padlen, padding_of_sections(sos))
     ends = PaddedEnds(padtype, edge, tuple(states.ravel().tolist()))
     wanted, is_finite = as_result_dtype(dtype, computed), as_flag("assume_finite", assume_finite)
-    cascade = Cascade.of_sections(sos)
-    return DirectedFilter(cascade, ends, computed, wanted, is_finite).solve(x, axis)
+    directed = OverlappedFilter(Cascade.of_sections(sos), computed, 0, True, ends)
+    return solve_directed(directed, x, axis, wanted, is_finite)
 
 
 def _check_signal(x: Any, axis: Any) -> tuple[Any, int]:
@@ -228,157 +227,111 @@ def edge_of(padtype: Any, padlen: Any, default: int) -> int:
     return default if padlen is None else max(0, as_integer("padlen", padlen))
 
 
-@dataclass(frozen=True)
-class DirectedFilter:
-    """A filter that is applied forward, or forward and backward.
+def solve_directed(
+    directed: OverlappedFilter, x: Any, axis: int, dtype: np.dtype[Any], is_finite: bool
+) -> Any:
+    """Return the filtered signal in a dtype, in the chunks of x.
 
-    Attributes
-    ----------
-    computed, dtype : numpy.dtype
-        Dtype in which outputs are computed, and dtype of the results.
-    is_finite : bool
-        Whether floating samples are known to be finite.
-    has_zero_phase : bool
-        Whether it is applied backward, too.
-    step : int
-        Results are kept at every `step`-th sample.
+    The reach of the filter is not used. `is_finite` says whether floating samples are known to be finite.
     """
+    if (call := CALL.get()) is not None:
+        return _solve_on_group(directed, call, x, axis, dtype, is_finite)
+    chunks_like, x = x, without_empty_chunks(x)
+    _check_length(directed, x, axis)
+    if is_lazy(x):
+        reach = reach_over_chunks(directed.cascade, x.chunks[axis], is_finite or x.dtype.kind in "biu")
+    else:
+        reach = 0 if has_many_rows(x, axis) or not backend_of(x).is_host else None
+    if reach is None:
+        result = cast(_filter_all(directed, x, axis), dtype)
+    elif is_lazy(x):
+        from ..distributed.graph.build import solve_filter
 
-    cascade: Cascade
-    ends: PaddedEnds
-    computed: np.dtype[Any]
-    dtype: np.dtype[Any]
-    is_finite: bool = False
-    has_zero_phase: bool = True
-    step: int = 1
+        counts = counts_of_results(x.chunks[axis], directed.step)
+        result = solve_filter(replace(directed, reach=reach), x, axis, dtype, counts)
+    else:
+        _, recipe = directed.plan((x.shape[axis],), 0)
+        return filter_chunk(directed, x, axis, dtype, recipe, (), True)
+    return chunked_like(result, chunks_like) if directed.step == 1 else without_empty_chunks(result)
 
-    def solve(self, x: Any, axis: int) -> Any:
-        """Return the filtered signal, in the chunks of x."""
-        if (call := CALL.get()) is not None:
-            return self._solve_on_group(call, x, axis)
-        chunks_like, x = x, without_empty_chunks(x)
-        self._check_length(x, axis)
-        overlapped = self._overlapped(x, axis)
-        if overlapped is None:
-            result = cast(self._of_all_samples(x, axis), self.dtype)
-        elif is_lazy(x):
-            from ..distributed.graph.build import solve_filter
 
-            counts = overlapped.lengths(x.chunks[axis])
-            result = solve_filter(overlapped, x, axis, self.dtype, counts)
-        else:
-            _, recipe = overlapped.plan((x.shape[axis],), 0)
-            return filter_chunk(overlapped, x, axis, self.dtype, recipe, (), True)
-        return chunked_like(result, chunks_like) if self.step == 1 else without_empty_chunks(result)
+def _solve_on_group(
+    directed: OverlappedFilter, call: GroupCall, x: Any, axis: int, dtype: np.dtype[Any], is_finite: bool
+) -> Any:
+    """Return the filtered signal for the part of this rank."""
+    from ..distributed.groups.solve import filter_part, gather_signal
 
-    def _solve_on_group(self, call: GroupCall, x: Any, axis: int) -> Any:
-        """Return the filtered signal for the part of this rank."""
-        from ..distributed.groups.solve import filter_part, gather_signal
+    is_finite = is_finite or x.dtype.kind in "biu" or bool(np.isfinite(x).all())
+    lengths, are_finite = gather_signal(call, x, axis, dtype, is_finite)
+    _check_total(directed, sum(lengths), axis)
+    reach = reach_over_chunks(directed.cascade, [*filter(None, lengths)], are_finite)
+    if reach is not None:
+        return filter_part(call, replace(directed, reach=reach), x, axis, dtype, lengths)
+    call.is_composed = True
+    start, count = sum(lengths[: call.group.rank]), x.shape[axis]
+    is_first, is_last = count > 0 and start == 0, count > 0 and start + count == sum(lengths)
+    return cast(_filter_all(directed, x, axis, start, is_first, is_last), dtype)
 
-        is_finite = self.is_finite or x.dtype.kind in "biu" or bool(np.isfinite(x).all())
-        lengths, are_finite = gather_signal(call, x, axis, self.dtype, is_finite)
-        self._check_total(sum(lengths), axis)
-        known = [length for length in lengths if length]
-        reach = reach_over_chunks(self.cascade, known, are_finite)
-        if reach is not None:
-            return filter_part(call, self._of_reach(reach), x, axis, self.dtype, lengths)
-        call.is_composed = True
-        start = sum(lengths[: call.group.rank])
-        is_first, is_last = (start == 0, start + x.shape[axis] == sum(lengths))
-        if not x.shape[axis]:
-            is_first = is_last = False
-        return cast(self._of_all_parts(x, axis, start, is_first, is_last), self.dtype)
 
-    def _of_all_parts(self, x: Any, axis: int, start: int, is_first: bool, is_last: bool) -> Any:
-        """Filter the samples of all ranks forward, then all backward: see `_of_all_samples`.
+def _check_length(directed: OverlappedFilter, x: Any, axis: int) -> None:
+    """Raise ValueError unless x is longer than its extension at either end."""
+    if isnan(x.shape[axis]) or (directed.ends.edge > 0 and has_unknown_sizes(getattr(x, "chunks", ()))):
+        purpose = "filtered forward and backward" if directed.has_zero_phase else "decimated"
+        raise ValueError(
+            f"x must be in chunks of known sizes to be {purpose}: call compute_chunk_sizes() on it"
+        )
+    _check_total(directed, x.shape[axis], axis)
 
-        The part of this rank begins at sample `start`, and may be the first and the last one.
-        """
-        edge, padtype, dtype = self.ends.edge, self.ends.padtype, self.computed
-        kept = slice(-start % self.step, None, self.step)
-        if not self.has_zero_phase:
-            return _every(solve(filter_problem(self.cascade, x, None, axis, dtype)), axis, kept)
-        first, last = outermost(x, axis, edge + 1)
-        before = along(extended(first, axis, padtype, edge, dtype, True, False), axis, slice(edge))
-        after = extended(last, axis, padtype, edge, dtype, False, True)
-        after = along(after, axis, slice(after.shape[axis] - edge, None))
-        pieces = [*[before] * is_first, x, *[after] * is_last]
-        signal = concatenate([cast(piece, dtype) for piece in pieces], axis)
-        states = np.array(self.ends.states).reshape(-1, *[1] * (x.ndim - 1))
-        states = backend_of(x).from_host(states, x)
 
-        def filtered(data: Any, end: Any) -> Any:
-            carry_in = states * along(end, axis, 0)
-            return solve(filter_problem(self.cascade, data, carry_in, axis, dtype))
+def _check_total(directed: OverlappedFilter, length: int, axis: int) -> None:
+    """Raise ValueError unless a signal of this length can be extended."""
+    if directed.has_zero_phase and not length > directed.ends.edge:
+        raise ValueError(
+            f"The length of the input vector x must be greater than padlen, which is "
+            f"{directed.ends.edge}; got {length} along axis {axis}."
+        )
 
-        forward = filtered(signal, before if edge else first)
-        del signal
-        last_output = outermost(forward, axis, 1)[1]
-        with backward_in_time():
-            backward = filtered(reversed_copy(forward, axis), last_output)
-        backward = along(backward, axis, slice(None, None, -1))
-        stop = backward.shape[axis] - edge * is_last
-        return _every(along(backward, axis, slice(edge * is_first, stop)), axis, kept)
 
-    def _check_length(self, x: Any, axis: int) -> None:
-        """Raise ValueError unless x is longer than its extension at either end."""
-        length, edge = x.shape[axis], self.ends.edge
-        if isnan(length) or (edge > 0 and has_unknown_sizes(getattr(x, "chunks", ()))):
-            purpose = "filtered forward and backward" if self.has_zero_phase else "decimated"
-            raise ValueError(
-                f"x must be in chunks of known sizes to be {purpose}: call compute_chunk_sizes() on it"
-            )
-        self._check_total(length, axis)
+def _filter_all(
+    directed: OverlappedFilter, x: Any, axis: int, start: int = 0, is_first: bool = True, is_last: bool = True
+) -> Any:
+    """Filter all samples forward, then all backward; each time from a steady state.
 
-    def _check_total(self, length: int, axis: int) -> None:
-        """Raise ValueError unless a signal of this length can be extended."""
-        if self.has_zero_phase and not length > self.ends.edge:
-            raise ValueError(
-                f"The length of the input vector x must be greater than padlen, which is "
-                f"{self.ends.edge}; got {length} along axis {axis}."
-            )
+    On a group the part of this rank begins at sample `start`, and may be the first and the last one.
+    """
+    ends, dtype, offset = directed.ends, directed.dtype, -start % directed.step
 
-    def _overlapped(self, x: Any, axis: int) -> OverlappedFilter | None:
-        """Return the filter of a chunk and parts of its neighbours; None if it needs all."""
-        if is_lazy(x):
-            is_finite = self.is_finite or x.dtype.kind in "biu"
-            reach = reach_over_chunks(self.cascade, x.chunks[axis], is_finite)
-        else:
-            reach = 0 if has_many_rows(x, axis) or not backend_of(x).is_host else None
-        return None if reach is None else self._of_reach(reach)
+    def filtered(data: Any, carry_in: Any) -> Any:
+        return solve(filter_problem(directed.cascade, data, carry_in, axis, dtype))
 
-    def _of_reach(self, reach: int) -> OverlappedFilter:
-        return OverlappedFilter(self.cascade, self.computed, reach, self.has_zero_phase, self.ends, self.step)
-
-    def _of_all_samples(self, x: Any, axis: int) -> Any:
-        """Filter all samples forward, then all backward; each time from a steady state."""
-        edge, dtype = self.ends.edge, self.computed
-        if not self.has_zero_phase:
-            result = solve(filter_problem(self.cascade, x, None, axis, dtype))
-            return _every(result, axis, slice(0, None, self.step))
-        signal = extended(x, axis, self.ends.padtype, edge, dtype)
-        states = np.array(self.ends.states).reshape(-1, *[1] * (x.ndim - 1))
-        states = backend_of(x).from_host(states, x)
-
-        def filtered(data: Any) -> Any:
-            carry_in = states * along(data, axis, 0)
-            return solve(filter_problem(self.cascade, data, carry_in, axis, dtype))
-
-        # At most two arrays are in memory: each is released after it has been read.
-        forward = filtered(signal)
-        del signal
-        reversed_forward = reversed_copy(forward, axis)
-        del forward
-        backward = along(filtered(reversed_forward), axis, slice(None, None, -1))
-        return _every(backward, axis, slice(edge, backward.shape[axis] - edge, self.step))
+    if not directed.has_zero_phase:
+        return _every(filtered(x, None), axis, slice(offset, None, directed.step))
+    states = np.array(ends.states).reshape(-1, *[1] * (x.ndim - 1))
+    states = backend_of(x).from_host(states, x)
+    first, last = outermost(x, axis, ends.edge + 1)
+    signal = x
+    if ends.edge:
+        first, last = (
+            beyond(end, axis, ends.padtype, ends.edge, side) for end, side in ((first, -1), (last, 1))
+        )
+        pieces = [*[first] * is_first, x, *[last] * is_last]
+        signal = joined(pieces, axis, dtype)
+    # At most two arrays are in memory: each is released after it has been read.
+    forward = filtered(signal, states * along(first, axis, 0))
+    del signal
+    carry_in = states * along(outermost(forward, axis, 1)[1], axis, 0)
+    reversed_forward = reversed_copy(forward, axis)
+    del forward
+    with backward_in_time():
+        backward = filtered(reversed_forward, carry_in)
+    kept = slice(ends.edge * is_first + offset, backward.shape[axis] - ends.edge * is_last, directed.step)
+    return _every(along(backward, axis, slice(None, None, -1)), axis, kept)
 
 
 def _every(result: Any, axis: int, kept: slice) -> Any:
     """Return some results along an axis, without those between them in memory."""
-    if kept.step == 1:
-        return along(result, axis, kept) if kept.start else result
     kept_results = along(result, axis, kept)
-    return kept_results if is_lazy(result) else as_contiguous(kept_results)
+    return kept_results if kept.step == 1 or is_lazy(result) else as_contiguous(kept_results)
 
 
 def _filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int | None) -> Any:

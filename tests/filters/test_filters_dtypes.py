@@ -184,6 +184,7 @@ def peak(call):
 
 
 @GPU
+@pytest.mark.hardware
 @pytest.mark.parametrize("dtype", ["i2", "f4"])
 def test_no_copy_of_the_samples_is_made(dtype):
     b, a = POLYNOMIALS["order 2"]

@@ -6,6 +6,7 @@ frexp and ldexp take ten times as long as operations on the bits.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,25 @@ def exact_product(a: Any, b: Any) -> Any:
     b_high = b * SPLIT - (b * SPLIT - b)
     a_low, b_low = a - a_high, b - b_high
     return p, ((a_high * b_high - p) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def add_products(total: Any, pairs: Iterable[tuple[Any, Any]], error: Any = 0.0) -> Any:
+    """Return the total plus the products of pairs, rounded about once (Ogita, Rump, Oishi 2005).
+
+    `error` is a small number that is added, too.
+
+    Examples
+    --------
+    >>> float(add_products(np.float64(1e16), [(1.0, 1.0), (-1e8, 1e8)]))
+    1.0
+    """
+    for x, y in pairs:
+        product, rounding = exact_product(x, y)
+        total, lost = exact_sum(total, product)
+        error = error + (lost + rounding)
+    # The error terms are nan for nan, inf and numbers near the largest one.
+    exact = total + error
+    return np.where(np.isfinite(exact), exact, total)
 
 
 def inverse_power(x: Any) -> Any:

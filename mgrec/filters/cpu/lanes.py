@@ -69,7 +69,8 @@ def magnitude_at(builder: Any, data: Any, index: Any) -> Any:
         at = builder.mul(index, ir.Constant(index.type, len(parts)))
         at = builder.add(at, ir.Constant(index.type, part))
         loaded = builder.load(builder.gep(data, [at]))
-        sizes.append(builder.and_(_extended(builder, loaded, result), mask))
+        loaded = loaded if loaded.type == result else builder.zext(loaded, result)
+        sizes.append(builder.and_(loaded, mask))
     largest = sizes[0]
     for size in sizes[1:]:
         largest = builder.select(builder.icmp_signed(">", size, largest), size, largest)
@@ -90,10 +91,6 @@ def float64_bits(builder: Any, bits: Any, data: Any) -> Any:
 def from_bits(builder: Any, bits: Any) -> Any:
     """Return the number of float64 with these bits."""
     return builder.bitcast(bits, ir.DoubleType())
-
-
-def _extended(builder: Any, bits: Any, integer: Any) -> Any:
-    return bits if bits.type == integer else builder.zext(bits, integer)
 
 
 @cache

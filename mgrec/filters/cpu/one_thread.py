@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,12 +48,52 @@ _CACHED = 1024
 _CAST_IN_TILES = {"h", "f"}
 
 
-@dataclass(frozen=True)
-class Outcome:
+Loop = Callable[[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray], None]
+"""``(x, y, states, redo)``: filters x (outer, steps, inner), and writes the outputs to y unless it is None.
+
+It updates the states (states, outer, inner), and marks in `redo` (outer, inner) the rows whose
+outputs are too large.
+"""
+
+
+class Outcome(NamedTuple):
     """The states after a chunk, and the rows that need, or took, SciPy's loop."""
 
     carry_out: np.ndarray  # (states, outer, inner), float64 or complex128
     redo: np.ndarray  # (outer, inner), bool
+
+
+class ChunkFilter(NamedTuple):
+    """The filter ``(x, carry_in, result) -> outcome`` of chunks of one shape, dtype and layout.
+
+    It writes the outputs of x to `result` unless it is None; then `redo` has the rows that need
+    SciPy's loop. `carry_in` is an array (states, outer, inner) of float64 or complex128.
+    """
+
+    cascade: Cascade
+    dtype: np.dtype[Any]  # of the results
+    input_dtype: np.dtype[Any]  # to which x is cast first
+    has_pairs: bool  # whether complex columns are filtered as twice as many real ones
+    loop: Loop
+
+    def __call__(self, x: np.ndarray, carry_in: np.ndarray, result: np.ndarray | None) -> Outcome:
+        if x.dtype != self.input_dtype:
+            x = x.astype(self.input_dtype)
+        carry_out = carry_in.copy()
+        inputs, outputs, states = writable(x), result, carry_out
+        if self.has_pairs:
+            inputs, states = as_real(inputs), as_real(states)
+            outputs = None if result is None else as_real(result)
+        redo = np.zeros(states.shape[1:], bool)
+        self.loop(inputs, outputs, states, redo)
+        if self.has_pairs:
+            redo = np.asarray(redo.reshape(*carry_out.shape[1:], 2).any(-1))
+        if result is not None and np.count_nonzero(redo):  # a fifth of the time of any()
+            with np.errstate(all="ignore"):
+                states = np.array(carry_in, self.dtype, order="C")
+            _filter_by_scipy(self.cascade, MARKED_ROWS, x, result, states, redo)
+            carry_out = np.where(redo, states.astype(carry_in.dtype), carry_out)
+        return Outcome(carry_out, redo)
 
 
 def zero_states(cascade: Cascade, chunk: Chunk) -> np.ndarray:
@@ -70,19 +109,14 @@ def determine_filter(
     `carry_in` is an array (states, outer, inner) of float64 or complex128. `threads` share WIDE
     columns and more.
     """
-    x = _input(cascade, chunk)
-    outcome = _in_float64(cascade, x, carry_in, result, chunk, threads)
-    redo = outcome.redo
-    if not redo.any():
-        return outcome
-    carry_out = _by_scipy_loop(cascade, x, carry_in, result, redo, chunk.dtype)
-    return Outcome(np.where(redo, carry_out, outcome.carry_out), redo)
+    filter_chunk = chunk_filter(cascade, chunk, result.flags.c_contiguous, threads)
+    return filter_chunk(chunk.operands[0], carry_in, result)
 
 
 def precompute_filter(cascade: Cascade, chunk: Chunk) -> CascadeSummary:
     """Return the summary of a chunk."""
-    carry_in = zero_states(cascade, chunk)
-    outcome = _in_float64(cascade, _input(cascade, chunk), carry_in, None, chunk)
+    filter_chunk, x = chunk_filter(cascade, chunk), chunk.operands[0]
+    outcome = filter_chunk(x, zero_states(cascade, chunk), None)
     redo = chunk if outcome.redo.any() or not is_safe(cascade, chunk.steps) else None
     return CascadeSummary(cascade, chunk.steps, outcome.carry_out, redo)
 
@@ -108,12 +142,14 @@ def _after_zeros(cascade: Cascade, states: np.ndarray, steps: int) -> np.ndarray
     Finite samples do not change which states are nan, inf or -inf. If LONG steps do not change
     them either, no further step does.
     """
-    states = states[:, :, None]
+    states = np.array(states[:, :, None], order="C")
     rows = np.ones(states.shape[1:], bool)
     zeros = np.zeros((len(rows), min(steps, LONG), 1), states.dtype)
 
     def after(count: int) -> np.ndarray:
-        return _by_scipy_loop(cascade, zeros[:, :count], states, None, rows, states.dtype)
+        later = states.copy()
+        _filter_by_scipy(cascade, MARKED_ROWS, zeros[:, :count], None, later, rows)
+        return later
 
     while steps >= LONG:
         steps -= LONG
@@ -129,16 +165,6 @@ def _non_finite(states: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(parts), 0, parts)
 
 
-def _input(cascade: Cascade, chunk: Chunk) -> np.ndarray:
-    """Return x in the dtype of the results, or as it is if tiles are cast."""
-    x: np.ndarray = chunk.operands[0]
-    _, steps, inner = chunk.shape
-    is_cast = chunk.dtype == np.float64 and x.dtype.char in _CAST_IN_TILES
-    if is_cast and len(cascade.sections) == 1 and steps >= LONG and inner == 1:
-        return x
-    return x.astype(chunk.dtype, copy=False)
-
-
 def as_real(array: np.ndarray) -> np.ndarray:
     """Return complex columns as twice as many real columns."""
     if array.dtype.kind != "c":
@@ -146,84 +172,59 @@ def as_real(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).view(array.real.dtype)
 
 
-def _in_float64(
-    cascade: Cascade, x: Any, carry_in: Any, result: Any, chunk: Chunk, threads: int = 1
-) -> Outcome:
-    """Filter all rows in float64 or complex128. Nothing is written if `result` is None."""
-    real = np.empty(0, chunk.dtype).real.dtype
-    if cascade.is_complex:
-        redo, limit = np.zeros(x.shape[::2], bool), LARGEST[real.char]
-        states = _by_scipy_loop(cascade, x, carry_in, result, redo, np.complex128, limit)
-        return Outcome(states, redo)
-    target = None if result is None else as_real(result)
-    is_long = columns.is_long(chunk.size)
-    outcome = _filter_real(cascade, as_real(x), as_real(carry_in), target, real, is_long, threads)
-    if carry_in.dtype.kind != "c":
-        return outcome
-    redo = np.asarray(outcome.redo.reshape(*carry_in.shape[1:], 2).any(-1))
-    return Outcome(outcome.carry_out.view(np.complex128), redo)
-
-
-def _by_scipy_loop(
-    cascade: Cascade, x: Any, carry_in: Any, result: Any, redo: Any, dtype: Any, limit: Any = MARKED_ROWS
-) -> np.ndarray:
-    """Filter the rows in the mask `redo` by SciPy's loop in `dtype`, and return the carry-out.
-
-    If the bits `limit` are given, filter all rows, and mark those with larger outputs.
-    """
-    with np.errstate(all="ignore"):
-        states = np.array(carry_in, dtype, order="C")
-        b, a = cascade.coefficients(dtype)
-    by_section = states.reshape(len(cascade.sections), cascade.order, *redo.shape)
-    write = result is not None
-    target = result if write else np.empty((1, 1, 1), dtype)
-    scipy_rows(writable(x), target, by_section, b, a, limit, redo, write)
-    return states.astype(carry_in.dtype)
-
-
-def _filter_real(
+def _filter_by_scipy(
     cascade: Cascade,
+    limit_bits: Any,
     x: np.ndarray,
-    carry_in: np.ndarray,
-    result: Any,
-    dtype: Any,
-    is_long: bool,
-    threads: int,
-) -> Outcome:
-    """Filter real numbers by the fastest loop. Nothing is written if `result` is None."""
-    states = np.array(carry_in, np.float64, order="C")
-    redo = np.zeros(states.shape[1:], bool)
-    x = writable(x)
-    if x.shape[2] >= WIDE or x.shape[1] < LONG:
-        by_section = states.reshape(len(cascade.sections), cascade.order, *redo.shape)
+    y: np.ndarray | None,
+    states: np.ndarray,
+    redo: np.ndarray,
+    threads: int = 1,
+) -> None:
+    """Filter rows by SciPy's loop in the dtype of the states: a :data:`Loop`.
+
+    If the bits of the limit are MARKED_ROWS, filter the rows marked in `redo` alone.
+    """
+    by_section = states.reshape(len(cascade.sections), cascade.order, *redo.shape)
+    is_wide = states.dtype == np.float64
+    if is_wide:
         b, a = cascade.float64_coefficients
-        write = result is not None
-        target = result if write else np.empty((1, 1, 1), dtype)
-        arguments = x, target, by_section, b, a, LARGEST[dtype.char], redo, write
-        if x.shape[2] >= WIDE:
-            call_in_parts(partial(scipy_columns, *arguments), x.shape[2], threads)
-        else:
-            scipy_rows(*arguments)
-    elif _are_rows(x, result, dtype) and _filters_rows(cascade, dtype.char, is_long):
-        filter_rows = rows_filter(cascade, dtype.char, dtype.char, is_long)
-        _filter_contiguous(filter_rows, x, result, states, redo)
     else:
-        filter_tile = rows_filter(cascade, "d", dtype.char, is_long)
-        if x.size <= TILE:
-            filter_in_copies(filter_tile, x, result, states, redo)
-        else:
-            # Blocks of one section start at the same samples as along rows: the same bits along
-            # either axis.
-            past, lead = (0, 0) if len(cascade.sections) > 1 else (max(cascade.order, WIDTH), LEAD)
-            filter_in_tiles(filter_tile, x, result, states, redo, past, lead)
-    return Outcome(states, redo)
+        with np.errstate(all="ignore"):
+            b, a = cascade.coefficients(states.dtype)
+    target = np.empty((1, 1, 1), x.dtype) if y is None else y
+    arguments = writable(x), target, by_section, b, a, limit_bits, redo, y is not None
+    if is_wide and limit_bits != MARKED_ROWS and x.shape[2] >= WIDE:
+        call_in_parts(partial(scipy_columns, *arguments), x.shape[2], threads)
+    else:
+        scipy_rows(*arguments)
 
 
-def _are_rows(x: np.ndarray, result: np.ndarray | None, dtype: np.dtype[Any]) -> bool:
-    """Return whether all rows are contiguous and of one dtype."""
-    arrays = (x,) if result is None else (x, result)
-    is_row = (array.shape[2] == 1 and array.flags.c_contiguous for array in arrays)
-    return x.dtype == dtype and all(is_row)
+def chunk_filter(cascade: Cascade, chunk: Chunk, is_contiguous: bool = True, threads: int = 1) -> ChunkFilter:
+    """Return the filter of chunks like this one, by the fastest loop.
+
+    `is_contiguous` says whether results are; `threads` share WIDE columns and more.
+    """
+    x, dtype, (_, steps, inner) = chunk.operands[0], chunk.dtype, chunk.shape
+    char, is_long = np.empty(0, dtype).real.dtype.char, columns.is_long(chunk.size)
+    parts = 2 if dtype.kind == "c" and not cascade.is_complex else 1
+    if cascade.is_complex or inner * parts >= WIDE or steps < LONG:
+        loop: Loop = partial(_filter_by_scipy, cascade, LARGEST[char], threads=threads)
+        return ChunkFilter(cascade, dtype, dtype, parts == 2, loop)
+    is_row, is_one = inner * parts == 1, len(cascade.sections) == 1
+    is_cast_in_tiles = dtype == np.float64 and x.dtype.char in _CAST_IN_TILES and is_row and is_one
+    are_rows = is_row and is_contiguous and (x.dtype != dtype or x.flags.c_contiguous)
+    if are_rows and not is_cast_in_tiles and _filters_rows(cascade, char, is_long):
+        loop = partial(_filter_contiguous, rows_filter(cascade, char, char, is_long))
+    elif parts * chunk.size <= TILE:
+        loop = partial(filter_in_copies, rows_filter(cascade, "d", char, is_long))
+    else:
+        # Blocks of one section start at the same samples as along rows: the same bits along
+        # either axis.
+        past, lead = (max(cascade.order, WIDTH), LEAD) if is_one else (0, 0)
+        filter_rows = rows_filter(cascade, "d", char, is_long)
+        loop = partial(filter_in_tiles, filter_rows, past=past, lead=lead)
+    return ChunkFilter(cascade, dtype, x.dtype if is_cast_in_tiles else dtype, parts == 2, loop)
 
 
 def _filter_contiguous(
@@ -231,26 +232,6 @@ def _filter_contiguous(
 ) -> None:
     target = None if y is None else y[:, :, 0]
     filter_rows(x[:, :, 0], target, states[:, :, 0], redo[:, 0])
-
-
-def chunk_filter(cascade: Cascade, chunk: Chunk) -> Callable[..., None] | None:
-    """Return the filter ``(x, y, states, redo) -> None`` of chunks of the same shape and dtype.
-
-    The chunks are contiguous. Complex columns are passed as twice as many real columns. Return None
-    if one kernel does not filter the whole chunk.
-    """
-    x, char, steps = chunk.operands[0], np.empty(0, chunk.dtype).real.dtype.char, chunk.steps
-    parts = 2 if chunk.dtype.kind == "c" else 1
-    inner = chunk.shape[2] * parts
-    if cascade.is_complex or steps < LONG or inner >= WIDE:
-        return None
-    is_cast, is_long = x.dtype != chunk.dtype, columns.is_long(chunk.size)
-    if inner == 1 and not is_cast and _filters_rows(cascade, char, is_long):
-        return partial(_filter_contiguous, rows_filter(cascade, char, char, is_long))
-    # Copies are float64: other dtypes may be cast to these at once.
-    if x.size * parts <= TILE and (not is_cast or chunk.dtype == np.float64):
-        return partial(filter_in_copies, rows_filter(cascade, "d", char, is_long))
-    return None
 
 
 def _filters_rows(cascade: Cascade, char: str, is_long: bool) -> bool:

@@ -10,22 +10,13 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import PreparedSolver, at_once
-from ...engines.cpu.compilation import writable
 from ...engines.cpu.scan import Piece, pieces_of, solve_side_by_side
 from ...engines.cpu.threads import run_in_threads, split_range, threads_for
 from ..cascade import Cascade
 from ..kernels import FilterKernels
 from ..recurrence import CascadeSummary, FilterPrefix
 from .correlations import differentiate_coefficients
-from .one_thread import (
-    WIDE,
-    as_real,
-    chunk_filter,
-    determine_filter,
-    precompute_filter,
-    propagate_filter,
-    zero_states,
-)
+from .one_thread import WIDE, chunk_filter, determine_filter, precompute_filter, propagate_filter, zero_states
 
 # A response that is smaller than the outputs by this factor is below their rounding errors.
 NEGLIGIBLE = 2.0**-75
@@ -62,21 +53,12 @@ def _prepare_solver(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) 
 
     Its operands are x and, unless `carry_in` is None, the states before the first step.
     """
-    shape, dtype, zeros = chunk.shape, chunk.dtype, zero_states(cascade, chunk)
-    has_carry_in = carry_in is not None
+    shape, zeros, has_carry_in = chunk.shape, zero_states(cascade, chunk), carry_in is not None
     filter_chunk = chunk_filter(cascade, chunk)
 
     def solve(operands: Sequence[Any], results: Sequence[Any]) -> np.ndarray:
         before = operands[1].reshape(zeros.shape).astype(zeros.dtype) if has_carry_in else zeros
-        x, y = operands[0].reshape(shape), results[0].reshape(shape)
-        if filter_chunk is not None:
-            carry_out = before.copy()
-            states = as_real(carry_out)
-            redo = np.empty(states.shape[1:], bool)
-            filter_chunk(writable(as_real(x)), as_real(y), states, redo)
-            if not np.count_nonzero(redo):  # a fifth of the time of any()
-                return carry_out
-        return determine_filter(cascade, Chunk((x,), shape, dtype), before, y).carry_out
+        return filter_chunk(operands[0].reshape(shape), before, results[0].reshape(shape)).carry_out
 
     return solve
 

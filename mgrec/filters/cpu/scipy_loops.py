@@ -7,8 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from ...engines.cpu.compilation import INNER, compile_kernel, writable
-from ..cascade import Cascade
+from ...engines.cpu.compilation import INNER, compile_kernel
 from .lanes import float64_bits, magnitude_at
 
 
@@ -215,7 +214,11 @@ scipy_columns = compile_kernel(_scipy_columns)
 
 
 def _filter_columns(x: Any, rows: Any, y: Any, targets: Any, states: Any, b: Any, a: Any) -> None:
-    """Filter some rows of x: see :meth:`ColumnFilter.run`.
+    """Filter some rows of x (steps, columns), and write outputs to y; see `step_of_columns`.
+
+    `rows` are the first row and column of x, the direction in which rows follow, 1 or -1, and
+    their number. `targets` are the first row and column of y, the number of outputs to leave out
+    at first, and that from one output written to the next. There are at most COLUMNS columns.
 
     Samples are read in their own dtype, and outputs are written in that of the results. Integers
     need no check for overflow if the response of the filter is bounded.
@@ -238,29 +241,4 @@ def _filter_columns(x: Any, rows: Any, y: Any, targets: Any, states: Any, b: Any
         x_row += direction
 
 
-_columns_kernel = compile_kernel(_filter_columns)
-Rows = tuple[int, int, int, int]
-
-
-class ColumnFilter:
-    """A filter of `count` columns with its states, at most COLUMNS."""
-
-    def __init__(self, cascade: Cascade, count: int) -> None:
-        self.cascade = cascade
-        # The last state of each section is 0.
-        self.states = np.zeros((len(cascade.sections), cascade.order + 1, count))
-
-    def start(self, states: np.ndarray, samples: np.ndarray) -> None:
-        """Set the states to those for samples that have been constant."""
-        shape = len(self.cascade.sections), self.cascade.order, 1
-        self.states[:, :-1] = states.reshape(shape) * samples.astype(np.float64)
-
-    def run(self, x: np.ndarray, rows: Rows, y: np.ndarray, targets: Rows) -> None:
-        """Filter some rows of x (steps, columns), and write outputs to y.
-
-        `rows` are the first row and column of x, the direction in which rows follow, 1 or -1, and
-        their number. `targets` are the first row and column of y, the number of outputs to leave out
-        at first, and that from one output written to the next.
-        """
-        b, a = self.cascade.float64_coefficients
-        _columns_kernel(writable(x), rows, y, targets, self.states, b, a)
+filter_columns = compile_kernel(_filter_columns)

@@ -67,35 +67,25 @@ def filter_in_tiles(
     """
     outer, steps, inner = x.shape
     rows = max(TILE // max(inner * steps, 1), 1)
-    for top in range(0, outer, rows):
-        part = slice(top, top + rows)
-        target = None if y is None else y[part]
-        _filter_group(filter_rows, x[part], target, states[:, part], redo[part], past, lead)
-
-
-def _filter_group(
-    filter_rows: FilterRows,
-    x: np.ndarray,
-    y: np.ndarray | None,
-    states: np.ndarray,
-    redo: np.ndarray,
-    past: int,
-    lead: int,
-) -> None:
-    rows, steps, inner = x.shape
-    by_row = np.array(states, order="C").reshape(len(states), rows * inner)
-    redo_tile = np.zeros(rows * inner, bool)
-    previous = np.empty((rows, inner, 0))
+    if rows < outer:
+        for top in range(0, outer, rows):
+            part = slice(top, top + rows)
+            target = None if y is None else y[part]
+            filter_in_tiles(filter_rows, x[part], target, states[:, part], redo[part], past, lead)
+        return
+    by_row = np.array(states, order="C").reshape(len(states), outer * inner)
+    redo_tile = np.zeros(outer * inner, bool)
+    previous = np.empty((outer, inner, 0))
     length = TILE // max(inner, 1) // WIDTH * WIDTH
     for left, right in _bounds(steps, length, past + lead):
         start = previous.shape[2]
         inputs = _contiguous(x[:, left - start : right])
-        outputs = None if y is None else _contiguous_view(y[:, left - start : right])
-        is_written = outputs is not None
-        if outputs is None:
+        outputs = inputs if y is None else y[:, left - start : right].swapaxes(1, 2)
+        is_written = y is not None and outputs.dtype == np.float64 and outputs.flags.c_contiguous
+        if not is_written:
             outputs = np.empty(inputs.shape)
             outputs[..., :start] = previous
-        tile = [array.reshape(rows * inner, array.shape[2]) for array in (inputs, outputs)]
+        tile = [array.reshape(outer * inner, array.shape[2]) for array in (inputs, outputs)]
         filter_rows(tile[0], tile[1], by_row, redo_tile, start)
         redo |= redo_tile.reshape(redo.shape)
         previous = outputs[..., outputs.shape[2] - past :]
@@ -115,12 +105,6 @@ def _write(outputs: np.ndarray, y: np.ndarray) -> None:
     with np.errstate(over="ignore"):  # in rows of float32 that SciPy's loop then filters
         for i in range(y.shape[2]):
             y[:, :, i] = outputs[:, i]
-
-
-def _contiguous_view(array: np.ndarray) -> np.ndarray | None:
-    """Return the same as `_contiguous` if no copy is needed, and None otherwise."""
-    across = array.swapaxes(1, 2)
-    return across if across.dtype == np.float64 and across.flags.c_contiguous else None
 
 
 def _bounds(steps: int, length: int, first: int) -> Iterator[tuple[int, int]]:

@@ -106,12 +106,13 @@ struct Columns {
   }
 };
 
-DEVICE void filter_segments(const Arrays& arrays, const Coefficients& with, const Shape& shape) {
+extern "C" __global__ void __launch_bounds__(32) filter_kernel(
+    const Arrays arrays, const Argument<BY_VALUE> with, const Shape shape) {
   __shared__ __align__(16) unsigned char memory[STAGES * ITEMS * 32 * sizeof(X)];
   const long long id = blockIdx.x * 32ll + threadIdx.x, number = id / shape.inner;
   const Lane lane(number, id - number * shape.inner, shape);
   Columns access = {reinterpret_cast<X*>(memory), arrays.x, arrays.y, shape.stride(), lane, shape,
                     reinterpret_cast<const Pieces*>(arrays.x), {}, -1, lane.low};
-  Walker<Columns> walker = {with, arrays, shape, access};
+  Walker<Columns> walker = {with.get(), arrays, shape, access};
   walker.filter_segment(lane);
 }

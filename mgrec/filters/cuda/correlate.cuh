@@ -1,5 +1,6 @@
 // Sums of the products of an array, at several lags, and conjugate signals, by all blocks.
 #pragma once
+#include "filters/cuda/sum_of_block.cuh"
 
 // All arrays are contiguous, with the axes (outer, steps, inner). The steps of the first one may run
 // against memory: step 0 is at `origin`.
@@ -9,9 +10,10 @@ struct Extents {
   long long first_sum, block_stride, signal_stride;  // of the sums (blocks, signals, lags)
 };
 
-template <class U, class X, class S>
-DEVICE void correlate(const U* delayed, const X* const (&signals)[SIGNALS], S* sums,
-                      const Extents& extents) {
+// With one signal, `x` and `y` are the same.
+extern "C" __global__ void __launch_bounds__(THREADS) correlate_kernel(
+    const U* delayed, const X* x, const X* y, S* sums, const Extents extents) {
+  const X* const signals[] = {x, y};
   __shared__ S parts[THREADS];
   S total[SIGNALS * LAGS] = {};
   const long long size = extents.steps * extents.inners;
@@ -26,24 +28,24 @@ DEVICE void correlate(const U* delayed, const X* const (&signals)[SIGNALS], S* s
                       lagging * extents.step_stride + (k - step * extents.inners);
       S value[SIGNALS];
 #pragma unroll
-      for (int x = 0; x < SIGNALS; ++x)
-        value[x] = conjugate_of(cast<S>(signals[x][outer * size + k]));
+      for (int q = 0; q < SIGNALS; ++q)
+        value[q] = conjugate_of(cast<S>(signals[q][outer * size + k]));
 #pragma unroll
       for (int lag = 0; lag < LAGS; ++lag) {
         if (lagging + lag >= extents.available) break;
         const S factor = cast<S>(from[lag * extents.step_stride]);
 #pragma unroll
-        for (int x = 0; x < SIGNALS; ++x)
-          total[x * LAGS + lag] = total[x * LAGS + lag] + factor * value[x];
+        for (int q = 0; q < SIGNALS; ++q)
+          total[q * LAGS + lag] = total[q * LAGS + lag] + factor * value[q];
       }
     }
   }
   sums += extents.first_sum + blockIdx.x * extents.block_stride;
 #pragma unroll
-  for (int x = 0; x < SIGNALS; ++x)
+  for (int q = 0; q < SIGNALS; ++q)
 #pragma unroll
     for (int lag = 0; lag < LAGS; ++lag) {
-      const S all = sum_of_block(total[x * LAGS + lag], parts);
-      if (threadIdx.x == 0) sums[x * extents.signal_stride + lag] = all;
+      const S all = sum_of_block(total[q * LAGS + lag], parts);
+      if (threadIdx.x == 0) sums[q * extents.signal_stride + lag] = all;
     }
 }

@@ -12,7 +12,7 @@ import numpy as np
 from ...core.arrays.chunk import as_contiguous, canonical_shape
 from ...engines.cuda.backend import prepare_reversal
 from ...engines.cuda.compilation import kernel_text
-from ...engines.cuda.cpp import ctype, print_definitions
+from ...engines.cuda.cpp import print_definitions
 from ...engines.cuda.device import MULTIPROCESSORS
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ...solve.prepared import PreparedCall
@@ -22,33 +22,6 @@ _THREADS, _MOST_LAGS, _BLOCKS = 256, 8, 8 * MULTIPROCESSORS
 # Coefficients that a kernel takes by value: 2 KB of complex numbers.
 _MOST_COEFFICIENTS = 64
 _FLOATS = "fdFD"
-_SUM_OF_BLOCK = """
-// Return the sum of the values of all threads of a block, to each thread.
-template <class S> DEVICE S sum_of_block(S value, S (&parts)[THREADS]) {
-  parts[threadIdx.x] = value;
-  __syncthreads();
-  for (int half = THREADS / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) parts[threadIdx.x] = parts[threadIdx.x] + parts[threadIdx.x + half];
-    __syncthreads();
-  }
-  const S total = parts[0];
-  __syncthreads();
-  return total;
-}
-"""
-_CORRELATE = """
-extern "C" __global__ void __launch_bounds__(THREADS) correlate_kernel(
-    const {delayed}* delayed, {parameters}, {sums}* sums, const Extents extents) {{
-  const {signal}* const signals[] = {{{names}}};
-  correlate(delayed, signals, sums, extents);
-}}
-"""
-_DIFFERENTIATE = """
-extern "C" __global__ void __launch_bounds__(THREADS) differentiate_kernel(
-    const {sums}* sums, {b}* of_b, {a}* of_a, const Coefficients<{sums}> coefficients) {{
-  differentiate_coefficients(sums, BLOCKS, of_b, of_a, coefficients);
-}}
-"""
 
 
 def differentiate_coefficients(
@@ -171,21 +144,8 @@ def _prepare_sums(layout: _Layout, device: int) -> Callable[[Sequence[int]], Any
     launches = []
     for first in range(0, count, _MOST_LAGS):
         for numbers in groups_of_one_dtype(layout.signals):
-            extents = [
-                outers,
-                steps,
-                inners,
-                available,
-                origin,
-                available * inners,
-                step,
-                first,
-                segments,
-                length,
-                first + numbers[0] * count,
-                width * count,
-                count,
-            ]
+            extents = [outers, steps, inners, available, origin, available * inners, step, first]
+            extents += [segments, length, first + numbers[0] * count, width * count, count]
             lags = min(_MOST_LAGS, count - first)
             program = layout.dtype, layout.signals[numbers[0]], dtype, len(numbers), lags
             launches.append((_compile_sums(*program, device), numbers, np.array(extents)))
@@ -196,7 +156,8 @@ def _prepare_sums(layout: _Layout, device: int) -> Callable[[Sequence[int]], Any
         sums = cupy.empty((_BLOCKS, width, count), dtype)
         delayed, *signals = addresses
         for launch, numbers, extents in launches:
-            launch([delayed, *[signals[k] for k in numbers], sums.data.ptr, extents])
+            first, last = (signals[k] for k in (numbers[0], numbers[-1]))
+            launch([delayed, first, last, sums.data.ptr, extents])
         return sums
 
     return sum_at
@@ -221,42 +182,28 @@ def _prepare_gradients(
 def _compile_sums(
     delayed: np.dtype[Any], signal: np.dtype[Any], sums: np.dtype[Any], signals: int, lags: int, device: int
 ) -> LaunchByAddress:
-    extents = Slot(signals + 2, (13,), np.dtype(np.int64), None)
-    arguments = (*map(Slot, range(signals + 2)), extents)
-    text = print_sums(delayed, signal, sums, signals, lags)
-    launch = Launch(text, "correlate_kernel", _BLOCKS, _THREADS, arguments)
-    return LaunchByAddress(PreparedLaunches(launch))
+    """Return the launch that sums products of arrays of these dtypes, and so many signals."""
+    arguments = (*map(Slot, range(4)), Slot(4, (13,), np.dtype(np.int64), None))
+    types = {"U": delayed, "X": signal, "S": sums}
+    return _compile("correlate", {"SIGNALS": signals, "LAGS": lags}, types, _BLOCKS, arguments)
 
 
 @lru_cache(maxsize=256)
 def _compile_gradients(
     of_b: np.dtype[Any], of_a: np.dtype[Any], sums: np.dtype[Any], b: int, a: int, device: int
 ) -> LaunchByAddress:
+    """Return the launch that computes gradients of these dtypes, of so many coefficients."""
     arguments = (*map(Slot, range(3)), Slot(3, (2 * max(b, a) + 1,), sums, None))
-    text = print_gradients(of_b, of_a, sums, b, a)
-    launch = Launch(text, "differentiate_kernel", 1, _THREADS, arguments)
-    return LaunchByAddress(PreparedLaunches(launch))
-
-
-def print_sums(
-    delayed: np.dtype[Any], signal: np.dtype[Any], sums: np.dtype[Any], signals: int, lags: int
-) -> str:
-    """Return the program that sums products of arrays of these dtypes, and so many signals."""
-    names = [f"signal{k}" for k in range(signals)]
-    types = {"delayed": ctype(delayed), "signal": ctype(signal), "sums": ctype(sums)}
-    parameters = ", ".join(f"const {types['signal']}* {name}" for name in names)
-    kernel = _CORRELATE.format(parameters=parameters, names=", ".join(names), **types)
-    return _print({"SIGNALS": signals, "LAGS": lags}, "correlate", kernel)
-
-
-def print_gradients(of_b: np.dtype[Any], of_a: np.dtype[Any], sums: np.dtype[Any], b: int, a: int) -> str:
-    """Return the program that computes gradients of these dtypes, of so many coefficients."""
     constants = {"BLOCKS": _BLOCKS, "B_COUNT": b, "A_COUNT": a, "COUNT": max(b, a)}
-    kernel = _DIFFERENTIATE.format(b=ctype(of_b), a=ctype(of_a), sums=ctype(sums))
-    return _print(constants, "coefficient_gradients", kernel)
+    types = {"B": of_b, "A": of_a, "S": sums}
+    return _compile("coefficient_gradients", constants, types, 1, arguments)
 
 
-def _print(constants: dict[str, int], name: str, kernel: str) -> str:
+def _compile(
+    name: str, constants: dict[str, int], types: dict[str, Any], blocks: int, arguments: Sequence[Any]
+) -> LaunchByAddress:
     numeric = kernel_text("engines/cuda/numeric")
-    header = print_definitions(numeric, {"THREADS": _THREADS, **constants})
-    return header + _SUM_OF_BLOCK + kernel_text(f"filters/cuda/{name}") + kernel
+    text = print_definitions(numeric, {"THREADS": _THREADS, **constants}, **types)
+    text += kernel_text(f"filters/cuda/{name}")
+    launch = Launch(text, f"{name}_kernel", blocks, _THREADS, tuple(arguments))
+    return LaunchByAddress(PreparedLaunches(launch))

@@ -10,6 +10,15 @@ struct State { S v[STATE_SIZE]; };
 
 // b_0, b_1, … and −a_0, −a_1, … of each section, with a_0 = 1.
 struct Coefficients { S b[SECTIONS][ORDER + 1], a[SECTIONS][ORDER + 1]; };
+// How kernels take them: by value, or by address if they exceed the limit of arguments.
+template <bool IS_VALUE> struct Argument {
+  Coefficients value;
+  DEVICE const Coefficients& get() const { return value; }
+};
+template <> struct Argument<false> {
+  const Coefficients* address;
+  DEVICE const Coefficients& get() const { return *address; }
+};
 
 DEVICE inline double multiply_add(double x, double y, double z) { return fma(x, y, z); }
 template <class R> DEVICE inline complex<R> multiply_add(complex<R> x, complex<R> y, complex<R> z) {

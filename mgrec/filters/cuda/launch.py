@@ -21,7 +21,6 @@ from .program import (
     FilterLayout,
     coefficients,
     on_device,
-    powers,
     print_propagation,
     print_repair,
     print_walk,
@@ -164,6 +163,8 @@ MOST_STATES = 6
 float32 and float64, filters of order 2 to 6 run at 0.90 and 0.95, 0.83 and 0.89, 0.75 and 0.76,
 0.59 and 0.67, and 0.49 and 0.55 of the floor; in two walks at 0.54, 0.50, 0.47, 0.44 and 0.41.
 Those of order 8 gain nothing: 0.33 and 0.42, in two walks 0.34 and 0.37."""
+_VECTORS = LENGTH_BYTES // 16
+_SHARED_BYTES = STAGES * THREADS * 16 * (_VECTORS + 1 - _VECTORS % 2)
 LEAST_TILES = 8 * MULTIPROCESSORS
 """Fewest tiles of a launch: blocks wait for the first ones."""
 _KERNEL = """
@@ -187,19 +188,9 @@ def one_pass(
     is_small = 0 < layout.order * layout.sections <= MOST_STATES
     if not (applies and is_small) or outer * tiles < LEAST_TILES:
         return None
-    if Device.current().shared_bytes < _shared_bytes() + 8192:
+    if Device.current().shared_bytes < _SHARED_BYTES + 8192:
         return None
     return replace(partition, segments=tiles, length=tile)
-
-
-def _shared_bytes() -> int:
-    vectors = LENGTH_BYTES // 16
-    return STAGES * THREADS * 16 * (vectors + 1 - vectors % 2)
-
-
-def units(layout: FilterLayout, tiles: int) -> int:
-    """Return the number of 64-bit words that blocks publish."""
-    return 2 * layout.order * layout.sections * tiles
 
 
 @lru_cache(maxsize=64)
@@ -211,46 +202,17 @@ def _steps(cascade: Cascade, length: int) -> np.ndarray:
 
 
 @cache
-def _print_program(layout: FilterLayout) -> str:
-    layout = replace(layout, stages=STAGES, direct=False)
-    length = LENGTH_BYTES // layout.dtype.itemsize
+def _print_program(layout: FilterLayout, length: int) -> str:
     constants = f"constexpr int LENGTH = {length}, DEPTH = {DEPTH}, LANE_TILES = {LANE_TILES};\n"
     constants = layout.print(True, True, threads=THREADS) + constants
     return constants + kernel_text("filters/cuda/one_pass") + _KERNEL
 
 
-def launch_tiles(
-    cascade: Cascade, layout: FilterLayout, arrays: Any, shape: tuple[int, int, int], sizes: Any
-) -> Launch:
-    """Return the launch. `arrays` is the slot of pointers, `sizes` the struct of the shape."""
-    length = LENGTH_BYTES // layout.dtype.itemsize
-    tile = THREADS * length
-    tiles = shape[0] * -(-shape[1] // tile)
-    arguments = (
-        arrays,
-        coefficients(cascade, replace(layout, direct=False)),
-        _steps(cascade, length),
-        partial(on_device, powers_of_lanes, cascade, length),
-        partial(on_device, powers_of_lanes, cascade, 32 * length),
-        partial(on_device, doubled_powers, cascade, tile, LANE_TILES, 5),
-        SPACE,
-        sizes,
-        EPOCH,
-    )
-    return Launch(
-        _print_program(layout),
-        "tiles_kernel",
-        min(tiles, Device.current().multiprocessors),
-        THREADS + 32,
-        arguments,
-        _shared_bytes(),
-        is_cooperative=True,
-    )
-
-
 # Blocks of the repair kernel, of one warp each: most launches have nothing to repair.
 REPAIR_BLOCKS = 1024
 _CHECK_THREADS = 128
+# Number of powers for a scan of the lanes of a warp, and one of the warps of a block.
+_POWERS = 10
 # Segments of a row whose states are propagated one after the other: 88 segments of 384 rows with 10
 # states took 18 µs, and 198 µs in blocks.
 FEW_SEGMENTS = 160
@@ -292,7 +254,8 @@ class FilterLaunches:
     @cached_property
     def prepared(self) -> PreparedLaunches:
         """The launches, compiled for the current device."""
-        published = units(self.layout, self.lanes) if self.is_one_pass else 0
+        # The 64-bit words that blocks publish.
+        published = 2 * self.layout.order * self.layout.sections * self.lanes if self.is_one_pass else 0
         return PreparedLaunches(*self.launches, units=published)
 
     def carry_out(self, memory: Any) -> Any:
@@ -312,8 +275,7 @@ class FilterLaunches:
     def launches(self) -> tuple[Launch, ...]:
         """The launches in their order."""
         if self.is_one_pass:
-            tiles = launch_tiles(self.cascade, self.layout, _ARRAYS, self.shape, self._sizes())
-            return tiles, *self._repair()
+            return self._filter_tiles(), *self._repair()
         repair = [] if self.is_bounded else self._repair()
         if not self.partition.is_propagated:
             return self._walk(self.writes, False), *repair
@@ -338,22 +300,32 @@ class FilterLaunches:
     def pointers(self, base: int, x: int, carry_in: int, result: int) -> list[int]:
         """Return the kernels' struct of pointers, from addresses; 0 means no array."""
         assumed, carry_outs, failures, tops, marks, _ = self.offsets
-        return [
-            x,
-            result,
-            carry_in,
-            base + assumed,
-            base + carry_outs,
-            base + tops,
-            base + failures,
-            base + marks,
-        ]
+        offsets = assumed, carry_outs, tops, failures, marks
+        return [x, result, carry_in, *[base + offset for offset in offsets]]
 
     def _sizes(self, halves: int = 1) -> np.ndarray:
         outer, steps, inner = self.shape
         partition = self.partition
         segments = [partition.segments, partition.length, partition.warm_up]
         return pack_words([outer, steps, inner // halves, *segments])
+
+    def _filter_tiles(self) -> Launch:
+        length, layout = LENGTH_BYTES // self.layout.dtype.itemsize, self.layout
+        layout = replace(layout, stages=STAGES, direct=False)
+        arguments = (
+            _ARRAYS,
+            coefficients(self.cascade, layout),
+            _steps(self.cascade, length),
+            partial(on_device, powers_of_lanes, self.cascade, length),
+            partial(on_device, powers_of_lanes, self.cascade, 32 * length),
+            partial(on_device, doubled_powers, self.cascade, THREADS * length, LANE_TILES, 5),
+            SPACE,
+            self._sizes(),
+            EPOCH,
+        )
+        text, blocks = _print_program(layout, length), min(self.lanes, Device.current().multiprocessors)
+        sizes = blocks, THREADS + 32, arguments, _SHARED_BYTES
+        return Launch(text, "tiles_kernel", *sizes, is_cooperative=True)
 
     def _walk(self, write: bool, has_states: bool) -> Launch:
         outer, _, inner = self.shape
@@ -373,7 +345,8 @@ class FilterLaunches:
         threads = 32 if in_order else propagation_threads(self.layout)
         blocks = -(-outer * inner // (32 // states)) if in_order else outer * inner
         chunk = -(-segments // threads)
-        matrices = partial(powers, self.cascade, self.partition.length, chunk)
+        # The powers of A with which a block scans the segments of a row.
+        matrices = partial(on_device, doubled_powers, self.cascade, self.partition.length, chunk, _POWERS)
         arguments = (_ARRAYS, matrices, np.int64(chunk), self._sizes())
         text = print_propagation(self.layout, in_order)
         return Launch(text, "propagate_kernel", blocks, threads, arguments)

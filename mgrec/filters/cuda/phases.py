@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +26,7 @@ from ..recurrence import CascadeSummary, is_safe
 from .correlations import differentiate_coefficients, prepare_adjoint
 from .launch import LANES, NEGLIGIBLE, NEGLIGIBLE_IN_FLOAT32, FilterLaunches, one_pass, partition_rows
 from .program import WIDE, FilterLayout, is_direct, on_device
-from .shards import solver_of
+from .shards import FilterShardSolver
 
 # A light filter has at most LIGHT states. A lane takes many samples at a time up to MEDIUM states.
 # A complex state counts as four.
@@ -40,43 +40,15 @@ def kernels(method: str) -> FilterKernels:
     return FilterKernels(
         determine_filter,
         precompute_filter,
-        speculate=partial(speculate, determine_filter),
-        correct=partial(correct, determine_filter),
+        speculate=_speculate,
+        correct=_correct,
         prepare_solver=_prepare_solver,
         prepare_shard=_prepare_shard,
-        determine_backward=determine_backward,
-        determine_bounded=determine_bounded,
+        is_directed=True,
         differentiate_coefficients=differentiate_coefficients,
         prepare_adjoint=prepare_adjoint,
         respond=write_responses,
     )
-
-
-def determine_backward(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> None:
-    """Write the outputs of a chunk that is filtered from its last step to its first.
-
-    Arguments are those of ``determine_filter``, but `result` may have another dtype.
-    """
-    import cupy
-
-    if chunk.shape[2] >= WIDE:
-        determine_filter(cascade, replace(chunk, reverse=True), carry_in, result)
-        return
-    x = cupy.ascontiguousarray(chunk.operands[0][:, ::-1])
-    outputs = cupy.empty(chunk.shape, chunk.dtype)
-    determine_filter(cascade, replace(chunk, operands=(x,)), carry_in, outputs)
-    result[...] = outputs[:, ::-1]
-
-
-def determine_bounded(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> None:
-    """Write the outputs of a chunk of WIDE columns, rounded to float32.
-
-    Operands of the chunk are consecutive steps of x, which the kernels read where they are; a
-    reversed chunk has one. No output comes near overflow.
-    """
-    raise_if_capturing("a filter", SCRATCH_IS_SHARED)
-    launches, x = _launches_of(cascade, chunk, result, is_bounded=True)
-    launches(x, _states_on_device(cascade, chunk, carry_in), result)
 
 
 def _table_of(pieces: Sequence[Any]) -> Any:
@@ -90,25 +62,33 @@ def _table_of(pieces: Sequence[Any]) -> Any:
     return cupy.asarray(np.concatenate([[[len(pieces), 0]], table]))
 
 
-def _states_on_device(cascade: Cascade, chunk: Chunk, carry_in: Any) -> Any:
-    import cupy
-
-    if carry_in is None:
-        return None
-    return cupy.ascontiguousarray(cupy.asarray(carry_in, cascade.state_dtype(chunk.dtype)))
-
-
-def determine_filter(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> Any:
+def determine_filter(
+    cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any, is_bounded: bool = False
+) -> Any:
     """Write the outputs of a chunk, and return the states after it if `carry_in` is not None.
 
-    The operand of the chunk is x, on the current device; its dtype is that of the results. Kernels
-    cast a real x of another dtype, without a copy, if the results are real. `carry_in` is an array
-    (states, outer, inner) of float64 or complex128, on the device or in host memory. A chunk
-    whose last step acts first has WIDE columns.
+    The operand of the chunk is x, on the current device; its dtype is that of the outputs. Kernels
+    cast a real x of another dtype, without a copy, if the outputs are real. `carry_in` is an array
+    (states, outer, inner) of float64 or complex128, on the device or in host memory.
+
+    If `is_bounded`, no output of the WIDE columns comes near overflow, and all are rounded to
+    float32. Operands are then consecutive steps of x, which the kernels read where they are; a
+    reversed chunk has one.
     """
+    import cupy
+
     raise_if_capturing("a filter", SCRATCH_IS_SHARED)
-    carry_in = _states_on_device(cascade, chunk, carry_in)
-    launches, x = _launches_of(cascade, chunk, result)
+    if chunk.reverse and chunk.shape[2] < WIDE:
+        backward = cupy.ascontiguousarray(chunk.operands[0][:, ::-1])
+        outputs = cupy.empty(chunk.shape, chunk.dtype)
+        chunk = replace(chunk, operands=(backward,), reverse=False)
+        carry_out = determine_filter(cascade, chunk, carry_in, outputs)
+        result[...] = outputs[:, ::-1]
+        return carry_out
+    if carry_in is not None:
+        states = cupy.asarray(carry_in, cascade.state_dtype(chunk.dtype))
+        carry_in = cupy.ascontiguousarray(states)
+    launches, x = _launches_of(cascade, chunk, result, is_bounded)
     memory = launches(x, carry_in, result)
     return None if carry_in is None else launches.carry_out(memory)
 
@@ -223,7 +203,7 @@ def _launches(
     stored = dtype if results is None else results
     real_stored = np.empty(0, stored).real.dtype if halves == 2 else stored
     layout = choose_layout(cascade, real_shape, real, aligned, inputs=inputs, copies_words=is_bounded)
-    layout = replace(layout, results=real_stored, backward=backward, has_pieces=has_pieces)
+    layout = replace(layout, results=real_stored, backward=backward, pieces=has_pieces)
     # With three channels, 30 lanes of a warp are busy: nine warps on some multiprocessors, and
     # eight on the others, ran at 0.73 of the floor.
     lanes = LANES // 32 * (32 - 32 % max(layout.inner, 1))
@@ -298,15 +278,12 @@ def choose_layout(
         inputs=inputs,
         aligned=is_aligned[0],
         direct=direct,
-        runs=max(1, dtype.itemsize // inputs.itemsize) if inputs and inner < WIDE else 1,
+        batches=max(1, dtype.itemsize // inputs.itemsize) if inputs and inner < WIDE else 1,
     )
 
 
 # The prefix is at most this part of a chunk.
 PREFIX_FRACTION = 8
-
-Determine = Callable[[Cascade, Chunk, Any, Any], Any]
-"""As :func:`mgrec.filters.cuda.phases.determine_filter`."""
 
 
 @dataclass(frozen=True)
@@ -318,8 +295,8 @@ class DevicePrefix:
     operand_bytes: ClassVar[int] = 0  # The samples are a copy.
 
 
-def speculate(
-    determine: Determine, cascade: Cascade, chunk: Chunk, results: tuple[Any, ...]
+def _speculate(
+    cascade: Cascade, chunk: Chunk, results: tuple[Any, ...]
 ) -> Callable[[], tuple[CascadeSummary, DevicePrefix] | None] | None:
     """Launch the filter of a chunk from states of 0.
 
@@ -330,7 +307,7 @@ def speculate(
     if not steps:
         return None
     states = np.zeros((cascade.states, *chunk.row_shape), cascade.state_dtype(chunk.dtype))
-    wait = fetch(determine(cascade, chunk, states, results[0]))
+    wait = fetch(determine_filter(cascade, chunk, states, results[0]))
     x = chunk.operands[0][:, :steps].copy()
     prefix = DevicePrefix(cascade, Chunk((x,), x.shape, chunk.dtype))
 
@@ -355,9 +332,25 @@ def _prefix_of(cascade: Cascade, chunk: Chunk) -> int:
 def _prepare_shard(
     cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any, may_speculate: bool
 ) -> ShardSolver | None:
-    """Return a solver for parts of a signal on the ranks of a group; None if it must not guess."""
-    steps = _prefix_of(cascade, chunk) if may_speculate else 0
-    return solver_of(_prepare_solver, cascade, chunk, carry_in, result, steps)
+    """Return a solver for parts of a signal on the ranks of a group; None if it must not guess.
+
+    The first steps of a part alone depend on the states before it.
+    """
+    import cupy
+
+    is_real = chunk.dtype.kind != "c" and not cascade.is_complex
+    has_wide_states = carry_in is None or carry_in.dtype == np.float64
+    steps = _prefix_of(cascade, chunk) if may_speculate and is_real and has_wide_states else 0
+    if not steps or chunk.shape[0] > 1:
+        return None
+    zeros = cupy.zeros((cascade.states, *chunk.row_shape), np.float64)
+    whole, first = (
+        _prepare_solver(cascade, part, zeros, result[:, : part.steps])
+        for part in (chunk, chunk.between(0, steps))
+    )
+    if whole is None or first is None:
+        return None
+    return FilterShardSolver(cascade, chunk, whole, first, carry_in is not None)
 
 
 @lru_cache(maxsize=256)
@@ -377,26 +370,19 @@ def prefix_steps(cascade: Cascade, dtype: np.dtype[Any]) -> int:
     return 0
 
 
-def correct(
-    determine: Determine, prefix: DevicePrefix, carry_in: np.ndarray, results: tuple[Any, ...]
-) -> tuple[Any, ...]:
+def _correct(prefix: DevicePrefix, carry_in: np.ndarray, results: tuple[Any, ...]) -> tuple[Any, ...]:
     """Filter the prefix of a chunk from the states before it. May run twice."""
-    (result,), first = results, prefix.first
-    part = result[:, : first.steps]
-    write_contiguous(lambda y: determine(prefix.cascade, first, carry_in, y), part)
-    if not np.isfinite(carry_in).all():
-        _write_infinite(determine, prefix, carry_in, result)
-    return results
-
-
-def _write_infinite(determine: Determine, prefix: DevicePrefix, carry_in: np.ndarray, result: Any) -> None:
-    """Write the outputs after the prefix that states before the chunk make infinite or nan."""
     import cupy
 
-    response, zeros = cupy.empty(result.shape, result.dtype), cupy.zeros(result.shape, result.dtype)
-    determine(prefix.cascade, Chunk((zeros,), result.shape, result.dtype), carry_in, response)
-    later, response = result[:, prefix.first.steps :], response[:, prefix.first.steps :]
-    cupy.copyto(later, response, where=~cupy.isfinite(response))
+    (result,), first, cascade = results, prefix.first, prefix.cascade
+    write_contiguous(lambda y: determine_filter(cascade, first, carry_in, y), result[:, : first.steps])
+    if not np.isfinite(carry_in).all():
+        # The states make outputs after the prefix infinite or nan.
+        response, zeros = cupy.empty(result.shape, result.dtype), cupy.zeros(result.shape, result.dtype)
+        determine_filter(cascade, Chunk((zeros,), result.shape, result.dtype), carry_in, response)
+        later, response = result[:, first.steps :], response[:, first.steps :]
+        cupy.copyto(later, response, where=~cupy.isfinite(response))
+    return results
 
 
 RESULTS, THREADS = 8, 128

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import print_definitions
-from ..cascade import Cascade, doubled_powers
+from ..cascade import Cascade
 
 # From WIDE columns on, neighbouring lanes read neighbouring columns. Fewer columns are copied
 # through shared memory.
@@ -24,19 +24,6 @@ WIDE = 16
 THREADS, THREADS_OF_MANY = 1024, 256
 
 _TOP_BITS = {"f": (127 + 120) << 23, "d": (1023 + 1000) << 20}
-_WALK = """
-extern "C" __global__ void __launch_bounds__(32) filter_kernel(
-    const Arrays arrays, {coefficients}, const Shape shape) {{
-  filter_segments(arrays, {value}, shape);
-}}
-"""
-_REPAIR = """
-extern "C" __global__ void __launch_bounds__({threads}) {name}_kernel(
-    const Arrays arrays, {coefficients}, const Shape shape, const Limits limits) {{
-  const Repair repair = {{arrays, {value}, shape, limits}};
-  {call};
-}}
-"""
 _PROPAGATE = """
 extern "C" __global__ void __launch_bounds__(THREADS) propagate_kernel(
     const Arrays arrays, const S* powers, long long chunk, const Shape shape) {{
@@ -66,73 +53,42 @@ class FilterLayout:
     # Dtype of the inputs if it differs from that of the outputs. Both are then real.
     inputs: np.dtype[np.generic] | None = None
     aligned: bool = False  # whether batches of inputs are aligned to 16 bytes
-    runs: int = 1  # number of batches of such inputs that are copied together
+    batches: int = 1  # number of batches of such inputs that are copied together
     direct: bool = False  # whether sections are computed in direct form I, with b_0 = 1
     # Dtype in which outputs are stored; None for their own.
     results: np.dtype[np.generic] | None = None
     backward: bool = False  # whether rows are filtered from their last sample to the first
-    has_pieces: bool = False  # whether x is a table of arrays, one after the other along the steps
+    pieces: bool = False  # whether x is a table of arrays, one after the other along the steps
 
     def print(self, write: bool, has_states: bool, halves: int = 1, threads: int = 32) -> str:
         """Return the constants, the types and the numeric functions of a program."""
-        top = _TOP_BITS[np.empty(0, self.dtype).real.dtype.char]
-        numbers = {
-            "ORDER": self.order,
-            "SECTIONS": self.sections,
-            "INNER": self.inner,
-            "ITEMS": self.items,
-            "STAGES": self.stages,
-            "GROUP": self.group,
-            "TOP": top,
-            "HALVES": halves,
-            "THREADS": threads,
-            "BATCHES": self.runs,
-        }
-        flags = {
-            "FEEDBACK": self.feedback,
-            "WRITE": write,
-            "HAS_STATES": has_states,
-            "BULK": self.bulk,
-            "ALIGNED": self.aligned,
-            "IN_PLACE": self.inputs is None,
-            "DIRECT": self.direct,
-            "BACKWARD": self.backward,
-            "PIECES": self.has_pieces,
-        }
+        # Numbers and flags of the layout are constants of the same names.
+        constants = {name.upper(): value for name, value in vars(self).items() if isinstance(value, int)}
+        constants |= {"HALVES": halves, "THREADS": threads, "WRITE": write, "HAS_STATES": has_states}
+        constants["TOP"] = _TOP_BITS[np.empty(0, self.dtype).real.dtype.char]
+        constants |= {"IN_PLACE": self.inputs is None, "BY_VALUE": self.is_by_value}
         types = {"E": self.dtype, "S": self.states, "X": self.inputs or self.dtype}
         types["Y"] = self.results or self.dtype
         numeric = kernel_text("engines/cuda/numeric")
-        return print_definitions(numeric, numbers | flags, **types)
+        return print_definitions(numeric, constants, **types)
 
     @property
     def is_by_value(self) -> bool:
         """Whether kernels take the coefficients by value: arguments are limited to 4 KB."""
         return 2 * self.sections * (self.order + 1) * self.states.itemsize <= 3072
 
-    @property
-    def _coefficients(self) -> dict[str, str]:
-        """The declaration of the coefficients, and the expression for their value."""
-        if self.is_by_value:
-            return {"coefficients": "const Coefficients with", "value": "with"}
-        return {"coefficients": "const Coefficients* with", "value": "*with"}
-
 
 @cache
 def print_walk(layout: FilterLayout, write: bool, has_states: bool) -> str:
     """Return the program that filters all segments, from propagated states if `has_states`."""
-    kernels = kernel_text("filters/cuda/rows" if layout.inner else "filters/cuda/columns")
-    return layout.print(write, has_states) + kernels + _WALK.format(**layout._coefficients)
+    kernel = kernel_text("filters/cuda/rows" if layout.inner else "filters/cuda/columns")
+    return layout.print(write, has_states) + kernel
 
 
 @cache
 def print_repair(layout: FilterLayout, write: bool, halves: int) -> str:
     """Return the kernels that compare the states of segments, and filter wrong segments again."""
-    text = layout.print(write, False, halves) + kernel_text("filters/cuda/repair")
-    thread = "blockIdx.x * (long long)blockDim.x + threadIdx.x"
-    calls = {"check": (128, f"repair.check({thread})"), "repair": (32, "repair_rows(repair)")}
-    for name, (threads, call) in calls.items():
-        text += _REPAIR.format(name=name, threads=threads, call=call, **layout._coefficients)
-    return text
+    return layout.print(write, False, halves) + kernel_text("filters/cuda/repair")
 
 
 def propagation_threads(layout: FilterLayout) -> int:
@@ -155,8 +111,6 @@ _LEAST, _MOST = 2.0**-300, 2.0**300
 # A carry-in is added to the first steps, which must exist. More states are left to the transposed
 # form: 64 of them spill registers in the loop.
 _SHORT, _MANY = 64, 32
-# Number of powers for a scan of the lanes of a warp, and one of the warps of a block.
-_POWERS = 10
 
 
 def is_direct(cascade: Cascade, steps: int, dtype: np.dtype[Any], states: np.dtype[Any]) -> bool:
@@ -223,11 +177,6 @@ def _packed(cascade: Cascade, dtype: np.dtype[Any], direct: bool) -> np.ndarray:
         a = np.array([section.a for section in cascade.sections], dtype)
     both = np.concatenate([b.ravel(), -a.ravel()])
     return both.view(f"V{both.nbytes}")
-
-
-def powers(cascade: Cascade, length: int, chunk: int) -> Any:
-    """Return the powers of A, on the device, with which a block scans the segments of a row."""
-    return on_device(doubled_powers, cascade, length, chunk, _POWERS)
 
 
 def on_device(function: Callable[..., np.ndarray], *arguments: Any) -> Any:

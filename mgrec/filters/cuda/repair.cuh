@@ -202,17 +202,6 @@ struct Repair {
   }
 };
 
-DEVICE void repair_rows(const Repair& repair) {
-  __shared__ __align__(16) unsigned char memory[32 * sizeof(X)];
-  const long long rows = repair.shape.outer * repair.shape.inner;
-  for (long long base = blockIdx.x * 32ll; base < rows; base += gridDim.x * 32ll) {
-    const long long row = base + threadIdx.x;
-    unsigned votes = __ballot_sync(ALL, row < rows && repair.may_fail(row));
-    for (; votes; votes &= votes - 1)
-      repair.repair_row(base + __ffs(votes) - 1, reinterpret_cast<X*>(memory));
-  }
-}
-
 // SciPy's order of operations in the dtype of the outputs, which decides what overflows.
 template <class C> struct PlainState { C v[STATE_SIZE]; };
 
@@ -283,4 +272,23 @@ DEVICE bool Repair::walk_plainly(const Lane& lane, State& state, X* board) const
   const bool top = walk(lane, board, step, [] { return false; });
   for (int q = 0; q < STATES; ++q) state.v[q] = cast<S>(plain.v[q]);
   return top;
+}
+
+extern "C" __global__ void __launch_bounds__(128) check_kernel(
+    const Arrays arrays, const Argument<BY_VALUE> with, const Shape shape, const Limits limits) {
+  const Repair repair = {arrays, with.get(), shape, limits};
+  repair.check(blockIdx.x * (long long)blockDim.x + threadIdx.x);
+}
+
+extern "C" __global__ void __launch_bounds__(32) repair_kernel(
+    const Arrays arrays, const Argument<BY_VALUE> with, const Shape shape, const Limits limits) {
+  const Repair repair = {arrays, with.get(), shape, limits};
+  __shared__ __align__(16) unsigned char memory[32 * sizeof(X)];
+  const long long rows = shape.outer * shape.inner;
+  for (long long base = blockIdx.x * 32ll; base < rows; base += gridDim.x * 32ll) {
+    const long long row = base + threadIdx.x;
+    unsigned votes = __ballot_sync(ALL, row < rows && repair.may_fail(row));
+    for (; votes; votes &= votes - 1)
+      repair.repair_row(base + __ffs(votes) - 1, reinterpret_cast<X*>(memory));
+  }
 }

@@ -159,7 +159,8 @@ struct Rows {
   }
 };
 
-DEVICE void filter_segments(const Arrays& arrays, const Coefficients& with, const Shape& shape) {
+extern "C" __global__ void __launch_bounds__(32) filter_kernel(
+    const Arrays arrays, const Argument<BY_VALUE> with, const Shape shape) {
   __shared__ uint4 memory[STAGES * PER_WARP * X_PITCH + (WRITE && !IN_PLACE ? PER_WARP * PITCH : 0)];
   __shared__ long long firsts[32], lows[32], highs[32];
   const int idle = 32 % INNER && threadIdx.x >= PER_WARP * INNER;
@@ -177,6 +178,6 @@ DEVICE void filter_segments(const Arrays& arrays, const Coefficients& with, cons
   Rows access = {memory, memory + STAGES * PER_WARP * X_PITCH, arrays.x, arrays.y, firsts, lows, highs,
                  segment * X_PITCH * X_VECTOR + Rows::shift_of(arrays.x + firsts[segment]) + column,
                  segment * PITCH * VECTOR + column};
-  Walker<Rows> walker = {with, arrays, shape, access};
+  Walker<Rows> walker = {with.get(), arrays, shape, access};
   walker.filter_segment(lane);
 }

@@ -83,17 +83,8 @@ class FilterShardSolver(ShardSolver):
 
         x, before = arguments[0], arguments[1] if self._has_states else 0
         after = self._whole([x, self._zeros.data.ptr], targets)
-        self._write(
-            [
-                after.data.ptr,
-                after.strides[0] // 8,
-                before,
-                self._states,
-                self._inners,
-                shards.digest,
-                shards.message,
-            ]
-        )
+        sizes = self._states, self._inners
+        self._write([after.data.ptr, after.strides[0] // 8, before, *sizes, shards.digest, shards.message])
         yield
         states = cupy.empty((2, *self._shape), np.float64)
         carry_in, last = states
@@ -103,25 +94,3 @@ class FilterShardSolver(ShardSolver):
         yield
         shards.wait()
         return last if self._has_states else None
-
-
-def solver_of(
-    prepare: Any, cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any, steps: int
-) -> ShardSolver | None:
-    """Return the solver of parts whose first steps alone depend on the states before them.
-
-    `prepare` is the phase :func:`.phases.prepare_solver`.
-    """
-    import cupy
-
-    if not steps or chunk.shape[0] > 1 or chunk.dtype.kind == "c" or cascade.is_complex:
-        return None
-    if carry_in is not None and carry_in.dtype != np.float64:
-        return None
-    zeros = cupy.zeros((cascade.states, *chunk.row_shape), np.float64)
-    whole = prepare(cascade, chunk, zeros, result)
-    x = chunk.operands[0][:, :steps]
-    first = prepare(cascade, Chunk((x,), x.shape, chunk.dtype), zeros, result[:, :steps])
-    if whole is None or first is None:
-        return None
-    return FilterShardSolver(cascade, chunk, whole, first, carry_in is not None)
