@@ -15,7 +15,6 @@ from typing import Any
 import numba
 import numpy as np
 from numba import types
-from numba.extending import overload
 
 from ..core.arrays.chunk import Chunk
 from ..core.contract.kernels import Kernels, PreparedSolver, at_once
@@ -25,6 +24,7 @@ from ..engines.cpu.scalars import larger_of, smaller_of
 from ..engines.cpu.scan import Phases, are_faster_by_phases, determine_rows
 from ..engines.cpu.stack import stack_empty
 from ..engines.cpu.threads import call_in_parts, threads_for
+from ..scans.cpu.operands import compiled_only
 from .recurrence import FIRST, PAIRS, PARTS, STATES, EwmRecurrence, EwmSummary, Weights
 
 ZERO_STATE = (0.0,) * STATES
@@ -239,17 +239,13 @@ COLUMNS, STEPS = 64, 128
 NEGLIGIBLE = 2.0**-960
 
 
-# An overload: a compiled function with a test for None made covariances take 3 times as long.
+# A compiled function with a test for None made covariances take 3 times as long.
+@compiled_only
 def row_part(array: Any, outer: Any, left: Any, right: Any, inner: Any) -> Any:
     """Return steps of a row of an array (outer, steps, inner), or None for None.
 
     Outer and inner axes of length 1 are broadcast.
     """
-    raise NotImplementedError  # compiled code only
-
-
-@overload(row_part, INNER, strict=False)
-def _row_part(array: Any, outer: Any, left: Any, right: Any, inner: Any) -> Any:
     if not isinstance(array, types.Array):
         return lambda array, outer, left, right, inner: None
     return lambda array, outer, left, right, inner: array[

@@ -206,27 +206,6 @@ def check(
     reset: Any,
 ) -> tuple[Weights, dict[str, Any], int]:
     """Validate the arguments of ``ewm``; return the weights, the series by role, and the axis."""
-    weights = as_weights(rates, times is not None, statistic, adjust, ignore_na, bias, min_periods)
-    series = as_series(x, other, statistic)
-    x = series["x"]
-    axis = as_axis(axis, x.shape)
-    if times is not None:
-        series["gaps"] = as_gaps(times, rates["halflife"], x, axis)
-    if reset is not None:
-        series["marks"] = as_reset(reset, x.shape, axis, False, [("x", x)])
-    return weights, series, axis
-
-
-def as_weights(
-    rates: dict[str, Any],
-    has_times: bool,
-    statistic: str,
-    adjust: Any,
-    ignore_na: Any,
-    bias: Any,
-    min_periods: Any,
-) -> Weights:
-    """Validate the options of pandas' ewm; rates are alpha, span, halflife and com."""
     if not is_one_of(statistic, STATISTICS):
         raise ValueError(f"statistic must be one of {', '.join(STATISTICS)}; got {statistic!r}")
     is_adjusted = as_flag("adjust", adjust)
@@ -235,14 +214,17 @@ def as_weights(
     min_count = 0 if min_periods is None else as_integer("min_periods", min_periods)
     if min_count < 0:
         raise ValueError(f"min_periods must be 0 or more; got {min_count}")
-    return Weights(
-        statistic,
-        _alpha(rates, has_times, is_adjusted),
-        is_adjusted,
-        as_flag("ignore_na", ignore_na),
-        as_flag("bias", bias),
-        max(min_count, 1),
-    )
+    alpha = _alpha(rates, times is not None, is_adjusted)
+    flags = as_flag("ignore_na", ignore_na), as_flag("bias", bias)
+    weights = Weights(statistic, alpha, is_adjusted, *flags, max(min_count, 1))
+    series = as_series(x, other, statistic)
+    x = series["x"]
+    axis = as_axis(axis, x.shape)
+    if times is not None:
+        series["gaps"] = as_gaps(times, rates["halflife"], x, axis)
+    if reset is not None:
+        series["marks"] = as_reset(reset, x.shape, axis, False, [("x", x)])
+    return weights, series, axis
 
 
 def _alpha(rates: dict[str, Any], has_times: bool, is_adjusted: bool) -> float:
@@ -262,11 +244,8 @@ def _alpha(rates: dict[str, Any], has_times: bool, is_adjusted: bool) -> float:
     if len(names) != 1:
         got = " and ".join(names) or "none"
         raise ValueError(f"one of alpha, span, halflife and com must be given; got {got}")
-    return _alpha_of(names[0], rates[names[0]])
-
-
-def _alpha_of(name: str, rate: Any) -> float:
-    parameter = RATES[name]
+    (name,) = names
+    parameter, rate = RATES[name], rates[name]
     wanted = f"a finite number, {parameter.wanted}"
     if name == "halflife" and isinstance(rate, (str, datetime.timedelta, np.timedelta64)):
         raise TypeError(f"halflife must be {wanted}; got {rate!r}, without times")
