@@ -275,14 +275,8 @@ struct Halves {
 // Join two halves of a partition that were eliminated from its ends: eliminate both unknowns in the
 // middle, x[m-1] and x[m]. The pending rows of the upper half become those of the partition.
 DEVICE inline void join_halves(Halves& halves, Pivots& seen, Row<7>& pivot, Row<6>& second) {
-  T cell[10];
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const Row<5>& row = r ? halves.lower.lower : halves.lower.upper;
-    const T numbers[5] = {row[1], row[0], row[3], row[2], row[4]};
-#pragma unroll
-    for (int k = 0; k < 5; ++k) cell[5 * r + k] = numbers[k];
-  }
+  const Row<5>&u = halves.lower.upper, &l = halves.lower.lower;
+  const T cell[10] = {u[1], u[0], u[3], u[2], u[4], l[1], l[0], l[3], l[2], l[4]};
   // Rows with nan or inf were seen when they were read. Here a pivot of 0 leads to nan, too.
   const T nonfinite = seen.nonfinite;
   advance_part(halves.upper, cell, seen, pivot, second);
@@ -294,24 +288,18 @@ struct Around { T before, first, last, after; };
 // The unknowns on both sides of a cut.
 struct Cut { T above, below; };
 
-// The pivots that give the cut between two parts from the unknowns around both.
-struct Link {
-  T v[11];
-  DEVICE Link(const Row<7>& pivot, const Row<6>& second) {
-    const Inverse inverse(pivot[0]), inverse_second(second[0]);
+// The cut between two parts by the pivots of its unknowns, from the unknowns around both parts.
+DEVICE inline Cut cut_between(const Row<7>& pivot, const Row<6>& second, const Around& known) {
+  const T around[4] = {known.last, known.after, known.before, known.first};
+  const Inverse inverse(pivot[0]), inverse_second(second[0]);
+  T below = inverse_second.ratio(second[5]);
 #pragma unroll
-    for (int k = 0; k < 5; ++k) v[k] = inverse_second.ratio(second[k + 1]);
+  for (int k = 0; k < 4; ++k) below = minus_product(below, inverse_second.ratio(second[k + 1]), around[k]);
+  T above = minus_product(inverse.ratio(pivot[6]), inverse.ratio(pivot[1]), below);
 #pragma unroll
-    for (int k = 0; k < 6; ++k) v[5 + k] = inverse.ratio(pivot[k + 1]);
-  }
-  DEVICE Cut cut(const Around& known) const {
-    T below = minus_product(minus_product(v[4], v[0], known.last), v[1], known.after);
-    below = minus_product(minus_product(below, v[2], known.before), v[3], known.first);
-    T above = minus_product(minus_product(v[10], v[5], below), v[6], known.last);
-    above = minus_product(minus_product(above, v[7], known.after), v[8], known.before);
-    return {minus_product(above, v[9], known.first), below};
-  }
-};
+  for (int k = 0; k < 4; ++k) above = minus_product(above, inverse.ratio(pivot[k + 2]), around[k]);
+  return {above, below};
+}
 
 // Write the cell of a partition, if it is there.
 DEVICE inline void reduce_partition(const System& system, const Partition& partition, T* cell) {
@@ -349,7 +337,7 @@ DEVICE inline Cut factor_partition(Tile& tile, int length, const Around& ends) {
   Row<7> pivot;
   Row<6> second;
   join_halves(halves, seen, pivot, second);
-  Cut middle = Link(pivot, second).cut(ends);
+  Cut middle = cut_between(pivot, second, ends);
   if (length == MIDDLE + 1) middle.below = ends.last;
   return middle;
 }

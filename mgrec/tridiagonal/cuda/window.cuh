@@ -288,55 +288,67 @@ struct Bounds {
   }
 };
 
+// A row of a step has BELOW coefficients of the last unknowns before, ABOVE of the first ones after, and
+// the right-hand side.
+constexpr int RHS = BELOW + ABOVE, NUMBERS = RHS + 1;
 // x + before·(the last unknowns before) + after·(the first unknowns after) = rhs
 struct Step {
-  T before[SPAN][BELOW], after[SPAN][ABOVE], rhs[SPAN];
-};
-constexpr int STEP_NUMBERS = SPAN * (BELOW + ABOVE + 1);
+  T v[SPAN][NUMBERS];
 
-// before·(the last unknowns before) + diagonal·x + after·(the first unknowns after) = rhs
-struct Equations {
-  T before[SPAN][BELOW], diagonal[SPAN][SPAN], after[SPAN][ABOVE], rhs[SPAN];
+  // Whether unknowns of other steps have an effect.
+  DEVICE bool is_coupled() const { return !(norm<0, BELOW>() <= APART && norm<BELOW, RHS>() <= APART); }
+  // The largest sum of the coefficients of the unknowns on one side.
+  template <int FIRST, int END> DEVICE Real norm() const {
+    Real most = 0;
+#pragma unroll
+    for (int r = 0; r < SPAN; ++r) {
+      Real sum = 0;
+#pragma unroll
+      for (int c = FIRST; c < END; ++c) sum += sum_of_parts(v[r][c]);
+      most = !(sum <= most) ? sum : most;
+    }
+    return most;
+  }
+  // Replace the coefficients FIRST … END - 1, of unknowns that are known or are taken for 0.
+  template <int FIRST, int END, class Known> DEVICE void remove_known(Known known) {
+#pragma unroll
+    for (int r = 0; r < SPAN; ++r)
+#pragma unroll
+      for (int c = FIRST; c < END; ++c)
+        v[r][RHS] = minus_product(v[r][RHS], v[r][c], known(c - FIRST)), v[r][c] = T(0);
+  }
+};
+
+// Replace COUNT unknowns by their rows; their coefficients become 0.
+template <int COUNT>
+DEVICE inline void replace(T* coefficients, const T (*rows)[NUMBERS], T* before, T* after, T& rhs) {
+  T factors[COUNT];
+#pragma unroll
+  for (int k = 0; k < COUNT; ++k) factors[k] = coefficients[k], coefficients[k] = T(0);
+#pragma unroll
+  for (int k = 0; k < COUNT; ++k) {
+#pragma unroll
+    for (int c = 0; c < BELOW; ++c) before[c] = minus_product(before[c], factors[k], rows[k][c]);
+#pragma unroll
+    for (int c = 0; c < ABOVE; ++c) after[c] = minus_product(after[c], factors[k], rows[k][BELOW + c]);
+    rhs = minus_product(rhs, factors[k], rows[k][RHS]);
+  }
+}
+
+// A step with diagonal·x in place of x.
+struct Equations : Step {
+  T diagonal[SPAN][SPAN];
 
   DEVICE void remove_before(const Step& step) {
+    constexpr int FIRST = SPAN - BELOW;
 #pragma unroll
-    for (int r = 0; r < SPAN; ++r) {
-      T before_it[BELOW] = {};
-#pragma unroll
-      for (int k = 0; k < BELOW; ++k) {
-        const T factor = before[r][k];
-        constexpr int FIRST = SPAN - BELOW;
-#pragma unroll
-        for (int c = 0; c < ABOVE; ++c)
-          diagonal[r][c] = minus_product(diagonal[r][c], factor, step.after[FIRST + k][c]);
-#pragma unroll
-        for (int c = 0; c < BELOW; ++c)
-          before_it[c] = minus_product(before_it[c], factor, step.before[FIRST + k][c]);
-        rhs[r] = minus_product(rhs[r], factor, step.rhs[FIRST + k]);
-      }
-#pragma unroll
-      for (int c = 0; c < BELOW; ++c) before[r][c] = before_it[c];
-    }
+    for (int r = 0; r < SPAN; ++r) replace<BELOW>(v[r], step.v + FIRST, v[r], diagonal[r], v[r][RHS]);
   }
   DEVICE void remove_after(const Step& step) {
+    constexpr int FIRST = SPAN - BELOW;
 #pragma unroll
-    for (int r = 0; r < SPAN; ++r) {
-      T after_it[ABOVE] = {};
-#pragma unroll
-      for (int k = 0; k < ABOVE; ++k) {
-        const T factor = after[r][k];
-#pragma unroll
-        for (int c = 0; c < BELOW; ++c) {
-          T& number = diagonal[r][SPAN - BELOW + c];
-          number = minus_product(number, factor, step.before[k][c]);
-        }
-#pragma unroll
-        for (int c = 0; c < ABOVE; ++c) after_it[c] = minus_product(after_it[c], factor, step.after[k][c]);
-        rhs[r] = minus_product(rhs[r], factor, step.rhs[k]);
-      }
-#pragma unroll
-      for (int c = 0; c < ABOVE; ++c) after[r][c] = after_it[c];
-    }
+    for (int r = 0; r < SPAN; ++r)
+      replace<ABOVE>(v[r] + BELOW, step.v, diagonal[r] + FIRST, v[r] + BELOW, v[r][RHS]);
   }
   // Solve for x, by Gauss and Jordan.
   DEVICE Step solved(Bounds& bounds, Real least_pivot = 0) {
@@ -349,10 +361,7 @@ struct Equations {
       for (int c = p + 1; c < SPAN; ++c)
         diagonal[p][c] = diagonal[p][c] * inverse, bounds.ratio(diagonal[p][c]);
 #pragma unroll
-      for (int c = 0; c < BELOW; ++c) before[p][c] = before[p][c] * inverse;
-#pragma unroll
-      for (int c = 0; c < ABOVE; ++c) after[p][c] = after[p][c] * inverse;
-      rhs[p] = rhs[p] * inverse;
+      for (int c = 0; c < NUMBERS; ++c) v[p][c] = v[p][c] * inverse;
 #pragma unroll
       for (int r = 0; r < SPAN; ++r) {
         if (r == p) continue;
@@ -361,51 +370,42 @@ struct Equations {
         for (int c = p + 1; c < SPAN; ++c)
           diagonal[r][c] = minus_product(diagonal[r][c], factor, diagonal[p][c]);
 #pragma unroll
-        for (int c = 0; c < BELOW; ++c) before[r][c] = minus_product(before[r][c], factor, before[p][c]);
-#pragma unroll
-        for (int c = 0; c < ABOVE; ++c) after[r][c] = minus_product(after[r][c], factor, after[p][c]);
-        rhs[r] = minus_product(rhs[r], factor, rhs[p]);
+        for (int c = 0; c < NUMBERS; ++c) v[r][c] = minus_product(v[r][c], factor, v[p][c]);
       }
     }
-    Step step;
 #pragma unroll
-    for (int r = 0; r < SPAN; ++r) {
+    for (int r = 0; r < SPAN; ++r)
 #pragma unroll
-      for (int c = 0; c < BELOW; ++c) step.before[r][c] = before[r][c], bounds.ratio(before[r][c]);
-#pragma unroll
-      for (int c = 0; c < ABOVE; ++c) step.after[r][c] = after[r][c], bounds.ratio(after[r][c]);
-      step.rhs[r] = rhs[r];
-    }
-    return step;
+      for (int c = 0; c < RHS; ++c) bounds.ratio(v[r][c]);
+    return *this;
   }
 };
+
+// Write the numbers of a step to `at(r, c)`, or read them.
+template <class At> DEVICE inline void write_numbers(const Step& step, At at) {
+#pragma unroll
+  for (int r = 0; r < SPAN; ++r)
+#pragma unroll
+    for (int c = 0; c < NUMBERS; ++c) at(r, c) = step.v[r][c];
+}
+template <class At> DEVICE inline Step read_numbers(At at) {
+  Step step;
+#pragma unroll
+  for (int r = 0; r < SPAN; ++r)
+#pragma unroll
+    for (int c = 0; c < NUMBERS; ++c) step.v[r][c] = at(r, c);
+  return step;
+}
 
 // Steps that other threads read.
 struct Published {
   T* data;
+  DEVICE T& at(int thread, int r, int c) const { return data[(r * NUMBERS + c) * THREADS + thread]; }
   DEVICE void write(int thread, const Step& step) const {
-    int k = 0;
-#pragma unroll
-    for (int r = 0; r < SPAN; ++r) {
-#pragma unroll
-      for (int c = 0; c < BELOW; ++c) data[k++ * THREADS + thread] = step.before[r][c];
-#pragma unroll
-      for (int c = 0; c < ABOVE; ++c) data[k++ * THREADS + thread] = step.after[r][c];
-      data[k++ * THREADS + thread] = step.rhs[r];
-    }
+    write_numbers(step, [&](int r, int c) -> T& { return at(thread, r, c); });
   }
   DEVICE Step read(int thread) const {
-    Step step;
-    int k = 0;
-#pragma unroll
-    for (int r = 0; r < SPAN; ++r) {
-#pragma unroll
-      for (int c = 0; c < BELOW; ++c) step.before[r][c] = data[k++ * THREADS + thread];
-#pragma unroll
-      for (int c = 0; c < ABOVE; ++c) step.after[r][c] = data[k++ * THREADS + thread];
-      step.rhs[r] = data[k++ * THREADS + thread];
-    }
-    return step;
+    return read_numbers([&](int r, int c) { return at(thread, r, c); });
   }
 };
 
@@ -448,45 +448,26 @@ struct Rows {
     for (int r = 0; r < SPAN; ++r) {
 #pragma unroll
       for (int k = 0; k < COEFFICIENTS; ++k) {
-        const T number = coefficient(step * SPAN + r, k);
-        const int column = column_of(r, k);
-        if (column < 0) loaded.before[r][BELOW + column] = number;
-        else if (column < SPAN) loaded.diagonal[r][column] = number;
-        else loaded.after[r][column - SPAN] = number;
+        const int column = column_of(r, k), number = column < 0 ? BELOW + column : BELOW + column - SPAN;
+        const bool is_own = column >= 0 && column < SPAN;
+        (is_own ? loaded.diagonal[r][column] : loaded.v[r][number]) = coefficient(step * SPAN + r, k);
       }
-      loaded.rhs[r] = rhs(step * SPAN + r);
+      loaded.v[r][RHS] = rhs(step * SPAN + r);
     }
     return loaded;
   }
   // The numbers of a step take the places of its operands.
-  DEVICE T& position(int row, int k) const {
+  DEVICE T& number(int row, int k) const {
+    if (k == RHS) return rhs(row);
     if (BLOCK == 0) return at(k, row);
     return k < BELOW ? at(0, row * BLOCK + k) : at(2, row * BLOCK + k - BELOW);
   }
   DEVICE void store(int step, const Step& from) const {
-#pragma unroll
-    for (int r = 0; r < SPAN; ++r) {
-      const int row = step * SPAN + r;
-#pragma unroll
-      for (int c = 0; c < BELOW; ++c) position(row, c) = from.before[r][c];
-#pragma unroll
-      for (int c = 0; c < ABOVE; ++c) position(row, BELOW + c) = from.after[r][c];
-      rhs(row) = from.rhs[r];
-    }
+    write_numbers(from, [&](int r, int c) -> T& { return number(step * SPAN + r, c); });
   }
   // Return what `store` has written.
   DEVICE Step stored(int step) const {
-    Step from;
-#pragma unroll
-    for (int r = 0; r < SPAN; ++r) {
-      const int row = step * SPAN + r;
-#pragma unroll
-      for (int c = 0; c < BELOW; ++c) from.before[r][c] = position(row, c);
-#pragma unroll
-      for (int c = 0; c < ABOVE; ++c) from.after[r][c] = position(row, BELOW + c);
-      from.rhs[r] = rhs(row);
-    }
-    return from;
+    return read_numbers([&](int r, int c) { return number(step * SPAN + r, c); });
   }
   DEVICE void store_unknowns(int step, const T (&x)[SPAN]) const {
 #pragma unroll
@@ -508,90 +489,34 @@ DEVICE inline Equations eliminate(const Rows& rows, Step& first, Bounds& bounds)
     step = loaded.solved(bounds);
     rows.store(k, step);
 #pragma unroll
-    for (int r = 0; r < ABOVE; ++r) {
-      T after_it[ABOVE] = {};
-#pragma unroll
-      for (int j = 0; j < ABOVE; ++j) {
-        const T factor = first.after[r][j];
-#pragma unroll
-        for (int c = 0; c < BELOW; ++c)
-          first.before[r][c] = minus_product(first.before[r][c], factor, step.before[j][c]);
-#pragma unroll
-        for (int c = 0; c < ABOVE; ++c) after_it[c] = minus_product(after_it[c], factor, step.after[j][c]);
-        first.rhs[r] = minus_product(first.rhs[r], factor, step.rhs[j]);
-      }
-#pragma unroll
-      for (int c = 0; c < ABOVE; ++c) first.after[r][c] = after_it[c];
-    }
+    for (int r = 0; r < ABOVE; ++r)
+      replace<ABOVE>(first.v[r] + BELOW, step.v, first.v[r], first.v[r] + BELOW, first.v[r][RHS]);
   }
 #pragma unroll
-  for (int r = 0; r < ABOVE; ++r) {
+  for (int r = 0; r < ABOVE; ++r)
 #pragma unroll
-    for (int c = 0; c < BELOW; ++c) bounds.ratio(first.before[r][c]);
-#pragma unroll
-    for (int c = 0; c < ABOVE; ++c) bounds.ratio(first.after[r][c]);
-  }
+    for (int c = 0; c < RHS; ++c) bounds.ratio(first.v[r][c]);
   next.remove_before(step);
   return next;
 }
 
 // Replace right-hand sides by unknowns. Return 0, or nan if an unknown is not finite.
-DEVICE inline T substitute(const Rows& rows, const T (&before)[BELOW], const T (&separator)[SPAN]) {
+DEVICE inline T substitute(const Rows& rows, const T (&before)[BELOW], const Step& separator) {
   T x[SPAN], nonfinite = T(0);
 #pragma unroll
-  for (int r = 0; r < SPAN; ++r) x[r] = separator[r], nonfinite = nonfinite + zero_or_nan(x[r]);
+  for (int r = 0; r < SPAN; ++r) x[r] = separator.v[r][RHS], nonfinite = nonfinite + zero_or_nan(x[r]);
   Step next = rows.stored(STEPS - 2);
   rows.store_unknowns(STEPS - 1, x);
   for (int k = STEPS - 2; k >= 0; --k) {
-    const Step step = next;
+    Step step = next;
     if (k > 0) next = rows.stored(k - 1);
-    T values[SPAN];
+    step.remove_known<0, BELOW>([&](int c) { return before[c]; });
+    step.remove_known<BELOW, RHS>([&](int c) { return x[c]; });
 #pragma unroll
-    for (int r = 0; r < SPAN; ++r) {
-      values[r] = step.rhs[r];
-#pragma unroll
-      for (int c = 0; c < BELOW; ++c) values[r] = minus_product(values[r], step.before[r][c], before[c]);
-#pragma unroll
-      for (int c = 0; c < ABOVE; ++c) values[r] = minus_product(values[r], step.after[r][c], x[c]);
-    }
-#pragma unroll
-    for (int r = 0; r < SPAN; ++r) x[r] = values[r], nonfinite = nonfinite + zero_or_nan(x[r]);
+    for (int r = 0; r < SPAN; ++r) x[r] = step.v[r][RHS], nonfinite = nonfinite + zero_or_nan(x[r]);
     rows.store_unknowns(k, x);
   }
   return nonfinite;
-}
-
-// The largest sum of the coefficients of the unknowns on one side.
-template <int COUNT> DEVICE inline Real norm_of(const T (&coefficients)[SPAN][COUNT]) {
-  Real most = 0;
-#pragma unroll
-  for (int r = 0; r < SPAN; ++r) {
-    Real sum = 0;
-#pragma unroll
-    for (int c = 0; c < COUNT; ++c) sum += sum_of_parts(coefficients[r][c]);
-    most = !(sum <= most) ? sum : most;
-  }
-  return most;
-}
-// Move known unknowns, or those that are taken for 0, to the right-hand sides.
-DEVICE inline void remove_known_before(Step& step, const Windows& all, const Partition& partition) {
-#pragma unroll
-  for (int r = 0; r < SPAN; ++r)
-#pragma unroll
-    for (int c = 0; c < BELOW; ++c) {
-      step.rhs[r] = minus_product(step.rhs[r], step.before[r][c], partition.before(all, c));
-      step.before[r][c] = T(0);
-    }
-}
-DEVICE inline void remove_known_after(Step& step, const Windows& all, const Partition& partition) {
-#pragma unroll
-  for (int r = 0; r < SPAN; ++r)
-#pragma unroll
-    for (int c = 0; c < ABOVE; ++c) {
-      const T known = partition.after(all, ROWS - partition.length + c);
-      step.rhs[r] = minus_product(step.rhs[r], step.after[r][c], known);
-      step.after[r][c] = T(0);
-    }
 }
 
 __shared__ Real passed[2][THREADS];
@@ -601,7 +526,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) window_kernel(const Window
   const bool has_failed = *all.failed == all.launch;
   T* tile = (T*)shared_bytes;
   T* const memory = tile + start_of(OPERANDS - 1) + THREADS * pitch_of(OPERANDS - 1);
-  const Published published[2] = {{memory}, {memory + STEP_NUMBERS * THREADS}};
+  const Published published[2] = {{memory}, {memory + SPAN * NUMBERS * THREADS}};
   const int thread = threadIdx.x, lane = thread / WIDTH;
   const Partition partition(all);
   const Source source(all, partition);
@@ -621,25 +546,22 @@ extern "C" __global__ void __launch_bounds__(THREADS) window_kernel(const Window
   const bool is_end = lane == LANES - 1 || partition.is_last;
   if (!is_end) separator.remove_after(published[1].read(thread + WIDTH));
   Step step = separator.solved(bounds);
-  if (partition.is_first) remove_known_before(step, all, partition);
-  if (partition.is_last) remove_known_after(step, all, partition);
-  const Real left = norm_of(step.before), right = norm_of(step.after);
+  if (partition.is_first) step.remove_known<0, BELOW>([&](int c) { return partition.before(all, c); });
+  if (partition.is_last)
+    step.remove_known<BELOW, RHS>([&](int c) { return partition.after(all, ROWS - partition.length + c); });
+  const Real left = step.norm<0, BELOW>(), right = step.norm<BELOW, RHS>();
   passed[0][thread] = left / (1 - right);
   passed[1][thread] = right / (1 - left);
   if (all.halo > 0) bounds.bad |= !(left + right <= Real(1.0001) && left < 1 && right < 1);
   // Unknowns outside a window are taken for 0.
 #pragma unroll
-  for (int r = 0; r < SPAN; ++r) {
+  for (int r = 0; r < SPAN; ++r)
 #pragma unroll
-    for (int c = 0; c < BELOW; ++c)
-      if (lane == 0) step.before[r][c] = T(0);
-#pragma unroll
-    for (int c = 0; c < ABOVE; ++c)
-      if (is_end) step.after[r][c] = T(0);
-  }
+    for (int c = 0; c < RHS; ++c)
+      if (c < BELOW ? lane == 0 : is_end) step.v[r][c] = T(0);
   int from = 0;
   published[0].write(thread, step);
-  bool is_coupled = __syncthreads_or(!(norm_of(step.before) <= APART && norm_of(step.after) <= APART));
+  bool is_coupled = __syncthreads_or(step.is_coupled());
   if (all.halo > 0 && lane == 0) {
     Real from_left = 1, from_right = passed[1][thread + (LANES - 1) * WIDTH];
     for (int k = 0; k < all.halo; ++k) {
@@ -649,31 +571,25 @@ extern "C" __global__ void __launch_bounds__(THREADS) window_kernel(const Window
     bounds.bad |= !(from_left <= NEGLIGIBLE && from_right <= NEGLIGIBLE);
   }
   for (int distance = 1; distance < LANES && is_coupled; distance *= 2) {
-    Equations coupled = {};
+    Equations coupled = {step};
 #pragma unroll
-    for (int r = 0; r < SPAN; ++r) {
-#pragma unroll
-      for (int c = 0; c < BELOW; ++c) coupled.before[r][c] = step.before[r][c];
-#pragma unroll
-      for (int c = 0; c < ABOVE; ++c) coupled.after[r][c] = step.after[r][c];
-      coupled.diagonal[r][r] = T(1), coupled.rhs[r] = step.rhs[r];
-    }
+    for (int r = 0; r < SPAN; ++r) coupled.diagonal[r][r] = T(1);
     if (lane >= distance) coupled.remove_before(published[from].read(thread - distance * WIDTH));
     if (lane + distance < LANES) coupled.remove_after(published[from].read(thread + distance * WIDTH));
     step = coupled.solved(bounds, LEAST_PIVOT);
     from = 1 - from;
     published[from].write(thread, step);
-    is_coupled = __syncthreads_or(!(norm_of(step.before) <= APART && norm_of(step.after) <= APART));
+    is_coupled = __syncthreads_or(step.is_coupled());
   }
 
   T before[BELOW];
 #pragma unroll
   for (int c = 0; c < BELOW; ++c) {
-    const int number = (SPAN - BELOW + c + 1) * (BELOW + ABOVE + 1) - 1;
     const bool is_first = lane == 0 || partition.is_first;
-    before[c] = is_first ? partition.before(all, c) : published[from].data[number * THREADS + thread - WIDTH];
+    before[c] =
+        is_first ? partition.before(all, c) : published[from].at(thread - WIDTH, SPAN - BELOW + c, RHS);
   }
-  const T nonfinite = substitute(rows, before, step.rhs);
+  const T nonfinite = substitute(rows, before, step);
   const bool counts = lane >= all.halo && lane < all.halo + all.interior && partition.length > 0;
   // Unknowns of a halo may be nan at the outer end of a window.
   const bool fails = bounds.are_exceeded() || (counts && !(magnitude(nonfinite) == 0));
