@@ -4,13 +4,8 @@ Systems may lie in memory one after the other or side by side, or share diagonal
 solve a tile, some rows of as many systems as there are lanes, side by side in a buffer.
 
 A pending row, with the coefficients of an unknown and of the next one, is carried from row to row.
-A method consists of two functions, whose states are tuples of numbers::
-
-    eliminate(row, carried) -> (carried, stored)
-    finalize(carried) -> (stored, flag, nan_seen)
-
-`eliminate` stores the pivot row, and `finalize` the last one. The flag is the smallest pivot, nan
-if nan was seen, and `nan_seen` is added to all unknowns.
+A method is a function ``eliminate(row, carried) -> (carried, stored)`` of tuples of numbers. It stores
+the pivot row; after the last row, a row of zeros stores the last one.
 """
 
 from __future__ import annotations
@@ -67,7 +62,7 @@ class Work(NamedTuple):
     tile: Any  # dl, d, du, b and x, for each half; one tile for all groups
     carried: Any  # CARRIED numbers for each half, from a row to the next
     pivots: Any  # STORED numbers of each row for each half, for back substitution
-    flags: Any  # the outcome for each system, real
+    least: Any  # the smallest pivot of each system, nan if nan was seen; real
 
 
 class View(NamedTuple):
@@ -101,8 +96,7 @@ def empty_work(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> Work:
     tile = np.empty(OFFSET_ROWS * ROW_SPACING * width, dtype)
     carried = np.empty(count * CARRIED * width, dtype)
     pivots = np.empty(count * STORED * (shape[1] + 1) * width, dtype)
-    flags = np.empty(count * width, dtype.char.lower())
-    return Work(offsets, accesses, tile, carried, pivots, flags)
+    return Work(offsets, accesses, tile, carried, pivots, np.empty(count * width, dtype.char.lower()))
 
 
 def group_count(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> int:
@@ -115,19 +109,6 @@ def group_count(shape: tuple[int, int, int], dtype: np.dtype[Any]) -> int:
 
 
 @numba.njit(**INNER)
-def view_of(operands: Any, layout: Any, result: Any) -> View:
-    """Return the arrays of a call as pointers."""
-    strides = pointer_to(layout.strides)
-    return View(pointers_to(operands), strides, pointer_to(result), *layout.shape)
-
-
-@numba.njit(**INNER)
-def pointers_of(work: Any) -> Work:
-    """Return the memory of a thread as pointers."""
-    return Work(*pointers_to(work))
-
-
-@numba.njit(**INNER)
 def work_of_group(number: int, work: Any, steps: int) -> Work:
     """Return the part of a thread's memory for one of its groups."""
     first = number * HALVES * lane_count(work.tile)
@@ -137,7 +118,7 @@ def work_of_group(number: int, work: Any, steps: int) -> Work:
         work.tile,
         advance_pointer(work.carried, CARRIED * first),
         advance_pointer(work.pivots, STORED * (steps + 1) * first),
-        advance_pointer(work.flags, first),
+        advance_pointer(work.least, first),
     )
 
 
@@ -319,12 +300,12 @@ def _singular_system(group: int, view: Any, work: Any, least: Any) -> int:
     """Return a system of a group whose smallest pivot is below `least`, or -1."""
     lanes, singular = lane_count(work.tile), -1
     for lane in range(HALVES * lanes):
-        if work.flags[lane] < least:
+        if work.least[lane] < least:
             singular = min(first_system(group, view, lanes) + lane, view.outer * view.inner - 1)
     return singular
 
 
-def _kernel_of(name: str, eliminate: Any, finalize: Any) -> Any:
+def _kernel_of(name: str, eliminate: Any) -> Any:
     """Return a kernel ``(operands, layout, work, count, start, stop, result) -> singular``.
 
     Operands and `result`, of the axes (outer, steps, inner), are 1-d. The kernel solves the groups
@@ -349,21 +330,22 @@ def _kernel_of(name: str, eliminate: Any, finalize: Any) -> Any:
         _store_all(work.carried, CARRIED * lanes, upper)
 
     @numba.njit(**INNER)
-    def finalize_group(view: Any, work: Any) -> None:
+    def store_last_rows(view: Any, work: Any) -> None:
         lanes = lane_count(work.tile)
         zero = constant(load(work.tile, 0), 0.0)
         for half in range(HALVES):
             offset = half * CARRIED * lanes
-            stored, flag, nan_seen = finalize(_load_carried(work.carried, offset, lanes))
+            carried, stored = eliminate((zero, zero, zero, zero), _load_carried(work.carried, offset, lanes))
             _store_all(work.pivots, (HALVES * view.steps + half) * STORED * lanes, stored)
-            store(work.flags, half * lanes, flag)
-            _store_all(work.carried, offset, (zero, zero, nan_seen))
+            store(work.least, half * lanes, magnitude(carried[3]) + magnitude(carried[4]))
+            _store_all(work.carried, offset, (zero, zero, carried[4]))
 
     def solve(
         operands: Any, layout: Any, work: Any, count: int, first_row: int, stop: int, result: Any
     ) -> int:
-        least = np.finfo(work.flags.dtype).tiny
-        view, memory, singular = view_of(operands, layout, result), pointers_of(work), -1
+        least = np.finfo(work.least.dtype).tiny
+        strides, memory, singular = pointer_to(layout.strides), Work(*pointers_to(work)), -1
+        view = View(pointers_to(operands), strides, pointer_to(result), *layout.shape)
         steps = view.steps
         tiles = -(-steps // ROWS)
         for first in range(first_row, stop, count):
@@ -375,7 +357,7 @@ def _kernel_of(name: str, eliminate: Any, finalize: Any) -> Any:
                     rows = tile_start(k, steps), tile_start(k + 1, steps)
                     eliminate_tile(view, work_of_group(g, memory, steps), *rows)
             for g in range(groups):
-                finalize_group(view, work_of_group(g, memory, steps))
+                store_last_rows(view, work_of_group(g, memory, steps))
             for k in range(tiles - 1, -1, -1):
                 for g in range(groups):
                     rows = tile_start(k, steps), tile_start(k + 1, steps)
@@ -407,15 +389,6 @@ def _eliminate_pivoting(row: Any, carried: Any) -> Any:
     return (p, u, rhs, least_pivot, nan_seen + nan), stored
 
 
-@numba.njit(**INNER)
-def _finalize_pivoting(carried: Any) -> Any:
-    """Store the last unknown."""
-    p, _, rhs, least_pivot, nan_seen = carried
-    zero = constant(p, 0.0)
-    least_pivot = select(magnitude(least_pivot), magnitude(p), p, least_pivot)
-    return (zero, zero, rhs / p), magnitude(least_pivot) + magnitude(nan_seen), nan_seen
-
-
 # Without pivoting: the method of L. H. Thomas (1949). Each row is the pivot of the next one.
 
 
@@ -432,13 +405,5 @@ def _eliminate_thomas(row: Any, carried: Any) -> Any:
     return (d - dl * c, du, b - dl * r, least_pivot, nan_seen + nan), (c, constant(p, 0.0), r)
 
 
-@numba.njit(**INNER)
-def _finalize_thomas(carried: Any) -> Any:
-    """Store the last row."""
-    zero = constant(carried[0], 0.0)
-    after, stored = _eliminate_thomas((zero, zero, zero, zero), carried)
-    return stored, magnitude(after[3]) + magnitude(after[4]), after[4]
-
-
-solve_pivoting = _kernel_of("pivoting", _eliminate_pivoting, _finalize_pivoting)
-solve_thomas = _kernel_of("thomas", _eliminate_thomas, _finalize_thomas)
+solve_pivoting = _kernel_of("pivoting", _eliminate_pivoting)
+solve_thomas = _kernel_of("thomas", _eliminate_thomas)
