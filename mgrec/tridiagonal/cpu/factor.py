@@ -181,51 +181,25 @@ def _factor(diagonals: Any, factor: Any, middle: int, ones: Any) -> int:
 
 
 @numba.njit(**INNER)
-def _swap_if(is_swapped: Any, pending: Any, new: Any) -> Any:
-    """Return the right-hand sides of the pivot row and of the other row."""
-    return (new, pending) if is_swapped else (pending, new)
+def _eliminate(pending: Any, new: Any, multiplier: Any, inverse: Any, is_swapped: Any) -> Any:
+    """Return the right-hand side of a pivot, divided by it, and the next pending one."""
+    pivot, other = (new, pending) if is_swapped else (pending, new)
+    return pivot * inverse, other - multiplier * pivot
 
 
 @numba.njit(**INNER)
-def _eliminate_system(factor: Any, swaps: bool, matrix: Any, b: Any, x: Any, system: Any, middle: int) -> Any:
-    """Store the right-hand sides of all pivots in x; return those of the two rows that remain."""
+def _eliminate_row(factor: Any, swaps: bool, index: Any, pending: Any, new: Any) -> Any:
+    """Do `_eliminate` with the factors at an index."""
     multiplier, inverse, _, _, is_swapped = factor
-    (p, q), (o, k), last = matrix, system, b.shape[1] - 1
-    down, up = b[o, 0, k], b[o, last, k]
-    for i in range(last - 1 - middle):
-        j = last - i
-        pivot, other = up, b[o, j - 1, k]
-        if swaps:
-            pivot, other = _swap_if(is_swapped[p, j, q], pivot, other)
-        x[o, j, k] = pivot * inverse[p, j, q]
-        up = other - multiplier[p, j, q] * pivot
-        if i < middle:
-            pivot, other = down, b[o, i + 1, k]
-            if swaps:
-                pivot, other = _swap_if(is_swapped[p, i, q], pivot, other)
-            x[o, i, k] = pivot * inverse[p, i, q]
-            down = other - multiplier[p, i, q] * pivot
-    return down, up
+    return _eliminate(pending, new, multiplier[index], inverse[index], swaps and is_swapped[index])
 
 
 @numba.njit(**INNER)
-def _substitute_system(factor: Any, swaps: bool, matrix: Any, x: Any, system: Any, middle: int) -> None:
-    """Substitute back from the two unknowns in the middle, on both sides."""
-    _, _, after, second, _ = factor
-    (p, q), (o, k) = matrix, system
-    down, up = x[o, middle, k], x[o, middle + 1, k]
-    before, beyond = up, down
-    for i in range(x.shape[1] - 2 - middle):
-        j, h = middle + 2 + i, middle - 1 - i
-        value = x[o, j, k] - after[p, j, q] * up
-        if swaps:
-            value = value - second[p, j, q] * beyond
-        x[o, j, k], up, beyond = value, value, up
-        if h >= 0:
-            value = x[o, h, k] - after[p, h, q] * down
-            if swaps:
-                value = value - second[p, h, q] * before
-            x[o, h, k], down, before = value, value, down
+def _substitute_row(factor: Any, swaps: bool, index: Any, x: Any, following: Any, second: Any) -> Any:
+    """Return an unknown, from its right-hand side and the next two unknowns."""
+    _, _, after, after_next, _ = factor
+    x = x - after[index] * following
+    return x - after_next[index] * second if swaps else x
 
 
 def _solve_one_by_one(
@@ -235,17 +209,28 @@ def _solve_one_by_one(
 
     `indices` are the outer and the inner index in the factors; see `solve_factored`.
     """
-    multiplier, inverse, after, _, is_swapped = factor
+    last = b.shape[1] - 1
     for task in range(start, stop):
-        o, k = system = divmod(task, b.shape[2])
-        p, q = matrix = indices[0][o], indices[1][k]
-        pivot, other = _eliminate_system(factor, swaps, matrix, b, x, system, middle)
-        if swaps:
-            pivot, other = _swap_if(is_swapped[p, middle, q], pivot, other)
-        other = (other - multiplier[p, middle, q] * pivot) * inverse[p, middle + 1, q]
-        pivot = pivot * inverse[p, middle, q] - after[p, middle, q] * other
-        x[o, middle, k], x[o, middle + 1, k] = pivot, other
-        _substitute_system(factor, swaps, matrix, x, system, middle)
+        o, k = divmod(task, b.shape[2])
+        p, q = indices[0][o], indices[1][k]
+        down, up = b[o, 0, k], b[o, last, k]
+        for i in range(last - 1 - middle):
+            j = last - i
+            x[o, j, k], up = _eliminate_row(factor, swaps, (p, j, q), up, b[o, j - 1, k])
+            if i < middle:
+                x[o, i, k], down = _eliminate_row(factor, swaps, (p, i, q), down, b[o, i + 1, k])
+        down, other = _eliminate_row(factor, swaps, (p, middle, q), down, up)
+        up = other * factor[1][p, middle + 1, q]
+        down = down - factor[2][p, middle, q] * up
+        x[o, middle, k], x[o, middle + 1, k] = down, up
+        before, beyond = up, down
+        for i in range(last - 1 - middle):
+            j, h = middle + 2 + i, middle - 1 - i
+            beyond, up = up, _substitute_row(factor, swaps, (p, j, q), x[o, j, k], up, beyond)
+            x[o, j, k] = up
+            if h >= 0:
+                before, down = down, _substitute_row(factor, swaps, (p, h, q), x[o, h, k], down, before)
+                x[o, h, k] = down
 
 
 @numba.njit(**INNER)
@@ -258,45 +243,31 @@ def _eliminate_columns(
     if is_same:
         m, inv, is_other = multiplier[o, i, 0], inverse[o, i, 0], swaps and is_swapped[o, i, 0]
         for lane in range(out.size):
-            pivot = new[lane] if is_other else pending[lane]
-            other = pending[lane] if is_other else new[lane]
-            out[lane], pending[lane] = pivot * inv, other - m * pivot
+            out[lane], pending[lane] = _eliminate(pending[lane], new[lane], m, inv, is_other)
         return
     ms, invs = multiplier[o, i, k : k + out.size], inverse[o, i, k : k + out.size]
     if not swaps:
         for lane in range(out.size):
-            pivot = pending[lane]
-            out[lane], pending[lane] = pivot * invs[lane], new[lane] - ms[lane] * pivot
+            out[lane], pending[lane] = _eliminate(pending[lane], new[lane], ms[lane], invs[lane], False)
         return
     choices = is_swapped[o, i, k : k + out.size]
     for lane in range(out.size):
-        pivot, other = pending[lane], new[lane]
-        pivot, other = (other, pivot) if choices[lane] else (pivot, other)
-        out[lane], pending[lane] = pivot * invs[lane], other - ms[lane] * pivot
+        row = _eliminate(pending[lane], new[lane], ms[lane], invs[lane], choices[lane])
+        out[lane], pending[lane] = row
 
 
 @numba.njit(**INNER)
-def _substitute_columns(
-    factor: Any, index: Any, swaps: bool, is_same: bool, x: Any, following: Any, second: Any
-) -> None:
-    """Subtract the terms of the next two unknowns from the columns of a step."""
+def _subtract(x: Any, part: Any, index: Any, is_same: bool, unknowns: Any) -> None:
+    """Subtract the terms of unknowns, with their coefficients in a part of the factors."""
     o, i, k = index
     if is_same:
-        one = factor[2][o, i, 0]
-        other = factor[3][o, i, 0] if swaps else one - one
+        number = part[o, i, 0]
         for lane in range(x.size):
-            x[lane] -= one * following[lane]
-        if swaps:
-            for lane in range(x.size):
-                x[lane] -= other * second[lane]
+            x[lane] -= number * unknowns[lane]
         return
-    ones = factor[2][o, i, k : k + x.size]
+    numbers = part[o, i, k : k + x.size]
     for lane in range(x.size):
-        x[lane] -= ones[lane] * following[lane]
-    if swaps:
-        others = factor[3][o, i, k : k + x.size]
-        for lane in range(x.size):
-            x[lane] -= others[lane] * second[lane]
+        x[lane] -= numbers[lane] * unknowns[lane]
 
 
 def _solve_columns(
@@ -327,13 +298,14 @@ def _solve_columns(
         _eliminate_columns(factor, (p, middle, k), swaps, is_same, up, down, one)
         for lane in range(end - k):
             other[lane] = down[lane] * factor[1][p, middle + 1, 0 if is_same else k + lane]
-        _substitute_columns(factor, (p, middle, k), False, is_same, one, other, other)
-        for i in range(middle - 1, -1, -1):
-            current, one, other = x[o, i, k:end], x[o, i + 1, k:end], x[o, i + 2, k:end]
-            _substitute_columns(factor, (p, i, k), swaps, is_same, current, one, other)
-        for i in range(middle + 2, steps):
-            current, one, other = x[o, i, k:end], x[o, i - 1, k:end], x[o, i - 2, k:end]
-            _substitute_columns(factor, (p, i, k), swaps, is_same, current, one, other)
+        _subtract(one, factor[2], (p, middle, k), is_same, other)
+        for n in range(steps - 2):
+            # Upwards from the middle, and then downwards.
+            i, step = (middle - 1 - n, 1) if n < middle else (n + 2, -1)
+            current = x[o, i, k:end]
+            _subtract(current, factor[2], (p, i, k), is_same, x[o, i + step, k:end])
+            if swaps:
+                _subtract(current, factor[3], (p, i, k), is_same, x[o, i + 2 * step, k:end])
 
 
 factor_kernel = compile_kernel(_factor, allocates=False)
