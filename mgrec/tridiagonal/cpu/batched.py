@@ -30,6 +30,7 @@ from .memory import (
     scatter,
     store,
     store_contiguous,
+    store_row,
     store_transposed,
 )
 from .partitions import lanes_of
@@ -248,13 +249,6 @@ def _store_result(result: Any, work: Any, table_row: int, stride: int, start: in
 
 
 @numba.njit(**INNER)
-def _store_all(pointer: Any, index: int, numbers: Any) -> None:
-    lanes = lane_count(pointer)
-    for k in range(len(numbers)):
-        store(pointer, index + k * lanes, numbers[k])
-
-
-@numba.njit(**INNER)
 def _start_group(group: int, view: Any, work: Any) -> None:
     """Start a group of systems, with 1·x = 0 as the row before the first.
 
@@ -262,11 +256,10 @@ def _start_group(group: int, view: Any, work: Any) -> None:
     if nan was seen.
     """
     locate_systems(group, view, work)
-    zero = constant(load(work.tile, 0), 0.0)
+    zero, lanes = constant(load(work.tile, 0), 0.0), lane_count(work.tile)
     one = constant(zero, 1.0)
     for half in range(HALVES):
-        carried = one, zero, zero, one, zero
-        _store_all(work.carried, half * CARRIED * lane_count(work.tile), carried)
+        store_row(work.carried, half * CARRIED * lanes, lanes, (one, zero, zero, one, zero))
 
 
 @numba.njit(**INNER)
@@ -284,8 +277,8 @@ def _substitute_tile(view: Any, work: Any, first: int, stop: int) -> None:
         upper = _substitute(_load_stored(work.pivots, index + size, lanes), upper)
         store(work.tile, others + row * lanes, upper[0] + upper[2])
     store_tile(view, work, first, stop)
-    _store_all(work.carried, 0, lower)
-    _store_all(work.carried, CARRIED * lanes, upper)
+    store_row(work.carried, 0, lanes, lower)
+    store_row(work.carried, CARRIED * lanes, lanes, upper)
 
 
 @numba.njit(**INNER)
@@ -323,11 +316,11 @@ def _kernel_of(name: str, eliminate: Any) -> Any:
         for row in range(stop - first):
             index, offset = HALVES * (first + row) * size, row * lanes
             lower, stored = eliminate(_load_tile_row(work.tile, offset, spacing), lower)
-            _store_all(work.pivots, index, stored)
+            store_row(work.pivots, index, lanes, stored)
             upper, stored = eliminate(_load_tile_row(work.tile, half + offset, spacing), upper)
-            _store_all(work.pivots, index + size, stored)
-        _store_all(work.carried, 0, lower)
-        _store_all(work.carried, CARRIED * lanes, upper)
+            store_row(work.pivots, index + size, lanes, stored)
+        store_row(work.carried, 0, lanes, lower)
+        store_row(work.carried, CARRIED * lanes, lanes, upper)
 
     @numba.njit(**INNER)
     def store_last_rows(view: Any, work: Any) -> None:
@@ -336,9 +329,9 @@ def _kernel_of(name: str, eliminate: Any) -> Any:
         for half in range(HALVES):
             offset = half * CARRIED * lanes
             carried, stored = eliminate((zero, zero, zero, zero), _load_carried(work.carried, offset, lanes))
-            _store_all(work.pivots, (HALVES * view.steps + half) * STORED * lanes, stored)
+            store_row(work.pivots, (HALVES * view.steps + half) * STORED * lanes, lanes, stored)
             store(work.least, half * lanes, magnitude(carried[3]) + magnitude(carried[4]))
-            _store_all(work.carried, offset, (zero, zero, carried[4]))
+            store_row(work.carried, offset, lanes, (zero, zero, carried[4]))
 
     def solve(
         operands: Any, layout: Any, work: Any, count: int, first_row: int, stop: int, result: Any

@@ -151,16 +151,10 @@ def load(builder: Any, memory: Any, index: Any) -> Any:
     return memory.load(index)
 
 
-@_access(lambda numbers: numbers, width=1)
-def load_scalar(builder: Any, memory: Any, index: Any) -> Any:
-    """Return one number of a 1-d array."""
-    return memory.load(index)
-
-
 def row_loader(count: int, *, is_scalar: bool = False) -> Any:
     """Make a function ``(array, index, spacing)`` that loads `count` numbers as a tuple.
 
-    The numbers are `spacing` apart. Each is as that of `load`, or of `load_scalar`.
+    The numbers are `spacing` apart, each as that of `load`, or one number of a 1-d array.
     """
 
     @_access(lambda numbers: types.UniTuple(numbers, count), width=1 if is_scalar else None)
@@ -176,6 +170,14 @@ def row_loader(count: int, *, is_scalar: bool = False) -> Any:
 def store(builder: Any, memory: Any, index: Any, numbers: Any) -> None:
     """Write numbers one after the other; of complex numbers, the imaginary parts last."""
     memory.store(numbers, index)
+
+
+@_stores
+def store_row(builder: Any, memory: Any, index: Any, spacing: Any, row: Any) -> None:
+    """Store the numbers of a tuple, `spacing` apart."""
+    for numbers in row:
+        memory.store(numbers, index)
+        index = builder.add(index, spacing)
 
 
 @_stores

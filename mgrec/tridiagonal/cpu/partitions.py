@@ -23,7 +23,7 @@ pivot: the inner block may then be singular although the matrix is not.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numba
@@ -31,6 +31,7 @@ import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 from ...engines.cpu.scalars import smaller_of
+from ...engines.cpu.threads import split_range
 from .elimination import (
     CELL_POSITIONS,
     advance,
@@ -41,7 +42,7 @@ from .elimination import (
     load_row,
     order_by_pivot,
 )
-from .memory import gather, lane_count, load, row_loader, scatter, store
+from .memory import gather, lane_count, row_loader, scatter, store, store_row
 from .vectors import BYTES, constant, is_any_larger, magnitude, scale_of, select
 
 # Rows of a partition at most: its cell takes 10 words, and its pivots, 48 KB of real numbers, fit
@@ -50,6 +51,7 @@ LENGTH = 192
 # Rows of a table of offsets, after dl, d, du and b: offsets of the partition's cell and of its
 # first unknown, and 1 if it contains the first row of the whole system, or the last.
 CELL, RESULT, FIRST, LAST, OFFSET_ROWS = 4, 5, 6, 7, 8
+_load_pivot = row_loader(4)
 _load_four, _load_five = row_loader(4, is_scalar=True), row_loader(5, is_scalar=True)
 
 
@@ -67,14 +69,24 @@ def part_count(steps: int) -> int:
     return -(-steps // LENGTH)
 
 
-def partitions_of(steps: int) -> list[Partitions]:
-    """Return the partitions of a chunk: of one length but the last, which may be shorter."""
-    count = part_count(steps)
-    length = -(-steps // max(count, 1))
-    last = steps - (count - 1) * length
-    if last == length:
-        return [Partitions(0, count, length, length)]
-    return [Partitions(0, count - 1, length, length), Partitions(count - 1, count, last, length)]
+@lru_cache(maxsize=256)
+def partition_tasks(
+    shape: tuple[int, int, int], lanes: int, threads: int
+) -> list[tuple[Partitions, int, int]]:
+    """Return the groups of partitions of one length, and the parts of each for the threads.
+
+    All partitions but the last of a system have one length.
+    """
+    count = part_count(shape[1])
+    length = -(-shape[1] // max(count, 1))
+    last = shape[1] - (count - 1) * length
+    groups = [Partitions(0, count - 1, length, length), Partitions(count - 1, count, last, length)]
+    tasks = []
+    for group in [Partitions(0, count, length, length)] if last == length else groups:
+        systems = shape[0] * shape[2] * (group.stop - group.first)
+        for start, stop in split_range(-(-systems // lanes), threads):
+            tasks.append((group, start * lanes, min(stop * lanes, systems)))
+    return tasks
 
 
 class ChunkLayout(NamedTuple):
@@ -162,10 +174,7 @@ def _eliminate(
             if is_known:
                 rhs = pivot[5] - pivot[3] * before - pivot[4] * first
                 # Dividing here, during the elimination, keeps divisions out of the back substitution.
-                store(pivots, 4 * i * width, one / pivot[0])
-                store(pivots, (4 * i + 1) * width, pivot[1])
-                store(pivots, (4 * i + 2) * width, pivot[2])
-                store(pivots, (4 * i + 3) * width, rhs)
+                store_row(pivots, 4 * i * width, width, (one / pivot[0], pivot[1], pivot[2], rhs))
             else:
                 size, nan_seen = magnitude(pivot[0]), nan_seen + nan
                 least_pivot = select(least_pivot, size, size, least_pivot)
@@ -178,9 +187,8 @@ def _eliminate(
         near, far = gather(cells, offsets, CELL, 14), gather(cells, offsets, CELL, 19)
         scatter(result, offsets, RESULT, last * inner, near)
         for i in range(last, 1, -1):
-            rhs = load(pivots, (4 * i + 3) * width) - load(pivots, (4 * i + 2) * width) * far
-            rhs = rhs - load(pivots, (4 * i + 1) * width) * near
-            near, far = rhs * load(pivots, 4 * i * width), near
+            inverse, c, c_far, rhs = _load_pivot(pivots, 4 * i * width, width)
+            near, far = (rhs - c_far * far - c * near) * inverse, near
             scatter(result, offsets, RESULT, (i - 1) * inner, near)
         scatter(result, offsets, RESULT, 0, first)
 
@@ -229,12 +237,10 @@ def _factor(cells: Any, start: int, stop: int, known: Any, is_whole: bool) -> An
         pending = pending[0], (zero, zero, zero, zero, zero)
     for index in range(start, stop, 10):
         pending, pivot, second, least_pivot, nan_seen = _advance(cells, index, pending, least_pivot, nan_seen)
-        for k in range(4):
-            store(cells, index + k, pivot[k])
-        store(cells, index + 4, pivot[6] - pivot[4] * before - pivot[5] * first)
-        for k in range(3):
-            store(cells, index + 5 + k, second[k])
-        store(cells, index + 9, second[5] - second[3] * before - second[4] * first)
+        rhs = pivot[6] - pivot[4] * before - pivot[5] * first
+        store_row(cells, index, 1, (pivot[0], pivot[1], pivot[2], pivot[3], rhs))
+        rhs = second[5] - second[3] * before - second[4] * first
+        store_row(cells, index + 5, 1, (second[0], second[1], second[2], zero, rhs))
     return pending, least_pivot, nan_seen
 
 

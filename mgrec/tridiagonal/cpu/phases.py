@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -20,12 +20,11 @@ from . import batched, serial
 from .batched import concurrent_groups, empty_work, group_count
 from .partitions import (
     ChunkLayout,
-    Partitions,
     eliminate,
     empty_scratch,
     lanes_of,
     part_count,
-    partitions_of,
+    partition_tasks,
     solve_reduced,
 )
 
@@ -179,7 +178,7 @@ def _eliminate(
     """Eliminate all partitions: those of each group of one length, divided among threads."""
     calls = [
         partial(eliminate, operands, layout, cells, empty_scratch(cells.dtype), *part, result)
-        for part in _parts_of(layout.shape, lanes_of(cells.dtype), threads)
+        for part in partition_tasks(layout.shape, lanes_of(cells.dtype), threads)
     ]
     _call(calls, threads)
 
@@ -209,14 +208,3 @@ def _layout_of(ends: Ends, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], ChunkL
     layout = ChunkLayout(chunk.shape, strides, layout_ends, part_count(chunk.steps))
     # One compiled kernel serves all layouts.
     return tuple([writable(operand).reshape(-1) for operand in chunk.operands]), layout
-
-
-@lru_cache(maxsize=256)
-def _parts_of(shape: tuple[int, int, int], lanes: int, threads: int) -> list[tuple[Partitions, int, int]]:
-    """Return the groups of partitions of one length, and the parts of each for the threads."""
-    parts = []
-    for group in partitions_of(shape[1]):
-        count = shape[0] * shape[2] * (group.stop - group.first)
-        for start, stop in split_range(-(-count // lanes), threads):
-            parts.append((group, start * lanes, min(stop * lanes, count)))
-    return parts
