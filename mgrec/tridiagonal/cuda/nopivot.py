@@ -12,8 +12,9 @@ memory", ITNT 2019, CEUR 2416.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ import numpy as np
 from ...core.arrays.chunk import Chunk
 from ...engines.cuda.device import Device, pack_words
 from ...engines.cuda.launches import Launch, PreparedLaunches, RunLaunches, Slot
-from ..errors import SingularSystemError
 from ..systems import strides_of
 from .partitions import NONE, print_program
 
@@ -72,17 +72,6 @@ def launch_whole(build: Build, chunk: Chunk, result: Any) -> Any:
     return status
 
 
-def solve_whole(build: Build, chunk: Chunk, result: Any) -> bool:
-    """Solve whole systems, and wait; return whether all operands are finite.
-
-    Raise SingularSystemError if a pivot is 0, or overflows.
-    """
-    singular, are_finite = launch_whole(build, chunk, result)[:2].get()
-    if singular != NONE:
-        raise SingularSystemError(int(singular))
-    return bool(are_finite)
-
-
 @lru_cache(maxsize=1024)
 def _prepare(build: Build, shape: Shape, dtype: np.dtype[Any], device: int) -> tuple[RunLaunches, int]:
     plan = build(shape, dtype, Device.current())
@@ -107,24 +96,18 @@ def cyclic_reduction(shape: Shape, dtype: np.dtype[np.generic], device: Device) 
     counts = [steps]
     while counts[-1] > 1 and not _is_on_chip(counts[-1], inner, dtype, device):
         counts.append(counts[-1] // 2)
-    starts, scratch = [_OPERANDS], 0
-    for count in counts[1:]:
-        starts.append(scratch)
-        scratch += 4 * outer * count * inner
-    levels = [
-        (np.int64(start), np.int64(count), np.int64(above))
-        for start, count, above in zip(starts, counts, [*starts[1:], scratch], strict=True)
-    ]
+    sizes = [4 * outer * count * inner for count in counts[1:]]
+    starts = [_OPERANDS, *accumulate(sizes, initial=0)]
+    levels = [tuple(map(np.int64, level)) for level in zip(starts, counts, starts[1:], strict=False)]
     rows = [outer * inner * ((count + 1) // 2) for count in counts]
     up, down = (
         [_over_rows(name, size, dtype, *level) for size, level in zip(rows, levels, strict=True)]
         for name in ("raise", "lower")
     )
     if _is_on_chip(counts[-1], inner, dtype, device) or steps == 1:
-        down[-1] = _over_systems(
-            "chip", shape, counts[-1], dtype, _chip_bytes(counts[-1], dtype), *levels[-1][:2]
-        )
-    return LaunchPlan((*up[:-1], *reversed(down)), scratch)
+        shared = _chip_bytes(counts[-1], dtype)
+        down[-1] = _over_systems("chip", shape, counts[-1], dtype, shared, *levels[-1][:2])
+    return LaunchPlan((*up[:-1], *reversed(down)), starts[-1])
 
 
 def pcr(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> LaunchPlan:
@@ -136,25 +119,21 @@ def pcr(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> LaunchPlan
     return pcr_none(shape, dtype, device)
 
 
-def pcr_all(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> LaunchPlan | None:
-    """Plan PARACR of a system a block, two levels in shared memory; None if they do not fit."""
-    return _pcr_on_chip("all", 4, shape, dtype, device)
+def _pcr_on_chip(arrays: int, shape: Shape, dtype: np.dtype[np.generic], device: Device) -> LaunchPlan | None:
+    """Plan PARACR of a system a block, with two levels of so many arrays in shared memory.
 
-
-def pcr_part(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> LaunchPlan | None:
-    """Plan PARACR with the diagonal and the right-hand side in shared memory, others in memory."""
-    return _pcr_on_chip("part", 2, shape, dtype, device)
-
-
-def _pcr_on_chip(
-    name: str, arrays: int, shape: Shape, dtype: np.dtype[np.generic], device: Device
-) -> LaunchPlan | None:
+    None if they do not fit. Other arrays are in memory.
+    """
     outer, steps, inner = shape
     shared = 2 * arrays * steps * dtype.itemsize
     if shared > device.shared_bytes:
         return None
-    launch = _over_systems(name, shape, steps, dtype, shared)
+    launch = _over_systems("all" if arrays == 4 else "part", shape, steps, dtype, shared)
     return LaunchPlan((launch,), 2 * (4 - arrays) * outer * steps * inner)
+
+
+# With all arrays in shared memory, and with the diagonal and the right-hand side.
+pcr_all, pcr_part = partial(_pcr_on_chip, 4), partial(_pcr_on_chip, 2)
 
 
 def pcr_none(shape: Shape, dtype: np.dtype[np.generic], device: Device) -> LaunchPlan:
@@ -181,18 +160,13 @@ def _chip_bytes(count: int, dtype: np.dtype[Any]) -> int:
 
 def _over_rows(name: str, size: int, dtype: np.dtype[Any], *arguments: Any) -> Launch:
     blocks = min(2**30, -(-size // ROW_THREADS))
-    return _launch(name, dtype, blocks, ROW_THREADS, arguments, 0)
+    text = print_program("reduction", dtype, MOST_THREADS=MAX_THREADS)
+    return Launch(text, f"{name}_kernel", blocks, ROW_THREADS, (SYSTEMS, *arguments))
 
 
 def _over_systems(
     name: str, shape: Shape, count: int, dtype: np.dtype[Any], shared: int, *arguments: Any
 ) -> Launch:
+    launch = _over_rows(name, count, dtype, *arguments)
     threads = min(MAX_THREADS, -(-count // 32) * 32)
-    return _launch(name, dtype, shape[0] * shape[2], threads, arguments, shared)
-
-
-def _launch(
-    name: str, dtype: np.dtype[Any], blocks: int, threads: int, arguments: Any, shared: int
-) -> Launch:
-    text = print_program("reduction", dtype, MOST_THREADS=MAX_THREADS)
-    return Launch(text, f"{name}_kernel", blocks, threads, (SYSTEMS, *arguments), shared)
+    return replace(launch, blocks=shape[0] * shape[2], threads=threads, shared_bytes=shared)

@@ -28,13 +28,12 @@ MERGERS = 32
 CELL, CUT = 10, 2
 # Numbers from the carry-in of a system to that of the next one.
 APART = 2 * CUT
+# Numbers at the ends of systems that kernels read in host memory, at most.
 IN_HOST_MEMORY = 64
+# Threads of a block in which each has an end of a column, and columns from which there are such blocks.
 _THREADS, MANY_COLUMNS = 128, 32
-"""Threads of a block in which each has an end of a column, and columns from which there are such blocks."""
-"""Numbers at the ends of systems that kernels read in host memory, at most."""
 STATUS, NONE = 2, -1
 """Numbers of a status, and their value if there is no such system."""
-SYSTEM, _STATUS = Slot(0), Slot(1)
 ADDRESSES = np.array([0, 4, 8, 12, 16, 17, 18])
 """Words of the kernels' struct: addresses of the operands, the result, cells and cuts."""
 
@@ -50,11 +49,6 @@ def print_program(name: str, dtype: np.dtype[np.generic], STAGES: int = 1, **con
 def group_of(dtype: np.dtype[np.generic]) -> int:
     """Return how many parts one thread merges: as many as fit the shared memory of any GPU."""
     return 8 if dtype.itemsize == 16 else 16
-
-
-def interface_bytes(dtype: np.dtype[np.generic]) -> int:
-    """Return the shared memory of a block that merges, solves or opens parts."""
-    return MERGERS * (10 * group_of(dtype) + 1) * dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -106,16 +100,6 @@ class PartitionPlan:
         size = self.dtype.itemsize
         return tuple(accumulate((size * count for count in cells + cuts), initial=0))
 
-    @cached_property
-    def top(self) -> int:
-        """The level on which a system is one part."""
-        return len(self.parts) - 1
-
-    @cached_property
-    def solve_level(self) -> int:
-        """The level on which whole systems are solved."""
-        return max(0, self.top - 1)
-
     def words(self, strides: Sequence[Sequence[int]], ends: tuple[int, int]) -> np.ndarray:
         """Return the kernels' struct, without :data:`ADDRESSES`."""
         operands = [word for operand in strides for word in (0, *operand)]
@@ -123,73 +107,65 @@ class PartitionPlan:
 
     def cells(self, level: int) -> Slot:
         """Return the slot of a level's cells, after system and status."""
-        return Slot(2 + level)
+        return Slot(2 + level % len(self.parts))
 
     def cuts(self, level: int) -> Slot:
         """Return the slot of a level's cuts."""
-        return Slot(2 + len(self.parts) + level)
+        return Slot(2 + len(self.parts) + level % len(self.parts))
 
     def reduce(self, top: int) -> Iterator[Launch]:
         """Yield the launches that write the interface rows of all parts up to a level."""
-        yield self._over_partitions("reduce")
+        yield self.over_partitions("reduce")
         for level in range(top):
-            arguments = (self.cells(level), self.cells(level + 1), *self._sizes(level))
-            yield self._over_parts("merge", self.parts[level + 1], arguments)
-
-    def reduce_short(self) -> Launch:
-        """Return the launch that reduces systems of at most `threads` partitions, one a block."""
-        return replace(self._over_partitions("reduce_short"), blocks=self.systems)
-
-    def solve(self, level: int) -> Launch:
-        """Return the launch that writes all cuts of a level of whole systems."""
-        arguments = (self.cells(level), self.cuts(level), *self._sizes(level), _STATUS)
-        return self._over_parts("solve", 1, arguments)
+            yield self._over_parts("merge", level, self.cells(level), self.cells(level + 1))
 
     def substitute(self, top: int) -> Iterator[Launch]:
         """Yield the launches that write the cuts below a level with known cuts, and unknowns."""
         for level in reversed(range(top)):
-            arguments = (self.cells(level), self.cuts(level), self.cuts(level + 1))
-            groups = self.parts[level + 1]
-            yield self._over_parts("open", groups, (*arguments, *self._sizes(level)))
-        yield self._over_partitions("substitute")
+            arrays = self.cells(level), self.cuts(level), self.cuts(level + 1)
+            yield self._over_parts("open", level, *arrays)
+        yield self.over_partitions("substitute")
 
-    def _sizes(self, level: int) -> tuple[np.int64, np.int64]:
-        return np.int64(self.parts[level]), np.int64(self.systems)
+    @cached_property
+    def launches(self) -> dict[str, tuple[Launch, ...]]:
+        """The launches over a chunk.
 
-    def _over_partitions(self, name: str) -> Launch:
+        ``reduce`` writes the interface rows of a chunk. ``substitute`` follows once the cuts of the top
+        level are known. ``solve`` writes the cuts of whole systems, and ``substitute_whole`` follows.
+        """
+        top = len(self.parts) - 1
+        level = max(0, top - 1)  # on which whole systems are solved
+        solve = self._over_parts("solve", level, self.cells(level), self.cuts(level), status=Slot(1))
+        return {
+            "reduce": (*self.reduce(top),),
+            "substitute": (*self.substitute(top),),
+            "solve": (*self.reduce(level), solve),
+            "substitute_whole": (*self.substitute(level),),
+        }
+
+    def over_partitions(self, name: str) -> Launch:
+        """Return a launch with a partition for each thread."""
         blocks = -(-self.systems * self.parts[0] // self.threads)
-        text = print_program(
-            "partitions",
-            self.dtype,
-            THREADS=self.threads,
-            ROWS=self.rows,
-            COLUMNS=self.columns,
-            ALIGNED=self.aligned,
-        )
-        arguments = (SYSTEM,)
-        return Launch(text, f"{name}_kernel", blocks, self.threads, arguments, self.shared_bytes)
+        constants = {"THREADS": self.threads, "ROWS": self.rows, "COLUMNS": self.columns}
+        text = print_program("partitions", self.dtype, ALIGNED=self.aligned, **constants)
+        return Launch(text, f"{name}_kernel", blocks, self.threads, (Slot(0),), self.shared_bytes)
 
-    def _over_parts(self, name: str, groups: int, arguments: tuple[Any, ...]) -> Launch:
-        blocks = -(-self.systems * groups // MERGERS)
-        group, shared = group_of(self.dtype), interface_bytes(self.dtype)
+    def _over_parts(self, name: str, level: int, *arrays: Slot, status: Slot | None = None) -> Launch:
+        """Return a launch with a group of the parts of a level for each thread."""
+        groups, group = -(-self.parts[level] // group_of(self.dtype)), group_of(self.dtype)
+        sizes = np.int64(self.parts[level]), np.int64(self.systems)
         text = print_program("interface", self.dtype, GROUP=group, MERGERS=MERGERS)
-        return Launch(text, f"{name}_kernel", blocks, MERGERS, arguments, shared)
+        arguments = (*arrays, *sizes) if status is None else (*arrays, *sizes, status)
+        shared = MERGERS * (CELL * group + 1) * self.dtype.itemsize
+        return Launch(
+            text, f"{name}_kernel", -(-self.systems * groups // MERGERS), MERGERS, arguments, shared
+        )
 
 
 @lru_cache(maxsize=1024)
-def prepared_launches(plan: PartitionPlan, device: int) -> dict[str, RunLaunches]:
-    """Return the launches over a chunk, compiled for a device.
-
-    ``reduce`` writes the interface rows of a chunk. ``substitute`` follows once the cuts of the top
-    level are known. ``solve`` writes the cuts of whole systems, and ``substitute_whole`` follows.
-    """
-    top, solve_level = plan.top, plan.solve_level
-    return {
-        "reduce": PreparedLaunches(*plan.reduce(top)),
-        "substitute": PreparedLaunches(*plan.substitute(top)),
-        "solve": PreparedLaunches(*plan.reduce(solve_level), plan.solve(solve_level)),
-        "substitute_whole": PreparedLaunches(*plan.substitute(solve_level)),
-    }
+def prepared_launches(plan: PartitionPlan, name: str, device: int) -> RunLaunches:
+    """Return the launches over a chunk under a name, compiled for a device."""
+    return PreparedLaunches(*plan.launches[name])
 
 
 @lru_cache(maxsize=1024)
@@ -240,16 +216,15 @@ class LaunchMemory:
     def reduce(self) -> Callable[[], np.ndarray]:
         """Launch the reduction of all systems; the returned function waits for their cells."""
         self._launch("reduce")
-        return fetch(self._numbers(self._plan.cells(self._plan.top)))
+        return fetch(self._numbers(self._plan.cells(-1)))
 
     def solve_chunk(self, known: Any) -> bool:
         """Solve a chunk whose unknowns at the ends are known; return whether all operands are finite."""
-        plan = self._plan
         self._launch("reduce")
-        self._numbers(plan.cuts(plan.top))[...] = on_device(known).reshape(-1)
+        self._numbers(self._plan.cuts(-1))[...] = on_device(known).reshape(-1)
         self._launch("substitute")
         # The coefficients of both rows; see InterfaceRows.
-        rows = self._numbers(plan.cells(plan.top)).get().reshape(-1, 2, CELL // 2)
+        rows = self._numbers(self._plan.cells(-1)).get().reshape(-1, 2, CELL // 2)
         is_singular = (rows[..., :4] == 0).all((1, 2))
         if is_singular.any():
             raise SingularSystemError(int(is_singular.argmax()))
@@ -269,10 +244,9 @@ class LaunchMemory:
         return bool(not_finite == NONE)
 
     def _launch(self, name: str) -> None:
-        """Launch what :func:`prepared_launches` has under a name."""
         import cupy
 
-        prepared_launches(self._plan, cupy.cuda.runtime.getDevice())[name](self._arguments)
+        prepared_launches(self._plan, name, cupy.cuda.runtime.getDevice())(self._arguments)
 
     def _numbers(self, slot: Slot) -> Any:
         """Return the numbers for the slot of a level's cells or cuts."""
@@ -324,9 +298,11 @@ def _launch_of_ends(
     if shape[2] >= MANY_COLUMNS:
         text = print_program("ends", dtype, THREADS=_THREADS, JOINED=are_joined)
         blocks = -(-2 * shape[2] // _THREADS)
-        return words, PreparedLaunches(Launch(text, "ends_kernel", blocks, _THREADS, (SYSTEM,)))
+        return words, PreparedLaunches(Launch(text, "ends_kernel", blocks, _THREADS, (Slot(0),)))
     has_memory = plan.shared_bytes + CELL * plan.threads * dtype.itemsize <= device.shared_bytes
-    return words, PreparedLaunches(plan.reduce_short()) if has_memory else None
+    # Systems of at most `threads` partitions, one a block.
+    launch = replace(plan.over_partitions("reduce_short"), blocks=plan.systems)
+    return words, PreparedLaunches(launch) if has_memory else None
 
 
 def readable(carry_in: Any, dtype: np.dtype[Any]) -> Any:

@@ -17,21 +17,22 @@ import numpy as np
 
 from ...core.arrays.chunk import Chunk
 from ...core.contract.kernels import PreparedSolver, Summarise
-from ...engines.cuda.compilation import kernel_text
-from ...engines.cuda.cpp import ctype, print_definitions
 from ...engines.cuda.device import after_launches, on_device, raise_if_capturing
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
+from ..errors import SingularSystemError
 from ..recurrence import Ends, TridiagonalKernels
 from ..systems import InterfaceRows, prepared
-from .nopivot import UNCAPTURED, cyclic_reduction, pcr, solve_whole, thomas
+from .nopivot import UNCAPTURED, cyclic_reduction, launch_whole, pcr, thomas
 from .partitions import (
     APART,
     CELL,
+    NONE,
     addresses_with,
     allocator,
     copied_scalars,
     layout_of,
     neighbour_addresses,
+    print_program,
     readable,
     reduce_ends,
 )
@@ -41,43 +42,6 @@ from .windows import Try, prepare_tries, start_windows, tries_of
 WITHOUT_PIVOTING = {"thomas": thomas, "cyclic-reduction": cyclic_reduction, "pcr": pcr}
 """Methods of whole systems, by the plans of their launches."""
 _THREADS = 256
-_KERNEL = """
-typedef {number} T;
-constexpr int N = 16 / sizeof(T);
-struct alignas(16) Word {{ T v[N]; }};
-DEVICE inline void store(T* to, const Word& word, int length) {{
-  if (!to) return;
-  if (length == N) *reinterpret_cast<Word*>(to) = word;
-  else
-    for (int r = 0; r < length; ++r) to[r] = word.v[r];
-}}
-extern "C" __global__ void __launch_bounds__(THREADS) products_kernel(
-    const T* solution, const T* x, T* of_dl, T* of_d, T* of_du, long long count, long long steps) {{
-  const long long first = (blockIdx.x * (long long)THREADS + threadIdx.x) * N;
-  if (first >= count) return;
-  const int length = count - first < N ? int(count - first) : N;
-  Word factor = {{}}, below, middle, above;
-  if (length == N) factor = *reinterpret_cast<const Word*>(solution + first);
-  else
-    for (int r = 0; r < length; ++r) factor.v[r] = solution[first + r];
-  // A division of 64 bits would take as long as the loads.
-  long long step = first;
-  if (steps < count) step = count >> 32 ? first % steps : unsigned(first) % unsigned(steps);
-#pragma unroll
-  for (int r = 0; r < N; ++r) {{
-    const long long k = first + r;
-    const bool is_there = r < length, has_before = step > 0, has_after = step < steps - 1;
-    const T minus = -factor.v[r];
-    below.v[r] = is_there && has_before ? minus * x[k - 1] : T(0);
-    middle.v[r] = is_there ? minus * x[k] : T(0);
-    above.v[r] = is_there && has_after ? minus * x[k + 1] : T(0);
-    if (++step == steps) step = 0;
-  }}
-  store(of_dl ? of_dl + first : of_dl, below, length);
-  store(of_d ? of_d + first : of_d, middle, length);
-  store(of_du ? of_du + first : of_du, above, length);
-}}
-"""
 
 
 def kernels(method: str) -> TridiagonalKernels:
@@ -194,7 +158,10 @@ def determine_without_pivoting(ends: Ends, chunk: Chunk, carry_in: None, result:
     """
     raise_if_capturing(*UNCAPTURED)
     chunk = chunk.map_arrays(on_device, chunk.shape)
-    return solve_whole(WITHOUT_PIVOTING[ends.method], chunk, result)
+    singular, are_finite = launch_whole(WITHOUT_PIVOTING[ends.method], chunk, result)[:2].get()
+    if singular != NONE:
+        raise SingularSystemError(int(singular))
+    return bool(are_finite)
 
 
 def differentiate(
@@ -235,7 +202,7 @@ def differentiate(
 def _prepare(dtype: np.dtype[Any], device: int, blocks: int) -> LaunchByAddress:
     number = np.dtype(np.int64)
     arguments = (*map(Slot, range(5)), *(Slot(k, (), number, None) for k in (5, 6)))
-    text = print_definitions(kernel_text("engines/cuda/numeric"), {"THREADS": _THREADS})
-    text += _KERNEL.format(number=ctype(dtype))
-    launch = Launch(text, "products_kernel", blocks, _THREADS, arguments)
+    launch = Launch(
+        print_program("products", dtype, THREADS=_THREADS), "products_kernel", blocks, _THREADS, arguments
+    )
     return LaunchByAddress(PreparedLaunches(launch))
