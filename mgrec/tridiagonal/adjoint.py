@@ -99,7 +99,7 @@ def _by_kernels(arrays: Sequence[Any], options: dict[str, Any]) -> tuple[Any, An
     )
     if gradient_call() is not None or not have_one_layout:
         return None
-    results = np.empty_like(x), np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    results: Any = tuple(np.empty_like(x) for _ in range(4))
     addresses, targets = ([*map(backend.address, some)] for some in (arrays, results))
     with backend.device_of([x]):
         is_solved = _differentiate_at(backend, x.shape, x.dtype, device, addresses, targets, options)

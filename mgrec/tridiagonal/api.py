@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from math import isnan
 from typing import Any
@@ -22,6 +23,7 @@ from ..core.arrays.validation import (
 from ..core.contract.problem import Composed, Problem
 from ..core.contract.recurrence import varying
 from ..solve import prepared_function
+from .errors import NAMES
 from .p_scheme import solve_by_p_scheme
 from .recurrence import TridiagonalSystem
 
@@ -132,7 +134,8 @@ def solve_tridiagonal(
     >>> mgrec.solve_tridiagonal(-1.0, 3.0, -1.0, u).round(4)
     array([0.0556, 0.1667, 0.4444, 0.1667, 0.0556])
     """
-    problem = check_system(dl, d, du, b, axis, rhs_axis, memory, method, periodic, check_finite, out)
+    operands = dl, d, du, b
+    problem = check_system(operands, axis, rhs_axis, memory, method, periodic, check_finite, out)
     if method != "p-scheme":
         return problem
     if problem.recurrence.dtype.kind == "c":
@@ -141,10 +144,7 @@ def solve_tridiagonal(
 
 
 def check_system(
-    dl: Any,
-    d: Any,
-    du: Any,
-    b: Any,
+    values: Any,
     axis: Any,
     rhs_axis: Any,
     memory: str,
@@ -154,62 +154,55 @@ def check_system(
     out: Any,
 ) -> Problem:
     """Return the problem of the arguments of ``solve_tridiagonal``; raise if one is invalid."""
-    arguments = {"dl": dl, "d": d, "du": du, "b": b}
+    arguments = dict(zip(NAMES, values, strict=True))
     operands = {name: as_array(name, value) for name, value in arguments.items()}
     *diagonals, b_pair = operands.items()
-    operands |= zip(("dl", "d", "du"), in_one_memory([b_pair], diagonals), strict=True)
+    operands |= zip(NAMES, in_one_memory([b_pair], diagonals), strict=False)
     dtype = _common_dtype(operands)
     if rhs_axis is not None:
         operands, rhs_axis = insert_rhs_axis(operands, axis, rhs_axis)
     shape = _broadcast_shape(operands, arguments)
-    build = _system if isinstance(method, str) else _system.__wrapped__
-    system = build(
+    is_periodic = as_flag("periodic", periodic)
+    unsupported = set(TridiagonalSystem.methods) - set(TridiagonalSystem.pivoting_methods)
+    if is_periodic and is_one_of(method, unsupported):
+        raise ValueError(f"method must be 'auto' or 'partition' for periodic systems; got {method!r}")
+    system = (_system if isinstance(method, str) else _system.__wrapped__)(
         dtype,
         shape,
         tuple([shape_of(value) for value in operands.values()]),
-        as_axis(axis, shape),
-        None if rhs_axis is None else rhs_axis % len(shape),
-        method,
-        as_flag("check_finite", check_finite),
-        _as_periodic(periodic, method),
+        axis=as_axis(axis, shape),
+        rhs_axis=None if rhs_axis is None else rhs_axis % len(shape),
+        method=method,
+        check_finite=as_flag("check_finite", check_finite),
+        is_periodic=is_periodic,
     )
-    promoted = tuple([_promote(name, value, dtype) for name, value in operands.items()])
-    return Problem(system, promoted, (), shape, memory, out)
+    promoted = [
+        cast(value, dtype) if hasattr(value, "dtype") else as_scalar(name, value, dtype)
+        for name, value in operands.items()
+    ]
+    return Problem(system, tuple(promoted), (), shape, memory, out)
 
 
 @lru_cache(maxsize=256)
 def _system(
     dtype: np.dtype[Any],
     shape: tuple[Any, ...],
-    shapes: tuple[tuple[Any, ...], ...],
+    shapes: Sequence[tuple[Any, ...]],
+    *,
     axis: int,
-    rhs_axis: int | None,
-    method: str,
-    check_finite: bool,
-    is_periodic: bool,
+    **options: Any,
 ) -> TridiagonalSystem:
     return TridiagonalSystem(
         dtype=dtype,
         result_dtype=dtype,
         varying=tuple(varying(operand_shape, shape) for operand_shape in shapes),
         block_dtypes=(dtype,) * len(shapes),
-        method=method,
         axis=axis,
         state_dtype=dtype,
         states=4,
         length=-1 if isnan(shape[axis]) else int(shape[axis]),
-        rhs_axis=rhs_axis,
-        check_finite=check_finite,
-        is_periodic=is_periodic,
+        **options,
     )
-
-
-def _as_periodic(periodic: Any, method: str) -> bool:
-    is_periodic = as_flag("periodic", periodic)
-    unsupported = set(TridiagonalSystem.methods) - set(TridiagonalSystem.pivoting_methods)
-    if is_periodic and is_one_of(method, unsupported):
-        raise ValueError(f"method must be 'auto' or 'partition' for periodic systems; got {method!r}")
-    return is_periodic
 
 
 def _common_dtype(operands: dict[str, Any]) -> np.dtype[Any]:
@@ -240,12 +233,6 @@ def _broadcast_shape(operands: dict[str, Any], arguments: dict[str, Any]) -> tup
         ) from error
 
 
-def _promote(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
-    if hasattr(value, "dtype"):
-        return cast(value, dtype)
-    return as_scalar(name, value, dtype)
-
-
 def insert_rhs_axis(operands: dict[str, Any], axis: Any, rhs_axis: Any) -> tuple[dict[str, Any], int]:
     """Insert an axis of length 1 into the diagonals where b has its right-hand sides.
 
@@ -267,9 +254,8 @@ def insert_rhs_axis(operands: dict[str, Any], axis: Any, rhs_axis: Any) -> tuple
             f"b must have the axis rhs_axis={rhs_axis} of {ndim} axes, one more than the "
             f"diagonals; got shape {shape_of(b)}"
         )
-    names = list(operands)[:-1]
-    widened = {name: insert_axis(operands[name], axes_after) for name in names}
-    return {**widened, "b": b}, -axes_after - 1
+    widened = (*(insert_axis(diagonal, axes_after) for diagonal in diagonals), b)
+    return dict(zip(operands, widened, strict=True)), -axes_after - 1
 
 
 def insert_axis(array: Any, axes_after: int) -> Any:

@@ -65,9 +65,8 @@ class TridiagonalFactor:
         return persisted
 
     def _problem(self, b: Any, axis: Any, rhs_axis: Any = None, out: Any = None) -> Problem:
-        dl, d, du = self._diagonals
-        options = self._periodic, self._check_finite
-        return check_system(dl, d, du, b, axis, rhs_axis, "stream", "auto", *options, out)
+        options = self._periodic, self._check_finite, out
+        return check_system((*self._diagonals, b), axis, rhs_axis, "stream", "auto", *options)
 
     def __repr__(self) -> str:
         how = "factored" if self._factors is not None else "not factored"

@@ -97,17 +97,10 @@ class TridiagonalSystem(LinearSystem):
 
     family: ClassVar[str] = "tridiagonal"
     names: ClassVar[tuple[str, ...]] = NAMES
-    methods: ClassVar[tuple[str, ...]] = (
-        "auto",
-        "partition",
-        "thomas",
-        "cyclic-reduction",
-        "pcr",
-        "p-scheme",
-    )
-    host_methods: ClassVar[tuple[str, ...]] = methods
     # Methods that pivot. Their kernels have all phases, for several chunks and periodic systems.
     pivoting_methods: ClassVar[tuple[str, ...]] = ("auto", "partition")
+    methods: ClassVar[tuple[str, ...]] = (*pivoting_methods, "thomas", "cyclic-reduction", "pcr", "p-scheme")
+    host_methods: ClassVar[tuple[str, ...]] = methods
 
     @property
     def indexed_by(self) -> str:
