@@ -37,8 +37,7 @@ class Factors:
     ring: Ring | None = None
 
     def __sizeof__(self) -> int:
-        parts = *self.diagonals, self.lu, *(self.ring or ())
-        return sum(part.nbytes for part in parts if part is not None)
+        return sum(part.nbytes for part in (*self.diagonals, *(self.lu or ()), *(self.ring or ())))
 
 
 class Ring(NamedTuple):
@@ -73,7 +72,7 @@ class Ring(NamedTuple):
         below, above = last[0] * others[:, -2], last[2] * others[:, 0]
         pivot, sizes = last[1] - below - above, sum(map(np.abs, (last[1], below, above)))
         is_regular = np.abs(pivot) > NEARLY_SINGULAR * np.finfo(d.dtype).eps * sizes
-        if not (lu.is_finite and is_regular.all() and (np.abs(others) <= MOST_GROWTH).all()):
+        if not (all(map(is_all_finite, lu)) and is_regular.all() and (np.abs(others) <= MOST_GROWTH).all()):
             return None, None
         return lu, cls(others, last[0], last[2], 1 / pivot)
 
@@ -134,7 +133,7 @@ def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
         # unknowns and not in another, as with Dorr's matrix. The solver's order decides.
         system.determine(CPU, inputs, shape, None)
         return without
-    return Factors(diagonals, shape, lu) if lu.is_finite else without
+    return Factors(diagonals, shape, lu) if all(map(is_all_finite, lu)) else without
 
 
 def solve_chunk(

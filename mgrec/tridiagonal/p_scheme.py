@@ -23,7 +23,8 @@ from ..core.arrays.validation import check_out
 from ..core.contract.problem import Problem
 from ..scans.functions import linear_recurrence, rational_recurrence
 from ..solve import aligned_operands, solve
-from ..solve.functions import concatenate, full_like
+from ..solve.adjoint import shifted
+from ..solve.functions import full_like
 from .errors import check_entries, singular_error
 
 
@@ -41,7 +42,7 @@ def solve_by_p_scheme(problem: Problem) -> Any:
     options = {"axis": axis, "memory": problem.memory}
     with np.errstate(all="ignore"):
         p = rational_recurrence(0, du, -dl, d, 0, **options)
-        pivots = _checked(_check_pivots, d - dl * _after_0(p, axis), system, len(shape))
+        pivots = _checked(_check_pivots, d - dl * shifted(p, p.ndim + axis, -1), system, len(shape))
         q = linear_recurrence(-dl / pivots, b / pivots, **options)
         return linear_recurrence(-p, q, reverse=True, out=problem.out, **options)
 
@@ -80,14 +81,6 @@ def _steps_of_0(operands: Sequence[Any], axis: int) -> Any:
     index = [slice(1)] * longest.ndim
     index[axis] = slice(None)
     return full_like(longest[tuple(index)], 0)
-
-
-def _after_0(p: Any, axis: int) -> Any:
-    """Return p delayed by one step, with 0 at the first."""
-    axes_before: tuple[Any, ...] = (slice(None),) * (p.ndim + axis)
-    first, others = p[(*axes_before, slice(1))], p[(*axes_before, slice(-1))]
-    later = concatenate([full_like(first, 0), others], axis)
-    return later.rechunk(p.chunks) if is_lazy(p) else later
 
 
 def _checked(check: Callable[..., Any], array: Any, *arguments: Any) -> Any:

@@ -10,9 +10,8 @@ row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -20,7 +19,7 @@ import numpy as np
 from ...engines.cpu.compilation import INNER, compile_kernel, writable
 from ...engines.cpu.stack import stack_empty
 from ...engines.cpu.threads import call_in_parts
-from ..errors import SingularSystemError
+from ..errors import check_outcomes
 
 # From this number of columns systems are solved side by side: 1,000 took 1.3 ns an unknown, and
 # 2.2 to 3 one by one. 16 columns took three times as long side by side, 48 1.1 to 1.6 times.
@@ -32,25 +31,17 @@ MAX_THREADS = 4
 TILE = 256
 
 
-@dataclass(frozen=True)
-class LUFactors:
+class LUFactors(NamedTuple):
     """The factors of matrices: arrays (outer, steps, inner).
 
-    These are multipliers, inverse pivots, the first and the second coefficient after a pivot, both
-    divided by it, and whether the next row is the pivot (uint8). The last two have length 1 if no
-    rows were exchanged: `is_swapped` is then False.
+    The last two have length 1 if no rows were exchanged.
     """
 
-    parts: tuple[np.ndarray, ...]
-    is_swapped: bool
-
-    @property
-    def is_finite(self) -> bool:
-        return all(bool(np.isfinite(part).all()) for part in self.parts)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(part.nbytes for part in self.parts)
+    multiplier: np.ndarray
+    inverse: np.ndarray  # of a pivot
+    after: np.ndarray  # the first coefficient after a pivot, divided by it
+    second: np.ndarray  # the second one
+    is_swapped: np.ndarray  # whether the next row is the pivot (uint8)
 
 
 def factor_matrices(dl: np.ndarray, d: np.ndarray, du: np.ndarray) -> LUFactors:
@@ -59,20 +50,15 @@ def factor_matrices(dl: np.ndarray, d: np.ndarray, du: np.ndarray) -> LUFactors:
     Raise SingularSystemError if a matrix is singular.
     """
     dl[:, :1] = du[:, -1:] = 0
-    parts = (*(np.zeros_like(d) for _ in range(4)), np.zeros(d.shape, np.uint8))
-    singular = -1
+    lu = LUFactors(*(np.zeros_like(d) for _ in range(4)), np.zeros(d.shape, np.uint8))
     if d.shape[1] > 1:
-        singular = factor_kernel((dl, d, du), parts, _middle(d.shape[1]), np.ones(1, d.dtype))
-    elif not d.all():
-        singular = int((d.reshape(-1) == 0).argmax())
-    if singular >= 0:
-        raise SingularSystemError(singular)
-    if d.shape[1] == 1:
-        parts = (parts[0], 1 / d, *parts[2:])
-    is_swapped = bool(parts[4].any())
-    if not is_swapped:
-        parts = (*parts[:3], *(np.zeros((1, 1, 1), part.dtype) for part in parts[3:]))
-    return LUFactors(parts, is_swapped)
+        check_outcomes([factor_kernel((dl, d, du), lu, _middle(d.shape[1]), np.ones(1, d.dtype))])
+    else:
+        check_outcomes(np.flatnonzero(d == 0)[:1])
+        lu = lu._replace(inverse=1 / d)
+    if lu.is_swapped.any():
+        return lu
+    return lu._replace(second=np.zeros((1, 1, 1), d.dtype), is_swapped=np.zeros((1, 1, 1), np.uint8))
 
 
 def _middle(steps: int) -> int:
@@ -95,15 +81,15 @@ def solve_factored(
     if not b.size:
         return
     if steps == 1:
-        x[...] = b * lu.parts[1][outer][:, :, inner]
+        x[...] = b * lu.inverse[outer][:, :, inner]
         return
-    b, width = writable(b), lu.parts[0].shape[2]
-    arguments = b, x, _middle(steps)
+    b, width = writable(b), lu.inverse.shape[2]
+    arguments, swaps = (b, x, _middle(steps)), lu.is_swapped.size > 1
     if columns >= MIN_COLUMNS and (width == 1 or np.array_equal(inner, np.arange(width))):
-        kernel = partial(solve_columns, lu.parts, lu.is_swapped, outer, *arguments)
+        kernel = partial(solve_columns, lu, swaps, outer, *arguments)
         tasks = rows * -(-columns // TILE)
     else:
-        kernel = partial(solve_one_by_one, lu.parts, lu.is_swapped, (outer, inner), *arguments)
+        kernel = partial(solve_one_by_one, lu, swaps, (outer, inner), *arguments)
         tasks = rows * columns
     call_in_parts(kernel, tasks, threads)
 
@@ -176,7 +162,7 @@ def _factor(diagonals: Any, factor: Any, middle: int, ones: Any) -> int:
             remaining, _, is_zero = _pivot_step(factor, (o, middle, k), down, scale, row, scale_up, one)
             if is_singular or is_singular_up or is_zero or remaining[0] == 0:
                 return o * inner + k
-            factor[1][o, middle + 1, k] = one / remaining[0]
+            factor.inverse[o, middle + 1, k] = one / remaining[0]
     return -1
 
 
@@ -220,8 +206,8 @@ def _solve_one_by_one(
             if i < middle:
                 x[o, i, k], down = _eliminate_row(factor, swaps, (p, i, q), down, b[o, i + 1, k])
         down, other = _eliminate_row(factor, swaps, (p, middle, q), down, up)
-        up = other * factor[1][p, middle + 1, q]
-        down = down - factor[2][p, middle, q] * up
+        up = other * factor.inverse[p, middle + 1, q]
+        down = down - factor.after[p, middle, q] * up
         x[o, middle, k], x[o, middle + 1, k] = down, up
         before, beyond = up, down
         for i in range(last - 1 - middle):
@@ -279,7 +265,7 @@ def _solve_columns(
     in the factors.
     """
     steps, inner = b.shape[1], b.shape[2]
-    is_same, tiles = factor[0].shape[2] == 1, -(-inner // TILE)
+    is_same, tiles = factor.inverse.shape[2] == 1, -(-inner // TILE)
     down_buffer, up_buffer = stack_empty(TILE, b.dtype), stack_empty(TILE, b.dtype)
     for task in range(start, stop):
         o, tile = divmod(task, tiles)
@@ -297,15 +283,15 @@ def _solve_columns(
         one, other = x[o, middle, k:end], x[o, middle + 1, k:end]
         _eliminate_columns(factor, (p, middle, k), swaps, is_same, up, down, one)
         for lane in range(end - k):
-            other[lane] = down[lane] * factor[1][p, middle + 1, 0 if is_same else k + lane]
-        _subtract(one, factor[2], (p, middle, k), is_same, other)
+            other[lane] = down[lane] * factor.inverse[p, middle + 1, 0 if is_same else k + lane]
+        _subtract(one, factor.after, (p, middle, k), is_same, other)
         for n in range(steps - 2):
             # Upwards from the middle, and then downwards.
             i, step = (middle - 1 - n, 1) if n < middle else (n + 2, -1)
             current = x[o, i, k:end]
-            _subtract(current, factor[2], (p, i, k), is_same, x[o, i + step, k:end])
+            _subtract(current, factor.after, (p, i, k), is_same, x[o, i + step, k:end])
             if swaps:
-                _subtract(current, factor[3], (p, i, k), is_same, x[o, i + 2 * step, k:end])
+                _subtract(current, factor.second, (p, i, k), is_same, x[o, i + 2 * step, k:end])
 
 
 factor_kernel = compile_kernel(_factor, allocates=False)
