@@ -42,6 +42,7 @@ class TridiagonalFactor:
         problem = self._problem(0, axis)
         self.shape, self.dtype = problem.shape, problem.recurrence.dtype
         self._axis = problem.recurrence.axis
+        check_in_host_memory("dl, d and du", common_backend(problem.operands))
         self._factors = _factor(problem)
         # Copies, so that a diagonal that is overwritten later has no effect.
         copies = (array if is_lazy(array) else array.copy() for array in problem.operands[:3])
@@ -112,7 +113,18 @@ class TridiagonalFactor:
                 f"{getattr(b, 'dtype', type(b).__name__)}: factor diagonals of the dtype "
                 f"{problem.recurrence.dtype}"
             )
-        x = None if self._factors is None else _solve(self._factors, problem)
+        x = None
+        if is_lazy(self._factors):
+            from .factor_dask import solve_factored
+
+            x = solve_factored(self._factors, problem)
+        elif self._factors is not None and not problem.is_lazy:
+            from ..engines.cpu.threads import threads_for
+
+            shape, operands = problem.shape, problem.operands
+            target = check_out(out, shape, self.dtype, operands)
+            threads = threads_for(prod(shape))
+            x = solve_chunk(self._factors, problem.recurrence, shape, operands[3], threads, target)
         return solve(problem) if x is None else x
 
     def _axis_in_result(self, b: Any, rhs_axis: Any) -> int:
@@ -201,10 +213,8 @@ def _factor(problem: Problem) -> Any:
     """Return the factors of a problem's matrices; None if each solve starts from the matrices.
 
     Matrices of systems in several chunks are not factored, nor those whose factors overflow, or that
-    are singular except for rounding. Raise TypeError if a matrix is on a GPU, and LinAlgError if one is
-    singular and not periodic.
+    are singular except for rounding. Raise LinAlgError if one is singular and not periodic.
     """
-    check_in_host_memory("dl, d and du", common_backend(problem.operands))
     if problem.is_lazy:
         from .factor_dask import factor_whole
 
@@ -213,18 +223,3 @@ def _factor(problem: Problem) -> Any:
     inputs = ChunkInputs(problem.operands, starts, starts)
     factors = factor_chunk(problem.recurrence, inputs, problem.shape)
     return factors if factors.lu is not None else None
-
-
-def _solve(factors: Any, problem: Problem) -> Any:
-    """Return x, or None if the factors do not apply to the problem."""
-    if is_lazy(factors):
-        from .factor_dask import solve_factored
-
-        return solve_factored(factors, problem)
-    if problem.is_lazy:
-        return None
-    from ..engines.cpu.threads import threads_for
-
-    shape, b = problem.shape, problem.operands[3]
-    out = check_out(problem.out, shape, b.dtype, problem.operands)
-    return solve_chunk(factors, problem.recurrence, shape, b, threads_for(prod(shape)), out)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.arrays.chunk import Chunk, is_uncopied
 from ..core.backends import Backend
-from ..core.contract.kernels import Kernels, PreparedSolver, ShardSolver, Summarise
+from ..core.contract.kernels import Kernels, ShardSolver, Summarise
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
 from .errors import NAMES, SingularSystemError, check_operands
 from .systems import Launch, LinearSystem, rows_at_ends, start_of_end
@@ -179,13 +179,6 @@ class TridiagonalSystem(LinearSystem):
         if launch is None or carry_in is None:
             return super().launch_determine(backend, inputs, shape, carry_in)
         return self._launch(launch, backend, inputs, shape, carry_in)
-
-    def prepare_solver(
-        self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
-    ) -> PreparedSolver | None:
-        if self.method not in self.pivoting_methods:
-            return None
-        return super().prepare_solver(backend, inputs, shape, initial, results)
 
     @property
     def has_shards(self) -> bool:

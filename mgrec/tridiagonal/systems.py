@@ -213,11 +213,12 @@ class LinearSystem(TwoSided):
         self, backend: Backend, inputs: ChunkInputs, shape: Shape, initial: Arrays, results: Arrays
     ) -> PreparedSolver | None:
         prepare, chunk = backend.kernels(self.family).prepare_solver, self._chunk(inputs, shape)
-        # A prepared solver does not close a period.
-        if prepare is None or self.is_periodic or not all(map(is_uncopied, chunk.operands, inputs.blocks)):
+        # A prepared solver neither closes a period nor names a pivot of a method that does not pivot.
+        if prepare is None or self.is_periodic or self.method not in self.pivoting_methods:
             return None
-        numbers = shape[len(shape) - self.number_axes :]
-        return prepare(self.ends(inputs, shape), chunk, None, results[0].reshape(*chunk.shape, *numbers))
+        if not all(map(is_uncopied, chunk.operands, inputs.blocks)):
+            return None
+        return prepare(self.ends(inputs, shape), chunk, None, self._as_chunk(results[0], chunk, shape))
 
     def _launch(
         self,
@@ -231,8 +232,7 @@ class LinearSystem(TwoSided):
         """Launch `determine` of kernels; the returned function waits, and returns the result."""
         chunk = self._chunk(inputs, shape)
         result = out[0] if out else backend.empty(shape, self.dtype)
-        numbers = shape[len(shape) - self.number_axes :]
-        wait = launch(self.ends(inputs, shape), chunk, carry_in, result.reshape(*chunk.shape, *numbers))
+        wait = launch(self.ends(inputs, shape), chunk, carry_in, self._as_chunk(result, chunk, shape))
 
         def finish() -> Arrays:
             with name_singular_system(self, inputs.starts, shape):
@@ -242,6 +242,9 @@ class LinearSystem(TwoSided):
             return (as_result(result, shape, self.result_dtype),)
 
         return finish
+
+    def _as_chunk(self, result: Any, chunk: Chunk, shape: Shape) -> Any:
+        return result.reshape(*chunk.shape, *shape[len(shape) - self.number_axes :])
 
     def _chunk(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
         return lay_out(self, inputs.blocks, shape, inputs.starts[self.axis])

@@ -8,6 +8,7 @@ next to the ends, for the windows, which read the operands once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +21,7 @@ from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, 
 from ..recurrence import Ends, decay_limits
 from . import partitions
 from .partitions import APART, CELL, print_program
-from .windows import prepare_tries, start_windows
+from .windows import Try, prepare_tries, start_windows
 
 _THREADS = 128
 
@@ -38,52 +39,51 @@ def prepare_shard(
     inf.
     """
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
-    if chunk.dtype.kind == "c" or not prepare_tries(on_gpu, apart=APART):
+    tries = prepare_tries(on_gpu, apart=APART)
+    if chunk.dtype.kind == "c" or not tries:
         return None
-    return _Shard(on_gpu, partitions.copied_scalars(on_gpu, chunk), result, rows, signatures, check)
+    allocate = {
+        ends: partitions.allocator(Ends(*ends), on_gpu, result)
+        for ends in ((False, False), (False, True), (True, False))
+    }
+    scalars, layout = partitions.copied_scalars(on_gpu, chunk), partitions.layout_of(on_gpu)
+    return _Shard(scalars, layout, rows, tries, allocate, signatures, check)
 
 
+@dataclass
 class _Shard(ShardSolver):
+    scalars: list[Any]
+    layout: partitions.Layout
+    rows: int
+    tries: tuple[Try, ...]
+    allocate: dict[tuple[bool, bool], Callable[..., partitions.LaunchMemory]]
+    signatures: Sequence[Signature]
+    check: Check
     may_exceed_frame = True
 
-    def __init__(
-        self,
-        on_gpu: Chunk,
-        scalars: list[Any],
-        result: Any,
-        rows: int,
-        signatures: Sequence[Signature],
-        check: Check,
-    ) -> None:
-        self._scalars, self._layout, self._rows = scalars, partitions.layout_of(on_gpu), rows
-        self._columns, self._dtype = on_gpu.shape[2], on_gpu.dtype
-        self._check, self._signatures = check, signatures
-        self._tries = prepare_tries(on_gpu, apart=APART)
-        self._allocate = {
-            ends: partitions.allocator(Ends(*ends), on_gpu, result)
-            for ends in ((False, False), (False, True), (True, False))
-        }
-        self._are_joined = self._columns >= partitions.MANY_COLUMNS
-        numbers = 2 if self._are_joined else CELL
-        self.message_bytes = HEADER + numbers * 2 * self._columns * self._dtype.itemsize
+    def __post_init__(self) -> None:
+        (_, _, self.columns), self.dtype, *_ = self.layout
+        self.are_joined = self.columns >= partitions.MANY_COLUMNS
+        numbers = 2 if self.are_joined else CELL
+        self.message_bytes = HEADER + numbers * 2 * self.columns * self.dtype.itemsize
 
     def __call__(self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages) -> ShardSteps:
         import cupy
 
         ends = Ends(shards.rank == 0, shards.rank == shards.size - 1)
-        addresses = partitions.addresses_with(self._scalars, arguments)
+        addresses = partitions.addresses_with(self.scalars, arguments)
         cells = shards.message + HEADER
-        if not partitions.reduce_ends(self._layout, ends, self._rows, addresses, cells, self._are_joined):
+        if not partitions.reduce_ends(self.layout, ends, self.rows, addresses, cells, self.are_joined):
             raise CacheMiss
         shards.write_header()
         yield
-        known = cupy.empty((self._columns, APART), self._dtype)
+        known = cupy.empty((self.columns, APART), self.dtype)
         device = cupy.cuda.runtime.getDevice()
-        propagate = _propagation(self._columns, self._are_joined, self._dtype, device)
+        propagate = _propagation(self.columns, self.are_joined, self.dtype, device)
         propagate([*shards.received, known.data.ptr, shards.status])
         shards.mark()
         neighbours = partitions.neighbour_addresses(ends, known)
-        wait = start_windows(self._tries, addresses, targets[0], neighbours)
+        wait = start_windows(self.tries, addresses, targets[0], neighbours)
         try:
             yield
             shards.wait()
@@ -91,13 +91,13 @@ class _Shard(ShardSolver):
             is_solved = wait()
         if is_solved:
             return
-        memory = self._allocate[ends[:2]](addresses, targets[0])
+        memory = self.allocate[ends[:2]](addresses, targets[0])
         if not memory.solve_chunk(known):
-            self._check(self._blocks(arguments))
+            self.check(self._blocks(arguments))
 
     def _blocks(self, arguments: Sequence[Any]) -> list[Any]:
         """Return the operands: arrays at their addresses, and numbers."""
-        triples = zip(arguments, self._scalars, self._signatures, strict=True)
+        triples = zip(arguments, self.scalars, self.signatures, strict=True)
         return [
             array_at(argument, *signature) if scalar is None else np.asarray(argument, signature[1])
             for argument, scalar, signature in triples

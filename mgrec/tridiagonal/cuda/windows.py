@@ -19,7 +19,7 @@ from ...core.arrays.chunk import Chunk
 from ...engines.cuda.device import Device
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from ..systems import strides_of
-from .partitions import print_program
+from .partitions import layout_of, print_program
 
 Shape = tuple[int, int, int]
 Neighbours = tuple[int, int]
@@ -210,10 +210,7 @@ def prepare_tries(chunk: Chunk, widths: Widths = TRIDIAGONAL, apart: int = 1) ->
     """
     import cupy
 
-    shapes = tuple([operand.shape for operand in chunk.operands])
-    is_aligned = all(operand.data.ptr % 16 == 0 for operand in chunk.operands)
-    device = cupy.cuda.runtime.getDevice()
-    return tries_of(chunk.shape, chunk.dtype, shapes, is_aligned, device, widths, apart)
+    return tries_of(*layout_of(chunk), cupy.cuda.runtime.getDevice(), widths, apart)
 
 
 @lru_cache(maxsize=1024)
