@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -126,6 +126,7 @@ class LinearSystem(TwoSided):
         Otherwise they are ignored.
     """
 
+    pivoting_methods: ClassVar[tuple[str, ...]]
     length: int
     rhs_axis: int | None = None
     check_finite: bool = False

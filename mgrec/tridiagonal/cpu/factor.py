@@ -50,11 +50,11 @@ def factor_matrices(dl: np.ndarray, d: np.ndarray, du: np.ndarray) -> LUFactors:
     Raise SingularSystemError if a matrix is singular.
     """
     dl[:, :1] = du[:, -1:] = 0
-    lu = LUFactors(*(np.zeros_like(d) for _ in range(4)), np.zeros(d.shape, np.uint8))
+    lu = LUFactors._make([*(np.zeros_like(d) for _ in range(4)), np.zeros(d.shape, np.uint8)])
     if d.shape[1] > 1:
         check_outcomes([factor_kernel((dl, d, du), lu, _middle(d.shape[1]), np.ones(1, d.dtype))])
     else:
-        check_outcomes(np.flatnonzero(d == 0)[:1])
+        check_outcomes(np.flatnonzero(d == 0)[:1].tolist())
         lu = lu._replace(inverse=1 / d)
     if lu.is_swapped.any():
         return lu

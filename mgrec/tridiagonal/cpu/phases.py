@@ -153,7 +153,14 @@ def _whole_calls(
         serial_kernel = serial.solve_thomas
     if serial_kernel is not None:
         return [
-            partial(serial_kernel, operands, layout, np.empty((4, 2 * steps), dtype), *part, result)
+            partial(
+                serial_kernel,
+                operands,
+                layout,
+                np.empty((4, serial.SCRATCH + 2 * steps), dtype),
+                *part,
+                result,
+            )
             for part in split_range(outer * inner, threads)
         ]
     kernel = batched.solve_thomas if method == "thomas" else batched.solve_pivoting

@@ -1,11 +1,10 @@
 """Systems one after the other, without pivoting: Thomas's method and cyclic reduction.
 
 The symbols a, b, c and k for dl, d, du and the right-hand side, alpha and gamma are those of the
-reference, which has them for n = 2**q - 1. Here n is any number: a row without a right neighbour
-has c = 0.
+reference, which has them for n = 2**q - 1. Here n is any number: a row outside of a level is x = 0.
 
 All kernels have the parameters ``(operands, layout, rows, start, stop, result)``. `rows` is memory
-(4, 2 * steps). Operands and `result`, of the axes (outer, steps, inner), are 1-d. A kernel returns
+(4, SCRATCH + 2 * steps). Operands and `result`, of the axes (outer, steps, inner), are 1-d. A kernel returns
 a system in which a pivot is 0 or overflows, or -1.
 
 References
@@ -23,6 +22,10 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
+
+
+SCRATCH = 64
+"""Rows outside of levels."""
 
 
 @numba.njit(**INNER)
@@ -62,68 +65,56 @@ def _solve_thomas(operands: Any, layout: Any, rows: Any, start: int, stop: int, 
 
 @numba.njit(**INNER)
 def _load_system(operands: Any, layout: Any, outer: int, column: int, rows: Any) -> Any:
-    """Copy a system to the rows a, b, c, k; return 0, or nan if it contains nan or inf."""
+    """Copy a system to the rows a, b, c, k from row 1 on; return 0, or nan if it contains nan or inf."""
     steps = layout.shape[1]
+    zero = nan_seen = np.zeros(1, rows.dtype)[0]
     for which in range(4):
         operand, stride = operands[which], layout.strides[which]
         for i in range(steps):
             index = outer * stride[0] + i * stride[1] + column * stride[2]
-            rows[which, i] = operand[index]
-    zero = np.zeros(1, rows.dtype)[0]
-    rows[0, 0] = rows[2, steps - 1] = nan_seen = zero
+            rows[which, i + 1] = operand[index]
+    rows[0, 1] = rows[2, steps] = zero
     for which in range(4):
-        for i in range(steps):
+        for i in range(1, steps + 1):
             nan_seen += rows[which, i] - rows[which, i]
     return nan_seen
 
 
 @numba.njit(**INNER)
 def _reduced(rows: Any, i: int, before: int, after: int) -> Any:
-    """Return row i without the unknowns of two other rows, or of one if `after` is -1."""
-    alpha = -rows[0, i] / rows[1, before]
-    a, b = alpha * rows[0, before], rows[1, i] + alpha * rows[2, before]
-    c, k = rows[2, i], rows[3, i] + alpha * rows[3, before]
-    if after >= 0:
-        gamma = -c / rows[1, after]
-        b, c = b + gamma * rows[0, after], gamma * rows[2, after]
-        k += gamma * rows[3, after]
-    return a, b, c, k
-
-
-@numba.njit(**INNER)
-def _store_row(rows: Any, i: int, row: Any) -> None:
-    rows[0, i], rows[1, i], rows[2, i], rows[3, i] = row
+    """Return row i without the unknowns of two other rows."""
+    alpha, gamma = -rows[0, i] / rows[1, before], -rows[2, i] / rows[1, after]
+    b = rows[1, i] + alpha * rows[2, before] + gamma * rows[0, after]
+    k = rows[3, i] + alpha * rows[3, before] + gamma * rows[3, after]
+    return alpha * rows[0, before], b, gamma * rows[2, after], k
 
 
 @numba.njit(**INNER)
 def _cyclic_reduction(rows: Any, steps: int) -> bool:
-    """Solve by SERICR: each level has every other row of the level below.
+    """Solve by SERICR: each level has every other row of the level below, and a row outside before it.
 
     Unknowns replace k. Return whether all pivots are regular.
     """
-    is_sound, start, count = True, 0, steps
+    is_sound, start, count = True, 1, steps
     while count > 1:
+        rows[:, start + count], rows[1, start + count] = 0, 1
         for i in range(count // 2):
-            row = start + 2 * i + 1
-            after = row + 1 if row + 1 < start + count else -1
-            _store_row(rows, start + count + i, _reduced(rows, row, row - 1, after))
+            row, target = start + 2 * i + 1, start + count + 1 + i
+            rows[0, target], rows[1, target], rows[2, target], rows[3, target] = _reduced(
+                rows, row, row - 1, row + 1
+            )
         for row in range(start, start + count, 2):
             is_sound &= _is_pivot(rows[1, row])
-        start, count = start + count, count // 2
+        start, count = start + count + 1, count // 2
     is_sound &= _is_pivot(rows[1, start])
     rows[3, start] /= rows[1, start]
-    while start > 0:
+    while start > 1:
         level = _count_before(steps, count)
-        before, start, count = start, start - level, level
+        before, start, count = start, start - level - 1, level
         for i in range(count // 2):
             rows[3, start + 2 * i + 1] = rows[3, before + i]
-        for i in range(0, count, 2):
-            row = start + i
-            x = rows[3, row]
-            if i > 0:
-                x -= rows[0, row] * rows[3, row - 1]
-            if i < count - 1:
-                x -= rows[2, row] * rows[3, row + 1]
+        for row in range(start, start + count, 2):
+            x = rows[3, row] - rows[0, row] * rows[3, row - 1] - rows[2, row] * rows[3, row + 1]
             rows[3, row] = x / rows[1, row]
     return is_sound
 
@@ -138,26 +129,21 @@ def _count_before(steps: int, count: int) -> int:
 
 @numba.njit(**INNER)
 def _parallel_cyclic_reduction(rows: Any, steps: int) -> bool:
-    """Solve by PARACR: each level has all rows.
+    """Solve by PARACR: each level has all rows, between two rows outside.
 
     Unknowns replace k. Return whether all pivots are regular.
     """
     is_sound, distance = True, 1
-    current, reduced = rows[:, :steps], rows[:, steps : 2 * steps]
+    current, reduced = rows[:, : steps + 2], rows[:, steps + 2 : 2 * steps + 4]
+    reduced[:, :1] = reduced[:, -1:] = current[:, -1:] = current[:, :1]
     while distance < steps:
-        for i in range(steps):
+        for i in range(1, steps + 1):
             is_sound &= _is_pivot(current[1, i])
-        for i in range(steps):
-            before, after = i - distance, i + distance if i + distance < steps else -1
-            if before >= 0:
-                _store_row(reduced, i, _reduced(current, i, before, after))
-            else:
-                # No row is before these: a is 0, and row i takes the place of that row.
-                a = current[0, i]
-                _, b, c, k = _reduced(current, i, i, after)
-                _store_row(reduced, i, (a, b, c, k))
+        for i in range(1, steps + 1):
+            before, after = max(i - distance, 0), min(i + distance, steps + 1)
+            reduced[0, i], reduced[1, i], reduced[2, i], reduced[3, i] = _reduced(current, i, before, after)
         current, reduced, distance = reduced, current, 2 * distance
-    for i in range(steps):
+    for i in range(1, steps + 1):
         is_sound &= _is_pivot(current[1, i])
         rows[3, i] = current[3, i] / current[1, i]
     return is_sound
@@ -166,12 +152,13 @@ def _parallel_cyclic_reduction(rows: Any, steps: int) -> bool:
 def _kernel_of(name: str, solve_rows: Any) -> Any:
     def solve(operands: Any, layout: Any, rows: Any, start: int, stop: int, result: Any) -> int:
         (_, steps, inner), singular = layout.shape, -1
+        rows[:, 0], rows[1, 0] = 0, 1
         for system in range(start, stop):
             outer, column = divmod(system, inner)
             nan_seen = _load_system(operands, layout, outer, column, rows)
             is_sound = solve_rows(rows, steps)
             for i in range(steps):
-                x = rows[3, i] + nan_seen
+                x = rows[3, i + 1] + nan_seen
                 is_sound &= x - x == 0
                 result[(outer * steps + i) * inner + column] = x
             if not is_sound and nan_seen == nan_seen:
