@@ -67,7 +67,7 @@ class Work(NamedTuple):
 
 
 class View(NamedTuple):
-    """The arrays of a call as pointers, and their layout; strides are (4, 3) numbers."""
+    """The arrays of a call as pointers, and their layout; strides are (5, 3) numbers."""
 
     operands: Any
     strides: Any
@@ -149,13 +149,11 @@ def locate_systems(group: int, view: Any, work: Any) -> None:
         before = system
         table_row = index // lanes * OFFSET_ROWS
         position = table_row * lanes + index % lanes
-        for k in range(RESULT):
+        for k in range(OFFSET_ROWS):
             offset = outer * view.strides[3 * k] + column * view.strides[3 * k + 2]
             work.offsets[position + k * lanes] = offset
-        work.offsets[position + RESULT * lanes] = outer * view.steps * inner + column
     for table_row in range(HALVES * OFFSET_ROWS):
-        k = table_row % OFFSET_ROWS
-        stride = inner if k == RESULT else view.strides[3 * k + 1]
+        stride = view.strides[3 * (table_row % OFFSET_ROWS) + 1]
         work.accesses[table_row] = _access(work.offsets, table_row * lanes, lanes, stride, view.steps)
 
 
@@ -225,27 +223,24 @@ def _load_operand(operand: Any, work: Any, table_row: int, stride: int, start: i
 @numba.njit(**INNER)
 def store_tile(view: Any, work: Any, start: int, stop: int) -> None:
     """Write the unknowns from `start` to `stop`."""
+    tile, result, offsets, lanes = work.tile, view.result, work.offsets, lane_count(work.tile)
+    stride = view.strides[3 * RESULT + 1]
     for half in range(HALVES):
-        _store_result(view.result, work, half * OFFSET_ROWS + RESULT, view.inner, start, stop)
-
-
-@numba.njit(**INNER)
-def _store_result(result: Any, work: Any, table_row: int, stride: int, start: int, stop: int) -> None:
-    tile, offsets, lanes = work.tile, work.offsets, lane_count(work.tile)
-    access = work.accesses[table_row]
-    source, target = table_row * ROW_SPACING * lanes, offsets[table_row * lanes] + start * stride
-    if access == CONTIGUOUS:
-        for row in range(stop - start):
-            store_contiguous(result, target + row * stride, load(tile, source + row * lanes))
-            prefetch(result, target + (row - ROWS) * stride)
-    elif access == TRANSPOSED:
-        for row in range(0, stop - start, lanes):
-            first = min(row, stop - start - lanes)
-            store_transposed(tile, source + first * lanes, result, offsets, table_row, start + first)
-    else:
-        for row in range(stop - start):
-            numbers = load(tile, source + row * lanes)
-            scatter(result, offsets, table_row, (start + row) * stride, numbers)
+        table_row = half * OFFSET_ROWS + RESULT
+        access = work.accesses[table_row]
+        source, target = table_row * ROW_SPACING * lanes, offsets[table_row * lanes] + start * stride
+        if access == CONTIGUOUS:
+            for row in range(stop - start):
+                store_contiguous(result, target + row * stride, load(tile, source + row * lanes))
+                prefetch(result, target + (row - ROWS) * stride)
+        elif access == TRANSPOSED:
+            for row in range(0, stop - start, lanes):
+                first = min(row, stop - start - lanes)
+                store_transposed(tile, source + first * lanes, result, offsets, table_row, start + first)
+        else:
+            for row in range(stop - start):
+                numbers = load(tile, source + row * lanes)
+                scatter(result, offsets, table_row, (start + row) * stride, numbers)
 
 
 @numba.njit(**INNER)

@@ -48,9 +48,9 @@ from .vectors import BYTES, constant, is_any_larger, magnitude, scale_of, select
 # Rows of a partition at most: its cell takes 10 words, and its pivots, 48 KB of real numbers, fit
 # the L1 cache. An unknown took 13.1 ns with 64, 12.1 with 128, 11.3 with 192.
 LENGTH = 192
-# Rows of a table of offsets, after dl, d, du and b: offsets of the partition's cell and of its
-# first unknown, and 1 if it contains the first row of the whole system, or the last.
-CELL, RESULT, FIRST, LAST, OFFSET_ROWS = 4, 5, 6, 7, 8
+# Rows of a table of offsets, after dl, d, du and b: offsets of the partition's first unknown and of
+# its cell, and 1 if it contains the first row of the whole system, or the last.
+RESULT, CELL, FIRST, LAST, OFFSET_ROWS = 4, 5, 6, 7, 8
 _load_pivot = row_loader(4)
 _load_four, _load_five = row_loader(4, is_scalar=True), row_loader(5, is_scalar=True)
 
@@ -93,7 +93,7 @@ class ChunkLayout(NamedTuple):
     """The memory layout of a chunk, for kernels."""
 
     shape: tuple[int, int, int]  # (outer, steps, inner)
-    strides: np.ndarray  # (4, 3), of each operand in numbers; 0 along a broadcast axis
+    strides: np.ndarray  # (5, 3), of operands and result in numbers; 0 along a broadcast axis
     ends: tuple[bool, bool]  # whether the chunk contains the first row of the system, and the last
     parts: int  # partitions of a system
 
@@ -133,7 +133,7 @@ def _fill_offsets(task: int, stop: int, group: Any, layout: Any, offsets: Any) -
 
     Lanes from `stop` on repeat the last partition.
     """
-    _, steps, inner = layout.shape
+    inner = layout.shape[2]
     count = group.stop - group.first
     for lane in range(offsets.shape[1]):
         number = smaller_of(task + lane, stop - 1)
@@ -141,11 +141,10 @@ def _fill_offsets(task: int, stop: int, group: Any, layout: Any, offsets: Any) -
         outer, part = divmod(number, count)
         part += group.first
         row = part * group.spacing
-        for k in range(4):
+        for k in range(RESULT + 1):
             along = outer * layout.strides[k, 0] + row * layout.strides[k, 1]
             offsets[k, lane] = along + column * layout.strides[k, 2]
         offsets[CELL, lane] = ((outer * inner + column) * (layout.parts + 1) + part) * 10
-        offsets[RESULT, lane] = (outer * steps + row) * inner + column
         offsets[FIRST, lane] = layout.ends[0] and part == 0
         offsets[LAST, lane] = layout.ends[1] and part == layout.parts - 1
 

@@ -210,7 +210,8 @@ def _solve_interface(
 
 def _layout_of(ends: Ends, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], ChunkLayout]:
     """Return the operands as 1-d arrays, and their layout."""
-    strides = np.array([strides_of(operand.shape, chunk.shape) for operand in chunk.operands])
+    shapes = (*(operand.shape for operand in chunk.operands), chunk.shape)
+    strides = np.array([strides_of(shape, chunk.shape) for shape in shapes])
     layout_ends = bool(ends.has_first), bool(ends.has_last)
     layout = ChunkLayout(chunk.shape, strides, layout_ends, part_count(chunk.steps))
     # One compiled kernel serves all layouts.

@@ -23,7 +23,6 @@ import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
 
-
 SCRATCH = 64
 """Rows outside of levels."""
 
