@@ -73,9 +73,15 @@ def check_operands(system: Any, inputs: ChunkInputs, shape: Shape) -> None:
     Kernels fill a system that contains nan or inf with nan, so that operands are read again only
     if a result is not finite.
     """
-    for number in range(len(system.names)):
-        entries, first_row = _entries_inside(system, inputs, shape, number)
-        check_entries(system, number, entries, inputs.starts, first_row)
+    for number, block in enumerate(inputs.blocks):
+        before, after = system.outside(inputs, shape, number)
+        axis, first_row = system.axis - len(shape) + block.ndim, 0
+        if axis >= 0 and system.varying[number][axis]:
+            inside = slice(before, max(block.shape[axis] - after, before))
+            block, first_row = block[(slice(None),) * axis + (inside,)], before
+        elif before + after >= shape[system.axis]:
+            block = block.reshape(-1)[:0]
+        check_entries(system, number, block, inputs.starts, first_row)
 
 
 def check_entries(system: Any, number: int, entries: Any, starts: Sequence[int], first_row: int = 0) -> None:
@@ -88,18 +94,6 @@ def check_entries(system: Any, number: int, entries: Any, starts: Sequence[int],
         f"{system.names[number]} must hold no nan or inf; got {entries[position]}{where}. With "
         f"check_finite=False its system becomes nan, and no other"
     )
-
-
-def _entries_inside(system: Any, inputs: ChunkInputs, shape: Shape, number: int) -> tuple[Any, int]:
-    """Return the entries of a block inside the matrix, and the number of rows before them."""
-    block, (before, after) = inputs.blocks[number], system.outside(inputs, shape, number)
-    axis = system.axis - len(shape) + block.ndim
-    if axis >= 0 and system.varying[number][axis]:
-        inside = slice(before, max(block.shape[axis] - after, before))
-        return block[(slice(None),) * axis + (inside,)], before
-    if before + after >= shape[system.axis]:
-        return block.reshape(-1)[:0], 0
-    return block, 0
 
 
 def _operand_index(

@@ -46,17 +46,16 @@ def solve_factored(factors: da.Array, problem: Problem) -> da.Array | None:
     for axis, lengths in zip(factor_index, factors.chunks, strict=True):
         if lengths != aligned.chunks[axis] and lengths != (1,):
             return None
-    b, like = aligned.blocks[3], aligned.blocks[3]._meta
-    pairs = blockwise_arguments(aligned, [b])
+    b = aligned.blocks[3]
     token = tokenize(aligned.recurrence, factors.name, b.name, aligned.chunks)
     return da.blockwise(
         determine_factored,
         index,
         factors,
         factor_index,
-        *pairs,
+        *blockwise_arguments(aligned, [b]),
         name=f"determine-{token}",
-        meta=meta_from_array(like, ndim=len(index), dtype=aligned.recurrence.result_dtype),
+        meta=meta_from_array(b._meta, ndim=len(index), dtype=aligned.recurrence.result_dtype),
         align_arrays=False,
         adjust_chunks=dict(enumerate(aligned.chunks)),
         recurrence=aligned.recurrence,

@@ -140,11 +140,12 @@ def solve_chunk(
     factors: Factors, system: Any, shape: Shape, b: np.ndarray, threads: int = 1, out: Arrays = ()
 ) -> Any:
     """Return x of this shape, or None if the chunk has to be solved without the factors."""
-    from .cpu.factor import is_faster, solve_factored
+    from .cpu.factor import MAX_THREADS, solve_factored
 
     axis, rhs_axis = system.axis, system.rhs_axis
     layout = canonical_shape(shape, axis)
-    if factors.lu is None or not is_faster(layout[0] * layout[2], threads):
+    # Factors are faster on up to MAX_THREADS a system.
+    if factors.lu is None or threads > MAX_THREADS * layout[0] * layout[2]:
         return None
     # The shape of the matrices, with as many axes as that of x.
     factor_shape = (1,) * (len(shape) - len(factors.shape) - (rhs_axis is not None)) + factors.shape

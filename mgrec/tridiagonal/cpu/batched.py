@@ -45,7 +45,8 @@ ROWS, ROW_SPACING = 128, 133
 HALVES = 2
 # Largest number of groups whose tiles are solved alternately, and of bytes stored for all of them.
 MAX_GROUPS, MAX_GROUP_BYTES = 4, 1 << 25
-# Numbers of a system that are carried from row to row, and stored for each row.
+# Numbers of a system that are carried from row to row (the coefficients of a pending row, its right-hand
+# side, the smallest pivot, and nan if nan was seen), and stored for each row.
 CARRIED, STORED = 5, 3
 # Rows of a table of offsets: dl, d, du, b and the result, for each half.
 RESULT, OFFSET_ROWS = 4, 5
@@ -244,20 +245,6 @@ def store_tile(view: Any, work: Any, start: int, stop: int) -> None:
 
 
 @numba.njit(**INNER)
-def _start_group(group: int, view: Any, work: Any) -> None:
-    """Start a group of systems, with 1·x = 0 as the row before the first.
-
-    Carried are the coefficients of a pending row, its right-hand side, the smallest pivot, and nan
-    if nan was seen.
-    """
-    locate_systems(group, view, work)
-    zero, lanes = constant(load(work.tile, 0), 0.0), lane_count(work.tile)
-    one = constant(zero, 1.0)
-    for half in range(HALVES):
-        store_row(work.carried, half * CARRIED * lanes, lanes, (one, zero, zero, one, zero))
-
-
-@numba.njit(**INNER)
 def _substitute_tile(view: Any, work: Any, first: int, stop: int) -> None:
     """Substitute back in a tile of a group."""
     lanes = lane_count(work.tile)
@@ -281,16 +268,6 @@ def _substitute(stored: Any, unknowns: Any) -> Any:
     """Return the unknown of a pivot row, the one after it, and `nan_seen`."""
     x, after, nan_seen = unknowns
     return stored[2] - stored[1] * after - stored[0] * x, x, nan_seen
-
-
-@numba.njit(**INNER)
-def _singular_system(group: int, view: Any, work: Any, least: Any) -> int:
-    """Return a system of a group whose smallest pivot is below `least`, or -1."""
-    lanes, singular = lane_count(work.tile), -1
-    for lane in range(HALVES * lanes):
-        if work.least[lane] < least:
-            singular = min(first_system(group, view, lanes) + lane, view.outer * view.inner - 1)
-    return singular
 
 
 def _kernel_of(name: str, eliminate: Any) -> Any:
@@ -334,12 +311,16 @@ def _kernel_of(name: str, eliminate: Any) -> Any:
         least = np.finfo(work.least.dtype).tiny
         strides, memory, singular = pointer_to(layout.strides), Work(*pointers_to(work)), -1
         view = View(pointers_to(operands), strides, pointer_to(result), *layout.shape)
-        steps = view.steps
-        tiles = -(-steps // ROWS)
+        steps, lanes, zero = view.steps, lane_count(work.tile), constant(load(work.tile, 0), 0.0)
+        tiles, one = -(-steps // ROWS), constant(zero, 1.0)
         for first in range(first_row, stop, count):
             groups = min(count, stop - first)
             for g in range(groups):
-                _start_group(first + g, view, work_of_group(g, memory, steps))
+                part = work_of_group(g, memory, steps)
+                locate_systems(first + g, view, part)
+                for half in range(HALVES):
+                    # 1·x = 0 is the row before the first.
+                    store_row(part.carried, half * CARRIED * lanes, lanes, (one, zero, zero, one, zero))
             for k in range(tiles):
                 for g in range(groups):
                     rows = tile_start(k, steps), tile_start(k + 1, steps)
@@ -352,7 +333,10 @@ def _kernel_of(name: str, eliminate: Any) -> Any:
                     _substitute_tile(view, work_of_group(g, memory, steps), *rows)
             for g in range(groups):
                 part = work_of_group(g, memory, steps)
-                singular = max(singular, _singular_system(first + g, view, part, least))
+                for lane in range(HALVES * lanes):
+                    if part.least[lane] < least:
+                        system = min(first_system(first + g, view, lanes) + lane, view.outer * view.inner - 1)
+                        singular = max(singular, system)
         return singular
 
     return compile_kernel(solve, name, allocates=False)

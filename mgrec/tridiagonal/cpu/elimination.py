@@ -116,31 +116,23 @@ def advance(pending: Any, row: Any) -> Any:
 
 
 @numba.njit(**INNER)
-def advance_part(pending: Any, one: Any, other: Any) -> Any:
+def advance_part(pending: Any, row: Any, other: Any) -> Any:
     """Eliminate last[k-1] and first[k] from two pending rows and the interface rows of part k.
 
     The pending rows contain last[k-1] and first[k] in place of x[i] and x[i+1]. Return the next two
     pending rows, the pivot row (coefficients of last[k-1], first[k], last[k], first[k+1], before,
     first; rhs), and the second pivot row, which is without last[k-1].
     """
-    pivot, one = order_by_pivot(_pad_interface_row(one), _pad_interface_row(other))
-    pivot, upper = order_by_pivot(pivot, _pad_pending_row(pending[0]))
-    pivot, lower = order_by_pivot(pivot, _pad_pending_row(pending[1]))
+    (a, b), zero = pending, constant(row[0], 0.0)
+    pivot, one = order_by_pivot(
+        (row[0], row[1], row[2], row[3], zero, zero, row[4]),
+        (other[0], other[1], other[2], other[3], zero, zero, other[4]),
+    )
+    pivot, upper = order_by_pivot(pivot, (a[0], a[1], zero, zero, a[2], a[3], a[4]))
+    pivot, lower = order_by_pivot(pivot, (b[0], b[1], zero, zero, b[2], b[3], b[4]))
     second, upper = order_by_pivot(eliminated(upper, pivot), eliminated(lower, pivot))
     second, lower = order_by_pivot(second, eliminated(one, pivot))
     return _bound_growth(eliminated(upper, second), eliminated(lower, second)), pivot, second
-
-
-@numba.njit(**INNER)
-def _pad_interface_row(row: Any) -> Any:
-    zero = constant(row[0], 0.0)
-    return row[0], row[1], row[2], row[3], zero, zero, row[4]
-
-
-@numba.njit(**INNER)
-def _pad_pending_row(row: Any) -> Any:
-    zero = constant(row[0], 0.0)
-    return row[0], row[1], zero, zero, row[2], row[3], row[4]
 
 
 @numba.njit(**INNER)

@@ -65,11 +65,6 @@ def _middle(steps: int) -> int:
     return (steps - 2) // 2
 
 
-def is_faster(systems: int, threads: int) -> bool:
-    """Return whether a solve with factors is faster than one without, on so many threads."""
-    return threads <= MAX_THREADS * systems
-
-
 def solve_factored(
     lu: LUFactors, outer: np.ndarray, inner: np.ndarray, b: np.ndarray, x: np.ndarray, threads: int = 1
 ) -> None:

@@ -23,11 +23,6 @@ PREFETCH_DISTANCE = 256
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
-def _vector_type(array: Any) -> Numbers:
-    """Return the type of numbers of an array side by side."""
-    return Numbers(array.dtype, 8 * BYTES // array.dtype.bitwidth)
-
-
 class _Memory:
     """Emits loads and stores of `numbers` in an array, or at a pointer of it.
 
@@ -109,7 +104,7 @@ def _access(result_of: Callable[[Any], Any], width: int | None = None) -> Callab
     """
 
     def numbers_of(array: Any) -> Numbers:
-        return Numbers(array.dtype, width) if width else _vector_type(array)
+        return Numbers(array.dtype, width or 8 * BYTES // array.dtype.bitwidth)
 
     def convert(context: Any, builder: Any, type_: Any, value: Any) -> Any:
         is_array = isinstance(type_, types.Array | types.CPointer)

@@ -44,26 +44,19 @@ def kernels(method: str) -> TridiagonalKernels:
         # 0.4 of 1.3 ms.
         return threads_for(4 * prod(chunk.shape)) if method == "threads" else 1
 
-    def precompute_chunk(ends: Ends, chunk: Chunk) -> InterfaceRows:
-        return precompute(ends, chunk, threads_of(chunk))
+    def precompute(ends: Ends, chunk: Chunk) -> InterfaceRows:
+        operands, layout = _layout_of(ends, chunk)
+        cells = _reduced(operands, layout, threads_of(chunk))
+        return InterfaceRows(np.ascontiguousarray(_merge(cells, layout.parts, chunk.row_shape)))
 
-    def determine_chunk(ends: Ends, chunk: Chunk, carry_in: np.ndarray | None, result: np.ndarray) -> bool:
+    def determine(ends: Ends, chunk: Chunk, carry_in: np.ndarray | None, result: np.ndarray) -> bool:
         return _determine(ends.method, *_layout_of(ends, chunk), carry_in, result, threads_of(chunk))
 
-    return TridiagonalKernels(
-        determine_chunk, at_once(precompute_chunk), propagate, prepare_solver=prepare_solver
-    )
+    return TridiagonalKernels(determine, at_once(precompute), propagate, prepare_solver=prepare_solver)
 
 
 def _call(calls: Sequence[Call], threads: int) -> list[Any]:
     return run_in_threads(calls) if threads > 1 else [call() for call in calls]
-
-
-def precompute(ends: Ends, chunk: Chunk, threads: int) -> InterfaceRows:
-    """Return the two interface rows of every system of a chunk, whose operands are dl, d, du, b."""
-    operands, layout = _layout_of(ends, chunk)
-    cells = _reduced(operands, layout, threads)
-    return InterfaceRows(np.ascontiguousarray(_merge(cells, layout.parts, chunk.row_shape)))
 
 
 def propagate(system: TridiagonalSystem, summaries: Sequence[InterfaceRows]) -> list[np.ndarray]:
@@ -112,7 +105,8 @@ def _determine(
     SingularSystemError if a system is singular.
     """
     flat, dtype = result.reshape(-1), result.dtype
-    if carry_in is None and not _uses_partitions(method, layout, dtype):
+    in_partitions = method == "partition" or (method == "auto" and not _fits_batch(layout, dtype))
+    if carry_in is None and not in_partitions:
         check_outcomes(_call(_whole_calls(method, operands, layout, flat, threads), threads))
         # A system that contains nan or inf is nan from its first unknown to its last.
         return _are_finite(result[:, 0])
@@ -127,11 +121,6 @@ def _determine(
 
 def _are_finite(numbers: np.ndarray) -> bool:
     return np.count_nonzero(np.isfinite(numbers)) == numbers.size
-
-
-def _uses_partitions(method: str, layout: ChunkLayout, dtype: np.dtype[Any]) -> bool:
-    """Return whether whole systems are split into partitions."""
-    return method == "partition" or (method == "auto" and not _fits_batch(layout, dtype))
 
 
 def _fits_batch(layout: ChunkLayout, dtype: np.dtype[Any]) -> bool:

@@ -94,7 +94,7 @@ def _cyclic_reduction(rows: Any, steps: int) -> bool:
 
     Unknowns replace k. Return whether all pivots are regular.
     """
-    is_sound, start, count = True, 1, steps
+    is_sound, start, count, level = True, 1, steps, 0
     while count > 1:
         rows[:, start + count], rows[1, start + count] = 0, 1
         for i in range(count // 2):
@@ -104,26 +104,19 @@ def _cyclic_reduction(rows: Any, steps: int) -> bool:
             )
         for row in range(start, start + count, 2):
             is_sound &= _is_pivot(rows[1, row])
-        start, count = start + count + 1, count // 2
+        start, count, level = start + count + 1, count // 2, level + 1
     is_sound &= _is_pivot(rows[1, start])
     rows[3, start] /= rows[1, start]
-    while start > 1:
-        level = _count_before(steps, count)
-        before, start, count = start, start - level - 1, level
+    while level > 0:
+        level -= 1
+        count = steps >> level
+        before, start = start, start - count - 1
         for i in range(count // 2):
             rows[3, start + 2 * i + 1] = rows[3, before + i]
         for row in range(start, start + count, 2):
             x = rows[3, row] - rows[0, row] * rows[3, row - 1] - rows[2, row] * rows[3, row + 1]
             rows[3, row] = x / rows[1, row]
     return is_sound
-
-
-@numba.njit(**INNER)
-def _count_before(steps: int, count: int) -> int:
-    """Return the number of rows of the level that is reduced to `count` rows."""
-    while steps // 2 != count:
-        steps //= 2
-    return steps
 
 
 @numba.njit(**INNER)

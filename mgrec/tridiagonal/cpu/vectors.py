@@ -104,12 +104,6 @@ def operation(
     return decorate
 
 
-def _bit_layout(vector: Any) -> tuple[Any, int, int]:
-    """Return the integer type of a vector's bits, the mantissa's width and the highest exponent."""
-    is_wide = isinstance(vector.type.element, ir.DoubleType)
-    return integers_like(vector), *((52, 0x7FF) if is_wide else (23, 0xFF))
-
-
 def _add(builder: Any, x: Vectors, y: Vectors) -> Vectors:
     return [builder.fadd(a, b) for a, b in zip(x, y, strict=True)]
 
@@ -151,7 +145,9 @@ def _magnitude(builder: Any, x: Vectors) -> Any:
 
 
 def _scale_of(builder: Any, size: Any) -> Any:
-    bits, mantissa, top = _bit_layout(size)
+    # The type of its bits, the width of the mantissa and the highest exponent.
+    is_wide = isinstance(size.type.element, ir.DoubleType)
+    bits, (mantissa, top) = integers_like(size), (52, 0x7FF) if is_wide else (23, 0xFF)
     # The exponent e of 2**(e - bias) becomes 2·bias - e, at least 1: that of a normal number.
     exponent = builder.lshr(builder.bitcast(size, bits), filled(bits, mantissa))
     highest = filled(bits, top - 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from itertools import accumulate
@@ -321,29 +321,25 @@ def readable(carry_in: Any, dtype: np.dtype[Any]) -> Any:
 
 def neighbour_addresses(ends: Ends, known: Any) -> tuple[int, int]:
     """Return the addresses of the unknowns before and after each system, or 0."""
-    if known is None:
-        return 0, 0
     address = known.ctypes.data if isinstance(known, np.ndarray) else known.data.ptr
     return 0 if ends.has_first else address, 0 if ends.has_last else address + 3 * known.itemsize
 
 
 def allocator(ends: Ends, chunk: Chunk, result: Any) -> Callable[[Sequence[int], int], LaunchMemory]:
     """Return ``(addresses of operands, address of the result) -> memory`` of a chunk's launches."""
-    strides = [strides_of(operand.shape, chunk.shape) for operand in chunk.operands]
-    arrays = [*chunk.operands, *([] if result is None else [result])]
-    is_aligned = _are_aligned(arrays) and all(array.shape[0] in (1, chunk.shape[0]) for array in arrays)
-    plan = plan_partitions(chunk.shape, chunk.dtype, is_aligned, Device.current())
+    shape, dtype, shapes, is_aligned = layout_of(chunk)
+    is_aligned &= result is None or result.data.ptr % 16 == 0
+    is_aligned &= all(operand_shape[0] in (1, shape[0]) for operand_shape in shapes)
+    plan = plan_partitions(shape, dtype, is_aligned, Device.current())
+    strides = [strides_of(operand_shape, shape) for operand_shape in shapes]
     return partial(LaunchMemory, plan, ends[:2], strides)
 
 
 def layout_of(chunk: Chunk) -> Layout:
     """Return the layout of a chunk whose operands are on the device."""
     shapes = tuple([operand.shape for operand in chunk.operands])
-    return chunk.shape, chunk.dtype, shapes, _are_aligned(chunk.operands)
-
-
-def _are_aligned(arrays: Iterable[Any]) -> bool:
-    return all(array.data.ptr % 16 == 0 for array in arrays)
+    is_aligned = all(operand.data.ptr % 16 == 0 for operand in chunk.operands)
+    return chunk.shape, chunk.dtype, shapes, is_aligned
 
 
 def copied_scalars(on_gpu: Chunk, chunk: Chunk) -> list[Any]:
