@@ -288,8 +288,8 @@ struct Around { T before, first, last, after; };
 // The unknowns on both sides of a cut.
 struct Cut { T above, below; };
 
-// The cut between two parts by the pivots of its unknowns, from the unknowns around both parts.
-DEVICE inline Cut cut_between(const Row<7>& pivot, const Row<6>& second, const Around& known) {
+// The unknowns between two parts, by their pivots, from the unknowns around both parts.
+DEVICE inline Cut unknowns_between(const Row<7>& pivot, const Row<6>& second, const Around& known) {
   const T around[4] = {known.last, known.after, known.before, known.first};
   const Inverse inverse(pivot[0]), inverse_second(second[0]);
   T below = inverse_second.ratio(second[5]);
@@ -337,7 +337,7 @@ DEVICE inline Cut factor_partition(Tile& tile, int length, const Around& ends) {
   Row<7> pivot;
   Row<6> second;
   join_halves(halves, seen, pivot, second);
-  Cut middle = cut_between(pivot, second, ends);
+  Cut middle = unknowns_between(pivot, second, ends);
   if (length == MIDDLE + 1) middle.below = ends.last;
   return middle;
 }

@@ -47,25 +47,23 @@ def prepare_shard(
         for ends in ((False, False), (False, True), (True, False))
     }
     scalars, layout = partitions.copied_scalars(on_gpu, chunk), partitions.layout_of(on_gpu)
-    return _Shard(scalars, layout, rows, tries, allocate, signatures, check)
+    are_joined = chunk.shape[2] >= partitions.MANY_COLUMNS
+    message_bytes = HEADER + (2 if are_joined else CELL) * 2 * chunk.shape[2] * chunk.dtype.itemsize
+    return _Shard(message_bytes, scalars, layout, are_joined, rows, tries, allocate, signatures, check)
 
 
 @dataclass
 class _Shard(ShardSolver):
+    message_bytes: int
     scalars: list[Any]
     layout: partitions.Layout
+    are_joined: bool
     rows: int
     tries: tuple[Try, ...]
     allocate: dict[tuple[bool, bool], Callable[..., partitions.LaunchMemory]]
     signatures: Sequence[Signature]
     check: Check
     may_exceed_frame = True
-
-    def __post_init__(self) -> None:
-        (_, _, self.columns), self.dtype, *_ = self.layout
-        self.are_joined = self.columns >= partitions.MANY_COLUMNS
-        numbers = 2 if self.are_joined else CELL
-        self.message_bytes = HEADER + numbers * 2 * self.columns * self.dtype.itemsize
 
     def __call__(self, arguments: Sequence[Any], targets: Sequence[int], shards: ShardMessages) -> ShardSteps:
         import cupy
@@ -77,9 +75,9 @@ class _Shard(ShardSolver):
             raise CacheMiss
         shards.write_header()
         yield
-        known = cupy.empty((self.columns, APART), self.dtype)
-        device = cupy.cuda.runtime.getDevice()
-        propagate = _propagation(self.columns, self.are_joined, self.dtype, device)
+        (_, _, columns), dtype, *_ = self.layout
+        known = cupy.empty((columns, APART), dtype)
+        propagate = _propagation(columns, self.are_joined, dtype, cupy.cuda.runtime.getDevice())
         propagate([*shards.received, known.data.ptr, shards.status])
         shards.mark()
         neighbours = partitions.neighbour_addresses(ends, known)

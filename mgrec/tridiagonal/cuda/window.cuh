@@ -449,8 +449,8 @@ struct Rows {
 #pragma unroll
       for (int k = 0; k < COEFFICIENTS; ++k) {
         const int column = column_of(r, k), number = column < 0 ? BELOW + column : BELOW + column - SPAN;
-        const bool is_own = column >= 0 && column < SPAN;
-        (is_own ? loaded.diagonal[r][column] : loaded.v[r][number]) = coefficient(step * SPAN + r, k);
+        const bool is_inside = column >= 0 && column < SPAN;
+        (is_inside ? loaded.diagonal[r][column] : loaded.v[r][number]) = coefficient(step * SPAN + r, k);
       }
       loaded.v[r][RHS] = rhs(step * SPAN + r);
     }
