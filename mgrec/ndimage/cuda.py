@@ -14,11 +14,11 @@ from ..engines.cuda.device import Device, pack_words, scratch
 from ..engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
 from .kernels import (
     FIRST,
+    FIRST_ALONE,
     FIRST_INNER,
-    FIRST_SAMPLE,
     LAST,
+    LAST_ALONE,
     LAST_INNER,
-    LAST_SAMPLE,
     NEGLIGIBLE,
     ExponentialSum,
     powers_of,
@@ -93,12 +93,6 @@ class Program:
         """Return the samples of a segment."""
         return BATCH * (32 if self.are_rows else self.warps(steps))
 
-    def state_bytes(self, shape: tuple[int, int, int]) -> int:
-        """Return the memory of the states of all segments."""
-        outer, steps, inner = shape
-        segments = outer * inner * -(-steps // self.length(steps))
-        return segments * self.poles * (32 if self.is_complex else 16)
-
 
 @cache
 def print_program(program: Program) -> str:
@@ -117,44 +111,6 @@ def print_program(program: Program) -> str:
         layout="rows" if program.are_rows else "columns", threads=_PROPAGATION_THREADS, blocks=program.blocks
     )
     return text + kernel_text("ndimage/exponentials") + kernels
-
-
-def choose_program(kernel: ExponentialSum, shape: tuple[int, int, int], inputs: Any, results: Any) -> Program:
-    """Return the program of a kernel for rows (outer, steps, inner)."""
-    is_complex = any(pole.imag for pole in kernel.poles)
-    are_rows = shape[2] == 1 and shape[1] >= LEAST_ROW
-    # Registers for 3 blocks: 0.69 ms instead of 0.80 for a spline of rows, 1.2 instead of 1.4 for a
-    # Gaussian of columns. Those of a Gaussian of rows do not suffice: 3.0 ms instead of 1.9.
-    blocks = 2 if are_rows and is_complex else 3
-    return Program(
-        len(kernel.poles), is_complex, kernel.is_odd, are_rows, np.dtype(inputs), np.dtype(results), blocks
-    )
-
-
-def build_launches(
-    kernel: ExponentialSum,
-    mode: str,
-    constants: tuple[float, float],
-    shape: tuple[int, int, int],
-    program: Program,
-) -> list[Launch]:
-    """Return the launches over rows (outer, steps, inner) of a shape."""
-    outer, steps, inner = shape
-    lines, segments = outer * inner, -(-steps // program.length(steps))
-    sizes = pack_words([lines, steps, inner, segments])
-    weights, borders = _weights(kernel, program), _borders(kernel, mode, constants, steps, program)
-    warps = program.warps(steps)
-    blocks, threads, shared_bytes = -(-lines * segments // warps), 32 * warps, 0
-    if not program.are_rows:
-        blocks = -(-lines // 32) * segments
-        shared_bytes = 2 * program.poles * threads * (16 if program.is_complex else 8)
-    text, arguments = print_program(program), (_ARRAYS, sizes, weights)
-    groups = -(-lines * program.poles * 32 // _PROPAGATION_THREADS)
-    return [
-        Launch(text, "summarize_kernel", blocks, threads, arguments, shared_bytes),
-        Launch(text, "propagate_kernel", groups, _PROPAGATION_THREADS, (_ARRAYS, sizes, borders)),
-        Launch(text, "filter_kernel", blocks, threads, arguments, shared_bytes),
-    ]
 
 
 def filter_rows(
@@ -192,15 +148,35 @@ def _prepare(
     kernel: ExponentialSum,
     mode: str,
     constants: tuple[float, float],
-    shape: Any,
+    shape: tuple[int, int, int],
     inputs: Any,
     results: Any,
     device: int,
 ) -> tuple[LaunchByAddress, int]:
-    """Return the launches, and the memory of their states."""
-    program = choose_program(kernel, shape, inputs, results)
-    launches = build_launches(kernel, mode, constants, shape, program)
-    return LaunchByAddress(PreparedLaunches(*launches)), program.state_bytes(shape)
+    """Return the launches over rows (outer, steps, inner), and the memory of their states."""
+    outer, steps, inner = shape
+    is_complex, are_rows = any(pole.imag for pole in kernel.poles), inner == 1 and steps >= LEAST_ROW
+    # Registers for 3 blocks: 0.69 ms instead of 0.80 for a spline of rows, 1.2 instead of 1.4 for a
+    # Gaussian of columns. Those of a Gaussian of rows do not suffice: 3.0 ms instead of 1.9.
+    registers = 2 if are_rows and is_complex else 3
+    poles = len(kernel.poles)
+    program = Program(poles, is_complex, kernel.is_odd, are_rows, inputs, results, registers)
+    row_count, segments = outer * inner, -(-steps // program.length(steps))
+    sizes = pack_words([row_count, steps, inner, segments])
+    warps = program.warps(steps)
+    blocks, threads, shared_bytes = -(-row_count * segments // warps), 32 * warps, 0
+    if not are_rows:
+        blocks = -(-row_count // 32) * segments
+        shared_bytes = 2 * poles * threads * (16 if is_complex else 8)
+    text, arguments = print_program(program), (_ARRAYS, sizes, _weights(kernel, program))
+    groups = -(-row_count * poles * 32 // _PROPAGATION_THREADS)
+    borders = _ARRAYS, sizes, _borders(kernel, mode, constants, steps, program)
+    launches = PreparedLaunches(
+        Launch(text, "summarize_kernel", blocks, threads, arguments, shared_bytes),
+        Launch(text, "propagate_kernel", groups, _PROPAGATION_THREADS, borders),
+        Launch(text, "filter_kernel", blocks, threads, arguments, shared_bytes),
+    )
+    return LaunchByAddress(launches), row_count * segments * poles * (32 if is_complex else 16)
 
 
 def _weights(kernel: ExponentialSum, program: Program) -> np.ndarray:
@@ -243,10 +219,10 @@ def _coefficients(kernel: ExponentialSum, weights: Any, constant: Any) -> tuple[
             after += factor if part == FIRST else factor * inverse
         if part in (LAST, LAST_INNER):
             before += factor if part == LAST else factor * inverse
-        if part in (FIRST_INNER, FIRST_SAMPLE):
-            first += factor if part == FIRST_SAMPLE else -factor * inverse
-        if part in (LAST_INNER, LAST_SAMPLE):
-            last += factor if part == LAST_SAMPLE else -factor * inverse
+        if part in (FIRST_INNER, FIRST_ALONE):
+            first += factor if part == FIRST_ALONE else -factor * inverse
+        if part in (LAST_INNER, LAST_ALONE):
+            last += factor if part == LAST_ALONE else -factor * inverse
     return after, before, first, last, constant
 
 
@@ -291,7 +267,7 @@ class WindowProgram:
     def shared_bytes(self, size: int) -> int:
         """Return the shared memory of a block, for windows of a size."""
         lanes = 1 if self.are_rows else 32
-        batches = -(-(self.threads // (1 if self.are_rows else 32) * self.batch + size - 1) // self.batch)
+        batches = -(-(self.threads // lanes * self.batch + size - 1) // self.batch)
         samples = batches * (self.batch + 1 if self.are_rows else self.batch * lanes)
         needed = 8 * batches * lanes + samples * self.samples.itemsize
         if not self.are_rows:
@@ -313,51 +289,6 @@ def print_windows(program: WindowProgram) -> str:
     types = {"X": program.inputs, "E": program.results, "T": program.samples}
     text = print_definitions(kernel_text("engines/cuda/numeric"), numbers, **types)
     return text + kernel_text("ndimage/windows") + _WINDOW_KERNEL.format(blocks=program.blocks)
-
-
-def choose_windows(
-    size: int, mode: str, shape: tuple[int, int, int], inputs: Any, results: Any
-) -> WindowProgram:
-    """Return the program of windows over rows (outer, steps, inner)."""
-    inputs, results = np.dtype(inputs), np.dtype(results)
-    batch = min(MOST_BATCH, 1 << size.bit_length() - 1)
-    are_rows = shape[2] == 1 and shape[1] >= LEAST_ROW
-    batches = -(-shape[1] // batch)
-    threads = 32
-    while threads < (ROW_THREADS if are_rows else COLUMN_THREADS):
-        if threads // (1 if are_rows else 32) >= batches:
-            break
-        threads *= 2
-    most = MOST_THREADS if inputs == results == np.float32 else MOST_THREADS_OF_SHORT
-    # The registers of float64 would not suffice for as many.
-    is_short = max(inputs.itemsize, results.itemsize) <= 4 and mode != "constant"
-    blocks = min(most // threads, 16) if is_short else 1
-    return WindowProgram(batch, threads, are_rows, mode, inputs, results, blocks)
-
-
-def build_launch(
-    program: WindowProgram,
-    size: int,
-    before: int,
-    constants: tuple[float, float],
-    shape: tuple[int, int, int],
-    results: int,
-) -> Launch:
-    """Return the launch over rows of a shape; the first window begins `before` steps before it."""
-    outer, steps, inner = shape
-    lines = outer * inner
-    length = program.batch * program.threads // (1 if program.are_rows else 32)
-    groups = lines if program.are_rows else -(-lines // 32)
-    sizes = pack_words([lines, steps, results, inner, before])
-    window = np.array([*constants, 1 / size]).view(np.int64).tolist()
-    return Launch(
-        print_windows(program),
-        "average_kernel",
-        groups * -(-results // length),
-        program.threads,
-        (_WINDOW_ARRAYS, sizes, pack_words([*window, size])),
-        program.shared_bytes(size),
-    )
 
 
 def average_rows(
@@ -392,8 +323,24 @@ def _prepare_windows(
     dtype: Any,
     device: int,
 ) -> LaunchByAddress | None:
-    program = choose_windows(size, "nearest" if mode == "inside" else mode, shape, inputs, dtype)
+    """Return the launch over rows (outer, steps, inner), or None for too wide windows."""
+    outer, steps, inner = shape
+    batch, are_rows = min(MOST_BATCH, 1 << size.bit_length() - 1), inner == 1 and steps >= LEAST_ROW
+    lanes, threads = (1 if are_rows else 32), 32
+    while threads < (ROW_THREADS if are_rows else COLUMN_THREADS) and threads // lanes * batch < steps:
+        threads *= 2
+    most = MOST_THREADS if inputs == dtype == np.float32 else MOST_THREADS_OF_SHORT
+    # The registers of float64 would not suffice for as many.
+    is_short = max(inputs.itemsize, dtype.itemsize) <= 4 and mode != "constant"
+    registers = min(most // threads, 16) if is_short else 1
+    extension = "nearest" if mode == "inside" else mode
+    program = WindowProgram(batch, threads, are_rows, extension, inputs, dtype, registers)
     if program.shared_bytes(size) > Device.current().shared_bytes:
         return None
-    launch = build_launch(program, size, before, constants, shape, results)
+    sizes = pack_words([outer * inner, steps, results, inner, before])
+    window = np.array([*constants, 1 / size]).view(np.int64).tolist()
+    blocks = -(-outer * inner // lanes) * -(-results // (batch * threads // lanes))
+    arguments = _WINDOW_ARRAYS, sizes, pack_words([*window, size])
+    shared_bytes = program.shared_bytes(size)
+    launch = Launch(print_windows(program), "average_kernel", blocks, threads, arguments, shared_bytes)
     return LaunchByAddress(PreparedLaunches(launch))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.algebra.exact import exact_product, exact_sum
+from ..core.algebra.exact import add_products
 from ..core.backends import backend_of
 from ..engines.cpu.threads import threads_for
 from .axes import (
@@ -58,11 +58,10 @@ WHOLE = 1 + 2.0**-40
 
 @dataclass(frozen=True)
 class Recipe:
-    """The states of a chunk: weights (parts, poles) of its parts, and constants (poles,)."""
+    """The states before and after a chunk, from its parts and a constant outside of the array."""
 
-    left: np.ndarray
-    right: np.ndarray
-    constants: np.ndarray
+    weights: np.ndarray  # (2, parts, poles)
+    constants: np.ndarray  # (2, poles)
 
 
 @dataclass(frozen=True)
@@ -78,11 +77,9 @@ class ExponentialFilter:
         states = [state(self.kernel, lengths, chunk, self.mode, 1.0) for state in (state_before, state_after)]
         wanted = sorted(states[0][0].keys() | states[1][0].keys())
         zero = np.zeros(len(self.kernel.poles), complex)
-        left, right = (
-            np.array([weights.get(key, zero) for key in wanted]).reshape(-1, zero.size)
-            for weights, _ in states
-        )
-        return wanted, Recipe(left, right, np.array([constant for _, constant in states]))
+        weights = [[of_parts.get(key, zero) for key in wanted] for of_parts, _ in states]
+        constants = np.array([constant for _, constant in states])
+        return wanted, Recipe(np.array(weights).reshape(2, -1, zero.size), constants)
 
     def count(self, length: int, recipe: Recipe) -> int:
         """Return the number of results of `length` samples."""
@@ -103,13 +100,11 @@ class ExponentialFilter:
 
     def _factors(self, part: Part, length: int) -> tuple[int, np.ndarray]:
         """Return the first sample of a part, and the factors (2·poles, samples) of its samples."""
-        end, skipped = part
+        is_last, skipped, is_single = part
         count = min(length - skipped, self.kernel.reach) if not skipped or length else 0
-        if end in ("first sample", "last sample"):
-            count = 1
+        count = 1 if is_single else count
         factors = (_factors if count <= KEPT else _factors.__wrapped__)(self.kernel, count)
-        start = skipped if end.startswith("first") else length - skipped - count
-        return start, factors[:, ::-1] if end == "last" else factors
+        return (length - skipped - count, factors[:, ::-1]) if is_last else (skipped, factors)
 
     def apply(self, x: Any, axis: int, dtype: np.dtype[Any], recipe: Recipe, parts: Sequence[Any]) -> Any:
         """Return the filtered chunk; `parts` are those of its plan."""
@@ -150,13 +145,11 @@ class ExponentialFilter:
 
     def _states(self, rows: Any, recipe: Recipe, parts: Sequence[Any], is_complex: bool) -> Any:
         """Return the states (outer, poles, inner) before and after rows, from their parts."""
-        return [
-            self._state(rows, weights, parts, constant, is_complex)
-            for weights, constant in zip((recipe.left, recipe.right), recipe.constants, strict=True)
-        ]
+        sides = zip(recipe.weights, recipe.constants, strict=True)
+        return [self._state(rows, *side, parts, is_complex) for side in sides]
 
     def _state(
-        self, rows: Any, weights: np.ndarray, parts: Sequence[Any], constant: Any, is_complex: bool
+        self, rows: Any, weights: np.ndarray, constant: np.ndarray, parts: Sequence[Any], is_complex: bool
     ) -> Any:
         """Return a state (outer, poles, inner) from the parts of neighbours."""
         shape = rows.shape[0], len(self.kernel.poles), rows.shape[2]
@@ -168,7 +161,12 @@ class ExponentialFilter:
             state += from_host(constants, rows)
         with np.errstate(invalid="ignore", over="ignore"):
             if len(parts) > FEW:
-                return _accurate_sum(state, weights, parts)
+                real, imaginary = [], []
+                for factor, part in zip(weights, parts, strict=True):
+                    re, im = factor.real[:, None], factor.imag[:, None]
+                    real += [(re, part.real), (-im, part.imag)]
+                    imaginary += [(re, part.imag), (im, part.real)]
+                return add_products(state.real, real) + 1j * add_products(state.imag, imaginary)
             for factor, part in zip(weights, parts, strict=True):
                 state += factor[:, None] * part
         return state
@@ -216,27 +214,6 @@ class ExponentialFilter:
     def _cast(self, values: Any, dtype: np.dtype[Any]) -> Any:
         # A constant must not be truncated to the next integer by a rounding error.
         return cast_like_scipy(values * WHOLE if dtype.kind in "iub" else values, dtype)
-
-
-def _accurate_sum(state: Any, weights: Any, parts: Sequence[Any]) -> Any:
-    """Return the state plus the weighted parts, rounded about once (Ogita, Rump, Oishi 2005)."""
-    sums, errors = [state.real, state.imag], [0.0, 0.0]
-    for factor, part in zip(weights, parts, strict=True):
-        re, im = factor.real[:, None], factor.imag[:, None]
-        for component, weight, values in (
-            (0, re, part.real),
-            (0, -im, part.imag),
-            (1, re, part.imag),
-            (1, im, part.real),
-        ):
-            product, rounding = exact_product(weight, values)
-            sums[component], lost = exact_sum(sums[component], product)
-            errors[component] = errors[component] + (lost + rounding)
-    # The error terms are nan for nan, inf and numbers near the largest one.
-    real, imaginary = (
-        np.where(np.isfinite(error), total + error, total) for total, error in zip(sums, errors, strict=True)
-    )
-    return real + 1j * imaginary
 
 
 _NONE = np.empty((0, 0))
@@ -312,7 +289,7 @@ def _border(axis_filter: ExponentialFilter, length: int) -> Border:
         powers = factors[:poles] + 1j * factors[poles:]
         end = int(start + powers.shape[1] > count)
         start -= end * (length - count)
-        for side, of_parts in enumerate((recipe.left, recipe.right)):
+        for side, of_parts in enumerate(recipe.weights):
             weights[side, :, end, start : start + powers.shape[1]] += of_parts[number][:, None] * powers
     parts = np.stack([weights.real, weights.imag], 1).reshape(4 * poles, 2, count)
     constants = recipe.constants

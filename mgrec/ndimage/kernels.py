@@ -59,20 +59,15 @@ GAUSSIAN_WEIGHTS = (
     ),
 )
 """The weights of exp(−t²/2), of its first and of its second derivative."""
-# Parts of a chunk that its neighbours need. FIRST is Σ_j p^j·x[j], where the first sample is the
-# nearest; LAST is the same from the other end. Without its end sample, or that sample alone:
-FIRST, LAST = ("first", 0), ("last", 0)
-FIRST_INNER, LAST_INNER = ("first", 1), ("last", 1)
-FIRST_SAMPLE, LAST_SAMPLE = ("first sample", 0), ("last sample", 0)
-Part = tuple[str, int]
-_OPPOSITE = {
-    FIRST: LAST,
-    LAST: FIRST,
-    FIRST_INNER: LAST_INNER,
-    LAST_INNER: FIRST_INNER,
-    FIRST_SAMPLE: LAST_SAMPLE,
-    LAST_SAMPLE: FIRST_SAMPLE,
-}
+Part = tuple[bool, int, bool]
+"""A part of a chunk that its neighbours need: Σ_j p^j·x[j], where the sample at an end is the nearest.
+
+It is from its last sample on or its first, without so many samples at that end, and of one sample alone
+or of all.
+"""
+FIRST, LAST = (False, 0, False), (True, 0, False)
+FIRST_INNER, LAST_INNER = (False, 1, False), (True, 1, False)
+FIRST_ALONE, LAST_ALONE = (False, 0, True), (True, 0, True)
 
 
 @dataclass(frozen=True)
@@ -201,7 +196,7 @@ def state_before(
     if mode == "constant":
         return weights, kernel.power(distance) * cval / (1 - poles)
     if mode == "nearest":
-        add(0, FIRST_SAMPLE, 1 / (1 - poles))
+        add(0, FIRST_ALONE, 1 / (1 - poles))
         return weights, zero
     parts = list(_period(lengths, mode))
     factor = 1 / (1 - kernel.power(sum(length for *_, length in parts)))
@@ -219,7 +214,7 @@ def state_after(
     """Return the state after a chunk, Σ_j p^j·x[j] over the samples after it."""
     last = len(lengths) - 1
     weights, constant = state_before(kernel, lengths[::-1], last - chunk, mode, cval)
-    opposite = {(last - k, _OPPOSITE[part]): value for (k, part), value in weights.items()}
+    opposite = {(last - k, (not part[0], *part[1:])): value for (k, part), value in weights.items()}
     return opposite, constant
 
 
@@ -231,9 +226,9 @@ def _period(lengths: Sequence[int], mode: str) -> Iterator[tuple[int, Part, int]
             yield k, LAST, lengths[k]
         return
     skipped = 1 if mode == "mirror" and sum(lengths) > 1 else 0
-    yield 0, ("first", skipped), lengths[0] - skipped
+    yield 0, (False, skipped, False), lengths[0] - skipped
     for k in range(1, last + 1):
         yield k, FIRST, lengths[k]
-    yield last, ("last", skipped), lengths[last] - skipped
+    yield last, (True, skipped, False), lengths[last] - skipped
     for k in range(last - 1, -1, -1):
         yield k, LAST, lengths[k]
