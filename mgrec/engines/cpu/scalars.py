@@ -1,4 +1,4 @@
-"""The larger and the smaller of two numbers in kernels.
+"""Scalars of kernels: the larger and the smaller of two, and indices that LLVM knows nothing of.
 
 numba compiles `max` and `min` as a function for each pair of types, in 0.02 s.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
@@ -39,3 +40,20 @@ larger_of = _selection(">")
 """``larger_of(x, y)`` is ``max(x, y)``: x if y is nan."""
 smaller_of = _selection("<")
 """``smaller_of(x, y)`` is ``min(x, y)``: x if y is nan."""
+
+
+@intrinsic
+def opaque(_: Any, index: Any) -> Any:
+    """Return an index, of which LLVM then knows nothing.
+
+    LLVM may check once, before a loop over rows, that no row which is read overlaps any that is
+    written, and runs the scalar loop where one of these is another row of the same array. With
+    opaque indices it checks each row.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kind = values[0].type
+        return builder.asm(ir.FunctionType(kind, [kind]), "", "=r,0", [values[0]], False)
+
+    index = types.unliteral(index)
+    return index(index), code

@@ -38,6 +38,8 @@ NOISE = 1.2
 WIDE = 8
 # Shorter rows are filtered by SciPy's loop: blocks are not faster there.
 LONG = 64
+# Short rows are copied side by side if they are many, so many at once.
+MANY, SIDE_BY_SIDE = 64, 4096
 # Rows with larger outputs are filtered by SciPy's loop, whose order of operations decides what
 # overflows. These are the bits of the limits.
 LARGEST = {char: np.float64(limit).view(np.int64) for char, limit in (("f", 2.0**120), ("d", 2.0**1000))}
@@ -185,16 +187,27 @@ def _filter_by_scipy(
 
     If the bits of the limit are MARKED_ROWS, filter the rows marked in `redo` alone.
     """
+    is_wide = states.dtype == np.float64 and limit_bits != MARKED_ROWS
+    if is_wide and x.shape[2] == 1 and x.shape[0] >= MANY:
+        for first in range(0, x.shape[0], SIDE_BY_SIDE):
+            part = slice(first, first + SIDE_BY_SIDE)
+            inputs = x[part].swapaxes(0, 2).copy()
+            outputs = None if y is None else np.empty_like(inputs)
+            after, marks = states[:, part].swapaxes(1, 2).copy(), redo[part].T.copy()
+            _filter_by_scipy(cascade, limit_bits, inputs, outputs, after, marks)
+            states[:, part], redo[part] = after.swapaxes(1, 2), marks.T
+            if y is not None and outputs is not None:
+                y[part] = outputs.swapaxes(0, 2)
+        return
     by_section = states.reshape(len(cascade.sections), cascade.order, *redo.shape)
-    is_wide = states.dtype == np.float64
-    if is_wide:
+    if states.dtype == np.float64:
         b, a = cascade.float64_coefficients
     else:
         with np.errstate(all="ignore"):
             b, a = cascade.coefficients(states.dtype)
     target = np.empty((1, 1, 1), x.dtype) if y is None else y
     arguments = writable(x), target, by_section, b, a, limit_bits, redo, y is not None
-    if is_wide and limit_bits != MARKED_ROWS and x.shape[2] >= WIDE:
+    if is_wide and x.shape[2] >= WIDE:
         call_in_parts(partial(scipy_columns, *arguments), x.shape[2], threads)
     else:
         scipy_rows(*arguments)

@@ -8,6 +8,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.scalars import opaque
 from .lanes import float64_bits, magnitude_at
 
 
@@ -144,7 +145,7 @@ def step_of_columns(row: Any, value: Any, z: Any, b: Any, a: Any, count: int) ->
     sections, order = z.shape[0], z.shape[1] - 1
     is_cascade = sections > 1  # SciPy then adds in another order.
     for s in range(sections):
-        state, b0 = z[s], b[s, 0]
+        state, b0 = z[opaque(s)], b[s, 0]
         if is_cascade and order == 2 and a.shape[1] == 3:
             _step_of_pairs(row, state[0], state[1], b[s], a[s], count)
             continue
