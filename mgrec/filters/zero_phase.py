@@ -308,7 +308,8 @@ def _filter_all(
         return _every(filtered(x, None), axis, slice(offset, None, directed.step))
     states = np.array(ends.states).reshape(-1, *[1] * (x.ndim - 1))
     states = backend_of(x).from_host(states, x)
-    first, last = outermost(x, axis, ends.edge + 1)
+    is_whole = CALL.get() is None
+    first, last = (x, x) if is_whole else outermost(x, axis, ends.edge + 1)
     signal = x
     if ends.edge:
         first, last = (
@@ -319,7 +320,9 @@ def _filter_all(
     # At most two arrays are in memory: each is released after it has been read.
     forward = filtered(signal, states * along(first, axis, 0))
     del signal
-    carry_in = states * along(outermost(forward, axis, 1)[1], axis, 0)
+    last = forward if is_whole else outermost(forward, axis, 1)[1]
+    carry_in = states * along(last, axis, -1)
+    del last
     reversed_forward = reversed_copy(forward, axis)
     del forward
     with backward_in_time():
