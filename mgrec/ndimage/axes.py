@@ -177,7 +177,8 @@ def fill_rows(
     `cast_results` casts float64 to integers and bools. `beyond` is the number of steps for which
     `filtered` takes memory in addition to those of `out`.
     """
-    threads = threads_for(out.size, is_threaded)
+    # A sample takes as long as several steps of a recurrence.
+    threads = threads_for(4 * out.size, is_threaded)
     blocks = _blocks(*out.shape, beyond, threads) if out.size else []
 
     def fill_blocks(start: int, stop: int) -> None:
