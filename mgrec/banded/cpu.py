@@ -29,11 +29,10 @@ from ..core.arrays.chunk import Chunk
 from ..core.contract.kernels import Kernels, at_once
 from ..engines.cpu.compilation import INNER, RARE, compile_kernel, writable
 from ..engines.cpu.lanes import CACHE_LINE
+from ..engines.cpu.memory import gather, lane_count, load, scatter, store
 from ..engines.cpu.scalars import larger_of, smaller_of
 from ..engines.cpu.threads import run_in_threads, split_range, threads_for
-from ..tridiagonal.cpu.memory import gather, lane_count, load, scatter, store
-from ..tridiagonal.cpu.partitions import lanes_of
-from ..tridiagonal.cpu.vectors import (
+from ..engines.cpu.vectors import (
     conjugate,
     constant,
     larger,
@@ -44,6 +43,7 @@ from ..tridiagonal.cpu.vectors import (
     square_root,
     squared_modulus,
 )
+from ..tridiagonal.cpu.partitions import lanes_of
 from ..tridiagonal.errors import SingularSystemError, check_outcomes
 from ..tridiagonal.systems import InterfaceRows
 from .recurrence import MAX_WIDTH, BandedEnds, BandedSystem

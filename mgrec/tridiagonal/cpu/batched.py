@@ -16,9 +16,7 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
-from ...engines.cpu.pointers import advance_pointer, pointer_to, pointers_to
-from .elimination import scale_row
-from .memory import (
+from ...engines.cpu.memory import (
     gather,
     lane_count,
     load,
@@ -33,8 +31,10 @@ from .memory import (
     store_row,
     store_transposed,
 )
+from ...engines.cpu.pointers import advance_pointer, pointer_to, pointers_to
+from ...engines.cpu.vectors import constant, magnitude, select
+from .elimination import scale_row
 from .partitions import lanes_of
-from .vectors import constant, magnitude, select
 
 # Rows of a tile at most: 80 KB of numbers with the unknowns. 2,000 systems of 4,095 took 3.1 ns an
 # unknown of float64 with 32, 2.6 with 64, 2.3 with 128. Operands are a few rows more apart,

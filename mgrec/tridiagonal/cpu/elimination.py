@@ -1,7 +1,7 @@
 """Elimination with scaled partial pivoting over a partition, and its two pending rows.
 
 A row is a tuple of coefficients, that of the unknown to be eliminated first, and its right-hand
-side. Its numbers have the type of :mod:`.vectors`.
+side. Its numbers have the type of :mod:`mgrec.engines.cpu.vectors`.
 
 After x[1] … x[i-1] are eliminated from the rows 0 … i, two rows are pending::
 
@@ -23,8 +23,8 @@ from typing import Any
 import numba
 
 from ...engines.cpu.compilation import INNER
-from .memory import gather
-from .vectors import constant, eliminated, is_any_larger, larger, magnitude, scale_of, select
+from ...engines.cpu.memory import gather
+from ...engines.cpu.vectors import constant, eliminated, is_any_larger, larger, magnitude, scale_of, select
 
 # Of 2,774 random and periodic systems one in a hundred had more than 5 times the error of gtsv
 # with 2 to 8, 9 times with 32, 29 times with 128.

@@ -30,8 +30,10 @@ import numba
 import numpy as np
 
 from ...engines.cpu.compilation import INNER, compile_kernel
+from ...engines.cpu.memory import gather, lane_count, row_loader, scatter, store, store_row
 from ...engines.cpu.scalars import smaller_of
 from ...engines.cpu.threads import split_range
+from ...engines.cpu.vectors import BYTES, constant, is_any_larger, magnitude, scale_of, select
 from .elimination import (
     CELL_POSITIONS,
     advance,
@@ -42,8 +44,6 @@ from .elimination import (
     load_row,
     order_by_pivot,
 )
-from .memory import gather, lane_count, row_loader, scatter, store, store_row
-from .vectors import BYTES, constant, is_any_larger, magnitude, scale_of, select
 
 # Rows of a partition at most: its cell takes 10 words, and its pivots, 48 KB of real numbers, fit
 # the L1 cache. An unknown took 13.1 ns with 64, 12.1 with 128, 11.3 with 192.

@@ -18,8 +18,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
-from ...engines.cpu.lanes import any_lane, call_llvm, filled, in_every_lane, integers_like
-from ...engines.cpu.lanes import magnitude as magnitude_bits
+from .lanes import any_lane, call_llvm, filled, in_every_lane, integers_like
+from .lanes import magnitude as magnitude_bits
 
 BYTES = 64
 

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from ...engines.cpu.lanes import in_every_lane, shuffle_mask, transposed
+from .lanes import in_every_lane, shuffle_mask, transposed
 from .vectors import BYTES, Numbers, Vectors, operation
 
 # Numbers from a load to its prefetch: 2,000 systems of 4,095 took 3.4 ns an unknown without, 2.4
