@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.algebra.exact import exponent_gap, inverse_power, power_of_two
-from ..core.algebra.transfer_map import Map, TransferMap, affine
+from ..core.algebra.transfer_map import Map, TransferMap, affine, rare
 from .matrix.maps import matrix
 
 __all__ = ["affine", "matrix", "matrix2", "max_plus", "min_plus", "mobius"]
@@ -57,6 +57,7 @@ def _is_near_underflow(size: Any) -> Any:
     return size * 2.0**-64 * 2.0**64 != size
 
 
+@rare
 def _compose_far(earlier: Map, later: Map) -> Map:
     """Compose maps with entries near overflow or underflow, or with columns far apart."""
     a, b, c, d, k = _normalised(earlier)
@@ -128,6 +129,7 @@ def _mobius_apply(step: Map, p: Any) -> Any:
     return above / below
 
 
+@rare
 def _apply_far(step: Map, p: Any) -> tuple[Any, Any]:
     # Homogeneous coordinates (x : y) of p; infinity is (1 : 0).
     x = np.where(np.isinf(p), np.copysign(1.0, p), p)

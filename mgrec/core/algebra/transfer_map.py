@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from .fingerprint import fingerprint, require_unchanged, warn_of_variants
 
 Map = tuple[Any, ...]
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,12 @@ class TransferMap:
 
     def __dask_tokenize__(self) -> tuple[str, ...]:
         return ("mgrec.TransferMap", self.fingerprint, repr(self.capabilities))
+
+
+def rare(function: _Function) -> _Function:
+    """Mark a function that few steps call: kernels on a CPU call it, and do not contain it."""
+    function.__dict__["is_rare"] = True
+    return function
 
 
 def _affine_lift(s: Any, t: Any) -> Map:

@@ -12,7 +12,15 @@ import numba
 import numpy as np
 from numba.core.errors import NumbaError
 
-from .compilers import KernelCompiler, LinkedCompiler, SizedCompiler, SmallCompiler, StepCompiler, compiling
+from .compilers import (
+    KernelCompiler,
+    LinkedCompiler,
+    SizedCompiler,
+    SmallCompiler,
+    SmallStepCompiler,
+    StepCompiler,
+    compiling,
+)
 from .kernel_cache import PACKAGE, cache_on_disk
 
 OPTIONS = {"nogil": True, "error_model": "numpy"}
@@ -32,6 +40,8 @@ RARE: dict[str, Any] = {**INNER, "pipeline_class": SmallCompiler}
 """For functions that take a negligible part of a kernel's time: LLVM neither copies nor unrolls."""
 STEP: dict[str, Any] = {**INNER, "pipeline_class": StepCompiler}
 """For functions of the user."""
+RARE_STEP: dict[str, Any] = {**INNER, "pipeline_class": SmallStepCompiler, "forceinline": False}
+"""For those that :func:`mgrec.core.algebra.transfer_map.rare` marks."""
 _LIBRARIES = PACKAGE, Path(numba.__file__).parent
 
 

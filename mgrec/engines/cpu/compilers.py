@@ -214,6 +214,10 @@ class StepCompiler(Compiler):  # type: ignore[misc]
         return super().define_pipelines()
 
 
+class SmallStepCompiler(StepCompiler):
+    code = _SmallCode
+
+
 class LinkedCompiler(StepCompiler, KernelCompiler):
     """The compiler for functions of this package that only kernels call."""
 

@@ -14,7 +14,7 @@ from numba.core.registry import CPUDispatcher
 from numba.np.ufunc.dufunc import DUFunc
 
 from ...core.algebra.fingerprint import StepFunction, library_name, read_values
-from .compilation import INNER, STEP
+from .compilation import INNER, RARE_STEP, STEP
 
 CACHE_SIZE = 256
 """Number of recurrences whose compiled functions are cached in memory."""
@@ -54,7 +54,8 @@ def compile_step(function: Callable[..., Any]) -> Any:
 def _compile_step(step: StepFunction) -> Any:
     function = step.function
     if isinstance(function, FunctionType):
-        return _freeze(function, _freeze_value_of_step, numba.njit(**STEP))
+        options = RARE_STEP if getattr(function, "is_rare", False) else STEP
+        return _freeze(function, _freeze_value_of_step, numba.njit(**options))
     if isinstance(function, CPUDispatcher):
         return _recompile(function)
     if isinstance(function, DUFunc):

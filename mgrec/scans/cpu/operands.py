@@ -19,7 +19,7 @@ from numba.extending import overload
 
 from ...core.algebra.fingerprint import StepFunction
 from ...core.arrays.chunk import Chunk, CoefficientOperand
-from ...engines.cpu.compilation import INNER, writable
+from ...engines.cpu.compilation import INLINED, INNER, writable
 
 
 class Steps(NamedTuple):
@@ -35,7 +35,7 @@ def compiled_only(choose: Callable[..., Any]) -> Any:
         raise NotImplementedError
 
     function.__name__ = choose.__name__
-    overload(function, INNER, strict=False)(choose)
+    overload(function, INLINED, strict=False)(choose)
     return function
 
 
