@@ -83,14 +83,20 @@ class Example:
         data = {name: convert(array) for name, array in self.data.items()}
         return self.function(**data, **{**self.others, **options})
 
-    def resized(self, shape: tuple[int, ...], dtype: str) -> Example:
-        """Return the example with arrays of a shape and dtype; integers stay integers."""
+    def resized(self, shape: tuple[int, ...], dtype: str, axis: int = -1) -> Example:
+        """Return the example with arrays of a shape and dtype; integers stay integers.
+
+        Rows of steps, such as the diagonals of bands, have as many steps as the shape along an axis.
+        """
         example_shape = np.shape(next(iter(self.data.values())))
 
         def resize(value: Any) -> Any:
-            if np.shape(value) != example_shape:
+            if np.shape(value) == example_shape:
+                array = np.resize(value, shape)
+            elif len(example_shape) == 1 and np.shape(value)[1:] == example_shape:
+                array = np.stack([np.resize(row, shape[axis]) for row in value])
+            else:
                 return value
-            array = np.resize(value, shape)
             return array.astype(dtype) if array.dtype.kind == "f" else array
 
         data = {name: resize(value) for name, value in self.data.items()}
@@ -187,7 +193,8 @@ def compile_kernels(path: str, steps: int) -> Compiled:
     start, count = time.monotonic(), len(STORED)
     for size, dtype in product((SHORT, steps), ("float64", "float32")):
         for shape, options in _shapes(example, size):
-            call = partial(example.resized(shape, dtype).call, np.asarray, **options)
+            resized = example.resized(shape, dtype, options.get("axis", -1))
+            call = partial(resized.call, np.asarray, **options)
             call()
             call()  # is prepared
             if path in _OF_NUMBERS:
@@ -200,7 +207,7 @@ def _shapes(example: Example, size: int) -> Iterator[tuple[tuple[int, ...], dict
     """Yield the shapes of a row, rows and columns of `size` elements, with the options for them."""
     example_shape = np.shape(next(iter(example.data.values())))
     if "axis" not in inspect.signature(example.function).parameters:
-        yield (isqrt(size),) * len(example_shape), {}
+        yield tuple([isqrt(size) if length > 1 else 1 for length in example_shape]), {}
         return
     vector, steps = example_shape[1:], max(1, size // ROWS)
     yield (size, *vector), {}

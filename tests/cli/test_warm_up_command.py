@@ -3,10 +3,11 @@
 from concurrent.futures import ProcessPoolExecutor
 from operator import attrgetter
 
+import numpy as np
 import pytest
 
 import mgrec as package
-from mgrec.cli import warm_up
+from mgrec.cli import examples, warm_up
 from mgrec.cli.examples import EXAMPLES, compile_kernels
 
 
@@ -72,6 +73,14 @@ def test_the_first_functions_share_no_kernels():
     names = "sosfilt", "lfilter", "ewm", "filtfilt", "viterbi"
     assert paths(*names)[:3] == ["signal.lfilter", "signal.ewm", "hmm.viterbi"]
     assert {*paths()} == {example.path for example in EXAMPLES}
+
+
+@pytest.mark.parametrize("path", ["solve_banded", "solve_block_tridiagonal"])
+def test_examples_with_operands_of_other_shapes_are_resized(path):
+    (example,) = (example for example in EXAMPLES if example.path == path)
+    for shape, options in examples._shapes(example, 64):
+        resized = example.resized(shape, "float64", options.get("axis", -1))
+        assert resized.call(np.asarray, **options).shape == shape
 
 
 def test_examples_call_the_functions_of_their_names():

@@ -323,9 +323,11 @@ def _solve_side_by_side(steps: _Steps, carry_in: Arrays, threads: int) -> bool |
     carry_out = solve_side_by_side(
         lambda piece, before: steps.piece(*piece).determine(before), join, pieces, carry_in, provisional
     )
+    if carry_out is None or not is_valid(carry_out):
+        return False
     sizes = len(pieces), pieces[0][1] - pieces[0][0]
     logger.debug("determine: %d pieces of %d steps apart, %d steps again", *sizes, corrected)
-    return carry_out is not None and is_valid(carry_out)
+    return True
 
 
 def _join(piece: _Steps, carry_in: Arrays, prefix: int) -> int:
@@ -357,7 +359,8 @@ def _join(piece: _Steps, carry_in: Arrays, prefix: int) -> int:
             return stop
     if columns == 1:
         logger.debug(_NOT_CONTRACTIVE, steps, "steps")
-        piece.between(stop, steps).determine(state)
+        if stop < steps:
+            piece.between(stop, steps).determine(state)
         return steps
     logger.debug(_NOT_CONTRACTIVE, (~are_same).sum(), "columns")
     if are_same.sum() < columns - columns // _COLUMNS_FRACTION:
