@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,15 +59,29 @@ GAUSSIAN_WEIGHTS = (
     ),
 )
 """The weights of exp(−t²/2), of its first and of its second derivative."""
-Part = tuple[bool, int, bool]
-"""A part of a chunk that its neighbours need: Σ_j p^j·x[j], where the sample at an end is the nearest.
 
-It is from its last sample on or its first, without so many samples at that end, and of one sample alone
-or of all.
-"""
-FIRST, LAST = (False, 0, False), (True, 0, False)
-FIRST_INNER, LAST_INNER = (False, 1, False), (True, 1, False)
-FIRST_ALONE, LAST_ALONE = (False, 0, True), (True, 0, True)
+
+class Part(NamedTuple):
+    """A part of a chunk that its neighbours need: Σ_j p^j·x[j], where x[0] is the sample next to one end.
+
+    Attributes
+    ----------
+    is_last : bool
+        Whether that end is the last of the chunk; otherwise it is the first.
+    skipped : int
+        Number of samples at that end that are left out.
+    is_single : bool
+        Whether the sum has one sample only.
+    """
+
+    is_last: bool
+    skipped: int
+    is_single: bool
+
+
+FIRST, LAST = (Part(is_last, 0, False) for is_last in (False, True))
+FIRST_INNER, LAST_INNER = (Part(is_last, 1, False) for is_last in (False, True))
+FIRST_ALONE, LAST_ALONE = (Part(is_last, 0, True) for is_last in (False, True))
 
 
 @dataclass(frozen=True)
@@ -214,7 +228,9 @@ def state_after(
     """Return the state after a chunk, Σ_j p^j·x[j] over the samples after it."""
     last = len(lengths) - 1
     weights, constant = state_before(kernel, lengths[::-1], last - chunk, mode, cval)
-    opposite = {(last - k, (not part[0], *part[1:])): value for (k, part), value in weights.items()}
+    opposite = {
+        (last - k, part._replace(is_last=not part.is_last)): value for (k, part), value in weights.items()
+    }
     return opposite, constant
 
 
@@ -226,9 +242,9 @@ def _period(lengths: Sequence[int], mode: str) -> Iterator[tuple[int, Part, int]
             yield k, LAST, lengths[k]
         return
     skipped = 1 if mode == "mirror" and sum(lengths) > 1 else 0
-    yield 0, (False, skipped, False), lengths[0] - skipped
+    yield 0, Part(False, skipped, False), lengths[0] - skipped
     for k in range(1, last + 1):
         yield k, FIRST, lengths[k]
-    yield last, (True, skipped, False), lengths[last] - skipped
+    yield last, Part(True, skipped, False), lengths[last] - skipped
     for k in range(last - 1, -1, -1):
         yield k, LAST, lengths[k]

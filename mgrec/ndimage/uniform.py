@@ -44,6 +44,8 @@ from .axes import (
 from .cpu import average_lanes
 
 _MOST = 2**31
+LEAST_PIECE = 64
+"""Fewest averages of a piece of a long row."""
 Piece = tuple[int, int, int]
 """A run of neighbouring samples of a chunk: the first, the number, and the step: −1, 0 or 1."""
 Border = tuple[int, np.ndarray, tuple[float, float]]
@@ -316,7 +318,7 @@ class WindowAverage:
         """
         outer, steps, inner = shape
         length = steps // (ROWS * threads_for(outer * steps, is_threaded)) // self.size * self.size
-        return length if inner == 1 and outer < FEW_ROWS and length >= max(64, 2 * self.size) else 0
+        return length if inner == 1 and outer < FEW_ROWS and length >= max(LEAST_PIECE, 2 * self.size) else 0
 
     def _fill(self, rows: np.ndarray, out: np.ndarray, border: Border, is_threaded: bool) -> None:
         """Write the averages of rows to `out`."""

@@ -185,7 +185,7 @@ class TransferMap:
 
 
 def rare(function: _Function) -> _Function:
-    """Mark a function that few steps call: kernels on a CPU call it, and do not contain it."""
+    """Mark a function that few steps call: kernels on a CPU do not inline it."""
     function.__dict__["is_rare"] = True
     return function
 

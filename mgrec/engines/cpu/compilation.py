@@ -41,7 +41,7 @@ RARE: dict[str, Any] = {**INNER, "pipeline_class": SmallCompiler}
 STEP: dict[str, Any] = {**INNER, "pipeline_class": StepCompiler}
 """For functions of the user."""
 RARE_STEP: dict[str, Any] = {**INNER, "pipeline_class": SmallStepCompiler, "forceinline": False}
-"""For those that :func:`mgrec.core.algebra.transfer_map.rare` marks."""
+"""For functions that :func:`mgrec.core.algebra.transfer_map.rare` marks: LLVM does not inline them."""
 _LIBRARIES = PACKAGE, Path(numba.__file__).parent
 
 

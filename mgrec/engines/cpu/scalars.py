@@ -44,16 +44,16 @@ smaller_of = _selection("<")
 
 @intrinsic
 def opaque(_: Any, index: Any) -> Any:
-    """Return an index, of which LLVM then knows nothing.
+    """Return the index; LLVM cannot know that it is the same.
 
-    LLVM may check once, before a loop over rows, that no row which is read overlaps any that is
-    written, and runs the scalar loop where one of these is another row of the same array. With
-    opaque indices it checks each row.
+    Before a loop over rows LLVM may check once whether the memory of all rows that are read overlaps
+    that of all rows that are written. It always does if both are rows of one array, and the loop is
+    then not vectorised. With opaque indices LLVM checks row by row.
     """
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        kind = values[0].type
-        return builder.asm(ir.FunctionType(kind, [kind]), "", "=r,0", [values[0]], False)
+        function = ir.FunctionType(values[0].type, [values[0].type])
+        return builder.asm(function, "", "=r,0", [values[0]], False)
 
     index = types.unliteral(index)
     return index(index), code

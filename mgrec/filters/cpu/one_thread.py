@@ -187,16 +187,16 @@ def _filter_by_scipy(
 
     If the bits of the limit are MARKED_ROWS, filter the rows marked in `redo` alone.
     """
-    is_wide = states.dtype == np.float64 and limit_bits != MARKED_ROWS
-    if is_wide and x.shape[2] == 1 and x.shape[0] >= MANY:
+    filters_columns = states.dtype == np.float64 and limit_bits != MARKED_ROWS
+    if filters_columns and x.shape[2] == 1 and x.shape[0] >= MANY:
         for first in range(0, x.shape[0], SIDE_BY_SIDE):
             part = slice(first, first + SIDE_BY_SIDE)
             inputs = x[part].swapaxes(0, 2).copy()
-            outputs = None if y is None else np.empty_like(inputs)
+            outputs = np.empty_like(inputs)
             after, marks = states[:, part].swapaxes(1, 2).copy(), redo[part].T.copy()
-            _filter_by_scipy(cascade, limit_bits, inputs, outputs, after, marks)
+            _filter_by_scipy(cascade, limit_bits, inputs, None if y is None else outputs, after, marks)
             states[:, part], redo[part] = after.swapaxes(1, 2), marks.T
-            if y is not None and outputs is not None:
+            if y is not None:
                 y[part] = outputs.swapaxes(0, 2)
         return
     by_section = states.reshape(len(cascade.sections), cascade.order, *redo.shape)
@@ -207,7 +207,7 @@ def _filter_by_scipy(
             b, a = cascade.coefficients(states.dtype)
     target = np.empty((1, 1, 1), x.dtype) if y is None else y
     arguments = writable(x), target, by_section, b, a, limit_bits, redo, y is not None
-    if is_wide and x.shape[2] >= WIDE:
+    if filters_columns and x.shape[2] >= WIDE:
         call_in_parts(partial(scipy_columns, *arguments), x.shape[2], threads)
     else:
         scipy_rows(*arguments)
