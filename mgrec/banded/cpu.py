@@ -493,9 +493,9 @@ def _merge(cells: Any, sizes: Any, block: Any, vector: Any, merged: Any) -> None
     columns, size = 3 * wide + 1, wide * (2 * wide + 1)
     for system in range(systems):
         nan_seen = cells[system * interfaces * size] * 0
-        least = abs(cells[0] * 0) + 1
         for k in range(wide * columns):
             block[k] = 0
+        least = abs(block[0]) + 1
         for r in range(wide):
             block[r * columns + r], block[r * columns + 2 * wide + r] = 1, -1
         for part in range(interfaces - 1):
@@ -542,9 +542,9 @@ def _solve_interfaces(
     for system in range(systems):
         first, last = 2 * system * wide, (2 * system + 1) * wide
         nan_seen = (known[first] + known[last]) * 0
-        least = abs(known[0] * 0) + 1
         for k in range(wide * size):
             block[k] = 0
+        least = abs(block[0]) + 1
         for r in range(wide):
             if r < pending:
                 block[r * size + r], block[r * size + size - 1] = 1, known[first + r]
