@@ -107,6 +107,24 @@ def tridiagonal(axis, periodic, *arrays, rhs_axis=None):
     )
 
 
+def banded(axis, periodic, *arrays):
+    options = {"axis": axis, "periodic": periodic}
+    return Case(
+        partial(mgrec.solve_banded, (1, 2), **options),
+        lambda g, x, *arrays: adjoint.solve_banded(*g, *x, (1, 2), *arrays, **options),
+        arrays,
+    )
+
+
+def blocks(axis, periodic, *arrays):
+    options = {"axis": axis, "periodic": periodic}
+    return Case(
+        partial(mgrec.solve_block_tridiagonal, **options),
+        lambda g, x, *arrays: adjoint.solve_block_tridiagonal(*g, *x, *arrays, **options),
+        arrays,
+    )
+
+
 def ewm(x, **options):
     return Case(partial(signal.ewm, **options), lambda g, y, x: (adjoint.ewm(*g, x, **options),), (x,))
 
@@ -428,6 +446,13 @@ def cases(is_complex=False):
             diagonals = draw(*shape), draw(*shape, seed=1) + 3, draw(*shape, seed=2)
             found[f"tridiagonal{' periodic' * periodic} {name}"] = tridiagonal(
                 axis, periodic, *diagonals, draw(*shape, seed=3)
+            )
+            bands = draw(*(ROWS,) * axis, 4, STEPS)
+            bands[..., 2, :] += 4
+            found[f"banded{' periodic' * periodic} {name}"] = banded(axis, periodic, bands, draw(*shape))
+            matrices = draw(*shape, 2, 2), draw(*shape, 2, 2, seed=1) + 4 * np.eye(2), draw(2, 2)
+            found[f"blocks{' periodic' * periodic} {name}"] = blocks(
+                axis, periodic, *matrices, draw(*shape, 2)
             )
         found[f"right-hand sides {name}"] = tridiagonal(
             axis, False, draw(STEPS), draw(STEPS) + 3, -0.5, draw(*shape), rhs_axis=1 - axis

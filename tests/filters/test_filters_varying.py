@@ -4,10 +4,10 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.signal
-from cases import from_gpu, on_gpu, to_host
 from chunkings import chunkings
 from hypothesis import given
 from hypothesis import strategies as st
+from places import from_gpu, on_gpu, to_host
 
 from mgrec.signal import lfilter
 

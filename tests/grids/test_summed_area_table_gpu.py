@@ -3,8 +3,8 @@
 import dask.array as da
 import numpy as np
 import pytest
-from cases import from_gpu, on_gpu
 from grid_arrays import assert_is_table, cumsum_twice, numbers
+from places import from_gpu, on_gpu
 
 import mgrec
 

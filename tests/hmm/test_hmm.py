@@ -1,10 +1,18 @@
 """Hidden Markov models against loops over the steps."""
 
-import dask.array as da
 import numpy as np
 import pytest
-from cases import from_gpu, on_gpu, to_host
-from internals import divide_among_threads
+from places import (
+    as_numpy,
+    assert_is_in,
+    beside,
+    each_memory,
+    each_place,
+    from_gpu,
+    in_chunks,
+    on_gpu,
+    to_host,
+)
 
 import mgrec
 
@@ -83,21 +91,7 @@ def drawn(steps, count, rows=(), seed=0, varies=False):
     return startprob, transmat, log_frameprob
 
 
-def as_numpy(array):
-    return array
-
-
-def in_chunks(array, axis=0, size=7):
-    return da.from_array(array, chunks=(*([-1] * axis), size, *([-1] * (array.ndim - axis - 1))))
-
-
-def chunks_on_gpu(array, axis=0, size=7):
-    return in_chunks(array, axis, size).map_blocks(on_gpu)
-
-
 RESETS = [None, np.arange(40) % 17 == 5]
-PLACES = [as_numpy, in_chunks, *(pytest.param(f, marks=pytest.mark.gpu) for f in (on_gpu, chunks_on_gpu))]
-each_place = pytest.mark.parametrize("place", PLACES)
 
 
 @each_place
@@ -106,60 +100,22 @@ each_place = pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.emulated), 10])
 def test_passes_are_those_of_the_loop(place, varies, reset, count):
     startprob, transmat, log_frameprob = model = drawn(40, count, varies=varies)
-    placed = startprob, place(transmat) if varies else transmat, place(log_frameprob)
-    log_prob, posteriors = mgrec.hmm.forward_backward(*placed, reset=reset)
     wanted_log_prob, wanted = forward_backward_loop(*model, reset)
-    assert isinstance(posteriors, da.Array) == (place in (in_chunks, chunks_on_gpu))
+    move = beside(place)
+    placed = move(startprob), (place if varies else move)(transmat), place(log_frameprob)
+    marks = reset if reset is None else move(reset)
+    log_prob, posteriors = mgrec.hmm.forward_backward(*placed, reset=marks)
+    assert_is_in(place, log_prob, posteriors)
     np.testing.assert_allclose(to_host(log_prob), wanted_log_prob, rtol=1e-13)
     np.testing.assert_allclose(to_host(posteriors), wanted, rtol=1e-12, atol=1e-15)
-    likelihood = mgrec.hmm.log_likelihood(*placed, reset=reset)
+    likelihood = mgrec.hmm.log_likelihood(*placed, reset=marks)
     np.testing.assert_array_equal(to_host(likelihood), to_host(log_prob))
-    log_prob, states = mgrec.hmm.viterbi(*placed, reset=reset)
+    log_prob, states = mgrec.hmm.viterbi(*placed, reset=marks)
+    assert_is_in(place, log_prob, states)
     wanted_log_prob, wanted = viterbi_loop(*model, reset)
     assert states.dtype == np.int32
     np.testing.assert_array_equal(to_host(states), wanted)
     np.testing.assert_allclose(to_host(log_prob), wanted_log_prob, rtol=1e-13)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("reset", RESETS)
-def test_cupy_arrays(reset):
-    arguments = drawn(40, 4, rows=(2,))
-    placed = [on_gpu(array) for array in arguments]
-    marks = None if reset is None else on_gpu(reset)
-    wanted = mgrec.hmm.forward_backward(*arguments, reset=reset)
-    for values, others in zip(mgrec.hmm.forward_backward(*placed, reset=marks), wanted, strict=True):
-        np.testing.assert_allclose(from_gpu(values), others, rtol=1e-11, atol=1e-14)
-    likelihood = mgrec.hmm.log_likelihood(*placed, reset=marks)
-    np.testing.assert_allclose(from_gpu(likelihood), wanted.log_prob, rtol=1e-12)
-    log_prob, states = mgrec.hmm.viterbi(*placed, reset=marks)
-    wanted = mgrec.hmm.viterbi(*arguments, reset=reset)
-    np.testing.assert_array_equal(from_gpu(states), wanted.states)
-    np.testing.assert_allclose(from_gpu(log_prob), wanted.log_prob, rtol=1e-12)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("varies", [False, True])
-@pytest.mark.parametrize("reset", RESETS)
-def test_dask_arrays_of_cupy_arrays(reset, varies):
-    model = drawn(40, 4, rows=(2,), varies=varies)
-    placed = [on_gpu(model[0]), on_gpu(model[1]), in_chunks(model[2], 1).map_blocks(on_gpu)]
-    if varies:
-        placed[1] = in_chunks(model[1], 1).map_blocks(on_gpu)
-    marks = None if reset is None else on_gpu(reset)
-    wanted = mgrec.hmm.forward_backward(*model, reset=reset)
-    results = mgrec.hmm.forward_backward(*placed, reset=marks)
-    np.testing.assert_allclose(from_gpu(results.log_prob.compute()), wanted.log_prob, rtol=1e-12)
-    posteriors = from_gpu(results.posteriors.compute())
-    np.testing.assert_allclose(posteriors, wanted.posteriors, rtol=1e-10, atol=1e-14)
-    path, exact = mgrec.hmm.viterbi(*placed, reset=marks), mgrec.hmm.viterbi(*model, reset=reset)
-    np.testing.assert_array_equal(from_gpu(path.states.compute()), exact.states)
-    np.testing.assert_allclose(from_gpu(path.log_prob.compute()), exact.log_prob, rtol=1e-12)
-    uniform = np.random.default_rng(1).random((2, 40))
-    lazy = in_chunks(uniform, 1).map_blocks(on_gpu)
-    states = mgrec.hmm.sample(*placed[:2], lazy, reset=marks).compute()
-    exact = mgrec.hmm.sample(*model[:2], uniform, reset=reset)
-    np.testing.assert_array_equal(from_gpu(states), exact)
 
 
 def sample_loop(startprob, transmat, uniform, reset=None):
@@ -180,40 +136,36 @@ def test_samples_are_those_of_the_loop(varies, reset, place):
     startprob, transmat, _ = drawn(40, 4, varies=varies)
     uniform = np.random.default_rng(1).random(40)
     wanted = sample_loop(startprob, transmat, uniform, reset)
-    states = mgrec.hmm.sample(startprob, transmat, place(uniform), reset=reset)
+    move = beside(place)
+    placed = move(startprob), (place if varies else move)(transmat), place(uniform)
+    states = mgrec.hmm.sample(*placed, reset=reset if reset is None else move(reset))
+    assert_is_in(place, states)
     assert states.dtype == np.int32
     np.testing.assert_array_equal(to_host(states), wanted)
 
 
-@pytest.mark.gpu
-def test_samples_of_cupy_arrays():
-    startprob, transmat, _ = drawn(40, 4)
-    uniform = np.random.default_rng(1).random((40, 3))
-    wanted = mgrec.hmm.sample(startprob, transmat, uniform, axis=0)
-    placed = map(on_gpu, (startprob, transmat, uniform))
-    np.testing.assert_array_equal(from_gpu(mgrec.hmm.sample(*placed, axis=0)), wanted)
-
-
-def test_rows_and_axes():
+@each_place
+def test_rows_and_axes(place):
     startprob, transmat, log_frameprob = drawn(20, 3, rows=(2, 4))
-    log_prob, posteriors = mgrec.hmm.forward_backward(startprob, transmat, log_frameprob)
-    paths = mgrec.hmm.viterbi(startprob, transmat, log_frameprob)
+    uniform = np.random.default_rng(1).random((20, 2, 4))
+    placed = [beside(place)(array) for array in (startprob, transmat)]
+    frames = place(log_frameprob.transpose(2, 0, 1, 3))
+    log_prob, posteriors = map(to_host, mgrec.hmm.forward_backward(*placed, frames, axis=0))
+    best, states = map(to_host, mgrec.hmm.viterbi(*placed, frames, axis=0))
+    samples = to_host(mgrec.hmm.sample(*placed, place(uniform), axis=0))
     assert log_prob.shape == (2, 4)
     for row in np.ndindex(2, 4):
-        one = mgrec.hmm.forward_backward(startprob[row], transmat, log_frameprob[row])
-        np.testing.assert_allclose(log_prob[row], one.log_prob, rtol=1e-14)
-        np.testing.assert_array_equal(posteriors[row], one.posteriors)
-        one = mgrec.hmm.viterbi(startprob[row], transmat, log_frameprob[row])
-        np.testing.assert_array_equal(paths.states[row], one.states)
-    for place in (as_numpy, in_chunks):
-        turned = mgrec.hmm.forward_backward(
-            startprob, transmat, place(log_frameprob.transpose(2, 0, 1, 3)), axis=0
-        )
-        np.testing.assert_allclose(np.moveaxis(np.asarray(turned.posteriors), 0, 2), posteriors, rtol=1e-12)
-        np.testing.assert_allclose(turned.log_prob, log_prob, rtol=1e-13)
+        model, steps = (startprob[row], transmat), (slice(None), *row)
+        one = mgrec.hmm.forward_backward(*model, log_frameprob[row])
+        np.testing.assert_allclose(log_prob[row], one.log_prob, rtol=1e-12)
+        np.testing.assert_allclose(posteriors[steps], one.posteriors, rtol=1e-10, atol=1e-14)
+        one = mgrec.hmm.viterbi(*model, log_frameprob[row])
+        np.testing.assert_allclose(best[row], one.log_prob, rtol=1e-12)
+        np.testing.assert_array_equal(states[steps], one.states)
+        np.testing.assert_array_equal(samples[steps], mgrec.hmm.sample(*model, uniform[steps]))
 
 
-@pytest.mark.parametrize("move", [as_numpy, pytest.param(on_gpu, marks=pytest.mark.gpu)])
+@each_memory
 @pytest.mark.parametrize("size", [3, 5, 8, 40])
 def test_ties_go_to_the_lowest_state_in_any_chunks(size, move):
     """Two equal states: all paths between them are ties, whatever the rounding of their scores."""
@@ -296,24 +248,17 @@ def models_that_underflow():
         yield startprob, (transmat + 0.1 * np.eye(4)) / 1.1, 100 * (log_frameprob + 100)
 
 
+@each_memory
 @pytest.mark.parametrize("model", list(models_that_underflow()))
-def test_possible_sequences_do_not_underflow(model):
+def test_possible_sequences_do_not_underflow(model, move):
     wanted, wanted_posteriors = loop_in_logarithms(*model)
     assert np.isfinite(wanted)
-    startprob, transmat, log_frameprob = model
-    for frames in (log_frameprob, *(in_chunks(log_frameprob, size=k) for k in (1, 20, 60))):
-        log_prob, posteriors = mgrec.hmm.forward_backward(startprob, transmat, frames)
+    startprob, transmat, log_frameprob = map(move, model)
+    for size in (None, 1, 20, 60):
+        frames = log_frameprob if size is None else in_chunks(model[2], size=size).map_blocks(move)
+        log_prob, posteriors = map(to_host, mgrec.hmm.forward_backward(startprob, transmat, frames))
         np.testing.assert_allclose(log_prob, wanted, rtol=1e-13)
         np.testing.assert_allclose(posteriors, wanted_posteriors, rtol=1e-9, atol=1e-15)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("model", list(models_that_underflow()))
-def test_possible_sequences_of_cupy_arrays_do_not_underflow(model):
-    wanted, wanted_posteriors = loop_in_logarithms(*model)
-    log_prob, posteriors = mgrec.hmm.forward_backward(*map(on_gpu, model))
-    np.testing.assert_allclose(from_gpu(log_prob), wanted, rtol=1e-13)
-    np.testing.assert_allclose(from_gpu(posteriors), wanted_posteriors, rtol=1e-9, atol=1e-15)
 
 
 @each_place
@@ -423,20 +368,6 @@ def test_states_that_cannot_be_left_or_reached(place):
     assert np.isnan(posteriors[:20]).all()
 
 
-def test_rows_are_divided_among_threads(monkeypatch):
-    model = drawn(20, 3, rows=(7,))
-    uniform = np.random.default_rng(0).random((7, 20))
-    functions = mgrec.hmm.forward_backward, mgrec.hmm.viterbi
-    one = [function(*model) for function in functions]
-    states = mgrec.hmm.sample(*model[:2], uniform)
-    monkeypatch.setenv("MGREC_NUM_THREADS", "3")
-    divide_among_threads(monkeypatch, 1)
-    for function, wanted in zip(functions, one, strict=True):
-        for values, others in zip(function(*model), wanted, strict=True):
-            np.testing.assert_array_equal(values, others)
-    np.testing.assert_array_equal(mgrec.hmm.sample(*model[:2], uniform), states)
-
-
 def test_dtypes():
     arguments = [array.astype(np.float32) for array in drawn(20, 3)]
     for place in (as_numpy, in_chunks):
@@ -447,13 +378,10 @@ def test_dtypes():
         np.testing.assert_allclose(log_prob, wanted[0], rtol=1e-12)
 
 
-def test_empty_arrays():
+def test_a_sequence_without_steps_has_a_log_prob_of_0():
     for shape in ((0, 3), (2, 0, 3), (0, 5, 3)):
-        log_prob, posteriors = mgrec.hmm.forward_backward(np.ones(3) / 3, np.eye(3), np.zeros(shape))
-        assert posteriors.shape == shape
+        log_prob, _ = mgrec.hmm.forward_backward(np.ones(3) / 3, np.eye(3), np.zeros(shape))
         np.testing.assert_array_equal(log_prob, np.zeros(shape[:-2]))
-        path = mgrec.hmm.viterbi(np.ones(3) / 3, np.eye(3), np.zeros(shape))
-        assert path.states.shape == shape[:-1]
 
 
 def test_wrong_arguments_are_refused():

@@ -5,11 +5,11 @@ from itertools import pairwise, product
 import dask.array as da
 import numpy as np
 import pytest
-from cases import from_gpu, on_gpu
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from internals import divide_scans
 from oracles import differences, linear, linear_bound, loop
+from places import from_gpu, on_gpu
 
 import mgrec
 

@@ -6,9 +6,9 @@ from functools import partial, reduce
 import dask.array as da
 import numpy as np
 import pytest
-from cases import from_gpu, on_gpu, to_host
 from chunkings import with_extended
-from internals import begin_matrices, divide_among_threads, divide_rows
+from internals import begin_matrices, divide_rows
+from places import as_numpy, each_memory, from_gpu, in_chunks, on_gpu, to_host
 from thread_group import run_on_ranks
 
 import mgrec
@@ -69,14 +69,6 @@ def drawn(matrix_map, steps, rows=(), seed=0, dtype=float):
     vectors = generator.normal(size=(*rows, steps, matrix_map.n))
     initial = generator.normal(size=(*rows, matrix_map.n))
     return matrices.astype(dtype), vectors.astype(dtype), initial.astype(dtype)
-
-
-def as_numpy(array):
-    return array
-
-
-def in_chunks(array, axis=0, size=7):
-    return da.from_array(array, chunks=(*([-1] * axis), size, *([-1] * (array.ndim - axis - 1))))
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
@@ -211,19 +203,9 @@ def test_rows_axes_and_broadcasting():
     np.testing.assert_allclose(constant, wanted, rtol=1e-13, atol=1e-14)
 
 
-each_memory = pytest.mark.parametrize("move", [as_numpy, pytest.param(on_gpu, marks=pytest.mark.gpu)])
-
-
 @pytest.mark.usefixtures("short_segments")
-@pytest.mark.parametrize(
-    ("n", "move"),
-    [
-        (2, as_numpy),
-        (5, as_numpy),
-        pytest.param(2, on_gpu, marks=pytest.mark.gpu),
-        pytest.param(5, on_gpu, marks=pytest.mark.gpu),
-    ],
-)
+@each_memory
+@pytest.mark.parametrize("n", [2, 5])
 @pytest.mark.parametrize("factor", [1e-60, 1e60])
 def test_products_neither_vanish_nor_overflow(factor, n, move):
     """The product of 7 matrices is 1e±420, and the states that it leads to are finite."""
@@ -421,7 +403,7 @@ BEGUN = 2048
 """Steps of a chunk: products of 64 of the matrices below are less than 2**-2200."""
 
 
-@pytest.mark.parametrize("move", [as_numpy, pytest.param(on_gpu, marks=pytest.mark.gpu)])
+@each_memory
 @pytest.mark.parametrize(
     ("n", "case", "begun"),
     [
@@ -501,25 +483,6 @@ def test_dtypes_and_out():
     out = np.empty_like(states)
     assert mgrec.scan(matrix_map, matrices, vectors, initial=initial, out=out) is out
     np.testing.assert_array_equal(out, states)
-
-
-@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 5)])
-def test_empty_arrays(shape):
-    vectors = np.zeros((*shape, 2))
-    for place in (as_numpy, lambda array: da.from_array(array, chunks=4)):
-        states = mgrec.scan(mgrec.maps.matrix(2), np.eye(2), place(vectors), initial=np.zeros(2))
-        assert np.asarray(states).shape == vectors.shape
-
-
-def test_rows_are_divided_among_threads(monkeypatch):
-    monkeypatch.setenv("MGREC_NUM_THREADS", "3")
-    divide_among_threads(monkeypatch, 1)
-    matrix_map = mgrec.maps.matrix(2)
-    matrices, vectors, initial = drawn(matrix_map, 9, rows=(7,))
-    states = mgrec.scan(matrix_map, matrices, vectors, initial=initial)
-    monkeypatch.setenv("MGREC_NUM_THREADS", "1")
-    one = mgrec.scan(matrix_map, matrices, vectors, initial=initial)
-    np.testing.assert_array_equal(states, one)
 
 
 @pytest.mark.parametrize(

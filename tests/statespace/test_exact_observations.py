@@ -6,12 +6,11 @@ from fractions import Fraction
 import dask.array as da
 import numpy as np
 import pytest
-from cases import from_gpu, on_gpu
+from places import MEMORIES, to_host
 
 import mgrec
 
 exact = np.vectorize(Fraction, otypes=[object])
-PLACES = [np.asarray, pytest.param(on_gpu, marks=pytest.mark.gpu)]
 
 
 def conditioned(model):
@@ -109,8 +108,7 @@ def results(model, place, chunk, square_root):
     smoothed = mgrec.statespace.kalman_smoother(**model, square_root=square_root)
     llf = mgrec.statespace.log_likelihood(**model, square_root=square_root)
     values = [*filtered[:4], *smoothed[1:], llf, smoothed[0]]
-    values = [value.compute() if isinstance(value, da.Array) else value for value in values]
-    return [from_gpu(value) if place is on_gpu else np.asarray(value) for value in values]
+    return [to_host(value) for value in values]
 
 
 @pytest.mark.parametrize("square_root", [False, True])
@@ -119,7 +117,7 @@ def results(model, place, chunk, square_root):
     "name",
     [pytest.param(name, marks=[pytest.mark.emulated] * (name == "a sum of states")) for name in MODELS],
 )
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", MEMORIES)
 def test_an_entry_without_variance_counts_as_missing(place, name, chunk, square_root):
     wanted = conditioned(MODELS[name])
     llf, *values, second_llf, third_llf = results(MODELS[name], place, chunk, square_root)

@@ -5,14 +5,13 @@ from decimal import Decimal, localcontext
 import dask.array as da
 import numpy as np
 import pytest
-from cases import from_gpu, on_gpu
 from hypothesis import given
 from hypothesis import strategies as st
+from places import MEMORIES, to_host
 
 import mgrec
 
 pytestmark = pytest.mark.usefixtures("short_segments")
-PLACES = [np.asarray, pytest.param(on_gpu, marks=pytest.mark.gpu)]
 LOG_2_PI = Decimal("1.83787706640934548356065947281123527972279494727556682563")
 wide = np.vectorize(Decimal, otypes=[object])
 
@@ -143,18 +142,13 @@ def placed(model, place, chunk=None, lazy=("endog",)):
     return arrays
 
 
-def in_host_memory(values, place):
-    values = [value.compute() if isinstance(value, da.Array) else value for value in values]
-    return [from_gpu(value) if place is on_gpu else np.asarray(value) for value in values]
-
-
 def errors(model, square_root, chunk=None, place=np.asarray):
     """Errors of the log-likelihood, of means in deviations and of covariances in their products."""
     arrays = placed(model, place, chunk)
     filtered = mgrec.statespace.kalman_filter(**arrays, square_root=square_root)
     smoothed = mgrec.statespace.kalman_smoother(**arrays, square_root=square_root)
     llf, *wanted = loop({name: array.astype(float) for name, array in model.items()})
-    found_llf, _, *values = in_host_memory((*filtered, *smoothed[1:]), place)
+    found_llf, _, *values = map(to_host, (*filtered, *smoothed[1:]))
     found = [abs(found_llf / llf - 1)]
     for k in (0, 2, 4):
         deviations = np.sqrt(np.diagonal(wanted[k + 1], axis1=1, axis2=2))
@@ -169,7 +163,7 @@ def errors(model, square_root, chunk=None, place=np.asarray):
 @pytest.mark.extended
 @pytest.mark.parametrize("chunk", [None, 1, 2, 7])
 @pytest.mark.parametrize("name", ILL_CONDITIONED)
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", MEMORIES)
 def test_ill_conditioned_models(place, name, chunk):
     with np.errstate(all="ignore"):
         assert not errors(ILL_CONDITIONED[name], False, chunk, place).max() < 1e-4
@@ -180,7 +174,7 @@ def test_ill_conditioned_models(place, name, chunk):
 @pytest.mark.extended
 @pytest.mark.parametrize("chunk", [None, 7])
 @pytest.mark.parametrize("name", ["sums", "diffuse"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", MEMORIES)
 def test_ill_conditioned_models_of_float32(place, name, chunk):
     """Float64 inside is not enough here, which it is for the models of test_statespace.py."""
     model = {"sums": sums_of_exact_states(2.0**-23), "diffuse": diffuse(1e14)}[name]
@@ -191,21 +185,21 @@ def test_ill_conditioned_models_of_float32(place, name, chunk):
     assert errors(narrow, True, chunk, place).max() < 1e-4
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", MEMORIES)
 def test_log_likelihoods_of_ill_conditioned_models(place):
     model = ILL_CONDITIONED["sums"]
     wanted = loop(model)[0]
     for chunk in (None, 7):
         arrays = placed(model, place, chunk)
         roots, plain = (mgrec.statespace.log_likelihood(**arrays, square_root=form) for form in (True, False))
-        roots, plain = in_host_memory((roots, plain), place)
+        roots, plain = map(to_host, (roots, plain))
         np.testing.assert_allclose(roots, wanted, rtol=1e-9)
         assert abs(plain / wanted - 1) > 1e-6
 
 
 @pytest.mark.extended
 @pytest.mark.parametrize("chunk", [None, 7])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", MEMORIES)
 def test_singular_covariances(place, chunk):
     """The second state is a third of the first one, so that rounding rotates columns of roots."""
     loads = np.array([[1.0, 0.0], [1 / 3, 0.0], [0.7, 1.0]])
@@ -223,13 +217,13 @@ def test_singular_covariances(place, chunk):
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", MEMORIES)
 def test_variances_are_not_negative(place):
     for model in ILL_CONDITIONED.values():
         arrays = placed(model, place)
         result = mgrec.statespace.kalman_smoother(**arrays, square_root=True)
         filtered = mgrec.statespace.kalman_filter(**arrays, square_root=True)
-        for covariance in in_host_memory((result[2], *filtered[3::2]), place):
+        for covariance in map(to_host, (result[2], *filtered[3::2])):
             deviations = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
             outer = deviations[:, :, None] * deviations[:, None]
             assert (abs(covariance) <= outer * (1 + 1e-14)).all()
@@ -272,7 +266,7 @@ def test_models_with_singular_matrices_in_any_chunks(model, chunk):
     arrays = placed(model, np.asarray, chunk)
     filtered = mgrec.statespace.kalman_filter(**arrays, square_root=True)
     smoothed = mgrec.statespace.kalman_smoother(**arrays, square_root=True)
-    found_llf, _, *found = in_host_memory((*filtered, *smoothed[1:]), np.asarray)
+    found_llf, _, *found = map(to_host, (*filtered, *smoothed[1:]))
     np.testing.assert_allclose(found_llf, llf, rtol=1e-8, atol=1e-8)
     for values, exact in zip(found, wanted, strict=True):
         np.testing.assert_allclose(values, exact, rtol=1e-6, atol=1e-6)
@@ -280,7 +274,7 @@ def test_models_with_singular_matrices_in_any_chunks(model, chunk):
 
 @pytest.mark.extended
 @pytest.mark.parametrize("varies", [False, True])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", MEMORIES)
 def test_all_arguments(place, varies):
     """Rows, resets, intercepts, more noises than states, gaps: the results of the plain form."""
     generator = np.random.default_rng(0)
@@ -311,24 +305,24 @@ def test_all_arguments(place, varies):
                 arrays = placed(model, place, size, lazy)
                 marks = None if reset is None else place(reset)
                 values = function(**arrays, reset=marks, square_root=True)
-                values = in_host_memory(values, place)
+                values = map(to_host, values)
                 for value, other in zip(values, wanted, strict=True):
                     np.testing.assert_allclose(value, other, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", MEMORIES)
 def test_unstable_states_and_negative_variances(place):
     model = diffuse(1.0)
     model.update(transition=np.diag([3.0, 0.5]), state_cov=np.zeros((2, 2)))
     wanted = mgrec.statespace.kalman_smoother(**model, square_root=True)
     for chunk in (None, 7):
         values = mgrec.statespace.kalman_smoother(**placed(model, place, chunk), square_root=True)
-        for value, other in zip(in_host_memory(values, place), wanted, strict=True):
+        for value, other in zip(map(to_host, values), wanted, strict=True):
             np.testing.assert_allclose(value, other, rtol=1e-9, atol=1e-11)
     model["obs_cov"] = np.full((1, 1), -1.0)
     llf = mgrec.statespace.log_likelihood(**placed(model, place), square_root=True)
-    assert np.isnan(in_host_memory((llf,), place)).all()
+    assert np.isnan(map(to_host, (llf,))).all()
 
 
 def test_axes_of_a_matrix_in_different_chunks():

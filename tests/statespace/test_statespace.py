@@ -5,8 +5,20 @@ from functools import partial
 import dask.array as da
 import numpy as np
 import pytest
-from cases import from_gpu, on_gpu, to_host
-from internals import compile_for_sizes, divide_among_threads
+from internals import compile_for_sizes
+from places import (
+    MEMORIES,
+    as_numpy,
+    assert_is_in,
+    beside,
+    chunks_on_gpu,
+    each_memory,
+    each_place,
+    from_gpu,
+    in_chunks,
+    on_gpu,
+    to_host,
+)
 
 import mgrec
 import mgrec.dask
@@ -104,21 +116,10 @@ def drawn(steps=40, n=3, p=2, rows=(), seed=0, varies=False, gaps=True):
     }
 
 
-def as_numpy(array):
-    return array
-
-
-def in_chunks(array, axis=0, size=7):
-    return da.from_array(array, chunks=(*([-1] * axis), size, *([-1] * (array.ndim - axis - 1))))
-
-
 def placed(model, place, varies):
     lazy = {"endog", "design", "transition"} if varies else {"endog"}
-    return {name: place(array) if name in lazy else array for name, array in model.items()}
-
-
-def chunks_on_gpu(array, axis=0, size=7):
-    return in_chunks(array, axis, size).map_blocks(on_gpu)
+    move = beside(place)
+    return {name: place(array) if name in lazy else move(array) for name, array in model.items()}
 
 
 def assert_equal_to_the_loop(filtered, smoothed, wanted, rtol=1e-10):
@@ -131,9 +132,6 @@ def assert_equal_to_the_loop(filtered, smoothed, wanted, rtol=1e-10):
 
 GPU = pytest.mark.gpu
 RESETS = [None, np.arange(40) % 17 == 5]
-PLACES = [as_numpy, in_chunks, *(pytest.param(f, marks=GPU) for f in (on_gpu, chunks_on_gpu))]
-each_place = pytest.mark.parametrize("place", PLACES)
-each_memory = pytest.mark.parametrize("move", [as_numpy, pytest.param(on_gpu, marks=GPU)])
 
 
 @pytest.mark.usefixtures("short_segments")
@@ -144,52 +142,14 @@ each_memory = pytest.mark.parametrize("move", [as_numpy, pytest.param(on_gpu, ma
 def test_states_are_those_of_the_loop(place, varies, reset, n, p):
     model = drawn(n=n, p=p, varies=varies)
     arguments = placed(model, place, varies)
-    filtered = mgrec.statespace.kalman_filter(**arguments, reset=reset)
-    smoothed = mgrec.statespace.kalman_smoother(**arguments, reset=reset)
-    assert isinstance(filtered.llf_obs, da.Array) == (place in (in_chunks, chunks_on_gpu))
+    marks = reset if reset is None else beside(place)(reset)
+    filtered = mgrec.statespace.kalman_filter(**arguments, reset=marks)
+    smoothed = mgrec.statespace.kalman_smoother(**arguments, reset=marks)
+    assert_is_in(place, *filtered, *smoothed)
     rtol = 1e-10 if place in (as_numpy, in_chunks) else 1e-9
     assert_equal_to_the_loop(filtered, smoothed, loop(model, reset), rtol)
-    llf = mgrec.statespace.log_likelihood(**arguments, reset=reset)
+    llf = mgrec.statespace.log_likelihood(**arguments, reset=marks)
     np.testing.assert_allclose(to_host(llf), to_host(filtered.llf), rtol=1e-14)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("reset", RESETS)
-def test_cupy_arrays(reset):
-    model = drawn(rows=(2,))
-    on_device = {name: on_gpu(array) for name, array in model.items()}
-    marks = None if reset is None else on_gpu(reset)
-    for function in (mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother):
-        wanted = function(**model, reset=reset)
-        values = function(**on_device, reset=marks)
-        for value, other in zip(values, wanted, strict=True):
-            np.testing.assert_allclose(from_gpu(value), other, rtol=1e-9, atol=1e-10)
-    llf = mgrec.statespace.log_likelihood(**on_device, reset=marks)
-    wanted = mgrec.statespace.log_likelihood(**model, reset=reset)
-    np.testing.assert_allclose(from_gpu(llf), wanted, rtol=1e-11)
-    on_device["endog"] = on_device["endog"].transpose(1, 0, 2)
-    llf = mgrec.statespace.log_likelihood(**on_device, reset=marks, axis=0)
-    np.testing.assert_allclose(from_gpu(llf), wanted, rtol=1e-11)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize("varies", [False, True])
-@pytest.mark.parametrize("reset", RESETS)
-def test_dask_arrays_of_cupy_arrays(reset, varies, dtype):
-    model = {name: array.astype(dtype) for name, array in drawn(varies=varies).items()}
-    arrays = {name: on_gpu(array) for name, array in model.items()}
-    lazy = placed(model, in_chunks, varies)
-    arrays |= {name: array.map_blocks(on_gpu) for name, array in lazy.items() if dask_array(array)}
-    marks, tolerance = None if reset is None else on_gpu(reset), 1e-9 if dtype == "f8" else 1e-5
-    for function in (mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother):
-        wanted = function(**model, reset=reset)
-        for value, other in zip(function(**arrays, reset=marks), wanted, strict=True):
-            assert value.dtype == other.dtype
-            value = from_gpu(value.compute())
-            np.testing.assert_allclose(value, other, rtol=tolerance, atol=tolerance)
-    llf = mgrec.statespace.log_likelihood(**arrays, reset=marks).compute()
-    np.testing.assert_allclose(from_gpu(llf), wanted.llf, rtol=1e-11)
 
 
 @pytest.mark.gpu
@@ -211,10 +171,6 @@ def test_plans_of_cupy_arrays(solve, square_root):
                     value = from_gpu(value.compute())
                     np.testing.assert_allclose(value, other, rtol=1e-9, atol=1e-10)
                     np.testing.assert_array_equal(value, to_host(like))
-
-
-def dask_array(array):
-    return isinstance(array, da.Array)
 
 
 def local_linear_trend(steps, seed=0):
@@ -553,7 +509,7 @@ def small_noise():
     }
 
 
-@pytest.mark.parametrize("place", [as_numpy, in_chunks, pytest.param(on_gpu, marks=pytest.mark.gpu)])
+@each_place
 @pytest.mark.parametrize("model", [sums_of_exact_states(1e-3), sums_of_exact_states(1e-5), small_noise()])
 def test_ill_conditioned_models_of_float32_keep_the_digits_of_float32(model, place):
     narrow = {name: array.astype(np.float32) for name, array in model.items()}
@@ -562,11 +518,8 @@ def test_ill_conditioned_models_of_float32_keep_the_digits_of_float32(model, pla
     none = {"obs_intercept": np.zeros(len(model["obs_cov"])), "state_intercept": np.zeros(n)}
     _, means, covariances, *_ = loop({**wide, "selection": np.eye(n), **none}, smooths=False)
     deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
-    arrays = placed(narrow, place, False)
-    if place is on_gpu:
-        arrays = {name: on_gpu(array) for name, array in narrow.items()}
-    filtered = mgrec.statespace.kalman_filter(**arrays)
-    values = [from_gpu(array) if place is on_gpu else np.asarray(array) for array in filtered[2:4]]
+    filtered = mgrec.statespace.kalman_filter(**placed(narrow, place, False))
+    values = [to_host(array) for array in filtered[2:4]]
     assert {array.dtype for array in values} == {np.dtype(np.float32)}
     assert abs((values[0] - means) / deviations).max() < 1e-4
     outer = deviations[:, :, None] * deviations[:, None]
@@ -605,7 +558,7 @@ def sample_loop(model, measurement_shocks, state_shocks, first_steps=()):
 
 
 @pytest.mark.parametrize("varies", [False, True])
-@pytest.mark.parametrize("place", [as_numpy, in_chunks, pytest.param(on_gpu, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("place", [*MEMORIES, in_chunks])
 def test_samples_are_those_of_the_loop(varies, place):
     model = drawn(varies=varies)
     generator = np.random.default_rng(1)
@@ -613,14 +566,12 @@ def test_samples_are_those_of_the_loop(varies, place):
     names = {"design", "transition", "selection", "obs_intercept", "state_intercept"}
     wanted = sample_loop(model, *shocks)
     arguments = {name: model[name] for name in (*names, "initial_state")}
-    if place is on_gpu:
-        arguments = {name: on_gpu(array) for name, array in arguments.items()}
-    elif varies:
-        arguments.update({name: place(model[name]) for name in ("transition", "design")})
+    arguments = placed(arguments, place, varies)
     shocks = dict(zip(("measurement_shocks", "state_shocks"), map(place, shocks), strict=True))
-    for values, exact in zip(mgrec.statespace.sample(**arguments, **shocks), wanted, strict=True):
-        values = from_gpu(values) if place is on_gpu else np.asarray(values)
-        np.testing.assert_allclose(values, exact, rtol=1e-11, atol=1e-11)
+    samples = mgrec.statespace.sample(**arguments, **shocks)
+    assert_is_in(place, *samples)
+    for values, exact in zip(samples, wanted, strict=True):
+        np.testing.assert_allclose(to_host(values), exact, rtol=1e-11, atol=1e-11)
 
 
 def test_samples_need_chunks_of_known_sizes():
@@ -630,7 +581,7 @@ def test_samples_need_chunks_of_known_sizes():
         mgrec.statespace.sample(np.eye(1), np.eye(1), shocks, shocks, initial_state=[0.0])
 
 
-@pytest.mark.parametrize("place", [as_numpy, in_chunks, pytest.param(on_gpu, marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("place", [*MEMORIES, in_chunks])
 def test_samples_of_several_sequences(place):
     model, generator = drawn(varies=True), np.random.default_rng(1)
     shocks = generator.normal(size=(40, 2)), generator.normal(size=(40, 2))
@@ -643,8 +594,7 @@ def test_samples_of_several_sequences(place):
         lengths=[15, 1, 19, 5],
     )
     for values, exact in zip(found, wanted, strict=True):
-        values = from_gpu(values) if place is on_gpu else np.asarray(values)
-        np.testing.assert_allclose(values, exact, rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(to_host(values), exact, rtol=1e-11, atol=1e-11)
 
 
 def test_samples_of_rows_along_any_axis():
@@ -663,36 +613,19 @@ def test_samples_of_rows_along_any_axis():
         np.testing.assert_allclose(states[:, row], wanted[1], rtol=1e-11, atol=1e-11)
 
 
-def test_rows_and_axes():
+@each_place
+def test_rows_and_axes(place):
     model = drawn(20, rows=(2, 3))
-    filtered = mgrec.statespace.kalman_filter(**model)
-    smoothed = mgrec.statespace.kalman_smoother(**model)
-    assert filtered.llf.shape == (2, 3)
-    for row in np.ndindex(2, 3):
-        one = {**model, **{k: model[k][row] for k in ("endog", *list(model)[-2:])}}
-        for values, wanted in (
-            (mgrec.statespace.kalman_filter(**one), filtered),
-            (mgrec.statespace.kalman_smoother(**one), smoothed),
-        ):
-            np.testing.assert_allclose(values[0], wanted[0][row], rtol=1e-14)
-            for value, other in zip(values[1:], wanted[1:], strict=True):
-                np.testing.assert_array_equal(value, other[row])
-    turned = {**model, "endog": in_chunks(model["endog"].transpose(2, 0, 1, 3))}
-    values = mgrec.statespace.kalman_smoother(**turned, axis=0)
-    np.testing.assert_allclose(values.llf, smoothed.llf, rtol=1e-12)
-    mean = np.moveaxis(values.smoothed_state.compute(), 0, 2)
-    np.testing.assert_allclose(mean, smoothed.smoothed_state, rtol=1e-9, atol=1e-10)
-
-
-def test_rows_are_divided_among_threads(monkeypatch):
-    model = drawn(20, rows=(7,))
-    functions = mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother
-    one = [function(**model) for function in functions]
-    monkeypatch.setenv("MGREC_NUM_THREADS", "3")
-    divide_among_threads(monkeypatch, 1)
-    for function, wanted in zip(functions, one, strict=True):
-        for values, others in zip(function(**model), wanted, strict=True):
-            np.testing.assert_array_equal(values, others)
+    arguments = placed({**model, "endog": model["endog"].transpose(2, 0, 1, 3)}, place, False)
+    for function in (mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother):
+        llf, *found = map(to_host, function(**arguments, axis=0))
+        assert llf.shape == (2, 3)
+        for row in np.ndindex(2, 3):
+            of_row = {name: model[name][row] for name in ("endog", "initial_state", "initial_state_cov")}
+            wanted = function(**{**model, **of_row})
+            np.testing.assert_allclose(llf[row], wanted[0], rtol=1e-11)
+            for values, others in zip(found, wanted[1:], strict=True):
+                np.testing.assert_allclose(values[(slice(None), *row)], others, rtol=1e-9, atol=1e-10)
 
 
 @each_place

@@ -12,6 +12,7 @@ import numpy as np
 import oracles
 import pytest
 from graphs import check_graph
+from places import from_gpu, on_gpu
 
 import mgrec
 
@@ -351,27 +352,6 @@ def on_dask(case, operands, initial, axis=-1, reverse=False, to_block=None, **op
         check_graph(result)
     computed = da.compute(*as_tuple(results), scheduler="sync")
     return computed if isinstance(results, tuple) else computed[0]
-
-
-def on_gpu(array):
-    """A CuPy array; scalars stay where they are."""
-    import cupy
-
-    return cupy.asarray(array) if np.ndim(array) else array
-
-
-def from_gpu(array):
-    """A NumPy array, where a CuPy array was wanted."""
-    import cupy
-
-    assert isinstance(array, cupy.ndarray)
-    return array.get()
-
-
-def to_host(array):
-    """A NumPy array, from an array in any place."""
-    array = array.compute(scheduler="sync") if isinstance(array, da.Array) else array
-    return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
 def on_cupy(case, operands, initial, axis=-1, reverse=False, **options):

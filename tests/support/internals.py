@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from mgrec.banded import cpu as banded_cpu
+from mgrec.banded import cuda as banded_cuda
 from mgrec.cli.command import main
 from mgrec.core.backends import Backend
 from mgrec.core.contract.kernels import TileParts
@@ -141,6 +142,11 @@ def divide_bands(patch: pytest.MonkeyPatch) -> None:
     """Divide banded systems into partitions of 64 or 72 rows of float64."""
     patch.setattr(banded_cpu, "LENGTH", 64)
     patch.setattr(banded_cpu, "MAX_WHOLE", 0)
+
+
+def merge_few_cells(patch: pytest.MonkeyPatch) -> None:
+    """Merge cells of banded systems on a GPU until a system has at most 3."""
+    patch.setattr(banded_cuda, "MAX_CELLS", 3)
 
 
 def divide_loops(patch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-from cases import on_gpu, to_host
 from cuda_on_host import HostCompiler, numpy_as_cupy
 from distributed import Client
 from internals import divide_into_segments
+from places import on_gpu, to_host
 
 import mgrec
 from mgrec import hmm

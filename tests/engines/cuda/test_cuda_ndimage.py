@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import on_gpu, to_host
 from cuda_on_host import use_device
+from places import on_gpu, to_host
 
 from mgrec.engines.cuda.device import Device
 from mgrec.ndimage import cuda, gaussian_filter, uniform_filter, uniform_filter1d

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import on_gpu
 from cuda_cases import (
     HOSTILE,
     KINDS,
@@ -25,6 +24,7 @@ from cuda_cases import (
     small_layout,
     solve,
 )
+from places import on_gpu
 
 import mgrec
 from mgrec.core.algebra.fingerprint import StepFunction

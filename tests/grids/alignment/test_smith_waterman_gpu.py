@@ -6,8 +6,8 @@ from itertools import product
 import dask.array as da
 import numpy as np
 import pytest
-from cases import from_gpu
-from cases import on_gpu as moved
+from places import from_gpu
+from places import on_gpu as moved
 
 import mgrec
 
