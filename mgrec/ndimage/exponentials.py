@@ -127,13 +127,20 @@ class ExponentialFilter:
             return from_rows(out, x.shape, target)
         out, length = new_rows(rows.shape, real_dtype(target), into, axis), x.shape[axis]
         if min(length, self.kernel.reach) <= KEPT:
-            states = _border(self, length).states(rows.shape, constants_of(self.cval, is_complex))
+            states = self._states_of_whole(rows.shape, is_complex)
         else:
             wanted, recipe = self.plan((length,), 0)
             parts = [self.part(x, axis, part) for _, part in wanted]
             states = States(_joined(*self._states(rows, recipe, parts, is_complex)))
         self._fill(rows, states, out, True)
         return from_rows(out, x.shape, target)
+
+    def _states_of_whole(self, shape: tuple[int, int, int], is_complex: bool) -> States:
+        """Return the states of whole rows of a shape, from their samples and the constant outside."""
+        (outer, length, inner), constants = shape, constants_of(self.cval, is_complex)
+        first, last, weights = _weights_of_whole(self, length)
+        outside = weights * np.resize(constants, inner) if self.mode == "constant" else weights
+        return States(np.broadcast_to(outside, (outer, len(first), inner)), first, last)
 
     def _filter_on_gpu(
         self, rows: Any, dtype: np.dtype[Any], is_complex: bool, left: Any = None, right: Any = None
@@ -245,38 +252,13 @@ class States(NamedTuple):
             return values
 
 
-class Border(NamedTuple):
-    """The states before and after whole rows, from their samples and the constant outside.
+@lru_cache(maxsize=256)
+def _weights_of_whole(axis_filter: ExponentialFilter, length: int) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Return the weights of the first and of the last samples of whole rows, for :class:`States`.
 
-    Attributes
-    ----------
-    first, last : arrays (4·poles, samples)
-        See :class:`States`; `last` is empty if `first` has the weights of all samples.
-    constants : array (4·poles, 1), optional
-        Weights of the constant outside of the rows, in the mode "constant".
+    The third array (4·poles, 1) has those of the constant outside, or is 0 for other modes. The last
+    samples have none if the first ones are all.
     """
-
-    first: np.ndarray
-    last: np.ndarray
-    constants: np.ndarray | None
-
-    def states(self, shape: tuple[int, int, int], cvals: tuple[float, float]) -> States:
-        """Return the states of rows of a shape; `cvals` are outside of even and odd ones."""
-        shape = shape[0], len(self.first), shape[2]
-        values = _zeros(*shape)
-        if self.constants is not None:
-            values = np.broadcast_to(self.constants * np.resize(cvals, shape[2]), shape)
-        return States(values, self.first, self.last)
-
-
-@lru_cache(maxsize=256)
-def _zeros(*shape: int) -> np.ndarray:
-    return np.broadcast_to(0.0, shape)
-
-
-@lru_cache(maxsize=256)
-def _border(axis_filter: ExponentialFilter, length: int) -> Border:
-    """Return the weights of the samples of whole rows, the sums of those of their parts."""
     wanted, recipe = axis_filter.plan((length,), 0)
     count = axis_filter.kernel.reach + 1
     if length <= 2 * count:
@@ -292,14 +274,10 @@ def _border(axis_filter: ExponentialFilter, length: int) -> Border:
         for side, of_parts in enumerate(recipe.weights):
             weights[side, :, end, start : start + powers.shape[1]] += of_parts[number][:, None] * powers
     parts = np.stack([weights.real, weights.imag], 1).reshape(4 * poles, 2, count)
-    constants = recipe.constants
-    return Border(
-        parts[:, 0].copy(),
-        _NONE if count == length else parts[:, 1].copy(),
-        np.stack([constants.real, constants.imag], 1).reshape(-1, 1)
-        if axis_filter.mode == "constant"
-        else None,
-    )
+    constants: Any = 0.0
+    if axis_filter.mode == "constant":
+        constants = np.stack([recipe.constants.real, recipe.constants.imag], 1).reshape(-1, 1)
+    return parts[:, 0].copy(), _NONE if count == length else parts[:, 1].copy(), constants
 
 
 def _joined(before: np.ndarray, after: np.ndarray) -> np.ndarray:
