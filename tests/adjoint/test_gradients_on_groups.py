@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from thread_group import ThreadGroup, run_on_ranks
+from thread_group import ThreadGroup, part_of, run_on_ranks, solve_on_ranks
 
 import mgrec
 from mgrec.signal import lfilter, sosfilt
@@ -104,12 +104,6 @@ def gradients(function, arrays, weights, **options):
     return [result.detach() for result in results], torch.autograd.grad(loss, leaves)
 
 
-def part_of(array, rank, axis=0):
-    if not array.ndim or array.shape[axis] != STEPS:
-        return array
-    return array[(slice(None),) * (axis % array.ndim) + (slice(*BOUNDS[rank : rank + 2]),)]
-
-
 def check(function, arrays, axis=0, **options):
     """Gradients of ranks are parts of those of the whole axis; those of constants are summands."""
     shape = function(*map(torch.tensor, arrays), axis=axis, **options)
@@ -119,10 +113,10 @@ def check(function, arrays, axis=0, **options):
 
     def call(rank, group):
         given = {
-            name: part_of(value, rank) if isinstance(value, np.ndarray) else value
+            name: part_of(value, BOUNDS, rank) if isinstance(value, np.ndarray) else value
             for name, value in options.items()
         }
-        parts = [part_of(array, rank) for array in arrays]
+        parts = [part_of(array, BOUNDS, rank) for array in arrays]
         if not weights.ndim:  # a sum over steps, which all ranks return
             return gradients(function, parts, weights / RANKS, axis=axis, group=group, **given)
         steps_axis = weights.ndim - 1 if weights.shape[-1] == STEPS else 0
@@ -130,10 +124,7 @@ def check(function, arrays, axis=0, **options):
         of_part = of_part.movedim(0, steps_axis)
         return gradients(function, parts, of_part, axis=axis, group=group, **given)
 
-    found = run_on_ranks(RANKS, call)
-    for answer in found:
-        if isinstance(answer, Exception):
-            raise answer
+    found = solve_on_ranks(RANKS, call)
     for k, (array, wanted) in enumerate(zip(arrays, expected, strict=True)):
         of_ranks = [of_rank[k] for _, of_rank in found]
         is_part = array.ndim and array.shape[0] == STEPS
@@ -179,7 +170,7 @@ def test_bfloat16():
     expected = torch.autograd.grad(mgrec.linear_recurrence(*leaves).float().sum(), leaves)
 
     def call(rank, group):
-        parts = [part_of(x, rank).clone().requires_grad_() for x in (s, t)]
+        parts = [part_of(x, BOUNDS, rank).clone().requires_grad_() for x in (s, t)]
         w = mgrec.linear_recurrence(*parts, group=group)
         assert w.dtype == torch.bfloat16
         return torch.autograd.grad(w.float().sum(), parts)
@@ -203,14 +194,11 @@ def test_a_call_starts_again_without_a_message_on_the_device(name):
     _, expected = gradients(function, arrays, weights)
 
     def call(rank, group):
-        parts = [part_of(array, rank) for array in arrays]
+        parts = [part_of(array, BOUNDS, rank) for array in arrays]
         of_part = weights[slice(*BOUNDS[rank : rank + 2])]
         return [gradients(function, parts, of_part, group=group)[1] for _ in range(6)]
 
-    results = run_on_ranks(RANKS, call, GroupOfGPUs)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
+    results = solve_on_ranks(RANKS, call, GroupOfGPUs)
     for of_ranks in zip(*results, strict=True):
         for array, parts, wanted in zip(arrays, zip(*of_ranks, strict=True), expected, strict=True):
             whole = torch.cat(parts) if array.shape == (STEPS,) else sum(parts)

@@ -9,7 +9,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from cases import CASES, as_tuple, map_arrays, parameter
-from thread_group import run_on_ranks
+from thread_group import part_of, run_on_ranks, solve_on_ranks
 
 import mgrec
 import mgrec.collective
@@ -22,27 +22,14 @@ STEPS = BOUNDS[-1]
 SOS = np.array([[0.1, 0.2, 0.1, 1, -1.2, 0.5], [1, 0, -1, 1, -0.9, 0.4]])
 
 
-def part_of(array, rank, axis=-1):
-    """Return the part of a rank of an array; of one that is broadcast, the array."""
-    if np.ndim(array) == 0 or array.shape[axis] != STEPS:
-        return array
-    index = [slice(None)] * array.ndim
-    index[axis] = slice(*BOUNDS[rank : rank + 2])
-    return array[tuple(index)]
-
-
 def on_ranks(function, *operands, axis=-1, **options):
     """Return the results of all ranks, as lists of the states; raise what every rank raises."""
 
     def call(rank, group):
-        parts = [map_arrays(lambda array: part_of(array, rank, axis), operand) for operand in operands]
+        parts = [map_arrays(lambda x: part_of(x, BOUNDS, rank, axis), operand) for operand in operands]
         return function(*parts, axis=axis, group=group, **options)
 
-    results = run_on_ranks(len(BOUNDS) - 1, call)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-    return results
+    return solve_on_ranks(len(BOUNDS) - 1, call)
 
 
 def joined(results, axis=-1):
@@ -131,9 +118,9 @@ def test_resets_by_labels(kind, reverse):
     options = {"initial": 2.0, "reverse": reverse, "axis": 1}
 
     def call(rank, group):
-        reset = part_of(labels, rank)
+        reset = part_of(labels, BOUNDS, rank, -1)
         reset = reset.tolist() if kind == "text" and reset.size else reset
-        return mgrec.linear_recurrence(0.9, part_of(t, rank), reset=reset, group=group, **options)
+        return mgrec.linear_recurrence(0.9, part_of(t, BOUNDS, rank, -1), reset=reset, group=group, **options)
 
     expected = mgrec.linear_recurrence(0.9, t, reset=labels, **options)
     results = run_on_ranks(3, call)

@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from thread_group import ThreadGroup, fetched, moved, run_on_ranks
+from thread_group import ThreadGroup, moved, part_of, run_on_ranks, solve_on_ranks
 
 from mgrec import ndimage
 from mgrec.signal import decimate, filtfilt, sosfiltfilt
 
 BOUNDS = (0, 130, 130, 135, 300)
-STEPS, RANKS = BOUNDS[-1], len(BOUNDS) - 1
+STEPS = BOUNDS[-1]
 SOS = np.array([[0.1, 0.2, 0.1, 1, -0.9, 0.3], [1, 0, -1, 1, -0.5, 0.2]])
 # Its response does not decay over the parts.
 SLOW = np.array([[0.1, 0.0, 0.0, 1, -0.999, 0.0]])
@@ -35,16 +35,11 @@ FILTERS = {
 }
 
 
-def on_ranks(xp, function, x, axis):
+def on_ranks(xp, function, x, axis, bounds=BOUNDS):
     def call(rank, group):
-        part = x[(slice(None),) * axis + (slice(*BOUNDS[rank : rank + 2]),)]
-        return fetched(function(moved(xp, part), axis=axis, group=group))
+        return function(moved(xp, part_of(x, bounds, rank, axis)), axis=axis, group=group)
 
-    results = run_on_ranks(RANKS, call)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-    return np.concatenate(results, axis)
+    return np.concatenate(solve_on_ranks(len(bounds) - 1, call), axis)
 
 
 @pytest.mark.parametrize("dtype", ["f8", "i2"])
@@ -90,16 +85,8 @@ def test_samples_are_sent_to_neighbours_alone(xp, name, bounds, are_neighbours, 
     monkeypatch.setattr(ThreadGroup, "all_gather_bytes", measured)
     monkeypatch.setattr(ThreadGroup, "exchange", counted)
 
-    def call(rank, group):
-        part = moved(xp, x[slice(*bounds[rank : rank + 2])])
-        return fetched(FILTERS[name](part, axis=0, group=group))
-
-    results = run_on_ranks(3, call)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-    expected = FILTERS[name](x, axis=0)
-    np.testing.assert_allclose(np.concatenate(results), expected, rtol=1e-9, atol=1e-12)
+    found = on_ranks(xp, FILTERS[name], x, 0, bounds)
+    np.testing.assert_allclose(found, FILTERS[name](x, axis=0), rtol=1e-9, atol=1e-12)
     assert len(sizes) == 2 * 3
     assert max(sizes) < 1000
     assert sorted(exchanges) == [0, 1, 2] * are_neighbours

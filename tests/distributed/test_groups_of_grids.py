@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from thread_group import fetched, moved, run_on_ranks
+from thread_group import moved, run_on_ranks, solve_on_ranks
 
 import mgrec
 
@@ -10,16 +10,12 @@ BOUNDS = (0, 0, 40, 41, 41, 97)
 ROWS, RANKS = BOUNDS[-1], len(BOUNDS) - 1
 
 
-def rows_of(array, rank):
-    return array[BOUNDS[rank] : BOUNDS[rank + 1]]
-
-
 def on_ranks(function):
-    results = [*map(fetched, run_on_ranks(RANKS, function))]
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-    return results
+    return solve_on_ranks(RANKS, function)
+
+
+def rows_of(array, rank):
+    return array[slice(*BOUNDS[rank : rank + 2])]
 
 
 @pytest.mark.parametrize("dtype", ["i2", "f8"])

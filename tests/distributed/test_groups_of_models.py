@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from thread_group import ThreadGroup, fetched, moved, run_on_ranks
+from thread_group import ThreadGroup, moved, part_of, run_on_ranks, solve_on_ranks
 
 import mgrec
 from mgrec import hmm, statespace
@@ -15,25 +15,16 @@ STEPS, RANKS = BOUNDS[-1], len(BOUNDS) - 1
 MARKS = np.arange(STEPS) % 17 == 5
 
 
-def part_of(value, rank, axis=0):
-    if not isinstance(value, np.ndarray) or value.ndim <= axis or value.shape[axis] != STEPS:
-        return value
-    return value[(slice(None),) * axis + (slice(*BOUNDS[rank : rank + 2]),)]
-
-
 def check(xp, function, *operands, **options):
     """Arrays of steps are joined; other results are the same on all ranks."""
     expected = function(*operands, **options)
 
     def call(rank, group):
-        given = {name: moved(xp, part_of(value, rank)) for name, value in options.items()}
-        parts = [moved(xp, part_of(x, rank)) for x in operands]
-        return fetched(function(*parts, group=group, **given))
+        given = {name: moved(xp, part_of(value, BOUNDS, rank)) for name, value in options.items()}
+        parts = [moved(xp, part_of(x, BOUNDS, rank)) for x in operands]
+        return function(*parts, group=group, **given)
 
-    answers = run_on_ranks(RANKS, call)
-    for answer in answers:
-        if isinstance(answer, Exception):
-            raise answer
+    answers = solve_on_ranks(RANKS, call)
     is_tuple = isinstance(expected, tuple)
     columns = zip(*answers, strict=True) if is_tuple else [answers]
     for values, wanted in zip(columns, expected if is_tuple else (expected,), strict=True):
@@ -156,15 +147,13 @@ def test_results_are_arrays_of_their_own_and_messages_are_few(xp, name, exchange
     monkeypatch.setattr(ThreadGroup, "all_gather_bytes", counted)
 
     def call(rank, group):
-        parts = [moved(xp, part_of(x, rank)) for x in operands]
-        return function(*parts, group=group, **options)
-
-    for results in run_on_ranks(RANKS, call):
-        if isinstance(results, Exception):
-            raise results
+        parts = [moved(xp, part_of(x, BOUNDS, rank)) for x in operands]
+        results = function(*parts, group=group, **options)
         for array in results if isinstance(results, tuple) else ():
             assert array.flags.c_contiguous
             assert bytes_of(array) == array.nbytes
+
+    solve_on_ranks(RANKS, call)
     assert sent.count(0) == exchanges
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from thread_group import DeviceThreadGroup, run_on_ranks
+from thread_group import DeviceThreadGroup, run_on_ranks, solve_on_ranks
 
 import mgrec
 import mgrec.adjoint
@@ -63,13 +63,9 @@ def on_ranks(function, *operands, bounds, axis=0, calls=2, **options):
         parts = [cupy.asarray(x[part]) if np.ndim(x) else x for x in operands]
         for _ in range(calls):
             result = function(*parts, axis=axis, group=group, **options)
-        return result.get()
+        return result
 
-    results = run_on_ranks(SIZE, call, DeviceThreadGroup)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-    return np.concatenate(results)
+    return np.concatenate(solve_on_ranks(SIZE, call, DeviceThreadGroup))
 
 
 def in_chunks(function, *operands, bounds, axis=0, **options):
@@ -398,15 +394,12 @@ def test_gradients(shape, reverse, dtype, solved, sent):
             found = call_on_group(group, gradients, *parts, of_first, **options)
         return found
 
-    results = run_on_ranks(SIZE, call, DeviceThreadGroup)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
+    results = solve_on_ranks(SIZE, call, DeviceThreadGroup)
     assert solved == ["solved"] * 3 * SIZE
     assert not sent
     *columns, of_initial = zip(*results, strict=True)
-    found = [np.concatenate([part.get() for part in parts]) for parts in columns]
-    found.append(sum(cupy.asarray(part).get().astype("f8") for part in of_initial))
+    found = [np.concatenate(parts) for parts in columns]
+    found.append(sum(np.asarray(part).astype("f8") for part in of_initial))
     for values, wanted in zip(found, expected, strict=True):
         scale = np.abs(wanted) + 1
         assert (np.abs(values.astype("f8") - wanted) <= 4 * rounding * scale).all()
@@ -451,13 +444,10 @@ def test_gradients_of_parts_that_change(solved):
             parts = [cupy.asarray(x[slice(*bounds[rank : rank + 2])]) for x in (grad, w, s, t)]
             for _ in range(2):
                 found = call_on_group(group, gradients, *parts, axis=0)[:2]
-            answers.append([x.get() for x in found])
+            answers.append(found)
         return answers
 
-    results = run_on_ranks(SIZE, call, DeviceThreadGroup)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
+    results = solve_on_ranks(SIZE, call, DeviceThreadGroup)
     for of_ranks in zip(*results, strict=True):
         for parts, wanted in zip(zip(*of_ranks, strict=True), expected[:2], strict=True):
             np.testing.assert_allclose(np.concatenate(parts), wanted, rtol=1e-9)

@@ -59,6 +59,23 @@ def run_on_ranks(size, function, group=ThreadGroup):
         return [*pool.map(run, range(size))]
 
 
+def solve_on_ranks(size, function, group=ThreadGroup):
+    """Return the results of all ranks in host memory; raise an error of one."""
+    results = run_on_ranks(size, function, group)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return [*map(fetched, results)]
+
+
+def part_of(value, bounds, rank, axis=0):
+    """Return the part of a rank of an array that has all steps along the axis; other values unchanged."""
+    ndim = np.ndim(value)
+    if not ndim or not -ndim <= axis < ndim or np.shape(value)[axis] != bounds[-1]:
+        return value
+    return value[(slice(None),) * (axis % ndim) + (slice(*bounds[rank : rank + 2]),)]
+
+
 def moved(xp, value):
     """Return an array of numbers in the memory of `xp`; other values unchanged."""
     is_numbers = isinstance(value, np.ndarray) and value.dtype.kind in "biufc"
@@ -69,4 +86,6 @@ def fetched(result):
     """Return a result of a function in host memory: an array, or a tuple."""
     if isinstance(result, tuple):
         return tuple(map(fetched, result))
+    if isinstance(result, list):
+        return [*map(fetched, result)]
     return result.get() if hasattr(result, "get") else result
