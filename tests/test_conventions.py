@@ -8,6 +8,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 from conventions import (
     CASES,
     HEADER,
@@ -26,6 +27,12 @@ from conventions import (
 
 import mgrec
 from mgrec.cli.examples import SOS, A, B, X
+
+
+def each_case(short, cases=CASES):
+    """Run a test on cases, by default alone on those with names in `short`."""
+    marked = with_extended(cases, *(case for case in cases if case.qualified_name not in short))
+    return pytest.mark.parametrize("case", marked, ids=lambda case: case.qualified_name)
 
 
 def arrays_of(result: object) -> list:
@@ -53,13 +60,7 @@ WITH_LISTS = [case for case in CASES if case.lists]
 
 
 @pytest.mark.parametrize("make", [to_torch, to_jax], ids=["torch", "jax"])
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name, marks=[] if case.name in SHORT else [pytest.mark.extended])
-        for case in WITH_LISTS
-    ],
-)
+@each_case(SHORT, WITH_LISTS)
 def test_a_list_beside_a_tensor_takes_its_dtype(case: Case, make) -> None:
     lists = case.call(lambda array: make(in_float32(array)))
     arrays = {name: mapped_lists(x, np.float32) for name, x in case.others.items()}
@@ -93,17 +94,7 @@ def test_every_function_takes_bools_and_float16(case: Case, convert) -> None:
 SHORT_HALVES = {"linear_recurrence", "weighted_scan", "lfilter", "filtfilt", "solve_tridiagonal"}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(
-            case,
-            id=case.qualified_name,
-            marks=[] if case.qualified_name in SHORT_HALVES else [pytest.mark.extended],
-        )
-        for case in CASES
-    ],
-)
+@each_case(SHORT_HALVES)
 def test_results_of_float16_are_those_of_the_wider_dtype(case: Case) -> None:
     """They are computed in this dtype, and rounded once."""
 
@@ -200,18 +191,7 @@ def check_arguments(function, peer) -> None:
 SHORT_LENGTHS = {"linear_recurrence", "ewm", "hmm.log_likelihood", "statespace.log_likelihood"}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(
-            case,
-            id=case.qualified_name,
-            marks=[] if case.qualified_name in SHORT_LENGTHS else [pytest.mark.extended],
-        )
-        for case in CASES
-        if "reset" in inspect.signature(case.function).parameters
-    ],
-)
+@each_case(SHORT_LENGTHS, [x for x in CASES if "reset" in inspect.signature(x.function).parameters])
 def test_lengths_are_those_of_sequences(case: Case) -> None:
     lengths = [15, 0, 20, 5]
     found = case.call(np.asarray, lengths=lengths)
@@ -243,17 +223,7 @@ def test_the_table_has_all_functions_their_default_axes_and_dtypes() -> None:
     assert taking - {"factor_tridiagonal"} <= {case.name for case in CASES}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(
-            case,
-            id=case.qualified_name,
-            marks=[] if case.qualified_name in SHORT_ROWS else [pytest.mark.extended],
-        )
-        for case in CASES
-    ],
-)
+@each_case(SHORT_ROWS)
 def test_the_table_has_the_types_of_results(case: Case) -> None:
     pytest.importorskip("xarray")
     pytest.importorskip("torch")

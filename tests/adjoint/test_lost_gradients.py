@@ -1,30 +1,26 @@
 """No public function loses the gradient of an argument in torch: it computes it, or raises."""
 
 import inspect
+from operator import attrgetter
 
 import numpy as np
 import pytest
 
 import mgrec
 from mgrec import adjoint, hmm, maps, ndimage, signal, statespace
+from mgrec.cli.examples import EXAMPLES
 
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'mgrec[torch]')")
 
-X, B, A = np.linspace(0.1, 0.9, 30), np.array([0.5, 0.2]), np.array([1.0, -0.5])
-SOS = np.array([[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]])
-IMAGE = X.reshape(5, 6)
-FRAMES = -X.reshape(15, 2)
-CHAIN = {"startprob": [0.5, 0.5], "transmat": np.full((2, 2), 0.5)}
-SHARED = {"design": np.eye(1), "transition": np.eye(1), "initial_state": np.zeros(1), "axis": 0}
-MODEL = {
-    **SHARED,
-    "endog": X[:, None],
-    "obs_cov": np.eye(1),
-    "state_cov": np.eye(1),
-    "initial_state_cov": np.eye(1),
-}
+X = np.linspace(0.1, 0.9, 30)
 SYSTEM = {"dl": X, "d": X + 2, "du": X}
 BLOCKS = {name: diagonal[:, None, None] for name, diagonal in SYSTEM.items()}
+
+
+def arguments_of(path):
+    """Arguments of a function by name, from the table of examples."""
+    (example,) = (example for example in EXAMPLES if example.path == path)
+    return {**example.data, **example.others}
 
 
 def scan(s, t, **options):
@@ -39,56 +35,29 @@ def solve_by_factors(b):
     return mgrec.factor_tridiagonal(**SYSTEM).solve(b)
 
 
+FILTER, SECTIONS = arguments_of("signal.lfilter"), arguments_of("signal.sosfilt")
 CALLS = {
-    mgrec.linear_recurrence: {"s": X, "t": X},
-    mgrec.rational_recurrence: {"a": X, "b": X, "c": X, "d": X + 1, "initial": 0.5},
+    **{attrgetter(example.path)(mgrec): arguments_of(example.path) for example in EXAMPLES},
     mgrec.scan: {"s": X, "t": X, "initial": 0.5},
-    mgrec.weighted_scan: {"x": X, "weights": X},
-    mgrec.solve_tridiagonal: {**SYSTEM, "b": X},
-    mgrec.solve_banded: {"l_and_u": (0, 1), "ab": np.stack([X, X + 1]), "b": X},
-    mgrec.solve_block_tridiagonal: {**BLOCKS, "b": X[:, None]},
     mgrec.factor_tridiagonal: SYSTEM,
     solve_by_factors: {"b": X},
-    mgrec.summed_area_table: {"x": IMAGE},
-    mgrec.sor: {"x": IMAGE, "rhs": IMAGE},
-    mgrec.wavefront: {"local": IMAGE, "weights": (0.3, 0.3, 0.2), "above": X[:6]},
-    mgrec.smith_waterman: {"query": [0, 1], "target": [0, 1], "match": 1, "mismatch": -1, "gap": -2},
+    mgrec.wavefront: arguments_of("wavefront") | {"above": X[:7]},
     mgrec.starts: {"lengths": [2, 3]},
-    signal.decimate: {"x": X, "q": 2, "n": 1},
-    signal.ewm: {"x": X, "alpha": 0.5},
-    signal.filtfilt: {"b": B, "a": A, "x": X},
-    signal.lfilter: {"b": B, "a": A, "x": X},
-    signal.lfilter_zi: {"b": B, "a": A},
-    signal.lfiltic: {"b": B, "a": A, "y": [0.5], "x": [0.5]},
-    signal.sosfilt: {"sos": SOS, "x": X},
-    signal.sosfilt_zi: {"sos": SOS},
-    signal.sosfiltfilt: {"sos": SOS, "x": X},
-    ndimage.gaussian_filter: {"input": IMAGE, "sigma": (1.0, 2.0)},
-    ndimage.gaussian_filter1d: {"input": X, "sigma": 1.5},
-    ndimage.gaussian_laplace: {"input": IMAGE, "sigma": 1.5},
-    ndimage.spline_filter: {"input": IMAGE},
-    ndimage.spline_filter1d: {"input": X},
-    ndimage.uniform_filter: {"input": IMAGE},
-    ndimage.uniform_filter1d: {"input": X, "size": 3},
-    hmm.forward_backward: {**CHAIN, "log_frameprob": FRAMES},
-    hmm.log_likelihood: {**CHAIN, "log_frameprob": FRAMES},
-    hmm.sample: {**CHAIN, "uniform": X},
-    hmm.viterbi: {**CHAIN, "log_frameprob": FRAMES},
-    statespace.kalman_filter: MODEL,
-    statespace.kalman_smoother: MODEL,
-    statespace.log_likelihood: MODEL,
-    statespace.sample: {**SHARED, "measurement_shocks": X[:, None], "state_shocks": X[:, None]},
+    ndimage.gaussian_filter: arguments_of("ndimage.gaussian_filter") | {"sigma": (1.0, 2.0)},
+    signal.lfilter_zi: {"b": FILTER["b"], "a": FILTER["a"]},
+    signal.lfiltic: {"b": FILTER["b"], "a": FILTER["a"], "y": [0.5], "x": [0.5]},
+    signal.sosfilt_zi: {"sos": SECTIONS["sos"]},
     adjoint.ewm: {"grad": X, "x": X, "alpha": 0.5},
-    adjoint.hmm_log_likelihood: {"grad": 1.0, **CHAIN, "log_frameprob": FRAMES},
-    adjoint.lfilter: {"grad": X, "y": X, "b": B, "a": A, "x": X},
+    adjoint.hmm_log_likelihood: {"grad": 1.0, **arguments_of("hmm.log_likelihood")},
+    adjoint.lfilter: {"grad": FILTER["x"], "y": FILTER["x"], **FILTER},
     adjoint.linear_recurrence: {"grad": X, "w": X, "s": X, "t": X},
     adjoint.rational_recurrence: {"grad": X, "p": X, "a": X, "b": X, "c": X, "d": X + 1, "initial": 0.5},
     adjoint.scan: {"grad": X, "states": X, "s": X, "t": X, "initial": 0.5},
     adjoint.solve_banded: {"grad": X, "x": X, "l_and_u": (0, 1), "ab": np.stack([X, X + 1]), "b": X},
     adjoint.solve_block_tridiagonal: {"grad": X[:, None], "x": X[:, None], **BLOCKS, "b": X[:, None]},
     adjoint.solve_tridiagonal: {"grad": X, "x": X, **SYSTEM, "b": X},
-    adjoint.sosfilt: {"grad": X, "y": X, "sos": SOS, "x": X},
-    adjoint.statespace_log_likelihood: {"grad": 1.0, **MODEL},
+    adjoint.sosfilt: {"grad": SECTIONS["x"], "y": SECTIONS["x"], **SECTIONS},
+    adjoint.statespace_log_likelihood: {"grad": 1.0, **arguments_of("statespace.log_likelihood")},
 }
 """Arguments of a call of each public function, by name."""
 BY_NAME = {mgrec.scan: scan, adjoint.scan: adjoint_of_scan}

@@ -1,15 +1,17 @@
 """Series keep their index and name, in memory and lazily."""
 
 import importlib.util
+from functools import partial
 
 import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+from chunkings import with_extended
+from conventions import CASES
 
 import mgrec
-from mgrec.ndimage import gaussian_filter1d
-from mgrec.signal import decimate, ewm, filtfilt, lfilter, sosfilt
+from mgrec.signal import decimate, ewm, lfilter, sosfilt
 
 DAYS = pd.date_range("2026-01-01", periods=40)
 RAIN = pd.Series(np.random.default_rng(1).gamma(0.3, 10.0, 40), index=DAYS, name="rain")
@@ -18,22 +20,42 @@ TABLE = pd.DataFrame({"rain": RAIN, "twice": 2 * RAIN})
 SOS = [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
 
 
-@pytest.mark.extended
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda x: mgrec.linear_recurrence(0.5, x),
-        lambda x: mgrec.rational_recurrence(x, 1.0, 1.0, 2.0, initial=0.5),
-        lambda x: mgrec.scan(mgrec.maps.max_plus, x, 0.0, initial=0.0),
-        lambda x: lfilter([0.2], [1.0, -0.8], x),
-        lambda x: sosfilt(SOS, x),
-        lambda x: filtfilt([0.2], [1.0, -0.8], x),
-        lambda x: ewm(x, span=5),
-    ],
+def is_of_steps(case):
+    return all(array.shape == DAYS.shape for array in case.data.values())
+
+
+def table(x):
+    """A table of two columns, which stay in [0, 1)."""
+    return pd.DataFrame({"rain": x, "square": x**2}, DAYS)
+
+
+OF_STEPS = [case for case in CASES if case.name not in ("decimate", "sample") and is_of_steps(case)]
+others = [case for case in OF_STEPS if case.name not in ("linear_recurrence", "ewm")]
+each_function = pytest.mark.parametrize(
+    "case", with_extended(OF_STEPS, *others), ids=lambda case: case.qualified_name
 )
-def test_a_series_of_every_function(call):
-    expected = pd.Series(call(RAIN.to_numpy()), index=DAYS, name="rain")
-    pd.testing.assert_series_equal(call(RAIN), expected)
+
+
+@each_function
+def test_a_series_of_every_function(case):
+    expected = pd.Series(case.call(np.asarray), index=DAYS, name="rain")
+    found = case.call(lambda x: pd.Series(x, DAYS, name="rain"))
+    pd.testing.assert_series_equal(found, expected)
+
+
+@each_function
+def test_the_axis_of_a_table_is_its_index(case):
+    columns = {name: case.call(lambda x, name=name: table(x)[name].to_numpy()) for name in ("rain", "square")}
+    expected = pd.DataFrame(columns, DAYS)
+    numbers = {
+        name: np.array(x)[:, None]
+        for name, x in case.others.items()
+        if isinstance(x, list) and len(x) == len(DAYS)
+    }
+    for axis in ({}, {"axis": 0}):
+        pd.testing.assert_frame_equal(case.call(table, **numbers, **axis), expected, rtol=1e-12)
+    rows = case.call(lambda x: table(x).T, axis=1)
+    pd.testing.assert_frame_equal(rows.T, expected, rtol=1e-12, check_freq=False)
 
 
 def test_it_is_the_mean_of_pandas():
@@ -108,34 +130,6 @@ def test_states_are_arrays():
     y, zf = lfilter([0.2], [1.0, -0.8], RAIN, zi=[1.0])
     assert isinstance(y, pd.Series)
     assert isinstance(zf, np.ndarray)
-
-
-DOWN = {
-    "linear_recurrence": lambda x, **axis: mgrec.linear_recurrence(0.5, x, **axis),
-    "scan": lambda x, **axis: mgrec.scan(mgrec.maps.max_plus, x, 0.0, initial=0.0, **axis),
-    "weighted_scan": lambda x, **axis: mgrec.weighted_scan(x, 0.5, **axis),
-    "lfilter": lambda x, **axis: lfilter([0.2], [1.0, -0.8], x, **axis),
-    "sosfilt": lambda x, **axis: sosfilt(SOS, x, **axis),
-    "filtfilt": lambda x, **axis: filtfilt([0.2], [1.0, -0.8], x, padlen=1, **axis),
-    "ewm": lambda x, **axis: ewm(x, span=5, **axis),
-    "solve_tridiagonal": lambda x, **axis: mgrec.solve_tridiagonal(x, x + 90.0, x, x, **axis),
-    "solve_banded": lambda x, **axis: mgrec.solve_banded(
-        (1, 0), np.ones((2, x.shape[axis.get("axis", 0)])) * [[4.0], [1.0]], x, **axis
-    ),
-    "gaussian_filter1d": lambda x, **axis: gaussian_filter1d(x, 2.0, **axis),
-    "adjoint": lambda x, **axis: mgrec.adjoint.linear_recurrence(x, x, x, x, **axis)[1],
-}
-
-
-@pytest.mark.parametrize(
-    "name", ["ewm", *(pytest.param(name, marks=pytest.mark.extended) for name in DOWN if name != "ewm")]
-)
-def test_the_axis_of_a_table_is_its_index(name):
-    call = DOWN[name]
-    for axis in ({}, {"axis": 0}, {"axis": 1}):
-        expected = call(TABLE.to_numpy(), **(axis or {"axis": 0}))
-        found = call(TABLE, **axis)
-        pd.testing.assert_frame_equal(found, pd.DataFrame(expected, DAYS, TABLE.columns))
 
 
 def test_tables_of_ewm_are_those_of_pandas():
@@ -269,15 +263,7 @@ def frames():
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda x: mgrec.linear_recurrence(0.5, x),
-        lambda x: mgrec.linear_recurrence(x, x, reverse=True),
-        lambda x: lfilter([0.2], [1.0, -0.8], x),
-        lambda x: ewm(x, span=5),
-    ],
-)
+@pytest.mark.parametrize("call", [partial(mgrec.linear_recurrence, 0.5), partial(ewm, span=5)])
 def test_a_column_of_a_dask_table_stays_lazy(frames, call):
     lazy = frames.from_pandas(TABLE, npartitions=3)
     found = call(lazy.rain)
