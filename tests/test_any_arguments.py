@@ -13,12 +13,8 @@ from internals import solve_nothing
 
 import mgrec
 from mgrec import hmm, ndimage, signal, statespace
+from mgrec.cli.examples import EXAMPLES, SOS, TABLE, A, B, X
 
-X, TABLE = np.linspace(0.1, 0.9, 40), np.linspace(0.1, 0.9, 42).reshape(6, 7)
-B, A, SOS = [0.2, 0.1], [1.0, -0.7], [[0.2, 0.1, 0.0, 1.0, -0.7, 0.1]]
-CHAIN = np.full(7, 1 / 7), np.full((7, 7), 1 / 7), TABLE
-SPACE = X[:, None], np.ones((1, 2)), np.eye(1), np.eye(2), np.eye(2)
-START = {"initial_state": np.zeros(2), "initial_state_cov": np.eye(2)}
 MATRIX = TABLE.view(np.matrix)  # np.matrix(TABLE) warns
 SCORES = {"match": 1, "mismatch": -1, "gap": -2}
 
@@ -29,52 +25,31 @@ def solve_factored(dl, d, du, b, **options):
 
 solve_factored.__signature__ = inspect.signature(mgrec.factor_tridiagonal)
 
+
+def call_of(example):
+    """Arguments by position, which are required, and by name."""
+    given, parameters = example.data | example.others, inspect.signature(example.function).parameters.values()
+    required = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    return tuple(given.pop(name) for name in required), given
+
+
 CALLS = {
-    mgrec.linear_recurrence: ((X, X), {"initial": 0.5}),
-    mgrec.rational_recurrence: ((X, X, 1.0, 2.0), {"initial": 0.5}),
+    **{
+        example.function: call_of(example)
+        for example in EXAMPLES
+        if example.path not in ("scan", "factor_tridiagonal")
+    },
     mgrec.scan: ((mgrec.maps.max_plus, X, X), {"initial": 0.5}),
-    mgrec.weighted_scan: ((X, X), {}),
     mgrec.starts: (([2, 0, 3],), {}),
-    mgrec.sor: ((TABLE, TABLE), {"sweeps": 2}),
-    mgrec.smith_waterman: (("GATTACA", "TACA"), SCORES),
-    mgrec.summed_area_table: ((TABLE,), {}),
-    mgrec.wavefront: ((TABLE,), {"weights": (0.3, 0.3, 0.2)}),
-    mgrec.solve_tridiagonal: ((X, X + 2, X, X), {}),
-    mgrec.solve_banded: (((0, 1), np.stack([X, X + 2]), X), {}),
-    mgrec.solve_block_tridiagonal: ((np.eye(2), 4 * np.eye(2), np.eye(2), TABLE[:, :2]), {}),
     mgrec.factor_tridiagonal: ((X, X + 2, X), {}),
     solve_factored: ((X, X + 2, X, X), {}),
     mgrec.check_laws: ((mgrec.maps.affine,), {"samples": 2}),
     mgrec.Coefficient: ((lambda i, x: x * i, X), {}),
     mgrec.Sequences: ((np.arange(4), np.array([0, 4])), {}),
-    signal.ewm: ((X,), {"alpha": 0.5}),
-    signal.lfilter: ((B, A, X), {}),
-    signal.sosfilt: ((SOS, X), {}),
-    signal.filtfilt: ((B, A, X), {}),
-    signal.sosfiltfilt: ((SOS, X), {}),
-    signal.decimate: ((X, 4), {}),
     signal.lfilter_zi: ((B, A), {}),
     signal.lfiltic: ((B, A, X[:2]), {}),
     signal.sosfilt_zi: ((SOS,), {}),
-    ndimage.spline_filter1d: ((X,), {}),
-    ndimage.spline_filter: ((TABLE,), {}),
-    ndimage.gaussian_filter1d: ((X, 1.5), {}),
-    ndimage.gaussian_filter: ((TABLE, 1.5), {}),
-    ndimage.gaussian_laplace: ((TABLE, 1.5), {}),
-    ndimage.uniform_filter1d: ((X, 3), {}),
-    ndimage.uniform_filter: ((TABLE,), {}),
     mgrec.maps.matrix: ((2,), {}),
-    hmm.log_likelihood: (CHAIN, {}),
-    hmm.forward_backward: (CHAIN, {}),
-    hmm.viterbi: (CHAIN, {}),
-    hmm.sample: ((*CHAIN[:2], X), {}),
-    statespace.kalman_filter: (SPACE, START),
-    statespace.kalman_smoother: (SPACE, START),
-    statespace.log_likelihood: (SPACE, START),
-    statespace.sample: (
-        (np.ones((1, 2)), np.eye(2), X[:, None], np.ones((40, 2))),
-        {"initial_state": np.zeros(2)},
-    ),
 }
 """Of each function arguments that it takes."""
 
