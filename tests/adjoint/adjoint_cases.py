@@ -605,3 +605,15 @@ def linear():
 
 
 QUICK_LINEAR = ("sosfiltfilt of odd padding along axis 1", "table", "Gaussian")
+
+
+# Of torch and jax, of which differences of probabilities must not be negative.
+LIKELIHOODS = likelihoods(smallest=0.1, has_gaps=False)
+REAL = {**scans(), **LIKELIHOODS}
+SEGMENTS = {
+    f"{name} in segments": case
+    for name, case in {**segments(MARKS), **scans(MARKS), **likelihoods(0.1, False, MARKS)}.items()
+    if "axis 1" in name
+}
+CASES = {**cases(), "ewm": means()["ewm without gaps"], **REAL}
+SHORT = (*QUICK_SCANS, *QUICK_LIKELIHOODS)

@@ -3,6 +3,7 @@
 import adjoint_cases
 import numpy as np
 import pytest
+from adjoint_cases import LIKELIHOODS, SHORT
 
 import mgrec
 from mgrec import ndimage, signal
@@ -10,20 +11,7 @@ from mgrec import ndimage, signal
 jax = pytest.importorskip("jax", reason="jax is not installed (pip install 'mgrec[dev]')")
 pytestmark = pytest.mark.extended
 
-# Differences of probabilities must not be negative.
-LIKELIHOODS = adjoint_cases.likelihoods(smallest=0.1, has_gaps=False)
-REAL = {**adjoint_cases.scans(), **LIKELIHOODS}
-SEGMENTS = {
-    f"{name} in segments": case
-    for name, case in {
-        **adjoint_cases.segments(adjoint_cases.MARKS),
-        **adjoint_cases.scans(adjoint_cases.MARKS),
-        **adjoint_cases.likelihoods(0.1, False, adjoint_cases.MARKS),
-    }.items()
-    if "axis 1" in name
-}
-SHORT = (*adjoint_cases.QUICK_SCANS, *adjoint_cases.QUICK_LIKELIHOODS)
-CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"], **REAL, **SEGMENTS}
+CASES = {**adjoint_cases.CASES, **adjoint_cases.SEGMENTS}
 FEW = [name for name in CASES if "axis 0" not in name or name in SHORT]
 VARYING = adjoint_cases.varying_filters()
 

@@ -6,6 +6,7 @@ import adjoint_cases
 import dask.array as da
 import numpy as np
 import pytest
+from adjoint_cases import CASES, LIKELIHOODS, REAL, SEGMENTS, SHORT
 
 import mgrec
 from mgrec import ndimage, signal, statespace
@@ -15,21 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed (pip install
 # torch.compile imports parts of torch that torch deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 
-# Differences of probabilities must not be negative.
-LIKELIHOODS = adjoint_cases.likelihoods(smallest=0.1, has_gaps=False)
-REAL = {**adjoint_cases.scans(), **LIKELIHOODS}
-SEGMENTS = {
-    f"{name} in segments": case
-    for name, case in {
-        **adjoint_cases.segments(adjoint_cases.MARKS),
-        **adjoint_cases.scans(adjoint_cases.MARKS),
-        **adjoint_cases.likelihoods(0.1, False, adjoint_cases.MARKS),
-    }.items()
-    if "axis 1" in name
-}
 QUICK_SEGMENTS = [f"{name} in segments" for name in adjoint_cases.QUICK_SEGMENTS]
-SHORT = (*adjoint_cases.QUICK_SCANS, *adjoint_cases.QUICK_LIKELIHOODS)
-CASES = {**adjoint_cases.cases(), "ewm": adjoint_cases.means()["ewm without gaps"], **REAL}
 COMPLEX = adjoint_cases.cases(is_complex=True)
 VARYING = adjoint_cases.varying_filters()
 COMPLEX_VARYING = adjoint_cases.varying_filters(is_complex=True)
