@@ -19,10 +19,14 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.imputils import builtin_registry
+from numba.core.interpreter import Interpreter
 from numba.core.lowering import Lower
 from numba.core.postproc import PostProcessor
 from numba.core.transforms import canonicalize_cfg
 from numba.core.typed_passes import NativeLowering
+from numba.core.types.functions import BaseFunction
+from numba.core.typing.templates import _TemplateTargetHelperMixin
 from numba.np import linalg
 
 
@@ -97,8 +101,10 @@ _UNUSED_PASSES = {
     "NopythonRewrites",
     "NoPythonSupportedFeatureValidation",
     "DumpParforDiagnostics",
+    "peep_hole_delete_with_exit",
+    "peep_hole_fuse_dict_add_updates",
 }
-"""numba's passes for features that kernels do not use: closures, expressions of whole arrays."""
+"""numba's passes for features that kernels do not use: closures, expressions of whole arrays, dicts."""
 
 
 class _Passes(PassManager):  # type: ignore[misc]
@@ -127,6 +133,21 @@ def _process(self: Any, *arguments: Any, **options: Any) -> None:
         self.func_ir.blocks = canonicalize_cfg(self.func_ir.blocks)
 
 
+_apply_peepholes = Interpreter.post_process
+
+
+def _apply_used_peepholes(self: Any, peepholes: list[Any], function: Any) -> Any:
+    """Do without the passes over bytecode for features that kernels do not use."""
+    if getattr(self.func_id, "is_kernel", False):
+        peepholes = [peephole for peephole in peepholes if peephole.__name__ not in _UNUSED_PASSES]
+    return _apply_peepholes(self, peepholes, function)
+
+
+def _builtin_registry(self: Any, reason: str) -> Any:
+    """Return the registry of intrinsics, without a search for new registrations of all others."""
+    return builtin_registry
+
+
 class _Lower(Lower):  # type: ignore[misc]
     """numba's writer of LLVM code, without code for references that are not counted."""
 
@@ -151,32 +172,24 @@ class _Lowering(NativeLowering):  # type: ignore[misc]
     lowering_class = _Lower
 
 
-class _TypesOfCalls:
-    """numba's typing context, which returns the signature of a built-in function once found.
-
-    numba looks for it, among all signatures of an operator, at each call and in each pass over the
-    calls of a function.
-    """
-
-    def __init__(self, context: Any, signatures: dict[Any, Any]) -> None:
-        self._context, self._signatures = context, signatures
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
-
-    def resolve_function_type(self, function: Any, arguments: Any, keywords: Any) -> Any:
-        if keywords or not isinstance(function, numba.types.Function):
-            return self._context.resolve_function_type(function, arguments, keywords)
-        key = function, tuple(arguments)
-        signature = self._signatures.get(key)
-        if signature is None:
-            signature = self._context.resolve_function_type(function, arguments, keywords)
-            self._signatures[key] = signature
-        return signature
-
-
 _SIGNATURES: dict[Any, Any] = {}
 """Signatures of the functions that the current kernel calls, by function and argument types."""
+_find_signature = BaseFunction.get_call_type
+
+
+def _signature(self: Any, context: Any, arguments: Any, keywords: Any) -> Any:
+    """Return the signature of a built-in function once found.
+
+    numba looks for it, among all signatures of an operator, at each call, in each pass over the
+    calls of a function, and again when it writes the call.
+    """
+    if keywords:
+        return _find_signature(self, context, arguments, keywords)
+    key = self, tuple(arguments)
+    signature = _SIGNATURES.get(key)
+    if signature is None:
+        signature = _SIGNATURES[key] = _find_signature(self, context, arguments, keywords)
+    return signature
 
 
 class KernelCompiler(Compiler):  # type: ignore[misc]
@@ -187,7 +200,6 @@ class KernelCompiler(Compiler):  # type: ignore[misc]
         super().__init__(*arguments)
 
     def define_pipelines(self) -> Any:
-        self.state.typingctx = _TypesOfCalls(self.state.typingctx, _SIGNATURES)
         self.state.func_id.is_kernel = True
         self.state.func_id.counts_references = self.state.flags.nrt
         pipelines = []
@@ -251,14 +263,23 @@ def compiling() -> Iterator[None]:
     through all objects of a process for it took 0.4 s of a first call.
     """
     with global_compiler_lock:
-        before = PostProcessor.run, FunctionIdentity._unique_ids, gc.isenabled()
+        changes = (
+            (FunctionIdentity, "_unique_ids", iter(lambda: secrets.randbits(62), None)),
+            (PostProcessor, "run", _process),
+            (Interpreter, "post_process", _apply_used_peepholes),
+            (BaseFunction, "get_call_type", _signature),
+            (_TemplateTargetHelperMixin, "_get_target_registry", _builtin_registry),
+        )
+        before = [getattr(owner, name) for owner, name, _ in changes]
+        collects_garbage = gc.isenabled()
         gc.disable()
         _SIGNATURES.clear()
-        FunctionIdentity._unique_ids = iter(lambda: secrets.randbits(62), None)
-        PostProcessor.run = _process
+        for owner, name, change in changes:
+            setattr(owner, name, change)
         try:
             yield
         finally:
-            PostProcessor.run, FunctionIdentity._unique_ids, collects_garbage = before
+            for (owner, name, _), value in zip(changes, before, strict=True):
+                setattr(owner, name, value)
             if collects_garbage:
                 gc.enable()
