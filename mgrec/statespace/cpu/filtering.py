@@ -145,11 +145,33 @@ def _negligible(states: Any, P: Any) -> float:
 
 
 @numba.njit(**SIZED)
-def _depends(states: Any, A: Any, P: Any, growths: Any) -> bool:
-    """Return whether the dependence A is not negligible; update the largest size so far."""
+def _track(
+    states: Any,
+    Z: Any,
+    T: Any,
+    observed: Any,
+    v: Any,
+    m: int,
+    has_all: bool,
+    P: Any,
+    buffers: Any,
+    summary: Any,
+) -> bool:
+    """Update the summary by a step of m entries; return whether the state depends on the first one.
+
+    P is the predicted covariance after the step. `has_all` is False if observed entries without a
+    variance were removed.
+    """
+    (_, _, _, L, X, Y, work, _, _, _), (A, eta, J, growth) = buffers, summary
+    if not has_all and largest(states, A) > 0.0:
+        # An entry without a variance may still depend on the first state.
+        growth[0] = math.inf
+    project(states, Z, observed, m, L, X, A, Y)
+    _inform(states, Y, v, m, eta, J)
+    multiply(states, T, A, work)
     size = largest(states, A)
-    if not size <= growths[0]:
-        growths[0] = size
+    if not size <= growth[0]:
+        growth[0] = size
     return not forget(states, A, size, _negligible(states, P))
 
 
@@ -177,7 +199,7 @@ def _advance_mean(
     """
     endog, Z, obs_intercept, _, T, state_intercept, _, marks, _ = step
     strides, count, result_stride, width, constant = steps
-    (a, P, _, _, _), (_, v, filtered, L, X, _, _, _, filtered_cov, _) = row_states, buffers
+    (a, P), (_, v, filtered, L, X, _, _, _, filtered_cov, _) = row_states, buffers
     n, p, number = length(states), length(entries), np.float64
     gain, inverse, after = stack_matrix(n, p, number), stack_vector(p, number), stack_vector(n, number)
     for k in count_up(0, p):
@@ -219,11 +241,13 @@ def _advance_row(
     """Advance the state `row_states` of one row through all steps.
 
     `model` has the operands and their strides, `row` is (x, y, shape), and `outputs` (results,
-    width). `summary` has whether there is one, and the growth of the row.
+    width). `summary` has the dependence, eta, J and the growth of the row, or is None.
     """
     (operands, strides), (x, y, (_, steps, inner)), (results, width) = model, row, outputs
-    observed, v, filtered, L, X, Y, work, kept, filtered_cov, _ = buffers
-    (a, P, A, eta, J), (depends, growth) = row_states, summary
+    observed, v, filtered, L, X, _, work, kept, filtered_cov, _ = buffers
+    (a, P), depends = row_states, False
+    if summary is not None:
+        depends = True
     n, p = length(states), length(entries)
     is_constant = strides[1][1] == strides[3][1] == strides[4][1] == strides[6][1] == 0
     # numba would also compile functions for the type of the constant 0.
@@ -236,9 +260,9 @@ def _advance_row(
         if marks[0]:
             is_steady, close_steps = False, 0
             load(states, initial, a, P)
-            if depends:
-                clear(states, A)
-        m = observe(states, entries, endog, Z, obs_intercept, a, observed, v)
+            if summary is not None:
+                clear(states, summary[0])
+        m = count = observe(states, entries, endog, Z, obs_intercept, a, observed, v)
         result = advance_pointer(results, ((x * steps + step) * inner + y) * width)
         is_steady = is_steady and m == p
         if is_steady and not depends:
@@ -248,15 +272,9 @@ def _advance_row(
         if width > 1:
             store(states, advance_pointer(result, 1), a, P)
         if not is_steady:
-            count, m = m, factor(states, entries, Z, H, P, observed, v, m, L, X)
+            m = factor(states, entries, Z, H, P, observed, v, count, L, X)
             constant = log_determinant(states, L, m)
-            if depends and m < count and largest(states, A) > 0.0:
-                # An entry without a variance may still depend on the first state.
-                growth[0] = math.inf
         square = whiten(states, L, m, v)
-        if depends:
-            project(states, Z, observed, m, L, X, A, Y)
-            _inform(states, Y, v, m, eta, J)
         multiply_add(states, a, X, v, m, filtered)
         predict_mean(states, T, state_intercept, filtered, a)
         if not is_steady:
@@ -268,41 +286,38 @@ def _advance_row(
             result[0] = -0.5 * (constant + square)
         if width > 1 + n + n * n:
             store(states, advance_pointer(result, 1 + n + n * n), filtered, filtered_cov)
-        if depends:
-            multiply(states, T, A, work)
-            depends = _depends(states, A, P, growth)
+        if summary is not None and depends:
+            depends = _track(states, Z, T, observed, v, m, m == count, P, buffers, summary)
         step += 1
-
-
-@numba.njit(**SIZED)
-def _copy_states(states: Any, has_all: bool, targets: Any, sources: Any) -> None:
-    """Copy the mean and the covariance of a row and, if `has_all`, the numbers of its summary."""
-    copy(states, targets[0], sources[0])
-    assign(states, targets[1], sources[1])
-    if has_all:
-        assign(states, targets[2], sources[2])
-        copy(states, targets[3], sources[3])
-        assign(states, targets[4], sources[4])
 
 
 def filter_kernel(advance_row: Any, form: str) -> Any:
     """Return the kernel of a form of the filter, from the function that advances one row."""
 
     def advance(
-        states: Any, entries: Any, model: Any, arrays: Any, outputs: Any, start: int, stop: int, shape: Any
+        states: Any,
+        entries: Any,
+        model: Any,
+        arrays: Any,
+        summaries: Any,
+        outputs: Any,
+        start: int,
+        stop: int,
+        shape: Any,
     ) -> None:
         """Advance the predicted states of some rows through all steps.
 
         `model` are flat operands and their strides: endog, design,
         obs_intercept, obs_cov, transition, state_intercept, state_cov, marks and the states at
-        marks. The first of the `arrays` are means (rows, n) and covariances (rows, n, n).
+        marks. The `arrays` are means (rows, n) and covariances (rows, n, n).
         If there are results, they receive `width` numbers a step: the log-likelihood and, if
         there are more, the mean and the covariance of the predicted state and those of the filtered
-        state. To summarise a chunk, the other arrays are updated too: the dependences on the state
-        before it, eta and J; and growths (rows), the largest size of a dependence.
+        state. To summarise a chunk, `summaries` are updated too, which are None otherwise: the
+        dependences on the state before it, eta and J; and growths (rows), the largest size of a
+        dependence.
         """
-        inputs, (results, width), is_summary = inputs_of(model), outputs, len(arrays[5]) > 0
-        means, covariances, dependences, etas, Js, growths = pointers_to(arrays)
+        inputs, (results, width) = inputs_of(model), outputs
+        means, covariances = pointers_to(arrays)
         n, p, inner, number = length(states), length(entries), shape[2], np.float64
         flat_outputs = pointer_to(results), width
         buffers = (
@@ -318,21 +333,26 @@ def filter_kernel(advance_row: Any, form: str) -> Any:
             stack_matrix(p + n + 1, p + 2 * n, number),
         )
         # Copies of the states of a row, whose shapes are constant.
-        a, P, A = stack_vector(n, number), stack_matrix(n, n, number), stack_matrix(n, n, number)
-        row_states = a, P, A, stack_vector(n, number), stack_matrix(n, n, number)
+        row_states = stack_vector(n, number), stack_matrix(n, n, number)
         for row in count_up(start, stop):
             first_matrix = row * n * n
-            kept_states = (
-                advance_pointer(means, row * n),
-                as_matrix(advance_pointer(covariances, first_matrix), n),
-                as_matrix(advance_pointer(dependences, first_matrix), n),
-                advance_pointer(etas, row * n),
-                as_matrix(advance_pointer(Js, first_matrix), n),
-            )
-            _copy_states(states, is_summary, row_states, kept_states)
-            at_row, summary = (row // inner, row % inner, shape), (is_summary, advance_pointer(growths, row))
-            advance_row(states, entries, inputs, at_row, row_states, summary, buffers, flat_outputs)
-            _copy_states(states, is_summary, kept_states, row_states)
+            mean, covariance = advance_pointer(means, row * n), advance_pointer(covariances, first_matrix)
+            copy(states, row_states[0], mean)
+            assign(states, row_states[1], as_matrix(covariance, n))
+            at_row = row // inner, row % inner, shape
+            if summaries is None:
+                advance_row(states, entries, inputs, at_row, row_states, None, buffers, flat_outputs)
+            else:
+                dependences, etas, Js, growths = pointers_to(summaries)
+                summary = (
+                    as_matrix(advance_pointer(dependences, first_matrix), n),
+                    advance_pointer(etas, row * n),
+                    as_matrix(advance_pointer(Js, first_matrix), n),
+                    advance_pointer(growths, row),
+                )
+                advance_row(states, entries, inputs, at_row, row_states, summary, buffers, flat_outputs)
+            copy(states, mean, row_states[0])
+            assign(states, as_matrix(covariance, n), row_states[1])
 
     return compile_kernel(advance, form, allocates=False)
 

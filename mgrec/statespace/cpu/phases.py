@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def precompute(recurrence: StateSpaceRecurrence, chunk: Chunk) -> FilterSummary 
         return array.reshape(outer, inner, *array.shape[1:])
 
     if recurrence.is_smoother:
-        _advance_states(recurrence, chunk, vectors, matrices, (dependence,))
+        _advance_states(recurrence, chunk, vectors, matrices, dependence)
         return SmootherSummary(
             of_rows(dependence),
             of_rows(vectors),
@@ -195,7 +196,7 @@ def _advance(
             vectors, matrices = map(_copy, with_root(after, *later))
     else:
         vectors, matrices = map(_copy, split(columns[:, 0], n))
-    _advance_states(recurrence, chunk, vectors, matrices, (), results, threads)
+    _advance_states(recurrence, chunk, vectors, matrices, None, results, threads)
     columns[:, 0] = join(vectors, matrices, *roots)
 
 
@@ -204,23 +205,20 @@ def _advance_states(
     chunk: Chunk,
     vectors: np.ndarray,
     matrices: np.ndarray,
-    extra: tuple[np.ndarray, ...],
+    summaries: Any,
     results: np.ndarray = _NOTHING,
     threads: int = 1,
 ) -> None:
-    """Advance states through a chunk, and the arrays `extra` of its summary."""
+    """Advance states through a chunk, and the arrays of its summary unless they are None."""
     n, option = recurrence.n, int(recurrence.phase == "sums")
-    none = np.empty((0, n, n))
     if recurrence.is_smoother:
         kernel = advance_root_smoother if recurrence.square_root else advance_smoother
         operands = with_marks(chunk.operands, recurrence.smoothed)
-        summary = extra or (none,)
     else:
         kernel = advance_root_filter if recurrence.square_root else advance_filter
         operands = with_marks(chunk.operands, _FILTERED, n + n * n)
-        summary = extra or (none, np.empty((0, n)), none, _NOTHING)
         option = recurrence.numbers if len(results) else 0
-    arguments = flat_operands(operands), (vectors, matrices, *summary), (results, option)
+    arguments = flat_operands(operands), (vectors, matrices), summaries, (results, option)
     sizes = as_lengths((n, recurrence.p), chunk.size)
 
     def advance(start: int, stop: int) -> None:

@@ -281,6 +281,24 @@ def _inform(states: Any, Y: Any, w: Any, m: int, z: Any, J: Any, array: Any) -> 
 
 
 @numba.njit(**SIZED)
+def _track(
+    states: Any, Z: Any, T: Any, observed: Any, v: Any, m: int, has_all: bool, buffers: Any, summary: Any
+) -> bool:
+    """Update the summary by a step of m entries: see :func:`.filtering._track`."""
+    (_, _, _, L, X, Y, work, _, _, array), (A, eta, J, growth) = buffers, summary
+    if not has_all and largest(states, A) > 0.0:
+        # An entry without a variance may still depend on the first state.
+        growth[0] = math.inf
+    project(states, Z, observed, m, L, X, A, Y)
+    _inform(states, Y, v, m, eta, J, array)
+    multiply(states, T, A, work)
+    size = largest(states, A)
+    if not size <= growth[0]:
+        growth[0] = size
+    return not forget(states, A, size, 1e-300)
+
+
+@numba.njit(**SIZED)
 def _write(states: Any, has_covariances: bool, mean: Any, S: Any, P: Any, result: Any) -> None:
     """Write a mean and a covariance, or its root S."""
     if has_covariances:
@@ -296,8 +314,10 @@ def _filter_row(
 ) -> None:
     """Advance the state `row_states` of one row through all steps: see :mod:`.filtering`."""
     (operands, strides), (x, y, (_, steps, inner)), (results, width) = model, row, outputs
-    observed, v, filtered, L, X, Y, work, _, U, array = buffers
-    (a, S, A, eta, J), (depends, growth) = row_states, summary
+    observed, v, filtered, L, X, _, work, _, U, array = buffers
+    (a, S), depends = row_states, False
+    if summary is not None:
+        depends = True
     n = length(states)
     has_covariances = width > 1 + n + n * n
     for step in count_up(0, steps):
@@ -305,20 +325,14 @@ def _filter_row(
         endog, Z, obs_intercept, R, T, state_intercept, Q, marks, initial = at_step
         if marks[0]:
             load(states, initial, a, S)
-            if depends:
-                clear(states, A)
+            if summary is not None:
+                clear(states, summary[0])
         count = observe(states, entries, endog, Z, obs_intercept, a, observed, v)
         result = advance_pointer(results, ((x * steps + step) * inner + y) * width)
         if width > 1:
             _write(states, has_covariances, a, S, work, advance_pointer(result, 1))
         m = update_root(states, entries, Z, R, S, (observed, v, count), array, False, (L, X, U))
         square_of_v = whiten(states, L, m, v)
-        if depends:
-            if m < count and largest(states, A) > 0.0:
-                # An entry without a variance may still depend on the first state.
-                growth[0] = math.inf
-            project(states, Z, observed, m, L, X, A, Y)
-            _inform(states, Y, v, m, eta, J, array)
         multiply_add(states, a, X, v, m, filtered)
         predict_mean(states, T, state_intercept, filtered, a)
         if width > 0:
@@ -326,12 +340,8 @@ def _filter_row(
         if has_covariances:
             _write(states, True, filtered, U, work, advance_pointer(result, 1 + n + n * n))
         predict_root(states, T, Q, U, array, False, S)
-        if depends:
-            multiply(states, T, A, work)
-            size = largest(states, A)
-            if not size <= growth[0]:
-                growth[0] = size
-            depends = not forget(states, A, size, 1e-300)
+        if summary is not None and depends:
+            depends = _track(states, Z, T, observed, v, m, m == count, buffers, summary)
 
 
 advance_root_filter = filter_kernel(_filter_row, "statespace-root-filter")
@@ -363,10 +373,10 @@ def _add_later(
 
 @numba.njit(**SIZED)
 def _smooth_row(
-    states: Any, entries: Any, model: Any, row: Any, sums: Any, is_summary: bool, buffers: Any, outputs: Any
+    states: Any, entries: Any, model: Any, row: Any, sums: Any, M: Any, buffers: Any, outputs: Any
 ) -> None:
     """Advance u and W of one row from the last step to the first: see :mod:`.smoothing`."""
-    (operands, strides), (x, y, (_, steps, inner)), (u, W, M) = model, row, sums
+    (operands, strides), (x, y, (_, steps, inner)), (u, W) = model, row, sums
     results, has_results, _ = outputs
     observed, v, a, mean, L, X, _, S, U, step_M, step_G, work, _, update, prediction, array = buffers
     n = length(states)
@@ -383,7 +393,7 @@ def _smooth_row(
         whiten(states, L, m, v)
         K = submatrix(update, m + n, 0)
         _add_later(states, K, v, m, step_M, step_G, u, W, array, mean)
-        if is_summary:
+        if M is not None:
             product(states, step_M, M, work)
             assign(states, M, work)
         if has_results:
@@ -393,7 +403,8 @@ def _smooth_row(
             result = advance_pointer(results, ((x * steps + step) * inner + y) * (n + n * n))
             store(states, result, mean, array)
         if marks[0]:
-            clear(states, M)
+            if M is not None:
+                clear(states, M)
             # Nothing is known of the states of an earlier sequence.
             for i in count_up(0, n):
                 u[i] = 0.0

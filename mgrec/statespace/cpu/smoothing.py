@@ -139,7 +139,7 @@ def _depend(states: Any, E: Any, M: Any, work: Any) -> None:
 @numba.njit(**SIZED)
 def _write(states: Any, writes_sums: bool, predicted: Any, sums: Any, smoothed: Any, result: Any) -> None:
     """Write r and N, or the mean and the covariance of a smoothed state."""
-    (a, P), (r, N, _), (mean, covariance) = predicted, sums, smoothed
+    (a, P), (r, N), (mean, covariance) = predicted, sums, smoothed
     if writes_sums:
         store(states, result, r, N)
     else:
@@ -178,20 +178,22 @@ def _advance_steady(
 
 @numba.njit(**SIZED)
 def _advance_row(
-    states: Any, entries: Any, model: Any, row: Any, sums: Any, depends: bool, buffers: Any, outputs: Any
+    states: Any, entries: Any, model: Any, row: Any, sums: Any, M: Any, buffers: Any, outputs: Any
 ) -> None:
-    """Advance the sums r, N and M of one row from the last step to the first.
+    """Advance the sums r and N of one row from the last step to the first, and M unless it is None.
 
     `model` has the operands and their strides, `row` is (x, y, shape), and `outputs` (results,
     whether there are any, whether they are sums).
     """
-    (operands, strides), (x, y, (_, steps, inner)), (r, N, M) = model, row, sums
+    (operands, strides), (x, y, (_, steps, inner)), (r, N) = model, row, sums
     results, has_results, writes_sums = outputs
     observed, v, a, mean, L, X, Y, P, E, kept_N, work, sandwich, smoothed, _, _, _ = buffers
     n, p = length(states), length(entries)
     is_constant = strides[2][1] == strides[4][1] == strides[5][1] == 0
     # Whether E and Y, and then also N, are those of the step after.
-    is_kept = is_steady = False
+    is_kept = is_steady = depends = False
+    if M is not None:
+        depends = True
     # numba would also compile functions for the type of the constant 0.
     zero: Any = np.int64(0)
     close_steps, step = zero, steps - 1
@@ -222,7 +224,7 @@ def _advance_row(
             close_steps = count_close(states, N, kept_N, close_steps) if is_kept else 0
             is_steady = close_steps >= STEADY
         is_kept = m == p
-        if depends:
+        if M is not None and depends:
             _depend(states, E, M, work)
             depends = not forget(states, M, largest(states, M), 1e-290)
         if has_results:
@@ -232,25 +234,24 @@ def _advance_row(
             for i in count_up(0, n):
                 r[i] = 0.0
             clear(states, N)
-            if depends:
+            if M is not None:
                 clear(states, M)
         step -= 1
-
-
-@numba.njit(**SIZED)
-def _copy_sums(states: Any, has_all: bool, targets: Any, sources: Any) -> None:
-    """Copy r and N of a row and, if `has_all`, M."""
-    copy(states, targets[0], sources[0])
-    assign(states, targets[1], sources[1])
-    if has_all:
-        assign(states, targets[2], sources[2])
 
 
 def smoother_kernel(advance_row: Any, form: str) -> Any:
     """Return the kernel of a form of the smoother, from the function that advances one row."""
 
     def smooth(
-        states: Any, entries: Any, model: Any, arrays: Any, outputs: Any, start: int, stop: int, shape: Any
+        states: Any,
+        entries: Any,
+        model: Any,
+        arrays: Any,
+        summaries: Any,
+        outputs: Any,
+        start: int,
+        stop: int,
+        shape: Any,
     ) -> None:
         """Advance r and N of some rows from the last step to the first.
 
@@ -258,16 +259,13 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
         with the log-likelihood and the predicted state first, endog, design, obs_intercept, obs_cov,
         transition and marks. `arrays` are r (rows, n) and N (rows, n, n). If there are results, they
         receive the mean and the covariance of each smoothed state or, if they are sums, r and N
-        before each step. To summarise a chunk, the dependences (rows, n, n) of r on that after the
-        chunk are updated too.
+        before each step. To summarise a chunk, `summaries` are updated too, which are None
+        otherwise: the dependences (rows, n, n) of r on that after the chunk.
         """
         inputs, (results, writes_sums) = inputs_of(model), outputs
-        rs, Ns, Ms = pointers_to(arrays)
+        rs, Ns = pointers_to(arrays)
         n, p, inner, number = length(states), length(entries), shape[2], np.float64
-        is_summary, flat_outputs = (
-            len(arrays[2]) > 0,
-            (pointer_to(results), len(results) > 0, writes_sums != 0),
-        )
+        flat_outputs = pointer_to(results), len(results) > 0, writes_sums != 0
         buffers = (
             stack_vector(p, np.int64),
             stack_vector(p, number),
@@ -287,14 +285,19 @@ def smoother_kernel(advance_row: Any, form: str) -> Any:
             stack_matrix(n, 2 * n, number),
         )
         # Copies of the states of a row, whose shapes are constant.
-        sums = stack_vector(n, number), stack_matrix(n, n, number), stack_matrix(n, n, number)
+        sums = stack_vector(n, number), stack_matrix(n, n, number)
         for row in count_up(start, stop):
-            row_N, row_M = advance_pointer(Ns, row * n * n), advance_pointer(Ms, row * n * n)
-            kept_sums = advance_pointer(rs, row * n), as_matrix(row_N, n), as_matrix(row_M, n)
-            _copy_sums(states, is_summary, sums, kept_sums)
+            r, N = advance_pointer(rs, row * n), as_matrix(advance_pointer(Ns, row * n * n), n)
+            copy(states, sums[0], r)
+            assign(states, sums[1], N)
             at_row = row // inner, row % inner, shape
-            advance_row(states, entries, inputs, at_row, sums, is_summary, buffers, flat_outputs)
-            _copy_sums(states, is_summary, kept_sums, sums)
+            if summaries is None:
+                advance_row(states, entries, inputs, at_row, sums, None, buffers, flat_outputs)
+            else:
+                M = as_matrix(advance_pointer(pointer_to(summaries), row * n * n), n)
+                advance_row(states, entries, inputs, at_row, sums, M, buffers, flat_outputs)
+            copy(states, r, sums[0])
+            assign(states, N, sums[1])
 
     return compile_kernel(smooth, form, allocates=False)
 
