@@ -135,7 +135,6 @@ def test_a_label_that_comes_again_is_warned_of(reverse):
     mgrec.linear_recurrence(1, x[:0], reverse=reverse, reset=np.zeros(0, int))
 
 
-@pytest.mark.extended
 def test_threads_solve_segments_as_one_does(eager_threads, monkeypatch):
     rng = np.random.default_rng(3)
     s, t = rng.uniform(-1, 1, (2, 70_000))
