@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, wraps
 from typing import Any
 
 import numpy as np
@@ -154,3 +155,20 @@ def for_each_axis(name: str, value: Any, axes: Sequence[int]) -> list[Any]:
             raise ValueError(f"{name} must be one value or {len(axes)}, one for each axis; got {len(values)}")
         return values
     return [value] * len(axes)
+
+
+def cached(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Cache what a function returns for numbers and strings, without those that cannot be hashed.
+
+    An argument of another type is another one: True is no integer.
+    """
+    cached_function = lru_cache(maxsize=256, typed=True)(function)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        try:
+            return cached_function(*arguments)
+        except TypeError:
+            return function(*arguments)
+
+    return call

@@ -133,30 +133,33 @@ class Block(NamedTuple):
     def of(self, array: np.ndarray) -> np.ndarray:
         """Return the rows of an array as a view, (groups, steps, rows, columns)."""
         outer, groups, rows, inner, columns = self
-        part = array[outer : outer + groups * rows, :, inner : inner + columns]
-        return part.reshape(groups, rows, -1, columns).transpose(0, 2, 1, 3)
+        if array.shape[0] > groups * rows or array.shape[2] > columns:
+            array = array[outer : outer + groups * rows, :, inner : inner + columns]
+        return array.reshape(groups, rows, -1, columns).swapaxes(1, 2)
 
     def of_lanes(self, lanes: np.ndarray) -> np.ndarray:
         """Return numbers (groups, steps, lanes) as a view, (groups, steps, rows, columns)."""
-        used = lanes[:, :, : self.rows * self.columns]
-        return used.reshape(self.groups, -1, self.rows, self.columns)
+        used = self.rows * self.columns
+        if lanes.shape[2] > used:
+            lanes = lanes[:, :, :used]
+        return lanes.reshape(self.groups, -1, self.rows, self.columns)
 
 
 class Memory:
     """The memory of a thread for the rows of one block after the other."""
 
     def __init__(self) -> None:
-        self._arrays: dict[str, np.ndarray] = {}
+        self._arrays: dict[tuple[str, tuple[int, int, int]], np.ndarray] = {}
 
     def lanes(self, name: str, block: Block, steps: int) -> np.ndarray:
         """Return memory for float64 numbers of the rows of a block, (groups, steps, lanes)."""
         used = block.rows * block.columns
         # Kernels compute four lanes at a time.
-        lanes = -(-used // 4) * 4 if used > 1 else 1
-        size, array = block.groups * steps * lanes, self._arrays.get(name)
-        if array is None or array.size < size:
-            array = self._arrays[name] = np.zeros(size)
-        return array[:size].reshape(block.groups, steps, lanes)
+        shape = block.groups, steps, used + -used % 4 if used > 1 else 1
+        array = self._arrays.get((name, shape))
+        if array is None:
+            array = self._arrays[name, shape] = np.zeros(shape)
+        return array
 
     def load(self, name: str, block: Block, array: np.ndarray) -> np.ndarray:
         """Return the rows of an array in memory, (groups, steps, lanes)."""

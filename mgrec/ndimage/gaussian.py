@@ -19,6 +19,7 @@ from .arguments import (
     as_known_axis,
     as_mode,
     as_output,
+    cached,
     for_each_axis,
     written,
 )
@@ -267,6 +268,7 @@ def _as_sigma(sigma: Any) -> float:
     return value
 
 
+@cached
 def _filter(sigma: float, order: Any, mode: Any, cval: complex) -> ExponentialFilter:
     order = as_integer("order", order)
     if order not in (0, 1, 2):

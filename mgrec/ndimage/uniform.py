@@ -23,6 +23,7 @@ from .arguments import (
     as_known_axis,
     as_mode,
     as_output,
+    cached,
     for_each_axis,
     written,
 )
@@ -212,6 +213,7 @@ def as_size(size: Any) -> int:
     return as_integer("size", int(size) if is_whole else size)
 
 
+@cached
 def _window(size: Any, origin: Any, mode: Any, cval: complex) -> WindowAverage:
     size, origin = as_integer("size", size), as_integer("origin", origin)
     if not 1 <= size < _MOST:
