@@ -45,7 +45,7 @@ from ..engines.cpu.vectors import (
 )
 from ..tridiagonal.cpu.partitions import lanes_of
 from ..tridiagonal.errors import SingularSystemError, check_outcomes
-from ..tridiagonal.systems import InterfaceRows
+from ..tridiagonal.systems import InterfaceRows, strides_of
 from .recurrence import MAX_WIDTH, BandedEnds, BandedSystem
 
 # Rows of a partition at most if l + u is at most 8, and of whole systems that are eliminated side by side.
@@ -712,7 +712,7 @@ def _call(
     kernel: Any, operands: Operands, layout: Layout, cells: np.ndarray, threads: int, *result: np.ndarray
 ) -> list[Any]:
     """Call a kernel over all partitions, for each group of one length and each thread."""
-    (outer, steps, inner), memory = layout.shape, writable(operands[-1]).reshape(-1)
+    (outer, steps, inner), memory = layout.shape, writable(operands[-1][:1]).reshape(-1)
     lanes, calls = lanes_of(memory.dtype), []
     last = steps - (layout.parts - 1) * layout.length
     full = layout.parts - (last != layout.length)
@@ -755,19 +755,17 @@ def _layout_of(ends: BandedEnds, chunk: Chunk) -> tuple[Operands, Layout]:
         numbers = max(CACHE_LINE // (size * block * block), 1)
         length = (-(-length // numbers) | 1) * numbers
     parts = -(-chunk.steps // length)
-    strides = _strides_of(tuple([array.shape for array in operands]), chunk.shape, block)
+    strides = _strides_of(tuple([strides_of(array, chunk.shape) for array in operands]), block)
     widths = ends.lower, ends.upper
     layout = Layout(chunk.shape, np.array([*bases, 0]), strides, ends.around, widths, block, parts, length)
     return operands, layout
 
 
 @lru_cache(maxsize=256)
-def _strides_of(shapes: tuple[tuple[int, ...], ...], shape: tuple[int, int, int], block: int) -> np.ndarray:
-    """Return the strides of the columns of a row, and of b, from the shapes of the operands."""
+def _strides_of(operands: tuple[tuple[int, int, int], ...], block: int) -> np.ndarray:
+    """Return the strides of the columns of a row, and of b, from those of the operands."""
     strides: list[list[Any]] = []
-    for operand_shape in shapes:
-        columns = 1 if len(strides) == block * (len(shapes) - 1) else block
-        full = np.array([operand_shape[1] * operand_shape[2], operand_shape[2], 1]) * columns * block
-        varies = np.equal(operand_shape[:3], shape)
-        strides += [[*full * varies, columns]] * columns
+    for of_operand in operands:
+        columns = 1 if len(strides) == block * (len(operands) - 1) else block
+        strides += [[*(columns * block * stride for stride in of_operand), columns]] * columns
     return np.array(strides)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,8 @@ MAX_CELLS = 64
 """Cells of a system that the host solves."""
 MANY, MAX_ALONE = 2048, 128
 """Number of systems from which each is a thread's, and rows of a system that always is."""
+_AHEAD, _MOST_BYTES = 32, 800
+"""Bytes of an operand that a thread loads at once, and of pending rows that one thread has."""
 _MAX_BLOCK = 4
 """Rows of a step that threads have in registers."""
 _UNCAPTURED = "solve_banded", "the host waits for the outcome of the elimination"
@@ -44,7 +46,7 @@ def kernels(method: str) -> Kernels:
 def precompute(ends: BandedEnds, chunk: Chunk) -> Summarise:
     """Launch the equations of a chunk in its interfaces."""
     levels = _Partitions(ends, chunk, None).reduce()
-    wait = fetch(levels[-1])
+    wait = fetch(levels[-1].cells)
 
     def wait_for_rows() -> InterfaceRows:
         cells = wait()
@@ -75,7 +77,7 @@ def prepare_solver(ends: BandedEnds, chunk: Chunk, carry_in: None, result: Any) 
     raise_if_capturing(*_UNCAPTURED)
     on_gpu = chunk.map_arrays(on_device, chunk.shape)
     tries = _tries(ends, on_gpu)
-    layouts = [(operand.shape, operand.dtype) for operand in (*on_gpu.operands, result)]
+    layouts = [(array.shape, array.dtype, array.strides) for array in (*on_gpu.operands, result)]
     scalars = copied_scalars(on_gpu, chunk)
 
     def solve(operands: Sequence[Any], results: Sequence[int]) -> bool:
@@ -110,7 +112,7 @@ def _pivot(ends: BandedEnds, chunk: Chunk, carry_in: np.ndarray | None, result: 
         return bool(is_finite)
     parts = _Partitions(ends, chunk, result)
     levels = parts.reduce()
-    cells = _with_end(fetch(levels[-1])())
+    cells = _with_end(fetch(levels[-1].cells)())
     wide = ends.lower + ends.upper
     known = None if carry_in is None else np.ascontiguousarray(carry_in).reshape(-1, 2, wide)
     values = np.ascontiguousarray(cpu.solved_interfaces(cells, known, ends.lower, 1))
@@ -123,21 +125,34 @@ def _with_end(cells: np.ndarray) -> np.ndarray:
     return np.concatenate([cells, cells[:, :1]], 1)
 
 
+class _Cells(NamedTuple):
+    """The equations of parts (system, part, l + u, 2(l + u) + 1), and pivot rows of the elimination."""
+
+    cells: Any
+    pivots: Any
+
+
 class _Partitions:
     """The launches over the partitions of a chunk."""
 
     def __init__(self, ends: BandedEnds, chunk: Chunk, result: Any, length: int = LENGTH) -> None:
         self.dtype, self.wide, self.result = chunk.dtype, ends.lower + ends.upper, result
+        length = min(length, chunk.steps)
         self.systems, self.parts = prod(chunk.row_shape), -(-chunk.steps // length)
         self.operands = [on_device(operand) for operand in chunk.operands]
         self.sizes = [*chunk.shape, self.parts, length, *ends.around]
-        rows = self.systems * self.parts * min(length, chunk.steps) * ends.block
-        self.scratch_numbers = rows * (self.wide + ends.block + 1)
-        constants = {"THREADS": THREADS, "GROUP": GROUP}
+        columns, size = self.wide + ends.block, chunk.dtype.itemsize
+        self.block, self.rows = ends.block, self.systems * self.parts * length * ends.block
+        self.team, self.level_team = _team(columns, self.wide, size), _power(min(3 * self.wide + 1, 32))
+        steps = max(_AHEAD // (size * ends.block**2), 1) if self.team == 1 else 1
+        self.ahead = 2 * steps * ends.block * -(-(columns + 1) // self.team) * THREADS * size
+        self.level_ahead = 2 * self.wide * -(-(2 * self.wide + 1) // self.level_team) * THREADS * size
+        constants = {"THREADS": THREADS, "GROUP": GROUP, "STEPS": steps, "STAGES": 1}
         constants |= {"LOWER": ends.lower, "UPPER": ends.upper, "BLOCK": ends.block}
+        constants |= {"TEAM": self.team, "LEVEL_TEAM": self.level_team}
         text = print_definitions(kernel_text("engines/cuda/numeric"), constants, T=chunk.dtype)
         self.text = text + kernel_text("banded/kernels")
-        self.strides = [strides_of(operand.shape[:3], chunk.shape) for operand in self.operands]
+        self.strides = [strides_of(operand, chunk.shape) for operand in self.operands]
 
     def solve_whole(self) -> list[int]:
         """Solve whole systems; return a singular one, or -1, and whether all operands are finite."""
@@ -145,52 +160,76 @@ class _Partitions:
 
         status = cupy.empty(2, np.int64)
         status.fill(-1)
-        self._launch_parts("whole", status=status)
+        self._launch_parts("whole", _Cells(None, self._empty_pivots(0)), status=status)
         return [int(word) for word in fetch(status)()]
 
-    def reduce(self) -> list[Any]:
+    def reduce(self) -> list[_Cells]:
         """Return the cells of all levels: those of partitions first."""
-        levels = [self._empty_cells(self.parts)]
-        self._launch_parts("reduce", cells=levels[0])
-        while levels[-1].shape[1] > MAX_CELLS:
-            levels.append(self._empty_cells(-(-levels[-1].shape[1] // GROUP)))
-            self._launch_level("merge", levels[-2], levels[-1], None, None)
+        import cupy
+
+        levels = [_Cells(self._empty_cells(self.parts), self._empty_pivots(self.wide))]
+        self._launch_parts("reduce", levels[0])
+        while levels[-1].cells.shape[1] > MAX_CELLS:
+            groups = -(-levels[-1].cells.shape[1] // GROUP)
+            rows = self.systems * groups * GROUP * self.wide
+            pivots = None if self.result is None else cupy.empty((rows, 3 * self.wide + 1), self.dtype)
+            levels.append(_Cells(self._empty_cells(groups), pivots))
+            self._launch_level("merge", levels[-2], levels[-1])
         return levels
 
-    def substitute(self, levels: list[Any], values: np.ndarray) -> None:
+    def substitute(self, levels: list[_Cells], values: np.ndarray) -> None:
         """Write all unknowns, from the values of the interfaces of the last level."""
         import cupy
 
         known = cupy.asarray(values)
-        for cells, merged in zip(levels[-2::-1], levels[:0:-1], strict=True):
-            opened = cupy.empty((self.systems, cells.shape[1] + 1, self.wide), self.dtype)
-            self._launch_level("open", cells, merged, known, opened)
+        for below, merged in zip(levels[-2::-1], levels[:0:-1], strict=True):
+            opened = cupy.empty((self.systems, below.cells.shape[1] + 1, self.wide), self.dtype)
+            self._launch_level("open", below, merged, known, opened)
             known = opened
-        self._launch_parts("substitute", values=known)
+        self._launch_parts("substitute", levels[0], known)
 
     def _empty_cells(self, parts: int) -> Any:
         import cupy
 
         return cupy.empty((self.systems, parts, self.wide, 2 * self.wide + 1), self.dtype)
 
-    def _launch_parts(self, name: str, cells: Any = None, values: Any = None, status: Any = None) -> None:
+    def _empty_pivots(self, before: int) -> Any:
+        """Return memory of the pivot rows of all partitions; None if nothing will be substituted."""
         import cupy
 
-        scratch = None if name == "reduce" else cupy.empty(self.scratch_numbers, self.dtype)
+        columns = self.wide + self.block + 1 + before
+        return None if self.result is None else cupy.empty((self.rows, columns), self.dtype)
+
+    def _launch_parts(self, name: str, to: _Cells, values: Any = None, status: Any = None) -> None:
         words: list[int] = []
         for operand, strides in zip(self.operands, self.strides, strict=True):
             words += [operand.data.ptr, *strides]
-        arrays = self.result, scratch, cells, values, status
-        self._launch(name, self.systems * self.parts, [*words, *map(_address, arrays), *self.sizes])
+        arrays = self.result, to.pivots, to.cells, values, status
+        teams, words = self.systems * self.parts, [*words, *map(_address, arrays), *self.sizes]
+        self._launch(name, teams * self.team, words, self.ahead)
 
-    def _launch_level(self, name: str, cells: Any, merged: Any, known: Any, values: Any) -> None:
-        sizes = self.systems, cells.shape[1], merged.shape[1]
-        addresses = map(_address, (cells, merged, known, values))
-        self._launch(name, self.systems * merged.shape[1], [*addresses, *sizes])
+    def _launch_level(
+        self, name: str, below: _Cells, to: _Cells, known: Any = None, values: Any = None
+    ) -> None:
+        groups = to.cells.shape[1]
+        addresses = map(_address, (below.cells, to.cells, to.pivots, known, values))
+        words = [*addresses, self.systems, below.cells.shape[1], groups]
+        self._launch(name, self.systems * groups * self.level_team, words, self.level_ahead)
 
-    def _launch(self, name: str, threads: int, words: list[int]) -> None:
-        launch = Launch(self.text, f"{name}_kernel", -(-threads // THREADS), THREADS, (Slot(0),))
+    def _launch(self, name: str, threads: int, words: list[int], shared_bytes: int) -> None:
+        blocks = -(-threads // THREADS)
+        launch = Launch(self.text, f"{name}_kernel", blocks, THREADS, (Slot(0),), shared_bytes)
         run_launches(launch, values=(pack_words(words),))
+
+
+def _team(columns: int, wide: int, size: int) -> int:
+    """Return how many threads have the pending rows of a partition."""
+    return 1 if columns * (columns + 1 + wide) * size <= _MOST_BYTES else _power(columns)
+
+
+def _power(number: int) -> int:
+    """Return the smallest power of two that is not below a number."""
+    return 1 << (number - 1).bit_length()
 
 
 def _address(array: Any) -> int:

@@ -36,6 +36,12 @@ class BandedEnds(NamedTuple):
     block: int = 1
 
 
+def are_rows_contiguous(array: Any) -> bool:
+    """Return whether all rows along the last axis are contiguous, and equally far apart."""
+    pairs = zip(array.strides[:-2], array.strides[1:-1], array.shape[1:-1], strict=True)
+    return array.strides[-1] == array.itemsize and all(outer == inner * size for outer, inner, size in pairs)
+
+
 def join_ends(first: np.ndarray, last: np.ndarray, lower: int) -> np.ndarray | None:
     """Return the equations of a chunk from those of its first and of its last rows, as in `rows`.
 
@@ -138,6 +144,17 @@ class BandedSystem(LinearSystem):
             return solve([*(ab + offset for offset in offsets), b], results)
 
         return solve_views
+
+    def _chunk(self, inputs: ChunkInputs, shape: Shape) -> Chunk:
+        layout = canonical_shape(shape, self.axis)
+
+        def lay_out(array: Any) -> Any:
+            # Diagonals of several matrices are views, whose rows are as far apart as matrices.
+            if layout[2] == 1 and array.shape == shape and are_rows_contiguous(array):
+                return array.reshape(layout)
+            return lay_out_array(array, shape, self.axis, layout)
+
+        return Chunk(tuple(map(lay_out, inputs.blocks)), layout, self.dtype)
 
     def ends(self, inputs: ChunkInputs, shape: Shape) -> BandedEnds:
         """Return the widths, and the rows of the system before and after a chunk."""

@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -82,11 +83,14 @@ def rows_between(
     return replace(inputs, blocks=tuple(blocks), starts=starts), part_shape
 
 
-def strides_of(array_shape: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
-    """Return the strides of a contiguous array, in numbers; 0 along a broadcast axis."""
-    strides = array_shape[1] * array_shape[2], array_shape[2], 1
-    varies = (size == full for size, full in zip(array_shape, shape, strict=True))
-    return [stride if is_varying else 0 for stride, is_varying in zip(strides, varies, strict=True)]
+def strides_of(array: Any, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return the strides of an operand (outer, steps, inner, ...) in steps; 0 along a broadcast axis.
+
+    The outer parts may be apart in memory; each of them is contiguous.
+    """
+    outer, steps, inner = array.shape[:3]
+    apart = array.strides[0] // (array.itemsize * prod(array.shape[3:])) if outer > 1 else steps * inner
+    return apart * (outer == shape[0]), inner * (steps == shape[1]), int(inner == shape[2])
 
 
 def prepared(solve: Callable[..., bool]) -> PreparedSolver:

@@ -150,13 +150,15 @@ def unused_events() -> list[Any]:
     return events.setdefault(cupy.cuda.runtime.getDevice(), [])
 
 
-def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def array_at(
+    address: int, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...] | None = None
+) -> Any:
     """Return an array at an address of the current device; the caller keeps the memory alive."""
     import cupy
 
     size = prod(shape) * dtype.itemsize
     memory = cupy.cuda.UnownedMemory(address, size, None, cupy.cuda.runtime.getDevice())
-    return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0))
+    return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0), strides)
 
 
 def pack_words(words: list[int] | np.ndarray) -> np.ndarray:

@@ -199,9 +199,9 @@ def _solve_interface(
 
 def _layout_of(ends: Ends, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], ChunkLayout]:
     """Return the operands as 1-d arrays, and their layout."""
-    shapes = (*(operand.shape for operand in chunk.operands), chunk.shape)
-    strides = np.array([strides_of(shape, chunk.shape) for shape in shapes])
+    _, steps, inner = chunk.shape
+    strides = [strides_of(operand, chunk.shape) for operand in chunk.operands]
     layout_ends = bool(ends.has_first), bool(ends.has_last)
-    layout = ChunkLayout(chunk.shape, strides, layout_ends, part_count(chunk.steps))
+    layout = ChunkLayout(chunk.shape, np.array([*strides, (steps * inner, inner, 1)]), layout_ends, part_count(chunk.steps))
     # One compiled kernel serves all layouts.
     return tuple([writable(operand).reshape(-1) for operand in chunk.operands]), layout

@@ -66,7 +66,7 @@ def launch_whole(build: Build, chunk: Chunk, result: Any) -> Any:
     status.fill(NONE)
     words: list[int] = []
     for operand in chunk.operands:
-        words += [operand.data.ptr, *strides_of(operand.shape, chunk.shape)]
+        words += [operand.data.ptr, *strides_of(operand, chunk.shape)]
     words += [result.data.ptr, scratch.data.ptr, status.data.ptr]
     prepared((pack_words([*words, *chunk.shape]),))
     return status

@@ -20,8 +20,8 @@ from ..recurrence import Ends
 from ..systems import END_ROWS, strides_of
 
 Shape = tuple[int, int, int]
-Layout = tuple[tuple[int, int, int], np.dtype[Any], tuple[tuple[int, int, int], ...], bool]
-"""Shape and dtype of a chunk, shapes of its operands, and whether these start at multiples of 16 bytes."""
+Layout = tuple[Shape, np.dtype[Any], tuple[Shape, ...], bool]
+"""Shape and dtype of a chunk, strides of its operands, and whether these start at multiples of 16 bytes."""
 # Threads of a block that merges, solves and opens parts.
 MERGERS = 32
 # Numbers of a cell, which has the two interface rows of a part, and of a cut between parts.
@@ -276,9 +276,9 @@ def reduce_ends(
 
 @lru_cache(maxsize=1024)
 def _launch_of_ends(
-    shape: tuple[int, int, int],
+    shape: Shape,
     dtype: np.dtype[Any],
-    shapes: tuple[tuple[int, int, int], ...],
+    strides: tuple[Shape, ...],
     is_aligned: bool,
     ends: tuple[bool, bool],
     rows: int,
@@ -286,10 +286,8 @@ def _launch_of_ends(
     number: int,
 ) -> tuple[np.ndarray, RunLaunches | None]:
     """Return the kernel's struct, without addresses, and the launch over the ends of a chunk."""
-    start, strides = shape[1] - rows, []
-    for operand_shape in shapes:
-        _, step, along_inner = strides_of(operand_shape, shape)
-        strides.append((start * step, step, along_inner))
+    start = shape[1] - rows
+    strides = tuple([(start * step, step, inner) for _, step, inner in strides])
     is_aligned &= start * dtype.itemsize % 16 == 0
     device = Device.current()
     plan = plan_partitions((2, rows, shape[2]), dtype, is_aligned, device)
@@ -327,19 +325,17 @@ def neighbour_addresses(ends: Ends, known: Any) -> tuple[int, int]:
 
 def allocator(ends: Ends, chunk: Chunk, result: Any) -> Callable[[Sequence[int], int], LaunchMemory]:
     """Return ``(addresses of operands, address of the result) -> memory`` of a chunk's launches."""
-    shape, dtype, shapes, is_aligned = layout_of(chunk)
+    shape, dtype, strides, is_aligned = layout_of(chunk)
     is_aligned &= result is None or result.data.ptr % 16 == 0
-    is_aligned &= all(operand_shape[0] in (1, shape[0]) for operand_shape in shapes)
     plan = plan_partitions(shape, dtype, is_aligned, Device.current())
-    strides = [strides_of(operand_shape, shape) for operand_shape in shapes]
     return partial(LaunchMemory, plan, ends[:2], strides)
 
 
 def layout_of(chunk: Chunk) -> Layout:
     """Return the layout of a chunk whose operands are on the device."""
-    shapes = tuple([operand.shape for operand in chunk.operands])
+    strides = tuple([strides_of(operand, chunk.shape) for operand in chunk.operands])
     is_aligned = all(operand.data.ptr % 16 == 0 for operand in chunk.operands)
-    return chunk.shape, chunk.dtype, shapes, is_aligned
+    return chunk.shape, chunk.dtype, strides, is_aligned
 
 
 def copied_scalars(on_gpu: Chunk, chunk: Chunk) -> list[Any]:

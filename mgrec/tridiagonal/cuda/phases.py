@@ -187,7 +187,7 @@ def differentiate(
     *of_diagonals, of_b = results
     steps, size = shape[-1], prod(shape)
     layout = size // steps, steps, 1
-    tries = tries_of(layout, dtype, (layout,) * 4, False, device)
+    tries = tries_of(layout, dtype, ((steps, 1, 1),) * 4, False, device)
 
     def launch_products() -> None:
         if any(of_diagonals):

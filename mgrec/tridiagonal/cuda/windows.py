@@ -18,7 +18,6 @@ import numpy as np
 from ...core.arrays.chunk import Chunk
 from ...engines.cuda.device import Device
 from ...engines.cuda.launches import Launch, LaunchByAddress, PreparedLaunches, Slot
-from ..systems import strides_of
 from .partitions import layout_of, print_program
 
 Shape = tuple[int, int, int]
@@ -217,16 +216,16 @@ def prepare_tries(chunk: Chunk, widths: Widths = TRIDIAGONAL, apart: int = 1) ->
 def tries_of(
     shape: Shape,
     dtype: np.dtype[Any],
-    shapes: tuple[tuple[int, ...], ...],
+    strides: tuple[Shape, ...],
     is_aligned: bool,
     number: int,
     widths: Widths = TRIDIAGONAL,
     apart: int = 1,
 ) -> tuple[Try, ...]:
-    """Return the tries for operands of these shapes (outer, steps, inner, ...) on the device `number`."""
+    """Return the tries for operands of these strides on the device `number`."""
     device = Device.current()
     is_aligned &= shape[2] * dtype.itemsize % 16 == 0
-    operands = [word for operand_shape in shapes for word in (0, *strides_of(operand_shape[:3], shape))]
+    operands = [word for of_operand in strides for word in (0, *of_operand)]
     shape = shape[0], shape[1] * max(widths.block, 1), shape[2]
     first = len(operands)
     addresses = np.array([*range(0, first, 4), *range(first, first + 3), *range(-3, 0)])
