@@ -27,11 +27,11 @@ from .recurrence import BandedEnds
 
 THREADS, LENGTH, GROUP = 64, 64, 16
 """Threads of a block; rows of a partition, and cells of a group, at most."""
-MAX_CELLS = 64
+MAX_CELLS = 16
 """Cells of a system that the host solves."""
 MANY, MAX_ALONE = 2048, 128
 """Number of systems from which each is a thread's, and rows of a system that always is."""
-_AHEAD, _MOST_BYTES = 32, 800
+_AHEAD, _MOST_BYTES = 16, 800
 """Bytes of an operand that a thread loads at once, and of pending rows that one thread has."""
 _MAX_BLOCK = 4
 """Rows of a step that threads have in registers."""

@@ -93,18 +93,17 @@ template <class S, int PENDING, int BEFORE> struct Matrix {
     }
     if (Source::HAS_CELLS) source.bound(most);
   }
-  // Exchange the first row for row `found`, if it is one of COUNT_OF rows. Teams branch, threads select.
-  template <int FIRST, int COUNT_OF> DEVICE void exchange_with(int found, T (&numbers)[COUNT]) {
-    if constexpr (COUNT_OF > 1) {
-      constexpr int HALF = COUNT_OF / 2;
-      if (S::TEAM == 1 || found < FIRST + HALF) exchange_with<FIRST, HALF>(found, numbers);
-      if (S::TEAM == 1 || found >= FIRST + HALF) exchange_with<FIRST + HALF, COUNT_OF - HALF>(found, numbers);
-    } else if constexpr (COUNT_OF == 1) {
-      if (S::TEAM > 1 && found != FIRST) return;
-      exchange_if(found == FIRST, numbers[0], numbers[FIRST]);
+  DEVICE void exchange_if_found(bool is_found, int r, T (&numbers)[COUNT]) {
+    exchange_if(is_found, numbers[0], numbers[r]);
 #pragma unroll
-      for (int k = 0; k < OWN; ++k) exchange_if(found == FIRST, own[0][k], own[FIRST][k]);
-    }
+    for (int k = 0; k < OWN; ++k) exchange_if(is_found, own[0][k], own[r][k]);
+  }
+  // Exchange the first row for row `found`, one of LENGTH rows from FIRST: threads of a team branch together.
+  template <int FIRST, int LENGTH> DEVICE void exchange_by_branches(int found, T (&numbers)[COUNT]) {
+    constexpr int HALF = LENGTH / 2;
+    if constexpr (LENGTH == 1) exchange_if_found(true, FIRST, numbers);
+    else if (found < FIRST + HALF) exchange_by_branches<FIRST, HALF>(found, numbers);
+    else exchange_by_branches<FIRST + HALF, LENGTH - HALF>(found, numbers);
   }
   // Exchange the first row for that of the largest number in a column; return this number's size.
   DEVICE Real exchange(int column, T (&numbers)[COUNT]) {
@@ -116,7 +115,12 @@ template <class S, int PENDING, int BEFORE> struct Matrix {
 #pragma unroll
     for (int r = 1; r < COUNT; ++r)
       if (magnitude(numbers[r]) > size) size = magnitude(numbers[r]), found = r;
-    exchange_with<1, COUNT - 1>(found, numbers);
+    if constexpr (S::TEAM > 1) {
+      if (found > 0) exchange_by_branches<1, COUNT - 1>(found, numbers);
+    } else {
+#pragma unroll
+      for (int r = 1; r < COUNT; ++r) exchange_if_found(r == found, r, numbers);
+    }
     return size;
   }
   // Eliminate a column from all rows but the first by multiples of it; return the size of the pivot.

@@ -202,6 +202,8 @@ def _layout_of(ends: Ends, chunk: Chunk) -> tuple[tuple[np.ndarray, ...], ChunkL
     _, steps, inner = chunk.shape
     strides = [strides_of(operand, chunk.shape) for operand in chunk.operands]
     layout_ends = bool(ends.has_first), bool(ends.has_last)
-    layout = ChunkLayout(chunk.shape, np.array([*strides, (steps * inner, inner, 1)]), layout_ends, part_count(chunk.steps))
+    layout = ChunkLayout(
+        chunk.shape, np.array([*strides, (steps * inner, inner, 1)]), layout_ends, part_count(chunk.steps)
+    )
     # One compiled kernel serves all layouts.
     return tuple([writable(operand).reshape(-1) for operand in chunk.operands]), layout

@@ -9,6 +9,8 @@
 // Therefore either a system is whole in a window, or a window has `halo` partitions on either side that
 // other windows write. The kernel then bounds how much the unknowns beyond the halo affect the interior.
 //
+// If the program HAS_GAPS, contiguous systems of an operand may be apart in memory.
+//
 // The kernel also bounds every divisor and every ratio. If one is out of bounds, `is_solved` becomes
 // 0: all systems have to be solved again with pivoting, and later windows stop.
 #pragma once
@@ -57,9 +59,11 @@ struct Windows {
   long long launch;      // number of this one
   long long* is_solved;  // in memory of the host: becomes 0 if a window fails
   DEVICE void fail() const { *failed = launch, *is_solved = 0; }
-  // Whether an operand varies along all rows, and its rows between two of its systems.
-  DEVICE bool varies(int k) const { return operands[k].step == 1 && (operands[k].outer != 0 || groups == 1); }
-  DEVICE long long gap(int k) const { return varies(k) ? operands[k].outer * UNIT - rows : 0; }
+  // Whether an operand varies along all rows.
+  DEVICE bool varies(int k) const {
+    const long long of_system = operands[k].outer * UNIT;
+    return operands[k].step == 1 && (of_system == rows || (HAS_GAPS && of_system != 0));
+  }
   DEVICE long long used() const { return interior + 2 * halo; }
   DEVICE long long all_parts() const { return groups * (long long)parts.number; }
 };
@@ -122,21 +126,16 @@ struct Source {
   long long outer, first;  // of the partition of a thread
   long long start;         // the first row of the warp, counted over all systems
   int row, length;         // of the partition of a thread, from `start`
-  long long system;  // the first of the warp
-  // All of them are complete, one after the other, and none is at an end of memory.
+  // All of them are complete, one after the other without gaps, and none is at an end of memory.
   bool is_even;
 
   DEVICE Source(const Windows& all, const Partition& of_this)
       : outer(of_this.outer), first(of_this.first), length(of_this.length) {
     const int lane = threadIdx.x % 32;
     const long long of_all = outer * all.rows + first;
-    start = __shfl_sync(~0u, of_all, 0), row = int(of_all - start), system = __shfl_sync(~0u, outer, 0);
-    bool is_apart = false;
-#pragma unroll
-    for (int k = 0; k < OPERANDS; ++k) is_apart |= all.gap(k) != 0;
+    start = __shfl_sync(~0u, of_all, 0), row = int(of_all - start);
     const bool is_at_end = of_all < BELOW || of_all + length > all.groups * all.rows - ABOVE;
-    const bool is_elsewhere = is_apart && outer != system;
-    is_even = !__any_sync(~0u, length != ROWS || row != lane * ROWS || is_at_end || is_elsewhere);
+    is_even = !__any_sync(~0u, length != ROWS || row != lane * ROWS || is_at_end || HAS_GAPS);
   }
   // The first row that has memory, and the end of those, if LEAD or TRAIL of all rows have none.
   template <int LEAD> DEVICE int least(const Windows& all) const {
@@ -152,15 +151,15 @@ DEVICE inline int first_of_warp() { return threadIdx.x / 32 * 32; }
 
 // A number of the partitions of a warp: where it is in memory, from source.start, and in the tile.
 template <int COUNT> struct Position {
-  int from, lane, within, system;  // systems from the first of the warp
+  int from, lane, within, system;
   bool is_there;
 
   // Number 32·k + thread, of partitions that have COUNT numbers.
   DEVICE Position(const Source& source, int k, bool is_even) {
     const int number = 32 * k + threadIdx.x % 32, of_warp = number / COUNT;
-    from = number, within = number % COUNT, lane = first_of_warp() + of_warp, system = 0, is_there = true;
+    from = number, within = number % COUNT, lane = first_of_warp() + of_warp, is_there = true;
     if (is_even) return;
-    system = __shfl_sync(~0u, int(source.outer - source.system), of_warp);
+    system = HAS_GAPS ? __shfl_sync(~0u, int(source.outer), of_warp) : 0;
     from = __shfl_sync(~0u, source.row, of_warp) * (COUNT / ROWS) + within;
     is_there = within < __shfl_sync(~0u, source.length, of_warp) * (COUNT / ROWS);
   }
@@ -171,8 +170,8 @@ template <bool IS_EVEN, int K, int LAST>
 DEVICE inline void load_number(T* tile, const Windows& all, const Source& source, const bool (&varies)[OPERANDS],
                                const Position<count_of(K)>& position) {
   constexpr int NUMBERS = count_of(K) / ROWS;
-  const long long gap = all.gap(K), between = IS_EVEN ? source.system * gap : (source.system + position.system) * gap;
-  const T* from = all.operands[K].data + (source.start + between) * NUMBERS + position.from;
+  const T* from = all.operands[K].data + source.start * NUMBERS + position.from;
+  if (HAS_GAPS) from += position.system * (all.operands[K].outer * UNIT - all.rows) * NUMBERS;
   T* to = tile + start_of(K) + position.lane * pitch_of(K) + position.within;
   if (varies[K] && IS_EVEN) copy_word(to, from);
   if (varies[K] && !IS_EVEN) {

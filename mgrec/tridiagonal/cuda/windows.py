@@ -124,9 +124,12 @@ class Windows:
         sizes += [*_divisor(self.column_groups), *_divisor(self.parts)]
         return [*sizes, self.interior, self.halo]
 
-    def launch(self, words: int) -> Launch:
-        """Return the launch of all windows, by a struct of so many words."""
-        constants = {"THREADS": self.threads, "STEPS": self.steps, "WIDTH": self.width}
+    def launch(self, words: int, has_gaps: bool) -> Launch:
+        """Return the launch of all windows, by a struct of so many words.
+
+        `has_gaps` tells whether the contiguous systems of an operand may be apart in memory.
+        """
+        constants = {"THREADS": self.threads, "STEPS": self.steps, "WIDTH": self.width, "HAS_GAPS": has_gaps}
         lower, upper, block = self.widths
         text = print_program("window", self.dtype, LOWER=lower, UPPER=upper, BLOCK=block, **constants)
         struct = Slot(0, (words,), np.dtype(np.int64), None)
@@ -226,13 +229,15 @@ def tries_of(
     device = Device.current()
     is_aligned &= shape[2] * dtype.itemsize % 16 == 0
     operands = [word for of_operand in strides for word in (0, *of_operand)]
+    has_gaps = shape[2] == 1 and any(outer not in (0, shape[1]) for outer, *_ in strides)
     shape = shape[0], shape[1] * max(widths.block, 1), shape[2]
     first = len(operands)
     addresses = np.array([*range(0, first, 4), *range(first, first + 3), *range(-3, 0)])
     tries = []
     for windows in windows_of(shape, dtype, device, widths):
         words = np.array([*operands, 0, 0, 0, apart, *windows.words(), is_aligned, 0, 0, 0], np.int64)
-        tries.append(Try(words, addresses, LaunchByAddress(PreparedLaunches(windows.launch(words.size)))))
+        launch = LaunchByAddress(PreparedLaunches(windows.launch(words.size, has_gaps)))
+        tries.append(Try(words, addresses, launch))
     return tuple(tries)
 
 
