@@ -1,7 +1,8 @@
 """Phases of banded systems on a GPU: windows first, which need no pivots (``tridiagonal/cuda/window.cuh``).
 
-Where they fail, a thread has a whole system, or a partition. Cells of partitions are merged, level by
-level, until the host solves the interfaces of few of them.
+Where they fail, a thread has a whole system or a partition, or several threads have one if its pending
+rows are too many for one. Cells of partitions are merged, level by level, until the host solves the
+interfaces of few of them. Pivot rows are kept in memory from the elimination to the substitution.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ THREADS, LENGTH, GROUP = 64, 64, 16
 MAX_CELLS = 16
 """Cells of a system that the host solves."""
 MANY, MAX_ALONE = 2048, 128
-"""Number of systems from which each is a thread's, and rows of a system that always is."""
+"""Number of systems that are not split into partitions, and rows of a system that never is."""
 _AHEAD, _MOST_BYTES = 16, 800
 """Bytes of an operand that a thread loads at once, and of pending rows that one thread has."""
 _MAX_BLOCK = 4
-"""Rows of a step that threads have in registers."""
+"""Rows of a step that a thread of a window has in registers."""
 _UNCAPTURED = "solve_banded", "the host waits for the outcome of the elimination"
 
 

@@ -68,7 +68,7 @@ template <int B_, int TEAM_> struct Shape {
 template <class S, int PENDING, int BEFORE> struct Matrix {
   static constexpr int COUNT = PENDING + S::B, OWN = (S::ROW + BEFORE + S::TEAM - 1) / S::TEAM;
   using Members = Team<S::TEAM>;
-  T own[COUNT][OWN] = {};
+  T values[COUNT][OWN] = {};
 
   // Load a step, rows scaled; return the size of its smallest or its largest row.
   template <class Source> DEVICE void load(Source& source, int i) {
@@ -80,46 +80,46 @@ template <class S, int PENDING, int BEFORE> struct Matrix {
       for (int k = 0; k < OWN; ++k) {
         const int c = S::column(k);
         const T number = k < S::OWN && c < S::ROW ? source.number(i, r, k) : T(0);
-        own[PENDING + r][k] = number;
+        values[PENDING + r][k] = number;
         source.nan_seen = source.nan_seen + zero_or_nan(number);
         if (c < S::COLUMNS) size = largest(magnitude(number), size);
       }
       size = Members::all(size, largest);
       const Real scale = scale_of(size);
 #pragma unroll
-      for (int k = 0; k < S::OWN; ++k) own[PENDING + r][k] = scaled(own[PENDING + r][k], scale);
+      for (int k = 0; k < S::OWN; ++k) values[PENDING + r][k] = scaled(values[PENDING + r][k], scale);
       if (Source::HAS_CELLS) most = largest(size, most);
       else source.bound(size);
     }
     if (Source::HAS_CELLS) source.bound(most);
   }
-  DEVICE void exchange_if_found(bool is_found, int r, T (&numbers)[COUNT]) {
-    exchange_if(is_found, numbers[0], numbers[r]);
+  DEVICE void exchange_rows_if(bool condition, int r, T (&numbers)[COUNT]) {
+    exchange_if(condition, numbers[0], numbers[r]);
 #pragma unroll
-    for (int k = 0; k < OWN; ++k) exchange_if(is_found, own[0][k], own[r][k]);
+    for (int k = 0; k < OWN; ++k) exchange_if(condition, values[0][k], values[r][k]);
   }
-  // Exchange the first row for row `found`, one of LENGTH rows from FIRST: threads of a team branch together.
-  template <int FIRST, int LENGTH> DEVICE void exchange_by_branches(int found, T (&numbers)[COUNT]) {
+  // Exchange the first row for row `pivot`, one of LENGTH rows from FIRST: threads of a team branch together.
+  template <int FIRST, int LENGTH> DEVICE void exchange_by_branches(int pivot, T (&numbers)[COUNT]) {
     constexpr int HALF = LENGTH / 2;
-    if constexpr (LENGTH == 1) exchange_if_found(true, FIRST, numbers);
-    else if (found < FIRST + HALF) exchange_by_branches<FIRST, HALF>(found, numbers);
-    else exchange_by_branches<FIRST + HALF, LENGTH - HALF>(found, numbers);
+    if constexpr (LENGTH == 1) exchange_rows_if(true, FIRST, numbers);
+    else if (pivot < FIRST + HALF) exchange_by_branches<FIRST, HALF>(pivot, numbers);
+    else exchange_by_branches<FIRST + HALF, LENGTH - HALF>(pivot, numbers);
   }
   // Exchange the first row for that of the largest number in a column; return this number's size.
   DEVICE Real exchange(int column, T (&numbers)[COUNT]) {
-    int found = 0;
+    int pivot = 0;
 #pragma unroll
     for (int r = 0; r < COUNT; ++r)
-      numbers[r] = S::TEAM == 1 ? own[r][column] : Members::from(own[r][0], column);
+      numbers[r] = S::TEAM == 1 ? values[r][column] : Members::from(values[r][0], column);
     Real size = magnitude(numbers[0]);
 #pragma unroll
     for (int r = 1; r < COUNT; ++r)
-      if (magnitude(numbers[r]) > size) size = magnitude(numbers[r]), found = r;
+      if (magnitude(numbers[r]) > size) size = magnitude(numbers[r]), pivot = r;
     if constexpr (S::TEAM > 1) {
-      if (found > 0) exchange_by_branches<1, COUNT - 1>(found, numbers);
+      if (pivot > 0) exchange_by_branches<1, COUNT - 1>(pivot, numbers);
     } else {
 #pragma unroll
-      for (int r = 1; r < COUNT; ++r) exchange_if_found(r == found, r, numbers);
+      for (int r = 1; r < COUNT; ++r) exchange_rows_if(r == pivot, r, numbers);
     }
     return size;
   }
@@ -131,7 +131,7 @@ template <class S, int PENDING, int BEFORE> struct Matrix {
     for (int r = 1; r < COUNT; ++r) {
       const T factor = numbers[r] / numbers[0];
 #pragma unroll
-      for (int k = 0; k < OWN; ++k) own[r][k] = minus_product(own[r][k], factor, own[0][k]);
+      for (int k = 0; k < OWN; ++k) values[r][k] = minus_product(values[r][k], factor, values[0][k]);
     }
     return size;
   }
@@ -156,11 +156,11 @@ template <class S, int PENDING, int BEFORE> struct Matrix {
     for (int k = 0; k < OWN; ++k) {
       T product = T(0);
 #pragma unroll
-      for (int r = 0; r < COUNT; ++r) product = product + conjugate_of(vector[r]) * own[r][k];
+      for (int r = 0; r < COUNT; ++r) product = product + conjugate_of(vector[r]) * values[r][k];
       product = scaled(product, beta);
 #pragma unroll
-      for (int r = 0; r < COUNT; ++r) own[r][k] = own[r][k] - vector[r] * product;
-      if (S::column(k) == column) own[0][k] = scaled(T(0) - phase, norm * inverse_power(scale));
+      for (int r = 0; r < COUNT; ++r) values[r][k] = values[r][k] - vector[r] * product;
+      if (S::column(k) == column) values[0][k] = scaled(T(0) - phase, norm * inverse_power(scale));
     }
     return size;
   }
@@ -168,7 +168,7 @@ template <class S, int PENDING, int BEFORE> struct Matrix {
 #pragma unroll
     for (int r = 0; r < COUNT; ++r)
 #pragma unroll
-      for (int k = 0; k < OWN; ++k) own[r][k] = r + 1 < COUNT ? own[r + 1][k] : T(0);
+      for (int k = 0; k < OWN; ++k) values[r][k] = r + 1 < COUNT ? values[r + 1][k] : T(0);
   }
   // Go on to the columns of the next step.
   DEVICE void move_columns() {
@@ -176,11 +176,11 @@ template <class S, int PENDING, int BEFORE> struct Matrix {
     for (int r = 0; r < PENDING; ++r) {
       if constexpr (S::TEAM == 1) {
 #pragma unroll
-        for (int c = 0; c < S::COLUMNS; ++c) own[r][c] = c < WIDE ? own[r][c + S::B] : T(0);
+        for (int c = 0; c < S::COLUMNS; ++c) values[r][c] = c < WIDE ? values[r][c + S::B] : T(0);
       } else {
         const int lane = Members::lane();
-        const T moved = Members::from(own[r][0], (lane + S::B) % S::TEAM);
-        own[r][0] = lane < WIDE ? moved : lane < S::COLUMNS ? T(0) : own[r][0];
+        const T moved = Members::from(values[r][0], (lane + S::B) % S::TEAM);
+        values[r][0] = lane < WIDE ? moved : lane < S::COLUMNS ? T(0) : values[r][0];
       }
     }
   }
@@ -202,7 +202,7 @@ template <class S, int BEFORE> struct Pivots {
 #pragma unroll
     for (int k = 0; k < OWN; ++k) {
       const int c = S::column(k);
-      if (c >= p && c < NUMBERS) row(i, p)[c * apart] = c == p ? T(1) / matrix.own[0][k] : matrix.own[0][k];
+      if (c >= p && c < NUMBERS) row(i, p)[c * apart] = c == p ? T(1) / matrix.values[0][k] : matrix.values[0][k];
     }
   }
   // Write the unknowns of the steps `last` … `first`. `known` has those before the partition, then those after it.
@@ -386,7 +386,7 @@ template <class Source> DEVICE inline void reduce(Source& source, T* cell) {
   for (int r = 0; r < WIDE; ++r)
 #pragma unroll
     for (int k = 0; k < matrix.OWN; ++k)
-      matrix.own[r][k] = T(S::column(k) == r ? 1 : S::column(k) == S::ROW + r ? -1 : 0);
+      matrix.values[r][k] = T(S::column(k) == r ? 1 : S::column(k) == S::ROW + r ? -1 : 0);
   for (int i = 0; i <= source.last; ++i) {
     source.wait(i);
     matrix.load(source, i);
@@ -405,7 +405,7 @@ template <class Source> DEVICE inline void reduce(Source& source, T* cell) {
     for (int k = 0; k < matrix.OWN; ++k) {
       const int c = S::column(k), to = c < WIDE ? WIDE + c : c == S::COLUMNS ? 2 * WIDE : c - S::ROW;
       if (to >= 0 && c < S::ROW + WIDE)
-        cell[r * EQUATION + to] = (source.least > Real(0) ? matrix.own[r][k] : T(0)) + nan_seen;
+        cell[r * EQUATION + to] = (source.least > Real(0) ? matrix.values[r][k] : T(0)) + nan_seen;
     }
 }
 // Write all unknowns, from those of the interfaces before and after the steps.
@@ -453,7 +453,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) whole_kernel(const Chunk c
 #pragma unroll
   for (int r = 0; r < LOWER; ++r)
 #pragma unroll
-    for (int k = 0; k < S::OWN; ++k) matrix.own[r][k] = T(S::column(k) == r ? 1 : 0);
+    for (int k = 0; k < S::OWN; ++k) matrix.values[r][k] = T(S::column(k) == r ? 1 : 0);
   constexpr int OFFSET = LOWER / BLOCK, TIMES = S::TIMES;
   for (int i = 0; i <= part.last + OFFSET; ++i) {
     if (i <= part.last) {

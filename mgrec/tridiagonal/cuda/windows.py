@@ -127,7 +127,7 @@ class Windows:
     def launch(self, words: int, has_gaps: bool) -> Launch:
         """Return the launch of all windows, by a struct of so many words.
 
-        `has_gaps` tells whether the contiguous systems of an operand may be apart in memory.
+        `has_gaps`: whether the contiguous systems of an operand may be apart in memory.
         """
         constants = {"THREADS": self.threads, "STEPS": self.steps, "WIDTH": self.width, "HAS_GAPS": has_gaps}
         lower, upper, block = self.widths
