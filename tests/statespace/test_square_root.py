@@ -322,7 +322,7 @@ def test_unstable_states_and_negative_variances(place):
             np.testing.assert_allclose(value, other, rtol=1e-9, atol=1e-11)
     model["obs_cov"] = np.full((1, 1), -1.0)
     llf = mgrec.statespace.log_likelihood(**placed(model, place), square_root=True)
-    assert np.isnan(map(to_host, (llf,))).all()
+    assert np.isnan(to_host(llf)).all()
 
 
 def test_axes_of_a_matrix_in_different_chunks():

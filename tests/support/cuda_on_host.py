@@ -285,7 +285,7 @@ def numpy_as_cupy() -> Any:
         is_cast = dtype is not None and getattr(x, "dtype", None) != dtype
         if isinstance(x, DeviceArray) and not is_cast:
             return x
-        return np.array(x, dtype, order="C").view(DeviceArray)
+        return np.array(x, dtype, order="A").view(DeviceArray)
 
     def event(**options: Any) -> Any:
         return types.SimpleNamespace(done=True, record=lambda: None, synchronize=lambda: None)

@@ -153,7 +153,7 @@ class ElementChain(Chain):
             return np.broadcast_to(self.first_state(), (outer, inner, self.state_numbers)).copy()
         rows = shape[: self.axis] + shape[self.axis + 1 : -1]
         states = np.broadcast_to(initial[0][..., 0], (self.state_numbers, *rows))
-        return np.moveaxis(states, 0, -1).reshape(outer, inner, self.state_numbers)
+        return np.ascontiguousarray(np.moveaxis(states, 0, -1).reshape(outer, inner, self.state_numbers))
 
     def advance(self, kernels: Kernels, summary: Any, carry_in: Any) -> Any:
         return kernels.propagate(self, summary, carry_in)
