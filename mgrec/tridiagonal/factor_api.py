@@ -180,13 +180,15 @@ def factor_tridiagonal(
     system takes half to a third of the time of :func:`mgrec.solve_tridiagonal`. Many short systems
     gain little: see :doc:`/how/tridiagonal`.
 
-    *Dask arrays.* If each system is whole in a chunk, a task factors the systems of the chunk
-    lazily. ``persist()`` keeps the factors in the memory of the workers, and a solve is then one
-    task a chunk. Without it each computation factors again. Right-hand sides are arrays, or Dask
-    arrays with the same chunks.
+    *Dask arrays.* A task factors the systems of a chunk, or the rows of a part of systems, lazily.
+    ``persist()`` keeps the factors in the memory of the workers. Without it each computation factors
+    again. A solve of whole systems is then one task a chunk. One of systems in several chunks takes
+    a third to a half of the time of :func:`mgrec.solve_tridiagonal`. Right-hand sides are arrays, or
+    Dask arrays with the same chunks.
 
     *Systems that are not factored.* Their diagonals are stored, and each ``solve`` solves them from
-    the start: systems in several chunks, Dask right-hand sides of NumPy diagonals or with other
+    the start: chunks of parts of systems unless all their rows are diagonally dominant, and such
+    chunks with `rhs_axis`; Dask right-hand sides of NumPy diagonals or with other
     chunks, matrices whose factors overflow or that are singular except for rounding, a single system
     of at least 2**20 unknowns on more than four threads, and periodic systems of less than three
     unknowns, or in which an error of the last unknown would grow; it does not if matrices are
@@ -212,13 +214,13 @@ def factor_tridiagonal(
 def _factor(problem: Problem) -> Any:
     """Return the factors of a problem's matrices; None if each solve starts from the matrices.
 
-    Matrices of systems in several chunks are not factored, nor those whose factors overflow, or that
-    are singular except for rounding. Raise LinAlgError if one is singular and not periodic.
+    Matrices in memory are not factored if their factors overflow, or if they are singular except for
+    rounding. Raise LinAlgError if one is singular and not periodic.
     """
     if problem.is_lazy:
-        from .factor_dask import factor_whole
+        from .factor_dask import factor_chunks
 
-        return factor_whole(problem)
+        return factor_chunks(problem)
     starts = (0,) * len(problem.shape)
     inputs = ChunkInputs(problem.operands, starts, starts)
     factors = factor_chunk(problem.recurrence, inputs, problem.shape)

@@ -1,7 +1,8 @@
-"""Factors of Dask arrays whose chunks contain whole systems: one task factors those of a chunk."""
+"""Factors of Dask arrays: one task factors the systems, or the parts of systems, of a chunk."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import dask.array.core as da
@@ -14,14 +15,15 @@ from ..core.contract.recurrence import ChunkInputs
 from ..distributed.graph.aligned import align_problem
 from ..distributed.graph.packed import blockwise_arguments
 from ..distributed.tasks import chunk_of, inputs_of_blocks
+from ..solve import solve
 from .api import insert_axis
-from .factors import Factors, check_in_host_memory, factor_chunk, solve_chunk
+from .factors import FactoredSystem, Factors, check_in_host_memory, factor_chunk, factor_part, solve_chunk
 
 
-def factor_whole(problem: Problem) -> da.Array | None:
-    """Return a Dask array of the factors of every chunk; None if systems span several chunks."""
+def factor_chunks(problem: Problem) -> da.Array | None:
+    """Return a Dask array of the factors of every chunk; None if sizes of chunks are unknown."""
     aligned = align_problem(problem)
-    if aligned.count != 1 or aligned.has_unknown_sizes:
+    if aligned.has_unknown_sizes:
         return None
     token = tokenize(aligned.recurrence, [block.name for block in aligned.blocks], aligned.chunks, "factor")
     return da.blockwise(
@@ -34,11 +36,12 @@ def factor_whole(problem: Problem) -> da.Array | None:
         adjust_chunks=dict(enumerate(aligned.chunks)),
         recurrence=aligned.recurrence,
         count=len(aligned.blocks),
+        factor=factor_chunk if aligned.count == 1 else factor_part,
     )
 
 
 def solve_factored(factors: da.Array, problem: Problem) -> da.Array | None:
-    """Return the lazy x of a problem; None if its chunks differ from those of the factors."""
+    """Return the lazy x of a problem; None if the factors do not apply to its chunks."""
     aligned, rhs_axis = align_problem(problem), problem.recurrence.rhs_axis
     index = tuple(range(len(aligned.chunks)))
     others = tuple(k for k in index if k != rhs_axis)
@@ -47,6 +50,11 @@ def solve_factored(factors: da.Array, problem: Problem) -> da.Array | None:
         if lengths != aligned.chunks[axis] and lengths != (1,):
             return None
     b = aligned.blocks[3]
+    if aligned.count > 1:
+        if rhs_axis is not None:
+            return None
+        system = FactoredSystem.of(aligned.recurrence, b, factors, problem.shape)
+        return solve(Problem(system, (b, factors), (), problem.shape, problem.memory))
     token = tokenize(aligned.recurrence, factors.name, b.name, aligned.chunks)
     return da.blockwise(
         determine_factored,
@@ -62,12 +70,14 @@ def solve_factored(factors: da.Array, problem: Problem) -> da.Array | None:
     )
 
 
-def factor_block(*values: Any, recurrence: Any, count: int) -> Factors:
-    """Return the factors of a chunk's matrices; one task of `factor_whole`."""
+def factor_block(
+    *values: Any, recurrence: Any, count: int, factor: Callable[[Any, ChunkInputs, Any], Factors]
+) -> Factors:
+    """Return the factors of a chunk's matrices; one task of `factor_chunks`."""
     inputs = inputs_of_blocks(*values, recurrence=recurrence, count=count)
     with chunk_of("factor", recurrence, inputs) as (backend, shape):
         check_in_host_memory("dl, d and du", backend)
-        return factor_chunk(recurrence, inputs, shape)
+        return factor(recurrence, inputs, shape)
 
 
 def determine_factored(factors: Factors, b: Any, *values: Any, recurrence: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -11,8 +11,10 @@ import numpy as np
 
 from ..core.arrays.chunk import canonical_shape
 from ..core.backends import CPU, Backend
-from ..core.contract.recurrence import Arrays, ChunkInputs, Shape
-from .errors import check_operands, is_all_finite, name_singular_system
+from ..core.contract.kernels import Summarise
+from ..core.contract.recurrence import Arrays, ChunkInputs, Shape, varying
+from .errors import SingularSystemError, check_operands, is_all_finite, name_singular_system
+from .recurrence import TridiagonalSystem
 
 MOST_GROWTH = 8
 """Most by which an error of the last unknown of a ring may grow in the others."""
@@ -28,13 +30,22 @@ class Factors:
 
     `lu` is None if the factors overflow, or if the matrices are singular except for rounding. The
     diagonals are for right-hand sides that are solved without the factors. Factors of periodic
-    systems have a `ring`.
+    systems have a `ring`. Those of a part of systems are of its rows without the unknowns of its
+    neighbours; `lu` is None unless these rows are diagonally dominant.
     """
 
     diagonals: Arrays
     shape: Shape  # of the chunk of the broadcast diagonals
     lu: Any = None
     ring: Ring | None = None
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(object)
 
     def __sizeof__(self) -> int:
         return sum(part.nbytes for part in (*self.diagonals, *(self.lu or ()), *(self.ring or ())))
@@ -134,6 +145,77 @@ def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
         system.determine(CPU, inputs, shape, None)
         return without
     return Factors(diagonals, shape, lu) if all(map(is_all_finite, lu)) else without
+
+
+def factor_part(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
+    """Return the factors of a chunk of systems that are in several chunks."""
+    diagonals = tuple(block.copy() for block in inputs.blocks[:3])
+    if system.check_finite:
+        check_operands(system, inputs, shape)
+    dl, d, du = (np.array(np.broadcast_to(x, shape), order="C") for x in diagonals)
+    with np.errstate(all="ignore"):
+        is_dominant = (abs(d) >= abs(dl) + abs(du)).all() and (d != 0).all()
+    without = Factors(diagonals, shape)
+    if not is_dominant or 0 in shape:
+        return without
+    from .cpu.factor import factor_matrices
+
+    layout = canonical_shape(shape, system.axis)
+    try:
+        lu = factor_matrices(*(x.reshape(layout) for x in (dl, d, du)))
+    except SingularSystemError:
+        return without
+    return replace(without, lu=lu) if all(map(is_all_finite, lu)) else without
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactoredSystem(TridiagonalSystem):
+    """Tridiagonal systems of which a chunk's operands are b and the factors of its rows.
+
+    The equations of a chunk in its ends are those of `system`, and known unknowns of its neighbours
+    change its first and its last b.
+    """
+
+    system: TridiagonalSystem
+
+    @classmethod
+    def of(cls, system: TridiagonalSystem, b: Any, factors: Any, shape: Shape) -> FactoredSystem:
+        """Return the system for b and factors that broadcast to a shape."""
+        attributes = {field.name: getattr(system, field.name) for field in fields(system)}
+        attributes["varying"] = varying(b.shape, shape), varying(factors.shape, shape)
+        attributes["block_dtypes"] = (b.dtype,)
+        return cls(**attributes, system=system)
+
+    def check(self, inputs: ChunkInputs) -> None:
+        super().check(replace(inputs, blocks=inputs.blocks[:1]))
+
+    def precompute(self, backend: Backend, inputs: ChunkInputs, shape: Shape) -> Summarise:
+        check_in_host_memory("b", backend)
+        return self.system.precompute(backend, _with_matrix(inputs), shape)
+
+    def determine(
+        self, backend: Backend, inputs: ChunkInputs, shape: Shape, carry_in: Any, out: Arrays = ()
+    ) -> tuple[Arrays, None]:
+        b, factors = inputs.blocks
+        if factors.lu is not None:
+            rhs = np.array(np.broadcast_to(b, shape), order="C")
+            ends, rows = self.ends(inputs, shape), rhs.reshape(canonical_shape(shape, self.axis))
+            dl, _, du = (np.broadcast_to(x, shape).reshape(rows.shape) for x in factors.diagonals)
+            with np.errstate(all="ignore"):
+                if not ends.has_first:
+                    rows[:, 0] -= dl[:, 0] * carry_in[..., 0]
+                if not ends.has_last:
+                    rows[:, -1] -= du[:, -1] * carry_in[..., -1]
+            x = solve_chunk(factors, self.system, shape, rhs, out=out)
+            if x is not None:
+                return (x,), None
+        return self.system.determine(backend, _with_matrix(inputs), shape, carry_in, out)
+
+
+def _with_matrix(inputs: ChunkInputs) -> ChunkInputs:
+    """Return the inputs of the system, from those of a factored one."""
+    b, factors = inputs.blocks
+    return replace(inputs, blocks=(*factors.diagonals, b))
 
 
 def solve_chunk(

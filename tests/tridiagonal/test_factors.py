@@ -171,6 +171,32 @@ def test_whole_systems_in_chunks_are_factored(own, chunks, shape, of_b, axis, rh
     np.testing.assert_array_equal(again.compute(scheduler="sync"), wanted)
 
 
+PARTS = [
+    ((4, 60), (2, 25), (4, 60), (2, 25), -1),
+    ((60,), (25,), (5, 60), (2, 25), -1),
+    ((60, 40), ((25, 1, 34), 15), (60, 40), ((25, 1, 34), 15), 0),
+]
+
+
+@pytest.mark.parametrize(("own", "chunks", "shape", "of_b", "axis"), PARTS)
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("dominance", [0, 10])
+def test_parts_of_dominant_systems_are_factored(own, chunks, shape, of_b, axis, periodic, dominance):
+    dl, d, du, b = draw(own, own, own, shape)
+    d += dominance * np.sign(d)
+    lazy = in_chunks((dl, d, du), chunks)
+    options = {"axis": axis, "periodic": periodic}
+    factor = mgrec.factor_tridiagonal(*lazy, **options).persist(scheduler="sync")
+    x = factor.solve(da.from_array(b, chunks=of_b))
+    assert x.chunks == da.from_array(b, chunks=of_b).chunks
+    assert not {part.name for part in lazy} & set(x.dask.layers)
+    wanted = mgrec.solve_tridiagonal(dl, d, du, b, **options)
+    np.testing.assert_allclose(x.compute(scheduler="sync"), wanted, rtol=1e-9 if dominance else 1e-7)
+    b[0, 7] = np.nan
+    with pytest.raises(ValueError, match=r"b must hold no .* got nan at index \(0, 7\)"):
+        factor.solve(da.from_array(b, chunks=of_b)).compute(scheduler="sync")
+
+
 def test_other_chunks_are_solved_anew():
     dl, d, du, b = draw(*[(4, 60)] * 4)
     factor = mgrec.factor_tridiagonal(*in_chunks((dl, d, du), (2, 60)))
