@@ -43,7 +43,7 @@ def of_dask(a: da.Array, b: da.Array) -> None:
     assert_type(mgrec.linear_recurrence(a, x), da.Array)
     assert_type(mgrec.solve_tridiagonal(x, x, x, a), da.Array)
     assert_type(mgrec.solve_banded((1, 1), x, a), da.Array)
-    assert_type(mgrec.solve_block_tridiagonal(x, a, x, x), da.Array)
+    assert_type(mgrec.solve_block_tridiagonal(x, x, x, a), da.Array)
     assert_type(mgrec.weighted_scan(a, x), da.Array)
     assert_type(mgrec.solve_tridiagonal(a, b, a, b, method="thomas"), da.Array)
     assert_type(mgrec.scan(mgrec.maps.max_plus, a, initial=0.0), da.Array)
