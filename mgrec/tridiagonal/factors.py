@@ -152,17 +152,21 @@ def factor_part(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
     diagonals = tuple(block.copy() for block in inputs.blocks[:3])
     if system.check_finite:
         check_operands(system, inputs, shape)
-    dl, d, du = (np.array(np.broadcast_to(x, shape), order="C") for x in diagonals)
-    with np.errstate(all="ignore"):
-        is_dominant = (abs(d) >= abs(dl) + abs(du)).all() and (d != 0).all()
     without = Factors(diagonals, shape)
-    if not is_dominant or 0 in shape:
+    if 0 in shape:
         return without
     from .cpu.factor import factor_matrices
 
-    layout = canonical_shape(shape, system.axis)
+    layout, ends = canonical_shape(shape, system.axis), system.ends(inputs, shape)
+    dl, d, du = (np.array(np.broadcast_to(x, shape).reshape(layout), order="C") for x in diagonals)
+    # Entries outside of the matrix have any values.
+    dl[:, : int(ends.has_first)] = du[:, layout[1] - int(ends.has_last) :] = 0
+    with np.errstate(all="ignore"):
+        is_dominant = (abs(d) >= abs(dl) + abs(du)).all() and (d != 0).all()
+    if not is_dominant:
+        return without
     try:
-        lu = factor_matrices(*(x.reshape(layout) for x in (dl, d, du)))
+        lu = factor_matrices(dl, d, du)
     except SingularSystemError:
         return without
     return replace(without, lu=lu) if all(map(is_all_finite, lu)) else without
@@ -199,17 +203,22 @@ class FactoredSystem(TridiagonalSystem):
         b, factors = inputs.blocks
         if factors.lu is not None:
             rhs = np.array(np.broadcast_to(b, shape), order="C")
-            ends, rows = self.ends(inputs, shape), rhs.reshape(canonical_shape(shape, self.axis))
-            dl, _, du = (np.broadcast_to(x, shape).reshape(rows.shape) for x in factors.diagonals)
+            ends, (dl, _, du) = self.ends(inputs, shape), factors.diagonals
             with np.errstate(all="ignore"):
                 if not ends.has_first:
-                    rows[:, 0] -= dl[:, 0] * carry_in[..., 0]
+                    self._subtract_known(rhs, dl, carry_in, 0)
                 if not ends.has_last:
-                    rows[:, -1] -= du[:, -1] * carry_in[..., -1]
+                    self._subtract_known(rhs, du, carry_in, -1)
             x = solve_chunk(factors, self.system, shape, rhs, out=out)
             if x is not None:
                 return (x,), None
         return self.system.determine(backend, _with_matrix(inputs), shape, carry_in, out)
+
+    def _subtract_known(self, rhs: np.ndarray, diagonal: np.ndarray, carry_in: np.ndarray, end: int) -> None:
+        """Subtract from the first or the last b what the known unknown beyond it contributes."""
+        row = np.moveaxis(rhs, self.axis, 0)[end, ...]
+        coefficients = np.moveaxis(np.broadcast_to(diagonal, rhs.shape), self.axis, 0)[end, ...]
+        row -= coefficients * carry_in[..., end].reshape(row.shape)
 
 
 def _with_matrix(inputs: ChunkInputs) -> ChunkInputs:
