@@ -140,8 +140,8 @@ template <class S, int PENDING, int BEFORE> struct Matrix {
     T vector[COUNT];
     const Real size = exchange(column, vector);
     if (!(size > Real(0))) return size;
-    constexpr Real LEAST = sizeof(Real) == 4 ? Real(0x1p-126) : Real(0x1p-1022);
-    const Real scale = inverse_power(larger(size, LEAST));
+    constexpr double LEAST = sizeof(Real) == 4 ? 0x1p-126 : 0x1p-1022;
+    const Real scale = inverse_power(larger(size, Real(LEAST)));
     Real total = Real(0);
 #pragma unroll
     for (int r = 0; r < COUNT; ++r) {
