@@ -161,19 +161,17 @@ class _Partitions:
 
         status = cupy.empty(2, np.int64)
         status.fill(-1)
-        self._launch_parts("whole", _Cells(None, self._empty_pivots(0)), status=status)
+        self._launch_parts("whole", _Cells(None, self._empty_pivots(self.rows, self.block, 0)), status=status)
         return [int(word) for word in fetch(status)()]
 
     def reduce(self) -> list[_Cells]:
         """Return the cells of all levels: those of partitions first."""
-        import cupy
-
-        levels = [_Cells(self._empty_cells(self.parts), self._empty_pivots(self.wide))]
+        levels = [_Cells(self._empty_cells(self.parts), self._empty_pivots(self.rows, self.block, self.wide))]
         self._launch_parts("reduce", levels[0])
         while levels[-1].cells.shape[1] > MAX_CELLS:
             groups = -(-levels[-1].cells.shape[1] // GROUP)
             rows = self.systems * groups * GROUP * self.wide
-            pivots = None if self.result is None else cupy.empty((rows, 3 * self.wide + 1), self.dtype)
+            pivots = self._empty_pivots(rows, self.wide, self.wide)
             levels.append(_Cells(self._empty_cells(groups), pivots))
             self._launch_level("merge", levels[-2], levels[-1])
         return levels
@@ -194,12 +192,12 @@ class _Partitions:
 
         return cupy.empty((self.systems, parts, self.wide, 2 * self.wide + 1), self.dtype)
 
-    def _empty_pivots(self, before: int) -> Any:
-        """Return memory of the pivot rows of all partitions; None if nothing will be substituted."""
+    def _empty_pivots(self, rows: int, block: int, before: int) -> Any:
+        """Return memory of pivot rows, for steps of `block` rows; None if nothing will be substituted."""
         import cupy
 
-        columns = self.wide + self.block + 1 + before
-        return None if self.result is None else cupy.empty((self.rows, columns), self.dtype)
+        columns = self.wide + block + 1 + before
+        return None if self.result is None else cupy.empty((rows, columns), self.dtype)
 
     def _launch_parts(self, name: str, to: _Cells, values: Any = None, status: Any = None) -> None:
         words: list[int] = []

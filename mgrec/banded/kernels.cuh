@@ -28,8 +28,6 @@ template <class R> DEVICE inline bool is_nan(complex<R> x) { return x.re != x.re
 // x/|x|
 DEVICE inline Real phase_of(Real x) { return x < Real(0) ? Real(-1) : Real(1); }
 template <class R> DEVICE inline complex<R> phase_of(complex<R> x) { return scaled(x, R(1) / sqrt(squared(x))); }
-// The larger number; that which is not nan.
-DEVICE inline Real largest(Real x, Real y) { return x > y || y != y ? x : y; }
 DEVICE inline void exchange_if(bool condition, T& x, T& y) {
   const T old = x;
   x = condition ? y : x, y = condition ? old : y;
@@ -70,7 +68,7 @@ template <class S, int PENDING, int BEFORE> struct Matrix {
   using Members = Team<S::TEAM>;
   T values[COUNT][OWN] = {};
 
-  // Load a step, rows scaled; return the size of its smallest or its largest row.
+  // Load a step, rows scaled. The size of its smallest row counts as a pivot's, that of the largest row of a cell.
   template <class Source> DEVICE void load(Source& source, int i) {
     Real most = Real(0);
 #pragma unroll
@@ -82,13 +80,13 @@ template <class S, int PENDING, int BEFORE> struct Matrix {
         const T number = k < S::OWN && c < S::ROW ? source.number(i, r, k) : T(0);
         values[PENDING + r][k] = number;
         source.nan_seen = source.nan_seen + zero_or_nan(number);
-        if (c < S::COLUMNS) size = largest(magnitude(number), size);
+        if (c < S::COLUMNS) size = fmax(magnitude(number), size);
       }
-      size = Members::all(size, largest);
+      size = Members::all(size, [](Real x, Real y) { return fmax(x, y); });
       const Real scale = scale_of(size);
 #pragma unroll
       for (int k = 0; k < S::OWN; ++k) values[PENDING + r][k] = scaled(values[PENDING + r][k], scale);
-      if (Source::HAS_CELLS) most = largest(size, most);
+      if (Source::HAS_CELLS) most = fmax(size, most);
       else source.bound(size);
     }
     if (Source::HAS_CELLS) source.bound(most);

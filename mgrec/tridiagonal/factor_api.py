@@ -182,17 +182,17 @@ def factor_tridiagonal(
 
     *Dask arrays.* A task factors the systems of a chunk, or the rows of a part of systems, lazily.
     ``persist()`` keeps the factors in the memory of the workers. Without it each computation factors
-    again. A solve of whole systems is then one task a chunk. One of systems in several chunks takes
-    a third to a half of the time of :func:`mgrec.solve_tridiagonal`. Right-hand sides are arrays, or
-    Dask arrays with the same chunks.
+    again. A solve of whole systems is then one task a chunk. A solve of systems in several chunks
+    takes a third to a half of the time of :func:`mgrec.solve_tridiagonal`. Right-hand sides are
+    arrays, or Dask arrays with the same chunks.
 
     *Systems that are not factored.* Their diagonals are stored, and each ``solve`` solves them from
-    the start: chunks of parts of systems unless all their rows are diagonally dominant, and such
-    chunks with `rhs_axis`; Dask right-hand sides of NumPy diagonals or with other
-    chunks, matrices whose factors overflow or that are singular except for rounding, a single system
-    of at least 2**20 unknowns on more than four threads, and periodic systems of less than three
-    unknowns, or in which an error of the last unknown would grow; it does not if matrices are
-    diagonally dominant. On a cluster use :func:`mgrec.plan` for repeated solves.
+    the start: chunks of systems in several chunks, if a row of the chunk is not diagonally dominant
+    or if `rhs_axis` is given; Dask right-hand sides of NumPy diagonals or with other chunks;
+    matrices whose factors overflow or that are singular except for rounding, a single system of at
+    least 2**20 unknowns on more than four threads, and periodic systems of less than three unknowns,
+    or in which an error of the last unknown would grow; it does not if matrices are diagonally
+    dominant. On a cluster use :func:`mgrec.plan` for repeated solves.
 
     Examples
     --------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import dask.array.core as da
@@ -17,7 +16,7 @@ from ..distributed.graph.packed import blockwise_arguments
 from ..distributed.tasks import chunk_of, inputs_of_blocks
 from ..solve import solve
 from .api import insert_axis
-from .factors import FactoredSystem, Factors, check_in_host_memory, factor_chunk, factor_part, solve_chunk
+from .factors import FactoredSystem, Factors, check_in_host_memory, factor_chunk, solve_chunk
 
 
 def factor_chunks(problem: Problem) -> da.Array | None:
@@ -36,7 +35,6 @@ def factor_chunks(problem: Problem) -> da.Array | None:
         adjust_chunks=dict(enumerate(aligned.chunks)),
         recurrence=aligned.recurrence,
         count=len(aligned.blocks),
-        factor=factor_chunk if aligned.count == 1 else factor_part,
     )
 
 
@@ -70,14 +68,12 @@ def solve_factored(factors: da.Array, problem: Problem) -> da.Array | None:
     )
 
 
-def factor_block(
-    *values: Any, recurrence: Any, count: int, factor: Callable[[Any, ChunkInputs, Any], Factors]
-) -> Factors:
+def factor_block(*values: Any, recurrence: Any, count: int) -> Factors:
     """Return the factors of a chunk's matrices; one task of `factor_chunks`."""
     inputs = inputs_of_blocks(*values, recurrence=recurrence, count=count)
     with chunk_of("factor", recurrence, inputs) as (backend, shape):
         check_in_host_memory("dl, d and du", backend)
-        return factor(recurrence, inputs, shape)
+        return factor_chunk(recurrence, inputs, shape)
 
 
 def determine_factored(factors: Factors, b: Any, *values: Any, recurrence: Any) -> Any:

@@ -14,7 +14,7 @@ from ..core.backends import CPU, Backend
 from ..core.contract.kernels import Summarise
 from ..core.contract.recurrence import Arrays, ChunkInputs, Shape, varying
 from .errors import SingularSystemError, check_operands, is_all_finite, name_singular_system
-from .recurrence import TridiagonalSystem
+from .recurrence import Ends, TridiagonalSystem
 
 MOST_GROWTH = 8
 """Most by which an error of the last unknown of a ring may grow in the others."""
@@ -118,20 +118,22 @@ def check_in_host_memory(names: str, backend: Backend) -> None:
 
 
 def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
-    """Return the factors of a chunk of whole systems, whose b is a constant."""
+    """Return the factors of a chunk of whole systems, or of parts of systems; b is a constant."""
     # Copies: a diagonal that is overwritten later has no effect.
     diagonals = tuple(block.copy() for block in inputs.blocks[:3])
     if system.check_finite:
         check_operands(system, inputs, shape)
-    without = Factors(diagonals, shape)
-    if 0 in shape or (system.is_periodic and shape[system.axis] < 3):
+    without, is_part = Factors(diagonals, shape), shape[system.axis] != system.length
+    if 0 in shape or (system.is_periodic and not is_part and shape[system.axis] < 3):
         return without
     from .cpu.factor import factor_matrices
 
     layout = canonical_shape(shape, system.axis)
-    full_diagonals = (
+    full_diagonals = [
         np.array(np.broadcast_to(diagonal, shape).reshape(layout), order="C") for diagonal in diagonals
-    )
+    ]
+    if is_part:
+        return replace(without, lu=_factor_part(full_diagonals, system.ends(inputs, shape)))
     if system.is_periodic:
         with suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
             return Factors(diagonals, shape, *Ring.of(*full_diagonals))
@@ -147,29 +149,22 @@ def factor_chunk(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
     return Factors(diagonals, shape, lu) if all(map(is_all_finite, lu)) else without
 
 
-def factor_part(system: Any, inputs: ChunkInputs, shape: Shape) -> Factors:
-    """Return the factors of a chunk of systems that are in several chunks."""
-    diagonals = tuple(block.copy() for block in inputs.blocks[:3])
-    if system.check_finite:
-        check_operands(system, inputs, shape)
-    without = Factors(diagonals, shape)
-    if 0 in shape:
-        return without
+def _factor_part(diagonals: list[np.ndarray], ends: Ends) -> Any:
+    """Return the factors of rows (outer, steps, inner), and overwrite them; None unless they are dominant."""
     from .cpu.factor import factor_matrices
 
-    layout, ends = canonical_shape(shape, system.axis), system.ends(inputs, shape)
-    dl, d, du = (np.array(np.broadcast_to(x, shape).reshape(layout), order="C") for x in diagonals)
+    dl, d, du = diagonals
     # Entries outside of the matrix have any values.
-    dl[:, : int(ends.has_first)] = du[:, layout[1] - int(ends.has_last) :] = 0
+    dl[:, : int(ends.has_first)] = du[:, du.shape[1] - int(ends.has_last) :] = 0
     with np.errstate(all="ignore"):
         is_dominant = (abs(d) >= abs(dl) + abs(du)).all() and (d != 0).all()
     if not is_dominant:
-        return without
+        return None
     try:
         lu = factor_matrices(dl, d, du)
     except SingularSystemError:
-        return without
-    return replace(without, lu=lu) if all(map(is_all_finite, lu)) else without
+        return None
+    return lu if all(map(is_all_finite, lu)) else None
 
 
 @dataclass(frozen=True, kw_only=True)
