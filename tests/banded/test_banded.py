@@ -23,8 +23,8 @@ def test_every_width(widths, dtype, periodic, is_split, monkeypatch):
         x = mgrec.solve_banded(widths, ab, b, periodic=periodic)
         assert x.dtype == dtype
         full = dense_bands(widths, ab, periodic)
-        # Coefficients of one unknown of a ring add up to matrices that are not dominant.
-        condition = max(1, np.linalg.cond(full) / 10) if periodic else 1
+        # Coefficients of one unknown of a small ring add up to matrices that are not dominant.
+        condition = max(1, np.linalg.cond(full) / 10) if periodic and n < 10 else 1
         assert error(x, dense_solve(full, b, 0)) < TOLERANCE[dtype] * condition
 
 

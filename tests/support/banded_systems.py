@@ -62,24 +62,24 @@ def dense_bands(widths, ab, periodic=False):
     """The matrices (..., n, n); coefficients of one unknown of a ring add up."""
     n = ab.shape[-1]
     full = np.zeros((*ab.shape[:-2], n, n), ab.dtype)
+    columns = np.arange(n)
     for r in range(sum(widths) + 1):
-        columns = np.arange(n)
         rows = columns + r - widths[1]
-        for row, column in zip(rows, columns, strict=True):
-            if periodic or 0 <= row < n:
-                full[..., row % n, column] += ab[..., r, column]
+        is_inside = periodic | ((rows >= 0) & (rows < n))
+        full[..., rows[is_inside] % n, columns[is_inside]] += ab[..., r, is_inside]
     return full
 
 
 def dense_blocks(dl, d, du, periodic=False):
     """The matrices (..., n·k, n·k); coefficients of one unknown of a ring add up."""
     n, k = d.shape[-3:-1]
-    full = np.zeros((*d.shape[:-3], n, k, n, k), d.dtype)
-    for i in range(n):
-        for step, blocks in ((-1, dl), (0, d), (1, du)):
-            if periodic or 0 <= i + step < n:
-                full[..., i, :, (i + step) % n, :] += blocks[..., i, :, :]
-    return full.reshape(*d.shape[:-3], n * k, n * k)
+    full = np.zeros((*d.shape[:-3], n, n, k, k), d.dtype)
+    rows = np.arange(n)
+    for step, blocks in ((-1, dl), (0, d), (1, du)):
+        columns = rows + step
+        is_inside = periodic | ((columns >= 0) & (columns < n))
+        full[..., rows[is_inside], columns[is_inside] % n, :, :] += blocks[..., is_inside, :, :]
+    return full.swapaxes(-3, -2).reshape(*d.shape[:-3], n * k, n * k)
 
 
 def dense(solve, *matrices):
