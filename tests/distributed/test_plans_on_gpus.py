@@ -23,7 +23,7 @@ from mgrec.filters import recurrence as filters
 from mgrec.signal import lfilter
 
 pytestmark = [pytest.mark.gpu, pytest.mark.emulated]
-CHUNK, RNG = 5000, np.random.default_rng(3)
+CHUNK, RNG = 2100, np.random.default_rng(3)
 
 
 @pytest.fixture
