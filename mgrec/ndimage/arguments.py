@@ -158,14 +158,16 @@ def for_each_axis(name: str, value: Any, axes: Sequence[int]) -> list[Any]:
 
 
 def cached(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Cache what a function returns for numbers and strings, without those that cannot be hashed.
+    """Cache what a function returns for numbers and strings, without sequences of them.
 
-    An argument of another type is another one: True is no integer.
+    An argument of another type is another one: True is no integer, but (True,) is equal to (1,).
     """
     cached_function = lru_cache(maxsize=256, typed=True)(function)
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
+        if tuple in map(type, arguments):
+            return function(*arguments)
         try:
             return cached_function(*arguments)
         except TypeError:

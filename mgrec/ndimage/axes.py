@@ -13,6 +13,7 @@ from ..core.arrays.chunk import as_contiguous, canonical_shape
 from ..core.backends import backend_of
 from ..core.contract.recurrence import AxisFilter
 from ..distributed.groups.calls import CALL
+from ..engines.cpu.compilation import writable
 from ..engines.cpu.threads import call_in_parts, split_range, threads_for
 
 ROWS, COLUMNS, LEAST = 32, 64, 8
@@ -22,6 +23,8 @@ FEW_ROWS = 8
 """Long rows are divided into pieces if they are fewer."""
 CELLS = 1 << 16
 """Numbers of a block, which stay in the L2 cache."""
+SMALL = 1 << 14
+"""Most numbers of an array whose calls of kernels are cached."""
 
 
 class ImageFilter(AxisFilter, Protocol):
@@ -33,8 +36,18 @@ class ImageFilter(AxisFilter, Protocol):
         A NumPy array may be written to the memory of `into`, which is None or x.
         """
 
+    def kernel_of_whole(self, shape: tuple[int, int, int]) -> RowKernel | None:
+        """Return the kernel of whole real rows (outer, steps, inner) in host memory.
 
-def filter_axes(filters: Sequence[tuple[int, ImageFilter]], x: Any, dtype: np.dtype[Any]) -> Any:
+        Return None if it does not filter such rows in one call a block.
+        """
+
+
+Filters = tuple[tuple[int, ImageFilter], ...]
+"""Axes and their filters."""
+
+
+def filter_axes(filters: Filters, x: Any, dtype: np.dtype[Any]) -> Any:
     """Filter a NumPy, CuPy or Dask array along one axis after the other.
 
     Return the results in a dtype, in new memory.
@@ -56,12 +69,54 @@ def filter_axes(filters: Sequence[tuple[int, ImageFilter]], x: Any, dtype: np.dt
         for axis, axis_filter in filters:
             x = solve_filter(axis_filter, x, axis, dtype)
         return x
+    if backend.is_host and x.size <= SMALL and x.dtype.kind != "c":
+        calls, size = _calls_of_small(filters, x.shape)
+        if calls:
+            return _filter_small(calls, size, x, dtype)
     with backend.device_of((x,)):
         into = None
         for axis, axis_filter in filters:
             # In place on a CPU: 512 MB of new memory took 1.0 s, and the filter itself 0.5 s.
             x = into = axis_filter.apply_to_whole(x, axis, dtype, into)
     return x
+
+
+@lru_cache(maxsize=256)
+def _calls_of_small(
+    filters: Filters, shape: tuple[int, ...]
+) -> tuple[list[tuple[RowKernel, list[Block]]], int]:
+    """Return the kernel and the blocks of each axis, and the size of their memory.
+
+    There are none if an axis has no kernel for whole rows.
+    """
+    calls, size = [], 0
+    for axis, axis_filter in filters:
+        rows = canonical_shape(shape, axis)
+        kernel = axis_filter.kernel_of_whole(rows)
+        if kernel is None:
+            return [], 0
+        of_lane = rows[1] + kernel.beyond
+        blocks, lanes, _ = _blocks(rows, rows[1], of_lane, 1)
+        calls.append((kernel, blocks))
+        size = max(size, lanes * (of_lane + kernel.scratch))
+    return calls, size
+
+
+def _filter_small(
+    calls: Sequence[tuple[RowKernel, list[Block]]], size: int, x: np.ndarray, dtype: np.dtype[Any]
+) -> np.ndarray:
+    """Filter a real array by the kernels of one axis after the other."""
+    samples, memory = writable(as_float64(x).reshape(-1)), np.zeros(size)
+    values = results = np.empty(x.size)
+    for kernel, blocks in calls:
+        for block in blocks:
+            kernel.call(samples, results, block.numbers, memory)
+        if dtype != np.float64:
+            with np.errstate(invalid="ignore", over="ignore"):
+                values = kernel.cast(results, dtype)
+                results[:] = values
+        samples = results
+    return values.reshape(x.shape)
 
 
 def as_rows(x: Any, axis: int) -> Any:
@@ -122,6 +177,12 @@ class Block(NamedTuple):
         The first outer index, and the numbers of groups and of outer indices of each.
     inner, columns : int
         The first inner index, and the number of them.
+    lanes : int
+        Numbers of a step in memory, at least rows·columns.
+    numbers : array of int64
+        The block for kernels: the numbers from one outer index to the next one of samples and of
+        results, the numbers from one step to the next one, and `rows`, steps, `columns`, `lanes`,
+        `groups`, `outer` and `inner`.
     """
 
     outer: int
@@ -129,86 +190,112 @@ class Block(NamedTuple):
     rows: int
     inner: int
     columns: int
+    lanes: int
+    numbers: np.ndarray
 
     def of(self, array: np.ndarray) -> np.ndarray:
         """Return the rows of an array as a view, (groups, steps, rows, columns)."""
-        outer, groups, rows, inner, columns = self
-        if array.shape[0] > groups * rows or array.shape[2] > columns:
-            array = array[outer : outer + groups * rows, :, inner : inner + columns]
+        outer, groups, rows, inner, columns, *_ = self
+        array = array[outer : outer + groups * rows, :, inner : inner + columns]
         return array.reshape(groups, rows, -1, columns).swapaxes(1, 2)
 
     def of_lanes(self, lanes: np.ndarray) -> np.ndarray:
         """Return numbers (groups, steps, lanes) as a view, (groups, steps, rows, columns)."""
-        used = self.rows * self.columns
-        if lanes.shape[2] > used:
-            lanes = lanes[:, :, :used]
-        return lanes.reshape(self.groups, -1, self.rows, self.columns)
+        used = lanes[:, :, : self.rows * self.columns]
+        return used.reshape(self.groups, -1, self.rows, self.columns)
 
 
-class Memory:
-    """The memory of a thread for the rows of one block after the other."""
+class RowKernel(NamedTuple):
+    """A kernel for the rows of blocks; see :func:`fill_rows`.
 
-    def __init__(self) -> None:
-        self._arrays: dict[tuple[str, tuple[int, int, int]], np.ndarray] = {}
-
-    def lanes(self, name: str, block: Block, steps: int) -> np.ndarray:
-        """Return memory for float64 numbers of the rows of a block, (groups, steps, lanes)."""
-        used = block.rows * block.columns
-        # Kernels compute four lanes at a time.
-        shape = block.groups, steps, used + -used % 4 if used > 1 else 1
-        array = self._arrays.get((name, shape))
-        if array is None:
-            array = self._arrays[name, shape] = np.zeros(shape)
-        return array
-
-    def load(self, name: str, block: Block, array: np.ndarray) -> np.ndarray:
-        """Return the rows of an array in memory, (groups, steps, lanes)."""
-        lanes = self.lanes(name, block, array.shape[1])
-        block.of_lanes(lanes)[...] = block.of(array)
-        return lanes
-
-
-def fill_rows(
-    filtered: Callable[[Block, Memory], np.ndarray],
-    out: np.ndarray,
-    cast_results: Callable[[Any, np.dtype[Any]], Any],
-    is_threaded: bool,
-    beyond: int = 0,
-) -> None:
-    """Write the filtered rows (groups, steps, lanes) of all blocks to `out`, on threads.
-
-    `cast_results` casts float64 to integers and bools. `beyond` is the number of steps for which
-    `filtered` takes memory in addition to those of `out`.
+    Attributes
+    ----------
+    call : callable, ``(x, out, numbers, memory)``
+        Filters the rows of a block; arrays are flat and of float64.
+    cast : callable, ``(values, dtype) -> array``
+        Casts results to another dtype.
+    scratch : int
+        Numbers of memory of a lane besides those of its steps.
+    before, beyond : int
+        Steps before the samples in memory, and in all besides the samples; results are the first steps.
     """
+
+    call: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], None]
+    cast: Callable[[Any, np.dtype[Any]], Any]
+    scratch: int
+    before: int = 0
+    beyond: int = 0
+
+
+_NOTHING = np.empty(0)
+
+
+def fill_rows(kernel: RowKernel, x: np.ndarray, out: np.ndarray, is_threaded: bool) -> None:
+    """Write the filtered rows of x (outer, steps, inner) to `out`, on threads.
+
+    Kernels copy some rows of arrays of float64 at a time to memory, where they are side by side in
+    lanes, and the results to the array for them. Rows of other dtypes are cast on their way to and
+    from memory (groups, steps, lanes), which a kernel filters in place: `out` is then empty.
+    """
+    call, cast_results, scratch, before, beyond = kernel
     # A sample takes as long as several steps of a recurrence.
     threads = threads_for(4 * out.size, is_threaded)
-    blocks = _blocks(*out.shape, beyond, threads) if out.size else []
+    of_lane = x.shape[1] + beyond
+    blocks, lanes, rows = _blocks(x.shape, out.shape[1], of_lane, threads)
+    is_copied = x.dtype == out.dtype == np.float64 and x.flags.c_contiguous and out.flags.c_contiguous
 
     def fill_blocks(start: int, stop: int) -> None:
-        memory = Memory()
+        if is_copied:
+            memory, samples, results = np.zeros(lanes * (of_lane + scratch)), x.reshape(-1), out.reshape(-1)
+            for block in blocks[start:stop]:
+                call(writable(samples), results, block.numbers, memory)
+            return
+        memory, samples = np.zeros(lanes * scratch), np.zeros(rows * of_lane)
         with np.errstate(invalid="ignore", over="ignore"):
             for block in blocks[start:stop]:
-                values = block.of_lanes(filtered(block, memory))
+                used = samples[: block.groups * of_lane * block.lanes]
+                in_lanes = used.reshape(block.groups, of_lane, block.lanes)
+                block.of_lanes(in_lanes[:, before : before + x.shape[1]])[...] = block.of(x)
+                call(used, _NOTHING, block.numbers, memory)
+                values = block.of_lanes(in_lanes[:, : out.shape[1]])
                 block.of(out)[...] = values if out.dtype.kind == "f" else cast_results(values, out.dtype)
 
     call_in_parts(fill_blocks, len(blocks), threads)
 
 
 @lru_cache(maxsize=256)
-def _blocks(outer: int, steps: int, inner: int, beyond: int, threads: int) -> list[Block]:
-    """Return blocks of rows (outer, steps, inner), of about `CELLS` numbers, some for each thread."""
+def _blocks(
+    shape: tuple[int, int, int], results: int, of_lane: int, threads: int
+) -> tuple[list[Block], int, int]:
+    """Return blocks of about `CELLS` numbers, some for each thread; rows have so many results.
+
+    Return also the largest number of lanes of a block, and that of lanes of all groups of a block.
+    """
+    outer, steps, inner = shape
+    if not outer * results * inner:
+        return [], 0, 0
     # Groups have nearly as many columns, or rows, as each other.
     parts = min(-(-threads // outer), -(-inner // LEAST))
     columns = split_range(inner, max(parts, -(-inner // COLUMNS)))
     rows = -(-outer // -(-outer // max(1, ROWS // inner)))
     groups = -(-outer // (rows * max(1, threads // len(columns))))
-    groups = max(1, min(groups, CELLS // ((steps + beyond) * rows * min(inner, COLUMNS))))
+    groups = max(1, min(groups, CELLS // (of_lane * rows * min(inner, COLUMNS))))
     blocks = []
+
+    def add(start: int, groups: int, rows: int, first: int, count: int) -> None:
+        # Kernels compute four lanes at a time.
+        lanes = rows * count
+        lanes += -lanes % 4 if lanes > 1 else 0
+        strides = steps * inner, results * inner, inner
+        numbers = np.array([*strides, rows, steps, count, lanes, groups, start, first])
+        blocks.append(Block(start, groups, rows, first, count, lanes, numbers))
+
     for first, last in columns:
         for start in range(0, outer, groups * rows):
             count, remainder = divmod(min(groups * rows, outer - start), rows)
             if count:
-                blocks.append(Block(start, count, rows, first, last - first))
+                add(start, count, rows, first, last - first)
             if remainder:
-                blocks.append(Block(start + count * rows, 1, remainder, first, last - first))
-    return blocks
+                add(start + count * rows, 1, remainder, first, last - first)
+    lanes = max(block.lanes for block in blocks)
+    return blocks, lanes, max(block.groups * block.lanes for block in blocks)

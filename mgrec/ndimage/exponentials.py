@@ -26,8 +26,7 @@ from ..engines.cpu.threads import threads_for
 from .axes import (
     FEW_ROWS,
     ROWS,
-    Block,
-    Memory,
+    RowKernel,
     as_float64,
     as_rows,
     cast_like_scipy,
@@ -38,7 +37,7 @@ from .axes import (
     new_rows,
     real_dtype,
 )
-from .cpu import filter_lanes
+from .cpu import filter_rows
 from .kernels import FIRST, LAST, ExponentialSum, Part, state_after, state_before
 
 LEAST_STEPS, LARGEST = 256, 2.0**900
@@ -127,20 +126,13 @@ class ExponentialFilter:
             return from_rows(out, x.shape, target)
         out, length = new_rows(rows.shape, real_dtype(target), into, axis), x.shape[axis]
         if min(length, self.kernel.reach) <= KEPT:
-            states = self._states_of_whole(rows.shape, is_complex)
+            states = _states_of_whole(self, length, is_complex)
         else:
             wanted, recipe = self.plan((length,), 0)
             parts = [self.part(x, axis, part) for _, part in wanted]
             states = States(_joined(*self._states(rows, recipe, parts, is_complex)))
         self._fill(rows, states, out, True)
         return from_rows(out, x.shape, target)
-
-    def _states_of_whole(self, shape: tuple[int, int, int], is_complex: bool) -> States:
-        """Return the states of whole rows of a shape, from their samples and the constant outside."""
-        (outer, length, inner), constants = shape, constants_of(self.cval, is_complex)
-        first, last, weights = _weights_of_whole(self, length)
-        outside = weights * np.resize(constants, inner) if self.mode == "constant" else weights
-        return States(np.broadcast_to(outside, (outer, len(first), inner)), first, last)
 
     def _filter_on_gpu(
         self, rows: Any, dtype: np.dtype[Any], is_complex: bool, left: Any = None, right: Any = None
@@ -178,16 +170,21 @@ class ExponentialFilter:
                 state += factor[:, None] * part
         return state
 
+    def _pieces(self, shape: tuple[int, int, int], is_threaded: bool) -> int:
+        """Return the number of pieces of few long rows, which fill the lanes of blocks; 0 for none."""
+        outer, steps, inner = shape
+        count = ROWS * threads_for(outer * steps, is_threaded)
+        is_long = steps >= (count + 1) * max(self.kernel.reach, LEAST_STEPS)
+        return count if inner == 1 and outer < FEW_ROWS and is_long else 0
+
     def _fill(self, rows: np.ndarray, states: States, out: np.ndarray, is_threaded: bool) -> None:
         """Write filtered rows to `out`."""
-        (outer, steps, inner), count = rows.shape, 0
-        if inner == 1 and outer < FEW_ROWS and out.flags.c_contiguous:
-            count = ROWS * threads_for(out.size, is_threaded)
-        if not count or steps < (count + 1) * max(self.kernel.reach, LEAST_STEPS):
+        count = self._pieces(rows.shape, is_threaded)
+        if not count or not out.flags.c_contiguous:
             self._fill_rows(rows, states, out, is_threaded)
             return
         values = states.of(rows)
-        for k in range(outer):
+        for k in range(rows.shape[0]):
             part = slice(k, k + 1)
             # nan and overflow change all that follows in a row.
             is_divided = float(rows[part].min()) > -LARGEST and float(rows[part].max()) < LARGEST
@@ -208,19 +205,23 @@ class ExponentialFilter:
         self._fill_rows(later, States(values[-1:]), out[:, size:], is_threaded)
 
     def _fill_rows(self, rows: np.ndarray, states: States, out: np.ndarray, is_threaded: bool) -> None:
-        coefficients = _coefficients(self.kernel)
+        fill_rows(self._row_kernel(states, rows.shape[1]), rows, out, is_threaded)
 
-        def filtered(block: Block, memory: Memory) -> np.ndarray:
-            x, sums = memory.load("x", block, rows), memory.lanes("sums", block, rows.shape[1])
-            ends = memory.load("states", block, states.values)
-            filter_lanes(x, ends, (states.first, states.last), coefficients, sums)
-            return sums
+    def _row_kernel(self, states: States, steps: int) -> RowKernel:
+        call = partial(filter_rows, *states, _coefficients(self.kernel))
+        return RowKernel(call, _cast, steps + 4 * len(self.kernel.poles))
 
-        fill_rows(filtered, out, self._cast, is_threaded)
+    def kernel_of_whole(self, shape: tuple[int, int, int]) -> RowKernel | None:
+        """Return the kernel of whole real rows; None if they or their states are computed in pieces."""
+        length = shape[1]
+        if min(length, self.kernel.reach) > KEPT or self._pieces(shape, False):
+            return None
+        return self._row_kernel(_states_of_whole(self, length, False), length)
 
-    def _cast(self, values: Any, dtype: np.dtype[Any]) -> Any:
-        # A constant must not be truncated to the next integer by a rounding error.
-        return cast_like_scipy(values * WHOLE if dtype.kind in "iub" else values, dtype)
+
+def _cast(values: Any, dtype: np.dtype[Any]) -> Any:
+    # A constant must not be truncated to the next integer by a rounding error.
+    return cast_like_scipy(values * WHOLE if dtype.kind in "iub" else values, dtype)
 
 
 _NONE = np.empty((0, 0))
@@ -231,8 +232,9 @@ class States(NamedTuple):
 
     Attributes
     ----------
-    values : array (outer, 4·poles, inner)
-        The states, or their part that samples outside of the rows make.
+    values : array (outer, 4·poles, inner) or (1, 4·poles, 2)
+        The states, or their part that samples outside of the rows make; for all rows, those of even and odd
+        inner indices.
     first, last : arrays (4·poles, samples)
         Weights of the first and of the last samples, whose sums are added.
     """
@@ -244,7 +246,7 @@ class States(NamedTuple):
     def of(self, rows: np.ndarray) -> np.ndarray:
         """Return the states of rows (outer, steps, inner)."""
         with np.errstate(invalid="ignore", over="ignore"):
-            values, steps = self.values, rows.shape[1]
+            values, steps = self.values[:, :, : rows.shape[2]], rows.shape[1]
             for weights, start in ((self.first, 0), (self.last, steps - self.last.shape[1])):
                 if weights.size:
                     x = as_float64(rows[:, start : start + weights.shape[1]])
@@ -253,11 +255,10 @@ class States(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _weights_of_whole(axis_filter: ExponentialFilter, length: int) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Return the weights of the first and of the last samples of whole rows, for :class:`States`.
+def _states_of_whole(axis_filter: ExponentialFilter, length: int, is_complex: bool) -> States:
+    """Return the states of whole rows, from their samples and the constant outside.
 
-    The third array (4·poles, 1) has those of the constant outside, or is 0 for other modes. The last
-    samples have none if the first ones are all.
+    The last samples have no weights if the first ones are all.
     """
     wanted, recipe = axis_filter.plan((length,), 0)
     count = axis_filter.kernel.reach + 1
@@ -274,10 +275,11 @@ def _weights_of_whole(axis_filter: ExponentialFilter, length: int) -> tuple[np.n
         for side, of_parts in enumerate(recipe.weights):
             weights[side, :, end, start : start + powers.shape[1]] += of_parts[number][:, None] * powers
     parts = np.stack([weights.real, weights.imag], 1).reshape(4 * poles, 2, count)
-    constants: Any = 0.0
+    outside = np.zeros((1, 4 * poles, 2))
     if axis_filter.mode == "constant":
         constants = np.stack([recipe.constants.real, recipe.constants.imag], 1).reshape(-1, 1)
-    return parts[:, 0].copy(), _NONE if count == length else parts[:, 1].copy(), constants
+        outside[0] = constants * np.array(constants_of(axis_filter.cval, is_complex))
+    return States(outside, parts[:, 0].copy(), _NONE if count == length else parts[:, 1].copy())
 
 
 def _joined(before: np.ndarray, after: np.ndarray) -> np.ndarray:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from ..core.arrays.validation import as_integer, as_real
 from ..distributed.expressions import accepts_expressions
@@ -23,7 +20,7 @@ from .arguments import (
     for_each_axis,
     written,
 )
-from .axes import filter_axes
+from .axes import Filters, filter_axes
 from .exponentials import ExponentialFilter
 from .kernels import gaussian_kernel
 
@@ -117,7 +114,7 @@ def gaussian_filter1d(
     if sigma == 0:
         raise ValueError("sigma must be positive; got 0")
     axis_filter = _filter(sigma, order, mode, as_cval(cval, x))
-    return written(filter_axes([(axis, axis_filter)], x, dtype), output)
+    return written(filter_axes(((axis, axis_filter),), x, dtype), output)
 
 
 @with_interop
@@ -184,7 +181,8 @@ def gaussian_filter(
     x = as_input(input)
     axes = as_axes(axes, x)
     dtype, output = as_output(output, x, x.dtype)
-    return written(_smoothed(x, sigma, order, dtype, mode, as_cval(cval, x), axes), output)
+    filters = _filters(sigma, order, mode, as_cval(cval, x), *axes)
+    return written(filter_axes(filters, x, dtype), output)
 
 
 @with_interop
@@ -243,22 +241,21 @@ def gaussian_laplace(
             raise ValueError("sigma must be positive; got 0")
     for number, mode_of_term in enumerate(for_each_axis("mode", mode, axes)):
         orders = [2 if k == number else 0 for k in range(len(axes))]
-        derivative = _smoothed(x, sigma, orders, dtype, mode_of_term, cval, axes)
+        filters = _filters(sigma, orders, mode_of_term, cval, *axes)
+        derivative = filter_axes(filters, x, dtype)
         total = derivative if total is None else total + derivative
     return written(x.astype(dtype) if total is None else total, output)
 
 
-def _smoothed(
-    x: Any, sigma: Any, order: Any, dtype: np.dtype[Any], mode: Any, cval: complex, axes: Sequence[int]
-) -> Any:
+@cached
+def _filters(sigma: Any, order: Any, mode: Any, cval: complex, *axes: int) -> Filters:
     sigmas = [_as_sigma(value) for value in for_each_axis("sigma", sigma, axes)]
     orders, modes = for_each_axis("order", order, axes), for_each_axis("mode", mode, axes)
-    filters = [
+    return tuple(
         (axis, _filter(deviation, order_of_axis, mode_of_axis, cval))
         for axis, deviation, order_of_axis, mode_of_axis in zip(axes, sigmas, orders, modes, strict=True)
         if deviation > LEAST_SIGMA
-    ]
-    return filter_axes(filters, x, dtype)
+    )
 
 
 def _as_sigma(sigma: Any) -> float:

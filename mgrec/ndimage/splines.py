@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ..distributed.expressions import accepts_expressions
 from ..distributed.groups.ends import total_length
 from ..solve import with_interop
 from .arguments import SPLINE_MODES, as_axes, as_input, as_known_axis, as_mode, as_output, written
-from .axes import filter_axes
+from .axes import Filters, filter_axes
 from .exponentials import ExponentialFilter
 from .kernels import SPLINES, spline_kernel
 
@@ -135,8 +135,13 @@ def _filtered(x: Any, order: Any, axes: tuple[int, ...], output: Any, mode: Any)
         raise ValueError(f"order must be from 0 to 5; got {order}")
     mode = as_mode(mode, SPLINE_MODES)
     dtype, output = as_output(output, x, np.float64)
-    filters = []
+    filters: Filters = ()
     if order in SPLINES:
-        spline = ExponentialFilter(spline_kernel(order), mode)
-        filters = [(axis, spline) for axis in axes if total_length(x.shape[axis]) > 1]
+        spline = _spline(order, mode)
+        filters = tuple((axis, spline) for axis in axes if total_length(x.shape[axis]) > 1)
     return written(filter_axes(filters, x, dtype), output)
+
+
+@cache
+def _spline(order: int, mode: str) -> ExponentialFilter:
+    return ExponentialFilter(spline_kernel(order), mode)

@@ -30,8 +30,8 @@ from .arguments import (
 from .axes import (
     FEW_ROWS,
     ROWS,
-    Block,
-    Memory,
+    Filters,
+    RowKernel,
     as_float64,
     as_rows,
     cast_like_scipy,
@@ -40,9 +40,10 @@ from .axes import (
     fill_rows,
     filter_axes,
     from_rows,
+    new_rows,
     real_dtype,
 )
-from .cpu import average_lanes
+from .cpu import average_rows
 
 _MOST = 2**31
 LEAST_PIECE = 64
@@ -127,7 +128,7 @@ def uniform_filter1d(
     axis = as_known_axis(axis, x)
     dtype, output = as_output(output, x, x.dtype)
     window = _window(size, origin, mode, as_cval(cval, x))
-    return written(filter_axes([(axis, window)], x, dtype), output)
+    return written(filter_axes(((axis, window),), x, dtype), output)
 
 
 @with_interop
@@ -192,19 +193,23 @@ def uniform_filter(
     x = as_input(input)
     axes = as_axes(axes, x)
     dtype, output = as_output(output, x, x.dtype)
-    cval = as_cval(cval, x)
+    windows = _windows(size, origin, mode, as_cval(cval, x), *axes)
+    return written(filter_axes(windows, x, dtype), output)
+
+
+@cached
+def _windows(size: Any, origin: Any, mode: Any, cval: complex, *axes: int) -> Filters:
     sizes, origins, modes = (
         for_each_axis(name, value, axes)
         for name, value in (("size", size), ("origin", origin), ("mode", mode))
     )
-    windows = [
+    return tuple(
         (axis, _window(size_of_axis, origin_of_axis, mode_of_axis, cval))
         for axis, size_of_axis, origin_of_axis, mode_of_axis in zip(
             axes, map(as_size, sizes), origins, modes, strict=True
         )
         if size_of_axis > 1
-    ]
-    return written(filter_axes(windows, x, dtype), output)
+    )
 
 
 def as_size(size: Any) -> int:
@@ -304,10 +309,8 @@ class WindowAverage:
             if averages is not None:
                 return from_rows(averages, x.shape, target)
         elif not self._piece(rows.shape, True):
-            # Not in place: windows read samples before their result.
-            out = np.empty(rows.shape, real_dtype(target))
-            sources = _sources_beyond_ends(self.size, self.before, self.mode, x.shape[axis])
-            self._fill(rows, out, (self.before, sources, constants_of(self.cval, x.dtype.kind == "c")), True)
+            out = new_rows(rows.shape, real_dtype(target), into, axis)
+            self._fill(rows, out, self._border(x.shape[axis], x.dtype.kind == "c"), True)
             return from_rows(out, x.shape, target)
         wanted, recipe = _plan_of_whole(self, x.shape[axis])
         parts = [self.part(x, axis, part) for _, part in wanted]
@@ -324,8 +327,8 @@ class WindowAverage:
 
     def _fill(self, rows: np.ndarray, out: np.ndarray, border: Border, is_threaded: bool) -> None:
         """Write the averages of rows to `out`."""
-        (before, sources, constants), steps = border, rows.shape[1]
-        if not sources.size and (length := self._piece(out.shape, is_threaded)):
+        steps = rows.shape[1]
+        if not border[1].size and (length := self._piece(out.shape, is_threaded)):
             count = out.shape[1] // length
             # Rows that overlap.
             pieces = sliding_window_view(rows[:, :, 0], length + self.size - 1, 1)[:, ::length, :, None]
@@ -334,15 +337,20 @@ class WindowAverage:
                 self._fill(pieces[k, :count], of_pieces, border, is_threaded)
             rows, out, steps = rows[:, count * length :], out[:, count * length :], steps - count * length
 
-        def averages(block: Block, memory: Memory) -> np.ndarray:
-            x = memory.lanes("x", block, steps + sources.size)
-            block.of_lanes(x[:, before : before + steps])[...] = block.of(rows)
-            of_lanes = constants[::-1] if block.inner % 2 else constants
-            ends = memory.lanes("ends", block, self.size)[0]
-            average_lanes(x, (before, sources, of_lanes), ends)
-            return x[:, : out.shape[1]]
+        fill_rows(self._row_kernel(border), rows, out, is_threaded)
 
-        fill_rows(averages, out, cast_like_scipy, is_threaded, self.size)
+    def _row_kernel(self, border: Border) -> RowKernel:
+        call = partial(average_rows, self.size, border)
+        return RowKernel(call, cast_like_scipy, self.size, border[0], border[1].size)
+
+    def kernel_of_whole(self, shape: tuple[int, int, int]) -> RowKernel | None:
+        """Return the kernel of whole real rows; None if they are filtered in pieces."""
+        return None if self._piece(shape, False) else self._row_kernel(self._border(shape[1], False))
+
+    def _border(self, length: int, is_complex: bool) -> Border:
+        """Return the border of whole rows."""
+        sources = _sources_beyond_ends(self.size, self.before, self.mode, length)
+        return self.before, sources, constants_of(self.cval, is_complex)
 
     def _averages_on_gpu(self, rows: Any, before: int, mode: str, dtype: np.dtype[Any]) -> Any:
         from .cuda import average_rows

@@ -544,6 +544,26 @@ def test_rows_side_by_side(shape, dtype):
                 np.testing.assert_allclose(expected[line], alone, rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("mode", ["reflect", "constant"])
+@pytest.mark.parametrize("dtype", ["?", "u1", "i8", "f4", "f8"])
+def test_small_images_have_the_bits_of_a_stack_of_them(dtype, mode):
+    """Calls of small images are cached; intermediate results have the dtype of the results."""
+    stack = numbers((90, 14, 15), dtype)
+    stack.flags.writeable = False
+    options = {"mode": mode, "cval": 3.0}
+    for function in (
+        partial(uniform_filter, size=(3, 6), axes=(-2, -1), **options),
+        partial(gaussian_filter, sigma=(1.5, 0.7), axes=(-2, -1), **options),
+    ):
+        together = function(stack)
+        for image, expected in zip(stack[:3], together, strict=False):
+            np.testing.assert_array_equal(function(image), expected)
+            np.testing.assert_array_equal(function(np.asfortranarray(image)), expected)
+            result = np.empty(image.shape, dtype)
+            assert function(image, output=result) is result
+            np.testing.assert_array_equal(result, expected)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16])
 @pytest.mark.parametrize(("size", "mode"), [(2, "reflect"), (51, "constant"), (201, "wrap")])
 def test_averages_of_a_long_row_have_the_bits_of_rows_that_are_filtered_together(size, mode, dtype):

@@ -109,6 +109,18 @@ def advance_pointer(_: Any, vector: Any, start: Any) -> Any:
 
 
 @intrinsic
+def copy_numbers(_: Any, source: Any, target: Any, count: Any) -> Any:
+    """``copy_numbers(source, target, count)`` copies the first numbers of a vector to another one."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        itemsize = context.get_abi_sizeof(context.get_data_type(source.dtype))
+        cgutils.raw_memcpy(builder, values[1], values[0], values[2], itemsize)
+        return context.get_dummy_value()
+
+    return types.none(source, target, types.intp), code
+
+
+@intrinsic
 def inputs_of(_: Any, model: Any) -> Any:
     """``inputs_of((operands, strides))`` is a vector for each flat operand, and its three strides.
 
