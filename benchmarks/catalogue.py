@@ -40,7 +40,6 @@ STUDIES = (
     Entry("dask.grids", "one table and one pair of sequences over two workers", 3),
     Entry("dask.adi", "steps of the heat equation in a box over two workers", 2),
     Entry("dask.queued", "solves of plans over two workers, alone and queued", 1),
-    Entry("dask.ranks", "one recurrence over processes of MPI and of Dask against one", 2),
     Entry("dask.scaling", "one recurrence over 1 to all workers", 6),
     Entry("cuda.calls", "public calls over common layouts against two libraries' sums", 1.5, "gpu"),
     Entry("cuda.scan", "scan kernels against the traffic of memory", 1, "gpu"),

@@ -10,29 +10,27 @@ from dataclasses import dataclass
 from functools import partial
 
 from .rows import newest
-from .svg import FAINT, FASTER, FOLDER, INK, PREDICTED, SLOWER, box, card, text, tick, whisker
+from .svg import FASTER, FOLDER, INK, SLOWER, box, card, text, tick, whisker
 
 PATH = FOLDER / "scaling.svg"
 WIDTH, LEFT, RIGHT, TOP, ROW = 740, 250, 640, 84, 22
 MOST = 4.0
 SCALING, QUEUED = "scaling-h200-2", "queued-h200-2"
-PREDICTIONS = "scaling-predictions-h200"
 
 
 @dataclass(frozen=True)
 class Solve:
     """One bar: times divided by the base.
 
-    `times` is the median or the prediction, `kernels` the part of it in which GPUs compute,
-    `spread` the least and the largest time, and `ideal` what perfect scaling would be.
+    `times` is the median, `kernels` the part of it in which GPUs compute, `spread` the least and
+    the largest time, and `ideal` what perfect scaling would be.
     """
 
     words: str
     times: float
     kernels: float
-    spread: tuple[float, float] | None = None
+    spread: tuple[float, float]
     ideal: float = 1.0
-    is_predicted: bool = False
 
     @property
     def efficiency(self) -> float:
@@ -57,12 +55,6 @@ def queued(words: str, case: str) -> Solve:
     return Solve(words, median, 1.0, (least, largest))
 
 
-def predicted(words: str, case: str, candidate: str, ideal: float = 1.0) -> Solve:
-    number = partial(newest(PREDICTIONS).number, case, candidate)
-    times, kernels = (number(key) / number("one_call") for key in ("predicted", "kernels"))
-    return Solve(words, times, min(kernels, times), None, ideal, is_predicted=True)
-
-
 def groups() -> dict[str, list[Solve]]:
     weak, strong = "bar, one sequence, arrays", "strong, one sequence, arrays"
     return {
@@ -72,15 +64,11 @@ def groups() -> dict[str, list[Solve]]:
             queued("2 GPUs, plan, queued (2³¹ steps)", "arrays, 2^31"),
             measured("2 GPUs, mgrec.dask.solve", weak, "2 workers, solve"),
             measured("2 GPUs, a Dask graph", weak, "2 workers"),
-            predicted("8 GPUs, a plan", weak, "8 workers, plan"),
-            predicted("64 GPUs, a plan", weak, "64 workers, plan"),
         ],
         "Strong scaling: 2³² steps on all GPUs together": [
             measured("2 GPUs, a plan", strong, "2 workers, plan", 1 / 2),
             measured("2 GPUs, mgrec.dask.solve", strong, "2 workers, solve", 1 / 2),
             measured("2 GPUs, a Dask graph", strong, "2 workers", 1 / 2),
-            predicted("4 GPUs, a plan", strong, "4 workers, plan", 1 / 4),
-            predicted("8 GPUs, a plan", strong, "8 workers, plan", 1 / 8),
         ],
     }
 
@@ -103,14 +91,14 @@ def draw() -> str:
         f"w = s·w + t, s and t float32 in memory, chunks of 2³⁰; {machine}, {date}.",
         "Medians of 7 solves after a pause, whiskers from the least to the largest; queued: 5",
         "times 20 solves. Black marks: perfect scaling. Overhead: launches, messages between",
-        "workers, and the reply to the client. Predictions: a model that is fitted to this run.",
+        "workers, and the reply to the client.",
     )
     footer = [text(20, y + 38 + 15 * k, note, INK, size=11) for k, note in enumerate(notes)]
     return card(WIDTH, y + 96, "Weak and strong scaling on two GPUs", [*grid, *parts, *footer])
 
 
 def _legend() -> list[str]:
-    names = ((FASTER, "kernels"), (SLOWER, "overhead"), (PREDICTED, "predicted"))
+    names = ((FASTER, "kernels"), (SLOWER, "overhead"))
     return [
         part
         for k, (colour, name) in enumerate(names)
@@ -124,15 +112,11 @@ def _place(times: float) -> float:
 
 def _bar(solve: Solve, y: float) -> list[str]:
     left, middle, right = map(_place, (0.0, solve.kernels, solve.times))
-    kernels, rest = (PREDICTED, "#e5e7eb") if solve.is_predicted else (FASTER, SLOWER)
-    parts = [
-        text(20, y + 12, solve.words, FAINT if solve.is_predicted else INK),
-        box(left, y + 1, middle - left, kernels),
-        box(middle, y + 1, right - middle, rest),
+    return [
+        text(20, y + 12, solve.words, INK),
+        box(left, y + 1, middle - left, FASTER),
+        box(middle, y + 1, right - middle, SLOWER),
+        whisker(*map(_place, solve.spread), y),
+        f'<path d="M{_place(solve.ideal):.1f},{y - 1:g} v18" stroke="{INK}" stroke-width="2"/>',
+        text(WIDTH - 20, y + 12, f"{solve.efficiency:.2f}", INK, anchor="end"),
     ]
-    if solve.spread is not None:
-        parts.append(whisker(*map(_place, solve.spread), y))
-    ideal = _place(solve.ideal)
-    parts.append(f'<path d="M{ideal:.1f},{y - 1:g} v18" stroke="{INK}" stroke-width="2"/>')
-    words = f"{solve.efficiency:.2f}" + (" (predicted)" if solve.is_predicted else "")
-    return [*parts, text(WIDTH - 20, y + 12, words, INK, anchor="end")]

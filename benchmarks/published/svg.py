@@ -8,7 +8,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / ".readme"
 INK, FAINT, LINE = "#3f3f46", "#71717a", "#d4d4d8"
-FASTER, SLOWER, PREDICTED = "#2563a8", "#c2570c", "#9ca3af"
+FASTER, SLOWER = "#2563a8", "#c2570c"
 
 
 def card(width: float, height: float, label: str, parts: Sequence[str]) -> str:

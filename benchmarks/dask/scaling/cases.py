@@ -38,28 +38,22 @@ no Dask array, over that of N·n steps in chunks; in strong scaling, over N time
 
 @dataclass(frozen=True)
 class Case:
-    """A recurrence; words a step that each phase of a chunk reads and writes.
-
-    The words of a determination are the least any solve needs. Whole rows that begin without
-    `states` are one task a chunk.
-    """
+    """A recurrence, and the words a step that a solve reads and writes at least."""
 
     recurrence: Callable[..., Any]
     operands: Callable[[Any, Any], tuple[Any, ...]]
-    precompute: int
-    determine: int
+    words: int
     options: dict[str, Any] = field(default_factory=dict)
-    has_states: bool = True
 
     def solve(self, s: Any, t: Any) -> Any:
         return self.recurrence(*self.operands(s, t), **self.options)
 
 
 CASES = {
-    "constant": Case(mgrec.linear_recurrence, lambda s, t: (0.5, t), 1, 2),
-    "arrays": Case(mgrec.linear_recurrence, lambda s, t: (s, t), 2, 3),
-    "max-plus": Case(mgrec.scan, lambda s, t: (mgrec.maps.max_plus, s, t), 2, 3, {"initial": np.float32(0)}),
-    "filter, order 2": Case(lfilter, lambda s, t: (*FILTER, t), 1, 2, has_states=False),
+    "constant": Case(mgrec.linear_recurrence, lambda s, t: (0.5, t), 2),
+    "arrays": Case(mgrec.linear_recurrence, lambda s, t: (s, t), 3),
+    "max-plus": Case(mgrec.scan, lambda s, t: (mgrec.maps.max_plus, s, t), 3, {"initial": np.float32(0)}),
+    "filter, order 2": Case(lfilter, lambda s, t: (*FILTER, t), 2),
 }
 
 

@@ -17,12 +17,10 @@ COLUMNS = (
     "median ms",
     "min",
     "max",
-    "predicted",
     "kernels ms",
     "Dask ms",
     "of a copy",
     "efficiency",
-    "predicted",
     "bytes across",
 )
 
@@ -42,7 +40,7 @@ def keep(study: Study, machine: str | None, folder: Path) -> Path:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """A table of measurements and predictions, one row a number of workers."""
+    """A table of measurements, one row a number of workers."""
     rows = sorted(rows, key=_place)
     lines = ["", "| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
     lines += ["| " + " | ".join(_words(row)) + " |" for row in rows]
@@ -57,9 +55,9 @@ def _place(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _words(row: dict[str, Any]) -> list[str]:
-    times = [_milliseconds(row.get(key)) for key in ("median", "min", "max", "predicted")]
+    times = [_milliseconds(row.get(key)) for key in ("median", "min", "max")]
     alone = [_milliseconds(row.get(key)) for key in ("kernels", "dask")]
-    keys = ("copy_fraction", "efficiency", "predicted_efficiency")
+    keys = ("copy_fraction", "efficiency")
     shares = ["" if row.get(key) is None else f"{row[key]:.2f}" for key in keys]
     chunks = f"{row['chunks']} of {row['chunk']:,}"
     return [
@@ -75,8 +73,3 @@ def _words(row: dict[str, Any]) -> list[str]:
 
 def _milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1e3:.4g}"
-
-
-def by_candidate(predictions: dict[str, Any]) -> dict[tuple[str, str], float]:
-    """Predicted seconds of each row."""
-    return {(row["case"], row["candidate"]): row["predicted"] for row in predictions["cases"]}

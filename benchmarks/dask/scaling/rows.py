@@ -1,4 +1,4 @@
-"""The rows of a scaling study: a case on some workers, measured and predicted."""
+"""The rows of a scaling study: a case on some workers."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ class Table:
     ----------
     chunk : int
         Steps of a chunk in most parts.
-    predicted : dict
-        Seconds by case and candidate, from a file that was written before.
     """
 
     study: Study
@@ -38,7 +36,6 @@ class Table:
     chunk: int
     addresses: list[str]
     budget: Budget
-    predicted: dict[tuple[str, str], float]
     bandwidths: dict[int, float] = field(default_factory=dict)
     alone: dict[tuple[str, int], float] = field(default_factory=dict)
     calls: dict[tuple[str, int, int], Times] = field(default_factory=dict)
@@ -82,12 +79,10 @@ class Table:
             begins=_begins(lazy),
             one_call=alone.median,
             efficiency=alone.median / seconds.median / share,
-            traffic=4 * case.determine * steps,
+            traffic=4 * case.words * steps,
             **across,
-            **self._shares(cell, seconds, lambda: case.solve(s, t), 4 * case.determine * steps),
-            **self._predictions(cell, alone.median / share),
+            **self._shares(cell, seconds, lambda: case.solve(s, t), 4 * case.words * steps),
         )
-        _compare(self.study.cases[-1])
         self._judge(cell, alone, seconds)
 
     def _shares(self, cell: Cell, seconds: Times, solve: Callable[[], Any], traffic: int) -> dict[str, float]:
@@ -120,25 +115,12 @@ class Table:
                 self.calls[name, cell.rows, steps] = own
         return self.calls[cell.name, cell.rows, steps], share
 
-    def _predictions(self, cell: Cell, call: float) -> dict[str, float]:
-        """The predicted seconds, and the efficiency that they have against the measured call."""
-        predicted = self.predicted.get((cell.case, cell.candidate))
-        if not predicted:
-            return {}
-        return {"predicted": predicted, "predicted_efficiency": call / predicted}
-
     def _judge(self, cell: Cell, call: Times, seconds: Times) -> None:
         """Compare the efficiency of all workers with its bar."""
         wanted = BARS.get((cell.part, cell.name), {}).get(cell.way)
         if wanted and cell.rows == 1 and 1 < cell.workers == len(self.addresses):
             text = f"{cell.case}, {cell.way}: one call over {cell.workers} workers' solve"
             self.study.ratio(text, call, seconds, wanted)
-
-
-def _compare(row: dict[str, Any]) -> None:
-    if "predicted" in row:
-        pair = f"{row['predicted'] * 1e3:10.4g} ms, efficiency {row['predicted_efficiency']:.2f}"
-        print(f"  {'':44} {'predicted':30} {pair}; measured {row['efficiency']:.2f}", flush=True)
 
 
 def _tasks(result: Any) -> int:

@@ -94,11 +94,9 @@ def test_the_figures_are_those_of_the_results(load):
         assert figure.PATH.read_text() == figure.draw(), "run python -m benchmarks.published"
 
 
-def test_the_figure_of_scaling_tells_measured_from_predicted(load):
+def test_the_figure_of_scaling_has_kernels_and_overhead(load):
     solves = [solve for group in load("published.scaling").groups().values() for solve in group]
-    assert {solve.is_predicted for solve in solves} == {True, False}
     for solve in solves:
-        assert solve.is_predicted == (solve.spread is None)
         assert 0 < solve.kernels <= solve.times
         assert 0 < solve.efficiency < 1
 
