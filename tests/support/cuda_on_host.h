@@ -112,7 +112,7 @@ void call(void (*kernel)(A...), void** arguments, index_sequence<K...>) {
 #define __cvta_generic_to_shared(pointer) (unsigned long long)(pointer)
 
 struct ulonglong2 { unsigned long long x, y; };
-struct uint4 { unsigned x, y, z, w; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
 
 constexpr int BARRIERS = 16;
 

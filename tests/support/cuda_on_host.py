@@ -49,6 +49,7 @@ _STATEMENTS = {
     "cp.async.wait": "",
     "fence": "",
     ' : "+l"': "",  # hides where a number comes from
+    "{\\n.reg .pred chosen": "elected = threadIdx.x % 32 == 0",
     "{\\n.reg": "host_wait(barrier, parity)",
 }
 LAUNCHER = """

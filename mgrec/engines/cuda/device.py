@@ -32,6 +32,11 @@ class Device:
     multiprocessors: int
     shared_bytes: int
 
+    @property
+    def has_bulk_copies(self) -> bool:
+        """Whether a copy engine moves contiguous bytes between global and shared memory."""
+        return self.capability >= 90
+
     @staticmethod
     def current() -> Device:
         import cupy

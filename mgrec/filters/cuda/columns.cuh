@@ -90,6 +90,7 @@ struct Columns {
     pending_stage = stage;
     visit(step, [&](int k, const X* from) { loaded[k] = *from; });
   }
+  DEVICE void wait(int) const { copies_wait(); }
   DEVICE void flush(int, long long) const {}
   DEVICE void read(int stage, int k, X (&v)[GROUP]) const {
 #pragma unroll

@@ -114,11 +114,15 @@ template <class Access> struct Walker {
 
   // Filter ITEMS samples, whose inputs start at `part` in their stage.
   DEVICE void walk(int stage, int part, long long step, const Lane& lane) {
+    X next[GROUP];
+    access.read(stage, part, next);
 #pragma unroll 1
     for (int k = 0; k < ITEMS; k += GROUP) {
       X x[GROUP];
       E y[GROUP];
-      access.read(stage, part + k, x);
+#pragma unroll
+      for (int r = 0; r < GROUP; ++r) x[r] = next[r];
+      if (k + GROUP < ITEMS) access.read(stage, part + k + GROUP, next);
 #pragma unroll
       for (int r = 0; r < GROUP; ++r) y[r] = output_of(form.advance(with, cast<S>(cast<E>(x[r]))));
       if (WRITE && step >= 0 && step < lane.high) access.write(stage, step, k, y);
@@ -146,7 +150,7 @@ template <class Access> struct Walker {
     for (int p = first; p < last; ++p) {
       const long long step = p * (long long)ITEMS;
       if (p == 0) start_segment(lane);
-      if (part == 0) copies_wait();
+      if (part == 0) access.wait(stage);
       __syncwarp();
       const bool ends = p >= 0 && step < lane.high && lane.high <= step + ITEMS;
       const bool is_part = (ends && lane.high < step + ITEMS) || (p == 0 && adds_carry_in(lane));

@@ -27,8 +27,6 @@ from .program import (
     propagation_threads,
 )
 
-# Eight warps on each multiprocessor. A constant, so that results are the same on all devices.
-LANES = MULTIPROCESSORS * 8 * 32
 # Shortest segment, and longest warm-up that is always taken if it fits.
 SHORT, WARM = 64, 2048
 # Propagated states are repaired only if they are nan or inf.
@@ -184,7 +182,7 @@ def one_pass(
     tile = THREADS * LENGTH_BYTES // layout.dtype.itemsize
     tiles = -(-steps // tile)
     is_real = layout.states == np.float64 and layout.inputs is None
-    applies = partition.is_propagated and is_real and layout.bulk and inner == 1
+    applies = partition.is_propagated and is_real and layout.aligned_results and inner == 1
     is_small = 0 < layout.order * layout.sections <= MOST_STATES
     if not (applies and is_small) or outer * tiles < LEAST_TILES:
         return None

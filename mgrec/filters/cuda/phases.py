@@ -18,19 +18,29 @@ from ...core.arrays.chunk import Chunk, write_contiguous
 from ...core.contract.kernels import PreparedSolver, ShardSolver
 from ...engines.cuda.compilation import kernel_text
 from ...engines.cuda.cpp import print_definitions
-from ...engines.cuda.device import SCRATCH_IS_SHARED, array_at, fetch, pack_words, raise_if_capturing, scratch
+from ...engines.cuda.device import (
+    MULTIPROCESSORS,
+    SCRATCH_IS_SHARED,
+    Device,
+    array_at,
+    fetch,
+    pack_words,
+    raise_if_capturing,
+    scratch,
+)
 from ...engines.cuda.launches import Launch, LaunchByAddress, run_launches
 from ..cascade import Cascade, power
 from ..kernels import FilterKernels
 from ..recurrence import CascadeSummary, is_safe
 from .correlations import differentiate_coefficients, prepare_adjoint
-from .launch import LANES, NEGLIGIBLE, NEGLIGIBLE_IN_FLOAT32, FilterLaunches, one_pass, partition_rows
-from .program import WIDE, FilterLayout, is_direct, on_device
+from .launch import NEGLIGIBLE, NEGLIGIBLE_IN_FLOAT32, FilterLaunches, one_pass, partition_rows
+from .program import WIDE, FilterLayout, is_direct, on_device, weight_of
 from .shards import FilterShardSolver
 
 # A light filter has at most LIGHT states. A lane takes many samples at a time up to MEDIUM states.
-# A complex state counts as four.
 LIGHT, MEDIUM = 8, 16
+# Fewest numbers of a segment that the copy engine copies.
+_LONG = 4096
 # Dtypes of inputs that kernels cast.
 _CAST_IN_KERNELS = "bBhHiIlLqQefd"
 
@@ -206,16 +216,47 @@ def _launches(
     layout = replace(layout, results=real_stored, backward=backward, pieces=has_pieces)
     # With three channels, 30 lanes of a warp are busy: nine warps on some multiprocessors, and
     # eight on the others, ran at 0.73 of the floor.
-    lanes = LANES // 32 * (32 - 32 % max(layout.inner, 1))
+    lanes = MULTIPROCESSORS * _warps(layout) * (32 - 32 % max(layout.inner, 1))
     negligible = NEGLIGIBLE_IN_FLOAT32 if is_bounded else NEGLIGIBLE
     partition = partition_rows(cascade, real_shape, real, layout.items, lanes, negligible)
     repair = choose_layout(cascade, shape, dtype, (False, False), halves == 2, inputs)
     repair = replace(repair, direct=False, results=stored, backward=backward)
     writes = results is not None
+    if writes and Device.current().has_bulk_copies:
+        layout = _with_bulk_copies(layout, partition.length)
     tiles = one_pass(partition, layout, real_shape) if writes else None
     return FilterLaunches(
         cascade, real_shape, halves, tiles or partition, layout, repair, writes, tiles is not None, is_bounded
     )
+
+
+def _warps(layout: FilterLayout) -> int:
+    """Return the warps of a multiprocessor: constants, so that results are the same on all devices.
+
+    Twelve fill the time in which lanes compute, or copy numbers one by one; more have longer warm-ups.
+    On an H200, float32 of order 8 ran at 0.79 of the floor with 12 and at 0.66 with 8, three columns
+    of order 2 at 0.73 and 0.61, and 2,048 rows at 0.69 and 0.77.
+    """
+    if not layout.inner or layout.inputs is not None or layout.weight > MEDIUM:
+        return 8
+    is_busy = layout.dtype.itemsize == 4 and layout.weight > 4
+    return 12 if is_busy or layout.inner > 1 or not layout.aligned else 8
+
+
+def _with_bulk_copies(layout: FilterLayout, length: int) -> FilterLayout:
+    """Return the layout for segments of `length` steps, with the copies of the copy engine that pay.
+
+    Copies by threads delay the reads of shared memory behind them, and bulk copies are issued by one
+    thread. On an H200, order 1 ran at 0.85 of the floor with bulk copies and at 0.58 without them,
+    8 sections at 0.51 with those of results alone and at 0.475 with both, and segments of 2,048 steps
+    at 0.74 with both and at 0.77 without them.
+    """
+    overwrites = layout.inputs is None and layout.results == layout.dtype
+    if not (overwrites and layout.aligned and layout.aligned_results):
+        return layout
+    if layout.inner * length < _LONG:
+        return layout
+    return replace(layout, bulk_inputs=layout.weight <= LIGHT, bulk_results=True)
 
 
 def choose_layout(
@@ -242,16 +283,16 @@ def choose_layout(
     ]
     is_aligned = is_aligned if inputs else [all(is_aligned)] * 2
     states = np.dtype(np.complex128 if cascade.is_complex or widened else np.float64)
-    weight = cascade.states * (4 if states.kind == "c" else 1)
+    weight = weight_of(cascade.states, states)
     # Copies of a warp have fewer instructions, and wait longer: over int16, 5 sections ran at 0.633
     # of the floor, and at 0.606 without them; order 2 ran at 0.95 and 0.98. With float32 results,
     # 1 to 4 sections took 31 to 33 us, and 35 to 38 without them.
     has_words = aligned[0] and inner % 32 == 0 and (copies_words or weight > LIGHT)
     is_aligned[0] = is_aligned[0] or has_words
     vector = 16 // dtype.itemsize
-    # Filters of few states wait for memory and take long batches. Those of many wait for their
-    # arithmetic and take more warps.
-    items, stages = (256, 2) if weight <= LIGHT and inner == 1 else (128, 3)
+    # On an H200, batches of 128 bytes ran at 0.76 of the floor even without arithmetic, those of 256
+    # and 512 at 0.92.
+    items, stages = (256 if inner == 1 else 128, 2) if inner < WIDE else (128, 3)
     # On float32, order 2 ran at 0.865 of the floor by groups of 8 samples and at 0.823 by 4; 8
     # sections ran at 0.71 by 16 and at 0.66 by 4.
     direct = not widened and is_direct(cascade, steps, dtype, states)
@@ -274,7 +315,7 @@ def choose_layout(
         items=items // dtype.itemsize if inner < WIDE else 16,
         stages=stages,
         group=max(vector, group),
-        bulk=is_aligned[1],
+        aligned_results=is_aligned[1],
         inputs=inputs,
         aligned=is_aligned[0],
         direct=direct,

@@ -36,6 +36,11 @@ _PROPAGATIONS = {
 }
 
 
+def weight_of(states: int, dtype: np.dtype[Any]) -> int:
+    """Return how much `states` states of a dtype cost: a complex one counts as four."""
+    return states * (4 if dtype.kind == "c" else 1)
+
+
 @dataclass(frozen=True)
 class FilterLayout:
     """The constants with which the kernels of a filter are compiled."""
@@ -49,16 +54,24 @@ class FilterLayout:
     items: int = 32  # samples that a lane copies at a time
     stages: int = 3  # such batches under way
     group: int = 4  # samples unrolled
-    bulk: bool = False  # whether batches of outputs are aligned to 16 bytes
+    aligned_results: bool = False  # whether batches of outputs are aligned to 16 bytes
     # Dtype of the inputs if it differs from that of the outputs. Both are then real.
     inputs: np.dtype[np.generic] | None = None
     aligned: bool = False  # whether batches of inputs are aligned to 16 bytes
+    # Whether the copy engine copies batches of inputs, and of outputs.
+    bulk_inputs: bool = False
+    bulk_results: bool = False
     batches: int = 1  # number of batches of such inputs that are copied together
     direct: bool = False  # whether sections are computed in direct form I, with b_0 = 1
     # Dtype in which outputs are stored; None for their own.
     results: np.dtype[np.generic] | None = None
     backward: bool = False  # whether rows are filtered from their last sample to the first
     pieces: bool = False  # whether x is a table of arrays, one after the other along the steps
+
+    @property
+    def weight(self) -> int:
+        """Number of states, of which a complex one counts as four."""
+        return weight_of(self.order * self.sections, self.states)
 
     def print(self, write: bool, has_states: bool, halves: int = 1, threads: int = 32) -> str:
         """Return the constants, the types and the numeric functions of a program."""

@@ -6,6 +6,8 @@
 // BATCHES batches of them fill a stage, in the bytes of one batch of outputs. Results Y narrower
 // than outputs E are rounded as they are stored.
 #pragma once
+#include "engines/cuda/memory/bulk.cuh"
+#include "engines/cuda/memory/stores.cuh"
 #include "filters/cuda/lane.cuh"
 
 // Return the next odd number.
@@ -18,6 +20,8 @@ constexpr int X_VECTOR = 16 / int(sizeof(X)), X_BATCH = BATCHES * BATCH;
 constexpr bool SHIFTED = !IN_PLACE && !ALIGNED;
 constexpr int X_PITCH = conflict_free_pitch(X_BATCH / X_VECTOR + SHIFTED);
 static_assert(BATCH % VECTOR == 0 && ITEMS % GROUP == 0 && GROUP % VECTOR == 0, "whole vectors");
+static_assert(!BULK_INPUTS || ALIGNED, "whole vectors");
+static_assert(!BULK_RESULTS || (IN_PLACE && ALIGNED_RESULTS), "whole vectors of a stage");
 static_assert(!BACKWARD, "only columns are filtered backward");
 static_assert(BATCH % X_VECTOR == 0 && (!IN_PLACE || BATCHES == 1), "whole vectors of inputs");
 
@@ -38,24 +42,46 @@ struct Rows {
   const X* x;
   Y* y;
   const long long *firsts, *lows, *highs;  // of the warp's segments, in elements
+  long long low, high;                     // of the lane's segment
+  long long distance;                      // between these segments; 0 if it differs
   int input, output;                       // of the lane's first elements in a stage
+  unsigned long long* barriers;            // of bulk copies to each stage
+  unsigned parities;                       // of the phases of these barriers, a bit each
 
   // Call visit(element in memory, element of a stage) for each existing word of `LONG` elements, and
-  // rest(...) for the single elements at the end.
+  // visit_single(...) for the elements at the end. Most batches exist as a whole: with comparisons, a
+  // word takes 40 instructions, more than the filter.
   template <class Word, class T, int LONG, class Visit, class VisitSingle>
   DEVICE void visit_words(long long step, int pitch, Visit visit, VisitSingle visit_single) const {
     constexpr int LENGTH = sizeof(Word) / sizeof(T), COUNT = LONG / LENGTH, ALL_OF = PER_WARP * COUNT;
-#pragma unroll 8
-    for (int k = 0; k < (ALL_OF + 31) / 32; ++k) {
-      const int index = k * 32 + threadIdx.x, segment = index / COUNT,
-                word = index % COUNT * LENGTH;
-      if (ALL_OF % 32 && segment >= PER_WARP) continue;
-      const long long from = step * INNER + word, high = highs[segment];
+    const long long first = step * INNER;
+    if (__all_sync(ALL, first >= low && first + LONG <= high)) {
+      // The first elements of some segments are read before the copies, which they may not pass.
+      constexpr int WORDS = (ALL_OF + 31) / 32, READ = 8;
+#pragma unroll
+      for (int group = 0; group < WORDS; group += READ) {
+        long long element[READ];
+#pragma unroll
+        for (int k = 0; k < READ && group + k < WORDS; ++k)
+          element[k] = firsts[((group + k) * 32 + threadIdx.x) / COUNT % 32] + first;
+#pragma unroll
+        for (int k = 0; k < READ && group + k < WORDS; ++k) {
+          const unsigned index = (group + k) * 32 + threadIdx.x, segment = index / COUNT;
+          const unsigned word = index % COUNT * LENGTH;
+          if (ALL_OF % 32 == 0 || index < ALL_OF) visit(element[k] + word, segment * pitch + word);
+        }
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int index = threadIdx.x; index < ALL_OF; index += 32) {
+      const int segment = index / COUNT, word = index % COUNT * LENGTH;
+      const long long from = first + word, end = highs[segment];
       if (from < lows[segment]) continue;
       const int to = segment * pitch + word;
-      if (from + LENGTH <= high) visit(firsts[segment] + from, to);
+      if (from + LENGTH <= end) visit(firsts[segment] + from, to);
       else
-        for (int e = 0; from + e < high && e < LENGTH; ++e)
+        for (int e = 0; from + e < end && e < LENGTH; ++e)
           visit_single(firsts[segment] + from + e, to + e);
     }
   }
@@ -90,7 +116,43 @@ struct Rows {
   static DEVICE int shift_of(const X* first) {
     return SHIFTED ? int((unsigned long long)first % 16 / sizeof(X)) : 0;
   }
-  DEVICE void request(int number, long long step) const {
+  // Whether elements [from, from + count) of all segments exist, at equal distances.
+  DEVICE bool are_regular(long long from, int count) const {
+    return __all_sync(ALL, distance && from >= low && from + count <= high);
+  }
+  DEVICE void load_bulk(int number, long long from) const {
+    X* const to = stage_at(number);
+    const X* const first = x + firsts[0] + from;
+    barrier_expect(barriers + number, PER_WARP * X_BATCH * sizeof(X));
+#pragma unroll 8
+    for (int k = 0; k < PER_WARP; ++k)
+      bulk_load(to + k * (X_PITCH * X_VECTOR), first + k * distance, X_BATCH * sizeof(X),
+                barriers + number);
+  }
+  DEVICE void store_bulk(int number, long long from) const {
+    const E* const stage = results_at(number);
+    E* const first = reinterpret_cast<E*>(y) + firsts[0] + from;
+#pragma unroll 8
+    for (int k = 0; k < PER_WARP; ++k)
+      bulk_store(first + k * distance, stage + k * (PITCH * VECTOR), BATCH * sizeof(E));
+    bulk_commit();
+  }
+  DEVICE void wait(int number) {
+    copies_wait();
+    if (!BULK_INPUTS) return;
+    barrier_wait(barriers + number, parities >> number & 1);
+    parities ^= 1u << number;
+  }
+  DEVICE void request(int number, long long step) {
+    if (BULK_RESULTS) {  // The stage may still be copied.
+      bulk_wait_read();
+      __syncwarp();
+    }
+    if (BULK_INPUTS && are_regular(step * INNER, X_BATCH)) {
+      if (is_elected()) load_bulk(number, step * INNER);
+      return copies_commit();
+    }
+    if (BULK_INPUTS && is_elected()) barrier_expect(barriers + number, 0);
     X* const stage = stage_at(number);
     if (SHIFTED) request_shifted(stage, step);
     else if (ALIGNED) request_words<uint4>(stage, step);
@@ -109,12 +171,18 @@ struct Rows {
           outputs.vector = *reinterpret_cast<const typename Outputs::Word*>(stage + to);
 #pragma unroll
           for (int e = 0; e < sizeof(Word) / sizeof(E); ++e) results.v[e] = cast<Y>(outputs.v[e]);
-          *reinterpret_cast<typename Results::Word*>(y + element) = results.vector;
+          store_vector(y + element, results.vector);
         },
         [=](long long element, int to) { y[element] = cast<Y>(stage[to]); });
   }
   DEVICE void flush(int number, long long step) const {
-    if (BULK) flush_words<uint4>(results_at(number), step);
+    if (BULK_RESULTS && are_regular(step * INNER, BATCH)) {
+      fence_proxy();
+      __syncwarp();
+      if (is_elected()) store_bulk(number, step * INNER);
+      return;
+    }
+    if (ALIGNED_RESULTS) flush_words<uint4>(results_at(number), step);
     else flush_words<E>(results_at(number), step);
     __syncwarp();
   }
@@ -163,6 +231,7 @@ extern "C" __global__ void __launch_bounds__(32) filter_kernel(
     const Arrays arrays, const Argument<BY_VALUE> with, const Shape shape) {
   __shared__ uint4 memory[STAGES * PER_WARP * X_PITCH + (WRITE && !IN_PLACE ? PER_WARP * PITCH : 0)];
   __shared__ long long firsts[32], lows[32], highs[32];
+  __shared__ unsigned long long barriers[STAGES];
   const int idle = 32 % INNER && threadIdx.x >= PER_WARP * INNER;
   const int segment = idle ? PER_WARP - 1 : threadIdx.x / INNER;
   const long long number = blockIdx.x * (long long)PER_WARP;
@@ -173,11 +242,19 @@ extern "C" __global__ void __launch_bounds__(32) filter_kernel(
     lows[threadIdx.x] = whole.low * INNER;
     highs[threadIdx.x] = whole.high * INNER;
   }
+  if (BULK_INPUTS && threadIdx.x == 0) {
+    for (int k = 0; k < STAGES; ++k) barrier_create(barriers + k);
+    fence_proxy();
+  }
   __syncwarp();
+  const long long between = firsts[1] - firsts[0];
+  const bool is_regular = __all_sync(ALL, firsts[segment] == firsts[0] + segment * between);
   const int column = idle ? 0 : int(threadIdx.x % INNER);
   Rows access = {memory, memory + STAGES * PER_WARP * X_PITCH, arrays.x, arrays.y, firsts, lows, highs,
+                 lows[segment], highs[segment], is_regular ? between : 0,
                  segment * X_PITCH * X_VECTOR + Rows::shift_of(arrays.x + firsts[segment]) + column,
-                 segment * PITCH * VECTOR + column};
+                 segment * PITCH * VECTOR + column,
+                 barriers, 0};
   Walker<Rows> walker = {with.get(), arrays, shape, access};
   walker.filter_segment(lane);
 }

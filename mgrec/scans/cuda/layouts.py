@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .program import Source
 
 
-_BULK_CAPABILITY = 90
 _ROW_SHARED = 227 * 1024
 """Most bytes of shared memory of a block."""
 SHIFTED_BYTES = 128
@@ -170,7 +169,6 @@ def row_layout(
     chunk: Chunk, source: Source, device: Device, threads: int, items: int, stages: int
 ) -> ScanLayout:
     """Complete a choice of sizes for contiguous rows."""
-    has_bulk = device.capability >= _BULK_CAPABILITY
     return ScanLayout(
         threads,
         items,
@@ -178,8 +176,8 @@ def row_layout(
         reverse=chunk.reverse,
         segmented=chunk.shape[0] > 1,
         crowded=chunk.shape[1] < items,
-        bulk=has_bulk,
-        staged=source.is_aligned and not has_bulk,
+        bulk=device.has_bulk_copies,
+        staged=source.is_aligned and not device.has_bulk_copies,
     )
 
 
@@ -382,8 +380,8 @@ def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -
     layout = _channel_layout(chunk, source, channels, states, threads)
     if steps < 2 * steps_of_tile(layout, size):
         return None
-    is_copied = device.capability >= _BULK_CAPABILITY
-    return replace(layout, bulk=is_copied and _bytes(layout, source, states) <= device.shared_bytes)
+    fits = _bytes(layout, source, states) <= device.shared_bytes
+    return replace(layout, bulk=fits and device.has_bulk_copies)
 
 
 def _choose_lines(chunk: Chunk, source: Source, device: Device) -> ScanLayout | None:

@@ -10,7 +10,7 @@ from chunkings import with_extended
 from cuda_on_host import DeviceArray, HostCompiler
 from scipy import signal
 
-from mgrec.filters.cuda import launch
+from mgrec.filters.cuda import launch, phases
 from mgrec.signal import decimate, lfilter, sosfilt, sosfiltfilt
 
 pytestmark = pytest.mark.usefixtures("on_host")
@@ -33,6 +33,43 @@ def test_states_of_long_filters_are_propagated(columns: int, order: int) -> None
     assert type(result) is DeviceArray
     wanted = signal.sosfilt(band_pass(order), x.astype("f8"), axis=0)
     np.testing.assert_allclose(np.asarray(result), wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "shape, sections, dtype",
+    [
+        ((20_004,), 1, "f4"),
+        ((5003, 3), 1, "f8"),  # The last two lanes of each warp are idle.
+        *[
+            pytest.param(*case, marks=extended)
+            for case in [
+                ((50, 1024), 1, "f4"),
+                ((3, 5004), 5, "f4"),  # Some warps have segments of two rows, at other distances.
+                ((60_000, 2), 5, "f8"),
+                ((90_004,), 5, "f8"),
+            ]
+        ],
+    ],
+)
+def test_the_copy_engine_copies_the_same(
+    shape: Any, sections: int, dtype: str, on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, sos = np.random.default_rng(3).standard_normal(shape).astype(dtype), band_pass(sections, 0.1)
+    axis, results = int(shape[0] < 100), []
+    before = np.random.default_rng(4).standard_normal((sections, 2, *np.delete(shape, axis)))
+    before = np.moveaxis(before, 1, axis + 1)
+    for fewest in (0, 1 << 30):
+        monkeypatch.setattr(phases, "_LONG", fewest)
+        phases._launches.cache_clear()
+        zi = before.astype(dtype).view(DeviceArray)
+        results.append(sosfilt(sos.astype(dtype), x.view(DeviceArray), axis=axis, zi=zi))
+    phases._launches.cache_clear()
+    for by_engine, by_threads in zip(*results, strict=True):
+        np.testing.assert_array_equal(np.asarray(by_engine), np.asarray(by_threads))
+    wanted, _ = signal.sosfilt(sos.astype(dtype).astype("f8"), x, axis=axis, zi=before.astype(dtype))
+    np.testing.assert_allclose(
+        np.asarray(results[0][0]), wanted, rtol=0, atol=1e-4 if dtype == "f4" else 1e-9
+    )
 
 
 def test_samples_of_chunks_are_read_where_they_are(on_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,3 +33,11 @@ DEVICE inline void bulk_wait_read() {
 }
 // Orders writes by ordinary stores before the copy engine's reads.
 DEVICE inline void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Returns true to one thread of a warp, always the same. The compiler then knows that one thread
+// alone runs, and needs no loop over threads for the addresses of bulk copies.
+DEVICE inline bool is_elected() {
+  unsigned elected;
+  asm volatile("{\n.reg .pred chosen;\nelect.sync _|chosen, 0xffffffff;\n"
+               "selp.u32 %0, 1, 0, chosen;\n}" : "=r"(elected));
+  return elected;
+}
