@@ -96,7 +96,8 @@ def _cyclic_reduction(rows: Any, steps: int) -> bool:
     """
     is_sound, start, count, level = True, 1, steps, 0
     while count > 1:
-        rows[:, start + count], rows[1, start + count] = 0, 1
+        for which in range(4):
+            rows[which, start + count] = which == 1
         for i in range(count // 2):
             row, target = start + 2 * i + 1, start + count + 1 + i
             rows[0, target], rows[1, target], rows[2, target], rows[3, target] = _reduced(
@@ -127,7 +128,8 @@ def _parallel_cyclic_reduction(rows: Any, steps: int) -> bool:
     """
     is_sound, distance = True, 1
     current, reduced = rows[:, : steps + 2], rows[:, steps + 2 : 2 * steps + 4]
-    reduced[:, :1] = reduced[:, -1:] = current[:, -1:] = current[:, :1]
+    for which in range(4):  # an assignment of slices takes 4 s to compile
+        current[which, steps + 1] = reduced[which, 0] = reduced[which, steps + 1] = current[which, 0]
     while distance < steps:
         for i in range(1, steps + 1):
             is_sound &= _is_pivot(current[1, i])
@@ -144,7 +146,8 @@ def _parallel_cyclic_reduction(rows: Any, steps: int) -> bool:
 def _kernel_of(name: str, solve_rows: Any) -> Any:
     def solve(operands: Any, layout: Any, rows: Any, start: int, stop: int, result: Any) -> int:
         (_, steps, inner), singular = layout.shape, -1
-        rows[:, 0], rows[1, 0] = 0, 1
+        for which in range(4):
+            rows[which, 0] = which == 1
         for system in range(start, stop):
             outer, column = divmod(system, inner)
             nan_seen = _load_system(operands, layout, outer, column, rows)
