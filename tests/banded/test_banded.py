@@ -4,6 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from banded_systems import RANDOM, TOLERANCE, WIDTHS, bands, dense_bands, dense_solve, draw, error, seeded  # noqa: F401
+from chunkings import with_extended
 from internals import divide_bands
 from scipy.linalg import solve_banded
 
@@ -12,7 +13,7 @@ from mgrec.banded import recurrence
 
 
 @pytest.mark.parametrize("is_split", [False, True])
-@pytest.mark.parametrize("dtype", "fdFD")
+@pytest.mark.parametrize("dtype", with_extended("fdFD", *"fD"))
 @pytest.mark.parametrize("widths", WIDTHS)
 @pytest.mark.parametrize("periodic", [False, True])
 def test_every_width(widths, dtype, periodic, is_split, monkeypatch):
@@ -67,19 +68,21 @@ def test_ends_of_dominant_chunks_are_their_summary(widths, periodic, monkeypatch
     check(ab, b, False, 1e-10)
 
 
-def test_complex_numbers_that_begin_at_8_bytes():
+@pytest.mark.parametrize("dtype", with_extended("FD", "D"))
+def test_complex_numbers_that_begin_at_half_of_one(dtype):
     """NumPy takes them as aligned: their distance from others is half a number."""
-    ab, b = bands(1, 2, 20_000, dtype="D"), draw(20_000, dtype="D")
-    wanted = mgrec.solve_banded((1, 2), ab, b)
+    ab, b = bands(1, 2, 20_000, dtype=dtype), draw(20_000, dtype=dtype)
+    wanted, size = mgrec.solve_banded((1, 2), ab, b), ab.itemsize
 
     def moved(array):
-        memory = np.empty(array.nbytes + 16, np.uint8)
-        view = memory[(8 - memory.ctypes.data) % 16 :][: array.nbytes].view("D").reshape(array.shape)
+        memory = np.empty(array.nbytes + size, np.uint8)
+        start = (size // 2 - memory.ctypes.data) % size
+        view = memory[start : start + array.nbytes].view(dtype).reshape(array.shape)
         view[...] = array
         return view
 
     for given in ((moved(ab), b), (ab, moved(b)), (moved(ab), moved(b))):
-        assert {part.ctypes.data % 16 for part in given} >= {8}
+        assert {part.ctypes.data % size for part in given} >= {size // 2}
         assert all(part.flags.aligned for part in given)
         np.testing.assert_array_equal(mgrec.solve_banded((1, 2), *given), wanted)
 

@@ -18,6 +18,7 @@ from banded_systems import (  # noqa: F401
     solver,
     system,
 )
+from chunkings import with_extended
 from clusters import two_workers
 from internals import divide_bands, merge_few_cells
 from places import each_memory, from_gpu, in_chunks, on_gpu, to_host
@@ -257,7 +258,7 @@ def test_plans(name):
             assert error(x.compute(), 2 * solve(*operands)) < TOLERANCE["d"]
 
 
-@pytest.mark.parametrize("dtype", "dD")
+@pytest.mark.parametrize("dtype", with_extended("dFD", "D"))
 @pytest.mark.parametrize("n", [40, 9000])
 @each_system
 @each_memory

@@ -4,13 +4,14 @@ import dask.array as da
 import numpy as np
 import pytest
 from banded_systems import TOLERANCE, block_system, dense_blocks, dense_solve, draw, error, seeded  # noqa: F401
+from chunkings import with_extended
 from internals import divide_bands
 
 import mgrec
 
 
 @pytest.mark.parametrize("is_split", [False, True])
-@pytest.mark.parametrize("dtype", "fdFD")
+@pytest.mark.parametrize("dtype", with_extended("fdFD", *"fD"))
 @pytest.mark.parametrize("periodic", [False, True])
 def test_every_size(dtype, periodic, is_split, monkeypatch):
     if is_split:
