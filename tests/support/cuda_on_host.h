@@ -40,6 +40,7 @@ struct Fiber {
   int barrier;           // where it waits, or -1
   long long generation;  // of the barrier when it came there
 };
+OF_BLOCK ucontext_t new_context;
 OF_BLOCK jmp_buf scheduler;
 OF_BLOCK Fiber* fibers;
 OF_BLOCK char* stacks;
@@ -66,7 +67,7 @@ static void resume(unsigned t) {
   Fiber& fiber = fibers[t];
   if (fiber.has_begun) _longjmp(fiber.at, 1);
   fiber.has_begun = true;
-  getcontext(&fiber.context);
+  fiber.context = new_context;
   fiber.context.uc_stack.ss_sp = stacks + size_t(t) * STACK;
   fiber.context.uc_stack.ss_size = STACK;
   makecontext(&fiber.context, run_fiber, 0);
@@ -231,10 +232,11 @@ static bool run_warp(unsigned first) {
 }
 
 static void run_block() {
-  fibers = static_cast<Fiber*>(calloc(blockDim.x, sizeof(Fiber)));
-  stacks = static_cast<char*>(malloc(size_t(blockDim.x) * STACK));  // not written to
   memset(named, 0, sizeof(named));
-  for (unsigned t = 0; t < blockDim.x; ++t) fibers[t].barrier = -1;
+  for (unsigned t = 0; t < blockDim.x; ++t) {
+    fibers[t].barrier = -1;
+    fibers[t].has_ended = false;
+  }
   unsigned round = 0;
   for (bool any = true; any; ++round) {
     any = false;
@@ -243,8 +245,6 @@ static void run_block() {
   }
   for (unsigned t = 0; t < blockDim.x; ++t)
     if (!fibers[t].has_ended) abort();  // at a barrier that other threads never reach
-  free(stacks);
-  free(fibers);
 }
 
 struct HostBlock {
@@ -252,28 +252,30 @@ struct HostBlock {
   void** arguments;
   void (*body)(void*);
 };
+constexpr int LIVE_BLOCKS = 64;  // so many blocks may wait for each other
 static void* run_thread(void* block) {
   const HostBlock& own = *static_cast<HostBlock*>(block);
   gridDim.x = own.blocks;
   blockDim.x = own.threads;
-  blockIdx.x = own.index;
   body_arguments = own.arguments;
   body = own.body;
-  run_block();
+  fibers = static_cast<Fiber*>(calloc(blockDim.x, sizeof(Fiber)));
+  stacks = static_cast<char*>(malloc(size_t(blockDim.x) * STACK));  // not written to
+  getcontext(&new_context);
+  for (blockIdx.x = own.index; blockIdx.x < gridDim.x; blockIdx.x += LIVE_BLOCKS) run_block();
+  free(stacks);
+  free(fibers);
   return nullptr;
 }
 static void run_blocks(int blocks, int threads, void** arguments, void (*body)(void*)) {
-  constexpr int AT_ONCE = 64;  // so many may wait for each other
-  pthread_t running[AT_ONCE];
-  HostBlock all[AT_ONCE];
-  for (int first = 0; first < blocks; first += AT_ONCE) {
-    const int count = min(AT_ONCE, blocks - first);
-    for (int k = 0; k < count; ++k) {
-      all[k] = {blocks, threads, first + k, arguments, body};
-      if (pthread_create(&running[k], nullptr, run_thread, &all[k])) abort();
-    }
-    for (int k = 0; k < count; ++k) pthread_join(running[k], nullptr);
+  pthread_t running[LIVE_BLOCKS];
+  HostBlock all[LIVE_BLOCKS];
+  const int count = min(LIVE_BLOCKS, blocks);
+  for (int k = 0; k < count; ++k) {
+    all[k] = {blocks, threads, k, arguments, body};
+    if (pthread_create(&running[k], nullptr, run_thread, &all[k])) abort();
   }
+  for (int k = 0; k < count; ++k) pthread_join(running[k], nullptr);
 }
 
 template <auto KERNEL, class... A>
