@@ -24,7 +24,7 @@ _COMPUTED, _MOST = "fdFD", 4
 _by_value = partial(solve_labelled, by_value=("l_and_u", "ab"))
 
 
-@partial(prepared_function, by_value=("l_and_u",), is_on_host=False, takes_group=True, labelled=_by_value)
+@partial(prepared_function, by_value=("l_and_u",), takes_group=True, labelled=_by_value)
 def solve_banded(
     l_and_u: Any,
     ab: Any,

@@ -26,7 +26,7 @@ import numba
 import numpy as np
 
 from ..core.arrays.chunk import Chunk
-from ..core.contract.kernels import Kernels, at_once
+from ..core.contract.kernels import CacheMiss, Kernels, PreparedSolver, at_once
 from ..engines.cpu.compilation import INNER, RARE, compile_kernel, writable
 from ..engines.cpu.lanes import CACHE_LINE
 from ..engines.cpu.memory import gather, lane_count, load, scatter, store
@@ -45,7 +45,7 @@ from ..engines.cpu.vectors import (
 )
 from ..tridiagonal.cpu.partitions import lanes_of
 from ..tridiagonal.errors import SingularSystemError, check_outcomes
-from ..tridiagonal.systems import InterfaceRows, strides_of
+from ..tridiagonal.systems import InterfaceRows, prepared, strides_of
 from .recurrence import MAX_WIDTH, BandedEnds, BandedSystem
 
 # Rows of a partition at most if l + u is at most 8, and of whole systems that are eliminated side by side.
@@ -602,7 +602,29 @@ def kernels(method: str) -> Kernels:
     def determine_chunk(ends: BandedEnds, chunk: Chunk, carry_in: Any, result: Any) -> bool:
         return _determine(*_layout_of(ends, chunk), carry_in, result, threads_of(ends.block, chunk))
 
-    return Kernels(determine_chunk, at_once(precompute_chunk), propagate)
+    return Kernels(determine_chunk, at_once(precompute_chunk), propagate, prepare_solver=prepare_solver)
+
+
+def prepare_solver(
+    ends: BandedEnds, chunk: Chunk, carry_in: None, result: np.ndarray
+) -> PreparedSolver | None:
+    """Return a solver for whole systems of the shape of a chunk, on the calling thread.
+
+    It takes the addresses of diagonals, and b as an array.
+    """
+    if ends.block > 1:
+        return None
+    (_, layout), size = _layout_of(ends, chunk), chunk.dtype.itemsize
+
+    def solve(operands: Sequence[Any], results: Sequence[Any]) -> bool:
+        *diagonals, b = operands
+        last = b.ctypes.data
+        if (diagonals[0] - last) % size:
+            raise CacheMiss
+        bases = np.array([*[(address - last) // size for address in diagonals], 0])
+        return _determine([b], layout._replace(bases=bases), None, results[0].reshape(layout.shape), 1)
+
+    return prepared(solve)
 
 
 def precompute(ends: BandedEnds, chunk: Chunk, threads: int) -> InterfaceRows:

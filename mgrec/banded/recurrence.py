@@ -141,7 +141,8 @@ class BandedSystem(LinearSystem):
 
         def solve_views(operands: Sequence[Any], results: Sequence[Any]) -> Any:
             ab, b = operands
-            return solve([*(ab + offset for offset in offsets), b], results)
+            start = ab if isinstance(ab, int) else backend.address(ab)
+            return solve([*[start + offset for offset in offsets], b], results)
 
         return solve_views
 

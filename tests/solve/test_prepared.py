@@ -28,6 +28,7 @@ def draw(*shape: int, dtype: str = "f8", seed: int = 0) -> Any:
 
 rate = mgrec.Coefficient(lambda i, x: x / (i + 1), 2.0)
 x, y, long, table = draw(10), draw(10, seed=1), draw(200), draw(3, 40, 5)
+bands = np.array([[0.5], [-1], [4], [-1]]) + draw(4, 10) / 10
 z, rows, narrow = x + 1j * y, draw(3, 5), draw(2, 99, dtype="f4")
 sections = [[1, 0.5, 0.1, 1, -0.5, 0.2]] * 2
 CALLS: dict[str, Callable[..., Any]] = {
@@ -69,6 +70,9 @@ CALLS: dict[str, Callable[..., Any]] = {
         np.float32(0.5), 3 + narrow, np.float32(0.5), narrow, **out
     ),
     "complex systems": lambda **out: mgrec.solve_tridiagonal(z, 3 + z, z, z, **out),
+    "a band": lambda **out: mgrec.solve_banded((1, 2), bands, x, **out),
+    "bands": lambda **out: mgrec.solve_banded((1, 2), np.stack([bands] * 30), draw(30, 10), **out),
+    "a band of several sides": lambda **out: mgrec.solve_banded((1, 2), bands, draw(10, 3), axis=0, **out),
     "sides of a system": lambda **out: mgrec.solve_tridiagonal(
         x, 3 + x, x, draw(10, 3), axis=0, rhs_axis=1, **out
     ),
@@ -88,6 +92,7 @@ QUICK = {
     "max-plus",
     "lfilter",
     "lfilter from states",
+    "a band",
 }
 """Others compile kernels of their own."""
 
@@ -211,7 +216,14 @@ def test_prepared_calls_find_singular_systems_and_nan(solved: list[Any]) -> None
     assert len(solved) == 2
     with pytest.raises(np.linalg.LinAlgError, match="singular"):
         mgrec.solve_tridiagonal(0.0, np.zeros(8), 0.0, b)
+    for _ in range(3):
+        mgrec.solve_banded((1, 2), bands[:, :8].copy(), b)
+    assert len(solved) == 5
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        mgrec.solve_banded((1, 2), np.zeros((4, 8)), b)
     b[3] = np.nan
+    with pytest.raises(ValueError, match="nan"):
+        mgrec.solve_banded((1, 2), bands[:, :8].copy(), b)
     with pytest.raises(ValueError, match="nan"):
         mgrec.solve_tridiagonal(1.0, d, 1.0, b)
     for _ in range(3):
