@@ -24,6 +24,8 @@ from conventions import (
     result_kinds,
     row_of,
 )
+from layouts import apart, backwards, read_only, strided, swapped, unaligned
+from places import to_host
 
 import mgrec
 from mgrec.cli.examples import SOS, A, B, X
@@ -91,6 +93,37 @@ def test_every_function_takes_bools_and_float16(case: Case, convert) -> None:
     assert last.dtype == wanted
 
 
+def len_of(value: Any) -> int:
+    return len(value) if isinstance(value, (list, np.ndarray)) else 0
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.qualified_name)
+def test_arrays_lie_anywhere_in_memory(case: Case, xp) -> None:
+    """Calls are repeated: prepared ones are tried, too."""
+    if xp is not np and case.name == "factor_tridiagonal":
+        pytest.skip("arrays in host memory alone")
+    steps = len(next(iter(case.data.values())))
+    of_steps = {
+        name: np.asarray(x) for name, x in case.others.items() if name == "target" or len_of(x) == steps
+    }
+    others = {name: xp.asarray(x) for name, x in of_steps.items()}
+    layouts = [strided, apart, backwards] if xp is not np else LAYOUTS
+    is_along_axis = "axis" in inspect.signature(case.function).parameters
+    has_lines = all(array.ndim == 1 for array in case.data.values())
+    for is_column in (False, True) if is_along_axis and has_lines else (False,):
+        options = {**others, **({"axis": 0} if is_column else {})}
+
+        def placed(array: np.ndarray, is_column: bool = is_column) -> Any:
+            return xp.asarray(array[:, None] if is_column else array)
+
+        wanted = arrays_of(case.call(placed, **options))
+        for layout in layouts * 2:
+            found = arrays_of(case.call(lambda array: layout(placed(array)), **options))  # noqa: B023
+            for array, like in zip(found, wanted, strict=True):
+                np.testing.assert_array_equal(to_host(array), to_host(like))
+
+
+LAYOUTS = [strided, apart, backwards, read_only, unaligned, swapped, np.asfortranarray]
 SHORT_HALVES = {"linear_recurrence", "weighted_scan", "lfilter", "filtfilt", "solve_tridiagonal"}
 
 

@@ -17,7 +17,7 @@ from cases import (
 from chunkings import CHUNKS_SOME_EMPTY, EMPTY_CHUNKS
 from graphs import check_graph
 from internals import few_chunks_a_task
-from layouts import read_only, swapped, unaligned
+from layouts import backwards, read_only, strided, swapped, unaligned
 
 import mgrec
 
@@ -173,16 +173,6 @@ def test_any_number_of_threads(case, shape, monkeypatch):
                 np.testing.assert_array_equal(a, b)
             for a, b in zip(as_tuple(result), as_tuple(one[reverse]), strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
-
-
-def strided(array):
-    wide = np.zeros((*array.shape[:-1], 3 * array.shape[-1]), array.dtype)
-    wide[..., ::3] = array
-    return wide[..., ::3]
-
-
-def backwards(array):
-    return np.flip(np.flip(array).copy())
 
 
 LAYOUTS = [strided, backwards, read_only, unaligned, swapped, np.asfortranarray]

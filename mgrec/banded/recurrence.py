@@ -151,7 +151,8 @@ class BandedSystem(LinearSystem):
 
         def lay_out(array: Any) -> Any:
             # Diagonals of several matrices are views, whose rows are as far apart as matrices.
-            if layout[2] == 1 and array.shape == shape and are_rows_contiguous(array):
+            is_last = self.axis == len(shape) - 1
+            if is_last and array.shape == shape and are_rows_contiguous(array):
                 return array.reshape(layout)
             return lay_out_array(array, shape, self.axis, layout)
 

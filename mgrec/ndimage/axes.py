@@ -106,7 +106,7 @@ def _filter_small(
     calls: Sequence[tuple[RowKernel, list[Block]]], size: int, x: np.ndarray, dtype: np.dtype[Any]
 ) -> np.ndarray:
     """Filter a real array by the kernels of one axis after the other."""
-    samples, memory = writable(as_float64(x).reshape(-1)), np.zeros(size)
+    samples, memory = writable(np.ascontiguousarray(as_float64(x)).reshape(-1)), np.zeros(size)
     values = results = np.empty(x.size)
     for kernel, blocks in calls:
         for block in blocks:
