@@ -107,19 +107,19 @@ def test_arrays_lie_anywhere_in_memory(case: Case, xp) -> None:
         name: np.asarray(x) for name, x in case.others.items() if name == "target" or len_of(x) == steps
     }
     others = {name: xp.asarray(x) for name, x in of_steps.items()}
-    layouts = [strided, apart, backwards] if xp is not np else LAYOUTS
-    is_along_axis = "axis" in inspect.signature(case.function).parameters
+    has_axis = "axis" in inspect.signature(case.function).parameters
     has_lines = all(array.ndim == 1 for array in case.data.values())
-    for is_column in (False, True) if is_along_axis and has_lines else (False,):
-        options = {**others, **({"axis": 0} if is_column else {})}
 
-        def placed(array: np.ndarray, is_column: bool = is_column) -> Any:
-            return xp.asarray(array[:, None] if is_column else array)
+    def results(layout: Any, index: Any, **options: Any) -> list:
+        return arrays_of(case.call(lambda array: layout(xp.asarray(array[index])), **others, **options))
 
-        wanted = arrays_of(case.call(placed, **options))
-        for layout in layouts * 2:
-            found = arrays_of(case.call(lambda array: layout(placed(array)), **options))  # noqa: B023
-            for array, like in zip(found, wanted, strict=True):
+    calls = [partial(results, index=...)]
+    if has_axis and has_lines:
+        calls.append(partial(results, index=(slice(None), None), axis=0))
+    for call in calls:
+        wanted = call(lambda array: array)
+        for layout in 2 * ([strided, apart, backwards] if xp is not np else LAYOUTS):
+            for array, like in zip(call(layout), wanted, strict=True):
                 np.testing.assert_array_equal(to_host(array), to_host(like))
 
 

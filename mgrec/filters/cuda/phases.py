@@ -39,7 +39,7 @@ from .shards import FilterShardSolver
 
 # A light filter has at most LIGHT states. A lane takes many samples at a time up to MEDIUM states.
 LIGHT, MEDIUM = 8, 16
-# Fewest numbers of a segment that the copy engine copies.
+# The copy engine copies segments of at least so many numbers.
 _LONG = 4096
 # Dtypes of inputs that kernels cast.
 _CAST_IN_KERNELS = "bBhHiIlLqQefd"
@@ -233,9 +233,10 @@ def _launches(
 def _warps(layout: FilterLayout) -> int:
     """Return the warps of a multiprocessor: constants, so that results are the same on all devices.
 
-    Twelve fill the time in which lanes compute, or copy numbers one by one; more have longer warm-ups.
-    On an H200, float32 of order 8 ran at 0.79 of the floor with 12 and at 0.66 with 8, three columns
-    of order 2 at 0.73 and 0.61, and 2,048 rows at 0.69 and 0.77.
+    Twelve warps hide the time of more arithmetic, or of copies number by number, but their segments
+    are shorter, next to warm-ups of the same length. On an H200, float32 of order 8 ran at 0.79 of the
+    floor with twelve warps and at 0.66 with eight, three columns of order 2 at 0.73 and 0.61, and 2,048
+    rows of order 2 at 0.69 and 0.77.
     """
     if not layout.inner or layout.inputs is not None or layout.weight > MEDIUM:
         return 8
