@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import hashlib
 import sys
 import threading
 import warnings
@@ -12,72 +11,86 @@ from dataclasses import dataclass, field
 from dis import get_instructions
 from enum import Enum
 from functools import lru_cache, partial, reduce
-from types import CellType, CodeType, EllipsisType, FunctionType, MethodType, ModuleType, NoneType
-from typing import TYPE_CHECKING, Any
+from hashlib import sha256
+from types import CodeType, EllipsisType, FunctionType, MethodType, ModuleType, NoneType
+from typing import Any, NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from hashlib import _Hash as Digest
-
 
 # The contents of these libraries are hashed by name: they do not change while installed.
 LIBRARIES = frozenset("builtins cmath cupy math numba numpy operator _operator scipy".split())
 
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
-_CELLS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
-_ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
-_NO_OPERATION = {"CACHE", "EXTENDED_ARG", "NOP"}
 _DYNAMIC = {"__import__", "eval", "exec", "globals"}
-_Names = tuple[bool, tuple[str, ...]]
+_NUMBERS = {NoneType, EllipsisType, bool, int, float, complex, str, bytes, slice}
+_VARIADIC = 0x04 | 0x08  # flags of a code with *args, **kwargs
+_Path = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ReadValue:
-    """A value that a function reads.
+class ReadValue(NamedTuple):
+    """A value that a function reads, with the names that lead to it: ``("cfg", "K")``."""
 
-    Attributes
-    ----------
-    path : tuple of str
-        Names that lead to the value: ``("cfg", "K")``.
-    value : object
-        The value. It is a module or class of the user only if the bytecode does not show which
-        attribute is read from it.
-    is_free : bool
-        Whether the first name belongs to the closure, not to the module.
-    """
-
-    path: tuple[str, ...]
+    path: _Path
     value: Any
     is_free: bool
+    """Whether the first name belongs to the closure, not to the module."""
 
 
-def read_values(function: FunctionType) -> tuple[ReadValue, ...]:
-    """Return all values that a function and its inner functions read, in the order of the names.
+def read_values(function: FunctionType) -> Iterator[ReadValue]:
+    """Yield all values that a function and its inner functions read, in the order of the names.
 
-    Raises
-    ------
-    TypeError
-        If a name is not defined, or a value is read without a name.
+    Of a user's module or class these are all attributes whose names occur in the function, which
+    may be more than it reads. Raise TypeError if a name is not defined.
     """
-    code, closure = function.__code__, function.__closure__ or ()
-    cells = dict(zip(code.co_freevars, closure, strict=True))
-    by_path = {}
-    for is_free, names in sorted(set(_chains(code, frozenset(cells)))):
-        name = names[0]
-        if is_free:
-            value = _cell_value(cells[name], name)
-        elif name in function.__globals__:
-            value = function.__globals__[name]
-        elif name in _DYNAMIC:
-            raise _dynamic_read(name)
-        elif hasattr(builtins, name):
-            continue
-        else:
-            raise _undefined(name)
-        path, value = _read_attributes(names, value)
-        by_path[is_free, path] = ReadValue(path, value, is_free)
-    return tuple(by_path.values())
+    names, attributes, imports = _names(function.__code__)
+    scope = function.__globals__
+    for what in [f"an import of {name}" for name in imports] + sorted((names & _DYNAMIC) - scope.keys()):
+        raise TypeError(
+            f"a function of a recurrence must name the values that it reads, which are part of the key "
+            f"of its compiled code; got {what}: import outside of the function, and write module.name"
+        )
+    values = {(False, name): scope[name] for name in names & scope.keys()}
+    missing = [name for name in names - scope.keys() if not hasattr(builtins, name)]
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            values[True, name] = cell.cell_contents
+        except ValueError:
+            missing.append(name)
+    if missing:
+        raise TypeError(
+            f"a function of a recurrence must refer to names that are defined when the recurrence is "
+            f"created; got {min(missing)}, which is not defined yet"
+        )
+    for is_free, name in sorted(values):
+        value = values[is_free, name]
+        # A module of which no attribute is named is yielded itself, and refused.
+        for path, item in [*_attributes((name,), value, attributes, [])] or [((name,), value)]:
+            yield ReadValue(path, item, is_free)
+
+
+@lru_cache(maxsize=256)
+def _names(code: CodeType) -> tuple[set[str], list[str], list[str]]:
+    """Return the global names that a code and its inner codes read, all their names, and imports."""
+    instructions = list(get_instructions(code))
+    names = {x.argval for x in instructions if x.opname in _GLOBALS}
+    imports = [x.argval for x in instructions if x.opname == "IMPORT_NAME"]
+    attributes = {*code.co_names}
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            inner_names, inner_attributes, inner_imports = _names(inner)
+            names, imports = names | inner_names, imports + inner_imports
+            attributes.update(inner_attributes)
+    return names, sorted(attributes), imports
+
+
+def _attributes(path: _Path, value: Any, names: list[str], owners: list[Any]) -> Iterator[tuple[_Path, Any]]:
+    """Yield a value, or the attributes with these names of a user's module or class."""
+    if not _is_namespace(value):
+        yield path, value
+    elif value not in owners:
+        for name in names:
+            if hasattr(value, name):
+                yield from _attributes((*path, name), getattr(value, name), names, [*owners, value])
 
 
 def library_name(value: object) -> str | None:
@@ -96,9 +109,10 @@ def library_name(value: object) -> str | None:
     return None
 
 
-def is_namespace(value: object) -> bool:
+def _is_namespace(value: object) -> bool:
     """Return whether a value is a user's module or class, whose attributes are hashed."""
-    return isinstance(value, (ModuleType, type)) and library_name(value) is None
+    is_class = isinstance(value, type) and not _is_constructor_only(value)
+    return (is_class or isinstance(value, ModuleType)) and library_name(value) is None
 
 
 def _is_library(module: str) -> bool:
@@ -112,98 +126,20 @@ def _attribute(module: ModuleType, name: str) -> Any:
     return reduce(lambda value, name: getattr(value, name, None), others, value)
 
 
-def _cell_value(cell: CellType, name: str) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        raise _undefined(name) from None
-
-
-def _read_attributes(names: tuple[str, ...], value: object) -> tuple[tuple[str, ...], Any]:
-    """Return the names read from a value, through modules and classes, and the last value."""
-    length = 1
-    while length < len(names) and is_namespace(value):
-        if not hasattr(value, names[length]):
-            raise _undefined(".".join(names[: length + 1]))
-        value, length = getattr(value, names[length]), length + 1
-    return names[:length], value
-
-
-def _undefined(name: str) -> TypeError:
-    return TypeError(
-        f"a function of a recurrence must refer to names that are defined when the recurrence is "
-        f"created; got {name}, which is not defined yet"
-    )
-
-
-def _dynamic_read(what: str) -> TypeError:
-    return TypeError(
-        f"a function of a recurrence must name the values that it reads, which are part of the key "
-        f"of its compiled code; got {what}: import outside of the function, and write module.name"
-    )
-
-
-def _chains(code: CodeType, free: frozenset[str]) -> Iterator[_Names]:
-    """Yield each name that is read, with the attributes that are read from it directly.
-
-    A value that is stored or passed on ends the chain of its name.
-    """
-    chain: _Names | None = None
-    for instruction in get_instructions(code):
-        name, argument = instruction.opname, instruction.argval
-        if name in _NO_OPERATION:
-            continue
-        if chain and name in _ATTRIBUTES:
-            chain = chain[0], (*chain[1], argument)
-            continue
-        if chain:
-            yield chain
-        if name == "IMPORT_NAME":
-            raise _dynamic_read(f"an import of {argument}")
-        is_free = name in _CELLS and argument in free
-        chain = (is_free, (argument,)) if is_free or name in _GLOBALS else None
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _chains(inner, free & frozenset(inner.co_freevars))
-
-
-_NUMBERS = {NoneType, EllipsisType, bool, int, float, complex, str, bytes, slice}
-_VARIADIC = 0x04 | 0x08  # flags of a code with *args, **kwargs
-
-
 def fingerprint(*values: Any) -> str:
-    """Hash functions by their bytecode and by the values they refer to.
+    """Hash functions by their bytecode and by the values they refer to, to 32 hexadecimal digits.
 
     Two functions with equal fingerprints compute the same, whichever process, module or notebook
     cell defined them. Fingerprints are the keys of compiled code and of Dask tasks. A value that a
     function reads as ``cfg.K`` is hashed by its value, a called function by its code, and an object
-    of NumPy or another library by its name.
+    of NumPy or another library by its name. Raise TypeError for other objects.
 
-    Parameters
-    ----------
-    *values : function, scalar, array, str or tuple of these
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
-
-    Raises
-    ------
-    TypeError
-        If a function refers to an object that cannot be compiled, or in a way that its bytecode
-        does not show.
-
-    Examples
-    --------
     >>> fingerprint(lambda x: x + 1) == fingerprint(lambda x: x + 1)
     True
     >>> fingerprint(lambda x: x + 1) == fingerprint(lambda x: x + 2)
     False
     """
-    digest = hashlib.sha256()
-    _absorb(digest, values, {})
-    return digest.hexdigest()[:32]
+    return sha256(repr(_describe(values, {})).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,84 +188,62 @@ def require_unchanged(owner: str, expected: str, *values: Any) -> None:
         )
 
 
-def _absorb(digest: Digest, value: Any, seen: dict[int, int]) -> None:
-    if type(value) in _NUMBERS or isinstance(value, np.generic):
-        digest.update(f"{type(value).__name__}:{value!r};".encode())
-    elif isinstance(value, CodeType):
-        _absorb_code(digest, value, seen)
-    elif isinstance(value, (tuple, list)) and _is_plain(type(value)):
+def _describe(value: Any, seen: dict[int, int]) -> tuple[Any, ...]:
+    """Return strings, bytes and numbers, nested in tuples, that determine what a value computes.
+
+    `seen` has the number of each function that was described before.
+    """
+    value_type = type(value)
+    if value_type in _NUMBERS or isinstance(value, np.generic):
+        return value_type.__name__, repr(value)
+    if value_type is CodeType:
+        counts = value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount
+        names = value.co_names, value.co_varnames, counts, value.co_flags & _VARIADIC
+        return "code", value.co_code, value.co_exceptiontable, names, _describe(value.co_consts, seen)
+    if isinstance(value, (tuple, list)) and _is_plain(value_type):
         fields = getattr(value, "_fields", ())
-        digest.update(f"({type(value).__name__}{fields}{len(value)}".encode())
-        for item in value:
-            _absorb(digest, item, seen)
-    elif isinstance(value, frozenset):
-        _absorb(digest, ("frozenset", *sorted(map(repr, value))), seen)
-    elif isinstance(value, Enum):
-        _absorb(digest, (type(value).__qualname__, value.name, value.value), seen)
-    elif type(value) in (np.ndarray, np.memmap) and not value.dtype.hasobject:
+        return "items", value_type.__name__, fields, *(_describe(item, seen) for item in value)
+    if isinstance(value, frozenset):
+        return "set", *sorted(map(repr, value))
+    if isinstance(value, Enum):
+        return "enum", value_type.__qualname__, value.name, _describe(value.value, seen)
+    if value_type in (np.ndarray, np.memmap) and not value.dtype.hasobject:
         dtype = value.dtype.descr if value.dtype.names else value.dtype.str
-        digest.update(repr((value.shape, dtype)).encode() + value.tobytes())
-    elif not _absorb_called(digest, value, seen):
+        return "array", value.shape, dtype, sha256(value.tobytes()).digest()
+    if value_type.__module__.startswith("numba.core.types"):
+        return "library", str(value)  # numba.float64(x)
+    if (name := library_name(value)) is not None:
+        return "library", name
+    if value_type is FunctionType and id(value) in seen:
+        return "again", seen[id(value)]
+    if (parts := _parts(value, seen)) is None:
         raise _unsupported(value)
+    return tuple(_describe(part, seen) for part in parts)
 
 
-def _absorb_called(digest: Digest, value: Any, seen: dict[int, int]) -> bool:
-    """Hash a callable; return False if its code is not accessible."""
-    name = _name(value)
-    if name is not None:
-        digest.update(f"{name};".encode())
-    elif isinstance(value, FunctionType):
-        if id(value) in seen:
-            digest.update(b"again %d;" % seen[id(value)])
-        else:
-            seen[id(value)] = len(seen)
-            _absorb_function(digest, value, seen)
-    elif isinstance(value, type) and _is_constructor_only(value):
+def _parts(value: Any, seen: dict[int, int]) -> tuple[Any, ...] | None:
+    """Return the values that determine a callable; None if its code is not accessible."""
+    if isinstance(value, FunctionType):
+        seen[id(value)] = len(seen)
+        reads = tuple((read.path, read.value) for read in read_values(value))
+        defaults = value.__defaults__ or (), _sorted(value.__kwdefaults__ or {})
+        return "function", value.__code__, *defaults, reads
+    if isinstance(value, type) and _is_constructor_only(value):
         fields = getattr(value, "_fields", ()), _sorted(getattr(value, "_field_defaults", {}))
-        _absorb(digest, ("class", value.__qualname__, fields), seen)
-    elif isinstance(value, MethodType):
-        _absorb(digest, ("method", value.__func__, value.__self__), seen)
-    elif type(value) is partial:
-        _absorb(digest, ("partial", value.func, value.args, *_sorted(value.keywords)), seen)
-    elif hasattr(value, "py_func") and hasattr(value, "targetoptions"):
-        _absorb_compiled(digest, value, seen)
-    elif type(value).__name__ == "DUFunc" and hasattr(value, "_dispatcher"):
-        _absorb_vectorized(digest, value, seen)
-    else:
-        return False
-    return True
-
-
-def _absorb_function(digest: Digest, function: FunctionType, seen: dict[int, int]) -> None:
-    _absorb(digest, function.__code__, seen)
-    _absorb(digest, function.__defaults__ or (), seen)
-    _absorb(digest, _sorted(function.__kwdefaults__ or {}), seen)
-    for read in read_values(function):
-        digest.update(f"{'.'.join(read.path)}=".encode())
-        _absorb(digest, read.value, seen)
-
-
-def _absorb_code(digest: Digest, code: CodeType, seen: dict[int, int]) -> None:
-    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount
-    names = code.co_names, code.co_varnames, counts, code.co_flags & _VARIADIC
-    digest.update(code.co_code + code.co_exceptiontable + repr(names).encode())
-    _absorb(digest, code.co_consts, seen)
-
-
-def _absorb_compiled(digest: Digest, dispatcher: Any, seen: dict[int, int]) -> None:
-    """Hash a function that numba compiles; options such as fastmath change its results."""
-    signatures = () if dispatcher._can_compile else map(str, dispatcher.nopython_signatures)
-    options = _sorted(dispatcher.targetoptions), _sorted(dispatcher.locals), tuple(signatures)
-    _absorb(digest, ("compiled", options, dispatcher._compiler.pipeline_class), seen)
-    _absorb(digest, dispatcher.py_func, seen)
-
-
-def _absorb_vectorized(digest: Digest, ufunc: Any, seen: dict[int, int]) -> None:
-    """Hash a function of ``numba.vectorize``; a frozen one compiles no further signatures."""
-    dispatcher = ufunc._dispatcher
-    signatures = tuple(map(str, dispatcher.overloads)) if ufunc._frozen else ()
-    _absorb(digest, ("vectorized", _sorted(dispatcher.targetoptions), signatures), seen)
-    _absorb(digest, dispatcher.py_func, seen)
+        return "class", value.__qualname__, *fields
+    if isinstance(value, MethodType):
+        return "method", value.__func__, value.__self__
+    if type(value) is partial:
+        return "partial", value.func, value.args, _sorted(value.keywords)
+    if hasattr(value, "py_func") and hasattr(value, "targetoptions"):  # of numba.njit
+        signatures = () if value._can_compile else map(str, value.nopython_signatures)
+        options = _sorted(value.targetoptions), _sorted(value.locals), tuple(signatures)
+        return "compiled", *options, value._compiler.pipeline_class, value.py_func
+    if type(value).__name__ == "DUFunc" and hasattr(value, "_dispatcher"):  # of numba.vectorize
+        dispatcher = value._dispatcher
+        signatures = map(str, dispatcher.overloads) if value._frozen else ()
+        return "vectorized", _sorted(dispatcher.targetoptions), tuple(signatures), dispatcher.py_func
+    return None
 
 
 def _sorted(options: dict[str, Any]) -> tuple[Any, ...]:
@@ -339,12 +253,6 @@ def _sorted(options: dict[str, Any]) -> tuple[Any, ...]:
         return frozenset(value) if isinstance(value, set) else value
 
     return tuple((name, plain(value)) for name, value in sorted(options.items()))
-
-
-def _name(value: object) -> str | None:
-    if type(value).__module__.startswith("numba.core.types"):
-        return str(value)  # numba.float64(x)
-    return library_name(value)
 
 
 def _is_plain(value_type: type) -> bool:
@@ -368,7 +276,7 @@ def _unsupported(value: object) -> TypeError:
         f"Python functions, those of numba.njit and numba.vectorize, and modules; got {value!r} of "
         f"{type(value).__name__}"
     )
-    if is_namespace(value):
+    if _is_namespace(value):
         message += ": write module.name where the value is read"
     elif hasattr(value, "__dict__"):  # an instance, of which functions are methods
         message += ": write functions outside of classes, and pass numbers as operands"

@@ -93,7 +93,9 @@ class TransferMap:
     *Functions.* The three functions are plain Python on scalars: arithmetic and NumPy ufuncs
     (``np.maximum``, ``np.where``, ...). The CPU runs these functions, compiled. They must be pure.
     Values that they read from modules (``K``, or ``cfg.K``) and closures are read once, at
-    compilation. After such a value has changed, create a new map.
+    compilation. After such a value has changed, create a new map. Write attributes of modules and
+    classes by name: a function with ``cfg.J`` and ``getattr(cfg, "K")`` is not compiled again after
+    a change of ``K``.
 
     *Constants.* A map with other numbers in its closure is another map. It takes seconds to compile
     and some 5 MB, which numba never frees. Pass numbers that change from call to call as operands:
