@@ -29,38 +29,25 @@ _PACKAGE = __package__.partition(".")[0]
 class Backend:
     """Arrays in host memory and kernels of the CPU; other backends override what differs.
 
-    Attributes
-    ----------
-    engine : str
-        Name of the backend, and of the folders of its kernels.
-    library : str
-        Module of its arrays, with functions ``asarray`` and ``asnumpy``.
-    array_name : str
-        Its arrays in messages: "a NumPy array".
-    place : str
-        Where its arrays are, in messages.
-    is_host : bool
-        Whether its arrays are in host memory.
-    is_asynchronous : bool
-        Whether a phase returns before it is done: a solve may do other work while it waits.
-    broadcasts_state : bool
-        Whether kernels take a state that all rows share as one number.
-    compiles_maps : bool
-        Whether `determine` compiles all functions of a transfer map, ``compose`` included.
-    reads_narrow : bool
-        Whether kernels of filters and of contiguous rows read and write float16 and bfloat16.
-    repairs_segments : bool
-        Whether kernels of segments solve rows again whose summaries are not valid.
-    compiles_shapes : bool
-        Whether the shape of a chunk selects the kernels, however large the chunk is.
-    names_kernels : bool
-        Whether the option `method` names kernels of this backend.
-    batch_size : int
-        Numbers of segments that are copied and solved together.
-    method : str
-        Name of the kernels that compute.
-    empty : callable, ``(shape, dtype) -> array``
-        Allocate an array on the current device. A call of NumPy's own function saves time.
+    `engine`: name of the backend, and of the folders of its kernels.
+    `library`: module of its arrays, with functions ``asarray`` and ``asnumpy``.
+    `array_name`: its arrays in messages: "a NumPy array".
+    `place`: where its arrays are, in messages.
+    `is_host`: whether its arrays are in host memory.
+    `is_asynchronous`: whether a phase returns before it is done: a solve may do other work while it
+      waits.
+    `broadcasts_state`: whether kernels take a state that all rows share as one number.
+    `compiles_maps`: whether `determine` compiles all functions of a transfer map, ``compose``
+      included.
+    `reads_narrow`: whether kernels of filters and of contiguous rows read and write float16 and
+      bfloat16.
+    `repairs_segments`: whether kernels of segments solve rows again whose summaries are not valid.
+    `compiles_shapes`: whether the shape of a chunk selects the kernels, however large the chunk is.
+    `names_kernels`: whether the option `method` names kernels of this backend.
+    `batch_size`: numbers of segments that are copied and solved together.
+    `method`: name of the kernels that compute.
+    `empty`, ``(shape, dtype) -> array``: allocate an array on the current device. A call of NumPy's
+      own function saves time.
     """
 
     engine: ClassVar[str] = "cpu"

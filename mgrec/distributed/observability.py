@@ -31,8 +31,6 @@ A pack loads the operands of a chunk; where chunks may not depend on their carry
 def phase_of(key: object) -> str | None:
     """Return the phase of a task, from its key or its layer's name; None for other tasks.
 
-    Examples
-    --------
     >>> phase_of(("propagate-0a1b", 0, 3))
     'propagate'
     >>> phase_of("sum-aggregate-0a1b") is None
@@ -49,8 +47,6 @@ def in_chunk(phase: str, chunk_index: tuple[int, ...], starts: tuple[int, ...]) 
 
     `starts` is the index of the chunk's first element, -1 along an axis of unknown chunk sizes.
 
-    Examples
-    --------
     >>> try:
     ...     with in_chunk("determine", (7,), (3500,)):
     ...         raise ValueError("no such step")

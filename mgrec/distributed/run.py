@@ -183,16 +183,7 @@ async def _end_ranks(client: Client, name: str, addresses: list[str], timeout: f
 
 @dataclass(frozen=True)
 class _Divided:
-    """Operands of a call, whose Dask arrays are in the memory of workers.
-
-    Attributes
-    ----------
-    operands : list
-    axis : int
-        The axis of the chunks.
-    lengths : tuple of int
-        The lengths of the chunks.
-    """
+    """Operands of a call, whose Dask arrays are in the memory of workers."""
 
     operands: list[Any]
     axis: int

@@ -29,14 +29,7 @@ ROWS = 1 << 18
 
 @dataclass(frozen=True, kw_only=True)
 class SpeculativeChunk(ChunkInputs):
-    """A chunk that is determined from a provisional carry-in. It has no blocks.
-
-    Attributes
-    ----------
-    speculation : Speculation
-    shape : tuple of int
-        Shape of the results.
-    """
+    """A chunk that is determined from a provisional carry-in. It has no blocks."""
 
     speculation: Speculation
     shape: Shape
@@ -80,13 +73,8 @@ class SummaryBatch(OneFrame):
 class CarryIns(OneFrame):
     """Carry-ins of a group's chunks, and of the chunk after the group.
 
-    Attributes
-    ----------
-    states : list
-    is_initial : bool
-        The first one is the initial states of the call, as arrays.
-    shape : tuple of int, optional
-        Shape of the last chunk of the group that was summarised.
+    `is_initial`: the first one is the initial states of the call, as arrays.
+    `shape`: shape of the last chunk of the group that was summarised.
     """
 
     states: list[Any]
@@ -203,12 +191,9 @@ def _launch(inputs: ChunkInputs, recurrence: AlongAxis) -> tuple[Shape, Callable
 def propagate_group(recurrence: AlongAxis, summaries: list[Summary], previous: Any) -> CarryIns:
     """Return the carry-ins of a group of chunks.
 
-    Parameters
-    ----------
-    summaries : list of (summary, shape)
-        In the order of the recurrence; those of all chunks of a row if it is two-sided.
-    previous : list of arrays, or CarryIns
-        The initial states, or the carry-ins of the group before.
+    `summaries`, list of (summary, shape): in the order of the recurrence; those of all chunks of a
+      row if it is two-sided.
+    `previous`: the initial states, or the carry-ins of the group before.
     """
     is_initial = not isinstance(previous, CarryIns)
     first = tuple(map(to_host, previous)) if is_initial else previous.states[-1]

@@ -159,14 +159,9 @@ def _by_other_kernels(weights: Weights, series: dict[str, Any], axis: int, dtype
 class Rate:
     """A parameter of ``ewm`` that determines α.
 
-    Attributes
-    ----------
-    wanted : str
-        Its range.
-    is_valid : callable, ``(rate) -> bool``
-    alpha : callable, ``(rate) -> float``
-    slope : callable, ``(rate) -> float``
-        Return the derivative of α.
+    `is_valid`: ``(rate) -> bool``.
+    `alpha`: ``(rate) -> float``.
+    `slope`, ``(rate) -> float``: return the derivative of α.
     """
 
     wanted: str

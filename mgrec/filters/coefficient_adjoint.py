@@ -21,10 +21,7 @@ from .kernels import kernels_of
 class AdjointCoefficients:
     """The coefficients of the adjoint of a filter: conjugate, and divided by the one of a_0.
 
-    Attributes
-    ----------
-    b, a : array
-        Coefficients of the filter, 1-d, of NumPy or of a library that differentiates.
+    `b`, `a`: coefficients of the filter, 1-d, of NumPy or of a library that differentiates.
     """
 
     b: Any

@@ -14,27 +14,21 @@ from ..core.contract.kernels import Kernels
 class FilterKernels(Kernels):
     """The phases of filters, and kernels that no other family has.
 
-    Attributes
-    ----------
-    is_directed : bool
-        Whether `determine` takes chunks whose last step acts first, and results of another dtype
-        than that of the chunk. With ``is_bounded=True`` it then rounds outputs of columns of real
-        samples, which do not come near overflow, to float32; operands of the chunk are consecutive
-        steps of the samples.
-    differentiate_coefficients : callable
-        ``(adjoint, signals, axis, coefficients) -> (grad_b, grad_a)``. Return the gradients of b
-        and a: sums over all steps n, and all rows, of ``adjoint[n + k]`` times the conjugate of
-        ``signal[n]``, with the coefficients of the adjoint. The signals are x and y; `adjoint`
-        continues with 0.
-    prepare_adjoint : callable, optional
-        ``(shape, dtype, device, coefficients, solvers) -> differentiate or None``. Prepare the
-        gradients of signals along rows; None for many coefficients, or narrow ones. `solvers` are
-        the prepared filters of the gradient of x, and of the adjoint. ``differentiate(addresses,
-        results)`` takes the addresses of the gradient of y, of y and of x, and those of the
-        gradients of b, a and x, or 0.
-    respond : callable, optional, ``(taps, signal, start, q, dtype, results)``
-        Write the finite response to a real signal (outer, steps, inner) at every q-th step from
-        `start` on, summed in `dtype`.
+    `is_directed`: whether `determine` takes chunks whose last step acts first, and results of
+      another dtype than that of the chunk. With ``is_bounded=True`` it then rounds outputs of
+      columns of real samples, which do not come near overflow, to float32; operands of the chunk
+      are consecutive steps of the samples.
+    `differentiate_coefficients`: ``(adjoint, signals, axis, coefficients) -> (grad_b, grad_a)``.
+      Return the gradients of b and a: sums over all steps n, and all rows, of ``adjoint[n + k]``
+      times the conjugate of ``signal[n]``, with the coefficients of the adjoint. The signals are x
+      and y; `adjoint` continues with 0.
+    `prepare_adjoint`: ``(shape, dtype, device, coefficients, solvers) -> differentiate or None``.
+      Prepare the gradients of signals along rows; None for many coefficients, or narrow ones.
+      `solvers` are the prepared filters of the gradient of x, and of the adjoint.
+      ``differentiate(addresses, results)`` takes the addresses of the gradient of y, of y and of x,
+      and those of the gradients of b, a and x, or 0.
+    `respond`, ``(taps, signal, start, q, dtype, results)``: write the finite response to a real
+      signal (outer, steps, inner) at every q-th step from `start` on, summed in `dtype`.
     """
 
     is_directed: bool = False

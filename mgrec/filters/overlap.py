@@ -127,14 +127,9 @@ def has_many_rows(x: Any, axis: int) -> bool:
 class PaddedEnds:
     """How a signal starts and ends.
 
-    Attributes
-    ----------
-    padtype : {"odd", "even", "constant", None}
-        Extension of the signal.
-    edge : int
-        Number of samples of the extension at each end.
-    states : tuple
-        States at either end for a sample of 1. Empty for states of 0.
+    `padtype`, {"odd", "even", "constant", None}: extension of the signal.
+    `edge`: number of samples of the extension at each end.
+    `states`: states at either end for a sample of 1. Empty for states of 0.
     """
 
     padtype: str | None = None
@@ -146,16 +141,10 @@ class PaddedEnds:
 class ResponseRecipe:
     """Where a chunk is among the samples that it is filtered with.
 
-    Attributes
-    ----------
-    before : int
-        Number of parts before the chunk.
-    start : int
-        Number of samples before the chunk.
-    is_first, is_last : bool
-        Whether the samples contain the start, or the end, of the signal.
-    kept : slice
-        Results of the chunk that are kept.
+    `before`: number of parts before the chunk.
+    `start`: number of samples before the chunk.
+    `is_first`, `is_last`: whether the samples contain the start, or the end, of the signal.
+    `kept`, slice: results of the chunk that are kept.
     """
 
     before: int
@@ -169,15 +158,9 @@ class ResponseRecipe:
 class OverlappedFilter:
     """A filter of chunks with samples of their neighbours: see ``filter_chunks``.
 
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Dtype in which outputs are computed.
-    has_zero_phase : bool
-        Whether the signal is filtered backwards afterwards.
-    ends : PaddedEnds
-    step : int
-        Results are kept at every `step`-th sample.
+    `dtype`: dtype in which outputs are computed.
+    `has_zero_phase`: whether the signal is filtered backwards afterwards.
+    `step`: results are kept at every `step`-th sample.
     """
 
     cascade: Cascade

@@ -350,8 +350,6 @@ def _filtfilt_gust(b: np.ndarray, a: np.ndarray, x: Any, axis: int, irlen: int |
 
     `irlen` is the number of samples that the states affect at either end; None means all.
 
-    References
-    ----------
     F. Gustafsson, Determining the initial states in forward-backward filtering, 1996.
     """
     if hasattr(x, "dask"):

@@ -29,20 +29,12 @@ the rounding of bfloat16, whose tensors are cast to float32."""
 class MarkovModel:
     """The validated arguments of a function of :mod:`mgrec.hmm`.
 
-    Attributes
-    ----------
-    startprob : array (..., states)
-        Its leading axes broadcast to the rows.
-    transmat : array (..., states, states)
-        Its leading axes broadcast to `shape`.
-    log_frameprob : array (..., states)
-        Its leading axes broadcast to `shape`. Uniform random numbers (...) for a sample.
-    shape : tuple of int or nan
-        Steps and rows.
-    axis : int
-    marks : array of uint8, optional
-        First steps of sequences besides the first one.
-    memory : str
+    `startprob`, array (..., states): its leading axes broadcast to the rows.
+    `transmat`, array (..., states, states): its leading axes broadcast to `shape`.
+    `log_frameprob`, array (..., states): its leading axes broadcast to `shape`. Uniform random
+      numbers (...) for a sample.
+    `shape`, tuple of int or nan: steps and rows.
+    `marks`, array of uint8: first steps of sequences besides the first one.
     """
 
     startprob: Any

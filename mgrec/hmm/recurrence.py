@@ -56,18 +56,14 @@ FIRST_STATES = {"forward": BEFORE_FIRST, "score": np.inf, "follow": -1.0, "draw"
 class HmmSummary:
     """The last states of a chunk for each state before it.
 
-    Attributes
-    ----------
-    columns : array (outer, inner, columns, numbers)
-        Column i is the result of state i. The last column of all passes but "backward" is that of
-        a sequence that starts with the chunk. Weights that are tiny are logarithms.
-    log_scales : array (outer, inner, columns)
-        Logarithms of the factors of the columns of "forward" and "backward". Those of rows in which
-        a sequence starts have no effect.
-    is_reset : array (outer, inner) of bool
-        Whether a sequence starts in the chunk, so that all columns are the same.
-    backward : HmmSummary, optional
-        The states before the chunk for each state after it, if both are needed.
+    `columns`, array (outer, inner, columns, numbers): column i is the result of state i. The last
+      column of all passes but "backward" is that of a sequence that starts with the chunk. Weights
+      that are tiny are logarithms.
+    `log_scales`, array (outer, inner, columns): logarithms of the factors of the columns of
+      "forward" and "backward". Those of rows in which a sequence starts have no effect.
+    `is_reset`, array (outer, inner) of bool: whether a sequence starts in the chunk, so that all
+      columns are the same.
+    `backward`: the states before the chunk for each state after it, if both are needed.
     """
 
     columns: np.ndarray
@@ -80,12 +76,9 @@ class HmmSummary:
 class HmmRecurrence(ElementChain):
     """One pass over the steps of a hidden Markov model with `count` states.
 
-    Attributes
-    ----------
-    is_split : bool
-        Whether a chunk's results are arrays by the first of their numbers. That of the
-        log-likelihood has one step. Both passes have such results, "follow" on a GPU, and there
-        "forward" without weights.
+    `is_split`: whether a chunk's results are arrays by the first of their numbers. That of the
+      log-likelihood has one step. Both passes have such results, "follow" on a GPU, and there
+      "forward" without weights.
     """
 
     family: ClassVar[str] = "hmm"

@@ -171,18 +171,13 @@ def cast_like_scipy(values: Any, dtype: np.dtype[Any]) -> Any:
 class Block(NamedTuple):
     """Rows of arrays (outer, steps, inner) that are filtered together, side by side in memory.
 
-    Attributes
-    ----------
-    outer, groups, rows : int
-        The first outer index, and the numbers of groups and of outer indices of each.
-    inner, columns : int
-        The first inner index, and the number of them.
-    lanes : int
-        Numbers of a step in memory, at least rows·columns.
-    numbers : array of int64
-        The block for kernels: the numbers from one outer index to the next one of samples and of
-        results, the numbers from one step to the next one, and `rows`, steps, `columns`, `lanes`,
-        `groups`, `outer` and `inner`.
+    `outer`, `groups`, `rows`: the first outer index, and the numbers of groups and of outer indices
+      of each.
+    `inner`, `columns`: the first inner index, and the number of them.
+    `lanes`: numbers of a step in memory, at least rows·columns.
+    `numbers`, array of int64: the block for kernels: the numbers from one outer index to the next
+      one of samples and of results, the numbers from one step to the next one, and `rows`, steps,
+      `columns`, `lanes`, `groups`, `outer` and `inner`.
     """
 
     outer: int
@@ -208,16 +203,12 @@ class Block(NamedTuple):
 class RowKernel(NamedTuple):
     """A kernel for the rows of blocks; see :func:`fill_rows`.
 
-    Attributes
-    ----------
-    call : callable, ``(x, out, numbers, memory)``
-        Filters the rows of a block; arrays are flat and of float64.
-    cast : callable, ``(values, dtype) -> array``
-        Casts results to another dtype.
-    scratch : int
-        Numbers of memory of a lane besides those of its steps.
-    before, beyond : int
-        Steps before the samples in memory, and in all besides the samples; results are the first steps.
+    `call`, ``(x, out, numbers, memory)``: filters the rows of a block; arrays are flat and of
+      float64.
+    `cast`, ``(values, dtype) -> array``: casts results to another dtype.
+    `scratch`: numbers of memory of a lane besides those of its steps.
+    `before`, `beyond`: steps before the samples in memory, and in all besides the samples; results
+      are the first steps.
     """
 
     call: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], None]

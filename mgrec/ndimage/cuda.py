@@ -69,12 +69,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, {blocks}) average_kernel(
 class Program:
     """What the kernels are compiled for.
 
-    Attributes
-    ----------
-    are_rows : bool
-        Whether lines are contiguous and long.
-    blocks : int
-        Blocks of a multiprocessor for which registers are limited.
+    `are_rows`: whether lines are contiguous and long.
+    `blocks`: blocks of a multiprocessor for which registers are limited.
     """
 
     poles: int
@@ -239,16 +235,8 @@ def _struct(numbers: Any, states: Any, program: Program) -> np.ndarray:
 class WindowProgram:
     """What the kernel is compiled for.
 
-    Attributes
-    ----------
-    batch : int
-        Results of a thread.
-    threads : int
-        Threads of a block.
-    are_rows : bool
-        Whether lines are contiguous and long.
-    blocks : int
-        Blocks of a multiprocessor for which registers are limited.
+    `are_rows`: whether lines are contiguous and long.
+    `blocks`: blocks of a multiprocessor for which registers are limited.
     """
 
     batch: int

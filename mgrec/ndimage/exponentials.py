@@ -230,13 +230,10 @@ _NONE = np.empty((0, 0))
 class States(NamedTuple):
     """The real and imaginary parts of the states before rows, and of those after.
 
-    Attributes
-    ----------
-    values : array (outer, 4·poles, inner) or (1, 4·poles, 2)
-        The states, or their part that samples outside of the rows make; for all rows, those of even and odd
-        inner indices.
-    first, last : arrays (4·poles, samples)
-        Weights of the first and of the last samples, whose sums are added.
+    `values`, array (outer, 4·poles, inner) or (1, 4·poles, 2): the states, or their part that
+      samples outside of the rows make; for all rows, those of even and odd inner indices.
+    `first`, `last`, arrays (4·poles, samples): weights of the first and of the last samples, whose
+      sums are added.
     """
 
     values: np.ndarray

@@ -64,14 +64,9 @@ GAUSSIAN_WEIGHTS = (
 class Part(NamedTuple):
     """A part of a chunk that its neighbours need: Σ_j p^j·x[j], where x[0] is the sample next to one end.
 
-    Attributes
-    ----------
-    is_last : bool
-        Whether that end is the last of the chunk; otherwise it is the first.
-    skipped : int
-        Number of samples at that end that are left out.
-    is_single : bool
-        Whether the sum has one sample only.
+    `is_last`: whether that end is the last of the chunk; otherwise it is the first.
+    `skipped`: number of samples at that end that are left out.
+    `is_single`: whether the sum has one sample only.
     """
 
     is_last: bool
@@ -90,12 +85,8 @@ class ExponentialSum:
 
     h[0] is 0 if the kernel is odd; otherwise `center` is added to it.
 
-    Attributes
-    ----------
-    poles : tuple of complex
-        The numbers p_k, less than 1 in magnitude.
-    weights : tuple of complex
-        The numbers w_k.
+    `poles`: the numbers p_k, less than 1 in magnitude.
+    `weights`: the numbers w_k.
     """
 
     poles: tuple[complex, ...]
@@ -177,8 +168,6 @@ def _exponential_sum(poles: np.ndarray, weights: np.ndarray, *options: Any) -> E
 def sampled_variance(sigma: float) -> float:
     """Return the variance of a Gaussian that is sampled at integers, in units of sigma².
 
-    Examples
-    --------
     >>> sampled_variance(3.5)
     1.0
     """

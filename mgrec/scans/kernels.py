@@ -24,12 +24,10 @@ from ..core.contract.kernels import Kernels, ShardSolver
 class ScanKernels(Kernels):
     """The phases of scans, and kernels that no other family has.
 
-    Attributes
-    ----------
-    multiply_by_states : callable, optional
-        Write the gradients of the coefficients of linear recurrences, from the adjoint.
-    prepare_linked : callable, optional
-        Prepare a solver for the adjoint of the parts of ranks: ``prepare_linked`` of the kernels.
+    `multiply_by_states`: write the gradients of the coefficients of linear recurrences, from the
+      adjoint.
+    `prepare_linked`: prepare a solver for the adjoint of the parts of ranks: ``prepare_linked`` of
+      the kernels.
     """
 
     multiply_by_states: Callable[..., None] | None = None

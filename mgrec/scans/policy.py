@@ -67,17 +67,9 @@ class Constants:
 def predict_time(steps: int, constants: Constants, configuration: Configuration, rows: int = 1) -> float:
     """Return the seconds of the three phases: max((alpha + gamma)/P, floor)·N + beta·P.
 
-    Parameters
-    ----------
-    steps : int
-        N, of all rows together.
-    constants : Constants
-    configuration : Configuration
-    rows : int, optional
-        Rows share the processors, and propagate separately: beta·P/rows.
+    `steps`: n, of all rows together.
+    `rows`: rows share the processors, and propagate separately: beta·P/rows.
 
-    Examples
-    --------
     >>> round(predict_time(10**6, Constants(2e-8, 1e-8, 3e-8), Configuration(10, 100)), 9)
     6e-05
     """

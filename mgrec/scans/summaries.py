@@ -52,18 +52,15 @@ class AffineSummary:
     The product of the coefficients is scaled, so that it neither overflows nor underflows: a
     large state passes through a product of 1e-400, as it does in the loop.
 
-    Attributes
-    ----------
-    mantissa, exponent : array (outer, inner), float64 or complex128, and int64
-        The product of all coefficients.
-    offset : array (outer, inner)
-        The carry-out for a carry-in of 0; nan if an operand of the row is nan.
-    growth : array (outer, inner), float64
-        log2 of the largest product of the first i coefficients, i = 0, 1, ... It decides whether a
-        carry-in overflows on its way. The loop then never returns to a finite number, whatever
-        the product of all coefficients is.
-    redo : dict, (outer, inner) -> Chunk
-        Rows to redo, with their operands: an operand is infinite, or an offset near overflow.
+    `mantissa`, `exponent`, array (outer, inner), float64 or complex128, and int64: the product of
+      all coefficients.
+    `offset`, array (outer, inner): the carry-out for a carry-in of 0; nan if an operand of the row
+      is nan.
+    `growth`, array (outer, inner), float64: log2 of the largest product of the first i
+      coefficients, i = 0, 1, ... It decides whether a carry-in overflows on its way. The loop then
+      never returns to a finite number, whatever the product of all coefficients is.
+    `redo`, dict, (outer, inner) -> Chunk: rows to redo, with their operands: an operand is
+      infinite, or an offset near overflow.
     """
 
     mantissa: np.ndarray

@@ -115,14 +115,9 @@ def public_function(
 
     The attribute ``build`` is the original function, which plans and ``warm_up`` call.
 
-    Parameters
-    ----------
-    labelled : callable
-        Calls the public function with DataArrays, as :func:`.labelled.solve_labelled` does.
-    rule : SignatureRule, optional
-        Calls that it gives a signature are prepared once.
-    takes_group : bool
-        Whether the function has a parameter `group`, which `build` does not get.
+    `labelled`: calls the public function with DataArrays, as :func:`.labelled.solve_labelled` does.
+    `rule`: calls that it gives a signature are prepared once.
+    `takes_group`: whether the function has a parameter `group`, which `build` does not get.
     """
     signature = public_signature(inspect.signature(build), takes_group)
     takes_lengths = "lengths" in signature.parameters

@@ -56,22 +56,15 @@ def adjoint_function(
     The adjoint takes native arrays, and other arrays without differentiation. Its attribute
     ``compose`` also computes with arrays of torch and jax that are being differentiated.
 
-    Parameters
-    ----------
-    differentiate : callable
-        Function with the signature of the adjoint. It gets checked arguments, and returns the
-        gradients of `arrays` as :func:`summed` takes them: before they are summed over axes that
-        were broadcast. Sections that adjoints share are added to its docstring.
-    function : str
-        Public name of the function, for the docstring.
-    result : str
-        Parameter whose shape the gradient ``grad`` has. The default is none, for a function without
-        second derivatives.
-    arrays : sequence of str
-        Parameters with gradients. By default `differentiate` checks its arguments, and returns what
-        the adjoint returns.
-    labelled : callable
-        It is called with DataArrays.
+    `differentiate`: function with the signature of the adjoint. It gets checked arguments, and
+      returns the gradients of `arrays` as :func:`summed` takes them: before they are summed over
+      axes that were broadcast. Sections that adjoints share are added to its docstring.
+    `function`: public name of the function, for the docstring.
+    `result`: parameter whose shape the gradient ``grad`` has. The default is none, for a function
+      without second derivatives.
+    `arrays`: parameters with gradients. By default `differentiate` checks its arguments, and
+      returns what the adjoint returns.
+    `labelled`: it is called with DataArrays.
     """
     parameters = signature(differentiate).parameters
     fixed = list(takewhile(lambda name: parameters[name].kind != VAR_POSITIONAL, parameters))
@@ -314,13 +307,8 @@ def along_steps(grad: Any, model: Any, states: Any) -> tuple[Any, Any]:
 class Steps:
     """The steps of a recurrence with the states w, for its adjoint, which goes back in time.
 
-    Attributes
-    ----------
-    axis : int
-    forward : {1, -1}
-        -1 if the recurrence runs in reverse.
-    marks : array, optional
-        Mask of the steps at which states are reset, with all axes of w.
+    `forward`, {1, -1}: -1 if the recurrence runs in reverse.
+    `marks`: mask of the steps at which states are reset, with all axes of w.
     """
 
     axis: int

@@ -47,13 +47,10 @@ def with_interop(
 ) -> Function:
     """Let a function whose validation raises NonNativeArray take arrays of other libraries.
 
-    Parameters
-    ----------
-    labelled : callable
-        Calls the function with DataArrays, as :func:`.labelled.solve_labelled` does; with Series
-        and DataFrames, too, if it has an attribute ``takes_series``.
-    takes_group : bool
-        Whether the public function has a parameter `group`, which `function` does not get.
+    `labelled`: calls the function with DataArrays, as :func:`.labelled.solve_labelled` does; with
+      Series and DataFrames, too, if it has an attribute ``takes_series``.
+    `takes_group`: whether the public function has a parameter `group`, which `function` does not
+      get.
     """
     signature = public_signature(inspect.signature(function), takes_group)
     takes_lengths = "lengths" in signature.parameters
@@ -144,15 +141,11 @@ def call_native(
 
     Arrays of NumPy and CuPy may be mixed with arrays of one other library.
 
-    Parameters
-    ----------
-    refusal : TypeError, optional
-        The exception of the function for these arguments. It is raised again if no argument that
-        can be converted is such an array. None if an argument is differentiated.
-    labelled : callable, ``(function, operands, options) -> results``
-        Calls the function if the arrays are DataArrays.
-    call : Call, optional
-        The call with its signature, if torch records it.
+    `refusal`: the exception of the function for these arguments. It is raised again if no argument
+      that can be converted is such an array. None if an argument is differentiated.
+    `labelled`, ``(function, operands, options) -> results``: calls the function if the arrays are
+      DataArrays.
+    `call`: the call with its signature, if torch records it.
     """
     values = [*leaves((operands, options))]
     libraries = {library.name for library in map(library_of, values) if library}
@@ -307,12 +300,9 @@ def _names(function: Callable[..., Any], count: int) -> tuple[str, ...]:
 class Adapter:
     """Converts the arguments of one call to native arrays, and its results back.
 
-    Attributes
-    ----------
-    arguments : list of (str, array)
-        The arrays of other libraries, before their conversion, with the names of their parameters.
-    outs : list of (array, array)
-        Arrays for results: the native array and the caller's array.
+    `arguments`, list of (str, array): the arrays of other libraries, before their conversion, with
+      the names of their parameters.
+    `outs`, list of (array, array): arrays for results: the native array and the caller's array.
     """
 
     arguments: list[tuple[str, Any]] = field(default_factory=list)

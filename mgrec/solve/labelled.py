@@ -46,15 +46,11 @@ def solve_labelled(
     the dimensions of the reference, then others. The reference is `like`, or the first DataArray
     with the most dimensions. If no operand has a dimension, the results are arrays.
 
-    Parameters
-    ----------
-    by_value : sequence of str
-        Parameters whose dimensions are not those of the data: coefficients of a filter.
-    like : DataArray, optional
-        Data of a method. Axes are then names of dimensions, and the result has the name, the
-        attributes and the chunks of the data. Otherwise axes are names, or numbers that count the
-        dimensions of the reference, and the result has the name and attributes that all operands
-        share.
+    `by_value`: parameters whose dimensions are not those of the data: coefficients of a filter.
+    `like`: data of a method. Axes are then names of dimensions, and the result has the name, the
+      attributes and the chunks of the data. Otherwise axes are names, or numbers that count the
+      dimensions of the reference, and the result has the name and attributes that all operands
+      share.
     """
     bound, by_name = bind(function, operands, options)
     arguments = bound.arguments

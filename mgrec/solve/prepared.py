@@ -50,17 +50,10 @@ Prepared = TypeVar("Prepared")
 class Call(NamedTuple):
     """The signature of a call and its arguments.
 
-    Attributes
-    ----------
-    signature : tuple
-    arguments : list
-        In the order of parameters, `out` last: the arrays, all of CuPy on the current device or all
-        of NumPy, and the numbers whose values are not part of the signature.
-    out : tuple of arrays
-        Where to write the results; empty if the call has no `out`.
-    is_on_host : bool
-    is_recorded : bool
-        Whether torch records the call, whose arrays are tensors.
+    `arguments`: in the order of parameters, `out` last: the arrays, all of CuPy on the current
+      device or all of NumPy, and the numbers whose values are not part of the signature.
+    `out`: where to write the results; empty if the call has no `out`.
+    `is_recorded`: whether torch records the call, whose arrays are tensors.
     """
 
     signature: tuple[Any, ...]
@@ -73,17 +66,11 @@ class Call(NamedTuple):
 class SignatureRule:
     """How the calls of one public function are turned into signatures.
 
-    Parameters
-    ----------
-    build : callable
-        Builds the problem from the arguments of a call.
-    by_value : sequence of str
-        Parameters whose values are part of the signature: coefficients of a filter.
-    by_numbers : bool
-        Whether the values of all numbers are part of the signature. Otherwise only the types of
-        those among operands and states are.
-    is_on_host : bool
-        Whether calls of NumPy arrays are prepared too.
+    `build`: builds the problem from the arguments of a call.
+    `by_value`: parameters whose values are part of the signature: coefficients of a filter.
+    `by_numbers`: whether the values of all numbers are part of the signature. Otherwise only the
+      types of those among operands and states are.
+    `is_on_host`: whether calls of NumPy arrays are prepared too.
     """
 
     def __init__(
@@ -141,18 +128,12 @@ class SignatureRule:
 class _Reader:
     """A signature under construction. Methods return False if the call cannot be cached.
 
-    Attributes
-    ----------
-    signature, arguments : list
-        See :class:`Call`.
-    array : type
-        Type of the arrays whose values are not part of the signature.
-    device : int or None
-        Device of these arrays; None for NumPy.
-    is_recorded : bool, optional
-        Whether torch records operations on an array; None for other libraries.
-    takes_vectors : bool
-        Whether an argument is a map of vectors: numbers of the call are entries of these.
+    `signature`, `arguments`: see :class:`Call`.
+    `array`, type: type of the arrays whose values are not part of the signature.
+    `device`: device of these arrays; None for NumPy.
+    `is_recorded`: whether torch records operations on an array; None for other libraries.
+    `takes_vectors`: whether an argument is a map of vectors: numbers of the call are entries of
+      these.
     """
 
     is_recorded: bool | None = None
@@ -252,21 +233,13 @@ def _is_numpy(value: Any) -> bool:
 class PreparedCall:
     """A solver for calls of one signature.
 
-    Attributes
-    ----------
-    solve : PreparedSolver
-        See :class:`mgrec.core.contract.kernels.Kernels`.
-    operands : tuple
-        Operands of the solver; None for those that are arguments of a call.
-    positions : tuple of (int, int)
-        Pairs of the index of an operand and the index of the argument that it is.
-    sizes : dict
-        Bytes of each argument that is an array, by its index.
-    new_results : callable, ``() -> results``
-        Allocate the results.
-    shape, dtype
-        Those of a result.
-    to_return_value : callable, ``(results, carry_out) -> return value``
+    `solve`: see :class:`mgrec.core.contract.kernels.Kernels`.
+    `operands`: operands of the solver; None for those that are arguments of a call.
+    `positions`, tuple of (int, int): pairs of the index of an operand and the index of the argument
+      that it is.
+    `sizes`: bytes of each argument that is an array, by its index.
+    `new_results`, ``() -> results``: allocate the results.
+    `to_return_value`: ``(results, carry_out) -> return value``.
     """
 
     solve: PreparedSolver
@@ -281,10 +254,8 @@ class PreparedCall:
     def __call__(self, call: Call) -> Any:
         """Return the result of a call.
 
-        Raises
-        ------
-        CacheMiss, OverflowError, TypeError
-            If the solver does not solve these arrays, or a dtype does not hold a number.
+        Raise CacheMiss, OverflowError, TypeError if the solver does not solve these arrays, or a
+        dtype does not hold a number.
         """
         return self.run(call, call.out or self.new_results())
 
@@ -317,11 +288,9 @@ class PreparedCall:
 class PreparedSequence:
     """Prepared calls, one after the other, of parts of the same arrays.
 
-    Attributes
-    ----------
-    steps : tuple of (PreparedCall, offsets, offset)
-        The offsets of the arguments, pairs of the index of an array and the bytes from its start,
-        or of -1 and a number; and the offset of the result from the start of the last array.
+    `steps`, tuple of (PreparedCall, offsets, offset): the offsets of the arguments, pairs of the
+      index of an array and the bytes from its start, or of -1 and a number; and the offset of the
+      result from the start of the last array.
     """
 
     steps: tuple[tuple[PreparedCall, tuple[tuple[int, Any], ...], int], ...]
@@ -336,13 +305,8 @@ class PreparedSequence:
 class CacheEntry(Generic[Prepared]):
     """The prepared call or sequence of a signature, if there is one yet.
 
-    Attributes
-    ----------
-    prepared : PreparedCall or PreparedSequence, optional
-    is_preparable : bool
-        False once the family could not prepare a call.
-    is_solved : bool
-        Whether a call was solved without preparation.
+    `is_preparable`: false once the family could not prepare a call.
+    `is_solved`: whether a call was solved without preparation.
     """
 
     prepared: Prepared | None = None

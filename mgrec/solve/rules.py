@@ -40,50 +40,35 @@ _DEFAULTS = ("auto", "stream", "mean", "pad")
 class Rule:
     """How one public function is differentiated.
 
-    Attributes
-    ----------
-    function : callable
-        Public function.
-    compose : callable, ``(grad, grad_zf, result, arguments, of) -> gradients``
-        Return the gradients of all `arrays`, as the adjoint does, from a dict of the arguments.
-        `grad_zf` is the gradient of a second result, or None.
-    arrays : tuple of str
-        Arguments with gradients. Those with the suffix "?" may be None.
-    options : dict
-        Other arguments: the type in a schema of torch, and the default.
-    outlines : callable, ``(arguments) -> sequence of (shape, dtype)``
-        Return the shapes and dtypes of the results. Arguments may be of any library.
-    unread : tuple of str
-        Arrays of which the adjoint uses only the shape and the dtype.
-    name : str, optional
-        Name of the operator of torch. The default is that of the function.
-    axes : callable, ``(arguments) -> int``, optional
-        Return the number of axes among which the argument ``axis`` is one. The default is that of
-        the first result.
-    takes_bfloat16 : bool
-        Whether the function and its adjoint take bfloat16; tensors of torch are cast otherwise.
-    constants : tuple of str
-        Arguments that are arrays without gradients, or None: masks, labels and coefficients.
-    numbers : tuple of str
-        Those of `arrays` that are one real number each, which the function reads in host memory in
-        float64: a smoothing factor. They do not promote the dtype of the results.
-    check : callable, ``(arguments) -> None``, optional
-        Raises an error for arguments without gradients.
-    differentiate_at : callable, optional
-        ``(backend, shape, dtype, device, addresses, results, options) -> bool``: write the
-        gradients of all `arrays` if all are contiguous and have one shape and dtype. Those that
-        are read in host memory are among the options, as NumPy arrays. Addresses are
-        those of the gradient of the result, of the result, and of the arrays that are read;
-        results are 0 for gradients that are not wanted, but for arrays that are `unread`. Return
-        False if the kernels do not compute these gradients.
-    read_on_host : callable, ``(arguments) -> names``, optional
-        Return the names of the arrays whose numbers the function reads in host memory: those of
-        the coefficients of a filter.
-    takes_group : bool
-        Whether `compose` computes gradients over the ranks of a group.
-    steps_shape : callable, ``(arguments) -> shape``, optional
-        Return the shape of steps and rows, if the result is a sum over steps, the same on all ranks
-        of a group. The default is the shape of the result.
+    `compose`, ``(grad, grad_zf, result, arguments, of) -> gradients``: return the gradients of all
+      `arrays`, as the adjoint does, from a dict of the arguments. `grad_zf` is the gradient of a
+      second result, or None.
+    `arrays`: arguments with gradients. Those with the suffix "?" may be None.
+    `options`: other arguments: the type in a schema of torch, and the default.
+    `outlines`, ``(arguments) -> sequence of (shape, dtype)``: return the shapes and dtypes of the
+      results. Arguments may be of any library.
+    `unread`: arrays of which the adjoint uses only the shape and the dtype.
+    `name`: name of the operator of torch. The default is that of the function.
+    `axes`, ``(arguments) -> int``: return the number of axes among which the argument ``axis`` is
+      one. The default is that of the first result.
+    `takes_bfloat16`: whether the function and its adjoint take bfloat16; tensors of torch are cast
+      otherwise.
+    `constants`: arguments that are arrays without gradients, or None: masks, labels and
+      coefficients.
+    `numbers`: those of `arrays` that are one real number each, which the function reads in host
+      memory in float64: a smoothing factor. They do not promote the dtype of the results.
+    `check`, ``(arguments) -> None``: raises an error for arguments without gradients.
+    `differentiate_at`: ``(backend, shape, dtype, device, addresses, results, options) -> bool``:
+      write the gradients of all `arrays` if all are contiguous and have one shape and dtype. Those
+      that are read in host memory are among the options, as NumPy arrays. Addresses are those of
+      the gradient of the result, of the result, and of the arrays that are read; results are 0 for
+      gradients that are not wanted, but for arrays that are `unread`. Return False if the kernels
+      do not compute these gradients.
+    `read_on_host`, ``(arguments) -> names``: return the names of the arrays whose numbers the
+      function reads in host memory: those of the coefficients of a filter.
+    `takes_group`: whether `compose` computes gradients over the ranks of a group.
+    `steps_shape`, ``(arguments) -> shape``: return the shape of steps and rows, if the result is a
+      sum over steps, the same on all ranks of a group. The default is the shape of the result.
     """
 
     function: Callable[..., Any]
@@ -214,12 +199,7 @@ def rule_of_rows(
 class Redirect:
     """A public function that is differentiated as another one, which has a rule.
 
-    Attributes
-    ----------
-    function : callable
-        Public function.
-    call : callable
-        Takes the arguments of `function`, calls the other one and returns the result.
+    `call`: takes the arguments of `function`, calls the other one and returns the result.
     """
 
     function: Callable[..., Any]

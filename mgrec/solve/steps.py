@@ -24,15 +24,11 @@ class StepLabels:
     Data have the axes (..., steps, entries), or (..., steps) with `vectors` of 0. An instance calls
     the function with DataArrays, as :func:`.labelled.solve_labelled` does.
 
-    Attributes
-    ----------
-    by_value : tuple of str
-        Parameters whose axes are not those of the data: the matrices of the model.
-    results : tuple of (tuple of str) or None
-        For each result, the axes that it has in addition to the rows: "steps", "entries" (those of
-        the data), and names of further axes; None for a result without labels.
-    vectors : int
-        Number of axes of a step of the data, 0 or 1.
+    `by_value`: parameters whose axes are not those of the data: the matrices of the model.
+    `results`, tuple of (tuple of str) or None: for each result, the axes that it has in addition to
+      the rows: "steps", "entries" (those of the data), and names of further axes; None for a result
+      without labels.
+    `vectors`: number of axes of a step of the data, 0 or 1.
     """
 
     by_value: tuple[str, ...]

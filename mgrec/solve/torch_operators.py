@@ -49,12 +49,8 @@ _CONTEXT = "tensors that require gradients, nor inside of torch.compile"
 class Pair:
     """A function of tensors and options that is differentiated, which returns several tensors.
 
-    Attributes
-    ----------
-    traced : callable
-        Operator of the library "mgrec".
-    eager : callable
-        Function that computes the same.
+    `traced`: operator of the library "mgrec".
+    `eager`: function that computes the same.
     """
 
     traced: Callable[..., Sequence[Any]]
@@ -167,16 +163,11 @@ def call(
 class RecordedCall:
     """A function for calls of one signature that torch records.
 
-    Attributes
-    ----------
-    function : callable
-        See :attr:`Pair.eager`.
-    values : tuple
-        Arguments of the function; None for tensors of a call.
-    positions : tuple of (int, int)
-        Pairs of the index of a value and the index of the tensor of a call that it is.
-    cached_solver : CacheEntry, optional
-        That of the addresses of the tensors, on a GPU.
+    `function`: see :attr:`Pair.eager`.
+    `values`: arguments of the function; None for tensors of a call.
+    `positions`, tuple of (int, int): pairs of the index of a value and the index of the tensor of a
+      call that it is.
+    `cached_solver`: that of the addresses of the tensors, on a GPU.
     """
 
     function: Callable[..., Sequence[Any]]

@@ -54,22 +54,12 @@ PARAMETERS = (
 class StateSpaceModel:
     """The validated arguments of a function of :mod:`mgrec.statespace`.
 
-    Attributes
-    ----------
-    arrays : dict
-        Arrays of MATRICES, whose leading axes broadcast to `shape`.
-    initial_state, initial_state_cov : arrays (..., n) and (..., n, n)
-        Their leading axes broadcast to the rows.
-    shape : tuple of int or nan
-        Steps and rows.
-    axis : int
-    marks : array of uint8, optional
-        First steps of sequences besides the first one.
-    memory : str
-    dtype : numpy.dtype
-        Dtype of the results.
-    square_root : bool
-        Whether covariances are given by their roots.
+    `arrays`: arrays of MATRICES, whose leading axes broadcast to `shape`.
+    `initial_state`, `initial_state_cov`, arrays (..., n) and (..., n, n): their leading axes
+      broadcast to the rows.
+    `shape`, tuple of int or nan: steps and rows.
+    `marks`, array of uint8: first steps of sequences besides the first one.
+    `square_root`: whether covariances are given by their roots.
     """
 
     arrays: dict[str, Any]

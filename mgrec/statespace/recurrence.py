@@ -98,22 +98,17 @@ class FilterSummary:
     other numbers refer to is followed by a transition and its noise (Särkkä and García-Fernández
     2021): then models without noise of observations have summaries too.
 
-    Attributes
-    ----------
-    first : list
-        Operands of the first step, flat, each with its strides.
-    dependence : array (outer, inner, n, n)
-        A of the mean A·x + b after the chunk, for the state x after the first observation.
-    mean, covariance : arrays (outer, inner, n) and (outer, inner, n, n)
-        b, and the covariance for a given x.
-    eta, information : arrays (outer, inner, n) and (outer, inner, n, n)
-        The likelihood of x is exp(eta·x − x·J·x / 2), with the information J. In square-root form
-        it is that of numbers eta = J'·x with noise of variance 1.
-    is_reset : array (outer, inner) of bool
-        Whether a sequence starts after the first step.
-    redo : Chunk, optional
-        The chunk, if states of an unstable model grow in it so much that the function loses digits
-        or overflows. The states after it are then computed step by step.
+    `first`: operands of the first step, flat, each with its strides.
+    `dependence`, array (outer, inner, n, n): a of the mean A·x + b after the chunk, for the state x
+      after the first observation.
+    `mean`, `covariance`, arrays (outer, inner, n) and (outer, inner, n, n): b, and the covariance
+      for a given x.
+    `eta`, `information`, arrays (outer, inner, n) and (outer, inner, n, n): the likelihood of x is
+      exp(eta·x − x·J·x / 2), with the information J. In square-root form it is that of numbers eta
+      = J'·x with noise of variance 1.
+    `is_reset`, array (outer, inner) of bool: whether a sequence starts after the first step.
+    `redo`: the chunk, if states of an unstable model grow in it so much that the function loses
+      digits or overflows. The states after it are then computed step by step.
     """
 
     first: list[Any]
@@ -132,16 +127,11 @@ class SmootherSummary:
 
     In square-root form, u and W before a chunk: M·u + r and a root of M·W·W'·M' + N·N'.
 
-    Attributes
-    ----------
-    dependence : array (outer, inner, n, n)
-        M.
-    r, N : arrays (outer, inner, n) and (outer, inner, n, n)
-        u and W.
-    is_reset : array (outer, inner) of bool
-        Whether a sequence starts in the chunk.
-    first_root, next_root : arrays (outer, inner, n, n), optional
-        Roots S of the predicted states of the first step and after the chunk.
+    `dependence`, array (outer, inner, n, n): m.
+    `r`, `N`, arrays (outer, inner, n) and (outer, inner, n, n): u and W.
+    `is_reset`, array (outer, inner) of bool: whether a sequence starts in the chunk.
+    `first_root`, `next_root`, arrays (outer, inner, n, n): roots S of the predicted states of the
+      first step and after the chunk.
     """
 
     dependence: np.ndarray

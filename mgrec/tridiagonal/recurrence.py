@@ -65,17 +65,15 @@ def solve_periodic_ends(rows: np.ndarray) -> np.ndarray:
 class TridiagonalKernels(Kernels):
     """The phases of tridiagonal systems, and kernels that no other family has.
 
-    Attributes
-    ----------
-    launch_determine : callable, optional
-        Launch `determine`; the returned function waits, and returns what `determine` returns.
-    precompute_ends : callable, optional, ``(algebra, chunk, rows) -> (() -> summary) or None``
-        Launch the summaries of the first and of the last rows of a chunk of one outer row, as those
-        of two outer rows. None if the device cannot.
-    differentiate : callable, optional, ``(shape, dtype, device, addresses, results) -> bool``
-        Write the gradients of real contiguous systems along the last axis, and return whether that
-        succeeded. Addresses are those of the gradient of x, of x, dl, d and du; results those of
-        the gradients of dl, d, du and b.
+    `launch_determine`: launch `determine`; the returned function waits, and returns what
+      `determine` returns.
+    `precompute_ends`, ``(algebra, chunk, rows) -> (() -> summary) or None``: launch the summaries
+      of the first and of the last rows of a chunk of one outer row, as those of two outer rows.
+      None if the device cannot.
+    `differentiate`, ``(shape, dtype, device, addresses, results) -> bool``: write the gradients of
+      real contiguous systems along the last axis, and return whether that succeeded. Addresses are
+      those of the gradient of x, of x, dl, d and du; results those of the gradients of dl, d, du
+      and b.
     """
 
     launch_determine: Callable[..., Callable[[], Any]] | None = None

@@ -40,14 +40,10 @@ class InterfaceRows:
     chunk, x[-l] … x[u-1], and that after it, x[n-l] … x[n+u-1]. A chunk of less than l + u rows has
     unknowns in both, and rows that say so, such as ``x[0] - x[n-1] = 0``.
 
-    Attributes
-    ----------
-    rows : array (outer, inner, l + u, 2·(l + u) + 1)
-        Coefficients of the interface before and of the interface after, and the right-hand side. nan
-        if the chunk's operands contain nan or inf. 0 if its inner columns depend on each other, so
-        that the system is singular.
-    starts, shape : tuple of int
-        Start of the chunk and its shape, for messages.
+    `rows`, array (outer, inner, l + u, 2·(l + u) + 1): coefficients of the interface before and of
+      the interface after, and the right-hand side. nan if the chunk's operands contain nan or inf.
+      0 if its inner columns depend on each other, so that the system is singular.
+    `starts`, `shape`: start of the chunk and its shape, for messages.
     """
 
     rows: np.ndarray
@@ -117,17 +113,11 @@ class LinearSystem(TwoSided):
     The summary of a chunk is its :class:`InterfaceRows`. Its carry-in is the values of the unknowns in
     these, (outer, inner, 2·(l + u)).
 
-    Attributes
-    ----------
-    length : int
-        Number of steps of a system.
-    rhs_axis : int, optional
-        The axis of right-hand sides of the same matrices.
-    check_finite : bool
-        Whether nan and inf in operands are errors.
-    is_periodic : bool
-        Whether the coefficients outside of the matrix are those of unknowns at the other end.
-        Otherwise they are ignored.
+    `length`: number of steps of a system.
+    `rhs_axis`: the axis of right-hand sides of the same matrices.
+    `check_finite`: whether nan and inf in operands are errors.
+    `is_periodic`: whether the coefficients outside of the matrix are those of unknowns at the other
+      end. Otherwise they are ignored.
     """
 
     pivoting_methods: ClassVar[tuple[str, ...]]

@@ -18,8 +18,6 @@ SPLIT = 2.0**27 + 1
 def exact_sum(a: Any, b: Any) -> Any:
     """Return x and e with x + e == a + b exactly (Knuth 1969).
 
-    Examples
-    --------
     >>> exact_sum(1.0, 2.0**-60) == (1.0, 2.0**-60)
     True
     """
@@ -31,8 +29,6 @@ def exact_sum(a: Any, b: Any) -> Any:
 def exact_product(a: Any, b: Any) -> Any:
     """Return p and e with p + e == a·b exactly, without overflow or underflow (Dekker 1971).
 
-    Examples
-    --------
     >>> exact_product(1 + 2.0**-30, 1 - 2.0**-30) == (1.0, -(2.0**-60))
     True
     """
@@ -48,8 +44,6 @@ def add_products(total: Any, pairs: Iterable[tuple[Any, Any]], error: Any = 0.0)
 
     `error` is a small number that is added, too.
 
-    Examples
-    --------
     >>> float(add_products(np.float64(1e16), [(1.0, 1.0), (-1e8, 1e8)]))
     1.0
     """
@@ -68,8 +62,6 @@ def inverse_power(x: Any) -> Any:
     The result for a subnormal x or 0 is some power with s·x < 2; for infinity and nan it is any
     power.
 
-    Examples
-    --------
     >>> float(inverse_power(np.float64(0.3)))
     4.0
     """
@@ -81,8 +73,6 @@ def inverse_power(x: Any) -> Any:
 def exponent_gap(x: Any, y: Any) -> Any:
     """Return log2(x / y) of two normal powers of two.
 
-    Examples
-    --------
     >>> int(exponent_gap(np.float64(8.0), np.float64(0.5)))
     4
     """
@@ -92,8 +82,6 @@ def exponent_gap(x: Any, y: Any) -> Any:
 def power_of_two(k: Any) -> Any:
     """Return 2**k for a whole number k from -126 to 126; the result for other k must not be used.
 
-    Examples
-    --------
     >>> float(power_of_two(-3.0))
     0.125
     """

@@ -21,10 +21,7 @@ class Operators:
 
         (a ◇ b) ∘ w = (a ∘ w) ◇ (b ∘ w)
 
-    Attributes
-    ----------
-    accumulate, distribute : str or StepFunction
-        ◇ and ∘: "+", "*", "max" or "min", or a function of two numbers.
+    `accumulate`, `distribute`: ◇ and ∘: "+", "*", "max" or "min", or a function of two numbers.
     """
 
     accumulate: str | StepFunction
@@ -43,8 +40,6 @@ class Operators:
     def identity(self, dtype: np.dtype[Any]) -> Any:
         """Return the identity of ◇ in a dtype: the lowest number for "max".
 
-        Examples
-        --------
         >>> MAX_PLUS.identity(np.dtype(np.int8)), MAX_PLUS.identity(np.dtype(float))
         (np.int8(-128), np.float64(-inf))
         """
@@ -95,16 +90,10 @@ def as_custom_operators(value: object) -> Operators:
 def check_distributes(pair: Operators, dtype_kind: str) -> None:
     """Test on random numbers that ∘ distributes over ◇ in a pair with functions of the user.
 
-    Parameters
-    ----------
-    pair : Operators
-    dtype_kind : {"i", "f"}
-        Integers from -99 to 99, or normally distributed floats.
+    `dtype_kind`, {"i", "f"}: integers from -99 to 99, or normally distributed floats.
 
-    Raises
-    ------
-    ValueError
-        If ∘ is not ◇ and does not distribute over it. The message has the counterexample.
+    Raise ValueError if ∘ is not ◇ and does not distribute over it. The message has the
+    counterexample.
     """
     if not pair.functions or pair.accumulate == pair.distribute:
         return

@@ -20,18 +20,13 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class Capabilities:
     """Properties of a map beyond the laws, which kernels and placement use.
 
-    Attributes
-    ----------
-    casts_operands : bool
-        Operands may be cast to the dtype of the result before ``lift`` is called.
-    is_affine : bool
-        A map is (s, t) and applies as s·w + t. Kernels may choose the order of multiplications and
-        additions.
-    redoes_rows : bool
-        A summary of floats flags rows that cannot be trusted. These rows are computed again step
-        by step.
-    composes_cheaply : bool
-        ``compose`` costs as little as ``apply``, so that two threads may divide a long row.
+    `casts_operands`: operands may be cast to the dtype of the result before ``lift`` is called.
+    `is_affine`: a map is (s, t) and applies as s·w + t. Kernels may choose the order of
+      multiplications and additions.
+    `redoes_rows`: a summary of floats flags rows that cannot be trusted. These rows are computed
+      again step by step.
+    `composes_cheaply`: ``compose`` costs as little as ``apply``, so that two threads may divide a
+      long row.
     """
 
     casts_operands: bool = False
@@ -283,11 +278,7 @@ class SegmentedMap(TransferMap):
 
     ``lift`` takes the mark, the initial state, then the operands of the map.
 
-    Attributes
-    ----------
-    inner : TransferMap
-    states, operands : int
-        Number of scalars of its state, and of operands of its ``lift``.
+    `states`, `operands`: number of scalars of its state, and of operands of its ``lift``.
     """
 
     inner: TransferMap = field(repr=False, kw_only=True)
@@ -310,16 +301,9 @@ class SegmentedMap(TransferMap):
 def segmented(transfer_map: TransferMap, states: int, operands: int) -> SegmentedMap:
     """Return a transfer map that resets its state at marked steps; see :class:`SegmentedMap`.
 
-    Parameters
-    ----------
-    transfer_map : TransferMap
-    states : int
-        Number of scalars of its state.
-    operands : int
-        Number of operands of its ``lift``.
+    `states`: number of scalars of its state.
+    `operands`: number of operands of its ``lift``.
 
-    Examples
-    --------
     >>> from mgrec.core.algebra.transfer_map import affine
     >>> add = segmented(affine, states=1, operands=2)
     >>> float(add.apply(add.lift(0, 10.0, 1.0, 2.0), 5.0))

@@ -40,24 +40,14 @@ Named = Sequence[tuple[str, Any]]
 def in_one_memory(data: Named, parameters: Named = (), states: Named = ()) -> list[Any]:
     """Return the parameters of a call in the memory of its data.
 
-    Parameters
-    ----------
-    data : sequence of (name, array)
-        Arrays that are all in host memory or all on one GPU.
-    parameters : sequence of (name, array)
-        Coefficients, matrices and marks. NumPy arrays are copied to the GPU that has the data.
-    states : sequence of (name, array)
-        Initial states. Kernels read those in host memory.
+    `data`, sequence of (name, array): arrays that are all in host memory or all on one GPU.
+    `parameters`, sequence of (name, array): coefficients, matrices and marks. NumPy arrays are
+      copied to the GPU that has the data.
+    `states`, sequence of (name, array): initial states. Kernels read those in host memory.
 
-    Raises
-    ------
-    TypeError
-        If data are in host memory and other arrays on a GPU. Numbers and 0-d arrays may be combined
-        with any array.
-    ValueError
-        If arrays are on several GPUs.
-    RuntimeError
-        If a parameter is copied while a CUDA graph is captured.
+    Raise TypeError if data are in host memory and other arrays on a GPU. Numbers and 0-d arrays may
+    be combined with any array. Raise ValueError if arrays are on several GPUs. Raise RuntimeError
+    if a parameter is copied while a CUDA graph is captured.
     """
     moved = [array for _, array in parameters]
     first = next((x for x in (*data, *parameters, *states) if backend_of(x[1]) is not CPU), None)
@@ -105,8 +95,6 @@ def as_native(array: Any) -> Any:
     array. The chunks of a Dask array are converted, but not aligned:
     :class:`mgrec.core.contract.recurrence.ChunkInputs` aligns them.
 
-    Examples
-    --------
     >>> as_native(np.array([1, 2], ">i4")).dtype.isnative
     True
     """
@@ -165,8 +153,6 @@ def is_bfloat16(dtype: np.dtype[Any]) -> bool:
 def is_narrow(dtype: np.dtype[Any]) -> bool:
     """Return whether numbers of a dtype are computed in float32.
 
-    Examples
-    --------
     >>> is_narrow(np.dtype("float16")), is_narrow(np.dtype("float32"))
     (True, False)
     """

@@ -19,13 +19,9 @@ from .array_types import is_lazy
 class CoefficientOperand:
     """An operand that kernels compute from the index of the step.
 
-    Attributes
-    ----------
-    function : StepFunction, ``(index, *operands at that step) -> scalar``
-    first : int
-        Index of the first step of the chunk (in array order) along the whole axis.
-    operands : tuple of arrays
-        Further arrays of the function, in the layout of :class:`Chunk`.
+    `function`: StepFunction, ``(index, *operands at that step) -> scalar``.
+    `first`: index of the first step of the chunk (in array order) along the whole axis.
+    `operands`: further arrays of the function, in the layout of :class:`Chunk`.
     """
 
     function: StepFunction
@@ -37,22 +33,14 @@ class CoefficientOperand:
 class Chunk:
     """Operands of consecutive steps, in the layout of kernels.
 
-    Attributes
-    ----------
-    operands : tuple of arrays and CoefficientOperand
-        Each array is C-contiguous with the axes (outer, steps, inner). An axis of length 1 is
-        broadcast and never expanded. The recurrence runs along ``steps``. A row is one
-        (outer, inner) pair.
-    shape : (int, int, int)
-        Full shape (outer, steps, inner).
-    dtype : numpy.dtype
-        Dtype of the states, the maps and the results.
-    reverse : bool
-        Whether the last step acts first.
-    kept : dict, optional
-        That of the chunk's :class:`mgrec.core.contract.recurrence.ChunkInputs`.
-    whole_size : int, optional
-        `size` of the chunk that a thread computes this part of.
+    `operands`, tuple of arrays and CoefficientOperand: each array is C-contiguous with the axes
+      (outer, steps, inner). An axis of length 1 is broadcast and never expanded. The recurrence
+      runs along ``steps``. A row is one (outer, inner) pair.
+    `shape`, (int, int, int): full shape (outer, steps, inner).
+    `dtype`: dtype of the states, the maps and the results.
+    `reverse`: whether the last step acts first.
+    `kept`: that of the chunk's :class:`mgrec.core.contract.recurrence.ChunkInputs`.
+    `whole_size`: `size` of the chunk that a thread computes this part of.
     """
 
     operands: tuple[Any, ...]
@@ -238,8 +226,6 @@ def as_result(computed: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> An
 def has_unknown_sizes(chunks: Iterable[Iterable[Any]]) -> bool:
     """Return whether some sizes of chunks, or of a shape, are unknown.
 
-    Examples
-    --------
     >>> has_unknown_sizes(((2, 3), (float("nan"), 5)))
     True
     """

@@ -66,16 +66,10 @@ def part_of_numbers(array: Any, shape: Shape, start: int = 0) -> Any:
 class Part:
     """Numbers of each step of a result, as an array of their own.
 
-    Attributes
-    ----------
-    shape : tuple of int, optional
-        Last axes of the array. None: the part is the whole result.
-    start : int
-        First of the numbers.
-    dtype : numpy.dtype, optional
-        Dtype of the array. None: that of the result.
-    sum_axis : int, optional
-        Axis of the steps, if the array is the sum over the steps.
+    `shape`: last axes of the array. None: the part is the whole result.
+    `start`: first of the numbers.
+    `dtype`: dtype of the array. None: that of the result.
+    `sum_axis`: axis of the steps, if the array is the sum over the steps.
     """
 
     shape: Shape | None = None

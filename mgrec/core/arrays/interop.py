@@ -43,19 +43,14 @@ class NonNativeArray(TypeError):
 class Library:
     """Adapter between arrays of a library and native arrays.
 
-    Attributes
-    ----------
-    name : str
-        Name of the library: torch, jax, pandas, ...
-    to_native : callable, ``(name, array, is_written) -> array``
-        Return the native array of an array, without a copy. `name` is the argument's name in
-        messages. `is_written` states that the memory is for a result. Raises TypeError for a dtype
-        of the library's own, gradients, and missing integers.
-    result_converter : callable, ``(arrays, named) -> FromNative``
-        As :func:`result_converter`.
-    cast : callable, ``(value) -> value``, optional
-        Convert native arrays and numbers of lists to a dtype of the library, if it has not all of
-        NumPy's.
+    `name`: name of the library: torch, jax, pandas, ...
+    `to_native`, ``(name, array, is_written) -> array``: return the native array of an array,
+      without a copy. `name` is the argument's name in messages. `is_written` states that the memory
+      is for a result. Raises TypeError for a dtype of the library's own, gradients, and missing
+      integers.
+    `result_converter`, ``(arrays, named) -> FromNative``: as :func:`result_converter`.
+    `cast`, ``(value) -> value``: convert native arrays and numbers of lists to a dtype of the
+      library, if it has not all of NumPy's.
     """
 
     name: str
@@ -67,8 +62,6 @@ class Library:
 def library_of(array: object) -> Library | None:
     """Return the library that owns an array; None for NumPy, CuPy and Dask.
 
-    Examples
-    --------
     >>> library_of(np.ones(3)) is None
     True
     """
@@ -137,12 +130,8 @@ def to_native(name: str, value: object) -> Any:
 def result_converter(values: Sequence[Any], named: Sequence[Any]) -> FromNative:
     """Return the function that converts results to arrays of the library of all arguments.
 
-    Parameters
-    ----------
-    values : sequence of arrays
-        Arguments of a call, which belong to one library.
-    named : sequence of arrays
-        Arguments among them whose names the results get.
+    `values`: arguments of a call, which belong to one library.
+    `named`: arguments among them whose names the results get.
     """
     library = next(filter(None, map(library_of, values)))
     return library.result_converter(values, named)

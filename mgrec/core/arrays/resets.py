@@ -23,21 +23,12 @@ _COMPARED = 4096
 def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool, data: Named = ()) -> Any:
     """Return the marks of the steps at which the state is reset, as uint8, in the data's memory.
 
-    Parameters
-    ----------
-    reset : array_like
-        See :func:`mgrec.linear_recurrence`.
-    shape : tuple of int or nan
-        Shape of the result, to which the marks are broadcast.
-    axis : int
-        Axis of the recurrence, 0 or more.
-    reverse : bool
-    data : sequence of (name, array)
+    `reset`, array_like: see :func:`mgrec.linear_recurrence`.
+    `shape`, tuple of int or nan: shape of the result, to which the marks are broadcast.
+    `axis`: axis of the recurrence, 0 or more.
+    `data`: sequence of (name, array).
 
-    Returns
-    -------
-    array or dask.array.Array
-        Marks, with as many axes as `shape` has.
+    The marks have as many axes as `shape`.
     """
     reset = with_all_axes(as_labels(reset), shape, axis)
     if reset.dtype.kind == "b":

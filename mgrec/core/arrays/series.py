@@ -79,10 +79,8 @@ def is_of_dask(value: object) -> bool:
 def check_labels(arguments: Sequence[tuple[str, Any]]) -> None:
     """Raise ValueError if Series and DataFrames among the arguments of a call differ in labels.
 
-    Parameters
-    ----------
-    arguments : sequence of (str, array)
-        Names and values of the arguments that are arrays of other libraries.
+    `arguments`, sequence of (str, array): names and values of the arguments that are arrays of
+      other libraries.
     """
     series = [(name, value) for name, value in arguments if is_series(value)]
     if len(series) < 2:
@@ -186,14 +184,9 @@ def _as_dask_series(first: Any, columns: Any, array: Any) -> Any:
 def label_rows(first: Any, array: Any, has_columns: bool) -> Any:
     """Return a result with one row a step as a Series or a DataFrame with an index.
 
-    Parameters
-    ----------
-    first : Series or DataFrame
-        Its index is that of the result.
-    array : array
-        One with more than two axes is returned unchanged.
-    has_columns : bool
-        Whether the result has the columns of `first`, if this is a DataFrame.
+    `first`: its index is that of the result.
+    `array`: one with more than two axes is returned unchanged.
+    `has_columns`: whether the result has the columns of `first`, if this is a DataFrame.
     """
     if array.ndim > 2 or is_lazy(array) != is_of_dask(first):
         return array

@@ -85,14 +85,9 @@ def as_array(name: str, value: object, takes_bfloat16: bool = False) -> Any:
 def check_dtype(name: str, array: Any, value: Any, others: str = "", takes_bfloat16: bool = False) -> None:
     """Raise TypeError unless the dtype of an array is supported.
 
-    Parameters
-    ----------
-    value : object
-        Argument from which the array was created.
-    others : str
-        Characters of further supported dtypes.
-    takes_bfloat16 : bool
-        Whether bfloat16 is supported.
+    `value`: argument from which the array was created.
+    `others`: characters of further supported dtypes.
+    `takes_bfloat16`: whether bfloat16 is supported.
     """
     dtype = array.dtype
     if dtype.char not in _SUPPORTED + others and not (takes_bfloat16 and is_bfloat16(dtype)):

@@ -15,12 +15,9 @@ from .recurrence import Arrays, ChunkInputs, Recurrence, Shape
 class Grid(Recurrence):
     """A recurrence whose chunks, or tiles, need the edges of the tiles above and to the left.
 
-    Attributes
-    ----------
-    axes : (int, int)
-        The axes down and to the right, 0 or more. Tiles along other axes are independent.
-    result_size : int
-        Length of `final_result`, if tiles have no results.
+    `axes`, (int, int): the axes down and to the right, 0 or more. Tiles along other axes are
+      independent.
+    `result_size`: length of `final_result`, if tiles have no results.
     """
 
     is_asynchronous: ClassVar[bool] = False
@@ -39,9 +36,7 @@ class Grid(Recurrence):
     ) -> tuple[Arrays, Edges]:
         """Return the results of a tile, `results` (0 or 1) of them, and its edges.
 
-        Parameters
-        ----------
-        above, left : exported edges of these tiles, or None at the border of the array
+        `above`, `left`: exported edges of these tiles, or None at the border of the array.
         """
 
     def export_edges(self, edges: Edges) -> Edges:
@@ -75,14 +70,10 @@ class Grid(Recurrence):
 class Bands:
     """The part of a grid that one of several GPUs computes: a run of bands of rows.
 
-    Attributes
-    ----------
-    number, count : int
-        The number of the run, and how many there are.
-    words, onward : int
-        Addresses of memory that the runs before and after this one share with it; 0 without one.
-    tag, onward_tag : int
-        Tags in both memories have been at most so large before.
+    `number`, `count`: the number of the run, and how many there are.
+    `words`, `onward`: addresses of memory that the runs before and after this one share with it; 0
+      without one.
+    `tag`, `onward_tag`: tags in both memories have been at most so large before.
     """
 
     number: int
@@ -151,13 +142,10 @@ class Swept(Grid):
     def sweep(self, state: Any, around: Arrays, is_last: bool, done: Any) -> tuple[Any, Any]:
         """Return the state of a tile after one more sweep, and its sides.
 
-        Parameters
-        ----------
-        around : sides of the tiles above, to the left, below and to the right
-            None at the border of the array.
-        is_last : bool
-            The sweep is the last one of its batch.
-        done : the last result of `is_done`, or None
+        `around`, sides of the tiles above, to the left, below and to the right: none at the border
+          of the array.
+        `is_last`: the sweep is the last one of its batch.
+        `done`: the last result of `is_done`, or None.
         """
 
     @abstractmethod
@@ -188,11 +176,8 @@ class Traceback(Grid):
     ) -> tuple[Any, Any]:
         """Return the path where it leaves a tile, and its piece in the tile or None.
 
-        Parameters
-        ----------
-        above, left : exported edges of these tiles, or None at the border of the array
-        paths : sequence
-            The paths from the tiles below and to the right; one of them may be further along.
+        `above`, `left`: exported edges of these tiles, or None at the border of the array.
+        `paths`: the paths from the tiles below and to the right; one of them may be further along.
         """
 
     @abstractmethod

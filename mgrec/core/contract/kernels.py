@@ -29,14 +29,11 @@ PreparedSolver = Callable[[Sequence[Any], Sequence[Any]], Any]
 class Speculation:
     """A chunk determined before its carry-in is known. Its operands are not needed any more.
 
-    Attributes
-    ----------
-    results : tuple of arrays
-        In the layout of the kernels. `correct` writes into them: share them with no one else.
-    summary : what `precompute` returns
-    prefix : what `correct` needs besides
-    operand_bytes : int
-        Size of the operands that `prefix` references.
+    `results`: in the layout of the kernels. `correct` writes into them: share them with no one
+      else.
+    `summary`: what `precompute` returns.
+    `prefix`: what `correct` needs besides.
+    `operand_bytes`: size of the operands that `prefix` references.
     """
 
     results: tuple[Any, ...]
@@ -64,21 +61,13 @@ HEADER = 64
 class ShardMessages(Protocol):
     """The messages of all shards of a problem in the memory of GPUs, as one shard sees them.
 
-    Attributes
-    ----------
-    rank, size : int
-        The number of this shard in the order of the axis, and that of all shards.
-    digest : int
-        A number that is the same for all shards of a problem.
-    message : int
-        Address of the message of this shard.
-    stride : int
-        Bytes from a message to the next.
-    received : tuple of int
-        For kernels: the address of all messages, once they are exchanged, `stride`, `rank`, `size` and
-        `digest`.
-    status : int
-        Address, in host memory, of an integer: 1 if the messages suffice, 2 if they do not.
+    `rank`, `size`: the number of this shard in the order of the axis, and that of all shards.
+    `digest`: a number that is the same for all shards of a problem.
+    `message`: address of the message of this shard.
+    `stride`: bytes from a message to the next.
+    `received`: for kernels: the address of all messages, once they are exchanged, `stride`, `rank`,
+      `size` and `digest`.
+    `status`: address, in host memory, of an integer: 1 if the messages suffice, 2 if they do not.
     """
 
     rank: int
@@ -110,12 +99,8 @@ the same device may go on. It returns what a `PreparedSolver` returns.
 class ShardSolver(Protocol):
     """A prepared solver of shards: parts of an axis, on the ranks of a group.
 
-    Attributes
-    ----------
-    message_bytes : int
-    may_exceed_frame : bool
-        Whether messages are exchanged that are longer than the first one of ranks. The host waits
-        until it knows that all ranks send one.
+    `may_exceed_frame`: whether messages are exchanged that are longer than the first one of ranks.
+      The host waits until it knows that all ranks send one.
     """
 
     message_bytes: int
@@ -139,12 +124,8 @@ def _no_part(*arguments: Any) -> None:
 class TileParts:
     """How a tile can be split into parts that give the same bits as the whole tile.
 
-    Attributes
-    ----------
-    unit : int
-        Each part starts at a multiple of this number of steps.
-    least : int
-        Number of steps from which the cells of a part take longer than its fixed cost.
+    `unit`: each part starts at a multiple of this number of steps.
+    `least`: number of steps from which the cells of a part take longer than its fixed cost.
     """
 
     unit: int
@@ -155,38 +136,31 @@ class TileParts:
 class Kernels:
     """The phases of a family on one backend.
 
-    Attributes
-    ----------
-    determine : callable, ``(algebra, chunk, carry_in, results) -> carry_out``
-        Write the result of every step. Return the carry-out if the family computes it, else
-        None. The carry-in and the carry-out of a tile are its edges.
-    precompute : callable, ``(algebra, chunk) -> (() -> summary)``
-        Launch the summary of a chunk; the returned function waits for it. The summary is in
-        host memory. Grids have none.
-    propagate : callable
-        On the CPU. Chains: ``(..., summary, carry_in) -> carry_in`` of the next chunk. Two-sided
-        recurrences: ``(algebra, summaries) -> carry_ins``.
-    speculate : callable, optional
-        ``(algebra, chunk, results) -> (() -> (summary, prefix) or None) or None``. Launch one
-        pass that determines a chunk from a provisional carry-in and summarises it; the returned
-        function waits for it. None, from either call, means that the chunk has to wait for its
-        carry-in; `results` then have no meaning.
-    correct : callable, ``(prefix, carry_in, results) -> results``
-        Replace the results of `speculate` that the true carry-in changes. May run twice.
-    prepare_solver : callable, optional
-        ``(algebra, chunk, carry_in, results) -> PreparedSolver or None``. Prepare a solver for
-        whole arrays that differ in their values only. The solver takes operands, states and
-        results: as arrays in host memory, by their addresses on a GPU, and numbers as numbers
-        (those of the chunk if they are part of the signature). It returns what `determine`
-        returns, and raises `CacheMiss` if `determine` would raise. For grids the arguments are
-        those of `determine`.
-    prepare_shard : callable, optional
-        ``(algebra, chunk, carry_in, results, may_speculate) -> ShardSolver or None``. As
-        `prepare_solver`, for parts of an axis on the ranks of a group.
-    retain_maps : callable, optional, ``(algebra, chunk)``
-        Launch what `precompute` puts into `chunk.kept` for `determine`, without a summary.
-    part : callable, ``(algebra, shape, side) -> Part or None``
-        Return how a tile (..., rows, columns) can be split along its rows (side 0) or columns.
+    `determine`, ``(algebra, chunk, carry_in, results) -> carry_out``: write the result of every
+      step. Return the carry-out if the family computes it, else None. The carry-in and the
+      carry-out of a tile are its edges.
+    `precompute`, ``(algebra, chunk) -> (() -> summary)``: launch the summary of a chunk; the
+      returned function waits for it. The summary is in host memory. Grids have none.
+    `propagate`: on the CPU. Chains: ``(..., summary, carry_in) -> carry_in`` of the next chunk.
+      Two-sided recurrences: ``(algebra, summaries) -> carry_ins``.
+    `speculate`: ``(algebra, chunk, results) -> (() -> (summary, prefix) or None) or None``. Launch
+      one pass that determines a chunk from a provisional carry-in and summarises it; the returned
+      function waits for it. None, from either call, means that the chunk has to wait for its
+      carry-in; `results` then have no meaning.
+    `correct`, ``(prefix, carry_in, results) -> results``: replace the results of `speculate` that
+      the true carry-in changes. May run twice.
+    `prepare_solver`: ``(algebra, chunk, carry_in, results) -> PreparedSolver or None``. Prepare a
+      solver for whole arrays that differ in their values only. The solver takes operands, states
+      and results: as arrays in host memory, by their addresses on a GPU, and numbers as numbers
+      (those of the chunk if they are part of the signature). It returns what `determine` returns,
+      and raises `CacheMiss` if `determine` would raise. For grids the arguments are those of
+      `determine`.
+    `prepare_shard`: ``(algebra, chunk, carry_in, results, may_speculate) -> ShardSolver or None``.
+      As `prepare_solver`, for parts of an axis on the ranks of a group.
+    `retain_maps`, ``(algebra, chunk)``: launch what `precompute` puts into `chunk.kept` for
+      `determine`, without a summary.
+    `part`, ``(algebra, shape, side) -> Part or None``: return how a tile (..., rows, columns) can
+      be split along its rows (side 0) or columns.
     """
 
     determine: Callable[..., Any]

@@ -28,28 +28,17 @@ def check_memory(memory: Any) -> None:
 class Problem:
     """A recurrence and its arrays, checked: the arguments of a public function, validated.
 
-    Attributes
-    ----------
-    recurrence : Recurrence
-    operands : tuple of arrays
-        They broadcast to `shape`; the blocks of a chunk are parts of them.
-    initial : tuple of arrays or scalars
-        States before the first step: the recurrence's state_shape, then the rows, broadcast.
-        Empty if the call has none.
-    shape : tuple of int or nan
-        Shape of every result; nan if a Dask array does not know its size.
-    memory : {"stream", "two-pass"}
-        Schedule of a Dask graph: see :func:`mgrec.linear_recurrence`.
-    out : array, or tuple of arrays, optional
-        Where to write the results.
-    is_several : bool
-        Whether the result, and `out`, is a tuple.
-    to_return_value : callable, ``(results, final_state) -> return value``
-        Build the return value of the public function.
-    parts : tuple of Part
-        What a plan returns in place of the result, if the caller needs its parts alone.
-    arguments : tuple of arrays
-        What a prepared solver takes in place of the operands, which are views of these.
+    `operands`: they broadcast to `shape`; the blocks of a chunk are parts of them.
+    `initial`, tuple of arrays or scalars: states before the first step: the recurrence's
+      state_shape, then the rows, broadcast. Empty if the call has none.
+    `shape`, tuple of int or nan: shape of every result; nan if a Dask array does not know its size.
+    `memory`, {"stream", "two-pass"}: schedule of a Dask graph: see :func:`mgrec.linear_recurrence`.
+    `out`: where to write the results.
+    `is_several`: whether the result, and `out`, is a tuple.
+    `to_return_value`, ``(results, final_state) -> return value``: build the return value of the
+      public function.
+    `parts`: what a plan returns in place of the result, if the caller needs its parts alone.
+    `arguments`: what a prepared solver takes in place of the operands, which are views of these.
     """
 
     recurrence: Any
@@ -88,11 +77,8 @@ class Problem:
 class Composed:
     """A call that solves several recurrences, one after the other.
 
-    Attributes
-    ----------
-    name : str
-        Name of the function, for messages.
-    solve : callable, ``() -> return value``
+    `name`: name of the function, for messages.
+    `solve`: ``() -> return value``.
     """
 
     name: str

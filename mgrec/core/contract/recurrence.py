@@ -48,11 +48,8 @@ class ChunkInputs:
     Blocks become native in byte order and alignment: a block from another worker lies where its
     message left it.
 
-    Attributes
-    ----------
-    kept : dict, optional
-        What `precompute` keeps for `determine` on the same device, smaller than the blocks; None
-        if it need not. It is not sent to other processes.
+    `kept`: what `precompute` keeps for `determine` on the same device, smaller than the blocks;
+      None if it need not. It is not sent to other processes.
     """
 
     blocks: Arrays
@@ -82,25 +79,17 @@ def varying(array_shape: Shape, shape: Shape) -> tuple[bool, ...]:
 class Recurrence(ABC):
     """A recurrence without its arrays: the part that every task carries.
 
-    Attributes
-    ----------
-    family : str
-        Folder of its kernels in every backend, such as ``"scans"`` or ``"grids.table"``. An
-        `Overlapping` recurrence has none: the methods of its filter compute chunks.
-    dtype, result_dtype : numpy.dtype
-        Dtype of the computation; dtype of the results.
-    varying : tuple of tuple of bool
-        For each block, whether it varies along its axes, or is broadcast; the last axes of all.
-    block_dtypes : tuple of numpy.dtype
-        For each block, the dtype that its array declares.
-    method : str
-        Name of the kernels: one of `methods`, and of `host_methods` in host memory.
-    is_asynchronous : bool
-        On a GPU `determine` returns before the chunk is done, and what `launch_determine` returns
-        does not wait.
-    number_axes : int
-        Last axes of operands and results that have the numbers of a step: they are in one chunk,
-        of any length, and are not broadcast.
+    `family`: folder of its kernels in every backend, such as ``"scans"`` or ``"grids.table"``. An
+      `Overlapping` recurrence has none: the methods of its filter compute chunks.
+    `dtype`, `result_dtype`: dtype of the computation; dtype of the results.
+    `varying`: for each block, whether it varies along its axes, or is broadcast; the last axes of
+      all.
+    `block_dtypes`: for each block, the dtype that its array declares.
+    `method`: name of the kernels: one of `methods`, and of `host_methods` in host memory.
+    `is_asynchronous`: on a GPU `determine` returns before the chunk is done, and what
+      `launch_determine` returns does not wait.
+    `number_axes`: last axes of operands and results that have the numbers of a step: they are in
+      one chunk, of any length, and are not broadcast.
     """
 
     family: ClassVar[str]
@@ -256,25 +245,17 @@ class AlongAxis(Recurrence):
     Callers use `summarise`, `carry_ins` and `launch`, which do nothing for chunks without rows or
     steps. `precompute`, `propagate` and `determine` are those of a family, whose chunks have both.
 
-    Attributes
-    ----------
-    axis : int
-        0 or more.
-    reverse : bool
-        Whether the last step acts first.
-    state_dtype : numpy.dtype
-        Dtype of the states between chunks.
-    state_shape : tuple of int
-        Leading axes of the states before the first step; the axes of the rows follow.
-    states : int
-        Scalars in the state of one row.
-    returns_final_state : bool
-        Whether the states after the last chunk are requested; the last chunk is then summarised.
-    is_two_sided : bool
-        Whether a chunk needs the summaries of all chunks of its row, not only of those before it.
-    has_fixed_carry_out : bool
-        Whether a speculative chunk ends in the same state for every finite carry-in, and
-        `correct` writes the same steps for all of them.
+    `axis`: 0 or more.
+    `reverse`: whether the last step acts first.
+    `state_dtype`: dtype of the states between chunks.
+    `state_shape`: leading axes of the states before the first step; the axes of the rows follow.
+    `states`: scalars in the state of one row.
+    `returns_final_state`: whether the states after the last chunk are requested; the last chunk is
+      then summarised.
+    `is_two_sided`: whether a chunk needs the summaries of all chunks of its row, not only of those
+      before it.
+    `has_fixed_carry_out`: whether a speculative chunk ends in the same state for every finite
+      carry-in, and `correct` writes the same steps for all of them.
     """
 
     is_two_sided: ClassVar[bool] = False
@@ -450,13 +431,8 @@ class JoiningFilter(AxisFilter, Protocol):
 class Overlapping(Recurrence):
     """A filter along an axis whose chunks take parts of other chunks in place of carry-ins.
 
-    Attributes
-    ----------
-    axis_filter : AxisFilter
-    axis : int
-        0 or more.
-    counts : tuple of int, optional
-        Number of results of each chunk along the axis, if it is not that of its samples.
+    `axis`: 0 or more.
+    `counts`: number of results of each chunk along the axis, if it is not that of its samples.
     """
 
     reverse: ClassVar[bool] = False

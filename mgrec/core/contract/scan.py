@@ -104,14 +104,9 @@ class ElementChain(Chain):
     numbers) in host memory. `initial` is an array of float64: numbers, rows, and an axis of
     length 1.
 
-    Attributes
-    ----------
-    reads_float32 : bool
-        Whether kernels in host memory read and write float32.
-    numbers : int
-        Numbers of a step in the result.
-    state_numbers : int
-        Numbers in the state of one row.
+    `reads_float32`: whether kernels in host memory read and write float32.
+    `numbers`: numbers of a step in the result.
+    `state_numbers`: numbers in the state of one row.
     """
 
     number_axes: ClassVar[int] = 1

@@ -28,16 +28,10 @@ from ...core.contract.recurrence import AlongAxis, ChunkIndex, ChunkPosition, Ov
 class AlignedProblem:
     """A recurrence, and operands that have the same chunks.
 
-    Attributes
-    ----------
-    recurrence : Recurrence
-    blocks : tuple of dask.array.Array
-        The operands; at least one.
-    chunks : tuple of tuple of int or nan
-        The chunks of the results.
-    initial : tuple of arrays
-        States before the first step, in memory or Dask arrays: the recurrence's state_shape, then
-        the rows, broadcast.
+    `blocks`, tuple of dask.array.Array: the operands; at least one.
+    `chunks`, tuple of tuple of int or nan: the chunks of the results.
+    `initial`: states before the first step, in memory or Dask arrays: the recurrence's state_shape,
+      then the rows, broadcast.
     """
 
     recurrence: Any
@@ -121,10 +115,8 @@ class AlignedProblem:
 def align_problem(problem: Problem) -> AlignedProblem:
     """Bring the operands of a problem to the chunks of its result.
 
-    Raises
-    ------
-    ValueError
-        The recurrence needs the index of each step, but the sizes of chunks are unknown.
+    Raise ValueError if the recurrence needs the index of each step, but the sizes of chunks are
+    unknown.
     """
     recurrence, chunks = problem.recurrence, _reference_chunks(problem)
     is_along_axis = isinstance(recurrence, (AlongAxis, Overlapping))

@@ -47,16 +47,11 @@ chunks then need no whole chunk of each other."""
 class ChunkGroup:
     """Consecutive chunks along an axis that are filtered together.
 
-    Attributes
-    ----------
-    chunks : range, or list of chunk indices
-        Their numbers along the axis; in a row their indices.
-    parts : list of (number or index of a chunk, part)
-        The parts of other chunks that they need, in the order in which the filter takes them.
-    recipe : object
-        What the filter does with them.
-    is_joined : bool
-        Whether the filter takes a list of chunks.
+    `chunks`, range, or list of chunk indices: their numbers along the axis; in a row their indices.
+    `parts`, list of (number or index of a chunk, part): the parts of other chunks that they need,
+      in the order in which the filter takes them.
+    `recipe`: what the filter does with them.
+    `is_joined`: whether the filter takes a list of chunks.
     """
 
     chunks: Sequence[Any]

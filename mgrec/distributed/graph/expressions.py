@@ -140,14 +140,9 @@ def _name_of(key: Any) -> str:
 class Library:
     """A library of expression arrays.
 
-    Attributes
-    ----------
-    array : type
-        Its arrays, which are made from one expression and have it as attribute `expr`.
-    from_graph : type
-        Its expressions of persisted arrays.
-    solved : type
-        Its subclass of :class:`SolvedExpression`.
+    `array`, type: its arrays, which are made from one expression and have it as attribute `expr`.
+    `from_graph`, type: its expressions of persisted arrays.
+    `solved`, type: its subclass of :class:`SolvedExpression`.
     """
 
     array: Any

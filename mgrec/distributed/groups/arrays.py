@@ -29,12 +29,8 @@ def send_arrays(
 
     The call sends no further messages. If only neighbours need arrays, no other rank gets them.
 
-    Parameters
-    ----------
-    stage, options
-        See :meth:`.GroupCall.all_gather`.
-    sent : dict, rank -> arrays
-        The arrays for each other rank, in the memory of `like`.
+    `stage`, `options`: see :meth:`.GroupCall.all_gather`.
+    `sent`, dict, rank -> arrays: the arrays for each other rank, in the memory of `like`.
     """
     group, rank = call.group, call.group.rank
     forms = {to: [(x.shape, x.dtype) for x in arrays] for to, arrays in sent.items()}

@@ -36,21 +36,11 @@ class OtherRankError(Exception):
 class GroupCall:
     """The messages of one call of a public function.
 
-    Attributes
-    ----------
-    group : Group
-    function : str
-        Name of the public function.
-    is_composed : bool
-        The call solves several recurrences. Errors between them are sent, too.
-    has_ended : bool
-        No rank waits for a further message of this call.
-    lengths : list of int, optional
-        In a call that computes gradients: the lengths of the parts of all ranks.
-    has_old_lengths : bool
-        The lengths are those of an earlier call, which no message has confirmed.
-    has_guessed : bool
-        Messages in the memory of GPUs did not suffice.
+    `is_composed`: the call solves several recurrences. Errors between them are sent, too.
+    `has_ended`: no rank waits for a further message of this call.
+    `lengths`: in a call that computes gradients: the lengths of the parts of all ranks.
+    `has_old_lengths`: the lengths are those of an earlier call, which no message has confirmed.
+    `has_guessed`: messages in the memory of GPUs did not suffice.
     """
 
     def __init__(self, group: Group, function: str) -> None:
@@ -63,23 +53,14 @@ class GroupCall:
     ) -> list[Any]:
         """Return the messages of all ranks.
 
-        Parameters
-        ----------
-        stage : str
-            Name of the messages.
-        options : mapping of str to object
-            Values that must be the same on all ranks, by names for messages.
-        is_last : bool
-            The solve needs no further messages. Otherwise later errors are sent, too.
+        `stage`: name of the messages.
+        `options`, mapping of str to object: values that must be the same on all ranks, by names for
+          messages.
+        `is_last`: the solve needs no further messages. Otherwise later errors are sent, too.
 
-        Raises
-        ------
-        CacheMiss
-            If the lengths of an earlier call are not confirmed. No message is sent.
-        OtherRankError
-            If another rank sends an error.
-        ValueError
-            If ranks call different functions, or with different options.
+        Raise CacheMiss if the lengths of an earlier call are not confirmed. No message is sent.
+        Raise OtherRankError if another rank sends an error. Raise ValueError if ranks call
+        different functions, or with different options.
         """
         if self.has_old_lengths:
             self.has_guessed = True

@@ -24,13 +24,8 @@ _free: dict[Workers, dict[str, NCCLGroup]] = {}
 class DaskGPUGroup(Group):
     """Workers of Dask with a rank and a GPU each, between which NCCL exchanges arrays and messages.
 
-    Parameters
-    ----------
-    host : DaskGroup
-        The same ranks, which exchange errors and wait for each other's return by Dask's comms.
-    gpus : NCCLGroup
-    owner : str
-        Whose :class:`ExchangeRight` the group uses.
+    `host`: the same ranks, which exchange errors and wait for each other's return by Dask's comms.
+    `owner`: whose :class:`ExchangeRight` the group uses.
     """
 
     frame, is_asynchronous = DEVICE_FRAME, True

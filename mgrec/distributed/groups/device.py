@@ -110,20 +110,11 @@ def start_shards(
     A rank that raises an error before the exchange sends no message, or with `sends_always` one
     that does not suffice.
 
-    Parameters
-    ----------
-    digest : int
-        Of the problem.
-    slot : int
-        Which memory a call has: it differs in calls of which one starts before the other ends.
-    message_bytes : int
-        Of the message of a shard, the same on all ranks with this digest.
+    `slot`: which memory a call has: it differs in calls of which one starts before the other ends.
+    `message_bytes`: of the message of a shard, the same on all ranks with this digest.
 
-    Returns
-    -------
-    callable
-        Waits, and returns what the shards return. Raises CacheMiss, on all ranks, if the messages
-        do not suffice.
+    The returned function waits, and returns what the shards return. It raises CacheMiss, on all
+    ranks, if the messages do not suffice.
     """
     count, stream = len(shards), cupy.cuda.get_current_stream().ptr
     is_long = message_bytes > group.frame // count // HEADER * HEADER

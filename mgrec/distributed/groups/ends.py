@@ -28,14 +28,9 @@ def gradient_call() -> GroupCall | None:
 def beyond(values: Any, axis: int, step: int, count: int = 1) -> Any:
     """Return elements of other ranks that follow a part along an axis, in the array's order.
 
-    Parameters
-    ----------
-    values : array
-        The part of this rank.
-    step : {1, -1}
-        Whether they follow the end of the part, or precede its start.
-    count : int
-        Most elements. There are fewer at the end of all parts.
+    `values`: the part of this rank.
+    `step`, {1, -1}: whether they follow the end of the part, or precede its start.
+    `count`: most elements. There are fewer at the end of all parts.
     """
     call = CALL.get()
     assert call is not None
@@ -130,15 +125,12 @@ class _Lengths:
 def start_gradients(length: int, grad: Any, has_common: bool = True) -> Any:
     """Start a call that computes gradients, and return the gradient of a result of all ranks.
 
-    Parameters
-    ----------
-    length : int
-        The length of this rank's part along the axis.
-    grad : array or None
-        The gradient of final states or of a sum, which all ranks return: those of ranks are added.
-    has_common : bool
-        Whether a rank may have such a gradient. Otherwise GPUs use the lengths of an earlier call,
-        which its first message confirms. Without that, CacheMiss is raised: start again.
+    `length`: the length of this rank's part along the axis.
+    `grad`: the gradient of final states or of a sum, which all ranks return: those of ranks are
+      added.
+    `has_common`: whether a rank may have such a gradient. Otherwise GPUs use the lengths of an
+      earlier call, which its first message confirms. Without that, CacheMiss is raised: start
+      again.
     """
     call = CALL.get()
     assert call is not None

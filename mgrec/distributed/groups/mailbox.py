@@ -142,13 +142,8 @@ class GroupsPlugin(WorkerPlugin):  # type: ignore[misc]
 class Mailbox:
     """The messages of a rank to and from the others.
 
-    Attributes
-    ----------
-    rank : int
-    addresses : list of str
-        The workers of all ranks.
-    timeout : float
-        Seconds after which a worker that does not answer is lost.
+    `addresses`: the workers of all ranks.
+    `timeout`: seconds after which a worker that does not answer is lost.
     """
 
     def __init__(
@@ -183,10 +178,7 @@ class Mailbox:
     def receive(self, sender: int, tag: Tag, released: Callable[[], Any] = nullcontext) -> Any:
         """Wait for a message of a rank, and return it.
 
-        Parameters
-        ----------
-        released : callable, optional
-            Returns a context manager, in which the rank waits.
+        `released`: returns a context manager, in which the rank waits.
         """
         key = sender, tag
         with self._changed:

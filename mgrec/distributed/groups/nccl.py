@@ -24,14 +24,9 @@ check that fails. A check takes tens of milliseconds, which the other ranks wait
 class NCCLGroup(Group):
     """GPUs with a process each. Arrays in host memory pass through the GPU.
 
-    Attributes
-    ----------
-    check : callable
-        Called with the seconds for which this rank has waited for the others; raises an error if
-        that is too long.
-    is_aborted : bool
-    name : str
-        The same on all ranks, if workers of Dask keep the group for others.
+    `check`: called with the seconds for which this rank has waited for the others; raises an error
+      if that is too long.
+    `name`: the same on all ranks, if workers of Dask keep the group for others.
     """
 
     frame, is_asynchronous, name = DEVICE_FRAME, True, ""

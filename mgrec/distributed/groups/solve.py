@@ -25,12 +25,8 @@ class GroupExchange:
 
     In a step each rank sends what it has, and gets what others sent it.
 
-    Parameters
-    ----------
-    stage : str
-        What messages contain, for errors.
-    ranks : sequence of int
-        The ranks of the shards, by their numbers: those whose parts are not empty.
+    `stage`: what messages contain, for errors.
+    `ranks`: the ranks of the shards, by their numbers: those whose parts are not empty.
     """
 
     def __init__(self, call: GroupCall, stage: str, ranks: Sequence[int]) -> None:
@@ -159,15 +155,7 @@ def filter_part(
 ) -> Any:
     """Return the results of a filter along an axis for the part of this rank.
 
-    Parameters
-    ----------
-    axis_filter : AxisFilter
-    x : array
-        Samples of this rank.
-    dtype : numpy.dtype
-        Dtype of the results.
-    lengths : sequence of int, optional
-        Results of :func:`gather_signal`, which is called by default.
+    `lengths`: results of :func:`gather_signal`, which is called by default.
     """
     lengths, rank = lengths or gather_signal(call, x, axis, dtype)[0], call.group.rank
     # A filter plans for parts that have samples.

@@ -45,14 +45,9 @@ NOTIFICATION = 0.2
 class ResultLayout:
     """The chunks of the results of a plan's solves.
 
-    Attributes
-    ----------
-    chunk_indices : dict, address -> chunk indices
-    chunks : tuple of tuple of int
-    meta : array
-        An empty array of the type and dtype of each result.
-    parts : tuple of Part
-        The results of a solve, each of which may be a part of one with these chunks.
+    `chunk_indices`: dict, address -> chunk indices.
+    `meta`: an empty array of the type and dtype of each result.
+    `parts`: the results of a solve, each of which may be a part of one with these chunks.
     """
 
     chunk_indices: Mapping[str, Sequence[ChunkIndex]]
@@ -216,14 +211,10 @@ def solution_of(array: object) -> Solution | None:
 class PlanCall:
     """One call of a recurrence: blocks in the memory of workers, states in that of the client.
 
-    Attributes
-    ----------
-    problem : Problem
-    aligned : AlignedProblem
-        The problem's recurrence and operands; those of the plan's problem if a call differs from it
-        only in Dask arrays.
-    solutions : list of Solution
-        The solves whose results are operands, and may be unfinished: those that are accepted.
+    `aligned`: the problem's recurrence and operands; those of the plan's problem if a call differs
+      from it only in Dask arrays.
+    `solutions`: the solves whose results are operands, and may be unfinished: those that are
+      accepted.
     """
 
     def __init__(

@@ -39,13 +39,8 @@ class GPUThread:
     One client at a time has the right to exchange messages between the GPUs of a worker: see
     :class:`~mgrec.distributed.groups.mailbox.ExchangeRight`. Without it, the host solves.
 
-    Parameters
-    ----------
-    plugin : GroupsPlugin
-    complete : callable, ``(solve)``
-        Ends a solve that is launched.
-    solve_on_host : callable
-        Starts a solve without messages between GPUs.
+    `complete`, ``(solve)``: ends a solve that is launched.
+    `solve_on_host`: starts a solve without messages between GPUs.
     """
 
     def __init__(

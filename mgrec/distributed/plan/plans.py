@@ -17,13 +17,9 @@ from .calls import Solution
 class Started:
     """A call that has started.
 
-    Attributes
-    ----------
-    solutions : list of Solution
-        The solves that compute its results.
-    value : callable
-        Takes the answers of the workers to each solve, or an empty list while it is unfinished;
-        returns the value of the function.
+    `solutions`: the solves that compute its results.
+    `value`: takes the answers of the workers to each solve, or an empty list while it is
+      unfinished; returns the value of the function.
     """
 
     solutions: list[Solution]

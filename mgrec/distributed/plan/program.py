@@ -26,20 +26,12 @@ from ..programs.shards import Shard, Threads, Turns
 class PlanShard:
     """What the client sends a worker of a plan.
 
-    Attributes
-    ----------
-    shard : Shard
-    addresses : tuple of str
-        The workers of all shards, by their numbers.
-    keys : dict, chunk index -> keys of the operands
-    result_size : int
-        Bytes of the results of a solve in the worker's host memory.
-    request : Request
-        For solves that come without one.
-    timeout : float
-        Seconds after which a worker that does not answer is lost.
-    is_on_gpus : bool
-        Whether the GPUs of the workers may exchange messages: see :mod:`.gpus`.
+    `addresses`: the workers of all shards, by their numbers.
+    `keys`: dict, chunk index -> keys of the operands.
+    `result_size`: bytes of the results of a solve in the worker's host memory.
+    `request`: for solves that come without one.
+    `timeout`: seconds after which a worker that does not answer is lost.
+    `is_on_gpus`: whether the GPUs of the workers may exchange messages: see :mod:`.gpus`.
     """
 
     shard: Shard
@@ -64,16 +56,11 @@ def result_name(solve: str, number: int) -> str:
 class StoredPlan:
     """What a worker stores of a plan: its shard, its operands by keys, and its messages.
 
-    Attributes
-    ----------
-    group : DaskGPUGroup, optional
-        Of the GPUs of the plan's workers, when it has started or a solve of the plan has found it.
-    launches : int
-        Number of solves that exchange messages between GPUs.
-    outcomes : list of bool
-        Whether these messages sufficed.
-    solvers : dict
-        Recurrences and prepared solvers, by the forms of their operands.
+    `group`: of the GPUs of the plan's workers, when it has started or a solve of the plan has found
+      it.
+    `launches`: number of solves that exchange messages between GPUs.
+    `outcomes`: whether these messages sufficed.
+    `solvers`: recurrences and prepared solvers, by the forms of their operands.
     """
 
     shard: PlanShard
@@ -100,27 +87,16 @@ class Solve:
     pickle, and arrays that are sent without a copy. While it waits for a message, or for its
     device, other solves run.
 
-    Attributes
-    ----------
-    number : int
-    name : str
-        The name of the results.
-    plan : StoredPlan, optional
-        None when the solve has ended.
-    request : Request
-    keys : dict, chunk index -> keys of the operands
-    blocks : dict, key -> array, or outcome of an earlier solve
-        The operands until they are taken.
-    launched : callable, optional
-        Waits for the results of GPUs that solve; None, on all workers, if the host has to solve.
-    outcome : Future, optional
-        The results by their keys, or the error. None: the worker's memory has the results.
-    stored, size : list, int
-        The keys of results in the worker's memory, and the bytes of those in host memory.
-    is_registered : bool
-        Whether the worker's state includes the results.
-    is_freed : bool
-        Whether the client no longer refers to the results.
+    `plan`: none when the solve has ended.
+    `keys`: dict, chunk index -> keys of the operands.
+    `blocks`, dict, key -> array, or outcome of an earlier solve: the operands until they are taken.
+    `launched`: waits for the results of GPUs that solve; None, on all workers, if the host has to
+      solve.
+    `outcome`: the results by their keys, or the error. None: the worker's memory has the results.
+    `stored`, `size`: the keys of results in the worker's memory, and the bytes of those in host
+      memory.
+    `is_registered`: whether the worker's state includes the results.
+    `is_freed`: whether the client no longer refers to the results.
     """
 
     def __init__(self, number: int, name: str, plan: StoredPlan, turns: Turns) -> None:

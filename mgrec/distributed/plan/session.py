@@ -49,14 +49,9 @@ async def release_gpus(client: Client, timeout: float) -> None:
 class Stream:
     """The comm to a worker: ordered messages both ways.
 
-    Attributes
-    ----------
-    memory_limit : int or None
-        The worker's, in bytes.
-    stored : int
-        Bytes of operands and results there, when the last answer was sent.
-    received : int
-        Number of its messages.
+    `memory_limit`: the worker's, in bytes.
+    `stored`: bytes of operands and results there, when the last answer was sent.
+    `received`: number of its messages.
     """
 
     def __init__(self, address: str, comm: Comm, memory_limit: int | None) -> None:
@@ -80,14 +75,11 @@ Streams = Mapping[str, Stream]
 class PendingRequest:
     """One request to several workers.
 
-    Attributes
-    ----------
-    streams : dict, address -> Stream
-    done : concurrent.futures.Future
-        The answers by address, or the first error, which does not wait for other answers.
-    unanswered : dict, Stream -> (messages received at the last check, checks without one since)
-    retained : object, optional
-        Referred to until all workers have answered.
+    `streams`: dict, address -> Stream.
+    `done`, concurrent.futures.Future: the answers by address, or the first error, which does not
+      wait for other answers.
+    `unanswered`: dict, Stream -> (messages received at the last check, checks without one since).
+    `retained`: referred to until all workers have answered.
     """
 
     def __init__(self, streams: Streams, timeout: float, retained: Any = None) -> None:

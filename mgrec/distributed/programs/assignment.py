@@ -30,12 +30,8 @@ SUMMARIES = "summaries"
 class Request:
     """The arguments of a solve of a shard, except for its operands.
 
-    Attributes
-    ----------
-    recurrence : AlongAxis, Overlapping or Grid
-    initial : dict, row of chunks -> list of arrays
-    parts : tuple of Part
-        What becomes of each result along an axis; empty for the result itself.
+    `initial`: dict, row of chunks -> list of arrays.
+    `parts`: what becomes of each result along an axis; empty for the result itself.
     """
 
     recurrence: AlongAxis | Overlapping | Grid

@@ -34,10 +34,6 @@ class BandShard(Shard):
     """A run of bands of a grid that GPUs of one machine share.
 
     Its chunks are those of the first row and of the first column: they have all operands.
-
-    Attributes
-    ----------
-    count : int
     """
 
     count: int

@@ -34,10 +34,7 @@ Gather = Callable[[Summaries], tuple[Summaries, Mapping[ChunkIndex, Any]]]
 class ChainShard(SendingShard):
     """Chunks along an axis; other shards need the summaries of some, by chunk indices.
 
-    Attributes
-    ----------
-    count : int
-        Number of chunks along the axis of the recurrence.
+    `count`: number of chunks along the axis of the recurrence.
     """
 
     count: int
@@ -78,16 +75,9 @@ def assign_chunks(aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]) -
 class ChainProgram:
     """The chunks of a recurrence that a shard computes, in rows along the axis.
 
-    Attributes
-    ----------
-    recurrence : AlongAxis
-    count : int
-        Number of chunks in a row.
-    is_known_to_all : bool
-        Whether all shards compute the final states, not only those with last chunks.
-    threads : Threads
-    wait : callable
-        Calls a function that waits for the device.
+    `count`: number of chunks in a row.
+    `is_known_to_all`: whether all shards compute the final states, not only those with last chunks.
+    `wait`: calls a function that waits for the device.
     """
 
     recurrence: Any

@@ -46,12 +46,8 @@ PARTS, PARTS_ON_GPUS = 8, 4
 class GridShard(Shard):
     """Tiles of a grid that one shard computes, and the shards that need their edges.
 
-    Attributes
-    ----------
-    parts : (Lengths, Lengths)
-        Along both axes of the grid, the same for all shards.
-    owners : dict, chunk index -> int
-        The shards of the chunks next to the shard's chunks.
+    `parts`, (Lengths, Lengths): along both axes of the grid, the same for all shards.
+    `owners`, dict, chunk index -> int: the shards of the chunks next to the shard's chunks.
     """
 
     parts: tuple[Lengths, Lengths]
@@ -124,16 +120,9 @@ def lengths_of_parts(length: int, total: int, parts: int, part: TileParts | None
 class Tile:
     """A chunk of the grid, or a part of one.
 
-    Attributes
-    ----------
-    index : tuple of int
-        The index among all parts of the grid; the name of the tile's edges in messages.
-    chunk : tuple of int
-        The index of the chunk.
-    slices : tuple of slice
-        The part of the chunk.
-    is_whole : bool
-        Whether the tile is the whole chunk.
+    `index`: the index among all parts of the grid; the name of the tile's edges in messages.
+    `slices`: the part of the chunk.
+    `is_whole`: whether the tile is the whole chunk.
     """
 
     index: ChunkIndex
@@ -145,13 +134,11 @@ class Tile:
 class Tiles:
     """A solve of a shard.
 
-    Attributes
-    ----------
-    ready : heap of tiles that may start
-    expected : dict, tile of another shard whose edges have not arrived -> shard
-    edges : dict, tile -> edges, until the last tile has read them; `readers` counts these tiles
-    outbox : deque of (tile, shard, function that waits for exported edges)
-    prepared : dict, tile -> arguments that were prepared before its edges arrived
+    `ready`: heap of tiles that may start.
+    `expected`: dict, tile of another shard whose edges have not arrived -> shard.
+    `edges`: dict, tile -> edges, until the last tile has read them; `readers` counts these tiles.
+    `outbox`: deque of (tile, shard, function that waits for exported edges).
+    `prepared`: dict, tile -> arguments that were prepared before its edges arrived.
     """
 
     def __init__(

@@ -34,12 +34,8 @@ TOGETHER = 1 << 33
 class FilterShard(SendingShard):
     """Chunks that one shard filters; other shards need parts, by (chunk index, part).
 
-    Attributes
-    ----------
-    groups : list of ChunkGroup
-        With the indices of chunks.
-    shapes : dict, chunk index -> shape of the operand
-        Those that the operand's array declares.
+    `groups`: with the indices of chunks.
+    `shapes`, dict, chunk index -> shape of the operand: those that the operand's array declares.
     """
 
     groups: list[ChunkGroup]

@@ -23,10 +23,7 @@ Owner = TypeVar("Owner", bound=Hashable)
 class Shard:
     """The chunks that one shard computes.
 
-    Attributes
-    ----------
-    number : int
-    chunks : tuple of (chunk index, starts)
+    `chunks`: tuple of (chunk index, starts).
     """
 
     number: int
@@ -37,11 +34,8 @@ class Shard:
 class SendingShard(Shard):
     """Chunks of which other shards need something.
 
-    Attributes
-    ----------
-    receivers : dict, number of a shard -> what it needs of this one
-    senders : tuple of int
-        The shards of which this one needs something.
+    `receivers`: dict, number of a shard -> what it needs of this one.
+    `senders`: the shards of which this one needs something.
     """
 
     receivers: Mapping[int, tuple[Any, ...]]
@@ -90,11 +84,9 @@ class Threads:
 class Turns:
     """Programs of several threads, one of which runs at a time: the first that does not wait.
 
-    Attributes
-    ----------
-    launcher : threading.Thread, optional
-        The thread that launches exchanges between GPUs. No program may run on it: the program would
-        wait for messages of other shards, whose GPUs may wait for the next exchange.
+    `launcher`, threading.Thread: the thread that launches exchanges between GPUs. No program may
+      run on it: the program would wait for messages of other shards, whose GPUs may wait for the
+      next exchange.
     """
 
     launcher: threading.Thread | None = None

@@ -34,13 +34,10 @@ Piece = tuple[int, int]
 class Phases(NamedTuple):
     """The phases of a piece of a row, on the calling thread.
 
-    Attributes
-    ----------
-    determine : callable, ``(piece, carry_in) -> carry_out``
-    precompute : callable, ``piece -> summary``
-        The attribute `redo` of a summary, if any, says whether a piece must be determined for its
-        carry-out.
-    propagate : callable, ``(summary, carry_in) -> carry_out``
+    `determine`: ``(piece, carry_in) -> carry_out``.
+    `precompute`, ``piece -> summary``: the attribute `redo` of a summary, if any, says whether a
+      piece must be determined for its carry-out.
+    `propagate`: ``(summary, carry_in) -> carry_out``.
     """
 
     determine: Callable[..., Any]

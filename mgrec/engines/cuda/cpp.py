@@ -40,8 +40,6 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {name: (f"np_{name}",) for name in _PREF
 def ctype(dtype: np.dtype[Any]) -> str:
     """Return the C++ type of a dtype.
 
-    Examples
-    --------
     >>> ctype(np.dtype("complex64"))
     'complex<float>'
     """
@@ -67,8 +65,6 @@ def print_definitions(header: str, constants: dict[str, int], **types: np.dtype[
 def literal(value: Any, dtype: np.dtype[Any]) -> str:
     """Return a number as a C++ constant with the bits that NumPy would store.
 
-    Examples
-    --------
     >>> literal(0.1, np.dtype("float32"))
     '0x1.99999a0000000p-4f'
     """
@@ -120,8 +116,6 @@ class Statement:
 def print_statements(statements: list[Statement], result: str) -> list[str]:
     """Return lines of C++, with branches around statements that only one side needs.
 
-    Examples
-    --------
     >>> choice = Statement("float", "f ? v0 : x", ("f", "v0", "x"))
     >>> print_statements([Statement("float", "exp(x)"), choice], "return v1;")
     ['const float v0 = exp(x);', 'const float v1 = f ? v0 : x;', 'return v1;']

@@ -85,15 +85,10 @@ def run_launches(*launches: Launch, values: Arrays = ()) -> None:
 class Slot:
     """Placeholder for a value of a run: the program depends on the value's signature only.
 
-    Attributes
-    ----------
-    number : int
-        Index among the values of the run; below 0 from the end.
-    ptr : int, optional
-        Address modulo 16. None for a number in host memory, which kernels take by value, or
-        several numbers in a struct.
-    component : int, optional
-        Index along the array's first axis; None for the whole array.
+    `number`: index among the values of the run; below 0 from the end.
+    `ptr`: address modulo 16. None for a number in host memory, which kernels take by value, or
+      several numbers in a struct.
+    `component`: index along the array's first axis; None for the whole array.
     """
 
     number: int

@@ -20,12 +20,8 @@ class SharedMemory:
     It is allocated outside of CuPy's pool, since a handle is that of a whole allocation, and never
     freed: another process may have opened it. :func:`give_back` keeps it for the next use.
 
-    Attributes
-    ----------
-    device : int
-        The number of the GPU in this process.
-    tag, last_tag : int
-        Words have tags up to `tag`; this use may have tags up to `last_tag`.
+    `device`: the number of the GPU in this process.
+    `tag`, `last_tag`: words have tags up to `tag`; this use may have tags up to `last_tag`.
     """
 
     device: int

@@ -36,8 +36,6 @@ ALLOWED = 2.0**-27
 class Interval(NDArrayOperatorsMixin):
     """Values from `low` to `high`, with bounds of their errors.
 
-    Examples
-    --------
     >>> wave = np.sin(Interval(0, 10))
     >>> bool((0.5 + 0.4 * wave).relative < 5 * WAVE), (1 + wave).relative
     (True, inf)

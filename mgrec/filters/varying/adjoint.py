@@ -81,12 +81,8 @@ def _backward(
 class Lags:
     """The values 0 to `order` steps after each step, or the conjugates of those before it.
 
-    Parameters
-    ----------
-    extended : array
-        The values of all steps, and `order` more.
-    like : array
-        An array of all steps in the chunks of the result.
+    `extended`: the values of all steps, and `order` more.
+    `like`: an array of all steps in the chunks of the result.
     """
 
     def __init__(self, extended: Any, like: Any, axis: int, order: int, is_before: bool) -> None:

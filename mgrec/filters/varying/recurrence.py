@@ -20,14 +20,9 @@ class VaryingFilter(ElementChain):
     The states of a chunk are arrays (outer, inner, state_numbers) of float64, and those of a call
     (order, *rows, 1). Complex states are pairs of numbers.
 
-    Attributes
-    ----------
-    state_dtype : numpy.dtype
-        float64 or complex128, in which kernels compute.
-    counts : (int, int)
-        Numbers of coefficients in b and a of a step.
-    form : {"transposed", "direct"}
-        Direct form II transposed, or direct form II.
+    `state_dtype`: float64 or complex128, in which kernels compute.
+    `counts`, (int, int): numbers of coefficients in b and a of a step.
+    `form`, {"transposed", "direct"}: direct form II transposed, or direct form II.
     """
 
     family: ClassVar[str] = "filters.varying"

@@ -53,17 +53,13 @@ class Edges:
     The carry-in of a tile has the row above it and the column to its left. Its carry-out has its
     last row, its last column and its best cell.
 
-    Attributes
-    ----------
-    row : array (m + 1,)
-        H of the cell before the row, which is the corner of the tile below, then H of the row.
-    column : array (n,)
-        H of the column.
-    row_gaps, column_gaps : array (m,), array (n,), or None
-        F of the next row and E of the next column; None if gaps are linear. Values below 0 of a
-        local alignment are arbitrary: they are never a maximum.
-    best : Best or None
-        The best cell of the tile; None if the alignment is not local.
+    `row`, array (m + 1,): h of the cell before the row, which is the corner of the tile below, then
+      H of the row.
+    `column`, array (n,): h of the column.
+    `row_gaps`, `column_gaps`, array (m,), array (n,), or None: f of the next row and E of the next
+      column; None if gaps are linear. Values below 0 of a local alignment are arbitrary: they are
+      never a maximum.
+    `best`: the best cell of the tile; None if the alignment is not local.
     """
 
     row: Any
@@ -210,12 +206,10 @@ If the argument is True, the run ends at once."""
 class AlignmentKernels(Kernels):
     """The phases of alignments, and kernels that no other family has.
 
-    Attributes
-    ----------
-    determine_pairs : callable, ``(scoring, queries, targets, dtype) -> array (pairs, 3)``
-        Return score, query_end and target_end of many pairs of sequences.
-    launch_bands : callable, optional, ``(scoring, sequences, carry_in, dtype, bands) -> Launched``
-        Launch a run of bands of the whole grid.
+    `determine_pairs`, ``(scoring, queries, targets, dtype) -> array (pairs, 3)``: return score,
+      query_end and target_end of many pairs of sequences.
+    `launch_bands`, ``(scoring, sequences, carry_in, dtype, bands) -> Launched``: launch a run of
+      bands of the whole grid.
     """
 
     determine_pairs: Callable[..., np.ndarray]

@@ -22,16 +22,11 @@ Table = tuple[tuple[float, ...], ...]
 class Scoring:
     """The scores of an alignment's columns: finite numbers, all int or all float.
 
-    Attributes
-    ----------
-    gap, extend : int or float
-        Scores of the first and of each further character of a gap: gap <= extend <= 0.
-    match, mismatch : int or float
-        Scores of two equal and of two different characters; 0 if there is a table.
-    table : tuple of tuple of int or float, optional
-        ``table[a][b]`` is the score of query code a and target code b, which are uint8.
-    mode : {"local", "global", "semi-global"}
-        "global" and "semi-global" differ in the borders of the grid and in the end only.
+    `gap`, `extend`: scores of the first and of each further character of a gap: gap <= extend <= 0.
+    `match`, `mismatch`: scores of two equal and of two different characters; 0 if there is a table.
+    `table`: ``table[a][b]`` is the score of query code a and target code b, which are uint8.
+    `mode`, {"local", "global", "semi-global"}: "global" and "semi-global" differ in the borders of
+      the grid and in the end only.
     """
 
     gap: float

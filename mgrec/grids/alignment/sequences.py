@@ -115,14 +115,9 @@ def is_text(value: Any) -> bool:
 class Alphabet:
     """The letters of a substitution matrix, and their codes.
 
-    Attributes
-    ----------
-    letters : str or None
-        The code of a letter is its index. A lower-case letter that is missing counts as the
-        capital. Any other missing letter counts as "*", if "*" is among the letters. None if
-        sequences are codes themselves.
-    size : int
-        Number of codes.
+    `letters`: the code of a letter is its index. A lower-case letter that is missing counts as the
+      capital. Any other missing letter counts as "*", if "*" is among the letters. None if
+      sequences are codes themselves.
     """
 
     letters: str | None
@@ -131,10 +126,7 @@ class Alphabet:
     def encode(self, name: str, sequence: Any) -> Any:
         """Return the uint8 codes of a sequence of characters, lazily if it is lazy.
 
-        Raises
-        ------
-        ValueError
-            If a letter has no code; the message calls the sequence `name`.
+        Raise ValueError if a letter has no code; the message calls the sequence `name`.
         """
         if is_lazy(sequence):
             meta = sequence._meta.astype(np.uint8)

@@ -37,8 +37,6 @@ class Sweeps:
     def sweep_counts(self) -> list[int]:
         """Sweeps up to and including each checked one; all at once if none is checked.
 
-        Examples
-        --------
         >>> Sweeps(1.5, 25, 1e-6, 10).sweep_counts
         [10, 10, 5]
         """
@@ -108,9 +106,7 @@ class LaidOutGrids(ABC):
 class RelaxationKernels(Kernels):
     """The phases of relaxation, and the layout of its grids.
 
-    Attributes
-    ----------
-    lay_out_grids : callable, ``(grids, rhs) -> LaidOutGrids``
+    `lay_out_grids`: ``(grids, rhs) -> LaidOutGrids``.
     """
 
     lay_out_grids: Callable[..., LaidOutGrids]

@@ -167,8 +167,6 @@ def group_counts(dtype: np.dtype[np.floating], has_rhs: bool, shared_bytes: int)
 def split_sweeps(sweeps: int, sizes: Collection[int]) -> list[int]:
     """Return the sweeps of each launch: few launches, each of one of `sizes`.
 
-    Examples
-    --------
     >>> split_sweeps(45, [1, 2, 4, 8, 10, 16])
     [16, 16, 10, 2, 1]
     """

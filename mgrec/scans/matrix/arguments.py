@@ -31,20 +31,10 @@ _FLOAT64 = np.dtype(np.float64)
 class MatrixScan:
     """The validated arguments of :func:`mgrec.scan` with a matrix map.
 
-    Attributes
-    ----------
-    matrix_map : MatrixMap
-    M, b : arrays
-        Operands, whose leading axes broadcast to `shape`.
-    initial : array (..., n)
-        Its leading axes broadcast to the rows.
-    shape : tuple of int or nan
-        Steps and rows.
-    axis : int
-    reverse : bool
-    marks : array of uint8, optional
-    memory, method : str
-    out : array, optional
+    `M`, `b`: operands, whose leading axes broadcast to `shape`.
+    `initial`, array (..., n): its leading axes broadcast to the rows.
+    `shape`, tuple of int or nan: steps and rows.
+    `marks`: array of uint8, optional.
     """
 
     matrix_map: MatrixMap

@@ -24,21 +24,17 @@ from .maps import MatrixMap
 class MatrixSummary:
     """The map of a chunk: the images of n unit vectors, and of the zero of the algebra.
 
-    Attributes
-    ----------
-    columns : array (outer, inner, n + 1, n)
-        Images of the unit vectors without the vectors b, and last the image of zero with them.
-    exponents : array (outer, inner, n + 1)
-        Image j of a unit vector is ``columns[j] * 2**exponents[j]`` over (+, *).
-    is_reset : array (outer, inner) of bool
-        Whether a chunk has a mark, so that its last states do not depend on those before it.
-    limits : array (outer, inner, n, n), optional
-        Image j is that of an infinite number in state j alone, after the first steps. Kernels of
-        GPUs do not compute it.
-    is_short : bool
-        Whether the first steps are all.
-    redo : dict, (outer, inner) -> Chunk
-        Rows to redo, with their operands: see :func:`with_rows_to_redo`.
+    `columns`, array (outer, inner, n + 1, n): images of the unit vectors without the vectors b, and
+      last the image of zero with them.
+    `exponents`, array (outer, inner, n + 1): image j of a unit vector is ``columns[j] *
+      2**exponents[j]`` over (+, *).
+    `is_reset`, array (outer, inner) of bool: whether a chunk has a mark, so that its last states do
+      not depend on those before it.
+    `limits`, array (outer, inner, n, n): image j is that of an infinite number in state j alone,
+      after the first steps. Kernels of GPUs do not compute it.
+    `is_short`: whether the first steps are all.
+    `redo`, dict, (outer, inner) -> Chunk: rows to redo, with their operands: see
+      :func:`with_rows_to_redo`.
     """
 
     columns: np.ndarray

@@ -277,12 +277,10 @@ def fill_profiles(query: Any, table: Any, lanes: int, profiles: Any) -> None:
 def shear(profile: Any, target: Any, first: int, steps: int, late: Any, out: Any, like: Any) -> None:
     """Write the scores of all rows of a strip in these steps: (step, piece).
 
-    Parameters
-    ----------
-    profile : profile of one strip, (letter, group, row, lane)
-    target : codes of the target, after a register of padding
-    late : (ROWS * LATE * lanes,), pieces of earlier columns; written for the next steps
-    like : a register of H
+    `profile`: profile of one strip, (letter, group, row, lane).
+    `target`: codes of the target, after a register of padding.
+    `late`: (ROWS * LATE * lanes,), pieces of earlier columns; written for the next steps.
+    `like`: a register of H.
     """
     width = late.size // (ROWS * LATE)
     for piece in range(ROWS):

@@ -69,23 +69,13 @@ extern "C" __global__ void first_step_kernel(const Pass pass, double* maps, doub
 class Pass:
     """A ``struct Pass``, and the numbers of its maps and states.
 
-    Attributes
-    ----------
-    text : str
-        Program.
-    numbers, state_numbers : int
-        Doubles of a map, and of a state.
-    lanes : int
-        Threads of a map.
-    summary_lanes : int
-        Threads that summarise a segment; 0 for `lanes`.
-    directions : tuple of {"spread", "spread_back"}
-        Directions in which states are needed.
-    enters : {"spread", "spread_back"}, optional
-        Direction in which the state of a chunk changes before the map of its first segment takes
-        it: see ``enter`` of ``segments.cuh``.
-    repairs : bool
-        Whether the program has a kernel that replaces states after maps that lose digits.
+    `numbers`, `state_numbers`: doubles of a map, and of a state.
+    `lanes`: threads of a map.
+    `summary_lanes`: threads that summarise a segment; 0 for `lanes`.
+    `directions`, tuple of {"spread", "spread_back"}: directions in which states are needed.
+    `enters`, {"spread", "spread_back"}: direction in which the state of a chunk changes before the
+      map of its first segment takes it: see ``enter`` of ``segments.cuh``.
+    `repairs`: whether the program has a kernel that replaces states after maps that lose digits.
     """
 
     text: str
@@ -102,12 +92,8 @@ class Pass:
 class Maps:
     """The maps of the segments of a chunk, of groups of them, and of its rows.
 
-    Attributes
-    ----------
-    memory : array of float64
-        The maps level by level.
-    of_rows : array (rows, numbers)
-        The last level.
+    `memory`, array of float64: the maps level by level.
+    `of_rows`, array (rows, numbers): the last level.
     """
 
     memory: Any
@@ -152,14 +138,9 @@ def segments_of(rows: int, steps: int, lanes: int, numbers: int) -> tuple[int, i
 class _Levels:
     """The levels of a row: segments, groups of them, and so on up to the row.
 
-    Attributes
-    ----------
-    counts : list of int
-        Number of maps of a row on each level.
-    maps : list of int
-        Offset of the maps of each level; the last one is their number of doubles.
-    top : int
-        The first level of at most GROUP maps.
+    `counts`: number of maps of a row on each level.
+    `maps`: offset of the maps of each level; the last one is their number of doubles.
+    `top`: the first level of at most GROUP maps.
     """
 
     def __init__(self, solved: Pass, rows: int, segments: int) -> None:
@@ -248,14 +229,8 @@ Operand = tuple[Any, list[int]]
 class Solver:
     """The operands of a model in the layout of kernels, and the launches of its passes.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Steps and rows.
-    axis : int
-        Axis of the steps.
-    reverse : bool, optional
-        Whether operands begin with the last step.
+    `shape`: steps and rows.
+    `reverse`: whether operands begin with the last step.
     """
 
     def __init__(self, shape: tuple[int, ...], axis: int, reverse: bool = False) -> None:
