@@ -158,21 +158,26 @@ def power(cascade: Cascade, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """
     with _many_digits(cascade, steps):
         powers = _powers_of(cascade)
-        product = powers.matrix(powers.raised(powers.first, steps))
-        high = product.astype(np.float64)
-        with np.errstate(all="ignore"):
-            low = (product - _decimals(high)).astype(np.float64)
-    low[~np.isfinite(high)] = 0
+        high, low = _halves(powers.matrix(powers.raised(powers.first, steps)))
     if not cascade.is_complex:
         return high, low
     return _as_complex(high), _as_complex(low)
 
 
+def _halves(decimals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return decimals rounded to float64, and the rounding errors: 0 where a number overflows."""
+    high = decimals.astype(np.float64)
+    with np.errstate(all="ignore"):
+        low = (decimals - _decimals(high)).astype(np.float64)
+    low[~np.isfinite(high)] = 0
+    return high, low
+
+
 @lru_cache(maxsize=64)
 def doubled_powers(cascade: Cascade, steps: int, chunk: int, count: int) -> np.ndarray:
-    """Return A**steps, and A**(steps·chunk·2**k) for k = 0 … count − 1, each rounded once.
+    """Return A**steps, and A**(steps·chunk·2**k) for k = 0 … count − 1, as :func:`power` does.
 
-    They are inf or nan where a power overflows.
+    The array (2, count + 1, states, states) has the powers rounded once, and their rounding errors.
     """
     with _many_digits(cascade, steps * chunk << count):
         powers = _powers_of(cascade)
@@ -182,7 +187,8 @@ def doubled_powers(cascade: Cascade, steps: int, chunk: int, count: int) -> np.n
         for _ in range(count):
             results.append(product)
             product = powers.product(product, product)
-        matrices = np.array([powers.matrix(power).astype(np.float64) for power in results])
+        halves = zip(*[_halves(powers.matrix(product)) for product in results], strict=True)
+    matrices = np.array(list(halves))
     return _as_complex(matrices) if cascade.is_complex else matrices
 
 

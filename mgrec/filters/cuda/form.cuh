@@ -25,6 +25,19 @@ template <class R> DEVICE inline complex<R> multiply_add(complex<R> x, complex<R
   return {fma(-x.im, y.im, fma(x.re, y.re, z.re)), fma(x.re, y.im, fma(x.im, y.re, z.im))};
 }
 
+// Never contracted to a multiply-add.
+#ifdef __CUDA_ARCH__
+DEVICE inline float product(float x, float y) { return __fmul_rn(x, y); }
+DEVICE inline double product(double x, double y) { return __dmul_rn(x, y); }
+DEVICE inline float sum(float x, float y) { return __fadd_rn(x, y); }
+DEVICE inline double sum(double x, double y) { return __dadd_rn(x, y); }
+#else
+DEVICE inline float product(float x, float y) { return x * y; }
+DEVICE inline double product(double x, double y) { return x * y; }
+DEVICE inline float sum(float x, float y) { return x + y; }
+DEVICE inline double sum(double x, double y) { return x + y; }
+#endif
+
 // Advance all sections by one sample, in direct form II transposed.
 DEVICE inline S advance(const Coefficients& with, State& state, S value) {
 #pragma unroll(UNROLLED)

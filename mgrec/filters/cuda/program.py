@@ -22,6 +22,9 @@ WIDE = 16
 # Threads that propagate the states of one row: for few states, and for more, whose registers do not
 # suffice for as many threads.
 THREADS, THREADS_OF_MANY = 1024, 256
+# Powers with which the segments of a row are joined: 1, and those of the lanes of a warp and of the
+# warps of a block.
+POWERS = 11
 
 _TOP_BITS = {"f": (127 + 120) << 23, "d": (1023 + 1000) << 20}
 _PROPAGATE = """
@@ -110,11 +113,16 @@ def propagation_threads(layout: FilterLayout) -> int:
     return THREADS if numbers <= 8 else THREADS_OF_MANY
 
 
+def print_joins(exact: bool) -> str:
+    """Return the constants of joins of segments."""
+    return f"constexpr bool EXACT = {str(exact).lower()};\nconstexpr int POWERS = {POWERS};\n"
+
+
 @cache
-def print_propagation(layout: FilterLayout, in_order: bool) -> str:
-    """Return the program that computes the states before each segment."""
+def print_propagation(layout: FilterLayout, in_order: bool, exact: bool) -> str:
+    """Return the program that computes the states before each segment, if `exact` rounded once."""
     threads = 32 if in_order else propagation_threads(layout)
-    constants = layout.print(False, False, threads=threads)
+    constants = layout.print(False, False, threads=threads) + print_joins(exact)
     kernel = _PROPAGATE.format(call=_PROPAGATIONS[in_order])
     return constants + kernel_text("filters/cuda/propagate") + kernel
 

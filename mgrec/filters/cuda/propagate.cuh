@@ -1,6 +1,10 @@
 // The states after each segment of a row: E_j = M·E_{j−1} + v_j, where v_j are the states after
 // segment j from states of 0, and M = A^length.
 //
+// Where poles crowd, powers of M grow by many orders of magnitude before they decay, and rounding
+// errors of M and of products with them. If EXACT, powers are sums of two numbers, and products and
+// sums keep their rounding errors: a segment then costs one rounding, as a sample does.
+//
 // With many segments, a block computes one row. A thread reduces `chunk` segments. The threads of a
 // warp, and then the warps, are scanned with powers of M. Each thread then reads its segments again.
 #pragma once
@@ -15,16 +19,56 @@ DEVICE inline State from_below(const State& state, int distance) {
   return below;
 }
 
+// A sum of products and, if IS_EXACT, its rounding errors (Ogita, Rump and Oishi 2005).
+template <class T, bool IS_EXACT> struct Total {
+  T rounded;
+  DEVICE explicit Total(T first) : rounded(first) {}
+  DEVICE void add(T x, T, T y) { rounded = multiply_add(x, y, rounded); }
+  DEVICE T sum() const { return rounded; }
+};
+template <> struct Total<double, true> {
+  double rounded, errors;
+  DEVICE explicit Total(double first) : rounded(first), errors(0) {}
+  // Add (x + error) · y.
+  DEVICE void add(double x, double error, double y) {
+    const double term = product(x, y), before = rounded;
+    rounded = before + term;
+    const double added = rounded - before;
+    errors += (before - (rounded - added)) + (term - added) + fma(error, y, fma(x, y, -term));
+  }
+  // Where numbers are not finite, neither are the errors.
+  DEVICE double sum() const { return errors - errors == 0 ? rounded + errors : rounded; }
+};
+template <> struct Total<complex<double>, true> {
+  Total<double, true> re, im;
+  DEVICE explicit Total(complex<double> first) : re(first.re), im(first.im) {}
+  DEVICE void add(complex<double> x, complex<double> error, complex<double> y) {
+    re.add(x.re, error.re, y.re);
+    re.add(-x.im, -error.im, y.im);
+    im.add(x.re, error.re, y.im);
+    im.add(x.im, error.im, y.re);
+  }
+  DEVICE complex<double> sum() const { return {re.sum(), im.sum()}; }
+};
+
+// The rounding errors of the powers follow them.
+DEVICE inline S error_of(const S& cell) { return EXACT ? (&cell)[POWERS * CELLS] : S(); }
+
 // matrix · state + added
 constexpr int ROWS_UNROLLED = STATES <= 8 ? 8 : 1;
 DEVICE inline State weighed(const S* matrix, const State& state, const State& added) {
-  State sum = added;
+  State result;
 #pragma unroll(ROWS_UNROLLED)
-  for (int i = 0; i < STATES; ++i)
+  for (int i = 0; i < STATES; ++i) {
+    Total<S, EXACT> total(added.v[i]);
 #pragma unroll(ROWS_UNROLLED)
-    for (int j = 0; j < STATES; ++j)
-      sum.v[i] = multiply_add(matrix[i * STATES + j], state.v[j], sum.v[i]);
-  return sum;
+    for (int j = 0; j < STATES; ++j) {
+      const S& cell = matrix[i * STATES + j];
+      total.add(cell, error_of(cell), state.v[j]);
+    }
+    result.v[i] = total.sum();
+  }
+  return result;
 }
 
 // Scan the threads of a warp; `powers` are M^(chunk·1, 2, 4, …) on the first call.
@@ -92,16 +136,19 @@ DEVICE void propagate_in_order(S* __restrict__ assumed, const S* __restrict__ ca
   const bool exists = first + STATE_SIZE <= 32 && row < shape.outer * shape.inner;
   const long long o = row / shape.inner, column = row - o * shape.inner;
   long long index = q * shape.lanes() + o * shape.segments * shape.inner + column;
-  S matrix_row[STATE_SIZE], state = S();
+  S matrix_row[STATE_SIZE], errors[STATE_SIZE], state = S();
 #pragma unroll
-  for (int k = 0; k < STATE_SIZE; ++k) matrix_row[k] = matrix[q * STATE_SIZE + k];
+  for (int k = 0; k < STATE_SIZE; ++k) {
+    matrix_row[k] = matrix[q * STATE_SIZE + k];
+    errors[k] = error_of(matrix[q * STATE_SIZE + k]);
+  }
 #pragma unroll 8
   for (long long j = 0; j < shape.segments; ++j, index += shape.inner) {
-    S sum = exists ? carry_outs[index] : S();
+    Total<S, EXACT> total(exists ? carry_outs[index] : S());
     if (exists) assumed[index] = state;
 #pragma unroll
     for (int k = 0; k < STATE_SIZE; ++k)
-      sum = multiply_add(matrix_row[k], from_lane(state, (first + k) % 32), sum);
-    state = sum;
+      total.add(matrix_row[k], errors[k], from_lane(state, (first + k) % 32));
+    state = total.sum();
   }
 }

@@ -205,18 +205,6 @@ struct Repair {
 // SciPy's order of operations in the dtype of the outputs, which decides what overflows.
 template <class C> struct PlainState { C v[STATE_SIZE]; };
 
-// Never contracted to a multiply-add.
-#ifdef __CUDA_ARCH__
-DEVICE inline float product(float x, float y) { return __fmul_rn(x, y); }
-DEVICE inline double product(double x, double y) { return __dmul_rn(x, y); }
-DEVICE inline float sum(float x, float y) { return __fadd_rn(x, y); }
-DEVICE inline double sum(double x, double y) { return __dadd_rn(x, y); }
-#else
-DEVICE inline float product(float x, float y) { return x * y; }
-DEVICE inline double product(double x, double y) { return x * y; }
-DEVICE inline float sum(float x, float y) { return x + y; }
-DEVICE inline double sum(double x, double y) { return x + y; }
-#endif
 template <class R> DEVICE inline complex<R> product(complex<R> x, complex<R> y) {
   return {sum(product(x.re, y.re), -product(x.im, y.im)), sum(product(x.re, y.im), product(x.im, y.re))};
 }

@@ -120,6 +120,7 @@ FILTERS = {
     "feed-forward": (np.ones(300), [1.0]),
     "complex": ([1, 0.5j], [1, 0.2 - 0.3j, 0.1j]),
     "long memory": ([1.0, 2.0], [1.0, -0.9999999]),
+    "crowded poles": ([1.0], [1.0, -1.9998, 0.99980001]),
 }
 # One row, several, a few columns and many.
 FILTERED = [(1, 5000, 1), (3, 5001, 1), (2, 500, 5), (1, 500, 40)]
@@ -355,10 +356,15 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
             ("c8", "c16") if name == "complex" else FLOATS,
         )
         for name in FILTERS
+        if name != "crowded poles"
     },
     "filter, one pass": [
         *filtered("long memory", [(1, 15 << 20, 1)], FLOATS),
-        lambda: lfilter([1.0], [1.0, -1.99999, 0.99999], on_gpu((1, 15 << 20, 1), "f8"), axis=1),
+        lambda: lfilter([1.0], [1.0, -1.98, 0.9801], on_gpu((1, 15 << 20, 1), "f8"), axis=1),
+    ],
+    "filter, crowded poles": [
+        *filtered("crowded poles", [(1, 20_000, 1), (2, 500, 40)], FLOATS),
+        lambda: lfilter([1.0], np.poly([0.9999j] * 2), on_gpu((1, 20_000, 1), "c16"), axis=1),
     ],
     "gradients": [
         *(
