@@ -227,6 +227,7 @@ def _steps(cascade: Cascade, length: int) -> np.ndarray:
 @cache
 def _print_program(layout: FilterLayout, length: int) -> str:
     constants = f"constexpr int LENGTH = {length}, DEPTH = {DEPTH}, LANE_TILES = {LANE_TILES};\n"
+    constants += f"constexpr bool BULK = {str(layout.bulk_results).lower()};\n"
     constants = layout.print(True, True, threads=THREADS) + print_joins(False) + constants
     return constants + kernel_text("filters/cuda/one_pass") + _KERNEL
 
@@ -332,7 +333,8 @@ class FilterLaunches:
 
     def _filter_tiles(self) -> Launch:
         length, layout = LENGTH_BYTES // self.layout.dtype.itemsize, self.layout
-        layout = replace(layout, stages=STAGES, direct=False)
+        bulk = Device.current().has_bulk_copies
+        layout = replace(layout, stages=STAGES, direct=False, bulk_results=bulk)
         arguments = (
             _ARRAYS,
             coefficients(self.cascade, layout),

@@ -7,10 +7,12 @@
 // Then each lane filters its samples, from shared memory.
 #pragma once
 #include "engines/cuda/lookahead.cuh"
+#include "engines/cuda/memory/bulk.cuh"
 #include "filters/cuda/propagate.cuh"
 
 constexpr int UNITS = int(sizeof(State)) / 4;
 constexpr int VECTOR = 16 / int(sizeof(E)), VECTORS = LENGTH / VECTOR, PITCH = VECTORS + 1 - VECTORS % 2;
+static_assert(!BULK || PITCH == VECTORS, "a warp's samples are contiguous in shared memory");
 constexpr int TILE = THREADS * LENGTH, STAGE = THREADS * PITCH;
 // Tiles whose states are joined together, LANE_TILES by each lane.
 constexpr int JOINED = 32 * LANE_TILES, RING = DEPTH + 2;
@@ -120,10 +122,13 @@ struct Tile {
   }
 };
 
+constexpr int WARP_BYTES = 32 * VECTORS * 16;
+
 struct Samples {
   uint4* memory;
   const E* x;
   E* y;
+  unsigned long long* barriers;  // [stage][warp] of bulk copies
 
   DEVICE E* of(int stage, int thread) const {
     return reinterpret_cast<E*>(memory + stage * STAGE + thread * PITCH);
@@ -138,20 +143,50 @@ struct Samples {
       visit(of(stage, thread) + item, thread * LENGTH + item);
     }
   }
+  // The first sample of this warp in its tile, and whether the copy engine copies its samples.
+  static DEVICE int first_of_warp() { return threadIdx.x / 32 * 32 * LENGTH; }
+  static DEVICE bool is_bulk(const Tile& tile) {
+    return BULK && first_of_warp() + 32 * LENGTH <= tile.count;
+  }
   DEVICE void request(int stage, long long number, const Shape& shape) const {
     if (number < shape.outer * shape.segments) {
       const Tile tile(number, shape);
-      visit(stage, [&](E* to, int item) {
-        const E* const from = x + tile.start + item;
-        if (item + VECTOR <= tile.count)
-          copy_word(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from));
-        else
-          for (int e = 0; item + e < tile.count && e < VECTOR; ++e) to[e] = from[e];
-      });
+      const bool bulk = is_bulk(tile);
+      if (BULK && is_elected()) {
+        unsigned long long* const barrier = barriers + stage * WARPS + threadIdx.x / 32;
+        bulk_wait_read();
+        barrier_expect(barrier, bulk ? WARP_BYTES : 0);
+        if (bulk)
+          bulk_load(of(stage, threadIdx.x / 32 * 32), x + tile.start + first_of_warp(), WARP_BYTES, barrier);
+      }
+      __syncwarp();
+      if (!bulk)
+        visit(stage, [&](E* to, int item) {
+          const E* const from = x + tile.start + item;
+          if (item + VECTOR <= tile.count)
+            copy_word(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from));
+          else
+            for (int e = 0; item + e < tile.count && e < VECTOR; ++e) to[e] = from[e];
+        });
     }
     copies_commit();
   }
+  DEVICE void wait(int stage, int phase) const {
+    copies_wait_but<STAGES - 2 - DEPTH>();
+    if (BULK) barrier_wait(barriers + stage * WARPS + threadIdx.x / 32, phase & 1);
+    __syncwarp();
+  }
   DEVICE void store(int stage, const Tile& tile) const {
+    if (is_bulk(tile)) {
+      fence_proxy();
+      __syncwarp();
+      if (is_elected()) {
+        bulk_store(y + tile.start + first_of_warp(), of(stage, threadIdx.x / 32 * 32), WARP_BYTES);
+        bulk_commit();
+      }
+      return;
+    }
+    __syncwarp();
     visit(stage, [&](const E* from, int item) {
       E* const to = y + tile.start + item;
       if (item + VECTOR <= tile.count)
@@ -159,6 +194,7 @@ struct Samples {
       else
         for (int e = 0; item + e < tile.count && e < VECTOR; ++e) to[e] = from[e];
     });
+    __syncwarp();
   }
 };
 
@@ -229,7 +265,13 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const S
     }
     return;
   }
-  const Samples samples = {reinterpret_cast<uint4*>(memory), arrays.x, arrays.y};
+  __shared__ unsigned long long barriers[STAGES * WARPS];
+  if (BULK && lane == 0) {
+    for (int k = 0; k < STAGES; ++k) barrier_create(barriers + k * WARPS + warp);
+    fence_proxy();
+  }
+  __syncwarp();
+  const Samples samples = {reinterpret_cast<uint4*>(memory), arrays.x, arrays.y, barriers};
   for (int k = 0; k < STAGES; ++k) samples.request(k, blockIdx.x + k * stride, shape);
   const auto carry_in_of = [&](const Tile& tile) {
     State state = State();
@@ -242,15 +284,14 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const S
     return left < 0 ? 0 : left < LENGTH ? int(left) : LENGTH;
   };
   State below[DEPTH] = {};  // of the tiles in shared memory, the earliest first
-  int stage = 0, round = -DEPTH;
+  int round = -DEPTH;
   for (long long number = blockIdx.x - DEPTH * stride; number < tiles; number += stride, ++round) {
     State next = {};
     const long long later = number + DEPTH * stride;
     if (later < tiles) {
       const Tile tile(later, shape);
       const int upper = (round + DEPTH) % STAGES;
-      copies_wait_but<STAGES - 1 - DEPTH>();
-      __syncwarp();
+      samples.wait(upper, (round + DEPTH) / STAGES);
       State state = summed(steps, samples.of(upper, threadIdx.x));
       if (arrays.carry_in && tile.number == 0)
         state = weighed(steps.joins[0], carry_in_of(tile), state);
@@ -274,9 +315,11 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const S
         if (lane < WARPS) starts[(round + DEPTH) % RING][lane] = lane ? total : State();
       }
     }
+    // The outputs of the tile before have been stored by now.
+    if (round >= 1) samples.request((round - 1) % STAGES, number + (STAGES - 1) * stride, shape);
     if (round >= 0) {
       const Tile tile(number, shape);
-      const int count = count_of(tile);
+      const int stage = round % STAGES, count = count_of(tile);
       meet(resolved(round), THREADS + 32);
       State state = carry_ins[round % RING][warp];
       for (int q = 0; q < STATES; ++q) state.v[q] = state.v[q] + starts[round % RING][warp].v[q];
@@ -288,14 +331,11 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const S
       if (largest > TOP) arrays.tops[number] = 1;
       if (threadIdx.x == (tile.count - 1) / LENGTH)
         for (int q = 0; q < STATES; ++q) arrays.carry_outs[q * tiles + number] = state.v[q];
-      __syncwarp();
       samples.store(stage, tile);
-      __syncwarp();
-      samples.request(stage, number + STAGES * stride, shape);
-      stage = (stage + 1) % STAGES;
     }
 #pragma unroll
     for (int k = 0; k + 1 < DEPTH; ++k) below[k] = below[k + 1];
     below[DEPTH - 1] = next;
   }
+  if (BULK) bulk_wait_read();
 }
