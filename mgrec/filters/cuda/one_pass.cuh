@@ -111,14 +111,19 @@ struct Lookahead {
   }
 };
 
+// Samples of a row in shared memory. With WARMS the first `warm` ones are those before the tile, from
+// which the states before it come: the states before these have no effect.
 struct Tile {
-  long long row, number, start, count;  // of the row; its first sample and the number of samples
+  // Of the row; its first sample; the number of samples, and how many of them are before the tile.
+  long long row, number, start, count;
+  int warm;
   DEVICE Tile(long long tile, const Shape& shape) {
     row = tile / shape.segments;
     number = tile - row * shape.segments;
-    const long long left = shape.steps - number * TILE;
-    start = row * shape.steps + number * TILE;
-    count = left < TILE ? left : TILE;
+    warm = WARMS && number ? int(shape.warm) : 0;
+    const long long first = number * shape.length, left = shape.steps - first;
+    start = row * shape.steps + first - warm;
+    count = (left < shape.length ? left : shape.length) + warm;
   }
 };
 
@@ -177,11 +182,14 @@ struct Samples {
     __syncwarp();
   }
   DEVICE void store(int stage, const Tile& tile) const {
+    const int first = first_of_warp(), skipped = min(max(tile.warm - first, 0), 32 * LENGTH);
     if (is_bulk(tile)) {
       fence_proxy();
       __syncwarp();
       if (is_elected()) {
-        bulk_store(y + tile.start + first_of_warp(), of(stage, threadIdx.x / 32 * 32), WARP_BYTES);
+        if (skipped < 32 * LENGTH)
+          bulk_store(y + tile.start + first + skipped, of(stage, threadIdx.x / 32 * 32) + skipped,
+                     WARP_BYTES - skipped * sizeof(E));
         bulk_commit();
       }
       return;
@@ -189,6 +197,7 @@ struct Samples {
     __syncwarp();
     visit(stage, [&](const E* from, int item) {
       E* const to = y + tile.start + item;
+      if (item < tile.warm) return;
       if (item + VECTOR <= tile.count)
         *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
       else
@@ -248,6 +257,7 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const S
   const long long tiles = shape.outer * shape.segments, stride = gridDim.x;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   if (threadIdx.x >= THREADS) {
+    if (WARMS) return;
     Lookahead ahead = {descriptors, joints.tiles, tag, 0, {}};
     int round = 0;
     for (long long number = blockIdx.x; number < tiles; number += stride, ++round) {
@@ -310,7 +320,7 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const S
           const State joined = advanced(joints.warps, d, from_below(total, d), total);
           if (lane >= d) total = joined;
         }
-        if (lane == WARPS - 1) publish(descriptors, later, total, tag);
+        if (!WARMS && lane == WARPS - 1) publish(descriptors, later, total, tag);
         total = from_below(total, 1);
         if (lane < WARPS) starts[(round + DEPTH) % RING][lane] = lane ? total : State();
       }
@@ -320,13 +330,18 @@ DEVICE void filter_tiles(const Arrays& arrays, const Coefficients& with, const S
     if (round >= 0) {
       const Tile tile(number, shape);
       const int stage = round % STAGES, count = count_of(tile);
-      meet(resolved(round), THREADS + 32);
-      State state = carry_ins[round % RING][warp];
-      for (int q = 0; q < STATES; ++q) state.v[q] = state.v[q] + starts[round % RING][warp].v[q];
+      if (WARMS) synchronize();
+      else meet(resolved(round), THREADS + 32);
+      State state = starts[round % RING][warp];
+      if (!WARMS)
+        for (int q = 0; q < STATES; ++q)
+          state.v[q] = state.v[q] + carry_ins[round % RING][warp].v[q];
       state = advanced(joints.lanes, lane, state, State());
       const State carry_in = carry_in_of(tile);
       for (int q = 0; q < STATES; ++q)
         state.v[q] = state.v[q] + (lane ? below[0].v[q] : carry_in.v[q]);
+      if (WARMS && tile.warm && threadIdx.x == tile.warm / LENGTH)
+        for (int q = 0; q < STATES; ++q) arrays.assumed[q * tiles + number] = state.v[q];
       const int largest = filter_lane(with, state, samples.of(stage, threadIdx.x), count);
       if (largest > TOP) arrays.tops[number] = 1;
       if (threadIdx.x == (tile.count - 1) / LENGTH)

@@ -40,7 +40,7 @@ from .shards import FilterShardSolver
 # A light filter has at most LIGHT states. A lane takes many samples at a time up to MEDIUM states.
 LIGHT, MEDIUM = 8, 16
 # The copy engine copies segments of at least so many numbers.
-_LONG = 4096
+_LONG = 1024
 # Dtypes of inputs that kernels cast.
 _CAST_IN_KERNELS = "bBhHiIlLqQefd"
 
@@ -224,7 +224,7 @@ def _launches(
     writes = results is not None
     if writes and Device.current().has_bulk_copies:
         layout = _with_bulk_copies(layout, partition.length)
-    tiles = one_pass(partition, layout, real_shape) if writes else None
+    tiles = one_pass(cascade, partition, layout, real_shape) if writes else None
     return FilterLaunches(
         cascade, real_shape, halves, tiles or partition, layout, repair, writes, tiles is not None, is_bounded
     )
