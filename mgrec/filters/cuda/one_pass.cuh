@@ -43,7 +43,7 @@ DEVICE inline State advanced(const S* matrices, int lane, const State& state, St
 #pragma unroll
   for (int i = 0; i < STATES; ++i)
 #pragma unroll
-    for (int j = 0; j < STATES; ++j)
+    for (int j = 0; j < columns_of(i); ++j)
       added.v[i] = multiply_add(matrices[(i * STATES + j) * 32 + lane], state.v[j], added.v[i]);
   return added;
 }

@@ -54,6 +54,9 @@ template <> struct Total<complex<double>, true> {
 // The rounding errors of the powers follow them.
 DEVICE inline S error_of(const S& cell) { return EXACT ? (&cell)[POWERS * CELLS] : S(); }
 
+// The states of a section depend on those of the sections before it.
+DEVICE constexpr int columns_of(int row) { return (row / ORDER + 1) * ORDER; }
+
 // matrix · state + added
 constexpr int ROWS_UNROLLED = STATES <= 8 ? 8 : 1;
 DEVICE inline State weighed(const S* matrix, const State& state, const State& added) {
@@ -62,7 +65,7 @@ DEVICE inline State weighed(const S* matrix, const State& state, const State& ad
   for (int i = 0; i < STATES; ++i) {
     Total<S, EXACT> total(added.v[i]);
 #pragma unroll(ROWS_UNROLLED)
-    for (int j = 0; j < STATES; ++j) {
+    for (int j = 0; j < columns_of(i); ++j) {
       const S& cell = matrix[i * STATES + j];
       total.add(cell, error_of(cell), state.v[j]);
     }

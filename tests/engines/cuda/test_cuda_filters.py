@@ -146,6 +146,7 @@ def test_crowded_poles_lose_no_more_digits_than_the_loop(name: str, shape: Any) 
 def in_one_pass(monkeypatch: pytest.MonkeyPatch, on_host: HostCompiler) -> HostCompiler:
     """Let rows of any length be filtered in one pass."""
     monkeypatch.setattr(launch, "LEAST_TILES", 1)
+    monkeypatch.setattr(launch, "LEAST_FILLED", 0)
     return on_host
 
 
@@ -201,28 +202,18 @@ def test_special_values_in_one_pass(in_one_pass: Any, special: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "order, shape, dtype",
-    [
-        (2, (1, 100_004), "f4"),
-        *[
-            pytest.param(*case, marks=extended)
-            for case in [(1, (3, 40_000), "f8"), (4, (1, 60_001), "f4"), (6, (2, 50_000), "f8")]
-        ],
-    ],
+    "order, shape", [(2, (1, 100_004)), *(pytest.param(1, (k, 40_004), marks=extended) for k in (1, 3))]
 )
-def test_states_that_decay_in_one_pass(in_one_pass: Any, order: int, shape: Any, dtype: str) -> None:
+def test_states_that_decay_in_one_pass(in_one_pass: Any, order: int, shape: Any) -> None:
     """Those before a tile come from the samples before it."""
     rng = np.random.default_rng(2)
-    x = (rng.standard_normal(shape) * np.where(np.arange(shape[-1]) < 20_000, 1e6, 1)).astype(dtype)
-    b, a = (c.astype(dtype) for c in signal.butter(order, 0.2))
-    zi = rng.standard_normal((shape[0], order)).astype(dtype)
+    x = (rng.standard_normal(shape) * np.where(np.arange(shape[-1]) < 20_000, 1e6, 1)).astype("f4")
+    b, a = (c.astype("f4") for c in signal.butter(order, 0.2))
+    zi = rng.standard_normal((shape[0], order)).astype("f4")
     result, after = lfilter(b, a, x.view(DeviceArray), zi=zi.view(DeviceArray))
     assert in_one_pass.launches[0][0] == "tiles_kernel"
     wanted, wanted_after = signal.lfilter(b.astype("f8"), a.astype("f8"), x, zi=zi)
-    bound = 1e-6 if dtype == "f4" else 1e-12
     for part in (slice(20_000), slice(20_200, None)):
         error = abs(np.asarray(result)[:, part] - wanted[:, part]).max()
-        assert error <= bound * abs(wanted[:, part]).max()
-    np.testing.assert_allclose(
-        np.asarray(after), wanted_after, rtol=0, atol=1e-9 * 1e6 if dtype == "f8" else 1e-5
-    )
+        assert error <= 1e-6 * abs(wanted[:, part]).max()
+    np.testing.assert_allclose(np.asarray(after), wanted_after, rtol=0, atol=1e-5)
