@@ -42,27 +42,26 @@ from .types import (
 
 __version__: str
 
+ArrayLike = Numbers | Kind
 A = TypeVar("A", bound=Kind)
 
 @overload
 def linear_recurrence(
-    s: Operand, t: Operand, initial: Numbers | None = None, *, axis: int = -1,
-    reverse: bool = False, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: NDArray[Any] | None = None, group: Group | None = None
+    s: Operand, t: Operand, initial: Numbers | None = None, *, axis: int = -1, reverse: bool = False,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: NDArray[Any] | None = None, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def linear_recurrence(
-    s: A, t: Operand, initial: Numbers | Kind | None = None, *, axis: int | str = -1,
-    reverse: bool = False, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ...,
-    group: Group | None = None
+    s: A, t: Operand, initial: ArrayLike | None = None, *, axis: int | str = -1, reverse: bool = False,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def linear_recurrence(
-    s: Operand | Kind, t: A, initial: Numbers | Kind | None = None, *, axis: int | str = -1,
-    reverse: bool = False, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ...,
-    group: Group | None = None
+    s: Operand | Kind, t: A, initial: ArrayLike | None = None, *, axis: int | str = -1, reverse: bool = False,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", method: GpuMethod = "auto",
+    out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def rational_recurrence(
@@ -72,17 +71,16 @@ def rational_recurrence(
 ) -> NDArray[Any]: ...
 @overload
 def rational_recurrence(
-    a: Operand | A, b: Operand | A, c: Operand | A, d: Operand | A, initial: Numbers | Kind, *,
+    a: Operand | A, b: Operand | A, c: Operand | A, d: Operand | A, initial: ArrayLike, *,
     axis: int | str = -1, reverse: bool = False, reset: Any = None, lengths: Any = None,
-    memory: Memory = "stream", method: GpuMethod = "auto", out: A | None = None,
-    dim: Hashable = ..., group: Group | None = None
+    memory: Memory = "stream", method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def scan(
     transfer_map: TransferMap, *operands: Operand, initial: tuple[Numbers, ...], axis: int = -1,
     reverse: bool = False, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
-    method: GpuMethod = "auto", out: tuple[NDArray[Any], ...] | None = None,
-    group: Group | None = None
+    method: GpuMethod = "auto", out: tuple[NDArray[Any], ...] | None = None, group: Group | None = None
 ) -> tuple[NDArray[Any], ...]: ...
 @overload
 def scan(
@@ -92,42 +90,37 @@ def scan(
 ) -> NDArray[Any]: ...
 @overload
 def scan(
-    transfer_map: TransferMap, *operands: Operand | A, initial: tuple[Numbers | Kind, ...],
-    axis: int | str = -1, reverse: bool = False, reset: Any = None, lengths: Any = None,
-    memory: Memory = "stream", method: GpuMethod = "auto", out: tuple[A, ...] | None = None,
-    dim: Hashable = ..., group: Group | None = None
+    transfer_map: TransferMap, *operands: Operand | A, initial: tuple[ArrayLike, ...], axis: int | str = -1,
+    reverse: bool = False, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: tuple[A, ...] | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> tuple[A, ...]: ...
 @overload
 def scan(
-    transfer_map: TransferMap | MatrixMap, *operands: Operand | A, initial: Numbers | Kind,
-    axis: int | str = -1, reverse: bool = False, reset: Any = None, lengths: Any = None,
-    memory: Memory = "stream", method: GpuMethod = "auto", out: A | None = None,
-    dim: Hashable = ..., group: Group | None = None
+    transfer_map: TransferMap | MatrixMap, *operands: Operand | A, initial: ArrayLike, axis: int | str = -1,
+    reverse: bool = False, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
+    method: GpuMethod = "auto", out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def weighted_scan(
     x: Numbers, weights: Numbers, *, operators: WeightedOperators = ("+", "*"), axis: int = -1,
-    inclusive: bool = False, out: NDArray[Any] | None = None,
-    group: Group | None = None
+    inclusive: bool = False, out: NDArray[Any] | None = None, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def weighted_scan(
     x: Numbers, weights: A, *, operators: WeightedOperators = ("+", "*"), axis: int | str = -1,
-    inclusive: bool = False, out: A | None = None, dim: Hashable = ...,
-    group: Group | None = None
+    inclusive: bool = False, out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def weighted_scan(
-    x: A, weights: Numbers | Kind, *, operators: WeightedOperators = ("+", "*"),
-    axis: int | str = -1, inclusive: bool = False, out: A | None = None, dim: Hashable = ...,
-    group: Group | None = None
+    x: A, weights: ArrayLike, *, operators: WeightedOperators = ("+", "*"), axis: int | str = -1,
+    inclusive: bool = False, out: A | None = None, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def solve_tridiagonal(
-    dl: Numbers, d: Numbers, du: Numbers, b: Numbers, *, axis: int = -1,
-    rhs_axis: int | None = None, memory: Memory = "stream", method: TridiagonalMethod = "auto",
-    periodic: bool = False, check_finite: bool = True, out: NDArray[Any] | None = None,
-    group: Group | None = None
+    dl: Numbers, d: Numbers, du: Numbers, b: Numbers, *, axis: int = -1, rhs_axis: int | None = None,
+    memory: Memory = "stream", method: TridiagonalMethod = "auto", periodic: bool = False,
+    check_finite: bool = True, out: NDArray[Any] | None = None, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def solve_tridiagonal(
@@ -138,28 +131,27 @@ def solve_tridiagonal(
 ) -> A: ...
 @overload
 def solve_tridiagonal(
-    dl: Numbers | Kind, d: Numbers | Kind, du: Numbers | Kind, b: A, *, axis: int | str = -1,
-    rhs_axis: int | None = None, memory: Memory = "stream", method: TridiagonalMethod = "auto",
+    dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: A, *, axis: int | str = -1, rhs_axis: int | None = None,
+    memory: Memory = "stream", method: TridiagonalMethod = "auto", periodic: bool = False,
+    check_finite: bool = True, out: A | None = None, dim: Hashable = ..., group: Group | None = None
+) -> A: ...
+@overload
+def solve_banded(
+    l_and_u: tuple[int, int], ab: Numbers, b: Numbers, *, axis: int = -1, memory: Memory = "stream",
+    periodic: bool = False, check_finite: bool = True, out: NDArray[Any] | None = None,
+    group: Group | None = None
+) -> NDArray[Any]: ...
+@overload
+def solve_banded(
+    l_and_u: tuple[int, int], ab: Numbers | A, b: Numbers, *, axis: int | str = -1, memory: Memory = "stream",
     periodic: bool = False, check_finite: bool = True, out: A | None = None, dim: Hashable = ...,
     group: Group | None = None
 ) -> A: ...
 @overload
 def solve_banded(
-    l_and_u: tuple[int, int], ab: Numbers, b: Numbers, *, axis: int = -1,
-    memory: Memory = "stream", periodic: bool = False, check_finite: bool = True,
-    out: NDArray[Any] | None = None, group: Group | None = None
-) -> NDArray[Any]: ...
-@overload
-def solve_banded(
-    l_and_u: tuple[int, int], ab: Numbers | A, b: Numbers, *, axis: int | str = -1,
-    memory: Memory = "stream", periodic: bool = False, check_finite: bool = True,
-    out: A | None = None, dim: Hashable = ..., group: Group | None = None
-) -> A: ...
-@overload
-def solve_banded(
-    l_and_u: tuple[int, int], ab: Numbers | Kind, b: A, *, axis: int | str = -1,
-    memory: Memory = "stream", periodic: bool = False, check_finite: bool = True,
-    out: A | None = None, dim: Hashable = ..., group: Group | None = None
+    l_and_u: tuple[int, int], ab: ArrayLike, b: A, *, axis: int | str = -1, memory: Memory = "stream",
+    periodic: bool = False, check_finite: bool = True, out: A | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 @overload
 def solve_block_tridiagonal(
@@ -170,23 +162,22 @@ def solve_block_tridiagonal(
 @overload
 def solve_block_tridiagonal(
     dl: Numbers | A, d: Numbers | A, du: Numbers | A, b: Numbers, *, axis: int | str = -1,
-    memory: Memory = "stream", periodic: bool = False, check_finite: bool = True,
-    out: A | None = None, dim: Hashable = ..., group: Group | None = None
+    memory: Memory = "stream", periodic: bool = False, check_finite: bool = True, out: A | None = None,
+    dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def solve_block_tridiagonal(
-    dl: Numbers | Kind, d: Numbers | Kind, du: Numbers | Kind, b: A, *, axis: int | str = -1,
-    memory: Memory = "stream", periodic: bool = False, check_finite: bool = True,
-    out: A | None = None, dim: Hashable = ..., group: Group | None = None
+    dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: A, *, axis: int | str = -1, memory: Memory = "stream",
+    periodic: bool = False, check_finite: bool = True, out: A | None = None, dim: Hashable = ...,
+    group: Group | None = None
 ) -> A: ...
 def factor_tridiagonal(
-    dl: Numbers | Kind, d: Numbers | Kind, du: Numbers | Kind, *, axis: int | str = -1,
-    periodic: bool = False, check_finite: bool = True, dim: Hashable = ...
+    dl: ArrayLike, d: ArrayLike, du: ArrayLike, *, axis: int | str = -1, periodic: bool = False,
+    check_finite: bool = True, dim: Hashable = ...
 ) -> TridiagonalFactor: ...
 @overload
 def summed_area_table(
-    x: Numbers, axes: tuple[int, ...] = (-2, -1), *, dtype: Any = None,
-    out: NDArray[Any] | None = None,
+    x: Numbers, axes: tuple[int, ...] = (-2, -1), *, dtype: Any = None, out: NDArray[Any] | None = None,
     group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
@@ -199,51 +190,45 @@ def wavefront(
     local: Numbers, *, weights: tuple[Numbers, Numbers, Numbers],
     operators: tuple[Operator, Operator] = ("+", "*"), above: Numbers | None = None,
     left: Numbers | None = None, corner: Numbers | None = None, floor: float | None = None,
-    strategy: Strategy = "hybrid", axes: tuple[int, int] = (-2, -1),
-    out: NDArray[Any] | None = None,
+    strategy: Strategy = "hybrid", axes: tuple[int, int] = (-2, -1), out: NDArray[Any] | None = None,
     group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def wavefront(
-    local: A, *, weights: tuple[Numbers | Kind, Numbers | Kind, Numbers | Kind],
-    operators: tuple[Operator, Operator] = ("+", "*"), above: Numbers | Kind | None = None,
-    left: Numbers | Kind | None = None, corner: Numbers | Kind | None = None,
-    floor: float | None = None, strategy: Strategy = "hybrid", axes: tuple[int, int] = (-2, -1),
-    out: A | None = None,
+    local: A, *, weights: tuple[ArrayLike, ArrayLike, ArrayLike],
+    operators: tuple[Operator, Operator] = ("+", "*"), above: ArrayLike | None = None,
+    left: ArrayLike | None = None, corner: ArrayLike | None = None, floor: float | None = None,
+    strategy: Strategy = "hybrid", axes: tuple[int, int] = (-2, -1), out: A | None = None,
     group: Group | None = None
 ) -> A: ...
 @overload
 def sor(
-    x: Numbers, rhs: Numbers | None = None, *, omega: float = 1.0, sweeps: int = 1,
-    tol: float | None = None, check_every: int = 10,
-    callback: Callable[[int, float], None] | None = None, out: NDArray[Any] | None = None
+    x: Numbers, rhs: Numbers | None = None, *, omega: float = 1.0, sweeps: int = 1, tol: float | None = None,
+    check_every: int = 10, callback: Callable[[int, float], None] | None = None,
+    out: NDArray[Any] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def sor(
-    x: A, rhs: Numbers | Kind | None = None, *, omega: float = 1.0, sweeps: int = 1,
-    tol: float | None = None, check_every: int = 10,
-    callback: Callable[[int, float], None] | None = None, out: A | None = None
+    x: A, rhs: ArrayLike | None = None, *, omega: float = 1.0, sweeps: int = 1, tol: float | None = None,
+    check_every: int = 10, callback: Callable[[int, float], None] | None = None, out: A | None = None
 ) -> A: ...
 @overload
 def smith_waterman(
-    query: Sequences | Numbers | Kind, target: Sequences | Numbers | Kind, *,
-    match: float | None = None, mismatch: float | None = None, gap: float, matrix: Any = None,
-    extend: float | None = None, mode: Mode = "local", output: Literal["score"] = "score",
-    group: Group | None = None
+    query: Sequences | ArrayLike, target: Sequences | ArrayLike, *, match: float | None = None,
+    mismatch: float | None = None, gap: float, matrix: Any = None, extend: float | None = None,
+    mode: Mode = "local", output: Literal["score"] = "score", group: Group | None = None
 ) -> Alignment: ...
 @overload
 def smith_waterman(
-    query: Numbers | Kind, target: Numbers | Kind, *, match: float | None = None,
-    mismatch: float | None = None, gap: float, matrix: Any = None, extend: float | None = None,
-    mode: Mode = "local", output: Literal["matrix"],
-    group: Group | None = None
+    query: ArrayLike, target: ArrayLike, *, match: float | None = None, mismatch: float | None = None,
+    gap: float, matrix: Any = None, extend: float | None = None, mode: Mode = "local",
+    output: Literal["matrix"], group: Group | None = None
 ) -> Any: ...
 @overload
 def smith_waterman(
-    query: Sequences | Numbers | Kind, target: Sequences | Numbers | Kind, *,
-    match: float | None = None, mismatch: float | None = None, gap: float, matrix: Any = None,
-    extend: float | None = None, mode: Mode = "local", output: Literal["alignment"],
-    group: Group | None = None
+    query: Sequences | ArrayLike, target: Sequences | ArrayLike, *, match: float | None = None,
+    mismatch: float | None = None, gap: float, matrix: Any = None, extend: float | None = None,
+    mode: Mode = "local", output: Literal["alignment"], group: Group | None = None
 ) -> TracedAlignment | list[TracedAlignment]: ...
 def plan(
     recurrence: Callable[..., Any], *operands: Any, client: Any = None, timeout: float = 10.0,

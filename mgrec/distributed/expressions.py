@@ -27,10 +27,7 @@ _FUNCTIONS = {
 
 
 def accepts_expressions(function: Function) -> Function:
-    """Make a function of Dask arrays with graphs accept and return expressions, too.
-
-    Functions that it calls get graphs, and return graphs.
-    """
+    """Make a function of Dask arrays with graphs accept and return expressions, too."""
 
     @wraps(function)
     def called(*operands: Any, **options: Any) -> Any:

@@ -313,10 +313,7 @@ def determine_kernel(statistic: str, is_adjusted: bool) -> Any:
 
 @cache
 def precompute_kernel(statistic: str, is_adjusted: bool) -> Any:
-    """Return the kernel ``(x, y, gaps, marks, weights, parts, carry_outs, is_reset)``.
-
-    The last three are those of :class:`mgrec.ewm.recurrence.EwmSummary`.
-    """
+    """Return the kernel ``(x, y, gaps, marks, weights, parts, carry_outs, is_reset)``."""
     loop = row_loop(statistic, is_adjusted)
     summarise = numba.njit(**INLINED)(_summary_of(statistic, is_adjusted))
 

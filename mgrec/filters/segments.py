@@ -178,10 +178,7 @@ class SegmentedFilter(FilterRecurrence):
         return Chunk((samples[:, :, None],), (*samples.shape, 1), self.dtype)
 
     def _as_rows(self, samples: Any, part: Any) -> tuple[Chunk, Any]:
-        """Return segments as rows, and the positions of their outputs.
-
-        A single segment is not copied.
-        """
+        """Return segments as rows, and the positions of their outputs."""
         length, size = int(part.lengths.max()), samples.size
         first, lengths = part.rows * samples.shape[1] + part.starts, part.lengths
         if len(first) == 1:
@@ -196,10 +193,7 @@ class SegmentedFilter(FilterRecurrence):
 
 
 def with_marks(problem: Problem, marks: Any) -> Problem:
-    """Return the problem of a filter whose states are reset where `marks` (uint8) are not 0.
-
-    Each axis of `marks` is that of the samples, or of length 1.
-    """
+    """Return the problem of a filter whose states are reset where `marks` (uint8) are not 0."""
     (x,), axis = problem.operands, problem.recurrence.axis
     states = [np.expand_dims(state, axis) for carry_in in problem.initial for state in carry_in]
     states = [backend_of(x).from_host(state, x) for state in states]

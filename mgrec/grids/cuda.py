@@ -69,10 +69,7 @@ class StripPartition(ABC):
         struct: str = "Grids",
         is_fused: bool = False,
     ) -> Launch:
-        """Return the launch of a function of a program, which takes a struct of so many words.
-
-        The kernel is compiled for `most_blocks` on a multiprocessor.
-        """
+        """Return the launch of a function of a program, which takes a struct of so many words."""
         is_exchanged = not self.layout.is_single_strip
         text += _KERNEL.format(
             threads=self.layout.threads,

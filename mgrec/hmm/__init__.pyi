@@ -10,13 +10,14 @@ from ..distributed.groups.group import Group
 from ..types import Columns, DlpackArray, Kind, LazyArray, Memory, Numbers
 from .recurrence import ForwardBackward, ViterbiPath
 
+ArrayLike = Numbers | Kind
 A = TypeVar("A", bound=Kind)
 T = TypeVar("T", bound=DlpackArray | LazyArray)
 
 @overload
 def log_likelihood(
-    startprob: Numbers, transmat: Numbers, log_frameprob: Numbers, *, axis: int = -1,
-    reset: Any = None, lengths: Any = None, memory: Memory = "stream", group: Group | None = None
+    startprob: Numbers, transmat: Numbers, log_frameprob: Numbers, *, axis: int = -1, reset: Any = None,
+    lengths: Any = None, memory: Memory = "stream", group: Group | None = None
 ) -> Any: ...
 @overload
 def log_likelihood(
@@ -25,19 +26,19 @@ def log_likelihood(
 ) -> T: ...
 @overload
 def log_likelihood(
-    startprob: Numbers | Kind, transmat: Numbers | Kind, log_frameprob: T, *, axis: int = -1,
-    reset: Any = None, lengths: Any = None, memory: Memory = "stream", group: Group | None = None
+    startprob: ArrayLike, transmat: ArrayLike, log_frameprob: T, *, axis: int = -1, reset: Any = None,
+    lengths: Any = None, memory: Memory = "stream", group: Group | None = None
 ) -> T: ...
 @overload
 def log_likelihood(
-    startprob: Numbers | Kind, transmat: Numbers | Kind, log_frameprob: Kind, *,
-    axis: int | str = -1, reset: Any = None, lengths: Any = None, memory: Memory = "stream",
-    dim: Hashable = ..., group: Group | None = None
+    startprob: ArrayLike, transmat: ArrayLike, log_frameprob: Kind, *, axis: int | str = -1,
+    reset: Any = None, lengths: Any = None, memory: Memory = "stream", dim: Hashable = ...,
+    group: Group | None = None
 ) -> Any: ...
 @overload
 def forward_backward(
-    startprob: Numbers, transmat: Numbers, log_frameprob: Numbers, *, axis: int = -1,
-    reset: Any = None, lengths: Any = None, memory: Memory = "stream", group: Group | None = None
+    startprob: Numbers, transmat: Numbers, log_frameprob: Numbers, *, axis: int = -1, reset: Any = None,
+    lengths: Any = None, memory: Memory = "stream", group: Group | None = None
 ) -> ForwardBackward[NDArray[Any]]: ...
 @overload
 def forward_backward(
@@ -46,14 +47,13 @@ def forward_backward(
 ) -> ForwardBackward[A]: ...
 @overload
 def forward_backward(
-    startprob: Numbers | Kind, transmat: Numbers | Kind, log_frameprob: A, *, axis: int | str = -1,
-    reset: Any = None, lengths: Any = None, memory: Memory = "stream", dim: Hashable = ...,
-    group: Group | None = None
+    startprob: ArrayLike, transmat: ArrayLike, log_frameprob: A, *, axis: int | str = -1, reset: Any = None,
+    lengths: Any = None, memory: Memory = "stream", dim: Hashable = ..., group: Group | None = None
 ) -> ForwardBackward[A]: ...
 @overload
 def viterbi(
-    startprob: Numbers, transmat: Numbers, log_frameprob: Numbers, *, axis: int = -1,
-    reset: Any = None, lengths: Any = None, memory: Memory = "stream", group: Group | None = None
+    startprob: Numbers, transmat: Numbers, log_frameprob: Numbers, *, axis: int = -1, reset: Any = None,
+    lengths: Any = None, memory: Memory = "stream", group: Group | None = None
 ) -> ViterbiPath[NDArray[Any]]: ...
 @overload
 def viterbi(
@@ -62,14 +62,13 @@ def viterbi(
 ) -> ViterbiPath[A]: ...
 @overload
 def viterbi(
-    startprob: Numbers | Kind, transmat: Numbers | Kind, log_frameprob: Columns, *, axis: int = -1,
-    reset: Any = None, lengths: Any = None, memory: Memory = "stream", group: Group | None = None
+    startprob: ArrayLike, transmat: ArrayLike, log_frameprob: Columns, *, axis: int = -1, reset: Any = None,
+    lengths: Any = None, memory: Memory = "stream", group: Group | None = None
 ) -> ViterbiPath[Any]: ...
 @overload
 def viterbi(
-    startprob: Numbers | Kind, transmat: Numbers | Kind, log_frameprob: A, *, axis: int | str = -1,
-    reset: Any = None, lengths: Any = None, memory: Memory = "stream", dim: Hashable = ...,
-    group: Group | None = None
+    startprob: ArrayLike, transmat: ArrayLike, log_frameprob: A, *, axis: int | str = -1, reset: Any = None,
+    lengths: Any = None, memory: Memory = "stream", dim: Hashable = ..., group: Group | None = None
 ) -> ViterbiPath[A]: ...
 @overload
 def sample(
@@ -78,11 +77,11 @@ def sample(
 ) -> NDArray[Any]: ...
 @overload
 def sample(
-    startprob: Numbers | A, transmat: Numbers | A, uniform: Numbers, *, axis: int = -1,
-    reset: Any = None, lengths: Any = None, memory: Memory = "stream"
+    startprob: Numbers | A, transmat: Numbers | A, uniform: Numbers, *, axis: int = -1, reset: Any = None,
+    lengths: Any = None, memory: Memory = "stream"
 ) -> A: ...
 @overload
 def sample(
-    startprob: Numbers | Kind, transmat: Numbers | Kind, uniform: A, *, axis: int | str = -1,
-    reset: Any = None, lengths: Any = None, memory: Memory = "stream", dim: Hashable = ...
+    startprob: ArrayLike, transmat: ArrayLike, uniform: A, *, axis: int | str = -1, reset: Any = None,
+    lengths: Any = None, memory: Memory = "stream", dim: Hashable = ...
 ) -> A: ...

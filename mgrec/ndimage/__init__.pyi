@@ -19,8 +19,7 @@ def spline_filter1d(
 @overload
 def spline_filter1d(
     input: A, order: int = 3, axis: int | str = -1, output: Any = ..., mode: str = "mirror", *,
-    dim: Hashable = ...,
-    group: Group | None = None
+    dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def spline_filter(
@@ -30,61 +29,51 @@ def spline_filter(
 def spline_filter(input: A, order: int = 3, output: Any = ..., mode: str = "mirror") -> A: ...
 @overload
 def gaussian_filter1d(
-    input: Numbers, sigma: float, axis: int = -1, order: int = 0, output: Any = None,
-    mode: str = "reflect", cval: complex = 0.0, *,
-    group: Group | None = None
+    input: Numbers, sigma: float, axis: int = -1, order: int = 0, output: Any = None, mode: str = "reflect",
+    cval: complex = 0.0, *, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def gaussian_filter1d(
-    input: A, sigma: float, axis: int | str = -1, order: int = 0, output: Any = None,
-    mode: str = "reflect", cval: complex = 0.0, *, dim: Hashable = ...,
-    group: Group | None = None
+    input: A, sigma: float, axis: int | str = -1, order: int = 0, output: Any = None, mode: str = "reflect",
+    cval: complex = 0.0, *, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def gaussian_filter(
-    input: Numbers, sigma: float | Sequence[float], order: int | Sequence[int] = 0,
-    output: Any = None, mode: str | Sequence[str] = "reflect", cval: complex = 0.0, *,
-    axes: int | Iterable[int] | None = None
+    input: Numbers, sigma: float | Sequence[float], order: int | Sequence[int] = 0, output: Any = None,
+    mode: str | Sequence[str] = "reflect", cval: complex = 0.0, *, axes: int | Iterable[int] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def gaussian_filter(
-    input: A, sigma: float | Sequence[float], order: int | Sequence[int] = 0,
-    output: Any = None, mode: str | Sequence[str] = "reflect", cval: complex = 0.0, *,
-    axes: int | Iterable[int] | None = None
+    input: A, sigma: float | Sequence[float], order: int | Sequence[int] = 0, output: Any = None,
+    mode: str | Sequence[str] = "reflect", cval: complex = 0.0, *, axes: int | Iterable[int] | None = None
 ) -> A: ...
 @overload
 def gaussian_laplace(
-    input: Numbers, sigma: float | Sequence[float], output: Any = None,
-    mode: str | Sequence[str] = "reflect", cval: complex = 0.0, *,
-    axes: int | Iterable[int] | None = None
+    input: Numbers, sigma: float | Sequence[float], output: Any = None, mode: str | Sequence[str] = "reflect",
+    cval: complex = 0.0, *, axes: int | Iterable[int] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def gaussian_laplace(
-    input: A, sigma: float | Sequence[float], output: Any = None,
-    mode: str | Sequence[str] = "reflect", cval: complex = 0.0, *,
-    axes: int | Iterable[int] | None = None
+    input: A, sigma: float | Sequence[float], output: Any = None, mode: str | Sequence[str] = "reflect",
+    cval: complex = 0.0, *, axes: int | Iterable[int] | None = None
 ) -> A: ...
 @overload
 def uniform_filter1d(
-    input: Numbers, size: int, axis: int = -1, output: Any = None, mode: str = "reflect",
-    cval: complex = 0.0, origin: int = 0, *,
-    group: Group | None = None
+    input: Numbers, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: complex = 0.0,
+    origin: int = 0, *, group: Group | None = None
 ) -> NDArray[Any]: ...
 @overload
 def uniform_filter1d(
-    input: A, size: int, axis: int | str = -1, output: Any = None, mode: str = "reflect",
-    cval: complex = 0.0, origin: int = 0, *, dim: Hashable = ...,
-    group: Group | None = None
+    input: A, size: int, axis: int | str = -1, output: Any = None, mode: str = "reflect", cval: complex = 0.0,
+    origin: int = 0, *, dim: Hashable = ..., group: Group | None = None
 ) -> A: ...
 @overload
 def uniform_filter(
-    input: Numbers, size: int | Sequence[int] = 3, output: Any = None,
-    mode: str | Sequence[str] = "reflect", cval: complex = 0.0, origin: int | Sequence[int] = 0,
-    *, axes: int | Iterable[int] | None = None
+    input: Numbers, size: int | Sequence[int] = 3, output: Any = None, mode: str | Sequence[str] = "reflect",
+    cval: complex = 0.0, origin: int | Sequence[int] = 0, *, axes: int | Iterable[int] | None = None
 ) -> NDArray[Any]: ...
 @overload
 def uniform_filter(
-    input: A, size: int | Sequence[int] = 3, output: Any = None,
-    mode: str | Sequence[str] = "reflect", cval: complex = 0.0, origin: int | Sequence[int] = 0,
-    *, axes: int | Iterable[int] | None = None
+    input: A, size: int | Sequence[int] = 3, output: Any = None, mode: str | Sequence[str] = "reflect",
+    cval: complex = 0.0, origin: int | Sequence[int] = 0, *, axes: int | Iterable[int] | None = None
 ) -> A: ...

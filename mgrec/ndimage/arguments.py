@@ -57,10 +57,7 @@ def _check_known(x: Any, axes: Sequence[int]) -> None:
 
 
 def as_output(output: Any, x: Any, default: Any) -> tuple[np.dtype[Any], Any]:
-    """Return the dtype of the results, and the array to write them to or None.
-
-    As in SciPy, `output` is a dtype or an array, and complex input gives complex results.
-    """
+    """Return the dtype of the results, and the array to write them to or None."""
     array = output if hasattr(type(output), "__array_ufunc__") else None
     if array is not None:
         if isinstance(array, np.ma.MaskedArray):
@@ -126,10 +123,7 @@ def as_known_axis(axis: Any, x: Any) -> int:
 
 
 def as_axes(axes: Any, x: Any) -> tuple[int, ...]:
-    """Return axes counted from the front, whose chunks are of known sizes; all for None.
-
-    As in SciPy, they are an integer or any iterable of integers, such as a range or an array.
-    """
+    """Return axes counted from the front, whose chunks are of known sizes; all for None."""
     if axes is None:
         checked = tuple(range(x.ndim))
     else:

@@ -37,10 +37,7 @@ class ImageFilter(AxisFilter, Protocol):
         """
 
     def kernel_of_whole(self, shape: tuple[int, int, int]) -> RowKernel | None:
-        """Return the kernel of whole real rows (outer, steps, inner) in host memory.
-
-        Return None if it does not filter such rows in one call a block.
-        """
+        """Return the kernel of whole real rows (outer, steps, inner) in host memory."""
 
 
 Filters = tuple[tuple[int, ImageFilter], ...]
@@ -48,10 +45,7 @@ Filters = tuple[tuple[int, ImageFilter], ...]
 
 
 def filter_axes(filters: Filters, x: Any, dtype: np.dtype[Any]) -> Any:
-    """Filter a NumPy, CuPy or Dask array along one axis after the other.
-
-    Return the results in a dtype, in new memory.
-    """
+    """Filter a NumPy, CuPy or Dask array along one axis after the other."""
     call = CALL.get()
     if not filters or (call is None and x.size == 0):
         return x.astype(dtype)

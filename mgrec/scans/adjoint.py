@@ -212,10 +212,7 @@ def _differentiate_at(
     results: Sequence[int],
     options: dict[str, Any],
 ) -> bool:
-    """Write the gradients of contiguous arrays of one shape; return False if no call is prepared.
-
-    An array that is no result has the address 0.
-    """
+    """Write the gradients of contiguous arrays of one shape; return False if no call is prepared."""
     if len(addresses) != 3 or not _are_aligned((*addresses, *results)):
         return False
     (grad, w, s), (of_s, adjoint, *_) = addresses, results

@@ -323,10 +323,7 @@ def operand_names(transfer_map: TransferMap, count: int) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _check_maps(transfer_map: TransferMap, dtype: np.dtype[Any], operands: int) -> None:
-    """Raise TypeError unless `lift` and `compose` return tuples as long as the identity.
-
-    Both are called with zeros.
-    """
+    """Raise TypeError unless `lift` and `compose` return tuples as long as the identity."""
     zero, width = dtype.type(0), len(transfer_map.identity)
     step = (zero,) * width
     pairs = ("compose", "(earlier, later)", step), ("apply", "(map, state)", zero)

@@ -113,8 +113,6 @@ def public_function(
 ) -> Callable[Arguments, Any]:
     """Turn a function that builds a problem into a public function.
 
-    The attribute ``build`` is the original function, which plans and ``warm_up`` call.
-
     `labelled`: calls the public function with DataArrays, as :func:`.labelled.solve_labelled` does.
     `rule`: calls that it gives a signature are prepared once.
     `takes_group`: whether the function has a parameter `group`, which `build` does not get.
@@ -194,10 +192,7 @@ def prepared_function(
     takes_group: bool = False,
     labelled: Callable[..., Any] | None = None,
 ) -> Callable[Arguments, Any]:
-    """Turn a function that builds a problem into a public function with prepared calls.
-
-    The parameters are those of :class:`.prepared.SignatureRule` and of :func:`public_function`.
-    """
+    """Turn a function that builds a problem into a public function with prepared calls."""
     rule = SignatureRule(build, by_value, by_numbers, is_on_host)
     labelled = labelled or partial(solve_labelled, by_value=by_value)
     return public_function(build, labelled, rule, takes_group)

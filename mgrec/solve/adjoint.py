@@ -489,10 +489,7 @@ def from_host(numbers: Any, like: Any) -> Any:
 
 
 def summed(gradients: dict[str, Any], operands: dict[str, Any], wanted: Collection[str]) -> tuple[Any, ...]:
-    """Return gradients summed to the shapes of operands; None for names that are not wanted.
-
-    They are arrays, or functions that compute them, which are called if they are wanted.
-    """
+    """Return gradients summed to the shapes of operands; None for names that are not wanted."""
     return tuple(
         [
             sum_to(gradient() if callable(gradient) else gradient, operands[name]) if name in wanted else None

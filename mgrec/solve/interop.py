@@ -112,10 +112,7 @@ _KEYWORD = inspect.Parameter("_", inspect.Parameter.KEYWORD_ONLY, default=None, 
 
 
 def needs_interop(error: TypeError, operands: Sequence[Any], options: dict[str, Any]) -> bool:
-    """Return whether a call that failed is repeated with native arrays.
-
-    Names of dimensions raise other errors than arrays.
-    """
+    """Return whether a call that failed is repeated with native arrays."""
     return isinstance(error, NonNativeArray) or has_labels((operands, options))
 
 
@@ -258,10 +255,7 @@ def with_lists_as_arrays(
 
 
 def as_array_of(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a list of numbers as an array of a dtype, which they promote as numbers of Python do.
-
-    Other lists are returned unchanged.
-    """
+    """Return a list of numbers as an array of a dtype, which they promote as numbers of Python do."""
     if any(not isinstance(leaf, (int, float, complex, np.generic)) for leaf in leaves(value)):
         return value
     try:

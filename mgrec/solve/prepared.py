@@ -252,11 +252,7 @@ class PreparedCall:
     to_return_value: Callable[[Arrays, Any], Any]
 
     def __call__(self, call: Call) -> Any:
-        """Return the result of a call.
-
-        Raise CacheMiss, OverflowError, TypeError if the solver does not solve these arrays, or a
-        dtype does not hold a number.
-        """
+        """Return the result of a call."""
         return self.run(call, call.out or self.new_results())
 
     def run(self, call: Call, results: Arrays) -> Any:

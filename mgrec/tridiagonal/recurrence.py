@@ -44,8 +44,6 @@ def solve_periodic_ends(rows: np.ndarray) -> np.ndarray:
     one. The interface rows are therefore two equations for the two ends, which Cramer's rule solves
     with the accuracy of an elimination. The formula of Sherman and Morrison would split a matrix off
     that may be singular although the system is not.
-
-    Raise SingularSystemError if a system is singular.
     """
     first, last, rhs = rows[..., 1] + rows[..., 3], rows[..., 0] + rows[..., 2], rows[..., 4]
     size = np.maximum(abs(first), abs(last))

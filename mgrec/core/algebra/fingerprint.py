@@ -171,11 +171,7 @@ class StepFunction:
 
 
 def require_unchanged(owner: str, expected: str, *values: Any) -> None:
-    """Raise unless values have a fingerprint, which is the key of results and of compiled code.
-
-    Raise RuntimeError if a value that a function reads has changed since the fingerprint was
-    computed, or differs in this process.
-    """
+    """Raise unless values have a fingerprint, which is the key of results and of compiled code."""
     if fingerprint(*values) != expected:
         function = next(value for value in values if callable(value))
         raise RuntimeError(

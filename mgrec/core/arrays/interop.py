@@ -308,10 +308,7 @@ def _canonical_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def jax_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype of results in jax: 32 bits unless 64 are enabled.
-
-    TypeError is raised for integers, which would overflow.
-    """
+    """Return the dtype of results in jax: 32 bits unless 64 are enabled."""
     canonical = _canonical_dtype(dtype)
     if canonical != dtype and dtype.kind not in "fc":
         raise TypeError(

@@ -119,10 +119,7 @@ def as_any_array(name: str, value: object) -> Any:
 
 
 def as_plain_array(name: str, value: object) -> Any:
-    """Return a Dask or NumPy array, in native byte order and aligned.
-
-    Masked arrays and other lazy objects raise TypeError.
-    """
+    """Return a Dask or NumPy array, in native byte order and aligned."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} must be a plain array; got a masked array: fill it first")
     # Of the type: an access to the graph of a plan's result waits for the solve.

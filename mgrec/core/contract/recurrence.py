@@ -462,10 +462,7 @@ def filter_chunk(
     parts: Sequence[Any],
     *options: Any,
 ) -> Any:
-    """Return ``axis_filter.apply(x, ...)`` of a chunk or a list of chunks.
-
-    Chunks without results are not filtered.
-    """
+    """Return ``axis_filter.apply(x, ...)`` of a chunk or a list of chunks."""
     chunks = x if type(x) is list else [x]
     first, length = chunks[0], sum(chunk.shape[axis] for chunk in chunks)
     count = axis_filter.count(length, recipe)

@@ -155,10 +155,7 @@ class Solve:
         return not solved.exception() and solved.result() is None
 
     def take_operands(self) -> Operands:
-        """Return the operands of each chunk, once the earlier solves that compute some have ended.
-
-        Raise the error of the solve.
-        """
+        """Return the operands of each chunk, once the earlier solves that compute some have ended."""
         if self._operands is not None:
             return self._operands
         blocks = {

@@ -212,10 +212,7 @@ class RecurrencePlan(Plan):
         return call
 
     def _accepts(self, solution: Solution) -> bool:
-        """Return whether results of a solve may be operands before they are computed.
-
-        Each worker must store the chunks that it needs.
-        """
+        """Return whether results of a solve may be operands before they are computed."""
         is_here = solution.request.streams == self._streams
         return is_here and solution.layout.chunk_indices == self._layout.chunk_indices
 

@@ -158,10 +158,7 @@ class ClientSession:
         return request.done.result()
 
     def send(self, request: PendingRequest, op: str, contents: Mapping[str, Any]) -> None:
-        """Send a request: the contents for each worker, by addresses.
-
-        Workers handle the requests of a client in the order of these calls.
-        """
+        """Send a request: the contents for each worker, by addresses."""
         request.number = next(self._numbers)
         self.requests[request.number] = request
         if (address := self.lost(request.streams)) is not None:

@@ -102,10 +102,7 @@ def _location(message: str) -> str:
 
 
 def writable(array: np.ndarray) -> np.ndarray:
-    """Return the same memory as a writable array: numba would compile again for read-only ones.
-
-    Kernels do not write to operands.
-    """
+    """Return the same memory as a writable array: numba would compile again for read-only ones."""
     if array.flags.writeable:
         return array
     view = array.view()

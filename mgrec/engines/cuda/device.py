@@ -172,10 +172,7 @@ def pack_words(words: list[int] | np.ndarray) -> np.ndarray:
 
 
 def scratch(size: int) -> Any:
-    """Return `size` bytes on the current device, valid until the next call on the same stream.
-
-    Up to 32 MB are cached for the next call.
-    """
+    """Return `size` bytes on the current device, valid until the next call on the same stream."""
     import cupy
 
     if size > _MAX_CACHED_SCRATCH:

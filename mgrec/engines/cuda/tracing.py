@@ -181,10 +181,7 @@ def trace_coefficient(
 def trace_fast_coefficient(
     step: StepFunction, name: str, operands: tuple[np.dtype[Any], ...], dtype: np.dtype[Any]
 ) -> str:
-    """Return the fast version ``<name>_quickly`` of a coefficient, otherwise "".
-
-    It has shorter sines and cosines, whose errors the result, a float32, does not show.
-    """
+    """Return the fast version ``<name>_quickly`` of a coefficient, otherwise ""."""
     if dtype != np.float32 or not may_shorten_waves(step.function, len(operands)):
         return ""
     text = trace_coefficient(step, name, operands, dtype)
@@ -216,10 +213,7 @@ def operand_count(lift: Callable[..., Any]) -> int:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def state_count(transfer_map: TransferMap) -> int:
-    """Return the number of scalars of a state: as many as `apply` takes and returns.
-
-    Raises TypeError if `apply` returns another number of scalars than it takes.
-    """
+    """Return the number of scalars of a state: as many as `apply` takes and returns."""
     record = Record(f"apply of {transfer_map.name!r}")
     dtype = np.dtype(float)
     step = tuple(Symbol(f"m{k}", dtype, record) for k in range(len(transfer_map.identity)))

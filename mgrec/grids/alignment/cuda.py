@@ -297,10 +297,7 @@ def _align(
     n: np.ndarray,
     m: np.ndarray,
 ) -> np.ndarray:
-    """Align all pairs, or those of `order`, of lengths `n` and `m`, by warps that take one in turn.
-
-    Other rows of the result are undefined.
-    """
+    """Align all pairs, or those of `order`, of lengths `n` and `m`, by warps that take one in turn."""
     import cupy
 
     queries, targets = sides

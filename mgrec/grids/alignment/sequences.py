@@ -124,10 +124,7 @@ class Alphabet:
     size: int
 
     def encode(self, name: str, sequence: Any) -> Any:
-        """Return the uint8 codes of a sequence of characters, lazily if it is lazy.
-
-        Raise ValueError if a letter has no code; the message calls the sequence `name`.
-        """
+        """Return the uint8 codes of a sequence of characters, lazily if it is lazy."""
         if is_lazy(sequence):
             meta = sequence._meta.astype(np.uint8)
             return sequence.map_blocks(_encode, self, name, dtype=np.uint8, meta=meta)

@@ -23,10 +23,7 @@ from ...solve import prepared_function
 
 @dataclass(frozen=True)
 class Sweeps:
-    """The options of :func:`mgrec.sor`. If `tol` is None, no sweep is checked.
-
-    Otherwise the last sweep is checked as well.
-    """
+    """The options of :func:`mgrec.sor`. If `tol` is None, no sweep is checked."""
 
     omega: float
     sweeps: int = 1
@@ -77,10 +74,7 @@ class LaidOutGrids(ABC):
         """Return the index in `values` of a part of row k, or of column k."""
 
     def write_borders(self, borders: Sequence[Any], inside: tuple[slice, slice]) -> None:
-        """Write the row above, the column to the left, the row below and the column to the right.
-
-        Each may be None. `inside` are the rows and the columns between the borders.
-        """
+        """Write the row above, the column to the left, the row below and the column to the right."""
         (down, across), (rows, columns) = inside, self.shape[-2:]
         edges = (True, 0, across), (False, 0, down), (True, rows - 1, across)
         for border, edge in zip(borders, (*edges, (False, columns - 1, down)), strict=True):

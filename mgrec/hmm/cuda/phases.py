@@ -174,10 +174,7 @@ def _write_sums(target: Any, sums: Any) -> None:
 
 
 def _split(maps: np.ndarray, count: int, unit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the logarithms of maps, those before their first start, and whether there is one.
-
-    See ``struct Map`` of ``weights.cuh``.
-    """
+    """Return the logarithms of maps, those before their first start, and whether there is one."""
     ends = np.cumsum([count * count, count, count, count])
     matrices, powers, first, first_powers, starts = np.split(maps, ends, axis=1)
     # Differences of powers are exact: a power of a long chunk would cost the logarithm digits.

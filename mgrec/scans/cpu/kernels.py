@@ -50,10 +50,7 @@ def kernel_of(
 
 @lru_cache(maxsize=CACHE_SIZE)
 def functions_of(transfer_map: TransferMap, sources: Sources) -> Functions:
-    """Return the functions of a map, of which ``lift`` calls those of the coefficients.
-
-    Raise RuntimeError if a variable that the functions read has changed.
-    """
+    """Return the functions of a map, of which ``lift`` calls those of the coefficients."""
     transfer_map.require_unchanged()
     lift = compile_step(transfer_map.lift)
     if any(function for function, _ in sources):

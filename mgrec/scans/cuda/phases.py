@@ -95,10 +95,7 @@ def _reserve(*shape: int) -> tuple[Any, ...]:
 def prepare_precompute(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Any, results: Any, layout: ScanLayout | None = None
 ) -> PreparedLaunches:
-    """Compile the launches that write the maps (components, outer, inner), the only result.
-
-    The chunk has at least one step and row, and no carry-in.
-    """
+    """Compile the launches that write the maps (components, outer, inner), the only result."""
     source = describe(chunk, stored_dtype(chunk))
     width, states = len(transfer_map.identity), state_count(transfer_map)
     layout = layout or choose_precompute(chunk, source, width, states, Device.current())
@@ -122,10 +119,7 @@ def compose(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], Maps]:
 
 
 def precompute(transfer_map: TransferMap, chunk: Chunk) -> Callable[[], AffineSummary | Maps]:
-    """Launch the summary of a chunk of CuPy arrays on the current device, and host scalars.
-
-    The returned function waits for the summary, in host memory.
-    """
+    """Launch the summary of a chunk of CuPy arrays on the current device, and host scalars."""
     chunk = chunk.map_arrays(on_device, chunk.shape)
     if not transfer_map.redoes_rows_of(chunk.dtype):
         return compose(transfer_map, chunk)

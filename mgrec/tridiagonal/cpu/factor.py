@@ -45,10 +45,7 @@ class LUFactors(NamedTuple):
 
 
 def factor_matrices(dl: np.ndarray, d: np.ndarray, du: np.ndarray) -> LUFactors:
-    """Factor matrices, and overwrite their full diagonals (outer, steps, inner).
-
-    Raise SingularSystemError if a matrix is singular.
-    """
+    """Factor matrices, and overwrite their full diagonals (outer, steps, inner)."""
     dl[:, :1] = du[:, -1:] = 0
     lu = LUFactors._make([*(np.zeros_like(d) for _ in range(4)), np.zeros(d.shape, np.uint8)])
     if d.shape[1] > 1:

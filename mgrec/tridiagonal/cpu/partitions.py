@@ -73,10 +73,7 @@ def part_count(steps: int) -> int:
 def partition_tasks(
     shape: tuple[int, int, int], lanes: int, threads: int
 ) -> list[tuple[Partitions, int, int]]:
-    """Return the groups of partitions of one length, and the parts of each for the threads.
-
-    All partitions but the last of a system have one length.
-    """
+    """Return the groups of partitions of one length, and the parts of each for the threads."""
     count = part_count(shape[1])
     length = -(-shape[1] // max(count, 1))
     last = shape[1] - (count - 1) * length
