@@ -33,7 +33,6 @@ class Backend:
     `library`: module of its arrays, with functions ``asarray`` and ``asnumpy``.
     `array_name`: its arrays in messages: "a NumPy array".
     `place`: where its arrays are, in messages.
-    `is_host`: whether its arrays are in host memory.
     `is_asynchronous`: whether a phase returns before it is done: a solve may do other work while it
       waits.
     `broadcasts_state`: whether kernels take a state that all rows share as one number.
@@ -45,7 +44,6 @@ class Backend:
     `compiles_shapes`: whether the shape of a chunk selects the kernels, however large the chunk is.
     `names_kernels`: whether the option `method` names kernels of this backend.
     `batch_size`: numbers of segments that are copied and solved together.
-    `method`: name of the kernels that compute.
     `empty`, ``(shape, dtype) -> array``: allocate an array on the current device. A call of NumPy's
       own function saves time.
     """

@@ -20,7 +20,6 @@ def beyond(x: Any, axis: int, padtype: str | None, edge: int, side: int = -1) ->
     """Return the `edge` samples before the start of a signal, or after its end if `side` is 1.
 
     `x`: samples of the signal from that end on: edge + 1 or more.
-    `padtype`, {"odd", "even", "constant"}: extension.
     """
     length = x.shape[axis]
     last = 0 if side < 0 else length - 1

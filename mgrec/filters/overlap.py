@@ -128,7 +128,6 @@ class PaddedEnds:
     """How a signal starts and ends.
 
     `padtype`, {"odd", "even", "constant", None}: extension of the signal.
-    `edge`: number of samples of the extension at each end.
     `states`: states at either end for a sample of 1. Empty for states of 0.
     """
 
@@ -144,7 +143,6 @@ class ResponseRecipe:
     `before`: number of parts before the chunk.
     `start`: number of samples before the chunk.
     `is_first`, `is_last`: whether the samples contain the start, or the end, of the signal.
-    `kept`, slice: results of the chunk that are kept.
     """
 
     before: int

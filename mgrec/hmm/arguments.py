@@ -33,7 +33,6 @@ class MarkovModel:
     `transmat`, array (..., states, states): its leading axes broadcast to `shape`.
     `log_frameprob`, array (..., states): its leading axes broadcast to `shape`. Uniform random
       numbers (...) for a sample.
-    `shape`, tuple of int or nan: steps and rows.
     `marks`, array of uint8: first steps of sequences besides the first one.
     """
 

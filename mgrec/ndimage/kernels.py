@@ -85,8 +85,6 @@ class ExponentialSum:
 
     h[0] is 0 if the kernel is odd; otherwise `center` is added to it.
 
-    `poles`: the numbers p_k, less than 1 in magnitude.
-    `weights`: the numbers w_k.
     """
 
     poles: tuple[complex, ...]

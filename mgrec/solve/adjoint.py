@@ -59,7 +59,6 @@ def adjoint_function(
     `differentiate`: function with the signature of the adjoint. It gets checked arguments, and
       returns the gradients of `arrays` as :func:`summed` takes them: before they are summed over
       axes that were broadcast. Sections that adjoints share are added to its docstring.
-    `function`: public name of the function, for the docstring.
     `result`: parameter whose shape the gradient ``grad`` has. The default is none, for a function
       without second derivatives.
     `arrays`: parameters with gradients. By default `differentiate` checks its arguments, and

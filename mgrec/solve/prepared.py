@@ -66,7 +66,6 @@ class Call(NamedTuple):
 class SignatureRule:
     """How the calls of one public function are turned into signatures.
 
-    `build`: builds the problem from the arguments of a call.
     `by_value`: parameters whose values are part of the signature: coefficients of a filter.
     `by_numbers`: whether the values of all numbers are part of the signature. Otherwise only the
       types of those among operands and states are.
@@ -128,7 +127,6 @@ class SignatureRule:
 class _Reader:
     """A signature under construction. Methods return False if the call cannot be cached.
 
-    `signature`, `arguments`: see :class:`Call`.
     `array`, type: type of the arrays whose values are not part of the signature.
     `device`: device of these arrays; None for NumPy.
     `is_recorded`: whether torch records operations on an array; None for other libraries.

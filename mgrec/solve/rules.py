@@ -44,7 +44,6 @@ class Rule:
       `arrays`, as the adjoint does, from a dict of the arguments. `grad_zf` is the gradient of a
       second result, or None.
     `arrays`: arguments with gradients. Those with the suffix "?" may be None.
-    `options`: other arguments: the type in a schema of torch, and the default.
     `outlines`, ``(arguments) -> sequence of (shape, dtype)``: return the shapes and dtypes of the
       results. Arguments may be of any library.
     `unread`: arrays of which the adjoint uses only the shape and the dtype.

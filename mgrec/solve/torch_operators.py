@@ -50,7 +50,6 @@ class Pair:
     """A function of tensors and options that is differentiated, which returns several tensors.
 
     `traced`: operator of the library "mgrec".
-    `eager`: function that computes the same.
     """
 
     traced: Callable[..., Sequence[Any]]
@@ -163,7 +162,6 @@ def call(
 class RecordedCall:
     """A function for calls of one signature that torch records.
 
-    `function`: see :attr:`Pair.eager`.
     `values`: arguments of the function; None for tensors of a call.
     `positions`, tuple of (int, int): pairs of the index of a value and the index of the tensor of a
       call that it is.

@@ -57,9 +57,7 @@ class StateSpaceModel:
     `arrays`: arrays of MATRICES, whose leading axes broadcast to `shape`.
     `initial_state`, `initial_state_cov`, arrays (..., n) and (..., n, n): their leading axes
       broadcast to the rows.
-    `shape`, tuple of int or nan: steps and rows.
     `marks`, array of uint8: first steps of sequences besides the first one.
-    `square_root`: whether covariances are given by their roots.
     """
 
     arrays: dict[str, Any]

@@ -113,9 +113,6 @@ class LinearSystem(TwoSided):
     The summary of a chunk is its :class:`InterfaceRows`. Its carry-in is the values of the unknowns in
     these, (outer, inner, 2·(l + u)).
 
-    `length`: number of steps of a system.
-    `rhs_axis`: the axis of right-hand sides of the same matrices.
-    `check_finite`: whether nan and inf in operands are errors.
     `is_periodic`: whether the coefficients outside of the matrix are those of unknowns at the other
       end. Otherwise they are ignored.
     """

@@ -301,9 +301,6 @@ class SegmentedMap(TransferMap):
 def segmented(transfer_map: TransferMap, states: int, operands: int) -> SegmentedMap:
     """Return a transfer map that resets its state at marked steps; see :class:`SegmentedMap`.
 
-    `states`: number of scalars of its state.
-    `operands`: number of operands of its ``lift``.
-
     >>> from mgrec.core.algebra.transfer_map import affine
     >>> add = segmented(affine, states=1, operands=2)
     >>> float(add.apply(add.lift(0, 10.0, 1.0, 2.0), 5.0))

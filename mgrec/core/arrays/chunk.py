@@ -21,7 +21,6 @@ class CoefficientOperand:
 
     `function`: StepFunction, ``(index, *operands at that step) -> scalar``.
     `first`: index of the first step of the chunk (in array order) along the whole axis.
-    `operands`: further arrays of the function, in the layout of :class:`Chunk`.
     """
 
     function: StepFunction
@@ -38,7 +37,6 @@ class Chunk:
       runs along ``steps``. A row is one (outer, inner) pair.
     `shape`, (int, int, int): full shape (outer, steps, inner).
     `dtype`: dtype of the states, the maps and the results.
-    `reverse`: whether the last step acts first.
     `kept`: that of the chunk's :class:`mgrec.core.contract.recurrence.ChunkInputs`.
     `whole_size`: `size` of the chunk that a thread computes this part of.
     """

@@ -67,7 +67,6 @@ class Part:
     """Numbers of each step of a result, as an array of their own.
 
     `shape`: last axes of the array. None: the part is the whole result.
-    `start`: first of the numbers.
     `dtype`: dtype of the array. None: that of the result.
     `sum_axis`: axis of the steps, if the array is the sum over the steps.
     """

@@ -43,7 +43,6 @@ class NonNativeArray(TypeError):
 class Library:
     """Adapter between arrays of a library and native arrays.
 
-    `name`: name of the library: torch, jax, pandas, ...
     `to_native`, ``(name, array, is_written) -> array``: return the native array of an array,
       without a copy. `name` is the argument's name in messages. `is_written` states that the memory
       is for a result. Raises TypeError for a dtype of the library's own, gradients, and missing
@@ -130,7 +129,6 @@ def to_native(name: str, value: object) -> Any:
 def result_converter(values: Sequence[Any], named: Sequence[Any]) -> FromNative:
     """Return the function that converts results to arrays of the library of all arguments.
 
-    `values`: arguments of a call, which belong to one library.
     `named`: arguments among them whose names the results get.
     """
     library = next(filter(None, map(library_of, values)))

@@ -23,10 +23,7 @@ _COMPARED = 4096
 def as_reset(reset: Any, shape: tuple[Any, ...], axis: int, reverse: bool, data: Named = ()) -> Any:
     """Return the marks of the steps at which the state is reset, as uint8, in the data's memory.
 
-    `reset`, array_like: see :func:`mgrec.linear_recurrence`.
     `shape`, tuple of int or nan: shape of the result, to which the marks are broadcast.
-    `axis`: axis of the recurrence, 0 or more.
-    `data`: sequence of (name, array).
 
     The marks have as many axes as `shape`.
     """

@@ -87,7 +87,6 @@ def check_dtype(name: str, array: Any, value: Any, others: str = "", takes_bfloa
 
     `value`: argument from which the array was created.
     `others`: characters of further supported dtypes.
-    `takes_bfloat16`: whether bfloat16 is supported.
     """
     dtype = array.dtype
     if dtype.char not in _SUPPORTED + others and not (takes_bfloat16 and is_bfloat16(dtype)):

@@ -31,7 +31,6 @@ class Speculation:
 
     `results`: in the layout of the kernels. `correct` writes into them: share them with no one
       else.
-    `summary`: what `precompute` returns.
     `prefix`: what `correct` needs besides.
     `operand_bytes`: size of the operands that `prefix` references.
     """
@@ -63,7 +62,6 @@ class ShardMessages(Protocol):
 
     `rank`, `size`: the number of this shard in the order of the axis, and that of all shards.
     `digest`: a number that is the same for all shards of a problem.
-    `message`: address of the message of this shard.
     `stride`: bytes from a message to the next.
     `received`: for kernels: the address of all messages, once they are exchanged, `stride`, `rank`,
       `size` and `digest`.

@@ -32,8 +32,6 @@ class Problem:
     `initial`, tuple of arrays or scalars: states before the first step: the recurrence's
       state_shape, then the rows, broadcast. Empty if the call has none.
     `shape`, tuple of int or nan: shape of every result; nan if a Dask array does not know its size.
-    `memory`, {"stream", "two-pass"}: schedule of a Dask graph: see :func:`mgrec.linear_recurrence`.
-    `out`: where to write the results.
     `is_several`: whether the result, and `out`, is a tuple.
     `to_return_value`, ``(results, final_state) -> return value``: build the return value of the
       public function.
@@ -77,7 +75,6 @@ class Problem:
 class Composed:
     """A call that solves several recurrences, one after the other.
 
-    `name`: name of the function, for messages.
     `solve`: ``() -> return value``.
     """
 

@@ -245,8 +245,6 @@ class AlongAxis(Recurrence):
     Callers use `summarise`, `carry_ins` and `launch`, which do nothing for chunks without rows or
     steps. `precompute`, `propagate` and `determine` are those of a family, whose chunks have both.
 
-    `axis`: 0 or more.
-    `reverse`: whether the last step acts first.
     `state_dtype`: dtype of the states between chunks.
     `state_shape`: leading axes of the states before the first step; the axes of the rows follow.
     `states`: scalars in the state of one row.
@@ -431,7 +429,6 @@ class JoiningFilter(AxisFilter, Protocol):
 class Overlapping(Recurrence):
     """A filter along an axis whose chunks take parts of other chunks in place of carry-ins.
 
-    `axis`: 0 or more.
     `counts`: number of results of each chunk along the axis, if it is not that of its samples.
     """
 

@@ -105,8 +105,6 @@ class ElementChain(Chain):
     length 1.
 
     `reads_float32`: whether kernels in host memory read and write float32.
-    `numbers`: numbers of a step in the result.
-    `state_numbers`: numbers in the state of one row.
     """
 
     number_axes: ClassVar[int] = 1

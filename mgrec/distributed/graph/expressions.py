@@ -141,7 +141,6 @@ class Library:
     """A library of expression arrays.
 
     `array`, type: its arrays, which are made from one expression and have it as attribute `expr`.
-    `from_graph`, type: its expressions of persisted arrays.
     `solved`, type: its subclass of :class:`SolvedExpression`.
     """
 

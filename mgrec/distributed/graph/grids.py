@@ -9,23 +9,13 @@ A tile starts as soon as the edges of its neighbours above and to the left are t
 Whole tiles never travel: ``propagate`` returns only the edges. If a tile has no result, as in an
 alignment whose score is wanted, ``determine`` returns the edges itself.
 
-A sweep starts while earlier sweeps still run elsewhere::
+A sweep starts while earlier sweeps still run elsewhere: a tile needs the sides of the tiles above and
+to the left from the same sweep, and those below and to the right from the sweep before. Only after
+a sweep that may be the last one, a task collects the sides of all tiles.
 
-    tile s−1 i, j ─── determine s i, j ─── determine s+1 i, j ─── …
-                             │
-                      propagate s i, j ─── determine s   of the tiles below and to the right,
-                                           determine s+1 of the tiles above and to the left
-
-Only after a sweep that may be the last one, a task collects the sides of all tiles.
-
-A path is traced from the last tile to the first::
-
-    blocks i, j, determine i − 1, j and i, j − 1 ─┐
-    traceback i + 1, j and i, j + 1 ──────────────┴─ traceback i, j ─┬─ traceback i − 1, j
-                                                                     ├─ traceback i, j − 1
-                                                                     └─ result
-
-Tasks off the path pass it on: which tiles it crosses is not known when the graph is built.
+A path is traced from the last tile to the first. A task gets the blocks of a tile, the edges of the
+tiles above and to the left, and the path from those below and to the right. Tasks off the path pass
+it on: which tiles it crosses is not known when the graph is built.
 """
 
 from __future__ import annotations

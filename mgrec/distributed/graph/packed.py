@@ -6,35 +6,16 @@ Over operands that are yet to be loaded, every chunk k of a group g has three or
                     │                propagate g ─ (propagate g + 1)
                     └─ determine k ──┘
 
-A pack collects the blocks of one chunk, so that its loads fuse into one root task on one worker.
-A propagation takes the summaries of its group and the carry-ins of the group before. ``determine``
-selects its carry-in from those of its group: Dask would place a task for each carry-in without
-regard to data.
+The loads of a chunk fuse with its pack into one root task on one worker. ``determine`` selects its
+carry-in from those of its group: Dask would place a task for each carry-in without regard to data.
+``speculate`` takes the place of the pack if chunks may be determined speculatively. With very many
+small chunks a propagation takes the packs and summarises them: two tasks a chunk instead of three,
+for a few kilobytes that may have to travel. Rows that are whole in their chunks are one task each.
 
-If chunks may be determined speculatively, the loads, the pack and ``speculate`` are one task::
-
-    loads ─ speculate k ─┬─ precompute k ─┐
-                         │                propagate g ─ (propagate g + 1)
-                         └─ determine k ──┘
-
-With very many small chunks a propagation takes the packs and summarises them: two tasks a chunk
-instead of three, for a few kilobytes that may have to travel.
-
-Rows that are whole in their chunks need no summary and no carry-in: each chunk is one task, with
-which its loads fuse.
-
-Over persisted operands there are no packs, and one task summarises a batch of chunks::
-
-    blocks k ─┬─ precompute (a batch of chunks) ─┐
-              │                           propagate g ─ (propagate g + 1)
-              └─ determine k ────────────────────┘
-
-A pack would bring the loads of a chunk to one worker: persisted blocks are there. One task
-precomputes a batch of chunks that the scheduler says are on one worker, so that a chunk costs
-little more than one task. Two chunks take three rounds instead of four.
-
-If chunks may be determined speculatively, ``speculate`` takes the place of ``precompute``: its
-speculative results stay on the worker, where ``determine`` corrects them.
+Persisted blocks need no pack. One task precomputes a batch of chunks that the scheduler says are on
+one worker, so that a chunk costs little more than one task, and two chunks take three rounds
+instead of four. ``speculate`` takes its place if chunks may be determined speculatively: the
+results stay on the worker, where ``determine`` corrects them.
 """
 
 from __future__ import annotations

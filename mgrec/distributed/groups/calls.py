@@ -53,7 +53,6 @@ class GroupCall:
     ) -> list[Any]:
         """Return the messages of all ranks.
 
-        `stage`: name of the messages.
         `options`, mapping of str to object: values that must be the same on all ranks, by names for
           messages.
         `is_last`: the solve needs no further messages. Otherwise later errors are sent, too.

@@ -28,7 +28,6 @@ def gradient_call() -> GroupCall | None:
 def beyond(values: Any, axis: int, step: int, count: int = 1) -> Any:
     """Return elements of other ranks that follow a part along an axis, in the array's order.
 
-    `values`: the part of this rank.
     `step`, {1, -1}: whether they follow the end of the part, or precede its start.
     `count`: most elements. There are fewer at the end of all parts.
     """
@@ -125,7 +124,6 @@ class _Lengths:
 def start_gradients(length: int, grad: Any, has_common: bool = True) -> Any:
     """Start a call that computes gradients, and return the gradient of a result of all ranks.
 
-    `length`: the length of this rank's part along the axis.
     `grad`: the gradient of final states or of a sum, which all ranks return: those of ranks are
       added.
     `has_common`: whether a rank may have such a gradient. Otherwise GPUs use the lengths of an

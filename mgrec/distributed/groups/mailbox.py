@@ -142,7 +142,6 @@ class GroupsPlugin(WorkerPlugin):  # type: ignore[misc]
 class Mailbox:
     """The messages of a rank to and from the others.
 
-    `addresses`: the workers of all ranks.
     `timeout`: seconds after which a worker that does not answer is lost.
     """
 

@@ -17,7 +17,6 @@ from .calls import Solution
 class Started:
     """A call that has started.
 
-    `solutions`: the solves that compute its results.
     `value`: takes the answers of the workers to each solve, or an empty list while it is
       unfinished; returns the value of the function.
     """

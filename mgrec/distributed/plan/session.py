@@ -51,7 +51,6 @@ class Stream:
 
     `memory_limit`: the worker's, in bytes.
     `stored`: bytes of operands and results there, when the last answer was sent.
-    `received`: number of its messages.
     """
 
     def __init__(self, address: str, comm: Comm, memory_limit: int | None) -> None:

@@ -32,10 +32,7 @@ Gather = Callable[[Summaries], tuple[Summaries, Mapping[ChunkIndex, Any]]]
 
 @dataclass(frozen=True)
 class ChainShard(SendingShard):
-    """Chunks along an axis; other shards need the summaries of some, by chunk indices.
-
-    `count`: number of chunks along the axis of the recurrence.
-    """
+    """Chunks along an axis; other shards need the summaries of some, by chunk indices."""
 
     count: int
 
@@ -75,7 +72,6 @@ def assign_chunks(aligned: AlignedProblem, owners: Mapping[ChunkIndex, Owner]) -
 class ChainProgram:
     """The chunks of a recurrence that a shard computes, in rows along the axis.
 
-    `count`: number of chunks in a row.
     `is_known_to_all`: whether all shards compute the final states, not only those with last chunks.
     `wait`: calls a function that waits for the device.
     """

@@ -121,8 +121,6 @@ class Tile:
     """A chunk of the grid, or a part of one.
 
     `index`: the index among all parts of the grid; the name of the tile's edges in messages.
-    `slices`: the part of the chunk.
-    `is_whole`: whether the tile is the whole chunk.
     """
 
     index: ChunkIndex

@@ -1,14 +1,8 @@
 """Alignment of two sequences, the query downwards and the target to the right.
 
-H[i, j] is the score of the best alignment that ends with query[i] and target[j]. F[i, j] is that
-of the best one that ends with query[i] in a gap, E[i, j] with target[j] in a gap (Gotoh 1982):
-
-    F[i, j] = max(H[i-1, j] + gap, F[i-1, j] + extend)
-    E[i, j] = max(H[i, j-1] + gap, E[i, j-1] + extend)
-    H[i, j] = max(H[i-1, j-1] + score(query[i], target[j]), E[i, j], F[i, j])
-
-and at least 0 for local alignments (Smith & Waterman 1981). Linear gaps, with gap = extend, need
-neither E nor F:
+H[i, j] is the score of the best alignment that ends with query[i] and target[j]; F[i, j] of one that
+ends with query[i] in a gap, E[i, j] with target[j] in a gap (Gotoh 1982; docs/how/grids.md has the
+equations). Linear gaps, with gap = extend, need neither E nor F:
 
     H[i, j] = max(H[i-1, j-1] + score(query[i], target[j]), max(H[i-1, j], H[i, j-1]) + gap)
 

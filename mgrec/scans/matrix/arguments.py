@@ -33,7 +33,6 @@ class MatrixScan:
 
     `M`, `b`: operands, whose leading axes broadcast to `shape`.
     `initial`, array (..., n): its leading axes broadcast to the rows.
-    `shape`, tuple of int or nan: steps and rows.
     `marks`: array of uint8, optional.
     """
 

@@ -4,24 +4,12 @@ ROWS rows in each lane of a register are a strip. Lane r is r columns behind lan
 cells above its first row are in the lane before, one step ago (Wozniak 1997). H is not written to
 memory, except for the strip's last row, which the next strip reads.
 
-Nanoseconds a cell, of random sequences of 5,000 to 10,000 letters on one core of an EPYC (Zen 4):
-
-                             float64   int64   int32   int16    int8
-    linear gaps                 0.35    0.32    0.13   0.069   0.037
-    affine gaps                 0.43    0.38    0.16   0.084   0.046
-    affine gaps, a matrix                       0.19   0.101   0.063
-
-One row a lane in four registers, each of which is shifted, took 0.36, 0.33 and 0.17 in float64,
-int64 and int32 with linear gaps. Other loops, and this one with one row a lane, took in these
-dtypes on another machine:
-
-    a loop over rows                              1.7     4.9     5.3
-    rows without their gaps, then a scan          1.0     3.3     3.1
-    antidiagonals in memory, vectorised by LLVM   0.5     0.5    0.25
-    one row a lane                               0.21    0.19    0.09
-
-The loop in integers is slow because of mispredicted branches: it took 0.9 if all letters are equal.
-The scan for horizontal gaps (Hou, Wang, Feng 2018) also rounds floating-point scores differently.
+A cell with linear gaps takes 0.35 ns in float64, 0.13 in int32 and 0.037 in int8; with affine gaps
+0.43, 0.16 and 0.046 (one core of an EPYC, Zen 4). One row a lane in four registers, each of which is
+shifted, took 0.36 and 0.17 in float64 and int32. On another machine one row a lane took 0.21 and
+0.09, antidiagonals in memory 0.5 and 0.25, a loop over rows 1.7 and 5.3, since branches are
+mispredicted, and rows without their gaps, then a scan (Hou, Wang, Feng 2018), 1.0 and 3.1. The scan
+also rounds floating-point scores differently.
 
 Arrays of the kernels, from `_align_pairs` to `fill_steps`:
 

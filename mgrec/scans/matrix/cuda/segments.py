@@ -70,7 +70,6 @@ class Pass:
     """A ``struct Pass``, and the numbers of its maps and states.
 
     `numbers`, `state_numbers`: doubles of a map, and of a state.
-    `lanes`: threads of a map.
     `summary_lanes`: threads that summarise a segment; 0 for `lanes`.
     `directions`, tuple of {"spread", "spread_back"}: directions in which states are needed.
     `enters`, {"spread", "spread_back"}: direction in which the state of a chunk changes before the
@@ -229,7 +228,6 @@ Operand = tuple[Any, list[int]]
 class Solver:
     """The operands of a model in the layout of kernels, and the launches of its passes.
 
-    `shape`: steps and rows.
     `reverse`: whether operands begin with the last step.
     """
 
