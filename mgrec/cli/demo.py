@@ -220,12 +220,7 @@ def _load_chunk(air: MaritimeAir, row: int, block_info: Any = None) -> np.ndarra
 def _time(report: DemoReport, client: Client, series: np.ndarray) -> tuple[np.ndarray, list[Future]]:
     """Time the loop, one call and the cluster by turns, each into new memory.
 
-    Returns
-    -------
-    result : numpy.ndarray
-        The result of one call.
-    futures : list of Future
-        The chunks of the result of the cluster.
+    Return the result of one call, and the chunks of the result of the cluster.
     """
     s, t = series
     result: Any = None

@@ -36,8 +36,6 @@ class MaritimeAir:
     At 180° the line continues one parallel further south: one recurrence from north to south.
     `parallels` is the number of parallels; they start at 75° N if that many lie south of it.
 
-    Examples
-    --------
     >>> s, t = MaritimeAir(2160)[40_000_000:40_000_002]
     >>> s
     array([0.99819498, 0.99819498])
@@ -77,10 +75,7 @@ class MaritimeAir:
     def _runs(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the runs of one surface on one parallel: their points, counted from the north.
 
-        Returns
-        -------
-        starts, lengths : numpy.ndarray
-            The first point and the number of points of each run.
+        Return the first point and the number of points of each run.
         """
         first, last = (self.first * POINTS + step for step in (start, stop))
         if first >= last:

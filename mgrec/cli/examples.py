@@ -52,16 +52,10 @@ ROWS = 32
 class Example:
     """A public function and arguments of one call.
 
-    Attributes
-    ----------
-    path : str
-        The function's name in the package, such as "signal.lfilter".
-    function : callable
-    data : dict
-        The arrays of the call, whose type the results have, by parameter.
-    others : dict
-        The other arguments. Lists may be of any dtype. Those of the shape of the data have numbers
-        for each step.
+    `path`: the function's name in the package, such as "signal.lfilter".
+    `data`: the arrays of the call, whose type the results have, by parameter.
+    `others`: the other arguments. Lists may be of any dtype. Those of the shape of the data have
+      numbers for each step.
     """
 
     path: str
@@ -171,14 +165,8 @@ _OF_NUMBERS = {"linear_recurrence": {"s": 0.5}}
 class Compiled(NamedTuple):
     """What calls of a function compiled.
 
-    Attributes
-    ----------
-    path : str
-    kernels : int
-        Number of kernels that were not on disk.
-    seconds : float
-    reason : str, optional
-        Why this process stores no compiled code.
+    `kernels`: number of kernels that were not on disk.
+    `reason`: why this process stores no compiled code.
     """
 
     path: str

@@ -198,10 +198,7 @@ def replaced_when_complete(path: Path, overwrite: bool = True) -> Iterator[Path]
     It is renamed to `path` if the body succeeds, and removed otherwise. It gets the mode, and if
     permitted the owner, of the file that it replaces; until then other users cannot read it.
 
-    Raises
-    ------
-    BadInput
-        If `path` exists at the end, and `overwrite` is false.
+    Raise BadInput if `path` exists at the end, and `overwrite` is false.
     """
     target = _target(path)
     part = _beside(target, f"part{path.suffix}")
