@@ -55,10 +55,7 @@ def as_in_flight(in_flight: Any) -> int | None:
 
 
 def problem_of(recurrence: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Problem | Composed:
-    """Return the problem that a call of a function would solve over Dask arrays.
-
-    It may be several: any function may be called that calls functions of mgrec.
-    """
+    """Return the problem that a call of a function would solve over Dask arrays."""
     operands, options = as_graphs((operands, options))
     if not callable(recurrence):
         raise TypeError(f"recurrence must be a function of mgrec; got {recurrence!r}")

@@ -98,10 +98,7 @@ class SpeculationBatch:
 def speculate_persisted(
     recurrence: AlongAxis, positions: Sequence[ChunkPosition], blocks: list[Any]
 ) -> SpeculationBatch:
-    """Speculate on a batch of chunks and summarise all, from their blocks, chunk by chunk.
-
-    The batch keeps no blocks: the tasks that correct chunks get them again.
-    """
+    """Speculate on a batch of chunks and summarise all, from their blocks, chunk by chunk."""
     chunks = speculate_blocks(list(inputs_of_batch(recurrence, positions, blocks)), recurrence)
     summaries = precompute_blocks(chunks, recurrence)
     return SpeculationBatch(summaries, [x if isinstance(x, SpeculativeChunk) else None for x in chunks])

@@ -57,10 +57,7 @@ def ewm(
 
 @dataclass(frozen=True)
 class _Adjoint:
-    """The solution λ of the adjoint of a mean, and the recurrences and the values of the mean.
-
-    λ and the weights are arrays of the library of the gradient.
-    """
+    """The solution λ of the adjoint of a mean, and the recurrences and the values of the mean."""
 
     adjoint: Any
     gain: Any

@@ -50,10 +50,7 @@ class AdjointCoefficients:
         return max(len(self.b), len(self.a))
 
     def gradients(self, sums: Sequence[Any]) -> tuple[Any, Any]:
-        """Return the gradients of b and a from the sums over x, and those over y.
-
-        The first coefficient of a is divided by itself, and divides all others.
-        """
+        """Return the gradients of b and a from the sums over x, and those over y."""
         of_x, of_y = sums[0][: len(self.b)], sums[1][1 : len(self.a)]
         b, a, scale = (
             from_host(c, of_x)

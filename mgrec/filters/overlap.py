@@ -372,10 +372,7 @@ def concatenate_steps(backend: Backend, pieces: Sequence[Any]) -> Any:
 
 
 class _Columns:
-    """Filters blocks of columns of integers of one chunk, without a copy of the samples.
-
-    The outputs of the forward pass are kept in the same memory for each block.
-    """
+    """Filters blocks of columns of integers of one chunk, without a copy of the samples."""
 
     def __init__(self, overlapped: OverlappedFilter, recipe: ResponseRecipe, length: int, steps: int) -> None:
         self.overlapped, self.recipe, self.length = overlapped, recipe, length

@@ -172,10 +172,7 @@ def _promoted(name: str, value: Any, dtype: np.dtype[Any], is_cast: bool) -> Any
 
 
 def _slots(operands: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the slots of the operands, and the arrays whose blocks fill them.
-
-    Scalars are no blocks, but part of the recurrence.
-    """
+    """Return the slots of the operands, and the arrays whose blocks fill them."""
     arrays: list[Any] = []
 
     def slot(array: Any) -> Any:

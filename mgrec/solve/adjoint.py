@@ -349,10 +349,7 @@ class Steps:
         return where(self.marks, zero if first is None else zero + first, before)
 
     def first(self, values: Any, axis: int | None = None) -> Any:
-        """Return the values of steps before which a state may be `initial`, along an axis of length 1.
-
-        These are all steps with marks.
-        """
+        """Return the values of steps before which a state may be `initial`, along an axis of length 1."""
         if self.marks is not None:
             return values
         start, stop = (0, 1) if self.forward == 1 else (-1, None)
@@ -477,10 +474,7 @@ def as_library_of(array: Any, native: Any) -> Any:
 
 
 def from_host(numbers: Any, like: Any) -> Any:
-    """Return numbers of a NumPy array as an array of the library, and in the memory, of another.
-
-    Arrays of the library are moved to that memory; those of CuPy and Dask are returned unchanged.
-    """
+    """Return numbers of a NumPy array as an array of the library, and in the memory, of another."""
     if library_of(like) is None:
         return backend_of(like).from_host(numbers, like)
     converted = numbers if library_of(numbers) else as_library_of(like, numbers)

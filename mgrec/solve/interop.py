@@ -136,8 +136,6 @@ def call_native(
 ) -> Any:
     """Call a function with native arrays, and convert its results to the arguments' library.
 
-    Arrays of NumPy and CuPy may be mixed with arrays of one other library.
-
     `refusal`: the exception of the function for these arguments. It is raised again if no argument
       that can be converted is such an array. None if an argument is differentiated.
     `labelled`, ``(function, operands, options) -> results``: calls the function if the arrays are

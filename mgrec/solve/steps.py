@@ -43,10 +43,7 @@ class StepLabels:
         *,
         like: DataArray | None = None,
     ) -> Any:
-        """Call the function with DataArrays, and return DataArrays of its results.
-
-        The data of a method are `like`, whose name, attributes and chunks its only result has.
-        """
+        """Call the function with DataArrays, and return DataArrays of its results."""
         bound, by_name = bind(function, operands, options)
         arguments = bound.arguments
         for name in arguments.keys() & {*self.by_value}:

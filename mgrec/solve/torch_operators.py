@@ -74,10 +74,7 @@ def takes_group(operator: Operator | Redirect) -> bool:
 
 
 def needs_operator(values: Sequence[Any]) -> bool:
-    """Return whether torch records a call with these arguments, or one has a dtype of torch's own.
-
-    Autograd and the transformations of torch.func record calls.
-    """
+    """Return whether torch records a call with these arguments, or one has a dtype of torch's own."""
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     return any(x.dtype == torch.bfloat16 or is_differentiated(x) or _is_transformed(x) for x in tensors)
 
@@ -121,10 +118,7 @@ def call(
     options: dict[str, Any],
     recorded: Call | None = None,
 ) -> Any:
-    """Call an operator with the arguments of the public function.
-
-    A call with a signature is prepared for repetition, if it is computed with its own tensors.
-    """
+    """Call an operator with the arguments of the public function."""
     if isinstance(operator, Redirect):
         first = next(iter(signature(operator.function).parameters))
         _refuse_list(first, operands[0] if operands else options.get(first))

@@ -48,10 +48,7 @@ class Grid(Recurrence):
         return self.export_edges(edges)
 
     def start_export(self, backend: Backend, edges: Edges, axes: Collection[int]) -> Callable[[], Edges]:
-        """Start to copy the edges that the next tiles along `axes` need.
-
-        The returned function waits for the copy and returns the edges.
-        """
+        """Start to copy the edges that the next tiles along `axes` need."""
         return lambda: self.export_edges(edges)
 
     def part(self, backend: Backend, shape: Shape, axis: int) -> TileParts | None:

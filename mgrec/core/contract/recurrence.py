@@ -174,10 +174,7 @@ class Recurrence(ABC):
         """Raise unless Dask arrays in these chunks, one tuple an axis, can be solved."""
 
     def shape(self, inputs: ChunkInputs) -> Shape:
-        """Return the shape of a chunk's result; raise ValueError if its blocks disagree.
-
-        Chunks of unknown sizes are first checked here.
-        """
+        """Return the shape of a chunk's result; raise ValueError if its blocks disagree."""
         ndim, (first, *others) = len(inputs.chunk_index), (block.shape for block in inputs.blocks)
         if self._is_full and len(first) == ndim and all(shape == first for shape in others):
             return first
@@ -326,10 +323,7 @@ class AlongAxis(Recurrence):
         return self.first_carry_in(initial, shape)
 
     def overlapped(self, lengths: Sequence[float]) -> Any:
-        """Return a filter for ``filter_chunks`` over chunks of these lengths, or None.
-
-        Its chunks take samples of their neighbours in place of summaries and carry-ins.
-        """
+        """Return a filter for ``filter_chunks`` over chunks of these lengths, or None."""
         return None
 
     @abstractmethod

@@ -164,10 +164,7 @@ def call_on_group(group: Group, function: Callable[..., Any], *operands: Any, **
 def _with_mask(
     call: GroupCall, function: Callable[..., Any], operands: Any, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return options with a mask as `reset` in place of labels.
-
-    The first label of a part is compared with the last one before it.
-    """
+    """Return options with a mask as `reset` in place of labels."""
     lengths, reset = options.get("lengths"), options.get("reset")
     if lengths is not None:
         raise TypeError(

@@ -96,10 +96,7 @@ class NCCLGroup(Group):
             self.comm.abort()
 
     def _stream_of(self, array: Any) -> AbstractContextManager[Any]:
-        """Return the stream on which an array is sent: the current one if it is on the GPU.
-
-        Messages of the host do not wait for the kernels before them.
-        """
+        """Return the stream on which an array is sent: the current one if it is on the GPU."""
         return nullcontext() if isinstance(array, cupy.ndarray) else self._host_stream
 
     def _like(self, array: Any, received: Any) -> Any:

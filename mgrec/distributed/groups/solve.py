@@ -23,8 +23,6 @@ from .calls import GroupCall
 class GroupExchange:
     """The messages of one shard in one call on a group, which all ranks exchange in steps.
 
-    In a step each rank sends what it has, and gets what others sent it.
-
     `stage`: what messages contain, for errors.
     `ranks`: the ranks of the shards, by their numbers: those whose parts are not empty.
     """

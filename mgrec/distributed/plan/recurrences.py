@@ -159,10 +159,7 @@ class RecurrencePlan(Plan):
         return Started([solution], value)
 
     def _send(self, call: PlanCall, is_queued: bool) -> tuple[Solution, tuple[Any, ...]]:
-        """Send a solve to the workers; return its results, also as arrays.
-
-        One that is queued waits until fewer than `in_flight` are unfinished.
-        """
+        """Send a solve to the workers; return its results, also as arrays."""
         name, layout = f"solved-{self._name}-{next(self._numbers)}", self._layout
         content = self._name, name, *self._differences(call)
         while is_queued and not self._slots.acquire(timeout=1.0):

@@ -42,10 +42,7 @@ class BandShard(Shard):
 def assign_bands(
     aligned: AlignedProblem, addresses: Sequence[str], client: Client
 ) -> dict[str, BandShard] | None:
-    """Return shards for workers whose GPUs can share the grid, or None.
-
-    The workers must run on one machine, with GPUs of one kind.
-    """
+    """Return shards for workers whose GPUs can share the grid, or None."""
     recurrence, backend = aligned.recurrence, common_backend(aligned.blocks)
     if len(addresses) < 2 or not isinstance(recurrence, Banded):
         return None

@@ -179,10 +179,7 @@ class ChainProgram:
         return int(self.recurrence.order_of_chunk(index[self.recurrence.axis], self.count))
 
     def _before(self, row: ChunkIndex, last: int) -> list[ChunkIndex]:
-        """Return the chunks of a row whose summaries the shard needs, in order.
-
-        Those before its last chunk; all for final states, or if the recurrence is two-sided.
-        """
+        """Return the chunks of a row whose summaries the shard needs, in order."""
         recurrence, count = self.recurrence, self.count
         is_whole_row = self.is_known_to_all or recurrence.is_two_sided or last == count - 1
         stop = count if is_whole_row and recurrence.needs_last_summary(count) else last

@@ -103,10 +103,7 @@ def solve_filter(
     exchange: Exchange,
     threads: Threads,
 ) -> dict[ChunkIndex, Any]:
-    """Return the results of a shard by the indices of their chunks.
-
-    A GPU filters the chunks that need no part of another shard while parts are on their way.
-    """
+    """Return the results of a shard by the indices of their chunks."""
     chunks = _Chunks(recurrence, inputs_of_chunks)
     chunks.check(shard.shapes)
     needed = chain(*shard.receivers.values(), *(group.parts for group in shard.groups))

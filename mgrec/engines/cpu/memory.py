@@ -147,10 +147,7 @@ def load(builder: Any, memory: Any, index: Any) -> Any:
 
 
 def row_loader(count: int, *, is_scalar: bool = False) -> Any:
-    """Make a function ``(array, index, spacing)`` that loads `count` numbers as a tuple.
-
-    The numbers are `spacing` apart, each as that of `load`, or one number of a 1-d array.
-    """
+    """Make a function ``(array, index, spacing)`` that loads `count` numbers as a tuple."""
 
     @_access(lambda numbers: types.UniTuple(numbers, count), width=1 if is_scalar else None)
     def load_row(builder: Any, memory: Any, index: Any, spacing: Any) -> Any:

@@ -64,10 +64,7 @@ def is_capturing() -> bool:
 
 
 def raise_if_capturing(what: str, why: str) -> None:
-    """Raise RuntimeError if the current stream is being captured into a CUDA graph.
-
-    Call it before an operation that a graph cannot repeat.
-    """
+    """Raise RuntimeError if the current stream is being captured into a CUDA graph."""
     if is_capturing():
         raise RuntimeError(
             f"{what} cannot be captured into a CUDA graph, since {why}; call it outside of the capture"

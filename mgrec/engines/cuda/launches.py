@@ -154,10 +154,7 @@ def run_cached(
 def prepare_cached(
     prepare: Prepare, transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> PreparedLaunches:
-    """Return the launches of a chunk, from a cache if a chunk has had the same signature.
-
-    Their values are the chunk's operands, those of coefficients included, `carry_in` and `results`.
-    """
+    """Return the launches of a chunk, from a cache if a chunk has had the same signature."""
     import cupy
 
     operands = tuple(

@@ -49,10 +49,7 @@ def _determine(cascade: Cascade, chunk: Chunk, carry_in: Any, result: np.ndarray
 
 
 def _prepare_solver(cascade: Cascade, chunk: Chunk, carry_in: Any, result: Any) -> PreparedSolver:
-    """Return a solver for chunks of the same shape and dtype, on the calling thread.
-
-    Its operands are x and, unless `carry_in` is None, the states before the first step.
-    """
+    """Return a solver for chunks of the same shape and dtype, on the calling thread."""
     shape, zeros, has_carry_in = chunk.shape, zero_states(cascade, chunk), carry_in is not None
     filter_chunk = chunk_filter(cascade, chunk)
 
@@ -89,10 +86,7 @@ def _determine_on_threads(
 def _determine_long_row(
     cascade: Cascade, chunk: Chunk, carry_in: np.ndarray, result: np.ndarray, threads: int
 ) -> np.ndarray:
-    """Filter pieces of one row on several threads, each from states of 0.
-
-    The response to the true carry-in of each piece is added afterwards.
-    """
+    """Filter pieces of one row on several threads, each from states of 0."""
 
     def determine(piece: Piece, before: np.ndarray) -> np.ndarray | None:
         part = chunk.between(*piece), before, result[:, slice(*piece)]

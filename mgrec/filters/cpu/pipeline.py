@@ -150,10 +150,7 @@ def _pipeline(width: int) -> Any:
 
 @cache
 def pipeline_rows(width: int) -> Any:
-    """Return the kernel for contiguous rows of 64 samples or more, and at most `width` sections.
-
-    y may be x. Unless `write`, y is any array of two axes of the same dtype.
-    """
+    """Return the kernel for contiguous rows of 64 samples or more, and at most `width` sections."""
     advance = _pipeline(width)
 
     def filter_rows(

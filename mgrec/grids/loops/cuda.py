@@ -332,10 +332,7 @@ def _bits(floor: Any, dtype: np.dtype[Any]) -> int:
 def prepare_loop(
     loop: Loop, local: Any, weights: Sequence[Any], borders: Borders, table: Any
 ) -> PreparedSolver | None:
-    """Return a solver for other arrays of these shapes and dtypes, by their addresses.
-
-    None if an array needs a copy other than a transposed one.
-    """
+    """Return a solver for other arrays of these shapes and dtypes, by their addresses."""
     if loop.strategy == "hyperplane":
         return None
     traversal = _choose(loop, (local, *weights), table)

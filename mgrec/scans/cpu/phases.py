@@ -61,11 +61,7 @@ def kernels(method: str) -> ScanKernels:
 def prepare_solver(
     transfer_map: TransferMap, chunk: Chunk, carry_in: Arrays, results: Arrays
 ) -> PreparedSolver:
-    """Return a solver for chunks of the same shapes and dtypes, on the calling thread.
-
-    The solver takes the chunk's operands, those of coefficients included, with the states before
-    the first step, as arrays and numbers; and the results.
-    """
+    """Return a solver for chunks of the same shapes and dtypes, on the calling thread."""
     shape, states = chunk.shape, len(carry_in)
     layouts = [_lay_out_like(array) for array in (*_arrays_of(chunk), *carry_in)]
     if shape[2] == 1 and not any(isinstance(operand, CoefficientOperand) for operand in chunk.operands):
@@ -237,10 +233,7 @@ class _Steps:
 
 
 def _solve_by_phases(row: _Steps, carry_in: Arrays, threads: int) -> bool:
-    """Solve one row by the three phases; return whether the row is solved.
-
-    The row is not solved if a piece must be redone: the pieces would wait for each other.
-    """
+    """Solve one row by the three phases; return whether the row is solved."""
     transfer_map = row.transfer_map
     phases = Phases(
         lambda piece, before: row.piece(*piece).determine(before),

@@ -126,10 +126,7 @@ def _zero_one(dtype: np.dtype[Any]) -> np.ndarray:
 
 @numba.njit(**INNER)
 def _fill_offsets(task: int, stop: int, group: Any, layout: Any, offsets: Any) -> None:
-    """Write the offsets of the partitions from number `task` of a group, one for each lane.
-
-    Lanes from `stop` on repeat the last partition.
-    """
+    """Write the offsets of the partitions from number `task` of a group, one for each lane."""
     inner = layout.shape[2]
     count = group.stop - group.first
     for lane in range(offsets.shape[1]):

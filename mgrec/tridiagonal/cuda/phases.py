@@ -60,11 +60,7 @@ def kernels(method: str) -> TridiagonalKernels:
 
 
 def precompute(ends: Ends, chunk: Chunk) -> Summarise:
-    """Launch the reduction of every system of a chunk to its two interface rows.
-
-    The operands of the chunk are dl, d, du and b. The returned function waits for the kernels, and
-    returns the rows in host memory.
-    """
+    """Launch the reduction of every system of a chunk to its two interface rows."""
     chunk = chunk.map_arrays(on_device, chunk.shape)
     wait = allocator(ends, chunk, None)(_addresses_of(chunk), 0).reduce()
     return lambda: InterfaceRows(wait().reshape(*chunk.row_shape, 2, CELL // 2))
