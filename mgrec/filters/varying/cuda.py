@@ -38,10 +38,11 @@ def filter_pass(recurrence: VaryingFilter, read: np.dtype[Any]) -> Pass:
         "POLES": poles,
         "ORDER": recurrence.order,
         "IS_DIRECT": recurrence.form == "direct",
+        "MEASURES": 1,
     }
     written = np.dtype(recurrence.dtype.char.lower())
     text = print_pass("filters/varying/filter", n, _UNROLLED, tuple(flags.items()), written, read)
-    return Pass(text, (n + 1) * n + n + 1, n, n + 1, summary_lanes=is_small)
+    return Pass(text, (n + 1) * n + n + 2, n, n + 1, summary_lanes=is_small, repairs=True)
 
 
 def solve_on_gpu(

@@ -142,6 +142,19 @@ def test_crowded_poles_lose_no_more_digits_than_the_loop(name: str, shape: Any) 
     assert error <= 8 * of_loop
 
 
+@pytest.mark.parametrize("order", with_extended([2, 3, 6], 2))
+@pytest.mark.usefixtures("on_host")
+def test_crowded_poles_that_vary(order: int) -> None:
+    """Powers grow by 4e3 to 1e10; a map of a segment by 32 and more."""
+    a = np.poly(np.full(order, 0.9999 if order == 2 else 0.99))
+    b, a = np.ones(1), np.repeat(a[None], 20_000, axis=0)
+    x = np.random.default_rng(6).standard_normal(len(a))
+    result = lfilter(b, a.view(DeviceArray), x.view(DeviceArray))
+    loop, size = lfilter(b, a, x), signal.lfilter(b, a[0], x)
+    # A low-pass of order 2 keeps maps of segments; others repeat the loop.
+    assert abs(np.asarray(result) - loop).max() <= (1e-8 if order == 2 else 0) * abs(size).max()
+
+
 @pytest.fixture
 def in_one_pass(monkeypatch: pytest.MonkeyPatch, on_host: HostCompiler) -> HostCompiler:
     """Let rows of any length be filtered in one pass."""

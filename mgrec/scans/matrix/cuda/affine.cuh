@@ -51,7 +51,28 @@ struct Factors {
   }
 };
 
-struct Map { double images[N + 1][N], power[N], starts; };
+struct PlainMap {
+  double images[N + 1][N], power[N], starts;
+  // The largest number of M. One with a power is beyond 1e100, or as small.
+  DEVICE double size() const {
+    double most = 0.0;
+    for (int j = 0; j < N; ++j)
+      for (int i = 0; i < N; ++i)
+        if (power[j] >= 0.0) most = fmax(most, power[j] > 0.0 ? 1e100 : fabs(images[j][i]));
+    return most;
+  }
+};
+// And the largest size of all maps of which it was joined, if the program measures it.
+template <bool> struct MapOf : PlainMap {
+  DEVICE double growth() const { return 0.0; }
+  DEVICE void set_growth(double) {}
+};
+template <> struct MapOf<true> : PlainMap {
+  double largest;
+  DEVICE double growth() const { return largest; }
+  DEVICE void set_growth(double growth) { largest = growth; }
+};
+typedef MapOf<MEASURES> Map;
 
 template <class Model> struct AffinePass {
   static constexpr int LANES = N + 1, MAP = sizeof(Map) / sizeof(double), STATE = N;
@@ -121,10 +142,11 @@ template <class Model> struct AffinePass {
 #pragma unroll
     for (int k = 0; k < OWN; ++k) store(w[k], power[k], starts, lane + k, map);
   }
-  DEVICE static void store(const double (&w)[N], double power, bool starts, int lane, Map* map) {
+  DEVICE static void store(const double (&w)[N], double power, bool starts, int lane, Map* map,
+                           double growth = 0.0) {
     for (int i = 0; i < N; ++i) map->images[lane][i] = w[i];
     if (lane < N) map->power[lane] = power;
-    else map->starts = starts;
+    else map->starts = starts, map->set_growth(growth);
   }
 
   DEVICE static void copy(const Map& from, Map& to) {
@@ -171,13 +193,46 @@ template <class Model> struct AffinePass {
     const bool is_unit = lane < N;
     double w[N], power = is_unit ? map->power[lane] : 0.0;
     bool starts = map->starts;
+    double growth = MEASURES && !is_unit ? growth_with(0.0, map[0]) : 0.0;
     for (int i = 0; i < N; ++i) w[i] = map->images[lane][i];
 #pragma unroll 1
     for (int k = 1; k < count; ++k) {
       follow(map[k], is_unit, w, power);
       starts = starts || map[k].starts;
+      if (MEASURES && !is_unit) growth = growth_with(growth, map[k]);
     }
-    store(w, power, starts, lane, reinterpret_cast<Map*>(memory));
+    store(w, power, starts, lane, reinterpret_cast<Map*>(memory), growth);
+  }
+  DEVICE static double growth_with(double growth, const Map& map) {
+    return fmax(growth, fmax(map.growth(), map.size()));
+  }
+  // Powers of M of crowded poles grow before they decay, and with them the rounding errors of maps.
+  // Then the states before the segments of a row are computed one after the other, by a thread: by maps
+  // that have not grown, and otherwise step by step.
+  DEVICE void repair(const double* levels, long long top, long long groups, double* states) const {
+    constexpr double MOST = 1e3, OF_SEGMENT = 100.0;
+    const long long row = index_of_thread();
+    if (row >= sizes.outers * sizes.inners) return;
+    const Map* maps = reinterpret_cast<const Map*>(levels + top) + row * groups;
+    double growth = 0.0;
+    for (int k = 0; k < groups; ++k) growth = growth_with(growth, maps[k]);
+    if (growth <= MOST) return;
+    maps = reinterpret_cast<const Map*>(levels) + row * sizes.segments;
+    double* state = states + row * sizes.segments * N;
+    for (long long k = 0; k + 1 < sizes.segments; ++k, state += N) {
+      double w[N];
+      for (int i = 0; i < N; ++i) w[i] = state[i];
+      if (maps[k].size() <= OF_SEGMENT) apply(reinterpret_cast<const double*>(maps + k), w);
+      else pass_over(sizes.range(row * sizes.segments + k), w);
+      for (int i = 0; i < N; ++i) state[N + i] = w[i];
+    }
+  }
+  DEVICE void pass_over(const Range& r, double (&w)[N]) const {
+    for (long long step = r.begin; step < r.end; ++step) {
+      if (is_start(r, step)) start(r, w);
+      typename Model::Step s = model.step_of(r, step);
+      s.advance(false, w);
+    }
   }
   DEVICE void apply(const double* memory, double* state) const {
     double w[N], power = 0.0;
