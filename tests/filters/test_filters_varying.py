@@ -216,6 +216,18 @@ def test_dtypes_and_out():
     assert lfilter(b, 1.0, counts).dtype == np.float64
 
 
+@pytest.mark.parametrize("chunks", [300, 7000])
+def test_crowded_poles_lose_no_digits_at_boundaries_of_chunks(chunks):
+    """Products of matrices grow by 4e3 before they decay."""
+    x = np.random.default_rng(3).normal(size=20_000)
+    b, a = np.ones((20_000, 3)), np.tile(np.poly([0.9999, 0.9999]), (20_000, 1))
+    lazy = [da.from_array(array, chunks=(chunks, *array.shape[1:])) for array in (b, a, x)]
+    wide = [array.astype(np.longdouble) for array in (b[0], a[0], x)]
+    wanted = scipy.signal.lfilter(*wide)
+    of_loop = abs(lfilter(b, a, x) - wanted).max()
+    assert abs(lfilter(*lazy) - wanted).max().compute() <= 8 * of_loop
+
+
 @extended
 @pytest.mark.parametrize("factor", [1e-30, 1e30])
 def test_products_neither_vanish_nor_overflow(factor):

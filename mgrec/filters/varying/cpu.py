@@ -21,8 +21,8 @@ from ...engines.cpu.columns import flat_operands, kernels_of_columns, with_marks
 from ...engines.cpu.compilation import INNER, compile_kernel, writable
 from ...engines.cpu.pointers import advance_pointers, inputs_of
 from ...engines.cpu.threads import call_in_parts, threads_for
-from ...scans.matrix.cpu import brief_columns, rescale, summarise_maps
-from ...scans.matrix.recurrence import MatrixSummary, propagate
+from ...scans.matrix.cpu import brief_columns, propagate_by, rescale, summarise_maps
+from ...scans.matrix.recurrence import MatrixSummary, with_rows_to_redo
 from .recurrence import VaryingFilter
 
 _BLOCK = 256
@@ -291,11 +291,13 @@ def _flat(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 _MARKS = 3
+_GROWN = 6
+"""Exponent of numbers of a map that has grown."""
 
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk: see :func:`kernels_of_columns`."""
-    return kernels_of_columns(method, _advance, precompute, propagate, _work)
+    return kernels_of_columns(method, _advance, precompute, propagate_rows, _work)
 
 
 def _work(recurrence: VaryingFilter) -> tuple[int, float]:
@@ -304,7 +306,20 @@ def _work(recurrence: VaryingFilter) -> tuple[int, float]:
 
 def precompute(recurrence: VaryingFilter, chunk: Chunk) -> MatrixSummary:
     """Return the summary of a chunk."""
-    return summarise_maps(_advance, recurrence, chunk, _MARKS)
+    return with_grown_rows(recurrence, chunk, summarise_maps(_advance, recurrence, chunk, _MARKS))
+
+
+def with_grown_rows(recurrence: VaryingFilter, chunk: Chunk, summary: MatrixSummary) -> MatrixSummary:
+    """Return the summary with the rows whose maps have grown, as those of crowded poles do.
+
+    Their rounding errors would be as many times those of the loop, which computes their last states.
+    """
+    return with_rows_to_redo(recurrence, chunk, summary, _GROWN)
+
+
+def propagate_rows(recurrence: VaryingFilter, summary: MatrixSummary, carry_in: np.ndarray) -> np.ndarray:
+    """Return the states after a chunk, from those before it."""
+    return propagate_by(_advance, recurrence, summary, carry_in)
 
 
 def _advance(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from ...core.contract.kernels import Kernels
 from ...engines.cuda.device import on_device
 from ...scans.matrix.cuda.phases import kernels_of_maps
 from ...scans.matrix.cuda.segments import Operand, Pass, Solver, print_pass
+from ...scans.matrix.recurrence import MatrixSummary
+from .cpu import propagate_rows, with_grown_rows
 from .recurrence import VaryingFilter
 
 _SMALL = 4
@@ -82,7 +85,13 @@ def as_numbers(states: Any) -> Any:
 
 def kernels(method: str) -> Kernels:
     """Return the phases of a chunk; carry-ins are those of the CPU's phases."""
-    return kernels_of_maps(_lay_out)
+    phases = kernels_of_maps(_lay_out)
+
+    def precompute(recurrence: VaryingFilter, chunk: Chunk) -> Callable[[], MatrixSummary]:
+        wait = phases.precompute(recurrence, chunk)
+        return lambda: with_grown_rows(recurrence, chunk, wait())
+
+    return replace(phases, precompute=precompute, propagate=propagate_rows)
 
 
 def _lay_out(recurrence: VaryingFilter, chunk: Chunk, dtype: Any) -> tuple[Solver, list[Operand], Pass]:

@@ -200,10 +200,16 @@ def brief_columns(chunk: Chunk, shape: tuple[int, ...]) -> tuple[int, int]:
 
 def propagate_rows(recurrence: MatrixRecurrence, summary: MatrixSummary, carry_in: np.ndarray) -> np.ndarray:
     """Return the states after a chunk, from those before it; the loop solves the rows to redo."""
+    return propagate_by(_advance, recurrence, summary, carry_in)
+
+
+def propagate_by(
+    advance: Advance, recurrence: Any, summary: MatrixSummary, carry_in: np.ndarray
+) -> np.ndarray:
     carry_out = propagate(recurrence, summary, carry_in)
     for row, chunk in summary.redo.items():
         states = carry_in[row].reshape(1, 1, -1).copy()
-        _advance(recurrence, chunk, states, np.empty(0, recurrence.computed_dtype), 1)
+        advance(recurrence, chunk, states, np.empty(0, recurrence.computed_dtype), 1)
         carry_out[row] = states[0, 0]
     return carry_out
 

@@ -54,18 +54,20 @@ _GROWN, _NEAR_OVERFLOW = 256, 900
 """Exponents of products of matrices, and of offsets, from which states may overflow in a chunk."""
 
 
-def with_rows_to_redo(recurrence: MatrixRecurrence, chunk: Chunk, summary: MatrixSummary) -> MatrixSummary:
+def with_rows_to_redo(
+    recurrence: Any, chunk: Chunk, summary: MatrixSummary, grown: int = _GROWN
+) -> MatrixSummary:
     """Return the summary with the rows whose states may overflow on their way, over (+, *).
 
     The loop decides which of them are inf or nan, and whether large terms cancel. After nan in an
-    operand it decides nothing.
+    operand it decides nothing. `grown` is the exponent of such products of matrices.
     """
     if recurrence.matrix_map.algebra != ("+", "*"):
         return summary
     columns, offset = summary.columns[..., :-1, :], summary.columns[..., -1, :]
     with np.errstate(all="ignore"):
         growth = np.frexp(columns)[1] + summary.exponents[..., :-1, None]
-        is_large = ~np.isfinite(columns) | ((columns != 0) & (growth > _GROWN))
+        is_large = ~np.isfinite(columns) | ((columns != 0) & (growth > grown))
         is_redone = is_large.any((-1, -2)) | ~(abs(offset) < 2.0**_NEAR_OVERFLOW).all(-1)
     rows = rows_to_redo(chunk, np.where(is_redone, REDO, FINE))
     finite = {at: row for at, row in rows.items() if not any(map(_has_nan, row.operands[:2]))}

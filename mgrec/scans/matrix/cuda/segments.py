@@ -117,7 +117,13 @@ def print_pass(
     the dtypes E and S of results. If the maps of a chunk lead from the state after its first step,
     the pass `skips_first`.
     """
-    numbers = {"N": n, "GROUP": GROUP, "UNROLL": 64 if n <= unrolled else 1, "SUMMARY_LANES": 0, "MEASURES": 0}
+    numbers = {
+        "N": n,
+        "GROUP": GROUP,
+        "UNROLL": 64 if n <= unrolled else 1,
+        "SUMMARY_LANES": 0,
+        "MEASURES": 0,
+    }
     numbers |= {"SKIPS_FIRST": int(skips_first)} | dict(constants)
     numeric = kernel_text("engines/cuda/numeric")
     dtypes = dict(zip("ES", types, strict=False))
