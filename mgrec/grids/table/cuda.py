@@ -64,6 +64,7 @@ class TableLayout:
     is_single_strip: bool = False  # an image is one strip
     is_aligned: bool = False  # rows start at whole words of a thread
     is_packed: bool = False  # rows are narrow and contiguous: a tile is one row in memory
+    is_narrow: bool = False  # sums in a tile have 32 bits, and those of images 64
     stages: int = 1  # tiles on their way to shared memory
     blocks: int = 1  # of a multiprocessor
     group: int = 16  # strips of a group: a strip reads the sums of each earlier one of its group
@@ -71,7 +72,12 @@ class TableLayout:
     @property
     def vector(self) -> int:
         """Contiguous columns of a thread."""
-        return vector_of(self.x_dtype, self.dtype)
+        return vector_of(self.x_dtype, self.in_tile)
+
+    @property
+    def in_tile(self) -> np.dtype[Any]:
+        """The dtype of sums in a tile."""
+        return np.dtype(np.int32) if self.is_narrow else self.dtype
 
     @property
     def reads_words(self) -> bool:
@@ -81,18 +87,18 @@ class TableLayout:
     @property
     def most_blocks(self) -> int:
         """Blocks of a multiprocessor, as registers allow."""
-        size = self.items * self.vector * self.dtype.itemsize
+        size = self.items * self.vector * self.in_tile.itemsize
         threads = 1024 if self.is_single_strip and size <= 64 else 512 if size <= 128 else 256
         return max(1, min(16, threads // self.threads))
 
     @property
     def kernel_bytes(self) -> int:
         """At least the shared memory that the kernel declares: sums, exchanged rows and lines."""
-        is_exchanged = not (self.is_aligned or self.is_packed)
-        numbers = (2 + is_exchanged) * self.threads * self.vector
+        is_exchanged = self.is_narrow or not (self.is_aligned or self.is_packed)
+        numbers = self.threads * self.vector
         lines = 2 * self.tile[1] + 5 * (0 if self.is_single_strip else self.lines)
-        exchanged = 32 * self.threads // self.lanes * is_exchanged
-        return (numbers + lines) * self.dtype.itemsize + exchanged + 256
+        exchanged = (numbers + 16 * self.threads // self.lanes) * is_exchanged
+        return 2 * numbers * self.in_tile.itemsize + (exchanged + lines) * self.dtype.itemsize + 256
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -132,8 +138,17 @@ def _covered(size: int) -> int:
 
 
 def vector_of(x_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> int:
-    """Return the columns of a thread, which reads and writes words of at most 16 bytes."""
+    """Return the columns of a thread, which reads and adds up words of at most 16 bytes."""
     return min(4, 16 // max(x_dtype.itemsize, dtype.itemsize))
+
+
+def _are_sums_narrow(x_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Return whether 32 bits hold the sums of tiles, of at most 2^14 integers of one or two bytes.
+
+    Half the registers, and whole words of bytes, pay: uint8 to uint64 ran at 0.43 of the floor before,
+    on an H200.
+    """
+    return dtype.kind in "iu" and dtype.itemsize == 8 and x_dtype.kind in "iub" and x_dtype.itemsize <= 2
 
 
 @dataclass(frozen=True)
@@ -174,19 +189,22 @@ def choose_partition(
     is_aligned: bool,
     device: Device,
     is_packed: bool = False,
+    has_edges: bool = False,
 ) -> TablePartition:
     """Return how images are divided; `is_packed` says that their rows are contiguous.
 
     Few strips of columns would leave a GPU idle. Such images are divided into bands of rows, which
     blocks process to the right.
     """
-    lanes, vector = _LANES, vector_of(x_dtype, dtype)
+    is_narrow = not has_edges and _are_sums_narrow(x_dtype, dtype)
+    layout = TableLayout(x_dtype, dtype, 256, _LANES, 8, True, is_aligned=is_aligned, is_narrow=is_narrow)
+    lanes, vector, size = _LANES, layout.vector, layout.in_tile.itemsize
     while lanes > 1 and lanes // 2 * vector >= shape[2]:
         lanes //= 2
     # Half and twice as many of both were slower; a thread has two tiles in its registers.
-    items = 8 if vector * dtype.itemsize <= 16 and dtype.itemsize <= 8 else 4
-    threads = 512 if vector * dtype.itemsize == 16 and dtype.itemsize == 8 else 256
-    layout = TableLayout(x_dtype, dtype, threads, lanes, items, goes_down=True, is_aligned=is_aligned)
+    items = 8 if vector * size <= 16 and size <= 8 else 4
+    threads = 512 if vector * size == 16 and size == 8 else 256
+    layout = replace(layout, threads=threads, lanes=lanes, items=items)
     layout = _choose_direction(_fit_width(layout, shape), replace(layout, goes_down=False), shape)
     if layout.goes_down:
         layout = replace(layout, is_single_strip=TablePartition(layout, shape).strips == 1)
@@ -194,6 +212,8 @@ def choose_partition(
     elif layout.lanes <= _NARROW:
         is_aligned = is_aligned and not is_packed
         layout = replace(layout, threads=256, items=_NARROW_ITEMS, is_packed=is_packed, is_aligned=is_aligned)
+    if is_narrow and (layout.is_single_strip or layout.is_packed):  # These add up more than a tile.
+        return choose_partition(shape, x_dtype, dtype, is_aligned, device, is_packed, has_edges=True)
     layout = replace(layout, group=_choose_group(TablePartition(layout, shape)))
     while layout.items > 1 and layout.shared_bytes + layout.kernel_bytes > device.shared_bytes:
         layout = replace(layout, items=layout.items // 2)
@@ -224,12 +244,11 @@ def _choose_group(partition: TablePartition) -> int:
 def _fit_width(layout: TableLayout, shape: Shape) -> TableLayout:
     """Return the layout downwards with two narrow strips a multiprocessor, or one of high tiles.
 
-    High tiles are for numbers of one or two bytes. If their rows start anywhere, two strips are
-    faster. Only sums of integers, which have the same bits in any order, choose two strips then.
+    High tiles are for numbers of one or two bytes.
     """
-    if layout.lanes < _LANES or layout.dtype.itemsize != 4:
+    if layout.lanes < _LANES or layout.in_tile.itemsize != 4:
         return layout
-    is_tall = layout.x_dtype.itemsize < 4 and (layout.is_aligned or layout.dtype.kind == "f")
+    is_tall = layout.x_dtype.itemsize < 4
     many = 0.75 * _MULTIPROCESSORS
     if is_tall and many < shape[0] * TablePartition(layout, shape).strips <= _MULTIPROCESSORS:
         return replace(layout, items=_TALL)
@@ -276,7 +295,7 @@ def build_launch(partition: TablePartition, device: Device) -> Launch:
         "PACKED": layout.is_packed,
     }
     numeric = kernel_text("engines/cuda/numeric")
-    text = print_definitions(numeric, constants, X=layout.x_dtype, T=layout.dtype)
+    text = print_definitions(numeric, constants, X=layout.x_dtype, T=layout.dtype, L=layout.in_tile)
     text += kernel_text("grids/table/table")
     function = "add_up_alone" if layout.is_single_strip else "add_up"
     return partition.launch(
@@ -291,11 +310,12 @@ def prepare_launch(
     dtype: np.dtype[Any],
     is_aligned: bool,
     is_packed: bool,
+    has_edges: bool,
     device_id: int,
 ) -> tuple[TablePartition, PreparedLaunches]:
     """Return how images are divided into strips, and the launch of their tables on a device."""
     device = Device.current()
-    partition = choose_partition(shape, x_dtype, dtype, is_aligned, device, is_packed)
+    partition = choose_partition(shape, x_dtype, dtype, is_aligned, device, is_packed, has_edges)
     return partition, PreparedLaunches(build_launch(partition, device), units=partition.words)
 
 
@@ -405,15 +425,17 @@ class _ImagesLaunch(NamedTuple):
     goes_down: bool
 
 
-def _launches(x: Any, table: Any) -> Iterator[_ImagesLaunch]:
+def _launches(x: Any, table: Any, has_edges: bool = False) -> Iterator[_ImagesLaunch]:
     """Yield the launches over all images, whose strips have numbers of 32 bits."""
     import cupy
 
     *others, rows, columns = x.shape
     count, strides = prod(others), [*_strides(x), *_strides(table)]
     is_packed = strides[1] == strides[3] == columns
-    is_aligned, device_id = _is_aligned(x, table, strides), cupy.cuda.runtime.getDevice()
-    signature = x.dtype, table.dtype, is_aligned, is_packed, device_id
+    is_narrow = not has_edges and _are_sums_narrow(x.dtype, table.dtype)
+    in_tile = np.dtype(np.int32) if is_narrow else table.dtype
+    is_aligned, device_id = _is_aligned(x, table, strides, in_tile), cupy.cuda.runtime.getDevice()
+    signature = x.dtype, table.dtype, is_aligned, is_packed, has_edges, device_id
     whole, _ = prepare_launch((count, rows, columns), *signature)
     most = max(1, _MOST_STRIPS // whole.strips)
     for start in range(0, count, most):
@@ -428,7 +450,7 @@ def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
     rows, columns = x.shape[-2:]
     above, left = edges
     left_down = None
-    for launch in _launches(x, table):
+    for launch in _launches(x, table, above is not None or left is not None):
         if left is not None and left_down is None and not launch.goes_down:
             # Sums from the first row on, added up in the order of the rows.
             left_down = on_device(np.cumsum(to_host(left), -1, left.dtype))
@@ -447,9 +469,9 @@ def _launch(x: Any, table: Any, edges: list[Any], right: Any) -> None:
         launch.prepared((pack_words([*addresses, *launch.words]),))
 
 
-def _is_aligned(x: Any, table: Any, strides: list[int]) -> bool:
+def _is_aligned(x: Any, table: Any, strides: list[int], in_tile: np.dtype[Any]) -> bool:
     """Return whether rows start at, and consist of, whole words of a thread."""
-    vector = vector_of(x.dtype, table.dtype)
+    vector = vector_of(x.dtype, in_tile)
     words = vector * x.dtype.itemsize, min(16, vector * table.dtype.itemsize)
     pairs = strides[:2], strides[2:]
     return x.shape[-1] % vector == 0 and not any(

@@ -114,61 +114,61 @@ struct Lookback {
 static_assert(W <= THREADS, "a thread adds up a column at most");
 
 // Double buffers are read while those of the next tile are written.
-__shared__ __align__(16) T sums[2][THREADS * V];             // of the columns of every part
+__shared__ __align__(16) L sums[2][THREADS * V];             // of the columns of every part
 __shared__ __align__(16) T ends[2][W];                       // down: the last row of S
 __shared__ T totals[2][ALONE ? 1 : LINES];                   // of the lines of a tile
 __shared__ __align__(16) T carry_ins[2][ALONE ? W : LINES];  // of the lines in all earlier strips
 __shared__ T before[DOWN ? LINES : 1];                       // sums of carry-ins down to a row
 
-DEVICE inline void add_to_row(T (&row)[V], T before) {
+template <class N> DEVICE inline void add_to_row(N (&row)[V], N before) {
 #pragma unroll
   for (int v = 0; v < V; ++v) row[v] = np_add(before, row[v]);
 }
-DEVICE inline void add_to_row(T (&row)[V], const Vector<T>& columns) {
+template <class N> DEVICE inline void add_to_row(N (&row)[V], const Vector<N>& columns) {
 #pragma unroll
   for (int v = 0; v < V; ++v) row[v] = np_add(columns.v[v], row[v]);
 }
-DEVICE inline void add_to_columns(T (&cells)[ITEMS][V], const T* before) {
-  const Vector<T> columns = *(const Vector<T>*)before;
+DEVICE inline void add_to_columns(L (&cells)[ITEMS][V], const L* before) {
+  const Vector<L> columns = *(const Vector<L>*)before;
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k) add_to_row(cells[k], columns);
 }
 DEVICE inline int last_lane() { return threadIdx.x % 32 / LANES * LANES + LANES - 1; }
 
 // Compute R within a tile.
-DEVICE inline void scan_rows(T (&cells)[ITEMS][V]) {
+DEVICE inline void scan_rows(L (&cells)[ITEMS][V]) {
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k) {
 #pragma unroll
     for (int v = 1; v < V; ++v) cells[k][v] = np_add(cells[k][v - 1], cells[k][v]);
-    T total = cells[k][V - 1];
+    L total = cells[k][V - 1];
 #pragma unroll
     for (int distance = 1; distance < LANES; distance *= 2) {
-      const T below = from_below(total, distance);
+      const L below = from_below(total, distance);
       if (lane() >= distance) total = np_add(below, total);
     }
     if (LANES == 1) continue;
-    const T before = from_below(total, 1);
+    const L before = from_below(total, 1);
     if (lane() > 0) add_to_row(cells[k], before);
   }
 }
 
 // Compute S within a part, and write the sums of its columns.
-DEVICE inline void add_down(T (&cells)[ITEMS][V], T* sums) {
-  Vector<T> last;
+DEVICE inline void add_down(L (&cells)[ITEMS][V], L* sums) {
+  Vector<L> last;
 #pragma unroll
   for (int v = 0; v < V; ++v) {
 #pragma unroll
     for (int k = 1; k < ITEMS; ++k) cells[k][v] = np_add(cells[k - 1][v], cells[k][v]);
     last.v[v] = cells[ITEMS - 1][v];
   }
-  ((Vector<T>*)sums)[threadIdx.x] = last;
+  ((Vector<L>*)sums)[threadIdx.x] = last;
 }
 // Replace the sums of a column in each part by those of all parts before; return the total.
-DEVICE inline T scan_parts(T* sums, int column, T before) {
+DEVICE inline L scan_parts(L* sums, int column, L before) {
 #pragma unroll 16
   for (int p = 0; p < PARTS; ++p) {
-    const T part = sums[p * W + column];
+    const L part = sums[p * W + column];
     sums[p * W + column] = before;
     before = np_add(before, part);
   }
@@ -230,13 +230,13 @@ struct Walk {
   T end[ITEMS];     // for strips to the right: S at the end of the tile before
 
   // Compute S within a part; the left edge is added to the first cell of a row.
-  DEVICE void start(const Images& all, const Cursor& at, T (&cells)[ITEMS][V], T* sums) {
+  DEVICE void start(const Images& all, const Cursor& at, L (&cells)[ITEMS][V], L* sums) {
     scan_rows(cells);
     if (at.column() == 0) add_left_edge(all, at, cells);
     const bool is_end = ALONE || (!DOWN && at.step + 1 == int(all.steps));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-      const T total = cells[k][V - 1];
+      const T total = cast<T>(cells[k][V - 1]);
       across[k] = DOWN ? total : np_add(across[k], total);
       if (is_end && lane() == LANES - 1) store_right(all, at, first_row() + k, across[k]);
     }
@@ -244,43 +244,44 @@ struct Walk {
   }
 
   // Compute S of a tile from S within it and the sums before it.
-  DEVICE void complete(const Images& all, const Cursor& at, T (&cells)[ITEMS][V], int parity) {
+  DEVICE void complete(const Images& all, const Cursor& at, const L (&cells)[ITEMS][V], int parity) {
     Vector<T> columns =
         *(const Vector<T>*)((DOWN ? ends[1 - parity] : carry_ins[parity]) + first_column());
     if (DOWN && at.step == 0) columns = above_of(all, at);
     if (!DOWN && at.step == 0) of_rows(all, at, all.left_down, end);
+    const Vector<T> above = DOWN || all.above == nullptr ? Vector<T>() : above_of(all, at);
+    // Loads before the first store: it might change what they read.
+    T row[ITEMS];
 #pragma unroll
-    for (int k = 0; k < ITEMS; ++k) {
-      add_to_row(cells[k], DOWN ? before[first_row() + k] : end[k]);
-      add_to_row(cells[k], columns);
-      if (!DOWN) end[k] = from_lane(cells[k][V - 1], last_lane());
-    }
-    if (!DOWN && all.above != nullptr) {
-      const Vector<T> above = above_of(all, at);
+    for (int k = 0; k < ITEMS; ++k) row[k] = DOWN ? before[first_row() + k] : end[k];
+    Vector<T> last;
+    store(all, at, [&](int k, T (&values)[V]) {
 #pragma unroll
-      for (int k = 0; k < ITEMS; ++k) add_to_row(cells[k], above);
-    }
-    if (DOWN && threadIdx.x / LANES == PARTS - 1) {
+      for (int v = 0; v < V; ++v) values[v] = cast<T>(cells[k][v]);
+      add_to_row(values, row[k]);
+      add_to_row(values, columns);
+      if (!DOWN) end[k] = from_lane(values[V - 1], last_lane());
+      if (!DOWN && all.above != nullptr) add_to_row(values, above);
 #pragma unroll
-      for (int v = 0; v < V; ++v) columns.v[v] = cells[ITEMS - 1][v];
-      *(Vector<T>*)(ends[parity] + first_column()) = columns;
-    }
-    store(all, at, cells);
+      for (int v = 0; v < V; ++v) last.v[v] = values[v];
+    });
+    if (DOWN && threadIdx.x / LANES == PARTS - 1) *(Vector<T>*)(ends[parity] + first_column()) = last;
   }
 
  private:
-  DEVICE void add_left_edge(const Images& all, const Cursor& at, T (&cells)[ITEMS][V]) {
+  // Where L is not T, there are no edges.
+  DEVICE void add_left_edge(const Images& all, const Cursor& at, L (&cells)[ITEMS][V]) {
     of_rows(all, at, all.left, across);
     if (!DOWN || all.left == nullptr) return;
 #pragma unroll
-    for (int k = 0; k < ITEMS; ++k) add_to_row(cells[k], across[k]);
+    for (int k = 0; k < ITEMS; ++k) add_to_row(cells[k], cast<L>(across[k]));
   }
 };
 
 DEVICE inline void add_up_alone(const Images& all) {
   Cursor at(all), later(all);
   Walk walk;
-  T cells[ITEMS][V], over = T(0);
+  L cells[ITEMS][V], over = L(0);
   for (int s = 0; s < STAGES; ++s, later.advance(all)) request(s, all, later);
   for (int stage = 0; at.exists(all); at.advance(all), stage = stage + 1 < STAGES ? stage + 1 : 0) {
     await<STAGES - 1>();
@@ -291,10 +292,13 @@ DEVICE inline void add_up_alone(const Images& all) {
     __syncthreads();
     const int column = threadIdx.x;
     if (column < W)
-      over = scan_parts(sums[0], column, at.step == 0 ? above_of(all, at, column) : over);
+      over = scan_parts(sums[0], column, at.step == 0 ? cast<L>(above_of(all, at, column)) : over);
     __syncthreads();
     add_to_columns(cells, sums[0] + threadIdx.x * V);
-    store(all, at, cells);
+    store(all, at, [&](int k, T (&values)[V]) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) values[v] = cast<T>(cells[k][v]);
+    });
     __syncthreads();
   }
 }
@@ -340,15 +344,15 @@ struct Block {
     for (int s = 0; s < STAGES; ++s, later.advance(all)) request(s, all, later);
   }
   // Do a step: `known` is S within the tile to complete, `cells` receives S within the next tile.
-  template <int PARITY> DEVICE bool step(T (&cells)[ITEMS][V], T (&known)[ITEMS][V]) {
+  template <int PARITY> DEVICE bool step(L (&cells)[ITEMS][V], L (&known)[ITEMS][V]) {
     const bool is_new = at.exists(all);
     if (is_due) lookback.load(exchange, all, due);
     if (is_new) start<PARITY>(cells);
     if (is_due) import_sums(exchange, all, due, lookback, totals[1 - PARITY], carry_ins[PARITY]);
     __syncthreads();
     if (is_new && threadIdx.x < W) {
-      const T total = scan_parts(sums[PARITY], threadIdx.x, T(0));
-      if (!DOWN) export_sum(exchange, all, at, threadIdx.x, total, totals[PARITY]);
+      const L total = scan_parts(sums[PARITY], threadIdx.x, L(0));
+      if (!DOWN) export_sum(exchange, all, at, threadIdx.x, cast<T>(total), totals[PARITY]);
     }
     if (DOWN && is_due && threadIdx.x / 32 == THREADS / 32 - 1) scan_carry_ins(carry_ins[PARITY]);
     __syncthreads();
@@ -361,7 +365,7 @@ struct Block {
   }
 
  private:
-  template <int PARITY> DEVICE void start(T (&cells)[ITEMS][V]) {
+  template <int PARITY> DEVICE void start(L (&cells)[ITEMS][V]) {
     await<STAGES - 1>();
     read(stage, all, at, cells);
     request(stage, all, later);
@@ -374,6 +378,6 @@ struct Block {
 
 DEVICE inline void add_up(const Images& all, Unit* descriptors, unsigned epoch) {
   Block block(all, {descriptors, tag_of(epoch)});
-  T even[ITEMS][V], odd[ITEMS][V];
+  L even[ITEMS][V], odd[ITEMS][V];
   while (block.step<0>(even, odd) && block.step<1>(odd, even)) {}
 }

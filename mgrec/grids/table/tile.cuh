@@ -4,8 +4,10 @@
 // anywhere, the copies take the words that cover them. Narrow contiguous rows (PACKED) come as one
 // row of a whole tile.
 //
-// A thread writes a word of up to 16 bytes of each row of the table. If rows start anywhere, lanes
-// exchange numbers, so that all words but the first and the last are whole.
+// Sums within a tile are numbers L: 32 bits hold those of narrow integers, also where T has 64.
+//
+// A thread writes a word of up to 16 bytes of each row of the table. If rows start anywhere, or a thread
+// has more numbers of a row, lanes exchange them, so that neighbours write neighbouring numbers.
 #pragma once
 #include "grids/words.cuh"
 #include "engines/cuda/memory/copies.cuh"
@@ -56,6 +58,7 @@ struct Cursor {
   // Rows and columns of the tile inside the image.
   DEVICE int rows(const Images& all) const { return least(all.rows - row(), H); }
   DEVICE int columns(const Images& all) const { return least(all.columns - column(), W); }
+  DEVICE bool is_whole(const Images& all) const { return rows(all) == H && columns(all) == W; }
   DEVICE static int least(long long remaining, int most) {
     return remaining < most ? int(remaining) : most;
   }
@@ -118,8 +121,24 @@ template <int REST> DEVICE inline void await() {
   sync_sharers();
 }
 
+// Read V numbers from anywhere in shared memory.
+DEVICE inline Vector<X> read_anywhere(const X* from) {
+  Vector<X> vector;
+  if constexpr (V * sizeof(X) == 4 && sizeof(X) < 4) {  // two words, shifted
+    const unsigned long long address = (unsigned long long)from;
+    const unsigned* const words = (const unsigned*)(address / 4 * 4);
+    const unsigned word = (unsigned)((words[0] | (unsigned long long)words[1] << 32) >> address % 4 * 8);
+    memcpy(&vector, &word, sizeof(word));
+  } else {
+#pragma unroll
+    for (int v = 0; v < V; ++v) vector.v[v] = from[v];
+  }
+  return vector;
+}
+
 // Read the numbers of this thread, 0 outside the image.
-DEVICE inline void read(int stage, const Images& all, const Cursor& at, T (&cells)[ITEMS][V]) {
+template <bool IS_WHOLE>
+DEVICE inline void read(int stage, const Images& all, const Cursor& at, L (&cells)[ITEMS][V]) {
   const int rows = at.rows(all) - first_row(), columns = at.columns(all) - first_column();
   const X* row = first_of_x(all, at);
 #pragma unroll
@@ -128,20 +147,25 @@ DEVICE inline void read(int stage, const Images& all, const Cursor& at, T (&cell
     if (PACKED) from += (first_row() + k) * int(all.columns);
     typedef typename word_of<V * int(sizeof(X))>::type Word;
     Word word = {};  // as a whole: selecting single numbers takes twice the instructions
-    if (IN_WORDS && k < rows && columns > 0) word = *(const Word*)from;
+    if (IN_WORDS && (IS_WHOLE || (k < rows && columns > 0))) word = *(const Word*)from;
     Vector<X> vector;
     memcpy(&vector, &word, sizeof(word));
+    if (!IN_WORDS && IS_WHOLE) vector = read_anywhere(from);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      if (!IN_WORDS) vector.v[v] = k < rows && v < columns ? from[v] : X(0);
-      cells[k][v] = cast<T>(vector.v[v]);
+      if (!IN_WORDS && !IS_WHOLE) vector.v[v] = k < rows && v < columns ? from[v] : X(0);
+      cells[k][v] = cast<L>(vector.v[v]);
     }
   }
+}
+DEVICE inline void read(int stage, const Images& all, const Cursor& at, L (&cells)[ITEMS][V]) {
+  if (!IN_WORDS && at.is_whole(all)) read<true>(stage, all, at, cells);
+  else read<false>(stage, all, at, cells);
   sync_sharers();
 }
 
 constexpr int OF_WORD = 16 / int(sizeof(T));  // numbers in a word
-static_assert(V <= OF_WORD, "a thread writes a word of a row");
+constexpr bool OUT_WORDS = ALIGNED && V <= OF_WORD;
 
 // Write a row of a tile to `to`; `columns` is 0 outside the image.
 DEVICE inline void store_words(T* to, const T (&values)[V], int columns) {
@@ -164,16 +188,19 @@ DEVICE inline void store_covered(T* to, const T* row, int first, int end) {
       to[index] = row[index];
   }
 }
-constexpr int EXCHANGED = covered(W * int(sizeof(T))) / int(sizeof(T));
-DEVICE inline void store_anywhere(T* to, const T (&values)[V], int columns) {
+// Write a row by neighbouring threads, from shared memory. With 16 lanes the two
+// rows of a warp are in different banks.
+constexpr int EXCHANGED = W + (LANES == 16 ? 16 : 0);
+DEVICE inline void store_exchanged(T* to, const T (&values)[V], int columns) {
   __shared__ __align__(16) T exchanged[PARTS * EXCHANGED];
   T* row = exchanged + threadIdx.x / LANES * EXCHANGED;
-  const int first = bytes_before(to) / int(sizeof(T));
 #pragma unroll
-  for (int v = 0; v < V; ++v) row[first + first_column() + v] = values[v];
-  sync_sharers();
-  store_covered(to - first, row, first, first + columns);
-  sync_sharers();
+  for (int v = 0; v < V; ++v) row[first_column() + v] = values[v];
+  __syncwarp();
+#pragma unroll
+  for (int v = 0; v < V; ++v)
+    if (v * LANES + lane() < columns) to[v * LANES + lane()] = row[v * LANES + lane()];
+  __syncwarp();
 }
 // Write all rows of a packed tile, through shared memory after the tiles that are read.
 DEVICE inline void store_packed(T* to, const T (&cells)[ITEMS][V], int rows, int columns) {
@@ -190,19 +217,25 @@ DEVICE inline void store_packed(T* to, const T (&cells)[ITEMS][V], int rows, int
   sync_sharers();
 }
 
-// Write the numbers of this thread.
-DEVICE inline void store(const Images& all, const Cursor& at, const T (&cells)[ITEMS][V]) {
+// Write the numbers of this thread: those of a row are `values_of(k)`.
+template <class Values>
+DEVICE inline void store(const Images& all, const Cursor& at, Values values_of) {
   const int rows = at.rows(all), columns = at.columns(all);
   T* to = all.table + at.image * all.batch_of_table + at.row() * all.row_of_table + at.column();
   if constexpr (PACKED) {
+    T cells[ITEMS][V];
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) values_of(k, cells[k]);
     store_packed(to, cells, rows, columns);
   } else {
     to += first_row() * all.row_of_table;
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k, to += all.row_of_table) {
       const int inside = first_row() + k < rows ? columns : 0;
-      if constexpr (ALIGNED) store_words(to, cells[k], inside);
-      else store_anywhere(to, cells[k], inside);
+      T values[V];
+      values_of(k, values);
+      if constexpr (OUT_WORDS) store_words(to, values, inside);
+      else store_exchanged(to, values, inside);
     }
   }
 }
