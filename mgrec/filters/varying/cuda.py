@@ -45,7 +45,7 @@ def filter_pass(recurrence: VaryingFilter, read: np.dtype[Any]) -> Pass:
     }
     written = np.dtype(recurrence.dtype.char.lower())
     text = print_pass("filters/varying/filter", n, _UNROLLED, tuple(flags.items()), written, read)
-    return Pass(text, (n + 1) * n + n + 2, n, n + 1, summary_lanes=is_small, repairs=True)
+    return Pass(text, (n + 1) * n + n + 2, n, n + 1, summary_lanes=is_small, repair_lanes=32)
 
 
 def solve_on_gpu(

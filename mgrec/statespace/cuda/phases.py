@@ -262,7 +262,7 @@ def filter_pass(n: int, p: int, operands: Sequence[Operand], dtype: Any, square_
     constants = (("OBSERVED", p), ("CONSTANT", is_constant), ("SQUARE_ROOT", square_root))
     unrolled = _unrolled(p, square_root)
     text = print_pass("statespace/cuda/filter", n, unrolled, constants, dtype, dtype, skips_first=True)
-    return Pass(text, 3 * n * n + 2 * n + 2, n + n * n, enters="spread", repairs=True)
+    return Pass(text, 3 * n * n + 2 * n + 2, n + n * n, enters="spread", repair_lanes=1)
 
 
 @lru_cache(maxsize=256)

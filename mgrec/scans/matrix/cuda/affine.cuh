@@ -207,31 +207,44 @@ template <class Model> struct AffinePass {
     return fmax(growth, fmax(map.growth(), map.size()));
   }
   // Powers of M of crowded poles grow before they decay, and with them the rounding errors of maps.
-  // Then the states before the segments of a row are computed one after the other, by a thread: by maps
-  // that have not grown, and otherwise step by step.
+  // Then a warp computes the states before the segments of a row one after the other: by maps that have
+  // not grown, and otherwise step by step.
   DEVICE void repair(const double* levels, long long top, long long groups, double* states) const {
     constexpr double MOST = 1e3, OF_SEGMENT = 100.0;
-    const long long row = index_of_thread();
-    if (row >= sizes.outers * sizes.inners) return;
+    const long long row = blockIdx.x;
     const Map* maps = reinterpret_cast<const Map*>(levels + top) + row * groups;
     double growth = 0.0;
     for (int k = 0; k < groups; ++k) growth = growth_with(growth, maps[k]);
     if (growth <= MOST) return;
     maps = reinterpret_cast<const Map*>(levels) + row * sizes.segments;
     double* state = states + row * sizes.segments * N;
-    for (long long k = 0; k + 1 < sizes.segments; ++k, state += N) {
-      double w[N];
-      for (int i = 0; i < N; ++i) w[i] = state[i];
+    double w[N];
+    for (int i = 0; i < N; ++i) w[i] = state[i];
+    for (long long k = 0; k + 1 < sizes.segments; ++k) {
       if (maps[k].size() <= OF_SEGMENT) apply(reinterpret_cast<const double*>(maps + k), w);
       else pass_over(sizes.range(row * sizes.segments + k), w);
-      for (int i = 0; i < N; ++i) state[N + i] = w[i];
+      state += N;
+      for (int i = 0; i < N; ++i) state[i] = w[i];
     }
   }
+  // All lanes advance the states; each reads the operands of one of 32 steps.
   DEVICE void pass_over(const Range& r, double (&w)[N]) const {
-    for (long long step = r.begin; step < r.end; ++step) {
-      if (is_start(r, step)) start(r, w);
-      typename Model::Step s = model.step_of(r, step);
-      s.advance(false, w);
+    __shared__ typename Model::Step steps[32];
+    __shared__ bool starts[32];
+    const int lane = threadIdx.x;
+    for (long long first = r.begin; first < r.end; first += 32) {
+      const int count = first + 32 < r.end ? 32 : int(r.end - first);
+      if (lane < count) {
+        steps[lane] = model.step_of(r, first + lane);
+        starts[lane] = is_start(r, first + lane);
+      }
+      __syncwarp();
+      for (int k = 0; k < count; ++k) {
+        if (starts[k]) start(r, w);
+        typename Model::Step s = steps[k];
+        s.advance(false, w);
+      }
+      __syncwarp();
     }
   }
   DEVICE void apply(const double* memory, double* state) const {

@@ -74,7 +74,8 @@ class Pass:
     `directions`, tuple of {"spread", "spread_back"}: directions in which states are needed.
     `enters`, {"spread", "spread_back"}: direction in which the state of a chunk changes before the
       map of its first segment takes it: see ``enter`` of ``segments.cuh``.
-    `repairs`: whether the program has a kernel that replaces states after maps that lose digits.
+    `repair_lanes`: threads of a row in the kernel that replaces states after maps that lose digits; 0 if
+      the program has none.
     """
 
     text: str
@@ -84,7 +85,7 @@ class Pass:
     directions: tuple[str, ...] = ("spread",)
     summary_lanes: int = 0
     enters: str = ""
-    repairs: bool = False
+    repair_lanes: int = 0
 
 
 @dataclass(frozen=True)
@@ -211,9 +212,9 @@ def _prepare(
                 levels.launch(words, direction, rows * groups, levels.maps[k], size, *numbers)
                 groups, of_groups, size = count, size, size + of_rows * count
         ends.append(max(of_groups, 0))
-    if solved.repairs and not is_one:
+    if solved.repair_lanes and not is_one:
         top = levels.maps[levels.top], levels.counts[levels.top]
-        levels.launch(words, "repair", rows, *top, ends[0], block=32)
+        levels.launch(words, "repair", rows * solved.repair_lanes, *top, ends[0], block=32)
     levels.launch(words, "determine", rows * levels.counts[0], *ends, block=32)
     return levels.prepared(), levels.maps[-1], size
 
