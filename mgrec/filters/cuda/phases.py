@@ -248,17 +248,17 @@ def _with_bulk_copies(layout: FilterLayout, length: int) -> FilterLayout:
     """Return the layout for segments of `length` steps, with the copies of the copy engine that pay.
 
     Copies by threads delay the reads of shared memory behind them, and bulk copies are issued by one
-    thread. On an H200, order 1 ran at 0.85 of the floor with bulk copies and at 0.58 without them,
-    8 sections at 0.51 with those of results alone and at 0.475 with both. With both, segments of 4,000
-    steps of float64 ran at 0.86, and at 0.60 without them; those of 2,048 steps of float32 and float64 at
-    0.82 and 0.86, and at 0.81 and 0.82.
+    thread. On an H200, order 1 ran at 0.85 of the floor with bulk copies and at 0.58 without them, order
+    2 on float32 and int16 to float64 at 0.83 and 0.81, and at 0.56. Segments of 4,000 steps of float64
+    ran at 0.86, and at 0.60 without them; those of 2,048 steps of float32 and float64 at 0.82 and 0.86,
+    and at 0.81 and 0.82. 8 sections ran at 0.48 to 0.53 in all ways.
     """
-    overwrites = layout.inputs is None and layout.results == layout.dtype
-    if not (overwrites and layout.aligned and layout.aligned_results):
-        return layout
     if layout.inner * length < _LONG:
         return layout
-    return replace(layout, bulk_inputs=layout.weight <= LIGHT, bulk_results=True)
+    has_results = layout.aligned_results and layout.results == layout.dtype
+    # Inputs and results in one place are copied by the same engine.
+    has_inputs = layout.aligned and (has_results or layout.inputs is not None)
+    return replace(layout, bulk_inputs=has_inputs, bulk_results=has_results)
 
 
 def choose_layout(

@@ -21,7 +21,7 @@ constexpr bool SHIFTED = !IN_PLACE && !ALIGNED;
 constexpr int X_PITCH = conflict_free_pitch(X_BATCH / X_VECTOR + SHIFTED);
 static_assert(BATCH % VECTOR == 0 && ITEMS % GROUP == 0 && GROUP % VECTOR == 0, "whole vectors");
 static_assert(!BULK_INPUTS || ALIGNED, "whole vectors");
-static_assert(!BULK_RESULTS || (IN_PLACE && ALIGNED_RESULTS), "whole vectors of a stage");
+static_assert(!BULK_RESULTS || ALIGNED_RESULTS, "whole vectors of results");
 static_assert(!BACKWARD, "only columns are filtered backward");
 static_assert(BATCH % X_VECTOR == 0 && (!IN_PLACE || BATCHES == 1), "whole vectors of inputs");
 
@@ -144,7 +144,7 @@ struct Rows {
     parities ^= 1u << number;
   }
   DEVICE void request(int number, long long step) {
-    if (BULK_RESULTS) {  // The stage may still be copied.
+    if (BULK_RESULTS && IN_PLACE) {  // The stage may still be copied.
       bulk_wait_read();
       __syncwarp();
     }
@@ -179,7 +179,11 @@ struct Rows {
     if (BULK_RESULTS && are_regular(step * INNER, BATCH)) {
       fence_proxy();
       __syncwarp();
-      if (is_elected()) store_bulk(number, step * INNER);
+      if (is_elected()) {
+        store_bulk(number, step * INNER);
+        if (!IN_PLACE) bulk_wait_read();  // The next batch takes the same memory.
+      }
+      __syncwarp();
       return;
     }
     if (ALIGNED_RESULTS) flush_words<uint4>(results_at(number), step);

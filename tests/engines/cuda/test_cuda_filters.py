@@ -40,9 +40,12 @@ def test_states_of_long_filters_are_propagated(columns: int, order: int) -> None
     [
         ((20_004,), 1, "f4"),
         ((5003, 3), 1, "f8"),  # The last two lanes of each warp are idle.
+        ((20_004,), 1, "f4 to f8"),
         *[
             pytest.param(*case, marks=extended)
             for case in [
+                ((60_000,), 5, "i2 to f8"),
+                ((60_008,), 1, "i2 to f4"),
                 ((50, 1024), 1, "f4"),
                 ((3, 5004), 5, "f4"),  # Some warps have segments of two rows, at other distances.
                 ((60_000, 2), 5, "f8"),
@@ -54,7 +57,8 @@ def test_states_of_long_filters_are_propagated(columns: int, order: int) -> None
 def test_the_copy_engine_copies_the_same(
     shape: Any, sections: int, dtype: str, on_host: HostCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    x, sos = np.random.default_rng(3).standard_normal(shape).astype(dtype), band_pass(sections, 0.1)
+    given, dtype = dtype.split()[0], dtype.split()[-1]
+    x, sos = (100 * np.random.default_rng(3).standard_normal(shape)).astype(given), band_pass(sections, 0.1)
     axis, results = int(shape[0] < 100), []
     before = np.random.default_rng(4).standard_normal((sections, 2, *np.delete(shape, axis)))
     before = np.moveaxis(before, 1, axis + 1)
@@ -68,7 +72,7 @@ def test_the_copy_engine_copies_the_same(
         np.testing.assert_array_equal(np.asarray(by_engine), np.asarray(by_threads))
     wanted, _ = signal.sosfilt(sos.astype(dtype).astype("f8"), x, axis=axis, zi=before.astype(dtype))
     np.testing.assert_allclose(
-        np.asarray(results[0][0]), wanted, rtol=0, atol=1e-4 if dtype == "f4" else 1e-9
+        np.asarray(results[0][0]), wanted, rtol=0, atol=1e-2 if dtype == "f4" else 1e-7
     )
 
 
