@@ -286,7 +286,8 @@ def numpy_as_cupy() -> Any:
         is_cast = dtype is not None and getattr(x, "dtype", None) != dtype
         if isinstance(x, DeviceArray) and not is_cast:
             return x
-        return np.array(x, dtype, order="A").view(DeviceArray)
+        array = np.array(x, dtype, order="A")
+        return array.astype(array.dtype.newbyteorder("="), copy=False).view(DeviceArray)
 
     def event(**options: Any) -> Any:
         return types.SimpleNamespace(done=True, record=lambda: None, synchronize=lambda: None)
