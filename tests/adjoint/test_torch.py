@@ -7,6 +7,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from adjoint_cases import CASES, LIKELIHOODS, REAL, SEGMENTS, SHORT
+from chunkings import with_extended
 
 import mgrec
 from mgrec import ndimage, signal, statespace
@@ -23,7 +24,7 @@ COMPLEX_VARYING = adjoint_cases.varying_filters(is_complex=True)
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.hardware])]
 FEW = [name for name in CASES if "0" not in name and name not in REAL]
 FEW += SHORT
-LONG = [pytest.param(name, marks=pytest.mark.extended) for name in SEGMENTS if name not in QUICK_SEGMENTS]
+LONG = [name for name in SEGMENTS if name not in QUICK_SEGMENTS]
 
 
 def call_of(name, case):
@@ -46,13 +47,16 @@ def tensors_of(case, device="cpu", dtype=None):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", [*CASES, *(f"complex {name}" for name in COMPLEX), *QUICK_SEGMENTS, *LONG])
-def test_gradients_of_both_orders(name, device):
+@pytest.mark.parametrize("is_fast", with_extended([True, False], False))
+@pytest.mark.parametrize(
+    "name", with_extended([*CASES, *(f"complex {name}" for name in COMPLEX), *QUICK_SEGMENTS, *LONG], *LONG)
+)
+def test_gradients_of_both_orders(name, is_fast, device):
+    """The fast mode compares projections of the matrices; test_adjoint.py compares their entries."""
     case = CASES.get(name) or SEGMENTS.get(name) or COMPLEX[name.removeprefix("complex ")]
     function, tensors = call_of(name, case), tensors_of(case, device)
-    assert torch.autograd.gradcheck(function, tensors)
-    # The fast mode compares random projections of the matrices.
-    if name.removesuffix(" in segments") not in LIKELIHOODS:
+    assert torch.autograd.gradcheck(function, tensors, fast_mode=is_fast)
+    if is_fast and name.removesuffix(" in segments") not in LIKELIHOODS:
         assert torch.autograd.gradgradcheck(function, tensors, fast_mode=True)
 
 
@@ -157,9 +161,25 @@ def loss_of(function, *tensors):
     return sum((y * y.sin()).sum() for y in (results if isinstance(results, tuple) else (results,)))
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
+# A graph for any shape has all that a graph for one shape has.
+OF_ONE_SHAPE = {
+    "recurrence along axis 1",
+    "lfilter with states along axis 1",
+    "tridiagonal along axis 1",
+    "general matrix (+) along axis 0 in reverse",
+    "state space along axis 1",
+}
+GRAPHS = [
+    pytest.param(
+        name, dynamic, marks=() if name in (FEW if dynamic else OF_ONE_SHAPE) else pytest.mark.extended
+    )
+    for name in (*FEW, *LONG)
+    for dynamic in (False, True)
+]
+
+
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", [*FEW, *LONG])
+@pytest.mark.parametrize(("name", "dynamic"), GRAPHS)
 def test_compiled_graphs_are_whole(name, device, dynamic):
     check_graph(name, {**CASES, **SEGMENTS}[name], device, dynamic)
 
