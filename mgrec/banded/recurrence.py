@@ -84,12 +84,8 @@ class BandedSystem(LinearSystem):
 
     The operands are the diagonals, of which entry i belongs to row i, and b.
 
-    Attributes
-    ----------
-    lower, upper : int
-        Number of diagonals below and above the main one.
-    block : int
-        Rows of a step, whose coefficients begin with the same unknown.
+    `lower`, `upper`: number of diagonals below and above the main one.
+    `block`: rows of a step, whose coefficients begin with the same unknown.
     """
 
     family: ClassVar[str] = "banded"

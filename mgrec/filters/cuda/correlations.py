@@ -114,12 +114,8 @@ def prepare_adjoint(
 class _Layout(NamedTuple):
     """The layout of the adjoint and of signals.
 
-    Attributes
-    ----------
-    shape : (int, int, int)
-        Outer rows, steps and inner rows of the signals.
-    available : int
-        Steps of the adjoint, which may run against memory.
+    `shape`, (int, int, int): outer rows, steps and inner rows of the signals.
+    `available`: steps of the adjoint, which may run against memory.
     """
 
     shape: tuple[int, int, int]

@@ -392,11 +392,8 @@ class FilterLaunches:
             self._sizes(),
             EPOCH,
         )
-        warms = self.partition.warm_up > 0
-        text, blocks = (
-            _print_program(layout, length, warms),
-            min(self.lanes, Device.current().multiprocessors),
-        )
+        text = _print_program(layout, length, self.partition.warm_up > 0)
+        blocks = min(self.lanes, Device.current().multiprocessors)
         sizes = blocks, THREADS + 32, arguments, _SHARED_BYTES
         return Launch(text, "tiles_kernel", *sizes, is_cooperative=True)
 

@@ -178,8 +178,6 @@ def _is_aligned(array: Any) -> bool:
 def is_cast_in_kernels(inputs: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     """Return whether kernels cast samples of dtype `inputs` to `dtype`, that of the results.
 
-    Examples
-    --------
     >>> is_cast_in_kernels(np.dtype("int16"), np.dtype("float64"))
     True
     >>> is_cast_in_kernels(np.dtype("float32"), np.dtype("complex128"))

@@ -142,8 +142,6 @@ def is_direct(cascade: Cascade, steps: int, dtype: np.dtype[Any], states: np.dty
     about 1e-16 to 1e-13 of the outputs. A single section would gain nothing, since its gain takes
     the operation of b_0.
 
-    Examples
-    --------
     >>> two = Cascade.of_sections([[2.0, 1, 0, 1, 0.5, 0], [0.5, 1, 0, 1, 0.5, 0]])
     >>> is_direct(two, 1000, np.dtype("f4"), np.dtype("f8"))
     True

@@ -57,12 +57,8 @@ def _slots(*dtypes: str) -> tuple[Slot, ...]:
 class FilterShardSolver(ShardSolver):
     """A solver of the parts of a signal (1, steps, inner), real and contiguous.
 
-    Parameters
-    ----------
-    whole, first : PreparedSolver
-        Filter a part, and the first steps of one, from states on the device.
-    has_states : bool
-        Whether the states before the first sample are an argument.
+    `whole`, `first`: filter a part, and the first steps of one, from states on the device.
+    `has_states`: whether the states before the first sample are an argument.
     """
 
     def __init__(
