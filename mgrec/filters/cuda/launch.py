@@ -97,7 +97,8 @@ def error_growth(cascade: Cascade, doublings: int) -> float:
     for section, size in zip(cascade.sections, _sizes_of_states(cascade), strict=True):
         powers = np.abs(doubled_powers(Cascade((section,)), 1, 1, doublings)[0])
         largest = float(np.nan_to_num(powers, nan=np.inf, posinf=np.inf).max())
-        growth = max(growth, largest * (size if size < 1 else 1.0) * cascade.order / 2)
+        factor = size if size < 1 else 1.0  # 1 for nan: a pole lies on the unit circle
+        growth = max(growth, largest * factor * cascade.order / 2)
     return growth
 
 

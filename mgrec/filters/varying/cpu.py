@@ -317,11 +317,6 @@ def with_grown_rows(recurrence: VaryingFilter, chunk: Chunk, summary: MatrixSumm
     return with_rows_to_redo(recurrence, chunk, summary, _GROWN)
 
 
-def propagate_rows(recurrence: VaryingFilter, summary: MatrixSummary, carry_in: np.ndarray) -> np.ndarray:
-    """Return the states after a chunk, from those before it."""
-    return propagate_by(_advance, recurrence, summary, carry_in)
-
-
 def _advance(
     recurrence: VaryingFilter, chunk: Chunk, states: np.ndarray, outputs: np.ndarray, threads: int
 ) -> np.ndarray:
@@ -340,3 +335,6 @@ def _advance(
     if failed[0]:
         raise ValueError("a[..., 0] must not be 0 at any step: the filter would need later samples")
     return exponents
+
+
+propagate_rows = partial(propagate_by, _advance)

@@ -57,6 +57,7 @@ class TableLayout:
 
     x_dtype: np.dtype[Any]
     dtype: np.dtype[Any]  # of the sums
+    in_tile: np.dtype[Any]  # of the sums in a tile
     threads: int
     lanes: int  # threads along a row
     items: int  # rows of a thread
@@ -64,7 +65,6 @@ class TableLayout:
     is_single_strip: bool = False  # an image is one strip
     is_aligned: bool = False  # rows start at whole words of a thread
     is_packed: bool = False  # rows are narrow and contiguous: a tile is one row in memory
-    is_narrow: bool = False  # sums in a tile have 32 bits, and those of images 64
     stages: int = 1  # tiles on their way to shared memory
     blocks: int = 1  # of a multiprocessor
     group: int = 16  # strips of a group: a strip reads the sums of each earlier one of its group
@@ -73,11 +73,6 @@ class TableLayout:
     def vector(self) -> int:
         """Contiguous columns of a thread."""
         return vector_of(self.x_dtype, self.in_tile)
-
-    @property
-    def in_tile(self) -> np.dtype[Any]:
-        """The dtype of sums in a tile."""
-        return np.dtype(np.int32) if self.is_narrow else self.dtype
 
     @property
     def reads_words(self) -> bool:
@@ -94,7 +89,7 @@ class TableLayout:
     @property
     def kernel_bytes(self) -> int:
         """At least the shared memory that the kernel declares: sums, exchanged rows and lines."""
-        is_exchanged = self.is_narrow or not (self.is_aligned or self.is_packed)
+        is_exchanged = self.in_tile != self.dtype or not (self.is_aligned or self.is_packed)
         numbers = self.threads * self.vector
         lines = 2 * self.tile[1] + 5 * (0 if self.is_single_strip else self.lines)
         exchanged = (numbers + 16 * self.threads // self.lanes) * is_exchanged
@@ -142,13 +137,15 @@ def vector_of(x_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> int:
     return min(4, 16 // max(x_dtype.itemsize, dtype.itemsize))
 
 
-def _are_sums_narrow(x_dtype: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
-    """Return whether 32 bits hold the sums of tiles, of at most 2^14 integers of one or two bytes.
+def _dtype_in_tile(x_dtype: np.dtype[Any], dtype: np.dtype[Any], has_edges: bool) -> np.dtype[Any]:
+    """Return the dtype of sums in a tile: 32 bits hold those of 2^14 integers of one or two bytes.
 
     Half the registers, and whole words of bytes, pay: uint8 to uint64 ran at 0.43 of the floor before,
-    on an H200.
+    on an H200. Edges are added to the numbers of a tile.
     """
-    return dtype.kind in "iu" and dtype.itemsize == 8 and x_dtype.kind in "iub" and x_dtype.itemsize <= 2
+    is_wide = dtype.kind in "iu" and dtype.itemsize == 8
+    is_narrow = is_wide and x_dtype.kind in "iub" and x_dtype.itemsize <= 2 and not has_edges
+    return np.dtype(np.int32) if is_narrow else dtype
 
 
 @dataclass(frozen=True)
@@ -196,15 +193,16 @@ def choose_partition(
     Few strips of columns would leave a GPU idle. Such images are divided into bands of rows, which
     blocks process to the right.
     """
-    is_narrow = not has_edges and _are_sums_narrow(x_dtype, dtype)
-    layout = TableLayout(x_dtype, dtype, 256, _LANES, 8, True, is_aligned=is_aligned, is_narrow=is_narrow)
-    lanes, vector, size = _LANES, layout.vector, layout.in_tile.itemsize
+    in_tile = _dtype_in_tile(x_dtype, dtype, has_edges)
+    lanes, vector, size = _LANES, vector_of(x_dtype, in_tile), in_tile.itemsize
     while lanes > 1 and lanes // 2 * vector >= shape[2]:
         lanes //= 2
     # Half and twice as many of both were slower; a thread has two tiles in its registers.
     items = 8 if vector * size <= 16 and size <= 8 else 4
     threads = 512 if vector * size == 16 and size == 8 else 256
-    layout = replace(layout, threads=threads, lanes=lanes, items=items)
+    layout = TableLayout(
+        x_dtype, dtype, in_tile, threads, lanes, items, goes_down=True, is_aligned=is_aligned
+    )
     layout = _choose_direction(_fit_width(layout, shape), replace(layout, goes_down=False), shape)
     if layout.goes_down:
         layout = replace(layout, is_single_strip=TablePartition(layout, shape).strips == 1)
@@ -212,7 +210,7 @@ def choose_partition(
     elif layout.lanes <= _NARROW:
         is_aligned = is_aligned and not is_packed
         layout = replace(layout, threads=256, items=_NARROW_ITEMS, is_packed=is_packed, is_aligned=is_aligned)
-    if is_narrow and (layout.is_single_strip or layout.is_packed):  # These add up more than a tile.
+    if in_tile != dtype and (layout.is_single_strip or layout.is_packed):  # These add up more than a tile.
         return choose_partition(shape, x_dtype, dtype, is_aligned, device, is_packed, has_edges=True)
     layout = replace(layout, group=_choose_group(TablePartition(layout, shape)))
     while layout.items > 1 and layout.shared_bytes + layout.kernel_bytes > device.shared_bytes:
@@ -432,8 +430,7 @@ def _launches(x: Any, table: Any, has_edges: bool = False) -> Iterator[_ImagesLa
     *others, rows, columns = x.shape
     count, strides = prod(others), [*_strides(x), *_strides(table)]
     is_packed = strides[1] == strides[3] == columns
-    is_narrow = not has_edges and _are_sums_narrow(x.dtype, table.dtype)
-    in_tile = np.dtype(np.int32) if is_narrow else table.dtype
+    in_tile = _dtype_in_tile(x.dtype, table.dtype, has_edges)
     is_aligned, device_id = _is_aligned(x, table, strides, in_tile), cupy.cuda.runtime.getDevice()
     signature = x.dtype, table.dtype, is_aligned, is_packed, has_edges, device_id
     whole, _ = prepare_launch((count, rows, columns), *signature)

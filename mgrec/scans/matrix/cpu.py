@@ -8,6 +8,7 @@ last column from the zero of the algebra.
 from __future__ import annotations
 
 import math
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -198,14 +199,10 @@ def brief_columns(chunk: Chunk, shape: tuple[int, ...]) -> tuple[int, int]:
     return max(0, columns - n - 1), first if chunk.steps > first + n else chunk.steps
 
 
-def propagate_rows(recurrence: MatrixRecurrence, summary: MatrixSummary, carry_in: np.ndarray) -> np.ndarray:
-    """Return the states after a chunk, from those before it; the loop solves the rows to redo."""
-    return propagate_by(_advance, recurrence, summary, carry_in)
-
-
 def propagate_by(
     advance: Advance, recurrence: Any, summary: MatrixSummary, carry_in: np.ndarray
 ) -> np.ndarray:
+    """Return the states after a chunk, from those before it; the loop solves the rows to redo."""
     carry_out = propagate(recurrence, summary, carry_in)
     for row, chunk in summary.redo.items():
         states = carry_in[row].reshape(1, 1, -1).copy()
@@ -230,3 +227,6 @@ def _advance(
 
     call_in_parts(advance, len(states), threads)
     return exponents
+
+
+propagate_rows = partial(propagate_by, _advance)

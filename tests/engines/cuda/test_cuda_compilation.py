@@ -314,6 +314,7 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
             for order in (2, 5)
             for form in ("transposed", "direct")
         ),
+        lambda: lfilter(on_gpu((100, 65), "c16"), 1.0, on_gpu(100, "c16")),
     ],
     "chunks": [
         *(

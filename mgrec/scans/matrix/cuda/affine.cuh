@@ -227,13 +227,16 @@ template <class Model> struct AffinePass {
       for (int i = 0; i < N; ++i) state[i] = w[i];
     }
   }
-  // All lanes advance the states; each reads the operands of one of 32 steps.
+  // All lanes advance the states; each reads the operands of a step. Those of 32 steps of many complex
+  // states would exceed the shared memory.
   DEVICE void pass_over(const Range& r, double (&w)[N]) const {
-    __shared__ typename Model::Step steps[32];
-    __shared__ bool starts[32];
+    constexpr int AHEAD = sizeof(typename Model::Step) <= 1024 ? 32 : 8;
+    __shared__ typename Model::Step steps[AHEAD];
+    __shared__ bool starts[AHEAD];
+    static_assert(sizeof(steps) <= 40 << 10, "a block has 48 KB");
     const int lane = threadIdx.x;
-    for (long long first = r.begin; first < r.end; first += 32) {
-      const int count = first + 32 < r.end ? 32 : int(r.end - first);
+    for (long long first = r.begin; first < r.end; first += AHEAD) {
+      const int count = first + AHEAD < r.end ? AHEAD : int(r.end - first);
       if (lane < count) {
         steps[lane] = model.step_of(r, first + lane);
         starts[lane] = is_start(r, first + lane);
