@@ -129,14 +129,14 @@ def check_chunks(name, chunks):
 
 @pytest.mark.quick
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_chunks_of_which_all_are_empty(name):
-    for chunks in EMPTY_CHUNKS:
-        check_chunks(name, chunks)
+def test_two_chunks_without_rows_and_two_without_steps(name):
+    check_chunks(name, ((0,), (5, 3)))
+    check_chunks(name, ((3,), (0, 0)))
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_chunks_of_which_some_are_empty(name):
-    for chunks in CHUNKS_SOME_EMPTY:
+def test_chunks_of_which_some_or_all_are_empty(name):
+    for chunks in CHUNKS_SOME_EMPTY + EMPTY_CHUNKS:
         check_chunks(name, chunks)
 
 

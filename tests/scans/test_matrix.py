@@ -369,10 +369,11 @@ def on_three_ranks(scan, *operands):
 @pytest.mark.parametrize("signs", ["mixed", "positive", "zeros"])
 @pytest.mark.parametrize("structure", ["general", "diagonal", "companion"])
 @pytest.mark.parametrize("algebra", ALGEBRAS, ids=str)
-def test_chunks_after_infinite_states_are_those_of_the_loop(algebra, structure, signs, monkeypatch):
+@pytest.mark.parametrize("seeds", [(0, 1, 2, 3, 7), pytest.param((4, 5, 6), marks=pytest.mark.extended)])
+def test_chunks_after_infinite_states_are_those_of_the_loop(algebra, structure, signs, seeds, monkeypatch):
     monkeypatch.setenv("MGREC_NUM_THREADS", "4")
     divide_rows(monkeypatch)
-    for seed in range(8):
+    for seed in seeds:
         matrix_map = map_of(1 + seed % 4, algebra, structure)
         value = "nan" if seed == 3 else "inf"
         matrices, vectors, initial = with_infinity(matrix_map, signs, value, seed)
