@@ -388,6 +388,19 @@ def test_chunks_after_infinite_states_are_those_of_the_loop(algebra, structure, 
         assert_like_the_loop(np.concatenate(states), wanted)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("steps", "zero_step"), [(1, 20), (30, 35)], ids=["one step", "the first 16 of 30"])
+def test_nan_takes_two_steps_to_both_states_of_a_companion_map(steps, zero_step):
+    """The second chunk has nan in the last state alone: after all of its steps, or after the first ones."""
+    matrix_map = map_of(2, ("+", "*"), "companion")
+    matrices, vectors, initial = with_infinity(matrix_map, "positive", "inf", 0)
+    matrices[zero_step, 1] = 0
+    wanted = loop_of_entries(matrix_map, matrices, vectors, initial)
+    assert np.isnan(wanted[zero_step]).tolist() == [False, True]
+    lazy = (da.from_array(x, chunks=((20, steps, 40 - steps), -1)) for x in (matrices, vectors))
+    assert_like_the_loop(mgrec.scan(matrix_map, *lazy, initial=initial), wanted)
+
+
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.usefixtures("short_segments")
