@@ -380,8 +380,15 @@ def test_dask_stays_lazy_and_its_keys_are_repeatable():
     assert y.name != lfilter([1.0], [1.0, -0.4], x, zi=np.zeros(1))[0].name
 
 
-@pytest.mark.parametrize("dtype", [float, "f4"])
-@pytest.mark.parametrize(("order", "frequency"), [(2, 0.2), (3, 0.01)], ids=["blocks", "steps"])
+@pytest.mark.parametrize(
+    ("order", "frequency", "dtype"),
+    [
+        pytest.param(2, 0.2, float, id="blocks"),
+        pytest.param(3, 0.01, "f4", id="steps of float32"),
+        pytest.param(2, 0.2, "f4", id="blocks of float32", marks=EXTENDED),
+        pytest.param(3, 0.01, float, id="steps", marks=EXTENDED),
+    ],
+)
 def test_the_kernel_of_an_order_returns_the_bits_of_the_shared_one(order, frequency, dtype, monkeypatch):
     b, a = (part.astype(dtype) for part in signal.butter(order, frequency))
     x = draw((3, 501), dtype)

@@ -4,6 +4,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from chunkings import with_extended
 
 import mgrec
 from mgrec.signal import ewm
@@ -175,17 +176,11 @@ TAKE_BOOL = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("sums", "coefficients", "ewm"),
-        *(
-            pytest.param(name, marks=pytest.mark.extended)
-            for name in TAKE_BOOL
-            if name not in ("sums", "coefficients", "ewm")
-        ),
-    ],
-)
+# The kernels of the others are compiled for int64.
+SHORT = {"sums", "coefficients", "solve_tridiagonal", "ewm", "adjoint"}
+
+
+@pytest.mark.parametrize("name", with_extended(TAKE_BOOL, *TAKE_BOOL.keys() - SHORT))
 @pytest.mark.parametrize("place", [np.asarray, lambda t: da.from_array(t, chunks=2)])
 def test_bools_are_integers(name, place):
     """They promote as in NumPy; alone they are computed in int64."""
