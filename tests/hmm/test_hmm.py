@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from places import (
+    all_to_host,
     as_numpy,
     assert_is_in,
     beside,
@@ -105,17 +106,17 @@ def test_passes_are_those_of_the_loop(place, varies, reset, count):
     placed = move(startprob), (place if varies else move)(transmat), place(log_frameprob)
     marks = reset if reset is None else move(reset)
     log_prob, posteriors = mgrec.hmm.forward_backward(*placed, reset=marks)
-    assert_is_in(place, log_prob, posteriors)
-    np.testing.assert_allclose(to_host(log_prob), wanted_log_prob, rtol=1e-13)
-    np.testing.assert_allclose(to_host(posteriors), wanted, rtol=1e-12, atol=1e-15)
+    log_prob, posteriors = assert_is_in(place, log_prob, posteriors)
+    np.testing.assert_allclose(log_prob, wanted_log_prob, rtol=1e-13)
+    np.testing.assert_allclose(posteriors, wanted, rtol=1e-12, atol=1e-15)
     likelihood = mgrec.hmm.log_likelihood(*placed, reset=marks)
-    np.testing.assert_array_equal(to_host(likelihood), to_host(log_prob))
+    np.testing.assert_array_equal(to_host(likelihood), log_prob)
     log_prob, states = mgrec.hmm.viterbi(*placed, reset=marks)
-    assert_is_in(place, log_prob, states)
-    wanted_log_prob, wanted = viterbi_loop(*model, reset)
     assert states.dtype == np.int32
-    np.testing.assert_array_equal(to_host(states), wanted)
-    np.testing.assert_allclose(to_host(log_prob), wanted_log_prob, rtol=1e-13)
+    log_prob, states = assert_is_in(place, log_prob, states)
+    wanted_log_prob, wanted = viterbi_loop(*model, reset)
+    np.testing.assert_array_equal(states, wanted)
+    np.testing.assert_allclose(log_prob, wanted_log_prob, rtol=1e-13)
 
 
 def sample_loop(startprob, transmat, uniform, reset=None):
@@ -139,9 +140,9 @@ def test_samples_are_those_of_the_loop(varies, reset, place):
     move = beside(place)
     placed = move(startprob), (place if varies else move)(transmat), place(uniform)
     states = mgrec.hmm.sample(*placed, reset=reset if reset is None else move(reset))
-    assert_is_in(place, states)
+    (states,) = assert_is_in(place, states)
     assert states.dtype == np.int32
-    np.testing.assert_array_equal(to_host(states), wanted)
+    np.testing.assert_array_equal(states, wanted)
 
 
 @each_place
@@ -150,8 +151,8 @@ def test_rows_and_axes(place):
     uniform = np.random.default_rng(1).random((20, 2, 4))
     placed = [beside(place)(array) for array in (startprob, transmat)]
     frames = place(log_frameprob.transpose(2, 0, 1, 3))
-    log_prob, posteriors = map(to_host, mgrec.hmm.forward_backward(*placed, frames, axis=0))
-    best, states = map(to_host, mgrec.hmm.viterbi(*placed, frames, axis=0))
+    log_prob, posteriors = all_to_host(mgrec.hmm.forward_backward(*placed, frames, axis=0))
+    best, states = all_to_host(mgrec.hmm.viterbi(*placed, frames, axis=0))
     samples = to_host(mgrec.hmm.sample(*placed, place(uniform), axis=0))
     assert log_prob.shape == (2, 4)
     for row in np.ndindex(2, 4):
@@ -256,7 +257,7 @@ def test_possible_sequences_do_not_underflow(model, move):
     startprob, transmat, log_frameprob = map(move, model)
     for size in (None, 1, 20, 60):
         frames = log_frameprob if size is None else in_chunks(model[2], size=size).map_blocks(move)
-        log_prob, posteriors = map(to_host, mgrec.hmm.forward_backward(startprob, transmat, frames))
+        log_prob, posteriors = all_to_host(mgrec.hmm.forward_backward(startprob, transmat, frames))
         np.testing.assert_allclose(log_prob, wanted, rtol=1e-13)
         np.testing.assert_allclose(posteriors, wanted_posteriors, rtol=1e-9, atol=1e-15)
 

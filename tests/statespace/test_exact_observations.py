@@ -6,7 +6,7 @@ from fractions import Fraction
 import dask.array as da
 import numpy as np
 import pytest
-from places import MEMORIES, to_host
+from places import MEMORIES, all_to_host
 
 import mgrec
 
@@ -107,8 +107,7 @@ def results(model, place, chunk, square_root):
     filtered = mgrec.statespace.kalman_filter(**model, square_root=square_root)
     smoothed = mgrec.statespace.kalman_smoother(**model, square_root=square_root)
     llf = mgrec.statespace.log_likelihood(**model, square_root=square_root)
-    values = [*filtered[:4], *smoothed[1:], llf, smoothed[0]]
-    return [to_host(value) for value in values]
+    return all_to_host([*filtered[:4], *smoothed[1:], llf, smoothed[0]])
 
 
 @pytest.mark.parametrize("square_root", [False, True])

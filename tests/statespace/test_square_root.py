@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from places import MEMORIES, to_host
+from places import MEMORIES, all_to_host, to_host
 
 import mgrec
 
@@ -148,7 +148,7 @@ def errors(model, square_root, chunk=None, place=np.asarray):
     filtered = mgrec.statespace.kalman_filter(**arrays, square_root=square_root)
     smoothed = mgrec.statespace.kalman_smoother(**arrays, square_root=square_root)
     llf, *wanted = loop({name: array.astype(float) for name, array in model.items()})
-    found_llf, _, *values = map(to_host, (*filtered, *smoothed[1:]))
+    found_llf, _, *values = all_to_host((*filtered, *smoothed[1:]))
     found = [abs(found_llf / llf - 1)]
     for k in (0, 2, 4):
         deviations = np.sqrt(np.diagonal(wanted[k + 1], axis1=1, axis2=2))
@@ -192,7 +192,7 @@ def test_log_likelihoods_of_ill_conditioned_models(place):
     for chunk in (None, 7):
         arrays = placed(model, place, chunk)
         roots, plain = (mgrec.statespace.log_likelihood(**arrays, square_root=form) for form in (True, False))
-        roots, plain = map(to_host, (roots, plain))
+        roots, plain = all_to_host((roots, plain))
         np.testing.assert_allclose(roots, wanted, rtol=1e-9)
         assert abs(plain / wanted - 1) > 1e-6
 
@@ -223,7 +223,7 @@ def test_variances_are_not_negative(place):
         arrays = placed(model, place)
         result = mgrec.statespace.kalman_smoother(**arrays, square_root=True)
         filtered = mgrec.statespace.kalman_filter(**arrays, square_root=True)
-        for covariance in map(to_host, (result[2], *filtered[3::2])):
+        for covariance in all_to_host((result[2], *filtered[3::2])):
             deviations = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
             outer = deviations[:, :, None] * deviations[:, None]
             assert (abs(covariance) <= outer * (1 + 1e-14)).all()
@@ -266,7 +266,7 @@ def test_models_with_singular_matrices_in_any_chunks(model, chunk):
     arrays = placed(model, np.asarray, chunk)
     filtered = mgrec.statespace.kalman_filter(**arrays, square_root=True)
     smoothed = mgrec.statespace.kalman_smoother(**arrays, square_root=True)
-    found_llf, _, *found = map(to_host, (*filtered, *smoothed[1:]))
+    found_llf, _, *found = all_to_host((*filtered, *smoothed[1:]))
     np.testing.assert_allclose(found_llf, llf, rtol=1e-8, atol=1e-8)
     for values, exact in zip(found, wanted, strict=True):
         np.testing.assert_allclose(values, exact, rtol=1e-6, atol=1e-6)
@@ -305,7 +305,7 @@ def test_all_arguments(place, varies):
                 arrays = placed(model, place, size, lazy)
                 marks = None if reset is None else place(reset)
                 values = function(**arrays, reset=marks, square_root=True)
-                values = map(to_host, values)
+                values = all_to_host(values)
                 for value, other in zip(values, wanted, strict=True):
                     np.testing.assert_allclose(value, other, rtol=1e-10, atol=1e-11)
 
@@ -318,7 +318,7 @@ def test_unstable_states_and_negative_variances(place):
     wanted = mgrec.statespace.kalman_smoother(**model, square_root=True)
     for chunk in (None, 7):
         values = mgrec.statespace.kalman_smoother(**placed(model, place, chunk), square_root=True)
-        for value, other in zip(map(to_host, values), wanted, strict=True):
+        for value, other in zip(all_to_host(values), wanted, strict=True):
             np.testing.assert_allclose(value, other, rtol=1e-9, atol=1e-11)
     model["obs_cov"] = np.full((1, 1), -1.0)
     llf = mgrec.statespace.log_likelihood(**placed(model, place), square_root=True)

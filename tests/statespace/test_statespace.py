@@ -8,6 +8,7 @@ import pytest
 from internals import compile_for_sizes
 from places import (
     MEMORIES,
+    all_to_host,
     as_numpy,
     assert_is_in,
     beside,
@@ -123,11 +124,10 @@ def placed(model, place, varies):
 
 
 def assert_equal_to_the_loop(filtered, smoothed, wanted, rtol=1e-10):
-    llf, *states = wanted
-    np.testing.assert_allclose(to_host(filtered.llf), llf.sum(), rtol=rtol / 100)
-    np.testing.assert_allclose(to_host(filtered.llf_obs), llf, rtol=rtol, atol=rtol / 10)
-    for values, exact in zip((*filtered[2:], *smoothed[1:]), states, strict=True):
-        np.testing.assert_allclose(to_host(values), exact, rtol=rtol, atol=rtol / 10)
+    found, *others = all_to_host([*filtered, *smoothed[1:]])
+    np.testing.assert_allclose(found, wanted[0].sum(), rtol=rtol / 100)
+    for values, exact in zip(others, wanted, strict=True):
+        np.testing.assert_allclose(values, exact, rtol=rtol, atol=rtol / 10)
 
 
 GPU = pytest.mark.gpu
@@ -145,11 +145,11 @@ def test_states_are_those_of_the_loop(place, varies, reset, n, p):
     marks = reset if reset is None else beside(place)(reset)
     filtered = mgrec.statespace.kalman_filter(**arguments, reset=marks)
     smoothed = mgrec.statespace.kalman_smoother(**arguments, reset=marks)
-    assert_is_in(place, *filtered, *smoothed)
+    results = assert_is_in(place, *filtered, *smoothed)
     rtol = 1e-10 if place in (as_numpy, in_chunks) else 1e-9
-    assert_equal_to_the_loop(filtered, smoothed, loop(model, reset), rtol)
+    assert_equal_to_the_loop(results[: len(filtered)], results[len(filtered) :], loop(model, reset), rtol)
     llf = mgrec.statespace.log_likelihood(**arguments, reset=marks)
-    np.testing.assert_allclose(to_host(llf), to_host(filtered.llf), rtol=1e-14)
+    np.testing.assert_allclose(to_host(llf), results[0], rtol=1e-14)
 
 
 @pytest.mark.gpu
@@ -569,9 +569,8 @@ def test_samples_are_those_of_the_loop(varies, place):
     arguments = placed(arguments, place, varies)
     shocks = dict(zip(("measurement_shocks", "state_shocks"), map(place, shocks), strict=True))
     samples = mgrec.statespace.sample(**arguments, **shocks)
-    assert_is_in(place, *samples)
-    for values, exact in zip(samples, wanted, strict=True):
-        np.testing.assert_allclose(to_host(values), exact, rtol=1e-11, atol=1e-11)
+    for values, exact in zip(assert_is_in(place, *samples), wanted, strict=True):
+        np.testing.assert_allclose(values, exact, rtol=1e-11, atol=1e-11)
 
 
 def test_samples_need_chunks_of_known_sizes():
@@ -618,7 +617,7 @@ def test_rows_and_axes(place):
     model = drawn(20, rows=(2, 3))
     arguments = placed({**model, "endog": model["endog"].transpose(2, 0, 1, 3)}, place, False)
     for function in (mgrec.statespace.kalman_filter, mgrec.statespace.kalman_smoother):
-        llf, *found = map(to_host, function(**arguments, axis=0))
+        llf, *found = all_to_host(function(**arguments, axis=0))
         assert llf.shape == (2, 3)
         for row in np.ndindex(2, 3):
             of_row = {name: model[name][row] for name in ("endog", "initial_state", "initial_state_cov")}

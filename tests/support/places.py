@@ -1,5 +1,6 @@
 """Where arrays are: in memory, in chunks, on a GPU, and in chunks on a GPU."""
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -31,12 +32,11 @@ def beside(place):
 
 
 def assert_is_in(place, *arrays):
-    """Assert that arrays are where a function of `PLACES` moves them."""
-    for array in arrays:
-        is_lazy = isinstance(array, da.Array)
-        assert is_lazy == (place in (in_chunks, chunks_on_gpu))
-        block = array.compute(scheduler="sync") if is_lazy else array
-        assert hasattr(block, "get") == (beside(place) is on_gpu)
+    """Assert that arrays are where a function of `PLACES` moves them; return NumPy arrays."""
+    assert {isinstance(array, da.Array) for array in arrays} == {place in (in_chunks, chunks_on_gpu)}
+    blocks = dask.compute(*arrays, scheduler="sync")
+    assert {hasattr(block, "get") for block in blocks} == {beside(place) is on_gpu}
+    return [*map(to_host, blocks)]
 
 
 def from_gpu(array):
@@ -51,6 +51,11 @@ def to_host(array):
     """A NumPy array, from an array in any place."""
     array = array.compute(scheduler="sync") if isinstance(array, da.Array) else array
     return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+def all_to_host(arrays):
+    """NumPy arrays, from arrays in any place; what several need is computed once."""
+    return [*map(to_host, dask.compute(*arrays, scheduler="sync"))]
 
 
 MEMORIES = [as_numpy, pytest.param(on_gpu, marks=pytest.mark.gpu)]
