@@ -187,8 +187,9 @@ def factor_tridiagonal(
     arrays, or Dask arrays with the same chunks.
 
     *Systems that are not factored.* Their diagonals are stored, and each ``solve`` solves them from
-    the start: chunks of systems in several chunks, if a row of the chunk is not diagonally dominant
-    or if `rhs_axis` is given; Dask right-hand sides of NumPy diagonals or with other chunks;
+    the start: chunks of systems in several chunks, if a row of the chunk is not diagonally dominant,
+    if its rows are nearly singular or if `rhs_axis` is given; Dask right-hand sides of NumPy
+    diagonals or with other chunks;
     matrices whose factors overflow or that are singular except for rounding, a single system of at
     least 2**20 unknowns on more than four threads, and periodic systems of less than three unknowns,
     or in which an error of the last unknown would grow; it does not if matrices are diagonally
