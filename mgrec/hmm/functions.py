@@ -122,7 +122,8 @@ def forward_backward(model: MarkovModel) -> ForwardBackward[Any]:
     *Accuracy.* Weights of states are scaled to a sum of 1 at each step. A weight below 1e-290 is
     kept as its logarithm, so that no possible sequence underflows. All is computed in float64. A
     chunk of a Dask array contributes a matrix, whose columns have scales of their own: posteriors
-    then differ by a few roundings from those of one chunk.
+    then differ from those of one chunk by roundings of the logarithms of these scales, which is
+    1e-12 after 400 steps in which the states hardly mix.
 
     *nan* in an argument gives nan. It does not mark a missing observation.
 

@@ -191,6 +191,18 @@ def test_long_sequences_do_not_underflow():
         np.testing.assert_allclose(posteriors, wanted[1], rtol=1e-9, atol=1e-12)
 
 
+@each_place
+def test_offsets_of_logarithms_change_no_posterior(place):
+    """States do not mix, so that columns of chunks differ in their scales."""
+    transmat = np.full((4, 4), 1e-6 / 3)
+    np.fill_diagonal(transmat, 1 - 1e-6)
+    log_frameprob = np.random.default_rng(5).integers(-20, 1, (40, 4)) / 8
+    wanted = mgrec.hmm.forward_backward(np.full(4, 0.25), transmat, log_frameprob).posteriors
+    arguments = [*map(beside(place), (np.full(4, 0.25), transmat)), place(log_frameprob - 2.0**23)]
+    found = mgrec.hmm.forward_backward(*arguments)
+    np.testing.assert_allclose(to_host(found.posteriors), wanted, rtol=1e-12)
+
+
 @pytest.mark.parametrize(("factor", "offset"), [(1e-4, 0.0), (1.0, 200.0)])
 @each_place
 def test_weights_that_grow_or_shrink(factor, offset, place):

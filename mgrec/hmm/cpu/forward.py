@@ -331,11 +331,11 @@ def forward(
                     log_scale += _in_logarithms(_FORWARD, before, linear, transmat, frame, at_column, count)
                 else:
                     log_scale += _rescale(at_column, count, total)
-                log_scale += shift[0]
                 if not has_results:
                     scales[column] += log_scale
                     log_scale = 0.0
             if has_results:
+                log_scale += shift[0]
                 result = advance_pointer(flat_results, ((x * steps + step) * inner + y) * (count + 1))
                 factor, w = 1.0 / totals[0], of_row[0]
                 for j in count_up(0, count):
@@ -449,7 +449,6 @@ def backward(
                     )
                 else:
                     scales[column] += _rescale(at_column, count, total)
-                scales[column] += shift[0]
         _normalise_all(of_row[0], columns, count, scales, totals)
 
 
