@@ -488,7 +488,12 @@ def merged(state: Any, parts: Any, row: int, other_count: float) -> Any:
     xy = kept * xy + gain * parts[12, row] + kept * gain * off_x * off_y
     divisor = kept * kept * divisor + gain * gain * parts[7, row] + 2.0 * kept * gain
     total = 0.0 if has_decayed else total
-    return count + other_count, total, divisor, x + gain * off_x, y + gain * off_y, xx, yy, xy
+    # From the mean of the larger weight: the other one may be large, and have no weight any more.
+    if gain <= kept:
+        x, y = x + gain * off_x, y + gain * off_y
+    else:
+        x, y = parts[8, row] - kept * off_x, parts[9, row] - kept * off_y
+    return count + other_count, total, divisor, x, y, xx, yy, xy
 
 
 # Dtypes that kernels read without a cast.

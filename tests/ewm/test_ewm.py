@@ -179,6 +179,15 @@ def by_definition(x, alpha, times):
     return np.array(found)
 
 
+def test_variances_after_an_outlier():
+    """Its weight is 1e-60 when the chunk ends that starts with it."""
+    x = 1.0 + 1e-6 * draw(200)
+    x[100] = 1e9
+    wanted = np.asarray(ewm(x, alpha=0.999, statistic="var"))
+    found = ewm(da.from_array(x, chunks=20), alpha=0.999, statistic="var").compute()
+    np.testing.assert_allclose(found[110:], wanted[110:], rtol=1e-7)
+
+
 @pytest.mark.extended
 @pytest.mark.filterwarnings("ignore:reset has the label:UserWarning")
 def test_variances_by_time_and_by_group():
