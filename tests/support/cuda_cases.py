@@ -133,9 +133,9 @@ def small_layout(kind: str, shape: Any, dtype: str, reverse: bool) -> Any:
         "channels": channels(shape[2]),
         "channels read by threads": channels(shape[2], bulk=False),
         "channels of few stages": channels(shape[2], stages=3),
-        "lines": channels(8, lines=True, bulk=False),
-        "teams of lines": channels(8, lines=True, bulk=False, team=3, stages=3, distance=1),
-        "lines read late": channels(8, lines=True, bulk=False, team=2, stages=0),
+        "lines": channels(8, all_columns=shape[2], bulk=False),
+        "teams of lines": channels(8, all_columns=shape[2], bulk=False, team=3, stages=3, distance=1),
+        "lines read late": channels(8, all_columns=shape[2], bulk=False, team=2, stages=0),
         "walked rows": ScanLayout(32, 4 * vector, 2, reverse=reverse, walking=True, bulk=steps % vector == 0),
         "walked columns": ScanLayout(32, 4, 3, reverse=reverse, walking=True),
     }[kind]

@@ -45,7 +45,7 @@ _COLUMNS = """const long long count = outers * inners, groups = (count + 31) / 3
                             (steps + STEPS - 1) / STEPS}, epoch);"""
 _CHANNELS = """const long long lines = (outers * inners + 31) / 32;
   determine_channels(source, entry, results, space + marked_units(lines), repair_list,
-                     Channels(outers, steps, inners), epoch);"""
+                     Channels(outers, steps), epoch);"""
 
 
 _RING_ROUNDS = 8
@@ -76,8 +76,8 @@ def launch_single_pass(
         kernel, call = "channels", _CHANNELS
         tiles = outers * -(-steps // steps_of_tile(layout, source.stored.itemsize))
         lines = outers * inners // layout.channels
-        team = layout.team if layout.lines else min(resident, tiles, MOST_BLOCKS)
-        teams = min(lines, max(1, resident // team)) if layout.lines else 1
+        team = layout.team if layout.all_columns else min(resident, tiles, MOST_BLOCKS)
+        teams = min(lines, max(1, resident // team)) if layout.all_columns else 1
         blocks = teams * team
         published = teams * ring_of(team) * layout.channels * units
         threads = layout.threads + 32 * layout.ahead
@@ -128,15 +128,15 @@ def launch_single_pass(
 def shared_bytes(chunk: Chunk, source: Source, layout: ScanLayout, stores: int) -> int:
     """Count the dynamic shared memory of a block: tiles of loads, of stores, and barriers."""
     is_flat = chunk.shape[2] == 1 or layout.channels
-    if is_flat and not (layout.bulk or layout.staged or layout.lines):
+    if is_flat and not (layout.bulk or layout.staged or layout.all_columns):
         return 0
     tile = layout.threads * layout.items * source.stored.itemsize
     if layout.channels:
         size = source.stored.itemsize
         tile = steps_of_tile(layout, size) * layout.channels * size
     loads = layout.stages * len(source.streams)
-    if not is_flat or layout.lines:
-        return loads * tile + 128 * layout.lines
+    if not is_flat or layout.all_columns:
+        return loads * tile + (128 if layout.all_columns else 0)
     return 128 + loads * (tile + SHIFTED_BYTES * any(source.shifts)) + stores * tile
 
 

@@ -12,6 +12,7 @@ of each step: a team of blocks then shares a line.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd, lcm
 from typing import TYPE_CHECKING
 
 from ...engines.cuda.device import MULTIPROCESSORS
@@ -334,22 +335,25 @@ def choose_team(groups: int, tiles: int, resident: int) -> int:
 _MOST_CHANNELS = 32
 """Most channels of a tile. 64 of them, divided into hundreds of rows, each started early from 0,
 ran at 0.50 of the floor by lanes of the plain loop."""
-_LINES, _MOST_LINES = (128, 64, 32), 8
-"""Bytes of a line, the widest that divides a step into several, and the most lines: 128 columns ran
-at 0.75 of the floor in lines of 128 bytes, at 0.69 in lines of 64, and at 0.66 by tiles of 32
-columns; 64 columns at 0.70 in lines of 128 bytes and at 0.67 in lines of 64."""
-_THREADS, _OTHER_THREADS = 256, {(2, 16): 192, (1, 24): 192}
-"""Threads, and those by the numbers of streams and channels: 16 channels with coefficient arrays
-ran at 0.82 of the floor, with 256 threads at 0.78; 24 with a constant one at 0.74 and 0.54."""
-_NARROW_LINE_THREADS = 384
-"""For lines of numbers of two bytes: 256 columns of bfloat16 ran at 0.42 of the floor, with 256
-threads at 0.36, and at 0.41 in lines of 32 bytes (an H200)."""
+_LINES, _MOST_LINES, _NARROWEST = (128, 64, 32), 16, 32
+"""Bytes of a line, the widest that divides a step into several and is at most 16 numbers wide or 64 bytes;
+the most lines; and the bytes of lines of which the blocks of a team stay close, since several share the
+sectors that memory transfers. The look-ahead has spans of all channels of a line: on an H200, 64 columns of
+float32 ran at 0.76 of the floor in lines of 16 columns and at 0.71 in lines of 32. 40 columns ran at 0.51
+and 0.46, and 256 of bfloat16 in lines of 32 bytes at 0.30 and in lines of 64 at 0.38."""
+_MOST_THREADS = 512
+_THREADS = {"light": 384, "few": 288, "narrow numbers": 384, "narrow lines": 320, "other": 256}
+"""Threads about which a block has, by kinds of tiles: of up to _DIRECT columns, whose items take few
+registers or more; of lines of numbers of two bytes; of lines of 32 bytes; and of others. On an H200, three columns of
+float32 with a constant coefficient ran at 0.84 of the floor, with 256 threads at 0.75; with arrays at 0.82,
+with 384 at 0.66; those of float64 with a constant one at 0.80, and at 0.60; 40 columns of float32 at 0.65,
+with 256 threads at 0.43."""
 _SHARED, _SPANS = 212 * 1024, 15 * 1024
 """Most bytes of stages and stores of a block, and of its spans."""
 _FEWEST_ITEMS, _ITEMS = 3, 41
-_GROUPS, _DIRECT, MOST_BLOCKS = 6, 4, 160
-"""Groups of tiles that a turn of so many blocks spans, and the most channels of which every block
-polls all tiles: ``GROUPS`` and ``DIRECT`` of the kernels."""
+_DIRECT, MOST_BLOCKS = 4, 160
+"""The most channels of which every block polls all tiles, and the most blocks whose tiles ``GROUPS`` groups
+of the kernels span: ``DIRECT`` of the kernels."""
 
 
 def steps_of_tile(layout: ScanLayout, itemsize: int) -> int:
@@ -376,8 +380,9 @@ def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -
             return layout
     if outers > 1 and steps * channels * size % 16:
         return None
-    threads = _OTHER_THREADS.get((len(source.streams), channels), _THREADS)
-    layout = _channel_layout(chunk, source, channels, states, threads)
+    is_light = len(source.streams) < 2 and chunk.dtype.itemsize <= 4
+    kind = "other" if channels > _DIRECT else "light" if is_light else "few"
+    layout = _channel_layout(chunk, source, channels, states, _THREADS[kind], most_stages=4)
     if steps < 2 * steps_of_tile(layout, size):
         return None
     fits = _bytes(layout, source, states) <= device.shared_bytes
@@ -388,13 +393,15 @@ def _choose_lines(chunk: Chunk, source: Source, device: Device) -> ScanLayout | 
     """Choose the layout of tiles of one line; None if lines do not fit, or are many."""
     outers, steps, inners = chunk.shape
     size = source.stored.itemsize
-    lines = (line for line in _LINES if line <= _MOST_CHANNELS * size)
+    lines = (line for line in _LINES if line <= max(16 * size, 64))
     line = next((line for line in lines if inners * size % line == 0), 0)
     count = outers * inners * size // line if line else 0
     if not 1 < count <= _MOST_LINES or not source.is_aligned:
         return None
-    threads = _THREADS if source.stored == chunk.dtype else _NARROW_LINE_THREADS
-    layout = _channel_layout(chunk, source, line // size, 0, threads)
+    kind = "narrow lines" if line == _NARROWEST else "other"
+    threads = _THREADS[kind if source.stored == chunk.dtype else "narrow numbers"]
+    most_stages = 4 if line == _NARROWEST else 5
+    layout = _channel_layout(chunk, source, line // size, 0, threads, most_stages)
     tile = steps_of_tile(layout, size)
     if steps < 2 * tile:
         return None
@@ -403,11 +410,11 @@ def _choose_lines(chunk: Chunk, source: Source, device: Device) -> ScanLayout | 
     stages = min(layout.stages, (device.shared_bytes - _SPANS) // tile_bytes)
     return replace(
         layout,
-        lines=True,
+        all_columns=inners,
         bulk=False,
         team=choose_team(count, -(-steps // tile), device.multiprocessors),
         stages=stages if stages > 2 else 0,
-        distance=1,
+        distance=2 if stages > 3 and line > _NARROWEST else 1,
     )
 
 
@@ -418,28 +425,33 @@ def _bytes(layout: ScanLayout, source: Source, states: int) -> int:
     return (layout.stages * len(source.streams) + states) * tile + _SPANS
 
 
-def _channel_layout(chunk: Chunk, source: Source, channels: int, stores: int, threads: int) -> ScanLayout:
+def _channel_layout(
+    chunk: Chunk, source: Source, channels: int, stores: int, threads: int, most_stages: int
+) -> ScanLayout:
     outers, steps, inners = chunk.shape
     size, streams = source.stored.itemsize, len(source.streams)
     vector = 16 // size
-    wanted = max(1, round(threads / channels / vector)) * vector
-    threads = -(-wanted * channels // 32) * 32
+    filled = lcm(channels * vector, 32)  # threads that all have a part
+    if filled <= _MOST_THREADS:
+        threads = max(1, min(round(threads / filled), _MOST_THREADS // filled)) * filled
+    else:
+        wanted = max(1, round(threads / channels / vector)) * vector
+        threads = -(-wanted * channels // 32) * 32
     parts = threads // channels // vector * vector
     width = parts * channels * size
 
     def most_items(stages: int) -> int:
         return _SHARED // max((stages * streams + stores) * width, 1)
 
-    is_direct = channels <= _DIRECT
-    wanted_stages = (5 if is_direct and streams < 2 else 4, 3)
-    stages = next((k for k in wanted_stages if most_items(k) >= _FEWEST_ITEMS), 2)
+    stages = next((k for k in range(most_stages, 2, -1) if most_items(k) >= _FEWEST_ITEMS), 2)
     items = min(most_items(stages), _ITEMS * 4 // chunk.dtype.itemsize)
     # With fewer tiles than multiprocessors, smaller tiles are faster.
     enough = outers * steps * -(-inners // channels) // (parts * MULTIPROCESSORS)
-    items = max(min(items, enough), _FEWEST_ITEMS)
-    items -= 1 - items % 2  # odd, against most bank conflicts
-    # A quarter of a warp for each group and channel; the last warp is the spine.
-    ahead = 1 + -(-channels * (_GROUPS if is_direct else 1) // 8)
+    items = _without_conflicts(max(min(items, enough), _FEWEST_ITEMS), channels, size)
+    # The spine, and a quarter of a warp for a group of tiles of a channel; of 32 channels they take turns,
+    # since more warps leave fewer registers to a thread.
+    takes_turns = channels <= _DIRECT or channels == 32
+    ahead = 3 if takes_turns else 1 + -(-channels // 8)
     return ScanLayout(
         threads,
         items,
@@ -450,3 +462,19 @@ def _channel_layout(chunk: Chunk, source: Source, channels: int, stores: int, th
         ahead=ahead,
         distance=2 if stages > 3 else 1,
     )
+
+
+def _without_conflicts(items: int, channels: int, size: int) -> int:
+    """Return at most so many items, with which neighbouring parts lie in different banks if possible.
+
+    Parts of an odd number of items do, for 1, 2, 4, ... channels. For others their distance has to be
+    their width, except for multiples of all banks: three columns ran at 0.84 of the floor with 33 items and
+    at 0.82 with 35.
+    """
+    banks = 128 // max(size, 4)
+    period = banks // gcd(banks, channels)
+    if channels & (channels - 1):
+        for fewer in range(items, items * 3 // 4, -1):
+            if fewer % period in (1, period - 1):
+                return fewer
+    return items - 1 + items % 2

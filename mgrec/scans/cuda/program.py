@@ -49,7 +49,7 @@ class ScanLayout:
     channels: int = 0  # columns of a tile of few columns (0: other layouts)
     ahead: int = 0  # look-ahead warps of such a tile
     distance: int = 1  # turns between publishing it and needing the states before it, 1 or 2
-    lines: bool = False  # such a tile has 32 bytes of each step
+    all_columns: int = 0  # of a step, if such a tile has a line of 32 to 128 bytes of each
     packed: bool = False  # results are columns of one array (steps, states)
 
 

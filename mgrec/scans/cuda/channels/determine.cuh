@@ -28,18 +28,19 @@ static_assert(CHANNELS <= 32 && AHEAD > 1, "a lane of the spine for each channel
 // older.
 struct Board {
   Unit* descriptors;
-  unsigned epoch, ring, groups;
+  unsigned epoch;
+  Divisor ring, groups;
   DEVICE Board(Unit* space, unsigned epoch, const Channels& shape)
-      : epoch(epoch), ring(8 * shape.team + 2 * GROUP), groups(ring / GROUP + 1) {
-    descriptors = space + (long long)shape.first * (ring + groups) * CHANNELS * UNITS;  // each team's
+      : epoch(epoch), ring(8 * shape.team + 2 * GROUP), groups(ring.value / GROUP + 1) {
+    const long long team = (ring.value + groups.value) * CHANNELS * UNITS;
+    descriptors = space + shape.first * team;
   }
-  // The index and the tag of a span: number `first` + k of a ring of `size` entries from `start`
-  // on. One division for all k: it delays the first poll.
-  DEVICE void locate(unsigned start, unsigned size, unsigned first, unsigned k, int channel,
+  // The index and the tag of a span: number `first` + k of a ring of entries from `start` on.
+  DEVICE void locate(unsigned start, const Divisor& size, unsigned first, unsigned k, int channel,
                      long long& index, unsigned& tag) const {
-    const unsigned wraps = first / size, index_in_ring = first - wraps * size + k;
-    const bool is_past = index_in_ring >= size;
-    index = (long long)(start + index_in_ring - (is_past ? size : 0)) * CHANNELS + channel;
+    const unsigned wraps = size.quotient(first), index_in_ring = first - wraps * size.value + k;
+    const bool is_past = index_in_ring >= size.value;
+    index = (long long)(start + index_in_ring - (is_past ? size.value : 0)) * CHANNELS + channel;
     tag = tag_of(epoch, wraps + is_past);
   }
   DEVICE void locate_tile(unsigned first, unsigned k, int channel, long long& index,
@@ -48,7 +49,7 @@ struct Board {
   }
   DEVICE void locate_group(unsigned first, unsigned k, int channel, long long& index,
                            unsigned& tag) const {
-    locate(ring, groups, first, k, channel, index, tag);
+    locate(ring.value, groups, first, k, channel, index, tag);
   }
   DEVICE void publish_tile(unsigned tile, int channel, const Span& span) const {
     long long index;
@@ -202,7 +203,7 @@ DEVICE inline long long time_of(long long step, const Channels& shape) {
 DEVICE inline void mark_steps(const RepairList& repair_list, const Tile& tile, int channel,
                               long long time, const Channels& shape) {
   const long long end = shape.steps - 1, last = time + ITEMS - 1;
-  repair_list.add(tile.row(channel, shape) / 32, time < end ? time : end,
+  repair_list.add(tile.row(channel) / 32, time < end ? time : end,
                   last < end ? last : end);
 }
 DEVICE inline void mark_part(const RepairList& repair_list, const Tile& tile, const Part& part,
@@ -232,7 +233,7 @@ DEVICE inline void resolve(Transfer::State (&tile_carry_in)[RING][CHANNELS], Fro
     if (tile.first_tile != spine.first_tile) {
       spine.first_tile = tile.first_tile;
       spine.group = tile.first_tile / GROUP;
-      if (channel < CHANNELS) spine.state = carry_ins.at(tile.row(channel, shape));
+      if (channel < CHANNELS) spine.state = carry_ins.at(tile.row(channel));
     }
     const Span (&joins)[JOINED][CHANNELS] = front.tiles[round % RING];
     const int before = DIRECT ? int(number / GROUP - spine.group) : 0;
@@ -306,9 +307,9 @@ DEVICE inline void write_part(const Memory& memory, int stage, const Tile& tile,
   const bool is_any_suspect = !is_in_range(state) || is_suspect(before, carry_in, state);
   T w[Transfer::STATES][ITEMS];
   const bool has_grown = downsweep<WHOLE>(memory.source, items, tile, part, state, w);
+  write_items<WHOLE>(memory.stages, memory.results, tile, part, memory.shape, w);
   if (GUARDED && (is_any_suspect || has_grown) && part.has(0, tile))
     mark_part(memory.repair_list, tile, part, memory.shape);
-  write_items<WHOLE>(memory.stages, memory.results, tile, part, memory.shape, w);
 }
 
 DEVICE void determine_channels(const Source& source, const Entry& carry_ins,
@@ -316,7 +317,7 @@ DEVICE void determine_channels(const Source& source, const Entry& carry_ins,
                                const RepairList& repair_list, const Channels& shape,
                                unsigned epoch) {
   extern __shared__ __align__(128) unsigned char memory[];
-  __shared__ ScanStorage storage;
+  __shared__ WarpSpans totals[2];
   __shared__ Front front;
   __shared__ Transfer::State tile_carry_in[RING][CHANNELS];
   const Stages stages(memory);
@@ -364,8 +365,9 @@ DEVICE void determine_channels(const Source& source, const Entry& carry_ins,
       if (part.exists)
         mine = tile.is_whole() ? span_of_part<true>(all, next_stage, tile, part)
                                : span_of_part<false>(all, next_stage, tile, part);
-      const BlockScan scan = channel_scan(mine, part, storage);
-      if (part.index == PARTS - 1) board.publish_tile(unsigned(next), part.channel, scan.total);
+      const BlockScan scan = FILLED && tile.is_whole() ? channel_scan<true>(mine, part, totals[round & 1])
+                                                       : channel_scan<false>(mine, part, totals[round & 1]);
+      if (threadIdx.x >= THREADS - CHANNELS) board.publish_tile(unsigned(next), part.channel, scan.total);
       announce(published(round + DISTANCE), THREADS + JOINING);
       before[DISTANCE] = scan.before;
       if (++next_stage == STAGES) next_stage = 0, parity ^= 1;

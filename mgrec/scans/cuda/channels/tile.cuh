@@ -1,7 +1,7 @@
 // Few columns side by side, as samples of a few channels in time: tiles of STEPS steps.
 //
-// A tile with all columns is contiguous in memory, and moves by bulk copies. With more columns a tile
-// has one of LINES, up to 128 bytes wide, which threads copy in vectors: every block has to fold the spans of
+// A tile with all columns is contiguous in memory, and moves by bulk copies. With more ALL_COLUMNS a tile has
+// a line of them, up to 128 bytes wide, which threads copy in vectors: every block has to fold the spans of
 // all columns of a tile. A team of blocks shares a line and folds its spans. A tile stays in shared
 // memory until its states are written: a thread reads ITEMS consecutive steps of one channel twice,
 // neighbouring threads neighbouring channels. To store them in registers in between would leave too few
@@ -14,6 +14,8 @@
 constexpr int VECTOR = 16 / int(sizeof(Stored));
 constexpr int PARTS = THREADS / CHANNELS / VECTOR * VECTOR;  // of a tile, one a thread each channel
 constexpr int STEPS = PARTS * ITEMS, TILE = STEPS * CHANNELS;
+constexpr bool LINES = ALL_COLUMNS > 0;
+constexpr int PITCH = LINES ? ALL_COLUMNS : CHANNELS;  // from step to step
 constexpr bool COPIED = LINES && STAGES > 0;  // by threads
 static_assert(!COPIED || (!BULK && STAGES >= DISTANCE + 2), "a tile is under way meanwhile");
 static_assert(TILE * sizeof(Stored) % 16 == 0, "bulk copies are of whole 16 bytes");
@@ -27,22 +29,33 @@ constexpr bool DIRECT = CHANNELS <= 4;
 constexpr bool IN_PIECES = STAGES > DISTANCE + 1 && !DIRECT && (BULK || Source::STREAMS > 1);
 constexpr int PIECES = IN_PIECES ? 3 : 1;
 
-// Each outer part has `inners` columns in `groups` lines, and a line `tiles` tiles. A team of `team`
-// blocks goes through the lines first, first + teams, ...: `lines` of them. A block is its `rank`-th.
+// Quotients of many numbers by one. A division takes some 25 instructions, of 64 bits five times as many.
+struct Divisor {
+  unsigned value, inverse;
+  DEVICE explicit Divisor(unsigned value) : value(value), inverse(0xffffffffu / value) {}
+  DEVICE unsigned quotient(unsigned number) const {
+    const unsigned q = unsigned((unsigned long long)number * inverse >> 32);  // or one too few
+    return q + (number - q * value >= value);
+  }
+};
+
+constexpr unsigned LINES_OF_STEP = PITCH / CHANNELS;
+
+// Each outer part has LINES_OF_STEP lines, and a line `tiles` tiles. A team of `team` blocks goes through
+// the lines first, first + teams, ...: `lines` of them. A block is its `rank`-th.
 struct Channels {
-  long long outers, steps, inners, tiles, lines;
-  unsigned groups, first, teams, team, rank;
-  DEVICE Channels(long long outers, long long steps, long long inners)
-      : outers(outers), steps(steps), inners(inners), tiles((steps + STEPS - 1) / STEPS) {
-    groups = unsigned(inners / CHANNELS);
+  long long outers, steps, lines;
+  Divisor tiles;
+  unsigned first, teams, team, rank;
+  DEVICE Channels(long long outers, long long steps)
+      : outers(outers), steps(steps), tiles(unsigned((steps + STEPS - 1) / STEPS)) {
     team = LINES ? TEAM : gridDim.x;
     teams = gridDim.x / team;
     first = blockIdx.x % teams;  // neighbours read neighbouring columns
     rank = blockIdx.x / teams;
-    lines = (outers * groups - first + teams - 1) / teams;
+    lines = (outers * LINES_OF_STEP - first + teams - 1) / teams;
   }
-  DEVICE long long pitch() const { return LINES ? inners : CHANNELS; }
-  DEVICE long long count() const { return lines * tiles; }  // tiles of the team
+  DEVICE long long count() const { return lines * tiles.value; }  // tiles of the team
 };
 
 DEVICE inline int in_time(int r) { return REVERSE ? ITEMS - 1 - r : r; }
@@ -52,23 +65,20 @@ struct Tile {
   long long first_tile, outer, first;  // the line's first tile; its first step in memory
   int steps, column;                   // that exist; its first
   DEVICE Tile(long long number, const Channels& shape) {
-    // A division of 64 bits takes five times as long.
-    const unsigned quotient = unsigned(number) / unsigned(shape.tiles);
-    const unsigned remainder = unsigned(number) - quotient * unsigned(shape.tiles);
+    const unsigned quotient = shape.tiles.quotient(unsigned(number));
+    const unsigned before = quotient * shape.tiles.value, remainder = unsigned(number) - before;
     const unsigned line = LINES ? shape.first + quotient * shape.teams : quotient;
-    first_tile = (long long)quotient * shape.tiles;
-    outer = LINES ? line / shape.groups : line;
-    column = LINES ? int(line - unsigned(outer) * shape.groups) * CHANNELS : 0;
-    first = (long long)(REVERSE ? unsigned(shape.tiles) - 1 - remainder : remainder) * STEPS;
+    first_tile = before;
+    outer = line / LINES_OF_STEP;
+    column = int(line % LINES_OF_STEP) * CHANNELS;
+    first = (long long)(REVERSE ? shape.tiles.value - 1 - remainder : remainder) * STEPS;
     steps = shape.steps - first < STEPS ? int(shape.steps - first) : STEPS;
   }
   DEVICE bool is_whole() const { return steps == STEPS; }
   DEVICE long long element(const Channels& shape) const {
-    return (outer * shape.steps + first) * shape.pitch() + column;
+    return (outer * shape.steps + first) * PITCH + column;
   }
-  DEVICE long long row(int channel, const Channels& shape) const {
-    return outer * shape.pitch() + column + channel;
-  }
+  DEVICE long long row(int channel) const { return outer * PITCH + column + channel; }
 };
 
 // A thread's part of every tile; the last threads may have none.
@@ -129,12 +139,12 @@ DEVICE inline void request_vectors(const Stages& stages, int k, const Source& so
     if (tile.is_whole())
 #pragma unroll
       for (int p = 0; p < Source::STREAMS; ++p) {
-        const Stored* from = source.stream[p] + tile.element(shape) + row * shape.inners + vector;
+        const Stored* from = source.stream[p] + tile.element(shape) + row * PITCH + vector;
         Stored* to = stages.stage(k) + p * LOADED + row * CHANNELS + vector;
 #pragma unroll 4
         for (int r = row; r < end; r += ROWS) {
           copy_word(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from));
-          from += ROWS * shape.inners;
+          from += ROWS * PITCH;
           to += ROWS * CHANNELS;
         }
       }
@@ -142,30 +152,29 @@ DEVICE inline void request_vectors(const Stages& stages, int k, const Source& so
   if (piece == PIECES - 1) copies_commit();
 }
 
-// Calls visit(r, element in a tile whose steps are `pitch` apart) for a thread's steps in memory order.
-// If all steps exist (WHOLE) only the first address is computed: a test of each step took ten times its
-// arithmetic.
-template <bool WHOLE, class Pitch, class Visit>
-DEVICE inline void visit_items(const Tile& tile, const Part& part, Pitch pitch, Visit visit) {
-  const Pitch first = part.first() * pitch + part.channel;
+// Calls visit(r, number) for a thread's steps in memory order, of a tile whose steps are DISTANT numbers
+// apart. If all steps exist (WHOLE) only the first address is computed: a test of each step took ten times
+// its arithmetic.
+template <bool WHOLE, int DISTANT, class Number, class Visit>
+DEVICE inline void visit_items(Number* numbers, const Tile& tile, const Part& part, Visit visit) {
+  numbers += part.first() * DISTANT + part.channel;
 #pragma unroll
   for (int r = 0; r < ITEMS; ++r)
-    if (WHOLE || part.has(r, tile)) visit(r, first + r * pitch);
+    if (WHOLE || part.has(r, tile)) visit(r, numbers[r * DISTANT]);
 }
 
 template <bool WHOLE>
 DEVICE inline void read_items(const Stages& stages, int k, const Source& source, const Tile& tile,
                               const Part& part, const Channels& shape, Items& items) {
 #pragma unroll
-  for (int p = 0; p < Source::STREAMS; ++p)
+  for (int p = 0; p < Source::STREAMS; ++p) {
+    const auto take = [&](int r, Stored x) { items.v[p][r] = cast<T>(x); };
     if (WHOLE && (BULK || COPIED)) {
-      const Stored* const from = stages.stage(k) + p * LOADED + Source::shift(p);
-      visit_items<WHOLE>(tile, part, CHANNELS, [&](int r, int e) { items.v[p][r] = cast<T>(from[e]); });
+      visit_items<WHOLE, CHANNELS>(stages.stage(k) + p * LOADED + Source::shift(p), tile, part, take);
     } else {
-      const Stored* const from = source.stream[p] + tile.element(shape);
-      visit_items<WHOLE>(tile, part, shape.pitch(),
-                         [&](int r, long long e) { items.v[p][r] = cast<T>(from[e]); });
+      visit_items<WHOLE, PITCH>(source.stream[p] + tile.element(shape), tile, part, take);
     }
+  }
   items.step = tile.first + part.first();
   if (VARYING > Source::STREAMS)
     source.complete(items, tile.outer, items.step, tile.column + part.channel, shape.outers,
@@ -180,15 +189,11 @@ DEVICE inline void write_items(const Stages& stages, Stored* const (&results)[Tr
                                const Tile& tile, const Part& part, const Channels& shape,
                                const T (&w)[Transfer::STATES][ITEMS]) {
 #pragma unroll
-  for (int q = 0; q < Transfer::STATES; ++q)
-    if (WHOLE && BULK) {
-      Stored* const to = stages.stores + q * TILE;
-      visit_items<WHOLE>(tile, part, CHANNELS, [&](int r, int e) { to[e] = cast<Stored>(w[q][r]); });
-    } else {
-      Stored* const to = results[q] + tile.element(shape);
-      visit_items<WHOLE>(tile, part, shape.pitch(),
-                         [&](int r, long long e) { to[e] = cast<Stored>(w[q][r]); });
-    }
+  for (int q = 0; q < Transfer::STATES; ++q) {
+    const auto put = [&](int r, Stored& number) { number = cast<Stored>(w[q][r]); };
+    if (WHOLE && BULK) visit_items<WHOLE, CHANNELS>(stages.stores + q * TILE, tile, part, put);
+    else visit_items<WHOLE, PITCH>(results[q] + tile.element(shape), tile, part, put);
+  }
 }
 
 DEVICE inline void store(const Stages& stages, Stored* const (&results)[Transfer::STATES],
@@ -199,41 +204,39 @@ DEVICE inline void store(const Stages& stages, Stored* const (&results)[Transfer
   bulk_commit();
 }
 
+// Scan of the spans of a tile's parts, for each channel, across the threads of a block. A warp has parts of
+// every channel, CHANNELS lanes apart, and its last ones are those of its last lanes.
+typedef Span WarpSpans[WARPS][CHANNELS];
 
-// Scan of the spans of a tile's parts, for each channel, across the threads of a block.
+constexpr bool FILLED = PARTS * CHANNELS == THREADS;  // every thread has a part
 
-constexpr int RAKE = 8;  // parts that one thread joins
-constexpr int RAKES = (PARTS + RAKE - 1) / RAKE;
+// With ALL_MAPS kinds are not compared.
+template <bool ALL_MAPS> DEVICE inline Span join_parts(const Span& earlier, const Span& later) {
+  return ALL_MAPS ? span_of(compose(map_of(earlier), map_of(later))) : join(earlier, later);
+}
 
-struct ScanStorage {  // in shared memory
-  Span parts[THREADS];
-  Span rakes[RAKES * CHANNELS];
-};
-
-// Contains two barriers; the storage may be reused after the caller's next one.
-DEVICE inline BlockScan channel_scan(const Span& mine, const Part& part, ScanStorage& storage) {
-  storage.parts[threadIdx.x] = mine;
-  __syncwarp();
-  synchronize();
-  if (threadIdx.x < RAKES * CHANNELS) {
-    Span* const from = storage.parts + part.index * RAKE * CHANNELS + part.channel;
-    Span prefix = empty_span();
+// Contains one barrier; `totals` may be reused after the caller's next one. The last CHANNELS threads
+// receive the joins of the whole tile. With ALL_MAPS every thread has a map.
+template <bool ALL_MAPS>
+DEVICE inline BlockScan channel_scan(const Span& mine, const Part& part, WarpSpans& totals) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  Span inclusive = mine;
 #pragma unroll
-    for (int k = 0; k < RAKE; ++k) {
-      if (part.index * RAKE + k >= PARTS) continue;
-      const Span next = from[k * CHANNELS];
-      from[k * CHANNELS] = prefix;
-      prefix = join(prefix, next);
-    }
-    storage.rakes[threadIdx.x] = prefix;
+  for (int distance = CHANNELS; distance < 32; distance *= 2) {
+    const Span joined = join_parts<ALL_MAPS>(from_below(inclusive, distance), inclusive);
+    if (lane >= distance) inclusive = joined;
   }
+  const bool is_first = CHANNELS == 32 || lane < CHANNELS;
+  Span before = CHANNELS < 32 ? from_below(inclusive, CHANNELS) : empty_span();
+  if (lane >= 32 - CHANNELS) totals[warp][part.channel] = inclusive;
   __syncwarp();
   synchronize();
-  BlockScan scan = {empty_span(), empty_span()};
-  const int rake = part.index / RAKE;
-  for (int k = 0; k < RAKES; ++k) {
-    if (k == rake) scan.before = join(scan.total, storage.parts[threadIdx.x]);
-    scan.total = join(scan.total, storage.rakes[k * CHANNELS + part.channel]);
+  if (warp == 0) {
+    if (is_first) before = empty_span();
+    return {before, inclusive};
   }
-  return scan;
+  Span earlier = totals[0][part.channel];
+  for (int k = 1; k < warp; ++k) earlier = join_parts<ALL_MAPS>(earlier, totals[k][part.channel]);
+  before = is_first ? earlier : join_parts<ALL_MAPS>(earlier, before);
+  return {before, join_parts<ALL_MAPS>(earlier, inclusive)};
 }
