@@ -75,7 +75,7 @@ def launch_single_pass(
     if layout.channels:
         kernel, call = "channels", _CHANNELS
         tiles = outers * -(-steps // steps_of_tile(layout, source.stored.itemsize))
-        lines = outers * inners // layout.channels
+        lines = outers * -(-inners // layout.channels)
         team = layout.team if layout.all_columns else min(resident, tiles, MOST_BLOCKS)
         teams = min(lines, max(1, resident // team)) if layout.all_columns else 1
         blocks = teams * team

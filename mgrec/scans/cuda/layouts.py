@@ -335,19 +335,20 @@ def choose_team(groups: int, tiles: int, resident: int) -> int:
 _MOST_CHANNELS = 32
 """Most channels of a tile. 64 of them, divided into hundreds of rows, each started early from 0,
 ran at 0.50 of the floor by lanes of the plain loop."""
-_LINES, _MOST_LINES, _NARROWEST = (128, 64, 32), 16, 32
-"""Bytes of a line, the widest that divides a step into several and is at most 16 numbers wide or 64 bytes;
-the most lines; and the bytes of lines of which the blocks of a team stay close, since several share the
-sectors that memory transfers. The look-ahead has spans of all channels of a line: on an H200, 64 columns of
-float32 ran at 0.76 of the floor in lines of 16 columns and at 0.71 in lines of 32. 40 columns ran at 0.51
-and 0.46, and 256 of bfloat16 in lines of 32 bytes at 0.30 and in lines of 64 at 0.38."""
-_MOST_THREADS = 512
-_THREADS = {"light": 384, "few": 288, "narrow numbers": 384, "narrow lines": 320, "other": 256}
+_LINES, _SECTOR, _FEW_LINES = (128, 64, 32), 32, 16
+"""Bytes of a line, the widest that divides a step into few lines; and those that memory transfers at once.
+The look-ahead has spans of all channels of a line: on an H200, 64 columns of float32 ran at 0.76 of the floor
+in lines of 16 columns and at 0.71 in lines of 32. Blocks that share lines of 32 bytes have to stay close: 40
+columns ran at 0.65 with the states a turn later, and at 0.43 with two turns and 256 threads."""
+_MOST_LINES, _MANY_LINES = 128, 24
+"""Most lines, and most of whole lines where columns side by side have words of several: 512 columns of
+float32 with arrays ran at 0.82 of the floor, and in words at 0.72; with a constant one at 0.73 and 0.76."""
+_MOST_THREADS, _LINE_THREADS = 512, range(192, 353)
+_THREADS = {"light": 384, "few": 288, "narrow lines": 320, "other": 256}
 """Threads about which a block has, by kinds of tiles: of up to _DIRECT columns, whose items take few
-registers or more; of lines of numbers of two bytes; of lines of 32 bytes; and of others. On an H200, three columns of
-float32 with a constant coefficient ran at 0.84 of the floor, with 256 threads at 0.75; with arrays at 0.82,
-with 384 at 0.66; those of float64 with a constant one at 0.80, and at 0.60; 40 columns of float32 at 0.65,
-with 256 threads at 0.43."""
+registers or more; of lines of 32 bytes; and of others. On an H200, three columns of float32 with a constant
+coefficient ran at 0.84 of the floor, with 256 threads at 0.75; with arrays at 0.82, with 384 at 0.66; those
+of float64 with a constant one at 0.80, and at 0.60."""
 _SHARED, _SPANS = 212 * 1024, 15 * 1024
 """Most bytes of stages and stores of a block, and of its spans."""
 _FEWEST_ITEMS, _ITEMS = 3, 41
@@ -393,20 +394,19 @@ def _choose_lines(chunk: Chunk, source: Source, device: Device) -> ScanLayout | 
     """Choose the layout of tiles of one line; None if lines do not fit, or are many."""
     outers, steps, inners = chunk.shape
     size = source.stored.itemsize
-    lines = (line for line in _LINES if line <= max(16 * size, 64))
-    line = next((line for line in lines if inners * size % line == 0), 0)
-    count = outers * inners * size // line if line else 0
-    if not 1 < count <= _MOST_LINES or not source.is_aligned:
+    channels = _channels_of_line(inners, size)
+    count = outers * -(-inners // max(channels, 1))
+    has_words = inners * size % _LINES[0] == 0 and (len(source.streams) < 2 or size > 4)
+    if not 1 < count <= (_MANY_LINES if has_words else _MOST_LINES) or not channels or not source.is_aligned:
         return None
-    kind = "narrow lines" if line == _NARROWEST else "other"
-    threads = _THREADS[kind if source.stored == chunk.dtype else "narrow numbers"]
-    most_stages = 4 if line == _NARROWEST else 5
-    layout = _channel_layout(chunk, source, line // size, 0, threads, most_stages)
+    is_narrow = channels * size == _SECTOR
+    threads = _THREADS["narrow lines" if is_narrow else "other"]
+    layout = _channel_layout(chunk, source, channels, 0, threads, most_stages=4 if is_narrow else 5)
     tile = steps_of_tile(layout, size)
     if steps < 2 * tile:
         return None
     # A tile is loaded while others wait between publishing and needing.
-    tile_bytes = max(len(source.streams), 1) * tile * line
+    tile_bytes = max(len(source.streams), 1) * tile * channels * size
     stages = min(layout.stages, (device.shared_bytes - _SPANS) // tile_bytes)
     return replace(
         layout,
@@ -414,8 +414,34 @@ def _choose_lines(chunk: Chunk, source: Source, device: Device) -> ScanLayout | 
         bulk=False,
         team=choose_team(count, -(-steps // tile), device.multiprocessors),
         stages=stages if stages > 2 else 0,
-        distance=2 if stages > 3 and line > _NARROWEST else 1,
+        distance=2 if stages > 3 and not is_narrow else 1,
     )
+
+
+def _channels_of_line(inners: int, size: int) -> int:
+    """Return the columns of a line: of those that divide a step into sectors, or near the best number.
+
+    >>> _channels_of_line(64, 4), _channels_of_line(40, 4), _channels_of_line(50, 4)
+    (16, 8, 18)
+    """
+    for line in _LINES:
+        is_few = inners * size <= line * _FEW_LINES and line <= max(16 * size, 64)
+        if is_few and inners * size % line == 0:
+            return line // size
+    best = min(16 if size >= 4 else 32, _LINES[0] // size)
+
+    def is_fit(channels: int) -> bool:
+        filled = lcm(channels * max(16 // size, 1), 32)
+        return (inners | channels) * size % 4 == 0 and any(k % filled == 0 for k in _LINE_THREADS)
+
+    def score(channels: int) -> float:
+        # Columns that do not exist, distance from the best, and narrow words cost about so much.
+        distance = (channels - best) * (0.01 if channels > best else -0.02)
+        is_in_words = [(inners | channels) * size % word == 0 for word in (8, 16)]
+        return inners / (-(-inners // channels) * channels) - distance + 0.03 * sum(is_in_words)
+
+    widths = range(best // 2 + 1, min(best * 3 // 2, _LINES[0] // size, _MOST_CHANNELS) + 1)
+    return max(filter(is_fit, widths), key=score, default=0)
 
 
 def _bytes(layout: ScanLayout, source: Source, states: int) -> int:

@@ -143,18 +143,18 @@ def test_boundaries_of_tiles_of_columns(steps: int, inners: int) -> None:
             check(maps.affine, operands, shape, "int32", 1, reverse, layout)
 
 
-# One of a few channels, and of lines of 8 of many.
+# One of a few channels, and of lines of 8 of many, of which the last may have fewer.
 CHANNELS = {False: KINDS_OF_CHANNELS[:3], True: KINDS_OF_CHANNELS[3:]}
 
 
 @pytest.mark.parametrize("steps", [1, 23, 24, 25, 24 * 33, 24 * 70 + 5])
-@pytest.mark.parametrize("inners", [2, 3, 12, 16, 24])
+@pytest.mark.parametrize("inners", [2, 3, 12, 13, 16, 20, 24])
 def test_boundaries_of_tiles_of_channels(steps: int, inners: int) -> None:
     check_channels(steps, inners)
 
 
 @emulated
-@pytest.mark.parametrize("inners", [3, 16])
+@pytest.mark.parametrize("inners", [3, 13, 16])
 def test_channels(inners: int) -> None:
     check_channels(24 * 70 + 5, inners)
 
@@ -168,7 +168,7 @@ def check_channels(steps: int, inners: int) -> None:
         chunk = Chunk(tuple(map(on_gpu, operands)), shape, np.dtype("f4"), reverse)
         first, *others = (
             solve(maps.affine, chunk, [carry_in], small_layout(kind, shape, "f4", reverse), sms)
-            for sms, kind in enumerate(CHANNELS[inners % 8 == 0], 3)
+            for sms, kind in enumerate(CHANNELS[inners > 12], 3)
         )
         wide = [x.astype("f8") for x in operands]
         wanted = loop(maps.affine, wide, [carry_in.astype("f8")], shape, reverse)

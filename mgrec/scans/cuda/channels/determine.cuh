@@ -225,7 +225,8 @@ DEVICE inline void resolve(Transfer::State (&tile_carry_in)[RING][CHANNELS], Fro
   const int channel = threadIdx.x % 32;
   ChannelSpine spine = {Transfer::State{}, 0, -1};
   const auto mark_suspect = [&](long long suspect_tile) {
-    mark_tile(repair_list, Tile(suspect_tile, shape), channel, shape);
+    const Tile tile(suspect_tile, shape);
+    if (channel < tile.columns) mark_tile(repair_list, tile, channel, shape);
   };
   int round = 0;
   for (long long number = shape.rank; number < shape.count(); number += shape.team, ++round) {
@@ -233,7 +234,7 @@ DEVICE inline void resolve(Transfer::State (&tile_carry_in)[RING][CHANNELS], Fro
     if (tile.first_tile != spine.first_tile) {
       spine.first_tile = tile.first_tile;
       spine.group = tile.first_tile / GROUP;
-      if (channel < CHANNELS) spine.state = carry_ins.at(tile.row(channel));
+      if (channel < tile.columns) spine.state = carry_ins.at(tile.row(channel));
     }
     const Span (&joins)[JOINED][CHANNELS] = front.tiles[round % RING];
     const int before = DIRECT ? int(number / GROUP - spine.group) : 0;
@@ -324,7 +325,7 @@ DEVICE void determine_channels(const Source& source, const Entry& carry_ins,
   const Board board(space, epoch, shape);
   const long long stride = shape.team, count = shape.count();
   const auto load = [&](int k, long long number, int piece) {
-    if (COPIED) request_vectors(stages, k, source, number, piece, shape);
+    if (COPIED) request_words(stages, k, source, number, piece, shape);
     else if (threadIdx.x == 0) request(stages, k, source, number, piece, shape);
   };
   if (BULK && threadIdx.x == 0) {

@@ -1,8 +1,8 @@
 // Few columns side by side, as samples of a few channels in time: tiles of STEPS steps.
 //
 // A tile with all columns is contiguous in memory, and moves by bulk copies. With more ALL_COLUMNS a tile has
-// a line of them, up to 128 bytes wide, which threads copy in vectors: every block has to fold the spans of
-// all columns of a tile. A team of blocks shares a line and folds its spans. A tile stays in shared
+// a line of them, up to 128 bytes wide, which threads copy in words: every block has to fold the spans of
+// all columns of a tile. The last line may have fewer columns: its other channels compute what nobody reads. A team of blocks shares a line and folds its spans. A tile stays in shared
 // memory until its states are written: a thread reads ITEMS consecutive steps of one channel twice,
 // neighbouring threads neighbouring channels. To store them in registers in between would leave too few
 // for the look-ahead warps.
@@ -39,7 +39,12 @@ struct Divisor {
   }
 };
 
-constexpr unsigned LINES_OF_STEP = PITCH / CHANNELS;
+constexpr unsigned LINES_OF_STEP = (PITCH + CHANNELS - 1) / CHANNELS;
+constexpr bool IS_DIVIDED = PITCH % CHANNELS == 0;  // into whole lines
+// Bytes that a thread copies at once.
+constexpr int ALIGNED = (PITCH | CHANNELS) * int(sizeof(Stored));
+constexpr int WORD = ALIGNED % 16 == 0 ? 16 : ALIGNED % 8 == 0 ? 8 : 4;
+static_assert(!COPIED || ALIGNED % 4 == 0, "words of copies");
 
 // Each outer part has LINES_OF_STEP lines, and a line `tiles` tiles. A team of `team` blocks goes through
 // the lines first, first + teams, ...: `lines` of them. A block is its `rank`-th.
@@ -63,7 +68,7 @@ DEVICE inline int in_time(int r) { return REVERSE ? ITEMS - 1 - r : r; }
 // A tile among those of its team's lines, in time order.
 struct Tile {
   long long first_tile, outer, first;  // the line's first tile; its first step in memory
-  int steps, column;                   // that exist; its first
+  int steps, column, columns;          // steps and columns that exist; its first column
   DEVICE Tile(long long number, const Channels& shape) {
     const unsigned quotient = shape.tiles.quotient(unsigned(number));
     const unsigned before = quotient * shape.tiles.value, remainder = unsigned(number) - before;
@@ -73,8 +78,10 @@ struct Tile {
     column = int(line % LINES_OF_STEP) * CHANNELS;
     first = (long long)(REVERSE ? shape.tiles.value - 1 - remainder : remainder) * STEPS;
     steps = shape.steps - first < STEPS ? int(shape.steps - first) : STEPS;
+    columns = IS_DIVIDED || PITCH - column > CHANNELS ? CHANNELS : PITCH - column;
   }
-  DEVICE bool is_whole() const { return steps == STEPS; }
+  // Whether all steps exist; and all columns, where items are read one by one.
+  DEVICE bool is_whole() const { return steps == STEPS && (COPIED || columns == CHANNELS); }
   DEVICE long long element(const Channels& shape) const {
     return (outer * shape.steps + first) * PITCH + column;
   }
@@ -91,7 +98,9 @@ struct Part {
     exists = index < PARTS;
   }
   DEVICE int first() const { return (REVERSE ? PARTS - 1 - index : index) * ITEMS; }
-  DEVICE bool has(int r, const Tile& tile) const { return first() + r < tile.steps; }
+  DEVICE bool has(int r, const Tile& tile) const {
+    return first() + r < tile.steps && channel < tile.columns;
+  }
 };
 
 struct Stages {
@@ -126,24 +135,30 @@ DEVICE inline void request(const Stages& stages, int k, const Source& source, lo
               stages.barriers + k);
 }
 
+template <int BYTES> struct WordOf { typedef uint4 type; };
+template <> struct WordOf<8> { typedef unsigned long long type; };
+template <> struct WordOf<4> { typedef unsigned type; };
+
 // The same for a line, by all scanning threads. The last piece ends a group of copies.
-DEVICE inline void request_vectors(const Stages& stages, int k, const Source& source,
+DEVICE inline void request_words(const Stages& stages, int k, const Source& source,
                                    long long number, int piece, const Channels& shape) {
   if (COPIED && number < shape.count()) {
     const Tile tile(number, shape);
-    constexpr int VECTORS = LINES ? CHANNELS / VECTOR : 1, ROWS = THREADS / VECTORS;
+    typedef typename WordOf<WORD>::type Word;
+    constexpr int NUMBERS = WORD / int(sizeof(Stored));
+    constexpr int WORDS_OF_STEP = LINES ? CHANNELS / NUMBERS : 1, ROWS = THREADS / WORDS_OF_STEP;
     constexpr int LENGTH = (STEPS + PIECES * ROWS - 1) / (PIECES * ROWS) * ROWS;
-    const int vector = int(threadIdx.x) % VECTORS * VECTOR;
-    const int row = piece * LENGTH + int(threadIdx.x) / VECTORS;
+    const int column = int(threadIdx.x) % WORDS_OF_STEP * NUMBERS;
+    const int row = piece * LENGTH + int(threadIdx.x) / WORDS_OF_STEP;
     const int end = piece * LENGTH + LENGTH < STEPS ? piece * LENGTH + LENGTH : STEPS;
-    if (tile.is_whole())
+    if (tile.is_whole() && column < tile.columns && int(threadIdx.x) < ROWS * WORDS_OF_STEP)
 #pragma unroll
       for (int p = 0; p < Source::STREAMS; ++p) {
-        const Stored* from = source.stream[p] + tile.element(shape) + row * PITCH + vector;
-        Stored* to = stages.stage(k) + p * LOADED + row * CHANNELS + vector;
+        const Stored* from = source.stream[p] + tile.element(shape) + row * PITCH + column;
+        Stored* to = stages.stage(k) + p * LOADED + row * CHANNELS + column;
 #pragma unroll 4
         for (int r = row; r < end; r += ROWS) {
-          copy_word(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from));
+          copy_word(reinterpret_cast<Word*>(to), reinterpret_cast<const Word*>(from));
           from += ROWS * PITCH;
           to += ROWS * CHANNELS;
         }
@@ -177,8 +192,8 @@ DEVICE inline void read_items(const Stages& stages, int k, const Source& source,
   }
   items.step = tile.first + part.first();
   if (VARYING > Source::STREAMS)
-    source.complete(items, tile.outer, items.step, tile.column + part.channel, shape.outers,
-                    shape.steps);
+    source.complete(items, tile.outer, items.step, tile.column + min(part.channel, tile.columns - 1),
+                    shape.outers, shape.steps);
   source.lift_items(items);
 }
 
@@ -189,7 +204,7 @@ DEVICE inline void write_items(const Stages& stages, Stored* const (&results)[Tr
                                const Tile& tile, const Part& part, const Channels& shape,
                                const T (&w)[Transfer::STATES][ITEMS]) {
 #pragma unroll
-  for (int q = 0; q < Transfer::STATES; ++q) {
+  for (int q = 0; q < Transfer::STATES && (IS_DIVIDED || part.channel < tile.columns); ++q) {
     const auto put = [&](int r, Stored& number) { number = cast<Stored>(w[q][r]); };
     if (WHOLE && BULK) visit_items<WHOLE, CHANNELS>(stages.stores + q * TILE, tile, part, put);
     else visit_items<WHOLE, PITCH>(results[q] + tile.element(shape), tile, part, put);
