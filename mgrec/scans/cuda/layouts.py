@@ -474,10 +474,10 @@ def _channel_layout(
     # With fewer tiles than multiprocessors, smaller tiles are faster.
     enough = outers * steps * -(-inners // channels) // (parts * MULTIPROCESSORS)
     items = _without_conflicts(max(min(items, enough), _FEWEST_ITEMS), channels, size)
-    # The spine, and a quarter of a warp for a group of tiles of a channel; of 32 channels they take turns,
+    # The spine, and a quarter of a warp for a group of tiles of a channel; those of 32 channels share them,
     # since more warps leave fewer registers to a thread.
-    takes_turns = channels <= _DIRECT or channels == 32
-    ahead = 3 if takes_turns else 1 + -(-channels // 8)
+    shares_warps = channels <= _DIRECT or channels == 32
+    ahead = 3 if shares_warps else 1 + -(-channels // 8)
     return ScanLayout(
         threads,
         items,
