@@ -1,5 +1,6 @@
 """Filters of chunks that depend on their neighbours only, and decimation: as of the whole array."""
 
+import sys
 import weakref
 from itertools import product
 
@@ -262,6 +263,18 @@ def test_decimation_is_scipys(ftype, dtype, zero_phase, xp):
             assert result.shape == wanted.shape
             # In float32 SciPy rounds the coefficients, too.
             close(result, wanted, xp, 2e-4 if dtype == "f4" else 1e-10)
+
+
+@pytest.mark.parametrize("n", [3, 8])
+def test_chebyshev_filters_have_the_bits_of_scipys_without_scipy(n, monkeypatch):
+    x, wanted = recording(500), {}
+    for q in (1, 2, 5, 13):
+        wanted[q] = sosfiltfilt(signal.cheby1(n, 0.05, 0.8 / q, output="sos"), x)[::q]
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    for q, samples in wanted.items():
+        np.testing.assert_array_equal(decimate(x, q, n), samples)
+    with pytest.raises(ImportError, match=r"install mgrec\[scipy\]"):
+        decimate(x, 2, ftype="fir")
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "c8"])
