@@ -92,7 +92,22 @@ class Kernel:
         Blocks of a look-ahead wait for each other. A cooperative launch makes all of them resident
         at once, or fails.
         """
+        if cooperative:
+            self._require_room(blocks, threads, shared_bytes)
         self.function((blocks,), (threads,), arguments, shared_bytes, enable_cooperative_groups=cooperative)
+
+    def _require_room(self, blocks: int, threads: int, shared_bytes: int) -> None:
+        """Raise an error unless the GPU runs all blocks at once: CuPy launches fewer, with a warning."""
+        import cupy
+
+        count = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
+        of_multiprocessor = count(self.function.ptr, threads, shared_bytes)
+        most = of_multiprocessor * cupy.cuda.Device().attributes["MultiProcessorCount"]
+        if blocks > most:
+            raise RuntimeError(
+                f"a kernel whose blocks wait for each other needs {blocks} of them at once; this GPU "
+                f"runs {most}"
+            )
 
     def launch(
         self, pointers: int, stream: int, blocks: int, threads: int, shared_bytes: int, cooperative: bool

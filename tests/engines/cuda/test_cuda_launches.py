@@ -110,3 +110,13 @@ def test_plans_summarise_a_chunk_once(on_host: HostCompiler, monkeypatch: pytest
         assert names.count("summarise_kernel") == names.count("determine_kernel") == 2
         for result, other in zip(results, hmm.forward_backward(*model), strict=True):
             np.testing.assert_array_equal(to_host(result.compute()), to_host(other))
+
+
+@pytest.mark.gpu
+@pytest.mark.hardware
+def test_blocks_that_wait_for_each_other_fit_the_gpu() -> None:
+    """Fewer, which CuPy would launch, might wait for ever."""
+    text = 'extern "C" __global__ void wait(int* x) {}'
+    run_launches(Launch(text, "wait", 1, 32, (np.int64(0),), is_cooperative=True))
+    with pytest.raises(RuntimeError, match=r"needs 100000 of them at once; this GPU runs \d+"):
+        run_launches(Launch(text, "wait", 100_000, 32, (np.int64(0),), is_cooperative=True))

@@ -2,10 +2,10 @@
 //
 // A tile with all columns is contiguous in memory, and moves by bulk copies. With more ALL_COLUMNS a tile has
 // a line of them, up to 128 bytes wide, which threads copy in words: every block has to fold the spans of
-// all columns of a tile. The last line may have fewer columns: results of its other channels are not stored. A team of blocks shares a line and folds its spans. A tile stays in shared
-// memory until its states are written: a thread reads ITEMS consecutive steps of one channel twice,
-// neighbouring threads neighbouring channels. To store them in registers in between would leave too few
-// for the look-ahead warps.
+// all columns of a tile. The last line may have fewer: results of its other channels are not stored. A team
+// of blocks shares a line and folds its spans. A tile stays in shared memory until its states are written: a
+// thread reads ITEMS consecutive steps of one channel twice, neighbouring threads neighbouring channels. To
+// store them in registers in between would leave too few for the look-ahead warps.
 #pragma once
 #include "scans/cuda/spans.cuh"
 #include "engines/cuda/memory/bulk.cuh"
