@@ -108,7 +108,15 @@ DEVICE inline Span join(const Span& earlier, const Span& later) {
   return joined;
 }
 
-// The same without branches; sets `needs_slow_path` if only `join` gives the right result.
+// The same for maps, whose kinds are not compared.
+DEVICE inline Span join_maps(const Transfer::Map& earlier, const Span& later) {
+  return span_of(compose(earlier, map_of(later)));
+}
+template <bool ALL_MAPS> DEVICE inline Span join_known(const Span& earlier, const Span& later) {
+  return ALL_MAPS ? join_maps(map_of(earlier), later) : join(earlier, later);
+}
+
+// `join` without branches; sets `needs_slow_path` if only `join` gives the right result.
 DEVICE inline Span join_quickly(const Span& earlier, const Span& later, bool& needs_slow_path) {
   bool is_slow = false;
   Span joined =
@@ -161,6 +169,11 @@ DEVICE inline Span warp_scan(Span span, int lane, int width = 32) {
   }
 #pragma unroll(Transfer::QUICK ? 1 : 5)
   for (int distance = 1; distance < width; distance *= 2) {
+    if constexpr (ALL_MAPS && !Transfer::QUICK) {
+      const Span joined = join_maps(from_below(map_of(span), distance), span);
+      if (lane >= distance) span = joined;
+      continue;
+    }
     const Span below = from_below(span, distance);
     if (lane >= distance) span = join(below, span);
   }
@@ -207,7 +220,8 @@ DEVICE inline BlockScan block_scan(const Span& mine, Span (&totals)[WARPS]) {
       warp_scan<ALL_MAPS>(lane < WARPS ? totals[lane] : empty_span(), lane, WARPS);
   const Span earlier_warps = from_lane(warps, warp > 0 ? warp - 1 : 0);
   Span before = exclusive(inclusive, lane);
-  if (warp > 0) before = join(earlier_warps, before);
+  if (warp > 0)
+    before = ALL_MAPS && lane == 0 ? earlier_warps : join_known<ALL_MAPS>(earlier_warps, before);
   return {before, from_lane(warps, WARPS - 1)};
 }
 

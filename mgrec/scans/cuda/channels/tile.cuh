@@ -225,11 +225,6 @@ typedef Span WarpSpans[WARPS][CHANNELS];
 
 constexpr bool FILLED = PARTS * CHANNELS == THREADS;  // every thread has a part
 
-// With ALL_MAPS kinds are not compared.
-template <bool ALL_MAPS> DEVICE inline Span join_parts(const Span& earlier, const Span& later) {
-  return ALL_MAPS ? span_of(compose(map_of(earlier), map_of(later))) : join(earlier, later);
-}
-
 // Contains one barrier; `totals` may be reused after the caller's next one. The last CHANNELS threads
 // receive the joins of the whole tile. With ALL_MAPS every thread has a map.
 template <bool ALL_MAPS>
@@ -238,7 +233,8 @@ DEVICE inline BlockScan channel_scan(const Span& mine, const Part& part, WarpSpa
   Span inclusive = mine;
 #pragma unroll
   for (int distance = CHANNELS; distance < 32; distance *= 2) {
-    const Span joined = join_parts<ALL_MAPS>(from_below(inclusive, distance), inclusive);
+    const Span joined = ALL_MAPS ? join_maps(from_below(map_of(inclusive), distance), inclusive)
+                                 : join(from_below(inclusive, distance), inclusive);
     if (lane >= distance) inclusive = joined;
   }
   const bool is_first = CHANNELS == 32 || lane < CHANNELS;
@@ -251,7 +247,7 @@ DEVICE inline BlockScan channel_scan(const Span& mine, const Part& part, WarpSpa
     return {before, inclusive};
   }
   Span earlier = totals[0][part.channel];
-  for (int k = 1; k < warp; ++k) earlier = join_parts<ALL_MAPS>(earlier, totals[k][part.channel]);
-  before = is_first ? earlier : join_parts<ALL_MAPS>(earlier, before);
-  return {before, join_parts<ALL_MAPS>(earlier, inclusive)};
+  for (int k = 1; k < warp; ++k) earlier = join_known<ALL_MAPS>(earlier, totals[k][part.channel]);
+  before = is_first ? earlier : join_known<ALL_MAPS>(earlier, before);
+  return {before, join_known<ALL_MAPS>(earlier, inclusive)};
 }

@@ -98,10 +98,10 @@ struct Part {  // a thread's part of a tile, between its upsweep and its downswe
   Span before;
 };
 
-// Möbius maps take as many instructions to scan as to sweep twice, and a third of them compared kinds
-// of spans, which are known if no row begins and no step is missing.
+// Möbius maps take as many instructions to scan as to sweep twice, and a third of them compared kinds of
+// spans; half for w = s·w + t. They are known if no row begins and no step is missing.
 DEVICE inline BlockScan scan_tile(const Span& mine, Span (&totals)[WARPS], bool whole) {
-  if constexpr (Transfer::QUICK && !SEGMENTED)
+  if constexpr (!SEGMENTED)
     if (whole) return block_scan<true>(mine, totals);
   return block_scan(mine, totals);
 }
