@@ -160,6 +160,31 @@ def test_long_rows_of_cupy_arrays(n, steps, algebra, reverse):
 
 
 @pytest.mark.gpu
+def test_constant_matrices_of_long_rows_of_cupy_arrays():
+    """A kernel of long rows read the matrix of each step, of which there is one."""
+    matrices, vectors, initial = drawn(map_of(4), 2100)
+    wanted = mgrec.scan(map_of(4), matrices[0], vectors, initial=initial)
+    operands = map(on_gpu, (matrices[0], vectors))
+    states = mgrec.scan(map_of(4), *operands, initial=on_gpu(initial))
+    np.testing.assert_allclose(from_gpu(states), wanted, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "move",
+    [partial(in_chunks, size=20), partial(in_chunks, size=500), pytest.param(on_gpu, marks=pytest.mark.gpu)],
+)
+def test_companion_matrices_whose_products_grow_lose_no_more_digits_than_the_loop(move):
+    """Powers of four poles at 0.98 grow by 2e4: errors were 750 times those of the loop, 1e9 on a GPU."""
+    companion = map_of(4, structure="companion")
+    matrices = np.repeat(-np.poly(np.full(4, 0.98))[None, 1:], 3000, axis=0)
+    vectors = np.random.default_rng(2).normal(size=(3000, 1)) * [1, 0, 0, 0]
+    wanted = plain_loop(companion, matrices, vectors, np.zeros(4))
+    of_loop = mgrec.scan(companion, matrices, vectors, initial=np.zeros(4))
+    states = mgrec.scan(companion, move(matrices), move(vectors), initial=np.zeros(4))
+    assert abs(to_host(states) - wanted).max() <= 4 * abs(of_loop - wanted).max()
+
+
+@pytest.mark.gpu
 @pytest.mark.usefixtures("short_segments")
 @pytest.mark.parametrize("options", [{}, {"reverse": True}, {"reset": np.arange(40) % 17 == 5}])
 @pytest.mark.parametrize(

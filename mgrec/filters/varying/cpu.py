@@ -291,8 +291,6 @@ def _flat(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 _MARKS = 3
-_GROWN = 6
-"""Exponent of numbers of a map that has grown."""
 
 
 def kernels(method: str) -> Kernels:
@@ -306,15 +304,7 @@ def _work(recurrence: VaryingFilter) -> tuple[int, float]:
 
 def precompute(recurrence: VaryingFilter, chunk: Chunk) -> MatrixSummary:
     """Return the summary of a chunk."""
-    return with_grown_rows(recurrence, chunk, summarise_maps(_advance, recurrence, chunk, _MARKS))
-
-
-def with_grown_rows(recurrence: VaryingFilter, chunk: Chunk, summary: MatrixSummary) -> MatrixSummary:
-    """Return the summary with the rows whose maps have grown, as those of crowded poles do.
-
-    Their rounding errors would be as many times those of the loop, which computes their last states.
-    """
-    return with_rows_to_redo(recurrence, chunk, summary, _GROWN)
+    return with_rows_to_redo(recurrence, chunk, summarise_maps(_advance, recurrence, chunk, _MARKS))
 
 
 def _advance(

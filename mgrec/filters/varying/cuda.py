@@ -14,8 +14,8 @@ from ...core.contract.kernels import Kernels
 from ...engines.cuda.device import on_device
 from ...scans.matrix.cuda.phases import kernels_of_maps
 from ...scans.matrix.cuda.segments import Operand, Pass, Solver, print_pass
-from ...scans.matrix.recurrence import MatrixSummary
-from .cpu import propagate_rows, with_grown_rows
+from ...scans.matrix.recurrence import MatrixSummary, with_rows_to_redo
+from .cpu import propagate_rows
 from .recurrence import VaryingFilter
 
 _SMALL = 4
@@ -89,7 +89,7 @@ def kernels(method: str) -> Kernels:
 
     def precompute(recurrence: VaryingFilter, chunk: Chunk) -> Callable[[], MatrixSummary]:
         wait = phases.precompute(recurrence, chunk)
-        return lambda: with_grown_rows(recurrence, chunk, wait())
+        return lambda: with_rows_to_redo(recurrence, chunk, wait())
 
     return replace(phases, precompute=precompute, propagate=propagate_rows)
 

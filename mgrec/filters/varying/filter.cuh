@@ -70,8 +70,3 @@ struct Filter {
   }
 };
 typedef AffinePass<Filter> Pass;
-
-extern "C" __global__ void repair_kernel(const Pass pass, double* levels, double* states, long long top,
-                                         long long groups, long long first) {
-  pass.repair(levels, top, groups, states + first);
-}

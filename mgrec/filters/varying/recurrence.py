@@ -38,7 +38,7 @@ class VaryingFilter(ElementChain):
     @property
     def matrix_map(self) -> MatrixMap:
         """The maps of the states of one step."""
-        return MatrixMap(self.state_numbers)
+        return MatrixMap(self.state_numbers, structure="companion")
 
     def first_carry_in(self, initial: Sequence[Any], shape: Shape) -> np.ndarray:
         if self.dtype.kind == "c":

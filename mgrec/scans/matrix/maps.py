@@ -63,6 +63,11 @@ class MatrixMap:
         return ALGEBRAS.index(self.algebra)
 
     @property
+    def may_lose_digits(self) -> bool:
+        """Whether products are not used where they grow, as those of crowded poles before they decay."""
+        return self.structure == "companion" and self.algebra == ("+", "*")
+
+    @property
     def zero(self) -> float:
         """The neutral element of ⊕."""
         return (0.0, -np.inf, np.inf, -np.inf)[self.algebra_number]
@@ -132,7 +137,12 @@ def matrix(
     ``M[0, 0]*w[0] + M[0, 1]*w[1] + ... + b[0]``. A chunk of a Dask array contributes the images of
     n unit vectors, each with an exponent of its own, so that products of matrices neither overflow
     nor vanish. States then differ from those of the loop by the rounding of one more product a
-    chunk, of M of the whole chunk with the state before it.
+    chunk, of M of the whole chunk with the state before it; so do segments on a GPU. Where products
+    grow and states do not, as in filters whose poles crowd, digits are lost. The loop computes the
+    states after companion matrices over (+, *) whose products exceed 64 in a chunk, and 1,000 on a
+    GPU. General matrices are not examined: with n poles at 0.98, errors are 50, 350 and 10⁷ times
+    those of the loop in chunks, for n = 3, 4 and 6, and on a GPU 50,000 for n = 3; for larger n no
+    digit is left there.
 
     *Special values.* nan and inf occur in the same states as in the loop, and products of matrices
     that overflow or vanish do no harm: rows of two states on a GPU and chunks whose products or

@@ -52,16 +52,17 @@ _LARGE_ON_GPU = 1 << 28
 0.58 to determine."""
 _GROWN, _NEAR_OVERFLOW = 256, 900
 """Exponents of products of matrices, and of offsets, from which states may overflow in a chunk."""
+_COMPANION_GROWN = 6
+"""Exponent of products of companion matrices whose rounding errors are as many times those of the loop."""
 
 
-def with_rows_to_redo(
-    recurrence: Any, chunk: Chunk, summary: MatrixSummary, grown: int = _GROWN
-) -> MatrixSummary:
+def with_rows_to_redo(recurrence: Any, chunk: Chunk, summary: MatrixSummary) -> MatrixSummary:
     """Return the summary with the rows whose states may overflow on their way, over (+, *).
 
     The loop decides which of them are inf or nan, and whether large terms cancel. After nan in an
-    operand it decides nothing. `grown` is the exponent of such products of matrices.
+    operand it decides nothing.
     """
+    grown = _COMPANION_GROWN if recurrence.matrix_map.may_lose_digits else _GROWN
     if recurrence.matrix_map.algebra != ("+", "*"):
         return summary
     columns, offset = summary.columns[..., :-1, :], summary.columns[..., -1, :]

@@ -210,7 +210,7 @@ template <class Model> struct AffinePass {
   // Then a warp computes the states before the segments of a row one after the other: by maps that have
   // not grown, and otherwise step by step.
   DEVICE void repair(const double* levels, long long top, long long groups, double* states) const {
-    constexpr double MOST = 1e3, OF_SEGMENT = 100.0;
+    constexpr double MOST = 1e3, OF_SEGMENT = 10.0;
     const long long row = blockIdx.x;
     const Map* maps = reinterpret_cast<const Map*>(levels + top) + row * groups;
     double growth = 0.0;

@@ -12,6 +12,7 @@ struct Matrices {
     static constexpr int SIZE = N * TERMS;
     double M[IS_SMALL ? SIZE : 1], b[IS_SMALL ? N : 1];
     const double *matrix, *vector;
+    Step() = default;
     DEVICE Step(const double* m, const double* v) : matrix(m), vector(v) {
       if (!IS_SMALL) return;
       load<IS_SMALL ? SIZE : 1>(m, M);

@@ -118,7 +118,8 @@ def solve_on_gpu(scan: MatrixScan) -> Any:
 def matrix_pass(matrix_map: MatrixMap, matrices: Any, vectors: Any, reverse: bool, dtype: Any) -> Pass:
     """Return the pass over operands M and b that writes states of a dtype."""
     n = matrix_map.n
-    flags = flags_of(matrix_map, matrices, vectors, reverse)
+    measures = int(matrix_map.may_lose_digits)
+    flags = flags_of(matrix_map, matrices, vectors, reverse) | {"MEASURES": measures}
     text = print_pass("scans/matrix/cuda/matrix", n, SMALL, tuple(flags.items()), dtype)
-    numbers = (n + 1) * n + n + 1
-    return Pass(text, numbers, n, n + 1, summary_lanes=int(n <= SMALL))
+    numbers = (n + 1) * n + n + 1 + measures
+    return Pass(text, numbers, n, n + 1, summary_lanes=int(n <= SMALL), repair_lanes=32 * measures)

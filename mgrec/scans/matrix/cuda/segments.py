@@ -63,6 +63,12 @@ extern "C" __global__ void first_step_kernel(const Pass pass, double* maps, doub
   summarise_first_step(pass, pass.sizes, maps);
 }
 """
+_REPAIR = """
+extern "C" __global__ void repair_kernel(const Pass pass, double* levels, double* states, long long top,
+                                         long long groups, long long first) {
+  pass.repair(levels, top, groups, states + first);
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,7 @@ def print_pass(
     dtypes = dict(zip("ES", types, strict=False))
     kernels += _ENTER if enters or skips_first else ""
     kernels += _FIRST_STEP if skips_first else ""
+    kernels += _REPAIR if numbers["MEASURES"] else ""
     return print_definitions(numeric, numbers, **dtypes) + kernel_text(file) + kernels.replace("Pass", name)
 
 
