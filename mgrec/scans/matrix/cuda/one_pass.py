@@ -138,6 +138,7 @@ def _suits_four_states(matrix_map: MatrixMap, solver: Solver, operands: Sequence
         and marks is None
         and inner == 1
         and steps >= _FEWEST
+        and matrices.shape[1] == vectors.shape[1] == steps
         and matrices.strides[1] == 8 * _STATES**2
         and vectors.strides[1] == 8 * _STATES
         and all(
