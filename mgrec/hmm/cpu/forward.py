@@ -42,17 +42,22 @@ _FORWARD, _BACKWARD = None, True
 """Directions of a pass: numba compiles only one branch of a test whether an argument is None."""
 
 
-def centre(states: Any, log_frameprob: Any, centred: Any, shifts: Any, start: int, stop: int) -> None:
-    """Write logarithms of probabilities minus the largest of each step, and these."""
+def centre(states: Any, arrays: Any, start: int, stop: int) -> None:
+    """Write logarithms of probabilities minus the largest of each step, and these.
+
+    `arrays` are log_frameprob and the two that are written.
+    """
+    all_frames, all_centred, shifts = pointers_to(arrays)
     count = length(states)
-    for step in range(start, stop):
-        most = -np.inf
-        for state in range(count):
-            most = larger_of(most, log_frameprob[step, state])
+    for step in count_up(start, stop):
+        frame = advance_pointer(all_frames, step * count)
+        centred, most = advance_pointer(all_centred, step * count), -np.inf
+        for state in count_up(0, count):
+            most = larger_of(most, frame[state])
         # With no state possible, all weights become 0.
         shift = most if math.isfinite(most) else 0.0
-        for state in range(count):
-            centred[step, state] = log_frameprob[step, state] - shift
+        for state in count_up(0, count):
+            centred[state] = frame[state] - shift
         shifts[step] = shift
 
 

@@ -334,11 +334,12 @@ def emissions_of(log_frameprob: np.ndarray, threads: int, steps: int) -> tuple[n
     frames = log_frameprob.reshape(-1, log_frameprob.shape[-1])
     sizes = as_lengths((frames.shape[1],), steps)
     emissions, shifts = np.empty_like(frames), np.empty(len(frames))
+    arrays = writable(frames), emissions, shifts
 
     def compute(start: int, stop: int) -> None:
         for first in range(start, stop, _BLOCK):
             last = min(first + _BLOCK, stop)
-            centre_frames(*sizes, writable(frames), emissions, shifts, first, last)
+            centre_frames(*sizes, arrays, first, last)
             np.exp(emissions[first:last], out=emissions[first:last])
 
     call_in_parts(compute, len(frames), threads)
