@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..code_on_disk import CodeFolder, log_not_stored
+from .device import Device
 
 _PACKAGE = Path(__file__).parents[2]
 _VARIABLE = "CUPY_CACHE_DIR"
@@ -102,7 +103,7 @@ class Kernel:
 
         count = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
         of_multiprocessor = count(self.function.ptr, threads, shared_bytes)
-        most = of_multiprocessor * cupy.cuda.Device().attributes["MultiProcessorCount"]
+        most = of_multiprocessor * Device.current().multiprocessors
         if blocks > most:
             raise RuntimeError(
                 f"a kernel whose blocks wait for each other needs {blocks} of them at once; this GPU "
