@@ -99,11 +99,8 @@ class Kernel:
 
     def _require_room(self, blocks: int, threads: int, shared_bytes: int) -> None:
         """Raise an error unless the GPU runs all blocks at once: CuPy launches fewer, with a warning."""
-        import cupy
-
-        count = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
-        of_multiprocessor = count(self.function.ptr, threads, shared_bytes)
-        most = of_multiprocessor * Device.current().multiprocessors
+        count = _driver().occupancyMaxActiveBlocksPerMultiprocessor
+        most = count(self.function.ptr, threads, shared_bytes) * Device.current().multiprocessors
         if blocks > most:
             raise RuntimeError(
                 f"a kernel whose blocks wait for each other needs {blocks} of them at once; this GPU "
@@ -117,23 +114,23 @@ class Kernel:
 
         CuPy's own call takes 2 microseconds more, mostly to inspect the arguments.
         """
-        try:
-            driver = _local.driver
-        except AttributeError:
-            driver = _local.driver = _driver_of_thread()
-        ptr = self.function.ptr
+        driver, ptr = _driver(), self.function.ptr
         if cooperative:
             driver.launchCooperativeKernel(ptr, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, pointers)
         else:
             driver.launchKernel(ptr, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, pointers, 0)
 
 
-def _driver_of_thread() -> Any:
-    """Make the context of the current device that of this thread; return the driver."""
-    import cupy
+def _driver() -> Any:
+    """Return the driver, once the context of the current device is that of this thread."""
+    try:
+        return _local.driver
+    except AttributeError:
+        import cupy
 
-    cupy.cuda.runtime.setDevice(cupy.cuda.runtime.getDevice())
-    return cupy.cuda.driver
+        cupy.cuda.runtime.setDevice(cupy.cuda.runtime.getDevice())
+        _local.driver = cupy.cuda.driver
+        return _local.driver
 
 
 def compile_kernel(text: str, name: str, shared_bytes: int = 0, *, is_fused: bool = True) -> Kernel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,8 +116,11 @@ def test_plans_summarise_a_chunk_once(on_host: HostCompiler, monkeypatch: pytest
 @pytest.mark.gpu
 @pytest.mark.hardware
 def test_blocks_that_wait_for_each_other_fit_the_gpu() -> None:
-    """Fewer, which CuPy would launch, might wait for ever."""
+    """Fewer, which CuPy would launch, might wait for ever. A new thread has no context yet."""
     text = 'extern "C" __global__ void wait(int* x) {}'
-    run_launches(Launch(text, "wait", 1, 32, (np.int64(0),), is_cooperative=True))
+    launch = Launch(text, "wait", 1, 32, (np.int64(0),), is_cooperative=True)
+    run_launches(launch)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(run_launches, launch).result()
     with pytest.raises(RuntimeError, match=r"needs 100000 of them at once; this GPU runs \d+"):
         run_launches(Launch(text, "wait", 100_000, 32, (np.int64(0),), is_cooperative=True))
