@@ -139,7 +139,7 @@ def matrix(
     nor vanish. States then differ from those of the loop by the rounding of one more product a
     chunk, of M of the whole chunk with the state before it; so do segments on a GPU. Where products
     grow and states do not, as in filters whose poles crowd, digits are lost. The loop computes the
-    states after companion matrices over (+, *) whose products exceed 64 in a chunk, and 1,000 on a
+    states after companion matrices over ``(+, *)`` whose products exceed 64 in a chunk, and 1,000 on a
     GPU; smaller products cost up to 4e-9 of the largest state there (four poles at 0.9). General
     matrices are not examined: with n poles at 0.98, errors are 50, 350 and 10⁷ times those of the
     loop in chunks, for n = 3, 4 and 6, and on a GPU 50,000 for n = 3; for larger n no digit is left
