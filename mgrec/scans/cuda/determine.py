@@ -16,7 +16,7 @@ from ...core.arrays.chunk import Chunk
 from ...core.backends import CPU, backend_of
 from ...engines.cuda.device import Device, raise_if_capturing
 from ...engines.cuda.launches import EPOCH, SPACE, Launch, PreparedLaunches, as_argument, is_value
-from .layouts import MOST_BLOCKS, SHIFTED_BYTES, choose_layout, columns_of_lane, ring_of, steps_of_tile
+from .layouts import MOST_BLOCKS, SHIFTED_BYTES, choose_layout, ring_of, steps_of_tile
 from .program import ScanLayout, Source, carry_in_types, describe, print_program
 
 Arrays = tuple[Any, ...]
@@ -85,7 +85,7 @@ def launch_single_pass(
         tiles = -(-outers * steps // (layout.threads * layout.items))
         blocks, published = min(resident, tiles), tiles * units
     else:
-        width = 32 * columns_of_lane(layout, source.stored.itemsize)
+        width = 32 * layout.lane_columns
         groups = -(-outers * inners // width)
         blocks = min(groups, max(1, resident // layout.team)) * layout.team
         published = blocks * _RING_ROUNDS * width * units
@@ -171,6 +171,7 @@ def prepare(
     if multiprocessors:
         device = replace(device, multiprocessors=multiprocessors)
     source = describe(chunk, results[0].dtype)
+    source.results = results
     layout = layout or choose_layout(chunk, source, len(transfer_map.identity), len(carry_in), device)
     if any(w.data.ptr % 16 for w in results):
         layout = replace(layout, bulk=False, staged=False)

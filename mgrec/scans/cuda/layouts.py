@@ -220,7 +220,7 @@ def _loop_columns(chunk: Chunk, source: Source, device: Device, word: int) -> Sc
     if device.capability < ASYNC_CAPABILITY:
         stages = 0
     layout = ScanLayout(32, items, stages, reverse=chunk.reverse, walking=True, blocks=blocks)
-    return in_words(layout, word if lane_columns > 1 else 0)
+    return replace(layout, lane_columns=lane_columns)
 
 
 def _loop_items(source: Source, items: int, vector: int) -> int:
@@ -249,24 +249,13 @@ _SCAN_BYTES = 40 * 1024
 """Shared memory for the scan across the warps of a tile of columns."""
 
 
-def columns_of_lane(layout: ScanLayout, size: int) -> int:
-    """Count the neighbouring columns of `size` bytes in a lane's word: ``PACK`` of the kernels."""
-    word = 16 if layout.staged else 8 if layout.bulk else 0
-    return max(1, min(4, word // size))
-
-
 def inputs_of(chunk: Chunk, source: Source, word: int) -> int:
-    """Count the columns of a lane in words of `word` bytes; 1 if the words do not fit the chunk."""
+    """Count the columns of a lane in words of `word` bytes, at most 4; 1 if words do not fit the chunk."""
     (outers, _, inners) = chunk.shape
-    lane_columns = columns_of_lane(in_words(ScanLayout(32, 1), word), source.stored.itemsize)
+    lane_columns = max(1, min(4, word // source.stored.itemsize))
     has_only_streams = source.streams and not source.computed and not source.functions
     is_wide = inners % lane_columns == 0 and outers * inners >= _PACKED_COLUMNS
     return lane_columns if has_only_streams and is_wide else 1
-
-
-def in_words(layout: ScanLayout, word: int) -> ScanLayout:
-    """Return the layout of columns in words of 8 or 16 bytes, or of one column (0)."""
-    return replace(layout, bulk=word == 8, staged=word == 16)
 
 
 def _choose_columns(
@@ -317,7 +306,7 @@ def column_layout(
     groups, tiles = (-(-chunk.shape[0] * chunk.shape[2] // (32 * lane_columns)), -(-chunk.shape[1] // tile))
     team = choose_team(groups, tiles, blocks * device.multiprocessors)
     layout = ScanLayout(threads, items, stages, reverse=chunk.reverse, team=team, blocks=blocks)
-    return in_words(layout, word if lane_columns > 1 else 0)
+    return replace(layout, lane_columns=lane_columns)
 
 
 def choose_team(groups: int, tiles: int, resident: int) -> int:
@@ -344,14 +333,20 @@ _MOST_LINES, _MANY_LINES = 128, 24
 """Most lines, and most of whole lines where columns side by side have words of several: 512 columns of
 float32 with arrays ran at 0.82 of the floor, and in words at 0.72; with a constant one at 0.73 and 0.76."""
 _MOST_THREADS, _LINE_THREADS = 512, range(192, 353)
-_THREADS = {"light": 384, "few": 288, "narrow lines": 320, "other": 256}
+_THREADS = {"light": 384, "few": 288, "narrow lines": 320, "light lines": 384, "other": 256}
 """Threads about which a block has, by kinds of tiles: of up to _DIRECT columns, whose items take few
-registers or more; of lines of 32 bytes; and of others. On an H200, three columns of float32 with a constant
-coefficient ran at 0.84 of the floor, with 256 threads at 0.75; with arrays at 0.82, with 384 at 0.66; those
-of float64 with a constant one at 0.80, and at 0.60."""
+registers or more; of lines of 32 bytes; of lines of one operand in batches; and of others. On an H200, three
+columns of float32 with a constant coefficient ran at 0.84 of the floor, with 256 threads at 0.75; with arrays
+at 0.82, with 384 at 0.66; those of float64 with a constant one at 0.80, and at 0.60."""
 _SHARED, _SPANS = 212 * 1024, 15 * 1024
 """Most bytes of stages and stores of a block, and of its spans."""
 _FEWEST_ITEMS, _ITEMS = 3, 41
+_BATCHES, _BATCH = 3, {2: 17, 8: 7}
+"""Batches of a thread and most items of each, for numbers of 2 bytes and one operand of 8: tiles then fill
+the shared memory, not the registers. On an H200, 256 columns of float16 with a constant coefficient ran at
+0.735 of the floor, in one batch at 0.63 with 37 steps and at 0.47 with 19; with arrays at 0.72 with three
+stages, and at 0.59 with five of 19 steps; 64 columns of float64 at 0.84, in one batch at 0.72. Those of
+float32 ran at 0.77 in either way."""
 _DIRECT, MOST_BLOCKS = 4, 160
 """The most channels of which every block polls all tiles, and the most blocks whose tiles ``GROUPS`` groups
 of the kernels span: ``DIRECT`` of the kernels."""
@@ -359,8 +354,8 @@ of the kernels span: ``DIRECT`` of the kernels."""
 
 def steps_of_tile(layout: ScanLayout, itemsize: int) -> int:
     """Count the steps of a tile: ``STEPS`` of the kernels."""
-    vector = 16 // itemsize
-    return layout.threads // layout.channels // vector * vector * layout.items
+    vector, lanes = 16 // itemsize, layout.channels // layout.lane_columns
+    return layout.threads // lanes // vector * vector * layout.batches * layout.items
 
 
 def ring_of(blocks: int) -> int:
@@ -383,7 +378,8 @@ def choose_channels(chunk: Chunk, source: Source, states: int, device: Device) -
         return None
     is_light = len(source.streams) < 2 and chunk.dtype.itemsize <= 4
     kind = "other" if channels > _DIRECT else "light" if is_light else "few"
-    layout = _channel_layout(chunk, source, channels, states, _THREADS[kind], most_stages=4)
+    batch = _BATCH[size] if size == 2 and kind != "light" else 0
+    layout = _channel_layout(chunk, source, channels, states, _THREADS[kind], 4, batch)
     if steps < 2 * steps_of_tile(layout, size):
         return None
     fits = _bytes(layout, source, states) <= device.shared_bytes
@@ -396,12 +392,15 @@ def _choose_lines(chunk: Chunk, source: Source, device: Device) -> ScanLayout | 
     size = source.stored.itemsize
     channels = _channels_of_line(inners, size)
     count = outers * -(-inners // max(channels, 1))
-    has_words = inners * size % _LINES[0] == 0 and (len(source.streams) < 2 or size > 4)
+    has_words = inners * size % _LINES[0] == 0 and ((size == 4 and len(source.streams) < 2) or size > 4)
     if not 1 < count <= (_MANY_LINES if has_words else _MOST_LINES) or not channels or not source.is_aligned:
         return None
-    is_narrow = channels * size == _SECTOR
-    threads = _THREADS["narrow lines" if is_narrow else "other"]
-    layout = _channel_layout(chunk, source, channels, 0, threads, most_stages=4 if is_narrow else 5)
+    is_light = len(source.streams) < 2 and chunk.dtype.kind == "f"
+    batch = _BATCH.get(size, 0) if is_light or size == 2 else 0
+    is_narrow = channels * size == _SECTOR and not batch
+    kind = "light lines" if is_light and batch else "narrow lines" if is_narrow else "other"
+    stages = 4 if kind != "other" else 3 if batch else 5
+    layout = _channel_layout(chunk, source, channels, 0, _THREADS[kind], stages, batch)
     tile = steps_of_tile(layout, size)
     if steps < 2 * tile:
         return None
@@ -452,28 +451,36 @@ def _bytes(layout: ScanLayout, source: Source, states: int) -> int:
 
 
 def _channel_layout(
-    chunk: Chunk, source: Source, channels: int, stores: int, threads: int, most_stages: int
+    chunk: Chunk, source: Source, channels: int, stores: int, threads: int, most_stages: int, batch: int
 ) -> ScanLayout:
+    """Return the layout of tiles of `channels` columns, in batches of at most `batch` steps (0: of all).
+
+    Numbers of two bytes are read in pairs, but for up to _DIRECT columns of one operand: two of float16 ran
+    at 0.75 of the floor, in pairs at 0.71; 256 columns at 0.735, one by one at 0.49.
+    """
     outers, steps, inners = chunk.shape
     size, streams = source.stored.itemsize, len(source.streams)
-    vector = 16 // size
-    filled = lcm(channels * vector, 32)  # threads that all have a part
+    is_in_pairs = size == 2 and batch and source.is_aligned and channels % 2 == 0 and inners % 2 == 0
+    vector, lane_columns = 16 // size, 2 if is_in_pairs else 1
+    lanes = channels // lane_columns
+    filled = lcm(lanes * vector, 32)  # threads that all have a part
     if filled <= _MOST_THREADS:
         threads = max(1, min(round(threads / filled), _MOST_THREADS // filled)) * filled
     else:
-        wanted = max(1, round(threads / channels / vector)) * vector
-        threads = -(-wanted * channels // 32) * 32
-    parts = threads // channels // vector * vector
+        wanted = max(1, round(threads / lanes / vector)) * vector
+        threads = -(-wanted * lanes // 32) * 32
+    parts = threads // lanes // vector * vector
     width = parts * channels * size
 
     def most_items(stages: int) -> int:
         return _SHARED // max((stages * streams + stores) * width, 1)
 
     stages = next((k for k in range(most_stages, 2, -1) if most_items(k) >= _FEWEST_ITEMS), 2)
-    items = min(most_items(stages), _ITEMS * 4 // chunk.dtype.itemsize)
+    items = min(most_items(stages), _BATCHES * batch or _ITEMS * 4 // chunk.dtype.itemsize)
     # With fewer tiles than multiprocessors, smaller tiles are faster.
     enough = outers * steps * -(-inners // channels) // (parts * MULTIPROCESSORS)
-    items = _without_conflicts(max(min(items, enough), _FEWEST_ITEMS), channels, size)
+    items = max(min(items, enough), _FEWEST_ITEMS)
+    batches, items = _without_conflicts(items, lanes, size * lane_columns, batch or items)
     # The spine, and a quarter of a warp for a group of tiles of a channel; those of 32 channels share them,
     # since more warps leave fewer registers to a thread.
     shares_warps = channels <= _DIRECT or channels == 32
@@ -485,22 +492,27 @@ def _channel_layout(
         reverse=chunk.reverse,
         bulk=True,
         channels=channels,
+        lane_columns=lane_columns,
+        batches=batches,
         ahead=ahead,
         distance=2 if stages > 3 else 1,
     )
 
 
-def _without_conflicts(items: int, channels: int, size: int) -> int:
-    """Return at most so many items, with which neighbouring parts lie in different banks if possible.
+def _without_conflicts(steps: int, lanes: int, size: int, most: int) -> tuple[int, int]:
+    """Return batches and items of each, at most `most`, with which parts of threads lie in different banks.
 
-    Parts of an odd number of items do, for 1, 2, 4, ... channels. For others their distance has to be
+    Parts of an odd number of steps do, for 1, 2, 4, ... lanes. For others their distance has to be
     their width, except for multiples of all banks: three columns ran at 0.84 of the floor with 33 items and
     at 0.82 with 35.
     """
     banks = 128 // max(size, 4)
-    period = banks // gcd(banks, channels)
-    if channels & (channels - 1):
-        for fewer in range(items, items * 3 // 4, -1):
-            if fewer % period in (1, period - 1):
-                return fewer
-    return items - 1 + items % 2
+    period = banks // gcd(banks, lanes)
+    free = [n for n in range(2 * steps // 3, steps + 1) if n % period in (1, period - 1)]
+    odd = list(range(1, steps + 1, 2))
+    for numbers in (free, odd) if lanes & (lanes - 1) else (odd,):
+        for fewer in reversed(numbers):
+            for batches in (1, _BATCHES):
+                if fewer % batches == 0 and fewer // batches <= most:
+                    return batches, fewer // batches
+    return 1, 1

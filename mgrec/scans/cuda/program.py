@@ -28,9 +28,8 @@ from ...engines.cuda.tracing import trace_coefficient, trace_fast_coefficient, t
 class ScanLayout:
     """Constants that a kernel is compiled with.
 
-    ``bulk``: tiles move by bulk copies (rows of the plain loop: by words of 16 bytes; columns: by
-    words of 8 bytes of neighbouring ones). ``staged``: tiles pass through shared memory without
-    bulk copies (columns: by words of 16 bytes).
+    ``bulk``: tiles move by bulk copies (rows of the plain loop: by words of 16 bytes). ``staged``: tiles of
+    rows pass through shared memory without bulk copies.
     """
 
     threads: int  # of a block
@@ -50,6 +49,8 @@ class ScanLayout:
     ahead: int = 0  # look-ahead warps of such a tile
     distance: int = 1  # turns between publishing it and needing the states before it, 1 or 2
     all_columns: int = 0  # of a step, if such a tile has a line of 32 to 128 bytes of each
+    lane_columns: int = 1  # neighbouring columns of a thread, which it reads and writes as one word
+    batches: int = 1  # of `items` steps of a thread of a tile of few columns
     packed: bool = False  # results are columns of one array (steps, states)
 
 
@@ -206,14 +207,14 @@ class Source:
     tiles; kernels compute in `dtype`. The struct has `members`, filled by `fills` from the kernel's
     `parameters`, one for each of the `arguments`. `functions` are the traced coefficients.
 
-    `steps` have each operand of ``lift``, for item r; `computed` each varying operand that is no
-    stream, for (outer, step, inner); `branchless` the same without branches, which sets `odd` if
-    its value is wrong, or "". `is_gathered` says whether varying operands are read from arrays, for
-    existing steps only. `costly` has, for the number of each costly coefficient, that of its
-    varying operand. `has_transcendental` says whether a coefficient has sines, powers or the like,
-    each tens of operations. `widths` are those of arrays (steps, width) whose
-    columns are streams, in that order; empty for an array a stream. Such an array begins at a
-    multiple of 16 bytes.
+    `results` are arrays of states, if they are known. `steps` have each operand of ``lift``, for item r;
+    `computed` each varying operand that is no stream, for (outer, step, inner); `branchless` the same
+    without branches, which sets `odd` if its value is wrong, or "". `is_gathered` says whether varying
+    operands are read from arrays, for existing steps only. `costly` has, for the number of each costly
+    coefficient, that of its varying operand. `has_transcendental` says whether a coefficient has sines,
+    powers or the like, each tens of operations. `widths` are those of arrays (steps, width) whose
+    columns are streams, in that order; empty for an array a stream. Such an array begins at a multiple
+    of 16 bytes.
     """
 
     dtype: np.dtype[Any]
@@ -227,6 +228,7 @@ class Source:
     steps: list[str] = field(default_factory=list)
     computed: list[str] = field(default_factory=list)
     branchless: list[str] = field(default_factory=list)
+    results: Sequence[Any] = ()
     is_gathered: bool = False
     costly: dict[int, int] = field(default_factory=dict)
     has_transcendental: bool = False
@@ -234,8 +236,8 @@ class Source:
 
     @property
     def is_aligned(self) -> bool:
-        """Whether every stream begins at a multiple of 16 bytes."""
-        return all(stream.data.ptr % 16 == 0 for stream in self.streams)
+        """Whether every stream and result begins at a multiple of 16 bytes."""
+        return all(array.data.ptr % 16 == 0 for array in (*self.streams, *self.results))
 
     @property
     def shifts(self) -> tuple[int, ...]:

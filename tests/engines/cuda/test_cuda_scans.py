@@ -178,10 +178,10 @@ def check_channels(steps: int, inners: int) -> None:
 
 
 PACKS = [
-    ScanLayout(96, 8, 2, bulk=True), ScanLayout(96, 8, 2, bulk=True, team=3),
-    ScanLayout(96, 16, 2, staged=True, team=40), ScanLayout(96, 16, 0, staged=True),
-    ScanLayout(96, 16, 1, staged=True),
-    ScanLayout(32, 8, 3, bulk=True, walking=True), ScanLayout(32, 16, 2, staged=True, walking=True),
+    ScanLayout(96, 8, 2, lane_columns=2), ScanLayout(96, 8, 2, lane_columns=2, team=3),
+    ScanLayout(96, 16, 2, lane_columns=4, team=40), ScanLayout(96, 16, 0, lane_columns=4),
+    ScanLayout(96, 16, 1, lane_columns=4),
+    ScanLayout(32, 8, 3, lane_columns=2, walking=True), ScanLayout(32, 16, 2, lane_columns=4, walking=True),
 ]  # fmt: skip
 
 
@@ -203,7 +203,9 @@ def test_packs_of_other_sizes(dtype: str, layout: ScanLayout) -> None:
     rng = np.random.default_rng(16)
     shape = (2, 75, 68)
     operands = [draw(rng, shape, dtype) for _ in range(2)]
-    check(maps.affine, operands, shape, dtype, 1, False, replace(layout, items=8), 40)
+    lane_columns = min(layout.lane_columns, 16 // np.dtype(dtype).itemsize)
+    sizes = replace(layout, items=8, lane_columns=lane_columns)
+    check(maps.affine, operands, shape, dtype, 1, False, sizes, 40)
 
 
 def test_packed_columns_are_repaired() -> None:

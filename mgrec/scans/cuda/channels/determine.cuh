@@ -199,16 +199,16 @@ DEVICE inline long long time_of(long long step, const Channels& shape) {
   return REVERSE ? shape.steps - 1 - step : step;
 }
 
-// Marks ITEMS steps from one on, in time.
+// Marks the steps of a part from one on, in time.
 DEVICE inline void mark_steps(const RepairList& repair_list, const Tile& tile, int channel,
                               long long time, const Channels& shape) {
-  const long long end = shape.steps - 1, last = time + ITEMS - 1;
+  const long long end = shape.steps - 1, last = time + PART_STEPS - 1;
   repair_list.add(tile.row(channel) / 32, time < end ? time : end,
                   last < end ? last : end);
 }
 DEVICE inline void mark_part(const RepairList& repair_list, const Tile& tile, const Part& part,
                              const Channels& shape) {
-  const long long first = tile.first + part.first(), last = first + ITEMS - 1;
+  const long long first = tile.first + part.first, last = first + PART_STEPS - 1;
   const long long first_step = REVERSE ? (last < shape.steps ? last : shape.steps - 1) : first;
   mark_steps(repair_list, tile, part.channel, time_of(first_step, shape), shape);
 }
@@ -264,11 +264,10 @@ DEVICE inline Span upsweep(const Source& source, const Items& items, const Tile&
   return span;
 }
 
-// Writes the states of a thread's steps; returns whether one comes near overflow.
+// Writes the states of a batch, the last one to `state`; returns whether one comes near overflow.
 template <bool WHOLE>
 DEVICE inline bool downsweep(const Source& source, const Items& items, const Tile& tile,
-                             const Part& part, Transfer::State state,
-                             T (&w)[Transfer::STATES][ITEMS]) {
+                             const Part& part, Transfer::State& state, States& w) {
   int height = 0;
 #pragma unroll
   for (int k = 0; k < ITEMS; ++k) {
@@ -292,24 +291,43 @@ struct Memory {  // of a block and of the grid
 };
 
 template <bool WHOLE>
-DEVICE inline Span span_of_part(const Memory& memory, int stage, const Tile& tile,
-                                const Part& part) {
-  Items items;
-  read_items<WHOLE>(memory.stages, stage, memory.source, tile, part, memory.shape, items);
-  return upsweep<WHOLE>(memory.source, items, tile, part);
+DEVICE inline void span_part(const Memory& memory, int stage, const Tile& tile, const Part& part,
+                             Spans& spans) {
+#pragma unroll 1
+  for (int number = 0; number < BATCHES; ++number) {
+    const Part batch = part.batch(number);
+    Items items[LANE_COLUMNS];
+    read_items<WHOLE>(memory.stages, stage, memory.source, tile, batch, memory.shape, items);
+#pragma unroll
+    for (int c = 0; c < LANE_COLUMNS; ++c) {
+      const Span span = upsweep<WHOLE>(memory.source, items[c], tile, batch);
+      spans[c] = number == 0 ? span : join_known<WHOLE>(spans[c], span);
+    }
+  }
 }
 
 template <bool WHOLE>
 DEVICE inline void write_part(const Memory& memory, int stage, const Tile& tile, const Part& part,
-                              const Span& before, const Transfer::State& carry_in) {
-  Items items;
-  read_items<WHOLE>(memory.stages, stage, memory.source, tile, part, memory.shape, items);
-  const Transfer::State state = after(before, carry_in);
-  const bool is_any_suspect = !is_in_range(state) || is_suspect(before, carry_in, state);
-  T w[Transfer::STATES][ITEMS];
-  const bool has_grown = downsweep<WHOLE>(memory.source, items, tile, part, state, w);
-  write_items<WHOLE>(memory.stages, memory.results, tile, part, memory.shape, w);
-  if (GUARDED && (is_any_suspect || has_grown) && part.has(0, tile))
+                              const Spans& before, const Transfer::State* carry_in) {
+  Transfer::State states[LANE_COLUMNS];
+  bool is_any_suspect = false;
+#pragma unroll
+  for (int c = 0; c < LANE_COLUMNS; ++c) {
+    states[c] = after(before[c], carry_in[c]);
+    is_any_suspect |= !is_in_range(states[c]) || is_suspect(before[c], carry_in[c], states[c]);
+  }
+#pragma unroll 1
+  for (int number = 0; number < BATCHES; ++number) {
+    const Part batch = part.batch(number);
+    Items items[LANE_COLUMNS];
+    read_items<WHOLE>(memory.stages, stage, memory.source, tile, batch, memory.shape, items);
+    States w[LANE_COLUMNS];
+#pragma unroll
+    for (int c = 0; c < LANE_COLUMNS; ++c)
+      is_any_suspect |= downsweep<WHOLE>(memory.source, items[c], tile, batch, states[c], w[c]);
+    write_items<WHOLE>(memory.stages, memory.results, tile, batch, memory.shape, w);
+  }
+  if (GUARDED && is_any_suspect && part.has(0, tile))
     mark_part(memory.repair_list, tile, part, memory.shape);
 }
 
@@ -342,7 +360,7 @@ DEVICE void determine_channels(const Source& source, const Entry& carry_ins,
 
   const Part part;
   const Memory all = {source, results, stages, repair_list, shape};
-  Span before[DISTANCE + 1];  // of the tiles between publishing and needing
+  Spans before[DISTANCE + 1], total;  // of the tiles between publishing and needing
   int stage = 0, next_stage = 0, round = -DISTANCE;
   unsigned parity = 0;
   for (long long number = shape.rank - DISTANCE * stride; number < count;
@@ -358,19 +376,23 @@ DEVICE void determine_channels(const Source& source, const Entry& carry_ins,
     };
     load_piece(0);
     const long long next = number + DISTANCE * stride;
-    before[DISTANCE] = empty_span();
+    Spans& spans = before[DISTANCE];
+#pragma unroll
+    for (int c = 0; c < LANE_COLUMNS; ++c) spans[c] = empty_span();
     if (next < count) {  // upsweep
       const Tile tile(next, shape);
       if (BULK && Source::STREAMS > 0) barrier_wait(stages.barriers + next_stage, parity);
-      Span mine = empty_span();
-      if (part.exists)
-        mine = tile.is_whole() ? span_of_part<true>(all, next_stage, tile, part)
-                               : span_of_part<false>(all, next_stage, tile, part);
-      const BlockScan scan = FILLED && tile.is_whole() ? channel_scan<true>(mine, part, totals[round & 1])
-                                                       : channel_scan<false>(mine, part, totals[round & 1]);
-      if (threadIdx.x >= THREADS - CHANNELS) board.publish_tile(unsigned(next), part.channel, scan.total);
+      if (part.exists) {
+        if (tile.is_whole()) span_part<true>(all, next_stage, tile, part, spans);
+        else span_part<false>(all, next_stage, tile, part, spans);
+      }
+      if (FILLED && tile.is_whole()) channel_scan<true>(spans, total, part, totals[round & 1]);
+      else channel_scan<false>(spans, total, part, totals[round & 1]);
+      if (threadIdx.x >= THREADS - LANES)
+#pragma unroll
+        for (int c = 0; c < LANE_COLUMNS; ++c)
+          board.publish_tile(unsigned(next), part.channel + c, total[c]);
       announce(published(round + DISTANCE), THREADS + JOINING);
-      before[DISTANCE] = scan.before;
       if (++next_stage == STAGES) next_stage = 0, parity ^= 1;
     }
     load_piece(1);
@@ -380,7 +402,7 @@ DEVICE void determine_channels(const Source& source, const Entry& carry_ins,
       await(resolved(round), THREADS + 32);  // the stores may continue
       load_piece(2);
       if (part.exists) {
-        const Transfer::State carry_in = tile_carry_in[round % RING][part.channel];
+        const Transfer::State* carry_in = tile_carry_in[round % RING] + part.channel;
         if (tile.is_whole()) write_part<true>(all, stage, tile, part, before[0], carry_in);
         else write_part<false>(all, stage, tile, part, before[0], carry_in);
       }
@@ -393,6 +415,8 @@ DEVICE void determine_channels(const Source& source, const Entry& carry_ins,
       if (++stage == STAGES) stage = 0;
     }
 #pragma unroll
-    for (int k = 0; k < DISTANCE; ++k) before[k] = before[k + 1];
+    for (int k = 0; k < DISTANCE; ++k)
+#pragma unroll
+      for (int c = 0; c < LANE_COLUMNS; ++c) before[k][c] = before[k + 1][c];
   }
 }

@@ -4,7 +4,7 @@
 // a line of them, up to 128 bytes wide, which threads copy in words: every block has to fold the spans of
 // all columns of a tile. The last line may have fewer: results of its other channels are not stored. A team
 // of blocks shares a line and folds its spans. A tile stays in shared memory until its states are written: a
-// thread reads ITEMS consecutive steps of one channel twice, neighbouring threads neighbouring channels. To
+// thread reads PART_STEPS consecutive steps twice, in batches, neighbouring threads neighbouring channels. To
 // store them in registers in between would leave too few for the look-ahead warps.
 #pragma once
 #include "scans/cuda/spans.cuh"
@@ -12,8 +12,12 @@
 #include "engines/cuda/memory/copies.cuh"
 
 constexpr int VECTOR = 16 / int(sizeof(Stored));
-constexpr int PARTS = THREADS / CHANNELS / VECTOR * VECTOR;  // of a tile, one a thread each channel
-constexpr int STEPS = PARTS * ITEMS, TILE = STEPS * CHANNELS;
+// A thread has LANE_COLUMNS neighbouring columns, which it reads and writes as one word, and so many threads
+// have all channels.
+constexpr int LANES = CHANNELS / LANE_COLUMNS;
+static_assert(CHANNELS % LANE_COLUMNS == 0, "threads have whole words");
+constexpr int PARTS = THREADS / LANES / VECTOR * VECTOR;  // of a tile, one a thread
+constexpr int PART_STEPS = BATCHES * ITEMS, STEPS = PARTS * PART_STEPS, TILE = STEPS * CHANNELS;
 constexpr bool LINES = ALL_COLUMNS > 0;
 constexpr int PITCH = LINES ? ALL_COLUMNS : CHANNELS;  // from step to step
 constexpr bool COPIED = LINES && STAGES > 0;  // by threads
@@ -90,16 +94,22 @@ struct Tile {
 
 // A thread's part of every tile; the last threads may have none.
 struct Part {
-  int channel, index;  // `index` among the channel's parts, in time order
+  int channel, first;  // the first channel, the first step in memory
   bool exists;
   DEVICE Part() {
-    index = int(threadIdx.x) / CHANNELS;
-    channel = int(threadIdx.x) % CHANNELS;
+    const int index = int(threadIdx.x) / LANES;  // in time
+    channel = int(threadIdx.x) % LANES * LANE_COLUMNS;
     exists = index < PARTS;
+    first = (REVERSE ? PARTS - 1 - index : index) * PART_STEPS;
   }
-  DEVICE int first() const { return (REVERSE ? PARTS - 1 - index : index) * ITEMS; }
+  // ITEMS steps of it; `number` counts in time.
+  DEVICE Part batch(int number) const {
+    Part batch = *this;
+    batch.first += (REVERSE ? BATCHES - 1 - number : number) * ITEMS;
+    return batch;
+  }
   DEVICE bool has(int r, const Tile& tile) const {
-    return first() + r < tile.steps && channel < tile.columns;
+    return first + r < tile.steps && channel < tile.columns;
   }
 };
 
@@ -167,45 +177,61 @@ DEVICE inline void request_words(const Stages& stages, int k, const Source& sour
   if (piece == PIECES - 1) copies_commit();
 }
 
-// Calls visit(r, number) for a thread's steps in memory order, of a tile whose steps are DISTANT numbers
+struct alignas(LANE_COLUMNS * alignof(Stored)) ColumnsOfLane { Stored of[LANE_COLUMNS]; };
+
+// Calls visit(r, address) for a thread's steps in memory order, of a tile whose steps are DISTANT numbers
 // apart. If all steps exist (WHOLE) only the first address is computed: a test of each step took ten times
 // its arithmetic.
 template <bool WHOLE, int DISTANT, class Number, class Visit>
 DEVICE inline void visit_items(Number* numbers, const Tile& tile, const Part& part, Visit visit) {
-  numbers += part.first() * DISTANT + part.channel;
+  numbers += part.first * DISTANT + part.channel;
 #pragma unroll
   for (int r = 0; r < ITEMS; ++r)
-    if (WHOLE || part.has(r, tile)) visit(r, numbers[r * DISTANT]);
+    if (WHOLE || part.has(r, tile)) visit(r, numbers + r * DISTANT);
 }
 
 template <bool WHOLE>
 DEVICE inline void read_items(const Stages& stages, int k, const Source& source, const Tile& tile,
-                              const Part& part, const Channels& shape, Items& items) {
+                              const Part& part, const Channels& shape,
+                              Items (&items)[LANE_COLUMNS]) {
 #pragma unroll
   for (int p = 0; p < Source::STREAMS; ++p) {
-    const auto take = [&](int r, Stored x) { items.v[p][r] = cast<T>(x); };
+    const auto take = [&](int r, const Stored* from) {
+      const ColumnsOfLane columns = *reinterpret_cast<const ColumnsOfLane*>(from);
+#pragma unroll
+      for (int c = 0; c < LANE_COLUMNS; ++c) items[c].v[p][r] = cast<T>(columns.of[c]);
+    };
     if (WHOLE && (BULK || COPIED)) {
       visit_items<WHOLE, CHANNELS>(stages.stage(k) + p * LOADED + Source::shift(p), tile, part, take);
     } else {
       visit_items<WHOLE, PITCH>(source.stream[p] + tile.element(shape), tile, part, take);
     }
   }
-  items.step = tile.first + part.first();
-  if (VARYING > Source::STREAMS)
-    source.complete(items, tile.outer, items.step, tile.column + min(part.channel, tile.columns - 1),
-                    shape.outers, shape.steps);
-  source.lift_items(items);
+#pragma unroll
+  for (int c = 0; c < LANE_COLUMNS; ++c) {
+    items[c].step = tile.first + part.first;
+    if (VARYING > Source::STREAMS)
+      source.complete(items[c], tile.outer, items[c].step,
+                      tile.column + min(part.channel + c, tile.columns - 1), shape.outers, shape.steps);
+    source.lift_items(items[c]);
+  }
 }
 
-// Whole tiles of all columns are written through shared memory in one bulk store, others element by
-// element.
+typedef T States[Transfer::STATES][ITEMS];  // of a column of a batch
+
+// Whole tiles of all columns are written through shared memory in one bulk store, others word by word.
 template <bool WHOLE>
 DEVICE inline void write_items(const Stages& stages, Stored* const (&results)[Transfer::STATES],
                                const Tile& tile, const Part& part, const Channels& shape,
-                               const T (&w)[Transfer::STATES][ITEMS]) {
+                               const States (&w)[LANE_COLUMNS]) {
 #pragma unroll
   for (int q = 0; q < Transfer::STATES && (IS_DIVIDED || part.channel < tile.columns); ++q) {
-    const auto put = [&](int r, Stored& number) { number = cast<Stored>(w[q][r]); };
+    const auto put = [&](int r, Stored* to) {
+      ColumnsOfLane columns;
+#pragma unroll
+      for (int c = 0; c < LANE_COLUMNS; ++c) columns.of[c] = cast<Stored>(w[c][q][r]);
+      *reinterpret_cast<ColumnsOfLane*>(to) = columns;
+    };
     if (WHOLE && BULK) visit_items<WHOLE, CHANNELS>(stages.stores + q * TILE, tile, part, put);
     else visit_items<WHOLE, PITCH>(results[q] + tile.element(shape), tile, part, put);
   }
@@ -220,34 +246,43 @@ DEVICE inline void store(const Stages& stages, Stored* const (&results)[Transfer
 }
 
 // Scan of the spans of a tile's parts, for each channel, across the threads of a block. A warp has parts of
-// every channel, CHANNELS lanes apart, and its last ones are those of its last lanes.
+// every channel, LANES lanes apart, and its last ones are those of its last lanes.
+typedef Span Spans[LANE_COLUMNS];  // of a thread
 typedef Span WarpSpans[WARPS][CHANNELS];
 
-constexpr bool FILLED = PARTS * CHANNELS == THREADS;  // every thread has a part
+constexpr bool FILLED = PARTS * LANES == THREADS;  // every thread has a part
 
-// Contains one barrier; `totals` may be reused after the caller's next one. The last CHANNELS threads
-// receive the joins of the whole tile. With ALL_MAPS every thread has a map.
+// Replaces the span of each thread and channel by the join of those before it; the last LANES threads receive
+// those of the whole tile in `total`. Contains one barrier; `totals` may be reused after the caller's next
+// one. With ALL_MAPS every thread has a map.
 template <bool ALL_MAPS>
-DEVICE inline BlockScan channel_scan(const Span& mine, const Part& part, WarpSpans& totals) {
+DEVICE inline void channel_scan(Spans& spans, Spans& total, const Part& part, WarpSpans& totals) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  Span inclusive = mine;
+  const bool is_first = LANES == 32 || lane < LANES;
 #pragma unroll
-  for (int distance = CHANNELS; distance < 32; distance *= 2) {
-    const Span joined = ALL_MAPS ? join_maps(from_below(map_of(inclusive), distance), inclusive)
-                                 : join(from_below(inclusive, distance), inclusive);
-    if (lane >= distance) inclusive = joined;
+  for (int c = 0; c < LANE_COLUMNS; ++c) {
+    Span inclusive = spans[c];
+#pragma unroll
+    for (int distance = LANES; distance < 32; distance *= 2) {
+      const Span joined = ALL_MAPS ? join_maps(from_below(map_of(inclusive), distance), inclusive)
+                                   : join(from_below(inclusive, distance), inclusive);
+      if (lane >= distance) inclusive = joined;
+    }
+    total[c] = inclusive;
+    spans[c] = LANES < 32 ? from_below(inclusive, LANES) : empty_span();
+    if (lane >= 32 - LANES) totals[warp][part.channel + c] = inclusive;
   }
-  const bool is_first = CHANNELS == 32 || lane < CHANNELS;
-  Span before = CHANNELS < 32 ? from_below(inclusive, CHANNELS) : empty_span();
-  if (lane >= 32 - CHANNELS) totals[warp][part.channel] = inclusive;
   __syncwarp();
   synchronize();
-  if (warp == 0) {
-    if (is_first) before = empty_span();
-    return {before, inclusive};
+#pragma unroll
+  for (int c = 0; c < LANE_COLUMNS; ++c) {
+    if (warp == 0) {
+      if (is_first) spans[c] = empty_span();
+      continue;
+    }
+    Span earlier = totals[0][part.channel + c];
+    for (int k = 1; k < warp; ++k) earlier = join_known<ALL_MAPS>(earlier, totals[k][part.channel + c]);
+    spans[c] = is_first ? earlier : join_known<ALL_MAPS>(earlier, spans[c]);
+    total[c] = join_known<ALL_MAPS>(earlier, total[c]);
   }
-  Span earlier = totals[0][part.channel];
-  for (int k = 1; k < warp; ++k) earlier = join_known<ALL_MAPS>(earlier, totals[k][part.channel]);
-  before = is_first ? earlier : join_known<ALL_MAPS>(earlier, before);
-  return {before, join_known<ALL_MAPS>(earlier, inclusive)};
 }

@@ -1,15 +1,12 @@
 // Columns: a lane has a few neighbouring columns, a warp a run of steps, so that accesses coalesce.
 //
 // A block is 32 × LANE_COLUMNS columns wide and WARPS × RUN steps long. If alignment allows, a lane
-// moves words of 8 (BULK) or 16 (STAGED) bytes: steps are far apart in memory, and 256 bytes of
-// each ran at 0.89 of the floor, 128 at 0.73. Loads go through shared memory as an extension of the
+// moves words of 8 or 16 bytes: steps are far apart in memory, and 256 bytes of each ran at 0.89 of the floor, 128 at 0.73. Loads go through shared memory as an extension of the
 // registers: every thread copies and reads its own slots only, so that the copies need no barrier.
 #pragma once
 #include "scans/cuda/spans.cuh"
 #include "engines/cuda/memory/copies.cuh"
 
-constexpr int SIZE = int(sizeof(Stored)), WORD = STAGED ? 16 : BULK && SIZE < 8 ? 8 : SIZE;
-constexpr int LANE_COLUMNS = WORD <= SIZE ? 1 : WORD / SIZE > 4 ? 4 : WORD / SIZE;  // of a lane
 constexpr int RUN = ITEMS / LANE_COLUMNS;   // steps of a thread
 constexpr int STEPS = WARPS * RUN;          // of a tile
 constexpr int COLUMNS = 32 * LANE_COLUMNS;  // of a group

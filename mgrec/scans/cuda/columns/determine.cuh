@@ -13,8 +13,8 @@ constexpr int LOOKAHEAD = TEAM > 1 ? 32 : 0;  // threads
 // of the last tiles of others, needed or not, so that no block is five rounds ahead of another.
 constexpr int ROUNDS = 8;
 // Spans that a lane polls at once: few of them wait longer, many do not fit into its registers.
-constexpr int BATCHES = (TEAM * LANE_COLUMNS * UNITS + 47) / 48;
-constexpr int BATCH = (TEAM + BATCHES - 1) / BATCHES;
+constexpr int POLLS = (TEAM * LANE_COLUMNS * UNITS + 47) / 48;
+constexpr int POLLED = (TEAM + POLLS - 1) / POLLS;
 
 struct SpanRing {
   Unit* descriptors;
@@ -33,8 +33,8 @@ struct SpanRing {
 DEVICE inline States fold_columns(const SpanRing& ring, int round, int first_needed,
                                   States states) {
   const int member = blockIdx.x % TEAM;
-  for (int first = 0; first < TEAM; first += BATCH) {
-    Span spans[BATCH * LANE_COLUMNS];
+  for (int first = 0; first < TEAM; first += POLLED) {
+    Span spans[POLLED * LANE_COLUMNS];
     const auto then = [=](int k) { return round - (member + first + k / LANE_COLUMNS < TEAM); };
     const auto index = [=](int k) {
       const int other = member + first + k / LANE_COLUMNS;
@@ -42,11 +42,11 @@ DEVICE inline States fold_columns(const SpanRing& ring, int round, int first_nee
     };
     unsigned missing = 0;
 #pragma unroll
-    for (int k = 0; k < BATCH * LANE_COLUMNS; ++k)
+    for (int k = 0; k < POLLED * LANE_COLUMNS; ++k)
       missing |= unsigned(first + k / LANE_COLUMNS < TEAM && then(k) >= 0) << k;
     await_spans(ring.descriptors, missing, spans, index, [=](int k) { return ring.tag(then(k)); });
 #pragma unroll
-    for (int j = 0; j < BATCH; ++j)
+    for (int j = 0; j < POLLED; ++j)
       if (first + j >= first_needed && first + j < TEAM)
 #pragma unroll
         for (int c = 0; c < LANE_COLUMNS; ++c)
