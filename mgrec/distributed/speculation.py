@@ -8,7 +8,7 @@ from functools import partial
 from operator import call
 from typing import Any, SupportsIndex
 
-from ..core.backends import common_backend
+from ..core.backends import Backend, common_backend
 from ..core.contract.recurrence import AlongAxis, ChunkInputs, ChunkPosition, Shape
 from .observability import in_chunk
 from .tasks import (
@@ -52,20 +52,21 @@ def launch_speculation(
         return None
     with chunk_of("speculate", recurrence, inputs) as (backend, shape):
         launched = recurrence.speculate(backend, inputs, shape)
-    if launched is None:
-        return None
+    return None if launched is None else partial(_wait_for, launched, backend, inputs, shape)
 
-    def wait_for(launched: Callable[[], Any]) -> ChunkInputs | Callable[[], Any]:
-        with in_chunk("speculate", inputs.chunk_index, inputs.starts), backend.device_of(inputs.blocks):
-            speculation = launched()
-        if not speculation:
-            return inputs
-        if callable(speculation):
-            return partial(wait_for, speculation)
-        position = inputs.chunk_index, inputs.starts
-        return SpeculativeChunk((), *position, speculation=speculation, shape=shape)
 
-    return partial(wait_for, launched)
+# A function that refers to itself would keep the inputs until the collector of cycles runs.
+def _wait_for(
+    launched: Callable[[], Any], backend: Backend, inputs: ChunkInputs, shape: Shape
+) -> ChunkInputs | Callable[[], Any]:
+    with in_chunk("speculate", inputs.chunk_index, inputs.starts), backend.device_of(inputs.blocks):
+        speculation = launched()
+    if not speculation:
+        return inputs
+    if callable(speculation):
+        return partial(_wait_for, speculation, backend, inputs, shape)
+    position = inputs.chunk_index, inputs.starts
+    return SpeculativeChunk((), *position, speculation=speculation, shape=shape)
 
 
 def precompute_from_blocks(inputs: ChunkInputs, recurrence: AlongAxis) -> tuple[Any, Shape]:

@@ -175,13 +175,13 @@ def _with_states(names: Sequence[str], operands: Any) -> Any:
 
 def _moved_states(grad: Any, arguments: Any) -> Any:
     """Return arguments with states in the memory of `grad`."""
+    return {k: _moved(grad, k, value) if k in _STATES else value for k, value in arguments.items()}
 
-    def moved(name: str, value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple([moved(name, state) for state in value])
-        return in_one_memory([("grad", grad)], [(name, value)])[0]
 
-    return {k: moved(k, value) if k in _STATES else value for k, value in arguments.items()}
+def _moved(grad: Any, name: str, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple([_moved(grad, name, state) for state in value])
+    return in_one_memory([("grad", grad)], [(name, value)])[0]
 
 
 def _without_empty_chunks(value: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 
 import dask
 import dask.array as da
@@ -92,6 +94,29 @@ def test_nothing_is_left_but_the_results_and_operands_that_were_persisted():
         wait_until(lambda: {str(k) for worker in workers_of(client) for k in worker.data} == keys)
         for w in results:
             np.testing.assert_array_equal(w[:3].compute(), [1, 1.5, 1.75])
+
+
+def memory_of(array):
+    return array if array.base is None else memory_of(array.base)
+
+
+def test_speculative_results_do_not_wait_for_the_collector_of_cycles(monkeypatch):
+    """Memory of released results would grow from solve to solve, by gigabytes on a GPU."""
+    monkeypatch.setattr(transfer_recurrence, "LARGE", 1)
+    with two_workers(processes=False) as client:
+        t = client.persist(da.from_array(np.random.default_rng(3).normal(size=40_000), chunks=20_000))
+        wait(t)
+        gc.collect()
+        gc.disable()
+        try:
+            w = mgrec.dask.solve(mgrec.linear_recurrence, 0.5, t)
+            wait(w)
+            data = {key: block for worker in workers_of(client) for key, block in worker.data.items()}
+            memory = [weakref.ref(memory_of(data.pop(key))) for key in w.__dask_keys__()]
+            del data, w
+            wait_until(lambda: all(each() is None for each in memory))
+        finally:
+            gc.enable()
 
 
 ONE = np.ones((1, 1))

@@ -18,7 +18,7 @@ from ..arrays.array_types import cast
 from ..arrays.chunk import Chunk, as_result, canonical_shape, lay_out_array, move_axis
 from ..arrays.elements import Part
 from .kernels import Backend, CarryIn, Kernels, Speculation, SpeculationWait, Summarise, Summary
-from .recurrence import AlongAxis, Arrays, ChunkInputs, Shape
+from .recurrence import AlongAxis, Arrays, ChunkIndex, ChunkInputs, Shape
 
 logger = logging.getLogger("mgrec")
 
@@ -67,18 +67,7 @@ class Chain(AlongAxis):
         chunk = self.lay_out(inputs, shape)
         results = tuple([self.empty_target(backend, chunk) for _ in range(self.results)])
         wait = speculate(self.algebra, chunk, results)
-
-        def wait_for(wait: Callable[[], Any]) -> Speculation | SpeculationWait | None:
-            outcome = wait()
-            if outcome is None:
-                return None
-            if callable(outcome):
-                return partial(wait_for, outcome)
-            summary, prefix = outcome
-            logger.debug("speculate: chunk %s does not depend on its carry-in", inputs.chunk_index)
-            return Speculation(results, summary, prefix, prefix.operand_bytes)
-
-        return partial(wait_for, wait) if wait else None
+        return partial(_wait_for, wait, results, inputs.chunk_index) if wait else None
 
     def empty_target(self, backend: Backend, chunk: Chunk) -> Any:
         """Return an array for the results of a speculative chunk, in the layout of the kernels."""
@@ -89,6 +78,20 @@ class Chain(AlongAxis):
         results = tuple([r if backend.is_writeable(r) else r.copy() for r in speculation.results])
         results = backend.kernels(self.family).correct(speculation.prefix, carry_in, results)
         return tuple([as_result(result, shape, self.result_dtype) for result in results])
+
+
+# A function that refers to itself would keep inputs and results until the collector of cycles runs.
+def _wait_for(
+    wait: Callable[[], Any], results: Arrays, chunk_index: ChunkIndex
+) -> Speculation | SpeculationWait | None:
+    outcome = wait()
+    if outcome is None:
+        return None
+    if callable(outcome):
+        return partial(_wait_for, outcome, results, chunk_index)
+    summary, prefix = outcome
+    logger.debug("speculate: chunk %s does not depend on its carry-in", chunk_index)
+    return Speculation(results, summary, prefix, prefix.operand_bytes)
 
 
 _FLOAT64 = np.dtype(np.float64)
