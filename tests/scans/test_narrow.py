@@ -100,6 +100,33 @@ def test_layouts(xp: Any, name: str, reverse: bool, dtype: Any) -> None:
 
 
 @narrow
+def test_states_that_overflow_or_vanish_in_lines_of_columns(xp: Any, dtype: Any) -> None:
+    """Columns whose products leave the range of float32, the second or the first of their word.
+
+    The repair of a column includes the 32 columns around it: odd ones among the first 32, then even ones.
+    """
+    rng = np.random.default_rng(4)
+    s, t = rng.uniform(-1, 1, (7001, 64)), rng.normal(size=(7001, 64))
+    for first in (1, 32):
+        s[100:300, first], t[:301, first] = 4, 0  # the product overflows, the states are 0
+        s[100:200, first + 2], s[3000:3100, first + 2] = 300, 1e-3
+        t[500, first + 4], t[900, first + 4], t[777, first + 6], s[800, first + 6] = (
+            np.inf,
+            -np.inf,
+            np.nan,
+            0,
+        )
+    s, t = s.astype(dtype), t.astype(dtype)
+    w = mgrec.linear_recurrence(xp.asarray(s), xp.asarray(t), axis=0)
+    with np.errstate(all="ignore"):
+        found, wanted = to_host(w).astype(np.float32), loop(s, t, axis=0).astype(dtype).astype(np.float32)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+    assert np.mean(np.isinf(found) != np.isinf(wanted)) < 1e-4  # sums near the largest number round
+    is_finite = np.isfinite(found) & np.isfinite(wanted)
+    np.testing.assert_allclose(found[is_finite], wanted[is_finite], rtol=2e-2, atol=1e-3)
+
+
+@narrow
 @pytest.mark.parametrize("name", ["rows", "one row", "channels", "lines", "columns"])
 def test_chunks(xp: Any, name: str, dtype: Any) -> None:
     """Chunks are summarised from the numbers of two bytes."""
